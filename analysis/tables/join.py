@@ -1,0 +1,204 @@
+"""The join: each kernel of the nsys timeline to its row of ncu counters, or the reason why there is none.
+
+The two tools see two runs of one program. A kernel is found again by its NVTX path, its name as both tools agree
+on it, and its ordinal among equals in that path; grid and block must then be equal too. What could be matched in
+more than one way is refused, with its reason, and never guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.hardware import symbols
+from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.schema import TABLES
+
+
+@dataclass(frozen=True)
+class Joined:
+    """`launches`: one row a kernel of the timeline, with `counters_row` (row of `Capture.counters`, -1 for none),
+    `counters_from` ('measured', 'sibling', '') and `refused` (a reason, '' if none).
+    `requested` says which launches ncu was asked for; `how` is a sentence for the report."""
+
+    launches: pd.DataFrame
+    how: str
+
+    @property
+    def matched(self) -> int:
+        return int((self.launches["counters_from"] == "measured").sum())
+
+
+def prepare_launches(gpu_ops: pd.DataFrame, owner: pd.Series, ranges: pd.DataFrame) -> pd.DataFrame:
+    """Return the kernels of the timeline in launch order with path, folded path, kernel key and `owner`."""
+    launches = gpu_ops.assign(owner=owner)[gpu_ops["kind"] == "kernel"]
+    order = launches["api_start_ns"].fillna(launches["start_ns"])
+    launches = launches.assign(order=order).sort_values("order", kind="stable").drop(columns="order")
+    launches = launches.reset_index(drop=True)
+    paths = ranges["path"].to_numpy(object)
+    rows = launches["owner"].to_numpy(np.int64)
+    launches["path"] = [paths[row] if row >= 0 else "" for row in rows]
+    launches["kernel"] = launches["name"].map({name: symbols.key(name) for name in launches["name"].unique()})
+    return launches
+
+
+def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
+    """Return `Capture.counters` with the kernel key, one row a launch.
+
+    Two files of one program, say with two metric sets, become one row a launch: equal path, kernel, grid, block and
+    ordinal within its file. Where both hold a metric, the first file's value stays.
+    """
+    rows = counters.reset_index(drop=True)
+    rows = rows.assign(kernel=rows["name"].map({name: symbols.key(name) for name in rows["name"].unique()}))
+    if rows["file"].nunique() < 2:
+        return rows
+    identity = ["path", "kernel", "grid", "block"]
+    rows["ordinal"] = rows.groupby(["file", *identity]).cumcount()
+    return rows.groupby([*identity, "ordinal"], sort=False).first().reset_index().drop(columns="ordinal")
+
+
+def join(
+    launches: pd.DataFrame, counters: pd.DataFrame, include: list[str] | None, *, extrapolate: bool = False
+) -> Joined:
+    """Match `launches` (from prepare_launches) with `counters` (from prepare_counters).
+
+    `include`: the NVTX filters that ncu was given; None if unknown, [] for the whole window.
+    `extrapolate`: give launches without counters those of a sibling layer with equal kernel, grid and block.
+    """
+    launches = launches.assign(counters_row=-1, counters_from="", refused="")
+    launches["folded"] = fold_paths(launches["path"])
+    launches["requested"], scope = _requested(launches, counters, include)
+    if counters.empty or launches.empty:
+        return Joined(launches, scope)
+    if (counters["path"] == "").all() and (launches["path"] != "").any():
+        launches, how = _join_without_ranges(launches, counters)
+    else:
+        launches, how = _join_by_path(launches, counters)
+    if extrapolate:
+        launches = _extrapolate(launches)
+    return Joined(launches, f"{scope} {how}")
+
+
+def _requested(launches: pd.DataFrame, counters: pd.DataFrame, include: list[str] | None) -> tuple[np.ndarray, str]:
+    everything = np.ones(len(launches), dtype=bool)
+    if include == []:
+        return everything, "ncu was asked for the whole window."
+    matchers = [path_matcher(pattern) for pattern in include or []]
+    if matchers and all(matcher is not None for matcher in matchers):
+        unique = {path: any(m(path.split("/")) for m in matchers if m) for path in launches["path"].unique()}
+        asked = launches["path"].map(unique).to_numpy(bool)
+        return asked, f"ncu was asked for the ranges {', '.join(include or [])}."
+    return everything, "What ncu was asked for is not recorded, so coverage is of the whole timeline."
+
+
+def path_matcher(pattern: str):  # type: ignore[no-untyped-def]
+    """Return a predicate on a list of range names for an `--nvtx-include` push/pop filter, None if not understood.
+
+    Source: NsightComputeCli, NVTX filtering: `A/` in A, `[A` outermost, `A]` innermost, `*` any number between,
+    `+` exactly one between. Start/end ranges, domains and `regex:` are not understood.
+    """
+    bottom, top = pattern.startswith("["), pattern.endswith("]")
+    if pattern.startswith("regex:") or "@" in pattern or "," in pattern or not (bottom or top or "/" in pattern):
+        return None
+    wanted = [part for part in pattern.strip("[]").split("/") if part]
+
+    def match_from(names: list[str], at: int, want: int) -> bool:
+        if want == len(wanted):
+            return not top or at == len(names)
+        if wanted[want] == "*":
+            return any(match_from(names, skip, want + 1) for skip in range(at, len(names) + 1))
+        if at >= len(names) or wanted[want] not in ("+", names[at]):
+            return False
+        return match_from(names, at + 1, want + 1)
+
+    return lambda names: any(match_from(names, at, 0) for at in ([0] if bottom else range(len(names))))
+
+
+def _join_by_path(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    identity = ["path", "kernel"]
+    left = launches.assign(row=np.arange(len(launches)), ordinal=launches.groupby(identity).cumcount())
+    right = counters.assign(counters_row=np.arange(len(counters)), ordinal=counters.groupby(identity).cumcount())
+    pairs = left[left["requested"]].merge(
+        right[[*identity, "ordinal", "grid", "block", "counters_row"]],
+        on=[*identity, "ordinal"],
+        suffixes=("", "_ncu"),
+    )
+    same_shape = (pairs["grid"] == pairs["grid_ncu"]) & (pairs["block"] == pairs["block_ncu"])
+    seen = left[left["requested"]].groupby(identity).size()
+    captured = right.groupby(identity).size()
+    counts = pd.concat([seen.rename("seen"), captured.rename("captured")], axis=1).fillna(0)
+    complete = counts["seen"] == counts["captured"]
+    prefix = _is_prefix(launches, counters)
+    pairs = pairs.join(complete.rename("complete"), on=identity)
+    accepted = same_shape & (pairs["complete"] | prefix)
+    good = pairs[accepted]
+    launches.loc[good["row"], "counters_row"] = good["counters_row"].to_numpy()
+    launches.loc[good["row"], "counters_from"] = "measured"
+    launches.loc[pairs.loc[~same_shape, "row"], "refused"] = "grid or block differ between the two runs"
+    unclear = pairs[same_shape & ~accepted]
+    launches.loc[unclear["row"], "refused"] = "nsys and ncu saw a different number of these kernels in this range"
+    absent = launches["requested"] & (launches["counters_row"] < 0) & (launches["refused"] == "")
+    launches.loc[absent, "refused"] = "ncu has no such kernel in this range"
+    how = "Matched by NVTX path, kernel name and ordinal; grid and block equal."
+    if prefix and not complete.all():
+        how += " The ncu run ended early: its kernels equal the first of the timeline, one by one."
+    return launches, how
+
+
+def _is_prefix(launches: pd.DataFrame, counters: pd.DataFrame) -> bool:
+    """True if ncu's kernels, in order, are the first requested kernels of the timeline: a run that was cut off."""
+    identity = ["path", "kernel", "grid", "block"]
+    timeline = launches.loc[launches["requested"], identity]
+    if counters["file"].nunique() != 1 or len(counters) > len(timeline):
+        return False
+    ours = timeline.head(len(counters)).reset_index(drop=True)
+    return bool((ours == counters[identity].reset_index(drop=True)).all(axis=None))
+
+
+def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """ncu recorded no ranges: only kernels that occur equally often in both runs have one possible match."""
+    identity = ["kernel", "grid", "block"]
+    left = launches.assign(row=np.arange(len(launches)), ordinal=launches.groupby(identity).cumcount())
+    right = counters.assign(counters_row=np.arange(len(counters)), ordinal=counters.groupby(identity).cumcount())
+    counts = pd.concat(
+        [left.groupby(identity).size().rename("seen"), right.groupby(identity).size().rename("captured")], axis=1
+    ).fillna(0)
+    pairs = left.merge(right[[*identity, "ordinal", "counters_row"]], on=[*identity, "ordinal"])
+    pairs = pairs.join((counts["seen"] == counts["captured"]).rename("complete"), on=identity)
+    good = pairs[pairs["complete"]]
+    launches.loc[good["row"], "counters_row"] = good["counters_row"].to_numpy()
+    launches.loc[good["row"], "counters_from"] = "measured"
+    unmatched = launches["counters_row"] < 0
+    launches.loc[unmatched, "refused"] = "ncu recorded no ranges, and the numbers of these kernels differ"
+    return launches, "ncu recorded no NVTX ranges (capture with --nvtx), so kernels were matched by their order alone."
+
+
+def _extrapolate(launches: pd.DataFrame) -> pd.DataFrame:
+    siblings = ["folded", "kernel", "grid", "block"]
+    measured = launches[launches["counters_from"] == "measured"].drop_duplicates(siblings)
+    source = measured.set_index(siblings)["counters_row"].rename("sibling_row")
+    candidates = launches.join(source, on=siblings)
+    fill = (launches["counters_row"] < 0) & candidates["sibling_row"].notna()
+    launches.loc[fill, "counters_row"] = candidates.loc[fill, "sibling_row"].astype(np.int64)
+    launches.loc[fill, "counters_from"] = "sibling"
+    return launches
+
+
+def build_coverage(joined: Joined) -> pd.DataFrame:
+    """Return coverage.csv: per folded range what was seen, requested, matched, extrapolated, and why not."""
+    launches = joined.launches
+    frame = pd.DataFrame(
+        {
+            "range": launches["folded"].replace("", UNATTRIBUTED),
+            "seen": 1,
+            "requested": launches["requested"].astype(int),
+            "matched": (launches["counters_from"] == "measured").astype(int),
+            "extrapolated": (launches["counters_from"] == "sibling").astype(int),
+            "reason": launches["refused"].where(launches["counters_from"] == "", ""),
+        }
+    )
+    numbers = frame.groupby("range", sort=False)[["seen", "requested", "matched", "extrapolated"]].sum()
+    reasons = frame.groupby("range", sort=False)["reason"].agg(lambda texts: "; ".join(dict.fromkeys(filter(None, texts))))
+    return TABLES["coverage"].conform(numbers.join(reasons).reset_index().assign(tier="counters"))

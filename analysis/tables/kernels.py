@@ -1,0 +1,69 @@
+"""Which kernels run in which layer: one row a kernel, folded range, grid and block."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.tables.attribution import UNATTRIBUTED
+from analysis.tables.schema import TABLES
+
+KEY = ["kernel", "range", "grid", "block"]
+
+
+def measured_launches(joined_launches: pd.DataFrame, counters: pd.DataFrame, derived: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a launch with its short counters (NaN without): the base of every counter table.
+
+    Shape: `counters` from join.prepare_counters and `derived` (metrics.derive) row by row; `joined_launches` from
+    join.join. Without a timeline the counters' own rows stand for the launches.
+    """
+    short = derived.reset_index(drop=True)
+    if joined_launches.empty:
+        base = counters[["kernel", "grid", "block", "path"]].reset_index(drop=True)
+        from analysis.tables.attribution import fold_paths
+
+        base = base.assign(folded=fold_paths(base["path"]), nsys_time_ns=pd.NA, counters_from="measured")
+        frame = pd.concat([base, short], axis=1)
+    else:
+        base = joined_launches.rename(columns={"duration_ns": "nsys_time_ns", "registers": "nsys_registers"})
+        columns = ["kernel", "grid", "block", "path", "folded", "nsys_time_ns", "nsys_registers", "counters_from"]
+        picked = short.reindex(base["counters_row"].where(base["counters_row"] >= 0)).reset_index(drop=True)
+        frame = pd.concat([base[columns].reset_index(drop=True), picked], axis=1)
+        known = frame["registers"] if "registers" in frame else pd.Series(pd.NA, index=frame.index)
+        frame["registers"] = frame.pop("nsys_registers").astype("Float64").fillna(known.astype("Float64"))
+    return frame.assign(range=frame["folded"].replace("", UNATTRIBUTED))
+
+
+def build_kernels(measured: pd.DataFrame) -> pd.DataFrame:
+    """Return kernels.csv, longest first. `measured` from measured_launches."""
+    table_schema = TABLES["kernels"]
+    if measured.empty:
+        return table_schema.empty()
+    has_timeline = measured["nsys_time_ns"].notna().any()
+    frame = measured.assign(
+        covered=measured["duration_ns"].notna(),
+        nsys_time_ns=measured["nsys_time_ns"].astype("Int64"),
+        weight=measured["duration_ns"],
+    )
+    for name in ("occupancy_theoretical_frac", "occupancy_achieved_frac"):
+        frame[name + "_time"] = frame[name] * frame["weight"]
+        frame[name + "_weight"] = frame["weight"].where(frame[name].notna())
+    groups = frame.groupby(KEY, sort=False, dropna=False)
+    table = groups.agg(
+        launches=("kernel", "size"),
+        nsys_time_ns=("nsys_time_ns", lambda times: times.sum(min_count=1)),
+        ncu_time_ns=("duration_ns", "sum"),
+        covered=("covered", "all"),
+        any_covered=("covered", "any"),
+        registers=("registers", "max"),
+    )
+    table["ncu_time_ns"] = table["ncu_time_ns"].where(table["covered"])
+    for name in ("occupancy_theoretical_frac", "occupancy_achieved_frac"):
+        weight = groups[name + "_weight"].sum(min_count=1)
+        table[name] = groups[name + "_time"].sum(min_count=1) / weight
+    time = table["nsys_time_ns"] if has_timeline else table["ncu_time_ns"]
+    table["share_frac"] = time.astype("Float64") / time.sum()
+    table["tier"] = table["any_covered"].map({True: "counters", False: "timing"})
+    for name in ("nsys_time_ns", "ncu_time_ns", "registers"):
+        table[name] = table[name].astype("Float64").round().astype("Int64")
+    table = table.reset_index().drop(columns=["covered", "any_covered"])
+    return table_schema.conform(table.sort_values(["share_frac", *KEY], ascending=[False, True, True, True, True]))

@@ -1,0 +1,47 @@
+"""The byte ledger: what each innermost range must move, was predicted to move, and moved."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.tables.schema import TABLES
+
+PREDICTED = ["minimum_bytes", "predicted_unfused_bytes", "predicted_fused_bytes"]
+MEASURED = ["dram_read_bytes", "dram_write_bytes", "l2_bytes"]
+
+
+def build_traffic(measured: pd.DataFrame, ops: pd.DataFrame | None, seen_paths: set[str]) -> pd.DataFrame:
+    """Return traffic.csv: totals per innermost range, in the harness' order (else by bytes moved).
+
+    Shape: `measured` from kernels.measured_launches; `ops` as ops.csv, None for a capture of another program;
+    `seen_paths` the ranges of this capture, so that what was declared but did not run leaves no row.
+    """
+    schema = TABLES["traffic"]
+    moved = _measured_by_path(measured)
+    if ops is None:
+        table = moved[moved[MEASURED].notna().any(axis=1)].reset_index()
+        table[["op", "variant", *PREDICTED]] = pd.NA
+        table = table.sort_values(["dram_read_bytes", "range"], ascending=[False, True])
+    else:
+        rows = ops[ops["range"].isin(seen_paths)] if seen_paths else ops
+        grouped = rows.groupby(["range", "op", "variant"], sort=False, dropna=False)
+        table = grouped[PREDICTED].sum(min_count=1).reset_index().merge(moved, on="range", how="left")
+    if table.empty:
+        return schema.empty()
+    total = table["dram_read_bytes"] + table["dram_write_bytes"]
+    minimum = table["minimum_bytes"].astype("Float64")
+    table["measured_over_minimum"] = (total / minimum).where(minimum > 0)
+    table["tier"] = table["dram_read_bytes"].notna().map({True: "counters", False: "static"})
+    for name in (*PREDICTED, *MEASURED):
+        table[name] = table[name].astype("Float64").round().astype("Int64")
+    return schema.conform(table)
+
+
+def _measured_by_path(measured: pd.DataFrame) -> pd.DataFrame:
+    """Sum the measured bytes per full path; blank unless every launch of the path was measured."""
+    columns = [name for name in MEASURED if name in measured]
+    if measured.empty or not columns:
+        return pd.DataFrame(columns=["range", *MEASURED]).set_index("range").astype("Float64")
+    with_path = measured[measured["path"] != ""]
+    sums = with_path[columns].groupby(with_path["path"]).agg(lambda values: values.sum(skipna=False))
+    return sums.reindex(columns=MEASURED).astype("Float64").rename_axis("range")
