@@ -1,0 +1,187 @@
+"""One declaration per kernel: tests, bench, capture and report read it here and keep no list of their own.
+
+An op lives in `kernels/<op>/op.py` and registers itself there; `ops()` finds those files. This module needs
+neither torch nor a GPU; ops are loaded on the first call of `ops()`.
+
+    python -m kernels.registry          lists ops, variants, device symbols and hypotheses
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+KINDS = ("torch", "compile", "cuda", "triton")
+ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8, "bool": 1}
+SHORT_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
+
+Shape = tuple[int, ...]
+ByteModel = Callable[[Shape, str], int]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One operand: its axes by name and whether the op reads ("in") or writes ("out") it."""
+
+    name: str
+    axes: tuple[str, ...]
+    role: str
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Allowed error against float64: |out - ref| <= atol + rtol * |ref|."""
+
+    rtol: float
+    atol: float
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to compute an op.
+
+    `fn(*inputs)` computes the whole op on the device of its inputs. `symbols` are the `__global__` names that
+    may appear in a capture (empty where the kernels are not ours), all of them in `source`. `bytes_model` is
+    the DRAM traffic that the variant should cause, in bytes.
+    """
+
+    name: str
+    kind: str
+    hypothesis: str
+    fn: Callable[..., Any]
+    bytes_model: ByteModel
+    symbols: tuple[str, ...] = ()
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"variant {self.name}: kind {self.kind!r} is none of {', '.join(KINDS)}")
+
+
+@dataclass(frozen=True)
+class Op:
+    """An operation, its float64 reference, its byte and FLOP model and its variants.
+
+    Units: every `*_bytes` in bytes of DRAM traffic, `flops` in floating-point operations, for one call.
+    `shape` is a tuple in the order of `axes`; `dtype` a name ("fp32", "float32", "torch.float32", ...).
+    """
+
+    name: str
+    summary: str
+    axes: tuple[str, ...]
+    tensors: tuple[Tensor, ...]
+    dtypes: tuple[str, ...]
+    shapes: Mapping[str, Shape]
+    make_inputs: Callable[..., tuple[Any, ...]]
+    reference: Callable[..., Any]
+    tolerance: Callable[..., Tolerance]
+    tolerance_why: str
+    minimum_bytes: ByteModel
+    unfused_bytes: ByteModel
+    flops: Callable[[Shape], int]
+    flops_why: str
+    variants: Mapping[str, Variant]
+    baseline: str
+    best: str
+
+    def fused_bytes(self, shape: Shape, dtype: str, variant: str = "") -> int:
+        """DRAM bytes that `variant` (default: the op's best) should move."""
+        return self.variant(variant or self.best).bytes_model(shape, dtype)
+
+    def variant(self, name: str) -> Variant:
+        """The variant of that name; KeyError with the known names otherwise."""
+        if name not in self.variants:
+            raise KeyError(f"op {self.name} has no variant {name!r}; known: {', '.join(self.variants)}")
+        return self.variants[name]
+
+    def shape_name(self, shape: Shape) -> str:
+        """The shape's registered name, else its axes written out (`B8_nh12_Tq1_Tk1024`)."""
+        for name, known in self.shapes.items():
+            if known == tuple(shape):
+                return name
+        return "_".join(f"{axis}{size}" for axis, size in zip(self.axes, shape, strict=True))
+
+
+_ops: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    """Add an op; its name must be new."""
+    if op.name in _ops:
+        raise ValueError(f"op {op.name!r} is registered twice")
+    _ops[op.name] = op
+    return op
+
+
+def ops() -> dict[str, Op]:
+    """Every op by name, sorted; the first call imports every `kernels/<op>/op.py`."""
+    for path in sorted(FOLDER.glob("*/op.py")):
+        importlib.import_module(f"kernels.{path.parent.name}.op")
+    return dict(sorted(_ops.items()))
+
+
+def dtype_name(dtype: Any) -> str:
+    """`float32` for "fp32", "float32", "torch.float32" or torch.float32; ValueError if unknown."""
+    name = str(dtype).removeprefix("torch.")
+    name = SHORT_DTYPES.get(name, name)
+    if name not in ITEM_BYTES:
+        raise ValueError(f"unknown dtype {dtype!r}; known: {', '.join(ITEM_BYTES)}")
+    return name
+
+
+def item_bytes(dtype: Any) -> int:
+    """Size of one element, bytes."""
+    return ITEM_BYTES[dtype_name(dtype)]
+
+
+def short_dtype(dtype: Any) -> str:
+    """`fp32` for float32 and so on, as ops.csv and bench.csv print it."""
+    name = dtype_name(dtype)
+    return next((short for short, full in SHORT_DTYPES.items() if full == name), name)
+
+
+def sectors_read(starts: Any, lengths: Any, sector_bytes: int = 32) -> int:
+    """Distinct DRAM sectors touched by byte intervals that are sorted by start and do not overlap.
+
+    Intervals of length 0 touch none; a sector shared by two neighbours counts once.
+    """
+    import numpy as np
+
+    starts, lengths = np.asarray(starts, dtype=np.int64), np.asarray(lengths, dtype=np.int64)
+    starts, lengths = starts[lengths > 0], lengths[lengths > 0]
+    if not len(starts):
+        return 0
+    first, last = starts // sector_bytes, (starts + lengths - 1) // sector_bytes
+    shared = np.count_nonzero(first[1:] == last[:-1])
+    return int((last - first + 1).sum() - shared)
+
+
+def main() -> int:
+    """List every op and variant."""
+    parser = argparse.ArgumentParser(prog="python -m kernels.registry", description=main.__doc__)
+    parser.parse_args()
+    for op in ops().values():
+        print(f"{op.name} ({', '.join(op.axes)}): {op.summary}")
+        print(f"  tolerance: {op.tolerance_why}")
+        print("  shapes: " + ", ".join(f"{name} {shape}" for name, shape in op.shapes.items()))
+        shape = next(iter(op.shapes.values()))
+        elements = math.prod(shape) * item_bytes(op.dtypes[0])
+        for variant in op.variants.values():
+            passes = variant.bytes_model(shape, op.dtypes[0]) / elements
+            print(f"  {variant.name} [{variant.kind}] {passes:.2f} element passes over DRAM")
+            print(f"    symbols: {', '.join(variant.symbols) or 'not ours'}")
+            print(f"    expects: {variant.hypothesis}")
+    return 0
+
+
+if __name__ == "__main__":
+    # under -m this file would be a second module with a second, empty registry
+    from kernels import registry
+
+    raise SystemExit(registry.main())

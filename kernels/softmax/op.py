@@ -1,0 +1,272 @@
+"""The declaration of `softmax`: scale, causal mask and softmax over attention scores, in one operation.
+
+    y[b, h, i, j] = softmax_j(scale * x[b, h, i, j] where j <= i + Tk - Tq, else -inf)
+
+The offset Tk - Tq makes the last query see every key, so a decode step (Tq = 1) is the same operation.
+Masked outputs are 0. A row with no visible key, with only -inf among the visible, with a NaN or with +inf is
+NaN in every column, masked ones too: exactly what `softmax(masked_fill(scale * x, mask, -inf))` gives.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+from typing import Any
+
+from kernels.registry import (
+    ITEM_BYTES,
+    Op,
+    Shape,
+    Tensor,
+    Tolerance,
+    Variant,
+    dtype_name,
+    item_bytes,
+    register,
+    sectors_read,
+)
+
+FLOPS_PER_VISIBLE = 5
+
+
+# --- byte and FLOP model -------------------------------------------------------------------------------------
+def visible_columns(tq: int, tk: int) -> Any:
+    """Columns that each of the Tq rows sees, int64 array (Tq,)."""
+    import numpy as np
+
+    return np.clip(np.arange(tq, dtype=np.int64) + 1 + tk - tq, 0, tk)
+
+
+def _visible_elements(shape: Shape) -> int:
+    *batch, tq, tk = shape
+    return math.prod(batch) * int(visible_columns(tq, tk).sum())
+
+
+def minimum_bytes(shape: Shape, dtype: str) -> int:
+    """Each visible score read once, each output written once."""
+    return (_visible_elements(shape) + math.prod(shape)) * item_bytes(dtype)
+
+
+def unfused_bytes(shape: Shape, dtype: str) -> int:
+    """scale r+w, masked_fill r+w and the bool mask, softmax r+w."""
+    *_, tq, tk = shape
+    return 6 * math.prod(shape) * item_bytes(dtype) + tq * tk * ITEM_BYTES["bool"]
+
+
+def dense_bytes(shape: Shape, dtype: str) -> int:
+    """Every score read once, every output written once."""
+    return 2 * math.prod(shape) * item_bytes(dtype)
+
+
+def separate_bytes(shape: Shape, dtype: str) -> int:
+    """v01: five launches over a float32 workspace; the row statistics (2 floats a row) are written and read."""
+    *batch, tq, tk = shape
+    elements, rows = math.prod(shape), math.prod(batch) * tq
+    work = ITEM_BYTES["float32"]
+    scale_mask = item_bytes(dtype) + work
+    row_max, exponentiate, row_sum = work, 2 * work, work
+    divide = work + item_bytes(dtype)
+    return elements * (scale_mask + row_max + exponentiate + row_sum + divide) + 4 * rows * work
+
+
+def causal_bytes(shape: Shape, dtype: str) -> int:
+    """Every 32-byte sector with a visible score read once, every output written once."""
+    import numpy as np
+
+    *batch, tq, tk = shape
+    size, heads = item_bytes(dtype), math.prod(batch)
+    starts = np.arange(heads * tq, dtype=np.int64) * tk * size
+    lengths = np.tile(visible_columns(tq, tk), heads) * size
+    return 32 * sectors_read(starts, lengths) + math.prod(shape) * size
+
+
+def flops(shape: Shape) -> int:
+    """Arithmetic on visible elements only; see FLOPS_WHY."""
+    return FLOPS_PER_VISIBLE * _visible_elements(shape)
+
+
+FLOPS_WHY = "a visible element costs 5: scale, subtract the maximum, exp, add to the sum, multiply by 1/sum"
+
+
+# --- reference, tolerance, inputs ----------------------------------------------------------------------------
+def reference(scores: Any, scale: float) -> Any:
+    """The op in float64, slow and trusted. Shape (..., Tq, Tk) in and out."""
+    return causal_chain(scores.double(), scale)
+
+
+TOLERANCE_WHY = (
+    "float32 inside (u = 2^-24): an exponent of size L = max |scale * x| carries at most 8 u L, in numerator and "
+    "denominator, and exp2 and sums at most 256 u, so rtol = (16 L + 256) u; bf16 adds half an ulp of the output "
+    "(2^-9, doubled for ties after an already rounded value) and, where intermediates are stored in bf16, 2^-7 L "
+    "in the exponent plus four roundings; results under 2^-126 may be flushed to 0"
+)
+
+
+def tolerance(dtype: str, largest: float, variant: Variant | None = None) -> Tolerance:
+    """Allowed error for scores whose largest finite |scale * x| is `largest`."""
+    unit = 2.0**-24
+    rtol = (16 * largest + 256) * unit
+    if dtype_name(dtype) == "bfloat16":
+        rtol += 2.0**-8
+        if variant is not None and variant.kind == "torch":
+            rtol += 2.0**-7 * largest + 4 * 2.0**-8
+    return Tolerance(rtol=rtol, atol=2.0**-125)
+
+
+def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, float]:
+    """Random scores of the size that queries and keys of unit variance give (head size 64), and 1/8."""
+    import torch
+
+    generator = torch.Generator(device).manual_seed(seed)
+    scores = torch.randn(shape, generator=generator, device=device, dtype=torch.float32).mul_(8.0)
+    return scores.to(getattr(torch, dtype_name(dtype))), 0.125
+
+
+# --- variants ------------------------------------------------------------------------------------------------
+def causal_mask(tq: int, tk: int, device: Any) -> Any:
+    """Bool (Tq, Tk), True where a query may not see a key."""
+    import torch
+
+    return torch.ones(tq, tk, dtype=torch.bool, device=device).triu_(1 + tk - tq)
+
+
+@functools.lru_cache(maxsize=16)
+def _kept_mask(tq: int, tk: int, device: Any) -> Any:
+    # GPT-2 keeps its mask as a buffer, so building it is not part of the op
+    return causal_mask(tq, tk, device)
+
+
+def causal_chain(scores: Any, scale: float) -> Any:
+    """scale, masked_fill, softmax: three PyTorch operations."""
+    tq, tk = scores.shape[-2:]
+    mask = causal_mask(tq, tk, scores.device)
+    return (scores * scale).masked_fill(mask, -math.inf).softmax(-1)
+
+
+def _torch_variant(scores: Any, scale: float) -> Any:
+    tq, tk = scores.shape[-2:]
+    return (scores * scale).masked_fill(_kept_mask(tq, tk, scores.device), -math.inf).softmax(-1)
+
+
+@functools.lru_cache(maxsize=128)
+def _compiled(shape: Shape, dtype: Any, device: Any) -> Any:
+    import torch
+
+    # torch.compile keeps its graphs per code object: one of our own for every shape keeps each of them static
+    # and clear of the recompile limit, after which it would silently run eagerly
+    code = causal_chain.__code__.replace(co_name="causal_chain_" + "x".join(map(str, shape)))
+    return torch.compile(types.FunctionType(code, globals()), dynamic=False, fullgraph=True)
+
+
+def _compile_variant(scores: Any, scale: float) -> Any:
+    return _compiled(tuple(scores.shape), scores.dtype, scores.device)(scores, scale)
+
+
+def _cuda_variant(function: str) -> Any:
+    def run(scores: Any, scale: float) -> Any:
+        from kernels.build import extension
+
+        return getattr(extension("softmax"), function)(scores, scale)
+
+    return run
+
+
+def _triton_variant(scores: Any, scale: float) -> Any:
+    from kernels.softmax.v04_triton import causal_softmax
+
+    return causal_softmax(scores, scale)
+
+
+VARIANTS = (
+    Variant(
+        name="torch",
+        kind="torch",
+        hypothesis="three launches that each read and write the whole tensor: dram bytes ~ 6 element passes",
+        fn=_torch_variant,
+        bytes_model=unfused_bytes,
+    ),
+    Variant(
+        name="compile",
+        kind="compile",
+        hypothesis="one dense kernel: dram bytes ~ 2 element passes; refuted above 2.2",
+        fn=_compile_variant,
+        bytes_model=dense_bytes,
+    ),
+    Variant(
+        name="v01_separate",
+        kind="cuda",
+        hypothesis="five launches over a float32 workspace: dram bytes ~ 8 element passes (fp32)",
+        fn=_cuda_variant("v01_separate"),
+        bytes_model=separate_bytes,
+        symbols=(
+            "softmax_v01_scale_mask",
+            "softmax_v01_row_max",
+            "softmax_v01_exponentiate",
+            "softmax_v01_row_sum",
+            "softmax_v01_divide",
+        ),
+        source="v01_separate.cu",
+    ),
+    Variant(
+        name="v02_fused",
+        kind="cuda",
+        hypothesis="one launch, the second pass over a row hits L1: dram bytes ~ 2 element passes; refuted above 2.2",
+        fn=_cuda_variant("v02_fused"),
+        bytes_model=dense_bytes,
+        symbols=("softmax_v02_fused",),
+        source="v02_fused.cu",
+    ),
+    Variant(
+        name="triton",
+        kind="triton",
+        hypothesis="masked loads skip the upper triangle: dram read ~ 0.5 of the input; refuted above 0.55",
+        fn=_triton_variant,
+        bytes_model=causal_bytes,
+        symbols=("softmax_v04_triton",),
+        source="v04_triton.py",
+    ),
+    Variant(
+        name="v03_causal",
+        kind="cuda",
+        hypothesis="no sector above the diagonal is read, 16-byte accesses: dram read ~ 0.5 of the input and time "
+        "within 4 % of the byte floor; refuted if read > 0.55 or Triton is as fast",
+        fn=_cuda_variant("v03_causal"),
+        bytes_model=causal_bytes,
+        symbols=("softmax_v03_causal", "softmax_v03_causal_long"),
+        source="v03_causal.cu",
+    ),
+)
+
+SOFTMAX = register(
+    Op(
+        name="softmax",
+        summary="scale + causal mask + softmax over attention scores, causal offset Tk - Tq",
+        axes=("B", "nh", "Tq", "Tk"),
+        tensors=(
+            Tensor("scores", ("B", "nh", "Tq", "Tk"), "in"),
+            Tensor("probabilities", ("B", "nh", "Tq", "Tk"), "out"),
+        ),
+        dtypes=("float32", "bfloat16"),
+        shapes={
+            "b8_t1024": (8, 12, 1024, 1024),
+            "b8_t512": (8, 12, 512, 512),
+            "b8_t2048": (8, 12, 2048, 2048),
+            "b1_t512": (1, 12, 512, 512),
+            "b1_t1024": (1, 12, 1024, 1024),
+            "b1_t2048": (1, 12, 2048, 2048),
+            "decode_b1_t1024": (1, 12, 1, 1024),
+        },
+        make_inputs=make_inputs,
+        reference=reference,
+        tolerance=tolerance,
+        tolerance_why=TOLERANCE_WHY,
+        minimum_bytes=minimum_bytes,
+        unfused_bytes=unfused_bytes,
+        flops=flops,
+        flops_why=FLOPS_WHY,
+        variants={variant.name: variant for variant in VARIANTS},
+        baseline="torch",
+        best="v03_causal",
+    )
+)
