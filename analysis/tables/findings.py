@@ -1,0 +1,164 @@
+"""The most time to win, each finding with the table cells it rests on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from analysis.hardware import symbols
+from analysis.tables.attribution import fold_paths
+
+COUNT = 3
+
+
+def find(
+    gaps: pd.DataFrame, measured: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, traffic: pd.DataFrame,
+    roofs: pd.DataFrame,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return the findings of report.json, most time first, at most COUNT.
+
+    Only the program under the first step's outermost range is judged: other roots are its variants and micro-benchmarks.
+    """
+    root = str(gaps["step"].iloc[0]).split("/")[0] if len(gaps) and "/" in str(gaps["step"].iloc[0]) else None
+    candidates = [*_launch_bound(gaps, root)]
+    chains = _unfused_chains(measured, traffic, roofs, root)
+    candidates += chains
+    fused_ranges = {name for chain in chains for name in chain.pop("ranges")}
+    candidates += _far_from_roof(measured, roofline, stalls, root, fused_ranges)
+    candidates.sort(key=lambda finding: (-finding["time_to_win_ns"], finding["title"]))
+    return [{"rank": rank, **finding} for rank, finding in enumerate(candidates[:COUNT], start=1)]
+
+
+def _under(paths: pd.Series, root: str | None) -> pd.Series:
+    return paths.str.startswith(root + "/") | (paths == root) if root else pd.Series(True, index=paths.index)
+
+
+def _cell(table: str, row: str, column: str, value: object) -> dict[str, object]:
+    return {"table": f"{table}.csv", "row": row, "column": column, "value": value}
+
+
+def _launch_bound(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
+    found = []
+    bound = gaps[gaps["verdict"].eq("launch-bound") & _under(gaps["step"].astype(str), root)]
+    for path, rows in bound.groupby(bound["step"].str.replace(r"#\d+$", "", regex=True), sort=False):
+        step = rows.iloc[0]
+        idle = int((rows["bare_wall_ns"] - rows["busy_ns"]).sum())
+        found.append(
+            {
+                "title": f"{path} waits for launches",
+                "sentence": (
+                    f"{len(rows)} step(s) of {step['bare_wall_ns'] / 1e3:,.0f} us keep the GPU busy for "
+                    f"{step['busy_ns'] / 1e3:,.0f} us with {step['launches']} kernels: capture the step in a CUDA graph "
+                    "or launch fewer kernels."
+                ),
+                "time_to_win_ns": idle,
+                "evidence": [
+                    _cell("gaps", step["step"], name, int(step[name])) for name in ("bare_wall_ns", "busy_ns", "launches")
+                ],
+            }
+        )
+    return found
+
+
+def _unfused_chains(
+    measured: pd.DataFrame, traffic: pd.DataFrame, roofs: pd.DataFrame, root: str | None
+) -> list[dict[str, Any]]:
+    """Ops whose declared fused form moves fewer bytes than the unfused one that ran."""
+    bandwidth = roofs.set_index("name")["measured"].get("dram")
+    declared = traffic[
+        traffic["predicted_fused_bytes"].notna()
+        & (traffic["predicted_unfused_bytes"] > traffic["predicted_fused_bytes"])
+        & _under(traffic["range"], root)
+    ]
+    if declared.empty or pd.isna(bandwidth):
+        return []
+    found = []
+    declared = declared.assign(folded=fold_paths(declared["range"]))
+    time = measured.groupby("path")["nsys_time_ns"].sum(min_count=1)
+    groups = declared.assign(step=declared["folded"].str.split("/").str[:2].str.join("/")).groupby(["op", "variant", "step"])
+    for (op, variant, step), rows in groups:
+        now = float(time.reindex(rows["range"]).sum())
+        unfused, fused = int(rows["predicted_unfused_bytes"].sum()), int(rows["predicted_fused_bytes"].sum())
+        floor = fused / bandwidth * 1e9
+        if now <= floor:
+            continue
+        names = list(dict.fromkeys(rows["folded"]))
+        moved = (rows["dram_read_bytes"] + rows["dram_write_bytes"]).sum(min_count=len(rows))
+        evidence = [
+            _cell("layers_folded", " + ".join(names), "gpu_time_ns", int(now)),
+            _cell("traffic", f"{step} {op} {variant}", "predicted_unfused_bytes", unfused),
+            _cell("traffic", f"{step} {op} {variant}", "predicted_fused_bytes", fused),
+        ]
+        if pd.notna(moved):
+            evidence.append(_cell("traffic", f"{step} {op} {variant}", "dram_read_bytes + dram_write_bytes", int(moved)))
+        found.append(
+            {
+                "title": f"{step}: fuse {op}",
+                "sentence": (
+                    f"{op} ({variant}) takes {now / 1e3:,.0f} us and moves {unfused / 1e6:,.0f} MB where one fused kernel moves "
+                    f"{fused / 1e6:,.0f} MB, {floor / 1e3:,.0f} us at the measured DRAM roof."
+                ),
+                "time_to_win_ns": int(now - floor),
+                "evidence": evidence,
+                "ranges": names,
+            }
+        )
+    return found
+
+
+def _far_from_roof(
+    measured: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, root: str | None, skip: set[str]
+) -> list[dict[str, Any]]:
+    """Kernels by the time that lies between them and the nearest of the measured roofs."""
+    if roofline.empty or measured["nsys_time_ns"].isna().all():
+        return []
+    # the level at which a kernel is nearest to its roof is the one that limits it
+    nearest = roofline.dropna(subset=["roof_frac"]).sort_values("roof_frac").groupby(["kernel", "range"]).tail(1)
+    time = measured.assign(nsys_time_ns=measured["nsys_time_ns"].astype(float)).groupby(["kernel", "range"])["nsys_time_ns"]
+    rows = nearest.join(time.sum(), on=["kernel", "range"]).join(time.size().rename("launches"), on=["kernel", "range"])
+    rows = rows[_under(rows["range"], root) & ~rows["range"].isin(skip) & (rows["roof_frac"] < 1)]
+    rows = rows.assign(win=rows["nsys_time_ns"] * (1 - rows["roof_frac"])).sort_values("win", ascending=False).head(COUNT)
+    found = []
+    for _, row in rows.iterrows():
+        where = (stalls["kernel"] == row["kernel"]) & (stalls["range"] == row["range"])
+        top = stalls[where].head(1)
+        name = symbols.short(row["kernel"], 60)
+        label = f"{row['kernel']} in {row['range']}"
+        evidence = [_cell("roofline", label, f"roof_frac ({row['level']})", round(float(row["roof_frac"]), 4))]
+        evidence.append(_cell("kernels", label, "nsys_time_ns", int(row["nsys_time_ns"])))
+        why = ""
+        if len(top):
+            reason, share = str(top["reason"].iloc[0]), float(top["share_frac"].iloc[0])
+            why = f"; {share:.0%} of its stalls are {reason}"
+            evidence.append(_cell("stalls", label, f"share_frac ({reason})", round(share, 4)))
+        found.append(
+            {
+                "title": f"{row['range']}: {name} is far from its roof",
+                "sentence": (
+                    f"{row['launches']} launches take {row['nsys_time_ns'] / 1e3:,.0f} us at {row['roof_frac']:.0%} of the "
+                    f"{row['bound']} roof ({row['level']}){why}."
+                ),
+                "time_to_win_ns": int(row["win"]),
+                "evidence": evidence,
+            }
+        )
+    return found
+
+
+def largest_ranges(layers_folded: pd.DataFrame) -> list[dict[str, Any]]:
+    """The findings of a run without a GPU: where the CPU time goes. Nothing says how much of it could be won."""
+    paths = set(layers_folded["range"])
+    innermost = [path for path in paths if not any(other.startswith(path + "/") for other in paths)]
+    rows = layers_folded[layers_folded["range"].isin(innermost) & layers_folded["cpu_time_ns"].notna()]
+    rows = rows.sort_values("cpu_time_ns", ascending=False).head(COUNT)
+    return [
+        {
+            "rank": rank,
+            "title": f"{row['range']} takes {row['share_frac']:.0%} of the CPU time",
+            "sentence": f"{row['calls']} calls take {row['cpu_time_ns'] / 1e6:,.1f} ms in all.",
+            "time_to_win_ns": None,
+            "evidence": [_cell("layers_folded", row["range"], name, row[name]) for name in ("cpu_time_ns", "share_frac")],
+        }
+        for rank, (_, row) in enumerate(rows.iterrows(), start=1)
+    ]

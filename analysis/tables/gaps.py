@@ -1,0 +1,151 @@
+"""Is each step limited by launches, by memory or by arithmetic? Busy time as an interval union, judged bare.
+
+A profiler slows a launch-bound loop down several times, so its own gaps prove nothing: the verdict compares the GPU's
+busy time with the wall time of the same step measured with no tool attached, and stays blank without it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.tables.schema import TABLES
+
+STEP_NAMES = ("step", "decode", "prefill")
+WHOLE_CAPTURE = "capture"
+# Idle for more than a fifth of the bare step: faster kernels alone could not win that time back.
+BUSY_FRAC_LIMIT = 0.8
+
+
+def find_steps(ranges: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `ranges` that are steps, without those inside another step; index = row of `ranges`."""
+    if ranges.empty:
+        return ranges
+    steps = ranges[ranges["name"].isin(STEP_NAMES)]
+    inner = [any(part in STEP_NAMES for part in path.split("/")[:-1]) for path in steps["path"]]
+    return steps[~np.array(inner, dtype=bool)].sort_values("start_ns", kind="stable")
+
+
+def step_of_rows(ranges: pd.DataFrame, steps: pd.DataFrame, parent: np.ndarray) -> np.ndarray:
+    """Return, for each row of `ranges`, the row of the step around it (itself included), -1 for none."""
+    inside = np.full(len(ranges), -1, dtype=np.int64)
+    rows = steps.index.to_numpy(np.int64)
+    inside[rows] = rows
+    level = ranges["level"].to_numpy(np.int64)
+    for depth in sorted(set(level.tolist())):
+        here = np.flatnonzero((level == depth) & (parent >= 0) & (inside < 0))
+        inside[here] = inside[parent[here]]
+    return inside
+
+
+def build_gaps(
+    gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np.ndarray, bare_wall_ns: dict[str, float],
+    limits: dict[str, tuple[str, str]],
+) -> pd.DataFrame:  # fmt: skip
+    """Return gaps.csv, one row a step instance in order of time.
+
+    Shape: `gpu_ops` with every GPU operation; `step_of_op` row of its step (-1 none), ignored if there are no steps.
+    `bare_wall_ns` by range path; `limits` path -> (memory | compute, evidence sentence).
+    """
+    schema = TABLES["gaps"]
+    rows = []
+    if steps.empty:
+        if gpu_ops.empty:
+            return schema.empty()
+        start = int(gpu_ops["start_ns"].min())
+        rows.append(_row(WHOLE_CAPTURE, WHOLE_CAPTURE, start, 0, gpu_ops, bare_wall_ns, limits))
+    repeats = steps["path"].value_counts() if len(steps) else {}
+    number: dict[str, int] = {}
+    for row, step in steps.iterrows():
+        path = step["path"]
+        number[path] = number.get(path, 0) + 1
+        label = path if repeats[path] == 1 else f"{path}#{number[path]}"
+        inside = gpu_ops[step_of_op == row]
+        rows.append(_row(label, path, int(step["start_ns"]), int(step["end_ns"]), inside, bare_wall_ns, limits))
+    table = pd.DataFrame(rows)
+    for name in ("wall_ns", "bare_wall_ns", "busy_ns", "launches"):
+        table[name] = table[name].astype("Float64").round().astype("Int64")
+    return schema.conform(table)
+
+
+def busy_and_gaps(start: np.ndarray, duration: np.ndarray) -> tuple[int, np.ndarray]:
+    """Return the length of the union of [start, start + duration) and the idle stretches between, all ns."""
+    if not len(start):
+        return 0, np.array([], dtype=np.int64)
+    order = np.argsort(start, kind="stable")
+    begin, end = start[order], (start + duration)[order]
+    reached = np.maximum.accumulate(end)
+    idle = np.maximum(begin[1:] - reached[:-1], 0)
+    return int(reached[-1] - begin[0] - idle.sum()), idle[idle > 0]
+
+
+def _row(
+    label: str, path: str, start: int, end: int, ops: pd.DataFrame,
+    bare_wall_ns: dict[str, float], limits: dict[str, tuple[str, str]],
+) -> dict[str, object]:  # fmt: skip
+    begin, length = ops["start_ns"].to_numpy(np.int64), ops["duration_ns"].to_numpy(np.int64)
+    busy, idle = busy_and_gaps(begin, length)
+    last = int((begin + length).max()) if len(ops) else end
+    bare = bare_wall_ns.get(path)
+    verdict, evidence = _judge(busy, bare, limits.get(path), has_gpu=bool(len(ops)))
+    return {
+        "step": label,
+        "wall_ns": max(last, end) - start,
+        "bare_wall_ns": pd.NA if bare is None else bare,
+        "busy_ns": busy if len(ops) else pd.NA,
+        "launches": int((ops["kind"] == "kernel").sum()) if len(ops) else pd.NA,
+        "largest_gaps_ns": ";".join(str(gap) for gap in sorted(idle.tolist(), reverse=True)[:3]),
+        "verdict": verdict,
+        "evidence": evidence,
+        "tier": "counters" if verdict and "ncu" in evidence else "timing",
+    }
+
+
+def _judge(busy: int, bare: float | None, limit: tuple[str, str] | None, *, has_gpu: bool) -> tuple[str, str]:
+    if not has_gpu:
+        return "", "no GPU operations in this step"
+    if bare is None:
+        return "", "no bare wall time for this step: gaps seen under a profiler are no evidence"
+    share = f"GPU busy {busy / 1e3:,.1f} us of {bare / 1e3:,.1f} us without a tool ({busy / bare:.0%})"
+    if busy < BUSY_FRAC_LIMIT * bare:
+        return "launch-bound", share
+    if limit is None:
+        return "", f"{share}; neither counters nor declared bytes say which roof is nearer"
+    return f"{limit[0]}-bound", f"{share}; {limit[1]}"
+
+
+def step_limits(
+    measured: pd.DataFrame, roofline: pd.DataFrame, ops: pd.DataFrame | None, roofs: pd.DataFrame, paths: list[str]
+) -> dict[str, tuple[str, str]]:
+    """Return for each step path whether memory or compute limits its kernels, and the evidence.
+
+    With counters: the bound at DRAM of each kernel, weighted by its nsys time. Without: the declared minimum bytes
+    over the DRAM roof against the declared FLOPs over the FP32 roof. Neither: the path is left out.
+    """
+    limits: dict[str, tuple[str, str]] = {}
+    at_dram = roofline[(roofline["level"] == "dram") & roofline["bound"].notna()]
+    bound_of = dict(zip(zip(at_dram["kernel"], at_dram["range"], strict=True), at_dram["bound"], strict=True))
+    roof = roofs.set_index("name")["measured"].fillna(roofs.set_index("name")["datasheet"])
+    for path in dict.fromkeys(paths):
+        inside = measured[(measured["path"] == path) | measured["path"].str.startswith(path + "/")]
+        bounds = pd.Series(
+            [bound_of.get(key) for key in zip(inside["kernel"], inside["range"], strict=True)], index=inside.index, dtype=object
+        )
+        time = inside["nsys_time_ns"].astype(float).groupby(bounds).sum()
+        if time.sum() > 0:
+            winner = str(time.idxmax())
+            share = time.max() / inside["nsys_time_ns"].astype(float).sum()
+            limits[path] = winner, f"{share:.0%} of its kernel time is {winner}-bound at DRAM by ncu's counters"
+            continue
+        if ops is None or roof[["dram", "fp32"]].isna().any():
+            continue
+        declared = ops[ops["range"].str.startswith(path + "/")]
+        bytes_ns = declared["minimum_bytes"].sum() / roof["dram"] * 1e9
+        flops_ns = declared["flops"].sum() / roof["fp32"] * 1e9
+        if max(bytes_ns, flops_ns) > 0:
+            winner = "memory" if bytes_ns >= flops_ns else "compute"
+            limits[path] = winner, (
+                f"its declared bytes need {bytes_ns / 1e3:,.1f} us at the DRAM roof, "
+                f"its FLOPs {flops_ns / 1e3:,.1f} us at the FP32 roof"
+            )
+    return limits

@@ -1,0 +1,61 @@
+"""Are the counters true? A copy of known bytes and matrix products of known FLOPs, seen through the same ncu run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+LIMITS = {"byte": 0.03, "FLOP": 0.01}
+
+
+def check_counters(measured: pd.DataFrame, ops: pd.DataFrame | None) -> dict[str, object]:
+    """Return report.json's `trust`: status trusted, untrusted or untested, a sentence, and each check.
+
+    Expected values are declared by the harness in ops.csv (op `selftest`); measured ones come from ncu. One check
+    beyond its limit makes every counter of the run untrusted, because all came the same way.
+    """
+    checks: list[dict[str, object]] = []
+    declared = ops[ops["op"] == "selftest"] if ops is not None else pd.DataFrame()
+    for _, op in declared.iterrows():
+        rows = measured[measured["path"] == op["range"]]
+        note = dict(part.split("=", 1) for part in str(op["note"]).split(";") if "=" in part)
+        for name, unit, expected, column in (
+            ("DRAM bytes read", "byte", note.get("read"), "dram_read_bytes"),
+            ("DRAM bytes written", "byte", note.get("write"), "dram_write_bytes"),
+            ("floating-point operations", "FLOP", op["flops"], "flops"),
+        ):
+            wanted = pd.to_numeric(expected, errors="coerce")
+            got = rows[column].sum(min_count=1) if column in rows else float("nan")
+            if pd.isna(wanted) or wanted <= 0 or pd.isna(got):
+                continue
+            error = float(got) / float(wanted) - 1
+            checks.append(
+                {
+                    "name": f"{op['variant']}: {name}",
+                    "unit": unit,
+                    "expected": float(wanted),
+                    "measured": float(got),
+                    "error_frac": error,
+                    "limit_frac": LIMITS[unit],
+                    "passed": abs(error) <= LIMITS[unit],
+                }
+            )
+    failed = [check for check in checks if not check["passed"]]
+    units = {check["unit"] for check in checks}
+    if failed:
+        worst = max(failed, key=lambda check: abs(float(check["error_frac"])))  # type: ignore[arg-type]
+        status, sentence = "untrusted", (
+            f"The counter self-test failed ({worst['name']} is off by {worst['error_frac']:+.1%}), "
+            "so no counter number of this run can be trusted."
+        )
+    elif units == set(LIMITS):
+        byte_error = max(abs(float(c["error_frac"])) for c in checks if c["unit"] == "byte")  # type: ignore[arg-type]
+        flop_error = max(abs(float(c["error_frac"])) for c in checks if c["unit"] == "FLOP")  # type: ignore[arg-type]
+        status, sentence = "trusted", (
+            f"The counters passed their self-test: known bytes within {byte_error:.2%}, known FLOPs within {flop_error:.2%}."
+        )
+    else:
+        missing = " and ".join(sorted(set(LIMITS) - units))
+        status, sentence = "untested", (
+            f"The counters of this run are untested: it holds no self-test with known {missing} counts (make selftest)."
+        )
+    return {"status": status, "sentence": sentence, "checks": checks}
