@@ -45,7 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"report.py: {error}", file=sys.stderr)
         return error.exit_code
     except OSError as error:
-        print(f"report.py: {error.filename or 'file'}: {error.strerror}; check the path and its permissions", file=sys.stderr)
+        print(
+            f"report.py: {error.filename or 'file'}: {error.strerror}; check the path and its permissions",
+            file=sys.stderr,
+        )
         return 3
     from analysis.views.markdown import render_terminal
 
@@ -67,7 +70,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "paths", nargs="*", type=Path, metavar="PATH",
         help="files or folders of exports (default: the newest run in runs/, else the committed one)",
     )  # fmt: skip
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where the report goes (default: the run, or runs/NAME-report)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where the report goes (default: the run, or runs/NAME-report)",
+    )
     parser.add_argument(
         "--extrapolate-siblings", action="store_true",
         help="give kernels without counters those of a sibling layer with the same kernel, grid and block; the report says so",
@@ -89,7 +97,9 @@ def default_run() -> Path:
         found = sorted(path.parent for path in folder.glob("*/captures") if any(path.iterdir()))
         if found:
             return found[-1]
-    raise InputError("no run found in runs/ or reports/; take one with `make profile` or name a file or folder of exports")
+    raise InputError(
+        "no run found in runs/ or reports/; take one with `make profile` or name a file or folder of exports"
+    )
 
 
 def default_out(path: Path) -> Path:
@@ -102,7 +112,12 @@ def default_out(path: Path) -> Path:
 
 
 def build(
-    paths: Sequence[Path], out: Path, *, extrapolate: bool = False, only: str | None = None, quiet: bool = True
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    extrapolate: bool = False,
+    only: str | None = None,
+    quiet: bool = True,
 ) -> dict[str, Any]:
     """Read, analyse and write a report into `out`; return report.json's content. Nothing is left behind on failure.
 
@@ -139,12 +154,21 @@ def analyse(
 ) -> tuple[dict[str, Any], dict[str, pd.DataFrame], pd.DataFrame]:
     """Return (report.json's content, the tables by name, the roofs) of a capture. Pure: touches no file."""
     import numpy as np
-    import pandas as pd
 
-    from analysis.capture.model import Gap
     from analysis.hardware import metrics
     from analysis.hardware.devices import find_device
-    from analysis.tables import attribution, findings, gaps, join, kernels, layers, roofline, selftest, stalls, traffic
+    from analysis.tables import (
+        attribution,
+        findings,
+        gaps,
+        join,
+        kernels,
+        layers,
+        roofline,
+        selftest,
+        stalls,
+        traffic,
+    )
     from analysis.tables.schema import TABLES
 
     named_gaps = list(capture.gaps)
@@ -179,7 +203,9 @@ def analyse(
     rows = owner.to_numpy(np.int64)
     step_of_op = np.where(rows >= 0, step_of_row[np.maximum(rows, 0)], -1) if len(ranges) else rows
     bare = {step["range"]: float(step["wall_ns"]["p50"]) for step in (capture.timing or {}).get("steps", [])}
-    limits = gaps.step_limits(measured, tables["roofline"], capture.ops, roofs, list(steps["path"]) if len(steps) else [])
+    limits = gaps.step_limits(
+        measured, tables["roofline"], capture.ops, roofs, list(steps["path"]) if len(steps) else []
+    )
     tables["gaps"] = gaps.build_gaps(gpu_ops, steps, step_of_op, bare, limits)
 
     trust = selftest.check_counters(measured, capture.ops) if len(counters) else None
@@ -200,10 +226,14 @@ def analyse(
 
     notes = []
     if compared:
-        notes.append(f"Kernel time per range equals nsys' own nvtx_kern_sum to the nanosecond in {equal} of {compared} ranges.")
+        notes.append(
+            f"Kernel time per range equals nsys' own nvtx_kern_sum to the nanosecond in {equal} of {compared} ranges."
+        )
     siblings = int((joined.launches["counters_from"] == "sibling").sum()) if len(joined.launches) else 0
     if siblings:
-        notes.append(f"{siblings} kernels carry the counters of a sibling layer (--extrapolate-siblings), not their own.")
+        notes.append(
+            f"{siblings} kernels carry the counters of a sibling layer (--extrapolate-siblings), not their own."
+        )
     notes += _timing_notes(capture.timing)
     named_gaps += _gaps_of(capture, roofs, gpu_name, device is not None, tables, has_timeline)
     ranked = findings.find(
@@ -367,16 +397,30 @@ def _conditions(capture: Capture, gpu_name: str | None, ncu: dict[str, Any] | No
     names = [f"{w.get('name')} {w.get('dtype', '')}".strip() for w in manifest.get("workloads") or []]
     rows.append(("workload", ", ".join(dict.fromkeys(names))))
     clocks = manifest.get("clocks") or {}
-    for label, key, unit in (("SM clock", "sm_mhz", "MHz"), ("memory clock", "memory_mhz", "MHz"), ("power", "power_w", "W")):
+    for label, key, unit in (
+        ("SM clock", "sm_mhz", "MHz"),
+        ("memory clock", "memory_mhz", "MHz"),
+        ("power", "power_w", "W"),
+    ):
         seen = clocks.get(key)
         if seen:
             rows.append((label, f"{seen['min']:g}–{seen['max']:g} {unit}, median {seen['median']:g}"))
     rows.append(("throttling", ", ".join(clocks.get("throttle_reasons") or [])))
     rows += [(name, manifest.get(name)) for name in ("driver", "cuda", "torch", "nsys", "ncu")]
     weights = manifest.get("weights") or {}
-    rows.append(("weights", f"{weights['source']}, seed {manifest.get('seed')}" if weights.get("source") == "random" else weights.get("source")))
+    rows.append(
+        (
+            "weights",
+            f"{weights['source']}, seed {manifest.get('seed')}"
+            if weights.get("source") == "random"
+            else weights.get("source"),
+        )
+    )
     if ncu:
-        rows += [(f"ncu {name}", ncu.get(f"{name.replace(' ', '_')}")) for name in ("cache control", "clock control", "replay mode")]
+        rows += [
+            (f"ncu {name}", ncu.get(f"{name.replace(' ', '_')}"))
+            for name in ("cache control", "clock control", "replay mode")
+        ]
     rows.append(("locale", manifest.get("locale")))
     rows.append(("commit", manifest.get("git_sha")))
     return [{"name": name, "value": str(value)} for name, value in rows if value]
@@ -397,7 +441,9 @@ def _timing_notes(timing: dict[str, Any] | None) -> list[str]:
     for name, rate in rates.items():
         value = rate.get("p50") if isinstance(rate, dict) else rate
         if isinstance(value, int | float):
-            spread = f" (p5 {rate['p5']:,.1f}, p95 {rate['p95']:,.1f})" if isinstance(rate, dict) and "p5" in rate else ""
+            spread = (
+                f" (p5 {rate['p5']:,.1f}, p95 {rate['p95']:,.1f})" if isinstance(rate, dict) and "p5" in rate else ""
+            )
             notes.append(f"{name}: {value:,.1f} tokens/s without a tool{spread}.")
     return notes
 
@@ -413,27 +459,87 @@ def _gaps_of(
     has_counters = len(capture.counters) > 0
     for tool in capture.tools:
         if tool.get("status") not in (None, "ok"):
-            found.append(Gap(f"{tool['tool']} capture {tool['status']}", str(tool.get("reason") or ""), str(tool.get("fix") or "")))
+            found.append(
+                Gap(
+                    f"{tool['tool']} capture {tool['status']}",
+                    str(tool.get("reason") or ""),
+                    str(tool.get("fix") or ""),
+                )
+            )
     named = {str(tool.get("tool")) for tool in capture.tools if tool.get("status") not in (None, "ok")}
     if not has_timeline and "nsys" not in named and capture.clock != "cpu":
-        found.append(Gap("time per layer and step", "there is no nsys timeline", "add the nsys CSV exports of the same program (nsys_scripts/nsys_capture.sh)"))
+        found.append(
+            Gap(
+                "time per layer and step",
+                "there is no nsys timeline",
+                "add the nsys CSV exports of the same program (nsys_scripts/nsys_capture.sh)",
+            )
+        )
     if not has_counters and "ncu" not in named:
         why = "the run was on a CPU" if capture.clock == "cpu" else "there is no ncu export"
-        found.append(Gap("roofline, stalls and measured bytes", why, "capture with nsys_scripts/ncu_capture.sh on a machine with an NVIDIA GPU"))
+        found.append(
+            Gap(
+                "roofline, stalls and measured bytes",
+                why,
+                "capture with nsys_scripts/ncu_capture.sh on a machine with an NVIDIA GPU",
+            )
+        )
     if has_timeline and capture.ranges.empty:
-        found.append(Gap("time per layer", "the capture holds no NVTX range", "annotate the program with NVTX ranges (torch.cuda.nvtx.range_push/pop) and capture with `-t cuda,nvtx`"))
+        found.append(
+            Gap(
+                "time per layer",
+                "the capture holds no NVTX range",
+                "annotate the program with NVTX ranges (torch.cuda.nvtx.range_push/pop) and capture with `-t cuda,nvtx`",
+            )
+        )
     if capture.ops is None:
-        found.append(Gap("predicted bytes", "there is no ops.csv, which says what each range must move", "profile through the harness, or write one (analysis/README.md)"))
+        found.append(
+            Gap(
+                "predicted bytes",
+                "there is no ops.csv, which says what each range must move",
+                "profile through the harness, or write one (analysis/README.md)",
+            )
+        )
     if (has_timeline or has_counters) and roofs["measured"].isna().all():
-        found.append(Gap("measured roofs", "there is no ceilings.json", "run `python -m harness.run --mode bare` on that GPU"))
+        found.append(
+            Gap(
+                "measured roofs",
+                "there is no ceilings.json",
+                "run `python -m harness.run --mode bare` on that GPU",
+            )
+        )
     if gpu_name and not device_known and capture.clock != "cpu":
-        found.append(Gap("datasheet roofs", f"the GPU {gpu_name} is not in the device table", "add it to analysis/hardware/devices.toml with its source"))
+        found.append(
+            Gap(
+                "datasheet roofs",
+                f"the GPU {gpu_name} is not in the device table",
+                "add it to analysis/hardware/devices.toml with its source",
+            )
+        )
     if has_timeline and capture.timing is None:
-        found.append(Gap("verdicts on steps", "there is no wall time without a tool (timing.json)", "run `python -m harness.run --mode bare` or write the file (analysis/README.md)"))
+        found.append(
+            Gap(
+                "verdicts on steps",
+                "there is no wall time without a tool (timing.json)",
+                "run `python -m harness.run --mode bare` or write the file (analysis/README.md)",
+            )
+        )
     if has_counters and tables["stalls"].empty:
-        found.append(Gap("stall reasons", "the ncu export holds no stall metrics", "capture with the metrics of `python -m analysis.hardware.metrics`"))
+        found.append(
+            Gap(
+                "stall reasons",
+                "the ncu export holds no stall metrics",
+                "capture with the metrics of `python -m analysis.hardware.metrics`",
+            )
+        )
     if has_counters and tables["roofline"].empty:
-        found.append(Gap("roofline", "the ncu export holds no duration, bytes or FLOPs", "capture with the metrics of `python -m analysis.hardware.metrics`"))
+        found.append(
+            Gap(
+                "roofline",
+                "the ncu export holds no duration, bytes or FLOPs",
+                "capture with the metrics of `python -m analysis.hardware.metrics`",
+            )
+        )
     return found
 
 

@@ -54,7 +54,8 @@ def _launch_bound(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
                 ),
                 "time_to_win_ns": idle,
                 "evidence": [
-                    _cell("gaps", step["step"], name, int(step[name])) for name in ("bare_wall_ns", "busy_ns", "launches")
+                    _cell("gaps", step["step"], name, int(step[name]))
+                    for name in ("bare_wall_ns", "busy_ns", "launches")
                 ],
             }
         )
@@ -76,7 +77,9 @@ def _unfused_chains(
     found = []
     declared = declared.assign(folded=fold_paths(declared["range"]))
     time = measured.groupby("path")["nsys_time_ns"].sum(min_count=1)
-    groups = declared.assign(step=declared["folded"].str.split("/").str[:2].str.join("/")).groupby(["op", "variant", "step"])
+    groups = declared.assign(step=declared["folded"].str.split("/").str[:2].str.join("/")).groupby(
+        ["op", "variant", "step"]
+    )
     for (op, variant, step), rows in groups:
         now = float(time.reindex(rows["range"]).sum())
         unfused, fused = int(rows["predicted_unfused_bytes"].sum()), int(rows["predicted_fused_bytes"].sum())
@@ -91,7 +94,9 @@ def _unfused_chains(
             _cell("traffic", f"{step} {op} {variant}", "predicted_fused_bytes", fused),
         ]
         if pd.notna(moved):
-            evidence.append(_cell("traffic", f"{step} {op} {variant}", "dram_read_bytes + dram_write_bytes", int(moved)))
+            evidence.append(
+                _cell("traffic", f"{step} {op} {variant}", "dram_read_bytes + dram_write_bytes", int(moved))
+            )
         found.append(
             {
                 "title": f"{step}: fuse {op}",
@@ -115,10 +120,14 @@ def _far_from_roof(
         return []
     # the level at which a kernel is nearest to its roof is the one that limits it
     nearest = roofline.dropna(subset=["roof_frac"]).sort_values("roof_frac").groupby(["kernel", "range"]).tail(1)
-    time = measured.assign(nsys_time_ns=measured["nsys_time_ns"].astype(float)).groupby(["kernel", "range"])["nsys_time_ns"]
+    time = measured.assign(nsys_time_ns=measured["nsys_time_ns"].astype(float)).groupby(["kernel", "range"])[
+        "nsys_time_ns"
+    ]
     rows = nearest.join(time.sum(), on=["kernel", "range"]).join(time.size().rename("launches"), on=["kernel", "range"])
     rows = rows[_under(rows["range"], root) & ~rows["range"].isin(skip) & (rows["roof_frac"] < 1)]
-    rows = rows.assign(win=rows["nsys_time_ns"] * (1 - rows["roof_frac"])).sort_values("win", ascending=False).head(COUNT)
+    rows = (
+        rows.assign(win=rows["nsys_time_ns"] * (1 - rows["roof_frac"])).sort_values("win", ascending=False).head(COUNT)
+    )
     found = []
     for _, row in rows.iterrows():
         where = (stalls["kernel"] == row["kernel"]) & (stalls["range"] == row["range"])
@@ -158,7 +167,9 @@ def largest_ranges(layers_folded: pd.DataFrame) -> list[dict[str, Any]]:
             "title": f"{row['range']} takes {row['share_frac']:.0%} of the CPU time",
             "sentence": f"{row['calls']} calls take {row['cpu_time_ns'] / 1e6:,.1f} ms in all.",
             "time_to_win_ns": None,
-            "evidence": [_cell("layers_folded", row["range"], name, row[name]) for name in ("cpu_time_ns", "share_frac")],
+            "evidence": [
+                _cell("layers_folded", row["range"], name, row[name]) for name in ("cpu_time_ns", "share_frac")
+            ],
         }
         for rank, (_, row) in enumerate(rows.iterrows(), start=1)
     ]

@@ -115,7 +115,11 @@ def _judge(busy: int, bare: float | None, limit: tuple[str, str] | None, *, has_
 
 
 def step_limits(
-    measured: pd.DataFrame, roofline: pd.DataFrame, ops: pd.DataFrame | None, roofs: pd.DataFrame, paths: list[str]
+    measured: pd.DataFrame,
+    roofline: pd.DataFrame,
+    ops: pd.DataFrame | None,
+    roofs: pd.DataFrame,
+    paths: list[str],
 ) -> dict[str, tuple[str, str]]:
     """Return for each step path whether memory or compute limits its kernels, and the evidence.
 
@@ -129,13 +133,18 @@ def step_limits(
     for path in dict.fromkeys(paths):
         inside = measured[(measured["path"] == path) | measured["path"].str.startswith(path + "/")]
         bounds = pd.Series(
-            [bound_of.get(key) for key in zip(inside["kernel"], inside["range"], strict=True)], index=inside.index, dtype=object
+            [bound_of.get(key) for key in zip(inside["kernel"], inside["range"], strict=True)],
+            index=inside.index,
+            dtype=object,
         )
         time = inside["nsys_time_ns"].astype(float).groupby(bounds).sum()
         if time.sum() > 0:
             winner = str(time.idxmax())
             share = time.max() / inside["nsys_time_ns"].astype(float).sum()
-            limits[path] = winner, f"{share:.0%} of its kernel time is {winner}-bound at DRAM by ncu's counters"
+            limits[path] = (
+                winner,
+                f"{share:.0%} of its kernel time is {winner}-bound at DRAM by ncu's counters",
+            )
             continue
         if ops is None or roof[["dram", "fp32"]].isna().any():
             continue
@@ -144,8 +153,11 @@ def step_limits(
         flops_ns = declared["flops"].sum() / roof["fp32"] * 1e9
         if max(bytes_ns, flops_ns) > 0:
             winner = "memory" if bytes_ns >= flops_ns else "compute"
-            limits[path] = winner, (
-                f"its declared bytes need {bytes_ns / 1e3:,.1f} us at the DRAM roof, "
-                f"its FLOPs {flops_ns / 1e3:,.1f} us at the FP32 roof"
+            limits[path] = (
+                winner,
+                (
+                    f"its declared bytes need {bytes_ns / 1e3:,.1f} us at the DRAM roof, "
+                    f"its FLOPs {flops_ns / 1e3:,.1f} us at the FP32 roof"
+                ),
             )
     return limits

@@ -7,6 +7,7 @@ more than one way is refused, with its reason, and never guessed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,7 +94,7 @@ def _requested(launches: pd.DataFrame, counters: pd.DataFrame, include: list[str
     return everything, "What ncu was asked for is not recorded, so coverage is of the whole timeline."
 
 
-def path_matcher(pattern: str):  # type: ignore[no-untyped-def]
+def path_matcher(pattern: str) -> Callable[[list[str]], bool] | None:
     """Return a predicate on a list of range names for an `--nvtx-include` push/pop filter, None if not understood.
 
     Source: NsightComputeCli, NVTX filtering: `A/` in A, `[A` outermost, `A]` innermost, `*` any number between,
@@ -118,7 +119,8 @@ def path_matcher(pattern: str):  # type: ignore[no-untyped-def]
 
 def _join_by_path(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     identity = ["path", "kernel"]
-    left = launches.assign(row=np.arange(len(launches)), ordinal=launches.groupby(identity).cumcount())
+    left = launches.drop(columns="counters_row")
+    left = left.assign(row=np.arange(len(left)), ordinal=left.groupby(identity).cumcount())
     right = counters.assign(counters_row=np.arange(len(counters)), ordinal=counters.groupby(identity).cumcount())
     pairs = left[left["requested"]].merge(
         right[[*identity, "ordinal", "grid", "block", "counters_row"]],
@@ -160,10 +162,12 @@ def _is_prefix(launches: pd.DataFrame, counters: pd.DataFrame) -> bool:
 def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """ncu recorded no ranges: only kernels that occur equally often in both runs have one possible match."""
     identity = ["kernel", "grid", "block"]
-    left = launches.assign(row=np.arange(len(launches)), ordinal=launches.groupby(identity).cumcount())
+    left = launches.drop(columns="counters_row")
+    left = left.assign(row=np.arange(len(left)), ordinal=left.groupby(identity).cumcount())
     right = counters.assign(counters_row=np.arange(len(counters)), ordinal=counters.groupby(identity).cumcount())
     counts = pd.concat(
-        [left.groupby(identity).size().rename("seen"), right.groupby(identity).size().rename("captured")], axis=1
+        [left.groupby(identity).size().rename("seen"), right.groupby(identity).size().rename("captured")],
+        axis=1,
     ).fillna(0)
     pairs = left.merge(right[[*identity, "ordinal", "counters_row"]], on=[*identity, "ordinal"])
     pairs = pairs.join((counts["seen"] == counts["captured"]).rename("complete"), on=identity)
@@ -172,7 +176,10 @@ def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tupl
     launches.loc[good["row"], "counters_from"] = "measured"
     unmatched = launches["counters_row"] < 0
     launches.loc[unmatched, "refused"] = "ncu recorded no ranges, and the numbers of these kernels differ"
-    return launches, "ncu recorded no NVTX ranges (capture with --nvtx), so kernels were matched by their order alone."
+    return (
+        launches,
+        "ncu recorded no NVTX ranges (capture with --nvtx), so kernels were matched by their order alone.",
+    )
 
 
 def _extrapolate(launches: pd.DataFrame) -> pd.DataFrame:
@@ -200,5 +207,7 @@ def build_coverage(joined: Joined) -> pd.DataFrame:
         }
     )
     numbers = frame.groupby("range", sort=False)[["seen", "requested", "matched", "extrapolated"]].sum()
-    reasons = frame.groupby("range", sort=False)["reason"].agg(lambda texts: "; ".join(dict.fromkeys(filter(None, texts))))
+    reasons = frame.groupby("range", sort=False)["reason"].agg(
+        lambda texts: "; ".join(dict.fromkeys(filter(None, texts)))
+    )
     return TABLES["coverage"].conform(numbers.join(reasons).reset_index().assign(tier="counters"))

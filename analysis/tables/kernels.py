@@ -25,7 +25,16 @@ def measured_launches(joined_launches: pd.DataFrame, counters: pd.DataFrame, der
         frame = pd.concat([base, short], axis=1)
     else:
         base = joined_launches.rename(columns={"duration_ns": "nsys_time_ns", "registers": "nsys_registers"})
-        columns = ["kernel", "grid", "block", "path", "folded", "nsys_time_ns", "nsys_registers", "counters_from"]
+        columns = [
+            "kernel",
+            "grid",
+            "block",
+            "path",
+            "folded",
+            "nsys_time_ns",
+            "nsys_registers",
+            "counters_from",
+        ]
         picked = short.reindex(base["counters_row"].where(base["counters_row"] >= 0)).reset_index(drop=True)
         frame = pd.concat([base[columns].reset_index(drop=True), picked], axis=1)
         known = frame["registers"] if "registers" in frame else pd.Series(pd.NA, index=frame.index)

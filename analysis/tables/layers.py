@@ -35,7 +35,14 @@ def build_layers(ranges: pd.DataFrame, kernels: pd.DataFrame, *, has_timeline: b
         }
     )
     table = instances.groupby("range", sort=False).agg(
-        {"calls": "sum", "cpu_time_ns": "sum", "gpu_time_ns": "sum", "gpu_self_time_ns": "sum", "launches": "sum", "order": "min"}
+        {
+            "calls": "sum",
+            "cpu_time_ns": "sum",
+            "gpu_time_ns": "sum",
+            "gpu_self_time_ns": "sum",
+            "launches": "sum",
+            "order": "min",
+        }
     )
     table = table.sort_values("order", kind="stable").drop(columns="order").reset_index()
     if not has_timeline:

@@ -54,7 +54,10 @@ def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame:
             flops=("flops", lambda values: values.sum(skipna=False)),
             bytes=("bytes", lambda values: values.sum(skipna=False)),
             time_ns=("duration_ns", "sum"),
-            pipe=("flops_pipe", lambda pipes: next((pipe for pipe in pipes if isinstance(pipe, str)), "fp32")),
+            pipe=(
+                "flops_pipe",
+                lambda pipes: next((pipe for pipe in pipes if isinstance(pipe, str)), "fp32"),
+            ),
         )
         .reset_index()
     )
@@ -72,7 +75,7 @@ def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame:
             table["bound"] = np.where(slope <= compute, "memory", "compute")
             table.loc[table[column].isna(), "bound"] = pd.NA
             by_bytes = table["bytes"] / seconds / bandwidth
-            table["roof_frac"] = (table["achieved_flop_per_s"] / table[column]).where(table["flops"] > 0, by_bytes)
+            table["roof_frac"] = (table["achieved_flop_per_s"] / table[column]).where(table["flops"] != 0, by_bytes)
     order = table.groupby(["kernel", "range"])["time_ns"].transform("max")
     rank = table["level"].map({level: place for place, level in enumerate(LEVELS)})
     table = table.assign(order=-order, rank=rank, tier="counters")

@@ -54,7 +54,11 @@ _LAYER_COLUMNS = (
     Column("gpu_time_ns", "ns", "time of the kernels launched inside, nested ranges included"),
     Column("gpu_self_time_ns", "ns", "time of the kernels whose innermost range this is"),
     Column("launches", "1", "kernels launched inside, nested ranges included"),
-    Column("share_frac", "0-1", "gpu_time_ns over all kernel time; in a CPU run cpu_time_ns over the outermost ranges'"),
+    Column(
+        "share_frac",
+        "0-1",
+        "gpu_time_ns over all kernel time; in a CPU run cpu_time_ns over the outermost ranges'",
+    ),
 )
 
 TABLES: dict[str, Table] = {
@@ -71,12 +75,32 @@ TABLES: dict[str, Table] = {
                 Column("grid", "blocks", "grid dimensions, XxYxZ"),
                 Column("block", "threads", "block dimensions, XxYxZ"),
                 Column("launches", "1", "launches that nsys saw (ncu, if there is no timeline)"),
-                Column("nsys_time_ns", "ns", "sum over the row's launches, as nsys timed them in the running program"),
-                Column("ncu_time_ns", "ns", "the same sum as ncu timed them, replayed alone; blank unless ncu has them all"),
-                Column("share_frac", "0-1", "nsys_time_ns over all kernel time (ncu_time_ns if there is no timeline)"),
+                Column(
+                    "nsys_time_ns",
+                    "ns",
+                    "sum over the row's launches, as nsys timed them in the running program",
+                ),
+                Column(
+                    "ncu_time_ns",
+                    "ns",
+                    "the same sum as ncu timed them, replayed alone; blank unless ncu has them all",
+                ),
+                Column(
+                    "share_frac",
+                    "0-1",
+                    "nsys_time_ns over all kernel time (ncu_time_ns if there is no timeline)",
+                ),
                 Column("registers", "1/thread", "registers per thread"),
-                Column("occupancy_theoretical_frac", "0-1", "resident warps that resources allow, over the maximum"),
-                Column("occupancy_achieved_frac", "0-1", "warps actually resident, mean over the measured launches"),
+                Column(
+                    "occupancy_theoretical_frac",
+                    "0-1",
+                    "resident warps that resources allow, over the maximum",
+                ),
+                Column(
+                    "occupancy_achieved_frac",
+                    "0-1",
+                    "warps actually resident, mean over the measured launches",
+                ),
             ),
         ),
         Table(
@@ -85,14 +109,30 @@ TABLES: dict[str, Table] = {
             (
                 Column("kernel", "", "kernel name"),
                 Column("range", "", "folded range"),
-                Column("level", "", "whose bytes: dram, l2 (between L2 and the SMs) or l1 (global and local accesses)"),
+                Column(
+                    "level",
+                    "",
+                    "whose bytes: dram, l2 (between L2 and the SMs) or l1 (global and local accesses)",
+                ),
                 Column("flops", "FLOP", "floating-point operations of the measured launches, all pipes"),
                 Column("bytes", "byte", "bytes moved at this level by the measured launches"),
                 Column("intensity_flop_per_byte", "FLOP/byte", "flops over bytes"),
                 Column("achieved_flop_per_s", "FLOP/s", "flops over ncu time"),
-                Column("roof_flop_per_s", "FLOP/s", "lower of measured bandwidth x intensity and measured compute peak"),
-                Column("roof_datasheet_flop_per_s", "FLOP/s", "the same from the datasheet; blank where it gives none"),
-                Column("roof_frac", "0-1", "achieved over measured roof; for kernels without FLOPs bytes/s over bandwidth"),
+                Column(
+                    "roof_flop_per_s",
+                    "FLOP/s",
+                    "lower of measured bandwidth x intensity and measured compute peak",
+                ),
+                Column(
+                    "roof_datasheet_flop_per_s",
+                    "FLOP/s",
+                    "the same from the datasheet; blank where it gives none",
+                ),
+                Column(
+                    "roof_frac",
+                    "0-1",
+                    "achieved over measured roof; for kernels without FLOPs bytes/s over bandwidth",
+                ),
                 Column("bound", "", "memory or compute: which of the two measured roofs is the lower here"),
             ),
         ),
@@ -103,7 +143,11 @@ TABLES: dict[str, Table] = {
                 Column("kernel", "", "kernel name"),
                 Column("range", "", "folded range"),
                 Column("reason", "", "stall reason of the counter family (warps per issued instruction)"),
-                Column("share_frac", "0-1", "share of all stalls, launches weighted by issued instructions, without `selected`"),
+                Column(
+                    "share_frac",
+                    "0-1",
+                    "share of all stalls, launches weighted by issued instructions, without `selected`",
+                ),
             ),
         ),
         Table(
@@ -113,11 +157,23 @@ TABLES: dict[str, Table] = {
                 Column("range", "", "innermost range, not folded"),
                 Column("op", "", "operation that the harness declares for this range"),
                 Column("variant", "", "its implementation"),
-                Column("minimum_bytes", "byte", "each input byte that is needed read once, each output byte written once"),
+                Column(
+                    "minimum_bytes",
+                    "byte",
+                    "each input byte that is needed read once, each output byte written once",
+                ),
                 Column("predicted_unfused_bytes", "byte", "what one kernel per elementary step moves"),
-                Column("predicted_fused_bytes", "byte", "what the fused kernel moves; 0 where a neighbour absorbs this range"),
+                Column(
+                    "predicted_fused_bytes",
+                    "byte",
+                    "what the fused kernel moves; 0 where a neighbour absorbs this range",
+                ),
                 Column("dram_read_bytes", "byte", "measured; blank unless ncu has every launch of the range"),
-                Column("dram_write_bytes", "byte", "measured; what still lies in L2 when a kernel ends is not in it"),
+                Column(
+                    "dram_write_bytes",
+                    "byte",
+                    "measured; what still lies in L2 when a kernel ends is not in it",
+                ),
                 Column("l2_bytes", "byte", "measured between L2 and the SMs"),
                 Column("measured_over_minimum", "1", "(dram_read_bytes + dram_write_bytes) / minimum_bytes"),
             ),
@@ -131,8 +187,16 @@ TABLES: dict[str, Table] = {
                 Column("bare_wall_ns", "ns", "the same step with no tool attached and the ranges off, median"),
                 Column("busy_ns", "ns", "union of the intervals in which a GPU operation of the step ran"),
                 Column("launches", "1", "kernels of the step"),
-                Column("largest_gaps_ns", "ns", "the three longest idle intervals, nsys attached, `;` between them"),
-                Column("verdict", "", "launch-bound, memory-bound or compute-bound; blank where the evidence is missing"),
+                Column(
+                    "largest_gaps_ns",
+                    "ns",
+                    "the three longest idle intervals, nsys attached, `;` between them",
+                ),
+                Column(
+                    "verdict",
+                    "",
+                    "launch-bound, memory-bound or compute-bound; blank where the evidence is missing",
+                ),
                 Column("evidence", "", "the numbers that the verdict rests on"),
             ),
         ),
@@ -144,7 +208,11 @@ TABLES: dict[str, Table] = {
                 Column("seen", "1", "kernels in the timeline"),
                 Column("requested", "1", "of these, kernels in the ranges that ncu was asked to capture"),
                 Column("matched", "1", "of these, kernels matched to a row of ncu"),
-                Column("extrapolated", "1", "kernels given a sibling layer's counters (only with --extrapolate-siblings)"),
+                Column(
+                    "extrapolated",
+                    "1",
+                    "kernels given a sibling layer's counters (only with --extrapolate-siblings)",
+                ),
                 Column("reason", "", "why kernels that were requested are not matched"),
             ),
         ),
@@ -156,7 +224,14 @@ def document_columns() -> str:
     """Return the Markdown text that analysis/README.md holds between its markers."""
     parts = []
     for table in TABLES.values():
-        lines = [f"### `{table.name}.csv`", "", table.question, "", "| column | unit | meaning |", "|---|---|---|"]
+        lines = [
+            f"### `{table.name}.csv`",
+            "",
+            table.question,
+            "",
+            "| column | unit | meaning |",
+            "|---|---|---|",
+        ]
         lines += [f"| `{c.name}` | {c.unit} | {c.description} |" for c in (*table.columns, TIER)]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

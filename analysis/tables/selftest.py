@@ -43,19 +43,28 @@ def check_counters(measured: pd.DataFrame, ops: pd.DataFrame | None) -> dict[str
     units = {check["unit"] for check in checks}
     if failed:
         worst = max(failed, key=lambda check: abs(float(check["error_frac"])))  # type: ignore[arg-type]
-        status, sentence = "untrusted", (
-            f"The counter self-test failed ({worst['name']} is off by {worst['error_frac']:+.1%}), "
-            "so no counter number of this run can be trusted."
+        status, sentence = (
+            "untrusted",
+            (
+                f"The counter self-test failed ({worst['name']} is off by {worst['error_frac']:+.1%}), "
+                "so no counter number of this run can be trusted."
+            ),
         )
     elif units == set(LIMITS):
         byte_error = max(abs(float(c["error_frac"])) for c in checks if c["unit"] == "byte")  # type: ignore[arg-type]
         flop_error = max(abs(float(c["error_frac"])) for c in checks if c["unit"] == "FLOP")  # type: ignore[arg-type]
-        status, sentence = "trusted", (
-            f"The counters passed their self-test: known bytes within {byte_error:.2%}, known FLOPs within {flop_error:.2%}."
+        status, sentence = (
+            "trusted",
+            (
+                f"The counters passed their self-test: known bytes within {byte_error:.2%}, known FLOPs within {flop_error:.2%}."
+            ),
         )
     else:
         missing = " and ".join(sorted(set(LIMITS) - units))
-        status, sentence = "untested", (
-            f"The counters of this run are untested: it holds no self-test with known {missing} counts (make selftest)."
+        status, sentence = (
+            "untested",
+            (
+                f"The counters of this run are untested: it holds no self-test with known {missing} counts (make selftest)."
+            ),
         )
     return {"status": status, "sentence": sentence, "checks": checks}

@@ -56,14 +56,33 @@ def make_ops(rows):
 
 def test_the_launch_call_decides_not_the_time_of_the_kernel():
     ranges = make_ranges([(0, 100, "model", None), (0, 40, "h.0", 0), (50, 90, "h.1", 0)])
-    ops = make_ops([(10, 12, 60, 5, "late"), (55, 57, 70, 5, "next"), (45, 47, 200, 5, "between"), (300, 301, 310, 5, "out")])
+    ops = make_ops(
+        [
+            (10, 12, 60, 5, "late"),
+            (55, 57, 70, 5, "next"),
+            (45, 47, 200, 5, "between"),
+            (300, 301, 310, 5, "out"),
+        ]
+    )
     assert attribute(ops, ranges).tolist() == [1, 2, 0, -1]
 
 
 def test_other_threads_and_processes_have_their_own_ranges():
     ranges = make_ranges([(0, 100, "a", None, 1, 1), (0, 100, "b", None, 1, 2), (0, 100, "c", None, 2, 1)])
-    ops = make_ops([(5, 6, 10, 1, "k", 1, 2), (5, 6, 11, 1, "k", 2, 1), (5, 6, 12, 1, "k", 3, 1), (5, 6, 13, 1, "k", 1, 1)])
-    assert [ranges["name"][row] if row >= 0 else None for row in attribute(ops, ranges)] == ["b", "c", None, "a"]
+    ops = make_ops(
+        [
+            (5, 6, 10, 1, "k", 1, 2),
+            (5, 6, 11, 1, "k", 2, 1),
+            (5, 6, 12, 1, "k", 3, 1),
+            (5, 6, 13, 1, "k", 1, 1),
+        ]
+    )
+    assert [ranges["name"][row] if row >= 0 else None for row in attribute(ops, ranges)] == [
+        "b",
+        "c",
+        None,
+        "a",
+    ]
 
 
 def test_a_call_that_outlasts_its_range_belongs_to_the_enclosing_one():
@@ -95,8 +114,15 @@ def nested_capture(draw):
 
     for tid in (1, 2):
         grow(0, 60, None, 0, tid)
-    calls = draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5), st.integers(1, 9), st.integers(1, 3)), max_size=15))
-    ops = [(start, start + length, 100 + n * 20, time, "k", 1, tid) for n, (start, length, time, tid) in enumerate(calls)]
+    calls = draw(
+        st.lists(
+            st.tuples(st.integers(0, 60), st.integers(0, 5), st.integers(1, 9), st.integers(1, 3)),
+            max_size=15,
+        )
+    )
+    ops = [
+        (start, start + length, 100 + n * 20, time, "k", 1, tid) for n, (start, length, time, tid) in enumerate(calls)
+    ]
     return make_ranges(rows or [(0, 60, "a", None, 1, 1)]), make_ops(ops or [(0, 1, 100, 1, "k", 1, 3)])
 
 
@@ -118,7 +144,11 @@ def test_attribution_equals_the_oracle_and_survives_time_shift_and_relabelling(c
     owner = attribute(ops, ranges)
     assert owner.tolist() == oracle(ops, ranges)
     moved_ranges = ranges.assign(start_ns=ranges.start_ns + shift, end_ns=ranges.end_ns + shift, pid=pid)
-    moved_ops = ops.assign(api_start_ns=ops.api_start_ns + shift, api_end_ns=ops.api_end_ns + shift, pid=pd.array([pid] * len(ops), dtype="Int64"))
+    moved_ops = ops.assign(
+        api_start_ns=ops.api_start_ns + shift,
+        api_end_ns=ops.api_end_ns + shift,
+        pid=pd.array([pid] * len(ops), dtype="Int64"),
+    )
     assert attribute(moved_ops, moved_ranges).tolist() == owner.tolist()
 
 

@@ -1,0 +1,126 @@
+"""The join refuses what it cannot know: every way in which two runs may differ, and what becomes of it."""
+
+import pandas as pd
+import pytest
+
+from analysis.tables.join import build_coverage, join, path_matcher, prepare_counters
+
+
+def launches(*rows):
+    """rows: (path, kernel[, grid])"""
+    frame = pd.DataFrame(
+        [(row[0], row[1], row[2] if len(row) > 2 else "1x1x1") for row in rows],
+        columns=["path", "kernel", "grid"],
+    )
+    return frame.assign(block="32x1x1", duration_ns=10, registers=16)
+
+
+def counters(*rows, file="a.csv"):
+    frame = pd.DataFrame(
+        [(row[0], row[1], row[2] if len(row) > 2 else "1x1x1") for row in rows],
+        columns=["path", "name", "grid"],
+    )
+    return frame.assign(block="32x1x1", ncu_id=range(len(frame)), file=file)
+
+
+def rows_of(joined):
+    return joined.launches["counters_row"].tolist()
+
+
+MODEL = [
+    ("gpt2/h.0", "gemm"),
+    ("gpt2/h.0", "gemm"),
+    ("gpt2/h.0", "add"),
+    ("gpt2/h.1", "gemm"),
+    ("gpt2/h.1", "gemm"),
+    ("gpt2/h.1", "add"),
+]
+
+
+def test_equal_runs_match_one_to_one():
+    joined = join(launches(*MODEL), prepare_counters(counters(*MODEL)), [])
+    assert rows_of(joined) == [0, 1, 2, 3, 4, 5]
+    assert joined.matched == 6
+
+
+def test_the_same_kernel_in_another_layer_is_another_kernel():
+    joined = join(launches(*MODEL), prepare_counters(counters(*MODEL[3:])), ["h.1/"])
+    assert rows_of(joined) == [-1, -1, -1, 0, 1, 2]
+    assert joined.launches["requested"].tolist() == [False] * 3 + [True] * 3
+
+
+def test_a_capture_that_was_cut_off_matches_its_prefix():
+    joined = join(launches(*MODEL), prepare_counters(counters(*MODEL[:4])), None)
+    assert rows_of(joined) == [0, 1, 2, 3, -1, -1]
+    assert "ended early" in joined.how
+
+
+def test_a_window_from_the_middle_is_refused():
+    # one gemm of two: it may be the first or the second
+    captured = [("gpt2/h.0", "add"), ("gpt2/h.0", "gemm")]
+    joined = join(launches(*MODEL[:3]), prepare_counters(counters(*captured)), None)
+    assert rows_of(joined) == [-1, -1, 0]
+    assert joined.launches["refused"][0] == "nsys and ncu saw a different number of these kernels in this range"
+
+
+def test_another_grid_is_refused():
+    joined = join(launches(("p", "k", "8x1x1")), prepare_counters(counters(("p", "k", "4x1x1"))), [])
+    assert rows_of(joined) == [-1]
+    assert "grid or block differ" in joined.launches["refused"][0]
+    assert build_coverage(joined)["reason"][0] == "grid or block differ between the two runs"
+
+
+def test_two_metric_sets_become_one_row_a_launch():
+    first = counters(*MODEL[:3]).assign(a=[1.0, 2.0, 3.0], b=float("nan"))
+    second = counters(*MODEL[:3], file="b.csv").assign(a=float("nan"), b=[4.0, 5.0, 6.0])
+    merged = prepare_counters(pd.concat([first, second], ignore_index=True))
+    assert merged[["a", "b"]].to_numpy().tolist() == [[1, 4], [2, 5], [3, 6]]
+    assert rows_of(join(launches(*MODEL[:3]), merged, [])) == [0, 1, 2]
+
+
+def test_without_ranges_in_ncu_only_equal_counts_match():
+    bare = counters(("", "gemm"), ("", "gemm"), ("", "add"))
+    joined = join(launches(*MODEL[:3], ("gpt2/h.1", "add")), prepare_counters(bare), None)
+    assert rows_of(joined) == [0, 1, -1, -1]
+    assert "no NVTX ranges" in joined.how
+
+
+def test_siblings_are_filled_only_on_request_and_marked():
+    captured = prepare_counters(counters(*MODEL[:3]))
+    plain = join(launches(*MODEL), captured, ["h.0/"])
+    assert rows_of(plain)[3:] == [-1, -1, -1]
+    filled = join(launches(*MODEL), captured, ["h.0/"], extrapolate=True)
+    assert rows_of(filled)[3:] == [0, 0, 2]
+    assert filled.launches["counters_from"].tolist() == ["measured"] * 3 + ["sibling"] * 3
+    assert filled.matched == 3
+    assert build_coverage(filled)["extrapolated"].sum() == 3
+
+
+def test_no_counters_and_no_timeline_are_not_errors():
+    assert rows_of(join(launches(*MODEL), prepare_counters(counters()), None)) == [-1] * 6
+    assert join(launches(), prepare_counters(counters(*MODEL)), None).launches.empty
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("gpt2/", "gpt2/prefill/h.0", True),
+        ("gpt2/", "gpt2_fused/prefill", False),
+        ("h.0/", "gpt2/prefill/h.0/attn", True),
+        ("gpt2/prefill/h.0/attn/", "gpt2/prefill/h.0/attn/softmax", True),
+        ("gpt2/prefill/h.0/attn/", "gpt2/decode/h.0/attn/softmax", False),
+        ("gpt2/*/attn/", "gpt2/decode/h.0/attn/softmax", True),
+        ("gpt2/+/attn/", "gpt2/decode/h.0/attn", False),
+        ("[gpt2", "gpt2/decode", True),
+        ("[decode", "gpt2/decode", False),
+        ("softmax]", "gpt2/softmax", True),
+        ("softmax]", "gpt2/softmax/inner", False),
+    ],
+)
+def test_include_filters(pattern, path, expected):
+    assert path_matcher(pattern)(path.split("/")) is expected
+
+
+@pytest.mark.parametrize("pattern", ["regex:gpt2.*/", "domain@gpt2/", "gpt2", "a/,b/"])
+def test_filters_that_are_not_understood_say_so(pattern):
+    assert path_matcher(pattern) is None

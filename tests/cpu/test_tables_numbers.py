@@ -1,0 +1,197 @@
+"""Roofline, stalls, bytes, gaps and self-test on numbers small enough to check by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from analysis.hardware.devices import Device
+
+from analysis.capture.model import GPU_OPS_COLUMNS, as_table
+from analysis.tables.gaps import build_gaps, busy_and_gaps
+from analysis.tables.kernels import build_kernels
+from analysis.tables.roofline import build_roofline, build_roofs
+from analysis.tables.schema import TABLES, document_columns
+from analysis.tables.selftest import check_counters
+from analysis.tables.stalls import build_stalls
+from analysis.tables.traffic import build_traffic
+
+CEILINGS = {"roofs": [
+    {"name": "dram_copy", "value": 4e12}, {"name": "dram_read", "value": 3.9e12}, {"name": "l2_read", "value": 8e12},
+    {"name": "l1_read", "value": 30e12}, {"name": "fp32", "value": 60e12},
+]}  # fmt: skip
+
+
+def measured(**columns):
+    base = {
+        "kernel": ["k"], "range": ["p"], "path": ["p"], "grid": ["1x1x1"], "block": ["32x1x1"], "nsys_time_ns": [1100],
+        "duration_ns": [1000.0], "registers": [32], "occupancy_theoretical_frac": [1.0], "occupancy_achieved_frac": [0.5],
+        "flops": [1e6], "flops_pipe": ["fp32"], "dram_read_bytes": [1e6], "dram_write_bytes": [1e6], "l2_bytes": [4e6],
+        "l1_bytes": [8e6],
+    }  # fmt: skip
+    length = max(len(values) for values in columns.values()) if columns else 1
+    return pd.DataFrame({name: columns.get(name, values * length) for name, values in {**base, **columns}.items()})
+
+
+def test_a_memory_bound_kernel_stands_under_the_measured_slope():
+    table = build_roofline(measured(), build_roofs(CEILINGS, None))
+    dram = table.iloc[0]
+    assert table["level"].tolist() == ["dram", "l2", "l1"]
+    assert dram["intensity_flop_per_byte"] == 0.5
+    assert dram["achieved_flop_per_s"] == pytest.approx(1e12)
+    assert dram["roof_flop_per_s"] == 2e12
+    assert dram["roof_frac"] == pytest.approx(0.5)
+    assert dram["bound"] == "memory"
+    assert pd.isna(dram["roof_datasheet_flop_per_s"])
+
+
+def test_a_kernel_without_flops_is_judged_by_its_bandwidth():
+    dram = build_roofline(measured(flops=[0.0]), build_roofs(CEILINGS, None)).iloc[0]
+    assert dram["achieved_flop_per_s"] == 0
+    assert dram["roof_frac"] == pytest.approx(2e6 / 1e-6 / 4e12)
+
+
+def test_an_unknown_number_makes_its_row_unknown_not_smaller():
+    two = measured(kernel=["k", "k"], flops=[1e6, np.nan], dram_read_bytes=[1e6, 1e6])
+    dram = build_roofline(two, build_roofs(CEILINGS, None)).iloc[0]
+    assert pd.isna(dram["flops"])
+    assert pd.isna(dram["roof_frac"])
+    assert dram["bytes"] == 4e6
+
+
+def test_missing_roofs_leave_blanks():
+    dram = build_roofline(measured(), build_roofs(None, None)).iloc[0]
+    assert pd.isna(dram["roof_flop_per_s"])
+    assert pd.isna(dram["roof_frac"])
+    assert pd.isna(dram["bound"])
+
+
+def test_datasheet_roofs_stand_beside_the_measured_ones():
+    device = Device("X", "9.0", 132, 60_000_000, 4.8e12, 67e12, 495e12, 990e12, 990e12, "datasheet")
+    dram = build_roofline(measured(), build_roofs(CEILINGS, device)).iloc[0]
+    assert dram["roof_datasheet_flop_per_s"] == pytest.approx(2.4e12)
+
+
+def test_kernels_give_ncu_time_only_when_ncu_has_every_launch():
+    table = build_kernels(measured(kernel=["k", "k"], duration_ns=[1000.0, np.nan]))
+    assert table["launches"][0] == 2
+    assert table["nsys_time_ns"][0] == 2200
+    assert pd.isna(table["ncu_time_ns"][0])
+    assert table["occupancy_achieved_frac"][0] == 0.5
+    assert build_kernels(measured(kernel=["k", "k"]))["ncu_time_ns"][0] == 2000
+
+
+def test_kernels_without_counters_are_of_tier_timing_with_blanks():
+    table = build_kernels(
+        measured(duration_ns=[np.nan], occupancy_theoretical_frac=[np.nan], occupancy_achieved_frac=[np.nan])
+    )
+    assert table["tier"][0] == "timing"
+    assert table[["ncu_time_ns", "occupancy_achieved_frac"]].isna().all(axis=None)
+
+
+def test_stalls_weigh_by_issued_instructions_and_leave_selected_out():
+    rows = measured(
+        kernel=["k", "k"],
+        inst_issued=[1.0, 3.0],
+        stall_selected=[1.0, 1.0],
+        stall_wait=[4.0, 0.0],
+        stall_barrier=[0.0, 2.0],
+    )
+    table = build_stalls(rows)
+    assert table["reason"].tolist() == ["barrier", "wait"]
+    assert table["share_frac"].tolist() == [0.6, 0.4]
+
+
+def ops(**columns):
+    base = {
+        "op": "softmax", "variant": "torch", "symbols": "", "range": "p", "workload": "w", "ordinal": 0, "shape": "", "dtype": "",
+        "flops": np.nan, "minimum_bytes": 1_000_000, "predicted_unfused_bytes": 4_000_000, "predicted_fused_bytes": 1_000_000, "note": "",
+    }  # fmt: skip
+    return pd.DataFrame([{**base, **columns}])
+
+
+def test_the_ledger_subtracts_nothing_and_blanks_what_is_not_whole():
+    table = build_traffic(measured(), ops(), {"p"})
+    assert table["dram_read_bytes"][0] == 1_000_000
+    assert table["measured_over_minimum"][0] == 2.0
+    partial = build_traffic(measured(path=["p", "p"], dram_read_bytes=[1e6, np.nan]), ops(), {"p"})
+    assert pd.isna(partial["dram_read_bytes"][0])
+    assert pd.isna(partial["measured_over_minimum"][0])
+    assert build_traffic(measured(), ops(range="elsewhere"), {"p"}).empty
+
+
+def test_a_foreign_capture_has_a_ledger_without_predictions():
+    table = build_traffic(measured(), None, {"p"})
+    assert table["dram_read_bytes"][0] == 1_000_000
+    assert table["minimum_bytes"].isna().all()
+
+
+def test_busy_time_is_a_union_over_streams():
+    start, duration = np.array([0, 5, 30]), np.array([10, 10, 5])
+    busy, idle = busy_and_gaps(start, duration)
+    assert busy == 20
+    assert idle.tolist() == [15]
+
+
+def gpu_ops(*rows):
+    names = ["start_ns", "duration_ns"]
+    frame = {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    return as_table({**frame, "kind": ["kernel"] * len(rows), "name": ["k"] * len(rows)}, GPU_OPS_COLUMNS)
+
+
+STEPS = pd.DataFrame({"path": ["m/decode"], "start_ns": [0], "end_ns": [50], "name": ["decode"]})
+
+
+@pytest.mark.parametrize(
+    ("bare", "limits", "verdict"),
+    [
+        ({}, {}, ""),
+        ({"m/decode": 100.0}, {}, "launch-bound"),
+        ({"m/decode": 22.0}, {"m/decode": ("memory", "because")}, "memory-bound"),
+        ({"m/decode": 22.0}, {"m/decode": ("compute", "because")}, "compute-bound"),
+        ({"m/decode": 22.0}, {}, ""),
+    ],
+)
+def test_verdicts_rest_on_bare_time(bare, limits, verdict):
+    table = build_gaps(gpu_ops((10, 10), (40, 10)), STEPS, np.array([0, 0]), bare, limits)
+    row = table.iloc[0]
+    assert (row["wall_ns"], row["busy_ns"], row["launches"], row["largest_gaps_ns"]) == (50, 20, 2, "20")
+    assert row["verdict"] == verdict
+    assert row["evidence"]
+
+
+def test_the_whole_capture_is_the_step_where_no_range_is():
+    table = build_gaps(gpu_ops((10, 10), (40, 10)), STEPS.head(0), np.array([-1, -1]), {}, {})
+    assert table["step"].tolist() == ["capture"]
+    assert table["wall_ns"][0] == 40
+
+
+SELFTEST = pd.concat([
+    ops(op="selftest", variant="copy", range="selftest/copy", note="read=1000;write=1000"),
+    ops(op="selftest", variant="gemm_fp32", range="selftest/gemm_fp32", flops=2000.0),
+])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("read", "flops", "status"),
+    [
+        (1020.0, 2010.0, "trusted"),
+        (1040.0, 2000.0, "untrusted"),
+        (1000.0, 1970.0, "untrusted"),
+        (1000.0, np.nan, "untested"),
+    ],
+)
+def test_one_failed_check_makes_the_run_untrusted(read, flops, status):
+    rows = measured(
+        path=["selftest/copy", "selftest/gemm_fp32"],
+        dram_read_bytes=[read, 5.0],
+        dram_write_bytes=[1000.0, 5.0],
+        flops=[0.0, flops],
+    )
+    trust = check_counters(rows, SELFTEST)
+    assert trust["status"] == status
+    assert trust["sentence"].endswith((".", ")."))
+
+
+def test_tables_are_exactly_as_declared():
+    with pytest.raises(ValueError, match="missing"):
+        TABLES["stalls"].conform(pd.DataFrame({"kernel": [], "range": []}))
+    assert "`roof_frac`" in document_columns()
