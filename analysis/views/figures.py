@@ -1,0 +1,683 @@
+"""The four figures: roofline, stalls, traffic, layers. Each takes a finished table; None if nothing is there.
+
+Every figure is a bare `Figure` (no pyplot, no global state). `to_bytes` gives SVG and PNG that are the same
+bytes on every run: fixed hash salt, no date, no creator. SVG text stays text (`svg.fonttype: none`): small
+files, names that a reader can select and search, and no glyph outlines in the bytes. The layout is computed
+with DejaVu Sans, which matplotlib ships; Verdana (the same widths) stands in where a viewer lacks it. So
+differences between machines can only come from another matplotlib, and that is pinned.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from analysis.views import text
+
+STYLE: dict[str, Any] = {
+    "figure.dpi": 100,
+    "savefig.dpi": 150,
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "savefig.facecolor": "white",
+    "font.family": ["sans-serif"],
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#777777",
+    "axes.labelcolor": "#333333",
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "hatch.linewidth": 0.6,
+    "text.parse_math": False,  # a `$` in a kernel's name is a character, not a formula
+    "text.usetex": False,
+    "svg.fonttype": "none",
+    "path.simplify": False,
+}
+
+# Okabe and Ito 2008, "Color universal design": told apart with every common colour blindness.
+BLUE, ORANGE, GREEN, SKY = "#0072B2", "#E69F00", "#009E73", "#56B4E9"
+VERMILION, PURPLE, YELLOW, BLACK = "#D55E00", "#CC79A7", "#F0E442", "#222222"
+GREY, LIGHT_GREY = "#8a8a8a", "#c9c9c9"
+
+LEVELS = {  # level -> (name, colour, marker): the shape says the same as the colour
+    "dram": ("DRAM", BLUE, "o"),
+    "l2": ("L2", VERMILION, "s"),
+    "l1": ("L1", GREEN, "^"),
+}
+
+# One colour and hatch per stall reason, the same in every report: memory, then execution, then control.
+STALL_STYLES: dict[str, tuple[str, str]] = {
+    "long_scoreboard": (BLUE, ""),
+    "lg_throttle": (SKY, ""),
+    "short_scoreboard": (GREEN, ""),
+    "mio_throttle": (YELLOW, ""),
+    "tex_throttle": (SKY, "////"),
+    "membar": (BLUE, "////"),
+    "drain": (GREEN, "////"),
+    "imc_miss": (YELLOW, "////"),
+    "wait": (ORANGE, ""),
+    "math_pipe_throttle": (VERMILION, ""),
+    "gmma": (VERMILION, "////"),
+    "dispatch_stall": (ORANGE, "////"),
+    "barrier": (PURPLE, ""),
+    "branch_resolving": (PURPLE, "////"),
+    "no_instruction": (GREY, ""),
+    "sleeping": (GREY, "////"),
+    "not_selected": (LIGHT_GREY, ""),
+    "misc": (LIGHT_GREY, "////"),
+}
+_SPARE_STALL_STYLES = ((BLACK, ""), (BLACK, "////"), (GREY, "...."), (LIGHT_GREY, "...."))
+
+WIDTH = 10.5  # inches, every figure
+MAX_LABELLED = 10
+MAX_STALL_KERNELS = 12
+MAX_TRAFFIC_ROWS = 20
+MAX_LAYERS = 28
+_SMALL_STALL = 0.02  # a reason that never reaches this share anywhere is drawn grey, as "other"
+
+
+def _style(**more: Any) -> AbstractContextManager[None]:
+    settings: Any = {**STYLE, **more}  # matplotlib types the keys as a literal of all its 300 names
+    return mpl.rc_context(settings)
+
+
+def to_bytes(figure: Figure) -> dict[str, bytes]:
+    """{'svg': …, 'png': …}; the same figure gives the same bytes.
+
+    Ids in the SVG start with the figure's label, so that several of them can stand inline in one page.
+    """
+    name = str(figure.get_label()) or "figure"
+    with _style(**{"svg.hashsalt": name}):
+        svg, png = io.BytesIO(), io.BytesIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        figure.savefig(png, format="png", metadata={"Software": None})
+    source = svg.getvalue().decode("utf-8")
+    for mark in (' id="', "url(#", 'href="#'):
+        source = source.replace(mark, f"{mark}{name}-")
+    source = source.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    return {"svg": source.encode("utf-8"), "png": png.getvalue()}
+
+
+def _drawable(value: Any, width: int) -> str:
+    """A name that the figure's font can draw: other characters would only become boxes (and warnings)."""
+    known = _glyphs()
+    return "".join(c if ord(c) in known else "?" for c in text.shorten(value, width))
+
+
+def _glyphs() -> Mapping[int, int]:
+    font = font_manager.get_font(font_manager.findfont("DejaVu Sans"))
+    return font.get_charmap()
+
+
+def _canvas(
+    label: str, body: float, caption: str, notes: Sequence[str] = (), title: str = ""
+) -> tuple[Figure, float, float]:
+    """A figure with `body` inches above a foot of notes and caption. Returns it, its height, the foot's."""
+    columns = int(WIDTH * 16.5)  # characters of the caption's size that fit
+    lines = [line for note in notes for line in textwrap.wrap(note, columns)]
+    lines += textwrap.wrap(_drawable(caption, 600), columns)
+    foot = 0.16 * len(lines) + 0.12
+    height = body + foot
+    figure = Figure(figsize=(WIDTH, height), label=label)
+    for i, line in enumerate(lines):
+        y = (foot - 0.16 * (i + 1)) / height
+        figure.text(0.12 / WIDTH, y, line, fontsize=7.5, color="#555555", va="bottom")
+    figure.text(0.12 / WIDTH, 1 - 0.27 / height, title, fontsize=11, weight="bold")
+    return figure, height, foot
+
+
+def _place(figure: Figure, left: float, right: float, top: float, bottom: float) -> Axes:
+    """Axes with margins in inches: nothing moves when a label gets longer, so output stays deterministic."""
+    width, height = figure.get_size_inches()
+    return figure.add_axes(
+        (left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height)
+    )
+
+
+# --- roofline -------------------------------------------------------------------------------------
+
+
+def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: str) -> Figure | None:
+    """Log-log roofline. Rows of `roofline` come in order of importance: the first ten kernels are numbered.
+
+    A kernel has one height and up to three points, one per memory level; the line between them shows how much
+    the caches save. `roofs` columns: name, kind ('bandwidth'|'compute'), level, measured, datasheet (byte/s
+    or FLOP/s).
+    Kernels without FLOPs, or without counters, stand in a note below: a log axis would lose them.
+    """
+    if roofline is None or roofline.empty:
+        return None
+    with _style():
+        rows = roofline.copy()
+        rows["instance"] = _instances(rows)
+        for column in ("flops", "intensity_flop_per_byte", "achieved_flop_per_s"):
+            rows[column] = pd.to_numeric(rows[column], errors="coerce").astype("float64")
+        shown = rows[(rows.intensity_flop_per_byte > 0) & (rows.achieved_flop_per_s > 0)]
+        shown = shown[np.isfinite(shown.intensity_flop_per_byte) & np.isfinite(shown.achieved_flop_per_s)]
+        numbered = list(dict.fromkeys(shown.instance))[:MAX_LABELLED]
+        absent = rows[~rows.instance.isin(set(shown.instance))]
+        notes = [
+            *_note("Not drawn, no floating-point work", absent[absent.flops == 0]),
+            *_note("Not drawn, not measured", absent[absent.flops != 0]),
+        ]
+        lines = _roof_lines(roofs)
+        if not lines:
+            notes.append("No roofs: neither measured ceilings nor this GPU's datasheet are known.")
+
+        key_rows = math.ceil(len(numbered) / 2)
+        key_height = 0.19 * key_rows + 0.1
+        title = "Roofline: how close each kernel comes to what the memory and the arithmetic units can do"
+        figure, height, foot = _canvas("roofline", 6.3 + key_height, caption, notes, title)
+        axes = _place(figure, 0.85, 1.75, 0.45, foot + key_height + 0.55)
+        _roofline_axes(axes, shown, lines)
+        _draw_roofs(axes, lines)
+        _draw_points(axes, shown, numbered)
+        for i, (kernel, range_path, _) in enumerate(numbered):
+            x = 0.3 if i < key_rows else 5.4
+            y = foot + 0.19 * (key_rows - 1 - (i % key_rows)) + 0.08
+            figure.text(x / WIDTH, y / height, f"{i + 1}", fontsize=7.5, weight="bold", ha="right")
+            figure.text((x + 0.08) / WIDTH, y / height, _drawable(kernel, 46), fontsize=7.5)
+            figure.text((x + 3.2) / WIDTH, y / height, _drawable(range_path, 28), fontsize=7, color="#777777")
+        return figure
+
+
+def _instances(rows: pd.DataFrame) -> list[tuple[str, str, int]]:
+    """(kernel, range, n), one whatever the levels; n tells rows apart that differ only in their grid."""
+    nth = rows.groupby(["kernel", "range", "level"], sort=False, dropna=False).cumcount()
+    return list(zip(rows.kernel.astype(str), rows.range.astype(str), nth.astype(int), strict=True))
+
+
+def _note(why: str, rows: pd.DataFrame) -> list[str]:
+    names = list(dict.fromkeys(_drawable(k, 40) for k in rows.kernel))
+    if not names:
+        return []
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    return [f"{why} ({len(names)}): {', '.join(names[:6])}{more}."]
+
+
+def _roof_lines(roofs: pd.DataFrame | None) -> list[dict[str, Any]]:
+    """One entry a bandwidth level or compute unit, with its measured and datasheet values."""
+    if roofs is None or roofs.empty:
+        return []
+    groups: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in roofs.itertuples(index=False):
+        where = row.level if row.kind == "bandwidth" else row.name
+        entry = groups.setdefault(
+            (row.kind, where), {"kind": row.kind, "where": where, "measured": [], "datasheet": []}
+        )
+        for source in ("measured", "datasheet"):
+            value = getattr(row, source)
+            if not text.is_missing(value) and value > 0:
+                entry[source].append((str(row.name), float(value)))
+    return [entry for entry in groups.values() if entry["measured"] or entry["datasheet"]]
+
+
+def _roof_label(entry: dict[str, Any], between: str, separator: str) -> str:
+    unit = "byte/s" if entry["kind"] == "bandwidth" else "flop/s"
+    name = LEVELS[entry["where"]][0] if entry["where"] in LEVELS else str(entry["where"]).upper()
+    several = len(entry["measured"]) > 1
+    measured = [
+        text.number(value, unit) + (f" {roof.rpartition('_')[2]}" if several else "")
+        for roof, value in sorted(entry["measured"], key=lambda pair: -pair[1])
+    ]
+    datasheet = [text.number(value, unit) for value in dict.fromkeys(value for _, value in entry["datasheet"])]
+    parts = [
+        f"{' / '.join(values)} {word}" for values, word in ((measured, "measured"), (datasheet, "datasheet")) if values
+    ]
+    return f"{name}{between}{separator.join(parts)}"
+
+
+def _values(lines: Iterable[dict[str, Any]], kind: str) -> list[float]:
+    return [v for e in lines if e["kind"] == kind for s in ("measured", "datasheet") for _, v in e[s]]
+
+
+def _roofline_axes(axes: Axes, shown: pd.DataFrame, lines: list[dict[str, Any]]) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    x = list(shown.intensity_flop_per_byte)
+    y = list(shown.achieved_flop_per_s)
+    bandwidths, peaks = _values(lines, "bandwidth"), _values(lines, "compute")
+    if bandwidths and peaks:
+        x.append(max(peaks) / min(bandwidths))  # the last ridge point stays in view
+    low_x, high_x = (min(x) / 3, max(x) * 3) if x else (0.01, 1000.0)
+    y += peaks
+    low_y, high_y = (min(y) / 3, max(y) * 2) if y else (1e9, 1e15)
+    # at least three decades each way, so that a single kernel does not get an axis without a labelled tick
+    axes.set_xlim(min(low_x, 0.03), max(high_x, 30.0))
+    axes.set_ylim(min(low_y, high_y / 1e3), high_y)
+    axes.set_xlabel("arithmetic intensity (FLOP/byte moved at that level)")
+    axes.set_ylabel("achieved (FLOP/s)")
+    axes.xaxis.set_major_locator(LogLocator(numticks=12))
+    axes.yaxis.set_major_locator(LogLocator(numticks=12))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "flop/s").replace("FLOP/s", "").strip()))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.grid(visible=True, which="major")
+
+
+Box = tuple[float, float, float, float]
+
+
+def _draw_roofs(axes: Axes, lines: list[dict[str, Any]]) -> None:
+    """Solid = measured, dashed = datasheet; the words stand on the lines."""
+    x_low, x_high = axes.get_xlim()
+    peaks = _values(lines, "compute")
+    bandwidths = _values(lines, "bandwidth")
+    ceiling = max(peaks, default=axes.get_ylim()[1])
+    for entry in lines:
+        for source, dashes in (("datasheet", (0, (5, 3))), ("measured", "-")):
+            for _, value in entry[source]:
+                width = 1.6 if source == "measured" else 1.1
+                if entry["kind"] == "bandwidth":
+                    colour = LEVELS.get(entry["where"], ("", GREY, ""))[1]
+                    ends = (x_low, min(ceiling / value, x_high))
+                    axes.plot(ends, [v * value for v in ends], color=colour, lw=width, ls=dashes, zorder=2)
+                else:
+                    start = max(value / max(bandwidths), x_low) if bandwidths else x_low
+                    axes.plot((start, x_high), (value, value), color=BLACK, lw=width, ls=dashes, zorder=2)
+    _label_compute(axes, [e for e in lines if e["kind"] == "compute"])
+    _label_bandwidth(axes, [e for e in lines if e["kind"] == "bandwidth"])
+
+
+def _label_compute(axes: Axes, entries: list[dict[str, Any]]) -> None:
+    """Words in the right margin, pushed apart where two roofs are close."""
+    entries = sorted(entries, key=lambda e: max(v for s in ("measured", "datasheet") for _, v in e[s]), reverse=True)
+    inverse = axes.transAxes.inverted()
+    points_per_axes = axes.bbox.height / axes.figure.dpi * 72
+    ceiling = math.inf
+    for entry in entries:
+        top = max(v for s in ("measured", "datasheet") for _, v in entry[s])
+        label = _roof_label(entry, "\n", "\n")
+        y = inverse.transform(axes.transData.transform((1.0, top)))[1]
+        y = min(y + 4 / points_per_axes, ceiling)
+        axes.text(1.012, y, label, transform=axes.transAxes, fontsize=7, va="top", color=BLACK, linespacing=1.15)
+        ceiling = y - (label.count("\n") + 1) * 9.4 / points_per_axes - 3 / points_per_axes
+
+
+def _label_bandwidth(axes: Axes, entries: list[dict[str, Any]]) -> None:
+    x_low, y_low = axes.get_xlim()[0], axes.get_ylim()[0]
+    for entry in entries:
+        values = [v for s in ("measured", "datasheet") for _, v in entry[s]]
+        top = max(values)
+        start = max(x_low * 1.25, y_low * 1.6 / top)  # the first point of the line that is inside the axes
+        a = axes.transData.transform((start, start * top))
+        b = axes.transData.transform((start * 10, start * top * 10))
+        angle = math.degrees(math.atan2(b[1] - a[1], b[0] - a[0]))
+        colour = LEVELS.get(entry["where"], ("", GREY, ""))[1]
+        axes.annotate(
+            _roof_label(entry, " ", " · "),
+            (start, start * top),
+            xytext=(-3 * math.sin(math.radians(angle)), 3 * math.cos(math.radians(angle))),
+            textcoords="offset points",
+            rotation=angle,
+            rotation_mode="anchor",
+            fontsize=7,
+            color=colour,
+            ha="left",
+            va="bottom",
+            zorder=6,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5},
+        )
+
+
+def _draw_points(axes: Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str, str, int]]) -> None:
+    is_chosen = shown.instance.isin(set(numbered)).to_numpy()
+    handles = []
+    for level, (name, colour, marker) in reversed(LEVELS.items()):
+        of_level = (shown.level.astype(str).str.lower() == level).to_numpy()
+        for important in (False, True):
+            part = shown[of_level & (is_chosen == important)]
+            if part.empty:
+                continue
+            face = colour if level == "dram" else "white"
+            axes.plot(
+                part.intensity_flop_per_byte,
+                part.achieved_flop_per_s,
+                ls="none",
+                marker=marker,
+                ms=(7.5 if level == "dram" else 5.5) if important else 4,
+                mfc=face,
+                mec="white" if level == "dram" else colour,
+                mew=0.6 if level == "dram" else 1.1,
+                alpha=1.0 if important else 0.45,
+                zorder=5 if level == "dram" else 4,
+            )
+        if of_level.any():
+            handles.append(
+                axes.plot(
+                    [],
+                    [],
+                    ls="none",
+                    marker=marker,
+                    ms=6,
+                    color=colour,
+                    mfc=colour if level == "dram" else "white",
+                    label=f"kernel at {name}",
+                )[0]
+            )
+    handles.reverse()
+    handles.append(axes.plot([], [], color=GREY, lw=1.6, label="roof, measured")[0])
+    handles.append(axes.plot([], [], color=GREY, lw=1.1, ls=(0, (5, 3)), label="roof, datasheet")[0])
+    axes.legend(handles=handles, loc="lower right", fontsize=7.5, frameon=True, framealpha=0.9, edgecolor="none")
+    _number_points(axes, shown, numbered)
+
+
+def _number_points(axes: Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str, str, int]]) -> None:
+    """Numbers beside the first level's point of each kernel, at the nearest spot that hides nothing."""
+    per_point = axes.figure.dpi / 72
+    spots = axes.transData.transform(shown[["intensity_flop_per_byte", "achieved_flop_per_s"]].to_numpy()) / per_point
+    boxes = [(x - 4, y - 4, x + 4, y + 4) for x, y in spots]
+    frame = [edge / per_point for edge in axes.bbox.extents]
+    order = list(LEVELS)
+    pairs = list(shown.instance)
+    levels = list(shown.level.astype(str).str.lower())
+    for i, key in enumerate(numbered):
+        members = [j for j, pair in enumerate(pairs) if pair == key]
+        across = shown.iloc[members]
+        if len(members) > 1:
+            ends = (across.intensity_flop_per_byte.min(), across.intensity_flop_per_byte.max())
+            axes.plot(ends, [across.achieved_flop_per_s.iloc[0]] * 2, color=LIGHT_GREY, lw=0.9, zorder=3)
+        first = min(members, key=lambda j: order.index(levels[j]) if levels[j] in order else len(order))
+        x, y = spots[first]
+        half_width, half_height = (3.2, 5.0) if i < 9 else (6.0, 5.0)
+        offset = (0.0, 12.0)
+        for radius, turn in ((r, t) for r in (11, 15, 20, 26, 34, 44) for t in range(16)):
+            angle = math.pi / 2 - turn * math.pi / 8
+            dx, dy = radius * math.cos(angle), radius * math.sin(angle)
+            box = (x + dx - half_width, y + dy - half_height, x + dx + half_width, y + dy + half_height)
+            inside = box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
+            if inside and not any(_overlap(box, other) for other in boxes):
+                offset = (dx, dy)
+                boxes.append(box)
+                break
+        axes.annotate(
+            f"{i + 1}",
+            (shown.intensity_flop_per_byte.iloc[first], shown.achieved_flop_per_s.iloc[first]),
+            xytext=offset,
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=8.5,
+            weight="bold",
+            color=BLACK,
+            zorder=7,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.4},
+            arrowprops={"arrowstyle": "-", "lw": 0.5, "color": "#555555", "shrinkA": 4, "shrinkB": 3},
+        )
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+# --- stalls ---------------------------------------------------------------------------------------
+
+
+def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
+    """Why warps waited: one stacked bar a (kernel, range), the first twelve in the table's order."""
+    if stalls is None or stalls.empty:
+        return None
+    with _style():
+        rows = stalls[["kernel", "range", "reason"]].astype(str)
+        rows = rows.assign(share=pd.to_numeric(stalls["share_frac"], errors="coerce").astype("float64"))
+        rows = rows[rows.share > 0]
+        keys = list(dict.fromkeys(zip(rows.kernel, rows.range, strict=True)))
+        shown = keys[:MAX_STALL_KERNELS]
+        if not shown:
+            return None
+        rows = rows[[k in set(shown) for k in zip(rows.kernel, rows.range, strict=True)]]
+        largest = rows.groupby("reason", sort=False).share.max()
+        named = [r for r in STALL_STYLES if largest.get(r, 0) >= _SMALL_STALL]
+        unknown = [r for r in sorted(largest.index) if r not in STALL_STYLES and largest[r] >= _SMALL_STALL]
+        styles = {r: STALL_STYLES[r] for r in named}
+        styles |= {r: _SPARE_STALL_STYLES[i % 4] for i, r in enumerate(unknown)}
+        rest = [r for r in [*STALL_STYLES, *sorted(largest.index)] if r in largest.index and r not in styles]
+        rest = list(dict.fromkeys(rest))
+
+        notes = [f"The first {len(shown)} of {len(keys)} kernels; all in the table."] if len(keys) > len(shown) else []
+        legend_rows = math.ceil((len(styles) + bool(rest)) / 5)
+        body = 1.35 + 0.42 * len(shown) + 0.2 * legend_rows
+        figure, height, foot = _canvas("stalls", body, caption, notes, "Stalls: what the warps waited for")
+        axes = _place(figure, 3.3, 0.3, 0.5 + 0.2 * legend_rows, foot + 0.5)
+        for position, key in enumerate(shown):
+            of_kernel = rows[(rows.kernel == key[0]) & (rows.range == key[1])]
+            shares = dict(zip(of_kernel.reason, of_kernel.share, strict=True))
+            left = 0.0
+            for reason in [*styles, *rest]:
+                share = shares.get(reason, 0.0)
+                if share <= 0:
+                    continue
+                colour, hatch = styles.get(reason, ("#efefef", ""))
+                axes.barh(
+                    position,
+                    share,
+                    left=left,
+                    height=0.66,
+                    color=colour,
+                    hatch=hatch,
+                    edgecolor="white",
+                    lw=0.5,
+                )
+                if share >= 0.06:
+                    dark = colour in {BLUE, VERMILION, GREEN, BLACK, GREY}
+                    axes.text(
+                        left + share / 2,
+                        position,
+                        f"{share * 100:.0f} %",
+                        ha="center",
+                        va="center",
+                        fontsize=7.5,
+                        color="white" if dark and not hatch else BLACK,
+                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8} if hatch else None,
+                    )
+                left += share
+        _name_rows(axes, shown)
+        axes.set_xlim(0, 1)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v * 100:.0f} %"))
+        axes.set_xlabel("share of the warps’ stall time, weighted by issued instructions (“selected” left out)")
+        axes.grid(visible=True, axis="x")
+        patches = [
+            Patch(facecolor=c, hatch=h, edgecolor="white", label=_drawable(r, 24)) for r, (c, h) in styles.items()
+        ]
+        if rest:
+            patches.append(Patch(facecolor="#efefef", edgecolor="#bbbbbb", label=f"other ({len(rest)}, each < 2 %)"))
+        figure.legend(
+            handles=patches,
+            loc="upper left",
+            bbox_to_anchor=(0.0, 1 - 0.36 / height),
+            ncols=5,
+            fontsize=7.5,
+            handlelength=1.3,
+            columnspacing=1.4,
+        )
+        return figure
+
+
+def _name_rows(axes: Axes, keys: list[tuple[str, str]]) -> None:
+    """Kernel above, range below in grey, left of each bar; the first row on top."""
+    axes.set_yticks([])
+    axes.set_ylim(len(keys) - 0.45, -0.55)
+    axes.spines["left"].set_visible(False)
+    for position, (kernel, range_path) in enumerate(keys):
+        range_path = "" if range_path in {"nan", "None", "<NA>"} else range_path
+        for name, size, colour, side in ((kernel, 8, "#222222", 1), (range_path, 7, "#777777", -1)):
+            axes.annotate(
+                _drawable(name, 42),
+                (0, position),
+                xycoords=("axes fraction", "data"),
+                xytext=(-7, side),
+                textcoords="offset points",
+                ha="right",
+                va="center" if not range_path else "bottom" if side > 0 else "top",
+                fontsize=size,
+                color=colour,
+            )
+
+
+# --- traffic --------------------------------------------------------------------------------------
+
+
+def plot_traffic(traffic: pd.DataFrame, caption: str) -> Figure | None:
+    """Bytes an op must move, is predicted to move, and moved. The caller chooses the rows; 20 at most."""
+    if traffic is None or traffic.empty:
+        return None
+    columns = (
+        ("minimum_bytes", "minimum: inputs read once, outputs written once", BLACK),
+        ("predicted_fused_bytes", "predicted, fused", GREEN),
+        ("predicted_unfused_bytes", "predicted, unfused", ORANGE),
+    )
+    with _style():
+        rows = traffic.copy()
+        numbers = [c for c, _, _ in columns] + [
+            "dram_read_bytes",
+            "dram_write_bytes",
+            "measured_over_minimum",
+        ]
+        for column in numbers:
+            rows[column] = pd.to_numeric(rows[column], errors="coerce").astype("float64")
+        rows = rows[rows[numbers[:-1]].notna().any(axis=1)]
+        if rows.empty:
+            return None
+        total = len(rows)
+        rows = rows.head(MAX_TRAFFIC_ROWS)
+        notes = [f"The first {len(rows)} of {total} rows; all in the table."] if total > len(rows) else []
+        body = 1.6 + 0.6 * len(rows)
+        figure, height, foot = _canvas(
+            "traffic", body, caption, notes, "Byte ledger: what each operation had to move, and what it moved"
+        )
+        axes = _place(figure, 2.9, 1.5, 0.85, foot + 0.5)
+        for position, row in enumerate(rows.itertuples(index=False)):
+            bars = [(getattr(row, column), colour) for column, _, colour in columns]
+            bars = [(value, colour) for value, colour in bars if not math.isnan(value)]
+            lane = position - 0.095 * len(bars)  # what is unknown takes no room: the row's bars stay centred
+            for value, colour in bars:
+                axes.barh(lane, value, height=0.17, color=colour)
+                _bar_label(axes, value, lane, text.number(value, "byte"))
+                lane += 0.19
+            known = [(row.dram_read_bytes, BLUE, "read"), (row.dram_write_bytes, SKY, "write")]
+            known = [(value, colour, way) for value, colour, way in known if not math.isnan(value)]
+            left = 0.0
+            for value, colour, _ in known:
+                axes.barh(lane, value, left=left, height=0.17, color=colour)
+                left += value
+            over = row.measured_over_minimum
+            words = text.number(left, "byte") if known else "not measured"
+            words += f" ({known[0][2]} only)" if len(known) == 1 else ""
+            words += "" if math.isnan(over) or not known else f" = {text.number(over, 'ratio')} minimum"
+            _bar_label(axes, left, lane, words, weight="bold" if known else "normal")
+        names = [_op_name(row) for row in rows.itertuples(index=False)]
+        _name_rows(axes, names)
+        axes.set_xlim(0, None)
+        axes.margins(x=0)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "byte") if v else "0"))
+        axes.set_xlabel("bytes over DRAM (totals of the row)")
+        axes.grid(visible=True, axis="x")
+        handles = [Patch(color=colour, label=label) for _, label, colour in columns]
+        handles += [
+            Patch(color=BLUE, label="measured DRAM read"),
+            Patch(color=SKY, label="measured DRAM write"),
+        ]
+        figure.legend(
+            handles=handles,
+            loc="upper left",
+            bbox_to_anchor=(0.0, 1 - 0.36 / height),
+            ncols=5,
+            fontsize=7.5,
+            handlelength=1.2,
+            columnspacing=1.4,
+        )
+        return figure
+
+
+def _op_name(row: Any) -> tuple[str, str]:
+    parts = [str(v) for v in (row.op, row.variant) if not text.is_missing(v)]
+    return " · ".join(parts) or str(row.range), str(row.range) if parts else ""
+
+
+def _bar_label(axes: Axes, x: float, y: float, words: str, weight: str = "normal") -> None:
+    axes.annotate(
+        words,
+        (x, y),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=6.5,
+        color="#333333",
+        weight=weight,
+    )
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+
+def plot_layers(layers_folded: pd.DataFrame, caption: str) -> Figure | None:
+    """Time by layer: the light bar includes what runs below a range, the dark one is its own.
+
+    Without GPU times (a run on the CPU) the ranges' CPU time is drawn instead, and the axis says so.
+    """
+    if layers_folded is None or layers_folded.empty:
+        return None
+    with _style():
+        rows = layers_folded.copy()
+        for column in ("gpu_time_ns", "gpu_self_time_ns", "cpu_time_ns", "share_frac"):
+            rows[column] = pd.to_numeric(rows[column], errors="coerce").astype("float64")
+        on_gpu = bool((rows.gpu_time_ns > 0).any())
+        column = "gpu_time_ns" if on_gpu else "cpu_time_ns"
+        rows = rows[rows[column] > 0]
+        if rows.empty:
+            return None
+        total = len(rows)
+        keep = rows[column].sort_values(ascending=False, kind="stable").index[:MAX_LAYERS]
+        rows = rows[rows.index.isin(keep)]
+        notes = [f"The {len(rows)} largest of {total} ranges; all in the table."] if total > len(rows) else []
+        body = 1.5 + 0.25 * len(rows)
+        figure, height, foot = _canvas("layers", body, caption, notes, "Time by layer")
+        axes = _place(figure, 3.3, 1.4, 0.75, foot + 0.5)
+        positions = range(len(rows))
+        axes.barh(positions, rows[column], height=0.72, color="#a9d3ee")
+        if on_gpu:
+            axes.barh(positions, rows.gpu_self_time_ns.fillna(0.0), height=0.72, color=BLUE)
+        for position, value, share in zip(positions, rows[column], rows.share_frac, strict=True):
+            tail = "" if math.isnan(share) or not on_gpu else f" · {text.percent(share)}"
+            _bar_label(axes, value, position, f"{text.number(value, 'ns')}{tail}")
+        axes.set_yticks(list(positions), [_drawable(r, 46) for r in rows.range], fontsize=8)
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "ns") if v else "0"))
+        axes.set_xlabel("GPU time launched in the range" if on_gpu else "CPU time of the range (no GPU in this run)")
+        axes.grid(visible=True, axis="x")
+        handles = [Patch(color="#a9d3ee", label="inclusive" if on_gpu else "CPU time")]
+        handles += [Patch(color=BLUE, label="the range's own kernels")] if on_gpu else []
+        figure.legend(
+            handles=handles,
+            loc="upper left",
+            bbox_to_anchor=(0.0, 1 - 0.36 / height),
+            ncols=2,
+            fontsize=7.5,
+            handlelength=1.2,
+        )
+        return figure

@@ -1,0 +1,317 @@
+"""report.md and the terminal summary: one page read at a glance, from the same report dict as the HTML.
+
+Names come from a capture and are hostile: each is escaped for GitHub's Markdown, shortened, put on one line.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import tabulate
+
+from analysis.views import text
+
+# With wcwidth installed tabulate pads Chinese names otherwise than without: the page must not depend on that.
+tabulate.WIDE_CHARS_MODE = False
+
+TOP = 12  # rows of a table on this page; the CSV has the rest
+_NAME_WIDTH = 64
+_NAME_COLUMNS = frozenset({"range", "kernel", "step", "evidence"})
+
+# What the page shows of each table: heading, columns.
+_LAYERS = ("range", "calls", "gpu_time_ns", "gpu_self_time_ns", "launches", "share_frac", "tier")
+_CPU_LAYERS = ("range", "calls", "cpu_time_ns", "tier")
+_KERNELS = (
+    "kernel",
+    "range",
+    "launches",
+    "nsys_time_ns",
+    "share_frac",
+    "registers",
+    "occupancy_achieved_frac",
+    "tier",
+)
+_TRAFFIC = (
+    "range",
+    "op",
+    "variant",
+    "minimum_bytes",
+    "predicted_unfused_bytes",
+    "predicted_fused_bytes",
+    "dram_read_bytes",
+    "dram_write_bytes",
+    "measured_over_minimum",
+    "tier",
+)
+_ROOFLINE = (
+    "kernel",
+    "range",
+    "intensity_flop_per_byte",
+    "achieved_flop_per_s",
+    "roof_flop_per_s",
+    "roof_datasheet_flop_per_s",
+    "roof_frac",
+    "bound",
+    "tier",
+)
+_STALLS = ("kernel", "range", "reason", "share_frac", "tier")
+
+
+def render_markdown(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
+    """The report as GitHub Markdown. Sections without rows are left out; `report["gaps"]` says why."""
+    untrusted = is_untrusted(report)
+    blocks = [f"# {escape(report.get('title') or 'Report')}"]
+    blocks += [f"> **{text.UNTRUSTED_MARK} {escape(UNTRUSTED_SENTENCE)}**"] if untrusted else []
+    blocks += [_facts(report)]
+    blocks += _findings(report, tables, untrusted)
+    blocks += [
+        *_section("Steps", tables, "gaps", None, untrusted),
+        *_figure(report, "layers"),
+        *_layers(tables, untrusted),
+        *_section("Kernels", tables, "kernels", _KERNELS, untrusted, top=by_share),
+        *_section("Byte ledger", tables, "traffic", _TRAFFIC, untrusted, top=one_per_op),
+        *_figure(report, "traffic"),
+        *_figure(report, "roofline"),
+        *_section("Roofline, DRAM level", tables, "roofline", _ROOFLINE, untrusted, top=_dram_level),
+        *_section("Stalls, the largest reason of each kernel", tables, "stalls", _STALLS, untrusted, top=top_reasons),
+        *_figure(report, "stalls"),
+        *_gaps(report),
+        *_conditions(report),
+        *_files(report),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+UNTRUSTED_SENTENCE = (
+    "The self-test of the counters failed: every number of tier “counters” in this report is untrusted."
+)
+
+
+def is_untrusted(report: Mapping[str, Any]) -> bool:
+    return (report.get("trust") or {}).get("status") == "untrusted"
+
+
+def from_counters(table: pd.DataFrame | None) -> bool:
+    """True if any row of the table rests on counters."""
+    return table is not None and "tier" in table.columns and bool((table["tier"] == "counters").any())
+
+
+def escape(value: Any) -> str:
+    """Text that GitHub's Markdown shows as it is, also in a table: one line, no HTML, emphasis or code."""
+    plain = text.clean(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    plain = re.sub(r"([\\`*|\[\]~$!#])", r"\\\1", plain)
+    # an underscore inside a word means nothing in GitHub's Markdown; anywhere else it may start an emphasis
+    return re.sub(r"(?<![^\W_])_+|_+(?![^\W_])", lambda m: "\\_" * len(m[0]), plain)
+
+
+def _cell(value: Any, column: str, untrusted: bool) -> str:
+    if column == "tier":
+        return f"counters {text.UNTRUSTED_MARK}" if untrusted and value == "counters" else escape(value)
+    shown = text.cell(value, column)
+    if text.is_missing(value) or text.is_number(value):
+        return shown
+    return escape(text.shorten(shown, 160 if column == "evidence" else _NAME_WIDTH))
+
+
+def _grid(rows: pd.DataFrame, columns: Sequence[str], untrusted: bool) -> str:
+    present = [c for c in columns if c in rows.columns]
+    body = [
+        [_cell(value, column, untrusted) for column, value in zip(present, row, strict=True)]
+        for row in rows[present].itertuples(index=False, name=None)
+    ]
+    numeric = [bool(pd.api.types.is_numeric_dtype(rows[c])) or bool(text.unit_of(c)) for c in present]
+    return _table([text.label_of(c) for c in present], body, ["right" if n else "left" for n in numeric])
+
+
+def _table(headers: Sequence[str], body: Sequence[Sequence[str]], align: Sequence[str]) -> str:
+    return str(tabulate.tabulate(body, headers=headers, tablefmt="github", disable_numparse=True, colalign=align))
+
+
+def _facts(report: Mapping[str, Any]) -> str:
+    trust, coverage = report.get("trust") or {}, report.get("coverage") or {}
+    facts = []
+    conditions = [f"{escape(c['name'])} {escape(c['value'])}" for c in (report.get("conditions") or [])[:6]]
+    if conditions:
+        facts.append("- **Conditions:** " + " · ".join(conditions))
+    if trust.get("sentence"):
+        facts.append(f"- **Counters {escape(trust.get('status', 'untested'))}:** {escape(trust['sentence'])}")
+    if coverage.get("sentence"):
+        facts.append(f"- **Join:** {escape(coverage['sentence'])}")
+    facts += [f"- **Note:** {escape(note)}" for note in report.get("notes") or []]
+    return "\n".join(facts)
+
+
+def evidence_line(item: Mapping[str, Any]) -> tuple[str, str, str]:
+    """(table.column, row, value) of one piece of evidence, for people."""
+    column = str(item.get("column", ""))
+    row = "" if text.is_missing(item.get("row")) else text.shorten(item["row"], 90)
+    return (
+        f"{item.get('table', '')}.{column}",
+        row,
+        text.cell(item.get("value"), column, str(item.get("unit", ""))),
+    )
+
+
+def _findings(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], untrusted: bool) -> list[str]:
+    findings = report.get("findings") or []
+    if not findings:
+        return [
+            "## Findings",
+            "No finding: no table holds enough evidence. The gaps below say what is missing.",
+        ]
+    blocks = ["## Findings"]
+    for finding in findings:
+        win = text.number(finding.get("time_to_win_ns"), "ns")
+        head = f"**{finding.get('rank', '')}. {escape(finding.get('title', ''))}** ({win} to win)"
+        lines = [f"{head}  ", f"{escape(finding.get('sentence', ''))}", ""]
+        for item in finding.get("evidence") or []:
+            where, row, value = evidence_line(item)
+            mark = f" {text.UNTRUSTED_MARK}" if untrusted and from_counters(tables.get(str(item.get("table")))) else ""
+            place = f" at {escape(row)}" if row else ""
+            lines.append(f"- {escape(value)}{mark}: `{_code(where)}`{place}")
+        blocks.append("\n".join(lines).rstrip())
+    return blocks
+
+
+def _code(value: str) -> str:
+    return text.clean(value).replace("`", "'")
+
+
+def _section(
+    title: str,
+    tables: Mapping[str, pd.DataFrame],
+    name: str,
+    columns: Sequence[str] | None,
+    untrusted: bool,
+    top: Any = None,
+) -> list[str]:
+    table = tables.get(name)
+    if table is None or table.empty:
+        return []
+    rows = (top(table) if top else table).head(TOP)
+    if rows.empty:
+        return []
+    warned = untrusted and from_counters(rows)
+    blocks = [f"## {title}"]
+    blocks += [f"{text.UNTRUSTED_MARK} **Untrusted counters** in this table: the self-test failed."] if warned else []
+    blocks.append(_grid(rows, columns or list(table.columns), untrusted))
+    more = f"{len(rows)} of {len(table):,} rows; all" if len(rows) < len(table) else "All rows"
+    blocks.append(f"{more} in [tables/{name}.csv](tables/{name}.csv).")
+    return blocks
+
+
+def _layers(tables: Mapping[str, pd.DataFrame], untrusted: bool) -> list[str]:
+    table = tables.get("layers_folded")
+    if table is None or table.empty:
+        return []
+    on_gpu = "gpu_time_ns" in table.columns and bool(table["gpu_time_ns"].notna().any())
+    column, columns = ("gpu_time_ns", _LAYERS) if on_gpu else ("cpu_time_ns", _CPU_LAYERS)
+
+    def largest(rows: pd.DataFrame) -> pd.DataFrame:
+        kept = rows[column].sort_values(ascending=False, kind="stable", na_position="last").index[:TOP]
+        return rows[rows.index.isin(kept)]
+
+    return _section("Layers, repeated ones folded", tables, "layers_folded", columns, untrusted, top=largest)
+
+
+def by_share(table: pd.DataFrame) -> pd.DataFrame:
+    return table.sort_values("share_frac", ascending=False, kind="stable", na_position="last")
+
+
+def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
+    """The largest stall reason of each (kernel, range), in the table's own order of kernels."""
+    best = by_share(stalls).drop_duplicates(["kernel", "range"])
+    return stalls[stalls.index.isin(best.index)]
+
+
+def _dram_level(roofline: pd.DataFrame) -> pd.DataFrame:
+    return roofline[roofline["level"].astype(str).str.lower() == "dram"]
+
+
+def one_per_op(traffic: pd.DataFrame) -> pd.DataFrame:
+    """One row an (op, variant, size): twelve equal layers show once. The CSV keeps every range."""
+    return traffic.drop_duplicates(["op", "variant", "minimum_bytes"])
+
+
+def _figure(report: Mapping[str, Any], name: str) -> list[str]:
+    for figure in report.get("figures") or []:
+        if figure.get("name") == name and figure.get("files"):
+            file = next((f for f in figure["files"] if str(f).endswith(".svg")), figure["files"][0])
+            return [f"![{escape(name)}]({_code(str(file))})\n\n*{escape(figure.get('caption', ''))}*"]
+    return []
+
+
+def _gaps(report: Mapping[str, Any]) -> list[str]:
+    gaps = report.get("gaps") or []
+    if not gaps:
+        return ["## What is missing", "Nothing: every tier and every file of a run is here."]
+    body = [[escape(g.get(k, "")) for k in ("what", "why", "fix")] for g in gaps]
+    return ["## What is missing", _table(["missing", "why", "how to get it"], body, ["left"] * 3)]
+
+
+def _conditions(report: Mapping[str, Any]) -> list[str]:
+    conditions = report.get("conditions") or []
+    if not conditions:
+        return []
+    body = [[escape(c.get("name", "")), escape(c.get("value", ""))] for c in conditions]
+    return ["## Conditions", _table(["condition", "value"], body, ["left", "left"])]
+
+
+def _files(report: Mapping[str, Any]) -> list[str]:
+    blocks = []
+    tables = report.get("tables") or []
+    if tables:
+        body = [
+            [
+                f"[{escape(t['name'])}]({_code(str(t['file']))})",
+                escape(t.get("question", "")),
+                f"{t.get('rows', 0):,}",
+            ]
+            for t in tables
+        ]
+        blocks += ["## Tables", _table(["table", "question", "rows"], body, ["left", "left", "right"])]
+    files = report.get("files") or []
+    if files:
+        body = [
+            [
+                escape(text.shorten(f.get("name", ""), 80)),
+                escape(f.get("kind", "")),
+                text.number(f.get("rows")),
+            ]
+            for f in files
+        ]
+        blocks += ["## Read from", _table(["file", "kind", "rows"], body, ["left", "left", "right"])]
+    return blocks
+
+
+def render_terminal(report: Mapping[str, Any], width: int = 100) -> str:
+    """The end of `make profile`: trust, the findings with their evidence, what is missing. Holds no path."""
+    lines: list[str] = [text.clean(report.get("title") or "Report")]
+    trust, coverage = report.get("trust") or {}, report.get("coverage") or {}
+    if is_untrusted(report):
+        lines.append(f"{text.UNTRUSTED_MARK} {UNTRUSTED_SENTENCE}")
+    lines += [text.clean(part["sentence"]) for part in (trust, coverage) if part.get("sentence")]
+    lines.append("")
+    findings = (report.get("findings") or [])[:3]
+    if not findings:
+        lines.append("No finding: no table holds enough evidence; the report's gaps say what is missing.")
+    for finding in findings:
+        win = text.number(finding.get("time_to_win_ns"), "ns")
+        lines.append(f"{finding.get('rank', '')}. {text.shorten(finding.get('title', ''), 160)} ({win} to win)")
+        lines += textwrap.wrap(
+            text.clean(finding.get("sentence", "")), width, initial_indent="   ", subsequent_indent="   "
+        )
+        for item in finding.get("evidence") or []:
+            where, row, value = evidence_line(item)
+            lines.append(f"   - {text.shorten(value, 60)}  {text.clean(where)}{f'  [{row}]' if row else ''}")
+    gaps = report.get("gaps") or []
+    if gaps:
+        lines += ["", f"Missing ({len(gaps)}):"]
+        lines += [
+            f"   - {text.shorten(g.get('what', ''), 80)} Fix: {text.shorten(g.get('fix', ''), 120)}" for g in gaps
+        ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,45 @@
+
+"use strict";
+for (const table of document.querySelectorAll("table[data-table]")) {
+  const name = table.dataset.table, body = table.tBodies[0], rows = [...body.rows], heads = [...table.tHead.rows[0].cells];
+  const input = document.querySelector(`input[data-filter="${name}"]`), count = document.querySelector(`[data-count="${name}"]`);
+  const shown = (cell) => cell.querySelector("summary")?.title || cell.textContent;
+  const words = rows.map((row) => [...row.cells].map(shown).join(" ").toLowerCase());
+  input.addEventListener("input", () => {
+    const wanted = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let left = 0;
+    rows.forEach((row, i) => {
+      row.hidden = !wanted.every((word) => words[i].includes(word));
+      left += row.hidden ? 0 : 1;
+    });
+    count.textContent = left === rows.length ? `${left} rows` : `${left} of ${rows.length} rows`;
+  });
+  heads.forEach((head, column) => head.addEventListener("click", () => {
+    const down = head.getAttribute("aria-sort") === (head.classList.contains("n") ? "descending" : "ascending");
+    const order = head.classList.contains("n") !== down ? "descending" : "ascending";
+    heads.forEach((other) => other.removeAttribute("aria-sort"));
+    head.setAttribute("aria-sort", order);
+    const sign = order === "ascending" ? 1 : -1;
+    const key = (row) => {
+      const cell = row.cells[column];
+      return cell.classList.contains("none") ? null : cell.dataset.v === undefined ? shown(cell) : Number(cell.dataset.v);
+    };
+    const keyed = rows.map((row, i) => [key(row), i, row]);
+    keyed.sort(([a, i], [b, j]) => {
+      if (a === null || b === null) return (a === null) - (b === null) || i - j;  // unknown numbers stay last
+      const less = typeof a === typeof b ? a < b : typeof a === "number", more = typeof a === typeof b ? a > b : !less;
+      return less ? -sign : more ? sign : i - j;
+    });
+    body.append(...keyed.map(([, , row]) => row));
+  }));
+}
+for (const link of document.querySelectorAll("a[data-row]")) {
+  link.addEventListener("click", () => {
+    document.querySelectorAll("tr.hit").forEach((row) => row.classList.remove("hit"));
+    const table = document.querySelector(`table[data-table="${CSS.escape(link.getAttribute("href").slice(1))}"]`);
+    const rows = table ? [...table.tBodies[0].rows] : [];
+    const hits = rows.filter((row) => [...row.cells].some((c) => link.dataset.row && (c.querySelector("summary")?.title || c.textContent) === link.dataset.row));
+    hits.forEach((row) => row.classList.add("hit"));
+    if (hits.length) hits[0].parentElement.parentElement.parentElement.scrollTop = hits[0].offsetTop - 80;
+  });
+}

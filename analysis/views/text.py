@@ -1,0 +1,135 @@
+"""How numbers and names are written for people. Files keep base units (ns, byte, FLOP/s, 0-1); only the views
+write µs, MB and per cent. Everything a capture names is hostile text and goes through here."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+MISSING = "–"  # what a reader sees where a number is unknown; never a zero
+UNTRUSTED_MARK = "⚠"
+
+# The unit is the end of the column's name: the house rule that lets one function format every table.
+_SUFFIX_UNITS = (
+    ("_flop_per_byte", "flop/byte"),
+    ("_flop_per_s", "flop/s"),
+    ("_byte_per_s", "byte/s"),
+    ("_over_minimum", "ratio"),
+    ("_bytes", "byte"),
+    ("_frac", "frac"),
+    ("_ns", "ns"),
+    ("_hz", "hz"),
+)
+_WHOLE_NAMES = {"bytes": "byte", "flops": "flop", "frac": "frac"}
+
+_SCALES: dict[str, tuple[tuple[float, str], ...]] = {
+    "ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")),
+    "byte": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")),
+    "byte/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")),
+    "flop": ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3, "kFLOP"), (1.0, "FLOP")),
+    "flop/s": (
+        (1e12, "TFLOP/s"),
+        (1e9, "GFLOP/s"),
+        (1e6, "MFLOP/s"),
+        (1e3, "kFLOP/s"),
+        (1.0, "FLOP/s"),
+    ),
+    "hz": ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz"), (1.0, "Hz")),
+}
+_ALIASES = {"bytes": "byte", "b": "byte", "fraction": "frac", "flops": "flop", "nanosecond": "ns"}
+
+
+def unit_of(column: str) -> str:
+    """The unit that a column's name states, '' if it states none."""
+    if column in _WHOLE_NAMES:
+        return _WHOLE_NAMES[column]
+    return next((unit for suffix, unit in _SUFFIX_UNITS if column.endswith(suffix)), "")
+
+
+def label_of(column: str) -> str:
+    """A column's name for a heading: the unit goes, since every cell then carries its own."""
+    for suffix, _ in _SUFFIX_UNITS:
+        if column.endswith(suffix) and suffix != "_over_minimum":
+            return column.removesuffix(suffix).replace("_", " ")
+    return column.replace("_", " ")
+
+
+def is_missing(value: Any) -> bool:
+    """True for None, NaN, NA and empty text. Lists and dicts are never missing."""
+    if value is None or value is pd.NA or value is pd.NaT:
+        return True
+    if isinstance(value, float | np.floating):
+        return bool(np.isnan(value))
+    return isinstance(value, str) and not value.strip()
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool | np.bool_)
+
+
+def _scaled(value: float, unit: str) -> str:
+    scales = _SCALES[unit]
+    factor, name = next((s for s in scales if abs(value) >= s[0]), scales[-1])
+    return f"{value / factor:.4g} {name}"
+
+
+def number(value: Any, unit: str = "") -> str:
+    """One value for a person: `number(140900, "ns")` is '140.9 µs'. Unknown units fall back to plain numbers.
+
+    Units: ns, byte, byte/s, flop, flop/s, flop/byte, hz, frac (0-1, shown as %), ratio (shown as 1.5×), ''.
+    """
+    if is_missing(value):
+        return MISSING
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(number(item, unit) for item in value) or MISSING
+    if not is_number(value):
+        return str(value)
+    if np.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    unit = _ALIASES.get(unit.lower(), unit.lower())
+    if unit in _SCALES:
+        return _scaled(float(value), unit)
+    if unit == "frac":
+        return percent(float(value))
+    if unit == "ratio":
+        return f"{value:.3g}×" if abs(value) < 1000 else f"{value:,.0f}×"
+    tail = " FLOP/byte" if unit == "flop/byte" else ""
+    if float(value).is_integer():
+        return f"{int(value):,}{tail}"
+    return (f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}") + tail
+
+
+def percent(frac: float) -> str:
+    """0-1 as per cent, with the digits that matter at either end (99.97 % is not 100 %)."""
+    shown = frac * 100.0
+    if shown != 0 and abs(shown) < 0.01:
+        return "< 0.01 %" if shown > 0 else f"{shown:.1e} %"
+    near_an_end = abs(shown) < 1 or 99.9 <= shown < 100
+    return f"{shown:.2f} %" if near_an_end and shown != 0 else f"{shown:.1f} %"
+
+
+def cell(value: Any, column: str, unit: str = "") -> str:
+    """One table cell: the column's name states the unit; `unit` is asked only where the name is silent."""
+    return number(value, unit_of(column) or unit)
+
+
+def clean(value: Any) -> str:
+    """Text on one line without control, bidirectional-override or unpaired surrogate characters."""
+    spaced = re.sub(r"\s+", " ", str(value)).strip()
+    # Cc, Cf, Cs: a newline breaks tables, a bidi override reorders a page, a surrogate cannot be encoded
+    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in {"Cc", "Cf", "Cs"} else c for c in spaced)
+
+
+def shorten(value: Any, width: int) -> str:
+    """At most `width` characters, cut in the middle: kernels differ at their ends, ranges too."""
+    text = clean(value)
+    if len(text) <= width:
+        return text
+    head = (width - 1) * 3 // 5
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
