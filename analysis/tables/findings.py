@@ -18,7 +18,7 @@ def find(
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return the findings of report.json, most time first, at most COUNT.
 
-    Only the program under the first step's outermost range is judged: other roots are its variants and micro-benchmarks.
+    Only the program under the first step's outermost range is judged: other roots are variants of it.
     """
     root = str(gaps["step"].iloc[0]).split("/")[0] if len(gaps) and "/" in str(gaps["step"].iloc[0]) else None
     candidates = [*_launch_bound(gaps, root)]
@@ -49,8 +49,8 @@ def _launch_bound(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
                 "title": f"{path} waits for launches",
                 "sentence": (
                     f"{len(rows)} step(s) of {step['bare_wall_ns'] / 1e3:,.0f} us keep the GPU busy for "
-                    f"{step['busy_ns'] / 1e3:,.0f} us with {step['launches']} kernels: capture the step in a CUDA graph "
-                    "or launch fewer kernels."
+                    f"{step['busy_ns'] / 1e3:,.0f} us with {step['launches']} kernels: "
+                    "capture the step in a CUDA graph or launch fewer kernels."
                 ),
                 "time_to_win_ns": idle,
                 "evidence": [
@@ -101,8 +101,8 @@ def _unfused_chains(
             {
                 "title": f"{step}: fuse {op}",
                 "sentence": (
-                    f"{op} ({variant}) takes {now / 1e3:,.0f} us and moves {unfused / 1e6:,.0f} MB where one fused kernel moves "
-                    f"{fused / 1e6:,.0f} MB, {floor / 1e3:,.0f} us at the measured DRAM roof."
+                    f"{op} ({variant}) takes {now / 1e3:,.0f} us and moves {unfused / 1e6:,.0f} MB "
+                    f"where one fused kernel moves {fused / 1e6:,.0f} MB, {floor / 1e3:,.0f} us at the measured DRAM roof."
                 ),
                 "time_to_win_ns": int(now - floor),
                 "evidence": evidence,
@@ -145,8 +145,8 @@ def _far_from_roof(
             {
                 "title": f"{row['range']}: {name} is far from its roof",
                 "sentence": (
-                    f"{row['launches']} launches take {row['nsys_time_ns'] / 1e3:,.0f} us at {row['roof_frac']:.0%} of the "
-                    f"{row['bound']} roof ({row['level']}){why}."
+                    f"{row['launches']} launches take {row['nsys_time_ns'] / 1e3:,.0f} us "
+                    f"at {row['roof_frac']:.0%} of the {row['bound']} roof ({row['level']}){why}."
                 ),
                 "time_to_win_ns": int(row["win"]),
                 "evidence": evidence,

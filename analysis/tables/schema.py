@@ -235,3 +235,7 @@ def document_columns() -> str:
         lines += [f"| `{c.name}` | {c.unit} | {c.description} |" for c in (*table.columns, TIER)]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
+
+
+if __name__ == "__main__":
+    print(document_columns())

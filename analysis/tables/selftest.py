@@ -39,6 +39,8 @@ def check_counters(measured: pd.DataFrame, ops: pd.DataFrame | None) -> dict[str
                     "passed": abs(error) <= LIMITS[unit],
                 }
             )
+    if measured.empty or measured["duration_ns"].isna().all():
+        return {"status": "untested", "sentence": "This report holds no hardware counters.", "checks": []}
     failed = [check for check in checks if not check["passed"]]
     units = {check["unit"] for check in checks}
     if failed:
@@ -56,7 +58,8 @@ def check_counters(measured: pd.DataFrame, ops: pd.DataFrame | None) -> dict[str
         status, sentence = (
             "trusted",
             (
-                f"The counters passed their self-test: known bytes within {byte_error:.2%}, known FLOPs within {flop_error:.2%}."
+                f"The counters passed their self-test: known bytes within {byte_error:.2%}, "
+                f"known FLOPs within {flop_error:.2%}."
             ),
         )
     else:
@@ -64,7 +67,8 @@ def check_counters(measured: pd.DataFrame, ops: pd.DataFrame | None) -> dict[str
         status, sentence = (
             "untested",
             (
-                f"The counters of this run are untested: it holds no self-test with known {missing} counts (make selftest)."
+                f"The counters of this run are untested: "
+                f"it holds no self-test with known {missing} counts (make selftest)."
             ),
         )
     return {"status": status, "sentence": sentence, "checks": checks}

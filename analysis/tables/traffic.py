@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from analysis.tables.attribution import fold_paths
 from analysis.tables.schema import TABLES
 
 PREDICTED = ["minimum_bytes", "predicted_unfused_bytes", "predicted_fused_bytes"]
@@ -45,3 +46,16 @@ def _measured_by_path(measured: pd.DataFrame) -> pd.DataFrame:
     with_path = measured[measured["path"] != ""]
     sums = with_path[columns].groupby(with_path["path"]).agg(lambda values: values.sum(skipna=False))
     return sums.reindex(columns=MEASURED).astype("Float64").rename_axis("range")
+
+
+def for_figure(traffic: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows to draw: repeated layers summed; ops that a fusion changes, or all where there is none."""
+    table = traffic.assign(range=fold_paths(traffic["range"]))
+    changed = table["predicted_fused_bytes"].notna()
+    table = table[changed] if changed.any() else table
+    numbers = [name for name in table if name.endswith("_bytes")]
+    groups = table.groupby(["range", "op", "variant", "tier"], sort=False, dropna=False)
+    summed = groups[numbers].agg(lambda values: values.sum(skipna=False)).reset_index()
+    total = summed["dram_read_bytes"] + summed["dram_write_bytes"]
+    summed["measured_over_minimum"] = total / summed["minimum_bytes"].astype("Float64")
+    return summed.head(20)

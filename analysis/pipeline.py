@@ -1,0 +1,155 @@
+"""From a capture to the content of a report: tables, then figures. Pure, so that tests can run it without a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.hardware import metrics
+from analysis.hardware.devices import find_device
+from analysis.tables import (
+    attribution,
+    completeness,
+    conditions,
+    findings,
+    gaps,
+    join,
+    kernels,
+    layers,
+    roofline,
+    selftest,
+    stalls,
+    traffic,
+)
+from analysis.tables.schema import TABLES
+from analysis.views import figures
+
+CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")
+
+
+def analyse(
+    capture: Capture, *, extrapolate: bool = False
+) -> tuple[dict[str, Any], dict[str, pd.DataFrame], pd.DataFrame]:
+    """Return (report.json's content, the tables by name, the roofs) of a capture. Pure: touches no file."""
+    named_gaps = list(capture.gaps)
+    gpu_ops = capture.gpu_ops.reset_index(drop=True)
+    ranges = capture.ranges.reset_index(drop=True)
+    has_timeline = len(gpu_ops) > 0
+    owner = attribution.attribute(gpu_ops, ranges)
+    launches = join.prepare_launches(gpu_ops, owner, ranges)
+    counters = join.prepare_counters(capture.counters)
+    ncu = next((tool for tool in capture.tools if tool.get("tool") == "ncu"), None)
+    include = ncu.get("nvtx_include") if ncu and ncu.get("status") == "ok" else None
+    joined = join.join(launches, counters, include, extrapolate=extrapolate)
+    derived = metrics.derive(counters, capture.counter_units)
+    measured = kernels.measured_launches(joined.launches, counters, derived)
+
+    gpu_name = conditions.gpu_name(capture)
+    device = find_device(gpu_name, conditions.compute_capability(capture)) if gpu_name else None
+    roofs = roofline.build_roofs(capture.ceilings, device)
+
+    tables: dict[str, pd.DataFrame] = {}
+    tables["layers"] = layers.build_layers(ranges, launches, has_timeline=has_timeline)
+    tables["layers_folded"] = layers.fold_layers(tables["layers"])
+    tables["kernels"] = kernels.build_kernels(measured)
+    tables["roofline"] = roofline.build_roofline(measured, roofs)
+    tables["stalls"] = stalls.build_stalls(measured)
+    seen_paths = set(launches["path"]) | set(ranges["path"]) if len(ranges) else set()
+    tables["traffic"] = traffic.build_traffic(measured, capture.ops, seen_paths)
+    tables["coverage"] = join.build_coverage(joined) if has_timeline else TABLES["coverage"].empty()
+
+    steps = gaps.find_steps(ranges)
+    step_of_row = gaps.step_of_rows(ranges, steps, attribution.parent_rows(ranges)) if len(ranges) else np.array([])
+    rows = owner.to_numpy(np.int64)
+    step_of_op = np.where(rows >= 0, step_of_row[np.maximum(rows, 0)], -1) if len(ranges) else rows
+    bare = {step["range"]: float(step["wall_ns"]["p50"]) for step in (capture.timing or {}).get("steps", [])}
+    limits = gaps.step_limits(
+        measured, tables["roofline"], capture.ops, roofs, list(steps["path"]) if len(steps) else []
+    )
+    tables["gaps"] = gaps.build_gaps(gpu_ops, steps, step_of_op, bare, limits)
+
+    trust = selftest.check_counters(measured, capture.ops)
+    seen = int(joined.launches["requested"].sum()) if len(joined.launches) else 0
+    coverage = {
+        "sentence": conditions.coverage_sentence(joined.matched, seen, len(launches), joined.how, bool(len(counters))),
+        "matched": joined.matched,
+        "seen": seen,
+        "frac": joined.matched / seen if seen and len(counters) else None,
+        "refused": int((joined.launches["refused"] != "").sum()) if len(counters) and len(joined.launches) else 0,
+    }
+    own = np.zeros(len(ranges), dtype=np.int64)
+    kernel_rows = launches[launches["owner"] >= 0]
+    np.add.at(own, kernel_rows["owner"].to_numpy(np.int64), kernel_rows["duration_ns"].to_numpy(np.int64))
+    equal, compared = layers.check_against_nsys(ranges, own, capture.nsys_range_sums)
+
+    notes = []
+    if compared:
+        notes.append(
+            f"Kernel time per range equals nsys' own nvtx_kern_sum to the nanosecond in {equal} of {compared} ranges."
+        )
+    siblings = int((joined.launches["counters_from"] == "sibling").sum()) if len(joined.launches) else 0
+    if siblings:
+        notes.append(
+            f"{siblings} kernels carry the counters of a sibling layer (--extrapolate-siblings), not their own."
+        )
+    notes += conditions.timing_notes(capture.timing)
+    named_gaps += completeness.name_gaps(capture, roofs, gpu_name, device_known=device is not None, tables=tables)
+    if has_timeline:
+        ranked = findings.find(tables["gaps"], measured, tables["roofline"], tables["stalls"], tables["traffic"], roofs)
+    else:
+        ranked = findings.largest_ranges(tables["layers_folded"])
+    report = {
+        "kind": "report",
+        "schema_version": 1,
+        "title": conditions.title(capture, gpu_name),
+        "conditions": conditions.list_conditions(capture, gpu_name, ncu),
+        "trust": trust,
+        "coverage": coverage,
+        "findings": ranked,
+        "tables": [
+            {
+                "name": name,
+                "file": f"tables/{name}.csv",
+                "question": schema.question,
+                "rows": len(tables[name]),
+                "columns": [
+                    {"name": column.name, "unit": column.unit, "description": column.description}
+                    for column in schema.columns
+                ],
+            }
+            for name, schema in TABLES.items()
+        ],
+        "figures": [],
+        "gaps": [{"what": gap.what, "why": gap.why, "fix": gap.fix} for gap in dict.fromkeys(named_gaps)],
+        "files": [{"name": file.name, "kind": file.kind, "rows": file.rows} for file in capture.files],
+        "notes": notes,
+    }
+    return report, tables, roofs
+
+
+def draw(
+    report: dict[str, Any], tables: dict[str, pd.DataFrame], roofs: pd.DataFrame, *, only: str | None
+) -> dict[str, dict[str, bytes]]:
+    """Draw the figures of the tables that have rows and list them in report["figures"]; return their bytes by suffix."""
+    caption = "  ·  ".join(f"{c['name']}: {c['value']}" for c in report["conditions"] if c["name"] in CAPTION)
+    plots: dict[str, tuple[str, Callable[[], Any]]] = {
+        "roofline": ("roofline", lambda: figures.plot_roofline(tables["roofline"], roofs, caption)),
+        "stalls": ("stalls", lambda: figures.plot_stalls(tables["stalls"], caption)),
+        "traffic": ("traffic", lambda: figures.plot_traffic(traffic.for_figure(tables["traffic"]), caption)),
+        "layers": ("layers_folded", lambda: figures.plot_layers(tables["layers_folded"], caption)),
+    }
+    images = {}
+    for name, (table, plot) in plots.items():
+        if only not in (None, name) or tables[table].empty:
+            continue
+        figure = plot()
+        if figure is None:
+            continue
+        images[name] = figures.to_bytes(figure)
+        files = [f"figures/{name}.{suffix}" for suffix in sorted(images[name], reverse=True)]
+        report["figures"].append({"name": name, "files": files, "table": table, "caption": caption})
+    return images

@@ -1,0 +1,77 @@
+"""What a report cannot answer: each gap by name, with its reason and the way out."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.capture.model import Capture, Gap
+
+BARE_RUN = "run `python -m harness.run --mode bare --out RUN/captures` on that GPU"
+METRICS = "capture with the metrics that `python -m analysis.hardware.metrics` prints"
+
+
+def name_gaps(
+    capture: Capture, roofs: pd.DataFrame, gpu: str | None, *, device_known: bool, tables: dict[str, pd.DataFrame]
+) -> list[Gap]:
+    """Return the gaps of this capture beside those that the readers found."""
+    has_timeline, has_counters, on_cpu = len(capture.gpu_ops) > 0, len(capture.counters) > 0, capture.clock == "cpu"
+    gaps = []
+    named = set()
+    for tool in capture.tools:
+        if tool.get("status") not in (None, "ok"):
+            named.add(tool.get("tool"))
+            what = f"{tool.get('tool')} capture {tool.get('status')}"
+            gaps.append(Gap(what, str(tool.get("reason") or ""), str(tool.get("fix") or "")))
+    conditions = (
+        (
+            not has_timeline and "nsys" not in named and not on_cpu,
+            Gap("time per layer and step", "there is no nsys timeline", "add the nsys CSV exports of the same program"),
+        ),
+        (
+            not has_counters and "ncu" not in named,
+            Gap(
+                "roofline, stalls and measured bytes",
+                "the run was on a CPU" if on_cpu else "there is no ncu export",
+                "capture with nsys_scripts/ncu_capture.sh on a machine with an NVIDIA GPU",
+            ),
+        ),
+        (
+            has_timeline and capture.ranges.empty,
+            Gap(
+                "time per layer",
+                "the capture holds no NVTX range",
+                "put NVTX ranges around the layers (torch.cuda.nvtx.range_push/pop) and capture with `-t cuda,nvtx`",
+            ),
+        ),
+        (
+            capture.ops is None,
+            Gap(
+                "predicted bytes", "there is no ops.csv, which says what each range must move", "see analysis/README.md"
+            ),
+        ),
+        (
+            (has_timeline or has_counters) and bool(roofs["measured"].isna().all()),
+            Gap("measured roofs", "there is no ceilings.json", BARE_RUN),
+        ),
+        (
+            bool(gpu) and not device_known and not on_cpu,
+            Gap(
+                "datasheet roofs",
+                f"the GPU {gpu} is not in the device table",
+                "add it with its source to analysis/hardware/devices.toml",
+            ),
+        ),
+        (
+            has_timeline and capture.timing is None,
+            Gap("verdicts on steps", "there is no wall time without a tool (timing.json)", BARE_RUN),
+        ),
+        (
+            has_counters and tables["stalls"].empty,
+            Gap("stall reasons", "the ncu export holds no stall metrics", METRICS),
+        ),
+        (
+            has_counters and tables["roofline"].empty,
+            Gap("roofline", "the ncu export holds no kernel duration", METRICS),
+        ),
+    )
+    return gaps + [gap for applies, gap in conditions if applies]

@@ -1,0 +1,85 @@
+"""Under which conditions the numbers were taken: a number without them is not believed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from analysis.capture.model import Capture
+
+
+def gpu_name(capture: Capture) -> str | None:
+    """Return the GPU as the manifest names it, else as nsys or ncu do, None for a run without one."""
+    gpu = (capture.manifest or {}).get("gpu") or {}
+    if gpu.get("name"):
+        return str(gpu["name"])
+    for frame in (capture.gpu_ops, capture.counters):
+        # ncu prints the device's number where nsys prints its name
+        names = [name for name in frame["device"].dropna().unique() if name and not str(name).isdigit()]
+        if names:
+            return str(names[0])
+    return None
+
+
+def compute_capability(capture: Capture) -> str | None:
+    """Return the compute capability as `9.0`, None if no file says it."""
+    gpu = (capture.manifest or {}).get("gpu") or {}
+    if gpu.get("compute_capability"):
+        return str(gpu["compute_capability"])
+    values = [value for value in capture.counters["cc"].dropna().unique() if value]
+    return str(values[0]) if values else None
+
+
+def title(capture: Capture, gpu: str | None) -> str:
+    """Return the report's title."""
+    workloads = (capture.manifest or {}).get("workloads") or []
+    what = "GPT-2" if any(str(w.get("range", "")).startswith("gpt2") for w in workloads) else "Capture"
+    if gpu:
+        return f"{what} on {gpu}"
+    return f"{what} on the CPU" if capture.clock == "cpu" else what
+
+
+def list_conditions(capture: Capture, gpu: str | None, ncu: dict[str, Any] | None) -> list[dict[str, str]]:
+    """Return name and value of every condition that is known; what is unknown has no row."""
+    manifest = capture.manifest or {}
+    names = [f"{w.get('name')} {w.get('dtype', '')}".strip() for w in manifest.get("workloads") or []]
+    rows: list[tuple[str, Any]] = [("GPU", gpu), ("workload", ", ".join(dict.fromkeys(names)))]
+    clocks = manifest.get("clocks") or {}
+    for label, key, unit in (
+        ("SM clock", "sm_mhz", "MHz"),
+        ("memory clock", "memory_mhz", "MHz"),
+        ("power", "power_w", "W"),
+    ):
+        seen = clocks.get(key)
+        if seen:
+            rows.append((label, f"{seen['min']:g}–{seen['max']:g} {unit}, median {seen['median']:g}"))
+    rows.append(("throttling", ", ".join(clocks.get("throttle_reasons") or [])))
+    rows += [(name, manifest.get(name)) for name in ("driver", "cuda", "torch", "nsys", "ncu")]
+    source = (manifest.get("weights") or {}).get("source")
+    rows.append(("weights", f"random, seed {manifest.get('seed')}" if source == "random" else source))
+    for name in ("cache control", "clock control", "replay mode"):
+        rows.append((f"ncu {name}", (ncu or {}).get(name.replace(" ", "_"))))
+    rows += [("locale", manifest.get("locale")), ("commit", manifest.get("git_sha"))]
+    return [{"name": name, "value": str(value)} for name, value in rows if value]
+
+
+def coverage_sentence(matched: int, seen: int, total: int, how: str, has_counters: bool) -> str:
+    """Return how much of the timeline has counters, and how it was matched."""
+    if not has_counters:
+        return "No ncu counters: everything here is of tier timing."
+    if not total:
+        return "No nsys timeline: counters stand alone, without the kernels' time in the running program."
+    share = f" ({matched / seen:.1%})" if seen else ""
+    return f"{matched} of {seen} kernels{share} have counters; the timeline holds {total}. {how}"
+
+
+def timing_notes(timing: dict[str, Any] | None) -> list[str]:
+    """Return one sentence for each rate that was measured with no tool attached."""
+    notes = []
+    for name, rate in ((timing or {}).get("tokens_per_s") or {}).items():
+        value = rate.get("p50") if isinstance(rate, dict) else rate
+        if isinstance(value, int | float):
+            spread = (
+                f" (p5 {rate['p5']:,.1f}, p95 {rate['p95']:,.1f})" if isinstance(rate, dict) and "p5" in rate else ""
+            )
+            notes.append(f"{name}: {value:,.1f} tokens/s without a tool{spread}.")
+    return notes
