@@ -1,0 +1,311 @@
+"""The only entrance of the readers: any files and folders of exports in, one `Capture` out."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.capture import ncu_csv, nsys_csv, ours
+from analysis.capture.errors import InputError
+from analysis.capture.model import (
+    COUNTERS_COLUMNS,
+    GPU_OPS_COLUMNS,
+    KERNEL_SUMS_COLUMNS,
+    RANGE_SUMS_COLUMNS,
+    RANGES_COLUMNS,
+    Capture,
+    Gap,
+    SourceFile,
+    empty_table,
+)
+from analysis.capture.sniff import Sniffed, sniff
+
+_READ_REPORTS = (
+    "cuda_gpu_trace",
+    "cuda_kern_exec_trace",
+    "nvtx_pushpop_trace",
+    "nvtx_kern_sum",
+    "cuda_gpu_kern_sum",
+    "cuda_gpu_kern_gb_sum",
+)
+_WHAT_TO_GIVE = "give CSV exports of `nsys stats` or of `ncu --csv --page raw`, or a folder that holds some"
+
+
+@dataclass
+class _Found:
+    """What has been read so far, before it is put together."""
+
+    tables: dict[str, tuple[str, pd.DataFrame]] = field(default_factory=dict)  # nsys report -> (file, rows)
+    counters: list[pd.DataFrame] = field(default_factory=list)
+    units: dict[str, str] = field(default_factory=dict)
+    api_calls: list[str] = field(default_factory=list)
+    ours: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    files: list[SourceFile] = field(default_factory=list)
+    refused: list[tuple[str, Sniffed]] = field(default_factory=list)
+    logs: list[tuple[str, str, str]] = field(default_factory=list)  # file, why, fix
+
+
+def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool]]:
+    """(file, name to show, whether it was named by the user), without doubles."""
+    listed: dict[Path, tuple[Path, str, bool]] = {}
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: does not exist; {_WHAT_TO_GIVE}.")
+        if path.is_file():
+            listed[path.resolve()] = (path, path.name, True)
+            continue
+        root = path / "captures" if (path / "captures").is_dir() else path
+        inside = sorted(p for p in root.rglob("*") if p.is_file())
+        visible = [p for p in inside if not any(part.startswith(".") for part in p.relative_to(root).parts)]
+        if not visible:
+            raise InputError(f"{path}: is an empty folder; {_WHAT_TO_GIVE}.")
+        for file in visible:
+            listed.setdefault(file.resolve(), (file, file.relative_to(root).as_posix(), False))
+    return list(listed.values())
+
+
+def load(paths: Sequence[Path], progress: bool = False) -> Capture:
+    """Reads every file and folder of `paths` and puts them together.
+
+    `progress` shows a line for each file on stderr. Files of unknown kind in a folder are listed as ignored.
+
+    Raises:
+        InputError: nothing readable, a damaged or unknown file, or two different files of one nsys report.
+    """
+    found = _Found()
+    digests: dict[str, str] = {}
+    for path, name, named in _files_of(paths):
+        if progress:
+            print(f"reading {name}", file=sys.stderr)
+        try:
+            sniffed = sniff(path)
+            size = path.stat().st_size
+        except OSError as error:
+            raise InputError(
+                f"{name}: cannot be read ({error.strerror}); check the file and its permissions."
+            ) from None
+        if sniffed.raw:
+            digest = hashlib.sha1(sniffed.raw, usedforsecurity=False).hexdigest()
+            if digest in digests and not sniffed.kind.startswith("unknown"):
+                found.files.append(SourceFile(name, "ignored", 0, size, f"the same as {digests[digest]}"))
+                continue
+            digests[digest] = name
+        _read(found, name, sniffed, size, named)
+    return _put_together(found, [str(path) for path in paths])
+
+
+def _note(found: _Found, name: str, kind: str, rows: int, size: int, cut_after: int | None, detail: str = "") -> None:
+    found.files.append(SourceFile(name, kind, rows, size, detail))
+    if cut_after is not None:
+        found.gaps.append(
+            Gap(
+                f"{name} ends in the middle of a row: cut off after {cut_after} complete rows",
+                "the export or the copy of the file was interrupted, so the rows after that are missing",
+                "export it again with the same command",
+            )
+        )
+
+
+def _read(found: _Found, name: str, sniffed: Sniffed, size: int, named: bool) -> None:
+    kind = sniffed.kind
+    if kind in ("binary", "empty", "unknown", "ncu details", "ncu summary", "ncu source"):
+        if named:
+            raise InputError(f"{name}: is {sniffed.found}; {sniffed.advice}.")
+        found.refused.append((name, sniffed))
+        found.files.append(SourceFile(name, "ignored", 0, size, f"{sniffed.found}; {sniffed.advice}"))
+    elif kind == "nsys":
+        _read_nsys(found, name, sniffed, size)
+    elif kind == "ncu raw":
+        text = sniffed.raw.decode("utf-8", errors="replace")
+        page = ncu_csv.read_raw(text, name)
+        found.gaps.extend(page.gaps)
+        if ncu_csv.nothing_profiled(page) and not page.gaps:
+            found.logs.append((name, *ncu_csv.explain(ncu_csv.messages(text.splitlines()))))
+        found.counters.append(page.counters)
+        for metric, unit in page.units.items():
+            if found.units.setdefault(metric, unit) != unit:
+                raise InputError(
+                    f"{name}, column {metric}: the unit {unit} does not agree with {found.units[metric]} of the other ncu files; "
+                    "export them with one version of ncu."
+                )
+        found.files.append(SourceFile(name, kind, len(page.counters), size, f"{len(page.units)} metrics"))
+    elif kind == "ncu log":
+        why, fix = ncu_csv.explain(ncu_csv.messages(sniffed.raw.decode("utf-8", errors="replace").splitlines()))
+        found.logs.append((name, why, fix))
+        found.files.append(SourceFile(name, kind, 0, size, why))
+    elif kind == "tool-status":
+        assert sniffed.data is not None
+        found.tools.append(ours.check_json(sniffed.data, name))
+        found.files.append(SourceFile(name, kind, 1, size))
+    else:
+        if kind in found.ours:
+            raise InputError(
+                f"{found.ours[kind][0]} and {name} are two different {kind} files; give one run at a time."
+            )
+        cut = False
+        value: Any
+        if kind == "ops":
+            value, cut = ours.read_ops(sniffed.raw, name)
+        elif kind == "cpu_ranges":
+            value, cut = ours.read_cpu_ranges(sniffed.raw, name)
+        else:
+            assert sniffed.data is not None
+            value = ours.check_json(sniffed.data, name)
+        rows = len(value) if isinstance(value, pd.DataFrame) else 1
+        found.ours[kind] = (name, value)
+        _note(found, name, kind, rows, size, rows if cut else None)
+
+
+def _read_nsys(found: _Found, name: str, sniffed: Sniffed, size: int) -> None:
+    for report in sniffed.reports:
+        kind = f"nsys {report}"
+        if report == "cuda_api_sum":
+            table = nsys_csv.read_table(sniffed.raw, report, name)
+            found.api_calls.extend(nsys_csv.api_names(table))
+            _note(found, name, kind, len(table.frame), size, table.cut_after)
+            continue
+        if report not in _READ_REPORTS:
+            found.files.append(SourceFile(name, kind, 0, size, "recognised, not needed"))
+            continue
+        if report in found.tables:
+            raise InputError(
+                f"{found.tables[report][0]} and {name} are two different files of the nsys report {report}; give one capture at a time."
+            )
+        table = nsys_csv.read_table(sniffed.raw, report, name)
+        reader = {
+            "cuda_gpu_trace": nsys_csv.gpu_trace,
+            "cuda_kern_exec_trace": nsys_csv.kern_exec,
+            "nvtx_pushpop_trace": nsys_csv.pushpop_trace,
+            "nvtx_kern_sum": nsys_csv.nvtx_kern_sum,
+        }.get(report, nsys_csv.kern_sum)
+        rows = reader(table, name)
+        found.tables[report] = (name, rows)
+        _note(found, name, kind, len(rows), size, table.cut_after)
+
+
+def _gpu_ops(found: _Found) -> pd.DataFrame:
+    """Kernels, copies and sets with their launches, from whichever of the two traces there are."""
+    trace = found.tables.get("cuda_gpu_trace")
+    launches = found.tables.get("cuda_kern_exec_trace")
+    if trace is None and launches is None:
+        return empty_table(GPU_OPS_COLUMNS)
+    if trace is None:
+        assert launches is not None
+        found.gaps.append(
+            Gap(
+                "registers, streams and memory copies of the timeline",
+                "there is no cuda_gpu_trace among the files",
+                "export it with `nsys stats --report cuda_gpu_trace --format csv`",
+            )
+        )
+        return launches[1].sort_values("start_ns", kind="stable", ignore_index=True)
+    if launches is None:
+        found.gaps.append(
+            Gap(
+                "which range launched which kernel",
+                "there is no cuda_kern_exec_trace among the files, so the launches are unknown",
+                "export it with `nsys stats --report cuda_kern_exec_trace --format csv`",
+            )
+        )
+        return trace[1].sort_values("start_ns", kind="stable", ignore_index=True)
+    ops, lonely = nsys_csv.join_launches(trace[1], launches[1])
+    kernels = int((ops["kind"] == "kernel").sum())
+    if lonely and lonely == kernels and len(launches[1]):
+        raise InputError(
+            f"{trace[0]} and {launches[0]} are of different captures (none of {kernels} kernels is in both); give one capture at a time."
+        )
+    if lonely:
+        found.gaps.append(
+            Gap(
+                f"the launches of {lonely} of {kernels} kernels",
+                f"they stand in {trace[0]} and not in {launches[0]}",
+                "export both reports again from the same .nsys-rep",
+            )
+        )
+    return ops
+
+
+def _put_together(found: _Found, given: list[str]) -> Capture:
+    counters = pd.concat(found.counters, ignore_index=True) if found.counters else empty_table(COUNTERS_COLUMNS)
+    has_data = bool(found.tables) or len(counters) > 0 or "cpu_ranges" in found.ours
+    if not has_data:
+        _raise_nothing(found, given)
+    found.gaps.extend(Gap(f"the counters of {name}", why, fix) for name, why, fix in found.logs)
+    for name, sniffed in found.refused:
+        if sniffed.kind.startswith("ncu ") and not len(counters):
+            found.gaps.append(Gap(f"the counters of {name}", f"it is {sniffed.found}", sniffed.advice))
+    gpu_ops = _gpu_ops(found)
+    pushpop = found.tables.get("nvtx_pushpop_trace")
+    ranges, clock = (pushpop[1], "nsys") if pushpop else (empty_table(RANGES_COLUMNS), "nsys")
+    if "cpu_ranges" in found.ours and ranges.empty and gpu_ops.empty:
+        ranges, clock = found.ours["cpu_ranges"][1], "cpu"
+    if len(gpu_ops) and ranges.empty:
+        found.gaps.append(
+            Gap(
+                "times by layer",
+                "the capture has no NVTX push/pop range"
+                if pushpop
+                else "there is no nvtx_pushpop_trace with ranges among the files",
+                "put NVTX ranges around the layers, capture with `nsys profile -t cuda,nvtx` and export nvtx_pushpop_trace",
+            )
+        )
+    graph_calls = sorted({call for call in found.api_calls if call.startswith(("cudaGraphLaunch", "cuGraphLaunch"))})
+    if graph_calls:
+        found.gaps.append(
+            Gap(
+                "kernels inside CUDA graphs may be missing",
+                f"the program calls {graph_calls[0]}, and nsys lists the kernels of a graph only when asked",
+                "capture with `nsys profile --cuda-graph-trace=node`",
+            )
+        )
+    sums = found.tables.get("cuda_gpu_kern_gb_sum") or found.tables.get("cuda_gpu_kern_sum")
+    range_sums = found.tables.get("nvtx_kern_sum")
+    for tool in found.tools:
+        if tool["status"] != "ok":
+            found.gaps.append(
+                Gap(
+                    f"what {tool['tool']} measures",
+                    str(tool.get("reason") or tool["status"]),
+                    str(tool.get("fix") or "run `make doctor`"),
+                )
+            )
+    return Capture(
+        gpu_ops=gpu_ops,
+        ranges=ranges,
+        clock=clock,
+        nsys_range_sums=range_sums[1] if range_sums else empty_table(RANGE_SUMS_COLUMNS),
+        nsys_kernel_sums=sums[1] if sums else empty_table(KERNEL_SUMS_COLUMNS),
+        counters=counters,
+        counter_units=found.units,
+        manifest=found.ours.get("manifest", ("", None))[1],
+        timing=found.ours.get("timing", ("", None))[1],
+        ceilings=found.ours.get("ceilings", ("", None))[1],
+        ops=found.ours.get("ops", ("", None))[1],
+        tools=found.tools,
+        gaps=found.gaps,
+        files=found.files,
+    )
+
+
+def _raise_nothing(found: _Found, given: list[str]) -> None:
+    """Says in one sentence why there is nothing to analyse, from the file that comes nearest."""
+    if found.logs:
+        name, why, fix = found.logs[0]
+        raise InputError(f"{name}: holds no counters because {why}; {fix}")
+    if found.gaps:
+        gap = found.gaps[0]
+        raise InputError(f"{gap.what}: {gap.why}; {gap.fix}.")
+    ranked = sorted(found.refused, key=lambda item: not (item[1].kind == "binary" or item[1].kind.startswith("ncu ")))
+    if ranked:
+        name, sniffed = ranked[0]
+        raise InputError(f"{name}: is {sniffed.found}, and nothing else can be read; {sniffed.advice}.")
+    names = ", ".join(file.name for file in found.files[:3])
+    raise InputError(f"{', '.join(given)}: holds no timeline and no counters (only {names}); {_WHAT_TO_GIVE}.")

@@ -1,0 +1,165 @@
+"""Tells the kind of a file from its content, never from its name."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.capture import ncu_csv, nsys_csv
+from analysis.capture.text import decode
+
+_HEAD = 65536
+_BINARY = (
+    (b"NVR\0", "ncu report", "ncu --import <file> --csv --page raw > ncu_raw.csv"),
+    (
+        b"NVIDIA Tegra Profiler Report",
+        "nsys report",
+        "nsys stats --format csv --timeunit nsec --report <report> --output . <file>",
+    ),
+    (
+        b"SQLite format 3\0",
+        "SQLite file",
+        "nsys stats --format csv --timeunit nsec --report <report> --output . <file>",
+    ),
+)
+OPS_HEADER = "op,variant,symbols,range,workload,ordinal,shape,dtype,flops,minimum_bytes,predicted_unfused_bytes,predicted_fused_bytes,note"
+CPU_RANGES_HEADER = "start_ns,end_ns,path,thread"
+OUR_JSON = ("manifest", "timing", "ceilings", "tool-status")
+
+
+@dataclass(frozen=True)
+class Sniffed:
+    """What a file is.
+
+    kind     'nsys', 'ncu raw', 'ncu details' | 'ncu summary' | 'ncu source' (pages that are not read), 'ncu log', 'ops',
+             'cpu_ranges', one of OUR_JSON, 'binary', 'empty' or 'unknown'
+    raw      the text as UTF-8 bytes without a mark (b'' for binary files)
+    reports  nsys reports in the file
+    advice   for a file that cannot be read: what was found, and what to do
+    data     the object of one of our JSON files
+    """
+
+    kind: str
+    raw: bytes = b""
+    reports: tuple[str, ...] = ()
+    found: str = ""
+    advice: str = ""
+    data: dict[str, Any] | None = None
+
+
+def _text_bytes(raw: bytes) -> bytes:
+    """UTF-8 without a byte order mark, whatever the file was written in."""
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")) or raw[1:2] == b"\0":
+        return decode(raw).encode()
+    return raw
+
+
+def sniff(path: Path) -> Sniffed:
+    """The kind of the file at `path`.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as stream:
+        head = stream.read(_HEAD)
+        for magic, name, command in _BINARY:
+            if head.startswith(magic):
+                return Sniffed("binary", found=f"a binary {name}", advice=f"export it with `{command}`")
+        if b"QuadD" in head[:4096] or (path.suffix == ".qdstrm" and b"\0" in head):
+            return Sniffed(
+                "binary",
+                found="an unfinished nsys capture",
+                advice="run QdstrmImporter on it, then export with `nsys stats`",
+            )
+        utf16 = head.startswith((b"\xff\xfe", b"\xfe\xff")) or (head[1:2] == b"\0" and head[3:4] == b"\0")
+        if b"\0" in head and not utf16:
+            return Sniffed(
+                "unknown", found="a binary file of no known kind", advice="give CSV exports of nsys or ncu instead"
+            )
+        raw = _text_bytes(head + stream.read())
+    if not raw.strip():
+        return Sniffed(
+            "empty",
+            found="an empty file",
+            advice="nsys writes one when its report has no data; export what the capture does hold",
+        )
+    return _sniff_text(raw)
+
+
+def _sniff_text(raw: bytes) -> Sniffed:
+    first = raw.lstrip()[:1]
+    if first in b"{[":
+        return _sniff_json(raw)
+    line = raw.split(b"\n", 1)[0].decode("utf-8", errors="replace").strip()
+    if line.replace('"', "") == OPS_HEADER:
+        return Sniffed("ops", raw)
+    if line.replace('"', "") == CPU_RANGES_HEADER:
+        return Sniffed("cpu_ranges", raw)
+    report = nsys_csv.report_of_header(line)
+    if report and not any(mark in raw for mark in (b"\nProcessing [", b"\nSKIPPED:")):
+        return Sniffed("nsys", raw, (report,))
+    reports: list[str] = []
+    kinds = set()
+    for encoded in raw.split(b"\n"):
+        if encoded.startswith((b'"ID"', b"ID,Process")):
+            header = encoded.decode("utf-8", errors="replace").strip()
+            if ncu_csv.is_header(header):
+                return _sniff_ncu_page(ncu_csv.page_of_header(header), raw)
+        elif encoded.startswith(b'"Kernel Name",') and b"Push/Pop" not in encoded:
+            return _sniff_ncu_page("source", raw)
+        elif encoded.startswith((b"==ERROR==", b"==PROF==")):
+            kinds.add("ncu log")
+        elif b"(ns)" in encoded or b"Time" in encoded or b"Name" in encoded or b"Operation" in encoded:
+            report = nsys_csv.report_of_header(encoded.decode("utf-8", errors="replace").strip())
+            if report and report not in reports:
+                reports.append(report)
+    if reports:
+        return Sniffed("nsys", raw, tuple(reports))
+    if kinds:
+        return Sniffed("ncu log", raw)
+    text = raw[:_HEAD].decode("utf-8", errors="replace")
+    if "SKIPPED: " in text and "does not contain" in text:
+        return Sniffed(
+            "empty", found="nsys output without any table", advice="capture again with `nsys profile -t cuda,nvtx`"
+        )
+    try:
+        columns = next(csv.reader([line]))
+    except (csv.Error, StopIteration):
+        columns = []
+    shown = ", ".join(columns[:3]) if len(columns) > 2 else line[:40]
+    return Sniffed(
+        "unknown",
+        found=f"no table of nsys or ncu (it begins with {shown!r})",
+        advice="give CSV exports of `nsys stats` or of `ncu --csv --page raw`",
+    )
+
+
+def _sniff_ncu_page(page: str, raw: bytes) -> Sniffed:
+    if page == "raw":
+        return Sniffed("ncu raw", raw)
+    return Sniffed(
+        f"ncu {page}",
+        raw,
+        found=f"the {page} page of ncu, whose labels and units differ between versions",
+        advice="export the raw page instead with `ncu --import <report>.ncu-rep --csv --page raw`",
+    )
+
+
+def _sniff_json(raw: bytes) -> Sniffed:
+    try:
+        data = json.loads(raw)
+    except ValueError as error:
+        return Sniffed(
+            "unknown", found=f"broken JSON ({error})", advice="write the file again with the program that made it"
+        )
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind in OUR_JSON:
+        return Sniffed(kind, raw, data=data)
+    return Sniffed(
+        "unknown",
+        found=f"JSON of kind {kind!r}" if kind else "JSON without a kind",
+        advice="give the manifest, timing, ceilings or tool status of a run, or CSV exports of nsys and ncu",
+    )

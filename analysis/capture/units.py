@@ -1,0 +1,80 @@
+"""Units of ncu and nsys columns, in the spellings of 2022 to 2026, to base units.
+
+Base units: byte, ns, hz, s only as a denominator (byte/s), percent as `%`, plain counts under their own name. SI: K is 1000.
+"""
+
+from __future__ import annotations
+
+import re
+
+from analysis.capture.errors import InputError
+
+_PREFIX = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_TIME_NS = {
+    "ns": 1.0,
+    "nsecond": 1.0,
+    "nsec": 1.0,
+    "us": 1e3,
+    "usecond": 1e3,
+    "usec": 1e3,
+    "ms": 1e6,
+    "msecond": 1e6,
+    "msec": 1e6,
+    "s": 1e9,
+    "second": 1e9,
+    "sec": 1e9,
+}
+_SCALED = re.compile(r"([KkMGTP]?)(bytes?|hz|Hz|B|flops?|cycles?)")
+_COUNTED = frozenset(
+    {
+        "", "%", "access", "bank", "barrier", "bit", "block", "branch", "cluster", "conflict", "count", "cta", "device", "event",
+        "flop", "grid", "hit", "inst", "instruction", "iteration", "kernel", "launch", "link", "metric", "miss", "op", "operation",
+        "packet", "page", "pass", "percent", "pixel", "point", "process", "quad", "ratio", "register", "replay", "request", "row",
+        "sample", "scheduler", "sector", "slice", "slot", "sm", "SM", "stall", "step", "stream", "tag", "texel", "thread", "tpc",
+        "TPC", "transaction", "unit", "vertex", "warp", "wave", "wavefront", "W", "mW", "C", "V", "mV", "KV", "uop", "gpc", "GPC",
+        "CTA", "workload", "context", "item", "lane", "primitive", "node",
+    }
+)  # fmt: skip
+_SINGULAR = {"branches": "branch", "passes": "pass", "misses": "miss", "accesses": "access", "vertices": "vertex"}
+
+
+def _term(text: str, where: str, unit: str) -> tuple[float, str]:
+    """One factor of a unit as (scale, base name)."""
+    text = text.strip()
+    if text in _TIME_NS:
+        return _TIME_NS[text], "ns"
+    match = _SCALED.fullmatch(text)
+    if match:
+        word = match[2].rstrip("s")
+        base = {"B": "byte", "Hz": "hz"}.get(word, word)
+        return _PREFIX[match[1].upper()], base
+    word = _SINGULAR.get(text, text)
+    if word in _COUNTED:
+        return 1.0, word
+    if word.endswith("s") and word[:-1] in _COUNTED:
+        return 1.0, word[:-1]
+    raise InputError(
+        f"{where}: the unit {unit!r} is not known, so its values cannot be scaled; "
+        "leave the column out of the export or add the unit to analysis/capture/units.py."
+    )
+
+
+def base_unit(unit: str, where: str) -> tuple[float, str]:
+    """Factor and base unit of a unit cell: `Kbyte` gives (1000.0, 'byte'), `cycle/nsecond` gives (1e9, 'hz').
+
+    `where` names file and column for the error.
+
+    Raises:
+        InputError: the unit is unknown.
+    """
+    numerator, _, denominator = unit.strip().partition("/")
+    scale, base = _term(numerator, where, unit)
+    if not denominator:
+        return scale, base
+    below, per = _term(denominator, where, unit)
+    if per == "ns":
+        scale, per = scale * 1e9, "s"
+    scale /= below
+    if base == "cycle" and per == "s":
+        return scale, "hz"
+    return scale, f"{base}/{per}"
