@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from analysis.capture.model import Capture
@@ -16,7 +17,7 @@ def gpu_name(capture: Capture) -> str | None:
         # ncu prints the device's number where nsys prints its name
         names = [name for name in frame["device"].dropna().unique() if name and not str(name).isdigit()]
         if names:
-            return str(names[0])
+            return re.sub(r" \(\d+\)$", "", str(names[0]))  # nsys adds the device's number
     return None
 
 
