@@ -1,0 +1,120 @@
+# Two commands do everything: `make profile` and `make test`. `make` alone prints the list.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+# The virtual environment. VENV= (empty) uses the interpreter at hand, and names what it lacks.
+VENV ?= .venv
+PYTHON ?= python3
+# What to report on (`make report`), and what to hand on (`make profile ARGS='--deep -- --weights gpt2'`).
+RUN ?=
+ARGS ?=
+
+PY := $(if $(VENV),$(VENV)/bin/python,$(PYTHON))
+BASE := $(if $(VENV),$(VENV)/.base,.at-hand)
+HARNESS := $(if $(VENV),$(VENV)/.harness,.at-hand-harness)
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+# Without a GPU, torch's CPU build saves gigabytes. PyPI has none under this name; other indexes and local wheels may.
+TORCH_CPU := torch==2.13.0+cpu
+export PYTHONUNBUFFERED := 1
+
+.PHONY: help
+help:  ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: profile
+profile: announce $(HARNESS)  ## profile GPT-2 from model to report (without a GPU: CPU layer times, and the committed H200 run)
+	@PYTHON='$(PY)' ANNOUNCED=yes nsys_scripts/profile.sh $(ARGS)
+
+.PHONY: test
+test: $(HARNESS) tools-$(if $(VENV),venv,at-hand)  ## run all tests (GPU tests are skipped, and counted, without a GPU)
+	@$(PY) -m pytest $(ARGS)
+
+.PHONY: report
+report: $(BASE)  ## report on RUN=folder-or-file (default: the newest run, else the committed one)
+	@$(PY) analysis/report.py $(RUN) $(ARGS)
+
+.PHONY: roofline
+roofline: $(BASE)  ## draw the rooflines of the newest run (or of RUN=…)
+	@$(PY) analysis/report.py $(RUN) --only roofline $(ARGS)
+
+.PHONY: selftest
+selftest: need-gpu $(HARNESS)  ## known bytes and known FLOPs through ncu: can the counters be trusted here? (needs a GPU)
+	@PYTHON='$(PY)' nsys_scripts/profile.sh --only-selftest $(ARGS)
+
+.PHONY: doctor
+doctor:  ## say what this machine has for profiling, and how to get what it lacks
+	@if [[ -x '$(PY)' ]]; then export PYTHON='$(PY)'; else export PYTHON='$(PYTHON)'; fi; nsys_scripts/doctor.sh
+
+.PHONY: bench-softmax
+bench-softmax: need-gpu $(HARNESS)  ## every softmax variant side by side: correctness.txt, microbenchmark.txt, gpt2.txt (needs a GPU)
+	@$(PY) -m harness.bench softmax $(ARGS)
+
+.PHONY: lint
+lint: $(HARNESS)  ## ruff, mypy, shellcheck, clang-format
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@PATH="$(abspath $(dir $(PY))):$$PATH" shellcheck -x -P SCRIPTDIR nsys_scripts/*.sh .ci/run
+	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format --dry-run -Werror
+
+.PHONY: format
+format: $(HARNESS)  ## rewrite the sources the way lint wants them
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format -i
+
+.PHONY: readme
+readme: $(BASE)  ## rewrite the generated tables of the README files from the committed run
+	@$(PY) -m analysis.readme $(ARGS)
+
+.PHONY: clean
+clean:  ## remove what can be made again (build/, caches); runs/ and the virtual environment stay
+	@rm -rf build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+# --- setting up ---
+
+.PHONY: announce
+announce:
+	@source nsys_scripts/common.sh; if gpu=$$(find_gpu); then echo "NVIDIA GPU found: $$gpu."; \
+	else echo "No NVIDIA GPU found: $$gpu. GPT-2 runs on the CPU for its layer times; the full report is of the committed H200 run."; fi
+
+.PHONY: need-gpu
+need-gpu:
+	@source nsys_scripts/common.sh; find_gpu >/dev/null || { echo "This needs an NVIDIA GPU, and there is none here: $$(find_gpu || true)." >&2; exit 2; }
+
+.PHONY: python
+python:
+	@if ! command -v '$(PYTHON)' >/dev/null; then echo "There is no $(PYTHON) here: install Python 3.11 or newer, or name one with PYTHON=…" >&2; exit 127; fi
+	@'$(PYTHON)' -c 'import sys; sys.version_info >= (3, 11) or sys.exit(2)' || { echo "$$('$(PYTHON)' --version) is too old: install Python 3.11 or newer, or name one with PYTHON=…" >&2; exit 2; }
+
+ifneq ($(VENV),)
+$(VENV)/bin/python: | python
+	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module: install it (Debian, Ubuntu: apt-get install python3-venv), or use VENV= for the interpreter as it is." >&2; exit 2; }
+	@echo "Setting up $(VENV) …"
+	@'$(PYTHON)' -m venv '$(VENV)'
+
+$(VENV)/.base: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing what reports need …"
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.harness: $(VENV)/.base
+	@echo "Installing what the GPT-2 harness and the tests need (torch: some minutes) …"
+	@if ! nvidia-smi >/dev/null 2>&1 && ! $(PY) -c 'import torch' 2>/dev/null; then $(PIP) '$(TORCH_CPU)' 2>/dev/null || true; fi
+	@$(PIP) -e '.[harness,dev]'
+	@touch $@
+endif
+
+.PHONY: .at-hand .at-hand-harness tools-venv tools-at-hand
+.at-hand: python
+	@'$(PYTHON)' nsys_scripts/packages.py
+.at-hand-harness: python
+	@'$(PYTHON)' nsys_scripts/packages.py harness
+tools-venv:
+tools-at-hand:
+	@'$(PYTHON)' nsys_scripts/packages.py harness dev

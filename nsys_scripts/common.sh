@@ -1,0 +1,181 @@
+#!/usr/bin/env bash
+# Shared by the scripts of this folder: strict mode, help, and where NVIDIA's tools hide. Sourced only, never run.
+#
+# NSIGHT_SEARCH_ROOT  put before /opt/nvidia and /usr/local when the tools are looked for
+# NSYS_IMPORTER_LIBS  a folder of extra libraries (libdw.so.1, libelf.so.1 …) for nsys' importer
+# PYTHON              the interpreter (default: .venv/bin/python, else python3)
+set -euo pipefail
+export LC_ALL=C # nsys and ncu print 628032 as 628.032 under de_DE
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export HERE=$ROOT/nsys_scripts
+if [[ -z ${PYTHON:-} ]]; then
+  PYTHON=python3
+  if [[ -x $ROOT/.venv/bin/python ]]; then PYTHON=$ROOT/.venv/bin/python; fi
+fi
+export PYTHON
+
+# The header comment of the script is its help.
+usage() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"; }
+
+die() { # CODE SENTENCE
+  printf '%s: %s\n' "$(basename "$0")" "$2" >&2
+  exit "$1"
+}
+
+bad_usage() { die 2 "$1 See $(basename "$0") --help."; }
+
+# The value of an option, or a usage error that names it.
+value() { # OPTION COUNT_OF_ARGUMENTS_LEFT
+  (($2 > 1)) || bad_usage "$1 needs a value."
+}
+
+need() { # COMMAND SENTENCE
+  command -v "$1" >/dev/null || die 127 "$2"
+}
+
+# Print a command so that it can be pasted into a shell.
+show() {
+  local word
+  for word in "$@"; do
+    if [[ $word =~ ^[A-Za-z0-9_./:=,@%+-]+$ ]]; then printf '%s ' "$word"; else printf "'%s' " "${word//\'/\'\\\'\'}"; fi
+  done
+  printf '\n'
+}
+
+# The newest candidate that exists and answers --version (the CUDA toolkit ships wrappers around tools it lacks).
+usable() {
+  local path
+  while read -r path; do
+    if "$path" --version >/dev/null 2>&1; then
+      printf '%s\n' "$path"
+      return 0
+    fi
+  done < <(for path in "$@"; do if [[ -x $path ]]; then printf '%s\n' "$path"; fi; done | sort -rV)
+  return 1
+}
+
+find_nsys() {
+  local r=${NSIGHT_SEARCH_ROOT:-}
+  usable "$(command -v nsys)" ||
+    usable "$r"/opt/nvidia/nsight-systems/*/{bin,target-linux-*}/nsys ||
+    usable "$r"/usr/local/cuda*/bin/nsys "$r"/usr/local/cuda*/nsight-systems-*/{bin,target-linux-*}/nsys ||
+    usable "$r"/opt/nvidia/nsight-compute/*/host/target-linux-*/nsys \
+      "$r"/usr/local/cuda*/nsight-compute-*/host/target-linux-*/nsys
+}
+
+find_ncu() {
+  local r=${NSIGHT_SEARCH_ROOT:-}
+  usable "$(command -v ncu)" ||
+    usable "$r"/usr/local/cuda*/bin/ncu "$r"/usr/local/cuda*/nsight-compute-*/ncu ||
+    usable "$r"/opt/nvidia/nsight-compute/*/ncu
+}
+
+# nsys' importer turns what the GPU machine streamed (.qdstrm) into a report (.nsys-rep).
+find_importer() { # NSYS
+  local home path
+  home=$(dirname "$(dirname "$(readlink -f "$1")")")
+  for path in "$home"/host-linux-*/QdstrmImporter "$home"/linux-desktop-glibc_*/QdstrmImporter; do
+    if [[ -x $path ]]; then
+      printf '%s\n' "$path"
+      return 0
+    fi
+  done
+  return 1
+}
+
+importer_path() { # IMPORTER → its LD_LIBRARY_PATH
+  printf '%s' "$(dirname "$1")${NSYS_IMPORTER_LIBS:+:$NSYS_IMPORTER_LIBS}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+}
+
+importer_lacks() { # IMPORTER → the libraries that the loader does not find
+  LD_LIBRARY_PATH=$(importer_path "$1") ldd "$1" 2>/dev/null | awk '/not found/ { print $1 }' | sort -u
+}
+
+package_of() { # LIBRARY → the Debian and Ubuntu package
+  case $1 in
+  libdw.so.1) echo libdw1 ;;
+  libelf.so.1) echo libelf1 ;;
+  libssh.so.4) echo libssh-4 ;;
+  libz.so.1) echo zlib1g ;;
+  libbz2.so.1*) echo libbz2-1.0 ;;
+  liblzma.so.5) echo liblzma5 ;;
+  libzstd.so.1) echo libzstd1 ;;
+  libglib-2.0.so.0) echo libglib2.0-0 ;;
+  libdbus-1.so.3) echo libdbus-1-3 ;;
+  libnss3.so) echo libnss3 ;;
+  libGL.so.1) echo libgl1 ;;
+  libEGL.so.1) echo libegl1 ;;
+  libOpenGL.so.0) echo libopengl0 ;;
+  libxkbcommon.so.0) echo libxkbcommon0 ;;
+  libstdc++.so.6) echo libstdc++6 ;;
+  *) echo "the package that has $1" ;;
+  esac
+}
+
+# One sentence about the libraries that the importer lacks and the packages that have them; nothing when it lacks none.
+importer_fix() { # IMPORTER
+  local libraries packages=() library
+  libraries=$(importer_lacks "$1")
+  if [[ -z $libraries ]]; then return 0; fi
+  for library in $libraries; do packages+=("$(package_of "$library")"); done
+  printf 'The importer of nsys lacks %s: install %s (apt-get install), or set NSYS_IMPORTER_LIBS to a folder that has it.\n' \
+    "$(paste -sd ' ' <<<"$libraries")" "${packages[*]}"
+}
+
+# The nsys inside Nsight Compute looks for its importer in ../host-linux-x64, but it ships as ../linux-desktop-glibc_*.
+# Give it that name in a tree of links under build/; nothing of the installation is touched.
+# The programs themselves are copied, because each finds its folder from where its file really lies.
+nsys_with_host() { # NSYS → an nsys that finds its importer
+  local bin home importer tree new file
+  bin=$(dirname "$(readlink -f "$1")")
+  home=$(dirname "$bin")
+  if [[ $(basename "$home") != host ]] || compgen -G "$home/host-linux-*" >/dev/null || ! importer=$(find_importer "$1"); then
+    printf '%s\n' "$1"
+    return 0
+  fi
+  tree=$ROOT/build/nsys-$(basename "$(dirname "$home")")
+  if [[ ! -d $tree ]]; then
+    mkdir -p "$ROOT/build"
+    new=$(mktemp -d "$ROOT/build/nsys.XXXXXX")
+    cp -rs "$bin" "$new/"
+    cp -rs "$(dirname "$importer")" "$new/host-linux-x64"
+    while read -r file; do
+      cp --remove-destination "$(readlink -f "$file")" "$file"
+    done < <(find -L "$new" -type f -perm -u+x ! -name '*.so*')
+    mv -T "$new" "$tree"
+  fi
+  if [[ -n ${NSYS_IMPORTER_LIBS:-} ]]; then ln -sf "$(realpath "$NSYS_IMPORTER_LIBS")"/*.so* "$tree/host-linux-x64/"; fi
+  printf '%s\n' "$tree/$(basename "$bin")/nsys"
+}
+
+# Make sure that STEM.nsys-rep exists: where nsys left only STEM.qdstrm, run the importer.
+import_qdstrm() { # NSYS STEM
+  if [[ -s $2.nsys-rep || ! -s $2.qdstrm ]]; then return 0; fi
+  local importer fix
+  if ! importer=$(find_importer "$1"); then
+    echo "nsys left only $(basename "$2").qdstrm and no QdstrmImporter stands beside it: install Nsight Systems, which has one." >&2
+    return 1
+  fi
+  fix=$(importer_fix "$importer")
+  if [[ -n $fix ]]; then
+    echo "$fix" >&2
+    return 1
+  fi
+  show "$importer" -i "$2.qdstrm" -o "$2.nsys-rep"
+  LD_LIBRARY_PATH=$(importer_path "$importer") "$importer" -i "$2.qdstrm" -o "$2.nsys-rep"
+}
+
+# "NVIDIA H200, 9.0" of the first GPU; without one, a reason on stdout and exit code 1.
+find_gpu() {
+  local answer
+  if ! command -v nvidia-smi >/dev/null; then
+    echo "nvidia-smi is not on PATH"
+    return 1
+  fi
+  if ! answer=$(nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader 2>&1) || [[ $answer != *,* ]]; then
+    echo "nvidia-smi says: $(head -n 1 <<<"$answer")"
+    return 1
+  fi
+  head -n 1 <<<"$answer"
+}

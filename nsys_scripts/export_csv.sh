@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Export the captures of a run folder to the CSV files that the analysis reads.
+#
+# usage: export_csv.sh [-n] DIR
+#
+#   -n   print the exact commands, run nothing
+#   DIR  run folder: DIR/raw/timeline.nsys-rep → DIR/captures/nsys/<report>.csv, DIR/raw/counters.ncu-rep → DIR/captures/ncu_raw.csv
+#
+# The exports go through scrub.py: no host name and no path of this machine stays in them.
+# exit: 0 exported what there was, 1 an export failed, 2 usage, 127 the tool that wrote the capture is missing
+source "$(dirname "$0")/common.sh"
+
+reports=nvtx_pushpop_trace,cuda_kern_exec_trace,cuda_gpu_trace,nvtx_kern_sum,cuda_gpu_kern_sum,cuda_api_sum,cuda_gpu_mem_time_sum
+dry='' dir=''
+while (($#)); do
+  case $1 in
+  -h | --help) usage && exit 0 ;;
+  -n) dry=yes ;;
+  -*) bad_usage "Unknown argument $1." ;;
+  *)
+    [[ -z $dir ]] || bad_usage "One run folder at a time."
+    dir=$1
+    ;;
+  esac
+  shift
+done
+[[ -n $dir ]] || bad_usage "No run folder given."
+[[ -d $dir ]] || die 2 "$dir is not a folder: give a run folder, with raw/ inside."
+timeline=$dir/raw/timeline counters=$dir/raw/counters.ncu-rep exports=$dir/raw/exports
+
+nsys_command=("$(find_nsys || echo nsys)" stats --report "$reports" --format csv --timeunit nsec --force-export=true
+  --output "$exports/nsys" "$timeline.nsys-rep")
+ncu_command=("$(find_ncu || echo ncu)" --import "$counters" --csv --page raw)
+if [[ -n $dry ]]; then
+  show "${nsys_command[@]}"
+  show "${ncu_command[@]}"
+  exit 0
+fi
+
+worst=0
+fail() { # TOOL CODE SENTENCE: an export that failed lowers what the report can say, and the report has to know why
+  echo "$(basename "$0"): $3" >&2
+  "$PYTHON" "$HERE/status.py" fail "$dir/captures/$1.json" --tool "$1" --reason "$3"
+  if (($2 > worst)); then worst=$2; fi
+}
+
+rm -rf "$exports"
+mkdir -p "$exports" "$dir/captures"
+if [[ -s $timeline.nsys-rep || -s $timeline.qdstrm ]]; then
+  if ! [[ -x ${nsys_command[0]} ]]; then
+    fail nsys 127 "nsys is missing, so the timeline cannot be exported."
+  elif ! reason=$(import_qdstrm "${nsys_command[0]}" "$timeline" 2>&1); then
+    fail nsys 1 "$(tail -n 1 <<<"$reason")"
+  else
+    nsys_command[0]=$(nsys_with_host "${nsys_command[0]}")
+    show "${nsys_command[@]}"
+    "${nsys_command[@]}" >"$exports/nsys.log" 2>&1 || true # one empty report is no failure: what was written counts
+    find "$exports" -name 'nsys_*.csv' -empty -delete
+    if compgen -G "$exports/nsys_*.csv" >/dev/null; then
+      rm -rf "$dir/captures/nsys"
+      "$PYTHON" "$HERE/scrub.py" "$exports"/nsys_*.csv --strip nsys_ --to "$dir/captures/nsys"
+      "$PYTHON" "$HERE/status.py" exported "$dir/captures/nsys.json"
+    else
+      cat "$exports/nsys.log" >&2
+      fail nsys 1 "nsys stats wrote no report from timeline.nsys-rep."
+    fi
+  fi
+fi
+if [[ -s $counters ]]; then
+  if ! [[ -x ${ncu_command[0]} ]]; then
+    fail ncu 127 "ncu is missing, so the counters cannot be exported."
+  else
+    show "${ncu_command[@]}"
+    if "${ncu_command[@]}" >"$exports/ncu_raw.csv" && grep -q '^"ID",' "$exports/ncu_raw.csv"; then
+      "$PYTHON" "$HERE/scrub.py" "$exports/ncu_raw.csv" --to "$dir/captures"
+    else
+      fail ncu 1 "ncu --import gave no table: $(grep -m 1 '^==ERROR==' "$exports/ncu_raw.csv" || echo 'nothing was printed')"
+    fi
+  fi
+fi
+rm -rf "$exports"
+exit "$worst"

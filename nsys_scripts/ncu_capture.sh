@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Capture the hardware counters of a program's kernels with Nsight Compute.
+#
+# usage: ncu_capture.sh [-n] [--window profiler|all] [--include RANGE]… [--deep] [--metrics LIST] [--cc X.Y]
+#                       [--cache-control all|none] [--replay kernel|application] [--out DIR] -- COMMAND…
+#
+#   -n                 print the exact command, run nothing
+#   --window WINDOW    profiler: between cudaProfilerStart and cudaProfilerStop (default); all: the whole program
+#   --include RANGE    only kernels launched inside this NVTX range, as ncu writes it: gpt2/ or gpt2/*/attn/ (repeatable)
+#   --deep             every kernel: no include filter, whatever --include says
+#   --metrics LIST     comma-separated ncu metrics (default: the catalogue's for this GPU)
+#   --cc X.Y           compute capability for the catalogue (default: asked of nvidia-smi)
+#   --cache-control C  all: flush the caches before every pass (default); none: leave them warm
+#   --replay MODE      kernel (default) or application
+#   --out DIR          run folder: DIR/raw/counters.ncu-rep and DIR/captures/ncu.json (default: runs/<time>-capture)
+#
+# No GPU clock is touched. ncu.json says what happened, also when counters are denied or the capture failed.
+# exit: 0 captured, 1 failed or denied, 2 usage, 127 ncu missing
+source "$(dirname "$0")/common.sh"
+
+dry='' window=profiler includes=() deep='' metrics='' cc='' cache=all replay=kernel
+out=runs/$(date -u +%Y%m%dT%H%M%SZ)-capture
+while (($#)); do
+  case $1 in
+  -h | --help) usage && exit 0 ;;
+  -n) dry=yes && shift ;;
+  --deep) deep=yes && shift ;;
+  --window) value "$1" $# && window=$2 && shift 2 ;;
+  --include) value "$1" $# && includes+=("$2") && shift 2 ;;
+  --metrics) value "$1" $# && metrics=$2 && shift 2 ;;
+  --cc) value "$1" $# && cc=$2 && shift 2 ;;
+  --cache-control) value "$1" $# && cache=$2 && shift 2 ;;
+  --replay) value "$1" $# && replay=$2 && shift 2 ;;
+  --out) value "$1" $# && out=$2 && shift 2 ;;
+  --) shift && break ;;
+  *) bad_usage "Unknown argument $1: the command to capture follows after --." ;;
+  esac
+done
+(($#)) || bad_usage "No command to capture after --."
+[[ $window == profiler || $window == all ]] || bad_usage "--window is profiler or all, not $window."
+[[ $cache == all || $cache == none ]] || bad_usage "--cache-control is all or none, not $cache."
+[[ $replay == kernel || $replay == application ]] || bad_usage "--replay is kernel or application, not $replay."
+if [[ -n $deep ]]; then includes=(); fi
+if [[ -z $metrics ]]; then
+  if [[ -z $cc ]]; then
+    gpu=$(find_gpu) || die 127 "No GPU to choose metrics for ($gpu): name its compute capability with --cc 9.0, or the metrics with --metrics."
+    cc=${gpu##*, }
+  fi
+  metrics=$(cd "$ROOT" && "$PYTHON" -m analysis.hardware.metrics --cc "$cc") || die 2 "The metric catalogue has no list for compute capability $cc: name metrics with --metrics."
+fi
+
+stem=$out/raw/counters
+options=(--nvtx)
+for range in ${includes[@]+"${includes[@]}"}; do options+=(--nvtx-include "$range"); done
+if [[ $window == profiler ]]; then options+=(--profile-from-start off); fi
+options+=(--target-processes all --clock-control none --cache-control "$cache" --replay-mode "$replay" --metrics "$metrics")
+ncu=$(find_ncu) || ncu=''
+command=("${ncu:-ncu}" "${options[@]}" -f -o "$stem" "$@")
+status() {
+  "$PYTHON" "$HERE/status.py" record "$out/captures/ncu.json" --tool ncu --window "$window" --cache-control "$cache" \
+    --replay-mode "$replay" --metrics "$metrics" ${includes[@]+"${includes[@]/#/--include=}"} "$@"
+}
+
+if [[ -n $dry ]]; then
+  show "${command[@]}"
+  exit 0
+fi
+mkdir -p "$out/raw" "$out/captures"
+if [[ -z $ncu ]]; then
+  status --missing -- "${command[@]}" || true
+  exit 127
+fi
+rm -f "$stem.ncu-rep"
+show "${command[@]}"
+code=0
+"${command[@]}" 2>&1 | tee "$out/raw/ncu.log" || code=${PIPESTATUS[0]}
+status --version "$("$ncu" --version 2>&1 | tail -n 1)" --exit-code "$code" --log "$out/raw/ncu.log" --report "$stem.ncu-rep" -- "${command[@]}"

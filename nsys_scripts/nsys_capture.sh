@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Capture a program's timeline with Nsight Systems.
+#
+# usage: nsys_capture.sh [-n] [--window profiler|all] [--out DIR] -- COMMAND…
+#
+#   -n               print the exact command, run nothing
+#   --window WINDOW  profiler: between cudaProfilerStart and cudaProfilerStop (default); all: the whole program
+#   --out DIR        run folder: DIR/raw/timeline.nsys-rep and DIR/captures/nsys.json (default: runs/<time>-capture)
+#
+# No GPU clock is touched. If nsys leaves only a .qdstrm, its importer is run; NSYS_IMPORTER_LIBS may name a folder of
+# libraries that it lacks. nsys.json says what happened, also when the capture failed.
+# exit: 0 captured, 1 failed, 2 usage, 127 nsys missing
+source "$(dirname "$0")/common.sh"
+
+dry='' window=profiler out=runs/$(date -u +%Y%m%dT%H%M%SZ)-capture
+while (($#)); do
+  case $1 in
+  -h | --help) usage && exit 0 ;;
+  -n) dry=yes && shift ;;
+  --window) value "$1" $# && window=$2 && shift 2 ;;
+  --out) value "$1" $# && out=$2 && shift 2 ;;
+  --) shift && break ;;
+  *) bad_usage "Unknown argument $1: the command to capture follows after --." ;;
+  esac
+done
+(($#)) || bad_usage "No command to capture after --."
+
+stem=$out/raw/timeline
+options=(-t "cuda,nvtx" -s none --cpuctxsw=none --cuda-graph-trace=node)
+case $window in
+profiler) options+=(-c cudaProfilerApi --capture-range-end=stop) ;;
+all) ;;
+*) bad_usage "--window is profiler or all, not $window." ;;
+esac
+nsys=$(find_nsys) || nsys=''
+command=("${nsys:-nsys}" profile "${options[@]}" -o "$stem" -f true "$@")
+status() { "$PYTHON" "$HERE/status.py" record "$out/captures/nsys.json" --tool nsys --window "$window" "$@"; }
+
+if [[ -n $dry ]]; then
+  show "${command[@]}"
+  exit 0
+fi
+mkdir -p "$out/raw" "$out/captures"
+if [[ -z $nsys ]]; then
+  status --missing -- "${command[@]}" || true
+  exit 127
+fi
+command[0]=$(nsys_with_host "$nsys")
+rm -f "$stem".{nsys-rep,qdstrm,sqlite}
+show "${command[@]}"
+code=0
+"${command[@]}" 2>&1 | tee "$out/raw/nsys.log" || code=${PIPESTATUS[0]}
+import_qdstrm "$nsys" "$stem" 2>&1 | tee -a "$out/raw/nsys.log" || true
+status --version "$("$nsys" --version 2>&1 | tail -n 1)" --exit-code "$code" --log "$out/raw/nsys.log" --report "$stem.nsys-rep" -- "${command[@]}"

@@ -1,0 +1,79 @@
+"""Copy nsys and ncu CSV exports without what names the machine: its host name and its absolute paths.
+
+Exports are committed, so they have to be fit for the public. ncu's table is rewritten field by field (it is well-formed
+CSV); nsys leaves quotation marks inside fields unescaped, so its lines are changed in place and never re-parsed.
+"""
+
+import argparse
+import csv
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+HOST = "host"
+ROOTS = (
+    "bin|boot|builds|data|dev|etc|home|lib|lib64|media|mnt|opt|private|proc|root|run|sbin|scratch|srv|tmp|usr|Users"
+    "|var|work|workspace"
+)
+# The last component stays: which file a kernel's lambda stands in is worth knowing, where that file lay is not.
+ABSOLUTE_PATH = re.compile(rf"""(?<![\w./-])/(?:{ROOTS})(?:/[^\s/"',;:()<>|{{}}]+)*/([^\s/"',;:()<>|{{}}]+)/?""")
+WINDOWS_PATH = re.compile(r"""\b[A-Za-z]:\\(?:[^\s\\"',;:()<>|]+\\)+([^\s\\"',;:()<>|]+)""")
+
+
+def without_paths(text: str) -> str:
+    """The text with every absolute path replaced by the path's last component."""
+    if "/" in text:
+        text = ABSOLUTE_PATH.sub(r"\1", text)
+    return WINDOWS_PATH.sub(r"\1", text) if ":\\" in text else text
+
+
+def scrub_ncu(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Rows of an ncu raw table, from its header on, with a constant host name and no paths."""
+    rows = csv.reader(lines)
+    header = next(row for row in rows if row[:1] == ["ID"])
+    yield header
+    host = header.index("Host Name") if "Host Name" in header else None
+    for index, row in enumerate(rows):
+        if len(row) < len(header):  # ncu's closing messages
+            continue
+        row = [without_paths(field) for field in row]
+        if host is not None and index > 0:  # the first row holds the units
+            row[host] = HOST
+        yield row
+
+
+def scrub_file(source: TextIO, target: TextIO) -> None:
+    """Copy one export, ncu's or nsys', told apart by its first field."""
+    first = source.readline()
+    source.seek(0)
+    if first.startswith(('"ID",', "==")):
+        csv.writer(target, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(scrub_ncu(source))
+    else:
+        target.writelines(without_paths(line) for line in source)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line: files to copy, and the folder to copy them to."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--to", required=True, type=Path, help="folder for the copies")
+    parser.add_argument("--strip", default="", help="leading part of a file name that the copy goes without")
+    options = parser.parse_args(arguments)
+    csv.field_size_limit(2**31 - 1)
+    options.to.mkdir(parents=True, exist_ok=True)
+    for path in options.files:
+        target = options.to / path.name.removeprefix(options.strip)
+        partial = target.with_name(target.name + ".partial")
+        with (
+            path.open(encoding="utf-8", errors="replace", newline="") as source,
+            partial.open("w", encoding="utf-8", newline="") as out,
+        ):
+            scrub_file(source, out)
+        partial.replace(target)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

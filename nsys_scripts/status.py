@@ -1,0 +1,208 @@
+"""Write what became of a capture to nsys.json or ncu.json: ok, missing, denied or failed, why, and how to mend it.
+
+The report reads these files: a tool that could not run lowers the evidence tier and is named there, with the fix.
+They are committed with the exports, so no absolute path and nothing of the environment goes in.
+"""
+
+import argparse
+import json
+import re
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from scrub import without_paths
+
+NAMES = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}
+MISSING_FIX = {
+    "nsys": "Install Nsight Systems (the CUDA toolkit and Nsight Compute bring it along), or put nsys on PATH.",
+    "ncu": "Install Nsight Compute (the CUDA toolkit brings it along), or put ncu on PATH.",
+}
+DENIED_FIX = (
+    "Run as root, or let every user read GPU counters: put 'options nvidia NVreg_RestrictProfilingToAdminUsers=0'"
+    " into /etc/modprobe.d/nvidia-profiling.conf and reboot."
+)
+APP_ERROR = re.compile(r"\s*(\w*(Error|Exception)\b|error:|FATAL)", re.IGNORECASE)
+ALONE_FIX = "Run the program without the tool first."
+WINDOW_FIX = "Call cudaProfilerStart and cudaProfilerStop in the program, or capture all of it with --window all."
+# What the tools print, and what it means: (pattern, status, reason, fix); the first that is found counts.
+MESSAGES = [
+    (
+        r"ERR_NVGPUCTRPERM",
+        "denied",
+        "The driver lets only administrators read GPU counters (ERR_NVGPUCTRPERM).",
+        DENIED_FIX,
+    ),
+    (
+        r"driver resource was unavailable",
+        "denied",
+        "Another program holds the GPU counters (driver resource was unavailable).",
+        "Stop the other profiler or monitor (often DCGM: 'dcgmi profile --pause'), then capture again.",
+    ),
+    (
+        r"No kernels were profiled",
+        "failed",
+        "No kernel was launched inside the window and the NVTX ranges asked for.",
+        "Check --include against the program's range names, or use --window all.",
+    ),
+    (
+        r"The importer of nsys lacks [^\n]*",
+        "failed",
+        "nsys left only a .qdstrm, because its importer lacks a library.",
+        "{0} Then run nsys_scripts/export_csv.sh on the run folder.",
+    ),
+    (
+        r"no QdstrmImporter stands beside it",
+        "failed",
+        "nsys left only a .qdstrm and brings no importer.",
+        "Install Nsight Systems, which has one, then run nsys_scripts/export_csv.sh on the run folder.",
+    ),
+    (r"==ERROR== [^\n]*", "failed", "{0}", "Run the command of this file by itself to see all of its output."),
+    (r"No reports were generated", "failed", "The program never opened the capture window.", WINDOW_FIX),
+]
+
+
+def judge(exit_code: int, log: str, report_written: bool) -> tuple[str, str, str]:
+    """(status, reason, fix) from a tool's exit code, its output and whether its report exists."""
+    if exit_code == 0 and report_written and "ERR_NVGPUCTRPERM" not in log:
+        return "ok", "", ""
+    for pattern, status, reason, fix in MESSAGES:
+        if found := re.search(pattern, log):
+            return status, reason.format(found[0]), fix.format(found[0])
+    if exit_code:
+        errors = [line for line in log.splitlines() if APP_ERROR.match(line)]
+        said = f": {errors[-1].strip()}" if errors else ""
+        return "failed", f"The captured program ended with exit code {exit_code}{said}.", ALONE_FIX
+    return "failed", "The tool wrote no report and gave no reason.", WINDOW_FIX
+
+
+def scrub(text: str) -> str:
+    """The text without absolute paths and without this machine's name."""
+    host = socket.gethostname()
+    text = without_paths(text)
+    return re.sub(rf"\b{re.escape(host)}\b", "host", text) if len(host) > 3 else text
+
+
+def scrub_command(words: list[str]) -> list[str]:
+    """A command whose paths inside the working folder are relative and whose others are bare names."""
+    here = str(Path.cwd())
+    return [scrub(re.sub(rf"(?<![\w./-]){re.escape(here)}/", "", word)) for word in words]
+
+
+def version_of(text: str) -> str | None:
+    """The version number in what a tool prints for --version."""
+    found = re.search(r"\d+(?:\.\d+){2,}", text)
+    return found[0] if found else None
+
+
+def write(path: Path, status: dict[str, Any]) -> None:
+    """Write a tool-status file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(status, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def record(options: argparse.Namespace) -> int:
+    """Judge a finished capture and write its status file; exit code 1 unless it is ok."""
+    if options.missing:
+        verdict = ("missing", f"{NAMES[options.tool]} ({options.tool}) was not found.", MISSING_FIX[options.tool])
+    else:
+        log = options.log.read_text(encoding="utf-8", errors="replace") if options.log.is_file() else ""
+        written = options.report.is_file() and options.report.stat().st_size > 0
+        verdict = judge(options.exit_code, log, written)
+    status: dict[str, Any] = {
+        "kind": "tool-status",
+        "schema_version": 1,
+        "tool": options.tool,
+        "version": version_of(options.version),
+        "status": verdict[0],
+        "reason": scrub(verdict[1]),
+        # a fix is our own sentence: the paths in it are the system's, and needed
+        "fix": verdict[2],
+        "command": scrub_command(options.command),
+        "window": options.window,
+        "clock_control": "none",
+    }
+    if options.tool == "ncu":
+        status |= {
+            "nvtx_include": options.include,
+            "cache_control": options.cache_control,
+            "replay_mode": options.replay_mode,
+            "metrics": [name for name in options.metrics.split(",") if name],
+        }
+    write(options.file, status)
+    if verdict[0] != "ok":
+        print(f"{options.tool} {verdict[0]}: {status['reason']} {verdict[2]}", file=sys.stderr)
+    return 0 if verdict[0] == "ok" else 1
+
+
+def amend(options: argparse.Namespace) -> int:
+    """Change a status file after the export: the capture may have been mended since, or its export failed."""
+    status = json.loads(options.file.read_text(encoding="utf-8")) if options.file.is_file() else None
+    if options.action == "fail":
+        status = status or {
+            "kind": "tool-status",
+            "schema_version": 1,
+            "tool": options.tool,
+            "version": None,
+            "command": [],
+        }
+        status |= {
+            "status": "failed",
+            "reason": scrub(options.reason),
+            "fix": "Mend that, then run nsys_scripts/export_csv.sh on the run folder.",
+        }
+    elif status is None or not re.search(r"\.qdstrm|nsys stats|cannot be exported", status["reason"]):
+        return 0  # nothing to mend, or nothing that an export mends
+    else:
+        status |= {"status": "ok", "reason": "", "fix": ""}
+    write(options.file, status)
+    return 0
+
+
+def trusted(options: argparse.Namespace) -> int:
+    """Print the report's verdict on the self-test; exit code 1 unless the counters are trusted."""
+    trust = json.loads(options.file.read_text(encoding="utf-8"))["trust"]
+    print(f"Self-test: {trust['status']}. {trust['sentence']}")
+    return 0 if trust["status"] == "trusted" else 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line, used by the scripts beside this file."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    actions = parser.add_subparsers(dest="action", required=True)
+    recorder = actions.add_parser("record", help="after a capture")
+    recorder.add_argument("file", type=Path)
+    recorder.add_argument("--tool", choices=sorted(NAMES), required=True)
+    recorder.add_argument("--missing", action="store_true", help="the tool was not found")
+    recorder.add_argument("--exit-code", type=int, default=0)
+    recorder.add_argument("--log", type=Path, default=Path("-"))
+    recorder.add_argument("--report", type=Path, default=Path("-"))
+    recorder.add_argument("--version", default="", help="what the tool prints for --version")
+    recorder.add_argument("--window", default="profiler")
+    recorder.add_argument("--include", action="append", default=[])
+    recorder.add_argument("--cache-control", default="all")
+    recorder.add_argument("--replay-mode", default="kernel")
+    recorder.add_argument("--metrics", default="")
+    recorder.add_argument("command", nargs="+", help="the command that was run, after --")
+    recorder.set_defaults(run=record)
+    failer = actions.add_parser("fail", help="after an export that failed")
+    failer.add_argument("file", type=Path)
+    failer.add_argument("--tool", choices=sorted(NAMES), required=True)
+    failer.add_argument("--reason", required=True)
+    failer.set_defaults(run=amend)
+    exported = actions.add_parser("exported", help="after an export that went well")
+    exported.add_argument("file", type=Path)
+    exported.set_defaults(run=amend)
+    truster = actions.add_parser("trusted", help="after a report: does it trust its counters?")
+    truster.add_argument("file", type=Path)
+    truster.set_defaults(run=trusted)
+    options = parser.parse_args(arguments)
+    code: int = options.run(options)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
