@@ -1,0 +1,208 @@
+"""Compiles the CUDA kernels: the only caller of torch.utils.cpp_extension and of nvcc.
+
+`extension("softmax")` builds `kernels/softmax/*.cu` and `binding.cpp` with ninja for the GPU at hand, caches the
+result under `build/` and loads it. Ninja decides what is stale.
+
+    python -m kernels.build                compiles every op for the GPU at hand
+    python -m kernels.build --check-arch   compiles every .cu with nvcc alone for sm_75 to sm_90 (no torch, no GPU),
+                                           prints registers and spills, and fails on an error or a spill
+Exit: 0 done, or --check-arch skipped because nvcc is absent; 1 compile error or spill; 127 missing tool.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDER = Path(__file__).resolve().parent
+BUILD = FOLDER.parent / "build"
+ARCHITECTURES = (75, 80, 86, 89, 90)
+NVCC_FLAGS = ("-O3", "-lineinfo", "-Xptxas", "-v", f"-I{FOLDER / 'include'}")
+
+
+class BuildError(RuntimeError):
+    """A kernel cannot be built; the message is one sentence for the user."""
+
+
+class Usage(NamedTuple):
+    """What ptxas says of one kernel: registers a thread, bytes spilled to local memory (stores plus loads)."""
+
+    symbol: str
+    arch: str
+    registers: int
+    spill_bytes: int
+
+
+def read_ptxas(log: str) -> list[Usage]:
+    """Resource usage of every kernel named in the output of `nvcc -Xptxas -v`, in the order printed."""
+    usages, symbol, arch, spill = [], "", "", 0
+    for line in log.splitlines():
+        if found := re.search(r"Compiling entry function '(\S+)' for '(\S+)'", line):
+            symbol, arch, spill = found[1], found[2], 0
+        elif found := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
+            spill = int(found[1]) + int(found[2])
+        elif symbol and (found := re.search(r"Used (\d+) registers", line)):
+            usages.append(Usage(symbol, arch, int(found[1]), spill))
+            symbol = ""
+    return usages
+
+
+def sources(op: str) -> list[Path]:
+    """The .cu files of one op folder."""
+    return sorted((FOLDER / op).glob("*.cu"))
+
+
+def find_nvcc() -> str | None:
+    """nvcc on PATH, under CUDA_HOME or in /usr/local/cuda; None if there is none."""
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    return shutil.which("nvcc") or shutil.which("nvcc", path=str(Path(home) / "bin"))
+
+
+@contextlib.contextmanager
+def _output_to(log: Path) -> Iterator[None]:
+    """Send this process's stdout and stderr, its children's too, to a file."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = os.dup(1), os.dup(2)
+    with log.open("wb") as stream:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for descriptor, target in zip(kept, (1, 2), strict=True):
+                os.dup2(descriptor, target)
+                os.close(descriptor)
+
+
+@functools.lru_cache(maxsize=None)
+def extension(op: str) -> Any:
+    """The loaded extension module of `kernels/<op>`, built if it is stale.
+
+    Raises: BuildError, one sentence, where there is no GPU, no nvcc, no ninja, or the compiler fails.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        raise BuildError(f"kernels/{op} needs an NVIDIA GPU and torch sees none; use variant 'torch' instead.")
+    if find_nvcc() is None:
+        raise BuildError(
+            f"kernels/{op} cannot be compiled: nvcc was not found; install the CUDA toolkit {torch.version.cuda}."
+        )
+    # ninja installed into a virtual environment that was not activated is beside the interpreter
+    scripts = str(Path(sys.executable).parent)
+    if shutil.which("ninja") is None and shutil.which("ninja", path=scripts):
+        os.environ["PATH"] = scripts + os.pathsep + os.environ.get("PATH", "")
+    if shutil.which("ninja") is None:
+        raise BuildError(f"kernels/{op} cannot be compiled: ninja was not found; run `pip install ninja`.")
+
+    from torch.utils import cpp_extension
+
+    major, minor = torch.cuda.get_device_capability()
+    target = f"{major}{minor}"
+    # one folder per torch and architecture: object files of another torch would be linked in silently
+    folder = BUILD / f"{op}-torch{torch.__version__}-sm{target}".replace("+", "-")
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "build.log"
+    if not any(folder.glob("*.so")):
+        print(f"compiling kernels/{op} for sm_{target} (about a minute, once) ...", file=sys.stderr, flush=True)
+    try:
+        with _output_to(folder / "last.log"):
+            module = cpp_extension.load(
+                name=f"kernel_ledger_{op}",
+                sources=[str(FOLDER / op / "binding.cpp"), *map(str, sources(op))],
+                extra_cflags=["-O2", f"-I{FOLDER / 'include'}"],
+                extra_cuda_cflags=[*NVCC_FLAGS, f"-gencode=arch=compute_{target},code=sm_{target}"],
+                build_directory=str(folder),
+                verbose=True,
+            )
+    except Exception as error:
+        lines = (folder / "last.log").read_text(errors="replace").splitlines()
+        first = next((line for line in lines if "error" in line.lower()), str(error).splitlines()[0])
+        raise BuildError(
+            f"kernels/{op} did not compile, see {folder.name}/last.log under build/: {first.strip()}"
+        ) from error
+    output = (folder / "last.log").read_text(errors="replace")
+    if usages := read_ptxas(output):  # nothing is printed where nothing was stale
+        log.write_text(output)
+        for usage in usages:
+            if usage.spill_bytes:
+                print(f"warning: {usage.symbol} spills {usage.spill_bytes} bytes on {usage.arch}", file=sys.stderr)
+    return module
+
+
+def _compile(nvcc: str, source: Path, arch: int, target: Path) -> tuple[Path, int, list[Usage], str]:
+    command = [nvcc, "-std=c++17", *NVCC_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}", "-c", str(source)]
+    done = subprocess.run([*command, "-o", str(target)], capture_output=True, text=True, check=False)
+    return source, arch, read_ptxas(done.stderr), "" if done.returncode == 0 else done.stderr
+
+
+def check_arch(architectures: tuple[int, ...] = ARCHITECTURES) -> int:
+    """Compile every .cu for every architecture with nvcc alone; 1 if one fails or spills."""
+    files = sorted(FOLDER.glob("*/*.cu"))
+    nvcc = find_nvcc()
+    if nvcc is None:
+        print(f"skipped {len(files) * len(architectures)} compilations: nvcc was not found on PATH or in CUDA_HOME")
+        return 0
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [
+            pool.submit(_compile, nvcc, source, arch, Path(folder) / f"{source.parent.name}-{source.stem}-{arch}.o")
+            for source in files
+            for arch in architectures
+        ]
+        for job in jobs:
+            source, arch, usages, errors = job.result()
+            spilled = [usage for usage in usages if usage.spill_bytes]
+            registers = max((usage.registers for usage in usages), default=0)
+            verdict = "error" if errors or not usages else "SPILLS" if spilled else "ok"
+            name = source.relative_to(FOLDER)
+            print(f"{verdict:6} sm_{arch} {name}: {len(usages)} kernels, at most {registers} registers", flush=True)
+            for usage in spilled:
+                print(f"       {usage.symbol}: {usage.spill_bytes} bytes spilled")
+            if errors:
+                print(errors)
+            bad += verdict != "ok"
+    print(f"{len(jobs)} compilations, {bad} bad")
+    return int(bad > 0)
+
+
+def main() -> int:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(
+        prog="python -m kernels.build", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("ops", nargs="*", help="folders of kernels/ to compile (default: all that have a binding)")
+    parser.add_argument("--check-arch", action="store_true", help="compile for every supported architecture, no GPU")
+    arguments = parser.parse_args()
+    if arguments.check_arch:
+        return check_arch()
+    known = sorted(path.parent.name for path in FOLDER.glob("*/binding.cpp"))
+    for op in arguments.ops or known:
+        if op not in known:
+            print(f"kernels/{op} has no binding.cpp; known: {', '.join(known)}", file=sys.stderr)
+            return 2
+        try:
+            extension(op)
+        except BuildError as error:
+            print(error, file=sys.stderr)
+            return 127
+        print(f"kernels/{op} is built")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

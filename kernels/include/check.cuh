@@ -1,0 +1,11 @@
+// Launch checking without torch: launchers return cudaError_t and the binding turns it into an exception.
+#pragma once
+
+#include <cuda_runtime.h>
+
+// Leaves the launcher with the error of the launch just made (bad configuration, no image for this GPU).
+#define RETURN_IF_LAUNCH_FAILED()                   \
+  do {                                              \
+    const cudaError_t status_ = cudaGetLastError(); \
+    if (status_ != cudaSuccess) return status_;     \
+  } while (0)
