@@ -1,0 +1,217 @@
+"""report.py from the outside: exit codes, one-sentence errors, named gaps, and what happens to files."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis import report
+from analysis.tables.schema import TABLES
+
+ROOT = Path(__file__).parents[2]
+COMMITTED = ROOT / "reports" / "h200-gpt2-fp32"
+
+TRACE = (
+    "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),"
+    "Throughput (MB/s),SrcMemKd,DstMemKd,Device,Ctx,GreenCtx,Strm,Name\n"
+    '100,50,1,8,1,1,128,1,1,32,0.000,0.000,,,,,NVIDIA Imaginary 9000 (0),1,,7,"void gemm<(int)4>(float *, int)"\n'
+    "200,25,2,4,1,1,64,1,1,16,0.000,0.000,,,,,NVIDIA Imaginary 9000 (0),1,,7,add(float *)\n"
+)
+EXEC = (
+    "API Start (ns),API Dur (ns),Queue Start (ns),Queue Dur (ns),Kernel Start (ns),Kernel Dur (ns),Total Dur (ns),PID,TID,DevId,"
+    "API Function,GridXYZ,BlockXYZ,Kernel Name\n"
+    '10,5,15,85,100,50,140,7,7,0,cudaLaunchKernel,   8    1    1, 128    1    1,"void gemm<(int)4>(float *, int)"\n'
+    "30,5,35,165,200,25,195,7,7,0,cudaLaunchKernel,   4    1    1,  64    1    1,add(float *)\n"
+)
+RANGES = (
+    "Start (ns),End (ns),Duration (ns),DurChild (ns),DurNonChild (ns),Name,PID,TID,Lvl,NumChild,RangeId,ParentId,RangeStack,NameTree\n"
+    "0,50,50,20,30,:decode,7,7,0,1,1,,:1,:decode\n"
+    "5,25,20,0,20,:h.0,7,7,1,0,2,1,:1:2,--:h.0\n"
+)
+NCU = (
+    '"ID","Process ID","Process Name","Host Name","thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg",'
+    '"Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC","gpu__time_duration.sum","dram__bytes_read.sum","dram__bytes_write.sum"\n'
+    '"","","","","","","","","","","","","us","Kbyte","byte"\n'
+    '"0","7","app","host","7  ""<default domain>:decode:none:none:none:none:none:none""  ""<default domain>:h.0:none:none:none:none:none:none"" ",'
+    '"void gemm<4>(float *, int)","1","7","(128, 1, 1)","(8, 1, 1)","0","9.9","1.5","2","512"\n'
+    '"1","7","app","host","7  ""<default domain>:decode:none:none:none:none:none:none"" ",'
+    '"add(float *)","1","7","(64, 1, 1)","(4, 1, 1)","0","9.9","0.5","n/a","nan"\n'
+)
+
+
+@pytest.fixture
+def capture(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    # names say nothing: the kind is in the content
+    for name, text in (("a.txt", TRACE), ("b.dat", EXEC), ("c", RANGES), ("d.log", NCU)):
+        (folder / name).write_text(text)
+    return folder
+
+
+def run(*arguments):
+    return report.main([str(argument) for argument in arguments])
+
+
+def read(out, name):
+    return pd.read_csv(out / "tables" / f"{name}.csv")
+
+
+def test_foreign_exports_give_every_table_and_named_gaps(capture, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run(capture, "--out", out, "--quiet") == 0
+    for name, schema in TABLES.items():
+        assert read(out, name).columns.tolist() == schema.column_names
+    layers = read(out, "layers").set_index("range")
+    assert layers.gpu_self_time_ns.to_dict() == {"decode": 25, "decode/h.0": 50, "unattributed": 0}
+    kernels = read(out, "kernels").set_index("kernel")
+    assert kernels.ncu_time_ns.tolist() == [1500, 500]
+    traffic = read(out, "traffic").set_index("range")
+    assert traffic.loc["decode/h.0", "dram_read_bytes"] == 2000
+    assert "decode" not in traffic.index or pd.isna(traffic.loc["decode", "dram_read_bytes"])
+    content = json.loads((out / "report.json").read_text())
+    gaps = {gap["what"] for gap in content["gaps"]}
+    assert {"predicted bytes", "measured roofs", "datasheet roofs", "verdicts on steps", "stall reasons"} <= gaps
+    assert content["coverage"]["matched"] == 2
+    assert content["trust"]["status"] == "untested"
+    assert read(out, "gaps").verdict.isna().all()
+    assert "NVIDIA Imaginary 9000" in (out / "report.html").read_text()
+
+
+def test_a_capture_without_ranges_is_complete_but_for_a_named_gap(capture, tmp_path):
+    (capture / "c").unlink()
+    assert run(capture, "--out", tmp_path / "out", "--quiet") == 0
+    content = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert "time per layer" in {gap["what"] for gap in content["gaps"]}
+    assert read(tmp_path / "out", "gaps").step.tolist() == ["capture"]
+
+
+@pytest.mark.parametrize("kept", ["a.txt", "b.dat", "d.log"])
+def test_any_single_export_gives_a_report(capture, tmp_path, kept):
+    assert run(capture / kept, "--out", tmp_path / "out", "--quiet") == 0
+    assert len(read(tmp_path / "out", "kernels")) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (None, 3),
+        ("hello\nworld\n", 3),
+        ("", 3),
+        ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters\n", 3),
+        (TRACE.replace("100,50,", '100,"50'), 3),
+        (NCU.replace('"us"', '"furlong"'), 3),
+    ],
+    ids=["missing", "unknown", "empty", "only errors", "broken quote", "unknown unit"],
+)  # fmt: skip
+def test_bad_input_gets_one_sentence_and_leaves_the_old_report(tmp_path, capsys, content, code):
+    out, file = tmp_path / "out", tmp_path / "input"
+    out.mkdir()
+    (out / "report.md").write_text("old")
+    if content is not None:
+        file.write_text(content)
+    assert run(file, "--out", out, "--quiet") == code
+    message = capsys.readouterr().err.strip()
+    assert message.startswith("report.py: ")
+    assert "\n" not in message
+    assert "Traceback" not in message
+    assert (out / "report.md").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir() if path != file) == ["out"]
+
+
+def test_an_empty_folder_is_named(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert run(tmp_path / "empty", "--out", tmp_path / "out") == 3
+    assert "empty" in capsys.readouterr().err
+
+
+def test_usage_errors_exit_with_two(capsys):
+    with pytest.raises(SystemExit) as stop:
+        report.main(["--nonsense"])
+    assert stop.value.code == 2
+
+
+def test_an_interrupted_run_leaves_the_old_report_whole(capture, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    assert run(capture, "--out", out, "--quiet") == 0
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    replace, calls = report.os.replace, []
+
+    def fail_late(source, target):
+        calls.append(target)
+        if len(calls) == 6:
+            raise OSError(28, "No space left on device", str(target))
+        replace(source, target)
+
+    monkeypatch.setattr(report.os, "replace", fail_late)
+    assert run(capture, "--out", out, "--quiet") == 3
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_the_report_goes_into_a_run_but_never_over_a_committed_one(tmp_path):
+    assert report.default_out(report.RUNS / "20260101-x" / "captures").name == "20260101-x-report"
+    assert report.default_out(COMMITTED) == report.RUNS / "h200-gpt2-fp32-report"
+    assert report.default_out(COMMITTED / "captures") == report.RUNS / "h200-gpt2-fp32-report"
+    assert report.default_out(tmp_path) == report.RUNS / f"{tmp_path.name}-report"
+
+
+def test_help_answers_at_once():
+    best = min(_seconds(["--help"]) for _ in range(3))
+    assert best <= 0.5
+
+
+def _seconds(arguments):
+    start = time.perf_counter()
+    subprocess.run([sys.executable, ROOT / "analysis" / "report.py", *arguments], check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+needs_committed = pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed H200 run is not in this checkout")
+
+
+@needs_committed
+def test_the_committed_report_is_rebuilt_byte_for_byte(tmp_path):
+    assert run(COMMITTED / "captures", "--out", tmp_path / "out", "--quiet") == 0
+    texts = [path for part in ("tables/*.csv", "report.md", "report.json") for path in sorted(COMMITTED.glob(part))]
+    assert len(texts) == len(TABLES) + 2
+    for path in texts:
+        assert (tmp_path / "out" / path.relative_to(COMMITTED)).read_bytes() == path.read_bytes(), path.name
+
+
+# Text rendering may differ by a sub-pixel between builds of FreeType; a moved bar or point differs by far more.
+MEAN_DIFFERENCE = 0.01
+
+
+@needs_committed
+def test_the_committed_figures_are_redrawn_within_one_percent(tmp_path):
+    import numpy as np
+    from PIL import Image
+
+    assert run(COMMITTED / "captures", "--out", tmp_path / "out", "--quiet") == 0
+    figures = sorted((COMMITTED / "figures").glob("*.png"))
+    assert len(figures) == 4
+    for path in figures:
+        with Image.open(path) as old, Image.open(tmp_path / "out" / "figures" / path.name) as new:
+            assert old.size == new.size
+            difference = np.abs(np.asarray(old.convert("RGB"), float) - np.asarray(new.convert("RGB"), float)) / 255
+        assert difference.mean() <= MEAN_DIFFERENCE, path.name
+
+
+@needs_committed
+def test_the_committed_report_takes_five_seconds(tmp_path):
+    arguments = [str(COMMITTED / "captures"), "--out", str(tmp_path / "out"), "--quiet"]
+    assert min(_seconds(arguments) for _ in range(2)) <= 5
+
+
+@needs_committed
+def test_a_committed_run_is_left_alone_by_default(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "RUNS", tmp_path / "runs")
+    before = {path: path.stat().st_mtime_ns for path in COMMITTED.rglob("*")}
+    assert run(COMMITTED, "--quiet") == 0
+    assert {path: path.stat().st_mtime_ns for path in COMMITTED.rglob("*")} == before
+    shutil.rmtree(tmp_path / "runs")
