@@ -29,7 +29,7 @@ from analysis.views import text
 
 STYLE: dict[str, Any] = {
     "figure.dpi": 100,
-    "savefig.dpi": 150,
+    "savefig.dpi": 120,
     "figure.facecolor": "white",
     "axes.facecolor": "white",
     "savefig.facecolor": "white",
@@ -199,8 +199,8 @@ def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: s
             x = 0.3 if i < key_rows else 5.4
             y = foot + 0.19 * (key_rows - 1 - (i % key_rows)) + 0.08
             figure.text(x / WIDTH, y / height, f"{i + 1}", fontsize=7.5, weight="bold", ha="right")
-            figure.text((x + 0.08) / WIDTH, y / height, _drawable(kernel, 46), fontsize=7.5)
-            figure.text((x + 3.2) / WIDTH, y / height, _drawable(range_path, 28), fontsize=7, color="#777777")
+            figure.text((x + 0.08) / WIDTH, y / height, _drawable(kernel, 40), fontsize=7.5)
+            figure.text((x + 2.72) / WIDTH, y / height, _drawable(range_path, 38), fontsize=7, color="#777777")
         return figure
 
 
@@ -390,8 +390,10 @@ def _number_points(axes: Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str
     """Numbers beside the first level's point of each kernel, at the nearest spot that hides nothing."""
     per_point = axes.figure.dpi / 72
     spots = axes.transData.transform(shown[["intensity_flop_per_byte", "achieved_flop_per_s"]].to_numpy()) / per_point
-    boxes = [(x - 4, y - 4, x + 4, y + 4) for x, y in spots]
-    frame = [edge / per_point for edge in axes.bbox.extents]
+    points: list[Box] = [(x - 4, y - 4, x + 4, y + 4) for x, y in spots]
+    labels: list[Box] = []
+    left, bottom, right, top = (edge / per_point for edge in axes.bbox.extents)
+    frame: Box = (left, bottom, right, top)
     order = list(LEVELS)
     pairs = list(shown.instance)
     levels = list(shown.level.astype(str).str.lower())
@@ -403,21 +405,13 @@ def _number_points(axes: Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str
             axes.plot(ends, [across.achieved_flop_per_s.iloc[0]] * 2, color=LIGHT_GREY, lw=0.9, zorder=3)
         first = min(members, key=lambda j: order.index(levels[j]) if levels[j] in order else len(order))
         x, y = spots[first]
-        half_width, half_height = (3.2, 5.0) if i < 9 else (6.0, 5.0)
-        offset = (0.0, 12.0)
-        for radius, turn in ((r, t) for r in (11, 15, 20, 26, 34, 44) for t in range(16)):
-            angle = math.pi / 2 - turn * math.pi / 8
-            dx, dy = radius * math.cos(angle), radius * math.sin(angle)
-            box = (x + dx - half_width, y + dy - half_height, x + dx + half_width, y + dy + half_height)
-            inside = box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
-            if inside and not any(_overlap(box, other) for other in boxes):
-                offset = (dx, dy)
-                boxes.append(box)
-                break
+        half_width = 3.8 if i < 9 else 7.2  # of the digits, in points
+        dx, dy = _free_offset(x, y, half_width, points, labels, frame)
+        labels.append((x + dx - half_width, y + dy - 6.2, x + dx + half_width, y + dy + 6.2))
         axes.annotate(
             f"{i + 1}",
             (shown.intensity_flop_per_byte.iloc[first], shown.achieved_flop_per_s.iloc[first]),
-            xytext=offset,
+            xytext=(dx, dy),
             textcoords="offset points",
             ha="center",
             va="center",
@@ -428,6 +422,21 @@ def _number_points(axes: Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.4},
             arrowprops={"arrowstyle": "-", "lw": 0.5, "color": "#555555", "shrinkA": 4, "shrinkB": 3},
         )
+
+
+def _free_offset(
+    x: float, y: float, half_width: float, points: Sequence[Box], labels: Sequence[Box], frame: Box
+) -> tuple[float, float]:
+    """The nearest place for a number, clockwise from above: clear of everything, else at least of other numbers."""
+    for obstacles in ([*points, *labels], labels):
+        for radius, turn in ((r, t) for r in (12, 16, 21, 27, 35, 45, 58, 72, 90) for t in range(16)):
+            angle = math.pi / 2 - turn * math.pi / 8
+            dx, dy = radius * math.cos(angle), radius * math.sin(angle)
+            box = (x + dx - half_width, y + dy - 6.2, x + dx + half_width, y + dy + 6.2)
+            inside = box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
+            if inside and not any(_overlap(box, other) for other in obstacles):
+                return dx, dy
+    return 0.0, 12.0
 
 
 def _overlap(a: Box, b: Box) -> bool:

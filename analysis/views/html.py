@@ -20,9 +20,10 @@ from markupsafe import Markup
 from analysis.views import markdown, text
 
 MAX_ROWS = 2000  # of a table on the page; more would make a browser slow, and the CSV has them
-_SHOWN_NAME = 72
+_SHOWN_NAME = 56
 _TEMPLATES = Path(__file__).parent / "templates"
 _BARS = frozenset({"share_frac", "roof_frac"})
+_PROSE = frozenset({"evidence", "reason"})  # sentences wrap; names do not
 
 
 def render_html(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str]) -> str:
@@ -85,24 +86,24 @@ def _trust(trust: Mapping[str, Any]) -> dict[str, Any]:
 def _finding(finding: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], untrusted: bool) -> dict[str, Any]:
     evidence = []
     for item in finding.get("evidence") or []:
-        table = str(item.get("table", ""))
+        table = markdown.cited_table(item)
         where, row, value = markdown.evidence_line(item)
         evidence.append(
             {
-                "table": text.clean(table),
+                "table": table,
                 "where": text.clean(where),
                 "row": row,
                 "full_row": "" if text.is_missing(item.get("row")) else text.clean(item["row"]),
                 "value": text.clean(value),
                 "linked": table in tables,
-                "warned": untrusted and markdown.from_counters(tables.get(table)),
+                "warned": untrusted and markdown.rests_on_counters(item, tables),
             }
         )
     return {
         "rank": text.clean(finding.get("rank", "")),
         "title": text.clean(finding.get("title", "")),
         "sentence": text.clean(finding.get("sentence", "")),
-        "win": text.number(finding.get("time_to_win_ns"), "ns"),
+        "win": markdown.win(finding),
         "evidence": evidence,
     }
 
@@ -161,7 +162,7 @@ def _columns(entry: Mapping[str, Any], table: pd.DataFrame) -> list[dict[str, An
             {
                 "label": text.label_of(name),
                 "title": text.clean(" · ".join(w for w in words if w)),
-                "numeric": bool(pd.api.types.is_numeric_dtype(table[name])) or bool(text.unit_of(name)),
+                "numeric": _is_numeric(table, name),
             }
         )
     return columns
@@ -170,10 +171,11 @@ def _columns(entry: Mapping[str, Any], table: pd.DataFrame) -> list[dict[str, An
 def _rows(entry: Mapping[str, Any], table: pd.DataFrame, untrusted: bool) -> list[dict[str, Any]]:
     """Rows of ready cells, built a column at a time: a table has few columns and up to 2,000 rows."""
     units = _units(entry)
-    cells = [
-        [_cell(value, name, units.get(name, "")) for value in table[column].tolist()]
-        for column, name in zip(table.columns, map(str, table.columns), strict=True)
-    ]
+    cells = []
+    for column, name in zip(table.columns, map(str, table.columns), strict=True):
+        style = " n" if _is_numeric(table, name) else ""
+        style += " u" if text.is_from_counters(name, table.columns) else ""
+        cells.append([_cell(value, name, units.get(name, ""), style) for value in table[column].tolist()])
     tiers = table["tier"].tolist() if "tier" in table.columns else [""] * len(table)
     return [
         {"cells": row, "warned": untrusted and tier == "counters"}
@@ -181,17 +183,31 @@ def _rows(entry: Mapping[str, Any], table: pd.DataFrame, untrusted: bool) -> lis
     ]
 
 
-def _cell(value: Any, column: str, unit: str) -> dict[str, Any]:
-    """kind: missing, number (with sort key; shares with a bar), tier, name (short and full), or text."""
+def _is_numeric(table: pd.DataFrame, column: str) -> bool:
+    return bool(pd.api.types.is_numeric_dtype(table[column])) or bool(text.unit_of(column))
+
+
+def _cell(value: Any, column: str, unit: str, style: str) -> dict[str, Any]:
+    """kind: missing, number (with sort key; shares with a bar), tier, name (short and full), or text.
+
+    style: classes of the cell; `n` is set to the right, `u` is marked where the row's counters are untrusted.
+    """
     if text.is_missing(value):
-        return {"kind": "missing"}
+        return {"kind": "missing", "style": "none" + style.removesuffix(" u")}
     if text.is_number(value):
         shown = text.cell(value, column, unit)
         bar = f"{min(max(float(value), 0.0), 1.0) * 100:.1f}" if column in _BARS else ""
-        return {"kind": "number", "shown": shown, "sort": repr(float(value)), "bar": bar}
+        return {
+            "kind": "number",
+            "style": ("bar" if bar else "") + style,
+            "shown": shown,
+            "sort": repr(float(value)),
+            "bar": bar,
+        }
     if column == "tier":
         return {"kind": "tier", "shown": text.clean(value)}
     full = text.clean(text.cell(value, column, unit))
-    if len(full) > _SHOWN_NAME:
-        return {"kind": "name", "shown": text.shorten(full, _SHOWN_NAME), "full": full}
-    return {"kind": "text", "shown": full}
+    if len(full) <= _SHOWN_NAME or column in _PROSE:
+        kind = "prose" if column in _PROSE and len(full) > 30 else "name"
+        return {"kind": "text", "style": style if " n" in style else kind, "shown": full}
+    return {"kind": "name", "shown": text.shorten(full, _SHOWN_NAME), "full": full}

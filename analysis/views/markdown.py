@@ -145,12 +145,33 @@ def _facts(report: Mapping[str, Any]) -> str:
     return "\n".join(facts)
 
 
+def cited_table(item: Mapping[str, Any]) -> str:
+    """The name of the table that a piece of evidence cites, be it `gaps` or `gaps.csv`."""
+    return text.clean(item.get("table", "")).removesuffix(".csv")
+
+
+def rests_on_counters(item: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> bool:
+    """True if the cited row is of tier counters; where the row is a sum of several, if any of the table's is."""
+    table = tables.get(cited_table(item))
+    if table is None or table.empty or not text.is_from_counters(str(item.get("column", "")), table.columns):
+        return False
+    first = table[table.columns[0]].astype(str)
+    cited = table[first == str(item.get("row"))]
+    return from_counters(table if cited.empty else cited)
+
+
+def win(finding: Mapping[str, Any]) -> str:
+    """'2.5 ms', '' where nobody knows how much there is to win."""
+    value = finding.get("time_to_win_ns")
+    return "" if text.is_missing(value) else text.number(value, "ns")
+
+
 def evidence_line(item: Mapping[str, Any]) -> tuple[str, str, str]:
     """(table.column, row, value) of one piece of evidence, for people."""
     column = str(item.get("column", ""))
     row = "" if text.is_missing(item.get("row")) else text.shorten(item["row"], 90)
     return (
-        f"{item.get('table', '')}.{column}",
+        f"{cited_table(item)}.{column}",
         row,
         text.cell(item.get("value"), column, str(item.get("unit", ""))),
     )
@@ -165,12 +186,12 @@ def _findings(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], unt
         ]
     blocks = ["## Findings"]
     for finding in findings:
-        win = text.number(finding.get("time_to_win_ns"), "ns")
-        head = f"**{finding.get('rank', '')}. {escape(finding.get('title', ''))}** ({win} to win)"
+        head = f"**{finding.get('rank', '')}. {escape(finding.get('title', ''))}**"
+        head += f" ({win(finding)} to win)" if win(finding) else ""
         lines = [f"{head}  ", f"{escape(finding.get('sentence', ''))}", ""]
         for item in finding.get("evidence") or []:
             where, row, value = evidence_line(item)
-            mark = f" {text.UNTRUSTED_MARK}" if untrusted and from_counters(tables.get(str(item.get("table")))) else ""
+            mark = f" {text.UNTRUSTED_MARK}" if untrusted and rests_on_counters(item, tables) else ""
             place = f" at {escape(row)}" if row else ""
             lines.append(f"- {escape(value)}{mark}: `{_code(where)}`{place}")
         blocks.append("\n".join(lines).rstrip())
@@ -300,8 +321,8 @@ def render_terminal(report: Mapping[str, Any], width: int = 100) -> str:
     if not findings:
         lines.append("No finding: no table holds enough evidence; the report's gaps say what is missing.")
     for finding in findings:
-        win = text.number(finding.get("time_to_win_ns"), "ns")
-        lines.append(f"{finding.get('rank', '')}. {text.shorten(finding.get('title', ''), 160)} ({win} to win)")
+        gain = f" ({win(finding)} to win)" if win(finding) else ""
+        lines.append(f"{finding.get('rank', '')}. {text.shorten(finding.get('title', ''), 160)}{gain}")
         lines += textwrap.wrap(
             text.clean(finding.get("sentence", "")), width, initial_indent="   ", subsequent_indent="   "
         )
@@ -312,6 +333,7 @@ def render_terminal(report: Mapping[str, Any], width: int = 100) -> str:
     if gaps:
         lines += ["", f"Missing ({len(gaps)}):"]
         lines += [
-            f"   - {text.shorten(g.get('what', ''), 80)} Fix: {text.shorten(g.get('fix', ''), 120)}" for g in gaps
+            f"   - {text.shorten(g.get('what', ''), 80)}  Fix: {text.shorten(g.get('fix', ''), 120)}" for g in gaps[:4]
         ]
+        lines += [f"   - and {len(gaps) - 4} more, all in the report"] if len(gaps) > 4 else []
     return "\n".join(lines) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,15 @@ _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
     ),
     "hz": ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz"), (1.0, "Hz")),
 }
-_ALIASES = {"bytes": "byte", "b": "byte", "fraction": "frac", "flops": "flop", "nanosecond": "ns"}
+_ALIASES = {
+    "bytes": "byte",
+    "b": "byte",
+    "fraction": "frac",
+    "0-1": "frac",
+    "1": "",
+    "flops": "flop",
+    "nanosecond": "ns",
+}
 
 
 def unit_of(column: str) -> str:
@@ -48,6 +57,40 @@ def unit_of(column: str) -> str:
     if column in _WHOLE_NAMES:
         return _WHOLE_NAMES[column]
     return next((unit for suffix, unit in _SUFFIX_UNITS if column.endswith(suffix)), "")
+
+
+# What nsys, the program itself, the compiler or a model says; every other number of a row of tier counters is ncu's.
+_NOT_FROM_COUNTERS = frozenset(
+    [
+        "calls",
+        "launches",
+        "seen",
+        "requested",
+        "matched",
+        "extrapolated",
+        "registers",
+        "occupancy_theoretical_frac",
+        "cpu_time_ns",
+        "gpu_time_ns",
+        "gpu_self_time_ns",
+        "nsys_time_ns",
+        "wall_ns",
+        "bare_wall_ns",
+        "busy_ns",
+        "largest_gaps_ns",
+        "minimum_bytes",
+        "predicted_unfused_bytes",
+        "predicted_fused_bytes",
+    ]
+)
+
+
+def is_from_counters(column: str, columns: Iterable[str]) -> bool:
+    """True if this column of a row of tier counters rests on counters; `columns` are all of the table's."""
+    column = column.split(" ")[0]
+    if column == "share_frac":  # of nsys' time, where the table has it; else of stalls
+        return not {"nsys_time_ns", "gpu_time_ns"} & set(columns)
+    return column not in _NOT_FROM_COUNTERS
 
 
 def label_of(column: str) -> str:
@@ -98,7 +141,7 @@ def number(value: Any, unit: str = "") -> str:
     if unit == "frac":
         return percent(float(value))
     if unit == "ratio":
-        return f"{value:.3g}×" if abs(value) < 1000 else f"{value:,.0f}×"
+        return f"{value:.2f}×" if abs(value) < 10 else f"{value:,.1f}×"
     tail = " FLOP/byte" if unit == "flop/byte" else ""
     if float(value).is_integer():
         return f"{int(value):,}{tail}"
@@ -115,8 +158,14 @@ def percent(frac: float) -> str:
 
 
 def cell(value: Any, column: str, unit: str = "") -> str:
-    """One table cell: the column's name states the unit; `unit` is asked only where the name is silent."""
-    return number(value, unit_of(column) or unit)
+    """One table cell: the column's name states the unit; `unit` is asked only where the name is silent.
+
+    `largest_gaps_ns` holds several numbers with `;` between them; evidence may cite `roof_frac (dram)`.
+    """
+    unit = unit_of(column.split(" ")[0]) or unit
+    if isinstance(value, str) and unit and all(part.strip().isdecimal() for part in value.split(";")):
+        return ", ".join(number(int(part), unit) for part in value.split(";"))
+    return number(value, unit)
 
 
 def clean(value: Any) -> str:

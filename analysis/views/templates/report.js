@@ -38,7 +38,12 @@ for (const link of document.querySelectorAll("a[data-row]")) {
     document.querySelectorAll("tr.hit").forEach((row) => row.classList.remove("hit"));
     const table = document.querySelector(`table[data-table="${CSS.escape(link.getAttribute("href").slice(1))}"]`);
     const rows = table ? [...table.tBodies[0].rows] : [];
-    const hits = rows.filter((row) => [...row.cells].some((c) => link.dataset.row && (c.querySelector("summary")?.title || c.textContent) === link.dataset.row));
+    // evidence names a row by its key ("step"), by two ("kernel in range"), or several rows ("range + range")
+    const parts = new Set([link.dataset.row, ...link.dataset.row.split(" + "), ...link.dataset.row.split(" in ")]);
+    const keys = table ? [...table.tHead.rows[0].cells].flatMap((head, i) => /^(kernel|range|step)$/.test(head.textContent.trim()) ? [i] : []) : [];
+    const full = (cell) => cell.querySelector("summary")?.title || cell.textContent;
+    const named = (cell) => parts.has(full(cell));
+    const hits = rows.filter((row) => keys.length && (keys.every((i) => named(row.cells[i])) || full(row.cells[keys[0]]) === link.dataset.row));
     hits.forEach((row) => row.classList.add("hit"));
     if (hits.length) hits[0].parentElement.parentElement.parentElement.scrollTop = hits[0].offsetTop - 80;
   });
