@@ -1,0 +1,52 @@
+"""Datasheet peaks of the GPUs in devices.toml."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_TABLE = Path(__file__).with_name("devices.toml")
+
+
+@dataclass(frozen=True)
+class Device:
+    """Datasheet figures of one GPU: byte/s, FLOP/s (dense, tensor formats with FP32 accumulation), None where unknown."""
+
+    name: str
+    cc: str
+    sm_count: int
+    l2_bytes: int
+    dram_bytes_per_s: float
+    fp32_flop_per_s: float
+    source: str
+    tf32_flop_per_s: float | None = None
+    bf16_flop_per_s: float | None = None
+    fp16_flop_per_s: float | None = None
+    aliases: tuple[str, ...] = ()
+
+
+def _plain(name: str) -> str:
+    """A name without the device number that nsys appends, as `NVIDIA H200 (0)`, in one case and spacing."""
+    return " ".join(re.sub(r"\s*\([0-9]+\)$", "", name.strip()).lower().split())
+
+
+@cache
+def devices() -> tuple[Device, ...]:
+    """All GPUs of the table."""
+    rows = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["device"]
+    return tuple(Device(**{**row, "aliases": tuple(row["aliases"])}) for row in rows)
+
+
+def find_device(gpu_name: str, cc: str | None = None) -> Device | None:
+    """The GPU of that name or alias, None where the table has none.
+
+    A compute capability that contradicts the name's is another GPU under the same name, so that is None too.
+    """
+    wanted = _plain(gpu_name)
+    for device in devices():
+        if wanted in {_plain(name) for name in (device.name, *device.aliases)}:
+            return device if not cc or cc == device.cc else None
+    return None

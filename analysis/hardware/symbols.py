@@ -1,0 +1,136 @@
+"""One name for one kernel, whichever tool printed it.
+
+nsys prints `void at::native::<unnamed>::f<(int)16, (bool)0>(int, T1)` where ncu 2025 prints `void at::<unnamed>::f<16, 0>(int, T1)`
+and older versions something between. `key` removes what the renderings differ in and keeps the template arguments, which tell
+two instances of one template apart. Names that are no C++ (Triton, cuBLAS, Numba, Fortran) pass unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+_ANONYMOUS = re.compile(r"\(anonymous namespace\)|<unnamed>|\{anonymous\}|_GLOBAL__N__[A-Za-z0-9_]+|(?:^|(?<=\s))unnamed>")
+# Namespaces that one of the tools leaves out, and the inline ones that only carry a version.
+_NAMESPACE = re.compile(
+    r"(?<![A-Za-z0-9_])(?:at|native|internal|detail|impl|__1|__2|__cxx11|CUB_[0-9A-Z_]+|THRUST_[0-9A-Z_]+|_V2)::"
+)
+_CAST = re.compile(r"(?<=[<,( ])\((?:[A-Za-z_][A-Za-z0-9_:<>]*(?: (?!instance)[A-Za-z_][A-Za-z0-9_]*)*)\)(?=-?[0-9])")
+_LITERAL = re.compile(r"(?<![A-Za-z0-9_.])(-?[0-9]+)[uUlL]+(?![A-Za-z0-9_])")
+_GNU_LAMBDA = re.compile(r"\{lambda\((.*?)\)#([0-9]+)\}")
+_OPEN, _CLOSE = "<([{", ">)]}"
+
+
+def _without_parameters(name: str) -> str:
+    """`name` without the parameter list at its end, which is the last balanced pair of parentheses."""
+    text = re.sub(r"\s*(?:const|volatile|&|noexcept|\[clone [^\]]*\])\s*$", "", name)
+    if not text.endswith(")"):
+        return text
+    depth = 0
+    for i in range(len(text) - 1, -1, -1):
+        depth += (text[i] == ")") - (text[i] == "(")
+        if depth == 0:
+            head = text[:i]
+            return text if not head or head.rstrip().endswith("operator") else head
+    return text
+
+
+def _without_return_type(name: str) -> str:
+    """`name` after the last blank that stands outside all brackets."""
+    depth = 0
+    start = 0
+    for i, char in enumerate(name):
+        if char in _OPEN:
+            depth += 1
+        elif char in _CLOSE:
+            if char == ">" and name[i - 1 : i] == "-":
+                continue
+            depth -= 1
+        elif char == " " and depth == 0:
+            start = i + 1
+        if depth < 0:
+            return name  # `operator>` or a name cut off at its left: leave it as it is
+    return name[start:] if depth == 0 else name
+
+
+@lru_cache(maxsize=1 << 16)
+def key(name: str) -> str:
+    """The same text for the nsys and the ncu rendering of one kernel.
+
+    Gone are the return type, the parameters, anonymous, `internal`, `detail` and `at::native` namespaces, casts of template
+    values such as `(int)4`, literal suffixes and blanks; template arguments are kept.
+    """
+    text = " ".join(name.split())
+    text = text.replace("operator ()", "operator()")
+    text = _GNU_LAMBDA.sub(r"[lambda(\1) (instance \2)]", text)
+    text = _ANONYMOUS.sub("@", text)
+    text = re.sub(r"@(?:::)?", "", text)
+    text = _CAST.sub("", text)
+    text = _LITERAL.sub(r"\1", text)
+    text = re.sub(r"(?<=[<,] )true\b|(?<=<)true\b", "1", text)
+    text = re.sub(r"(?<=[<,] )false\b|(?<=<)false\b", "0", text)
+    text = _without_return_type(_without_parameters(text).strip())
+    previous = ""
+    while previous != text:
+        previous, text = text, _NAMESPACE.sub("", text)
+    text = re.sub(r"\s*([*&,<])\s*", r"\1", text)
+    text = re.sub(r"\s*>", ">", text).replace(",", ", ")
+    return text or name
+
+
+def _split_template(text: str) -> tuple[str, str]:
+    """(function with its namespaces, its template arguments) of a key."""
+    depth = 0
+    for i in range(len(text) - 1, -1, -1):
+        depth += (text[i] in ">)]}") - (text[i] in "<([{")
+        if depth == 0 and text.endswith(">") and text[i] == "<":
+            return text[:i], text[i + 1 : -1]
+        if depth == 0 and not text.endswith(">"):
+            break
+    return text, ""
+
+
+@lru_cache(maxsize=1 << 16)
+def base(name: str) -> str:
+    """The function name alone, without namespaces and template arguments: what `ncu --kernel-name-base function` prints."""
+    head = _split_template(key(name))[0]
+    depth = 0
+    for i in range(len(head) - 1, 0, -1):
+        depth += (head[i] in ">)]}") - (head[i] in "<([{")
+        if depth == 0 and head[i - 1 : i + 1] == "::":
+            return head[i + 1 :]
+    return head
+
+
+_HINT = re.compile(
+    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*(?:Functor[A-Za-z0-9_]*|Ops?|_kernel(?:_impl|_cuda)?[a-z_]*|_forward|_backward))(?![A-Za-z0-9_])"
+)
+_GENERIC = frozenset({"AUnaryFunctor", "BUnaryFunctor", "BinaryFunctor", "gpu_kernel_impl", "ReduceOp"})
+_WRAPPERS = frozenset({"Kernel", "Kernel2", "kernel", "device_kernel", "_kernel_agent"})
+
+
+@lru_cache(maxsize=1 << 16)
+def short(name: str, width: int = 48) -> str:
+    """A name for people, at most `width` characters, ending with … where it was cut.
+
+    The function, and where a template only wraps the work (elementwise kernels, cutlass), what it wraps.
+    """
+    function = base(name)
+    arguments = _split_template(key(name))[1]
+    text = function
+    if arguments:
+        words = [w for w in _HINT.findall(arguments) if w not in _GENERIC and not w.startswith("gpu_kernel_impl")]
+        first = re.split("[,<]", arguments)[0]
+        if function in _WRAPPERS and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_:]{7,}", first):
+            text = first.split("::")[-1]
+        elif function in _WRAPPERS:
+            text = "::".join(_split_template(key(name))[0].split("::")[-2:])
+        elif words:
+            text = f"{function}<{words[0]}>"
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def keys(names: Any) -> Any:
+    """`key` of a Series of names, computed once for each different name."""
+    return names.map({name: key(name) for name in names.unique()}).astype("str")
