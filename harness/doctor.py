@@ -1,0 +1,274 @@
+"""What a profile needs on this machine, line by line: ok, missing or unknown, and how to get it.
+
+    python -m harness.doctor
+
+Works without torch and without a GPU: everything beyond the standard library is looked for, not required.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+# Where NVIDIA's packages put the tools; the newest version (last in natural order) wins.
+_NSYS_PLACES = (
+    "opt/nvidia/nsight-systems/*/bin/nsys",
+    "opt/nvidia/nsight-systems/*/target-linux-x64/nsys",
+    "opt/nvidia/nsight-systems-cli/*/bin/nsys",
+    "usr/local/cuda*/bin/nsys",
+    "opt/nvidia/nsight-compute/*/host/target-linux-x64/nsys",
+    "usr/local/cuda*/nsight-compute*/host/target-linux-x64/nsys",
+)
+_NCU_PLACES = (
+    "opt/nvidia/nsight-compute/*/ncu",
+    "usr/local/cuda*/bin/ncu",
+    "usr/local/cuda*/nsight-compute*/ncu",
+)
+_IMPORTER_PLACES = (
+    "opt/nvidia/nsight-systems/*/host-linux-x64/QdstrmImporter",
+    "opt/nvidia/nsight-compute/*/host/linux-desktop-glibc_*-x64/QdstrmImporter",
+    "usr/local/cuda*/nsight-compute*/host/linux-desktop-glibc_*-x64/QdstrmImporter",
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that was looked at."""
+
+    what: str
+    status: str  # "ok" | "missing" | "unknown"
+    detail: str = ""
+    fix: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.status:<8}{self.what:<20}{self.detail}"
+        return f"{text}  -> {self.fix}" if self.fix else text
+
+
+def run(command: list[str], seconds: float = 20) -> tuple[int, str]:
+    """Exit code and output of a command; (127, "") if it cannot be started, (124, "") if it hangs."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=seconds, env=environment, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return 124, ""
+    except OSError:
+        return 127, ""
+    return done.returncode, done.stdout + done.stderr
+
+
+def _newest(places: tuple[str, ...], root: Path) -> str | None:
+    def natural(path: str) -> list[tuple[int, str]]:
+        return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]
+
+    for place in places:
+        found = [path for path in glob.glob(str(root / place)) if os.access(path, os.X_OK)]
+        if found:
+            return max(found, key=natural)
+    return None
+
+
+def find_nsys(root: Path = Path("/")) -> str | None:
+    """Path of nsys: PATH, Nsight Systems, the CUDA toolkit, then the copy inside Nsight Compute."""
+    return shutil.which("nsys") or _newest(_NSYS_PLACES, root)
+
+
+def find_ncu(root: Path = Path("/")) -> str | None:
+    """Path of ncu: PATH, Nsight Compute, then the CUDA toolkit."""
+    return shutil.which("ncu") or _newest(_NCU_PLACES, root)
+
+
+def find_importer(root: Path = Path("/")) -> str | None:
+    """Path of QdstrmImporter, which turns a .qdstrm that nsys left into a .nsys-rep."""
+    return shutil.which("QdstrmImporter") or _newest(_IMPORTER_PLACES, root)
+
+
+def tool_version(path: str | None) -> str | None:
+    """The version a tool prints, such as 2025.3.1; None if there is no tool or it prints none."""
+    if path is None:
+        return None
+    code, output = run([path, "--version"])
+    found = re.search(r"\b(\d{4}\.\d+(?:\.\d+)*)", output) or re.search(r"\b(\d+\.\d+(?:\.\d+)*)", output)
+    return found[1] if code == 0 and found else None
+
+
+def package_version(name: str) -> str | None:
+    """Version of an installed Python package, None if there is none."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _gpu() -> Line:
+    code, output = run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
+    names = [line.strip() for line in output.splitlines() if line.strip()]
+    if code == 0 and names:
+        return Line("GPU", "ok", ", ".join(names))
+    return Line("GPU", "missing", "nvidia-smi names none", "without one, reports come from the committed capture")
+
+
+def _driver(root: Path) -> Line:
+    try:
+        text = (root / "proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return Line("driver", "missing", "no NVIDIA kernel module is loaded", "install NVIDIA's driver")
+    found = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)*)\b", text)
+    return Line("driver", "ok", found[1] if found else "version not readable")
+
+
+def _tool(what: str, path: str | None, fix: str) -> Line:
+    if path is None:
+        return Line(what, "missing", "not on PATH nor in NVIDIA's usual folders", fix)
+    version = tool_version(path)
+    if version is None:
+        return Line(what, "unknown", f"{path} does not tell its version", f"run `{path} --version` and see why")
+    return Line(what, "ok", f"{version} ({path})")
+
+
+def _importer(root: Path) -> Line:
+    path = find_importer(root)
+    if path is None:
+        return Line("importer", "missing", "no QdstrmImporter", "needed only if nsys leaves a .qdstrm: nsight-systems")
+    _, output = run(["ldd", path])
+    missing = sorted(set(re.findall(r"^\s*(\S+) => not found", output, flags=re.MULTILINE)))
+    if missing:
+        fix = "install the packages that own them (`apt-file search NAME`), often libxcb*, libxkbcommon0, libnss3"
+        return Line("importer", "missing", f"{path} lacks {', '.join(missing)}", fix)
+    return Line("importer", "ok", path)
+
+
+def may_read_counters(root: Path = Path("/")) -> tuple[bool | None, str]:
+    """Whether this process may read GPU counters (None: not known), and why."""
+    try:
+        parameters = (root / "proc/driver/nvidia/params").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None, "no driver parameters to read"
+    found = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", parameters, flags=re.MULTILINE)
+    if found is None:
+        return None, "the driver does not say RmProfilingAdminOnly"
+    if found[1] == "0":
+        return True, "RmProfilingAdminOnly is 0: every user may"
+    if _has_cap_sys_admin(root):
+        return True, "RmProfilingAdminOnly is 1 and this process has CAP_SYS_ADMIN"
+    return False, "RmProfilingAdminOnly is 1 and this process lacks CAP_SYS_ADMIN"
+
+
+def _has_cap_sys_admin(root: Path) -> bool:
+    # Root in a container usually lacks the capability, so the user id alone says nothing.
+    try:
+        status = (root / "proc/self/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return os.geteuid() == 0
+    found = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", status, flags=re.MULTILINE)
+    return bool(found and int(found[1], 16) >> 21 & 1)
+
+
+def _counters(root: Path) -> Line:
+    allowed, why = may_read_counters(root)
+    if allowed:
+        return Line("counter permission", "ok", why)
+    fix = (
+        "as administrator: `echo options nvidia NVreg_RestrictProfilingToAdminUsers=0 > "
+        "/etc/modprobe.d/nvidia-profiling.conf` and reboot, or run ncu with sudo (ERR_NVGPUCTRPERM)"
+    )
+    return Line("counter permission", "unknown" if allowed is None else "missing", why, "" if allowed is None else fix)
+
+
+def _program(name: str, fix: str) -> Line:
+    beside = Path(sys.executable).with_name(name)
+    path = shutil.which(name) or (str(beside) if os.access(beside, os.X_OK) else None)
+    return Line(name, "ok", path) if path else Line(name, "missing", "not on PATH", fix)
+
+
+def _nvcc(root: Path) -> Line:
+    path = shutil.which("nvcc") or _newest(("usr/local/cuda*/bin/nvcc",), root)
+    if path is None:
+        return Line("nvcc", "missing", "not on PATH nor in /usr/local/cuda*", "install the CUDA toolkit")
+    _, output = run([path, "--version"])
+    found = re.search(r"release (\d+\.\d+)", output)
+    return Line("nvcc", "ok", f"{found[1] if found else 'version not readable'} ({path})")
+
+
+def _torch() -> Line:
+    version = package_version("torch")
+    if version is None:
+        return Line("torch", "missing", "not installed", "`make setup`, or `pip install torch`")
+    # Asked in a process of its own: a broken installation must not take the doctor with it.
+    code, output = run(
+        [sys.executable, "-c", "import torch; print(torch.version.cuda, torch.cuda.is_available())"], seconds=120
+    )
+    found = output.strip().splitlines()[-1].split() if code == 0 and output.strip() else []
+    if len(found) != 2:
+        return Line("torch", "missing", f"{version} does not import", "`pip install --force-reinstall torch`")
+    cuda, available = found
+    if cuda == "None":
+        return Line("torch", "missing", f"{version} is a CPU build", "with a GPU, install a CUDA build of torch")
+    if available != "True":
+        return Line("torch", "missing", f"{version}, CUDA {cuda}, sees no GPU", "needs a GPU and its driver")
+    return Line("torch", "ok", f"{version}, CUDA {cuda}")
+
+
+def _package(name: str) -> Line:
+    version = package_version(name)
+    if version is None:
+        return Line(name, "missing", "not installed", f"`pip install {name}`")
+    return Line(name, "ok", version)
+
+
+def _kernels_clash() -> Line:
+    version = package_version("kernels")
+    if version is None:
+        return Line("no HF `kernels`", "ok", "the Hugging Face package of that name is not installed")
+    return Line(
+        "no HF `kernels`",
+        "missing",
+        f"Hugging Face kernels {version} is installed: transformers would find our folder kernels/ instead",
+        "`pip uninstall kernels` in this environment, or use --weights random or a .safetensors file",
+    )
+
+
+def checks(root: Path = Path("/")) -> list[Callable[[], Line]]:
+    """Every check, in the order in which they are printed; `root` is where /opt, /usr and /proc are."""
+    nsight = "install NVIDIA Nsight {} (developer.nvidia.com, or the nsight-{} package of the CUDA repository)"
+    return [
+        _gpu,
+        lambda: _driver(root),
+        lambda: _tool("nsys", find_nsys(root), nsight.format("Systems", "systems")),
+        lambda: _importer(root),
+        lambda: _tool("ncu", find_ncu(root), nsight.format("Compute", "compute")),
+        lambda: _counters(root),
+        lambda: _nvcc(root),
+        lambda: _program("c++", "install a C++ compiler: `apt install g++`"),
+        lambda: _program("ninja", "`pip install ninja`"),
+        _torch,
+        lambda: _package("triton"),
+        lambda: _package("nvtx"),
+        lambda: _package("transformers"),
+        _kernels_clash,
+    ]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.doctor", description="What a profile needs on this machine and how to get it."
+    )
+    parser.parse_args(argv)
+    for check in checks():
+        print(check(), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

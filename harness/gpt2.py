@@ -1,0 +1,334 @@
+"""GPT-2 in one file, written to be profiled: every step of the forward pass is a marked component.
+
+Axes: B batch, T tokens of this call, C = n_embd channels, V vocabulary, nh heads, hs = C / nh head size; Tq = T
+queries against Tk = cached + T keys. Parameters carry the names and layouts of the published checkpoints:
+projections are stored (C_in, C_out), so y = x @ weight + bias, and the output embedding is the input embedding.
+
+Ranges: gpt2 > prefill | decode > embeddings, h.N > (ln_1, attn > (qkv, scores, mask, softmax, values, proj),
+ln_2, mlp > (fc, act, proj)), ln_f, lm_head. The two residual additions of a block belong to h.N itself. With a
+fused softmax there is no `mask` and the root is `gpt2_fused`, so that one capture can hold both.
+
+Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; openai/gpt-2 `model.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812  the name everybody knows
+
+from harness.errors import InputError, UsageError
+from harness.ranges import component
+
+TORCH_SOFTMAX = "torch"  # the unfused chain: scale, masked_fill, softmax
+_GELU = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
+
+
+@dataclass(frozen=True)
+class GPT2Config:
+    """Sizes of a GPT-2; field names are those of transformers' GPT2Config, defaults those of GPT-2 124M."""
+
+    vocab_size: int = 50257
+    n_positions: int = 1024
+    n_embd: int = 768
+    n_layer: int = 12
+    n_head: int = 12
+    n_inner: int | None = None
+    activation_function: str = "gelu_new"
+    layer_norm_epsilon: float = 1e-5
+    scale_attn_weights: bool = True
+    scale_attn_by_inverse_layer_idx: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"The model configuration has {name}={getattr(self, name)}: use 1 or more.")
+        if self.n_embd % self.n_head:
+            raise UsageError(
+                f"The model configuration has n_embd={self.n_embd}, not a multiple of n_head={self.n_head}: "
+                "choose sizes that divide."
+            )
+        if self.activation_function not in _GELU:
+            raise InputError(
+                f"The model configuration asks for activation_function={self.activation_function!r}: "
+                f"this harness has {', '.join(_GELU)}."
+            )
+
+    @property
+    def head_size(self) -> int:
+        return self.n_embd // self.n_head
+
+    @property
+    def inner(self) -> int:
+        """Width of the MLP, 4 C unless n_inner says otherwise."""
+        return self.n_inner or 4 * self.n_embd
+
+    def scale(self, layer: int) -> float:
+        """Factor on the scores of block `layer` (0-based)."""
+        scale = self.head_size**-0.5 if self.scale_attn_weights else 1.0
+        return scale / (layer + 1) if self.scale_attn_by_inverse_layer_idx else scale
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> GPT2Config:
+        """Take what is known from a checkpoint's config; refuse the options that would change the arithmetic."""
+        if values.get("reorder_and_upcast_attn"):
+            raise InputError(
+                "The checkpoint sets reorder_and_upcast_attn, which this harness does not have: "
+                "use a checkpoint without it."
+            )
+        if values.get("tie_word_embeddings") is False:
+            raise InputError(
+                "The checkpoint does not tie its output embedding, which this harness does: use a tied one."
+            )
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
+
+
+class KVCache:
+    """Keys and values of the tokens seen so far, allocated once for `capacity` tokens.
+
+    Shape   keys, values (n_layer, B, nh, capacity, hs); future (capacity, capacity) bool, true above the diagonal
+    Units   length: tokens held, also the position of the next token
+    """
+
+    def __init__(
+        self, config: GPT2Config, batch: int, capacity: int, device: Any = "cpu", dtype: Any = torch.float32
+    ) -> None:
+        shape = (config.n_layer, batch, config.n_head, capacity, config.head_size)
+        # Zeros, not empty: a decode step timed at a context that nobody filled must not compute on NaNs.
+        self.keys = torch.zeros(shape, device=device, dtype=dtype)
+        self.values = torch.zeros(shape, device=device, dtype=dtype)
+        self.future = torch.ones(capacity, capacity, device=device, dtype=torch.bool).triu(1)
+        self.capacity = capacity
+        self.length = 0
+
+    def append(self, layer: int, k: Any, v: Any) -> tuple[Any, Any]:
+        """Copy k, v (B, nh, T, hs) behind the `length` tokens held; returns views of all keys and values."""
+        end = self.length + k.shape[2]
+        self.keys[layer, :, :, self.length : end] = k
+        self.values[layer, :, :, self.length : end] = v
+        return self.keys[layer, :, :, :end], self.values[layer, :, :, :end]
+
+    def truncate(self, length: int = 0) -> None:
+        """Forget all tokens from position `length` on; moves no memory."""
+        if not 0 <= length <= self.capacity:
+            raise UsageError(f"A cache of {self.capacity} tokens has no position {length}: use 0 to its capacity.")
+        self.length = length
+
+
+class Projection(nn.Module):  # type: ignore[misc]
+    """x @ weight + bias with weight (C_in, C_out), the layout of the published checkpoints (their `Conv1D`)."""
+
+    def __init__(self, c_in: int, c_out: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(c_in, c_out))
+        self.bias = nn.Parameter(torch.empty(c_out))
+
+    def forward(self, x: Any) -> Any:
+        y = torch.addmm(self.bias, x.reshape(-1, x.shape[-1]), self.weight)
+        return y.view(*x.shape[:-1], -1)
+
+
+class Attention(nn.Module):  # type: ignore[misc]
+    """Causal self-attention in explicit steps: (B, T, C) -> (B, T, C)."""
+
+    def __init__(self, config: GPT2Config, index: int, softmax: str) -> None:
+        super().__init__()
+        self.index = index
+        self.n_head = config.n_head
+        self.scale = config.scale(index)
+        self.softmax_variant = softmax
+        self.c_attn = Projection(config.n_embd, 3 * config.n_embd)
+        self.c_proj = Projection(config.n_embd, config.n_embd)
+
+    @component("attn")
+    def forward(self, x: Any, cache: KVCache) -> Any:
+        q, k, v = self.qkv(x, cache)
+        scores = self.scores(q, k)
+        if self.softmax_variant == TORCH_SOFTMAX:
+            weights = self.softmax(self.mask(scores, cache))
+        else:
+            weights = self.fused_softmax(scores)
+        return self.proj(self.values(weights, v))
+
+    @component("qkv")
+    def qkv(self, x: Any, cache: KVCache) -> tuple[Any, Any, Any]:
+        """Project and append to the cache: q (B, nh, Tq, hs), k and v (B, nh, Tk, hs)."""
+        q, k, v = (
+            part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in self.c_attn(x).chunk(3, dim=-1)
+        )
+        return q, *cache.append(self.index, k, v)
+
+    @component("scores")
+    def scores(self, q: Any, k: Any) -> Any:
+        """Q K^T and nothing else: (B, nh, Tq, Tk)."""
+        return q @ k.transpose(-2, -1)
+
+    @component("mask")
+    def mask(self, scores: Any, cache: KVCache) -> Any:
+        """Scale, then -inf wherever the key is later than the query; queries are the last Tq of Tk tokens."""
+        tq, tk = scores.shape[-2:]
+        return (scores * self.scale).masked_fill(cache.future[tk - tq : tk, :tk], -math.inf)
+
+    @component("softmax")
+    def softmax(self, scores: Any) -> Any:
+        return scores.softmax(dim=-1)
+
+    @component("softmax")
+    def fused_softmax(self, scores: Any) -> Any:
+        """Scale, causal mask and softmax in the registered variant."""
+        return torch.ops.kernel_ledger.causal_softmax(scores, self.scale, self.softmax_variant)
+
+    @component("values")
+    def values(self, weights: Any, v: Any) -> Any:
+        """Average the values and merge the heads: (B, nh, Tq, Tk) x (B, nh, Tk, hs) -> (B, Tq, C)."""
+        return (weights @ v).transpose(1, 2).flatten(2)
+
+    @component("proj")
+    def proj(self, x: Any) -> Any:
+        return self.c_proj(x)
+
+
+class MLP(nn.Module):  # type: ignore[misc]
+    """(B, T, C) -> (B, T, inner) -> (B, T, C)."""
+
+    def __init__(self, config: GPT2Config) -> None:
+        super().__init__()
+        self.approximate = _GELU[config.activation_function]
+        self.c_fc = Projection(config.n_embd, config.inner)
+        self.c_proj = Projection(config.inner, config.n_embd)
+
+    @component("mlp")
+    def forward(self, x: Any) -> Any:
+        return self.proj(self.act(self.fc(x)))
+
+    @component("fc")
+    def fc(self, x: Any) -> Any:
+        return self.c_fc(x)
+
+    @component("act")
+    def act(self, x: Any) -> Any:
+        return F.gelu(x, approximate=self.approximate)
+
+    @component("proj")
+    def proj(self, x: Any) -> Any:
+        return self.c_proj(x)
+
+
+class Block(nn.Module):  # type: ignore[misc]
+    """Pre-norm transformer block; the residual additions are its own kernels."""
+
+    def __init__(self, config: GPT2Config, index: int, softmax: str) -> None:
+        super().__init__()
+        self.index = index
+        self.ln_1 = nn.LayerNorm(config.n_embd, eps=config.layer_norm_epsilon)
+        self.attn = Attention(config, index, softmax)
+        self.ln_2 = nn.LayerNorm(config.n_embd, eps=config.layer_norm_epsilon)
+        self.mlp = MLP(config)
+
+    @component("h.{self.index}")
+    def forward(self, x: Any, cache: KVCache) -> Any:
+        x = x + self.attn(self.norm_1(x), cache)
+        return x + self.mlp(self.norm_2(x))
+
+    @component("ln_1")
+    def norm_1(self, x: Any) -> Any:
+        return self.ln_1(x)
+
+    @component("ln_2")
+    def norm_2(self, x: Any) -> Any:
+        return self.ln_2(x)
+
+
+class GPT2(nn.Module):  # type: ignore[misc]
+    """The model. `softmax` is "torch" (the unfused chain) or the name of a registered variant of op softmax."""
+
+    def __init__(self, config: GPT2Config, softmax: str = TORCH_SOFTMAX) -> None:
+        super().__init__()
+        if softmax != TORCH_SOFTMAX:
+            import kernels.softmax  # noqa: F401  registers torch.ops.kernel_ledger.causal_softmax
+        self.config = config
+        self.root = "gpt2" if softmax == TORCH_SOFTMAX else "gpt2_fused"
+        self.wte = nn.Embedding(config.vocab_size, config.n_embd)
+        self.wpe = nn.Embedding(config.n_positions, config.n_embd)
+        self.h = nn.ModuleList(Block(config, index, softmax) for index in range(config.n_layer))
+        self.ln_f = nn.LayerNorm(config.n_embd, eps=config.layer_norm_epsilon)
+
+    def with_softmax(self, softmax: str) -> GPT2:
+        """A second model over the same parameters (shared, not copied) with another softmax."""
+        with torch.device("meta"):
+            other = GPT2(self.config, softmax)
+        other.load_state_dict(self.state_dict(), assign=True)
+        return other.eval()
+
+    def new_cache(self, batch: int, capacity: int | None = None) -> KVCache:
+        """An empty cache on the model's device, for `capacity` tokens (default: n_positions)."""
+        weight = self.wte.weight
+        return KVCache(self.config, batch, capacity or self.config.n_positions, weight.device, weight.dtype)
+
+    @component("{self.root}")
+    def forward(self, ids: Any, cache: KVCache | None = None, last_only: bool = False) -> Any:
+        """Logits of the tokens that follow; an empty cache means prefill, any other decode.
+
+        Shape   ids (B, T) int64 -> logits (B, T, V), or (B, 1, V) with `last_only`. All T rows are the default,
+                because published baselines compute them; `generate` needs the last one only.
+        Raises  UsageError when the tokens do not fit the positions or the cache
+        """
+        cache = cache or self.new_cache(ids.shape[0], ids.shape[1])
+        end = cache.length + ids.shape[1]
+        if end > min(cache.capacity, self.config.n_positions):
+            raise UsageError(
+                f"{ids.shape[1]} tokens after {cache.length} do not fit a model of {self.config.n_positions} "
+                f"positions with a cache of {cache.capacity}: shorten the input."
+            )
+        step = self.decode if cache.length else self.prefill
+        return step(ids, cache, last_only)
+
+    @component("prefill")
+    def prefill(self, ids: Any, cache: KVCache, last_only: bool) -> Any:
+        return self._step(ids, cache, last_only)
+
+    @component("decode")
+    def decode(self, ids: Any, cache: KVCache, last_only: bool) -> Any:
+        return self._step(ids, cache, last_only)
+
+    def _step(self, ids: Any, cache: KVCache, last_only: bool) -> Any:
+        x = self.embeddings(ids, cache)
+        for block in self.h:
+            x = block(x, cache)
+        cache.length += ids.shape[1]
+        return self.lm_head(self.norm_f(x[:, -1:] if last_only else x))
+
+    @component("embeddings")
+    def embeddings(self, ids: Any, cache: KVCache) -> Any:
+        """Token plus position: one gather and one addition; the positions are a slice, not a gather."""
+        return self.wte(ids) + self.wpe.weight[cache.length : cache.length + ids.shape[1]]
+
+    @component("ln_f")
+    def norm_f(self, x: Any) -> Any:
+        return self.ln_f(x)
+
+    @component("lm_head")
+    def lm_head(self, x: Any) -> Any:
+        """(B, T, C) -> (B, T, V) with the input embedding, which is tied."""
+        return F.linear(x, self.wte.weight)
+
+    def generate(self, ids: Any, new_tokens: int) -> Any:
+        """Greedy continuation with the KV cache: (B, T) int64 -> (B, T + new_tokens).
+
+        The next token stays on the device, so nothing synchronises until the caller looks at the result.
+        """
+        batch, tokens = ids.shape
+        # The last token is returned without being run through the model.
+        cache = self.new_cache(batch, max(1, tokens + new_tokens - 1))
+        out, step = [ids], ids
+        with torch.inference_mode():
+            for _ in range(new_tokens):
+                step = self(step, cache, last_only=True)[:, -1].argmax(dim=-1, keepdim=True)
+                out.append(step)
+        return torch.cat(out, dim=1)

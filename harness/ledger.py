@@ -1,0 +1,253 @@
+"""The byte and FLOP model of every leaf range, written to ops.csv for an analysis that has neither torch nor GPU.
+
+Conventions, for one leaf range of one step; N = B T rows, e = bytes of an element, Tk = cached + new tokens:
+- minimum_bytes: each input byte that the result depends on read once, each output written once, whatever runs.
+- predicted_unfused_bytes: what the eager kernels of the range move, each kernel reading its inputs from DRAM and
+  writing its outputs there. Measured under ncu, an output that stays in the L2 cache is written back later and
+  may be missing from the measurement; the last writes before a kernel ends are the likeliest.
+- predicted_fused_bytes: where a fused variant is declared in kernels.registry, what that one moves; else blank.
+  On a chain of ranges it stands on the last member and 0 on those that fusing makes disappear.
+- flops: additions and multiplications, a transcendental counts one; GEMMs 2 M N K, masked scores included
+  because the dense GEMMs compute them.
+Residual additions run in `h.N` itself, which is no leaf, so they have no row.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.gpt2 import TORCH_SOFTMAX, GPT2Config
+from harness.workloads import Workload
+from kernels import registry
+
+COLUMNS = (
+    "op",
+    "variant",
+    "symbols",
+    "range",
+    "workload",
+    "ordinal",
+    "shape",
+    "dtype",
+    "flops",
+    "minimum_bytes",
+    "predicted_unfused_bytes",
+    "predicted_fused_bytes",
+    "note",
+)
+BENCH_SHAPE = (8, 12, 1024, 1024)  # B, nh, Tq, Tk
+BENCH_DTYPE = "float32"
+COPY_BYTES = 2 << 30  # read, and as many written: gigabytes, because what is written last stays in L2
+GEMMS = {"gemm_fp32": (4096, "float32"), "gemm_bf16": (8192, "bfloat16")}
+ID_BYTES = 8  # int64 token ids
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """One row of ops.csv; None is written as an empty cell."""
+
+    op: str
+    range: str
+    shape: tuple[int, ...]
+    flops: int | None
+    minimum_bytes: int | None
+    predicted_unfused_bytes: int | None
+    predicted_fused_bytes: int | None = None
+    variant: str = TORCH_SOFTMAX
+    symbols: tuple[str, ...] = ()
+    workload: str = ""
+    ordinal: int = 0
+    dtype: str = "float32"
+    note: str = ""
+
+    def cells(self) -> list[object]:
+        row = {name: getattr(self, name) for name in COLUMNS}
+        row["symbols"] = ";".join(self.symbols)
+        row["shape"] = "x".join(map(str, self.shape))
+        row["dtype"] = registry.short_dtype(self.dtype)
+        return ["" if row[name] is None else row[name] for name in COLUMNS]
+
+
+def embeddings(batch: int, tokens: int, c: int, e: int) -> OpRow:
+    """Gather B T token rows, add T position rows. Eager: gather (ids, rows -> rows), add (rows, positions -> rows)."""
+    rows, positions, ids = batch * tokens * c * e, tokens * c * e, batch * tokens * ID_BYTES
+    minimum = ids + rows + positions + rows
+    return OpRow("embeddings", "embeddings", (batch, tokens, c), batch * tokens * c, minimum, minimum + 2 * rows)
+
+
+def layernorm(name: str, n: int, c: int, e: int) -> OpRow:
+    """Rows in and out, weight and bias; eager also stores mean and 1/std of each row in fp32.
+
+    7 FLOP an element: sum, centre, square, sum, scale, weight, bias.
+    """
+    minimum = 2 * n * c * e + 2 * c * e
+    return OpRow("layernorm", name, (n, c), 7 * n * c, minimum, minimum + 2 * n * 4)
+
+
+def linear(name: str, m: int, n: int, k: int, e: int, bias: bool = True, copied: int = 0) -> OpRow:
+    """(M, K) x (K, N) + bias (N): operands read once, result written once; shape is M x N x K.
+
+    `copied`: elements of the result that eager copies once more (read + write).
+    """
+    minimum = (m * k + k * n + m * n + (n if bias else 0)) * e
+    flops = 2 * m * n * k + (m * n if bias else 0)
+    return OpRow("linear", name, (m, n, k), flops, minimum, minimum + 2 * copied * e)
+
+
+def scores(batch: int, heads: int, tq: int, tk: int, hs: int, e: int) -> OpRow:
+    """q (B, nh, Tq, hs) and k (B, nh, Tk, hs) in, scores (B, nh, Tq, Tk) out.
+
+    One batched GEMM over strided views; from B = 2 on q cannot be viewed as one batch and eager copies it.
+    """
+    q, k, out = batch * heads * tq * hs, batch * heads * tk * hs, batch * heads * tq * tk
+    minimum = (q + k + out) * e
+    copied = q if batch > 1 and tq > 1 else 0
+    shape = (batch, heads, tq, tk, hs)
+    return OpRow("scores", "attn/scores", shape, 2 * out * hs, minimum, minimum + 2 * copied * e)
+
+
+def values(batch: int, heads: int, tq: int, tk: int, hs: int, e: int) -> OpRow:
+    """weights (B, nh, Tq, Tk) and v (B, nh, Tk, hs) in, (B, Tq, C) out; merging the heads is a copy if Tq > 1."""
+    weights, v, out = batch * heads * tq * tk, batch * heads * tk * hs, batch * heads * tq * hs
+    minimum = (weights + v + out) * e
+    copied = out if tq > 1 else 0
+    shape = (batch, heads, tq, tk, hs)
+    return OpRow("values", "attn/values", shape, 2 * weights * hs, minimum, minimum + 2 * copied * e)
+
+
+def gelu(n: int, inner: int, e: int) -> OpRow:
+    """One kernel, element in, element out; tanh form: x³, two fused constants, tanh, 1 +, half x: 9 FLOP."""
+    return OpRow("gelu", "mlp/act", (n, inner), 9 * n * inner, 2 * n * inner * e, 2 * n * inner * e)
+
+
+def softmax_chain(shape: tuple[int, ...], dtype: str, softmax: str) -> list[OpRow]:
+    """The ranges of the op `softmax`, numbers from its one declaration in kernels.registry.
+
+    Chain: `mask` is scale and masked_fill (everything the declaration's unfused model has beyond the softmax
+    itself), `softmax` reads and writes all scores, -inf included. Fused: one range for the whole op.
+    """
+    op = registry.ops()["softmax"]
+    elements = 1
+    for size in shape:
+        elements *= size
+    passes = 2 * elements * registry.item_bytes(dtype)
+    unfused, minimum = op.unfused_bytes(shape, dtype), op.minimum_bytes(shape, dtype)
+    if softmax == TORCH_SOFTMAX:
+        note = "chain of attn/mask and attn/softmax"
+        return [
+            OpRow("softmax", "attn/mask", shape, elements, minimum, unfused - passes, 0, note=f"{note}: absorbed"),
+            OpRow(
+                "softmax",
+                "attn/softmax",
+                shape,
+                4 * elements,
+                passes,
+                passes,
+                op.fused_bytes(shape, dtype),
+                note=f"{note}: fused bytes of {op.best} for both",
+            ),
+        ]
+    variant = op.variant(softmax)
+    fused = op.fused_bytes(shape, dtype, softmax)
+    return [
+        OpRow(
+            "softmax",
+            "attn/softmax",
+            shape,
+            op.flops(shape),
+            minimum,
+            unfused,
+            fused,
+            variant=softmax,
+            symbols=variant.symbols,
+        )
+    ]
+
+
+def step_rows(config: GPT2Config, workload: Workload, dtype: str, softmax: str, last_only: bool = False) -> list[OpRow]:
+    """All leaf ranges of one step, in the order in which they run, with full paths.
+
+    qkv: its results are q and the cache's new keys and values, each written once at the least; eager writes them
+    once as the GEMM's result and then copies keys and values to the cache.
+    """
+    e, c, inner = registry.item_bytes(dtype), config.n_embd, config.inner
+    batch, tokens, tk, heads, hs = workload.batch, workload.tokens, workload.total, config.n_head, config.head_size
+    n = batch * tokens
+    root = "gpt2" if softmax == TORCH_SOFTMAX else "gpt2_fused"
+    block = [
+        layernorm("ln_1", n, c, e),
+        replace(linear("attn/qkv", n, 3 * c, c, e, copied=2 * n * c), note="with the appends to the KV cache"),
+        scores(batch, heads, tokens, tk, hs, e),
+        *softmax_chain((batch, heads, tokens, tk), dtype, softmax),
+        values(batch, heads, tokens, tk, hs, e),
+        linear("attn/proj", n, c, c, e),
+        layernorm("ln_2", n, c, e),
+        linear("mlp/fc", n, inner, c, e),
+        gelu(n, inner, e),
+        linear("mlp/proj", n, c, inner, e),
+    ]
+    rows = [embeddings(batch, tokens, c, e)]
+    for index in range(config.n_layer):
+        rows += [replace(row, range=f"h.{index}/{row.range}") for row in block]
+    outputs = batch if last_only else n
+    rows += [layernorm("ln_f", outputs, c, e), linear("lm_head", outputs, config.vocab_size, c, e, bias=False)]
+    return [
+        replace(row, range=f"{root}/{workload.step}/{row.range}", workload=workload.name, dtype=dtype) for row in rows
+    ]
+
+
+def bench_rows(names: Iterable[str]) -> list[OpRow]:
+    """One launch of each named softmax variant under bench/softmax/<variant>."""
+    op = registry.ops()["softmax"]
+    shape, dtype = BENCH_SHAPE, BENCH_DTYPE
+    return [
+        OpRow(
+            "softmax",
+            f"bench/softmax/{name}",
+            shape,
+            op.flops(shape),
+            op.minimum_bytes(shape, dtype),
+            op.unfused_bytes(shape, dtype),
+            # The baseline's row says what fusing would give; any other row what its own variant should move.
+            op.fused_bytes(shape, dtype, op.best if name == op.baseline else name),
+            variant=name,
+            symbols=op.variant(name).symbols,
+            workload=op.shape_name(shape),
+            dtype=dtype,
+        )
+        for name in names
+    ]
+
+
+def selftest_rows() -> list[OpRow]:
+    """The known truths: bytes of a copy, FLOPs of square GEMMs (2 n³)."""
+    note = f"read={COPY_BYTES};write={COPY_BYTES}"
+    rows = [OpRow("selftest", "selftest/copy", (COPY_BYTES,), None, 2 * COPY_BYTES, None, variant="copy", note=note)]
+    for name, (n, dtype) in GEMMS.items():
+        minimum = 3 * n * n * registry.item_bytes(dtype)
+        rows.append(
+            OpRow("selftest", f"selftest/{name}", (n, n, n), 2 * n**3, minimum, None, variant=name, dtype=dtype)
+        )
+    return [replace(row, workload="selftest") for row in rows]
+
+
+def number(rows: Iterable[OpRow]) -> Iterator[OpRow]:
+    """Give each row its ordinal: how often its range came before."""
+    seen: Counter[str] = Counter()
+    for row in rows:
+        yield replace(row, ordinal=seen[row.range])
+        seen[row.range] += 1
+
+
+def ops_csv(rows: Sequence[OpRow]) -> str:
+    """The text of ops.csv, rows in the order of the program."""
+    text: Any = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(row.cells() for row in number(rows))
+    return str(text.getvalue())

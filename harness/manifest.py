@@ -1,0 +1,371 @@
+"""The conditions of a run, in manifest.json: enough to judge its numbers, nothing that names a person or a machine.
+
+Never written: the environment, a user name, a host name, an absolute path. `find_leaks` looks for them and
+`write_manifest` refuses to write a manifest in which it finds one.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import locale
+import os
+import platform
+import re
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from harness import doctor
+from harness.errors import InputError
+
+KIND, SCHEMA_VERSION = "manifest", 1
+SAMPLE_SECONDS = 0.1
+# NVML's clock event reasons (nvml.h); "gpu_idle" is left out because an idle GPU is not a throttled one.
+_THROTTLE_BITS = {
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+_QUANTITIES = ("sm_mhz", "memory_mhz", "power_w", "temperature_c")
+# A path in running text: a slash at the start of a word, then at least one more component or a plain name.
+_ABSOLUTE_PATH = re.compile(r"(?:(?<![\w.~/:*)\]>-])/[A-Za-z_.][^\s\"',;]*)|(?:\b[A-Za-z]:\\\\?\w)|(?:(?<!\w)~[/\w])")
+
+# Type of each key that a manifest must have; None in a tuple means that null is allowed.
+_SCHEMA: dict[str, tuple[type | None, ...]] = {
+    "kind": (str,),
+    "schema_version": (int,),
+    "gpu": (dict, None),
+    "cpu": (dict,),
+    "driver": (str, None),
+    "cuda": (str, None),
+    "torch": (str,),
+    "triton": (str, None),
+    "transformers": (str, None),
+    "nvtx": (str, None),
+    "python": (str,),
+    "nsys": (str, None),
+    "ncu": (str, None),
+    "git_sha": (str, None),
+    "git_dirty": (bool, None),
+    "arguments": (list,),
+    "workloads": (list,),
+    "seed": (int,),
+    "weights": (dict,),
+    "locale": (str,),
+    "matmul_precision": (dict,),
+    "clocks": (dict, None),
+    "clocks_reason": (str, None),
+}
+_GPU_SCHEMA: dict[str, tuple[type | None, ...]] = {
+    "name": (str,),
+    "compute_capability": (str,),
+    "sm_count": (int,),
+    "l2_bytes": (int,),
+    "memory_bytes": (int,),
+}
+_WORKLOAD_KEYS = {"name", "batch", "tokens", "context", "dtype", "softmax", "range"}
+
+
+# Clocks ------------------------------------------------------------------------------------------------------
+
+
+class _Nvml:
+    """Readings through NVML, the library under nvidia-smi."""
+
+    def __init__(self) -> None:
+        import pynvml
+
+        self._nvml = pynvml
+        pynvml.nvmlInit()
+        self._handle = self._find()
+        names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+        self._reasons: Callable[[Any], int] = next(getattr(pynvml, name) for name in names if hasattr(pynvml, name))
+
+    def _find(self) -> Any:
+        # CUDA may number GPUs otherwise than NVML does; the UUID is the same in both.
+        uuid = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)
+        if uuid is not None:
+            try:
+                return self._nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+            except self._nvml.NVMLError:
+                pass
+        return self._nvml.nvmlDeviceGetHandleByIndex(0)
+
+    def read(self) -> tuple[dict[str, float], int]:
+        nvml, handle = self._nvml, self._handle
+        return {
+            "sm_mhz": float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+            "memory_mhz": float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
+            "power_w": nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+            "temperature_c": float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+        }, int(self._reasons(handle))
+
+
+class _Smi:
+    """The same readings through nvidia-smi, where the Python package is missing."""
+
+    _QUERY = "clocks.sm,clocks.mem,power.draw,temperature.gpu,{}"
+
+    def __init__(self) -> None:
+        self._field = "clocks_event_reasons.active"
+        try:
+            self.read()
+        except (ValueError, IndexError):
+            self._field = "clocks_throttle_reasons.active"  # its name before driver 535
+            self.read()
+
+    def read(self) -> tuple[dict[str, float], int]:
+        query = "--query-gpu=" + self._QUERY.format(self._field)
+        code, output = doctor.run(["nvidia-smi", query, "--format=csv,noheader,nounits"], seconds=5)
+        if code:
+            raise ValueError("nvidia-smi failed")
+        cells = [cell.strip() for cell in output.splitlines()[0].split(",")]
+        return dict(zip(_QUANTITIES, map(float, cells), strict=False)), int(cells[4], 16)
+
+
+class ClockSampler:
+    """Samples clocks, power and temperature on a thread of its own while the block runs.
+
+        with ClockSampler() as sampler: …
+        sampler.clocks      the manifest's `clocks`, or None
+        sampler.reason      why it is None
+    """
+
+    def __init__(self, seconds: float = SAMPLE_SECONDS, readers: Sequence[Callable[[], Any]] = (_Nvml, _Smi)) -> None:
+        self._seconds = seconds
+        self._readers = readers
+        self._samples: list[dict[str, float]] = []
+        self._throttle = 0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.reason: str | None = None
+
+    def __enter__(self) -> ClockSampler:
+        problems = []
+        for reader in self._readers:
+            try:
+                source = reader()
+                source.read()
+            except Exception as error:  # NVML has its own error tree, imported only with the package
+                problems.append(type(error).__name__)
+                continue
+            self._thread = threading.Thread(target=self._sample, args=(source,), daemon=True)
+            self._thread.start()
+            return self
+        self.reason = f"no clocks: neither NVML nor nvidia-smi answers ({', '.join(problems)})"
+        return self
+
+    def _sample(self, source: Any) -> None:
+        while True:
+            try:
+                reading, throttle = source.read()
+            except Exception as error:
+                self.reason = f"clock sampling ended early ({type(error).__name__})"
+                return
+            self._samples.append(reading)
+            self._throttle |= throttle
+            if self._stop.wait(self._seconds):
+                return
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+
+    @property
+    def clocks(self) -> dict[str, Any] | None:
+        if not self._samples:
+            return None
+        summary: dict[str, Any] = {}
+        for name in _QUANTITIES:
+            values = [sample[name] for sample in self._samples]
+            summary[name] = {"min": min(values), "median": median(values), "max": max(values)}
+        summary["throttle_reasons"] = [name for bit, name in _THROTTLE_BITS.items() if self._throttle & bit]
+        summary["samples"] = len(self._samples)
+        return summary
+
+
+# The manifest ------------------------------------------------------------------------------------------------
+
+
+def gpu_facts() -> dict[str, Any] | None:
+    """Name and sizes of the current GPU; None without one."""
+    if not torch.cuda.is_available():
+        return None
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return {
+        "name": properties.name,
+        "compute_capability": f"{properties.major}.{properties.minor}",
+        "sm_count": properties.multi_processor_count,
+        "l2_bytes": properties.L2_cache_size,
+        "memory_bytes": properties.total_memory,
+    }
+
+
+def _cpu_facts() -> dict[str, Any]:
+    model = platform.machine()
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text("utf-8"), flags=re.MULTILINE)
+        model = found[1].strip() if found else model
+    except OSError:
+        pass
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"cores": cores, "model": model}
+
+
+def _driver_version() -> str | None:
+    try:
+        found = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)*)\b", Path("/proc/driver/nvidia/version").read_text("utf-8"))
+        if found:
+            return found[1]
+    except OSError:
+        pass
+    code, output = doctor.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+    return output.splitlines()[0].strip() if code == 0 and output.strip() else None
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(Path(__file__).resolve().parent), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _identities() -> list[str]:
+    """Words that would name the user or the machine; short and generic ones would match everything."""
+    words = [Path.home().name, socket.gethostname(), socket.gethostname().split(".")[0]]
+    try:
+        words.append(getpass.getuser())
+    except (OSError, KeyError):
+        pass
+    generic = {"root", "user", "users", "home", "admin", "ubuntu", "localhost", "runner", "nobody"}
+    return sorted({word for word in words if len(word) > 2 and word.lower() not in generic})
+
+
+def scrub(argument: str) -> str:
+    """An argument without absolute paths and without the names of the user and the machine."""
+    text = _ABSOLUTE_PATH.sub("<path>", argument.replace(str(Path.home()) + "/", "/home/"))
+    for word in _identities():
+        text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", "<name>", text)
+    return text
+
+
+def _texts(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield str(key)
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+
+
+def find_leaks(value: Any) -> list[str]:
+    """The strings inside `value` that hold an absolute path, the user's name or the machine's name."""
+    return [text for text in _texts(value) if scrub(text) != text]
+
+
+def build_manifest(
+    arguments: Sequence[str],
+    workloads: Sequence[dict[str, Any]],
+    seed: int,
+    weights: dict[str, Any],
+    sampler: ClockSampler | None = None,
+) -> dict[str, Any]:
+    """Everything of this process and this machine that the numbers depend on."""
+    status = _git("status", "--porcelain", "--untracked-files=no")
+    return {
+        "kind": KIND,
+        "schema_version": SCHEMA_VERSION,
+        "gpu": gpu_facts(),
+        "cpu": _cpu_facts(),
+        "driver": _driver_version(),
+        "cuda": torch.version.cuda,
+        "torch": str(torch.__version__),
+        "triton": doctor.package_version("triton"),
+        "transformers": doctor.package_version("transformers"),
+        "nvtx": doctor.package_version("nvtx"),
+        "python": platform.python_version(),
+        "nsys": doctor.tool_version(doctor.find_nsys()),
+        "ncu": doctor.tool_version(doctor.find_ncu()),
+        "git_sha": _git("rev-parse", "HEAD"),
+        "git_dirty": None if status is None else bool(status),
+        "arguments": [scrub(argument) for argument in arguments],
+        "workloads": list(workloads),
+        "seed": seed,
+        "weights": {name: scrub(value) for name, value in weights.items() if value is not None},
+        "locale": locale.setlocale(locale.LC_NUMERIC),
+        "matmul_precision": {"float32": f"{torch.get_float32_matmul_precision()} (TF32 off)"}
+        if torch.get_float32_matmul_precision() == "highest"
+        else {"float32": torch.get_float32_matmul_precision()},
+        "clocks": sampler.clocks if sampler else None,
+        "clocks_reason": sampler.reason if sampler else "clocks were not sampled in this run",
+    }
+
+
+def _wrong_type(value: Any, allowed: tuple[type | None, ...]) -> bool:
+    if value is None:
+        return None not in allowed
+    if isinstance(value, bool):
+        return bool not in allowed
+    return not isinstance(value, tuple(kind for kind in allowed if kind is not None))
+
+
+def validate_manifest(manifest: Any) -> list[str]:
+    """What is wrong with a manifest, one sentence each; empty if nothing is. Further keys are allowed."""
+    if not isinstance(manifest, dict):
+        return ["the manifest is no JSON object"]
+    problems = []
+    for part, schema in (("", _SCHEMA), ("gpu", _GPU_SCHEMA)):
+        values = manifest.get(part) if part else manifest
+        if not isinstance(values, dict):
+            continue
+        for name, allowed in schema.items():
+            label = f"{part}.{name}" if part else name
+            if name not in values:
+                problems.append(f"{label} is missing")
+            elif _wrong_type(values[name], allowed):
+                problems.append(f"{label} is a {type(values[name]).__name__}")
+    if manifest.get("kind") != KIND or manifest.get("schema_version") != SCHEMA_VERSION:
+        problems.append(f"kind and schema_version are not {KIND} and {SCHEMA_VERSION}")
+    for index, workload in enumerate(manifest.get("workloads") or []):
+        if not isinstance(workload, dict) or not workload.keys() >= _WORKLOAD_KEYS:
+            problems.append(f"workloads[{index}] lacks one of {', '.join(sorted(_WORKLOAD_KEYS))}")
+    problems += [f"it holds a path or a name: {text!r}" for text in find_leaks(manifest)]
+    return problems
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON beside its place, then move it there, so that no reader ever sees half a file."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
+    """Validate, then write; InputError if it would break the schema or leak something."""
+    problems = validate_manifest(manifest)
+    if problems:
+        raise InputError(f"{path.name} was not written: {problems[0]}; report this as a bug of the harness.")
+    write_json(path, manifest)

@@ -1,0 +1,152 @@
+"""Timing: many samples, quantiles, and what could be wrong with them.
+
+`measure_wall` is what a user waits for: the CPU's clock around the step and a synchronisation, the GPU idle before.
+`measure_gpu` is what the GPU needs: CUDA events around the step, behind a queue that is filled first, so that a
+step of many small launches shows the GPU's time and not the CPU's. Both warm up first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+UNSTEADY = 1.5  # p95 / p5 from which a measurement is called unsteady
+_SLEEP_HZ = 2.0e9  # GPU cycles per second that a queue-filling sleep counts with: no GPU's clock is far above
+_FIRST_SLEEP_FACTOR, _MOST_SLEEP_NS = 1.5, 2e8
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Samples of one step in nanoseconds, in the order taken, with what to be wary of."""
+
+    samples_ns: tuple[float, ...]
+    warnings: tuple[str, ...] = ()
+
+    def _quantile(self, percent: float) -> float:
+        return float(np.percentile(self.samples_ns, percent))
+
+    @property
+    def p5_ns(self) -> float:
+        return self._quantile(5)
+
+    @property
+    def p50_ns(self) -> float:
+        return self._quantile(50)
+
+    @property
+    def p95_ns(self) -> float:
+        return self._quantile(95)
+
+    def as_json(self) -> dict[str, int]:
+        """{"p5", "p50", "p95"} in whole nanoseconds."""
+        return {"p5": round(self.p5_ns), "p50": round(self.p50_ns), "p95": round(self.p95_ns)}
+
+
+def _measurement(samples_ns: Sequence[float], warnings: Sequence[str] = ()) -> Measurement:
+    measurement = Measurement(tuple(samples_ns), tuple(warnings))
+    if measurement.p95_ns > UNSTEADY * measurement.p5_ns > 0:
+        ratio = measurement.p95_ns / measurement.p5_ns
+        return Measurement(tuple(samples_ns), (*warnings, f"unsteady: p95 is {ratio:.1f} times p5"))
+    return measurement
+
+
+def _nothing() -> None:
+    return None
+
+
+def _progress(count: int, label: str) -> Any:
+    # Shown from the third second on; a measurement shorter than that is over before anybody reads it.
+    return tqdm(range(count), desc=label or None, delay=2, disable=None if label else True, leave=False)
+
+
+def measure_wall(
+    step: Callable[[], object],
+    samples: int = 30,
+    warmup: int = 5,
+    synchronise: Callable[[], object] = _nothing,
+    before: Callable[[], object] = _nothing,
+    label: str = "",
+) -> Measurement:
+    """Wall time of `step` and of the `synchronise` after it; `before` runs untimed ahead of each sample."""
+    for _ in range(warmup):
+        before()
+        step()
+    samples_ns = []
+    for _ in _progress(samples, label):
+        before()
+        synchronise()
+        start_ns = time.perf_counter_ns()
+        step()
+        synchronise()
+        samples_ns.append(time.perf_counter_ns() - start_ns)
+    return _measurement(samples_ns)
+
+
+def measure_gpu(
+    step: Callable[[], object],
+    samples: int = 30,
+    warmup: int = 5,
+    before: Callable[[], object] = _nothing,
+    cold_l2: bool = False,
+    fill_queue: bool = True,
+    label: str = "",
+) -> Measurement:
+    """GPU time of `step` from its first to its last kernel, by CUDA events.
+
+    cold_l2     overwrite twice the L2 cache ahead of each sample
+    fill_queue  let the GPU sleep until the CPU has launched the whole step. A sample whose sleep was too short
+                (the start event had passed before the last launch) is thrown away and the sleep made longer;
+                `step` must not synchronise.
+    """
+    flush = torch.empty(2 * _l2_bytes(), dtype=torch.uint8, device="cuda") if cold_l2 else None
+    for _ in range(warmup):
+        before()
+        step()
+    torch.cuda.synchronize()
+    before()
+    launch_start_ns = time.perf_counter_ns()
+    step()
+    sleep_ns = _FIRST_SLEEP_FACTOR * (time.perf_counter_ns() - launch_start_ns) + 20_000
+    samples_ns: list[float] = []
+    warnings = []
+    late = 0
+    for _ in _progress(samples, label):
+        while True:
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            before()
+            torch.cuda.synchronize()
+            if flush is not None:
+                flush.zero_()
+            if fill_queue:
+                torch.cuda._sleep(int(sleep_ns * _SLEEP_HZ / 1e9))
+            start.record()
+            step()
+            was_late = fill_queue and start.query()
+            end.record()
+            end.synchronize()
+            if not was_late or sleep_ns >= _MOST_SLEEP_NS:
+                break
+            sleep_ns = min(2 * sleep_ns, _MOST_SLEEP_NS)
+        late += was_late
+        samples_ns.append(start.elapsed_time(end) * 1e6)
+    if late:
+        warnings.append(f"{late} of {samples} samples hold launch time: the CPU was slower than the queue was long")
+    return _measurement(samples_ns, warnings)
+
+
+def _l2_bytes() -> int:
+    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size)
+
+
+def measure(step: Callable[[], object], cold_l2: bool = False, **options: Any) -> Measurement:
+    """`measure_gpu` where there is a GPU, else the wall time on the CPU (no cache is flushed there)."""
+    if torch.cuda.is_available():
+        return measure_gpu(step, cold_l2=cold_l2, **options)
+    options.pop("fill_queue", None)
+    return measure_wall(step, **options)

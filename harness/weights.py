@@ -1,0 +1,214 @@
+"""Where the parameters come from: a seed, the hub, a local folder, or a safetensors file.
+
+The only module that imports transformers, and only when a checkpoint needs it. Hugging Face publishes a package
+called `kernels`, which transformers imports if it is installed; this repository's folder of the same name stands
+first on `sys.path` and is found instead, and `import transformers` fails with an ImportError nobody understands.
+So `import_transformers` looks first and says what to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.errors import InputError, UsageError
+from harness.gpt2 import GPT2, GPT2Config
+
+RANDOM = "random"
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+# Old checkpoints hold their causal masks as if they were weights.
+_NOT_WEIGHTS = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A model's parameters, the sizes that fit them, and what the manifest says of them."""
+
+    config: GPT2Config
+    state: dict[str, Any]
+    source: str
+    sha256: str | None
+
+
+def import_transformers() -> Any:
+    """Return the module transformers, or say in one sentence why it cannot be had."""
+    try:
+        version = importlib.metadata.version("kernels")
+    except importlib.metadata.PackageNotFoundError:
+        version = None
+    if version is not None:
+        raise InputError(
+            f"The Hugging Face package `kernels` {version} is installed and this repository's folder kernels/ "
+            "hides it from transformers: run `pip uninstall kernels` in this environment, or give --weights a "
+            ".safetensors file, which needs no transformers."
+        )
+    try:
+        import transformers
+    except ImportError as error:
+        raise InputError(
+            f"transformers cannot be imported ({_one_line(error)}): run `pip install transformers`, or give "
+            "--weights random or a .safetensors file, which need none."
+        ) from error
+    return transformers
+
+
+def load_weights(weights: str = RANDOM, seed: int = 0, config: GPT2Config | None = None) -> Weights:
+    """Resolve `--weights`: "random", a folder, a .safetensors file, or a hub name such as "gpt2".
+
+    `config` sizes random weights; a checkpoint brings its own, and a safetensors file without a config.json
+    beside it is read with heads of 64, as all published sizes have, unless `config` names them.
+    Raises: InputError (missing, unreadable or mismatched checkpoint), UsageError (neither a file nor a name)
+    """
+    if weights == RANDOM:
+        config = config or GPT2Config()
+        return Weights(config, _random_state(config, seed), RANDOM, None)
+    path = Path(weights).expanduser()
+    if path.is_dir():
+        return _from_transformers(str(path), f"folder {path.name}", "local", local=True)
+    if path.is_file():
+        if path.suffix != ".safetensors":
+            raise InputError(f"{path.name} is not a .safetensors file: give one, or the checkpoint's folder.")
+        return _from_safetensors(path, config)
+    if path.suffix == ".safetensors" or path.is_absolute() or weights.startswith((".", "~")):
+        raise InputError(f"{path.name} was not found: give --weights an existing file or folder, or a hub name.")
+    if not _HUB_NAME.fullmatch(weights):
+        raise UsageError(f"--weights {weights!r} is no file, folder or hub name: use random, gpt2, or a path.")
+    return _from_transformers(weights, f"checkpoint {weights}", f"transformers:{weights}", local=False)
+
+
+def build_model(weights: Weights, softmax: str = "torch", device: Any = "cpu", dtype: Any = torch.float32) -> GPT2:
+    """A model in eval mode that holds exactly these parameters, converted to `dtype` on `device`."""
+    with torch.device("meta"):
+        model = GPT2(weights.config, softmax)
+    state = {name: tensor.to(device=device, dtype=dtype) for name, tensor in weights.state.items()}
+    model.load_state_dict(state, assign=True)
+    return model.eval().requires_grad_(False)
+
+
+def _random_state(config: GPT2Config, seed: int) -> dict[str, Any]:
+    """Seeded parameters with GPT-2's own initialisation: N(0, 0.02), residual projections / sqrt(2 n_layer).
+
+    Drawn on the CPU, so that a seed means the same numbers on every device.
+    """
+    with torch.device("meta"):
+        shapes = {name: tensor.shape for name, tensor in GPT2(config).state_dict().items()}
+    generator = torch.Generator().manual_seed(seed)
+    state = {}
+    for name, shape in shapes.items():
+        if name.endswith(".bias"):
+            state[name] = torch.zeros(shape)
+        elif ".ln_" in name or name.startswith("ln_"):
+            state[name] = torch.ones(shape)
+        else:
+            std = 0.02 / math.sqrt(2 * config.n_layer) if name.endswith("c_proj.weight") else 0.02
+            state[name] = torch.empty(shape).normal_(std=std, generator=generator)
+    return state
+
+
+def _from_transformers(name: str, label: str, source: str, local: bool) -> Weights:
+    if local and not (Path(name) / "config.json").is_file():
+        raise InputError(f"The {label} has no config.json: give the folder that save_pretrained wrote.")
+    transformers = import_transformers()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        declared = transformers.AutoConfig.from_pretrained(name, local_files_only=local)
+        if declared.model_type != "gpt2":
+            raise InputError(f"The {label} is a {declared.model_type} model: this harness runs gpt2 only.")
+        model, report = transformers.GPT2LMHeadModel.from_pretrained(
+            name, local_files_only=local, dtype=torch.float32, output_loading_info=True
+        )
+    except InputError:
+        raise
+    except Exception as error:  # transformers raises OSError, ValueError, RuntimeError, SafetensorError …
+        raise InputError(
+            f"transformers could not load the {label} ({_one_line(error)}): check the name, the files and, "
+            "for a hub name, the network."
+        ) from error
+    missing = sorted(set(report["missing_keys"]) - {"lm_head.weight"})
+    if missing or report["mismatched_keys"]:
+        found = f"lacks {missing[0]}" if missing else "has tensors of the wrong shape"
+        raise InputError(f"The {label} {found}: it does not fit its config.json, so get a whole one.")
+    return _checked(GPT2Config.from_dict(declared.to_dict()), model.state_dict(), label, source)
+
+
+def _from_safetensors(path: Path, config: GPT2Config | None) -> Weights:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        state = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path.name} cannot be read as safetensors ({_one_line(error)}): get it again.") from error
+    beside = path.with_name("config.json")
+    if beside.is_file():
+        try:
+            config = GPT2Config.from_dict(json.loads(beside.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InputError(f"config.json beside {path.name} is not a GPT-2 configuration: get it again.") from error
+    return _checked(config or _infer_config(_plain_names(state), path.name), state, path.name, "local")
+
+
+def _infer_config(state: Mapping[str, Any], label: str) -> GPT2Config:
+    """Read the sizes off the tensors; heads of 64 channels, as in every published GPT-2."""
+    try:
+        (vocab_size, n_embd), n_positions = state["wte.weight"].shape, state["wpe.weight"].shape[0]
+        n_inner = state["h.0.mlp.c_fc.weight"].shape[1]
+    except (KeyError, ValueError, IndexError) as error:
+        raise InputError(f"{label} holds no GPT-2 (no {error}): give a GPT-2 checkpoint.") from error
+    if n_embd % 64:
+        raise InputError(f"{label} has {n_embd} channels, no multiple of 64: put its config.json beside it.")
+    layers = {int(found[1]) for name in state if (found := re.match(r"h\.(\d+)\.", name))}
+    return GPT2Config(vocab_size, n_positions, n_embd, max(layers) + 1, n_embd // 64, n_inner)
+
+
+def _plain_names(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Names without the `transformer.` prefix, and without the masks that old checkpoints hold."""
+    plain = {name.removeprefix("transformer."): tensor for name, tensor in state.items()}
+    return {name: tensor for name, tensor in plain.items() if not _NOT_WEIGHTS.fullmatch(name)}
+
+
+def _checked(config: GPT2Config, state: Mapping[str, Any], label: str, source: str) -> Weights:
+    """Compare names and shapes with the model's own, one sentence for the first difference."""
+    plain = _plain_names(state)
+    head = plain.pop("lm_head.weight", None)
+    with torch.device("meta"):
+        expected = {name: tuple(tensor.shape) for name, tensor in GPT2(config).state_dict().items()}
+    for name in sorted(expected.keys() | plain.keys()):
+        if name not in plain:
+            raise InputError(f"The {label} lacks {name}: it is not a whole GPT-2 checkpoint, so get it again.")
+        if name not in expected:
+            raise InputError(f"The {label} has the unknown tensor {name}: give a plain GPT-2 checkpoint.")
+        if tuple(plain[name].shape) != expected[name]:
+            raise InputError(
+                f"The {label} has {name} of shape {tuple(plain[name].shape)} where the configuration means "
+                f"{expected[name]}: the two do not belong together."
+            )
+    if head is not None and not torch.equal(head, plain["wte.weight"]):
+        raise InputError(f"The {label} has an lm_head of its own, which this harness ties: use a tied one.")
+    return Weights(config, plain, source, _digest(plain))
+
+
+def _digest(state: Mapping[str, Any]) -> str:
+    """sha256 over names, types, shapes and bytes, the same for every container of the same tensors."""
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        tensor = state[name].detach().contiguous().cpu()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.view(torch.uint8).numpy().data if tensor.numel() else b"")
+    return digest.hexdigest()
+
+
+def _one_line(error: BaseException) -> str:
+    """The first line of an error, shortened and without local paths."""
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    text = re.sub(r"(?<![\w.:/])(/[^\s'\",;:()]+)+", "<path>", text)
+    return text if len(text) <= 160 else text[:157] + "…"

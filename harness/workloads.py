@@ -1,0 +1,78 @@
+"""Named shapes: what one timed or captured step is.
+
+A name says everything: `prefill_b1_t1024` is a prefill of 1024 tokens at batch 1, `decode_b1_ctx1023` one decode
+step with 1023 tokens in the KV cache, at the 1024th position. Any name of these two forms is a workload; the
+ones in WORKLOADS have a purpose.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import UsageError
+from harness.gpt2 import GPT2Config
+
+_NAME = re.compile(r"(?:(?P<prefill>prefill)_b(?P<pb>\d+)_t(?P<t>\d+)|decode_b(?P<db>\d+)_ctx(?P<ctx>\d+))")
+
+WORKLOADS = {
+    "prefill_b1_t1024": "the whole context at once; the captured prefill",
+    "decode_b1_ctx1023": "one token at the last position; the captured decode step",
+    "prefill_b1_t64": "small enough for a CPU",
+    "decode_b1_ctx64": "small enough for a CPU",
+    "prefill_b8_t1024": "eight sequences, the shape of the softmax figures",
+    "decode_b8_ctx1023": "eight sequences, one token each",
+}
+GPU_WORKLOADS = ("prefill_b1_t1024", "decode_b1_ctx1023")
+CPU_WORKLOADS = ("prefill_b1_t64", "decode_b1_ctx64")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One forward pass: `tokens` new tokens per sequence behind `context` cached ones."""
+
+    name: str
+    step: str  # "prefill" | "decode", also the name of the range
+    batch: int
+    tokens: int
+    context: int
+
+    @property
+    def total(self) -> int:
+        """Tk: keys that the attention sees."""
+        return self.context + self.tokens
+
+    def as_json(self, root: str, dtype: str, softmax: str) -> dict[str, Any]:
+        """The manifest's entry for this workload under the model whose root range is `root`."""
+        return {
+            "name": self.name,
+            "batch": self.batch,
+            "tokens": self.tokens,
+            "context": self.context,
+            "dtype": dtype,
+            "softmax": softmax,
+            "range": f"{root}/{self.step}",
+        }
+
+
+def find_workload(name: str, config: GPT2Config | None = None) -> Workload:
+    """The workload of that name; UsageError if the name says none or the model has too few positions."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise UsageError(
+            f"{name!r} is no workload: use prefill_b<batch>_t<tokens> or decode_b<batch>_ctx<context>, "
+            f"for example {', '.join(GPU_WORKLOADS)}."
+        )
+    if found["prefill"]:
+        workload = Workload(name, "prefill", int(found["pb"]), int(found["t"]), 0)
+    else:
+        workload = Workload(name, "decode", int(found["db"]), 1, int(found["ctx"]))
+    if workload.batch < 1 or workload.tokens < 1 or (workload.step == "decode" and workload.context < 1):
+        raise UsageError(f"The workload {name} is empty: use a batch, tokens and a context of 1 or more.")
+    if config is not None and workload.total > config.n_positions:
+        raise UsageError(
+            f"The workload {name} needs {workload.total} positions and the model has {config.n_positions}: "
+            "choose a shorter one."
+        )
+    return workload
