@@ -133,7 +133,8 @@ def _read(found: _Found, name: str, sniffed: Sniffed, size: int, named: bool) ->
         for metric, unit in page.units.items():
             if found.units.setdefault(metric, unit) != unit:
                 raise InputError(
-                    f"{name}, column {metric}: the unit {unit} does not agree with {found.units[metric]} of the other ncu files; "
+                    f"{name}, column {metric}: the unit {unit} does not agree with {found.units[metric]} of the "
+                    "other ncu files; "
                     "export them with one version of ncu."
                 )
         found.files.append(SourceFile(name, kind, len(page.counters), size, f"{len(page.units)} metrics"))
@@ -177,7 +178,8 @@ def _read_nsys(found: _Found, name: str, sniffed: Sniffed, size: int) -> None:
             continue
         if report in found.tables:
             raise InputError(
-                f"{found.tables[report][0]} and {name} are two different files of the nsys report {report}; give one capture at a time."
+                f"{found.tables[report][0]} and {name} are two different files of the nsys report {report}; "
+                "give one capture at a time."
             )
         table = nsys_csv.read_table(sniffed.raw, report, name)
         reader = {
@@ -220,7 +222,8 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
     kernels = int((ops["kind"] == "kernel").sum())
     if lonely and lonely == kernels and len(launches[1]):
         raise InputError(
-            f"{trace[0]} and {launches[0]} are of different captures (none of {kernels} kernels is in both); give one capture at a time."
+            f"{trace[0]} and {launches[0]} are of different captures (none of {kernels} kernels is in both); "
+            "give one capture at a time."
         )
     if lonely:
         found.gaps.append(
@@ -254,7 +257,8 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
                 "the capture has no NVTX push/pop range"
                 if pushpop
                 else "there is no nvtx_pushpop_trace with ranges among the files",
-                "put NVTX ranges around the layers, capture with `nsys profile -t cuda,nvtx` and export nvtx_pushpop_trace",
+                "put NVTX ranges around the layers, capture with `nsys profile -t cuda,nvtx` and export "
+                "nvtx_pushpop_trace",
             )
         )
     graph_calls = sorted({call for call in found.api_calls if call.startswith(("cudaGraphLaunch", "cuGraphLaunch"))})

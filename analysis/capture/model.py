@@ -1,7 +1,8 @@
 """What a capture is: the tables that every reader fills and every analysis starts from.
 
 Times are integer nanoseconds since the start of the nsys session, counters are float64 in base units
-(byte, ns, hz, byte/s, plain counts and ratios; `%` stays percent, 0 to 100), and NaN or NA means "not collected", never zero.
+(byte, ns, hz, byte/s, plain counts and ratios; `%` stays percent, 0 to 100), and NaN or NA means "not collected",
+never zero.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from analysis.capture.text import is_missing, number_style, parse_integer, parse
 from analysis.capture.units import base_unit
 
 _IDENTITY = (
-    "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream", "Block Size", "Grid Size",
-    "Device", "CC", "Domain",
+    "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream",
+    "Block Size", "Grid Size", "Device", "CC", "Domain",
 )  # fmt: skip
 _EXPORT = "`ncu --import <report>.ncu-rep --csv --page raw`"
 _SEPARATED = re.compile(r"[.,]")
@@ -53,7 +53,10 @@ def page_of_header(line: str) -> str:
 # --------------------------------------------------------------------------------------------------- messages of ncu
 
 _MESSAGE = re.compile(r"==(ERROR|WARNING|PROF)== ?(.*)")
-PERMISSION_FIX = "run as root or with CAP_SYS_ADMIN, or load the driver with NVreg_RestrictProfilingToAdminUsers=0 (see `make doctor`)."
+PERMISSION_FIX = (
+    "run as root or with CAP_SYS_ADMIN, or load the driver with NVreg_RestrictProfilingToAdminUsers=0 "
+    "(see `make doctor`)."
+)
 
 
 def messages(lines: Iterable[str]) -> list[tuple[str, str]]:
@@ -93,9 +96,9 @@ _ENTRY_END = re.compile(r'"(?=\s+"|\s+[0-9]+\s+"|\s*$)')
 
 
 def _range_name(entry: str) -> str | None:
-    """Name in `domain:name:payload type:payload:colour type:colour:message type:message`, None where it has no such tail.
+    """Name in `domain:name:payload type:payload:colour type:colour:message type:message`; None without such a tail.
 
-    The name may hold colons, so it is what stands before the payload fields; where the message repeats it, that decides.
+    The name may hold colons, so it is what stands before the payload fields; a message that repeats it decides.
     A range outside the default domain keeps its domain, `domain:name`, as nsys prints it.
     """
     domain, _, rest = entry.partition(":")
@@ -260,7 +263,8 @@ def read_raw(text: str, where: str) -> RawPage:
             raise InputError(f"{where}: line {line} has no ID; the file is damaged, export it again with {_EXPORT}.")
         if ncu_id in seen:
             raise InputError(
-                f"{where}: ID {ncu_id} stands in lines {seen[ncu_id]} and {line}; two captures were put into one file, keep one file each."
+                f"{where}: ID {ncu_id} stands in lines {seen[ncu_id]} and {line}; two captures were put into "
+                "one file, keep one file each."
             )
         seen[ncu_id] = line
 

@@ -1,9 +1,9 @@
 """Reads the CSV reports of `nsys stats`, from the `gputrace` of 2022 to the `cuda_gpu_trace` of 2026.
 
 A report is known by its header (`report_of_header`), never by its file name or the title above it. nsys does not escape
-quotes inside names and puts free text before, between and after the numbers, so there are two ways to read a table: pandas'
-C parser where the quotes of the whole file balance and every line has the header's width, and otherwise one regular expression
-built from the header, in which only the names may hold anything.
+quotes inside names and puts free text before, between and after the numbers, so there are two ways to read a table:
+pandas' C parser where the quotes of the whole file balance and every line has the header's width, and otherwise one
+regular expression built from the header, in which only the names may hold anything.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ _WHOLE = frozenset(
 )
 _MISSING = ["", "None", "NULL", "null", "nan", "n/a", "-"]
 _FRAMING = re.compile(
-    r"(Processing|Exporting|Generating|SKIPPED|NOTICE|WARNING|ERROR|Report was|==|\s*\*\*\s|Importing|Using |The following)"
+    r"(Processing|Exporting|Generating|SKIPPED|NOTICE|WARNING|ERROR|Report was|==|\s*\*\*\s|Importing)"
 )
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """A report as it stands: normalised column names, and how many complete rows stand before a cut-off one (or None)."""
+    """A report as it stands: normalised column names, and the complete rows before a cut-off one (None: not cut)."""
 
     report: str
     frame: pd.DataFrame
@@ -196,7 +196,8 @@ def _read_tolerant(
             break
         else:
             raise InputError(
-                f"{where}: line {first_line + i} has {line.count(',') + 1} fields that do not fit the {len(names)} columns "
+                f"{where}: line {first_line + i} has {line.count(',') + 1} fields that do not fit the "
+                f"{len(names)} columns "
                 f"of the header ({', '.join(names[:4])} …); the file is damaged, export it again with `nsys stats`."
             )
     frame = pd.DataFrame(rows, columns=names, dtype="str")
@@ -218,7 +219,7 @@ def _cut_tail(raw: bytes, names: list[str]) -> tuple[bytes, bool]:
         elif not last:
             whole = names[-1] not in _TEXT
         elif names[-1] in _TEXT and not last.endswith('"'):
-            # A name that is only the beginning of another one of the file was cut; one that stands elsewhere whole was not.
+            # A name that is only the beginning of others in the file was cut; one that stands elsewhere whole was not.
             end = last.encode()
             whole = b"," + end + b"\n" in body or b"," + end not in body
     return (raw + b"\n", False) if whole else (body + b"\n", True)
@@ -255,7 +256,7 @@ def read_table(text: str | bytes, report: str, where: str) -> RawTable:
     return RawTable(report, frame, units, cut)
 
 
-# ------------------------------------------------------------------------------------------------ columns and their types
+# -------------------------------------------------------------------------------------- columns and their types
 
 
 def _integers(table: RawTable, name: str, where: str, scale: float = 1.0) -> Any:
@@ -313,7 +314,8 @@ def _required(table: RawTable, columns: dict[str, Any], where: str, needed: tupl
         if missing.any():
             row = int(missing.to_numpy().argmax()) if hasattr(missing, "to_numpy") else int(missing.argmax())
             raise InputError(
-                f"{where}: row {row + 1} of {table.report} has no {name}; the file is damaged, export it again with `nsys stats`."
+                f"{where}: row {row + 1} of {table.report} has no {name}; the file is damaged, export it again "
+                "with `nsys stats`."
             )
 
 
@@ -342,7 +344,7 @@ def _strip_domains(column: Any) -> Any:
     return column.map({name: strip_domain(name) for name in column.unique()}).astype("str")
 
 
-# ------------------------------------------------------------------------------------------------------ what they become
+# -------------------------------------------------------------------------------------------- what they become
 
 
 def gpu_trace(table: RawTable, where: str) -> pd.DataFrame:
@@ -416,7 +418,7 @@ def _paths_from_stacks(range_ids: list[int], names: list[str], stacks: list[str]
 
 
 def nest_by_time(frame: pd.DataFrame) -> tuple[list[Any], list[int], list[str]]:
-    """Parent id, level and path of ranges sorted by (pid, tid, start, longest first), by containment within a thread."""
+    """Parent id, level and path of ranges sorted by (pid, tid, start, longest first), by within a thread."""
     parents: list[Any] = []
     levels: list[int] = []
     paths: list[str] = []
@@ -514,8 +516,8 @@ def api_names(table: RawTable) -> list[str]:
 def join_launches(ops: pd.DataFrame, launches: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     """GPU operations with the API side of the kernels filled in; and how many kernels found no launch.
 
-    Both reports print the same kernel record, so (start, duration, name, grid, block) is an exact key; equal keys (two devices
-    or two streams at the same nanosecond) are paired in file order.
+    Both reports print the same kernel record, so (start, duration, name, grid, block) is an exact key; equal keys (two
+    devices or two streams at the same nanosecond) are paired in file order.
     """
     key = ["start_ns", "duration_ns", "name", "grid", "block"]
     side = ["api_start_ns", "api_end_ns", "pid", "tid"]

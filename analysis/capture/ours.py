@@ -1,4 +1,4 @@
-"""Reads the files that this project writes itself: manifest, timing, ceilings, tool status, ops.csv and cpu_ranges.csv."""
+"""Reads the files of this project itself: manifest, timing, ceilings, tool status, ops.csv and cpu_ranges.csv."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ def check_json(data: dict[str, Any], where: str) -> dict[str, Any]:
     version = data.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InputError(
-            f"{where}: has schema_version {version!r} of {kind} where {SCHEMA_VERSION} is read; write it again with this version."
+            f"{where}: has schema_version {version!r} of {kind} where {SCHEMA_VERSION} is read; write it again "
+            "with this version."
         )
     for key, kind_of_value in _REQUIRED[kind]:
         if not isinstance(data.get(key), kind_of_value):
             raise InputError(
-                f"{where}: {kind} has no {key!r} of type {kind_of_value.__name__}; write it again with `python -m harness.run`."
+                f"{where}: {kind} has no {key!r} of type {kind_of_value.__name__}; write it again with `python "
+                "-m harness.run`."
             )
     for entry in data.get("roofs", []) if kind == "ceilings" else data.get("steps", []) if kind == "timing" else []:
         if not isinstance(entry, dict):
@@ -70,12 +72,13 @@ def _read_csv_rows(raw: bytes, where: str) -> tuple[list[str], list[list[str]], 
     if not text.endswith("\n") and reader.line_num == damaged:
         return header, rows, True
     raise InputError(
-        f"{where}: line {damaged} has {found} fields where the header has {len(header)}; write it again with `python -m harness.run`."
+        f"{where}: line {damaged} has {found} fields where the header has {len(header)}; write it again with "
+        "`python -m harness.run`."
     )
 
 
 def read_ops(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
-    """ops.csv: text columns as str, numbers as float64 (ordinal Int64), blanks NaN; and whether its last row was cut off.
+    """ops.csv: text as str, numbers as float64 (ordinal Int64), blanks NaN; and whether its last row was cut off.
 
     Raises:
         InputError: a damaged row, or text where a number belongs.
@@ -89,7 +92,8 @@ def read_ops(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
             )
         except (ValueError, TypeError):
             raise InputError(
-                f"{where}: column {name} holds something that is no number; write it again with `python -m harness.run`."
+                f"{where}: column {name} holds something that is no number; write it again with `python -m "
+                "harness.run`."
             ) from None
     return frame.astype(dict.fromkeys(_OPS_TEXT, "str")), cut
 
@@ -108,7 +112,8 @@ def read_cpu_ranges(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
         start, end = (pd.to_numeric(frame[name]).astype("int64") for name in ("start_ns", "end_ns"))
     except (ValueError, TypeError):
         raise InputError(
-            f"{where}: start_ns or end_ns holds something that is no whole number; write it again with `python -m harness.run`."
+            f"{where}: start_ns or end_ns holds something that is no whole number; write it again with `python "
+            "-m harness.run`."
         ) from None
     tids = pd.to_numeric(frame["thread"], errors="coerce")
     if tids.isna().any():

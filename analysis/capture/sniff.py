@@ -25,7 +25,10 @@ _BINARY = (
         "nsys stats --format csv --timeunit nsec --report <report> --output . <file>",
     ),
 )
-OPS_HEADER = "op,variant,symbols,range,workload,ordinal,shape,dtype,flops,minimum_bytes,predicted_unfused_bytes,predicted_fused_bytes,note"
+OPS_HEADER = (
+    "op,variant,symbols,range,workload,ordinal,shape,dtype,flops,"
+    "minimum_bytes,predicted_unfused_bytes,predicted_fused_bytes,note"
+)
 CPU_RANGES_HEADER = "start_ns,end_ns,path,thread"
 OUR_JSON = ("manifest", "timing", "ceilings", "tool-status")
 
@@ -34,8 +37,8 @@ OUR_JSON = ("manifest", "timing", "ceilings", "tool-status")
 class Sniffed:
     """What a file is.
 
-    kind     'nsys', 'ncu raw', 'ncu details' | 'ncu summary' | 'ncu source' (pages that are not read), 'ncu log', 'ops',
-             'cpu_ranges', one of OUR_JSON, 'binary', 'empty' or 'unknown'
+    kind     'nsys', 'ncu raw', 'ncu details' | 'ncu summary' | 'ncu source' (pages that are not read), 'ncu log',
+             'ops', 'cpu_ranges', one of OUR_JSON, 'binary', 'empty' or 'unknown'
     raw      the text as UTF-8 bytes without a mark (b'' for binary files)
     reports  nsys reports in the file
     advice   for a file that cannot be read: what was found, and what to do
@@ -68,7 +71,7 @@ def sniff(path: Path) -> Sniffed:
         for magic, name, command in _BINARY:
             if head.startswith(magic):
                 return Sniffed("binary", found=f"a binary {name}", advice=f"export it with `{command}`")
-        if b"QuadD" in head[:4096] or (path.suffix == ".qdstrm" and b"\0" in head):
+        if b"QuadD" in head[:4096]:
             return Sniffed(
                 "binary",
                 found="an unfinished nsys capture",

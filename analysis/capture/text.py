@@ -101,7 +101,8 @@ def number_style(cells: Iterable[str], where: str) -> str:
         cell = doubtful[POINT]
         whole = cell.replace(POINT, "")
         raise InputError(
-            f"{where}: {cell} may be read as {cell} (point as decimal sign) or as {whole} (point between thousands) and no other "
+            f"{where}: {cell} may be read as {cell} (point as decimal sign) or as {whole} (point between "
+            "thousands) and no other "
             "number of the file decides it; export the file again with LC_ALL=C in front of the command."
         )
     return POINT

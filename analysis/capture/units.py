@@ -1,6 +1,7 @@
 """Units of ncu and nsys columns, in the spellings of 2022 to 2026, to base units.
 
-Base units: byte, ns, hz, s only as a denominator (byte/s), percent as `%`, plain counts under their own name. SI: K is 1000.
+Base units: byte, ns, hz, s only as a denominator (byte/s), percent as `%`, plain counts under their own name. SI: K is
+1000.
 """
 
 from __future__ import annotations
@@ -25,16 +26,13 @@ _TIME_NS = {
     "sec": 1e9,
 }
 _SCALED = re.compile(r"([KkMGTP]?)(bytes?|hz|Hz|B|flops?|cycles?)")
-_COUNTED = frozenset(
-    {
-        "", "%", "access", "bank", "barrier", "bit", "block", "branch", "cluster", "conflict", "count", "cta", "device", "event",
-        "flop", "grid", "hit", "inst", "instruction", "iteration", "kernel", "launch", "link", "metric", "miss", "op", "operation",
-        "packet", "page", "pass", "percent", "pixel", "point", "process", "quad", "ratio", "register", "replay", "request", "row",
-        "sample", "scheduler", "sector", "slice", "slot", "sm", "SM", "stall", "step", "stream", "tag", "texel", "thread", "tpc",
-        "TPC", "transaction", "unit", "vertex", "warp", "wave", "wavefront", "W", "mW", "C", "V", "mV", "KV", "uop", "gpc", "GPC",
-        "CTA", "workload", "context", "item", "lane", "primitive", "node",
-    }
-)  # fmt: skip
+_COUNTED_WORDS = """
+% access bank barrier bit block branch cluster conflict context count cta CTA device event flop gpc GPC grid hit inst
+instruction item iteration kernel lane launch link metric miss node op operation packet page pass percent pixel point
+primitive process quad ratio register replay request row sample scheduler sector slice slot sm SM stall step stream tag
+texel thread tpc TPC transaction unit uop vertex warp wave wavefront workload W mW V mV C
+"""
+_COUNTED = frozenset(_COUNTED_WORDS.split()) | {""}
 _SINGULAR = {"branches": "branch", "passes": "pass", "misses": "miss", "accesses": "access", "vertices": "vertex"}
 
 

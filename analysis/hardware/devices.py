@@ -13,7 +13,7 @@ _TABLE = Path(__file__).with_name("devices.toml")
 
 @dataclass(frozen=True)
 class Device:
-    """Datasheet figures of one GPU: byte/s, FLOP/s (dense, tensor formats with FP32 accumulation), None where unknown."""
+    """Datasheet figures of a GPU: byte/s, FLOP/s (dense, tensor formats with FP32 accumulation), None where unknown."""
 
     name: str
     cc: str

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.capture.errors import UsageError
+from analysis.capture.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +26,7 @@ _OLDEST = 70  # the oldest architecture of the ncu versions that are read
 
 @dataclass(frozen=True)
 class Way:
-    """One way to compute a column: sum of coefficient * metric, times / over another metric, on cc min_cc..max_cc (* 10)."""
+    """One way to compute a column: sum of coefficient * metric, times / over a metric, on cc min_cc..max_cc (* 10)."""
 
     terms: dict[str, float]
     times: str | None = None
@@ -120,11 +120,21 @@ def capture_metrics(cc: str, deep: bool = False) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-# ----------------------------------------------------------------------------------------------------------- derived columns
+# ------------------------------------------------------------------------------------------------- derived columns
 
-_TENSOR_CHILD = re.compile(r"sm__ops_path_tensor_op_(?P<stem>[a-z]+_src_(?P<fmt>[a-z0-9_]*?)(?:_dst_[a-z0-9]+)?)(?P<sparsity>_sparsity_o[nf]f?)?\.sum")
-_TENSOR_INSTRUCTIONS = re.compile(r"sm(sp)?__inst_executed_pipe_tensor(_op_[a-z]+)?\.(sum|avg)(\.pct_of_peak_sustained_(active|elapsed))?")
-_PIPES = {"flops_fp32": "fp32", "flops_fp64": "fp64", "flops_fp16": "fp16", "flops_tensor_fp16": "fp16_tensor", "flops_tensor_fp64": "fp64_tensor"}
+_TENSOR_CHILD = re.compile(
+    r"sm__ops_path_tensor_op_(?P<stem>[a-z]+_src_(?P<fmt>[a-z0-9_]*?)(?:_dst_[a-z0-9]+)?)(?P<sparsity>_sparsity_o[nf]f?)?\.sum"
+)
+_TENSOR_INSTRUCTIONS = re.compile(
+    r"sm(sp)?__inst_executed_pipe_tensor(_op_[a-z]+)?\.(sum|avg)(\.pct_of_peak_sustained_(active|elapsed))?"
+)
+_PIPES = {
+    "flops_fp32": "fp32",
+    "flops_fp64": "fp64",
+    "flops_fp16": "fp16",
+    "flops_tensor_fp16": "fp16_tensor",
+    "flops_tensor_fp64": "fp64_tensor",
+}
 
 
 def _compute(way: Way, counters: pd.DataFrame) -> Any:
@@ -140,7 +150,7 @@ def _compute(way: Way, counters: pd.DataFrame) -> Any:
 
 
 def _tensor_children(counters: pd.DataFrame) -> dict[str, Any]:
-    """Tensor FLOPs by format from the op_* children (10.x, 12.x, or hand-picked metrics), one level of the roll-up only."""
+    """Tensor FLOPs by format from the op_* children (10.x, 12.x, or hand-picked metrics), one level of them only."""
     stems: dict[str, tuple[str, list[str]]] = {}
     for name in counters.columns:
         match = _TENSOR_CHILD.fullmatch(name)
@@ -158,14 +168,18 @@ def _tensor_children(counters: pd.DataFrame) -> dict[str, Any]:
 def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
     """The catalogue's columns for each profiled kernel, NaN where what they need was not collected.
 
-    Shape: same index as `counters` (raw ncu metrics in base units); besides the catalogue's columns l2_bytes, flops (all FLOPs:
-    NaN also where tensor instructions may have run but were not counted), flops_pipe (where most FLOPs are, None where there
-    are none) and stall_<reason> (warps in that state per issued instruction).
-    Units: by name; `units` is only used to refuse a metric that did not come in base units.
+    Shape: same index as `counters` (raw ncu metrics in base units); besides the catalogue's columns l2_bytes, flops
+    (all FLOPs: NaN also where tensor instructions may have run but were not counted), flops_pipe (where most FLOPs are, None
+    where there are none) and stall_<reason> (warps in that state per issued instruction).
+    Units: by name.
+
+    Raises:
+        InputError: by `units`, a metric did not come in base units.
     """
     import numpy as np
     import pandas as pd
 
+    _check_units(units)
     columns, stalls = catalogue()
     derived: dict[str, Any] = {}
     missing = pd.Series(np.nan, index=counters.index)
@@ -178,6 +192,7 @@ def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
     for fmt, values in _tensor_children(counters).items():
         name = f"flops_tensor_{fmt}"
         derived[name] = derived[name].fillna(values) if name in derived else values.astype("float64")
+    derived["flops_fp16"] = _without_constant_moves(counters, derived["flops_fp16"], derived["inst_issued"])
     derived["l2_bytes"] = derived["l2_read_bytes"] + derived["l2_write_bytes"]
     frame = pd.DataFrame(derived, index=counters.index)
 
@@ -199,6 +214,37 @@ def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
     return pd.concat([frame, pd.DataFrame(reasons, index=counters.index)], axis=1)
 
 
+def _without_constant_moves(counters: pd.DataFrame, flops: Any, inst_issued: Any) -> Any:
+    """FP16 FLOPs, 0 where the only half instructions are a few HFMA2.
+
+    Compilers load constants with `HFMA2 R, -RZ, RZ, c`: on an H200 fp32 copy and where kernels show 1 to 8 of them a
+    thread, at most 4 % of their instructions, and no HADD2 or HMUL2. A kernel that computes in half has far more.
+    Unknown stays NaN.
+    """
+    only_fma = False
+    for suffix in (".sum", ".sum.per_cycle_elapsed"):
+        hadd, hmul = (f"smsp__sass_thread_inst_executed_op_{op}_pred_on{suffix}" for op in ("hadd", "hmul"))
+        if hadd in counters and hmul in counters:
+            only_fma = only_fma | ((counters[hadd] == 0) & (counters[hmul] == 0))
+    thread_fma = flops / 4
+    few = thread_fma < 0.1 * 32 * inst_issued
+    return flops.mask(only_fma & few, 0.0).mask(only_fma & inst_issued.isna() & (flops > 0))
+
+
+def _check_units(units: dict[str, str]) -> None:
+    """Refuses a time, a clock or a byte count that did not come in base units."""
+    columns, _ = catalogue()
+    for column in columns:
+        for way in column.ways:
+            for name, weight in way.terms.items():
+                unit = units.get(name, "")
+                if column.unit in ("ns", "hz", "byte") and weight == 1 and unit not in ("", column.unit):
+                    raise InputError(
+                        f"{name}: comes in {unit} where {column.unit} is needed; export the raw page again with "
+                        "`ncu --csv --page raw`."
+                    )
+
+
 def _no_tensor(counters: pd.DataFrame, frame: pd.DataFrame) -> Any:
     """0 for kernels that provably ran no tensor instruction, NaN for the others."""
     import numpy as np
@@ -216,7 +262,7 @@ def _no_tensor(counters: pd.DataFrame, frame: pd.DataFrame) -> Any:
     return pd.Series(np.where(proof, 0.0, np.nan), index=counters.index)
 
 
-# ---------------------------------------------------------------------------------------------------------- command line
+# ------------------------------------------------------------------------------------------------ command line
 
 
 def _print_list() -> None:

@@ -1,8 +1,9 @@
 """One name for one kernel, whichever tool printed it.
 
-nsys prints `void at::native::<unnamed>::f<(int)16, (bool)0>(int, T1)` where ncu 2025 prints `void at::<unnamed>::f<16, 0>(int, T1)`
-and older versions something between. `key` removes what the renderings differ in and keeps the template arguments, which tell
-two instances of one template apart. Names that are no C++ (Triton, cuBLAS, Numba, Fortran) pass unchanged.
+nsys prints `void at::native::<unnamed>::f<(int)16, (bool)0>(int, T1)` where ncu 2025 prints
+`void at::<unnamed>::f<16, 0>(int, T1)` and older versions something between. `key` removes what the renderings differ
+in and keeps the template arguments, which tell two instances of one template apart. Names that are no C++ (Triton,
+cuBLAS, Numba, Fortran) pass unchanged.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import re
 from functools import lru_cache
 from typing import Any
 
-_ANONYMOUS = re.compile(r"\(anonymous namespace\)|<unnamed>|\{anonymous\}|_GLOBAL__N__[A-Za-z0-9_]+|(?:^|(?<=\s))unnamed>")
+_ANONYMOUS = re.compile(
+    r"\(anonymous namespace\)|<unnamed>|\{anonymous\}|_GLOBAL__N__[A-Za-z0-9_]+|(?:^|(?<=\s))unnamed>"
+)
 # Namespaces that one of the tools leaves out, and the inline ones that only carry a version.
 _NAMESPACE = re.compile(
     r"(?<![A-Za-z0-9_])(?:at|native|internal|detail|impl|__1|__2|__cxx11|CUB_[0-9A-Z_]+|THRUST_[0-9A-Z_]+|_V2)::"
@@ -58,8 +61,8 @@ def _without_return_type(name: str) -> str:
 def key(name: str) -> str:
     """The same text for the nsys and the ncu rendering of one kernel.
 
-    Gone are the return type, the parameters, anonymous, `internal`, `detail` and `at::native` namespaces, casts of template
-    values such as `(int)4`, literal suffixes and blanks; template arguments are kept.
+    Gone are the return type, the parameters, anonymous, `internal`, `detail` and `at::native` namespaces, casts of
+    template values such as `(int)4`, literal suffixes and blanks; template arguments are kept.
     """
     text = " ".join(name.split())
     text = text.replace("operator ()", "operator()")
@@ -93,7 +96,7 @@ def _split_template(text: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=1 << 16)
 def base(name: str) -> str:
-    """The function name alone, without namespaces and template arguments: what `ncu --kernel-name-base function` prints."""
+    """The function name alone, without namespaces and template arguments (`ncu --kernel-name-base function`)."""
     head = _split_template(key(name))[0]
     depth = 0
     for i in range(len(head) - 1, 0, -1):
