@@ -159,9 +159,7 @@ class Attention(nn.Module):  # type: ignore[misc]
     @component("qkv")
     def qkv(self, x: Any, cache: KVCache) -> tuple[Any, Any, Any]:
         """Project and append to the cache: q (B, nh, Tq, hs), k and v (B, nh, Tk, hs)."""
-        q, k, v = (
-            part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in self.c_attn(x).chunk(3, dim=-1)
-        )
+        q, k, v = (part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in self.c_attn(x).chunk(3, dim=-1))
         return q, *cache.append(self.index, k, v)
 
     @component("scores")

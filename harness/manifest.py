@@ -6,6 +6,7 @@ Never written: the environment, a user name, a host name, an absolute path. `fin
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import locale
@@ -138,9 +139,9 @@ class _Smi:
 class ClockSampler:
     """Samples clocks, power and temperature on a thread of its own while the block runs.
 
-        with ClockSampler() as sampler: …
-        sampler.clocks      the manifest's `clocks`, or None
-        sampler.reason      why it is None
+    with ClockSampler() as sampler: …
+    sampler.clocks      the manifest's `clocks`, or None
+    sampler.reason      why it is None
     """
 
     def __init__(self, seconds: float = SAMPLE_SECONDS, readers: Sequence[Callable[[], Any]] = (_Nvml, _Smi)) -> None:
@@ -253,17 +254,19 @@ def _git(*arguments: str) -> str | None:
 def _identities() -> list[str]:
     """Words that would name the user or the machine; short and generic ones would match everything."""
     words = [Path.home().name, socket.gethostname(), socket.gethostname().split(".")[0]]
-    try:
+    with contextlib.suppress(OSError, KeyError):
         words.append(getpass.getuser())
-    except (OSError, KeyError):
-        pass
     generic = {"root", "user", "users", "home", "admin", "ubuntu", "localhost", "runner", "nobody"}
     return sorted({word for word in words if len(word) > 2 and word.lower() not in generic})
 
 
+def _without_paths(text: str) -> str:
+    return _ABSOLUTE_PATH.sub("<path>", text.replace(str(Path.home()) + "/", "/home/"))
+
+
 def scrub(argument: str) -> str:
     """An argument without absolute paths and without the names of the user and the machine."""
-    text = _ABSOLUTE_PATH.sub("<path>", argument.replace(str(Path.home()) + "/", "/home/"))
+    text = _without_paths(argument)
     for word in _identities():
         text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", "<name>", text)
     return text
@@ -281,9 +284,18 @@ def _texts(value: Any) -> Iterable[str]:
             yield from _texts(item)
 
 
-def find_leaks(value: Any) -> list[str]:
-    """The strings inside `value` that hold an absolute path, the user's name or the machine's name."""
-    return [text for text in _texts(value) if scrub(text) != text]
+def find_leaks(manifest: dict[str, Any]) -> list[str]:
+    """The strings that hold an absolute path, or, where the user's own words stand, a user or host name.
+
+    Names are looked for in `arguments` and `weights` only: on a host called `h200` the GPU's name is no leak.
+    """
+    leaks = [text for text in _texts(manifest) if _without_paths(text) != text]
+    own_words = [manifest.get("arguments"), manifest.get("weights")]
+    return leaks + [text for text in _texts(own_words) if text not in leaks and scrub(text) != text]
+
+
+def _tf32() -> bool:
+    return bool(torch.get_float32_matmul_precision() != "highest")
 
 
 def build_manifest(
@@ -316,9 +328,7 @@ def build_manifest(
         "seed": seed,
         "weights": {name: scrub(value) for name, value in weights.items() if value is not None},
         "locale": locale.setlocale(locale.LC_NUMERIC),
-        "matmul_precision": {"float32": f"{torch.get_float32_matmul_precision()} (TF32 off)"}
-        if torch.get_float32_matmul_precision() == "highest"
-        else {"float32": torch.get_float32_matmul_precision()},
+        "matmul_precision": {"float32": torch.get_float32_matmul_precision(), "tf32": _tf32()},
         "clocks": sampler.clocks if sampler else None,
         "clocks_reason": sampler.reason if sampler else "clocks were not sampled in this run",
     }

@@ -25,7 +25,7 @@ while (($#)); do
   shift
 done
 [[ -n $dir ]] || bad_usage "No run folder given."
-[[ -d $dir ]] || die 2 "$dir is not a folder: give a run folder, with raw/ inside."
+[[ -n $dry || -d $dir ]] || die 2 "$dir is not a folder: give a run folder, with raw/ inside."
 timeline=$dir/raw/timeline counters=$dir/raw/counters.ncu-rep exports=$dir/raw/exports
 
 nsys_command=("$(find_nsys || echo nsys)" stats --report "$reports" --format csv --timeunit nsec --force-export=true

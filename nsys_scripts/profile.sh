@@ -34,12 +34,12 @@ step() { # TITLE COMMAND…
   local started=$SECONDS code=0
   if [[ -n $dry ]]; then
     shift
-    if [[ $1 == "$HERE"/*_capture.sh ]]; then "$1" -n "${@:2}"; else show "$@"; fi
+    if [[ $1 == "$HERE"/* ]]; then "$1" -n "${@:2}"; else show "$@"; fi
     return 0
   fi
   printf '\n== %s\n' "$1"
   shift
-  if [[ $1 != "$HERE"/*_capture.sh ]]; then show "$@"; fi # the capture scripts print theirs
+  if [[ $1 != "$HERE"/* ]]; then show "$@"; fi # our scripts print what they run
   "$@" || code=$?
   echo "   $((SECONDS - started)) s"
   return "$code"

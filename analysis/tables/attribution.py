@@ -75,14 +75,15 @@ def _innermost_over_time(rows: np.ndarray, start: np.ndarray, end: np.ndarray) -
     return np.array(times, dtype=np.int64), np.array(state, dtype=np.int64)
 
 
-_INDEX = re.compile(r"(?:(?<=^)|(?<=[._\[: ]))\d+(?=$|[._\]: ])")
+# An index stands between dots or in brackets: `ln_1` and `ln_2` are two different layers, not layers 1 and 2.
+_INDEX = re.compile(r"(?:(?<=^)|(?<=[.\[]))\d+(?=$|[.\]])")
 
 
 def fold_paths(paths: pd.Series) -> pd.Series:
     """Replace the index of repeated sibling layers by `*`: h.0/attn … h.11/attn become h.*/attn.
 
-    Siblings are folded when their indices under one parent are at least two consecutive numbers, so `softmax_256`
-    beside `softmax_512` stays as it is. Found from the names alone: `transformer.h.7`, `model.layers.7.mlp`, `h.7`.
+    Siblings are folded when their indices under one parent are at least two consecutive numbers, so `fc.256`
+    beside `fc.512` stays as it is. Found from the names alone: `transformer.h.7`, `model.layers.7.mlp`, `h.7`.
     """
     unique = list(dict.fromkeys(paths))
     seen: dict[tuple[str, str], set[tuple[int, ...]]] = defaultdict(set)

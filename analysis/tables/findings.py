@@ -27,6 +27,8 @@ def find(
     fused_ranges = {name for chain in chains for name in chain.pop("ranges")}
     candidates += _far_from_roof(measured, roofline, stalls, root, fused_ranges)
     candidates.sort(key=lambda finding: (-finding["time_to_win_ns"], finding["title"]))
+    if not candidates:
+        candidates = _longest_kernels(measured, root)
     return [{"rank": rank, **finding} for rank, finding in enumerate(candidates[:COUNT], start=1)]
 
 
@@ -102,7 +104,8 @@ def _unfused_chains(
                 "title": f"{step}: fuse {op}",
                 "sentence": (
                     f"{op} ({variant}) takes {now / 1e3:,.0f} us and moves {unfused / 1e6:,.0f} MB "
-                    f"where one fused kernel moves {fused / 1e6:,.0f} MB, {floor / 1e3:,.0f} us at the measured DRAM roof."
+                    f"where one fused kernel moves {fused / 1e6:,.0f} MB, "
+                    f"{floor / 1e3:,.0f} us at the measured DRAM roof."
                 ),
                 "time_to_win_ns": int(now - floor),
                 "evidence": evidence,
@@ -153,6 +156,23 @@ def _far_from_roof(
             }
         )
     return found
+
+
+def _longest_kernels(measured: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
+    """The kernels that take most time, where no roof says how much of it could be won."""
+    known = measured[measured["nsys_time_ns"].notna() & _under(measured["range"], root)]
+    groups = known.assign(time_ns=known["nsys_time_ns"].astype("int64")).groupby(["kernel", "range"])["time_ns"]
+    rows = groups.agg(["sum", "size"]).sort_values("sum", ascending=False).head(COUNT)
+    total = int(measured["nsys_time_ns"].sum()) or 1
+    return [
+        {
+            "title": f"{where}: {symbols.short(kernel, 60)} takes {row['sum'] / total:.0%} of the kernel time",
+            "sentence": f"{row['size']} launches take {row['sum'] / 1e3:,.0f} us; no measured roof says how much could be won.",
+            "time_to_win_ns": None,
+            "evidence": [_cell("kernels", f"{kernel} in {where}", "nsys_time_ns", int(row["sum"]))],
+        }
+        for (kernel, where), row in rows.iterrows()
+    ]
 
 
 def largest_ranges(layers_folded: pd.DataFrame) -> list[dict[str, Any]]:

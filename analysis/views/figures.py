@@ -36,6 +36,9 @@ STYLE: dict[str, Any] = {
     "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9,
+    "axes.labelsize": 8.5,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
@@ -67,6 +70,8 @@ LEVELS = {  # level -> (name, colour, marker): the shape says the same as the co
     "l2": ("L2", VERMILION, "s"),
     "l1": ("L1", GREEN, "^"),
 }
+
+ROOF_LINES: dict[str, tuple[float, Any]] = {"datasheet": (1.1, (0, (5, 3))), "measured": (1.6, "-")}  # width, dashes
 
 # One colour and hatch per stall reason, the same in every report: memory, then execution, then control.
 STALL_STYLES: dict[str, tuple[str, str]] = {
@@ -121,10 +126,10 @@ def to_bytes(figure: Figure) -> dict[str, bytes]:
     return {"svg": source.encode("utf-8"), "png": png.getvalue()}
 
 
-def _drawable(value: Any, width: int) -> str:
+def _drawable(value: Any, width: int, head: float = 0.6) -> str:
     """A name that the figure's font can draw: other characters would only become boxes (and warnings)."""
     known = _glyphs()
-    return "".join(c if ord(c) in known else "?" for c in text.shorten(value, width))
+    return "".join(c if ord(c) in known else "?" for c in text.shorten(value, width, head))
 
 
 def _glyphs() -> Mapping[int, int]:
@@ -194,13 +199,15 @@ def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: s
         axes = _place(figure, 0.85, 1.75, 0.45, foot + key_height + 0.55)
         _roofline_axes(axes, shown, lines)
         _draw_roofs(axes, lines)
-        _draw_points(axes, shown, numbered)
+        _draw_points(axes, shown, numbered, lines)
         for i, (kernel, range_path, _) in enumerate(numbered):
             x = 0.3 if i < key_rows else 5.4
             y = foot + 0.19 * (key_rows - 1 - (i % key_rows)) + 0.08
             figure.text(x / WIDTH, y / height, f"{i + 1}", fontsize=7.5, weight="bold", ha="right")
-            figure.text((x + 0.08) / WIDTH, y / height, _drawable(kernel, 40), fontsize=7.5)
-            figure.text((x + 2.72) / WIDTH, y / height, _drawable(range_path, 38), fontsize=7, color="#777777")
+            figure.text((x + 0.08) / WIDTH, y / height, _drawable(kernel, 38), fontsize=7.5)
+            figure.text(
+                (x + 2.85) / WIDTH, y / height, _drawable(range_path, 36, text.RANGE_HEAD), fontsize=7, color="#777777"
+            )
         return figure
 
 
@@ -289,9 +296,8 @@ def _draw_roofs(axes: Axes, lines: list[dict[str, Any]]) -> None:
     bandwidths = _values(lines, "bandwidth")
     ceiling = max(peaks, default=axes.get_ylim()[1])
     for entry in lines:
-        for source, dashes in (("datasheet", (0, (5, 3))), ("measured", "-")):
+        for source, (width, dashes) in ROOF_LINES.items():
             for _, value in entry[source]:
-                width = 1.6 if source == "measured" else 1.1
                 if entry["kind"] == "bandwidth":
                     colour = LEVELS.get(entry["where"], ("", GREY, ""))[1]
                     ends = (x_low, min(ceiling / value, x_high))
@@ -344,7 +350,9 @@ def _label_bandwidth(axes: Axes, entries: list[dict[str, Any]]) -> None:
         )
 
 
-def _draw_points(axes: Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str, str, int]]) -> None:
+def _draw_points(
+    axes: Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str, str, int]], lines: list[dict[str, Any]]
+) -> None:
     is_chosen = shown.instance.isin(set(numbered)).to_numpy()
     handles = []
     for level, (name, colour, marker) in reversed(LEVELS.items()):
@@ -380,8 +388,9 @@ def _draw_points(axes: Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str, 
                 )[0]
             )
     handles.reverse()
-    handles.append(axes.plot([], [], color=GREY, lw=1.6, label="roof, measured")[0])
-    handles.append(axes.plot([], [], color=GREY, lw=1.1, ls=(0, (5, 3)), label="roof, datasheet")[0])
+    for source, (width, dashes) in ROOF_LINES.items():
+        if any(line[source] for line in lines):
+            handles += axes.plot([], [], color=GREY, lw=width, ls=dashes, label=f"roof, {source}")
     axes.legend(handles=handles, loc="lower right", fontsize=7.5, frameon=True, framealpha=0.9, edgecolor="none")
     _number_points(axes, shown, numbered)
 
@@ -535,7 +544,7 @@ def _name_rows(axes: Axes, keys: list[tuple[str, str]]) -> None:
         range_path = "" if range_path in {"nan", "None", "<NA>"} else range_path
         for name, size, colour, side in ((kernel, 8, "#222222", 1), (range_path, 7, "#777777", -1)):
             axes.annotate(
-                _drawable(name, 42),
+                _drawable(name, 42, 0.6 if side > 0 else text.RANGE_HEAD),
                 (0, position),
                 xycoords=("axes fraction", "data"),
                 xytext=(-7, side),
@@ -673,7 +682,7 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str) -> Figure | None:
         for position, value, share in zip(positions, rows[column], rows.share_frac, strict=True):
             tail = "" if math.isnan(share) or not on_gpu else f" · {text.percent(share)}"
             _bar_label(axes, value, position, f"{text.number(value, 'ns')}{tail}")
-        axes.set_yticks(list(positions), [_drawable(r, 46) for r in rows.range], fontsize=8)
+        axes.set_yticks(list(positions), [_drawable(r, 46, text.RANGE_HEAD) for r in rows.range], fontsize=8)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "ns") if v else "0"))

@@ -20,7 +20,6 @@ from markupsafe import Markup
 from analysis.views import markdown, text
 
 MAX_ROWS = 2000  # of a table on the page; more would make a browser slow, and the CSV has them
-_SHOWN_NAME = 56
 _TEMPLATES = Path(__file__).parent / "templates"
 _BARS = frozenset({"share_frac", "roof_frac"})
 _PROSE = frozenset({"evidence", "reason"})  # sentences wrap; names do not
@@ -175,7 +174,9 @@ def _rows(entry: Mapping[str, Any], table: pd.DataFrame, untrusted: bool) -> lis
     for column, name in zip(table.columns, map(str, table.columns), strict=True):
         style = " n" if _is_numeric(table, name) else ""
         style += " u" if text.is_from_counters(name, table.columns) else ""
-        cells.append([_cell(value, name, units.get(name, ""), style) for value in table[column].tolist()])
+        # beside a kernel's name there is little room; a range alone may show more of itself
+        width, head = (56, 0.6) if name == "kernel" else (48 if "kernel" in table.columns else 88, text.RANGE_HEAD)
+        cells.append([_cell(value, name, units.get(name, ""), style, width, head) for value in table[column].tolist()])
     tiers = table["tier"].tolist() if "tier" in table.columns else [""] * len(table)
     return [
         {"cells": row, "warned": untrusted and tier == "counters"}
@@ -187,7 +188,7 @@ def _is_numeric(table: pd.DataFrame, column: str) -> bool:
     return bool(pd.api.types.is_numeric_dtype(table[column])) or bool(text.unit_of(column))
 
 
-def _cell(value: Any, column: str, unit: str, style: str) -> dict[str, Any]:
+def _cell(value: Any, column: str, unit: str, style: str, width: int, head: float) -> dict[str, Any]:
     """kind: missing, number (with sort key; shares with a bar), tier, name (short and full), or text.
 
     style: classes of the cell; `n` is set to the right, `u` is marked where the row's counters are untrusted.
@@ -207,7 +208,7 @@ def _cell(value: Any, column: str, unit: str, style: str) -> dict[str, Any]:
     if column == "tier":
         return {"kind": "tier", "shown": text.clean(value)}
     full = text.clean(text.cell(value, column, unit))
-    if len(full) <= _SHOWN_NAME or column in _PROSE:
+    if len(full) <= width or column in _PROSE:
         kind = "prose" if column in _PROSE and len(full) > 30 else "name"
         return {"kind": "text", "style": style if " n" in style else kind, "shown": full}
-    return {"kind": "name", "shown": text.shorten(full, _SHOWN_NAME), "full": full}
+    return {"kind": "name", "shown": text.shorten(full, width, head), "full": full}

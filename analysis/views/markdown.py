@@ -20,7 +20,6 @@ tabulate.WIDE_CHARS_MODE = False
 
 TOP = 12  # rows of a table on this page; the CSV has the rest
 _NAME_WIDTH = 64
-_NAME_COLUMNS = frozenset({"range", "kernel", "step", "evidence"})
 
 # What the page shows of each table: heading, columns.
 _LAYERS = ("range", "calls", "gpu_time_ns", "gpu_self_time_ns", "launches", "share_frac", "tier")
@@ -114,7 +113,8 @@ def _cell(value: Any, column: str, untrusted: bool) -> str:
     shown = text.cell(value, column)
     if text.is_missing(value) or text.is_number(value):
         return shown
-    return escape(text.shorten(shown, 160 if column == "evidence" else _NAME_WIDTH))
+    head = text.RANGE_HEAD if column == "range" else 0.6
+    return escape(text.shorten(shown, 160 if column == "evidence" else _NAME_WIDTH, head))
 
 
 def _grid(rows: pd.DataFrame, columns: Sequence[str], untrusted: bool) -> str:
@@ -262,7 +262,7 @@ def _figure(report: Mapping[str, Any], name: str) -> list[str]:
     for figure in report.get("figures") or []:
         if figure.get("name") == name and figure.get("files"):
             file = next((f for f in figure["files"] if str(f).endswith(".svg")), figure["files"][0])
-            return [f"![{escape(name)}]({_code(str(file))})\n\n*{escape(figure.get('caption', ''))}*"]
+            return [f"![{escape(name)}: {escape(figure.get('caption', ''))}]({_code(str(file))})"]
     return []
 
 

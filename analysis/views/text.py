@@ -93,8 +93,13 @@ def is_from_counters(column: str, columns: Iterable[str]) -> bool:
     return column not in _NOT_FROM_COUNTERS
 
 
+_LABELS = {"roof_frac": "of roof", "roof_flop_per_s": "roof measured"}  # without their units both would be `roof`
+
+
 def label_of(column: str) -> str:
     """A column's name for a heading: the unit goes, since every cell then carries its own."""
+    if column in _LABELS:
+        return _LABELS[column]
     for suffix, _ in _SUFFIX_UNITS:
         if column.endswith(suffix) and suffix != "_over_minimum":
             return column.removesuffix(suffix).replace("_", " ")
@@ -175,10 +180,13 @@ def clean(value: Any) -> str:
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in {"Cc", "Cf", "Cs"} else c for c in spaced)
 
 
-def shorten(value: Any, width: int) -> str:
-    """At most `width` characters, cut in the middle: kernels differ at their ends, ranges too."""
+def shorten(value: Any, width: int, head: float = 0.6) -> str:
+    """At most `width` characters, cut inside, `head` of them before the cut: names differ at both their ends."""
     text = clean(value)
     if len(text) <= width:
         return text
-    head = (width - 1) * 3 // 5
-    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+    before = int((width - 1) * head)
+    return f"{text[:before]}…{text[len(text) - (width - 1 - before) :]}"
+
+
+RANGE_HEAD = 0.3  # of a range's path the end says most: `run/prefill/…/h.*/attn/softmax`

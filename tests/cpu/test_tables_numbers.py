@@ -65,7 +65,9 @@ def test_missing_roofs_leave_blanks():
 
 
 def test_datasheet_roofs_stand_beside_the_measured_ones():
-    device = Device("X", "9.0", 132, 60_000_000, 4.8e12, 67e12, "datasheet", tf32_flop_per_s=495e12, bf16_flop_per_s=990e12)
+    device = Device(
+        "X", "9.0", 132, 60_000_000, 4.8e12, 67e12, "datasheet", tf32_flop_per_s=495e12, bf16_flop_per_s=990e12
+    )
     dram = build_roofline(measured(), build_roofs(CEILINGS, device)).iloc[0]
     assert dram["roof_datasheet_flop_per_s"] == pytest.approx(2.4e12)
 

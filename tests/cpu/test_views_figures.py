@@ -187,7 +187,6 @@ def test_roofline_numbers_ten_of_thirty_kernels_without_overlap() -> None:
     words = words_of(figure)
     assert "kernel9" in words
     assert "kernel10" not in words
-    figures.to_bytes(figure)
     assert figure is not None
     axes = figure.axes[0]
     boxes = [Text.get_window_extent(t) for t in axes.texts if t.get_text().isdigit()]  # without their arrows
