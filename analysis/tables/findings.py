@@ -167,7 +167,8 @@ def _longest_kernels(measured: pd.DataFrame, root: str | None) -> list[dict[str,
     return [
         {
             "title": f"{where}: {symbols.short(kernel, 60)} takes {row['sum'] / total:.0%} of the kernel time",
-            "sentence": f"{row['size']} launches take {row['sum'] / 1e3:,.0f} us; no measured roof says how much could be won.",
+            "sentence": f"{row['size']} launches take {row['sum'] / 1e3:,.0f} us; "
+            "no measured roof says how much could be won.",
             "time_to_win_ns": None,
             "evidence": [_cell("kernels", f"{kernel} in {where}", "nsys_time_ns", int(row["sum"]))],
         }

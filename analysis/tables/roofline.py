@@ -26,8 +26,8 @@ def build_roofs(ceilings: dict[str, object] | None, device: Device | None) -> pd
         sheet = device.dram_bytes_per_s if device and level == "dram" else np.nan
         rows.append((level, "bandwidth", level, best, sheet))
     for pipe in ("fp32", "tf32", "bf16"):
-        sheet = getattr(device, f"{pipe}_flop_per_s", None) if device else None
-        rows.append((pipe, "compute", "", measured.get(pipe, np.nan), np.nan if sheet is None else sheet))
+        peak = getattr(device, f"{pipe}_flop_per_s", None)
+        rows.append((pipe, "compute", "", measured.get(pipe, np.nan), np.nan if peak is None else peak))
     frame = pd.DataFrame(rows, columns=["name", "kind", "level", "measured", "datasheet"])
     return frame.astype({"measured": float, "datasheet": float})
 

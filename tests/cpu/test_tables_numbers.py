@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from analysis.hardware.devices import Device
 
 from analysis.capture.model import GPU_OPS_COLUMNS, as_table
+from analysis.hardware.devices import Device
 from analysis.tables.gaps import build_gaps, busy_and_gaps
 from analysis.tables.kernels import build_kernels
 from analysis.tables.roofline import build_roofline, build_roofs
@@ -14,19 +14,36 @@ from analysis.tables.selftest import check_counters
 from analysis.tables.stalls import build_stalls
 from analysis.tables.traffic import build_traffic
 
-CEILINGS = {"roofs": [
-    {"name": "dram_copy", "value": 4e12}, {"name": "dram_read", "value": 3.9e12}, {"name": "l2_read", "value": 8e12},
-    {"name": "l1_read", "value": 30e12}, {"name": "fp32", "value": 60e12},
-]}  # fmt: skip
+CEILINGS = {
+    "roofs": [
+        {"name": "dram_copy", "value": 4e12},
+        {"name": "dram_read", "value": 3.9e12},
+        {"name": "l2_read", "value": 8e12},
+        {"name": "l1_read", "value": 30e12},
+        {"name": "fp32", "value": 60e12},
+    ]
+}
 
 
 def measured(**columns):
     base = {
-        "kernel": ["k"], "range": ["p"], "path": ["p"], "grid": ["1x1x1"], "block": ["32x1x1"], "nsys_time_ns": [1100],
-        "duration_ns": [1000.0], "registers": [32], "occupancy_theoretical_frac": [1.0], "occupancy_achieved_frac": [0.5],
-        "flops": [1e6], "flops_pipe": ["fp32"], "dram_read_bytes": [1e6], "dram_write_bytes": [1e6], "l2_bytes": [4e6],
+        "kernel": ["k"],
+        "range": ["p"],
+        "path": ["p"],
+        "grid": ["1x1x1"],
+        "block": ["32x1x1"],
+        "nsys_time_ns": [1100],
+        "duration_ns": [1000.0],
+        "registers": [32],
+        "occupancy_theoretical_frac": [1.0],
+        "occupancy_achieved_frac": [0.5],
+        "flops": [1e6],
+        "flops_pipe": ["fp32"],
+        "dram_read_bytes": [1e6],
+        "dram_write_bytes": [1e6],
+        "l2_bytes": [4e6],
         "l1_bytes": [8e6],
-    }  # fmt: skip
+    }
     length = max(len(values) for values in columns.values()) if columns else 1
     return pd.DataFrame({name: columns.get(name, values * length) for name, values in {**base, **columns}.items()})
 
@@ -104,9 +121,20 @@ def test_stalls_weigh_by_issued_instructions_and_leave_selected_out():
 
 def ops(**columns):
     base = {
-        "op": "softmax", "variant": "torch", "symbols": "", "range": "p", "workload": "w", "ordinal": 0, "shape": "", "dtype": "",
-        "flops": np.nan, "minimum_bytes": 1_000_000, "predicted_unfused_bytes": 4_000_000, "predicted_fused_bytes": 1_000_000, "note": "",
-    }  # fmt: skip
+        "op": "softmax",
+        "variant": "torch",
+        "symbols": "",
+        "range": "p",
+        "workload": "w",
+        "ordinal": 0,
+        "shape": "",
+        "dtype": "",
+        "flops": np.nan,
+        "minimum_bytes": 1_000_000,
+        "predicted_unfused_bytes": 4_000_000,
+        "predicted_fused_bytes": 1_000_000,
+        "note": "",
+    }
     return pd.DataFrame([{**base, **columns}])
 
 
@@ -166,10 +194,12 @@ def test_the_whole_capture_is_the_step_where_no_range_is():
     assert table["wall_ns"][0] == 40
 
 
-SELFTEST = pd.concat([
-    ops(op="selftest", variant="copy", range="selftest/copy", note="read=1000;write=1000"),
-    ops(op="selftest", variant="gemm_fp32", range="selftest/gemm_fp32", flops=2000.0),
-])  # fmt: skip
+SELFTEST = pd.concat(
+    [
+        ops(op="selftest", variant="copy", range="selftest/copy", note="read=1000;write=1000"),
+        ops(op="selftest", variant="gemm_fp32", range="selftest/gemm_fp32", flops=2000.0),
+    ]
+)
 
 
 @pytest.mark.parametrize(
