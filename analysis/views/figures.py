@@ -583,7 +583,9 @@ def plot_traffic(traffic: pd.DataFrame, caption: str) -> Figure | None:
         total = len(rows)
         rows = rows.head(MAX_TRAFFIC_ROWS)
         notes = [f"The first {len(rows)} of {total} rows; all in the table."] if total > len(rows) else []
-        body = 1.6 + 0.6 * len(rows)
+        most_bars = max(1 + int(rows[[c for c, _, _ in columns]].notna().sum(axis=1).max()), 2)
+        pitch = 0.22 + 0.11 * most_bars  # inches a row; a bar is 0.1 of them high
+        body = 1.6 + pitch * len(rows)
         figure, height, foot = _canvas(
             "traffic", body, caption, notes, "Byte ledger: what each operation had to move, and what it moved"
         )
@@ -591,16 +593,16 @@ def plot_traffic(traffic: pd.DataFrame, caption: str) -> Figure | None:
         for position, row in enumerate(rows.itertuples(index=False)):
             bars = [(getattr(row, column), colour) for column, _, colour in columns]
             bars = [(value, colour) for value, colour in bars if not math.isnan(value)]
-            lane = position - 0.095 * len(bars)  # what is unknown takes no room: the row's bars stay centred
+            lane = position - 0.055 / pitch * len(bars)  # what is unknown takes no room: the row's bars stay centred
             for value, colour in bars:
-                axes.barh(lane, value, height=0.17, color=colour)
+                axes.barh(lane, value, height=0.1 / pitch, color=colour)
                 _bar_label(axes, value, lane, text.number(value, "byte"))
-                lane += 0.19
+                lane += 0.11 / pitch
             known = [(row.dram_read_bytes, BLUE, "read"), (row.dram_write_bytes, SKY, "write")]
             known = [(value, colour, way) for value, colour, way in known if not math.isnan(value)]
             left = 0.0
             for value, colour, _ in known:
-                axes.barh(lane, value, left=left, height=0.17, color=colour)
+                axes.barh(lane, value, left=left, height=0.1 / pitch, color=colour)
                 left += value
             over = row.measured_over_minimum
             words = text.number(left, "byte") if known else "not measured"
@@ -614,11 +616,9 @@ def plot_traffic(traffic: pd.DataFrame, caption: str) -> Figure | None:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "byte") if v else "0"))
         axes.set_xlabel("bytes over DRAM (totals of the row)")
         axes.grid(visible=True, axis="x")
-        handles = [Patch(color=colour, label=label) for _, label, colour in columns]
-        handles += [
-            Patch(color=BLUE, label="measured DRAM read"),
-            Patch(color=SKY, label="measured DRAM write"),
-        ]
+        measured = (("dram_read_bytes", "measured DRAM read", BLUE), ("dram_write_bytes", "measured DRAM write", SKY))
+        series = [entry for entry in (*columns, *measured) if rows[entry[0]].notna().any()]
+        handles = [Patch(color=colour, label=label) for _, label, colour in series]
         figure.legend(
             handles=handles,
             loc="upper left",

@@ -254,8 +254,11 @@ def _dram_level(roofline: pd.DataFrame) -> pd.DataFrame:
 
 
 def one_per_op(traffic: pd.DataFrame) -> pd.DataFrame:
-    """One row an (op, variant, size): twelve equal layers show once. The CSV keeps every range."""
-    return traffic.drop_duplicates(["op", "variant", "minimum_bytes"])
+    """One row an (op, variant, size): twelve equal layers show once. Without declared ops, the most read first."""
+    declared = traffic[traffic["op"].notna() & (traffic["op"] != "")]
+    if declared.empty:
+        return traffic.sort_values("dram_read_bytes", ascending=False, kind="stable", na_position="last")
+    return declared.drop_duplicates(["op", "variant", "minimum_bytes"])
 
 
 def _figure(report: Mapping[str, Any], name: str) -> list[str]:

@@ -353,3 +353,11 @@ def test_shorten_keeps_both_ends() -> None:
     assert text.shorten("abcdefghij", 10) == "abcdefghij"
     assert text.shorten("abcdefghijk", 10) == "abcde…hijk"
     assert len(text.shorten("x" * 5000, 64)) == 64
+
+
+def test_the_ledger_shows_one_of_equal_layers_and_all_of_a_capture_without_ops() -> None:
+    layers = pd.concat([tables()["traffic"].head(1)] * 3).assign(range=["h.0", "h.1", "h.2"])
+    assert render_markdown(report(), {"traffic": layers}).count("| softmax ") == 1
+    undeclared = layers.assign(op=None, variant=None, minimum_bytes=NAN, dram_read_bytes=[1.0, 3e6, 2e6])
+    ranges = re.findall(r"^\| (h\.\d)", render_markdown(report(), {"traffic": undeclared}), re.MULTILINE)
+    assert ranges == ["h.1", "h.2", "h.0"]
