@@ -47,7 +47,7 @@ selftest: need-gpu $(HARNESS)  ## known bytes and known FLOPs through ncu: can t
 
 .PHONY: doctor
 doctor:  ## say what this machine has for profiling, and how to get what it lacks
-	@if [[ -x '$(PY)' ]]; then export PYTHON='$(PY)'; else export PYTHON='$(PYTHON)'; fi; nsys_scripts/doctor.sh
+	@if [[ -x '$(PY)' ]]; then '$(PY)' -m harness.doctor; else '$(PYTHON)' -m harness.doctor; fi
 
 .PHONY: bench-softmax
 bench-softmax: need-gpu $(HARNESS)  ## every softmax variant side by side: correctness.txt, microbenchmark.txt, gpt2.txt (needs a GPU)
@@ -59,13 +59,13 @@ lint: $(HARNESS)  ## ruff, mypy, shellcheck, clang-format
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@PATH="$(abspath $(dir $(PY))):$$PATH" shellcheck -x -P SCRIPTDIR nsys_scripts/*.sh .ci/run
-	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format --dry-run -Werror
+	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format --dry-run -Werror
 
 .PHONY: format
 format: $(HARNESS)  ## rewrite the sources the way lint wants them
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
-	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format -i
+	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format -i
 
 .PHONY: readme
 readme: $(BASE)  ## rewrite the generated tables of the README files from the committed run

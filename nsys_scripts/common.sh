@@ -58,7 +58,7 @@ usable() {
 find_nsys() {
   local r=${NSIGHT_SEARCH_ROOT:-}
   usable "$(command -v nsys)" ||
-    usable "$r"/opt/nvidia/nsight-systems/*/{bin,target-linux-*}/nsys ||
+    usable "$r"/opt/nvidia/nsight-systems{,-cli}/*/{bin,target-linux-*}/nsys ||
     usable "$r"/usr/local/cuda*/bin/nsys "$r"/usr/local/cuda*/nsight-systems-*/{bin,target-linux-*}/nsys ||
     usable "$r"/opt/nvidia/nsight-compute/*/host/target-linux-*/nsys \
       "$r"/usr/local/cuda*/nsight-compute-*/host/target-linux-*/nsys

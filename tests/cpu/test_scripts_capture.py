@@ -1,0 +1,522 @@
+"""The capture scripts against fake nsys, ncu and nvidia-smi: commands, missing tools, denied counters, importers."""
+
+import json
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "nsys_scripts"
+
+FAKE_NSYS = """#!/usr/bin/env bash
+echo "nsys $*" >> "$CALLS"
+case $1 in
+--version) echo "NVIDIA Nsight Systems version 2025.3.1.90-253135822842v0" ;;
+profile)
+  while (($#)); do
+    if [[ $1 == -o ]]; then stem=$2; fi
+    if [[ $1 == -f ]]; then shift 2 && break; fi
+    shift
+  done
+  "$@" || exit $?
+  echo data > "$stem.${NSYS_LEAVES:-nsys-rep}"
+  ;;
+stats)
+  while (($#)); do case $1 in --output) base=$2 ;; --report) reports=$2 ;; esac; shift; done
+  [[ -z ${NSYS_STATS_FAILS:-} ]] || { echo "ERROR: no importer" >&2; exit 1; }
+  for report in ${reports//,/ }; do
+    if [[ $report == cuda_gpu_mem_time_sum ]]; then : > "${base}_$report.csv"; continue; fi
+    printf '%s\\n' 'Time (%),Name' '1.0,"void f({lambda at /home/someone/src/softmax.cu:3}, "q", int)"' \\
+      > "${base}_$report.csv"
+  done
+  ;;
+esac
+"""
+
+FAKE_NCU = """#!/usr/bin/env bash
+echo "ncu $*" >> "$CALLS"
+case $1 in
+--version) printf 'NVIDIA (R) Nsight Compute Command Line Profiler\\nVersion 2025.3.1.0 (build 36398880)\\n' ;;
+--import)
+  printf '"ID","Process ID","Process Name","Host Name","Kernel Name"\\n"","","","",""\\n'
+  printf '"0","17","/home/someone/bin/python3.12","gpu-box-7","f(""a"", /home/someone/src/x.cu)"\\n'
+  ;;
+*)
+  case ${NCU_DOES:-work} in
+  denied) echo "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access GPU counters"; exit 1 ;;
+  none) echo "==WARNING== No kernels were profiled."; exit 0 ;;
+  error) echo "==ERROR== Cannot write /home/someone/runs/x"; exit 9 ;;
+  esac
+  while (($#)); do
+    if [[ $1 == -o ]]; then stem=$2; shift 2; break; fi
+    shift
+  done
+  "$@" || exit $?
+  echo data > "$stem.ncu-rep"
+  ;;
+esac
+"""
+
+FAKE_SMI = """#!/usr/bin/env bash
+case "$*" in
+*name,compute_cap*) echo "NVIDIA H200, 9.0" ;;
+*driver_version*) echo 580.159.04 ;;
+*) echo "GPU 0: NVIDIA H200" ;;
+esac
+"""
+
+FAKE_IMPORTER = """#!/usr/bin/env bash
+echo "importer $*" >> "$CALLS"
+while (($#)); do if [[ $1 == -o ]]; then echo data > "$2"; fi; shift; done
+"""
+
+# Stands in for the interpreter: records the harness's and the report's commands, runs everything else.
+FAKE_PYTHON = """#!/usr/bin/env bash
+echo "python $*" >> "$CALLS"
+case "$*" in
+"-m harness.run"*)
+  if [[ "$*" == *"${HARNESS_FAILS:-never}"* ]]; then echo "HarnessError: no memory in $PWD/harness/run.py" && exit 4; fi
+  ;;
+"-m analysis.hardware.metrics"*) echo a.sum,b.sum ;;
+analysis/report.py*)
+  while (($#)); do if [[ $1 == --out ]]; then out=$2; fi; shift; done
+  mkdir -p "$out"
+  echo '{"trust": {"status": "TRUST", "sentence": "s"}}' | sed "s/TRUST/${TRUST:-trusted}/" > "$out/report.json"
+  echo "the report and three findings"
+  ;;
+*) exec REAL_PYTHON "$@" ;;
+esac
+"""
+
+
+class Machine:
+    """A machine of fakes: a PATH with only what was put there, plus the system's ordinary tools."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        self.calls = folder / "calls"
+        self.calls.touch()
+        self.scripts = folder / "checkout" / "nsys_scripts"  # a copy, because the scripts write under their own root
+        shutil.copytree(SCRIPTS, self.scripts, ignore=shutil.ignore_patterns("__pycache__"))
+        tools = folder / "tools"
+        tools.mkdir()
+        for name in ORDINARY_TOOLS.split():
+            if path := shutil.which(name):
+                (tools / name).symlink_to(path)
+        self.environment = {
+            "PATH": f"{self.bin}:{tools}",
+            "PYTHON": sys.executable,
+            "CALLS": str(self.calls),
+            "NSIGHT_SEARCH_ROOT": str(folder / "system"),
+            "HOME": str(folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+
+    def put(self, path: str, text: str) -> Path:
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+        target.chmod(target.stat().st_mode | stat.S_IXUSR)
+        return target
+
+    def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(self.scripts / script), *arguments],
+            cwd=self.scripts.parent,
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def json(self, path: str) -> dict:
+        return json.loads((self.scripts.parent / path).read_text())
+
+
+ORDINARY_TOOLS = """
+    bash basename dirname readlink realpath date mkdir rm cp mv ln find cat tail head grep sed awk sort tr tee ldd env
+    mktemp paste true false chmod sh
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def gpu_machine(machine: Machine) -> Machine:
+    machine.put("bin/nsys", FAKE_NSYS)
+    machine.put("bin/ncu", FAKE_NCU)
+    machine.put("bin/nvidia-smi", FAKE_SMI)
+    return machine
+
+
+# --- help and usage ---
+
+
+@pytest.mark.parametrize("script", ["nsys_capture.sh", "ncu_capture.sh", "export_csv.sh", "profile.sh"])
+def test_the_header_comment_is_the_help(machine: Machine, script: str) -> None:
+    answer = machine.run(script, "--help")
+    assert answer.returncode == 0
+    assert f"usage: {script}" in answer.stdout
+    assert "exit:" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["nsys_capture.sh"],
+        ["nsys_capture.sh", "--window", "half", "--", "app"],
+        ["nsys_capture.sh", "--window"],
+        ["ncu_capture.sh", "app"],
+        ["ncu_capture.sh", "--cache-control", "some", "--", "app"],
+        ["ncu_capture.sh", "--replay", "twice", "--", "app"],
+        ["export_csv.sh"],
+        ["export_csv.sh", "nowhere"],
+        ["export_csv.sh", "one", "two"],
+        ["profile.sh", "--what"],
+    ],
+)
+def test_usage_errors_are_one_sentence_and_exit_code_2(gpu_machine: Machine, command: list[str]) -> None:
+    answer = gpu_machine.run(*command)
+    assert answer.returncode == 2
+    assert len(answer.stderr.splitlines()) == 1
+    assert not answer.stdout
+
+
+# --- exact commands ---
+
+
+def test_nsys_command_of_a_window(gpu_machine: Machine) -> None:
+    answer = gpu_machine.run(
+        "nsys_capture.sh", "-n", "--out", "runs/x", "--", "python", "-m", "harness.run", "two words"
+    )
+    assert answer.returncode == 0
+    assert answer.stdout.split("/nsys ", 1)[1].strip() == (
+        "profile -t cuda,nvtx -s none --cpuctxsw=none --cuda-graph-trace=node"
+        " -c cudaProfilerApi --capture-range-end=stop"
+        " -o runs/x/raw/timeline -f true python -m harness.run 'two words'"
+    )
+    assert not (gpu_machine.scripts.parent / "runs").exists()
+
+
+def test_nsys_command_of_a_whole_program(gpu_machine: Machine) -> None:
+    command = gpu_machine.run("nsys_capture.sh", "-n", "--window", "all", "--out", "r", "--", "./app").stdout
+    assert "cudaProfilerApi" not in command
+    assert command.endswith("-o r/raw/timeline -f true ./app \n")
+
+
+def test_ncu_command(gpu_machine: Machine) -> None:
+    arguments = ["--include", "gpt2/", "--include", "bench/", "--metrics", "a.sum,b.sum", "--out", "r", "--", "./app"]
+    command = gpu_machine.run("ncu_capture.sh", "-n", *arguments).stdout
+    assert command.split("/ncu ", 1)[1].strip() == (
+        "--nvtx --nvtx-include gpt2/ --nvtx-include bench/ --profile-from-start off --target-processes all"
+        " --clock-control none --cache-control all --replay-mode kernel --metrics a.sum,b.sum"
+        " -f -o r/raw/counters ./app"
+    )
+    deep = gpu_machine.run("ncu_capture.sh", "-n", "--deep", *arguments).stdout
+    assert "--nvtx-include" not in deep
+    whole = gpu_machine.run("ncu_capture.sh", "-n", "--window", "all", "--cache-control", "none", *arguments).stdout
+    assert "--profile-from-start" not in whole
+    assert "--cache-control none" in whole
+
+
+def test_the_metrics_come_from_the_catalogue_of_this_gpu(gpu_machine: Machine) -> None:
+    python = gpu_machine.put("python", FAKE_PYTHON.replace("REAL_PYTHON", sys.executable))
+    command = gpu_machine.run("ncu_capture.sh", "-n", "--", "./app", PYTHON=str(python)).stdout
+    assert "--metrics a.sum,b.sum" in command
+    assert "python -m analysis.hardware.metrics --cc 9.0" in gpu_machine.calls.read_text()
+
+
+def test_ncu_without_a_gpu_asks_for_the_capability(machine: Machine) -> None:
+    machine.put("bin/ncu", FAKE_NCU)
+    answer = machine.run("ncu_capture.sh", "-n", "--", "./app")
+    assert answer.returncode == 127
+    assert "--cc 9.0" in answer.stderr
+
+
+def test_no_script_touches_a_clock() -> None:
+    text = "".join(path.read_text() for path in SCRIPTS.glob("*.sh"))
+    assert set(re.findall(r"--clock-control (\w+)", text)) == {"none"}
+    assert not re.search(r"nvidia-smi[^\n]*\s(-lgc|-lmc|-ac|--lock|--applications-clocks|-pl|-pm)\b", text)
+
+
+# --- where the tools hide ---
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "opt/nvidia/nsight-systems/2025.3.1/bin/nsys",
+        "opt/nvidia/nsight-systems/2025.3.1/target-linux-x64/nsys",
+        "opt/nvidia/nsight-systems-cli/2025.3.1/bin/nsys",
+        "usr/local/cuda-13.0/bin/nsys",
+        "usr/local/cuda-13.0/nsight-systems-2025.3.1/target-linux-x64/nsys",
+        "opt/nvidia/nsight-compute/2025.3.1/host/target-linux-x64/nsys",
+    ],
+)
+def test_nsys_is_found(machine: Machine, place: str) -> None:
+    machine.put(f"system/{place}", FAKE_NSYS)
+    assert machine.run("nsys_capture.sh", "-n", "--", "app").stdout.startswith(str(machine.folder / "system" / place))
+
+
+@pytest.mark.parametrize("place", ["usr/local/cuda-13.0/bin/ncu", "opt/nvidia/nsight-compute/2025.3.1/ncu"])
+def test_ncu_is_found(machine: Machine, place: str) -> None:
+    machine.put(f"system/{place}", FAKE_NCU)
+    answer = machine.run("ncu_capture.sh", "-n", "--metrics", "m", "--", "app")
+    assert answer.stdout.startswith(str(machine.folder / "system" / place))
+
+
+def test_the_newest_tool_that_answers_is_taken(machine: Machine) -> None:
+    machine.put("system/opt/nvidia/nsight-systems/2025.10.1/bin/nsys", "#!/bin/sh\nexit 1\n")
+    newer = machine.put("system/opt/nvidia/nsight-systems/2025.3.1/bin/nsys", FAKE_NSYS)
+    machine.put("system/opt/nvidia/nsight-systems/2024.6.2/bin/nsys", FAKE_NSYS)
+    assert machine.run("nsys_capture.sh", "-n", "--", "app").stdout.startswith(str(newer))
+
+
+@pytest.mark.parametrize(("tool", "extra"), [("nsys", []), ("ncu", ["--metrics", "m"])])
+def test_a_missing_tool_is_named_with_its_fix(machine: Machine, tool: str, extra: list[str]) -> None:
+    answer = machine.run(f"{tool}_capture.sh", *extra, "--out", "r", "--", "app")
+    assert answer.returncode == 127
+    assert "put " + tool + " on PATH" in answer.stderr
+    status = machine.json(f"r/captures/{tool}.json")
+    assert (status["kind"], status["schema_version"], status["status"]) == ("tool-status", 1, "missing")
+    assert "Install Nsight" in status["fix"]
+
+
+# --- what became of a capture ---
+
+
+def test_a_capture_that_works(gpu_machine: Machine) -> None:
+    out = gpu_machine.scripts.parent / "r"
+    for tool, extra in (("nsys", []), ("ncu", ["--metrics", "a.sum,b.sum", "--include", "gpt2/"])):
+        answer = gpu_machine.run(f"{tool}_capture.sh", *extra, "--out", str(out), "--", "true")
+        assert answer.returncode == 0, answer.stderr
+    nsys, ncu = gpu_machine.json("r/captures/nsys.json"), gpu_machine.json("r/captures/ncu.json")
+    assert nsys["status"] == ncu["status"] == "ok"
+    assert nsys["version"] == "2025.3.1.90"
+    assert ncu["version"] == "2025.3.1.0"
+    assert nsys["command"][:2] == ["nsys", "profile"]
+    assert "r/raw/timeline" in nsys["command"]
+    assert ncu["metrics"] == ["a.sum", "b.sum"]
+    assert ncu["nvtx_include"] == ["gpt2/"]
+    assert (ncu["cache_control"], ncu["clock_control"], ncu["replay_mode"]) == ("all", "none", "kernel")
+    for name in ("nsys.json", "ncu.json"):
+        text = (out / "captures" / name).read_text()
+        assert str(gpu_machine.folder) not in text
+        assert not re.search(r'"/', text)
+
+
+def test_denied_counters(gpu_machine: Machine) -> None:
+    answer = gpu_machine.run("ncu_capture.sh", "--metrics", "m", "--out", "r", "--", "true", NCU_DOES="denied")
+    assert answer.returncode == 1
+    status = gpu_machine.json("r/captures/ncu.json")
+    assert status["status"] == "denied"
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in status["fix"]
+
+
+@pytest.mark.parametrize(("does", "said"), [("none", "No kernel was launched"), ("error", "==ERROR== Cannot write x")])
+def test_a_failed_counter_capture(gpu_machine: Machine, does: str, said: str) -> None:
+    answer = gpu_machine.run("ncu_capture.sh", "--metrics", "m", "--out", "r", "--", "true", NCU_DOES=does)
+    assert answer.returncode == 1
+    status = gpu_machine.json("r/captures/ncu.json")
+    assert status["status"] == "failed"
+    assert said in status["reason"]
+
+
+def test_a_crashed_program_fails_the_capture(gpu_machine: Machine) -> None:
+    crash = gpu_machine.put("crash", "#!/usr/bin/env bash\necho 'RuntimeError: boom in /home/someone/a.py'\nexit 3\n")
+    answer = gpu_machine.run("nsys_capture.sh", "--out", "r", "--", str(crash))
+    assert answer.returncode == 1
+    status = gpu_machine.json("r/captures/nsys.json")
+    assert status["reason"] == "The captured program ended with exit code 3: RuntimeError: boom in a.py."
+
+
+# --- the importer ---
+
+
+def inside_nsight_compute(machine: Machine, importer: str = FAKE_IMPORTER) -> Path:
+    host = machine.folder / "system/opt/nvidia/nsight-compute/2025.3.1/host"
+    machine.put(f"{host}/target-linux-x64/nsys", FAKE_NSYS)
+    machine.put(f"{host}/linux-desktop-glibc_2_11_3-x64/QdstrmImporter", importer)
+    machine.put(f"{host}/linux-desktop-glibc_2_11_3-x64/libAnalysis.so", "")
+    return host
+
+
+def test_a_qdstrm_is_imported(machine: Machine) -> None:
+    inside_nsight_compute(machine)
+    answer = machine.run("nsys_capture.sh", "--out", "r", "--", "true", NSYS_LEAVES="qdstrm")
+    assert answer.returncode == 0, answer.stderr
+    assert machine.json("r/captures/nsys.json")["status"] == "ok"
+    assert "importer -i r/raw/timeline.qdstrm -o r/raw/timeline.nsys-rep" in machine.calls.read_text()
+
+
+def test_the_nsys_inside_nsight_compute_gets_its_importers_folder_name(machine: Machine) -> None:
+    host = inside_nsight_compute(machine)
+    machine.put("extra/libdw.so.1", "")
+    before = sorted(path.relative_to(host) for path in host.rglob("*"))
+    answer = machine.run(
+        "nsys_capture.sh", "--out", "r", "--", "true", NSYS_IMPORTER_LIBS=str(machine.folder / "extra")
+    )
+    assert answer.returncode == 0, answer.stderr
+    tree = machine.scripts.parent / "build/nsys-2025.3.1"
+    assert answer.stdout.startswith(str(tree / "target-linux-x64/nsys"))
+    assert not (tree / "target-linux-x64/nsys").is_symlink()
+    assert not (tree / "host-linux-x64/QdstrmImporter").is_symlink()
+    assert (tree / "host-linux-x64/libAnalysis.so").is_symlink()
+    assert (tree / "host-linux-x64/libdw.so.1").is_symlink()
+    assert sorted(path.relative_to(host) for path in host.rglob("*")) == before
+
+
+def test_an_importer_that_lacks_libraries_names_them_and_their_packages(machine: Machine) -> None:
+    inside_nsight_compute(machine)
+    lines = ["libdw.so.1 => not found", "libssh.so.4 => not found", "libc.so.6 => /lib/libc.so.6 (0x1)"]
+    machine.put("bin/ldd", "#!/bin/sh\n" + "".join(f"echo '\t{line}'\n" for line in lines))
+    answer = machine.run("nsys_capture.sh", "--out", "r", "--", "true", NSYS_LEAVES="qdstrm")
+    assert answer.returncode == 1
+    status = machine.json("r/captures/nsys.json")
+    assert status["status"] == "failed"
+    assert "lacks libdw.so.1 libssh.so.4: install libdw1 libssh-4" in status["fix"]
+    assert "NSYS_IMPORTER_LIBS" in status["fix"]
+    # and once the libraries are there, the export mends the run
+    machine.put("bin/ldd", "#!/bin/sh\n")
+    assert machine.run("export_csv.sh", "r").returncode == 0
+    assert machine.json("r/captures/nsys.json")["status"] == "ok"
+
+
+def test_no_importer_at_all(machine: Machine) -> None:
+    machine.put("bin/nsys", FAKE_NSYS)
+    answer = machine.run("nsys_capture.sh", "--out", "r", "--", "true", NSYS_LEAVES="qdstrm")
+    assert answer.returncode == 1
+    assert "brings no importer" in machine.json("r/captures/nsys.json")["reason"]
+
+
+# --- export ---
+
+
+def test_exports_are_scrubbed(gpu_machine: Machine) -> None:
+    out = gpu_machine.scripts.parent / "r"
+    (out / "raw").mkdir(parents=True)
+    (out / "raw/timeline.nsys-rep").write_text("data")
+    (out / "raw/counters.ncu-rep").write_text("data")
+    answer = gpu_machine.run("export_csv.sh", "r")
+    assert answer.returncode == 0, answer.stderr
+    names = {path.name for path in (out / "captures/nsys").iterdir()}
+    assert "nvtx_pushpop_trace.csv" in names
+    assert "cuda_gpu_mem_time_sum.csv" not in names  # it was empty
+    trace = (out / "captures/nsys/cuda_gpu_trace.csv").read_text()
+    assert trace == 'Time (%),Name\n1.0,"void f({lambda at softmax.cu:3}, "q", int)"\n'
+    counters = (out / "captures/ncu_raw.csv").read_text().splitlines()
+    assert counters[2] == '"0","17","python3.12","host","f(""a"", x.cu)"'
+    assert not list((out / "raw").glob("exports*"))
+
+
+def test_a_failed_export_is_a_failed_tool(gpu_machine: Machine) -> None:
+    out = gpu_machine.scripts.parent / "r"
+    gpu_machine.run("nsys_capture.sh", "--out", "r", "--", "true")
+    answer = gpu_machine.run("export_csv.sh", "r", NSYS_STATS_FAILS="yes")
+    assert answer.returncode == 1
+    status = gpu_machine.json("r/captures/nsys.json")
+    assert status["status"] == "failed"
+    assert "nsys stats wrote no report" in status["reason"]
+    assert not (out / "captures/nsys").exists()
+
+
+# --- the driver of `make profile` ---
+
+
+def profile(machine: Machine, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    python = machine.put("python", FAKE_PYTHON.replace("REAL_PYTHON", sys.executable))
+    return machine.run("profile.sh", *arguments, **({"PYTHON": str(python)} | environment))
+
+
+def only_run(machine: Machine) -> Path:
+    (run,) = (machine.scripts.parent / "runs").iterdir()
+    return run
+
+
+def test_profile_with_everything(gpu_machine: Machine) -> None:
+    answer = profile(gpu_machine, "--", "--weights", "gpt2")
+    assert answer.returncode == 0, answer.stderr
+    run = only_run(gpu_machine)
+    assert re.fullmatch(r"\d{8}T\d{6}Z-h200-gpt2", run.name)
+    assert (run / "captures/ncu_raw.csv").is_file()
+    assert (run / "captures/nsys/nvtx_kern_sum.csv").is_file()
+    calls = gpu_machine.calls.read_text()
+    assert f"-m harness.run --mode bare --out runs/{run.name}/captures --weights gpt2" in calls
+    assert "--nvtx-include gpt2/ --nvtx-include gpt2_fused/prefill/h.0/attn/" in calls
+    for said in ("captured in", "nsys-ui runs/", "ncu-ui runs/", "three findings"):
+        assert said in answer.stdout
+
+
+def test_profile_goes_on_without_counters(gpu_machine: Machine) -> None:
+    answer = profile(gpu_machine, NCU_DOES="denied")
+    assert answer.returncode == 0, answer.stderr
+    assert gpu_machine.json(f"runs/{only_run(gpu_machine).name}/captures/ncu.json")["status"] == "denied"
+    assert "Without ncu" in answer.stdout
+    assert "three findings" in answer.stdout
+
+
+def test_profile_goes_on_without_both_tools(machine: Machine) -> None:
+    machine.put("bin/nvidia-smi", FAKE_SMI)
+    answer = profile(machine)
+    assert answer.returncode == 0, answer.stderr
+    run = f"runs/{only_run(machine).name}"
+    assert machine.json(f"{run}/captures/nsys.json")["status"] == "missing"
+    assert machine.json(f"{run}/captures/ncu.json")["status"] == "missing"
+    assert "Without nsys ncu" in answer.stdout
+    assert f"-m harness.run --mode capture --out {run}/captures" in machine.calls.read_text()
+
+
+def test_profile_goes_on_when_the_captured_program_fails_under_nsys(gpu_machine: Machine) -> None:
+    answer = profile(gpu_machine, HARNESS_FAILS="--mode capture")
+    assert "three findings" not in answer.stdout
+    assert answer.returncode == 4  # the program fails without a tool too, so there is nothing to report
+    status = gpu_machine.json(f"runs/{only_run(gpu_machine).name}/captures/nsys.json")
+    assert status["status"] == "failed"
+    assert "HarnessError: no memory in run.py" in status["reason"]
+
+
+def test_profile_without_a_gpu(machine: Machine) -> None:
+    committed = machine.scripts.parent / "reports/h200-gpt2-fp32/captures"
+    committed.mkdir(parents=True)
+    answer = profile(machine)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith("No NVIDIA GPU found: nvidia-smi is not on PATH.")
+    calls = machine.calls.read_text()
+    assert "--mode cpu" in calls
+    assert "analysis/report.py reports/h200-gpt2-fp32/captures --out runs/" in calls
+
+
+def test_profile_prints_only(gpu_machine: Machine) -> None:
+    answer = profile(gpu_machine, "-n")
+    assert answer.returncode == 0, answer.stderr
+    assert not (gpu_machine.scripts.parent / "runs").exists()
+    lines = answer.stdout.splitlines()
+    words = ("--mode bare", "nsys profile", "ncu --nvtx", "nsys stats", "ncu --import", "analysis/report.py")
+    assert all(word in line for word, line in zip(words, lines, strict=True))
+
+
+def test_selftest(gpu_machine: Machine) -> None:
+    assert profile(gpu_machine, "--only-selftest").returncode == 0
+    calls = gpu_machine.calls.read_text()
+    assert "--nvtx-include selftest/ " in calls
+    assert "nsys profile" not in calls
+    distrusted = profile(gpu_machine, "--only-selftest", TRUST="untrusted")
+    assert distrusted.returncode == 1
+    assert "Self-test: untrusted." in distrusted.stdout
+
+
+def test_selftest_without_a_gpu_does_not_pass(machine: Machine) -> None:
+    answer = profile(machine, "--only-selftest")
+    assert answer.returncode == 2
+    assert "needs an NVIDIA GPU" in answer.stderr

@@ -1,0 +1,150 @@
+"""The import rule: who may import whom, read from the syntax trees, and which modules may write files."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+OURS = {"analysis", "harness", "kernels", "nsys_scripts", "tests"}
+# What analysis/ may import beside the standard library and itself: the base install of pyproject.toml.
+HEAVY = {"torch", "triton", "transformers", "safetensors", "nvtx", "pynvml"}
+
+
+def modules(folder: str) -> list[Path]:
+    """The Python files of a folder of the project."""
+    return sorted(path for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def imports(path: Path, *, lazy: bool = True) -> Iterator[tuple[int, str]]:
+    """(line, absolute module name) of every import of a file; lazy=False leaves out those inside functions."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    inside = {
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
+    for node in ast.walk(tree):
+        if node in inside and not lazy:
+            continue
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            module = ".".join(part for part in (base, node.module or "") if part)
+            for alias in node.names:
+                yield node.lineno, f"{module}.{alias.name}"
+
+
+def offenders(folder: str, forbidden: set[str], *, lazy: bool = True) -> list[str]:
+    """file:line module of every import of a forbidden package (or of something in it)."""
+    return [
+        f"{path.relative_to(ROOT)}:{line} {module}"
+        for path in modules(folder)
+        for line, module in imports(path, lazy=lazy)
+        if any(module == name or module.startswith(name + ".") for name in forbidden)
+    ]
+
+
+def test_the_folders_are_there() -> None:
+    for folder in ("analysis", "harness", "kernels"):
+        assert len(modules(folder)) > 2
+
+
+def test_analysis_needs_no_gpu_and_none_of_the_programs_it_measures() -> None:
+    assert offenders("analysis", HEAVY | {"kernels", "harness", "nsys_scripts"}) == []
+
+
+def test_views_import_no_reader() -> None:
+    readers = {f"analysis.capture.{path.stem}" for path in modules("analysis/capture")} | {"analysis.capture"}
+    assert offenders("analysis/views", readers) == []
+
+
+def test_tables_import_neither_views_nor_readers() -> None:
+    types = {"model", "errors", "__init__"}  # what a capture is, not how it is read
+    readers = {f"analysis.capture.{path.stem}" for path in modules("analysis/capture") if path.stem not in types}
+    assert offenders("analysis/tables", {"analysis.views", "analysis.report"} | readers) == []
+
+
+def test_kernels_import_nothing_of_ours() -> None:
+    assert offenders("kernels", OURS - {"kernels"}) == []
+
+
+def test_harness_does_not_import_the_analysis() -> None:
+    assert offenders("harness", {"analysis", "tests"}) == []
+
+
+def test_transformers_is_imported_lazily_and_in_one_module() -> None:
+    # Hugging Face's own package `kernels` breaks transformers beside our folder of that name: one place guards it.
+    everywhere = offenders("harness", {"transformers"}) + offenders("kernels", {"transformers"})
+    assert {entry.split(":")[0] for entry in everywhere} <= {"harness/weights.py"}
+    assert offenders("harness", {"transformers"}, lazy=False) == []
+
+
+# --- writing ---
+
+WRITING_METHODS = {
+    "write_text", "write_bytes", "to_csv", "to_json", "to_parquet", "to_pickle", "to_excel", "savefig", "mkdir",
+    "touch", "unlink", "rmdir",
+}  # fmt: skip
+WRITERS = {"analysis/report.py"}  # and a cache module, should there be one
+MAY_WRITE_TO_A_STREAM = {"analysis/views/figures.py"}  # a figure becomes bytes in memory
+
+
+def writes(path: Path) -> Iterator[str]:
+    """file:line call of everything in a file that writes, or could write, to the disk."""
+    name = str(path.relative_to(ROOT))
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if called == "open":
+            mode = node.args[1 if isinstance(function, ast.Name) else 0 :][:1]
+            mode += [keyword.value for keyword in node.keywords if keyword.arg == "mode"]
+            modes = [value.value for value in mode if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+            if any(set(text) & set("wax+") for text in modes if set(text) <= set("rwaxbt+U")):
+                yield f"{name}:{node.lineno} open"
+        elif called in WRITING_METHODS and not (called == "savefig" and name in MAY_WRITE_TO_A_STREAM):
+            yield f"{name}:{node.lineno} {called}"
+
+
+def test_only_the_report_writes() -> None:
+    found = [
+        entry
+        for path in modules("analysis")
+        if str(path.relative_to(ROOT)) not in WRITERS and "cache" not in path.stem
+        for entry in writes(path)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("open('x', 'w')", 1),
+        ("open('x')", 0),
+        ("path.open('ab')", 1),
+        ("path.open(encoding='utf-8')", 0),
+        ("open('x', mode='x')", 1),
+        ("table.to_csv(path)", 1),
+    ],
+)
+def test_the_writing_rule_sees_what_it_should(
+    source: str, count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(source)
+    monkeypatch.setattr(
+        "tests.test_architecture.ROOT" if __name__.startswith("tests.") else f"{__name__}.ROOT", tmp_path
+    )
+    assert len(list(writes(path))) == count
+
+
+def test_no_test_folder_hides_a_package_of_ours() -> None:
+    names = {path.name for path in (ROOT / "tests").rglob("*") if path.is_dir()}
+    assert not names & (OURS - {"tests"})

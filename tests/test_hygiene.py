@@ -1,0 +1,140 @@
+"""What is committed is fit for the public: no binaries, nothing of a machine or a person, pinned dependencies."""
+
+import csv
+import getpass
+import json
+import re
+import socket
+import subprocess
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES = {".png"}
+FORBIDDEN_SUFFIXES = {
+    ".nsys-rep", ".ncu-rep", ".sqlite", ".qdstrm", ".qdrep", ".safetensors", ".pt", ".pth", ".bin", ".so", ".o", ".a",
+    ".cubin", ".fatbin", ".whl", ".pyc", ".zip", ".gz", ".dll", ".exe",
+}  # fmt: skip
+# A person's or a machine's folders; /usr, /opt and /etc are the same everywhere and may stand in a text.
+PRIVATE_PATH = re.compile(
+    rb"""(?<![\w.*}-])/(?:home|root|Users|work|tmp|mnt|workspace|scratch|builds)/[A-Za-z0-9_.-]+"""
+)
+# Tests and the scrubber have to spell such paths out.
+SPELLED_OUT = ("tests/", "nsys_scripts/scrub.py")
+REPORT_BYTES = 15_000_000
+
+
+@cache
+def committed() -> tuple[Path, ...]:
+    """Every file that git tracks, or would: reports are looked at before they are committed, too."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    if listing.returncode:
+        pytest.skip("not a git checkout")
+    return tuple(path for name in listing.stdout.decode().split("\0") if name and (path := ROOT / name).is_file())
+
+
+def texts() -> list[tuple[str, bytes]]:
+    """(name, content) of the committed files that are no pictures."""
+    return [(str(path.relative_to(ROOT)), path.read_bytes()) for path in committed() if path.suffix not in PICTURES]
+
+
+def test_no_binaries() -> None:
+    assert [str(path.relative_to(ROOT)) for path in committed() if path.suffix in FORBIDDEN_SUFFIXES] == []
+    assert [
+        name for name, content in texts() if b"\0" in content and content[:2] != b"\xff\xfe" and "data/" not in name
+    ] == []
+
+
+def test_no_path_of_a_person_or_a_machine() -> None:
+    found = [
+        f"{name}: {match[0].decode()}"
+        for name, content in texts()
+        if not name.startswith(SPELLED_OUT)
+        for match in PRIVATE_PATH.finditer(content)
+    ]
+    assert found == []
+
+
+def test_no_user_or_host_name() -> None:
+    ordinary = {"root", "host", "localhost", "user", "runner", "ubuntu", "debian", "ci", "docker"}
+    names = {name for name in (getpass.getuser(), socket.gethostname(), socket.getfqdn()) if len(name) > 3} - ordinary
+    found = [
+        f"{name}: {word}"
+        for name, content in texts()
+        for word in names
+        if re.search(rb"\b%s\b" % re.escape(word.encode()), content)
+    ]
+    assert found == []
+
+
+# --- reports/ ---
+
+
+def reports() -> list[Path]:
+    """Files under reports/."""
+    return [path for path in committed() if path.is_relative_to(ROOT / "reports")]
+
+
+def test_exports_name_no_host() -> None:
+    for path in reports():
+        with path.open(encoding="utf-8", errors="replace", newline="") as lines:
+            if path.suffix != ".csv" or not lines.readline().startswith('"ID",'):
+                continue
+            lines.seek(0)
+            rows = csv.DictReader(lines)
+            next(rows)  # units
+            for row in rows:
+                assert row["Host Name"] == "host", path
+                assert "/" not in row["Process Name"], path
+
+
+def test_json_of_reports_holds_no_environment() -> None:
+    secret = re.compile(r"environ|passw|token\b|secret|api_?key|hostname|user_?name", re.IGNORECASE)
+
+    def keys(value: object) -> list[str]:
+        if isinstance(value, dict):
+            return [*value, *(key for item in value.values() for key in keys(item))]
+        return [key for item in value for key in keys(item)] if isinstance(value, list) else []
+
+    for path in reports():
+        if path.suffix == ".json":
+            assert [key for key in keys(json.loads(path.read_text(encoding="utf-8"))) if secret.search(key)] == [], path
+
+
+def test_reports_stay_small() -> None:
+    assert sum(path.stat().st_size for path in reports()) < REPORT_BYTES
+
+
+# --- pyproject ---
+
+
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_dependencies_are_pinned() -> None:
+    table = project()["project"]
+    requirements = [
+        *table["dependencies"],
+        *(name for extra in table["optional-dependencies"].values() for name in extra),
+    ]
+    pinned = re.compile(r"^[A-Za-z0-9_.-]+==[0-9][0-9a-z.]*$")
+    # torch is a range: a machine with a GPU brings the build that fits its driver
+    assert [name for name in requirements if not pinned.match(name)] == ["torch>=2.11,<2.14"]
+
+
+def test_the_base_install_is_small() -> None:
+    names = {re.split(r"[=<>]", name)[0] for name in project()["project"]["dependencies"]}
+    assert names == {"jinja2", "matplotlib", "numpy", "pandas", "tabulate", "tqdm"}
+
+
+def test_version_and_changelog_agree() -> None:
+    version = project()["project"]["version"]
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    first = re.search(r"^## (\S+)", changelog, re.MULTILINE)
+    assert first
+    assert first[1] == version
