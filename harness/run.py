@@ -1,0 +1,538 @@
+"""Run GPT-2 for the profilers: timed without a tool, captured under nsys or ncu, or on the CPU alone.
+
+    python -m harness.run --mode bare    --out DIR    no tool, ranges off: manifest, timing, ops, ceilings
+    python -m harness.run --mode capture --out DIR    the program that nsys and ncu run, all ranges on
+    python -m harness.run --mode cpu     --out DIR    no GPU: CPU time of each range
+
+The captured window (cudaProfilerStart … Stop), everything warmed up before it:
+gpt2 prefill, gpt2 decode, gpt2_fused prefill, gpt2_fused decode, bench (each softmax variant once), selftest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness import ledger, manifest
+from harness.errors import HarnessError, InputError, UsageError
+from harness.gpt2 import GPT2, TORCH_SOFTMAX, GPT2Config, KVCache
+from harness.ranges import NvtxTracer, RecordingTracer, Tracer, attach, detach, span
+from harness.timing import Measurement, measure_gpu, measure_wall
+from harness.weights import RANDOM, Weights, build_model, load_weights
+from harness.workloads import CPU_WORKLOADS, GPU_WORKLOADS, WORKLOADS, Workload, find_workload
+
+DEFAULT_FUSED = "v03_causal"
+NO_FUSED = "none"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+PROMPT_TOKENS, NEW_TOKENS = 16, 128
+GENERATIONS = 7
+WARMUP = 3
+CPU_REPEATS = 5
+
+
+def say(text: str) -> None:
+    print(f"harness: {text}", file=sys.stderr, flush=True)
+
+
+# Steps -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """One forward pass that can be run again and again on the same inputs."""
+
+    model: GPT2
+    workload: Workload
+    ids: Any
+    cache: KVCache
+
+    @property
+    def range(self) -> str:
+        return f"{self.model.root}/{self.workload.step}"
+
+    def reset(self) -> None:
+        """Forget what the last run appended; moves no memory and launches nothing."""
+        self.cache.truncate(self.workload.context)
+
+    def run(self) -> Any:
+        with torch.inference_mode():
+            return self.model(self.ids, self.cache)
+
+
+def prepare_step(model: GPT2, workload: Workload, seed: int) -> Step:
+    """Draw the tokens and fill the cache with the workload's context, by a real prefill."""
+    device = model.wte.weight.device
+    generator = torch.Generator().manual_seed(seed)
+    shape = (workload.batch, workload.total)
+    ids = torch.randint(model.config.vocab_size, shape, generator=generator).to(device)
+    cache = model.new_cache(workload.batch)
+    with torch.inference_mode():
+        if workload.context:
+            model(ids[:, : workload.context], cache, last_only=True)
+    return Step(model, workload, ids[:, workload.context :], cache)
+
+
+def make_models(weights: Weights, fused: str, device: str, dtype: Any) -> list[GPT2]:
+    """The baseline and, sharing its parameters, the fused model; without the latter if its kernel cannot be had."""
+    models = [build_model(weights, TORCH_SOFTMAX, device, dtype)]
+    if fused == NO_FUSED:
+        return models
+    from kernels.registry import ops
+
+    op = ops()["softmax"]
+    if fused == TORCH_SOFTMAX or fused not in op.variants:
+        names = [name for name in op.variants if name != TORCH_SOFTMAX]
+        raise UsageError(f"--softmax-fused {fused!r} is no fused softmax: use {', '.join([*names, NO_FUSED])}.")
+    try:
+        model = models[0].with_softmax(fused)
+        _tiny_step(model)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # a kernel may fail to build or to load in many ways; the baseline still runs
+        say(f"gpt2_fused is skipped, softmax {fused} does not run: {_first_line(error)}")
+        return models
+    return [*models, model]
+
+
+def _tiny_step(model: GPT2) -> None:
+    with torch.inference_mode():
+        model(torch.zeros(1, 1, dtype=torch.int64, device=model.wte.weight.device))
+
+
+def _first_line(error: BaseException) -> str:
+    return manifest.scrub((str(error).strip() or type(error).__name__).splitlines()[0][:200])
+
+
+# Timing ------------------------------------------------------------------------------------------------------
+
+
+def time_steps(steps: Sequence[Step], samples: int, on_gpu: bool) -> list[dict[str, Any]]:
+    """timing.json's `steps`: wall and GPU time of each, ranges off."""
+    entries = []
+    for step in steps:
+        say(f"timing {step.range} ({step.workload.name})")
+        synchronise: Callable[[], object] = torch.cuda.synchronize if on_gpu else _nothing
+        options: dict[str, Any] = {"samples": samples, "before": step.reset, "label": step.range}
+        wall = measure_wall(step.run, synchronise=synchronise, **options)
+        gpu = measure_gpu(step.run, **options) if on_gpu else None
+        entries.append(
+            {
+                "range": step.range,
+                "workload": step.workload.name,
+                "wall_ns": wall.as_json(),
+                "gpu_ns": gpu.as_json() if gpu else None,
+                "samples": samples,
+                "warnings": [*wall.warnings, *(gpu.warnings if gpu else ())],
+            }
+        )
+    return entries
+
+
+def _nothing() -> None:
+    return None
+
+
+def time_generation(models: Sequence[GPT2], seed: int, on_gpu: bool, new_tokens: int) -> dict[str, Any]:
+    """timing.json's `tokens_per_s`: greedy, batch 1, prompt included in the time, models taken in turn."""
+    synchronise: Callable[[], object] = torch.cuda.synchronize if on_gpu else _nothing
+    config = models[0].config
+    prompt_tokens = min(PROMPT_TOKENS, config.n_positions // 2)
+    new_tokens = min(new_tokens, config.n_positions - prompt_tokens)
+    generator = torch.Generator().manual_seed(seed)
+    prompt = torch.randint(config.vocab_size, (1, prompt_tokens), generator=generator)
+    prompt = prompt.to(models[0].wte.weight.device)
+    say(f"timing generation, {prompt_tokens} prompt tokens and {new_tokens} new ones")
+    samples_ns: dict[str, list[float]] = {model.root: [] for model in models}
+    tokens = {}
+    for round_ in range(GENERATIONS):
+        for model in models if round_ % 2 else models[::-1]:
+
+            def step(model: GPT2 = model) -> None:
+                tokens[model.root] = model.generate(prompt, new_tokens)
+
+            once = measure_wall(step, samples=1, warmup=0 if round_ else 1, synchronise=synchronise)
+            samples_ns[model.root] += once.samples_ns
+    result: dict[str, Any] = {}
+    for root, values in samples_ns.items():
+        taken = Measurement(tuple(values))
+        # The p5 of a rate is the rate of the p95 of its time.
+        rates = {"p5": taken.p95_ns, "p50": taken.p50_ns, "p95": taken.p5_ns}
+        result[root] = {name: round(new_tokens * 1e9 / value_ns, 3) for name, value_ns in rates.items()}
+        result[root] |= {"prompt_tokens": prompt_tokens, "new_tokens": new_tokens, "samples": len(values)}
+        result[root]["tokens_equal_gpt2"] = bool(torch.equal(tokens[root], tokens[models[0].root]))
+    return result
+
+
+def timing_json(steps: list[dict[str, Any]], tokens_per_s: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": "timing",
+        "schema_version": 1,
+        "how": "no tool attached, ranges off; wall: CPU clock around the step and a synchronisation, GPU idle before; "
+        "gpu: CUDA events behind a filled queue",
+        "steps": steps,
+        "tokens_per_s": tokens_per_s,
+    }
+
+
+# The window that nsys and ncu see ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One warmed-up call inside the window, under the range `path` below the group's own."""
+
+    path: tuple[str, ...]
+    run: Callable[[], object]
+
+
+def prepare_bench(device: str) -> list[Launch]:
+    """Every softmax variant that runs here and computes what the baseline does, warmed and compiled."""
+    from kernels.registry import ops
+
+    op = ops()["softmax"]
+    scores, scale = op.make_inputs(ledger.BENCH_SHAPE, ledger.BENCH_DTYPE, device=device)
+    launches = []
+    with torch.inference_mode():
+        expected = op.variant(op.baseline).fn(scores, scale)
+        for name, variant in op.variants.items():
+            try:
+                for _ in range(WARMUP):
+                    got = variant.fn(scores, scale)
+                error = float((got - expected).abs().max())
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error_:  # compilers and loaders raise what they like; the others still count
+                say(f"bench/softmax/{name} is skipped: {_first_line(error_)}")
+                continue
+            if not error <= 1e-5:
+                say(f"bench/softmax/{name} is skipped: it differs from {op.baseline} by {error:.1e}")
+                continue
+
+            def run(function: Any = variant.fn) -> Any:
+                return function(scores, scale)
+
+            launches.append(Launch(("bench", "softmax", name), run))
+    return launches
+
+
+def prepare_selftest(device: str) -> list[Launch]:
+    """The copy of known bytes and the GEMMs of known FLOPs, warmed."""
+    from kernels.ceilings import known_bytes_copy
+
+    launches = [Launch(("selftest", "copy"), known_bytes_copy(ledger.COPY_BYTES))]
+    generator = torch.Generator(device).manual_seed(0)
+    for name, (n, dtype) in ledger.GEMMS.items():
+        a, b = (torch.randn(n, n, device=device, generator=generator).to(DTYPES[dtype]) for _ in range(2))
+
+        def gemm(a: Any = a, b: Any = b) -> Any:
+            return a @ b
+
+        launches.append(Launch(("selftest", name), gemm))
+    with torch.inference_mode():
+        for launch in launches:
+            for _ in range(WARMUP):
+                launch.run()
+    return launches
+
+
+def run_launches(tracer: Tracer, launches: Sequence[Launch]) -> None:
+    """Run each launch once inside its nested ranges; the group's range stays open over its launches."""
+    groups: dict[tuple[str, ...], list[Launch]] = {}
+    for launch in launches:
+        groups.setdefault(launch.path[:-1], []).append(launch)
+    for group, members in groups.items():
+        for name in group:
+            tracer.push(name)
+        for launch in members:
+            with span(tracer, launch.path[-1]), torch.inference_mode():
+                launch.run()
+        for _ in group:
+            tracer.pop()
+
+
+def run_window(
+    steps: Sequence[Step], launches: Sequence[Launch], make_tracer: Callable[[], Tracer] = NvtxTracer
+) -> None:
+    """Warm up, then run everything once between cudaProfilerStart and cudaProfilerStop with ranges on."""
+    for step in steps:
+        for _ in range(WARMUP):
+            step.reset()
+            step.run()
+        step.reset()
+    models = {id(step.model): step.model for step in steps}.values()
+    torch.cuda.synchronize()
+    torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStart())
+    try:
+        # Made inside the window: the NVTX package asks once, at its first call, whether a tool is listening.
+        tracer = make_tracer()
+        if not tracer.enabled:
+            say("no tool listens to the ranges: run this program under nsys or ncu (nsys_scripts/)")
+        for model in models:
+            attach(model, tracer)
+        for step in steps:
+            step.run()
+            # Each step ends in its own time: the next one's launches do not queue behind it.
+            torch.cuda.synchronize()
+        run_launches(tracer, launches)
+        torch.cuda.synchronize()
+    finally:
+        torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStop())
+        for model in models:
+            detach(model)
+
+
+# Modes -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The arguments of a run, resolved."""
+
+    mode: str
+    out: Path
+    device: str
+    dtype: str
+    seed: int
+    samples: int
+    new_tokens: int
+    weights: Weights | None  # None: only the self-test, which needs no model
+    workloads: tuple[Workload, ...]
+    fused: str
+    bench: bool
+    selftest: bool
+    arguments: tuple[str, ...]
+
+    def models(self) -> list[GPT2]:
+        if self.weights is None:
+            return []
+        say(f"building GPT-2 ({self.weights.config.n_layer} layers of {self.weights.config.n_embd}) on {self.device}")
+        return make_models(self.weights, self.fused, self.device, DTYPES[self.dtype])
+
+    def steps(self, models: Sequence[GPT2]) -> list[Step]:
+        return [prepare_step(model, workload, self.seed) for model in models for workload in self.workloads]
+
+
+def _softmax_of(model: GPT2) -> str:
+    return str(model.h[0].attn.softmax_variant)
+
+
+def _rows(plan: Plan, steps: Sequence[Step], bench: Sequence[str]) -> list[ledger.OpRow]:
+    rows = []
+    for step in steps:
+        rows += ledger.step_rows(step.model.config, step.workload, plan.dtype, _softmax_of(step.model))
+    if plan.bench:
+        rows += ledger.bench_rows(bench)
+    return rows + (ledger.selftest_rows() if plan.selftest else [])
+
+
+def _write_text(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _write_conditions(
+    plan: Plan, steps: Sequence[Step], rows: Sequence[ledger.OpRow], sampler: manifest.ClockSampler | None
+) -> None:
+    """manifest.json and ops.csv."""
+    weights: dict[str, Any] = {"source": RANDOM}
+    if plan.weights is not None:
+        weights = {"source": plan.weights.source, "sha256": plan.weights.sha256}
+    workloads = [step.workload.as_json(step.model.root, plan.dtype, _softmax_of(step.model)) for step in steps]
+    written = manifest.build_manifest(plan.arguments, workloads, plan.seed, weights, sampler)
+    manifest.write_manifest(plan.out / "manifest.json", written)
+    _write_text(plan.out / "ops.csv", ledger.ops_csv(rows))
+
+
+def run_bare(plan: Plan) -> None:
+    """Time every step with no tool attached; write manifest, timing, ops and ceilings."""
+    on_gpu = plan.device == "cuda"
+    with manifest.ClockSampler() as sampler:
+        models = plan.models()
+        steps = plan.steps(models)
+        entries = time_steps(steps, plan.samples, on_gpu)
+        tokens_per_s = time_generation(models, plan.seed, on_gpu, plan.new_tokens) if models else {}
+    from kernels.registry import ops
+
+    manifest.write_json(plan.out / "timing.json", timing_json(entries, tokens_per_s))
+    _write_conditions(plan, steps, _rows(plan, steps, list(ops()["softmax"].variants)), sampler)
+    if on_gpu:
+        del models, steps
+        torch.cuda.empty_cache()
+        say("measuring the roofs of this GPU")
+        from kernels.ceilings import measure_ceilings
+
+        manifest.write_json(plan.out / "ceilings.json", measure_ceilings())
+
+
+def run_capture(plan: Plan) -> None:
+    """The program under nsys or ncu; manifest and ops.csv only where an earlier run left none."""
+    # Inductor compiles the bench's variant before the window; its worker processes would each be profiled.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    models = plan.models()
+    steps = plan.steps(models)
+    launches = prepare_bench(plan.device) if plan.bench else []
+    names = [launch.path[-1] for launch in launches]
+    launches += prepare_selftest(plan.device) if plan.selftest else []
+    say(f"capturing {len(steps)} steps and {len(launches)} single launches")
+    run_window(steps, launches)
+    if not all((plan.out / name).exists() for name in ("manifest.json", "ops.csv")):
+        _write_conditions(plan, steps, _rows(plan, steps, names), None)
+
+
+def run_cpu(plan: Plan) -> None:
+    """CPU time of every range, and of every step without ranges."""
+    from tqdm import tqdm
+
+    models = plan.models()
+    steps = plan.steps(models)
+    entries = time_steps(steps, plan.samples, on_gpu=False)
+    tracer = RecordingTracer()
+    for model in models:
+        attach(model, tracer)
+    say(f"recording the ranges of {CPU_REPEATS} rounds")
+    for step in steps:  # once before, because allocators and caches have just served another shape
+        step.reset()
+        step.run()
+    tracer.instances.clear()
+    for _ in tqdm(range(CPU_REPEATS), desc="rounds", delay=2, disable=None, leave=False):
+        for step in steps:
+            step.reset()
+            step.run()
+    for model in models:
+        detach(model)
+    temporary = plan.out / f".cpu_ranges.csv.{os.getpid()}"
+    tracer.write_csv(temporary)
+    os.replace(temporary, plan.out / "cpu_ranges.csv")
+    manifest.write_json(plan.out / "timing.json", timing_json(entries, {}))
+    _write_conditions(plan, steps, _rows(plan, steps, []) * CPU_REPEATS, None)
+
+
+# Command line ------------------------------------------------------------------------------------------------
+
+
+def parse_config(text: str) -> GPT2Config:
+    """`n_layer=2,n_embd=64,…` over the 124M defaults."""
+    types = {field.name: field.type for field in fields(GPT2Config)}
+    values: dict[str, Any] = {}
+    for item in filter(None, text.split(",")):
+        name, _, value = item.partition("=")
+        kind = str(types.get(name, ""))
+        try:
+            if not kind or not value:
+                raise ValueError
+            if kind == "bool":
+                values[name] = {"true": True, "false": False}[value.lower()]
+            else:
+                values[name] = int(value) if kind.startswith("int") else float(value) if kind == "float" else value
+        except (ValueError, KeyError):
+            raise UsageError(
+                f"--config has {item!r}: write name=value with names of GPT2Config ({', '.join(types)})."
+            ) from None
+    return GPT2Config(**values)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mode", choices=("bare", "capture", "cpu"), required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder for the files of this run")
+    parser.add_argument("--workloads", default="", help=f"comma-separated, such as {', '.join(WORKLOADS)}")
+    parser.add_argument("--weights", default=RANDOM, help="random (default), gpt2, a folder, a .safetensors file")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dtype", choices=tuple(DTYPES), default="float32")
+    parser.add_argument("--softmax-fused", default=None, help=f"variant of the second model, default {DEFAULT_FUSED}")
+    parser.add_argument("--no-bench", action="store_true", help="capture no single softmax launches")
+    parser.add_argument("--no-selftest", action="store_true", help="capture no known-bytes copy and known-FLOP GEMMs")
+    parser.add_argument("--only", choices=("selftest",), help="capture nothing but the self-test")
+    parser.add_argument("--config", default="", help="sizes of random weights, such as n_layer=2,n_embd=128")
+    parser.add_argument("--samples", type=int, default=0, help="samples of each timing (default 30; cpu 5)")
+    parser.add_argument("--new-tokens", type=int, default=NEW_TOKENS, help="tokens that each timed generation adds")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="where bare runs (default cuda)")
+    return parser
+
+
+def make_plan(argv: Sequence[str]) -> Plan:
+    """Resolve the command line; UsageError or InputError for what cannot be meant or is not there."""
+    options = _parser().parse_args(argv)
+    device = options.device or ("cpu" if options.mode == "cpu" else "cuda")
+    if options.mode == "cpu" and device != "cpu":
+        raise UsageError("--mode cpu runs on the CPU: leave --device out, or use --mode bare or capture.")
+    if options.mode == "capture" and device != "cuda":
+        raise UsageError("--mode capture needs a GPU: leave --device out, or use --mode cpu.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError(
+            f"--mode {options.mode} needs a CUDA GPU and torch {torch.__version__} sees none: use --mode cpu here, "
+            "or see what `python -m harness.doctor` says."
+        )
+    if options.samples < 0 or options.new_tokens < 1:
+        raise UsageError("--samples and --new-tokens count something: use 1 or more.")
+    if options.only and options.mode != "capture":
+        raise UsageError("--only selftest belongs to --mode capture: add it, or leave --only out.")
+    weights = None
+    if not options.only:
+        config = parse_config(options.config) if options.config else None
+        if config is not None and options.weights != RANDOM and not options.weights.endswith(".safetensors"):
+            raise UsageError("--config sizes random weights and a checkpoint has its own: leave one of the two out.")
+        weights = load_weights(options.weights, options.seed, config)
+    names = [name for name in options.workloads.split(",") if name]
+    names = names or list(CPU_WORKLOADS if device == "cpu" else GPU_WORKLOADS)
+    workloads = tuple(find_workload(name, weights.config if weights else None) for name in names)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"--out {options.out.name} cannot be made ({error.strerror}): give a writable folder."
+        ) from error
+    return Plan(
+        mode=options.mode,
+        out=options.out,
+        device=device,
+        dtype=options.dtype,
+        seed=options.seed,
+        samples=options.samples or (30 if device == "cuda" else 5),
+        new_tokens=options.new_tokens,
+        weights=weights,
+        workloads=() if options.only else workloads,
+        # On the CPU every variant is the same PyTorch chain, so a second model would show nothing.
+        fused=options.softmax_fused or (NO_FUSED if device == "cpu" else DEFAULT_FUSED),
+        bench=device == "cuda" and not options.no_bench and not options.only,
+        selftest=device == "cuda" and not options.no_selftest,
+        arguments=tuple(argv),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    # FP32 means FP32: TF32 would change both the numbers and the roof they are held against.
+    torch.set_float32_matmul_precision("highest")
+    try:
+        plan = make_plan(argv)
+        {"bare": run_bare, "capture": run_capture, "cpu": run_cpu}[plan.mode](plan)
+    except HarnessError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except torch.OutOfMemoryError:
+        print(
+            "error: The GPU ran out of memory: close other programs on it, or use smaller --workloads, --no-bench or "
+            "--no-selftest.",
+            file=sys.stderr,
+        )
+        return 3
+    except KeyboardInterrupt:
+        print("error: Interrupted: files that were not finished are not there, so run it again.", file=sys.stderr)
+        return 130
+    say(f"wrote {manifest.scrub(str(plan.out))}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

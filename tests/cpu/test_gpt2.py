@@ -1,0 +1,232 @@
+"""The model against transformers' GPT2LMHeadModel on the same weights, and its own promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.errors import InputError, UsageError
+from harness.gpt2 import GPT2, GPT2Config
+from harness.weights import Weights, build_model, load_weights
+
+TINY = GPT2Config(vocab_size=97, n_positions=48, n_embd=32, n_layer=3, n_head=4)
+SIZES = {
+    "tiny": TINY,
+    "one_head_one_layer": GPT2Config(vocab_size=11, n_positions=16, n_embd=8, n_layer=1, n_head=1),
+    "narrow_mlp_exact_gelu": GPT2Config(
+        vocab_size=64, n_positions=32, n_embd=48, n_layer=2, n_head=3, n_inner=40, activation_function="gelu"
+    ),
+    "scaled_by_layer": GPT2Config(
+        vocab_size=64, n_positions=32, n_embd=64, n_layer=4, n_head=2, scale_attn_by_inverse_layer_idx=True
+    ),
+    "unscaled": GPT2Config(vocab_size=64, n_positions=32, n_embd=16, n_layer=2, n_head=2, scale_attn_weights=False),
+    "wide_epsilon": GPT2Config(
+        vocab_size=300, n_positions=64, n_embd=192, n_layer=2, n_head=3, layer_norm_epsilon=1e-3
+    ),
+}
+
+
+def randomise(weights: Weights, seed: int, spread: float = 0.1) -> Weights:
+    """Biases and norms that are not 0 and 1, so that a forgotten one shows."""
+    generator = torch.Generator().manual_seed(seed)
+    for tensor in weights.state.values():
+        tensor += spread * torch.randn(tensor.shape, generator=generator)
+    return weights
+
+
+def reference(weights: Weights) -> Any:
+    """transformers' model with these weights."""
+    from dataclasses import asdict
+
+    import transformers
+
+    config = transformers.GPT2Config(**asdict(weights.config), attn_implementation="eager")
+    model = transformers.GPT2LMHeadModel(config).eval()
+    state = {f"transformer.{name}": tensor for name, tensor in weights.state.items()}
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    assert missing == ["lm_head.weight"]
+    assert not unexpected
+    model.tie_weights()
+    return model
+
+
+def tokens(config: GPT2Config, batch: int, count: int, seed: int = 0) -> Any:
+    return torch.randint(config.vocab_size, (batch, count), generator=torch.Generator().manual_seed(seed))
+
+
+def compare(weights: Weights, softmax: str, batch: int, prompt: int, steps: int, absolute: float) -> float:
+    """Largest absolute difference over a prefill and `steps` decode steps; asserts that it is within bounds."""
+    ours, theirs = build_model(weights, softmax), reference(weights)
+    ids = tokens(weights.config, batch, prompt + steps)
+    cache, past, worst = ours.new_cache(batch), None, 0.0
+    cuts = [0, *range(prompt, prompt + steps + 1)]
+    with torch.inference_mode():
+        for start, end in zip(cuts, cuts[1:], strict=False):
+            got = ours(ids[:, start:end], cache)
+            expected = theirs(ids[:, start:end], past_key_values=past, use_cache=True)
+            past = expected.past_key_values
+            assert got.shape == expected.logits.shape
+            worst = max(worst, float((got - expected.logits).abs().max()))
+    assert worst <= absolute
+    assert cache.length == prompt + steps
+    return worst
+
+
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("batch", [1, 3])
+def test_logits_equal_transformers_on_random_weights(name: str, batch: int) -> None:
+    config = SIZES[name]
+    compare(randomise(load_weights("random", 5, config), 6), "torch", batch, 9, config.n_positions - 9, 1e-4)
+
+
+def softmax_variants() -> list[str]:
+    from kernels.registry import ops
+
+    return list(ops()["softmax"].variants)
+
+
+@pytest.mark.parametrize("softmax", softmax_variants())
+def test_every_softmax_variant_gives_the_logits_and_tokens_of_transformers(softmax: str) -> None:
+    weights = randomise(load_weights("random", 7, TINY), 8)
+    compare(weights, softmax, 2, 10, 12, 1e-4)
+    ids = tokens(TINY, 2, 6)
+    theirs = reference(weights)
+    with torch.inference_mode():
+        expected = theirs.generate(
+            ids,
+            max_new_tokens=30,
+            do_sample=False,
+            attention_mask=torch.ones_like(ids),
+            pad_token_id=0,
+            eos_token_id=-1,
+        )
+    assert torch.equal(build_model(weights, softmax).generate(ids, 30), expected)
+
+
+def test_logits_of_a_trained_checkpoint_are_relatively_equal(tmp_path: Path) -> None:
+    """A checkpoint that transformers trained and saved: weights and logits of realistic spread."""
+    from dataclasses import asdict
+
+    import transformers
+
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=61, n_positions=32, n_embd=64, n_layer=2, n_head=2)
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**asdict(config), resid_pdrop=0, attn_pdrop=0))
+    text = (torch.arange(32 * 8).view(8, 32) * 7 + torch.arange(8)[:, None]) % 61
+    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(40):
+        optimiser.zero_grad()
+        model(text, labels=text).loss.backward()
+        optimiser.step()
+    model.save_pretrained(tmp_path)
+    weights = load_weights(str(tmp_path))
+    ours, theirs = build_model(weights), model.eval()
+    with torch.inference_mode():
+        expected = theirs(text).logits
+        error = float((ours(text) - expected).norm() / expected.norm())
+        largest = float((ours(text) - expected).abs().max() / expected.abs().max())
+        greedy = theirs.generate(
+            text[:, :4],
+            max_new_tokens=28,
+            do_sample=False,
+            attention_mask=torch.ones(8, 4),
+            pad_token_id=0,
+            eos_token_id=-1,
+        )
+    assert error <= 1e-5
+    assert largest <= 1e-5
+    assert torch.equal(ours.generate(text[:, :4], 28), greedy)
+
+
+@pytest.mark.slow
+def test_the_124m_shape_equals_transformers() -> None:
+    weights = load_weights("random", 0)
+    assert sum(tensor.numel() for tensor in weights.state.values()) == 124_439_808
+    compare(weights, "torch", 1, 20, 2, 1e-4)
+
+
+def test_chunks_behind_a_filled_cache_equal_one_prefill() -> None:
+    model = build_model(randomise(load_weights("random", 1, TINY), 2))
+    ids, cache = tokens(TINY, 2, 20), model.new_cache(2)
+    with torch.inference_mode():
+        parts = [model(ids[:, start:end], cache) for start, end in ((0, 5), (5, 12), (12, 13), (13, 20))]
+        assert torch.allclose(torch.cat(parts, dim=1), model(ids), atol=1e-5)
+
+
+def test_last_only_is_the_last_row_of_all_logits() -> None:
+    model = build_model(load_weights("random", 1, TINY))
+    ids = tokens(TINY, 2, 7)
+    with torch.inference_mode():
+        assert torch.allclose(model(ids, last_only=True), model(ids)[:, -1:], atol=1e-6)
+
+
+def test_a_truncated_cache_repeats_a_decode_step_exactly() -> None:
+    model = build_model(load_weights("random", 1, TINY))
+    ids, cache = tokens(TINY, 1, 10), model.new_cache(1)
+    with torch.inference_mode():
+        model(ids[:, :9], cache)
+        first = model(ids[:, 9:], cache)
+        cache.truncate(9)
+        assert torch.equal(model(ids[:, 9:], cache), first)
+
+
+def test_with_softmax_shares_the_parameters() -> None:
+    model = build_model(load_weights("random", 1, TINY))
+    other = model.with_softmax("v03_causal")
+    assert (model.root, other.root) == ("gpt2", "gpt2_fused")
+    ours = dict(model.named_parameters())
+    assert all(tensor.data_ptr() == ours[name].data_ptr() for name, tensor in other.named_parameters())
+
+
+def test_bfloat16_runs_and_stays_near_float32() -> None:
+    weights = load_weights("random", 1, TINY)
+    ids = tokens(TINY, 1, 12)
+    with torch.inference_mode():
+        exact = build_model(weights)(ids)
+        rough = build_model(weights, dtype=torch.bfloat16)(ids)
+    assert rough.dtype == torch.bfloat16
+    assert float((rough.float() - exact).abs().max()) < 0.05
+
+
+def test_too_many_tokens_are_refused_in_one_sentence() -> None:
+    model = build_model(load_weights("random", 1, TINY))
+    with pytest.raises(UsageError, match="do not fit"):
+        model(tokens(TINY, 1, TINY.n_positions + 1))
+    with pytest.raises(UsageError, match="do not fit"):
+        model(tokens(TINY, 1, 5), model.new_cache(1, 4))
+    with pytest.raises(UsageError, match="no position"):
+        model.new_cache(1, 4).truncate(5)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "words"),
+    [
+        ({"n_embd": 10, "n_head": 3}, UsageError, "not a multiple"),
+        ({"n_layer": 0}, UsageError, "use 1 or more"),
+        ({"activation_function": "swish"}, InputError, "swish"),
+    ],
+)
+def test_impossible_sizes_are_refused(values: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        GPT2Config(**values)
+
+
+@pytest.mark.parametrize("values", [{"reorder_and_upcast_attn": True}, {"tie_word_embeddings": False}])
+def test_options_that_change_the_arithmetic_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        GPT2Config.from_dict(values)
+
+
+def test_from_dict_ignores_what_inference_does_not_need() -> None:
+    assert GPT2Config.from_dict({"n_layer": 2, "resid_pdrop": 0.1, "summary_type": "x"}) == GPT2Config(n_layer=2)
+
+
+def test_generate_returns_prompt_and_new_tokens() -> None:
+    model: GPT2 = build_model(load_weights("random", 1, TINY))
+    ids = tokens(TINY, 2, 3)
+    out = model.generate(ids, 4)
+    assert out.shape == (2, 7)
+    assert torch.equal(out[:, :3], ids)
