@@ -134,8 +134,10 @@ def analyse(
 def draw(
     report: dict[str, Any], tables: dict[str, pd.DataFrame], roofs: pd.DataFrame, *, only: str | None
 ) -> dict[str, dict[str, bytes]]:
-    """Draw the figures of the tables that have rows and list them in report["figures"]; return their bytes by suffix."""
+    """Draw the tables that have rows and list the figures in report["figures"]; return their bytes by suffix."""
     caption = "  ·  ".join(f"{c['name']}: {c['value']}" for c in report["conditions"] if c["name"] in CAPTION)
+    if report["trust"]["status"] == "untrusted":
+        caption += "  ·  COUNTERS UNTRUSTED: the self-test failed"
     plots: dict[str, tuple[str, Callable[[], Any]]] = {
         "roofline": ("roofline", lambda: figures.plot_roofline(tables["roofline"], roofs, caption)),
         "stalls": ("stalls", lambda: figures.plot_stalls(tables["stalls"], caption)),

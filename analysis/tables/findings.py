@@ -92,13 +92,11 @@ def _unfused_chains(
         moved = (rows["dram_read_bytes"] + rows["dram_write_bytes"]).sum(min_count=len(rows))
         evidence = [
             _cell("layers_folded", " + ".join(names), "gpu_time_ns", int(now)),
-            _cell("traffic", f"{step} {op} {variant}", "predicted_unfused_bytes", unfused),
-            _cell("traffic", f"{step} {op} {variant}", "predicted_fused_bytes", fused),
+            _cell("traffic", " + ".join(names), "predicted_unfused_bytes", unfused),
+            _cell("traffic", " + ".join(names), "predicted_fused_bytes", fused),
         ]
         if pd.notna(moved):
-            evidence.append(
-                _cell("traffic", f"{step} {op} {variant}", "dram_read_bytes + dram_write_bytes", int(moved))
-            )
+            evidence.append(_cell("traffic", " + ".join(names), "dram_read_bytes + dram_write_bytes", int(moved)))
         found.append(
             {
                 "title": f"{step}: fuse {op}",

@@ -64,8 +64,8 @@ _LAYER_COLUMNS = (
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        Table("layers", "Which range takes the time?", _LAYER_COLUMNS),
         Table("layers_folded", "Which kind of layer takes the time, repeated layers as one?", _LAYER_COLUMNS),
+        Table("layers", "Which range takes the time?", _LAYER_COLUMNS),
         Table(
             "kernels",
             "Which kernels run in which layer, how long, and how full is the GPU?",

@@ -10,7 +10,7 @@ PREFIX = "stall_"
 
 
 def build_stalls(measured: pd.DataFrame) -> pd.DataFrame:
-    """Return stalls.csv: shares that sum to 1 per kernel and range, largest first.
+    """Return stalls.csv: shares that sum to 1 per kernel and range, the longest kernels first.
 
     A launch weighs as many issued instructions as it has: the metric is warps waiting per instruction issued.
     `selected` is a warp that issues, no stall, and is left out.
@@ -27,8 +27,9 @@ def build_stalls(measured: pd.DataFrame) -> pd.DataFrame:
     shares = sums.div(sums.sum(axis=1), axis=0).rename(columns=lambda name: name.removeprefix(PREFIX))
     shares.columns.name = "reason"
     table = shares.stack().dropna().rename("share_frac").reset_index().assign(tier="counters")
-    # kernels keep the order of appearance, reasons fall by share, names decide ties
-    place = {key: index for index, key in enumerate(sums.index)}
+    # the longest kernels first, reasons fall by share, names decide ties
+    time = known.groupby(["kernel", "range"])["duration_ns"].sum().sort_values(ascending=False, kind="stable")
+    place = {key: index for index, key in enumerate(time.index)}
     table["place"] = [place[key] for key in zip(table["kernel"], table["range"], strict=True)]
     table = table[table["share_frac"] > 0].sort_values(["place", "share_frac", "reason"], ascending=[True, False, True])
     return schema.conform(table.drop(columns="place"))
