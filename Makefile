@@ -16,7 +16,7 @@ ARGS ?=
 PY := $(if $(VENV),$(VENV)/bin/python,$(PYTHON))
 BASE := $(if $(VENV),$(VENV)/.base,.at-hand)
 HARNESS := $(if $(VENV),$(VENV)/.harness,.at-hand-harness)
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+PIP := $(PY) -m pip install -qq --disable-pip-version-check
 # Without a GPU, torch's CPU build saves gigabytes. PyPI has none under this name; other indexes and local wheels may.
 TORCH_CPU := torch==2.13.0+cpu
 export PYTHONUNBUFFERED := 1

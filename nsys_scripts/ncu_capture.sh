@@ -7,7 +7,7 @@
 #   -n                 print the exact command, run nothing
 #   --window WINDOW    profiler: between cudaProfilerStart and cudaProfilerStop (default); all: the whole program
 #   --include RANGE    only kernels launched inside this NVTX range, as ncu writes it: gpt2/ or gpt2/*/attn/ (repeatable)
-#   --deep             every kernel: no include filter, whatever --include says
+#   --deep             every kernel, whatever --include says, and the catalogue's longer list of metrics
 #   --metrics LIST     comma-separated ncu metrics (default: the catalogue's for this GPU)
 #   --cc X.Y           compute capability for the catalogue (default: asked of nvidia-smi)
 #   --cache-control C  all: flush the caches before every pass (default); none: leave them warm
@@ -46,7 +46,7 @@ if [[ -z $metrics ]]; then
     gpu=$(find_gpu) || die 127 "No GPU to choose metrics for ($gpu): name its compute capability with --cc 9.0, or the metrics with --metrics."
     cc=${gpu##*, }
   fi
-  metrics=$(cd "$ROOT" && "$PYTHON" -m analysis.hardware.metrics --cc "$cc") || die 2 "The metric catalogue has no list for compute capability $cc: name metrics with --metrics."
+  metrics=$(cd "$ROOT" && "$PYTHON" -m analysis.hardware.metrics --cc "$cc" ${deep:+--deep}) || die 2 "The metric catalogue has no list for compute capability $cc: name metrics with --metrics."
 fi
 
 stem=$out/raw/counters

@@ -63,7 +63,10 @@ run=runs/$stamp-$slug-gpt2
 if ((${#includes[@]} == 0)); then
   for range in gpt2/ 'gpt2_fused/prefill/h.0/attn/' 'gpt2_fused/decode/h.0/attn/' bench/ selftest/; do includes+=(--include "$range"); done
 fi
-if [[ -n $selftest ]]; then run=runs/$stamp-$slug-selftest includes=(--include selftest/); fi
+if [[ -n $selftest ]]; then
+  run=runs/$stamp-$slug-selftest includes=(--include selftest/)
+  set -- --only selftest "$@"
+fi
 window=("$PYTHON" -m harness.run --mode capture --out "$run/captures" "$@")
 if [[ -z $dry ]]; then mkdir -p "$run/captures" "$run/raw"; fi
 lowered=()
@@ -74,9 +77,6 @@ if [[ -z $selftest ]]; then
   step "2/5 timeline under nsys" "$HERE/nsys_capture.sh" --out "$run" -- "${window[@]}" || lowered+=("nsys")
 fi
 step "3/5 counters under ncu" "$HERE/ncu_capture.sh" ${deep:+"$deep"} "${includes[@]}" --out "$run" -- "${window[@]}" || lowered+=("ncu")
-if [[ ${#lowered[@]} == 2 ]]; then # the program's own files (ops.csv, ceilings.json) are still wanted
-  step "3/5 the same program without a tool" "${window[@]}"
-fi
 step "4/5 export" "$HERE/export_csv.sh" "$run" || lowered+=("the export")
 if [[ -z $dry ]]; then echo "   captured in $((SECONDS - captures_started)) s"; fi
 report "5/5 report" "$run/captures" --out "$run"

@@ -474,13 +474,11 @@ def test_profile_goes_on_without_both_tools(machine: Machine) -> None:
     assert machine.json(f"{run}/captures/nsys.json")["status"] == "missing"
     assert machine.json(f"{run}/captures/ncu.json")["status"] == "missing"
     assert "Without nsys ncu" in answer.stdout
-    assert f"-m harness.run --mode capture --out {run}/captures" in machine.calls.read_text()
 
 
-def test_profile_goes_on_when_the_captured_program_fails_under_nsys(gpu_machine: Machine) -> None:
+def test_profile_goes_on_when_the_captured_program_crashes(gpu_machine: Machine) -> None:
     answer = profile(gpu_machine, HARNESS_FAILS="--mode capture")
-    assert "three findings" not in answer.stdout
-    assert answer.returncode == 4  # the program fails without a tool too, so there is nothing to report
+    assert answer.returncode == 0, answer.stderr
     status = gpu_machine.json(f"runs/{only_run(gpu_machine).name}/captures/nsys.json")
     assert status["status"] == "failed"
     assert "HarnessError: no memory in run.py" in status["reason"]
@@ -510,6 +508,8 @@ def test_selftest(gpu_machine: Machine) -> None:
     assert profile(gpu_machine, "--only-selftest").returncode == 0
     calls = gpu_machine.calls.read_text()
     assert "--nvtx-include selftest/ " in calls
+    assert "--mode capture --out runs/" in calls
+    assert "--only selftest" in calls
     assert "nsys profile" not in calls
     distrusted = profile(gpu_machine, "--only-selftest", TRUST="untrusted")
     assert distrusted.returncode == 1
