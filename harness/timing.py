@@ -112,7 +112,8 @@ def measure_gpu(
     before()
     launch_start_ns = time.perf_counter_ns()
     step()
-    sleep_ns = _FIRST_SLEEP_FACTOR * (time.perf_counter_ns() - launch_start_ns) + 20_000
+    launch_ns = time.perf_counter_ns() - launch_start_ns
+    sleep_ns = min(_FIRST_SLEEP_FACTOR * launch_ns + 20_000, _MOST_SLEEP_NS)
     samples_ns: list[float] = []
     warnings = []
     late = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def compare(weights: Weights, softmax: str, batch: int, prompt: int, steps: int,
     cache, past, worst = ours.new_cache(batch), None, 0.0
     cuts = [0, *range(prompt, prompt + steps + 1)]
     with torch.inference_mode():
-        for start, end in zip(cuts, cuts[1:], strict=False):
+        for start, end in pairwise(cuts):
             got = ours(ids[:, start:end], cache)
             expected = theirs(ids[:, start:end], past_key_values=past, use_cache=True)
             past = expected.past_key_values

@@ -1,0 +1,152 @@
+"""The manifest's schema, its clocks, and that it names neither a person nor a machine."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import manifest as manifest_module
+from harness.errors import InputError
+from harness.manifest import ClockSampler, build_manifest, find_leaks, scrub, validate_manifest, write_manifest
+
+WORKLOAD = {
+    "name": "prefill_b1_t8",
+    "batch": 1,
+    "tokens": 8,
+    "context": 0,
+    "dtype": "float32",
+    "softmax": "torch",
+    "range": "gpt2/prefill",
+}
+
+
+def build(arguments: list[str], sampler: ClockSampler | None = None) -> dict[str, Any]:
+    return build_manifest(arguments, [WORKLOAD], 3, {"source": "random", "sha256": None}, sampler)
+
+
+def test_a_manifest_is_valid_and_survives_json() -> None:
+    manifest = json.loads(json.dumps(build(["--mode", "bare"])))
+    assert validate_manifest(manifest) == []
+    assert (manifest["kind"], manifest["schema_version"], manifest["seed"]) == ("manifest", 1, 3)
+    assert manifest["matmul_precision"]["tf32"] is False
+    assert manifest["weights"] == {"source": "random"}
+
+
+def test_nothing_names_the_user_the_machine_or_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_SECRET", "correct-horse-battery")
+    monkeypatch.setattr(socket, "gethostname", lambda: "gpu-box-17.lab.example")
+    monkeypatch.setattr(getpass, "getuser", lambda: "mallory")
+    home = str(Path.home())
+    arguments = ["--out", f"{home}/runs/x", f"--weights={os.getcwd()}/w.safetensors", "~/w", "mallory/gpu-box-17/out"]
+    manifest = build(arguments)
+    text = json.dumps(manifest)
+    for word in ("correct-horse", "A_SECRET", "mallory", "gpu-box-17", os.getcwd(), "w.safetensors"):
+        assert word not in text
+    assert home == "/" or f"{home}/" not in text
+    assert find_leaks(manifest) == []
+    assert manifest["arguments"][-1] == "<name>/<name>/out"
+
+
+@pytest.mark.parametrize(
+    ("argument", "clean"),
+    [
+        ("--out", "--out"),
+        ("runs/new", "runs/new"),
+        ("prefill_b1_t1024,decode_b1_ctx1023", "prefill_b1_t1024,decode_b1_ctx1023"),
+        ("openai-community/gpt2", "openai-community/gpt2"),
+        ("/data/x/y", "<path>"),
+        ("--out=/data/x", "--out=<path>"),
+        ("a,/data/x", "a,<path>"),
+        ("byte/s", "byte/s"),
+    ],
+)
+def test_scrub_takes_absolute_paths_only(argument: str, clean: str) -> None:
+    assert scrub(argument) == clean
+
+
+def test_a_host_named_like_the_gpu_is_no_leak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "h200")
+    assert find_leaks({"gpu": {"name": "NVIDIA H200"}, "arguments": ["--mode"], "weights": {}}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"torch": None}, "torch is a NoneType"),
+        ({"seed": True}, "seed is a bool"),
+        ({"kind": "ops"}, "kind and schema_version"),
+        ({"schema_version": 2}, "kind and schema_version"),
+        ({"gpu": {"name": "x"}}, "gpu.sm_count is missing"),
+        ({"workloads": [{"name": "x"}]}, "workloads[0]"),
+        ({"nsys": "/opt/nvidia/nsys"}, "holds a path"),
+    ],
+)
+def test_validation_names_what_is_wrong(change: dict[str, Any], words: str) -> None:
+    problems = validate_manifest(build([]) | change)
+    assert any(words in problem for problem in problems)
+
+
+def test_validation_of_something_else() -> None:
+    assert validate_manifest([]) == ["the manifest is no JSON object"]
+    assert "locale is missing" in validate_manifest({})
+
+
+def test_a_leaking_manifest_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not written"):
+        write_manifest(tmp_path / "manifest.json", build([]) | {"ncu": "/opt/x/ncu"})
+    assert not list(tmp_path.iterdir())
+
+
+class FakeSource:
+    reads = 0
+
+    def read(self) -> tuple[dict[str, float], int]:
+        FakeSource.reads += 1
+        value = float(FakeSource.reads)
+        return {"sm_mhz": 1000 + value, "memory_mhz": 2000.0, "power_w": 100.0, "temperature_c": 40.0}, 0x4 | 0x1
+
+
+def fail() -> Any:
+    raise OSError("no library")
+
+
+def test_clocks_are_sampled_while_the_block_runs() -> None:
+    FakeSource.reads = 0
+    with ClockSampler(seconds=0.01, readers=(fail, FakeSource)) as sampler:
+        time.sleep(0.1)
+    clocks = sampler.clocks
+    assert clocks is not None
+    assert clocks["samples"] >= 2
+    assert clocks["sm_mhz"]["min"] < clocks["sm_mhz"]["max"]
+    assert clocks["memory_mhz"] == {"min": 2000.0, "median": 2000.0, "max": 2000.0}
+    assert clocks["throttle_reasons"] == ["sw_power_cap"]
+    assert validate_manifest(build([], sampler)) == []
+
+
+def test_without_a_source_the_clocks_are_null_with_a_reason() -> None:
+    with ClockSampler(readers=(fail,)) as sampler:
+        pass
+    manifest = build([], sampler)
+    assert manifest["clocks"] is None
+    assert "OSError" in manifest["clocks_reason"]
+
+
+def test_nvidia_smi_serves_where_nvml_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: list[str], seconds: float = 0) -> tuple[int, str]:
+        if "throttle" not in command[1]:
+            return 6, "Field is not valid"
+        return 0, "1755, 3201, 301.25, 41, 0x0000000000000024\n"
+
+    monkeypatch.setattr(manifest_module.doctor, "run", run)
+    with ClockSampler(seconds=0.01, readers=(fail, manifest_module._Smi)) as sampler:
+        pass
+    assert sampler.clocks is not None
+    assert sampler.clocks["power_w"]["median"] == 301.25
+    assert sampler.clocks["throttle_reasons"] == ["sw_power_cap", "sw_thermal_slowdown"]

@@ -1,0 +1,355 @@
+"""The run CLI, the workloads, the byte ledger and the doctor, on a CPU with a small model."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness import doctor, ledger, run
+from harness.errors import UsageError
+from harness.gpt2 import GPT2Config
+from harness.ranges import RecordingTracer
+from harness.workloads import GPU_WORKLOADS, WORKLOADS, find_workload
+
+SMALL = ["--config", "n_layer=2,n_embd=32,n_head=4,n_positions=32,vocab_size=61"]
+SHAPES = ["--workloads", "prefill_b1_t8,decode_b1_ctx8"]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def read_ops(folder: Path) -> list[dict[str, str]]:
+    with (folder / "ops.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+# Modes -------------------------------------------------------------------------------------------------------
+
+
+def test_cpu_mode_writes_ranges_timing_ops_and_manifest(tmp_path: Path) -> None:
+    out = tmp_path / "captures"
+    assert run.main(["--mode", "cpu", "--out", str(out), *SMALL, *SHAPES]) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["cpu_ranges.csv", "manifest.json", "ops.csv", "timing.json"]
+    with (out / "cpu_ranges.csv").open(encoding="utf-8") as file:
+        ranges = list(csv.DictReader(file))
+    leaves = {row["range"] for row in read_ops(out)}
+    parents = {row["path"].rpartition("/")[0] for row in ranges}
+    assert leaves == {row["path"] for row in ranges} - parents
+    assert max(int(row["ordinal"]) for row in read_ops(out)) == run.CPU_REPEATS - 1
+    timing = read_json(out / "timing.json")
+    assert timing["kind"] == "timing"
+    assert [step["range"] for step in timing["steps"]] == ["gpt2/prefill", "gpt2/decode"]
+    assert all(step["gpu_ns"] is None and step["wall_ns"]["p50"] > 0 for step in timing["steps"])
+    manifest = read_json(out / "manifest.json")
+    assert manifest["gpu"] is None
+    assert manifest["workloads"][1]["context"] == 8
+    assert str(tmp_path) not in json.dumps(manifest)
+
+
+def test_bare_mode_times_both_models_and_generation(tmp_path: Path) -> None:
+    arguments = ["--mode", "bare", "--device", "cpu", "--softmax-fused", "v03_causal", "--samples", "3"]
+    assert run.main([*arguments, "--new-tokens", "4", "--out", str(tmp_path), *SMALL, *SHAPES]) == 0
+    timing = read_json(tmp_path / "timing.json")
+    roots = ["gpt2/prefill", "gpt2/decode", "gpt2_fused/prefill", "gpt2_fused/decode"]
+    assert [step["range"] for step in timing["steps"]] == roots
+    assert {root: rate["new_tokens"] for root, rate in timing["tokens_per_s"].items()} == {"gpt2": 4, "gpt2_fused": 4}
+    assert all(rate["tokens_equal_gpt2"] and rate["p50"] > 0 for rate in timing["tokens_per_s"].values())
+    softmax = [row for row in read_ops(tmp_path) if row["range"] == "gpt2_fused/prefill/h.0/attn/softmax"]
+    assert softmax[0]["symbols"].startswith("softmax_v03_causal")
+    assert not [row for row in read_ops(tmp_path) if row["range"].startswith("gpt2_fused/prefill/h.0/attn/mask")]
+
+
+def test_the_window_runs_steps_bench_and_selftest_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The captured program on a CPU: a recording tracer for NVTX, a fake profiler for the window's ends."""
+    events: list[str] = []
+
+    class Cudart:
+        def cudaProfilerStart(self) -> int:  # noqa: N802  CUDA's name
+            return events.append("start") or 0
+
+        def cudaProfilerStop(self) -> int:  # noqa: N802
+            return events.append("stop") or 0
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "check_error", lambda code: None)
+    monkeypatch.setattr(torch.cuda, "cudart", Cudart)
+    plan = run.make_plan(
+        ["--mode", "bare", "--device", "cpu", "--softmax-fused", "v02_fused", "--out", str(tmp_path), *SMALL, *SHAPES]
+    )
+    steps = plan.steps(plan.models())
+    launches = [
+        run.Launch(path, lambda: None)
+        for path in (("bench", "softmax", "torch"), ("bench", "softmax", "triton"), ("selftest", "copy"))
+    ]
+    tracer = RecordingTracer()
+    run.run_window(steps, launches, lambda: tracer)
+    assert events == ["start", "stop"]
+    tops = sorted(tracer.instances, key=lambda r: (r.start_ns, r.path.count("/")))
+    assert [r.path for r in tops if r.path.count("/") == 0] == [
+        "gpt2",
+        "gpt2",
+        "gpt2_fused",
+        "gpt2_fused",
+        "bench",
+        "selftest",
+    ]
+    assert [r.path for r in tops][-6:] == [
+        "bench",
+        "bench/softmax",
+        "bench/softmax/torch",
+        "bench/softmax/triton",
+        "selftest",
+        "selftest/copy",
+    ]
+    leaves = [
+        row.range
+        for step in steps
+        for row in ledger.step_rows(step.model.config, step.workload, "float32", run._softmax_of(step.model))
+    ]
+    paths = [r.path for r in tops]
+    assert set(leaves) <= set(paths)
+    assert all(paths.count(leaf) == 1 for leaf in leaves)
+
+
+def test_capture_without_a_gpu_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    assert run.main(["--mode", "capture", "--out", str(tmp_path)]) == 3
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: --mode capture needs a CUDA GPU")
+    assert "\n" not in error
+
+
+def test_running_out_of_gpu_memory_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhaust(plan: run.Plan) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate …")
+
+    monkeypatch.setattr(run, "run_cpu", exhaust)
+    assert run.main(["--mode", "cpu", "--out", str(tmp_path), *SMALL, *SHAPES]) == 3
+    assert "ran out of memory" in capsys.readouterr().err
+
+
+def test_a_fused_kernel_that_does_not_run_is_named_and_left_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(model: Any) -> None:
+        raise RuntimeError("nvcc was not found\nsecond line")
+
+    monkeypatch.setattr(run, "_tiny_step", broken)
+    weights = run.load_weights("random", 0, run.parse_config(SMALL[1]))
+    assert [model.root for model in run.make_models(weights, "v03_causal", "cpu", torch.float32)] == ["gpt2"]
+    assert "gpt2_fused is skipped, softmax v03_causal does not run: nvcc was not found\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--workloads", "train_b1"], 2, "no workload"),
+        (["--workloads", "prefill_b1_t33"], 2, "33 positions"),
+        (["--workloads", "decode_b1_ctx0"], 2, "empty"),
+        (["--config", "n_layers=2"], 2, "n_layers=2"),
+        (["--config", "n_layer=two"], 2, "n_layer=two"),
+        (["--samples", "-1"], 2, "--samples"),
+        (["--only", "selftest"], 2, "--only"),
+        (["--softmax-fused", "v99"], 2, "v99"),
+        (["--weights", "nowhere.safetensors"], 3, "nowhere.safetensors"),
+        (["--weights", "gpt2"], 2, "--config"),
+    ],
+)
+def test_bad_arguments_are_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str
+) -> None:
+    assert run.main(["--mode", "cpu", "--out", str(tmp_path), *SMALL, *SHAPES, *arguments]) == code
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("error: ")
+    assert words in error
+
+
+# Workloads and ledger ----------------------------------------------------------------------------------------
+
+
+def test_the_named_workloads_fit_the_124m_model() -> None:
+    for name in WORKLOADS:
+        assert find_workload(name, GPT2Config()).name == name
+    prefill, decode = (find_workload(name) for name in GPU_WORKLOADS)
+    assert (prefill.tokens, prefill.context, decode.tokens, decode.context, decode.total) == (1024, 0, 1, 1023, 1024)
+    with pytest.raises(UsageError, match="no workload"):
+        find_workload("prefill_b1")
+
+
+def rows_124m(name: str, softmax: str = "torch", dtype: str = "float32") -> dict[str, ledger.OpRow]:
+    config, workload = GPT2Config(), find_workload(name)
+    rows = ledger.step_rows(config, workload, dtype, softmax)
+    return {row.range.split("/", 2)[2]: row for row in rows}
+
+
+def test_prefill_bytes_and_flops_by_hand() -> None:
+    rows = rows_124m("prefill_b1_t1024")
+    scores = 12 * 1024 * 1024
+    assert rows["h.3/attn/qkv"].flops == 2 * 1024 * 768 * 2304 + 1024 * 2304
+    assert rows["h.3/attn/qkv"].minimum_bytes == 4 * (1024 * 768 + 768 * 2304 + 2304 + 1024 * 2304)
+    assert rows["h.3/attn/scores"].flops == 2 * scores * 64
+    assert rows["h.3/attn/scores"].minimum_bytes == 4 * (2 * 1024 * 768 + scores)
+    assert rows["h.3/mlp/act"].minimum_bytes == 4 * 2 * 1024 * 3072
+    assert rows["lm_head"].flops == 2 * 1024 * 768 * 50257
+    assert len(rows) == 12 * 11 + 3
+
+
+def test_decode_reads_every_weight_once() -> None:
+    rows = rows_124m("decode_b1_ctx1023", dtype="bfloat16")
+    weights = [row for row in rows.values() if row.op == "linear"]
+    read = sum(row.minimum_bytes or 0 for row in weights)
+    # 247.3 MB of bf16 weights (less norms and positions) plus small activations
+    assert read == pytest.approx(247.3e6, rel=0.005)
+
+
+def test_the_chain_adds_up_to_the_registrys_declaration() -> None:
+    from kernels.registry import ops
+
+    op, shape = ops()["softmax"], (1, 12, 1024, 1024)
+    chain, fused = rows_124m("prefill_b1_t1024"), rows_124m("prefill_b1_t1024", "v03_causal")
+    mask, softmax = chain["h.0/attn/mask"], chain["h.0/attn/softmax"]
+    unfused = (mask.predicted_unfused_bytes or 0) + (softmax.predicted_unfused_bytes or 0)
+    assert unfused == op.unfused_bytes(shape, "float32")
+    assert (mask.predicted_fused_bytes, softmax.predicted_fused_bytes) == (0, op.fused_bytes(shape, "float32"))
+    assert "h.0/attn/mask" not in fused
+    assert fused["h.0/attn/softmax"].minimum_bytes == op.minimum_bytes(shape, "float32")
+    assert fused["h.0/attn/softmax"].symbols == op.variant("v03_causal").symbols
+
+
+@pytest.mark.parametrize("name", [*WORKLOADS])
+@pytest.mark.parametrize("softmax", ["torch", "v03_causal"])
+def test_nothing_moves_less_than_the_minimum(name: str, softmax: str) -> None:
+    for row in rows_124m(name, softmax).values():
+        if row.range.endswith("attn/mask"):
+            continue
+        assert row.predicted_unfused_bytes is not None
+        assert row.minimum_bytes is not None
+        assert row.predicted_unfused_bytes >= row.minimum_bytes > 0
+
+
+def test_ops_csv_has_the_exact_header_ordinals_and_truths() -> None:
+    config, workload = GPT2Config(n_layer=1), find_workload("prefill_b1_t64")
+    step = ledger.step_rows(config, workload, "float32", "torch")
+    text = ledger.ops_csv([*step, *step, *ledger.bench_rows(["torch", "v03_causal"]), *ledger.selftest_rows()])
+    assert text.splitlines()[0] == (
+        "op,variant,symbols,range,workload,ordinal,shape,dtype,flops,minimum_bytes,predicted_unfused_bytes,"
+        "predicted_fused_bytes,note"
+    )
+    rows = list(csv.DictReader(text.splitlines()))
+    assert [row["ordinal"] for row in rows if row["range"] == "gpt2/prefill/lm_head"] == ["0", "1"]
+    truths = {row["variant"]: row for row in rows if row["op"] == "selftest"}
+    assert truths["copy"]["note"] == "read=2147483648;write=2147483648"
+    assert truths["copy"]["flops"] == ""
+    assert int(truths["gemm_fp32"]["flops"]) == 2 * 4096**3
+    bench = {row["variant"]: row for row in rows if row["range"].startswith("bench/")}
+    assert bench["v03_causal"]["shape"] == "8x12x1024x1024"
+    assert bench["torch"]["predicted_fused_bytes"] == bench["v03_causal"]["predicted_fused_bytes"]
+
+
+# Doctor ------------------------------------------------------------------------------------------------------
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A root folder with nothing in it and a PATH with nothing on it but a shell."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return tmp_path
+
+
+def test_tools_are_found_where_nvidia_puts_them(bare_machine: Path) -> None:
+    assert doctor.find_nsys(bare_machine) is None
+    inside_ncu = bare_machine / "opt/nvidia/nsight-compute/2025.3.1/host/target-linux-x64/nsys"
+    script(inside_ncu, "echo NVIDIA Nsight Systems version 2025.3.1.90-253135822126v0")
+    assert doctor.find_nsys(bare_machine) == str(inside_ncu)
+    assert doctor.tool_version(str(inside_ncu)) == "2025.3.1.90"
+    for version in ("2024.9.1", "2024.10.1"):
+        script(bare_machine / f"opt/nvidia/nsight-systems/{version}/bin/nsys", "true")
+    newest = bare_machine / "opt/nvidia/nsight-systems/2024.10.1/bin/nsys"
+    assert doctor.find_nsys(bare_machine) == str(newest)
+    on_path = script(bare_machine / "bin/nsys", "true")
+    assert doctor.find_nsys(bare_machine) == str(on_path)
+
+
+def test_the_importers_missing_libraries_are_named(bare_machine: Path) -> None:
+    importer = bare_machine / "opt/nvidia/nsight-compute/2025.3.1/host/linux-desktop-glibc_2_11_3-x64/QdstrmImporter"
+    script(importer, "true")
+    script(
+        bare_machine / "bin/ldd", "echo '	libxcb-cursor.so.0 => not found'; echo '	libc.so.6 => /lib/libc.so.6'"
+    )
+    line = doctor._importer(bare_machine)
+    assert line.status == "missing"
+    assert "libxcb-cursor.so.0" in line.detail
+    assert "libc.so.6" not in line.detail
+
+
+@pytest.mark.parametrize(
+    ("parameters", "capabilities", "allowed"),
+    [
+        (None, "0", None),
+        ("RmProfilingAdminOnly: 0\n", "0", True),
+        ("RmProfilingAdminOnly: 1\n", "0", False),
+        ("RmProfilingAdminOnly: 1\n", "000001ffffffffff", True),
+        ("RmProfilingAdminOnly: 1\n", "00000000a80425fb", False),
+        ("EnableMSI: 1\n", "0", None),
+    ],
+)
+def test_counter_permission_is_read_from_the_driver(
+    tmp_path: Path, parameters: str | None, capabilities: str, allowed: bool | None
+) -> None:
+    if parameters is not None:
+        for name, text in {"driver/nvidia/params": parameters, "self/status": f"CapEff:\t{capabilities}\n"}.items():
+            path = tmp_path / "proc" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    assert doctor.may_read_counters(tmp_path)[0] is allowed
+    assert ("NVreg_RestrictProfilingToAdminUsers=0" in str(doctor._counters(tmp_path))) is (allowed is False)
+
+
+def test_hanging_and_broken_tools_do_not_stop_the_doctor(bare_machine: Path) -> None:
+    assert doctor.run(["/bin/sleep", "5"], seconds=0.1)[0] == 124
+    broken = script(bare_machine / "bin/ncu", "exit 9")
+    assert doctor.tool_version(str(broken)) is None
+    assert doctor._tool("ncu", str(broken), "").status == "unknown"
+
+
+def test_every_line_is_ok_missing_or_unknown_and_the_exit_code_0(bare_machine: Path) -> None:
+    lines = [check() for check in doctor.checks(bare_machine)]
+    assert {line.status for line in lines} <= {"ok", "missing", "unknown"}
+    assert all(line.fix for line in lines if line.status == "missing")
+    named = {line.what for line in lines}
+    assert named >= {"GPU", "driver", "nsys", "ncu", "importer", "counter permission", "nvcc", "c++", "no HF `kernels`"}
+
+
+def test_the_doctor_needs_nothing_but_the_standard_library() -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "harness.doctor"],
+        cwd=ROOT,
+        env={"PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "not installed" in done.stdout
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,177 @@
+"""Checkpoints of every container, and one sentence for each that does not serve. No network."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from harness import weights as weights_module
+from harness.errors import HarnessError, InputError, UsageError
+from harness.gpt2 import GPT2Config
+from harness.weights import build_model, import_transformers, load_weights
+
+CONFIG = GPT2Config(vocab_size=53, n_positions=24, n_embd=128, n_layer=2, n_head=2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small checkpoint as transformers saves it."""
+    import transformers
+
+    path = tmp_path_factory.mktemp("gpt2-small")
+    torch.manual_seed(3)
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(**asdict(CONFIG))).save_pretrained(path)
+    return path
+
+
+def logits(source: str, **options: Any) -> Any:
+    with torch.inference_mode():
+        return build_model(load_weights(source, **options))(torch.arange(10)[None])
+
+
+def official(folder: Path) -> Any:
+    import transformers
+
+    model = transformers.GPT2LMHeadModel.from_pretrained(folder).eval()
+    with torch.inference_mode():
+        return model(torch.arange(10)[None]).logits
+
+
+def one_sentence(error: HarnessError) -> None:
+    text = str(error)
+    assert "\n" not in text
+    assert text.endswith(".")
+    assert "/tmp" not in text
+
+
+def test_a_seed_is_a_set_of_weights() -> None:
+    first, again, other = (load_weights("random", seed, CONFIG) for seed in (1, 1, 2))
+    assert first.source == "random"
+    assert first.sha256 is None
+    assert all(torch.equal(first.state[name], again.state[name]) for name in first.state)
+    assert not torch.equal(first.state["wte.weight"], other.state["wte.weight"])
+    assert float(first.state["wte.weight"].std()) == pytest.approx(0.02, rel=0.05)
+
+
+def test_a_folder_gives_transformers_logits(folder: Path) -> None:
+    loaded = load_weights(str(folder))
+    assert (loaded.config, loaded.source) == (CONFIG, "local")
+    assert torch.allclose(logits(str(folder)), official(folder), atol=1e-4)
+
+
+def test_a_safetensors_file_gives_the_same_with_and_without_its_config(folder: Path, tmp_path: Path) -> None:
+    beside = load_weights(str(folder / "model.safetensors"))
+    alone = tmp_path / "alone.safetensors"
+    alone.write_bytes((folder / "model.safetensors").read_bytes())
+    inferred = load_weights(str(alone))
+    assert beside.config == CONFIG
+    assert asdict(inferred.config) == asdict(CONFIG) | {"n_inner": 512}
+    assert beside.sha256 == inferred.sha256 == load_weights(str(folder)).sha256
+    assert torch.allclose(logits(str(alone)), official(folder), atol=1e-4)
+
+
+def test_the_names_of_the_hub_checkpoint_are_understood(folder: Path, tmp_path: Path) -> None:
+    """The published file has no `transformer.` prefix and holds its masks."""
+    state = {name.removeprefix("transformer."): t for name, t in load_file(folder / "model.safetensors").items()}
+    state["h.0.attn.bias"] = torch.ones(1, 1, 24, 24).tril()
+    save_file(state, tmp_path / "hub.safetensors")
+    assert torch.allclose(logits(str(tmp_path / "hub.safetensors")), official(folder), atol=1e-4)
+
+
+def test_a_hub_name_goes_through_transformers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights_module, "_from_transformers", lambda *a, **k: (a, k))
+    assert load_weights("gpt2") == (("gpt2", "checkpoint gpt2", "transformers:gpt2"), {"local": False})
+    assert load_weights("openai-community/gpt2")[0][2] == "transformers:openai-community/gpt2"
+
+
+def change(folder: Path, tmp_path: Path, edit: Any) -> str:
+    state = load_file(folder / "model.safetensors")
+    edit(state)
+    save_file(state, tmp_path / "changed.safetensors")
+    return str(tmp_path / "changed.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda s: s.pop("transformer.h.1.mlp.c_fc.bias"), "lacks h.1.mlp.c_fc.bias"),
+        (lambda s: s.update({"transformer.h.0.attn.rotary": torch.zeros(2)}), "unknown tensor h.0.attn.rotary"),
+        (
+            lambda s: s.update({"transformer.h.0.attn.c_attn.weight": torch.zeros(384, 128)}),
+            "h.0.attn.c_attn.weight of shape",
+        ),
+        (lambda s: s.update({"lm_head.weight": torch.zeros(53, 128)}), "lm_head of its own"),
+        (lambda s: s.pop("transformer.wte.weight"), "holds no GPT-2"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_named(folder: Path, tmp_path: Path, edit: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        load_weights(change(folder, tmp_path, edit))
+    one_sentence(caught.value)
+
+
+def test_a_folder_whose_weights_do_not_fit_its_config(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    config = json.loads((folder / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"n_layer": 3}))
+    with pytest.raises(InputError) as caught:
+        load_weights(str(tmp_path))
+    one_sentence(caught.value)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"n_embd": 64}))
+    with pytest.raises(InputError) as caught:
+        load_weights(str(tmp_path))
+    one_sentence(caught.value)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "bert"}))
+    with pytest.raises(InputError, match="bert"):
+        load_weights(str(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"", b"\x10\0\0\0\0\0\0\0{not json....", b"version https://git-lfs.github.com/"])
+def test_files_that_are_no_safetensors(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.safetensors").write_bytes(content)
+    with pytest.raises(InputError, match=r"bad\.safetensors") as caught:
+        load_weights(str(tmp_path / "bad.safetensors"))
+    one_sentence(caught.value)
+
+
+def test_paths_that_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "model.bin").write_bytes(b"x")
+    for source in ("empty", "model.bin", "none.safetensors", "none"):
+        with pytest.raises(InputError) as caught:
+            load_weights(str(tmp_path / source))
+        one_sentence(caught.value)
+    with pytest.raises(UsageError, match="hub name"):
+        load_weights("a/b/c")
+
+
+def test_the_clash_with_hugging_face_kernels_is_explained(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    real = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.17.2" if name == "kernels" else real(name))
+    with pytest.raises(InputError, match="pip uninstall kernels") as caught:
+        import_transformers()
+    one_sentence(caught.value)
+    load_weights(str(folder / "model.safetensors"))  # needs no transformers
+
+
+def test_a_missing_transformers_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(InputError, match="pip install transformers"):
+        import_transformers()
+
+
+def test_only_weights_imports_transformers() -> None:
+    harness = Path(weights_module.__file__).parent
+    importing = [
+        path.name for path in harness.glob("*.py") if "import transformers" in path.read_text().replace("`import", "`")
+    ]
+    assert importing == ["weights.py"]
