@@ -136,11 +136,12 @@ def _read_fast(raw: bytes, names: list[str], units: dict[str, str]) -> pd.DataFr
     if not _quotes_balance(raw):
         return None
     text = {name: "category" for name in names if name in _TEXT or name in _WORDS}
+    missing = {name: _MISSING for name in names if name not in _TEXT}  # a kernel may be called None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             frame = pd.read_csv(
-                io.BytesIO(raw), header=0, names=names, dtype=text, na_values=_MISSING, keep_default_na=False,
+                io.BytesIO(raw), header=0, names=names, dtype=text, na_values=missing, keep_default_na=False,
                 encoding_errors="replace", low_memory=False,
             )  # fmt: skip
     except (ValueError, Warning):  # ParserError is a ValueError: a line is too wide

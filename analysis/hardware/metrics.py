@@ -169,8 +169,8 @@ def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
     """The catalogue's columns for each profiled kernel, NaN where what they need was not collected.
 
     Shape: same index as `counters` (raw ncu metrics in base units); besides the catalogue's columns l2_bytes, flops
-    (all FLOPs: NaN also where tensor instructions may have run but were not counted), flops_pipe (where most FLOPs are, None
-    where there are none) and stall_<reason> (warps in that state per issued instruction).
+    (all FLOPs: NaN also where tensor instructions may have run but were not counted), flops_pipe (where most FLOPs are,
+    None where there are none) and stall_<reason> (warps in that state per issued instruction).
     Units: by name.
 
     Raises:

@@ -1,0 +1,231 @@
+"""Any path in, one Capture or one sentence out."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.capture.errors import AnalysisError, InputError
+from analysis.capture.load import load
+from analysis.capture.model import COUNTERS_COLUMNS, GPU_OPS_COLUMNS, RANGES_COLUMNS
+from analysis.capture.sniff import OPS_HEADER
+
+KERNELS = (
+    "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"
+    "100.0,500,1,500.0,500.0,500,500,0.0,k\n"
+)
+
+
+def sentence(error: pytest.ExceptionInfo[InputError]) -> str:
+    """The message, once it is one sentence with an exit code."""
+    text = str(error.value)
+    assert error.value.exit_code == 3
+    assert "\n" not in text
+    assert text.endswith(".")
+    return text
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist") as error:
+        load([tmp_path / "nowhere"])
+    sentence(error)
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / ".hidden").write_text("x")
+    with pytest.raises(InputError, match="empty folder") as error:
+        load([tmp_path])
+    sentence(error)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n\n", "hello\n", "a,b,c\n1,2,3\n", "{broken", "[1, 2]", '{"kind": "tea"}', "\x00\x01\x02binary"]
+)
+def test_a_file_of_no_known_kind(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "f.csv"
+    file.write_bytes(text.encode())
+    for given_path in (file, tmp_path):
+        with pytest.raises(InputError, match=r"f\.csv: is ") as error:
+            load([given_path])
+        sentence(error)
+
+
+@pytest.mark.parametrize(
+    ("head", "tool"),
+    [
+        (b"NVR\0abc", "ncu --import"),
+        (b"NVIDIA Tegra Profiler Report 2025@6\0", "nsys stats"),
+        (b"SQLite format 3\0abc", "nsys stats"),
+        (b"\0\0QuadDaemon\0", "QdstrmImporter"),
+    ],
+)
+def test_binary_reports_say_how_to_export(tmp_path: Path, head: bytes, tool: str) -> None:
+    (tmp_path / "f").write_bytes(head)
+    with pytest.raises(InputError, match=tool) as error:
+        load([tmp_path / "f"])
+    sentence(error)
+    (tmp_path / "kernels").write_text(KERNELS)
+    capture = load([tmp_path])
+    assert [file.kind for file in capture.files] == ["ignored", "nsys cuda_gpu_kern_sum"]
+    assert tool in capture.files[0].detail
+
+
+def test_unknown_files_of_a_folder_are_listed_and_not_read(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# ==ERROR== is what ncu prints\n")
+    (tmp_path / "z").write_text(KERNELS)
+    capture = load([tmp_path])
+    assert [(file.name, file.kind, file.rows) for file in capture.files] == [
+        ("README.md", "ignored", 0),
+        ("z", "nsys cuda_gpu_kern_sum", 1),
+    ]
+    assert not capture.gaps
+    with pytest.raises(InputError, match=r"README\.md"):
+        load([tmp_path / "README.md", tmp_path / "z"])
+
+
+def test_a_run_folder_is_read_at_its_captures(tmp_path: Path) -> None:
+    (tmp_path / "captures" / "nsys").mkdir(parents=True)
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "captures" / "nsys" / "k.csv").write_text(KERNELS)
+    (tmp_path / "tables" / "kernels.csv").write_text("kernel,range\n")
+    assert [file.name for file in load([tmp_path]).files] == ["nsys/k.csv"]
+
+
+def test_the_same_file_given_twice_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "k.csv").write_text(KERNELS)
+    assert len(load([tmp_path, tmp_path / "k.csv"]).nsys_kernel_sums) == 1
+
+
+def test_tables_have_their_columns_even_when_empty(tmp_path: Path) -> None:
+    (tmp_path / "k.csv").write_text(KERNELS)
+    capture = load([tmp_path])
+    assert dict(capture.gpu_ops.dtypes.astype(str)) == dict(GPU_OPS_COLUMNS)
+    assert dict(capture.ranges.dtypes.astype(str)) == dict(RANGES_COLUMNS)
+    assert dict(capture.counters.dtypes.astype(str)) == dict(COUNTERS_COLUMNS)
+
+
+def put_ours(folder: Path, **extra: object) -> None:
+    """One of each of our files, kinds told from content only."""
+    documents: dict[str, dict[str, object]] = {
+        "1": {"kind": "manifest", "schema_version": 1, "gpu": {"name": "NVIDIA H200"}},
+        "2": {"kind": "timing", "schema_version": 1, "steps": [{"range": "gpt2/prefill"}]},
+        "3": {"kind": "ceilings", "schema_version": 1, "roofs": []},
+        "4": {
+            "kind": "tool-status",
+            "schema_version": 1,
+            "tool": "ncu",
+            "status": "denied",
+            "reason": "no permission",
+            "fix": "sudo",
+        },
+    }
+    for name, document in documents.items():
+        (folder / name).write_text(json.dumps(document | extra))
+    (folder / "5").write_text(
+        OPS_HEADER + '\nsoftmax,eager,,gpt2/softmax,w,0,(1),fp32,10,20,,,\ncopy,x,a;b,s,w,1,"(1, 2)",fp32,,,,,read=1\n'
+    )
+
+
+def test_our_own_files(tmp_path: Path) -> None:
+    put_ours(tmp_path)
+    (tmp_path / "k.csv").write_text(KERNELS)
+    capture = load([tmp_path])
+    assert capture.manifest is not None
+    assert capture.manifest["gpu"] == {"name": "NVIDIA H200"}
+    assert capture.timing is not None
+    assert capture.ceilings is not None
+    assert capture.ops is not None
+    assert capture.ops["minimum_bytes"].isna().tolist() == [False, True]
+    assert capture.ops["ordinal"].tolist() == [0, 1]
+    assert capture.ops["shape"].tolist() == ["(1)", "(1, 2)"]
+    assert [tool["status"] for tool in capture.tools] == ["denied"]
+    assert any(gap.why == "no permission" and gap.fix == "sudo" for gap in capture.gaps)
+
+
+def test_another_schema_version_is_refused(tmp_path: Path) -> None:
+    put_ours(tmp_path, schema_version=2)
+    with pytest.raises(InputError, match="schema_version 2") as error:
+        load([tmp_path])
+    sentence(error)
+
+
+@pytest.mark.parametrize("bad", ["timing", "ceilings", "tool-status"])
+def test_a_missing_key_is_refused(tmp_path: Path, bad: str) -> None:
+    (tmp_path / "f").write_text(json.dumps({"kind": bad, "schema_version": 1}))
+    with pytest.raises(InputError, match=f"{bad} has no") as error:
+        load([tmp_path])
+    sentence(error)
+
+
+def test_two_manifests_are_refused(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_text(json.dumps({"kind": "manifest", "schema_version": 1, "seed": name}))
+    with pytest.raises(InputError, match="a and b are two different manifest files"):
+        load([tmp_path])
+
+
+@pytest.mark.parametrize("row", ["softmax,eager,,r,w,zero,s,d,1,2,,,", "softmax,eager\ngelu,x,,r,w,0,s,d,1,2,,,"])
+def test_a_damaged_ops_file_is_refused(tmp_path: Path, row: str) -> None:
+    (tmp_path / "f").write_text(f"{OPS_HEADER}\n{row}\n")
+    with pytest.raises(InputError, match="f: ") as error:
+        load([tmp_path])
+    sentence(error)
+
+
+def test_a_cut_ops_file_loses_its_last_row(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text(f"{OPS_HEADER}\nsoftmax,eager,,r,w,0,s,d,1,2,,,\nsoftmax,ea")
+    (tmp_path / "k.csv").write_text(KERNELS)
+    capture = load([tmp_path])
+    assert capture.ops is not None
+    assert len(capture.ops) == 1
+    assert any("cut off after 1 complete rows" in gap.what for gap in capture.gaps)
+
+
+def test_ranges_of_a_cpu_run(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text(
+        "start_ns,end_ns,path,thread\n200,300,gpt2/prefill,1\n100,900,gpt2,1\n300,400,gpt2/prefill,1\n"
+    )
+    capture = load([tmp_path])
+    assert capture.clock == "cpu"
+    assert capture.ranges[["path", "name", "level"]].to_numpy().tolist() == [
+        ["gpt2", "gpt2", 0],
+        ["gpt2/prefill", "prefill", 1],
+        ["gpt2/prefill", "prefill", 1],
+    ]
+    assert capture.ranges["parent_id"].isna().tolist() == [True, False, False]
+
+
+def test_only_our_json_is_no_capture(tmp_path: Path) -> None:
+    put_ours(tmp_path)
+    with pytest.raises(InputError, match="no timeline and no counters") as error:
+        load([tmp_path])
+    sentence(error)
+
+
+def test_names_are_relative(tmp_path: Path) -> None:
+    (tmp_path / "k.csv").write_text(KERNELS)
+    capture = load([tmp_path])
+    assert not any(str(tmp_path) in file.name for file in capture.files)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=300))
+def test_no_bytes_make_a_traceback(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
+    folder = tmp_path_factory.mktemp("f")
+    (folder / "f").write_bytes(raw)
+    with pytest.raises(AnalysisError):
+        load([folder / "f"])
+
+
+def test_importing_the_reader_is_cheap() -> None:
+    code = (
+        "import sys, analysis.capture.load; print([m for m in ('matplotlib', 'jinja2', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
+    assert done.stdout.strip() == "[]"

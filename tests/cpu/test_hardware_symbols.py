@@ -1,0 +1,102 @@
+"""One kernel, one key, whichever tool and version printed its name."""
+
+import csv
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.hardware import symbols
+
+NAMES = Path(__file__).parent / "data" / "kernel_names.csv"
+PAIRS = list(csv.DictReader(NAMES.read_text(encoding="utf-8").splitlines()))
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=range(len(PAIRS)))
+def test_nsys_and_ncu_agree_on_a_real_program(pair: dict[str, str]) -> None:
+    assert symbols.key(pair["nsys"]) == symbols.key(pair["ncu"])
+
+
+def test_different_kernels_of_a_real_program_stay_apart() -> None:
+    assert len({symbols.key(pair["nsys"]) for pair in PAIRS}) == len(PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "base"),
+    [
+        ("void gmem_coalesce<(int)32>(const float *, float *)", "gmem_coalesce<32>", "gmem_coalesce"),
+        ("kernel<(bool)0, (int)7>", "kernel<0, 7>", "kernel"),
+        ("kernel<false, 7u>(int)", "kernel<0, 7>", "kernel"),
+        ("kernel<true>(int)", "kernel<1>", "kernel"),
+        ("unnamed>::saxpy_kernel(float, float *)", "saxpy_kernel", "saxpy_kernel"),
+        ("void unnamed>::gemm_tiled_kernel<32>(float *)", "gemm_tiled_kernel<32>", "gemm_tiled_kernel"),
+        ("void <unnamed>::w13_kernel<4, 1>(int)", "w13_kernel<4, 1>", "w13_kernel"),
+        ("void (anonymous namespace)::k<4>(int)", "k<4>", "k"),
+        (
+            "std::enable_if<!T7, void>::type internal::gemvx::kernel<int, (bool)0>(T13)",
+            "gemvx::kernel<int, 0>",
+            "kernel",
+        ),
+        ("triton_poi_fused__softmax_0", "triton_poi_fused__softmax_0", "triton_poi_fused__softmax_0"),
+        ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", None),
+        ("ampere_sgemm_128x64_nn", "ampere_sgemm_128x64_nn", "ampere_sgemm_128x64_nn"),
+        (
+            "void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64>(T1::Params)",
+            "cutlass::Kernel2<cutlass_80_simt_sgemm_64x64>",
+            "Kernel2",
+        ),
+        ("sigma_gpp_gpu_29", "sigma_gpp_gpu_29", "sigma_gpp_gpu_29"),
+        ("softmax_v03(float const*, float*, int)", "softmax_v03", "softmax_v03"),
+        (
+            "copy_blocked[v1,cw51cXTLSUwv1s](Array<long long, 1, C, mutable, aligned>)",
+            "copy_blocked[v1, cw51cXTLSUwv1s]",
+            "copy_blocked[v1, cw51cXTLSUwv1s]",
+        ),
+        ("void f<lambda>(int)", "f<lambda>", "f"),
+        ("[CUDA memcpy Host-to-Device]", "[CUDA memcpy Host-to-Device]", None),
+        ("", "", ""),
+    ],
+)
+def test_keys_and_bases(name: str, key: str, base: str | None) -> None:
+    assert symbols.key(name) == key
+    if base is not None:
+        assert symbols.base(name) == base
+
+
+def test_lambdas_of_both_compilers_agree() -> None:
+    one = "void at::native::f<(int)4, g(at::Tensor &)::{lambda(float)#2}>(int)"
+    other = "void at::f<4, g(at::Tensor &)::[lambda(float) (instance 2)]>(int)"
+    assert symbols.key(one) == symbols.key(other)
+
+
+def test_a_call_operator_is_no_parameter_list() -> None:
+    assert symbols.key("void run<A>(int)::operator ()() const") == symbols.key("void run<A>(int)::operator()() const")
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=range(len(PAIRS)))
+def test_keys_are_stable_and_short_names_short(pair: dict[str, str]) -> None:
+    for name in pair.values():
+        assert symbols.key(symbols.key(name)) == symbols.key(name)
+        for width in (8, 24, 48):
+            assert 0 < len(symbols.short(name, width)) <= width
+
+
+def test_short_names_say_what_is_wrapped() -> None:
+    short = {symbols.short(pair["ncu"], 60) for pair in PAIRS}
+    assert "cutlass_80_simt_sgemm_64x64_8x5_nn_align1" in short
+    assert "elementwise_kernel<direct_copy_kernel_cuda>" in short
+    assert symbols.short("void internal::gemvx::kernel<int, int>(T1)") == "gemvx::kernel"
+
+
+def test_a_series_is_keyed_by_its_unique_names() -> None:
+    names = pd.Series(["void a<(int)1>(int)", "void a<1>(int)", "b"])
+    assert symbols.keys(names).tolist() == ["a<1>", "a<1>", "b"]
+
+
+@given(st.text("abcT12<>()[]{}:, *&~@-", max_size=40))
+def test_no_name_breaks_the_normaliser(name: str) -> None:
+    assert isinstance(symbols.key(name), str)
+    assert isinstance(symbols.base(name), str)
+    assert len(symbols.short(name, 20)) <= 20
