@@ -16,6 +16,7 @@ ARGS ?=
 PY := $(if $(VENV),$(VENV)/bin/python,$(PYTHON))
 BASE := $(if $(VENV),$(VENV)/.base,.at-hand)
 HARNESS := $(if $(VENV),$(VENV)/.harness,.at-hand-harness)
+TESTS := $(if $(VENV),$(VENV)/.harness,.at-hand-tests)
 PIP := $(PY) -m pip install -qq --disable-pip-version-check
 # Without a GPU, torch's CPU build saves gigabytes. PyPI has none under this name; other indexes and local wheels may.
 TORCH_CPU := torch==2.13.0+cpu
@@ -30,7 +31,7 @@ profile: announce $(HARNESS)  ## profile GPT-2 from model to report (without a G
 	@PYTHON='$(PY)' ANNOUNCED=yes nsys_scripts/profile.sh $(ARGS)
 
 .PHONY: test
-test: $(HARNESS) tools-$(if $(VENV),venv,at-hand)  ## run all tests (GPU tests are skipped, and counted, without a GPU)
+test: $(TESTS)  ## run all tests (GPU tests are skipped, and counted, without a GPU)
 	@$(PY) -m pytest $(ARGS)
 
 .PHONY: report
@@ -54,7 +55,7 @@ bench-softmax: need-gpu $(HARNESS)  ## every softmax variant side by side: corre
 	@$(PY) -m harness.bench softmax $(ARGS)
 
 .PHONY: lint
-lint: $(HARNESS)  ## ruff, mypy, shellcheck, clang-format
+lint: $(TESTS)  ## ruff, mypy, shellcheck, clang-format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
@@ -62,7 +63,7 @@ lint: $(HARNESS)  ## ruff, mypy, shellcheck, clang-format
 	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format --dry-run -Werror
 
 .PHONY: format
-format: $(HARNESS)  ## rewrite the sources the way lint wants them
+format: $(TESTS)  ## rewrite the sources the way lint wants them
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format -i
@@ -87,34 +88,39 @@ announce:
 need-gpu:
 	@source nsys_scripts/common.sh; find_gpu >/dev/null || { echo "This needs an NVIDIA GPU, and there is none here: $$(find_gpu || true)." >&2; exit 2; }
 
-.PHONY: python
-python:
-	@if ! command -v '$(PYTHON)' >/dev/null; then echo "There is no $(PYTHON) here: install Python 3.11 or newer, or name one with PYTHON=…" >&2; exit 127; fi
-	@'$(PYTHON)' -c 'import sys; sys.version_info >= (3, 11) or sys.exit(2)' || { echo "$$('$(PYTHON)' --version) is too old: install Python 3.11 or newer, or name one with PYTHON=…" >&2; exit 2; }
+# One sentence each for no Python, an old one, and one without venv (Debian packs that apart).
+define check_python
+if ! command -v '$(PYTHON)' >/dev/null; then echo "There is no $(PYTHON) here: install Python 3.11 or newer, or name one with PYTHON=…" >&2; exit 127; fi; \
+if ! '$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then echo "$$('$(PYTHON)' --version) is too old: install Python 3.11 or newer, or name one with PYTHON=…" >&2; exit 2; fi
+endef
+no_pip = { echo "pip could not install the packages: without internet, 'make $(MAKECMDGOALS) VENV= PYTHON=python3' uses the interpreter at hand." >&2; exit 1; }
 
 ifneq ($(VENV),)
-$(VENV)/bin/python: | python
+$(VENV)/bin/python:
+	@$(check_python)
 	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module: install it (Debian, Ubuntu: apt-get install python3-venv), or use VENV= for the interpreter as it is." >&2; exit 2; }
 	@echo "Setting up $(VENV) …"
 	@'$(PYTHON)' -m venv '$(VENV)'
 
 $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing what reports need …"
-	@$(PIP) -e .
+	@$(PIP) -e . || $(no_pip)
 	@touch $@
 
 $(VENV)/.harness: $(VENV)/.base
 	@echo "Installing what the GPT-2 harness and the tests need (torch: some minutes) …"
 	@if ! nvidia-smi >/dev/null 2>&1 && ! $(PY) -c 'import torch' 2>/dev/null; then $(PIP) '$(TORCH_CPU)' 2>/dev/null || true; fi
-	@$(PIP) -e '.[harness,dev]'
+	@$(PIP) -e '.[harness,dev]' || $(no_pip)
 	@touch $@
 endif
 
-.PHONY: .at-hand .at-hand-harness tools-venv tools-at-hand
-.at-hand: python
+.PHONY: .at-hand .at-hand-harness .at-hand-tests
+.at-hand:
+	@$(check_python)
 	@'$(PYTHON)' nsys_scripts/packages.py
-.at-hand-harness: python
+.at-hand-harness:
+	@$(check_python)
 	@'$(PYTHON)' nsys_scripts/packages.py harness
-tools-venv:
-tools-at-hand:
+.at-hand-tests:
+	@$(check_python)
 	@'$(PYTHON)' nsys_scripts/packages.py harness dev

@@ -89,7 +89,7 @@ importer_path() { # IMPORTER → its LD_LIBRARY_PATH
 }
 
 importer_lacks() { # IMPORTER → the libraries that the loader does not find
-  LD_LIBRARY_PATH=$(importer_path "$1") ldd "$1" 2>/dev/null | awk '/not found/ { print $1 }' | sort -u
+  { LD_LIBRARY_PATH=$(importer_path "$1") ldd "$1" 2>/dev/null || true; } | awk '/not found/ { print $1 }' | sort -u
 }
 
 package_of() { # LIBRARY → the Debian and Ubuntu package
@@ -146,7 +146,7 @@ nsys_with_host() { # NSYS → an nsys that finds its importer
     mv -T "$new" "$tree"
   fi
   if [[ -n ${NSYS_IMPORTER_LIBS:-} ]]; then ln -sf "$(realpath "$NSYS_IMPORTER_LIBS")"/*.so* "$tree/host-linux-x64/"; fi
-  printf '%s\n' "$tree/$(basename "$bin")/nsys"
+  usable "$tree/$(basename "$bin")/nsys" || printf '%s\n' "$1"
 }
 
 # Make sure that STEM.nsys-rep exists: where nsys left only STEM.qdstrm, run the importer.

@@ -61,6 +61,17 @@ status() {
     --replay-mode "$replay" --metrics "$metrics" ${includes[@]+"${includes[@]/#/--include=}"} "$@"
 }
 
+progress() { # ncu prints a line a kernel: show every 25th
+  local line kernels=0
+  while IFS= read -r line || [[ -n $line ]]; do
+    if [[ $line != "==PROF== Profiling"* ]]; then
+      printf '%s\n' "$line"
+    elif ((++kernels % 25 == 0)); then
+      echo "   $kernels kernels"
+    fi
+  done
+}
+
 if [[ -n $dry ]]; then
   show "${command[@]}"
   exit 0
@@ -73,5 +84,5 @@ fi
 rm -f "$stem.ncu-rep"
 show "${command[@]}"
 code=0
-"${command[@]}" 2>&1 | tee "$out/raw/ncu.log" || code=${PIPESTATUS[0]}
-status --version "$("$ncu" --version 2>&1 | tail -n 1)" --exit-code "$code" --log "$out/raw/ncu.log" --report "$stem.ncu-rep" -- "${command[@]}"
+"${command[@]}" 2>&1 | tee "$out/raw/ncu.log" | progress || code=${PIPESTATUS[0]}
+status --version "$("$ncu" --version 2>&1)" --exit-code "$code" --log "$out/raw/ncu.log" --report "$stem.ncu-rep" -- "${command[@]}"

@@ -51,4 +51,4 @@ show "${command[@]}"
 code=0
 "${command[@]}" 2>&1 | tee "$out/raw/nsys.log" || code=${PIPESTATUS[0]}
 import_qdstrm "$nsys" "$stem" 2>&1 | tee -a "$out/raw/nsys.log" || true
-status --version "$("$nsys" --version 2>&1 | tail -n 1)" --exit-code "$code" --log "$out/raw/nsys.log" --report "$stem.nsys-rep" -- "${command[@]}"
+status --version "$("$nsys" --version 2>&1)" --exit-code "$code" --log "$out/raw/nsys.log" --report "$stem.nsys-rep" -- "${command[@]}"

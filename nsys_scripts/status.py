@@ -58,6 +58,12 @@ MESSAGES = [
         "nsys left only a .qdstrm and brings no importer.",
         "Install Nsight Systems, which has one, then run nsys_scripts/export_csv.sh on the run folder.",
     ),
+    (
+        r"error while loading shared libraries: ([^\s:]+)",
+        "failed",
+        "A program of the tool cannot start ({0}).",
+        "Install the package that has this library, or set NSYS_IMPORTER_LIBS to a folder that has it.",
+    ),
     (r"==ERROR== [^\n]*", "failed", "{0}", "Run the command of this file by itself to see all of its output."),
     (r"No reports were generated", "failed", "The program never opened the capture window.", WINDOW_FIX),
 ]

@@ -393,6 +393,33 @@ def test_an_importer_that_lacks_libraries_names_them_and_their_packages(machine:
     assert machine.json("r/captures/nsys.json")["status"] == "ok"
 
 
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler to build an importer with")
+def test_a_real_importer_that_lacks_a_library(machine: Machine) -> None:
+    host = inside_nsight_compute(machine)
+    folder = host / "linux-desktop-glibc_2_11_3-x64"
+    extra = machine.folder / "extra"
+    extra.mkdir()
+    (machine.folder / "dw.c").write_text("int dw(void) { return 0; }\n")
+    (machine.folder / "main.c").write_text("int dw(void); int main(void) { return dw(); }\n")
+    library = extra / "libdw.so.1"
+    for command in (
+        ["cc", "-shared", "-fPIC", "-Wl,-soname,libdw.so.1", "-o", library, machine.folder / "dw.c"],
+        ["cc", "-o", folder / "QdstrmImporter", machine.folder / "main.c", library],
+    ):
+        subprocess.run([str(word) for word in command], check=True)
+    ask = f"source {machine.scripts}/common.sh; importer_fix {folder}/QdstrmImporter"
+
+    def sentence(**environment: str) -> str:
+        answer = subprocess.run(
+            ["bash", "-c", ask], env=machine.environment | environment, capture_output=True, text=True, check=True
+        )
+        return answer.stdout
+
+    if "not found" in subprocess.run(["ldd", str(folder / "QdstrmImporter")], capture_output=True, text=True).stdout:
+        assert "lacks libdw.so.1: install libdw1 (apt-get install)" in sentence()
+    assert sentence(NSYS_IMPORTER_LIBS=str(extra)) == ""
+
+
 def test_no_importer_at_all(machine: Machine) -> None:
     machine.put("bin/nsys", FAKE_NSYS)
     answer = machine.run("nsys_capture.sh", "--out", "r", "--", "true", NSYS_LEAVES="qdstrm")
