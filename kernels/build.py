@@ -88,7 +88,7 @@ def _output_to(log: Path) -> Iterator[None]:
                 os.close(descriptor)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def extension(op: str) -> Any:
     """The loaded extension module of `kernels/<op>`, built if it is stale.
 

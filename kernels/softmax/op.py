@@ -61,8 +61,7 @@ def dense_bytes(shape: Shape, dtype: str) -> int:
 
 def separate_bytes(shape: Shape, dtype: str) -> int:
     """v01: five launches over a float32 workspace; the row statistics (2 floats a row) are written and read."""
-    *batch, tq, tk = shape
-    elements, rows = math.prod(shape), math.prod(batch) * tq
+    elements, rows = math.prod(shape), math.prod(shape[:-1])
     work = ITEM_BYTES["float32"]
     scale_mask = item_bytes(dtype) + work
     row_max, exponentiate, row_sum = work, 2 * work, work

@@ -1,0 +1,164 @@
+"""Measured roofs of the GPU at hand: DRAM copy and read, L2 read, L1 read, FP32, TF32 and BF16.
+
+`measure_ceilings()` returns what ceilings.json holds. `known_bytes_copy(n)` is also the self-test's copy.
+Importing needs neither torch nor a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+SAMPLES = 30
+WARMUP = 5
+DRAM_BYTES = 2 << 30  # many times any L2
+L1_BYTES_PER_BLOCK = 32 << 10  # two blocks an SM: 64 KiB, under the smallest L1 of the supported GPUs but sm_75's
+L1_BLOCKS_PER_SM = 2
+GEMM_N = 8192
+COPY_SYMBOL = "known_bytes_copy"
+SYMBOLS = (COPY_SYMBOL, "ceiling_dram_read", "ceiling_l2_read", "ceiling_l1_read", "ceiling_fp32_ffma")
+
+
+def known_bytes_copy(count: int) -> Callable[[], None]:
+    """A launch that reads `count` bytes of DRAM and writes as many; count must be a multiple of 4096."""
+    import torch
+
+    from kernels.build import extension
+
+    if count <= 0 or count % 4096:
+        raise ValueError(f"known_bytes_copy takes a multiple of 4096 bytes, got {count}")
+    module = extension("ceilings")
+    source, target = _random_bytes(count), torch.empty(count, dtype=torch.uint8, device="cuda")
+
+    def copy() -> None:
+        module.copy_known_bytes(source, target)
+
+    return copy
+
+
+def measure_ceilings(samples: int = SAMPLES, progress: bool = True) -> dict[str, Any]:
+    """Every roof of the GPU at hand, `value` the median of `samples` timed launches, p5 and p95 beside it.
+
+    Units: byte/s and flop/s. Raises kernels.build.BuildError where there is no GPU or no compiler.
+    """
+    import torch
+    from tqdm import tqdm
+
+    roofs, clocks = [], []
+    for name, unit, how, amount, launch in tqdm(list(_roofs()), desc="roofs", disable=None if progress else True):
+        rates = sorted(amount / seconds for seconds in _time(launch, samples))
+        roofs.append(
+            {
+                "name": name,
+                "unit": unit,
+                "value": _quantile(rates, 0.50),
+                "p5": _quantile(rates, 0.05),
+                "p95": _quantile(rates, 0.95),
+                "samples": len(rates),
+                "how": how,
+            }
+        )
+        with contextlib.suppress(Exception):  # needs NVML; a roof without its clock is still a roof
+            clocks.append(float(torch.cuda.clock_rate()))
+    return {
+        "kind": "ceilings",
+        "schema_version": 1,
+        "gpu": torch.cuda.get_device_name(),
+        "roofs": roofs,
+        "clocks": {
+            "sm_mhz": {"min": min(clocks), "median": _quantile(sorted(clocks), 0.5), "max": max(clocks)},
+            "samples": len(clocks),
+        }
+        if clocks
+        else None,
+    }
+
+
+def _roofs() -> Iterator[tuple[str, str, str, float, Callable[[], Any]]]:
+    """(name, unit, how, bytes or FLOPs of one launch, launch)."""
+    import torch
+
+    from kernels.build import extension
+
+    module = extension("ceilings")
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    sms, l2_bytes = properties.multi_processor_count, properties.L2_cache_size
+    large, sink = _random_bytes(DRAM_BYTES), torch.zeros(16, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(large)
+    size = f"{DRAM_BYTES >> 30} GiB"
+
+    how = f"bytes read plus bytes written of a {size} copy, 16 bytes a thread"
+    yield "dram_copy", "byte/s", how, 2.0 * DRAM_BYTES, lambda: module.copy_known_bytes(large, target)
+    how = f"a checksum of {size}, eight 16-byte reads in flight a thread"
+    yield "dram_read", "byte/s", how, float(DRAM_BYTES), lambda: module.read_dram(large, sink)
+
+    # a quarter of L2: on parts with two L2 halves each half may keep its own copy
+    blocks = 2 * sms
+    l2_set = large[: l2_bytes // 4 // 4096 * 4096]
+    passes = max(1, (8 << 30) // l2_set.numel())
+    how = f"{passes} checksums of {l2_set.numel()} bytes, a quarter of L2, loads that skip L1"
+    yield "l2_read", "byte/s", how, float(passes * l2_set.numel()), lambda: module.read_l2(l2_set, sink, passes, blocks)
+
+    l1_blocks, l1_passes = L1_BLOCKS_PER_SM * sms, 2000
+    l1_set = large[: l1_blocks * L1_BYTES_PER_BLOCK]
+    how = f"{l1_passes} checksums by each of {l1_blocks} blocks of {L1_BYTES_PER_BLOCK >> 10} KiB of its own"
+    l1_bytes = float(l1_passes * l1_set.numel())
+    yield "l1_read", "byte/s", how, l1_bytes, lambda: module.read_l1(l1_set, sink, l1_passes, l1_blocks)
+
+    steps, ffma_blocks = 4000, 8 * sms
+    flop = 2.0 * module.FFMA_PER_STEP * steps * ffma_blocks * 256
+    how = f"{flop:.3g} FLOP of FFMA in eight independent chains a thread, 2048 threads an SM"
+    yield "fp32", "flop/s", how, flop, lambda: module.run_ffma(sink, 0.999, 0.001, steps, ffma_blocks)
+
+    for name, dtype, precision in (("tf32", torch.float32, "high"), ("bf16", torch.bfloat16, "highest")):
+        left, right = (torch.randn(GEMM_N, GEMM_N, device="cuda").to(dtype) for _ in range(2))
+        how = f"torch.matmul of {GEMM_N}^3 random {name}, 2 n^3 FLOP"
+        yield name, "flop/s", how, 2.0 * GEMM_N**3, _matmul(left, right, precision)
+
+
+def _matmul(left: Any, right: Any, precision: str) -> Callable[[], Any]:
+    import torch
+
+    out = torch.empty_like(left)
+
+    def run() -> None:
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision(precision)
+        try:
+            torch.matmul(left, right, out=out)
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    return run
+
+
+def _random_bytes(count: int) -> Any:
+    import torch
+
+    # never zeros: they move and multiply faster than data does
+    return torch.randint(0, 256, (count,), dtype=torch.uint8, device="cuda")
+
+
+def _time(launch: Callable[[], Any], samples: int) -> list[float]:
+    """Seconds of each of `samples` launches, by CUDA events."""
+    import torch
+
+    for _ in range(WARMUP):
+        launch()
+    pairs = []
+    for _ in range(samples):
+        pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        pair[0].record()
+        launch()
+        pair[1].record()
+        pairs.append(pair)
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) / 1e3 for start, end in pairs]
+
+
+def _quantile(ordered: list[float], fraction: float) -> float:
+    at = fraction * (len(ordered) - 1)
+    low = int(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
