@@ -56,7 +56,9 @@ class Line:
 
 def run(command: list[str], seconds: float = 20) -> tuple[int, str]:
     """Exit code and output of a command; (127, "") if it cannot be started, (124, "") if it hangs."""
-    environment = {**os.environ, "LC_ALL": "C"}
+    # Under nsys or ncu these would make the profiler follow the question that is asked here.
+    injected = ("LD_PRELOAD", "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH")
+    environment = {name: value for name, value in os.environ.items() if name not in injected} | {"LC_ALL": "C"}
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=seconds, env=environment, check=False

@@ -14,7 +14,6 @@ import os
 import platform
 import re
 import socket
-import subprocess
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -238,17 +237,8 @@ def _driver_version() -> str | None:
 
 
 def _git(*arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(Path(__file__).resolve().parent), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    code, output = doctor.run(["git", "-C", str(Path(__file__).resolve().parent), *arguments])
+    return output.strip() if code == 0 else None
 
 
 def _identities() -> list[str]:

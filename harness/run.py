@@ -90,6 +90,7 @@ def make_models(weights: Weights, fused: str, device: str, dtype: Any) -> list[G
     if fused == TORCH_SOFTMAX or fused not in op.variants:
         names = [name for name in op.variants if name != TORCH_SOFTMAX]
         raise UsageError(f"--softmax-fused {fused!r} is no fused softmax: use {', '.join([*names, NO_FUSED])}.")
+    say(f"loading softmax {fused} (its first use compiles it)")
     try:
         model = models[0].with_softmax(fused)
         _tiny_step(model)
@@ -211,7 +212,7 @@ def prepare_bench(device: str) -> list[Launch]:
             except Exception as error_:  # compilers and loaders raise what they like; the others still count
                 say(f"bench/softmax/{name} is skipped: {_first_line(error_)}")
                 continue
-            if not error <= 1e-5:
+            if not error <= 1e-4:  # also true of NaN; a wrong kernel is off by far more than rounding
                 say(f"bench/softmax/{name} is skipped: it differs from {op.baseline} by {error:.1e}")
                 continue
 
@@ -530,7 +531,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("error: Interrupted: files that were not finished are not there, so run it again.", file=sys.stderr)
         return 130
-    say(f"wrote {manifest.scrub(str(plan.out))}")
+    say(f"wrote {plan.out}")
     return 0
 
 
