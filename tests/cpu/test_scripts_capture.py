@@ -401,9 +401,9 @@ def test_a_real_importer_that_lacks_a_library(machine: Machine) -> None:
     extra.mkdir()
     (machine.folder / "dw.c").write_text("int dw(void) { return 0; }\n")
     (machine.folder / "main.c").write_text("int dw(void); int main(void) { return dw(); }\n")
-    library = extra / "libdw.so.1"
+    library = extra / "libssh.so.4"
     for command in (
-        ["cc", "-shared", "-fPIC", "-Wl,-soname,libdw.so.1", "-o", library, machine.folder / "dw.c"],
+        ["cc", "-shared", "-fPIC", "-Wl,-soname,libssh.so.4", "-o", library, machine.folder / "dw.c"],
         ["cc", "-o", folder / "QdstrmImporter", machine.folder / "main.c", library],
     ):
         subprocess.run([str(word) for word in command], check=True)
@@ -416,7 +416,7 @@ def test_a_real_importer_that_lacks_a_library(machine: Machine) -> None:
         return answer.stdout
 
     if "not found" in subprocess.run(["ldd", str(folder / "QdstrmImporter")], capture_output=True, text=True).stdout:
-        assert "lacks libdw.so.1: install libdw1 (apt-get install)" in sentence()
+        assert "lacks libssh.so.4: install libssh-4 (apt-get install)" in sentence()
     assert sentence(NSYS_IMPORTER_LIBS=str(extra)) == ""
 
 
