@@ -24,6 +24,7 @@ from typing import Any
 from harness.gpt2 import TORCH_SOFTMAX, GPT2Config
 from harness.workloads import Workload
 from kernels import registry
+from kernels.ceilings import COPY_SYMBOL
 
 COLUMNS = (
     "op",
@@ -69,7 +70,7 @@ class OpRow:
         row = {name: getattr(self, name) for name in COLUMNS}
         row["symbols"] = ";".join(self.symbols)
         row["shape"] = "x".join(map(str, self.shape))
-        row["dtype"] = registry.short_dtype(self.dtype)
+        row["dtype"] = registry.short_dtype(self.dtype) if self.dtype in registry.ITEM_BYTES else self.dtype
         return ["" if row[name] is None else row[name] for name in COLUMNS]
 
 
@@ -227,7 +228,8 @@ def bench_rows(names: Iterable[str]) -> list[OpRow]:
 def selftest_rows() -> list[OpRow]:
     """The known truths: bytes of a copy, FLOPs of square GEMMs (2 n³)."""
     note = f"read={COPY_BYTES};write={COPY_BYTES}"
-    rows = [OpRow("selftest", "selftest/copy", (COPY_BYTES,), None, 2 * COPY_BYTES, None, variant="copy", note=note)]
+    copy = OpRow("selftest", "selftest/copy", (COPY_BYTES,), None, 2 * COPY_BYTES, None, variant="copy", note=note)
+    rows = [replace(copy, symbols=(COPY_SYMBOL,), dtype="uint8")]
     for name, (n, dtype) in GEMMS.items():
         minimum = 3 * n * n * registry.item_bytes(dtype)
         rows.append(
