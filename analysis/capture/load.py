@@ -102,8 +102,18 @@ def load(paths: Sequence[Path], progress: bool = False) -> Capture:
     return _put_together(found, [str(path) for path in paths])
 
 
-def _note(found: _Found, name: str, kind: str, rows: int, size: int, cut_after: int | None, detail: str = "") -> None:
-    found.files.append(SourceFile(name, kind, rows, size, detail))
+def _note(
+    found: _Found, name: str, kind: str, rows: int, size: int, cut_after: int | None, doubt: bool = False
+) -> None:
+    found.files.append(SourceFile(name, kind, rows, size))
+    if doubt:
+        found.gaps.append(
+            Gap(
+                f"the last name of {name} may be cut short",
+                "the file ends without a line end, right after a name that stands nowhere else in it",
+                "export it again with the same command",
+            )
+        )
     if cut_after is not None:
         found.gaps.append(
             Gap(
@@ -171,7 +181,7 @@ def _read_nsys(found: _Found, name: str, sniffed: Sniffed, size: int) -> None:
         if report == "cuda_api_sum":
             table = nsys_csv.read_table(sniffed.raw, report, name)
             found.api_calls.extend(nsys_csv.api_names(table))
-            _note(found, name, kind, len(table.frame), size, table.cut_after)
+            _note(found, name, kind, len(table.frame), size, table.cut_after, table.doubtful_end)
             continue
         if report not in _READ_REPORTS:
             found.files.append(SourceFile(name, kind, 0, size, "recognised, not needed"))
@@ -190,7 +200,7 @@ def _read_nsys(found: _Found, name: str, sniffed: Sniffed, size: int) -> None:
         }.get(report, nsys_csv.kern_sum)
         rows = reader(table, name)
         found.tables[report] = (name, rows)
-        _note(found, name, kind, len(rows), size, table.cut_after)
+        _note(found, name, kind, len(rows), size, table.cut_after, table.doubtful_end)
 
 
 def _gpu_ops(found: _Found) -> pd.DataFrame:

@@ -158,6 +158,9 @@ def _rows(
 ) -> tuple[list[str], list[str], list[list[str]], list[int], bool]:
     """Header, unit row, data rows, their line numbers, and whether the last row was cut off."""
     header = next(csv.reader([lines[header_at]]))
+    for name in ("ID", "Kernel Name"):
+        if name not in header:
+            raise InputError(f"{where}: has no column {name!r}; export it again with {_EXPORT}.")
     rows: list[list[str]] = []
     numbers: list[int] = []
     cut = False
@@ -239,9 +242,6 @@ def read_raw(text: str, where: str) -> RawPage:
     position: dict[str, int] = {}
     for i, name in enumerate(header):
         position.setdefault(name, i)
-    for name in ("ID", "Kernel Name"):
-        if name not in position:
-            raise InputError(f"{where}: has no column {name!r}; export it again with {_EXPORT}.")
     nvtx = {name for name in position if "Push/Pop_Range" in name or "Start/Stop_Range" in name or "PL_Type" in name}
     push_pop = next((name for name in nvtx if "Start/Stop_Range" not in name), None)
 
@@ -255,7 +255,7 @@ def read_raw(text: str, where: str) -> RawPage:
     try:
         ids = [parse_integer(cell) for cell in column("ID")]
         pids = [parse_integer(cell) for cell in column("Process ID")]
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise InputError(f"{where}: column ID or Process ID: {error}; export it again with {_EXPORT}.") from None
     seen: dict[int, int] = {}
     for ncu_id, line in zip(ids, numbers, strict=True):

@@ -59,7 +59,7 @@ _WHOLE = frozenset(
 )
 _MISSING = ["", "None", "NULL", "null", "nan", "n/a", "-"]
 _FRAMING = re.compile(
-    r"(Processing|Exporting|Generating|SKIPPED|NOTICE|WARNING|ERROR|Report was|==|\s*\*\*\s|Importing)"
+    r"(Processing|Exporting|Generating|SKIPPED|NOTICE|WARNING|ERROR|Report was|Generated|==|\s*\*\*\s|\s+/|Importing)"
 )
 
 
@@ -71,6 +71,7 @@ class RawTable:
     frame: pd.DataFrame
     units: dict[str, str]
     cut_after: int | None
+    doubtful_end: bool = False
 
 
 def split_header(line: str) -> list[str]:
@@ -178,52 +179,58 @@ def _is_blank(line: str) -> bool:
     return not line.strip()
 
 
-def _read_tolerant(
-    lines: list[str], names: list[str], where: str, first_line: int, last_is_open: bool
-) -> tuple[pd.DataFrame, int | None]:
+def _read_tolerant(lines: list[str], names: list[str], report: str, where: str, first_line: int) -> pd.DataFrame:
     """The table line by line. `lines` are the rows, `first_line` the number of the first one in the file."""
     pattern = _pattern(names)
     rows: list[tuple[str, ...]] = []
-    cut: int | None = None
-    for i, line in enumerate(lines):
+    for number, line in enumerate(lines, first_line):
         match = pattern.fullmatch(line)
         if match:
             rows.append(tuple(_unquote(cell) for cell in match.groups()))
-        elif i == len(lines) - 1 and last_is_open:
-            cut = len(rows)
-        elif _is_blank(line) or _FRAMING.match(line):
-            if any(not _is_blank(rest) and pattern.fullmatch(rest) for rest in lines[i + 1 :]):
-                continue
-            break
-        else:
+            continue
+        if _is_blank(line) or _FRAMING.match(line):
+            continue
+        other = report_of_header(line)
+        if other == report:
             raise InputError(
-                f"{where}: line {first_line + i} has {line.count(',') + 1} fields that do not fit the "
-                f"{len(names)} columns "
-                f"of the header ({', '.join(names[:4])} …); the file is damaged, export it again with `nsys stats`."
+                f"{where}: line {number} begins a second table of {report}; the output of several runs was mixed, "
+                "export each one into its own file with `nsys stats --output`."
             )
-    frame = pd.DataFrame(rows, columns=names, dtype="str")
-    return frame, cut
+        if other:
+            break
+        raise InputError(
+            f"{where}: line {number} has {line.count(',') + 1} fields that do not fit the {len(names)} columns "
+            f"of the header ({', '.join(names[:4])} …); the file is damaged, export it again with `nsys stats`."
+        )
+    return pd.DataFrame(rows, columns=names, dtype="str")
 
 
-def _cut_tail(raw: bytes, names: list[str]) -> tuple[bytes, bool]:
-    """Drops a last line that has no line end and is not a whole row; says whether it did."""
+def _cut_tail(raw: bytes, names: list[str]) -> tuple[bytes, str]:
+    """The file without a last line that has no line end and is no whole row; and 'cut', 'doubtful' or ''.
+
+    Doubtful: only the end of an unquoted name that stands nowhere else; the row is kept.
+    """
     if raw.endswith(b"\n") or b"\n" not in raw:
-        return raw, False
+        return raw, ""
     body, _, tail = raw.rpartition(b"\n")
-    match = _pattern(names).fullmatch(tail.decode("utf-8", errors="replace").rstrip("\r"))
-    whole = match is not None and not any(cell.startswith('"') and not cell.endswith('"') for cell in match.groups())
-    if match is not None and whole:
-        cells = dict(zip(names, match.groups(), strict=True))
-        last = cells[names[-1]]
-        if names[-1] == "NameTree":
-            whole = _unquote(last).lstrip("-") == _unquote(cells["Name"]).lstrip("-")
-        elif not last:
-            whole = names[-1] not in _TEXT
-        elif names[-1] in _TEXT and not last.endswith('"'):
-            # A name that is only the beginning of others in the file was cut; one that stands elsewhere whole was not.
-            end = last.encode()
-            whole = b"," + end + b"\n" in body or b"," + end not in body
-    return (raw + b"\n", False) if whole else (body + b"\n", True)
+    line = tail.decode("utf-8", errors="replace").rstrip("\r")
+    if _is_blank(line) or _FRAMING.match(line):
+        return raw + b"\n", ""
+    match = _pattern(names).fullmatch(line)
+    if match is None or any(cell.startswith('"') and not cell.endswith('"') for cell in match.groups()):
+        return body + b"\n", "cut"
+    cells = dict(zip(names, match.groups(), strict=True))
+    last = cells[names[-1]]
+    state = ""
+    if names[-1] == "NameTree":
+        state = "" if _unquote(last).lstrip("-") == _unquote(cells["Name"]).lstrip("-") else "cut"
+    elif names[-1] in _TEXT and not last.endswith('"'):
+        # A name that is only the beginning of others in the file was cut; one that stands elsewhere whole was not.
+        end = last.encode()
+        if b"," + end + b"\n" not in body and b"," + end + b"\r\n" not in body:
+            unbalanced = last == '"' or any(last.count(a) != last.count(b) for a, b in ("()", "[]", "<>"))
+            state = "cut" if not last or unbalanced or b"," + end in body else "doubtful"
+    return (body + b"\n" if state == "cut" else raw + b"\n"), state
 
 
 def read_table(text: str | bytes, report: str, where: str) -> RawTable:
@@ -246,15 +253,12 @@ def read_table(text: str | bytes, report: str, where: str) -> RawTable:
     cells = [_column(cell) for cell in split_header(line)]
     names = [name for name, _ in cells]
     units = dict(cells)
-    raw, was_cut = _cut_tail(raw[offset:], names)
+    raw, end_state = _cut_tail(raw[offset:], names)
     frame = _read_fast(raw, names, units)
-    cut = None
     if frame is None:
         lines = [row.rstrip("\r") for row in raw.decode("utf-8", errors="replace").split("\n")][1:]
-        frame, cut = _read_tolerant(lines, names, where, line_number + 1, last_is_open=False)
-    if was_cut:
-        cut = len(frame)
-    return RawTable(report, frame, units, cut)
+        frame = _read_tolerant(lines, names, report, where, line_number + 1)
+    return RawTable(report, frame, units, len(frame) if end_state == "cut" else None, end_state == "doubtful")
 
 
 # -------------------------------------------------------------------------------------- columns and their types
@@ -266,20 +270,23 @@ def _integers(table: RawTable, name: str, where: str, scale: float = 1.0) -> Any
     unit = table.units.get(name, "")
     if unit not in ("", "ns", "B"):
         scale = base_unit(unit, f"{where}, column {name}")[0]
-    if pd.api.types.is_numeric_dtype(column) or column.isna().all():
-        values = pd.to_numeric(column)
-        if scale != 1.0:
-            return (values.astype("Float64") * scale).round().astype("Int64")
-        return values.astype("Int64")
-    cells = column.astype("str").tolist()
     try:
+        if pd.api.types.is_numeric_dtype(column) or column.isna().all():
+            values = pd.to_numeric(column)
+            return (
+                values.astype("Int64") if scale == 1.0 else (values.astype("Float64") * scale).round().astype("Int64")
+            )
+        cells = column.astype("str").tolist()
         if scale != 1.0:
             style = number_style(cells, f"{where}, column {name}")
             numbers: list[Any] = [parse_number(cell, style) * scale for cell in cells]
             return pd.array([pd.NA if x != x else round(x) for x in numbers], dtype="Int64")
         return pd.array([pd.NA if (n := parse_integer(cell)) is None else n for cell in cells], dtype="Int64")
-    except ValueError as error:
-        raise InputError(f"{where}: column {name}: {error}; export the file again with LC_ALL=C.") from None
+    except (ValueError, OverflowError, TypeError):
+        raise InputError(
+            f"{where}: column {name} holds something that is no whole number of 64 bits; the file is damaged or was "
+            "exported in another locale, export it again with LC_ALL=C."
+        ) from None
 
 
 def _texts(table: RawTable, name: str) -> Any:

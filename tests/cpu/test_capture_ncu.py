@@ -230,6 +230,11 @@ def test_a_page_without_units_is_refused(tmp_path: Path) -> None:
         load([put(tmp_path, line(HEAD + METRICS) + line(GOOD))])
 
 
+def test_a_page_without_kernel_names_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no column 'Kernel Name'"):
+        load([put(tmp_path, page([GOOD]).replace("Kernel Name", "Kernel Gone"))])
+
+
 def test_crashed_launches_become_a_gap(tmp_path: Path) -> None:
     text = "==ERROR== LaunchFailed\n" + page([GOOD, kernel(1, "nan", "nan", "", "nan")])
     capture = load([put(tmp_path, text)])

@@ -184,6 +184,37 @@ def test_a_name_cut_short_is_seen(tmp_path: Path) -> None:
     assert len(capture.gpu_ops) == 1
 
 
+def test_a_name_that_may_be_cut_is_kept_and_named(tmp_path: Path) -> None:
+    capture = load([put(tmp_path, a=GPU + COPY + ROW.replace(KERNEL, "sm80_xmma_ge").rstrip("\n"))])
+    assert "sm80_xmma_ge" in capture.gpu_ops["name"].tolist()
+    assert any("may be cut short" in gap.what for gap in capture.gaps)
+    capture = load([put(tmp_path, a=GPU + COPY + ROW.replace(KERNEL, "void k<a").rstrip("\n"))])
+    assert len(capture.gpu_ops) == 1
+
+
+@pytest.mark.parametrize("field", [0, 1, 9])
+def test_a_number_beyond_64_bits_is_refused(tmp_path: Path, field: int) -> None:
+    cells = ROW.split(",")
+    cells[field] = "9" * 30
+    with pytest.raises(InputError, match="64 bits"):
+        load([put(tmp_path, a=GPU + ",".join(cells))])
+
+
+def test_the_tables_of_two_runs_in_one_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="second table of cuda_gpu_trace"):
+        load([put(tmp_path, a=f"Processing [x] with [a.py]... \n{GPU}{ROW}\n{GPU}{COPY}")])
+
+
+def test_a_table_ends_where_the_next_report_begins(tmp_path: Path) -> None:
+    time = "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns)"
+    text = (
+        f" ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):\n\n{time},Name\n100.0,500,1,500.0,500.0,500,500,0.0,k\n\n"
+        f"Processing [x] with [b.py]... \n\n{time},Range\n100.0,900,1,900.0,900.0,900,900,0.0,:fwd\n\n"
+        "Generated:\n    /tmp/x.nsys-rep\n"
+    )
+    assert load([put(tmp_path, a=text)]).nsys_kernel_sums["kernel"].tolist() == ["k"]
+
+
 def test_damage_inside_names_line_and_fields(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a\.dat: line 3 has 4 fields .* 21 columns"):
         load([put(tmp_path, a=GPU + ROW + "17,oops,3,4\n" + ROW)])
@@ -231,8 +262,8 @@ def test_other_reports_are_recognised_and_left_alone(tmp_path: Path) -> None:
         "Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name": "cuda_api_trace",
         f"{time},Instances,{stats},Style,Range": "nvtx_sum",
         f"{time},Instances,{stats},Range": "nvtx_pushpop_sum",
-        "Name,Projected Start (ns),Projected Duration (ns),Orig Start (ns),Orig Duration (ns),Style,PID,TID,NumGPUOps,Lvl,"
-        "NumChild,RangeId,ParentId,RangeStack": "nvtx_gpu_proj_trace",
+        "Name,Projected Start (ns),Projected Duration (ns),Orig Start (ns),Orig Duration (ns),Style,PID,TID,NumGPUOps,"
+        "Lvl,NumChild,RangeId,ParentId,RangeStack": "nvtx_gpu_proj_trace",
     }
     for line, report in headers.items():
         assert nsys_csv.report_of_header(line) == report

@@ -12,9 +12,9 @@ from analysis.hardware import metrics
 
 SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 COLUMNS = """
-duration_ns sm_clock_hz dram_read_bytes dram_write_bytes l2_read_bytes l2_write_bytes l2_bytes l1_bytes flops_fp32 flops_fp64
-flops_fp16 flops_tensor_bf16 flops flops_pipe registers occupancy_theoretical_frac occupancy_achieved_frac inst_issued
-sectors_per_request_load l1_hit_frac l2_hit_frac stall_long_scoreboard
+duration_ns sm_clock_hz dram_read_bytes dram_write_bytes l2_read_bytes l2_write_bytes l2_bytes l1_bytes
+flops_fp32 flops_fp64 flops_fp16 flops_tensor_bf16 flops flops_pipe registers occupancy_theoretical_frac
+occupancy_achieved_frac inst_issued sectors_per_request_load l1_hit_frac l2_hit_frac stall_long_scoreboard
 """.split()  # noqa: SIM905
 
 
