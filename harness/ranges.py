@@ -22,6 +22,7 @@ import functools
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -212,10 +213,15 @@ class _Plain:
         return None
 
 
-class _Marked:
-    @component("work")
-    def work(self) -> None:
-        return None
+def _marked_class() -> Any:
+    """A new class each time: once an instance was traced, CPython looks methods up more slowly on its whole class."""
+
+    class Marked:
+        @component("work")
+        def work(self) -> None:
+            return None
+
+    return Marked
 
 
 def _calls_ns(instance: Any, calls: int) -> float:
@@ -245,19 +251,19 @@ def measure_range_cost(repeats: int = 15, calls: int = 20_000) -> dict[str, floa
     Keys: off (marked, not traced), nvtx (`NvtxTracer`), recording, naive (`with nvtx.annotate`). With no tool
     attached `NvtxTracer` binds nothing; run this under nsys to see what it costs there.
     """
-    plain, off, nvtx_on, recording = _Plain(), _Marked(), _Marked(), _Marked()
     recorder = RecordingTracer()
-    attach(nvtx_on, NvtxTracer())
-    attach(recording, recorder)
+    instances: dict[str, Any] = {"plain": _Plain()}
+    instances |= {name: _marked_class()() for name in ("off", "nvtx", "recording")}
+    attach(instances["nvtx"], NvtxTracer())
+    attach(instances["recording"], recorder)
+    # A loop of its own for each: CPython caches one class per call site, and a shared one would charge the others.
+    loops = {
+        name: types.FunctionType(_calls_ns.__code__.replace(co_name=f"calls_{name}"), globals()) for name in instances
+    }
     best: dict[str, float] = {}
     for _ in range(repeats):
-        trial = {
-            "plain": _calls_ns(plain, calls),
-            "off": _calls_ns(off, calls),
-            "nvtx": _calls_ns(nvtx_on, calls),
-            "recording": _calls_ns(recording, calls),
-            "naive": _naive_ns(calls),
-        }
+        trial = {name: loops[name](instance, calls) for name, instance in instances.items()}
+        trial["naive"] = _naive_ns(calls)
         recorder.instances.clear()
         best = {name: min(value, best.get(name, value)) for name, value in trial.items()}
     return {name: value - best["plain"] for name, value in best.items() if name != "plain"}
