@@ -82,6 +82,18 @@ def key(name: str) -> str:
     return text or name
 
 
+_QUALIFIER = re.compile(r"(?<![A-Za-z0-9_])(?:[A-Za-z_][A-Za-z0-9_]*::)+(?=[A-Za-z_~])")
+
+
+@lru_cache(maxsize=1 << 16)
+def match_key(name: str) -> str:
+    """`key` without any namespace: what a kernel of one tool is looked up by among those of the other.
+
+    ncu 2025 leaves out inner namespaces as it sees fit (`internal::gemvx::kernel` is printed as `internal::kernel`).
+    """
+    return _QUALIFIER.sub("", key(name))
+
+
 def _split_template(text: str) -> tuple[str, str]:
     """(function with its namespaces, its template arguments) of a key."""
     depth = 0

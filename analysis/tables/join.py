@@ -41,8 +41,7 @@ def prepare_launches(gpu_ops: pd.DataFrame, owner: pd.Series, ranges: pd.DataFra
     paths = ranges["path"].to_numpy(object)
     rows = launches["owner"].to_numpy(np.int64)
     launches["path"] = [paths[row] if row >= 0 else "" for row in rows]
-    launches["kernel"] = launches["name"].map({name: symbols.key(name) for name in launches["name"].unique()})
-    return launches
+    return _with_names(launches)
 
 
 def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
@@ -52,12 +51,21 @@ def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
     ordinal within its file. Where both hold a metric, the first file's value stays.
     """
     rows = counters.reset_index(drop=True)
-    rows = rows.assign(kernel=rows["name"].map({name: symbols.key(name) for name in rows["name"].unique()}))
+    rows = _with_names(rows)
     if rows["file"].nunique() < 2:
         return rows
-    identity = ["path", "kernel", "grid", "block"]
+    identity = ["path", "symbol", "grid", "block"]
     rows["ordinal"] = rows.groupby(["file", *identity]).cumcount()
     return rows.groupby([*identity, "ordinal"], sort=False).first().reset_index().drop(columns="ordinal")
+
+
+def _with_names(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add `kernel`, the name to show, and `symbol`, the name to match by, from `name`."""
+    names = rows["name"].unique()
+    return rows.assign(
+        kernel=rows["name"].map({name: symbols.key(name) for name in names}),
+        symbol=rows["name"].map({name: symbols.match_key(name) for name in names}),
+    )
 
 
 def join(
@@ -118,7 +126,7 @@ def path_matcher(pattern: str) -> Callable[[list[str]], bool] | None:
 
 
 def _join_by_path(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    identity = ["path", "kernel"]
+    identity = ["path", "symbol"]
     left = launches.drop(columns="counters_row")
     left = left.assign(row=np.arange(len(left)), ordinal=left.groupby(identity).cumcount())
     right = counters.assign(counters_row=np.arange(len(counters)), ordinal=counters.groupby(identity).cumcount())
@@ -151,7 +159,7 @@ def _join_by_path(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.Da
 
 def _is_prefix(launches: pd.DataFrame, counters: pd.DataFrame) -> bool:
     """True if ncu's kernels, in order, are the first requested kernels of the timeline: a run that was cut off."""
-    identity = ["path", "kernel", "grid", "block"]
+    identity = ["path", "symbol", "grid", "block"]
     timeline = launches.loc[launches["requested"], identity]
     if counters["file"].nunique() != 1 or len(counters) > len(timeline):
         return False
@@ -161,7 +169,7 @@ def _is_prefix(launches: pd.DataFrame, counters: pd.DataFrame) -> bool:
 
 def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """ncu recorded no ranges: only kernels that occur equally often in both runs have one possible match."""
-    identity = ["kernel", "grid", "block"]
+    identity = ["symbol", "grid", "block"]
     left = launches.drop(columns="counters_row")
     left = left.assign(row=np.arange(len(left)), ordinal=left.groupby(identity).cumcount())
     right = counters.assign(counters_row=np.arange(len(counters)), ordinal=counters.groupby(identity).cumcount())
@@ -183,7 +191,7 @@ def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tupl
 
 
 def _extrapolate(launches: pd.DataFrame) -> pd.DataFrame:
-    siblings = ["folded", "kernel", "grid", "block"]
+    siblings = ["folded", "symbol", "grid", "block"]
     measured = launches[launches["counters_from"] == "measured"].drop_duplicates(siblings)
     source = measured.set_index(siblings)["counters_row"].rename("sibling_row")
     candidates = launches.join(source, on=siblings)
