@@ -54,14 +54,14 @@ class _Found:
 
 
 def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool]]:
-    """(file, name to show, whether it was named by the user), without doubles."""
+    """(file, name to show, whether it was named by the user), each file once, every name different."""
     listed: dict[Path, tuple[Path, str, bool]] = {}
     for path in paths:
-        if not path.exists():
-            raise InputError(f"{path}: does not exist; {_WHAT_TO_GIVE}.")
         if path.is_file():
             listed[path.resolve()] = (path, path.name, True)
             continue
+        if not path.is_dir():
+            raise InputError(f"{path}: does not exist or cannot be read; {_WHAT_TO_GIVE}.")
         root = path / "captures" if (path / "captures").is_dir() else path
         inside = sorted(p for p in root.rglob("*") if p.is_file())
         visible = [p for p in inside if not any(part.startswith(".") for part in p.relative_to(root).parts)]
@@ -69,7 +69,16 @@ def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool]]:
             raise InputError(f"{path}: is an empty folder; {_WHAT_TO_GIVE}.")
         for file in visible:
             listed.setdefault(file.resolve(), (file, file.relative_to(root).as_posix(), False))
-    return list(listed.values())
+    taken: set[str] = set()
+    unique = []
+    for path, name, named in listed.values():
+        shown, count = name, 1
+        while shown in taken:  # two folders may hold files of one name
+            count += 1
+            shown = f"{path.resolve().parent.name}/{path.name}" if count == 2 else f"{name} ({count})"
+        taken.add(shown)
+        unique.append((path, shown, named))
+    return unique
 
 
 def load(paths: Sequence[Path], progress: bool = False) -> Capture:

@@ -186,7 +186,8 @@ def _read_tolerant(lines: list[str], names: list[str], report: str, where: str, 
     for number, line in enumerate(lines, first_line):
         match = pattern.fullmatch(line)
         if match:
-            rows.append(tuple(_unquote(cell) for cell in match.groups()))
+            cells = match.groups()
+            rows.append(tuple(_unquote(cell) if '"' in cell else cell for cell in cells) if '"' in line else cells)
             continue
         if _is_blank(line) or _FRAMING.match(line):
             continue

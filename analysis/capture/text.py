@@ -134,6 +134,8 @@ def parse_integer(cell: str) -> int | None:
     Raises:
         ValueError: it holds anything but digits, a sign and grouping signs.
     """
+    if cell.isdecimal():
+        return int(cell)
     if is_missing(cell):
         return None
     text = _clean(cell).replace(COMMA, "").replace(POINT, "")

@@ -30,7 +30,7 @@ def sentence(error: pytest.ExceptionInfo[InputError]) -> str:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="does not exist") as error:
+    with pytest.raises(InputError, match="does not exist or cannot be read") as error:
         load([tmp_path / "nowhere"])
     sentence(error)
 
@@ -204,6 +204,15 @@ def test_only_our_json_is_no_capture(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no timeline and no counters") as error:
         load([tmp_path])
     sentence(error)
+
+
+def test_files_of_one_name_in_two_folders_keep_two_names(tmp_path: Path) -> None:
+    for folder in ("one", "two", "three"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "notes").write_text(folder)
+    (tmp_path / "one" / "k").write_text(KERNELS)
+    names = [file.name for file in load([tmp_path / name for name in ("one", "two", "three")]).files]
+    assert names == ["k", "notes", "two/notes", "three/notes"]
 
 
 def test_names_are_relative(tmp_path: Path) -> None:
