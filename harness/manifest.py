@@ -26,7 +26,7 @@ from harness import doctor
 from harness.errors import InputError
 
 KIND, SCHEMA_VERSION = "manifest", 1
-SAMPLE_SECONDS = 0.1
+SAMPLE_SECONDS = 0.5  # each reading asks the driver, which the timed program needs too
 # NVML's clock event reasons (nvml.h); "gpu_idle" is left out because an idle GPU is not a throttled one.
 _THROTTLE_BITS = {
     0x2: "applications_clocks_setting",
@@ -311,7 +311,8 @@ def build_manifest(
         "python": platform.python_version(),
         "nsys": doctor.tool_version(doctor.find_nsys()),
         "ncu": doctor.tool_version(doctor.find_ncu()),
-        "git_sha": _git("rev-parse", "HEAD"),
+        # a source tree without history (an archive, a copy) may be told its commit, as CI services do
+        "git_sha": _git("rev-parse", "--verify", "HEAD") or os.environ.get("GIT_COMMIT"),
         "git_dirty": None if status is None else bool(status),
         "arguments": [scrub(argument) for argument in arguments],
         "workloads": list(workloads),

@@ -115,14 +115,27 @@ def _first_line(error: BaseException) -> str:
 
 
 def time_steps(steps: Sequence[Step], samples: int, on_gpu: bool) -> list[dict[str, Any]]:
-    """timing.json's `steps`: wall and GPU time of each, ranges off."""
+    """timing.json's `steps`: wall and GPU time of each, ranges off.
+
+    Wall times are taken in rounds, every step once a round, in turn from the front and from the back: what else the
+    machine does meanwhile then touches all of them, and their ratios stay fair.
+    """
+    from tqdm import tqdm
+
+    synchronise: Callable[[], object] = torch.cuda.synchronize if on_gpu else _nothing
+    say(f"timing {', '.join(step.range for step in steps)}")
+    wall_ns: list[list[float]] = [[] for _ in steps]
+    for round_ in tqdm(range(samples), desc="wall", delay=2, leave=False):
+        order = range(len(steps)) if round_ % 2 else reversed(range(len(steps)))
+        for place in order:
+            step = steps[place]
+            options: dict[str, Any] = {"before": step.reset, "synchronise": synchronise}
+            once = measure_wall(step.run, samples=1, warmup=0 if round_ else WARMUP, **options)
+            wall_ns[place] += once.samples_ns
     entries = []
-    for step in steps:
-        say(f"timing {step.range} ({step.workload.name})")
-        synchronise: Callable[[], object] = torch.cuda.synchronize if on_gpu else _nothing
-        options: dict[str, Any] = {"samples": samples, "before": step.reset, "label": step.range}
-        wall = measure_wall(step.run, synchronise=synchronise, **options)
-        gpu = measure_gpu(step.run, **options) if on_gpu else None
+    for step, times in zip(steps, wall_ns, strict=True):
+        wall = Measurement.of(times)
+        gpu = measure_gpu(step.run, samples=samples, before=step.reset, label=step.range) if on_gpu else None
         entries.append(
             {
                 "range": step.range,

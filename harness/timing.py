@@ -28,6 +28,15 @@ class Measurement:
     samples_ns: tuple[float, ...]
     warnings: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, samples_ns: Sequence[float], warnings: Sequence[str] = ()) -> Measurement:
+        """The measurement of these samples, with a warning if they are far apart."""
+        plain = cls(tuple(samples_ns), tuple(warnings))
+        if plain.p95_ns > UNSTEADY * plain.p5_ns > 0:
+            ratio = plain.p95_ns / plain.p5_ns
+            return cls(plain.samples_ns, (*warnings, f"unsteady: p95 is {ratio:.1f} times p5"))
+        return plain
+
     def _quantile(self, percent: float) -> float:
         return float(np.percentile(self.samples_ns, percent))
 
@@ -46,14 +55,6 @@ class Measurement:
     def as_json(self) -> dict[str, int]:
         """{"p5", "p50", "p95"} in whole nanoseconds."""
         return {"p5": round(self.p5_ns), "p50": round(self.p50_ns), "p95": round(self.p95_ns)}
-
-
-def _measurement(samples_ns: Sequence[float], warnings: Sequence[str] = ()) -> Measurement:
-    measurement = Measurement(tuple(samples_ns), tuple(warnings))
-    if measurement.p95_ns > UNSTEADY * measurement.p5_ns > 0:
-        ratio = measurement.p95_ns / measurement.p5_ns
-        return Measurement(tuple(samples_ns), (*warnings, f"unsteady: p95 is {ratio:.1f} times p5"))
-    return measurement
 
 
 def _nothing() -> None:
@@ -85,7 +86,7 @@ def measure_wall(
         step()
         synchronise()
         samples_ns.append(time.perf_counter_ns() - start_ns)
-    return _measurement(samples_ns)
+    return Measurement.of(samples_ns)
 
 
 def measure_gpu(
@@ -138,7 +139,7 @@ def measure_gpu(
         samples_ns.append(start.elapsed_time(end) * 1e6)
     if late:
         warnings.append(f"{late} of {samples} samples hold launch time: the CPU was slower than the queue was long")
-    return _measurement(samples_ns, warnings)
+    return Measurement.of(samples_ns, warnings)
 
 
 def _l2_bytes() -> int:
