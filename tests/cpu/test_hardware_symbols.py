@@ -100,3 +100,10 @@ def test_no_name_breaks_the_normaliser(name: str) -> None:
     assert isinstance(symbols.key(name), str)
     assert isinstance(symbols.base(name), str)
     assert len(symbols.short(name, 20)) <= 20
+
+
+def test_tools_that_disagree_on_namespaces_still_match() -> None:
+    nsys = "std::enable_if<!T7, void>::type internal::gemvx::kernel<int, (bool)0, ns::Params<int>>(T13)"
+    ncu = "std::enable_if<!T7, void>::type internal::kernel<int, 0, Params<int>>(T13)"
+    assert symbols.match_key(nsys) == symbols.match_key(ncu) == "kernel<int, 0, Params<int>>"
+    assert symbols.match_key("a::k<b::X>") != symbols.match_key("a::k<b::Y>")
