@@ -96,9 +96,9 @@ def reference(scores: Any, scale: float) -> Any:
 
 TOLERANCE_WHY = (
     "float32 inside (u = 2^-24): an exponent of size L = max |scale * x| carries at most 8 u L, in numerator and "
-    "denominator, and exp2 and sums at most 256 u, so rtol = (16 L + 256) u; bf16 adds half an ulp of the output "
-    "(2^-9, doubled for ties after an already rounded value) and, where intermediates are stored in bf16, 2^-7 L "
-    "in the exponent plus four roundings; results under 2^-126 may be flushed to 0"
+    "denominator, and exp2 and sums at most 256 u, so rtol = (16 L + 256) u; bf16 adds half an ulp of the output, "
+    "2^-8, and, where intermediates are stored in bf16 (the PyTorch chain), 2^-7 L in the exponent and four more "
+    "roundings; results under 2^-126 may be flushed to 0"
 )
 
 

@@ -1,0 +1,671 @@
+"""Checks every variant of an op against float64, then times those that pass, side by side in one run.
+
+    python -m harness.bench softmax [--out DIR] [--dtype fp32 bf16] [--shapes b8_t1024 ...] [--variants ...]
+    python -m harness.bench softmax --update-readme      the ladder in kernels/softmax/README.md from the committed run
+
+Writes to DIR (default build/bench-<op>): bench.csv, bench.json (conditions), correctness.txt, microbenchmark.txt
+and gpt2.txt. Without a GPU: correctness.txt alone, from the CPU implementation.
+
+Two conventions, both by CUDA events, variants in turn within every round:
+- cold   a sample is one CUDA graph of several launches that rotate among sets of inputs and outputs of more than
+         four times the L2 cache together, divided by the launches: what a launch costs with its data in DRAM
+- plain  a sample is ten launches in succession on one input, behind a filled queue: inputs that fit stay in L2
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from harness.errors import HarnessError, InputError, UsageError
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMITTED = ROOT / "reports" / "h200-softmax-bench"
+CONVENTIONS = ("cold", "plain")
+COPY_BYTES = 2 << 30
+PLAIN_LAUNCHES = 10
+ROUNDS = 40
+WARMUP_ROUNDS = 3
+L2_MULTIPLE = 4
+HEADER = (
+    "op,variant,dtype,shape_name,shape,convention,samples,launches_per_sample,"
+    "bench_time_p5_ns,bench_time_p50_ns,bench_time_p95_ns,minimum_bytes,predicted_bytes,achieved_byte_per_s,"
+    "floor_time_ns,floor_frac,versus_torch_p5,versus_torch_p50,versus_torch_p95,"
+    "versus_compile_p5,versus_compile_p50,versus_compile_p95,versus_triton_p5,versus_triton_p50,versus_triton_p95"
+)
+BASELINES = ("torch", "compile", "triton")
+# small shapes that reach every path of a kernel: unaligned rows, decode, Tq != Tk, rows too long for registers
+CHECK_SHAPES = (
+    (1, 1, 1, 1),
+    (1, 2, 3, 2),
+    (2, 3, 17, 17),
+    (1, 2, 5, 131),
+    (1, 2, 130, 130),
+    (2, 2, 255, 511),
+    (1, 2, 1000, 1000),
+    (1, 2, 1023, 1023),
+    (2, 2, 1, 1024),
+    (1, 1, 1022, 2046),
+    (1, 1, 3, 4095),
+    (1, 1, 4096, 4096),
+    (1, 1, 2, 9001),
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One variant on one shape: the largest error, in units of the tolerance."""
+
+    variant: str
+    dtype: str
+    shape: tuple[int, ...]
+    inputs: str
+    largest_error: float
+    tolerance_used: float
+    passed: bool
+    note: str = ""
+
+
+# Correctness -------------------------------------------------------------------------------------------------
+
+
+def hostile(scores: Any) -> Any:
+    """Scores with a row of -inf, a NaN, a +inf, -inf in places and large magnitudes, as far as the rows go."""
+    scores = scores.clone()
+    rows = scores.view(-1, scores.shape[-1])
+    count = len(rows)
+    rows[0] = -math.inf
+    rows[1 % count, 0] = math.nan
+    rows[2 % count, 0] = math.inf
+    rows[3 % count, ::2] = -math.inf
+    rows[4 % count] *= 500.0
+    rows[5 % count] = -3e38
+    rows[-1, -1] = 3e38
+    return scores
+
+
+def compare(op: Any, variant: str, scores: Any, scale: float, inputs: str, run: Callable[..., Any]) -> Check:
+    """`run(scores, scale)` against the float64 reference, one batch element at a time.
+
+    Passes where the error is within the tolerance and NaN stands exactly where the reference has NaN. The unfused
+    chain is not held to scores whose scaled size overflows its own dtype.
+    """
+    import torch
+
+    dtype = str(scores.dtype).removeprefix("torch.")
+    note = ""
+    largest_error = used = 0.0
+    passed = True
+    # memory that holds NaN: what a variant does not write shows
+    poison = torch.full_like(scores, math.nan)
+    del poison
+    got = run(scores, scale)
+    if tuple(got.shape) != tuple(scores.shape) or got.dtype != scores.dtype:
+        return Check(variant, dtype, tuple(scores.shape), inputs, math.nan, math.nan, False, "wrong shape or dtype")
+    for element in range(len(scores)):
+        reference = op.reference(scores[element : element + 1], scale)
+        value = got[element : element + 1].double()
+        nan, expected_nan = value.isnan(), reference.isnan()
+        if bool((nan != expected_nan).any()):
+            passed, note = False, "NaN in other places than the reference"
+            continue
+        scaled = (scores[element : element + 1].double() * scale).abs()
+        # a row's exponents are only as large as its largest finite score
+        scaled = torch.where(scaled.isfinite(), scaled, 0.0).amax(-1, keepdim=True)
+        tolerance = op.tolerance(dtype, 0.0, op.variants[variant])
+        slope = op.tolerance(dtype, 1.0, op.variants[variant]).rtol - tolerance.rtol
+        allowed = tolerance.atol + (tolerance.rtol + slope * scaled) * reference.abs()
+        error = (value - reference).abs().nan_to_num(0.0)
+        largest_error = max(largest_error, float(error.max()))
+        used = max(used, float((error / allowed.nan_to_num(1.0)).max()))
+    if used > 1.0:
+        passed, note = False, "error above the tolerance"
+    return Check(variant, dtype, tuple(scores.shape), inputs, largest_error, used, passed, note)
+
+
+def check_variant(
+    op: Any, variant: str, dtype: str, shapes: Sequence[tuple[int, ...]], device: str, full: Sequence[tuple[int, ...]]
+) -> list[Check]:
+    """Random and hostile inputs of `shapes`, random ones of the (large) shapes in `full`."""
+    run: Callable[..., Any] = op.variants[variant].fn
+    if device == "cpu":
+        run = _on_cpu(variant)
+    checks = []
+    for shape in [*shapes, *full]:
+        scores, scale = op.make_inputs(shape, dtype, seed=sum(shape), device=device)
+        checks.append(compare(op, variant, scores, scale, "random", run))
+        if shape in shapes:
+            checks.append(compare(op, variant, hostile(scores), scale, "hostile", run))
+    return checks
+
+
+def _on_cpu(variant: str) -> Callable[..., Any]:
+    import torch
+
+    import kernels.softmax  # noqa: F401  registers the op
+
+    return lambda scores, scale: torch.ops.kernel_ledger.causal_softmax(scores, scale, variant)
+
+
+def correctness_text(op: Any, checks: Sequence[Check], device: str) -> str:
+    """correctness.txt."""
+    groups: dict[tuple[str, str], list[Check]] = {}
+    for check in checks:
+        groups.setdefault((check.variant, check.dtype), []).append(check)
+    rows = []
+    for (variant, dtype), members in groups.items():
+        worst = max(members, key=lambda check: (not check.passed, check.tolerance_used))
+        rows.append(
+            [
+                variant,
+                dtype,
+                len(members),
+                sum(check.passed for check in members),
+                f"{max(check.largest_error for check in members):.2e}",
+                f"{worst.tolerance_used:.3f}",
+                "x".join(map(str, worst.shape)) + f" {worst.inputs}",
+                "pass" if all(check.passed for check in members) else f"FAIL: {worst.note}",
+            ]
+        )
+    headers = ["variant", "dtype", "checks", "passed", "largest error", "worst error/tolerance", "where", "verdict"]
+    return (
+        f"{op.name}: every variant against float64, on {device}.\n"
+        f"Tolerance: {op.tolerance_why}.\n"
+        "Inputs: random scores, and hostile ones (rows of -inf, NaN, +inf, magnitudes to 3e38); outputs start as NaN;\n"
+        "NaN must stand exactly where float64 has it.\n\n" + tabulate(rows, headers, disable_numparse=True) + "\n"
+    )
+
+
+# Timing ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Samples of every variant on one dtype and shape; seconds a launch, one a round."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    convention: str
+    launches: int
+    seconds: dict[str, list[float]]
+
+
+def _events() -> tuple[Any, Any]:
+    import torch
+
+    return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+
+
+def _in_turn(steps: dict[str, Callable[[], Any]], rounds: int, before: Callable[[], Any]) -> dict[str, list[float]]:
+    """Seconds of each step in each round; the order turns round every time, so that no one always follows another."""
+    import torch
+
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for round_ in range(WARMUP_ROUNDS + rounds):
+        pairs = {}
+        for name in list(steps)[:: 1 if round_ % 2 else -1]:
+            before()
+            pairs[name] = _events()
+            pairs[name][0].record()
+            steps[name]()
+            pairs[name][1].record()
+        torch.cuda.synchronize()
+        if round_ >= WARMUP_ROUNDS:
+            for name, (start, end) in pairs.items():
+                seconds[name].append(start.elapsed_time(end) / 1e3)
+    return seconds
+
+
+def time_cold(op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int) -> Timed:
+    """Graphs of launches that rotate among more data than fits into L2."""
+    import torch
+
+    from kernels.registry import item_bytes
+
+    set_bytes = 2 * math.prod(shape) * item_bytes(dtype)
+    l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+    sets = max(2, min(256, math.ceil(L2_MULTIPLE * l2_bytes / set_bytes) + 1))
+    launches = sets * max(1, math.ceil(4 / sets))
+    inputs = [op.make_inputs(shape, dtype, seed=seed, device="cuda") for seed in range(sets)]
+    graphs, kept = {}, []
+    for name in variants:
+        run = op.variants[name].fn
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                run(*inputs[0])
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            # kept alive: otherwise every launch would write the same memory
+            kept.append([run(*inputs[index % sets]) for index in range(launches)])
+        graphs[name] = graph
+    seconds = _in_turn({name: graph.replay for name, graph in graphs.items()}, rounds, lambda: None)
+    return Timed(dtype, shape, "cold", launches, {k: [value / launches for value in v] for k, v in seconds.items()})
+
+
+def time_plain(op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int) -> Timed:
+    """Launches in succession on one input, behind a queue that is filled first."""
+    import torch
+
+    inputs = op.make_inputs(shape, dtype, device="cuda")
+
+    def repeat(run: Callable[..., Any]) -> Callable[[], None]:
+        def step() -> None:
+            for _ in range(PLAIN_LAUNCHES):
+                run(*inputs)
+
+        return step
+
+    steps = {name: repeat(op.variants[name].fn) for name in variants}
+    seconds = _in_turn(steps, rounds, lambda: torch.cuda._sleep(3_000_000))
+    return Timed(
+        dtype,
+        shape,
+        "plain",
+        PLAIN_LAUNCHES,
+        {k: [value / PLAIN_LAUNCHES for value in v] for k, v in seconds.items()},
+    )
+
+
+def measure_copy(rounds: int) -> dict[str, list[float]]:
+    """Bytes a second, read plus written, of a 2 GiB copy: torch's and our own."""
+    import torch
+
+    from kernels.build import extension
+
+    module = extension("ceilings")
+    source = torch.randint(0, 256, (COPY_BYTES,), dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    steps = {
+        "torch_copy": lambda: target.copy_(source),
+        "known_bytes_copy": lambda: module.copy_known_bytes(source, target),
+    }
+    seconds = _in_turn(steps, rounds, lambda: None)
+    return {name: [2 * COPY_BYTES / value for value in values] for name, values in seconds.items()}
+
+
+def quantiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """p5, p50, p95."""
+    ordered = sorted(values)
+
+    def at(fraction: float) -> float:
+        place = fraction * (len(ordered) - 1)
+        low = int(place)
+        high = min(low + 1, len(ordered) - 1)
+        return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+
+    return at(0.05), at(0.5), at(0.95)
+
+
+def rows_of(op: Any, timed: Timed, copy_byte_per_s: float) -> list[dict[str, Any]]:
+    """bench.csv's rows of one dtype, shape and convention."""
+    from kernels.registry import short_dtype
+
+    minimum = op.minimum_bytes(timed.shape, timed.dtype)
+    floor_ns = minimum / copy_byte_per_s * 1e9
+    rows = []
+    for name, seconds in timed.seconds.items():
+        p5, p50, p95 = (value * 1e9 for value in quantiles(seconds))
+        row: dict[str, Any] = {
+            "op": op.name,
+            "variant": name,
+            "dtype": short_dtype(timed.dtype),
+            "shape_name": op.shape_name(timed.shape),
+            "shape": "x".join(map(str, timed.shape)),
+            "convention": timed.convention,
+            "samples": len(seconds),
+            "launches_per_sample": timed.launches,
+            "bench_time_p5_ns": round(p5),
+            "bench_time_p50_ns": round(p50),
+            "bench_time_p95_ns": round(p95),
+            "minimum_bytes": minimum,
+            "predicted_bytes": op.fused_bytes(timed.shape, timed.dtype, name),
+            "achieved_byte_per_s": round(minimum / p50 * 1e9),
+            "floor_time_ns": round(floor_ns),
+            "floor_frac": round(floor_ns / p50, 4),
+        }
+        for baseline in BASELINES:
+            # how many times faster, round by round: what disturbs a round disturbs both
+            ratios = [a / b for a, b in zip(timed.seconds.get(baseline, []), seconds, strict=False)]
+            values = [round(value, 4) for value in quantiles(ratios)] if ratios else ["", "", ""]
+            row |= {f"versus_{baseline}_{q}": value for q, value in zip(("p5", "p50", "p95"), values, strict=True)}
+        rows.append(row)
+    return rows
+
+
+def csv_text(rows: Sequence[dict[str, Any]]) -> str:
+    """bench.csv."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, HEADER.split(","), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def _time_cells(row: dict[str, Any]) -> list[str]:
+    p5, p50, p95 = (float(row[f"bench_time_{q}_ns"]) / 1e3 for q in ("p5", "p50", "p95"))
+    return [f"{p50:.2f}", f"{p5:.2f} – {p95:.2f}"]
+
+
+def _ratio_cell(row: dict[str, Any], baseline: str) -> str:
+    if row[f"versus_{baseline}_p50"] in ("", None):
+        return ""
+    low, middle, high = (float(row[f"versus_{baseline}_{q}"]) for q in ("p5", "p50", "p95"))
+    return f"{middle:.3f} ({low:.3f} – {high:.3f})"
+
+
+def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) -> str:
+    """microbenchmark.txt."""
+    copies = ", ".join(f"{name} {value / 1e12:.3f} TB/s" for name, value in conditions["copy_byte_per_s"].items())
+    parts = [
+        f"{conditions['gpu']['name']}, driver {conditions['driver']}, torch {conditions['torch']}, "
+        f"triton {conditions['triton']}\n"
+        f"copy of 2 GiB in this run: {copies}; floor = minimum bytes / the faster one\n"
+        "GB/s are minimum bytes (visible scores read once, all outputs written once) over the median time\n"
+        "versus X: how many times faster than X, paired by round, median (p5 – p95)\n"
+    ]
+    keys = list(dict.fromkeys((row["convention"], row["dtype"], row["shape_name"]) for row in rows))
+    for convention, dtype, shape in keys:
+        members = [r for r in rows if (r["convention"], r["dtype"], r["shape_name"]) == (convention, dtype, shape)]
+        table = [
+            [
+                row["variant"],
+                *_time_cells(row),
+                f"{float(row['achieved_byte_per_s']) / 1e9:.0f}",
+                f"{100 * float(row['floor_frac']):.1f}",
+                *(_ratio_cell(row, baseline) for baseline in BASELINES),
+            ]
+            for row in members
+        ]
+        headers = ["variant", "p50 us", "p5 – p95 us", "GB/s", "% of floor", *(f"versus {name}" for name in BASELINES)]
+        floor_us = float(members[0]["floor_time_ns"]) / 1e3
+        parts.append(
+            f"\n{dtype} {shape} ({members[0]['shape']}), {convention}, {members[0]['samples']} samples of "
+            f"{members[0]['launches_per_sample']} launches; floor {floor_us:.2f} us\n"
+            + tabulate(table, headers, disable_numparse=True)
+            + "\n"
+        )
+    return "".join(parts)
+
+
+# GPT-2 -------------------------------------------------------------------------------------------------------
+
+
+def time_gpt2(op: Any, seed: int = 0) -> tuple[str, dict[str, Any]]:
+    """gpt2.txt and its numbers: tokens/s, prefill and decode step with the baseline softmax and with the best."""
+    import torch
+
+    from harness import run
+    from harness.weights import load_weights
+    from harness.workloads import GPU_WORKLOADS, find_workload
+
+    numbers: dict[str, Any] = {}
+    lines = ["GPT-2 124M, random weights, batch 1; before: the unfused PyTorch chain, after: " + op.best + "\n"]
+    for dtype in op.dtypes:
+        models = run.make_models(load_weights(seed=seed), op.best, "cuda", run.DTYPES[dtype])
+        if len(models) < 2:
+            raise InputError(f"GPT-2 does not run with softmax {op.best}; see the message above.")
+        tokens = run.time_generation(models, seed, True, run.NEW_TOKENS)
+        steps = [run.prepare_step(model, find_workload(name), seed) for model in models for name in GPU_WORKLOADS]
+        entries = run.time_steps(steps, samples=30, on_gpu=True)
+        numbers[dtype] = {"tokens_per_s": tokens, "steps": entries}
+        before, after = (tokens[model.root] for model in models)
+        table = [
+            [
+                f"generate {before['prompt_tokens']} + {before['new_tokens']} tokens, tokens/s",
+                *(f"{part['p50']:.1f} ({part['p5']:.1f} – {part['p95']:.1f})" for part in (before, after)),
+                f"{after['p50'] / before['p50']:.3f}",
+            ]
+        ]
+        half = len(GPU_WORKLOADS)
+        for old, new in zip(entries[:half], entries[half:], strict=True):
+            for clock in ("wall_ns", "gpu_ns"):
+                cells = [_span_us(entry[clock]) for entry in (old, new)]
+                speedup = old[clock]["p50"] / new[clock]["p50"]
+                table.append([f"{old['workload']}, {clock.removesuffix('_ns')} us", *cells, f"{speedup:.3f}"])
+        lines.append(
+            f"\n{dtype}; greedy tokens identical: {'yes' if after['tokens_equal_gpt2'] else 'NO'}\n"
+            + tabulate(table, ["", "before", "after", "times faster"], disable_numparse=True)
+            + "\n"
+        )
+        del models, steps
+        torch.cuda.empty_cache()
+    return "".join(lines), numbers
+
+
+def _span_us(quantiles_ns: dict[str, float]) -> str:
+    p5, p50, p95 = (quantiles_ns[name] / 1e3 for name in ("p5", "p50", "p95"))
+    return f"{p50:.1f} ({p5:.1f} – {p95:.1f})"
+
+
+# The ladder in the README ------------------------------------------------------------------------------------
+
+
+def ladder(rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) -> str:
+    """The Markdown between the ladder markers of kernels/<op>/README.md, from a run's bench.csv and bench.json."""
+    cold = [row for row in rows if row["convention"] == "cold"]
+    parts = []
+    for dtype in dict.fromkeys(row["dtype"] for row in cold):
+        members = [row for row in cold if row["dtype"] == dtype and row["shape_name"] == "b8_t1024"]
+        if not members:
+            continue
+        elements = math.prod(map(int, members[0]["shape"].split("x"))) * (4 if dtype == "fp32" else 2)
+        floor_us = float(members[0]["floor_time_ns"]) / 1e3
+        table = [
+            [
+                f"`{row['variant']}`",
+                f"{float(row['predicted_bytes']) / elements:.2f}",
+                *_time_cells(row),
+                f"{float(row['achieved_byte_per_s']) / 1e9:.0f}",
+                f"{100 * float(row['floor_frac']):.1f} %",
+                f"{float(row['versus_torch_p50']):.2f}×",
+            ]
+            for row in members
+        ]
+        headers = ["variant", "predicted passes", "p50 µs", "p5 – p95 µs", "GB/s", "of the floor", "versus torch"]
+        parts.append(f"B 8, nh 12, T 1024, {dtype}; floor {floor_us:.1f} µs\n\n" + _markdown(table, headers))
+    table = []
+    for row in cold:
+        if row["variant"] == "v03_causal":
+            table.append(
+                [
+                    row["dtype"],
+                    row["shape_name"],
+                    f"{float(row['floor_time_ns']) / 1e3:.1f}",
+                    *_time_cells(row),
+                    f"{100 * float(row['floor_frac']):.1f} %",
+                    *(_ratio_cell(row, baseline) for baseline in reversed(BASELINES)),
+                ]
+            )
+    headers = ["dtype", "shape", "floor µs", "p50 µs", "p5 – p95 µs", "of the floor"]
+    headers += [f"times faster than {name}" for name in reversed(BASELINES)]
+    parts.append("`v03_causal` at every shape, median (p5 – p95)\n\n" + _markdown(table, headers))
+    copy = max(conditions["copy_byte_per_s"].values()) / 1e12
+    source = "reports/h200-softmax-bench/bench.csv"
+    parts.append(
+        f"{conditions['gpu']['name']}, driver {conditions['driver']}, torch {conditions['torch']}, triton "
+        f"{conditions['triton']}; copy in the same run {copy:.3f} TB/s; convention `cold`; generated from `{source}`."
+    )
+    return "\n\n".join(parts)
+
+
+def _markdown(table: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
+    return tabulate(table, headers, tablefmt="github", disable_numparse=True)
+
+
+def replace_between(text: str, name: str, content: str) -> str:
+    """`text` with what stands between `<!-- begin: name -->` and `<!-- end: name -->` replaced."""
+    begin, end = f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise InputError(f"The README needs exactly one pair of markers {begin} and {end}: add it.")
+    head, rest = text.split(begin)
+    return f"{head}{begin}\n{content}\n{end}{rest.split(end)[1]}"
+
+
+def readme_with_ladder(op_name: str, run_folder: Path = COMMITTED) -> str:
+    """The text that kernels/<op>/README.md should have, from the committed run."""
+    import json
+
+    for name in ("bench.csv", "bench.json"):
+        if not (run_folder / name).is_file():
+            raise InputError(
+                f"{name} is missing in {run_folder.name}: run `python -m harness.bench {op_name}` on a GPU."
+            )
+    with (run_folder / "bench.csv").open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    conditions = json.loads((run_folder / "bench.json").read_text("utf-8"))["conditions"]
+    text = (ROOT / "kernels" / op_name / "README.md").read_text("utf-8")
+    return replace_between(text, "ladder", ladder(rows, conditions))
+
+
+# Program -----------------------------------------------------------------------------------------------------
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def bench(
+    op: Any, out: Path, dtypes: Sequence[str], shapes: Sequence[str], variants: Sequence[str], rounds: int
+) -> int:
+    """Everything on a GPU; 1 if a variant failed its check."""
+    import torch
+    from tqdm import tqdm
+
+    from harness import manifest
+
+    sizes = [op.shapes[name] for name in shapes]
+    checks: list[Check] = []
+    passed: dict[str, list[str]] = {dtype: [] for dtype in dtypes}
+    jobs = [(dtype, name) for dtype in dtypes for name in variants]
+    for dtype, name in tqdm(jobs, desc="checks", disable=None):
+        try:
+            found = check_variant(op, name, dtype, CHECK_SHAPES, "cuda", sizes)
+        except Exception as error:  # a compiler may fail in many ways; a variant that does not run is not timed
+            reason = f"does not run: {str(error).splitlines()[0][:120] if str(error) else type(error).__name__}"
+            found = [Check(name, dtype, (), "", math.nan, math.nan, False, manifest.scrub(reason))]
+        checks += found
+        if all(check.passed for check in found):
+            passed[dtype].append(name)
+        torch.cuda.empty_cache()
+    text = correctness_text(op, checks, torch.cuda.get_device_name())
+    print(text)
+    _write(out / "correctness.txt", text)
+
+    rows: list[dict[str, Any]] = []
+    with manifest.ClockSampler() as sampler:
+        copies = {name: quantiles(values)[1] for name, values in measure_copy(rounds).items()}
+        torch.cuda.empty_cache()
+        plan = [(convention, dtype, size) for convention in CONVENTIONS for dtype in dtypes for size in sizes]
+        for convention, dtype, size in tqdm(plan, desc="timing", disable=None):
+            time_them = time_cold if convention == "cold" else time_plain
+            rows += rows_of(op, time_them(op, passed[dtype], dtype, size, rounds), max(copies.values()))
+            torch.cuda.empty_cache()
+    arguments = ["harness.bench", op.name]
+    conditions = manifest.build_manifest(arguments, [], 0, {"source": "none"}, sampler)
+    conditions["copy_byte_per_s"] = copies
+    _write(out / "bench.csv", csv_text(rows))
+    text = microbenchmark_text(rows, conditions)
+    print(text)
+    _write(out / "microbenchmark.txt", text)
+    text, gpt2 = time_gpt2(op)
+    print(text)
+    _write(out / "gpt2.txt", text)
+    description = [line.strip() for line in (__doc__ or "").splitlines() if line.startswith(("- cold", "- plain"))]
+    document = {
+        "kind": "bench",
+        "schema_version": 1,
+        "conditions": conditions,
+        "conventions": description,
+        "rounds": rounds,
+        "failed": [check.variant for check in checks if not check.passed],
+        "gpt2": gpt2,
+    }
+    manifest.write_json(out / "bench.json", document)
+    return int(not all(check.passed for check in checks))
+
+
+def check_on_cpu(op: Any, out: Path, dtypes: Sequence[str], variants: Sequence[str]) -> int:
+    """correctness.txt from the CPU implementation; 1 if it fails."""
+    print("No NVIDIA GPU: nothing is timed, the CPU implementation is checked against float64.", file=sys.stderr)
+    small = [shape for shape in CHECK_SHAPES if math.prod(shape) < 5_000_000]
+    checks = [
+        check for dtype in dtypes for name in variants for check in check_variant(op, name, dtype, small, "cpu", [])
+    ]
+    text = correctness_text(op, checks, "CPU")
+    print(text)
+    _write(out / "correctness.txt", text)
+    return int(not all(check.passed for check in checks))
+
+
+def _choose(what: str, wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    for name in wanted or ():
+        if name not in known:
+            raise UsageError(f"--{what} {name!r} is unknown: use {', '.join(known)}.")
+    return list(wanted or known)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("op", help="an op of kernels.registry, for example softmax")
+    parser.add_argument("--out", type=Path, help="folder to write to (default build/bench-<op>)")
+    parser.add_argument("--dtype", nargs="+", help="fp32, bf16 (default: all of the op)")
+    parser.add_argument("--shapes", nargs="+", help="names of the op's shapes (default: all)")
+    parser.add_argument("--variants", nargs="+", help="names of variants (default: all)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each variant (default {ROUNDS})")
+    parser.add_argument("--update-readme", action="store_true", help="write the ladder into kernels/<op>/README.md")
+    options = parser.parse_args(arguments)
+    try:
+        return _run(options)
+    except HarnessError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.update_readme:
+        readme = ROOT / "kernels" / options.op / "README.md"
+        if not readme.is_file():
+            raise UsageError(f"kernels/{options.op}/README.md does not exist: name an op such as softmax.")
+        _write(readme, readme_with_ladder(options.op))
+        print(f"kernels/{options.op}/README.md is up to date")
+        return 0
+    from kernels.registry import dtype_name, ops, short_dtype
+
+    known = ops()
+    op = known[_choose("op", [options.op], list(known))[0]]
+    by_short = {short_dtype(dtype): dtype for dtype in op.dtypes}
+    dtypes = [dtype_name(name) for name in _choose("dtype", options.dtype, list(by_short))]
+    shapes = _choose("shapes", options.shapes, list(op.shapes))
+    variants = _choose("variants", options.variants, list(op.variants))
+    if options.rounds < 1:
+        raise UsageError("--rounds must be 1 or more.")
+    out = options.out or ROOT / "build" / f"bench-{op.name}"
+    out.mkdir(parents=True, exist_ok=True)
+    import torch
+
+    if not torch.cuda.is_available():
+        return check_on_cpu(op, out, dtypes, variants)
+    status = bench(op, out, dtypes, shapes, variants, options.rounds)
+    print(f"written: {', '.join(sorted(path.name for path in out.iterdir() if not path.name.startswith('.')))}")
+    return status
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
