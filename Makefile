@@ -51,7 +51,7 @@ doctor:  ## say what this machine has for profiling, and how to get what it lack
 	@if [[ -x '$(PY)' ]]; then '$(PY)' -m harness.doctor; else '$(PYTHON)' -m harness.doctor; fi
 
 .PHONY: bench-softmax
-bench-softmax: need-gpu $(HARNESS)  ## every softmax variant side by side: correctness.txt, microbenchmark.txt, gpt2.txt (needs a GPU)
+bench-softmax: $(HARNESS)  ## every softmax variant side by side, as three text files (without a GPU: correctness.txt alone)
 	@$(PY) -m harness.bench softmax $(ARGS)
 
 .PHONY: lint
@@ -69,8 +69,8 @@ format: $(TESTS)  ## rewrite the sources the way lint wants them
 	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format -i
 
 .PHONY: readme
-readme: $(BASE)  ## rewrite the generated tables of the README files from the committed run
-	@$(PY) -m analysis.readme $(ARGS)
+readme: $(HARNESS)  ## rewrite the generated tables of the README files from the committed run
+	@$(PY) -m harness.bench softmax --update-readme
 
 .PHONY: clean
 clean:  ## remove what can be made again (build/, caches); runs/ and the virtual environment stay
