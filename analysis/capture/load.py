@@ -29,6 +29,7 @@ from analysis.capture.sniff import Sniffed, sniff
 _READ_REPORTS = (
     "cuda_gpu_trace",
     "cuda_kern_exec_trace",
+    "cuda_api_trace",
     "nvtx_pushpop_trace",
     "nvtx_kern_sum",
     "cuda_gpu_kern_sum",
@@ -204,6 +205,7 @@ def _read_nsys(found: _Found, name: str, sniffed: Sniffed, size: int) -> None:
         reader = {
             "cuda_gpu_trace": nsys_csv.gpu_trace,
             "cuda_kern_exec_trace": nsys_csv.kern_exec,
+            "cuda_api_trace": nsys_csv.api_trace,
             "nvtx_pushpop_trace": nsys_csv.pushpop_trace,
             "nvtx_kern_sum": nsys_csv.nvtx_kern_sum,
         }.get(report, nsys_csv.kern_sum)
@@ -216,6 +218,7 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
     """Kernels, copies and sets with their launches, from whichever of the two traces there are."""
     trace = found.tables.get("cuda_gpu_trace")
     launches = found.tables.get("cuda_kern_exec_trace")
+    calls = found.tables.get("cuda_api_trace")
     if trace is None and launches is None:
         return empty_table(GPU_OPS_COLUMNS)
     if trace is None:
@@ -228,6 +231,9 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
             )
         )
         return launches[1].sort_values("start_ns", kind="stable", ignore_index=True)
+    if launches is None and calls is not None:
+        ops = trace[1].sort_values("start_ns", kind="stable", ignore_index=True)
+        return nsys_csv.fill_from_calls(ops, calls[1])
     if launches is None:
         found.gaps.append(
             Gap(
@@ -252,7 +258,7 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
                 "export both reports again from the same .nsys-rep",
             )
         )
-    return ops
+    return ops if calls is None else nsys_csv.fill_from_calls(ops, calls[1])
 
 
 def _put_together(found: _Found, given: list[str]) -> Capture:

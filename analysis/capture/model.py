@@ -49,6 +49,14 @@ GPU_OPS_COLUMNS: Mapping[str, str] = {
     "api_end_ns": "Int64",
     "pid": "Int64",
     "tid": "Int64",
+    "correlation_id": "Int64",
+}
+API_CALLS_COLUMNS: Mapping[str, str] = {
+    "api_start_ns": "Int64",
+    "api_end_ns": "Int64",
+    "pid": "Int64",
+    "tid": "Int64",
+    "correlation_id": "Int64",
 }
 RANGES_COLUMNS: Mapping[str, str] = {
     "range_id": "int64",

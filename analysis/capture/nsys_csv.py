@@ -18,6 +18,7 @@ import pandas as pd
 
 from analysis.capture.errors import InputError
 from analysis.capture.model import (
+    API_CALLS_COLUMNS,
     GPU_OPS_COLUMNS,
     KERNEL_SUMS_COLUMNS,
     RANGE_SUMS_COLUMNS,
@@ -376,6 +377,7 @@ def gpu_trace(table: RawTable, where: str) -> pd.DataFrame:
         "stream": _integers(table, "Strm", where),
         "bytes": _decimal_scaled(table, "Bytes", where),
         "device": _texts(table, "Device"),
+        "correlation_id": _integers(table, "CorrId", where),
     }
     _required(table, columns, where, ("start_ns", "duration_ns"))
     if (name == "").any():
@@ -520,6 +522,35 @@ def kern_sum(table: RawTable, where: str) -> pd.DataFrame:
 def api_names(table: RawTable) -> list[str]:
     """Names of the calls listed in cuda_api_sum (or osrt_sum, which has the same header)."""
     return [name for name in _texts(table, "Name").unique() if not is_missing(name)]
+
+
+def api_trace(table: RawTable, where: str) -> pd.DataFrame:
+    """API calls (API_CALLS_COLUMNS) from cuda_api_trace."""
+    if table.frame.empty:
+        return empty_table(API_CALLS_COLUMNS)
+    start = _integers(table, "Start", where)
+    columns = {
+        "api_start_ns": start,
+        "api_end_ns": start + _integers(table, "Duration", where),
+        "pid": _integers(table, "Pid", where),
+        "tid": _integers(table, "Tid", where),
+        "correlation_id": _integers(table, "CorrId", where),
+    }
+    _required(table, columns, where, ("api_start_ns",))
+    return as_table(columns, API_CALLS_COLUMNS)
+
+
+def fill_from_calls(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    """GPU operations with the API side filled in by correlation id where it is still unknown: copies and sets.
+
+    A correlation id is unique per process only, and the trace of the GPU names no process, so an id that several
+    calls share fills nothing.
+    """
+    side = ["api_start_ns", "api_end_ns", "pid", "tid"]
+    once = calls[calls["correlation_id"].notna()].drop_duplicates("correlation_id", keep=False)
+    found = ops[["correlation_id"]].join(once.set_index("correlation_id")[side], on="correlation_id")
+    unknown = ops["api_start_ns"].isna()
+    return ops.assign(**{name: ops[name].where(~unknown, found[name]) for name in side})
 
 
 def join_launches(ops: pd.DataFrame, launches: pd.DataFrame) -> tuple[pd.DataFrame, int]:

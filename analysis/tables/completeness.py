@@ -15,13 +15,8 @@ def name_gaps(
 ) -> list[Gap]:
     """Return the gaps of this capture beside those that the readers found."""
     has_timeline, has_counters, on_cpu = len(capture.gpu_ops) > 0, len(capture.counters) > 0, capture.clock == "cpu"
-    gaps = []
-    named = set()
-    for tool in capture.tools:
-        if tool.get("status") not in (None, "ok"):
-            named.add(tool.get("tool"))
-            what = f"{tool.get('tool')} capture {tool.get('status')}"
-            gaps.append(Gap(what, str(tool.get("reason") or ""), str(tool.get("fix") or "")))
+    # a tool that failed is a gap that its own status file already named
+    named = {tool.get("tool") for tool in capture.tools if tool.get("status") != "ok"}
     conditions = (
         (
             not has_timeline and "nsys" not in named and not on_cpu,
@@ -74,4 +69,4 @@ def name_gaps(
             Gap("roofline", "the ncu export holds no kernel duration", METRICS),
         ),
     )
-    return gaps + [gap for applies, gap in conditions if applies]
+    return [gap for applies, gap in conditions if applies]

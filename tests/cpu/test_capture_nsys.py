@@ -3,11 +3,13 @@
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from analysis.capture import nsys_csv
 from analysis.capture.errors import InputError
 from analysis.capture.load import load
+from analysis.capture.model import API_CALLS_COLUMNS, GPU_OPS_COLUMNS, as_table
 
 GPU = (
     "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),"
@@ -314,3 +316,29 @@ def test_300_000_launches_load_in_seconds(tmp_path: Path) -> None:
     assert len(capture.gpu_ops) == count
     assert capture.gpu_ops["tid"].notna().all()
     assert seconds < 20  # about 3 s on two idle cores; a row-by-row reader needs a minute
+
+
+def test_copies_find_their_call_by_correlation_id_unless_two_processes_share_it():
+    ops = as_table(
+        {
+            "start_ns": [10, 20, 30],
+            "duration_ns": [1, 1, 1],
+            "kind": ["memcpy", "memset", "kernel"],
+            "correlation_id": [1, 2, 3],
+            "api_start_ns": pd.array([pd.NA, pd.NA, 25], dtype="Int64"),
+        },
+        GPU_OPS_COLUMNS,
+    )
+    calls = as_table(
+        {
+            "api_start_ns": [5, 6, 7, 8],
+            "api_end_ns": [6, 7, 8, 9],
+            "pid": [1, 1, 2, 1],
+            "tid": [1, 1, 2, 1],
+            "correlation_id": [1, 2, 2, 3],
+        },
+        API_CALLS_COLUMNS,
+    )
+    filled = nsys_csv.fill_from_calls(ops, calls)
+    assert filled["api_start_ns"].tolist() == [5, pd.NA, 25]
+    assert filled["tid"].tolist()[:2] == [1, pd.NA]
