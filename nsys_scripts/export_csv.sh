@@ -6,11 +6,13 @@
 #   -n   print the exact commands, run nothing
 #   DIR  run folder: DIR/raw/timeline.nsys-rep → DIR/captures/nsys/<report>.csv, DIR/raw/counters.ncu-rep → DIR/captures/ncu_raw.csv
 #
+# ncu prints one unit a column: beside a kernel that moves gigabytes a small one loses its last digits, and in base units ratios
+# keep only two decimals. So counts are exported in base units (ncu_raw.csv) and ratios scaled (ncu_ratios.csv).
 # The exports go through scrub.py: no host name and no path of this machine stays in them.
 # exit: 0 exported what there was, 1 an export failed, 2 usage, 127 the tool that wrote the capture is missing
 source "$(dirname "$0")/common.sh"
 
-reports=nvtx_pushpop_trace,cuda_kern_exec_trace,cuda_gpu_trace,nvtx_kern_sum,cuda_gpu_kern_sum,cuda_api_sum,cuda_gpu_mem_time_sum
+reports=nvtx_pushpop_trace,cuda_kern_exec_trace,cuda_gpu_trace,cuda_api_trace,nvtx_kern_sum,cuda_gpu_kern_sum,cuda_api_sum,cuda_gpu_mem_time_sum
 dry='' dir=''
 while (($#)); do
   case $1 in
@@ -31,9 +33,12 @@ timeline=$dir/raw/timeline counters=$dir/raw/counters.ncu-rep exports=$dir/raw/e
 nsys_command=("$(find_nsys || echo nsys)" stats --report "$reports" --format csv --timeunit nsec --force-export=true
   --output "$exports/nsys" "$timeline.nsys-rep")
 ncu_command=("$(find_ncu || echo ncu)" --import "$counters" --csv --page raw)
+counts=$("$PYTHON" "$HERE/status.py" metrics "$dir/captures/ncu.json" --kind counts)
+ratios=$("$PYTHON" "$HERE/status.py" metrics "$dir/captures/ncu.json" --kind ratios)
 if [[ -n $dry ]]; then
   show "${nsys_command[@]}"
-  show "${ncu_command[@]}"
+  show "${ncu_command[@]}" --print-units base ${counts:+--metrics "$counts"}
+  if [[ -n $ratios ]]; then show "${ncu_command[@]}" --metrics "$ratios"; fi
   exit 0
 fi
 
@@ -42,6 +47,15 @@ fail() { # TOOL CODE SENTENCE: an export that failed lowers what the report can 
   echo "$(basename "$0"): $3" >&2
   "$PYTHON" "$HERE/status.py" fail "$dir/captures/$1.json" --tool "$1" --reason "$3"
   if (($2 > worst)); then worst=$2; fi
+}
+
+page() { # NAME OPTIONS…: one page of the counters as captures/NAME.csv
+  show "${ncu_command[@]}" "${@:2}"
+  if "${ncu_command[@]}" "${@:2}" >"$exports/$1.csv" && grep -q '^"ID",' "$exports/$1.csv"; then
+    "$PYTHON" "$HERE/scrub.py" "$exports/$1.csv" --to "$dir/captures"
+  else
+    fail ncu 1 "ncu --import gave no table: $(grep -m 1 '^==ERROR==' "$exports/$1.csv" || echo 'nothing was printed')"
+  fi
 }
 
 rm -rf "$exports"
@@ -70,12 +84,9 @@ if [[ -s $counters ]]; then
   if ! [[ -x ${ncu_command[0]} ]]; then
     fail ncu 127 "ncu is missing, so the counters cannot be exported."
   else
-    show "${ncu_command[@]}"
-    if "${ncu_command[@]}" >"$exports/ncu_raw.csv" && grep -q '^"ID",' "$exports/ncu_raw.csv"; then
-      "$PYTHON" "$HERE/scrub.py" "$exports/ncu_raw.csv" --to "$dir/captures"
-    else
-      fail ncu 1 "ncu --import gave no table: $(grep -m 1 '^==ERROR==' "$exports/ncu_raw.csv" || echo 'nothing was printed')"
-    fi
+    # without a list of what was captured everything is exported, scaled: ratios matter more than last digits
+    if [[ -n $counts ]]; then page ncu_raw --print-units base --metrics "$counts"; else page ncu_raw; fi
+    if [[ -n $ratios ]]; then page ncu_ratios --metrics "$ratios"; fi
   fi
 fi
 rm -rf "$exports"

@@ -83,6 +83,6 @@ if [[ -z $ncu ]]; then
 fi
 rm -f "$stem.ncu-rep"
 show "${command[@]}"
-code=0
+code=0 started=$SECONDS
 "${command[@]}" 2>&1 | tee "$out/raw/ncu.log" | progress || code=${PIPESTATUS[0]}
-status --version "$("$ncu" --version 2>&1)" --exit-code "$code" --log "$out/raw/ncu.log" --report "$stem.ncu-rep" -- "${command[@]}"
+status --version "$("$ncu" --version 2>&1)" --exit-code "$code" --seconds $((SECONDS - started)) --log "$out/raw/ncu.log" --report "$stem.ncu-rep" -- "${command[@]}"

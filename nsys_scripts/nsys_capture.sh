@@ -48,7 +48,7 @@ fi
 command[0]=$(nsys_with_host "$nsys")
 rm -f "$stem".{nsys-rep,qdstrm,sqlite}
 show "${command[@]}"
-code=0
+code=0 started=$SECONDS
 "${command[@]}" 2>&1 | tee "$out/raw/nsys.log" || code=${PIPESTATUS[0]}
 import_qdstrm "$nsys" "$stem" 2>&1 | tee -a "$out/raw/nsys.log" || true
-status --version "$("$nsys" --version 2>&1)" --exit-code "$code" --log "$out/raw/nsys.log" --report "$stem.nsys-rep" -- "${command[@]}"
+status --version "$("$nsys" --version 2>&1)" --exit-code "$code" --seconds $((SECONDS - started)) --log "$out/raw/nsys.log" --report "$stem.nsys-rep" -- "${command[@]}"

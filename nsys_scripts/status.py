@@ -26,6 +26,7 @@ DENIED_FIX = (
 APP_ERROR = re.compile(r"\s*(\w*(Error|Exception)\b|error:|FATAL)", re.IGNORECASE)
 ALONE_FIX = "Run the program without the tool first."
 WINDOW_FIX = "Call cudaProfilerStart and cudaProfilerStop in the program, or capture all of it with --window all."
+RATIO = re.compile(r"\.ratio$|pct$|\.pct_of_peak\w*$|\.per_cycle\w*$")
 # What the tools print, and what it means: (pattern, status, reason, fix); the first that is found counts.
 MESSAGES = [
     (
@@ -128,6 +129,7 @@ def record(options: argparse.Namespace) -> int:
         # a fix is our own sentence: the paths in it are the system's, and needed
         "fix": verdict[2],
         "command": scrub_command(options.command),
+        "seconds": options.seconds,
         "window": options.window,
         "clock_control": "none",
     }
@@ -168,6 +170,14 @@ def amend(options: argparse.Namespace) -> int:
     return 0
 
 
+def metrics(options: argparse.Namespace) -> int:
+    """Print the captured metrics of one kind, comma-separated; nothing if the status file names none."""
+    status = json.loads(options.file.read_text(encoding="utf-8")) if options.file.is_file() else {}
+    names = [name for name in status.get("metrics", []) if bool(RATIO.search(name)) == (options.kind == "ratios")]
+    print(",".join(names))
+    return 0
+
+
 def trusted(options: argparse.Namespace) -> int:
     """Print the report's verdict on the self-test; exit code 1 unless the counters are trusted."""
     trust = json.loads(options.file.read_text(encoding="utf-8"))["trust"]
@@ -187,6 +197,7 @@ def main(arguments: list[str] | None = None) -> int:
     recorder.add_argument("--log", type=Path, default=Path("-"))
     recorder.add_argument("--report", type=Path, default=Path("-"))
     recorder.add_argument("--version", default="", help="what the tool prints for --version")
+    recorder.add_argument("--seconds", type=int, default=None, help="how long the capture took")
     recorder.add_argument("--window", default="profiler")
     recorder.add_argument("--include", action="append", default=[])
     recorder.add_argument("--cache-control", default="all")
@@ -202,6 +213,10 @@ def main(arguments: list[str] | None = None) -> int:
     exported = actions.add_parser("exported", help="after an export that went well")
     exported.add_argument("file", type=Path)
     exported.set_defaults(run=amend)
+    lister = actions.add_parser("metrics", help="what a capture holds")
+    lister.add_argument("file", type=Path)
+    lister.add_argument("--kind", choices=["counts", "ratios"], required=True)
+    lister.set_defaults(run=metrics)
     truster = actions.add_parser("trusted", help="after a report: does it trust its counters?")
     truster.add_argument("file", type=Path)
     truster.set_defaults(run=trusted)
