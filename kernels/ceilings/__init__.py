@@ -13,7 +13,6 @@ from typing import Any
 SAMPLES = 30
 WARMUP = 5
 DRAM_BYTES = 2 << 30  # many times any L2
-L1_BYTES_PER_BLOCK = 32 << 10  # two blocks an SM: 64 KiB, under the smallest L1 of the supported GPUs but sm_75's
 L1_BLOCKS_PER_SM = 2
 GEMM_N = 8192
 COPY_SYMBOL = "known_bytes_copy"
@@ -101,8 +100,8 @@ def _roofs() -> Iterator[tuple[str, str, str, float, Callable[[], Any]]]:
     yield "l2_read", "byte/s", how, float(passes * l2_set.numel()), lambda: module.read_l2(l2_set, sink, passes, blocks)
 
     l1_blocks, l1_passes = L1_BLOCKS_PER_SM * sms, 2000
-    l1_set = large[: l1_blocks * L1_BYTES_PER_BLOCK]
-    how = f"{l1_passes} checksums by each of {l1_blocks} blocks of {L1_BYTES_PER_BLOCK >> 10} KiB of its own"
+    l1_set = large[: l1_blocks * module.L1_BYTES_PER_BLOCK]
+    how = f"{l1_passes} checksums by each of {l1_blocks} blocks of {module.L1_BYTES_PER_BLOCK >> 10} KiB of its own"
     l1_bytes = float(l1_passes * l1_set.numel())
     yield "l1_read", "byte/s", how, l1_bytes, lambda: module.read_l1(l1_set, sink, l1_passes, l1_blocks)
 

@@ -19,6 +19,7 @@ void check(const torch::Tensor& bytes) {
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.attr("FFMA_PER_STEP") = FFMA_PER_STEP;
+  module.attr("L1_BYTES_PER_BLOCK") = L1_BYTES_PER_BLOCK;
   module.def("copy_known_bytes", [](const torch::Tensor& from, torch::Tensor& to) {
     check(from), check(to);
     TORCH_CHECK(from.numel() == to.numel(), "a copy needs two tensors of one size");
@@ -38,8 +39,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("read_l1", [](const torch::Tensor& from, torch::Tensor& sink, int passes, int blocks) {
     check(from), check(sink);
     const c10::cuda::CUDAGuard guard(from.device());
-    C10_CUDA_CHECK(
-        read_l1(from.const_data_ptr(), sink.mutable_data_ptr(), from.numel() / blocks, passes, blocks, stream()));
+    TORCH_CHECK(from.numel() >= static_cast<int64_t>(blocks) * L1_BYTES_PER_BLOCK, "every block reads its own bytes");
+    C10_CUDA_CHECK(read_l1(from.const_data_ptr(), sink.mutable_data_ptr(), passes, blocks, stream()));
   });
   module.def("run_ffma", [](torch::Tensor& sink, double multiplier, double addend, int steps, int blocks) {
     check(sink);

@@ -10,6 +10,7 @@
 namespace {
 constexpr int THREADS = 256;
 constexpr int L1_THREADS = 1024;
+constexpr int L1_WORDS = L1_BYTES_PER_BLOCK / (16 * L1_THREADS);
 constexpr unsigned UNLIKELY = 0x9e3779b9u;
 }  // namespace
 
@@ -54,18 +55,18 @@ __global__ void __launch_bounds__(L1_THREADS)
   if (sum == UNLIKELY) *sink = sum;
 }
 
-// Every block reads its own few kilobytes again and again; the asm is volatile, so no read is dropped or hoisted.
-__global__ void __launch_bounds__(L1_THREADS)
-    ceiling_l1_read(const uint4* from, unsigned* sink, int words, int passes) {
-  const uint4* own = from + static_cast<int64_t>(blockIdx.x) * words;
+// Every block reads its own 32 KiB again and again; the asm is volatile, so no read is dropped or hoisted.
+__global__ void __launch_bounds__(L1_THREADS) ceiling_l1_read(const uint4* from, unsigned* sink, int passes) {
+  const uint4* own = from + static_cast<int64_t>(blockIdx.x) * L1_THREADS * L1_WORDS + threadIdx.x;
   unsigned sum = 0;
-  for (int pass = 0; pass < passes; ++pass) {
 #pragma unroll 4
-    for (int at = threadIdx.x; at < words; at += L1_THREADS) {
+  for (int pass = 0; pass < passes; ++pass) {
+#pragma unroll
+    for (int i = 0; i < L1_WORDS; ++i) {
       uint4 word;
       asm volatile("ld.global.ca.v4.u32 {%0, %1, %2, %3}, [%4];"
                    : "=r"(word.x), "=r"(word.y), "=r"(word.z), "=r"(word.w)
-                   : "l"(own + at));
+                   : "l"(own + i * L1_THREADS));
       sum ^= fold(word);
     }
   }
@@ -114,10 +115,9 @@ cudaError_t read_l2(const void* from, void* sink, int64_t bytes, int passes, int
   return cudaSuccess;
 }
 
-cudaError_t read_l1(const void* from, void* sink, int64_t bytes_per_block, int passes, int blocks,
-                    cudaStream_t stream) {
+cudaError_t read_l1(const void* from, void* sink, int passes, int blocks, cudaStream_t stream) {
   ceiling_l1_read<<<blocks, L1_THREADS, 0, stream>>>(static_cast<const uint4*>(from), static_cast<unsigned*>(sink),
-                                                     static_cast<int>(bytes_per_block / 16), passes);
+                                                     passes);
   RETURN_IF_LAUNCH_FAILED();
   return cudaSuccess;
 }

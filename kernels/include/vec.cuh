@@ -1,5 +1,5 @@
-// Packets of 2 to 16 bytes: streaming loads and stores, and their conversion to and from float.
-// Streaming: each byte of these kernels is touched once, so nothing is kept in L1 and written lines leave L2 first.
+// Packets of 2 to 16 bytes, loaded and stored by one instruction, and conversion to and from float.
+// Plain accesses: streaming and no-allocate hints made no difference above 0.3 % once rows are prefetched into L2.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -51,16 +51,16 @@ struct Packet {
 
   __device__ __forceinline__ static Packet load(const T* from) {
     Packet packet;
-    const Raw* address = reinterpret_cast<const Raw*>(from);
-    if constexpr (sizeof(Raw) == 16) {
-      asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(packet.raw.x), "=r"(packet.raw.y), "=r"(packet.raw.z), "=r"(packet.raw.w)
-                   : "l"(address));
-    } else {
-      packet.raw = __ldcs(address);
-    }
+    packet.raw = *reinterpret_cast<const Raw*>(from);
     return packet;
   }
 
-  __device__ __forceinline__ void store(T* to) const { __stcs(reinterpret_cast<Raw*>(to), raw); }
+  __device__ __forceinline__ void store(T* to) const { *reinterpret_cast<Raw*>(to) = raw; }
 };
+
+// Ask L2 for bytes that another block will read; both must be multiples of 16. Nothing before sm_90.
+__device__ __forceinline__ void prefetch_l2(const void* from, uint32_t bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
+}

@@ -1,0 +1,191 @@
+"""The registry against the sources, the byte models against enumeration, the compile check."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernels import build, registry
+from kernels.registry import ops
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = ROOT / "kernels"
+HEADINGS = ("Shapes", "Needs", "Moves", "Versus", "Expect", "Refuted if", "Source")
+VARIANTS = [(op, variant) for op in ops().values() for variant in op.variants.values()]
+VARIANT_IDS = [f"{op.name}-{variant.name}" for op, variant in VARIANTS]
+DEFINITION = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\s*\(|^def (\w+)\(", re.MULTILINE)
+
+
+def defined_kernels(path):
+    text = path.read_text("utf-8")
+    if path.suffix == ".py":
+        return set(re.findall(r"@triton\.jit\ndef (\w+)\(", text))
+    return {match[0] for match in DEFINITION.findall(text) if match[0]}
+
+
+@pytest.mark.parametrize(("op", "variant"), VARIANTS, ids=VARIANT_IDS)
+def test_symbols_are_the_kernels_of_the_source(op, variant):
+    if variant.kind in ("torch", "compile"):
+        assert variant.symbols == ()
+        return
+    source = KERNELS / op.name / variant.source
+    assert set(variant.symbols) == defined_kernels(source)
+    assert source.stem.startswith("v")
+    for symbol in variant.symbols:
+        assert symbol.startswith(f"{op.name}_{source.stem[:3]}_")
+
+
+def test_every_kernel_source_is_registered():
+    for op in ops().values():
+        files = {path.name for pattern in ("v*.cu", "v*_triton.py") for path in (KERNELS / op.name).glob(pattern)}
+        assert files == {variant.source for variant in op.variants.values() if variant.source}
+
+
+@pytest.mark.parametrize("path", sorted(KERNELS.glob("*/*.cu")), ids=lambda path: path.name)
+def test_cuda_header(path):
+    header = path.read_text("utf-8").split("#include")[0]
+    for heading in HEADINGS:
+        assert heading.lower() in header.lower(), f"{path.name} lacks {heading}"
+    assert header.startswith(f"// {'ceilings' if path.stem == 'ceilings' else 'softmax ' + path.stem}: ")
+
+
+@pytest.mark.parametrize("path", sorted(KERNELS.glob("*/*.cu")), ids=lambda path: path.name)
+def test_every_launch_is_checked_and_torch_stays_out(path):
+    text = path.read_text("utf-8")
+    assert text.count("<<<") == text.count("RETURN_IF_LAUNCH_FAILED();")
+    assert not re.search(r"#include\s*[<\"](torch|ATen|c10|pybind11)", text)
+    # every launch names the caller's stream
+    for launch in re.findall(r"<<<(.*?)>>>", text, flags=re.DOTALL):
+        assert launch.rstrip().endswith("stream")
+
+
+def test_ceilings_symbols():
+    from kernels import ceilings
+
+    assert set(ceilings.SYMBOLS) == defined_kernels(KERNELS / "ceilings" / "ceilings.cu")
+
+
+def test_importing_the_registry_loads_no_torch():
+    code = "import sys, kernels, kernels.registry, kernels.build, kernels.ceilings; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_listing_names_every_variant():
+    done = subprocess.run(
+        [sys.executable, "-m", "kernels.registry"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for op, variant in VARIANTS:
+        assert op.name in done.stdout
+        assert variant.name in done.stdout
+        for symbol in variant.symbols:
+            assert symbol in done.stdout
+
+
+def test_registering_a_name_twice_is_an_error():
+    with pytest.raises(ValueError, match="registered twice"):
+        registry.register(ops()["softmax"])
+
+
+def test_unknown_names():
+    with pytest.raises(KeyError, match="no variant 'v99'"):
+        ops()["softmax"].variant("v99")
+    with pytest.raises(ValueError, match="unknown dtype"):
+        registry.item_bytes("complex64")
+    with pytest.raises(ValueError, match="none of"):
+        registry.Variant("v", "cobol", "", len, lambda shape, dtype: 0)
+
+
+def test_dtype_names():
+    import torch
+
+    assert [registry.item_bytes(name) for name in ("fp32", "float32", "torch.float32", torch.float32)] == [4] * 4
+    assert registry.short_dtype(torch.bfloat16) == "bf16"
+
+
+# --- byte models ---------------------------------------------------------------------------------------------
+SHAPES = [(1, 1, 1, 1), (2, 3, 4, 4), (1, 2, 7, 7), (1, 2, 5, 33), (1, 2, 33, 5), (1, 1, 1, 19), (1, 3, 16, 16)]
+
+
+def visible(shape):
+    """Bool array of the shape: which scores are read, written out element by element."""
+    tq, tk = shape[-2:]
+    mask = np.zeros(shape, dtype=bool)
+    for i in range(tq):
+        for j in range(tk):
+            mask[..., i, j] = j <= i + tk - tq
+    return mask
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("dtype", "size"), [("fp32", 4), ("bf16", 2)])
+def test_byte_models_against_enumeration(shape, dtype, size):
+    op = ops()["softmax"]
+    mask = visible(shape)
+    elements = mask.size
+    assert op.minimum_bytes(shape, dtype) == size * (int(mask.sum()) + elements)
+    assert op.flops(shape) == 5 * int(mask.sum())
+    flat = np.flatnonzero(mask.reshape(-1))
+    sectors = {(int(at) * size + byte) // 32 for at in flat for byte in (0, size - 1)}
+    assert op.fused_bytes(shape, dtype) == 32 * len(sectors) + size * elements
+    assert op.fused_bytes(shape, dtype, "v02_fused") == 2 * size * elements
+    tq, tk = shape[-2:]
+    assert op.unfused_bytes(shape, dtype) == 6 * size * elements + tq * tk
+    rows = elements // tk
+    work = (size + 4) + 4 + 8 + 4 + (4 + size)
+    assert op.fused_bytes(shape, dtype, "v01_separate") == work * elements + 16 * rows
+
+
+def test_byte_models_at_the_shape_of_the_figures():
+    op = ops()["softmax"]
+    shape = op.shapes["b8_t1024"]
+    assert op.minimum_bytes(shape, "fp32") == 96 * (1024 * 1025 // 2 + 1024 * 1024) * 4
+    assert op.minimum_bytes(shape, "fp32") / 4.287e12 * 1e6 == pytest.approx(140.9, abs=0.1)
+    read = op.fused_bytes(shape, "fp32") - 96 * 1024 * 1024 * 4
+    assert read / (96 * 1024 * 1024 * 4) == pytest.approx(0.504, abs=0.001)
+
+
+def test_shape_names():
+    op = ops()["softmax"]
+    assert op.shape_name((8, 12, 1024, 1024)) == "b8_t1024"
+    assert op.shape_name((1, 2, 3, 4)) == "B1_nh2_Tq3_Tk4"
+
+
+# --- build ---------------------------------------------------------------------------------------------------
+PTXAS = """ptxas info    : Compiling entry function '_Z1av' for 'sm_90'
+ptxas info    : Function properties for _Z1av
+    8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers
+ptxas info    : Compiling entry function '_Z1bv' for 'sm_90'
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 12 registers
+"""
+
+
+def test_ptxas_report():
+    assert build.read_ptxas(PTXAS) == [build.Usage("_Z1av", "sm_90", 40, 16), build.Usage("_Z1bv", "sm_90", 12, 0)]
+    assert build.read_ptxas("nothing was stale") == []
+
+
+def test_no_compiler_is_a_counted_skip(monkeypatch, capsys):
+    monkeypatch.setattr(build, "find_nvcc", lambda: None)
+    assert build.check_arch() == 0
+    count = len(list(KERNELS.glob("*/*.cu"))) * len(build.ARCHITECTURES)
+    assert f"skipped {count} compilations: nvcc was not found" in capsys.readouterr().out
+
+
+def test_no_gpu_is_one_sentence(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    build.extension.cache_clear()
+    with pytest.raises(build.BuildError, match=r"^kernels/softmax needs an NVIDIA GPU .*\.$"):
+        build.extension("softmax")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(build.find_nvcc() is None, reason="nvcc is not installed: the CUDA sources are not compiled")
+def test_sources_compile_for_every_architecture(capsys):
+    assert build.check_arch() == 0, capsys.readouterr().out

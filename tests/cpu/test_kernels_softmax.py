@@ -1,0 +1,171 @@
+"""The custom op on the CPU, and the bench around it as far as it goes without a GPU."""
+
+import csv
+import math
+
+import pytest
+import torch
+
+from harness import bench
+from kernels.registry import ops
+from kernels.softmax import causal_softmax
+from kernels.softmax.op import causal_mask
+
+SOFTMAX = ops()["softmax"]
+VARIANTS = list(SOFTMAX.variants)
+
+
+def chain(scores, scale):
+    """What a model writes by hand, without any of our functions."""
+    tq, tk = scores.shape[-2:]
+    hidden = torch.arange(tk)[None, :] > torch.arange(tq)[:, None] + tk - tq
+    return torch.softmax((scores * scale).masked_fill(hidden, -math.inf), dim=-1)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 5, 5), (1, 2, 1, 9), (1, 2, 9, 4), (1, 1, 4, 31)])
+def test_mask_hides_what_a_query_may_not_see(shape):
+    tq, tk = shape[-2:]
+    mask = causal_mask(tq, tk, "cpu")
+    for i in range(tq):
+        for j in range(tk):
+            assert bool(mask[i, j]) == (j > i + tk - tq)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("dtype", SOFTMAX.dtypes)
+def test_every_variant_against_float64(variant, dtype):
+    shapes = [shape for shape in bench.CHECK_SHAPES if math.prod(shape) < 1_000_000]
+    for check in bench.check_variant(SOFTMAX, variant, dtype, shapes, "cpu", []):
+        assert check.passed, check
+
+
+@pytest.mark.parametrize("shape", [(2, 2, 7, 7), (1, 2, 9, 4), (1, 1, 1, 6)])
+def test_degenerate_rows_give_what_torch_gives(shape):
+    scores = bench.hostile(torch.randn(shape))
+    torch.testing.assert_close(causal_softmax(scores, 0.5), chain(scores, 0.5), equal_nan=True, rtol=0, atol=0)
+    everything = torch.full(shape, -math.inf)
+    assert causal_softmax(everything, 0.5).isnan().all()
+
+
+def test_masked_outputs_are_zero():
+    result = causal_softmax(torch.randn(2, 3, 6, 6), 0.5)
+    assert (result.triu(1) == 0).all()
+    torch.testing.assert_close(result.sum(-1), torch.ones(2, 3, 6))
+
+
+def test_rows_that_see_nothing_are_nan():
+    result = causal_softmax(torch.randn(1, 1, 5, 3), 1.0)
+    assert result[0, 0, :2].isnan().all()
+    assert result[0, 0, 2:].isfinite().all()
+
+
+def test_strides_and_empty_tensors():
+    scores = torch.randn(2, 5, 3, 5).transpose(1, 2)
+    assert not scores.is_contiguous()
+    result = causal_softmax(scores, 0.5)
+    assert result.is_contiguous()
+    torch.testing.assert_close(result, chain(scores, 0.5))
+    for shape in ((0, 2, 3, 3), (1, 2, 0, 3), (1, 2, 3, 0)):
+        assert causal_softmax(torch.empty(shape), 1.0).shape == shape
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_opcheck(variant):
+    for shape in ((1, 2, 5, 5), (2, 1, 3, 8)):
+        for dtype in (torch.float32, torch.bfloat16):
+            arguments = (torch.randn(shape).to(dtype), 0.125, variant)
+            torch.library.opcheck(torch.ops.kernel_ledger.causal_softmax.default, arguments)
+    arguments = (torch.randn(1, 2, 4, 4, requires_grad=True), 0.125, variant)
+    torch.library.opcheck(torch.ops.kernel_ledger.causal_softmax.default, arguments)
+
+
+def test_gradient():
+    scores = torch.randn(1, 2, 5, 7, requires_grad=True)
+    same = scores.detach().clone().requires_grad_()
+    weights = torch.randn(1, 2, 5, 7)
+    (causal_softmax(scores, 0.3) * weights).sum().backward()
+    (chain(same, 0.3) * weights).sum().backward()
+    torch.testing.assert_close(scores.grad, same.grad)
+
+
+def test_wrong_arguments():
+    scores = torch.randn(1, 1, 2, 2)
+    with pytest.raises(ValueError, match="no variant 'v99'; known: torch"):
+        causal_softmax(scores, 1.0, "v99")
+    with pytest.raises(TypeError, match="float32 or bfloat16"):
+        causal_softmax(scores.double(), 1.0)
+    with pytest.raises(ValueError, match="shape"):
+        causal_softmax(torch.randn(3), 1.0)
+
+
+# --- bench ---------------------------------------------------------------------------------------------------
+def timed(p50_by_variant, convention="cold"):
+    seconds = {name: [value * factor for factor in (0.9, 1.0, 1.1)] for name, value in p50_by_variant.items()}
+    return bench.Timed("float32", (8, 12, 1024, 1024), convention, 4, seconds)
+
+
+def test_rows_of_the_bench():
+    rows = bench.rows_of(SOFTMAX, timed({"torch": 800e-6, "triton": 160e-6, "v03_causal": 160e-6}), 4e12)
+    assert list(rows[0]) == bench.HEADER.split(",")
+    best = rows[-1]
+    assert best["bench_time_p50_ns"] == 160_000
+    assert best["floor_frac"] == pytest.approx(
+        SOFTMAX.minimum_bytes((8, 12, 1024, 1024), "fp32") / 4e12 / 160e-6, abs=1e-4
+    )
+    assert best["versus_torch_p50"] == 5.0
+    assert best["versus_triton_p50"] == 1.0
+    assert best["versus_compile_p50"] == ""
+    read_back = list(csv.DictReader(bench.csv_text(rows).splitlines()))
+    assert read_back[-1]["shape_name"] == "b8_t1024"
+
+
+def test_quantiles():
+    assert bench.quantiles([3.0]) == (3.0, 3.0, 3.0)
+    assert bench.quantiles(list(range(101))) == (5.0, 50.0, 95.0)
+
+
+def test_a_wrong_variant_fails_its_check():
+    scores, scale = SOFTMAX.make_inputs((1, 2, 9, 9), "fp32")
+
+    def shifted(values, factor):
+        return SOFTMAX.reference(values, factor).float() * 1.001
+
+    def unwritten(values, factor):
+        result = SOFTMAX.reference(values, factor).float()
+        result[0, 0, 0, 8] = math.nan
+        return result
+
+    assert not bench.compare(SOFTMAX, "v02_fused", scores, scale, "random", shifted).passed
+    assert not bench.compare(SOFTMAX, "v02_fused", scores, scale, "random", unwritten).passed
+
+
+def test_without_a_gpu_correctness_alone(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(bench, "CHECK_SHAPES", ((1, 2, 5, 7),))
+    assert bench.main(["softmax", "--out", str(tmp_path), "--dtype", "fp32"]) == 0
+    assert capsys.readouterr().err.startswith("No NVIDIA GPU: nothing is timed")
+    assert [path.name for path in tmp_path.iterdir()] == ["correctness.txt"]
+    assert "FAIL" not in (tmp_path / "correctness.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["sofmax"], ["softmax", "--dtype", "fp8"], ["softmax", "--shapes", "huge"], ["softmax", "--rounds", "0"]],
+)
+def test_usage_errors_are_one_sentence(arguments, capsys):
+    assert bench.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.endswith(".\n")
+
+
+def test_markers():
+    text = "a\n<!-- begin: ladder -->\nold\n<!-- end: ladder -->\nb\n"
+    assert bench.replace_between(text, "ladder", "new") == text.replace("old", "new")
+    with pytest.raises(bench.InputError, match="exactly one pair"):
+        bench.replace_between("nothing", "ladder", "new")
+
+
+def test_readme_ladder_is_generated_from_the_committed_run():
+    readme = bench.ROOT / "kernels" / "softmax" / "README.md"
+    assert readme.read_text("utf-8") == bench.readme_with_ladder("softmax")

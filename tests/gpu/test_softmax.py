@@ -1,0 +1,128 @@
+"""Every softmax variant on the GPU against float64, as the registry declares them; and the measured roofs."""
+
+import math
+
+import pytest
+import torch
+
+from harness import bench
+from kernels.registry import ops
+from kernels.softmax import causal_softmax
+
+pytestmark = pytest.mark.gpu
+
+SOFTMAX = ops()["softmax"]
+VARIANTS = list(SOFTMAX.variants)
+OURS = [name for name, variant in SOFTMAX.variants.items() if variant.kind in ("cuda", "triton")]
+# torch.compile takes seconds a shape
+SHAPES = {name: bench.CHECK_SHAPES[::4] if name == "compile" else bench.CHECK_SHAPES for name in VARIANTS}
+
+
+@pytest.mark.parametrize("dtype", SOFTMAX.dtypes)
+@pytest.mark.parametrize("variant", VARIANTS)
+# the compiler of torch.compile warns of its own accord
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_against_float64(variant, dtype):
+    for check in bench.check_variant(SOFTMAX, variant, dtype, SHAPES[variant], "cuda", []):
+        assert check.passed, check
+
+
+@pytest.mark.parametrize("dtype", SOFTMAX.dtypes)
+@pytest.mark.parametrize("variant", OURS)
+def test_every_length_up_to_a_warp_of_packets_and_around_each_mapping(variant, dtype):
+    edges = [128, 256, 512, 1024, 2048, 4096]
+    lengths = [*range(1, 70), *(edge + step for edge in edges for step in (-8, -4, -2, -1, 0, 1, 2, 4, 8))]
+    for length in lengths:
+        shape = (1, 2, 3, length)
+        scores, scale = SOFTMAX.make_inputs(shape, dtype, seed=length, device="cuda")
+        check = bench.compare(SOFTMAX, variant, scores, scale, "random", SOFTMAX.variants[variant].fn)
+        assert check.passed, check
+
+
+@pytest.mark.parametrize("variant", OURS)
+def test_degenerate_rows_give_what_torch_gives(variant):
+    for shape in ((1, 2, 7, 7), (1, 2, 9, 4), (2, 1, 6, 1024), (1, 1, 7, 2048)):
+        scores = bench.hostile(torch.randn(shape, device="cuda"))
+        expected = SOFTMAX.variants["torch"].fn(scores, 0.125)
+        result = causal_softmax(scores, 0.125, variant)
+        assert torch.equal(result.isnan(), expected.isnan())
+        torch.testing.assert_close(result, expected, equal_nan=True, rtol=1e-4, atol=1e-12)
+        assert causal_softmax(torch.full_like(scores, -math.inf), 0.125, variant).isnan().all()
+
+
+@pytest.mark.parametrize("variant", OURS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_unaligned_base_and_strides(variant, dtype):
+    flat = torch.randn(2 * 16 * 64 + 1, device="cuda").to(dtype)
+    for scores in (flat[1:].view(1, 2, 16, 64), flat[:-1].view(1, 16, 2, 64).transpose(1, 2)):
+        check = bench.compare(
+            SOFTMAX,
+            variant,
+            scores.contiguous(),
+            0.125,
+            "strided",
+            lambda _, scale: causal_softmax(scores, scale, variant),
+        )
+        assert check.passed, check
+
+
+@pytest.mark.parametrize("variant", OURS)
+def test_current_stream_and_graph(variant):
+    scores, scale = SOFTMAX.make_inputs((2, 3, 64, 64), "fp32", device="cuda")
+    expected = causal_softmax(scores, scale, variant)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        late = torch.zeros_like(scores)
+        torch.cuda._sleep(20_000_000)
+        late.copy_(scores)
+        # on another stream this would read the zeros
+        result = causal_softmax(late, scale, variant)
+    side.synchronize()
+    assert torch.equal(result, expected)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = causal_softmax(scores, scale, variant)
+    captured.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(captured, expected)
+
+
+@pytest.mark.parametrize("variant", ["torch", *OURS])
+def test_opcheck(variant):
+    for dtype in (torch.float32, torch.bfloat16):
+        arguments = (torch.randn(1, 2, 5, 8, device="cuda").to(dtype), 0.125, variant)
+        torch.library.opcheck(torch.ops.kernel_ledger.causal_softmax.default, arguments)
+    arguments = (torch.randn(1, 2, 4, 4, device="cuda", requires_grad=True), 0.125, variant)
+    torch.library.opcheck(torch.ops.kernel_ledger.causal_softmax.default, arguments)
+
+
+@pytest.mark.parametrize("variant", OURS)
+def test_empty_and_gradient(variant):
+    for shape in ((0, 2, 3, 3), (1, 2, 0, 3), (1, 2, 3, 0)):
+        assert causal_softmax(torch.empty(shape, device="cuda"), 1.0, variant).shape == shape
+    scores = torch.randn(1, 2, 5, 7, device="cuda", requires_grad=True)
+    same = scores.detach().clone().requires_grad_()
+    (causal_softmax(scores, 0.3, variant) ** 2).sum().backward()
+    (SOFTMAX.variants["torch"].fn(same, 0.3) ** 2).sum().backward()
+    torch.testing.assert_close(scores.grad, same.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_roofs_are_plausible():
+    from kernels.ceilings import measure_ceilings
+
+    roofs = {roof["name"]: roof for roof in measure_ceilings(samples=5, progress=False)["roofs"]}
+    assert set(roofs) == {"dram_copy", "dram_read", "l2_read", "l1_read", "fp32", "tf32", "bf16"}
+    for roof in roofs.values():
+        assert 0 < roof["p5"] <= roof["value"] <= roof["p95"]
+    assert roofs["dram_read"]["value"] < roofs["l2_read"]["value"] < roofs["l1_read"]["value"]
+    assert roofs["fp32"]["value"] < roofs["bf16"]["value"]
+
+
+def test_known_bytes_copy_copies():
+    from kernels.build import extension
+
+    source = torch.randint(0, 256, (3 * 4096,), dtype=torch.uint8, device="cuda")
+    target = torch.zeros_like(source)
+    extension("ceilings").copy_known_bytes(source, target)
+    assert torch.equal(source, target)
