@@ -109,6 +109,7 @@ def analyse(
         "conditions": conditions.list_conditions(capture, gpu_name, ncu),
         "trust": trust,
         "coverage": coverage,
+        "nsys_equality": {"equal": equal, "compared": compared},
         "findings": ranked,
         "tables": [
             {

@@ -37,9 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from analysis.capture.errors import AnalysisError
 
     try:
-        paths = options.paths or [default_run()]
+        paths = options.paths or [default_run(with_counters=options.only == "roofline")]
         out = options.out or default_out(paths[0])
-        report = build(paths, out, extrapolate=options.extrapolate_siblings, only=options.only, quiet=options.quiet)
+        report, tables = build(
+            paths, out, extrapolate=options.extrapolate_siblings, only=options.only, quiet=options.quiet
+        )
+        if options.update_readmes:
+            update_readmes(report, tables, out)
     except AnalysisError as error:
         print(f"report.py: {error}", file=sys.stderr)
         return error.exit_code
@@ -52,9 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from analysis.views.markdown import render_terminal
 
     if options.only == "roofline":
-        figures = [file for figure in report["figures"] if figure["name"] == "roofline" for file in figure["files"]]
-        print("\n".join(_shown(out / name) for name in (*figures, "tables/roofline.csv")))
-        return 0 if figures else 3
+        return _show_roofline(report, out)
     print(render_terminal(report))
     print(f"\nreport: {_shown(out / 'report.html')}  {_shown(out / 'report.md')}")
     return 0
@@ -82,12 +84,26 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="give kernels without counters those of a sibling layer (same kernel, grid, block); the report says so",
     )  # fmt: skip
     parser.add_argument("--only", choices=["roofline"], help="write only this figure and its table")
+    parser.add_argument(
+        "--update-readmes",
+        action="store_true",
+        help="rewrite the generated parts of this repository's READMEs from this run",
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress")
     return parser.parse_args(arguments)
 
 
-def default_run() -> Path:
-    """Return the newest folder in runs/ that holds captures, else the committed run.
+def _show_roofline(report: dict[str, Any], out: Path) -> int:
+    figures = [file for figure in report["figures"] for file in figure["files"]]
+    if not figures:
+        print("report.py: this run holds no counters, so it has no roofline; name one that does", file=sys.stderr)
+        return 3
+    print("\n".join(_shown(out / name) for name in (*figures, "tables/roofline.csv")))
+    return 0
+
+
+def default_run(*, with_counters: bool = False) -> Path:
+    """Return the newest folder in runs/ that holds captures (with ncu's status, if wanted), else the committed run.
 
     Raises: InputError if there is neither.
     """
@@ -95,7 +111,8 @@ def default_run() -> Path:
 
     for folder in (RUNS, COMMITTED):
         # names of runs begin with their UTC time stamp, so the newest is the last by name
-        found = sorted(path.parent for path in folder.glob("*/captures") if any(path.iterdir()))
+        wanted = "*/captures/ncu.json" if with_counters else "*/captures/*"
+        found = sorted({path.parents[1] for path in folder.glob(wanted)})
         if found:
             return found[-1]
     raise InputError(
@@ -119,8 +136,8 @@ def build(
     extrapolate: bool = False,
     only: str | None = None,
     quiet: bool = True,
-) -> dict[str, Any]:
-    """Read, analyse and write a report into `out`; return report.json's content. Nothing is left behind on failure.
+) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
+    """Read, analyse, write a report into `out`; return report.json's content and the tables. Leaves nothing on failure.
 
     Raises: AnalysisError with one sentence for input that cannot be used.
     """
@@ -148,7 +165,54 @@ def build(
             written = write(Path(scratch), report, tables, images, only=only)
             stage("moving it into place")
             _move_into_place(Path(scratch), out, written)
-    return report
+    return report, tables
+
+
+def update_readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) -> None:
+    """Rewrite the generated parts of README.md and analysis/README.md from the committed run at `run`."""
+    for name, text in readmes(report, tables, run).items():
+        (ROOT / name).write_text(text, encoding="utf-8", newline="\n")
+
+
+def _index() -> str:
+    """Return the list of the committed runs that have a report."""
+    lines = ["| run | what | conditions |", "|---|---|---|"]
+    for file in sorted(COMMITTED.glob("*/report.json")):
+        content = json.loads(file.read_text(encoding="utf-8"))
+        named = {row["name"]: row["value"] for row in content["conditions"]}
+        told = "; ".join(
+            f"{name} {named[name]}" for name in ("driver", "torch", "nsys", "ncu", "weights") if name in named
+        )
+        lines.append(f"| [{file.parent.name}]({file.parent.name}/report.md) | {content['title']} | {told} |")
+    return "\n".join(lines)
+
+
+def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) -> dict[str, str]:
+    """Return the READMEs with generated parts, by name, as they should be.
+
+    Raises: InputError if the committed benchmark is missing.
+    """
+    import pandas as pd
+
+    from analysis.capture.errors import InputError
+    from analysis.tables.schema import document_columns
+    from analysis.views.readme import render_results, replace_part
+
+    bench = COMMITTED / "h200-softmax-bench" / "bench.csv"
+    if not bench.is_file():
+        raise InputError(f"{bench.relative_to(ROOT)} is missing; make it with `make bench-softmax` on a GPU")
+    status = {tool: run / "captures" / f"{tool}.json" for tool in ("nsys", "ncu")}
+    seconds = {tool: json.loads(file.read_text(encoding="utf-8")).get("seconds") for tool, file in status.items()}
+    folder = run.resolve().relative_to(ROOT).as_posix()
+    parts = {
+        "reports/README.md": ("runs", _index()),
+        "README.md": ("results", render_results(report, tables, pd.read_csv(bench), seconds, folder)),
+        "analysis/README.md": ("columns", document_columns()),
+    }
+    return {
+        name: replace_part((ROOT / name).read_text(encoding="utf-8"), part, text)
+        for name, (part, text) in parts.items()
+    }
 
 
 def write(
@@ -218,4 +282,8 @@ def _shown(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except BrokenPipeError:  # the reader of our output has seen enough, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

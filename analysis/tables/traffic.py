@@ -8,6 +8,7 @@ from analysis.tables.attribution import fold_paths
 from analysis.tables.schema import TABLES
 
 PREDICTED = ["minimum_bytes", "predicted_unfused_bytes", "predicted_fused_bytes"]
+VISIBLE_FRAC = 0.01
 MEASURED = ["dram_read_bytes", "dram_write_bytes", "l2_bytes"]
 
 
@@ -49,13 +50,21 @@ def _measured_by_path(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def for_figure(traffic: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows to draw: repeated layers summed; ops that a fusion changes, or all where there is none."""
+    """Return the rows to draw: ops that a fusion changes (all where there is none), repeated layers summed.
+
+    Of repeated layers only the measured ones count, if any are, so that predictions and measurements in a bar group are
+    of the same layers. Rows too small to see beside the largest are left to the table.
+    """
     table = traffic.assign(range=fold_paths(traffic["range"]))
     changed = table["predicted_fused_bytes"].notna()
     table = table[changed] if changed.any() else table
+    key = ["range", "op", "variant"]
+    measured = table["dram_read_bytes"].notna()
+    table = table[measured | ~measured.groupby([table[name] for name in key], dropna=False).transform("any")]
     numbers = [name for name in table if name.endswith("_bytes")]
-    groups = table.groupby(["range", "op", "variant", "tier"], sort=False, dropna=False)
+    groups = table.groupby([*key, "tier"], sort=False, dropna=False)
     summed = groups[numbers].agg(lambda values: values.sum(skipna=False)).reset_index()
     total = summed["dram_read_bytes"] + summed["dram_write_bytes"]
     summed["measured_over_minimum"] = total / summed["minimum_bytes"].astype("Float64")
-    return summed.head(20)
+    largest = summed[numbers].astype("Float64").max(axis=1)
+    return summed[(largest >= VISIBLE_FRAC * largest.max()).fillna(False)].head(20).reset_index(drop=True)

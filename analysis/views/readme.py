@@ -1,8 +1,18 @@
-"""The generated parts of Markdown files: text between `<!-- begin: NAME -->` and `<!-- end: NAME -->`."""
+"""The generated parts of the READMEs: text between `<!-- begin: NAME -->` and `<!-- end: NAME -->`."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
+
+import pandas as pd
+from tabulate import tabulate
+
+from analysis.views.text import MISSING, is_missing, number
+
+SHAPE, DTYPE, VARIANT = "b8_t1024", "fp32", "v03_causal"
+TRITON_SHAPES = [f"b{batch}_t{tokens}" for batch in (1, 8) for tokens in (512, 1024, 2048)]
+CONVENTIONS = ("cold", "plain")
 
 
 def replace_part(text: str, name: str, content: str) -> str:
@@ -15,3 +25,162 @@ def replace_part(text: str, name: str, content: str) -> str:
     if count != 1:
         raise ValueError(f"the markers of the part `{name}` occur {count} times, expected once")
     return new
+
+
+def render_results(
+    report: dict[str, Any], tables: dict[str, pd.DataFrame], bench: pd.DataFrame, seconds: dict[str, Any], folder: str
+) -> str:
+    """Return the README's results: the softmax variants, where GPT-2's time goes, and each goal with what was reached.
+
+    Shape: `bench` as the benchmark's bench.csv; `seconds` how long each capture took, by tool; `folder` the committed
+    run, relative to the README.
+    """
+    conditions = {row["name"]: row["value"] for row in report["conditions"]}
+    parts = [
+        f"Measured on one {conditions['GPU']} (driver {conditions['driver']}, torch {conditions['torch']}, "
+        f"ncu {conditions['ncu']}). Every number below is generated from [{folder}]({folder}/report.md) and "
+        "[reports/h200-softmax-bench](reports/h200-softmax-bench/microbenchmark.txt).",
+        "**Scale + causal mask + softmax**, fp32, B 8, 12 heads, T 1024: what each implementation takes and moves.",
+        _softmax_table(bench, tables["traffic"]),
+        f"![bytes that each implementation had to, was predicted to, and did move]({folder}/figures/traffic.png)",
+        "**Where a step's time goes**, GPT-2 124M, fp32, batch 1: prefill of 1024 tokens, and the decode step at the "
+        "last position.",
+        _steps_table(tables["gaps"]),
+        "**Goals and what was reached**",
+        _goals_table(report, bench, tables["traffic"], seconds),
+    ]
+    return "\n\n".join(parts)
+
+
+def _softmax_table(bench: pd.DataFrame, traffic: pd.DataFrame) -> str:
+    rows = bench[(bench["shape_name"] == SHAPE) & (bench["dtype"] == DTYPE) & (bench["convention"] == "cold")]
+    moved = traffic[traffic["range"].str.startswith("bench/softmax/")].set_index("variant")
+    table = []
+    for _, row in rows.iterrows():
+        ledger = moved.loc[row["variant"]] if row["variant"] in moved.index else {}
+        table.append(
+            [
+                f"`{row['variant']}`",
+                _spread(row),
+                f"{row['floor_frac']:.1%}",
+                _times(row["versus_torch_p50"]),
+                _times(row["versus_compile_p50"]),
+                number(row["predicted_bytes"], "byte"),
+                _bytes(ledger.get("dram_read_bytes")),
+                _bytes(ledger.get("dram_write_bytes")),
+                _times(ledger.get("measured_over_minimum")),
+            ]
+        )
+    headers = ["variant", "p50 (p5 – p95) µs", "of the floor", "vs torch", "vs torch.compile"]
+    headers += ["bytes predicted", "DRAM read", "DRAM written", "moved / minimum"]
+    floor = rows["floor_time_ns"].iloc[0] / 1e3 if len(rows) else float("nan")
+    note = (
+        "Floor: the lower triangle read once and every output written once, at the copy speed of the same run: "
+        f"{floor:.1f} µs. Caches cold, all variants in turn in one run. What is written last still lies in L2 when a "
+        "kernel ends, so DRAM writes stay below the output's size."
+    )
+    return f"{_markdown(table, headers)}\n\n{note}"
+
+
+def _steps_table(gaps: pd.DataFrame) -> str:
+    table = [
+        [
+            f"`{row['step']}`",
+            number(row["bare_wall_ns"], "ns"),
+            number(row["busy_ns"], "ns"),
+            number(row["launches"]),
+            row["verdict"] or MISSING,
+        ]
+        for _, row in gaps.iterrows()
+    ]
+    return _markdown(table, ["step", "wall, no tool", "GPU busy", "kernels", "verdict"])
+
+
+def _goals_table(report: dict[str, Any], bench: pd.DataFrame, traffic: pd.DataFrame, seconds: dict[str, Any]) -> str:
+    coverage, equality = report["coverage"], report["nsys_equality"]
+    checks = {check["name"]: check for check in report["trust"]["checks"]}
+    worst = {
+        unit: max((abs(check["error_frac"]) for check in checks.values() if check["unit"] == unit), default=None)
+        for unit in ("byte", "FLOP")
+    }
+    ours = traffic[traffic["range"] == f"bench/softmax/{VARIANT}"]
+    read = ours["dram_read_bytes"].iloc[0] / 402_653_184 if len(ours) else None  # 8 x 12 x 1024 x 1024 x 4 bytes
+    rows = [
+        ["kernels of the timeline that have counters", "≥ 99 %", f"{coverage['matched']} of {coverage['seen']}"],
+        [
+            "ranges whose kernel time equals nsys' own sum to the ns",
+            "all",
+            f"{equality['equal']} of {equality['compared']}",
+        ],
+        ["self-test: known bytes", "≤ 3 % off", _percent(worst["byte"])],
+        ["self-test: known FLOPs", "≤ 1 % off", _percent(worst["FLOP"])],
+        ["fused softmax reads of its input (DRAM)", "≤ 0.55 ×", f"{read:.3f} ×" if read else MISSING],
+    ]
+    for dtype in ("fp32", "bf16"):
+        for convention in CONVENTIONS:
+            row = _row(bench, dtype, SHAPE, convention)
+            if row is not None:
+                goal = "≤ 146 µs, ≥ 96 % of the floor" if dtype == "fp32" else "≥ 96 % of the floor"
+                rows.append(
+                    [
+                        f"fused softmax, {dtype}, B 8, T 1024, {convention}",
+                        goal,
+                        f"{_spread(row)} µs, {row['floor_frac']:.1%}",
+                    ]
+                )
+    for dtype in ("fp32", "bf16"):
+        for convention in CONVENTIONS:
+            ratios = [
+                (float(row["versus_triton_p50"]), shape)
+                for shape in TRITON_SHAPES
+                if (row := _row(bench, dtype, shape, convention)) is not None
+            ]
+            if ratios:
+                won = sum(ratio > 1 for ratio, _ in ratios)
+                low, where = min(ratios)
+                label = f"shapes (B 1 and 8; T 512, 1024, 2048) where it beats Triton, {dtype}, {convention}"
+                rows.append([label, "all", f"{won} of {len(ratios)}, least {low:.3f} × ({where})"])
+    if all(seconds.get(tool) is not None for tool in ("nsys", "ncu")):
+        total = sum(seconds.values())
+        rows.append(["capture under nsys and ncu", "≤ 240 s", f"{total} s"])
+    for note in report["notes"]:
+        if "tokens/s" in note:
+            rows.append(
+                [
+                    "generation, 16 + 128 tokens, eager, " + note.split(":")[0],
+                    MISSING,
+                    note.split(": ", 1)[1].rstrip("."),
+                ]
+            )
+    return _markdown(rows, ["what", "goal", "reached"])
+
+
+def _row(bench: pd.DataFrame, dtype: str, shape: str, convention: str) -> pd.Series | None:
+    rows = bench[
+        (bench["variant"] == VARIANT)
+        & (bench["dtype"] == dtype)
+        & (bench["shape_name"] == shape)
+        & (bench["convention"] == convention)
+    ]
+    return rows.iloc[0] if len(rows) else None
+
+
+def _spread(row: pd.Series) -> str:
+    p5, p50, p95 = (row[f"bench_time_{name}_ns"] / 1e3 for name in ("p5", "p50", "p95"))
+    return f"{p50:.1f} ({p5:.1f} – {p95:.1f})"
+
+
+def _times(value: Any) -> str:
+    return MISSING if is_missing(value) else f"{float(value):.2f} ×"
+
+
+def _bytes(value: Any) -> str:
+    return MISSING if is_missing(value) else number(value, "byte")
+
+
+def _percent(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.2%}"
+
+
+def _markdown(table: list[list[str]], headers: list[str]) -> str:
+    return tabulate(table, headers, tablefmt="github", disable_numparse=True)

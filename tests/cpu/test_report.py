@@ -215,3 +215,10 @@ def test_a_committed_run_is_left_alone_by_default(tmp_path, monkeypatch):
     assert run(COMMITTED, "--quiet") == 0
     assert {path: path.stat().st_mtime_ns for path in COMMITTED.rglob("*")} == before
     shutil.rmtree(tmp_path / "runs")
+
+
+@needs_committed
+def test_the_readmes_say_what_the_committed_run_says(tmp_path):
+    content, tables = report.build([COMMITTED], tmp_path / "out")
+    for name, text in report.readmes(content, tables, COMMITTED).items():
+        assert (ROOT / name).read_text(encoding="utf-8") == text, f"{name} is out of date: run `make readme`"
