@@ -32,10 +32,10 @@ def test_every_length_up_to_a_warp_of_packets_and_around_each_mapping(variant, d
     edges = [128, 256, 512, 1024, 2048, 4096]
     lengths = [*range(1, 70), *(edge + step for edge in edges for step in (-8, -4, -2, -1, 0, 1, 2, 4, 8))]
     for length in lengths:
-        shape = (1, 2, 3, length)
-        scores, scale = SOFTMAX.make_inputs(shape, dtype, seed=length, device="cuda")
-        check = bench.compare(SOFTMAX, variant, scores, scale, "random", SOFTMAX.variants[variant].fn)
-        assert check.passed, check
+        for rows in (3, 130):  # a handful of rows is mapped otherwise than many
+            scores, scale = SOFTMAX.make_inputs((1, 2, rows, length), dtype, seed=length, device="cuda")
+            check = bench.compare(SOFTMAX, variant, scores, scale, "random", SOFTMAX.variants[variant].fn)
+            assert check.passed, check
 
 
 @pytest.mark.parametrize("variant", OURS)
