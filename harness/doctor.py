@@ -8,7 +8,6 @@ Works without torch and without a GPU: everything beyond the standard library is
 from __future__ import annotations
 
 import argparse
-import glob
 import importlib.metadata
 import os
 import re
@@ -19,25 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-# Where NVIDIA's packages put the tools; the newest version (last in natural order) wins.
-_NSYS_PLACES = (
-    "opt/nvidia/nsight-systems/*/bin/nsys",
-    "opt/nvidia/nsight-systems/*/target-linux-x64/nsys",
-    "opt/nvidia/nsight-systems-cli/*/bin/nsys",
-    "usr/local/cuda*/bin/nsys",
-    "opt/nvidia/nsight-compute/*/host/target-linux-x64/nsys",
-    "usr/local/cuda*/nsight-compute*/host/target-linux-x64/nsys",
-)
-_NCU_PLACES = (
-    "opt/nvidia/nsight-compute/*/ncu",
-    "usr/local/cuda*/bin/ncu",
-    "usr/local/cuda*/nsight-compute*/ncu",
-)
-_IMPORTER_PLACES = (
-    "opt/nvidia/nsight-systems/*/host-linux-x64/QdstrmImporter",
-    "opt/nvidia/nsight-compute/*/host/linux-desktop-glibc_*-x64/QdstrmImporter",
-    "usr/local/cuda*/nsight-compute*/host/linux-desktop-glibc_*-x64/QdstrmImporter",
-)
+# Where the tools hide is known in one place, to the capture scripts.
+_COMMON = Path(__file__).resolve().parent.parent / "nsys_scripts" / "common.sh"
 
 
 @dataclass(frozen=True)
@@ -70,30 +52,24 @@ def run(command: list[str], seconds: float = 20) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def _newest(places: tuple[str, ...], root: Path) -> str | None:
-    def natural(path: str) -> list[tuple[int, str]]:
-        return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]
-
-    for place in places:
-        found = [path for path in glob.glob(str(root / place)) if os.access(path, os.X_OK)]
-        if found:
-            return max(found, key=natural)
-    return None
+def ask_scripts(function: str, *arguments: str, root: Path = Path("/")) -> str | None:
+    """What a function of nsys_scripts/common.sh prints, None if it fails or prints nothing."""
+    search = os.environ.get("PATH", "").split(os.pathsep)
+    path = os.pathsep.join([*search, *(folder for folder in ("/usr/bin", "/bin") if folder not in search)])
+    prefix = "" if root == Path("/") else str(root)
+    setup = f'export PATH="$1" NSIGHT_SEARCH_ROOT="$2"; shift 2; source "{_COMMON}"; "$@"'
+    code, output = run(["/bin/bash", "-c", setup, "doctor", path, prefix, function, *arguments])
+    return output.strip() or None if code == 0 else None
 
 
 def find_nsys(root: Path = Path("/")) -> str | None:
     """Path of nsys: PATH, Nsight Systems, the CUDA toolkit, then the copy inside Nsight Compute."""
-    return shutil.which("nsys") or _newest(_NSYS_PLACES, root)
+    return ask_scripts("find_nsys", root=root)
 
 
 def find_ncu(root: Path = Path("/")) -> str | None:
-    """Path of ncu: PATH, Nsight Compute, then the CUDA toolkit."""
-    return shutil.which("ncu") or _newest(_NCU_PLACES, root)
-
-
-def find_importer(root: Path = Path("/")) -> str | None:
-    """Path of QdstrmImporter, which turns a .qdstrm that nsys left into a .nsys-rep."""
-    return shutil.which("QdstrmImporter") or _newest(_IMPORTER_PLACES, root)
+    """Path of ncu: PATH, the CUDA toolkit, then Nsight Compute."""
+    return ask_scripts("find_ncu", root=root)
 
 
 def tool_version(path: str | None) -> str | None:
@@ -140,14 +116,14 @@ def _tool(what: str, path: str | None, fix: str) -> Line:
 
 
 def _importer(root: Path) -> Line:
-    path = find_importer(root)
+    nsys = find_nsys(root)
+    path = ask_scripts("find_importer", nsys, root=root) if nsys else None
     if path is None:
         return Line("importer", "missing", "no QdstrmImporter", "needed only if nsys leaves a .qdstrm: nsight-systems")
-    _, output = run(["ldd", path])
-    missing = sorted(set(re.findall(r"^\s*(\S+) => not found", output, flags=re.MULTILINE)))
-    if missing:
-        fix = "install the packages that own them (`apt-file search NAME`), often libxcb*, libxkbcommon0, libnss3"
-        return Line("importer", "missing", f"{path} lacks {', '.join(missing)}", fix)
+    lacking = ask_scripts("importer_fix", path, root=root)
+    if lacking:
+        what, _, fix = lacking.partition(": ")
+        return Line("importer", "missing", f"{what} ({path})", fix)
     return Line("importer", "ok", path)
 
 
@@ -195,7 +171,8 @@ def _program(name: str, fix: str) -> Line:
 
 
 def _nvcc(root: Path) -> Line:
-    path = shutil.which("nvcc") or _newest(("usr/local/cuda*/bin/nvcc",), root)
+    toolkits = sorted(str(path) for path in root.glob("usr/local/cuda*/bin/nvcc"))
+    path = shutil.which("nvcc") or (toolkits[-1] if toolkits else None)
     if path is None:
         return Line("nvcc", "missing", "not on PATH nor in /usr/local/cuda*", "install the CUDA toolkit")
     _, output = run([path, "--version"])
@@ -206,7 +183,7 @@ def _nvcc(root: Path) -> Line:
 def _torch() -> Line:
     version = package_version("torch")
     if version is None:
-        return Line("torch", "missing", "not installed", "`make setup`, or `pip install torch`")
+        return Line("torch", "missing", "not installed", "`make test` sets everything up, or `pip install torch`")
     # Asked in a process of its own: a broken installation must not take the doctor with it.
     code, output = run(
         [sys.executable, "-c", "import torch; print(torch.version.cuda, torch.cuda.is_available())"], seconds=120

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -277,6 +278,9 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.skipif(
+    shutil.which("nsys", path="/usr/bin:/bin") is not None, reason="this machine has an nsys of its own"
+)
 def test_tools_are_found_where_nvidia_puts_them(bare_machine: Path) -> None:
     assert doctor.find_nsys(bare_machine) is None
     inside_ncu = bare_machine / "opt/nvidia/nsight-compute/2025.3.1/host/target-linux-x64/nsys"
@@ -292,14 +296,14 @@ def test_tools_are_found_where_nvidia_puts_them(bare_machine: Path) -> None:
 
 
 def test_the_importers_missing_libraries_are_named(bare_machine: Path) -> None:
-    importer = bare_machine / "opt/nvidia/nsight-compute/2025.3.1/host/linux-desktop-glibc_2_11_3-x64/QdstrmImporter"
-    script(importer, "true")
-    script(
-        bare_machine / "bin/ldd", "echo '	libxcb-cursor.so.0 => not found'; echo '	libc.so.6 => /lib/libc.so.6'"
-    )
+    host = bare_machine / "opt/nvidia/nsight-compute/2025.3.1/host"
+    script(host / "target-linux-x64/nsys", "echo NVIDIA Nsight Systems version 2025.3.1.90-253135822126v0")
+    script(host / "linux-desktop-glibc_2_11_3-x64/QdstrmImporter", "true")
+    script(bare_machine / "bin/ldd", "echo '	libdw.so.1 => not found'; echo '	libc.so.6 => /lib/libc.so.6'")
     line = doctor._importer(bare_machine)
     assert line.status == "missing"
-    assert "libxcb-cursor.so.0" in line.detail
+    assert "libdw.so.1" in line.detail
+    assert "libdw1" in line.fix
     assert "libc.so.6" not in line.detail
 
 
