@@ -60,7 +60,9 @@ def analyse(
     tables["stalls"] = stalls.build_stalls(measured)
     seen_paths = set(launches["path"]) | set(ranges["path"]) if len(ranges) else set()
     tables["traffic"] = traffic.build_traffic(measured, capture.ops, seen_paths)
-    tables["coverage"] = join.build_coverage(joined) if has_timeline else TABLES["coverage"].empty()
+    tables["coverage"] = (
+        join.build_coverage(joined, has_counters=len(counters) > 0) if has_timeline else TABLES["coverage"].empty()
+    )
 
     steps = gaps.find_steps(ranges)
     step_of_row = gaps.step_of_rows(ranges, steps, attribution.parent_rows(ranges)) if len(ranges) else np.array([])

@@ -532,8 +532,8 @@ def api_trace(table: RawTable, where: str) -> pd.DataFrame:
     columns = {
         "api_start_ns": start,
         "api_end_ns": start + _integers(table, "Duration", where),
-        "pid": _integers(table, "Pid", where),
-        "tid": _integers(table, "Tid", where),
+        "pid": _integers(table, "PID", where),
+        "tid": _integers(table, "TID", where),
         "correlation_id": _integers(table, "CorrId", where),
     }
     _required(table, columns, where, ("api_start_ns",))

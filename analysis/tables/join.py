@@ -13,9 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from analysis.capture.errors import InputError
 from analysis.hardware import symbols
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.schema import TABLES
+
+PAGES_DIFFER = 0.01  # two pages of one capture round differently, but not by a hundredth
 
 
 @dataclass(frozen=True)
@@ -47,16 +50,31 @@ def prepare_launches(gpu_ops: pd.DataFrame, owner: pd.Series, ranges: pd.DataFra
 def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
     """Return `Capture.counters` with the kernel key, one row a launch.
 
-    Two files of one program, say with two metric sets, become one row a launch: equal path, kernel, grid, block and
-    ordinal within its file. Where both hold a metric, the first file's value stays.
+    Several files may be pages of one capture, say one with counts and one with ratios: then the same ncu id is the same
+    launch in all of them, and they become one row. Files of different captures may cover different kernels.
+    Raises: InputError if two files disagree on a metric, or both hold a kernel that may be two different launches.
     """
-    rows = counters.reset_index(drop=True)
-    rows = _with_names(rows)
+    rows = _with_names(counters.reset_index(drop=True))
     if rows["file"].nunique() < 2:
         return rows
+    names = " and ".join(dict.fromkeys(rows["file"]))
     identity = ["path", "symbol", "grid", "block"]
-    rows["ordinal"] = rows.groupby(["file", *identity]).cumcount()
-    return rows.groupby([*identity, "ordinal"], sort=False).first().reset_index().drop(columns="ordinal")
+    by_id = rows.groupby("ncu_id")[identity].nunique()
+    if (by_id > 1).any(axis=None):
+        owners = rows.groupby(["path", "symbol"])["file"].nunique()
+        if (owners > 1).any():
+            raise InputError(f"{names} are different ncu captures with kernels in common; give one capture at a time.")
+        return rows
+    metrics = [name for name in rows.select_dtypes("number") if name not in ("ncu_id", "pid")]
+    spread = rows.groupby("ncu_id")[metrics].agg(["min", "max"])
+    low, high = spread.xs("min", axis=1, level=1), spread.xs("max", axis=1, level=1)
+    apart = (high - low) > PAGES_DIFFER * np.maximum(high.abs(), low.abs())
+    # scaled pages round small values to nothing, so only a value that is large in both can contradict
+    apart &= np.minimum(high.abs(), low.abs()) > 0
+    if apart.any(axis=None):
+        metric = str(apart.any()[lambda column: column].index[0])
+        raise InputError(f"{names} hold different values of {metric} for the same kernels; give one capture at a time.")
+    return rows.groupby("ncu_id", sort=False).first().reset_index()
 
 
 def _with_names(rows: pd.DataFrame) -> pd.DataFrame:
@@ -136,35 +154,60 @@ def _join_by_path(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.Da
         suffixes=("", "_ncu"),
     )
     same_shape = (pairs["grid"] == pairs["grid_ncu"]) & (pairs["block"] == pairs["block_ncu"])
-    seen = left[left["requested"]].groupby(identity).size()
-    captured = right.groupby(identity).size()
-    counts = pd.concat([seen.rename("seen"), captured.rename("captured")], axis=1).fillna(0)
-    complete = counts["seen"] == counts["captured"]
     prefix = _is_prefix(launches, counters)
-    pairs = pairs.join(complete.rename("complete"), on=identity)
-    accepted = same_shape & (pairs["complete"] | prefix)
-    good = pairs[accepted]
+    groups = pd.DataFrame(
+        {
+            "seen": left[left["requested"]].groupby(identity).size(),
+            "captured": right.groupby(identity).size(),
+            "equal": same_shape.groupby([pairs[name] for name in identity]).all(),
+            "places": _launch_places(left).groupby([left[name] for name in identity]).nunique(),
+        }
+    ).reindex(pd.MultiIndex.from_frame(pairs[identity].drop_duplicates()))
+    groups["why"] = ""
+    # The order of launches from several threads or processes is another one in every run.
+    groups.loc[groups["places"] > 1, "why"] = "several threads, processes or devices launch this kernel in this range"
+    if not prefix:
+        differ = (groups["seen"] != groups["captured"]) & (groups["why"] == "")
+        groups.loc[differ, "why"] = "nsys and ncu saw a different number of these kernels in this range"
+    # One pair of another shape shows that the order differs, so no pair of its group can be believed.
+    groups.loc[~groups["equal"].fillna(False).astype(bool), "why"] = "grid or block differ between the two runs"
+    why = pairs.join(groups["why"], on=identity)["why"]
+    good = pairs[why == ""]
     launches.loc[good["row"], "counters_row"] = good["counters_row"].to_numpy()
     launches.loc[good["row"], "counters_from"] = "measured"
-    launches.loc[pairs.loc[~same_shape, "row"], "refused"] = "grid or block differ between the two runs"
-    unclear = pairs[same_shape & ~accepted]
-    launches.loc[unclear["row"], "refused"] = "nsys and ncu saw a different number of these kernels in this range"
+    launches.loc[pairs["row"], "refused"] = why.to_numpy()
     absent = launches["requested"] & (launches["counters_row"] < 0) & (launches["refused"] == "")
     launches.loc[absent, "refused"] = "ncu has no such kernel in this range"
     how = "Matched by NVTX path, kernel name and ordinal; grid and block equal."
-    if prefix and not complete.all():
-        how += " The ncu run ended early: its kernels equal the first of the timeline, one by one."
+    if prefix and len(counters) < int(launches["requested"].sum()):
+        how += " The ncu run ended early: its kernels equal the first of the timeline, one by one, and no others."
     return launches, how
 
 
+def _launch_places(launches: pd.DataFrame) -> pd.Series:
+    """One number for each thread, process and device that launches."""
+    columns = [name for name in ("pid", "tid", "device") if name in launches]
+    return launches.groupby(columns, dropna=False).ngroup() if columns else pd.Series(0, index=launches.index)
+
+
 def _is_prefix(launches: pd.DataFrame, counters: pd.DataFrame) -> bool:
-    """True if ncu's kernels, in order, are the first requested kernels of the timeline: a run that was cut off."""
+    """True if ncu's kernels, in order, are the first requested ones of the timeline and fit nowhere else in it.
+
+    That is a run that was cut off. A window that fits in several places, say one decode step of many, fits none surely.
+    """
     identity = ["path", "symbol", "grid", "block"]
     timeline = launches.loc[launches["requested"], identity]
-    if counters["file"].nunique() != 1 or len(counters) > len(timeline):
+    if counters["file"].nunique() != 1 or not 0 < len(counters) <= len(timeline):
         return False
-    ours = timeline.head(len(counters)).reset_index(drop=True)
-    return bool((ours == counters[identity].reset_index(drop=True)).all(axis=None))
+    both = pd.concat([timeline, counters[identity]], ignore_index=True)
+    codes = both.groupby(identity, sort=False).ngroup().to_numpy(np.int32)
+    text, part = codes[: len(timeline)].tobytes(), codes[len(timeline) :].tobytes()
+    if not text.startswith(part):
+        return False
+    at = text.find(part, 1)
+    while at % codes.itemsize and at > 0:  # a match that straddles two codes is none
+        at = text.find(part, at + 1)
+    return at < 0
 
 
 def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -201,7 +244,7 @@ def _extrapolate(launches: pd.DataFrame) -> pd.DataFrame:
     return launches
 
 
-def build_coverage(joined: Joined) -> pd.DataFrame:
+def build_coverage(joined: Joined, *, has_counters: bool) -> pd.DataFrame:
     """Return coverage.csv: per folded range what was seen, requested, matched, extrapolated, and why not."""
     launches = joined.launches
     frame = pd.DataFrame(
@@ -218,4 +261,7 @@ def build_coverage(joined: Joined) -> pd.DataFrame:
     reasons = frame.groupby("range", sort=False)["reason"].agg(
         lambda texts: "; ".join(dict.fromkeys(filter(None, texts)))
     )
-    return TABLES["coverage"].conform(numbers.join(reasons).reset_index().assign(tier="counters"))
+    table = numbers.join(reasons).reset_index().assign(tier="counters" if has_counters else "timing")
+    if not has_counters:
+        table = table.astype({"requested": "Int64"}).assign(requested=pd.NA, reason="there are no counters")
+    return TABLES["coverage"].conform(table)

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from analysis.capture.errors import InputError
 from analysis.tables.join import build_coverage, join, path_matcher, prepare_counters
 
 
@@ -20,7 +21,7 @@ def counters(*rows, file="a.csv"):
         [(row[0], row[1], row[2] if len(row) > 2 else "1x1x1") for row in rows],
         columns=["path", "name", "grid"],
     )
-    return frame.assign(block="32x1x1", ncu_id=range(len(frame)), file=file)
+    return frame.assign(block="32x1x1", ncu_id=range(len(frame)), pid=1, file=file)
 
 
 def rows_of(joined):
@@ -67,15 +68,57 @@ def test_another_grid_is_refused():
     joined = join(launches(("p", "k", "8x1x1")), prepare_counters(counters(("p", "k", "4x1x1"))), [])
     assert rows_of(joined) == [-1]
     assert "grid or block differ" in joined.launches["refused"][0]
-    assert build_coverage(joined)["reason"][0] == "grid or block differ between the two runs"
+    assert build_coverage(joined, has_counters=True)["reason"][0] == "grid or block differ between the two runs"
 
 
-def test_two_metric_sets_become_one_row_a_launch():
+def test_one_pair_of_another_shape_refuses_its_whole_group():
+    seen = launches(("p", "k", "1x1x1"), ("p", "k", "1x1x1"), ("p", "k", "2x1x1"))
+    captured = counters(("p", "k", "1x1x1"), ("p", "k", "2x1x1"), ("p", "k", "1x1x1"))
+    assert rows_of(join(seen, prepare_counters(captured), [])) == [-1, -1, -1]
+
+
+def test_one_step_of_several_equal_ones_is_refused():
+    step = [("gpt2/decode", "gemm"), ("gpt2/decode", "add")]
+    joined = join(launches(*step, *step, *step), prepare_counters(counters(*step)), [])
+    assert rows_of(joined) == [-1] * 6
+    assert "different number" in joined.launches["refused"][0]
+    five = [("p", "k")] * 5
+    assert rows_of(join(launches(*five), prepare_counters(counters(("p", "k"))), [])) == [-1] * 5
+
+
+@pytest.mark.parametrize("column", ["tid", "pid", "device"])
+def test_launches_of_several_threads_processes_or_devices_are_refused(column):
+    seen = launches(("p", "k"), ("p", "k"), ("q", "k")).assign(pid=1, tid=1, device="0")
+    seen[column] = ["1", "2", "1"]
+    joined = join(seen, prepare_counters(counters(("p", "k"), ("p", "k"), ("q", "k"))), [])
+    assert rows_of(joined) == [-1, -1, 2]
+    assert "several threads" in joined.launches["refused"][0]
+
+
+def test_two_pages_of_one_capture_become_one_row_a_launch():
     first = counters(*MODEL[:3]).assign(a=[1.0, 2.0, 3.0], b=float("nan"))
     second = counters(*MODEL[:3], file="b.csv").assign(a=float("nan"), b=[4.0, 5.0, 6.0])
     merged = prepare_counters(pd.concat([first, second], ignore_index=True))
     assert merged[["a", "b"]].to_numpy().tolist() == [[1, 4], [2, 5], [3, 6]]
     assert rows_of(join(launches(*MODEL[:3]), merged, [])) == [0, 1, 2]
+
+
+def test_a_launch_that_one_page_lacks_does_not_shift_the_others():
+    first = counters(*[("p", "k")] * 3).assign(a=[1.0, 2.0, 3.0], b=float("nan"))
+    second = counters(*[("p", "k")] * 3, file="b.csv").assign(a=float("nan"), b=[4.0, 5.0, 6.0]).iloc[[0, 2]]
+    merged = prepare_counters(pd.concat([first, second], ignore_index=True))
+    assert merged["a"].tolist() == [1, 2, 3]
+    assert merged["b"].fillna(-1).tolist() == [4, -1, 6]
+
+
+def test_captures_that_contradict_each_other_are_refused():
+    first = counters(*MODEL[:3]).assign(a=[1.0, 2.0, 3.0])
+    with pytest.raises(InputError, match="different values of a"):
+        prepare_counters(pd.concat([first, counters(*MODEL[:3], file="b.csv").assign(a=[1.0, 2.0, 99.0])]))
+    with pytest.raises(InputError, match="kernels in common"):
+        prepare_counters(pd.concat([first, counters(*MODEL[1:4], file="b.csv").assign(a=1.0)]))
+    apart = prepare_counters(pd.concat([first, counters(*MODEL[3:], file="b.csv").assign(a=1.0)]))
+    assert rows_of(join(launches(*MODEL), apart, [])) == [0, 1, 2, 3, 4, 5]
 
 
 def test_without_ranges_in_ncu_only_equal_counts_match():
@@ -93,7 +136,7 @@ def test_siblings_are_filled_only_on_request_and_marked():
     assert rows_of(filled)[3:] == [0, 0, 2]
     assert filled.launches["counters_from"].tolist() == ["measured"] * 3 + ["sibling"] * 3
     assert filled.matched == 3
-    assert build_coverage(filled)["extrapolated"].sum() == 3
+    assert build_coverage(filled, has_counters=True)["extrapolated"].sum() == 3
 
 
 def test_no_counters_and_no_timeline_are_not_errors():
