@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -27,18 +27,22 @@ if TYPE_CHECKING:
 
 RUNS = ROOT / "runs"
 COMMITTED = ROOT / "reports"
-PARTS = ("tables", "figures", "report.json", "report.md", "report.html")
+FIGURES = ("roofline", "stalls", "traffic", "layers")
+TEXTS = ("report.json", "report.md", "report.html")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0: report written. 2: wrong usage. 3: input that cannot be read."""
     options = _parse(arguments)
     # Imported late so that --help answers at once.
-    from analysis.capture.errors import AnalysisError
+    from analysis.capture.errors import AnalysisError, UsageError
 
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         paths = options.paths or [default_run(with_counters=options.only == "roofline")]
         out = options.out or default_out(paths[0])
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"--out {out} is a file; name a folder")
         report, tables = build(
             paths, out, extrapolate=options.extrapolate_siblings, only=options.only, quiet=options.quiet
         )
@@ -48,11 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"report.py: {error}", file=sys.stderr)
         return error.exit_code
     except OSError as error:
-        print(
-            f"report.py: {error.filename or 'file'}: {error.strerror}; check the path and its permissions",
-            file=sys.stderr,
-        )
+        name = error.filename or "a file"
+        print(f"report.py: {name}: {error.strerror}; check the path and its permissions", file=sys.stderr)
         return 3
+    except KeyboardInterrupt:
+        print("report.py: interrupted; the report that was there is untouched", file=sys.stderr)
+        return 130
     from analysis.views.markdown import render_terminal
 
     if options.only == "roofline":
@@ -60,6 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(render_terminal(report))
     print(f"\nreport: {_shown(out / 'report.html')}  {_shown(out / 'report.md')}")
     return 0
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -110,11 +119,10 @@ def default_run(*, with_counters: bool = False) -> Path:
     from analysis.capture.errors import InputError
 
     for folder in (RUNS, COMMITTED):
-        # names of runs begin with their UTC time stamp, so the newest is the last by name
         wanted = "*/captures/ncu.json" if with_counters else "*/captures/*"
-        found = sorted({path.parents[1] for path in folder.glob(wanted)})
+        found = {path.parents[1] for path in folder.glob(wanted)}
         if found:
-            return found[-1]
+            return max(found, key=lambda run: ((run / "captures").stat().st_mtime_ns, run.name))
     raise InputError(
         "no run found in runs/ or reports/; take one with `make profile` or name a file or folder of exports"
     )
@@ -159,12 +167,15 @@ def build(
         report, tables, roofs = pipeline.analyse(capture, extrapolate=extrapolate)
         stage("drawing figures")
         images = pipeline.draw(report, tables, roofs, only=only)
+        if only is not None and not images:
+            return report, tables
         stage("writing the report")
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
             written = write(Path(scratch), report, tables, images, only=only)
             stage("moving it into place")
-            _move_into_place(Path(scratch), out, written)
+            stale = [] if only else _of_another_report(written, tables)
+            _move_into_place(Path(scratch), out, written, stale)
     return report, tables
 
 
@@ -223,49 +234,55 @@ def write(
     from analysis.views.html import render_html
     from analysis.views.markdown import render_markdown
 
-    (folder / "tables").mkdir()
-    (folder / "figures").mkdir()
-    written = []
-    for name, table in tables.items():
-        if only in (None, name):
-            table.to_csv(folder / "tables" / f"{name}.csv", index=False, lineterminator="\n", float_format="%.6g")
-            written.append(f"tables/{name}.csv")
-    for name, image in images.items():
-        for suffix, content in image.items():
-            (folder / "figures" / f"{name}.{suffix}").write_bytes(content)
-            written.append(f"figures/{name}.{suffix}")
-    if only is not None:
-        return written
-    texts = {
-        "report.json": json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False, default=_plain) + "\n",
-        "report.md": render_markdown(report, tables),
-        "report.html": render_html(report, tables, {name: image["svg"].decode() for name, image in images.items()}),
+    written = {
+        f"tables/{name}.csv": table.to_csv(index=False, lineterminator="\n", float_format="%.6g").encode()
+        for name, table in tables.items()
+        if only in (None, name)
     }
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8", newline="\n")
-    return list(PARTS)
+    for name, image in images.items():
+        written |= {f"figures/{name}.{suffix}": content for suffix, content in image.items()}
+    if only is None:
+        svgs = {name: image["svg"].decode() for name, image in images.items()}
+        content = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
+        texts = (content, render_markdown(report, tables), render_html(report, tables, svgs))
+        written |= {name: text.encode() for name, text in zip(TEXTS, texts, strict=True)}
+    for name, data in written.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(data)
+    return list(written)
 
 
-def _move_into_place(scratch: Path, out: Path, names: list[str]) -> None:
-    """Swap finished parts in; what was there is kept until every part has moved, and comes back if one cannot."""
+def _of_another_report(names: list[str], tables: dict[str, pd.DataFrame]) -> list[str]:
+    """Files of ours that an older report left and this one does not have: a figure whose table is empty now."""
+    ours = [f"tables/{name}.csv" for name in tables] + [f"figures/{n}.{s}" for n in FIGURES for s in ("svg", "png")]
+    return [name for name in ours if name not in names]
+
+
+def _move_into_place(scratch: Path, out: Path, names: list[str], stale: list[str]) -> None:
+    """Swap finished files in and stale ones out; if one cannot move, all that was there comes back.
+
+    Only files that a report consists of are touched. Ctrl-C and termination wait until the swap is done.
+    """
     out.mkdir(parents=True, exist_ok=True)
     kept = scratch / "replaced"
     moved: list[str] = []
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
-        for name in names:
+        for name in (*names, *stale):
             (kept / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             if (out / name).exists():
                 os.replace(out / name, kept / name)
             moved.append(name)
-            os.replace(scratch / name, out / name)
+            if name in names:
+                os.replace(scratch / name, out / name)
     except BaseException:
         for name in reversed(moved):
             if (kept / name).exists():
-                if (out / name).is_dir():
-                    shutil.rmtree(out / name)
                 os.replace(kept / name, out / name)
         raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
 def _plain(value: Any) -> Any:
