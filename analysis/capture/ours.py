@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -15,38 +17,91 @@ from analysis.capture.nsys_csv import nest_by_time
 SCHEMA_VERSION = 1
 _OPS_TEXT = ("op", "variant", "symbols", "range", "workload", "shape", "dtype", "note")
 _OPS_NUMBERS = ("ordinal", "flops", "minimum_bytes", "predicted_unfused_bytes", "predicted_fused_bytes")
-_REQUIRED: dict[str, tuple[tuple[str, type], ...]] = {
-    "manifest": (),
-    "timing": (("steps", list),),
-    "ceilings": (("roofs", list),),
-    "tool-status": (("tool", str), ("status", str)),
+_AGAIN = "write it again with `python -m harness.run`"
+_AGAIN_BY_KIND = {"tool-status": "capture again with the scripts of nsys_scripts/"}
+_ABSENT = object()
+_LARGEST = 1e300  # a larger whole number would not fit a float
+
+# The shape of each of our JSON files, as far as anything reads it: {field: shape}, [shape of each item] or a leaf. A
+# field that ends in '?' may be absent or null, the field '*' stands for every field, and further fields are allowed.
+_LEAVES: dict[str, Callable[[Any], bool]] = {
+    "text": lambda value: isinstance(value, str),
+    "a number above 0": lambda value: _is_number(value) and 0 < value < _LARGEST,
+    "a number of 0 or more": lambda value: _is_number(value) and 0 <= value < _LARGEST,
+}
+_TEXT, _POSITIVE, _AMOUNT = _LEAVES
+_SPREAD = {"p50": _POSITIVE, "p5?": _POSITIVE, "p95?": _POSITIVE}
+_CLOCK = {"min": _AMOUNT, "median": _AMOUNT, "max": _AMOUNT}
+_SHAPES: dict[str, dict[str, Any]] = {
+    "manifest": {
+        "gpu?": {"name?": _TEXT, "compute_capability?": _TEXT},
+        "workloads?": [{"name?": _TEXT, "dtype?": _TEXT, "range?": _TEXT}],
+        "clocks?": {"sm_mhz?": _CLOCK, "memory_mhz?": _CLOCK, "power_w?": _CLOCK, "throttle_reasons?": [_TEXT]},
+        "weights?": {"source?": _TEXT},
+        **dict.fromkeys(("driver?", "cuda?", "torch?", "nsys?", "ncu?", "locale?", "git_sha?"), _TEXT),
+    },
+    "timing": {
+        "steps": [{"range": _TEXT, "wall_ns": _SPREAD, "gpu_ns?": _SPREAD}],
+        "tokens_per_s?": {"*": {name.rstrip("?"): _POSITIVE for name in _SPREAD}},
+    },
+    "ceilings": {"roofs": [{"name": _TEXT, "value": _POSITIVE}]},
+    "tool-status": {
+        "tool": _TEXT,
+        "status": _TEXT,
+        "nvtx_include?": [_TEXT],
+        "metrics?": [_TEXT],
+        **dict.fromkeys(("reason?", "fix?", "cache_control?", "clock_control?", "replay_mode?"), _TEXT),
+    },
 }
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _misfits(value: Any, shape: Any, field: str) -> Iterator[tuple[str, str, str]]:
+    """Field, what was found there and what belongs there, for everything in `value` that is not of the shape."""
+    if isinstance(shape, str):
+        if not _LEAVES[shape](value):
+            yield field, _shown(value), shape
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            yield field, _shown(value), "a list"
+            return
+        for place, item in enumerate(value):
+            yield from _misfits(item, shape[0], f"{field}[{place}]")
+    elif not isinstance(value, dict):
+        yield field, _shown(value), "an object"
+    else:
+        for name, inner in shape.items():
+            for key in value if name == "*" else (name.removesuffix("?"),):
+                found = value.get(key, _ABSENT)
+                if not (name.endswith("?") and (found is None or found is _ABSENT)):
+                    yield from _misfits(found, inner, f"{field}.{key}" if field else key)
+
+
 def check_json(data: dict[str, Any], where: str) -> dict[str, Any]:
-    """The object of one of our JSON files, once its version and its needed keys are right.
+    """The object of one of our JSON files, once its version and the fields that are read are right.
 
     Raises:
-        InputError: another schema version, or a needed key that is absent or of another type.
+        InputError: another schema version, or a field that is absent, of another type or out of range.
     """
     kind = data["kind"]
     version = data.get("schema_version")
+    again = _AGAIN_BY_KIND.get(kind, _AGAIN)
     if version != SCHEMA_VERSION:
         raise InputError(
-            f"{where}: has schema_version {version!r} of {kind} where {SCHEMA_VERSION} is read; write it again "
-            "with this version."
+            f"{where}: has schema_version {_shown(version)} of {kind} where {SCHEMA_VERSION} is read; {again}."
         )
-    for key, kind_of_value in _REQUIRED[kind]:
-        if not isinstance(data.get(key), kind_of_value):
-            raise InputError(
-                f"{where}: {kind} has no {key!r} of type {kind_of_value.__name__}; write it again with `python "
-                "-m harness.run`."
-            )
-    for entry in data.get("roofs", []) if kind == "ceilings" else data.get("steps", []) if kind == "timing" else []:
-        if not isinstance(entry, dict):
-            raise InputError(
-                f"{where}: {kind} holds an entry that is no object; write it again with `python -m harness.run`."
-            )
+    for field, found, expected in _misfits(data, _SHAPES[kind], ""):
+        raise InputError(f"{where}: {kind} has {found} at {field} where {expected} belongs; {again}.")
     return data
 
 
@@ -71,31 +126,40 @@ def _read_csv_rows(raw: bytes, where: str) -> tuple[list[str], list[list[str]], 
         return header, rows, False
     if not text.endswith("\n") and reader.line_num == damaged:
         return header, rows, True
-    raise InputError(
-        f"{where}: line {damaged} has {found} fields where the header has {len(header)}; write it again with "
-        "`python -m harness.run`."
-    )
+    raise InputError(f"{where}: line {damaged} has {found} fields where the header has {len(header)}; {_AGAIN}.")
+
+
+def _numbers(frame: pd.DataFrame, column: str, where: str, *, whole: bool, blank: bool = False) -> pd.Series:
+    """A column of text as Int64 (`whole`) or float64 numbers of 0 or more; blanks, where allowed, are missing.
+
+    Raises:
+        InputError: the first cell that is something else.
+    """
+    text = frame[column].str.strip()
+    values = pd.to_numeric(text, errors="coerce").astype("float64")
+    fits = (values >= 0) & (values < (2**63 if whole else _LARGEST)) & ((values % 1 == 0) if whole else True)
+    bad = ~fits & ~((text == "") & blank)
+    if bad.any():
+        row = int(bad.to_numpy().argmax())
+        belongs = "a whole number" if whole else "a number"
+        raise InputError(
+            f"{where}: column {column} has {_shown(text.iloc[row])} in row {row + 1} where {belongs} of 0 or more "
+            f"belongs; {_AGAIN}."
+        )
+    # not from `values`: a float does not hold every nanosecond count exactly
+    return pd.to_numeric(text.where(text != "")).astype("Int64" if whole else "float64")
 
 
 def read_ops(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
     """ops.csv: text as str, numbers as float64 (ordinal Int64), blanks NaN; and whether its last row was cut off.
 
     Raises:
-        InputError: a damaged row, or text where a number belongs.
+        InputError: a damaged row, or a cell that is no number of 0 or more where one belongs.
     """
     header, rows, cut = _read_csv_rows(raw, where)
     frame = pd.DataFrame(rows, columns=header, dtype="str")
-    for name in _OPS_NUMBERS:
-        try:
-            frame[name] = pd.to_numeric(frame[name].replace("", None)).astype(
-                "Int64" if name == "ordinal" else "float64"
-            )
-        except (ValueError, TypeError):
-            raise InputError(
-                f"{where}: column {name} holds something that is no number; write it again with `python -m "
-                "harness.run`."
-            ) from None
-    return frame.astype(dict.fromkeys(_OPS_TEXT, "str")), cut
+    numbers = {name: _numbers(frame, name, where, whole=name == "ordinal", blank=True) for name in _OPS_NUMBERS}
+    return frame.assign(**numbers).astype(dict.fromkeys(_OPS_TEXT, "str")), cut
 
 
 def read_cpu_ranges(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
@@ -108,13 +172,7 @@ def read_cpu_ranges(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
     if not rows:
         return empty_table(RANGES_COLUMNS), cut
     frame = pd.DataFrame(rows, columns=header, dtype="str")
-    try:
-        start, end = (pd.to_numeric(frame[name]).astype("int64") for name in ("start_ns", "end_ns"))
-    except (ValueError, TypeError):
-        raise InputError(
-            f"{where}: start_ns or end_ns holds something that is no whole number; write it again with `python "
-            "-m harness.run`."
-        ) from None
+    start, end = (_numbers(frame, name, where, whole=True).astype("int64") for name in ("start_ns", "end_ns"))
     tids = pd.to_numeric(frame["thread"], errors="coerce")
     if tids.isna().any():
         tids = pd.Series(pd.factorize(frame["thread"])[0])

@@ -1,6 +1,7 @@
 """Any path in, one Capture or one sentence out."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.capture import ours
 from analysis.capture.errors import AnalysisError, InputError
 from analysis.capture.load import load
 from analysis.capture.model import COUNTERS_COLUMNS, GPU_OPS_COLUMNS, RANGES_COLUMNS
@@ -112,7 +114,7 @@ def put_ours(folder: Path, **extra: object) -> None:
     """One of each of our files, kinds told from content only."""
     documents: dict[str, dict[str, object]] = {
         "1": {"kind": "manifest", "schema_version": 1, "gpu": {"name": "NVIDIA H200"}},
-        "2": {"kind": "timing", "schema_version": 1, "steps": [{"range": "gpt2/prefill"}]},
+        "2": {"kind": "timing", "schema_version": 1, "steps": [{"range": "gpt2/prefill", "wall_ns": {"p50": 9}}]},
         "3": {"kind": "ceilings", "schema_version": 1, "roofs": []},
         "4": {
             "kind": "tool-status",
@@ -153,12 +155,68 @@ def test_another_schema_version_is_refused(tmp_path: Path) -> None:
     sentence(error)
 
 
-@pytest.mark.parametrize("bad", ["timing", "ceilings", "tool-status"])
-def test_a_missing_key_is_refused(tmp_path: Path, bad: str) -> None:
-    (tmp_path / "f").write_text(json.dumps({"kind": bad, "schema_version": 1}))
-    with pytest.raises(InputError, match=f"{bad} has no") as error:
+STEP = {"range": "gpt2/prefill", "wall_ns": {"p5": 1, "p50": 2.5, "p95": 3}, "gpu_ns": None}
+RATE = {"p5": 1.0, "p50": 2.0, "p95": 3.0}
+ROOF = {"name": "fp32", "value": 1e12}
+TOOL = {"tool": "ncu", "status": "ok"}
+MALFORMED = [
+    ("timing", {}, "has nothing at steps where a list"),
+    ("timing", {"steps": {}}, "has {} at steps where a list"),
+    ("timing", {"steps": [STEP, 7]}, r"has 7 at steps\[1\] where an object"),
+    ("timing", {"steps": [{"range": "r"}]}, r"has nothing at steps\[0\]\.wall_ns where an object"),
+    ("timing", {"steps": [STEP | {"range": None}]}, r"has null at steps\[0\]\.range where text"),
+    ("timing", {"steps": [STEP | {"wall_ns": {"p5": 1}}]}, r"has nothing at steps\[0\]\.wall_ns\.p50"),
+    *(
+        ("timing", {"steps": [STEP | {"wall_ns": {"p50": bad}}]}, r"steps\[0\]\.wall_ns\.p50 where a number above 0")
+        for bad in (None, 0, -1, "9", True, math.nan, math.inf, 10**400)
+    ),
+    ("timing", {"steps": [STEP | {"gpu_ns": 5}]}, r"has 5 at steps\[0\]\.gpu_ns where an object"),
+    ("timing", {"steps": [], "tokens_per_s": [1]}, r"has \[1\] at tokens_per_s where an object"),
+    ("timing", {"steps": [], "tokens_per_s": {"gpt2": {"p50": 1, "p5": 1}}}, r"tokens_per_s\.gpt2\.p95"),
+    ("timing", {"steps": [], "tokens_per_s": {"gpt2": RATE | {"p5": "1"}}}, r'has "1" at tokens_per_s\.gpt2\.p5'),
+    ("ceilings", {}, "has nothing at roofs"),
+    ("ceilings", {"roofs": [{"value": 1}]}, r"has nothing at roofs\[0\]\.name where text"),
+    *(
+        ("ceilings", {"roofs": [ROOF, ROOF | {"value": bad}]}, r"at roofs\[1\]\.value where a number above 0")
+        for bad in (None, 0, -2.0, "1e12", [])
+    ),
+    ("manifest", {"gpu": "H200"}, 'has "H200" at gpu where an object'),
+    ("manifest", {"gpu": {"compute_capability": 9.0}}, r"has 9\.0 at gpu\.compute_capability where text"),
+    ("manifest", {"clocks": {"sm_mhz": 1980}}, r"has 1980 at clocks\.sm_mhz where an object"),
+    ("manifest", {"clocks": {"sm_mhz": {"min": 1, "max": 2}}}, r"has nothing at clocks\.sm_mhz\.median"),
+    ("manifest", {"clocks": {"throttle_reasons": "power"}}, r"clocks\.throttle_reasons where a list"),
+    ("manifest", {"workloads": ["prefill"]}, r'has "prefill" at workloads\[0\] where an object'),
+    ("manifest", {"workloads": {"name": "x"}}, "at workloads where a list"),
+    ("manifest", {"weights": "random"}, "at weights where an object"),
+    ("manifest", {"driver": ["a" * 99]}, "…? at driver where text"),
+    ("tool-status", {}, "has nothing at tool where text"),
+    ("tool-status", TOOL | {"nvtx_include": 3}, "has 3 at nvtx_include where a list"),
+    ("tool-status", TOOL | {"nvtx_include": "gpt2/"}, 'has "gpt2/" at nvtx_include where a list'),
+    ("tool-status", TOOL | {"metrics": [1]}, r"has 1 at metrics\[0\] where text"),
+    ("tool-status", TOOL | {"metrics": {}}, "at metrics where a list"),
+]
+
+
+@pytest.mark.parametrize(("kind", "fields", "said"), MALFORMED)
+def test_a_malformed_field_is_named_with_what_it_holds(
+    tmp_path: Path, kind: str, fields: dict[str, object], said: str
+) -> None:
+    (tmp_path / "f").write_text(json.dumps({"kind": kind, "schema_version": 1} | fields))
+    with pytest.raises(InputError, match=f"f: {kind} has .*{said.removeprefix('has ')}") as error:
         load([tmp_path])
-    sentence(error)
+    assert "again with" in sentence(error)
+
+
+def test_what_may_be_absent_or_null_is_no_error() -> None:
+    for kind, fields in (
+        ("manifest", {}),
+        ("manifest", {"gpu": None, "clocks": None, "nsys": None, "weights": {"source": "random"}}),
+        ("timing", {"steps": [STEP], "tokens_per_s": {"gpt2": RATE | {"samples": 15}}}),
+        ("ceilings", {"roofs": [ROOF | {"p5": 1}]}),
+        ("tool-status", TOOL | {"nvtx_include": [], "metrics": ["a"]}),
+    ):
+        data = {"kind": kind, "schema_version": 1} | fields
+        assert ours.check_json(data, "f") is data
 
 
 def test_two_manifests_are_refused(tmp_path: Path) -> None:
@@ -166,6 +224,32 @@ def test_two_manifests_are_refused(tmp_path: Path) -> None:
         (tmp_path / name).write_text(json.dumps({"kind": "manifest", "schema_version": 1, "seed": name}))
     with pytest.raises(InputError, match="a and b are two different manifest files"):
         load([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ("0,s,d,1,many,,,", 'column minimum_bytes has "many" in row 2 where a number of 0 or more'),
+        ("0,s,d,-1,2,,,", "column flops has"),
+        ("0,s,d,1,inf,,,", "column minimum_bytes has"),
+        ("0,s,d,1,2,nan,,", "column predicted_unfused_bytes has"),
+        ("0.5,s,d,1,2,,,", "column ordinal has .* where a whole number"),
+        ("1e30,s,d,1,2,,,", "column ordinal has"),
+    ],
+)
+def test_what_is_no_number_in_ops_csv_is_shown(tmp_path: Path, cells: str, said: str) -> None:
+    (tmp_path / "f").write_text(f"{OPS_HEADER}\nop,v,,r,w,,s,d,,,,,\nop,v,,r,w,{cells}\n")
+    with pytest.raises(InputError, match=f"f: {said}") as error:
+        load([tmp_path])
+    sentence(error)
+
+
+@pytest.mark.parametrize("row", ["x,2,p,0", "1.5,2,p,0", ",2,p,0", "1,-2,p,0", "1,inf,p,0"])
+def test_what_is_no_time_in_cpu_ranges_is_shown(tmp_path: Path, row: str) -> None:
+    (tmp_path / "f").write_text(f"start_ns,end_ns,path,thread\n{row}\n")
+    with pytest.raises(InputError, match=r"f: column .* in row 1 where a whole number") as error:
+        load([tmp_path])
+    sentence(error)
 
 
 @pytest.mark.parametrize("row", ["softmax,eager,,r,w,zero,s,d,1,2,,,", "softmax,eager\ngelu,x,,r,w,0,s,d,1,2,,,"])
