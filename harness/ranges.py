@@ -90,17 +90,12 @@ class RangeInstance(NamedTuple):
 
 
 class RecordingTracer:
-    """Keeps every range with its CPU times, for machines without a GPU or without nsys.
-
-    `synchronise` is called before each timestamp. On a GPU that is the way to see device time in the ranges
-    (`torch.cuda.synchronize`), at the price of serialising the program: it is never the default.
-    """
+    """Keeps every range with its CPU times, for machines without a GPU or without nsys."""
 
     enabled = True
 
-    def __init__(self, synchronise: Callable[[], object] | None = None) -> None:
+    def __init__(self) -> None:
         self.instances: list[RangeInstance] = []
-        self._synchronise = synchronise
         self._threads: dict[int, int] = {}
         self._local = threading.local()
 
@@ -114,13 +109,9 @@ class RecordingTracer:
     def push(self, name: str) -> None:
         stack = self._stack()
         path = f"{stack[-1][0]}/{name}" if stack else name
-        if self._synchronise is not None:
-            self._synchronise()
         stack.append((path, time.perf_counter_ns()))
 
     def pop(self) -> None:
-        if self._synchronise is not None:
-            self._synchronise()
         end_ns = time.perf_counter_ns()
         path, start_ns = self._stack().pop()
         self.instances.append(RangeInstance(start_ns, end_ns, path, self._threads[threading.get_ident()]))
@@ -248,12 +239,16 @@ def _naive_ns(calls: int) -> float:
 def measure_range_cost(repeats: int = 15, calls: int = 20_000) -> dict[str, float]:
     """Nanoseconds that one range adds to a method call, the least of `repeats` interleaved trials.
 
-    Keys: off (marked, not traced), nvtx (`NvtxTracer`), recording, naive (`with nvtx.annotate`). With no tool
-    attached `NvtxTracer` binds nothing; run this under nsys to see what it costs there.
+    Keys: off (marked, never traced), detached (traced once, switched off again), nvtx (`NvtxTracer`), recording,
+    naive (`with nvtx.annotate`). With no tool attached `NvtxTracer` binds nothing; run this under nsys to see what
+    it costs there.
     """
     recorder = RecordingTracer()
     instances: dict[str, Any] = {"plain": _Plain()}
-    instances |= {name: _marked_class()() for name in ("off", "nvtx", "recording")}
+    instances |= {name: _marked_class()() for name in ("off", "detached", "nvtx", "recording")}
+    attach(instances["detached"], recorder)
+    instances["detached"].work()
+    detach(instances["detached"])
     attach(instances["nvtx"], NvtxTracer())
     attach(instances["recording"], recorder)
     # A loop of its own for each: CPython caches one class per call site, and a shared one would charge the others.
@@ -274,7 +269,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--bench", action="store_true", required=True, help="print ns per range")
     parser.parse_args(argv)
     labels = {
-        "off": "@component, not traced",
+        "off": "@component, never traced",
+        "detached": "@component, switched off again",
         "nvtx": "@component, NvtxTracer",
         "recording": "@component, RecordingTracer",
         "naive": "with nvtx.annotate(...)",

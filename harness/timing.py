@@ -144,11 +144,3 @@ def measure_gpu(
 
 def _l2_bytes() -> int:
     return int(torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size)
-
-
-def measure(step: Callable[[], object], cold_l2: bool = False, **options: Any) -> Measurement:
-    """`measure_gpu` where there is a GPU, else the wall time on the CPU (no cache is flushed there)."""
-    if torch.cuda.is_available():
-        return measure_gpu(step, cold_l2=cold_l2, **options)
-    options.pop("fill_queue", None)
-    return measure_wall(step, **options)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
 from analysis.capture.errors import InputError
 
@@ -33,11 +32,6 @@ def decode(raw: bytes) -> str:
     elif len(raw) > 3 and raw[1:2] == b"\0" and raw[3:4] == b"\0":
         return raw.decode("utf-16-le", errors="replace")
     return raw.decode("utf-8", errors="replace")
-
-
-def read_text(path: Path) -> str:
-    """Decoded text of `path`, its line ends as they are."""
-    return decode(path.read_bytes())
 
 
 def is_missing(cell: str) -> bool:

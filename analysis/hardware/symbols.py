@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
 
 _ANONYMOUS = re.compile(
     r"\(anonymous namespace\)|<unnamed>|\{anonymous\}|_GLOBAL__N__[A-Za-z0-9_]+|(?:^|(?<=\s))unnamed>"
@@ -144,8 +143,3 @@ def short(name: str, width: int = 48) -> str:
         elif words:
             text = f"{function}<{words[0]}>"
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
-
-
-def keys(names: Any) -> Any:
-    """`key` of a Series of names, computed once for each different name."""
-    return names.map({name: key(name) for name in names.unique()}).astype("str")

@@ -16,7 +16,6 @@ DRAM_BYTES = 2 << 30  # many times any L2
 L1_BLOCKS_PER_SM = 2
 GEMM_N = 8192
 COPY_SYMBOL = "known_bytes_copy"
-SYMBOLS = (COPY_SYMBOL, "ceiling_dram_read", "ceiling_l2_read", "ceiling_l1_read", "ceiling_fp32_ffma")
 
 
 def known_bytes_copy(count: int) -> Callable[[], None]:

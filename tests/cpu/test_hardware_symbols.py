@@ -3,7 +3,6 @@
 import csv
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,11 +87,6 @@ def test_short_names_say_what_is_wrapped() -> None:
     assert "cutlass_80_simt_sgemm_64x64_8x5_nn_align1" in short
     assert "elementwise_kernel<direct_copy_kernel_cuda>" in short
     assert symbols.short("void internal::gemvx::kernel<int, int>(T1)") == "gemvx::kernel"
-
-
-def test_a_series_is_keyed_by_its_unique_names() -> None:
-    names = pd.Series(["void a<(int)1>(int)", "void a<1>(int)", "b"])
-    assert symbols.keys(names).tolist() == ["a<1>", "a<1>", "b"]
 
 
 @given(st.text("abcT12<>()[]{}:, *&~@-", max_size=40))

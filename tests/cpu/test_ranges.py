@@ -173,25 +173,21 @@ def test_threads_nest_apart_and_the_csv_is_ordered(tmp_path: Path) -> None:
     assert all(int(row["end_ns"]) >= int(row["start_ns"]) for row in rows)
 
 
-def test_synchronise_is_called_around_each_range() -> None:
-    calls: list[int] = []
-    tracer = RecordingTracer(synchronise=lambda: calls.append(1))
-    with span(tracer, "a"), span(tracer, "b"):
-        pass
-    assert len(calls) == 4
-
-
 def test_a_range_that_is_off_costs_at_most_25_ns() -> None:
     # Least of many trials: other programs on the machine can only add time. Tried again, because they may all along.
+    pytest.importorskip("nvtx", reason="nvtx is not installed")
+    off = ("off", "detached", "nvtx")  # no tool is attached to the tests, so NvtxTracer binds nothing
     for _ in range(5):
         cost_ns = measure_range_cost(repeats=9, calls=10_000)
-        if cost_ns["off"] <= 25 and cost_ns["nvtx"] <= 25:
+        if all(cost_ns[name] <= 25 for name in off):
             break
-    assert cost_ns["off"] <= 25
-    assert cost_ns["nvtx"] <= 25  # no tool is attached to the tests
+    assert {name: cost_ns[name] for name in off if cost_ns[name] > 25} == {}
     assert cost_ns["naive"] > cost_ns["off"]
 
 
 def test_bench_prints_ns_per_range(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("nvtx", reason="nvtx is not installed")
     assert main(["--bench"]) == 0
-    assert "with nvtx.annotate" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "with nvtx.annotate" in printed
+    assert "switched off again" in printed

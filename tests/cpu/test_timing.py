@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness import timing
-from harness.timing import Measurement, measure, measure_gpu, measure_wall
+from harness.timing import Measurement, measure_gpu, measure_wall
 
 
 def test_quantiles_are_those_of_the_samples() -> None:
@@ -42,11 +42,6 @@ def test_unsteady_samples_carry_a_warning() -> None:
     steps = iter([0.001, 0.001, 0.02, 0.001])
     measurement = measure_wall(lambda: time.sleep(next(steps)), samples=4, warmup=0)
     assert any("unsteady" in warning for warning in measurement.warnings)
-
-
-def test_measure_falls_back_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing.torch.cuda, "is_available", lambda: False)
-    assert len(measure(lambda: None, samples=3, warmup=1, cold_l2=True, fill_queue=True).samples_ns) == 3
 
 
 class FakeGpu:
