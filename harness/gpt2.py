@@ -104,6 +104,7 @@ class KVCache:
         self.keys = torch.zeros(shape, device=device, dtype=dtype)
         self.values = torch.zeros(shape, device=device, dtype=dtype)
         self.future = torch.ones(capacity, capacity, device=device, dtype=torch.bool).triu(1)
+        self.batch = batch
         self.capacity = capacity
         self.length = 0
 
@@ -275,9 +276,16 @@ class GPT2(nn.Module):  # type: ignore[misc]
 
         Shape   ids (B, T) int64 -> logits (B, T, V), or (B, 1, V) with `last_only`. All T rows are the default,
                 because published baselines compute them; `generate` needs the last one only.
-        Raises  UsageError when the tokens do not fit the positions or the cache
+        Raises  UsageError when there are no tokens, or they do not fit the positions or the cache
         """
-        cache = cache or self.new_cache(ids.shape[0], ids.shape[1])
+        if ids.ndim != 2 or 0 in ids.shape:
+            raise UsageError(f"The token ids have shape {tuple(ids.shape)}: give (B, T) with B and T of 1 or more.")
+        cache = cache or self.new_cache(*ids.shape)
+        if cache.batch != ids.shape[0]:
+            raise UsageError(
+                f"The cache is for a batch of {cache.batch} and the token ids have one of {ids.shape[0]}: "
+                "make the cache with new_cache of that batch."
+            )
         end = cache.length + ids.shape[1]
         if end > min(cache.capacity, self.config.n_positions):
             raise UsageError(

@@ -231,3 +231,17 @@ def test_generate_returns_prompt_and_new_tokens() -> None:
     out = model.generate(ids, 4)
     assert out.shape == (2, 7)
     assert torch.equal(out[:, :3], ids)
+
+
+@pytest.mark.parametrize("shape", [(1, 0), (0, 3), (4,)])
+def test_no_tokens_are_one_sentence(shape: tuple[int, ...]) -> None:
+    model = build_model(load_weights("random", 0, TINY))
+    with pytest.raises(UsageError, match=r"shape .*: give \(B, T\)"):
+        model(torch.zeros(shape, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_cache_of_another_batch_is_refused(batch: int) -> None:
+    model = build_model(load_weights("random", 0, TINY))
+    with pytest.raises(UsageError, match=f"batch of {batch} .* have one of 2"):
+        model(tokens(TINY, 2, 4), model.new_cache(batch))
