@@ -39,8 +39,11 @@ _THROTTLE_BITS = {
     0x100: "display_clock_setting",
 }
 _QUANTITIES = ("sm_mhz", "memory_mhz", "power_w", "temperature_c")
-# A path in running text: a slash at the start of a word, then at least one more component or a plain name.
-_ABSOLUTE_PATH = re.compile(r"(?:(?<![\w.~/:*)\]>-])/[A-Za-z_.][^\s\"',;]*)|(?:\b[A-Za-z]:\\\\?\w)|(?:(?<!\w)~[/\w])")
+# A path in running text, to its end: one or two slashes at the start of a word and then a name, a drive with what
+# follows, a share, a home folder, a file address.
+_ABSOLUTE_PATH = re.compile(
+    r"(?:\bfile:/|(?<![\w.~/:*)\]>-])//?[A-Za-z_.]|\b[A-Za-z]:[\\/]|(?<![\w\\])\\\\\w|(?<!\w)~[/\w])[^\s\"',;]*"
+)
 
 # Type of each key that a manifest must have; None in a tuple means that null is allowed.
 _SCHEMA: dict[str, tuple[type | None, ...]] = {

@@ -18,7 +18,10 @@ ROOTS = (
     "|var|work|workspace"
 )
 # The last component stays: which file a kernel's lambda stands in is worth knowing, where that file lay is not.
-ABSOLUTE_PATH = re.compile(rf"""(?<![\w./-])/(?:{ROOTS})(?:/[^\s/"',;:()<>|{{}}]+)*/([^\s/"',;:()<>|{{}}]+)/?""")
+_NAME = r"""[^\s/"',;:()<>|{}]+"""
+ABSOLUTE_PATH = re.compile(rf"(?:\bfile:/*|(?<![\w./-])/?)/(?:{ROOTS})(?:/{_NAME})*/({_NAME})/?")
+    rf"""(?:\bfile:/*|(?<![\w./-])/?)/(?:{ROOTS})(?:/[^\s/"',;:()<>|{{}}]+)*/([^\s/"',;:()<>|{{}}]+)/?"""
+)
 WINDOWS_PATH = re.compile(r"""\b[A-Za-z]:\\(?:[^\s\\"',;:()<>|]+\\)+([^\s\\"',;:()<>|]+)""")
 
 
@@ -30,18 +33,24 @@ def without_paths(text: str) -> str:
 
 
 def scrub_ncu(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Rows of an ncu raw table, from its header on, with a constant host name and no paths."""
-    rows = csv.reader(lines)
-    header = next(row for row in rows if row[:1] == ["ID"])
-    yield header
-    host = header.index("Host Name") if "Host Name" in header else None
-    for index, row in enumerate(rows):
-        if len(row) < len(header):  # ncu's closing messages
-            continue
-        row = [without_paths(field) for field in row]
-        if host is not None and index > 0:  # the first row holds the units
-            row[host] = HOST
-        yield row
+    """Rows of an ncu raw table, from its header on, with a constant host name and no paths.
+
+    A row that the file ends in keeps fewer fields than the header, so that whoever reads it sees that it was cut off.
+    """
+    header: list[str] = []
+    for line in lines:
+        row = next(csv.reader([line]), [])
+        if not header:
+            header = row if row[:1] == ["ID"] else []
+            yield from [header] if header else []
+        elif row and (not row[0] or row[0].isdigit()):  # anything else is a message of ncu
+            if line.count('"') % 2 and len(row) == len(header):
+                row.pop()
+            row = [without_paths(field) for field in row]
+            host = header.index("Host Name") if "Host Name" in header else len(row)
+            if row[0] and host < len(row):  # the row of units has no ID
+                row[host] = HOST
+            yield row
 
 
 def scrub_file(source: TextIO, target: TextIO) -> None:

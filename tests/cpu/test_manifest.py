@@ -65,10 +65,21 @@ def test_nothing_names_the_user_the_machine_or_a_path(monkeypatch: pytest.Monkey
         ("--out=/data/x", "--out=<path>"),
         ("a,/data/x", "a,<path>"),
         ("byte/s", "byte/s"),
+        ("https://example.org/x", "https://example.org/x"),
+        ("a//b", "a//b"),
+        ("file:///home/bob/x", "<path>"),
+        ("--weights=file:///home/bob/x,y", "--weights=<path>,y"),
+        ("//server/share/x", "<path>"),
+        (r"\\server\share\x", "<path>"),
+        (r"C:\Users\bob\x", "<path>"),
+        ("--out=C:/Users/bob/x", "--out=<path>"),
+        ("~bob/x", "<path>"),
     ],
 )
 def test_scrub_takes_absolute_paths_only(argument: str, clean: str) -> None:
     assert scrub(argument) == clean
+    assert find_leaks({"reason": argument}) == ([] if argument == clean else [argument])
+    assert find_leaks({"reason": clean}) == []
 
 
 def test_a_host_named_like_the_gpu_is_no_leak(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from analysis.capture import ncu_csv
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "nsys_scripts"
 
@@ -445,6 +447,27 @@ def test_exports_are_scrubbed(gpu_machine: Machine) -> None:
     counters = (out / "captures/ncu_raw.csv").read_text().splitlines()
     assert counters[2] == '"0","17","python3.12","host","f(""a"", x.cu)"'
     assert not list((out / "raw").glob("exports*"))
+
+
+@pytest.mark.parametrize(
+    "cut", ['"1","17","python3","gpu-box-7"', '"1","17","/home/someone/py', '"1","17","p","h","f(', '"1']
+)
+def test_a_row_that_the_file_ends_in_stays_cut_off(tmp_path: Path, cut: str) -> None:
+    whole = '"0","17","python3","gpu-box-7","f(int)"'
+    source = tmp_path / "ncu_raw.csv"
+    head = '==PROF== Connected\n"ID","Process ID","Process Name","Host Name","Kernel Name"\n"","","","",""\n'
+    source.write_text(f"{head}{whole}\n{cut}")
+    command = [sys.executable, str(SCRIPTS / "scrub.py"), str(source), "--to", str(tmp_path / "out")]
+    subprocess.run(command, check=True)
+    text = (tmp_path / "out/ncu_raw.csv").read_text()
+    assert "gpu-box-7" not in text
+    assert "someone" not in text
+    page = ncu_csv.read_raw(text, "ncu_raw.csv")
+    assert len(page.counters) == 1
+    assert "cut off after 1 complete rows" in page.gaps[0].what
+    source.write_text(f"{head}{whole}\n==PROF== Disconnected\n")
+    subprocess.run(command, check=True)
+    assert not ncu_csv.read_raw((tmp_path / "out/ncu_raw.csv").read_text(), "ncu_raw.csv").gaps
 
 
 def test_a_failed_export_is_a_failed_tool(gpu_machine: Machine) -> None:
