@@ -20,8 +20,6 @@ ROOTS = (
 # The last component stays: which file a kernel's lambda stands in is worth knowing, where that file lay is not.
 _NAME = r"""[^\s/"',;:()<>|{}]+"""
 ABSOLUTE_PATH = re.compile(rf"(?:\bfile:/*|(?<![\w./-])/?)/(?:{ROOTS})(?:/{_NAME})*/({_NAME})/?")
-    rf"""(?:\bfile:/*|(?<![\w./-])/?)/(?:{ROOTS})(?:/[^\s/"',;:()<>|{{}}]+)*/([^\s/"',;:()<>|{{}}]+)/?"""
-)
 WINDOWS_PATH = re.compile(r"""\b[A-Za-z]:\\(?:[^\s\\"',;:()<>|]+\\)+([^\s\\"',;:()<>|]+)""")
 
 
