@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Capture
+from analysis.capture.model import Capture, Gap
 from analysis.hardware import metrics
 from analysis.hardware.devices import find_device
 from analysis.tables import (
@@ -55,11 +55,17 @@ def analyse(
     tables: dict[str, pd.DataFrame] = {}
     tables["layers"] = layers.build_layers(ranges, launches, has_timeline=has_timeline)
     tables["layers_folded"] = layers.fold_layers(tables["layers"])
-    tables["kernels"] = kernels.build_kernels(measured)
+    tables["kernels"] = (
+        kernels.build_kernels(measured) if len(measured) else kernels.from_nsys_sums(capture.nsys_kernel_sums)
+    )
     tables["roofline"] = roofline.build_roofline(measured, roofs)
     tables["stalls"] = stalls.build_stalls(measured)
     seen_paths = set(launches["path"]) | set(ranges["path"]) if len(ranges) else set()
-    tables["traffic"] = traffic.build_traffic(measured, capture.ops, seen_paths)
+    path_of_op = pd.Series(
+        ["" if row < 0 else ranges["path"].iat[row] for row in owner], index=gpu_ops.index, dtype=object
+    )
+    copies = traffic.copied_bytes(gpu_ops, path_of_op)
+    tables["traffic"] = traffic.build_traffic(measured, capture.ops, seen_paths, copies)
     tables["coverage"] = (
         join.build_coverage(joined, has_counters=len(counters) > 0) if has_timeline else TABLES["coverage"].empty()
     )
@@ -68,7 +74,13 @@ def analyse(
     step_of_row = gaps.step_of_rows(ranges, steps, attribution.parent_rows(ranges)) if len(ranges) else np.array([])
     rows = owner.to_numpy(np.int64)
     step_of_op = np.where(rows >= 0, step_of_row[np.maximum(rows, 0)], -1) if len(ranges) else rows
+    step_of_op = gaps.add_other_threads(gpu_ops, steps, step_of_op)
     bare = {step["range"]: float(step["wall_ns"]["p50"]) for step in (capture.timing or {}).get("steps", [])}
+    queued = {
+        step["range"]: float(step["gpu_ns"]["p50"])
+        for step in (capture.timing or {}).get("steps", [])
+        if step.get("gpu_ns")
+    }
     limits = gaps.step_limits(
         measured, tables["roofline"], capture.ops, roofs, list(steps["path"]) if len(steps) else []
     )
@@ -89,6 +101,14 @@ def analyse(
     equal, compared = layers.check_against_nsys(ranges, own, capture.nsys_range_sums)
 
     notes = []
+    if equal < compared:
+        named_gaps.append(
+            Gap(
+                f"kernel time of {compared - equal} of {compared} ranges",
+                "it differs from nsys' own sums (nvtx_kern_sum), so the exports are not of one whole capture",
+                "export all reports again from the same .nsys-rep",
+            )
+        )
     if compared:
         notes.append(
             f"Kernel time per range equals nsys' own nvtx_kern_sum to the nanosecond in {equal} of {compared} ranges."
@@ -99,11 +119,16 @@ def analyse(
             f"{siblings} kernels carry the counters of a sibling layer (--extrapolate-siblings), not their own."
         )
     notes += conditions.timing_notes(capture.timing)
+    notes += conditions.counter_notes(tables, ncu)
     named_gaps += completeness.name_gaps(capture, roofs, gpu_name, device_known=device is not None, tables=tables)
-    if has_timeline:
-        ranked = findings.find(tables["gaps"], measured, tables["roofline"], tables["stalls"], tables["traffic"], roofs)
-    else:
+    named_gaps += completeness.name_partial_counters(joined.launches, measured)
+    if capture.clock == "cpu":
         ranked = findings.largest_ranges(tables["layers_folded"])
+    else:
+        op_time = gpu_ops["duration_ns"].groupby(path_of_op).sum()
+        ranked = findings.find(
+            tables["gaps"], measured, tables["roofline"], tables["stalls"], tables["traffic"], roofs, op_time, queued
+        )
     report = {
         "kind": "report",
         "schema_version": 1,

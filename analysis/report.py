@@ -209,15 +209,19 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
     from analysis.tables.schema import document_columns
     from analysis.views.readme import render_results, replace_part
 
-    bench = COMMITTED / "h200-softmax-bench" / "bench.csv"
-    if not bench.is_file():
-        raise InputError(f"{bench.relative_to(ROOT)} is missing; make it with `make bench-softmax` on a GPU")
+    bench = COMMITTED / "h200-softmax-bench"
+    if not (bench / "bench.csv").is_file():
+        raise InputError(f"{bench.relative_to(ROOT)}/bench.csv is missing; make it with `make bench-softmax` on a GPU")
+    gpt2 = json.loads((bench / "bench.json").read_text(encoding="utf-8"))["gpt2"]
     status = {tool: run / "captures" / f"{tool}.json" for tool in ("nsys", "ncu")}
     seconds = {tool: json.loads(file.read_text(encoding="utf-8")).get("seconds") for tool, file in status.items()}
     folder = run.resolve().relative_to(ROOT).as_posix()
     parts = {
         "reports/README.md": ("runs", _index()),
-        "README.md": ("results", render_results(report, tables, pd.read_csv(bench), seconds, folder)),
+        "README.md": (
+            "results",
+            render_results(report, tables, pd.read_csv(bench / "bench.csv"), gpt2, seconds, folder),
+        ),
         "analysis/README.md": ("columns", document_columns()),
     }
     return {

@@ -243,8 +243,8 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
             )
         )
         return trace[1].sort_values("start_ns", kind="stable", ignore_index=True)
-    ops, lonely = nsys_csv.join_launches(trace[1], launches[1])
-    kernels = int((ops["kind"] == "kernel").sum())
+    ops, lonely, added = nsys_csv.join_launches(trace[1], launches[1])
+    kernels = int((trace[1]["kind"] == "kernel").sum())
     if lonely and lonely == kernels and len(launches[1]):
         raise InputError(
             f"{trace[0]} and {launches[0]} are of different captures (none of {kernels} kernels is in both); "
@@ -255,6 +255,14 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
             Gap(
                 f"the launches of {lonely} of {kernels} kernels",
                 f"they stand in {trace[0]} and not in {launches[0]}",
+                "export both reports again from the same .nsys-rep",
+            )
+        )
+    if added:
+        found.gaps.append(
+            Gap(
+                f"registers and streams of {added} kernels, and copies beside them",
+                f"they stand in {launches[0]} and not in {trace[0]}, which was cut",
                 "export both reports again from the same .nsys-rep",
             )
         )

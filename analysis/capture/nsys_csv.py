@@ -553,11 +553,12 @@ def fill_from_calls(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     return ops.assign(**{name: ops[name].where(~unknown, found[name]) for name in side})
 
 
-def join_launches(ops: pd.DataFrame, launches: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """GPU operations with the API side of the kernels filled in; and how many kernels found no launch.
+def join_launches(ops: pd.DataFrame, launches: pd.DataFrame) -> tuple[pd.DataFrame, int, int]:
+    """GPU operations with the API side of the kernels filled in; how many kernels found no launch; how many were added.
 
     Both reports print the same kernel record, so (start, duration, name, grid, block) is an exact key; equal keys (two
-    devices or two streams at the same nanosecond) are paired in file order.
+    devices or two streams at the same nanosecond) are paired in file order. Kernels that only the launches hold,
+    because the other file was cut, are added: left out, their ranges would seem to have launched nothing.
     """
     key = ["start_ns", "duration_ns", "name", "grid", "block"]
     side = ["api_start_ns", "api_end_ns", "pid", "tid"]
@@ -567,9 +568,14 @@ def join_launches(ops: pd.DataFrame, launches: pd.DataFrame) -> tuple[pd.DataFra
     right = launches[["start_ns", "duration_ns", "grid", "block", *side]].assign(name=codes[len(ops) :].to_numpy())
     left["nth"] = left.groupby(key, sort=False).cumcount()
     right["nth"] = right.groupby(key, sort=False).cumcount()
-    found = left.merge(right, on=[*key, "nth"], how="left", indicator=True, validate="one_to_one")
+    right["launch"] = range(len(right))
+    found = left.merge(right, on=[*key, "nth"], how="left", validate="one_to_one")
     kernels = ops["kind"].to_numpy() == "kernel"
-    lonely = int((kernels & (found["_merge"] == "left_only").to_numpy()).sum())
-    return ops.assign(**{name: found[name].astype("Int64").to_numpy() for name in side}).astype(
-        dict.fromkeys(side, "Int64")
-    ), lonely
+    lonely = int((kernels & found["launch"].isna().to_numpy()).sum())
+    filled = ops.assign(**{name: found[name].astype("Int64").to_numpy() for name in side})
+    filled = filled.astype(dict.fromkeys(side, "Int64"))
+    only_launched = launches[~right["launch"].isin(found["launch"]).to_numpy()]
+    if len(only_launched):
+        filled = pd.concat([filled, only_launched], ignore_index=True)
+        filled = filled.sort_values("start_ns", kind="stable", ignore_index=True)
+    return filled, lonely, len(only_launched)

@@ -75,15 +75,19 @@ def _innermost_over_time(rows: np.ndarray, start: np.ndarray, end: np.ndarray) -
     return np.array(times, dtype=np.int64), np.array(state, dtype=np.int64)
 
 
-# An index stands between dots or in brackets: `ln_1` and `ln_2` are two different layers, not layers 1 and 2.
-_INDEX = re.compile(r"(?:(?<=^)|(?<=[.\[]))\d+(?=$|[.\]])")
+# An index stands between dots or in brackets (h.7, layers[7]), or ends a name (layer_7, Layer 7).
+_INDEX = re.compile(r"(?:(?<=^)|(?<=[.\[]))\d+(?=$|[.\]])|(?<=[A-Za-z_ ])\d+$")
+_AT_END = re.compile(r"[A-Za-z_ ]\d+$")
+# `fc.256` beside `fc.512` are sizes: indices of layers leave no such holes, even if every other layer is traced.
+_MOST_SPREAD = 4
 
 
 def fold_paths(paths: pd.Series) -> pd.Series:
     """Replace the index of repeated sibling layers by `*`: h.0/attn … h.11/attn become h.*/attn.
 
-    Siblings are folded when their indices under one parent are at least two consecutive numbers, so `fc.256`
-    beside `fc.512` stays as it is. Found from the names alone: `transformer.h.7`, `model.layers.7.mlp`, `h.7`.
+    Siblings are folded when their indices under one parent are at least two and close together. A number at the end
+    of a name must also count from 0: `ln_1` and `ln_2` are two different layers, not layers 1 and 2.
+    Found from the names alone: `transformer.h.7`, `model.layers.7.mlp`, `h.7`, `layer_7`.
     """
     unique = list(dict.fromkeys(paths))
     seen: dict[tuple[str, str], set[tuple[int, ...]]] = defaultdict(set)
@@ -96,7 +100,7 @@ def fold_paths(paths: pd.Series) -> pd.Series:
             if pattern != part:
                 seen[prefix, pattern].add(tuple(int(number) for number in _INDEX.findall(part)))
             prefix += pattern + "/"
-    repeated = {key for key, indices in seen.items() if _consecutive(indices)}
+    repeated = {key for key, indices in seen.items() if _are_layers(key[1], indices)}
 
     def fold(parts: list[str]) -> str:
         prefix, folded = "", []
@@ -109,6 +113,9 @@ def fold_paths(paths: pd.Series) -> pd.Series:
     return paths.map({path: fold(parts) for path, parts in split.items()})
 
 
-def _consecutive(indices: set[tuple[int, ...]]) -> bool:
+def _are_layers(pattern: str, indices: set[tuple[int, ...]]) -> bool:
+    if len(indices) < 2:
+        return False
     columns = [sorted(set(column)) for column in zip(*indices, strict=True)]
-    return len(indices) > 1 and all(column[-1] - column[0] == len(column) - 1 for column in columns)
+    close = all(column[-1] - column[0] < _MOST_SPREAD * len(column) for column in columns)
+    return close and (columns[-1][0] == 0 or not _AT_END.search(pattern.replace("*", "0")))

@@ -70,3 +70,31 @@ def name_gaps(
         ),
     )
     return [gap for applies, gap in conditions if applies]
+
+
+def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame) -> list[Gap]:
+    """Return a gap for kernels that ncu was not asked for, and one for matched kernels whose counters have no value."""
+    gaps: list[Gap] = []
+    if launches.empty or not (launches["counters_from"] != "").any():
+        return gaps
+    outside = int((~launches["requested"]).sum())
+    if outside:
+        gaps.append(
+            Gap(
+                f"the counters of {outside} of {len(launches)} kernels",
+                "they ran outside the ranges that ncu was asked for",
+                "capture them with `bash nsys_scripts/profile.sh --deep`, or report with --extrapolate-siblings",
+            )
+        )
+    matched = measured[measured["counters_from"] != ""]
+    for column, what in (("duration_ns", "duration"), ("dram_read_bytes", "DRAM bytes"), ("flops", "FLOPs")):
+        missing = int(matched[column].isna().sum()) if column in matched else 0
+        if missing:
+            gaps.append(
+                Gap(
+                    f"{what} of {missing} of {len(matched)} measured kernels",
+                    "ncu gave no value (nan or n/a) or its metrics were not captured",
+                    METRICS,
+                )
+            )
+    return gaps

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pandas as pd
+
 from analysis.capture.model import Capture
 
 
@@ -83,4 +85,29 @@ def timing_notes(timing: dict[str, Any] | None) -> list[str]:
                 f" (p5 {rate['p5']:,.1f}, p95 {rate['p95']:,.1f})" if isinstance(rate, dict) and "p5" in rate else ""
             )
             notes.append(f"{name}: {value:,.1f} tokens/s without a tool{spread}.")
+    return notes
+
+
+def counter_notes(tables: dict[str, pd.DataFrame], ncu: dict[str, Any] | None) -> list[str]:
+    """Return what a reader must know to read byte counts and roofs rightly."""
+    notes = []
+    traffic, roofline = tables["traffic"], tables["roofline"]
+    if (traffic["measured_over_minimum"] < 0.99).any():
+        flushed = (
+            " ncu flushes the caches before each kernel, so reads are cold."
+            if (ncu or {}).get("cache_control") == "all"
+            else ""
+        )
+        notes.append(
+            "Measured DRAM bytes may lie below the minimum: what a kernel writes last stays in L2 when it ends."
+            + flushed
+        )
+    above = roofline[roofline["roof_frac"] > 1.02]
+    if len(above):
+        worst = above.sort_values("roof_frac").iloc[-1]
+        notes.append(
+            f"{len(above)} rows of the roofline stand above their measured roof, at most {worst['roof_frac']:.2f} "
+            f"times ({worst['range']}, {worst['level']}): "
+            "a launch alone, as ncu replays it, may run cooler than a sustained micro-kernel, or be served by a cache."
+        )
     return notes

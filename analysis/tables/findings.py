@@ -13,19 +13,33 @@ COUNT = 3
 
 
 def find(
-    gaps: pd.DataFrame, measured: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, traffic: pd.DataFrame,
+    gaps: pd.DataFrame,
+    measured: pd.DataFrame,
+    roofline: pd.DataFrame,
+    stalls: pd.DataFrame,
+    traffic: pd.DataFrame,
     roofs: pd.DataFrame,
-) -> list[dict[str, Any]]:  # fmt: skip
+    op_time_ns: pd.Series,
+    queued_ns: dict[str, float],
+) -> list[dict[str, Any]]:
     """Return the findings of report.json, most time first, at most COUNT.
 
-    Only the program under the first step's outermost range is judged: other roots are variants of it.
+    Shape: `op_time_ns` GPU time by path, copies included; `queued_ns` a step's GPU time behind a filled queue, by path.
+    Only the program under the first step's outermost range is judged: other roots are variants of it. In a step that
+    waits for launches faster kernels win nothing, so its kernels give no finding.
     """
     root = str(gaps["step"].iloc[0]).split("/")[0] if len(gaps) and "/" in str(gaps["step"].iloc[0]) else None
-    candidates = [*_launch_bound(gaps, root)]
-    chains = _unfused_chains(measured, traffic, roofs, root)
+    waiting = tuple(str(step).split("#")[0] + "/" for step in gaps.loc[gaps["verdict"].eq("launch-bound"), "step"])
+    judged = _under(measured["range"], root) & ~measured["range"].str.startswith(waiting or ("\0",))
+    candidates = _launch_bound(gaps, root, queued_ns)
+    chains = [
+        chain
+        for chain in _unfused_chains(op_time_ns, traffic, roofs, root)
+        if not str(chain["ranges"][0]).startswith(waiting or ("\0",))
+    ]
     candidates += chains
     fused_ranges = {name for chain in chains for name in chain.pop("ranges")}
-    candidates += _far_from_roof(measured, roofline, stalls, root, fused_ranges)
+    candidates += _far_from_roof(measured[judged], roofline, stalls, fused_ranges)
     candidates.sort(key=lambda finding: (-finding["time_to_win_ns"], finding["title"]))
     if not candidates:
         candidates = _longest_kernels(measured, root)
@@ -40,70 +54,71 @@ def _cell(table: str, row: str, column: str, value: object) -> dict[str, object]
     return {"table": f"{table}.csv", "row": row, "column": column, "value": value}
 
 
-def _launch_bound(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
+def _launch_bound(gaps: pd.DataFrame, root: str | None, queued_ns: dict[str, float]) -> list[dict[str, Any]]:
     found = []
     bound = gaps[gaps["verdict"].eq("launch-bound") & _under(gaps["step"].astype(str), root)]
     for path, rows in bound.groupby(bound["step"].str.replace(r"#\d+$", "", regex=True), sort=False):
         step = rows.iloc[0]
-        idle = int((rows["bare_wall_ns"] - rows["busy_ns"]).sum())
+        # behind a filled queue the GPU also pays for the start and end of every kernel: that is what launches can win
+        needed = queued_ns.get(str(path))
+        least = rows["busy_ns"].astype(float) if needed is None else needed
+        evidence = [
+            _cell("gaps", step["step"], name, int(step[name])) for name in ("bare_wall_ns", "busy_ns", "launches")
+        ]
+        told = f"for {needed / 1e3:,.0f} us when nothing waits" if needed else f"for {step['busy_ns'] / 1e3:,.0f} us"
         found.append(
             {
                 "title": f"{path} waits for launches",
                 "sentence": (
-                    f"{len(rows)} step(s) of {step['bare_wall_ns'] / 1e3:,.0f} us keep the GPU busy for "
-                    f"{step['busy_ns'] / 1e3:,.0f} us with {step['launches']} kernels: "
-                    "capture the step in a CUDA graph or launch fewer kernels."
+                    f"{len(rows)} step(s) of {step['bare_wall_ns'] / 1e3:,.0f} us need the GPU {told}, "
+                    f"with {step['launches']} kernels: capture the step in a CUDA graph or launch fewer kernels."
                 ),
-                "time_to_win_ns": idle,
-                "evidence": [
-                    _cell("gaps", step["step"], name, int(step[name]))
-                    for name in ("bare_wall_ns", "busy_ns", "launches")
-                ],
+                "time_to_win_ns": int((rows["bare_wall_ns"].astype(float) - least).sum()),
+                "evidence": evidence,
             }
         )
     return found
 
 
 def _unfused_chains(
-    measured: pd.DataFrame, traffic: pd.DataFrame, roofs: pd.DataFrame, root: str | None
+    op_time_ns: pd.Series, traffic: pd.DataFrame, roofs: pd.DataFrame, root: str | None
 ) -> list[dict[str, Any]]:
     """Ops whose declared fused form moves fewer bytes than the unfused one that ran."""
-    bandwidth = roofs.set_index("name")["measured"].get("dram")
+    bandwidth = roofs.attrs.get("dram_copy")  # it reads and writes, as a fused kernel does
     declared = traffic[
         traffic["predicted_fused_bytes"].notna()
         & (traffic["predicted_unfused_bytes"] > traffic["predicted_fused_bytes"])
         & _under(traffic["range"], root)
     ]
-    if declared.empty or pd.isna(bandwidth):
+    if declared.empty or bandwidth is None or pd.isna(bandwidth):
         return []
     found = []
     declared = declared.assign(folded=fold_paths(declared["range"]))
-    time = measured.groupby("path")["nsys_time_ns"].sum(min_count=1)
-    groups = declared.assign(step=declared["folded"].str.split("/").str[:2].str.join("/")).groupby(
-        ["op", "variant", "step"]
-    )
-    for (op, variant, step), rows in groups:
-        now = float(time.reindex(rows["range"]).sum())
+    steps = declared.assign(step=declared["folded"].str.split("/").str[:2].str.join("/"))
+    for (op, variant, step), rows in steps.groupby(["op", "variant", "step"]):
+        now = float(op_time_ns.reindex(rows["range"]).sum())
         unfused, fused = int(rows["predicted_unfused_bytes"].sum()), int(rows["predicted_fused_bytes"].sum())
         floor = fused / bandwidth * 1e9
         if now <= floor:
             continue
         names = list(dict.fromkeys(rows["folded"]))
+        where = " + ".join(names)
         moved = (rows["dram_read_bytes"] + rows["dram_write_bytes"]).sum(min_count=len(rows))
+        measured = "" if pd.isna(moved) else f", {moved / 1e6:,.0f} MB measured"
         evidence = [
-            _cell("layers_folded", " + ".join(names), "gpu_time_ns", int(now)),
-            _cell("traffic", " + ".join(names), "predicted_unfused_bytes", unfused),
-            _cell("traffic", " + ".join(names), "predicted_fused_bytes", fused),
+            _cell("layers_folded", where, "gpu_time_ns and its copies", int(now)),
+            _cell("traffic", where, "predicted_unfused_bytes", unfused),
+            _cell("traffic", where, "predicted_fused_bytes", fused),
         ]
         if pd.notna(moved):
-            evidence.append(_cell("traffic", " + ".join(names), "dram_read_bytes + dram_write_bytes", int(moved)))
+            evidence.append(_cell("traffic", where, "dram_read_bytes + dram_write_bytes", int(moved)))
         found.append(
             {
                 "title": f"{step}: fuse {op}",
                 "sentence": (
-                    f"{op} ({variant}) takes {now / 1e3:,.0f} us and moves {unfused / 1e6:,.0f} MB "
-                    f"where one fused kernel moves {fused / 1e6:,.0f} MB, "
-                    f"{floor / 1e3:,.0f} us at the measured DRAM roof."
+                    f"{op} ({variant}) takes {now / 1e3:,.0f} us and is predicted to move {unfused / 1e6:,.0f} MB"
+                    f"{measured}; one fused kernel needs {fused / 1e6:,.0f} MB, "
+                    f"{floor / 1e3:,.0f} us at the measured copy rate."
                 ),
                 "time_to_win_ns": int(now - floor),
                 "evidence": evidence,
@@ -114,29 +129,35 @@ def _unfused_chains(
 
 
 def _far_from_roof(
-    measured: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, root: str | None, skip: set[str]
+    measured: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, skip: set[str]
 ) -> list[dict[str, Any]]:
-    """Kernels by the time that lies between them and the nearest of the measured roofs."""
-    if roofline.empty or measured["nsys_time_ns"].isna().all():
+    """Kernels by the time that lies between them and the nearest of the measured roofs.
+
+    The share of the roof is ncu's, of one launch alone; the time it is a share of is nsys' where there is a timeline.
+    """
+    if roofline.empty or measured.empty:
         return []
+    clock = "ncu" if measured["nsys_time_ns"].isna().all() else "nsys"
+    measured = measured.assign(nsys_time_ns=measured["duration_ns" if clock == "ncu" else "nsys_time_ns"])
     # the level at which a kernel is nearest to its roof is the one that limits it
     nearest = roofline.dropna(subset=["roof_frac"]).sort_values("roof_frac").groupby(["kernel", "range"]).tail(1)
     time = measured.assign(nsys_time_ns=measured["nsys_time_ns"].astype(float)).groupby(["kernel", "range"])[
         "nsys_time_ns"
     ]
     rows = nearest.join(time.sum(), on=["kernel", "range"]).join(time.size().rename("launches"), on=["kernel", "range"])
-    rows = rows[_under(rows["range"], root) & ~rows["range"].isin(skip) & (rows["roof_frac"] < 1)]
+    rows = rows[rows["nsys_time_ns"].notna() & ~rows["range"].isin(skip) & (rows["roof_frac"] < 1)]
     rows = (
         rows.assign(win=rows["nsys_time_ns"] * (1 - rows["roof_frac"])).sort_values("win", ascending=False).head(COUNT)
     )
     found = []
     for _, row in rows.iterrows():
         where = (stalls["kernel"] == row["kernel"]) & (stalls["range"] == row["range"])
-        top = stalls[where].head(1)
+        # a warp that is ready but not selected waits for nothing
+        top = stalls[where & (stalls["reason"] != "not_selected")].head(1)
         name = symbols.short(row["kernel"], 60)
         label = f"{row['kernel']} in {row['range']}"
         evidence = [_cell("roofline", label, f"roof_frac ({row['level']})", round(float(row["roof_frac"]), 4))]
-        evidence.append(_cell("kernels", label, "nsys_time_ns", int(row["nsys_time_ns"])))
+        evidence.append(_cell("kernels", label, f"{clock}_time_ns", int(row["nsys_time_ns"])))
         why = ""
         if len(top):
             reason, share = str(top["reason"].iloc[0]), float(top["share_frac"].iloc[0])
@@ -146,14 +167,19 @@ def _far_from_roof(
             {
                 "title": f"{row['range']}: {name} is far from its roof",
                 "sentence": (
-                    f"{row['launches']} launches take {row['nsys_time_ns'] / 1e3:,.0f} us "
-                    f"at {row['roof_frac']:.0%} of the {row['bound']} roof ({row['level']}){why}."
+                    f"{int(row['launches'])} launches take {row['nsys_time_ns'] / 1e3:,.0f} us "
+                    f"at {row['roof_frac']:.0%} of the nearest roof, {nearest_roof(row)}{why}."
                 ),
                 "time_to_win_ns": int(row["win"]),
                 "evidence": evidence,
             }
         )
     return found
+
+
+def nearest_roof(row: pd.Series) -> str:
+    """The roof of a roofline row in words."""
+    return "compute" if row["bound"] == "compute" else f"{str(row['level']).upper()} bandwidth"
 
 
 def _longest_kernels(measured: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:

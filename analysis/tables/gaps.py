@@ -15,6 +15,7 @@ STEP_NAMES = ("step", "decode", "prefill")
 WHOLE_CAPTURE = "capture"
 # Idle for more than a fifth of the bare step: faster kernels alone could not win that time back.
 BUSY_FRAC_LIMIT = 0.8
+COMPUTE_ROOF_OF_DTYPE = {"fp32": "fp32", "tf32": "tf32", "bf16": "bf16", "fp16": "bf16"}
 
 
 def find_steps(ranges: pd.DataFrame) -> pd.DataFrame:
@@ -36,6 +37,20 @@ def step_of_rows(ranges: pd.DataFrame, steps: pd.DataFrame, parent: np.ndarray) 
         here = np.flatnonzero((level == depth) & (parent >= 0) & (inside < 0))
         inside[here] = inside[parent[here]]
     return inside
+
+
+def add_other_threads(gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np.ndarray) -> np.ndarray:
+    """Give operations in no step to the step of their process in whose window they were launched.
+
+    Autograd and worker threads launch kernels of a step from outside its ranges, and the GPU is busy all the same.
+    """
+    result = step_of_op.copy()
+    start = gpu_ops["api_start_ns"].fillna(-1).to_numpy(np.int64)
+    pid = gpu_ops["pid"].fillna(-1).to_numpy(np.int64)
+    for row, step in steps.iterrows():
+        inside = (result < 0) & (pid == step["pid"]) & (start >= step["start_ns"]) & (start < step["end_ns"])
+        result[inside] = row
+    return result
 
 
 def build_gaps(
@@ -124,7 +139,7 @@ def step_limits(
     """Return for each step path whether memory or compute limits its kernels, and the evidence.
 
     With counters: the bound at DRAM of each kernel, weighted by its nsys time. Without: the declared minimum bytes
-    over the DRAM roof against the declared FLOPs over the FP32 roof. Neither: the path is left out.
+    over the DRAM roof against the declared FLOPs over the compute roof of their data type. Neither: path left out.
     """
     limits: dict[str, tuple[str, str]] = {}
     at_dram = roofline[(roofline["level"] == "dram") & roofline["bound"].notna()]
@@ -143,21 +158,23 @@ def step_limits(
             winner = str(time.idxmax())
             limits[path] = (
                 winner,
-                f"{share:.0%} of its kernel time is {winner}-bound at DRAM by ncu's counters",
+                f"ncu: {share:.0%} of its kernel time lies under the {winner} roof at DRAM",
             )
             continue
-        if ops is None or roof[["dram", "fp32"]].isna().any():
+        if ops is None:
             continue
         declared = ops[ops["range"].str.startswith(path + "/")]
         bytes_ns = declared["minimum_bytes"].sum() / roof["dram"] * 1e9
-        flops_ns = declared["flops"].sum() / roof["fp32"] * 1e9
-        if max(bytes_ns, flops_ns) > 0:
+        flops = declared["flops"].fillna(0)
+        peak = declared["dtype"].map(COMPUTE_ROOF_OF_DTYPE).map(roof)
+        flops_ns = (flops / peak)[flops > 0].sum(skipna=False) * 1e9
+        if np.isfinite(bytes_ns) and np.isfinite(flops_ns) and max(bytes_ns, flops_ns) > 0:
             winner = "memory" if bytes_ns >= flops_ns else "compute"
             limits[path] = (
                 winner,
                 (
                     f"its declared bytes need {bytes_ns / 1e3:,.1f} us at the DRAM roof, "
-                    f"its FLOPs {flops_ns / 1e3:,.1f} us at the FP32 roof"
+                    f"its FLOPs {flops_ns / 1e3:,.1f} us at the roof of their type"
                 ),
             )
     return limits

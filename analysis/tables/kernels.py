@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.tables.attribution import UNATTRIBUTED
+from analysis.hardware import symbols
+from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.schema import TABLES
 
 KEY = ["kernel", "range", "grid", "block"]
@@ -19,8 +20,6 @@ def measured_launches(joined_launches: pd.DataFrame, counters: pd.DataFrame, der
     short = derived.reset_index(drop=True)
     if joined_launches.empty:
         base = counters[["kernel", "grid", "block", "path"]].reset_index(drop=True)
-        from analysis.tables.attribution import fold_paths
-
         base = base.assign(folded=fold_paths(base["path"]), nsys_time_ns=pd.NA, counters_from="measured")
         frame = pd.concat([base, short], axis=1)
     else:
@@ -40,6 +39,22 @@ def measured_launches(joined_launches: pd.DataFrame, counters: pd.DataFrame, der
         known = frame["registers"] if "registers" in frame else pd.Series(pd.NA, index=frame.index)
         frame["registers"] = frame.pop("nsys_registers").astype("Float64").fillna(known.astype("Float64"))
     return frame.assign(range=frame["folded"].replace("", UNATTRIBUTED))
+
+
+def from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
+    """Return kernels.csv from nsys' own totals (cuda_gpu_kern_sum): all that is left where no trace was given."""
+    schema = TABLES["kernels"]
+    if nsys_kernel_sums.empty:
+        return schema.empty()
+    table = nsys_kernel_sums.assign(
+        kernel=nsys_kernel_sums["kernel"].map({name: symbols.key(name) for name in nsys_kernel_sums["kernel"].unique()})
+    )
+    table = table.groupby(["kernel", "grid", "block"], sort=False)[["instances", "total_ns"]].sum().reset_index()
+    table = table.rename(columns={"instances": "launches", "total_ns": "nsys_time_ns"})
+    table["share_frac"] = table["nsys_time_ns"].astype("Float64") / table["nsys_time_ns"].sum()
+    blank = ["ncu_time_ns", "registers", "occupancy_theoretical_frac", "occupancy_achieved_frac"]
+    table = table.assign(range=pd.NA, tier="timing", **dict.fromkeys(blank, pd.NA))
+    return schema.conform(table.sort_values(["share_frac", "kernel"], ascending=[False, True]))
 
 
 def build_kernels(measured: pd.DataFrame) -> pd.DataFrame:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -10,7 +12,8 @@ from analysis.tables.schema import TABLES
 
 LEVELS = {"dram": ("dram_read_bytes", "dram_write_bytes"), "l2": ("l2_bytes",), "l1": ("l1_bytes",)}
 
-# The measured roof of a level is the best rate that any of its micro-kernels sustained.
+# The measured roof of a level is the best rate that any of its micro-kernels sustained. At DRAM reads are faster than
+# writes, so what a kernel can reach there depends on its mix of both (`dram_roof`).
 MEASURED_BANDWIDTH = {"dram": ("dram_copy", "dram_read"), "l2": ("l2_read",), "l1": ("l1_read",)}
 # fp16 runs through the same tensor pipe at the same rate as bf16 on every device in the table
 COMPUTE_ROOF_OF_PIPE = {"fp32": "fp32", "tf32": "tf32", "bf16": "bf16", "fp16_tensor": "bf16"}
@@ -19,7 +22,8 @@ COMPUTE_ROOF_OF_PIPE = {"fp32": "fp32", "tf32": "tf32", "bf16": "bf16", "fp16_te
 def build_roofs(ceilings: dict[str, object] | None, device: Device | None) -> pd.DataFrame:
     """Return the roofs: name, kind (bandwidth, compute), level, measured, datasheet (byte/s or FLOP/s, NaN unknown)."""
     roofs: list[dict[str, object]] = (ceilings or {}).get("roofs", [])  # type: ignore[assignment]
-    measured = {str(roof["name"]): float(roof["value"]) for roof in roofs}  # type: ignore[arg-type]
+    # p95, not the median: under a power limit the median of a matrix product is no ceiling
+    measured = {str(roof["name"]): float(roof.get("p95") or roof["value"]) for roof in roofs}  # type: ignore[arg-type]
     rows = []
     for level, names in MEASURED_BANDWIDTH.items():
         best = max((measured[name] for name in names if name in measured), default=np.nan)
@@ -29,7 +33,25 @@ def build_roofs(ceilings: dict[str, object] | None, device: Device | None) -> pd
         peak = getattr(device, f"{pipe}_flop_per_s", None)
         rows.append((pipe, "compute", "", measured.get(pipe, np.nan), np.nan if peak is None else peak))
     frame = pd.DataFrame(rows, columns=["name", "kind", "level", "measured", "datasheet"])
-    return frame.astype({"measured": float, "datasheet": float})
+    frame = frame.astype({"measured": float, "datasheet": float})
+    frame.attrs["dram_read"], frame.attrs["dram_copy"] = (
+        measured.get(name, np.nan) for name in ("dram_read", "dram_copy")
+    )
+    return frame
+
+
+def dram_roof(roofs: pd.DataFrame, read_frac: Any) -> Any:
+    """Return the byte rate that DRAM sustains for traffic of which `read_frac` are reads: byte/s.
+
+    A copy takes as long as its reads and its writes, which gives the rate of writes; where only one of the two
+    micro-kernels was measured, its rate stands for every mix.
+    """
+    best = float(roofs.set_index("name").loc["dram", "measured"])
+    read, copy = roofs.attrs.get("dram_read", np.nan), roofs.attrs.get("dram_copy", np.nan)
+    if np.isnan(read) or np.isnan(copy) or 2 / copy <= 1 / read:
+        return read_frac * 0 + best
+    seconds_a_written_byte = 2 / copy - 1 / read
+    return 1 / (read_frac / read + (1 - read_frac) * seconds_a_written_byte)
 
 
 def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame:
@@ -42,6 +64,8 @@ def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame:
     if known.empty:
         return schema.empty()
     roof = roofs.set_index("name")
+    # bulk copies go past the counters of L1: bytes at L2 without any at L1 mean "not counted", not zero
+    known = known.assign(l1_bytes=known["l1_bytes"].where((known["l1_bytes"] > 0) | ~(known["l2_bytes"] > 0)))
     parts = []
     for level, columns in LEVELS.items():
         frame = known.assign(level=level, bytes=known[list(columns)].sum(axis=1, skipna=False))
@@ -53,6 +77,7 @@ def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame:
         .agg(
             flops=("flops", lambda values: values.sum(skipna=False)),
             bytes=("bytes", lambda values: values.sum(skipna=False)),
+            read_bytes=("dram_read_bytes", lambda values: values.sum(skipna=False)),
             time_ns=("duration_ns", "sum"),
             pipe=(
                 "flops_pipe",
@@ -67,17 +92,23 @@ def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame:
     compute_name = table["pipe"].map(COMPUTE_ROOF_OF_PIPE)
     for column, kind in (("roof_flop_per_s", "measured"), ("roof_datasheet_flop_per_s", "datasheet")):
         bandwidth = table["level"].map(roof[kind])
+        if kind == "measured":
+            read_frac = (table["read_bytes"] / table["bytes"]).clip(0, 1).fillna(0.5)
+            bandwidth = bandwidth.where(table["level"] != "dram", dram_roof(roofs, read_frac))
         compute = compute_name.map(roof[kind])
         slope = bandwidth * table["intensity_flop_per_byte"]
         # Both sides must be known: a missing compute peak would let the slope rise for ever.
-        table[column] = np.minimum(slope, compute).where(slope.notna() & compute.notna())
+        known_roof = slope.notna() & compute.notna() & (table["flops"] > 0)
+        table[column] = np.minimum(slope, compute).where(known_roof)
         if kind == "measured":
             table["bound"] = np.where(slope <= compute, "memory", "compute")
-            table.loc[table[column].isna(), "bound"] = pd.NA
+            table.loc[bandwidth.isna() | compute.isna() | table["flops"].isna(), "bound"] = pd.NA
             by_bytes = table["bytes"] / seconds / bandwidth
             table["roof_frac"] = (table["achieved_flop_per_s"] / table[column]).where(table["flops"] != 0, by_bytes)
     order = table.groupby(["kernel", "range"])["time_ns"].transform("max")
     rank = table["level"].map({level: place for place, level in enumerate(LEVELS)})
     table = table.assign(order=-order, rank=rank, tier="counters")
-    table = table.sort_values(["order", "kernel", "range", "rank"]).drop(columns=["order", "rank", "time_ns", "pipe"])
+    table = table.sort_values(["order", "kernel", "range", "rank"]).drop(
+        columns=["order", "rank", "time_ns", "pipe", "read_bytes"]
+    )
     return schema.conform(table)

@@ -57,7 +57,7 @@ _LAYER_COLUMNS = (
     Column(
         "share_frac",
         "0-1",
-        "gpu_time_ns over all kernel time; in a CPU run cpu_time_ns over the outermost ranges'",
+        "gpu_time_ns over all kernel time of the capture; in a CPU run cpu_time_ns over the outermost ranges'",
     ),
 )
 
@@ -88,7 +88,7 @@ TABLES: dict[str, Table] = {
                 Column(
                     "share_frac",
                     "0-1",
-                    "nsys_time_ns over all kernel time (ncu_time_ns if there is no timeline)",
+                    "nsys_time_ns over all kernel time of the capture (ncu_time_ns if there is no timeline)",
                 ),
                 Column("registers", "1/thread", "registers per thread"),
                 Column(
@@ -114,14 +114,19 @@ TABLES: dict[str, Table] = {
                     "",
                     "whose bytes: dram, l2 (between L2 and the SMs) or l1 (global and local accesses)",
                 ),
-                Column("flops", "FLOP", "floating-point operations of the measured launches, all pipes"),
+                Column(
+                    "flops",
+                    "FLOP",
+                    "floating-point operations of the measured launches, all pipes but the special functions",
+                ),
                 Column("bytes", "byte", "bytes moved at this level by the measured launches"),
                 Column("intensity_flop_per_byte", "FLOP/byte", "flops over bytes"),
                 Column("achieved_flop_per_s", "FLOP/s", "flops over ncu time"),
                 Column(
                     "roof_flop_per_s",
                     "FLOP/s",
-                    "lower of measured bandwidth x intensity and measured compute peak",
+                    "lower of measured bandwidth (at DRAM for the row's reads and writes) x intensity and "
+                    "measured compute peak; blank for kernels without FLOPs",
                 ),
                 Column(
                     "roof_datasheet_flop_per_s",
@@ -168,13 +173,17 @@ TABLES: dict[str, Table] = {
                     "byte",
                     "what the fused kernel moves; 0 where a neighbour absorbs this range",
                 ),
-                Column("dram_read_bytes", "byte", "measured; blank unless ncu has every launch of the range"),
+                Column(
+                    "dram_read_bytes",
+                    "byte",
+                    "measured, and copies with the bytes nsys names; blank unless ncu has every kernel of the range",
+                ),
                 Column(
                     "dram_write_bytes",
                     "byte",
                     "measured; what still lies in L2 when a kernel ends is not in it",
                 ),
-                Column("l2_bytes", "byte", "measured between L2 and the SMs"),
+                Column("l2_bytes", "byte", "measured between L2 and the SMs, kernels only"),
                 Column("measured_over_minimum", "1", "(dram_read_bytes + dram_write_bytes) / minimum_bytes"),
             ),
         ),

@@ -14,6 +14,7 @@ def check_counters(measured: pd.DataFrame, ops: pd.DataFrame | None) -> dict[str
     beyond its limit makes every counter of the run untrusted, because all came the same way.
     """
     checks: list[dict[str, object]] = []
+    without_value: list[str] = []
     declared = ops[ops["op"] == "selftest"] if ops is not None else pd.DataFrame()
     for _, op in declared.iterrows():
         rows = measured[measured["path"] == op["range"]]
@@ -24,8 +25,11 @@ def check_counters(measured: pd.DataFrame, ops: pd.DataFrame | None) -> dict[str
             ("floating-point operations", "FLOP", op["flops"], "flops"),
         ):
             wanted = pd.to_numeric(expected, errors="coerce")
-            got = rows[column].sum(min_count=1) if column in rows else float("nan")
-            if pd.isna(wanted) or wanted <= 0 or pd.isna(got):
+            if pd.isna(wanted) or wanted <= 0:
+                continue
+            got = rows[column].sum(skipna=False) if column in rows and len(rows) else float("nan")
+            if pd.isna(got):
+                without_value.append(f"{op['variant']}: {name}")
                 continue
             error = float(got) / float(wanted) - 1
             checks.append(
@@ -51,6 +55,11 @@ def check_counters(measured: pd.DataFrame, ops: pd.DataFrame | None) -> dict[str
                 f"The counter self-test failed ({worst['name']} is off by {worst['error_frac']:+.1%}), "
                 "so no counter number of this run can be trusted."
             ),
+        )
+    elif without_value and checks:
+        status, sentence = (
+            "untested",
+            f"The counters of this run are untested: ncu gave no value for {', '.join(without_value)}.",
         )
     elif units == set(LIMITS):
         byte_error = max(abs(float(c["error_frac"])) for c in checks if c["unit"] == "byte")  # type: ignore[arg-type]

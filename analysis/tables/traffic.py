@@ -12,14 +12,39 @@ VISIBLE_FRAC = 0.01
 MEASURED = ["dram_read_bytes", "dram_write_bytes", "l2_bytes"]
 
 
-def build_traffic(measured: pd.DataFrame, ops: pd.DataFrame | None, seen_paths: set[str]) -> pd.DataFrame:
+def copied_bytes(gpu_ops: pd.DataFrame, paths: pd.Series) -> pd.DataFrame:
+    """Return dram_read_bytes and dram_write_bytes of the copies and sets of each path (the index).
+
+    ncu sees kernels only, but `masked_fill` clones its input with a device-to-device copy; nsys names its bytes.
+    """
+    name = gpu_ops["name"].str.lower()
+    within = (gpu_ops["kind"] == "memcpy") & name.str.contains("device-to-device|dtod|d2d", regex=True)
+    written = (
+        within | (gpu_ops["kind"] == "memset") | ((gpu_ops["kind"] == "memcpy") & name.str.contains("host-to-d|htod"))
+    )
+    moved = pd.DataFrame(
+        {
+            "path": paths,
+            "dram_read_bytes": gpu_ops["bytes"].where(within, 0),
+            "dram_write_bytes": gpu_ops["bytes"].where(written, 0),
+        }
+    )[within | written]
+    return moved[moved["path"] != ""].groupby("path").sum(min_count=1).astype("Float64")
+
+
+def build_traffic(
+    measured: pd.DataFrame, ops: pd.DataFrame | None, seen_paths: set[str], copies: pd.DataFrame
+) -> pd.DataFrame:
     """Return traffic.csv: totals per innermost range, in the harness' order (else by bytes moved).
 
     Shape: `measured` from kernels.measured_launches; `ops` as ops.csv, None for a capture of another program;
-    `seen_paths` the ranges of this capture, so that what was declared but did not run leaves no row.
+    `seen_paths` the ranges of this capture, so that what was declared but did not run leaves no row; `copies` from
+    copied_bytes.
     """
     schema = TABLES["traffic"]
     moved = _measured_by_path(measured)
+    for name in copies.columns if len(moved) else ():
+        moved[name] += copies[name].reindex(moved.index).fillna(0)
     if ops is None:
         table = moved[moved[MEASURED].notna().any(axis=1)].reset_index()
         table[["op", "variant", *PREDICTED]] = pd.NA
@@ -50,21 +75,30 @@ def _measured_by_path(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def for_figure(traffic: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows to draw: ops that a fusion changes (all where there is none), repeated layers summed.
+    """Return the rows to draw: ops that a fusion changes (all where there is none), repeated layers as their mean.
 
-    Of repeated layers only the measured ones count, if any are, so that predictions and measurements in a bar group are
-    of the same layers. Rows too small to see beside the largest are left to the table.
+    Of repeated layers only the measured ones count, if any are; the mean keeps one layer comparable with twelve. Rows
+    too small to see beside the largest are left to the table.
     """
     table = traffic.assign(range=fold_paths(traffic["range"]))
     changed = table["predicted_fused_bytes"].notna()
     table = table[changed] if changed.any() else table
     key = ["range", "op", "variant"]
+    groups = table.groupby(key, sort=False, dropna=False)
     measured = table["dram_read_bytes"].notna()
-    table = table[measured | ~measured.groupby([table[name] for name in key], dropna=False).transform("any")]
+    layers = groups["op"].transform("size")
+    table = table.assign(layers=layers)[measured | ~groups["dram_read_bytes"].transform("count").gt(0)]
     numbers = [name for name in table if name.endswith("_bytes")]
-    groups = table.groupby([*key, "tier"], sort=False, dropna=False)
-    summed = groups[numbers].agg(lambda values: values.sum(skipna=False)).reset_index()
-    total = summed["dram_read_bytes"] + summed["dram_write_bytes"]
-    summed["measured_over_minimum"] = total / summed["minimum_bytes"].astype("Float64")
-    largest = summed[numbers].astype("Float64").max(axis=1)
-    return summed[(largest >= VISIBLE_FRAC * largest.max()).fillna(False)].head(20).reset_index(drop=True)
+    groups = table.groupby([*key, "layers", "tier"], sort=False, dropna=False)
+    mean = groups[numbers].mean().round().reset_index()
+    taken = groups.size().to_numpy()
+    layers = [
+        "" if all_ == 1 else f", mean of {all_} layers" if n == all_ else f", {n} of {all_} layers"
+        for n, all_ in zip(taken, mean["layers"], strict=True)
+    ]
+    mean["variant"] = mean["variant"].fillna("") + pd.Series(layers, index=mean.index, dtype="str")
+    total = mean["dram_read_bytes"] + mean["dram_write_bytes"]
+    mean["measured_over_minimum"] = total / mean["minimum_bytes"].astype("Float64")
+    largest = mean[numbers].astype("Float64").max(axis=1)
+    visible = (largest >= VISIBLE_FRAC * largest.max()).fillna(False)
+    return mean[visible].drop(columns="layers").head(20).reset_index(drop=True)
