@@ -1,18 +1,23 @@
 // softmax v03_causal: a row stays in registers, packets wholly above the diagonal are never loaded, L2 is fed ahead.
 // Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq.   Needs  nothing (16-byte packets where rows are aligned)
 // Moves    every 32-byte sector with a visible score once, plus N * Tk * sizeof(T) written.
-// Versus   v02: half the reads, 16-byte accesses, one pass, all loads in flight before the reduction.
+// Versus   v02: half the reads, 16-byte accesses, one pass, all loads in flight before the reduction, no arithmetic
+//          above the diagonal; blocks take their places while the kernel before drains.
 // Expect   dram read ~ 0.5 of the input, time within 4 % of the byte floor. Refuted if read > 0.55.
 // Source   apex scaled_upper_triang_masked_softmax.h (skips the loads); row mapping measured here, see README.md
 #include "check.cuh"
+#include "overlap.cuh"
 #include "reduce.cuh"
 #include "softmax.h"
 #include "vec.cuh"
 
 namespace {
-// How far ahead rows are prefetched into L2: about what all SMs hold at once. 4 to 12 MB were within 1 %.
-constexpr int64_t AHEAD_BYTES = 8 << 20;
+// How far ahead rows are prefetched into L2: about what all SMs hold at once. 3 to 6 MB were within 0.3 %, 8 and 2 MB
+// up to 0.6 % slower.
+constexpr int64_t AHEAD_BYTES = 6 << 20;
 constexpr int64_t FEW_ROWS = 256;
+// Up to so many values a thread, branches around the diagonal pay.
+constexpr int BRANCH_VALUES = 16;
 }  // namespace
 
 // Wait for the G threads of one row; a block's rows go on independently of each other.
@@ -29,13 +34,21 @@ __device__ __forceinline__ void join_row() {
 template <typename T, int WIDTH, int COUNT, int G, int ROWS>
 __global__ void __launch_bounds__(G* ROWS)
     softmax_v03_causal(const T* scores, T* out, int rows, int tq, int tk, float scale, int ahead) {
+  let_next_start();
   const int lane = threadIdx.x % G;
   const int row = blockIdx.x * ROWS + threadIdx.x / G;
   if (ROWS > 1 && row >= rows) return;  // whole rows leave, no barrier joins two rows
   const int visible = row % tq + 1 + tk - tq;
   const T* from = scores + static_cast<int64_t>(row) * tk;
   T* to = out + static_cast<int64_t>(row) * tk;
+  // Most of what a warp holds lies on one side of the diagonal: no mask below it, no arithmetic above. bf16 at T 512
+  // takes 3 % less time so; with more values a thread, or narrow packets, the branches cost more than they save.
+  constexpr bool BRANCHES = WIDTH * sizeof(T) == 16 && COUNT * WIDTH <= BRANCH_VALUES;
+  const int warp_column = (lane & ~31) * WIDTH;
+  const auto all_visible = [&](int k) { return BRANCHES && (k * G + 32) * WIDTH + warp_column <= visible; };
+  const auto any_visible = [&](int k) { return !BRANCHES || k * G * WIDTH + warp_column < visible; };
 
+  wait_for_previous();
   // all loads are issued before the first use; a packet with no visible score is not loaded
   Packet<T, WIDTH> loaded[COUNT];
 #pragma unroll
@@ -56,11 +69,19 @@ __global__ void __launch_bounds__(G* ROWS)
   float largest = -INFINITY;
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) {
+    if (all_visible(k)) {
 #pragma unroll
-    for (int j = 0; j < WIDTH; ++j) {
-      const int column = (k * G + lane) * WIDTH + j;
-      value[k][j] = column < visible ? to_float(loaded[k].values[j]) * scale : -INFINITY;
-      largest = fmaxf(largest, value[k][j]);  // a NaN is not a maximum; it comes back in the sum
+      for (int j = 0; j < WIDTH; ++j) {
+        value[k][j] = to_float(loaded[k].values[j]) * scale;
+        largest = fmaxf(largest, value[k][j]);  // a NaN is not a maximum; it comes back in the sum
+      }
+    } else if (any_visible(k)) {
+#pragma unroll
+      for (int j = 0; j < WIDTH; ++j) {
+        const int column = (k * G + lane) * WIDTH + j;
+        value[k][j] = column < visible ? to_float(loaded[k].values[j]) * scale : -INFINITY;
+        largest = fmaxf(largest, value[k][j]);
+      }
     }
   }
   largest = warp_max(largest);
@@ -69,10 +90,15 @@ __global__ void __launch_bounds__(G* ROWS)
   float sum = 0.0f;
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) {
+    if (any_visible(k)) {
 #pragma unroll
-    for (int j = 0; j < WIDTH; ++j) {
-      value[k][j] = exp_fast(value[k][j] - base);
-      sum += value[k][j];
+      for (int j = 0; j < WIDTH; ++j) {
+        value[k][j] = exp_fast(value[k][j] - base);
+        sum += value[k][j];
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < WIDTH; ++j) value[k][j] = 0.0f;
     }
   }
   sum = warp_sum(sum);
@@ -103,12 +129,7 @@ __global__ void __launch_bounds__(G* ROWS)
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) {
     const int column = (k * G + lane) * WIDTH;
-    if (column < tk) {
-      Packet<T, WIDTH> packet;
-#pragma unroll
-      for (int j = 0; j < WIDTH; ++j) packet.values[j] = from_float<T>(value[k][j] * factor);
-      packet.store(to + column);
-    }
+    if (column < tk) Packet<T, WIDTH>::scaled(value[k], factor).store(to + column);
   }
 }
 
@@ -166,11 +187,13 @@ template <typename T, int WIDTH, int COUNT, int G, int ROWS>
 static cudaError_t launch_rows(const SoftmaxCall& call) {
   const int rows = static_cast<int>(call.rows);
   const int64_t ahead = AHEAD_BYTES / (call.tk * static_cast<int64_t>(sizeof(T)));
-  softmax_v03_causal<T, WIDTH, COUNT, G, ROWS><<<(rows - 1) / ROWS + 1, G * ROWS, 0, call.stream>>>(
-      static_cast<const T*>(call.scores), static_cast<T*>(call.out), rows, call.tq, call.tk, call.scale,
-      static_cast<int>(ahead));
+  const auto kernel = softmax_v03_causal<T, WIDTH, COUNT, G, ROWS>;
+  static const bool waits = compiled_to_wait(kernel);
+  const cudaError_t status =
+      launch_overlapped(kernel, waits, (rows - 1) / ROWS + 1, G * ROWS, call.stream, static_cast<const T*>(call.scores),
+                        static_cast<T*>(call.out), rows, call.tq, call.tk, call.scale, static_cast<int>(ahead));
   RETURN_IF_LAUNCH_FAILED();
-  return cudaSuccess;
+  return status;
 }
 
 // The mapping of rows to threads, by packets in a row, as measured on an H200 (README.md).
