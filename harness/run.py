@@ -6,18 +6,25 @@
 
 The captured window (cudaProfilerStart … Stop), everything warmed up before it:
 gpt2 prefill, gpt2 decode, gpt2_fused prefill, gpt2_fused decode, bench (each softmax variant once), selftest.
+
+bare and cpu overwrite what is in DIR. capture leaves a manifest.json and an ops.csv alone that describe the same
+program under the same conditions (bare's manifest knows the clocks, and nsys and ncu run one after the other), and
+replaces them when they describe another one.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from harness import ledger, manifest
@@ -32,9 +39,11 @@ DEFAULT_FUSED = "v03_causal"
 NO_FUSED = "none"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 PROMPT_TOKENS, NEW_TOKENS = 16, 128
-GENERATIONS = 7
+GENERATIONS = 15
 WARMUP = 3
 CPU_REPEATS = 5
+# What two manifests of one program on one machine may differ in; their workloads are compared apart.
+_MAY_DIFFER = ("arguments", "workloads", "clocks", "clocks_reason", "nsys", "ncu")
 
 
 def say(text: str) -> None:
@@ -111,6 +120,15 @@ def _first_line(error: BaseException) -> str:
     return manifest.scrub((str(error).strip() or type(error).__name__).splitlines()[0][:200])
 
 
+def warm_up(steps: Sequence[Step]) -> None:
+    """Run each step a few times, untimed, and forget what that appended."""
+    for step in steps:
+        for _ in range(WARMUP):
+            step.reset()
+            step.run()
+        step.reset()
+
+
 # Timing ------------------------------------------------------------------------------------------------------
 
 
@@ -154,7 +172,12 @@ def _nothing() -> None:
 
 
 def time_generation(models: Sequence[GPT2], seed: int, on_gpu: bool, new_tokens: int) -> dict[str, Any]:
-    """timing.json's `tokens_per_s`: greedy, batch 1, prompt included in the time, models taken in turn."""
+    """timing.json's `tokens_per_s`: greedy, batch 1, prompt included in the time, models taken in turn.
+
+    By root range: {p5, p50, p95} in tokens/s, prompt_tokens, new_tokens, samples, tokens_equal_gpt2; and for every
+    model but the first `ratio_to_gpt2` {p5, p50, p95}: its rate over the first one's, round by round, so that what
+    disturbs a round disturbs both sides.
+    """
     synchronise: Callable[[], object] = torch.cuda.synchronize if on_gpu else _nothing
     config = models[0].config
     prompt_tokens = min(PROMPT_TOKENS, config.n_positions // 2)
@@ -181,15 +204,22 @@ def time_generation(models: Sequence[GPT2], seed: int, on_gpu: bool, new_tokens:
         result[root] = {name: round(new_tokens * 1e9 / value_ns, 3) for name, value_ns in rates.items()}
         result[root] |= {"prompt_tokens": prompt_tokens, "new_tokens": new_tokens, "samples": len(values)}
         result[root]["tokens_equal_gpt2"] = bool(torch.equal(tokens[root], tokens[models[0].root]))
+        if root != models[0].root:
+            pairs = zip(samples_ns[models[0].root], values, strict=True)
+            ratios = np.percentile([first_ns / ns for first_ns, ns in pairs], (5, 50, 95))
+            names = ("p5", "p50", "p95")
+            result[root]["ratio_to_gpt2"] = {q: round(float(v), 4) for q, v in zip(names, ratios, strict=True)}
     return result
 
 
-def timing_json(steps: list[dict[str, Any]], tokens_per_s: dict[str, Any]) -> dict[str, Any]:
+def timing_json(steps: list[dict[str, Any]], tokens_per_s: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """timing.json; `seconds` is how long the timed part took, after models were built and warmed up."""
     return {
         "kind": "timing",
         "schema_version": 1,
         "how": "no tool attached, ranges off; wall: CPU clock around the step and a synchronisation, GPU idle before; "
         "gpu: CUDA events behind a filled queue",
+        "seconds": round(seconds, 3),
         "steps": steps,
         "tokens_per_s": tokens_per_s,
     }
@@ -280,11 +310,7 @@ def run_window(
     steps: Sequence[Step], launches: Sequence[Launch], make_tracer: Callable[[], Tracer] = NvtxTracer
 ) -> None:
     """Warm up, then run everything once between cudaProfilerStart and cudaProfilerStop with ranges on."""
-    for step in steps:
-        for _ in range(WARMUP):
-            step.reset()
-            step.run()
-        step.reset()
+    warm_up(steps)
     models = {id(step.model): step.model for step in steps}.values()
     torch.cuda.synchronize()
     torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStart())
@@ -358,29 +384,58 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _write_conditions(
-    plan: Plan, steps: Sequence[Step], rows: Sequence[ledger.OpRow], sampler: manifest.ClockSampler | None
+    plan: Plan,
+    steps: Sequence[Step],
+    rows: Sequence[ledger.OpRow],
+    sampler: manifest.ClockSampler | None,
+    keep: bool = False,
 ) -> None:
-    """manifest.json and ops.csv."""
+    """manifest.json and ops.csv; with `keep`, only if those there are of another program or other conditions."""
     weights: dict[str, Any] = {"source": RANDOM}
     if plan.weights is not None:
         weights = {"source": plan.weights.source, "sha256": plan.weights.sha256}
     workloads = [step.workload.as_json(step.model.root, plan.dtype, _softmax_of(step.model)) for step in steps]
     written = manifest.build_manifest(plan.arguments, workloads, plan.seed, weights, sampler)
+    operations = ledger.ops_csv(rows)
+    if keep and (found := [name for name in ("manifest.json", "ops.csv") if (plan.out / name).exists()]):
+        if _describe(plan.out, written, operations):
+            return
+        say(f"replacing {' and '.join(found)}, which describe another program or other conditions")
     manifest.write_manifest(plan.out / "manifest.json", written)
-    _write_text(plan.out / "ops.csv", ledger.ops_csv(rows))
+    _write_text(plan.out / "ops.csv", operations)
+
+
+def _describe(folder: Path, written: dict[str, Any], operations: str) -> bool:
+    """Whether the files in the folder hold everything that this manifest and this ops.csv say, and perhaps more."""
+    try:
+        old = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        old_operations = (folder / "ops.csv").read_text(encoding="utf-8")
+        same = all(old[name] == value for name, value in written.items() if name not in _MAY_DIFFER)
+        known = old["workloads"]
+        return bool(
+            same
+            and all(workload in known for workload in written["workloads"])
+            and set(operations.splitlines()) <= set(old_operations.splitlines())
+        )
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
 
 
 def run_bare(plan: Plan) -> None:
     """Time every step with no tool attached; write manifest, timing, ops and ceilings."""
     on_gpu = plan.device == "cuda"
+    models = plan.models()
+    steps = plan.steps(models)
+    warm_up(steps)
+    # From here on: while models are built and kernels compiled the GPU idles, and those clocks are nobody's.
     with manifest.ClockSampler() as sampler:
-        models = plan.models()
-        steps = plan.steps(models)
+        started = time.perf_counter()
         entries = time_steps(steps, plan.samples, on_gpu)
         tokens_per_s = time_generation(models, plan.seed, on_gpu, plan.new_tokens) if models else {}
+        seconds = time.perf_counter() - started
     from kernels.registry import ops
 
-    manifest.write_json(plan.out / "timing.json", timing_json(entries, tokens_per_s))
+    manifest.write_json(plan.out / "timing.json", timing_json(entries, tokens_per_s, seconds))
     _write_conditions(plan, steps, _rows(plan, steps, list(ops()["softmax"].variants)), sampler)
     if on_gpu:
         del models, steps
@@ -396,7 +451,7 @@ def run_bare(plan: Plan) -> None:
 
 
 def run_capture(plan: Plan) -> None:
-    """The program under nsys or ncu; manifest and ops.csv only where an earlier run left none."""
+    """The program under nsys or ncu; manifest and ops.csv unless those there describe it (see `_write_conditions`)."""
     # Inductor compiles the bench's variant before the window; its worker processes would each be profiled.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     models = plan.models()
@@ -406,8 +461,7 @@ def run_capture(plan: Plan) -> None:
     launches += prepare_selftest(plan.device) if plan.selftest else []
     say(f"capturing {len(steps)} steps and {len(launches)} single launches")
     run_window(steps, launches)
-    if not all((plan.out / name).exists() for name in ("manifest.json", "ops.csv")):
-        _write_conditions(plan, steps, _rows(plan, steps, names), None)
+    _write_conditions(plan, steps, _rows(plan, steps, names), None, keep=True)
 
 
 def run_cpu(plan: Plan) -> None:
@@ -416,7 +470,9 @@ def run_cpu(plan: Plan) -> None:
 
     models = plan.models()
     steps = plan.steps(models)
+    started = time.perf_counter()
     entries = time_steps(steps, plan.samples, on_gpu=False)
+    seconds = time.perf_counter() - started
     tracer = RecordingTracer()
     for model in models:
         attach(model, tracer)
@@ -434,7 +490,7 @@ def run_cpu(plan: Plan) -> None:
     temporary = plan.out / f".cpu_ranges.csv.{os.getpid()}"
     tracer.write_csv(temporary)
     os.replace(temporary, plan.out / "cpu_ranges.csv")
-    manifest.write_json(plan.out / "timing.json", timing_json(entries, {}))
+    manifest.write_json(plan.out / "timing.json", timing_json(entries, {}, seconds))
     _write_conditions(plan, steps, _rows(plan, steps, []) * CPU_REPEATS, None)
 
 

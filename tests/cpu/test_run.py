@@ -65,9 +65,94 @@ def test_bare_mode_times_both_models_and_generation(tmp_path: Path) -> None:
     assert [step["range"] for step in timing["steps"]] == roots
     assert {root: rate["new_tokens"] for root, rate in timing["tokens_per_s"].items()} == {"gpt2": 4, "gpt2_fused": 4}
     assert all(rate["tokens_equal_gpt2"] and rate["p50"] > 0 for rate in timing["tokens_per_s"].values())
+    assert "ratio_to_gpt2" not in timing["tokens_per_s"]["gpt2"]
+    ratio = timing["tokens_per_s"]["gpt2_fused"]["ratio_to_gpt2"]
+    assert 0 < ratio["p5"] <= ratio["p50"] <= ratio["p95"]
+    assert timing["seconds"] > 0
     softmax = [row for row in read_ops(tmp_path) if row["range"] == "gpt2_fused/prefill/h.0/attn/softmax"]
     assert softmax[0]["symbols"].startswith("softmax_v03_causal")
     assert not [row for row in read_ops(tmp_path) if row["range"].startswith("gpt2_fused/prefill/h.0/attn/mask")]
+
+
+def test_rates_are_compared_round_by_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One round in three is ten times slower for both models: the paired ratio does not see it."""
+    calls = iter(range(1000))
+
+    def measure(step: Any, **options: Any) -> run.Measurement:
+        step()
+        round_, place = divmod(next(calls), 2)
+        fused = place == (1 if round_ % 2 else 0)  # models are taken from the front in odd rounds
+        return run.Measurement(((1e6 if fused else 1.5e6) * (10 if round_ % 3 == 0 else 1),))
+
+    monkeypatch.setattr(run, "measure_wall", measure)
+    weights = run.load_weights("random", 0, run.parse_config(SMALL[1]))
+    rates = run.time_generation(run.make_models(weights, "v03_causal", "cpu", torch.float32), 0, False, 2)
+    assert rates["gpt2_fused"]["ratio_to_gpt2"] == {"p5": 1.5, "p50": 1.5, "p95": 1.5}
+    assert rates["gpt2_fused"]["samples"] == run.GENERATIONS == 15
+    assert rates["gpt2"]["p95"] > 5 * rates["gpt2"]["p5"]
+
+
+def test_clocks_are_sampled_in_the_timed_part_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+
+    class Sampler(run.manifest.ClockSampler):
+        def __enter__(self) -> Sampler:
+            events.append("sampling")
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            events.append("sampled")
+
+    def noted(name: str, function: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            events.append(name)
+            return function(*args, **options)
+
+        return call
+
+    monkeypatch.setattr(run.manifest, "ClockSampler", Sampler)
+    for name in ("make_models", "prepare_step", "warm_up", "time_steps", "time_generation"):
+        monkeypatch.setattr(run, name, noted(name, getattr(run, name)))
+    arguments = ["--mode", "bare", "--device", "cpu", "--samples", "1", "--new-tokens", "1", "--out", str(tmp_path)]
+    assert run.main([*arguments, *SMALL, *SHAPES]) == 0
+    assert events == [
+        "make_models", "prepare_step", "prepare_step", "warm_up", "sampling", "time_steps", "time_generation", "sampled"
+    ]  # fmt: skip
+
+
+def plan_and_write(out: Path, *arguments: str, keep: bool = True) -> None:
+    plan = run.make_plan(["--mode", "bare", "--device", "cpu", "--out", str(out), *SMALL, *arguments])
+    steps = plan.steps(plan.models())
+    run._write_conditions(plan, steps, run._rows(plan, steps, []), None, keep=keep)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "replaced"),
+    [
+        (["--workloads", "prefill_b1_t8,decode_b1_ctx8"], False),
+        (["--workloads", "decode_b1_ctx8"], False),  # described there as well
+        (["--workloads", "prefill_b1_t16"], True),
+        (["--workloads", "prefill_b1_t8", "--seed", "5"], True),
+        (["--workloads", "prefill_b1_t8", "--dtype", "bfloat16"], True),
+        (["--workloads", "prefill_b1_t8", "--softmax-fused", "v02_fused"], True),
+    ],
+)
+def test_a_capture_replaces_what_describes_another_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], replaced: bool
+) -> None:
+    plan_and_write(tmp_path, *SHAPES)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    plan_and_write(tmp_path, *arguments)
+    assert ({path.name: path.read_bytes() for path in tmp_path.iterdir()} != before) is replaced
+    assert ("replacing manifest.json and ops.csv" in capsys.readouterr().err) is replaced
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"workloads": 3}'])
+def test_a_broken_manifest_is_replaced(tmp_path: Path, content: str) -> None:
+    (tmp_path / "manifest.json").write_text(content)
+    plan_and_write(tmp_path, *SHAPES)
+    assert read_json(tmp_path / "manifest.json")["kind"] == "manifest"
+    assert len(read_ops(tmp_path)) > 0
 
 
 def test_the_window_runs_steps_bench_and_selftest_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
