@@ -70,7 +70,8 @@ def _launch_bound(gaps: pd.DataFrame, root: str | None, queued_ns: dict[str, flo
             {
                 "title": f"{path} waits for launches",
                 "sentence": (
-                    f"{len(rows)} step(s) of {step['bare_wall_ns'] / 1e3:,.0f} us need the GPU {told}, "
+                    f"{len(rows)} step{'s' * (len(rows) > 1)} of {step['bare_wall_ns'] / 1e3:,.0f} us on the clock: the GPU works "
+                    f"{told}, "
                     f"with {step['launches']} kernels: capture the step in a CUDA graph or launch fewer kernels."
                 ),
                 "time_to_win_ns": int((rows["bare_wall_ns"].astype(float) - least).sum()),
@@ -140,7 +141,8 @@ def _far_from_roof(
     clock = "ncu" if measured["nsys_time_ns"].isna().all() else "nsys"
     measured = measured.assign(nsys_time_ns=measured["duration_ns" if clock == "ncu" else "nsys_time_ns"])
     # the level at which a kernel is nearest to its roof is the one that limits it
-    nearest = roofline.dropna(subset=["roof_frac"]).sort_values("roof_frac").groupby(["kernel", "range"]).tail(1)
+    known = roofline.dropna(subset=["roof_frac"]).iloc[::-1]  # of equal levels the outermost, DRAM
+    nearest = known.sort_values("roof_frac", kind="stable").groupby(["kernel", "range"]).tail(1)
     time = measured.assign(nsys_time_ns=measured["nsys_time_ns"].astype(float)).groupby(["kernel", "range"])[
         "nsys_time_ns"
     ]

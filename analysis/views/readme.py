@@ -38,8 +38,8 @@ def render_results(
 ) -> str:
     """Return the README's results: the softmax variants, where GPT-2's time goes, and each goal with what was reached.
 
-    Shape: `bench` as the benchmark's bench.csv, `gpt2` as its bench.json has it by dtype; `seconds` how long each capture
-    took, by tool; `folder` the committed run, relative to the README.
+    Shape: `bench` as the benchmark's bench.csv, `gpt2` as its bench.json has it by dtype; `seconds` how long each
+    capture took, by tool; `folder` the committed run, relative to the README.
     """
     conditions = {row["name"]: row["value"] for row in report["conditions"]}
     parts = [
