@@ -96,7 +96,9 @@ def for_figure(traffic: pd.DataFrame) -> pd.DataFrame:
         "" if all_ == 1 else f", mean of {all_} layers" if n == all_ else f", {n} of {all_} layers"
         for n, all_ in zip(taken, mean["layers"], strict=True)
     ]
-    mean["variant"] = mean["variant"].fillna("") + pd.Series(layers, index=mean.index, dtype="str")
+    mean["variant"] = mean["variant"].astype("str").where(mean["variant"].notna(), "") + pd.Series(
+        layers, index=mean.index, dtype="str"
+    )
     total = mean["dram_read_bytes"] + mean["dram_write_bytes"]
     mean["measured_over_minimum"] = total / mean["minimum_bytes"].astype("Float64")
     largest = mean[numbers].astype("Float64").max(axis=1)
