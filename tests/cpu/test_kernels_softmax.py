@@ -139,6 +139,31 @@ def test_a_wrong_variant_fails_its_check():
     assert not bench.compare(SOFTMAX, "v02_fused", scores, scale, "random", unwritten).passed
 
 
+@pytest.mark.parametrize("dtype", SOFTMAX.dtypes)
+def test_an_output_that_is_not_written_starts_as_nan(dtype, monkeypatch):
+    scores, scale = SOFTMAX.make_inputs((1, 2, 9, 9), dtype)
+
+    def all_but_one(values, factor):
+        result = torch.empty_like(values)
+        written = SOFTMAX.reference(values, factor).to(values.dtype)
+        result.view(-1)[1:] = written.view(-1)[1:]
+        return result
+
+    check = bench.compare(SOFTMAX, "v02_fused", scores, scale, "random", all_but_one)
+    assert check.note == "NaN in other places than the reference"
+    assert not torch.are_deterministic_algorithms_enabled()
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda mode: None)
+    monkeypatch.setattr(torch, "empty_like", torch.zeros_like)
+    with pytest.raises(bench.InputError, match="does not fill new memory"):
+        bench.compare(SOFTMAX, "v02_fused", scores, scale, "random", all_but_one)
+
+
+def test_what_starts_as_nan_is_said_only_where_it_does():
+    checks = [bench.Check("v02_fused", "float32", (1, 2), "random", 0.0, 0.0, True)]
+    assert "start as NaN" not in bench.correctness_text(SOFTMAX, checks, "CPU")
+    assert "start as NaN" in bench.correctness_text(SOFTMAX, checks, "NVIDIA H200")
+
+
 def test_without_a_gpu_correctness_alone(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(bench, "CHECK_SHAPES", ((1, 2, 5, 7),))
