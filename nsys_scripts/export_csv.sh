@@ -9,7 +9,8 @@
 # ncu prints one unit a column: beside a kernel that moves gigabytes a small one loses its last digits, and in base units ratios
 # keep only two decimals. So counts are exported in base units (ncu_raw.csv) and ratios scaled (ncu_ratios.csv).
 # The exports go through scrub.py: no host name and no path of this machine stays in them.
-# exit: 0 exported what there was, 1 an export failed, 2 usage, 127 the tool that wrote the capture is missing
+# Earlier exports of a capture are removed first, so that a failed export leaves none behind.
+# exit: 0 exported what there was, 1 an export failed, 2 usage or nothing to export, 127 the tool that wrote the capture is missing
 source "$(dirname "$0")/common.sh"
 
 reports=nvtx_pushpop_trace,cuda_kern_exec_trace,cuda_gpu_trace,cuda_api_trace,nvtx_kern_sum,cuda_gpu_kern_sum,cuda_api_sum,cuda_gpu_mem_time_sum
@@ -52,15 +53,19 @@ fail() { # TOOL CODE SENTENCE: an export that failed lowers what the report can 
 page() { # NAME OPTIONS…: one page of the counters as captures/NAME.csv
   show "${ncu_command[@]}" "${@:2}"
   if "${ncu_command[@]}" "${@:2}" >"$exports/$1.csv" && grep -q '^"ID",' "$exports/$1.csv"; then
-    "$PYTHON" "$HERE/scrub.py" "$exports/$1.csv" --to "$dir/captures"
+    "$PYTHON" "$HERE/scrub.py" "$exports/$1.csv" --to "$dir/captures" || fail ncu 1 "$1.csv could not be written."
   else
     fail ncu 1 "ncu --import gave no table: $(grep -m 1 '^==ERROR==' "$exports/$1.csv" || echo 'nothing was printed')"
   fi
 }
 
+if ! [[ -s $timeline.nsys-rep || -s $timeline.qdstrm || -s $counters ]]; then
+  die 2 "$dir/raw holds neither timeline.nsys-rep nor counters.ncu-rep: capture first, with nsys_capture.sh or ncu_capture.sh."
+fi
 rm -rf "$exports"
 mkdir -p "$exports" "$dir/captures"
 if [[ -s $timeline.nsys-rep || -s $timeline.qdstrm ]]; then
+  rm -rf "$dir/captures/nsys"
   if ! [[ -x ${nsys_command[0]} ]]; then
     fail nsys 127 "nsys is missing, so the timeline cannot be exported."
   elif ! reason=$(import_qdstrm "${nsys_command[0]}" "$timeline" 2>&1); then
@@ -71,9 +76,11 @@ if [[ -s $timeline.nsys-rep || -s $timeline.qdstrm ]]; then
     "${nsys_command[@]}" >"$exports/nsys.log" 2>&1 || true # one empty report is no failure: what was written counts
     find "$exports" -name 'nsys_*.csv' -empty -delete
     if compgen -G "$exports/nsys_*.csv" >/dev/null; then
-      rm -rf "$dir/captures/nsys"
-      "$PYTHON" "$HERE/scrub.py" "$exports"/nsys_*.csv --strip nsys_ --to "$dir/captures/nsys"
-      "$PYTHON" "$HERE/status.py" exported "$dir/captures/nsys.json"
+      if "$PYTHON" "$HERE/scrub.py" "$exports"/nsys_*.csv --strip nsys_ --to "$dir/captures/nsys"; then
+        "$PYTHON" "$HERE/status.py" exported "$dir/captures/nsys.json"
+      else
+        fail nsys 1 "the exports of the timeline could not be written."
+      fi
     else
       cat "$exports/nsys.log" >&2
       fail nsys 1 "nsys stats wrote no report from timeline.nsys-rep."
@@ -81,6 +88,7 @@ if [[ -s $timeline.nsys-rep || -s $timeline.qdstrm ]]; then
   fi
 fi
 if [[ -s $counters ]]; then
+  rm -f "$dir"/captures/ncu_{raw,ratios}.csv
   if ! [[ -x ${ncu_command[0]} ]]; then
     fail ncu 127 "ncu is missing, so the counters cannot be exported."
   else

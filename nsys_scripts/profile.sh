@@ -9,8 +9,8 @@
 #   --only-selftest  only the known-bytes copy and the known-FLOP GEMM under ncu; fails unless the report trusts them
 #   -- ARGUMENTS     for the harness, for example -- --weights gpt2
 #
-# With an NVIDIA GPU: bare timing, nsys, ncu, export, report, in a new folder under runs/. A tool that is missing, denied or
-# fails lowers the evidence tier, is named in the report, and does not end the run. Without a GPU: the harness on the
+# With an NVIDIA GPU: bare timing, nsys, ncu, export, report, in a new folder under runs/. Timing that fails, and a tool that
+# is missing, denied or fails, lower the evidence tier, are named in the report, and do not end the run. Without a GPU: the harness on the
 # CPU, then the report of the H200 run committed in reports/.
 # exit: 0 done, 1 a step failed, 2 usage or no GPU for the self-test
 source "$(dirname "$0")/common.sh"
@@ -73,11 +73,13 @@ lowered=()
 
 captures_started=$SECONDS
 if [[ -z $selftest ]]; then
-  step "1/5 timing, no tool attached" "$PYTHON" -m harness.run --mode bare --out "$run/captures" "$@"
+  step "1/5 timing, no tool attached" "$PYTHON" -m harness.run --mode bare --out "$run/captures" "$@" || lowered+=("timing")
   step "2/5 timeline under nsys" "$HERE/nsys_capture.sh" --out "$run" -- "${window[@]}" || lowered+=("nsys")
 fi
 step "3/5 counters under ncu" "$HERE/ncu_capture.sh" ${deep:+"$deep"} "${includes[@]}" --out "$run" -- "${window[@]}" || lowered+=("ncu")
-step "4/5 export" "$HERE/export_csv.sh" "$run" || lowered+=("the export")
+if [[ -n $dry || -s $run/raw/timeline.nsys-rep || -s $run/raw/timeline.qdstrm || -s $run/raw/counters.ncu-rep ]]; then
+  step "4/5 export" "$HERE/export_csv.sh" "$run" || lowered+=("the export")
+fi
 if [[ -z $dry ]]; then echo "   captured in $((SECONDS - captures_started)) s"; fi
 report "5/5 report" "$run/captures" --out "$run"
 if [[ -n $dry ]]; then exit 0; fi

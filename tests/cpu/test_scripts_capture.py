@@ -45,6 +45,7 @@ echo "ncu $*" >> "$CALLS"
 case $1 in
 --version) printf 'NVIDIA (R) Nsight Compute Command Line Profiler\\nVersion 2025.3.1.0 (build 36398880)\\n' ;;
 --import)
+  [[ -z ${NCU_IMPORT_FAILS:-} ]] || { echo "==ERROR== Failed to load the report"; exit 1; }
   printf '"ID","Process ID","Process Name","Host Name","Kernel Name"\\n"","","","",""\\n'
   printf '"0","17","/home/someone/bin/python3.12","gpu-box-7","f(""a"", /home/someone/src/x.cu)"\\n'
   ;;
@@ -470,6 +471,34 @@ def test_a_row_that_the_file_ends_in_stays_cut_off(tmp_path: Path, cut: str) -> 
     assert not ncu_csv.read_raw((tmp_path / "out/ncu_raw.csv").read_text(), "ncu_raw.csv").gaps
 
 
+@pytest.mark.parametrize(
+    ("failing", "gone", "kept"),
+    [
+        ({"NSYS_STATS_FAILS": "yes"}, ["nsys"], ["ncu_raw.csv", "ncu_ratios.csv"]),
+        ({"NCU_IMPORT_FAILS": "yes"}, ["ncu_raw.csv", "ncu_ratios.csv"], ["nsys"]),
+    ],
+)
+def test_a_failed_export_leaves_no_earlier_one(
+    gpu_machine: Machine, failing: dict[str, str], gone: list[str], kept: list[str]
+) -> None:
+    captures = gpu_machine.scripts.parent / "r/captures"
+    gpu_machine.run("nsys_capture.sh", "--out", "r", "--", "true")
+    gpu_machine.run("ncu_capture.sh", "--metrics", "a.sum,b.ratio", "--out", "r", "--", "true")
+    assert gpu_machine.run("export_csv.sh", "r").returncode == 0
+    assert all((captures / name).exists() for name in gone + kept)
+    assert gpu_machine.run("export_csv.sh", "r", **failing).returncode == 1
+    assert [name for name in gone if (captures / name).exists()] == []
+    assert all((captures / name).exists() for name in kept)
+
+
+def test_nothing_to_export_is_one_sentence(gpu_machine: Machine) -> None:
+    (gpu_machine.scripts.parent / "r/raw").mkdir(parents=True)
+    answer = gpu_machine.run("export_csv.sh", "r")
+    assert answer.returncode == 2
+    assert answer.stderr.count("\n") == 1
+    assert "r/raw holds neither timeline.nsys-rep nor counters.ncu-rep: capture first" in answer.stderr
+
+
 def test_a_failed_export_is_a_failed_tool(gpu_machine: Machine) -> None:
     out = gpu_machine.scripts.parent / "r"
     gpu_machine.run("nsys_capture.sh", "--out", "r", "--", "true")
@@ -523,7 +552,17 @@ def test_profile_goes_on_without_both_tools(machine: Machine) -> None:
     run = f"runs/{only_run(machine).name}"
     assert machine.json(f"{run}/captures/nsys.json")["status"] == "missing"
     assert machine.json(f"{run}/captures/ncu.json")["status"] == "missing"
-    assert "Without nsys ncu" in answer.stdout
+    assert "Without nsys ncu:" in answer.stdout  # and the export, which had nothing to do, did not fail
+
+
+def test_profile_goes_on_when_the_bare_timing_fails(gpu_machine: Machine) -> None:
+    answer = profile(gpu_machine, HARNESS_FAILS="--mode bare")
+    assert answer.returncode == 0, answer.stderr
+    run = only_run(gpu_machine)
+    assert (run / "captures/nsys/nvtx_kern_sum.csv").is_file()
+    assert (run / "captures/ncu_raw.csv").is_file()
+    assert "Without timing: the report is one evidence tier lower" in answer.stdout
+    assert "three findings" in answer.stdout
 
 
 def test_profile_goes_on_when_the_captured_program_crashes(gpu_machine: Machine) -> None:
