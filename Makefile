@@ -20,6 +20,7 @@ TESTS := $(if $(VENV),$(VENV)/.harness,.at-hand-tests)
 PIP := $(PY) -m pip install -qq --disable-pip-version-check
 # Without a GPU, torch's CPU build saves gigabytes. PyPI has none under this name; other indexes and local wheels may.
 TORCH_CPU := torch==2.13.0+cpu
+TORCH_CUDA := torch==2.13.0
 export PYTHONUNBUFFERED := 1
 
 .PHONY: help
@@ -108,9 +109,17 @@ $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 	@$(PIP) -e . || $(no_pip)
 	@touch $@
 
-$(VENV)/.harness: $(VENV)/.base
+# Holds "gpu" or "cpu" and changes only with the machine: torch's CPU build is no use once there is a GPU.
+.PHONY: .look-again
+$(VENV)/.machine: .look-again | $(VENV)/bin/python
+	@source nsys_scripts/common.sh; if find_gpu >/dev/null; then now=gpu; else now=cpu; fi; \
+	if [[ $$(cat $@ 2>/dev/null || true) != "$$now" ]]; then echo $$now >$@; fi
+
+$(VENV)/.harness: $(VENV)/.base $(VENV)/.machine
 	@echo "Installing what the GPT-2 harness and the tests need (torch: some minutes) …"
-	@if ! nvidia-smi >/dev/null 2>&1 && ! $(PY) -c 'import torch' 2>/dev/null; then $(PIP) '$(TORCH_CPU)' 2>/dev/null || true; fi
+	@if [[ $$(cat $(VENV)/.machine) == cpu ]]; then $(PY) -c 'import torch' 2>/dev/null || $(PIP) '$(TORCH_CPU)' 2>/dev/null || true; \
+	elif $(PY) -c 'import sys, torch; sys.exit(torch.version.cuda is not None)' 2>/dev/null; then \
+	$(PIP) --force-reinstall --no-deps '$(TORCH_CUDA)' || $(no_pip); fi
 	@$(PIP) -e '.[harness,dev]' || $(no_pip)
 	@touch $@
 endif

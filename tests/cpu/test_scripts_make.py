@@ -63,6 +63,80 @@ def test_the_interpreter_at_hand_names_what_it_lacks(target: str, tmp_path: Path
     assert "Traceback" not in answer.stderr
 
 
+LOOK = f"""
+import importlib.metadata, sys
+sys.path.insert(0, {str(ROOT / "nsys_scripts")!r})
+import packages
+installed = dict({{}}, **INSTALLED)
+def version(name):
+    if name in LACKED:
+        raise packages.PackageNotFoundError(name)
+    return installed.get(name) or importlib.metadata.version(name)
+packages.version = version
+packages.has_gpu = lambda: GPU
+sys.exit(packages.main(["harness"]))
+"""
+
+
+def look(*lacked: str, gpu: bool = False, **installed: str) -> subprocess.CompletedProcess[str]:
+    """The packages' check where some are not installed and some in another version."""
+    code = LOOK.replace("INSTALLED", repr(installed)).replace("LACKED", repr(lacked)).replace("GPU", repr(gpu))
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_other_versions_are_named_and_no_error() -> None:
+    answer = look(torch="2.14.1", transformers="5.18.0")
+    assert answer.returncode == 0
+    for line in (
+        "warning: torch is 2.14.1 where pyproject.toml pins >=2.11,<2.14.",
+        "warning: transformers is 5.18.0 where pyproject.toml pins ==5.17.0.",
+    ):
+        assert line in answer.stderr.splitlines()
+    assert "torch is" not in look(torch="2.11.0+cu130").stderr
+
+
+def test_nvtx_is_needed_where_a_gpu_is() -> None:
+    with_gpu, without = look("nvtx", gpu=True), look("nvtx")
+    assert with_gpu.returncode == 2
+    assert "lacks 'nvtx==" in with_gpu.stderr
+    assert without.returncode == 0
+    assert "ranges cannot be shown to nsys and ncu" in without.stderr
+
+
+FAKE_VENV_PYTHON = """echo "$*" >> {log}
+case "$*" in
+*"-c import torch"*) [ -e {torch} ] ;;
+*"-c import sys, torch"*) [ "$(cat {torch})" = cpu ] ;;
+*"install"*"+cpu"*) echo cpu > {torch} ;;
+*"install"*"torch=="*) echo cuda > {torch} ;;
+esac
+"""
+
+
+def test_a_virtual_environment_follows_the_gpu(tmp_path: Path) -> None:
+    """CPU torch without a GPU, CUDA torch once there is one, and nothing installed again in between."""
+    log, torch = tmp_path / "log", tmp_path / "torch"
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    script(tmp_path / "venv/bin/python", FAKE_VENV_PYTHON.format(log=log, torch=torch))
+
+    def installs(answer: str) -> list[str]:
+        log.write_text("")
+        script(tmp_path / "nvidia-smi", answer)
+        made = make("test", f"VENV={tmp_path}/venv", path=f"{tmp_path}:/usr/bin:/bin")
+        assert made.returncode == 0, made.stderr
+        words = [line.split() for line in log.read_text().splitlines()]
+        return [line[-1] for line in words if line[:3] == ["-m", "pip", "install"]]
+
+    no_gpu, gpu = "exit 9\n", "echo 'NVIDIA H200, 9.0'\n"
+    assert installs(no_gpu) == [".", "torch==2.13.0+cpu", ".[harness,dev]"]
+    assert installs(no_gpu) == []
+    assert installs(gpu) == ["torch==2.13.0", ".[harness,dev]"]
+    assert torch.read_text() == "cuda\n"
+    assert installs(gpu) == []
+    assert installs(no_gpu) == [".[harness,dev]"]
+    assert torch.read_text() == "cuda\n"
+
+
 def test_an_old_python_is_named(tmp_path: Path) -> None:
     old = script(tmp_path / "python", 'case "$1" in --version) echo Python 3.9.2 ;; *) exit 1 ;; esac\n')
     answer = make("report", f"VENV={tmp_path}/venv", f"PYTHON={old}")
