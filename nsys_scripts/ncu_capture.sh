@@ -81,7 +81,7 @@ if [[ -z $ncu ]]; then
   status --missing -- "${command[@]}" || true
   exit 127
 fi
-rm -f "$stem.ncu-rep"
+rm -f "$stem.ncu-rep" "$out"/captures/ncu_{raw,ratios}.csv # and what was exported of an earlier capture
 show "${command[@]}"
 code=0 started=$SECONDS
 "${command[@]}" 2>&1 | tee "$out/raw/ncu.log" | progress || code=${PIPESTATUS[0]}

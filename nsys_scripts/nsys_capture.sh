@@ -46,7 +46,7 @@ if [[ -z $nsys ]]; then
   exit 127
 fi
 command[0]=$(nsys_with_host "$nsys")
-rm -f "$stem".{nsys-rep,qdstrm,sqlite}
+rm -rf "$stem".{nsys-rep,qdstrm,sqlite} "$out/captures/nsys" # and what was exported of an earlier capture
 show "${command[@]}"
 code=0 started=$SECONDS
 "${command[@]}" 2>&1 | tee "$out/raw/nsys.log" || code=${PIPESTATUS[0]}

@@ -491,6 +491,18 @@ def test_a_failed_export_leaves_no_earlier_one(
     assert all((captures / name).exists() for name in kept)
 
 
+def test_a_failed_capture_leaves_no_earlier_exports(gpu_machine: Machine) -> None:
+    captures = gpu_machine.scripts.parent / "r/captures"
+    for program, exported in (("true", True), ("false", False)):
+        gpu_machine.run("nsys_capture.sh", "--out", "r", "--", program)
+        gpu_machine.run("ncu_capture.sh", "--metrics", "a.sum,b.ratio", "--out", "r", "--", program)
+        gpu_machine.run("export_csv.sh", "r")
+        assert {
+            name: (captures / name).exists() for name in ("nsys", "ncu_raw.csv", "ncu_ratios.csv")
+        } == dict.fromkeys(("nsys", "ncu_raw.csv", "ncu_ratios.csv"), exported)
+    assert gpu_machine.json("r/captures/nsys.json")["status"] == "failed"
+
+
 def test_nothing_to_export_is_one_sentence(gpu_machine: Machine) -> None:
     (gpu_machine.scripts.parent / "r/raw").mkdir(parents=True)
     answer = gpu_machine.run("export_csv.sh", "r")
