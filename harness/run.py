@@ -9,7 +9,7 @@ gpt2 prefill, gpt2 decode, gpt2_fused prefill, gpt2_fused decode, bench (each so
 
 bare and cpu overwrite what is in DIR. capture leaves a manifest.json and an ops.csv alone that describe the same
 program under the same conditions (bare's manifest knows the clocks, and nsys and ncu run one after the other), and
-replaces them when they describe another one.
+replaces them when they describe another one; a timing.json, which then timed that other one, is removed.
 """
 
 from __future__ import annotations
@@ -401,6 +401,7 @@ def _write_conditions(
         if _describe(plan.out, written, operations):
             return
         say(f"replacing {' and '.join(found)}, which describe another program or other conditions")
+        (plan.out / "timing.json").unlink(missing_ok=True)
     manifest.write_manifest(plan.out / "manifest.json", written)
     _write_text(plan.out / "ops.csv", operations)
 

@@ -141,9 +141,11 @@ def test_a_capture_replaces_what_describes_another_program(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], replaced: bool
 ) -> None:
     plan_and_write(tmp_path, *SHAPES)
+    (tmp_path / "timing.json").write_text("{}")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     plan_and_write(tmp_path, *arguments)
     assert ({path.name: path.read_bytes() for path in tmp_path.iterdir()} != before) is replaced
+    assert (tmp_path / "timing.json").exists() is not replaced
     assert ("replacing manifest.json and ops.csv" in capsys.readouterr().err) is replaced
 
 
