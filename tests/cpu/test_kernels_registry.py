@@ -55,11 +55,16 @@ def test_cuda_header(path):
 @pytest.mark.parametrize("path", sorted(KERNELS.glob("*/*.cu")), ids=lambda path: path.name)
 def test_every_launch_is_checked_and_torch_stays_out(path):
     text = path.read_text("utf-8")
-    assert text.count("<<<") == text.count("RETURN_IF_LAUNCH_FAILED();")
+    overlapped = re.findall(r"launch_overlapped\((.*?)\);", text, flags=re.DOTALL)
+    assert text.count("<<<") + len(overlapped) == text.count("RETURN_IF_LAUNCH_FAILED();")
     assert not re.search(r"#include\s*[<\"](torch|ATen|c10|pybind11)", text)
     # every launch names the caller's stream
     for launch in re.findall(r"<<<(.*?)>>>", text, flags=re.DOTALL):
         assert launch.rstrip().endswith("stream")
+    for launch in overlapped:
+        assert "call.stream" in launch
+    # what overlaps waits before it touches memory
+    assert not overlapped or text.count("let_next_start();") == text.count("wait_for_previous();") == 1
 
 
 def test_the_copy_of_the_self_test_is_a_kernel_of_its_source():
