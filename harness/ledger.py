@@ -215,8 +215,12 @@ def bench_rows(names: Iterable[str]) -> list[OpRow]:
             op.flops(shape),
             op.minimum_bytes(shape, dtype),
             op.unfused_bytes(shape, dtype),
-            # The baseline's row says what fusing would give; any other row what its own variant should move.
-            op.fused_bytes(shape, dtype, op.best if name == op.baseline else name),
+            # Of variants in several launches the row says what fusing would give, of fused ones what they should move.
+            op.fused_bytes(
+                shape,
+                dtype,
+                name if len(op.variant(name).symbols) == 1 or op.variant(name).kind == "compile" else op.best,
+            ),
             variant=name,
             symbols=op.variant(name).symbols,
             workload=op.shape_name(shape),

@@ -70,8 +70,8 @@ def _launch_bound(gaps: pd.DataFrame, root: str | None, queued_ns: dict[str, flo
             {
                 "title": f"{path} waits for launches",
                 "sentence": (
-                    f"{len(rows)} step{'s' * (len(rows) > 1)} of {step['bare_wall_ns'] / 1e3:,.0f} us, in which the GPU "
-                    f"works {told}, with {step['launches']} kernels: capture the step in a CUDA graph or launch fewer."
+                    f"In {len(rows)} step{'s' * (len(rows) > 1)} of {step['bare_wall_ns'] / 1e3:,.0f} us the GPU works "
+                    f"{told}, with {step['launches']} kernels: capture the step in a CUDA graph or launch fewer."
                 ),
                 "time_to_win_ns": int((rows["bare_wall_ns"].astype(float) - least).sum()),
                 "evidence": evidence,
