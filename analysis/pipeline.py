@@ -50,7 +50,9 @@ def analyse(
 
     gpu_name = conditions.gpu_name(capture)
     device = find_device(gpu_name, conditions.compute_capability(capture)) if gpu_name else None
-    roofs = roofline.build_roofs(capture.ceilings, device)
+    ceilings, impossible = roofline.refuse_impossible(capture.ceilings, device, capture.manifest)
+    named_gaps += impossible
+    roofs = roofline.build_roofs(ceilings, device)
 
     tables: dict[str, pd.DataFrame] = {}
     tables["layers"] = layers.build_layers(ranges, launches, has_timeline=has_timeline)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.capture.model import Gap
 from analysis.hardware.devices import Device
 from analysis.tables.schema import TABLES
 
@@ -17,6 +18,49 @@ LEVELS = {"dram": ("dram_read_bytes", "dram_write_bytes"), "l2": ("l2_bytes",), 
 MEASURED_BANDWIDTH = {"dram": ("dram_copy", "dram_read"), "l2": ("l2_read",), "l1": ("l1_read",)}
 # fp16 runs through the same tensor pipe at the same rate as bf16 on every device in the table
 COMPUTE_ROOF_OF_PIPE = {"fp32": "fp32", "tf32": "tf32", "bf16": "bf16", "fp16_tensor": "bf16"}
+
+
+L1_BYTES_A_CLOCK = 128  # of one SM, since compute capability 7.0
+ABOVE_DATASHEET = 1.05  # boards may clock above the datasheet's boost
+
+
+def refuse_impossible(
+    ceilings: dict[str, Any] | None, device: Device | None, manifest: dict[str, Any] | None
+) -> tuple[dict[str, Any] | None, list[Gap]]:
+    """Return the ceilings without roofs that the hardware cannot have, and a gap for each of them.
+
+    A micro-kernel whose work the compiler removed measures a rate that is too good: no roof is better than a false one.
+    """
+    if ceilings is None:
+        return None, []
+    gpu, clocks = (manifest or {}).get("gpu") or {}, (manifest or {}).get("clocks") or {}
+    most: dict[str, tuple[float, str]] = {}
+    if gpu.get("sm_count") and clocks.get("sm_mhz"):
+        hertz = float(clocks["sm_mhz"]["max"]) * 1e6
+        rate = gpu["sm_count"] * L1_BYTES_A_CLOCK * hertz
+        most["l1_read"] = rate, f"{gpu['sm_count']} SMs x {L1_BYTES_A_CLOCK} bytes x {hertz / 1e9:.2f} GHz"
+    for name in ("dram_copy", "dram_read"):
+        if device:
+            most[name] = device.dram_bytes_per_s, "the datasheet"
+    for name in ("fp32", "tf32", "bf16"):
+        peak = getattr(device, f"{name}_flop_per_s", None)
+        if peak:
+            most[name] = peak, "the datasheet"
+    kept, gaps = [], []
+    for roof in ceilings["roofs"]:
+        limit, source = most.get(roof["name"], (np.inf, ""))
+        if roof["value"] <= ABOVE_DATASHEET * limit:
+            kept.append(roof)
+            continue
+        gaps.append(
+            Gap(
+                f"the measured roof {roof['name']}",
+                f"its {roof['value'] / 1e12:,.1f} T{roof['unit']} is more than {source} allows ({limit / 1e12:,.1f}), "
+                "so its micro-kernel did less than it counted",
+                "measure the roofs again with `python -m harness.run --mode bare`",
+            )
+        )
+    return {**ceilings, "roofs": kept}, gaps
 
 
 def build_roofs(ceilings: dict[str, object] | None, device: Device | None) -> pd.DataFrame:

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(L1_THREADS)
 __global__ void __launch_bounds__(L1_THREADS) ceiling_l1_read(const uint4* from, unsigned* sink, int passes) {
   const uint4* own = from + static_cast<int64_t>(blockIdx.x) * L1_THREADS * L1_WORDS + threadIdx.x;
   unsigned sum = 0;
-#pragma unroll 4
+#pragma unroll 1  // unrolled, the assembler merges the equal reads of several passes into one
   for (int pass = 0; pass < passes; ++pass) {
 #pragma unroll
     for (int i = 0; i < L1_WORDS; ++i) {

@@ -9,7 +9,7 @@ from analysis.hardware.devices import Device
 from analysis.tables.findings import find
 from analysis.tables.gaps import add_other_threads, build_gaps, busy_and_gaps
 from analysis.tables.kernels import build_kernels
-from analysis.tables.roofline import build_roofline, build_roofs, dram_roof
+from analysis.tables.roofline import build_roofline, build_roofs, dram_roof, refuse_impossible
 from analysis.tables.schema import TABLES, document_columns
 from analysis.tables.selftest import check_counters
 from analysis.tables.stalls import build_stalls
@@ -81,6 +81,17 @@ def test_the_dram_roof_follows_the_mix_of_reads_and_writes():
     faster_reads = {"roofs": [{"name": "dram_copy", "value": 4e12}, {"name": "dram_read", "value": 5e12}]}
     rates = dram_roof(build_roofs(faster_reads, None), pd.Series([0.0, 0.5, 1.0]))
     assert rates.tolist() == pytest.approx([1 / (2 / 4e12 - 1 / 5e12), 4e12, 5e12])
+
+
+def test_a_roof_that_the_hardware_cannot_have_is_refused():
+    manifest = {"gpu": {"sm_count": 100}, "clocks": {"sm_mhz": {"max": 2000.0}}}
+    possible = {"roofs": [{"name": "l1_read", "unit": "byte/s", "value": 25e12}]}
+    assert refuse_impossible(possible, None, manifest) == (possible, [])
+    four_times = {"roofs": [{"name": "l1_read", "unit": "byte/s", "value": 100e12}]}
+    kept, gaps = refuse_impossible(four_times, None, manifest)
+    assert kept == {"roofs": []}
+    assert gaps[0].why.startswith("its 100.0 Tbyte/s is more than 100 SMs x 128 bytes x 2.00 GHz allows (25.6)")
+    assert refuse_impossible(four_times, None, None) == (four_times, [])
 
 
 def test_bytes_that_l1_does_not_count_are_unknown_there():
