@@ -180,7 +180,7 @@ def build(
 
 
 def update_readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) -> None:
-    """Rewrite the generated parts of README.md and analysis/README.md from the committed run at `run`."""
+    """Rewrite the generated parts of this repository's READMEs from the committed run at `run`."""
     for name, text in readmes(report, tables, run).items():
         (ROOT / name).write_text(text, encoding="utf-8", newline="\n")
 
@@ -207,7 +207,7 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
 
     from analysis.capture.errors import InputError
     from analysis.tables.schema import document_columns
-    from analysis.views.readme import render_results, replace_part
+    from analysis.views.readme import render_results, render_verdicts, replace_part
 
     bench = COMMITTED / "h200-softmax-bench"
     if not (bench / "bench.csv").is_file():
@@ -216,11 +216,13 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
     status = {tool: run / "captures" / f"{tool}.json" for tool in ("nsys", "ncu")}
     seconds = {tool: json.loads(file.read_text(encoding="utf-8")).get("seconds") for tool, file in status.items()}
     folder = run.resolve().relative_to(ROOT).as_posix()
+    timed = pd.read_csv(bench / "bench.csv")
     parts = {
+        "kernels/softmax/README.md": ("verdicts", render_verdicts(timed, tables["traffic"])),
         "reports/README.md": ("runs", _index()),
         "README.md": (
             "results",
-            render_results(report, tables, pd.read_csv(bench / "bench.csv"), gpt2, seconds, folder),
+            render_results(report, tables, timed, gpt2, seconds, folder),
         ),
         "analysis/README.md": ("columns", document_columns()),
     }

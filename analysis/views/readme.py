@@ -13,6 +13,7 @@ from analysis.views.text import MISSING, is_missing, number
 SHAPE, DTYPE, VARIANT = "b8_t1024", "fp32", "v03_causal"
 TRITON_SHAPES = [f"b{batch}_t{tokens}" for batch in (1, 8) for tokens in (512, 1024, 2048)]
 CONVENTIONS = ("cold", "plain")
+REFUTED_ABOVE = 1.1
 INPUT_BYTES = 8 * 12 * 1024 * 1024 * 4  # of SHAPE in fp32
 
 
@@ -86,6 +87,26 @@ def _softmax_table(bench: pd.DataFrame, traffic: pd.DataFrame) -> str:
         "kernel ends, so DRAM writes stay below the output's size."
     )
     return f"{_markdown(table, headers)}\n\n{note}"
+
+
+def render_verdicts(bench: pd.DataFrame, traffic: pd.DataFrame) -> str:
+    """Return the table of DRAM passes expected and measured of each softmax variant, with the verdict.
+
+    Shape: `bench` as bench.csv, for what each variant declares; `traffic` as traffic.csv of a run with its launches.
+    """
+    rows = bench[(bench["shape_name"] == SHAPE) & (bench["dtype"] == DTYPE) & (bench["convention"] == "cold")]
+    moved = traffic[traffic["range"].str.startswith("bench/softmax/")].set_index("variant")
+    table = []
+    for _, row in rows[rows["variant"].isin(moved.index)].iterrows():
+        ledger = moved.loc[row["variant"]]
+        measured = (ledger["dram_read_bytes"] + ledger["dram_write_bytes"]) / INPUT_BYTES
+        read = ledger["dram_read_bytes"] / INPUT_BYTES
+        expected = row["predicted_bytes"] / INPUT_BYTES
+        if is_missing(measured):
+            continue
+        verdict = "confirmed" if measured <= REFUTED_ABOVE * expected else "**refuted**"
+        table.append([f"`{row['variant']}`", f"{expected:.2f}", f"{measured:.2f}", f"{read:.2f}", verdict])
+    return _markdown(table, ["variant", "passes expected", "passes measured", "of these read", "verdict"])
 
 
 def _steps_table(gaps: pd.DataFrame) -> str:
