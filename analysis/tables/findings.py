@@ -185,17 +185,19 @@ def nearest_roof(row: pd.Series) -> str:
 
 def _longest_kernels(measured: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
     """The kernels that take most time, where no roof says how much of it could be won."""
-    known = measured[measured["nsys_time_ns"].notna() & _under(measured["range"], root)]
-    groups = known.assign(time_ns=known["nsys_time_ns"].astype("int64")).groupby(["kernel", "range"])["time_ns"]
+    clock = "ncu" if measured["nsys_time_ns"].isna().all() else "nsys"
+    time = measured["duration_ns" if clock == "ncu" else "nsys_time_ns"]
+    known = measured[time.notna() & _under(measured["range"], root)]
+    groups = known.assign(time_ns=time[known.index].astype("int64")).groupby(["kernel", "range"])["time_ns"]
     rows = groups.agg(["sum", "size"]).sort_values("sum", ascending=False).head(COUNT)
-    total = int(measured["nsys_time_ns"].sum()) or 1
+    total = int(time.sum()) or 1
     return [
         {
             "title": f"{where}: {symbols.short(kernel, 60)} takes {row['sum'] / total:.0%} of the kernel time",
-            "sentence": f"{row['size']} launches take {row['sum'] / 1e3:,.0f} us; "
+            "sentence": f"{row['size']} launches take {row['sum'] / 1e3:,.0f} us by {clock}; "
             "no measured roof says how much could be won.",
             "time_to_win_ns": None,
-            "evidence": [_cell("kernels", f"{kernel} in {where}", "nsys_time_ns", int(row["sum"]))],
+            "evidence": [_cell("kernels", f"{kernel} in {where}", f"{clock}_time_ns", int(row["sum"]))],
         }
         for (kernel, where), row in rows.iterrows()
     ]
