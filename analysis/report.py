@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Imported late so that --help answers at once.
     from analysis.capture.errors import AnalysisError, UsageError
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         paths = options.paths or [default_run(with_counters=options.only == "roofline")]
         out = options.out or default_out(paths[0])

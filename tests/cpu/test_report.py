@@ -264,14 +264,14 @@ def test_a_run_without_counters_keeps_the_roofline_that_was_there(capture, tmp_p
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_an_interrupt_is_one_line_and_leaves_nothing_behind(capture, tmp_path, name):
-    process = subprocess.Popen(
+    done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, name, str(capture), str(tmp_path / "out")],
         stderr=subprocess.PIPE,
         text=True,
+        timeout=60,
     )
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert errors.strip() == "report.py: interrupted; the report that was there is untouched"
+    assert done.returncode == 130
+    assert done.stderr.strip() == "report.py: interrupted; the report that was there is untouched"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
 
 
