@@ -41,6 +41,7 @@ PLAIN_LAUNCHES = 10
 ROUNDS = 40
 WARMUP_ROUNDS = 3
 L2_MULTIPLE = 4
+KEPT_BYTES = 6 << 30  # of outputs of one variant while its graph is timed
 # the GPU sleeps this long ahead of each sample, so that the CPU has launched it before it starts: 150 us at 2 GHz
 QUEUE_CYCLES = 300_000
 HEADER = (
@@ -275,7 +276,9 @@ def time_cold(op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ..
     set_bytes = 2 * math.prod(shape) * item_bytes(dtype)
     l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
     sets = max(2, min(256, math.ceil(L2_MULTIPLE * l2_bytes / set_bytes) + 1))
-    launches = sets * max(1, math.ceil(4 / sets))
+    # many launches a graph, so that the start of the graph does not count; every launch keeps its own output
+    wanted = min(16, max(4, KEPT_BYTES * 2 // set_bytes))
+    launches = sets * max(1, math.ceil(wanted / sets))
     inputs = [op.make_inputs(shape, dtype, seed=seed, device="cuda") for seed in range(sets)]
     graphs, kept = {}, []
     for name in variants:
