@@ -74,8 +74,10 @@ find_ncu() {
 # nsys' importer turns what the GPU machine streamed (.qdstrm) into a report (.nsys-rep).
 find_importer() { # NSYS
   local home path
+  # beside nsys, or where Debian's package puts it: /usr/lib/nsight-systems, with nsys in /usr/lib/<machine>/nsight-systems
   home=$(dirname "$(dirname "$(readlink -f "$1")")")
-  for path in "$home"/host-linux-*/QdstrmImporter "$home"/linux-desktop-glibc_*/QdstrmImporter; do
+  for path in "$home"/host-linux-*/QdstrmImporter "$home"/linux-desktop-glibc_*/QdstrmImporter \
+    "$(dirname "$(dirname "$home")")"/nsight-systems/host-linux-*/QdstrmImporter; do
     if [[ -x $path ]]; then
       printf '%s\n' "$path"
       return 0
@@ -96,7 +98,7 @@ package_of() { # LIBRARY → the Debian and Ubuntu package
   case $1 in
   libdw.so.1) echo libdw1 ;;
   libelf.so.1) echo libelf1 ;;
-  libssh.so.4) echo libssh-4 ;;
+  libssh.so | libssh.so.4) echo libssh-4 ;;
   libz.so.1) echo zlib1g ;;
   libbz2.so.1*) echo libbz2-1.0 ;;
   liblzma.so.5) echo liblzma5 ;;

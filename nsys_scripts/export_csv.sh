@@ -13,7 +13,9 @@
 # exit: 0 exported what there was, 1 an export failed, 2 usage or nothing to export, 127 the tool that wrote the capture is missing
 source "$(dirname "$0")/common.sh"
 
-reports=nvtx_pushpop_trace,cuda_kern_exec_trace,cuda_gpu_trace,cuda_api_trace,nvtx_kern_sum,cuda_gpu_kern_sum,cuda_api_sum,cuda_gpu_mem_time_sum
+# each report by its name, and by the one it had until 2022
+reports=(nvtx_pushpop_trace:nvtxpptrace cuda_kern_exec_trace:kernexectrace cuda_gpu_trace:gputrace cuda_api_trace:cudaapitrace
+  nvtx_kern_sum:nvtxkernsum cuda_gpu_kern_sum:gpukernsum cuda_api_sum:cudaapisum cuda_gpu_mem_time_sum:gpumemtimesum)
 dry='' dir=''
 while (($#)); do
   case $1 in
@@ -31,7 +33,10 @@ done
 [[ -n $dry || -d $dir ]] || die 2 "$dir is not a folder: give a run folder, with raw/ inside."
 timeline=$dir/raw/timeline counters=$dir/raw/counters.ncu-rep exports=$dir/raw/exports
 
-nsys_command=("$(find_nsys || echo nsys)" stats --report "$reports" --format csv --timeunit nsec --force-export=true
+nsys=$(find_nsys || echo nsys)
+names=("${reports[@]%:*}")
+if [[ $("$nsys" stats --help-reports 2>/dev/null || true) == *" gputrace "* ]]; then names=("${reports[@]#*:}"); fi
+nsys_command=("$nsys" stats --report "$(IFS=, && echo "${names[*]}")" --format csv --timeunit nsec --force-export=true
   --output "$exports/nsys" "$timeline.nsys-rep")
 ncu_command=("$(find_ncu || echo ncu)" --import "$counters" --csv --page raw)
 counts=$("$PYTHON" "$HERE/status.py" metrics "$dir/captures/ncu.json" --kind counts)

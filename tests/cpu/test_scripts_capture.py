@@ -363,6 +363,16 @@ def test_a_qdstrm_is_imported(machine: Machine) -> None:
     assert "importer -i r/raw/timeline.qdstrm -o r/raw/timeline.nsys-rep" in machine.calls.read_text()
 
 
+def test_the_importer_of_debians_package_is_found(machine: Machine) -> None:
+    # nsys lies in /usr/lib/<machine>/nsight-systems, its importer in /usr/lib/nsight-systems
+    nsys = machine.put("system/usr/lib/x86_64-linux-gnu/nsight-systems/target-linux-x64/nsys", FAKE_NSYS)
+    machine.put("system/usr/lib/nsight-systems/host-linux-x64/QdstrmImporter", FAKE_IMPORTER)
+    (machine.bin / "nsys").symlink_to(nsys)
+    answer = machine.run("nsys_capture.sh", "--out", "r", "--", "true", NSYS_LEAVES="qdstrm")
+    assert answer.returncode == 0, answer.stderr
+    assert "importer -i r/raw/timeline.qdstrm" in machine.calls.read_text()
+
+
 def test_the_nsys_inside_nsight_compute_gets_its_importers_folder_name(machine: Machine) -> None:
     host = inside_nsight_compute(machine)
     machine.put("extra/libdw.so.1", "")
@@ -431,6 +441,17 @@ def test_no_importer_at_all(machine: Machine) -> None:
 
 
 # --- export ---
+
+
+def test_an_nsys_of_2022_is_asked_by_the_old_names(machine: Machine) -> None:
+    old = 'if [[ "$*" == *--help-reports* ]]; then printf "  gputrace -- CUDA GPU Trace\\n" && exit; fi\n'
+    machine.put("bin/nsys", FAKE_NSYS.replace("case $1 in", old + "case $1 in", 1))
+    (machine.scripts.parent / "r/raw").mkdir(parents=True)
+    (machine.scripts.parent / "r/raw/timeline.nsys-rep").write_text("data")
+    answer = machine.run("export_csv.sh", "r")
+    assert answer.returncode == 0, answer.stderr
+    assert "--report nvtxpptrace,kernexectrace,gputrace,cudaapitrace," in machine.calls.read_text()
+    assert (machine.scripts.parent / "r/captures/nsys/gputrace.csv").is_file()
 
 
 def test_exports_are_scrubbed(gpu_machine: Machine) -> None:
