@@ -28,6 +28,12 @@ from analysis.tables import (
 from analysis.tables.schema import TABLES
 from analysis.views import figures
 
+FIGURES = {
+    "roofline": "roofline",
+    "stalls": "stalls",
+    "traffic": "traffic",
+    "layers": "layers_folded",
+}  # of which table
 CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")
 
 
@@ -40,7 +46,8 @@ def analyse(
     ranges = capture.ranges.reset_index(drop=True)
     has_timeline = len(gpu_ops) > 0
     owner = attribution.attribute(gpu_ops, ranges)
-    launches = join.prepare_launches(gpu_ops, owner, ranges)
+    gpu_ops = gpu_ops.assign(owner=owner, path=attribution.paths_of(owner, ranges))
+    launches = join.prepare_launches(gpu_ops)
     counters = join.prepare_counters(capture.counters)
     ncu = next((tool for tool in capture.tools if tool.get("tool") == "ncu"), None)
     include = ncu.get("nvtx_include") if ncu and ncu.get("status") == "ok" else None
@@ -63,11 +70,7 @@ def analyse(
     tables["roofline"] = roofline.build_roofline(measured, roofs)
     tables["stalls"] = stalls.build_stalls(measured)
     seen_paths = set(launches["path"]) | set(ranges["path"]) if len(ranges) else set()
-    path_of_op = pd.Series(
-        ["" if row < 0 else ranges["path"].iat[row] for row in owner], index=gpu_ops.index, dtype=object
-    )
-    copies = traffic.copied_bytes(gpu_ops, path_of_op)
-    tables["traffic"] = traffic.build_traffic(measured, capture.ops, seen_paths, copies)
+    tables["traffic"] = traffic.build_traffic(measured, capture.ops, seen_paths, traffic.copied_bytes(gpu_ops))
     tables["coverage"] = (
         join.build_coverage(joined, has_counters=len(counters) > 0) if has_timeline else TABLES["coverage"].empty()
     )
@@ -77,12 +80,9 @@ def analyse(
     rows = owner.to_numpy(np.int64)
     step_of_op = np.where(rows >= 0, step_of_row[np.maximum(rows, 0)], -1) if len(ranges) else rows
     step_of_op = gaps.add_other_threads(gpu_ops, steps, step_of_op)
-    bare = {step["range"]: float(step["wall_ns"]["p50"]) for step in (capture.timing or {}).get("steps", [])}
-    queued = {
-        step["range"]: float(step["gpu_ns"]["p50"])
-        for step in (capture.timing or {}).get("steps", [])
-        if step.get("gpu_ns")
-    }
+    timed = (capture.timing or {}).get("steps", [])
+    bare = {step["range"]: float(step["wall_ns"]["p50"]) for step in timed}
+    queued = {step["range"]: float(step["gpu_ns"]["p50"]) for step in timed if step.get("gpu_ns")}
     limits = gaps.step_limits(
         measured, tables["roofline"], capture.ops, roofs, list(steps["path"]) if len(steps) else []
     )
@@ -97,9 +97,7 @@ def analyse(
         "frac": joined.matched / seen if seen and len(counters) else None,
         "refused": int((joined.launches["refused"] != "").sum()) if len(counters) and len(joined.launches) else 0,
     }
-    own = np.zeros(len(ranges), dtype=np.int64)
-    kernel_rows = launches[launches["owner"] >= 0]
-    np.add.at(own, kernel_rows["owner"].to_numpy(np.int64), kernel_rows["duration_ns"].to_numpy(np.int64))
+    own, _ = layers.own_time(ranges, launches)
     equal, compared = layers.check_against_nsys(ranges, own, capture.nsys_range_sums)
 
     notes = []
@@ -127,7 +125,7 @@ def analyse(
     if capture.clock == "cpu":
         ranked = findings.largest_ranges(tables["layers_folded"])
     else:
-        op_time = gpu_ops["duration_ns"].groupby(path_of_op).sum()
+        op_time = gpu_ops.groupby("path")["duration_ns"].sum()
         ranked = findings.find(
             tables["gaps"], measured, tables["roofline"], tables["stalls"], tables["traffic"], roofs, op_time, queued
         )
@@ -168,17 +166,17 @@ def draw(
     caption = "  ·  ".join(f"{c['name']}: {c['value']}" for c in report["conditions"] if c["name"] in CAPTION)
     if report["trust"]["status"] == "untrusted":
         caption += "  ·  COUNTERS UNTRUSTED: the self-test failed"
-    plots: dict[str, tuple[str, Callable[[], Any]]] = {
-        "roofline": ("roofline", lambda: figures.plot_roofline(tables["roofline"], roofs, caption)),
-        "stalls": ("stalls", lambda: figures.plot_stalls(tables["stalls"], caption)),
-        "traffic": ("traffic", lambda: figures.plot_traffic(traffic.for_figure(tables["traffic"]), caption)),
-        "layers": ("layers_folded", lambda: figures.plot_layers(tables["layers_folded"], caption)),
+    plots: dict[str, Callable[[pd.DataFrame], Any]] = {
+        "roofline": lambda table: figures.plot_roofline(table, roofs, caption),
+        "stalls": lambda table: figures.plot_stalls(table, caption),
+        "traffic": lambda table: figures.plot_traffic(traffic.for_figure(table), caption),
+        "layers": lambda table: figures.plot_layers(table, caption),
     }
     images = {}
-    for name, (table, plot) in plots.items():
+    for name, table in FIGURES.items():
         if only not in (None, name) or tables[table].empty:
             continue
-        figure = plot()
+        figure = plots[name](tables[table])
         if figure is None:
             continue
         images[name] = figures.to_bytes(figure)

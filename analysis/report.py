@@ -1,7 +1,7 @@
 """Turn nsys and ncu exports into tables, figures and one report.
 
-The only composer and the only writer of `analysis/`: it reads a capture, calls the tables, then the views, and moves
-the finished folder into place. Run it as `python analysis/report.py [PATH …] [--out DIR]`; needs no GPU and no torch.
+The only writer of `analysis/`: it reads a capture, has `pipeline.py` build the tables and figures, and moves the
+finished files into place. Run it as `python analysis/report.py [PATH …] [--out DIR]`; needs no GPU and no torch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 RUNS = ROOT / "runs"
 COMMITTED = ROOT / "reports"
-FIGURES = ("roofline", "stalls", "traffic", "layers")
 TEXTS = ("report.json", "report.md", "report.html")
 
 
@@ -162,8 +161,7 @@ def build(
             progress.update()
 
         stage("reading exports")
-        sources = [path / "captures" if (path / "captures").is_dir() else path for path in paths]
-        capture = load(sources, progress=not quiet and sys.stderr.isatty())
+        capture = load(paths, progress=not quiet and sys.stderr.isatty())
         stage("building tables")
         report, tables, roofs = pipeline.analyse(capture, extrapolate=extrapolate)
         stage("drawing figures")
@@ -261,6 +259,8 @@ def write(
 
 def _of_another_report(names: list[str], tables: dict[str, pd.DataFrame]) -> list[str]:
     """Files of ours that an older report left and this one does not have: a figure whose table is empty now."""
+    from analysis.pipeline import FIGURES
+
     ours = [f"tables/{name}.csv" for name in tables] + [f"figures/{n}.{s}" for n in FIGURES for s in ("svg", "png")]
     return [name for name in ours if name not in names]
 

@@ -286,7 +286,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
     if len(gpu_ops) and ranges.empty:
         found.gaps.append(
             Gap(
-                "times by layer",
+                "time per layer",
                 "the capture has no NVTX push/pop range"
                 if pushpop
                 else "there is no nvtx_pushpop_trace with ranges among the files",

@@ -44,6 +44,12 @@ def attribute(gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> pd.Series:
     return pd.Series(owner, index=gpu_ops.index)
 
 
+def paths_of(owner: pd.Series, ranges: pd.DataFrame) -> np.ndarray:
+    """Return the path of each owner (a row of `ranges`), '' for -1."""
+    paths = np.append(ranges["path"].to_numpy(object), "")  # -1 picks the last
+    return paths[owner.to_numpy(np.int64)]
+
+
 def parent_rows(ranges: pd.DataFrame) -> np.ndarray:
     """Return the row number of each range's parent, -1 for the outermost."""
     row_of = pd.Series(np.arange(len(ranges)), index=ranges["range_id"].to_numpy())

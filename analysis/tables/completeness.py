@@ -31,14 +31,6 @@ def name_gaps(
             ),
         ),
         (
-            has_timeline and capture.ranges.empty,
-            Gap(
-                "time per layer",
-                "the capture holds no NVTX range",
-                "put NVTX ranges around the layers (torch.cuda.nvtx.range_push/pop) and capture with `-t cuda,nvtx`",
-            ),
-        ),
-        (
             capture.ops is None,
             Gap(
                 "predicted bytes", "there is no ops.csv, which says what each range must move", "see analysis/README.md"

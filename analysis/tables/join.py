@@ -35,16 +35,15 @@ class Joined:
         return int((self.launches["counters_from"] == "measured").sum())
 
 
-def prepare_launches(gpu_ops: pd.DataFrame, owner: pd.Series, ranges: pd.DataFrame) -> pd.DataFrame:
-    """Return the kernels of the timeline in launch order with path, folded path, kernel key and `owner`."""
-    launches = gpu_ops.assign(owner=owner)[gpu_ops["kind"] == "kernel"]
+def prepare_launches(gpu_ops: pd.DataFrame) -> pd.DataFrame:
+    """Return the kernels of the timeline in launch order, with the names to show and to match by.
+
+    Shape: `gpu_ops` as in `Capture`, with `owner` (row of its range, -1 for none) and `path`.
+    """
+    launches = gpu_ops[gpu_ops["kind"] == "kernel"]
     order = launches["api_start_ns"].fillna(launches["start_ns"])
     launches = launches.assign(order=order).sort_values("order", kind="stable").drop(columns="order")
-    launches = launches.reset_index(drop=True)
-    paths = ranges["path"].to_numpy(object)
-    rows = launches["owner"].to_numpy(np.int64)
-    launches["path"] = [paths[row] if row >= 0 else "" for row in rows]
-    return _with_names(launches)
+    return _with_names(launches.reset_index(drop=True))
 
 
 def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:

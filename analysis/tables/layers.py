@@ -15,13 +15,9 @@ def build_layers(ranges: pd.DataFrame, kernels: pd.DataFrame, *, has_timeline: b
     Shape: `kernels` are the kernel rows of `Capture.gpu_ops` with a column `owner` (row of `ranges`, -1 for none).
     Units: ns. Without a GPU timeline the GPU columns are blank and shares are of the outermost ranges' CPU time.
     """
-    own = np.zeros(len(ranges), dtype=np.int64)
-    count = np.zeros(len(ranges), dtype=np.int64)
-    owner = kernels["owner"].to_numpy(np.int64)
+    own, count = own_time(ranges, kernels)
     duration = kernels["duration_ns"].to_numpy(np.int64)
-    owned = owner >= 0
-    np.add.at(own, owner[owned], duration[owned])
-    np.add.at(count, owner[owned], 1)
+    owned = kernels["owner"].to_numpy(np.int64) >= 0
     total = int(duration.sum())
     instances = pd.DataFrame(
         {
@@ -61,6 +57,15 @@ def build_layers(ranges: pd.DataFrame, kernels: pd.DataFrame, *, has_timeline: b
         table = pd.concat([table.astype(object), pd.DataFrame([rest], dtype=object)], ignore_index=True)
         table["share_frac"] = table["gpu_time_ns"].astype(float) / total if total else np.nan
     return _finish(table, "layers")
+
+
+def own_time(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return, for each range, the time (ns) and the number of the kernels whose innermost range it is."""
+    owned = kernels[kernels["owner"] >= 0]
+    owner = owned["owner"].to_numpy(np.int64)
+    time = np.zeros(len(ranges), dtype=np.int64)
+    np.add.at(time, owner, owned["duration_ns"].to_numpy(np.int64))
+    return time, np.bincount(owner, minlength=len(ranges)).astype(np.int64)
 
 
 def inclusive(ranges: pd.DataFrame, own: np.ndarray) -> np.ndarray:

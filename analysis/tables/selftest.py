@@ -13,6 +13,8 @@ def check_counters(measured: pd.DataFrame, ops: pd.DataFrame | None) -> dict[str
     Expected values are declared by the harness in ops.csv (op `selftest`); measured ones come from ncu. One check
     beyond its limit makes every counter of the run untrusted, because all came the same way.
     """
+    if measured.empty or measured["duration_ns"].isna().all():
+        return {"status": "untested", "sentence": "This report holds no hardware counters.", "checks": []}
     checks: list[dict[str, object]] = []
     without_value: list[str] = []
     declared = ops[ops["op"] == "selftest"] if ops is not None else pd.DataFrame()
@@ -43,8 +45,6 @@ def check_counters(measured: pd.DataFrame, ops: pd.DataFrame | None) -> dict[str
                     "passed": abs(error) <= LIMITS[unit],
                 }
             )
-    if measured.empty or measured["duration_ns"].isna().all():
-        return {"status": "untested", "sentence": "This report holds no hardware counters.", "checks": []}
     failed = [check for check in checks if not check["passed"]]
     units = {check["unit"] for check in checks}
     if failed:

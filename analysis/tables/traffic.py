@@ -12,8 +12,10 @@ VISIBLE_FRAC = 0.01
 MEASURED = ["dram_read_bytes", "dram_write_bytes", "l2_bytes"]
 
 
-def copied_bytes(gpu_ops: pd.DataFrame, paths: pd.Series) -> pd.DataFrame:
+def copied_bytes(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     """Return dram_read_bytes and dram_write_bytes of the copies and sets of each path (the index).
+
+    Shape: `gpu_ops` as in `Capture`, with `path`.
 
     ncu sees kernels only, but `masked_fill` clones its input with a device-to-device copy; nsys names its bytes.
     """
@@ -24,7 +26,7 @@ def copied_bytes(gpu_ops: pd.DataFrame, paths: pd.Series) -> pd.DataFrame:
     )
     moved = pd.DataFrame(
         {
-            "path": paths,
+            "path": gpu_ops["path"],
             "dram_read_bytes": gpu_ops["bytes"].where(within, 0),
             "dram_write_bytes": gpu_ops["bytes"].where(written, 0),
         }

@@ -59,9 +59,14 @@ def render_results(
     return "\n\n".join(parts)
 
 
-def _softmax_table(bench: pd.DataFrame, traffic: pd.DataFrame) -> str:
+def _headline(bench: pd.DataFrame, traffic: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The timings of every variant at the headline shape, and what each moved in the captured run, by variant."""
     rows = bench[(bench["shape_name"] == SHAPE) & (bench["dtype"] == DTYPE) & (bench["convention"] == "cold")]
-    moved = traffic[traffic["range"].str.startswith("bench/softmax/")].set_index("variant")
+    return rows, traffic[traffic["range"].str.startswith("bench/softmax/")].set_index("variant")
+
+
+def _softmax_table(bench: pd.DataFrame, traffic: pd.DataFrame) -> str:
+    rows, moved = _headline(bench, traffic)
     table = []
     for _, row in rows.iterrows():
         ledger = moved.loc[row["variant"]] if row["variant"] in moved.index else {}
@@ -94,8 +99,7 @@ def render_verdicts(bench: pd.DataFrame, traffic: pd.DataFrame) -> str:
 
     Shape: `bench` as bench.csv, for what each variant declares; `traffic` as traffic.csv of a run with its launches.
     """
-    rows = bench[(bench["shape_name"] == SHAPE) & (bench["dtype"] == DTYPE) & (bench["convention"] == "cold")]
-    moved = traffic[traffic["range"].str.startswith("bench/softmax/")].set_index("variant")
+    rows, moved = _headline(bench, traffic)
     table = []
     for _, row in rows[rows["variant"].isin(moved.index)].iterrows():
         ledger = moved.loc[row["variant"]]

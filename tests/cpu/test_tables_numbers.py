@@ -182,7 +182,7 @@ def test_copies_that_ncu_does_not_see_are_in_the_ledger():
         ("memcpy", "[CUDA memcpy Device-to-Host]", 5),
         ("kernel", "k", pd.NA),
     )
-    moved = copied_bytes(gpu_ops, pd.Series(["p"] * 5))
+    moved = copied_bytes(gpu_ops.assign(path="p"))
     assert moved.loc["p"].tolist() == [100, 117]
     table = build_traffic(measured(), ops(), {"p"}, moved)
     assert table[["dram_read_bytes", "dram_write_bytes"]].iloc[0].tolist() == [1_000_100, 1_000_117]
