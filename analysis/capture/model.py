@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
+
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ GPU_OPS_COLUMNS: Mapping[str, str] = {
     "pid": "Int64",
     "tid": "Int64",
     "correlation_id": "Int64",
+    "graph_node_id": "Int64",
 }
 API_CALLS_COLUMNS: Mapping[str, str] = {
     "api_start_ns": "Int64",
@@ -68,6 +73,29 @@ RANGES_COLUMNS: Mapping[str, str] = {
     "name": "str",
     "level": "int64",
     "path": "str",
+}
+START_END_COLUMNS: Mapping[str, str] = {
+    "range_id": "int64",
+    "start_ns": "int64",
+    "end_ns": "int64",
+    "pid": "int64",
+    "tid": "int64",
+    "end_tid": "Int64",
+    "name": "str",
+}
+OVERHEAD_COLUMNS: Mapping[str, str] = {
+    "start_ns": "int64",
+    "end_ns": "int64",
+    "pid": "int64",
+    "tid": "int64",
+    "name": "str",
+}
+GRAPH_NODES_COLUMNS: Mapping[str, str] = {
+    "pid": "int64",
+    "graph_node_id": "int64",
+    "tid": "int64",
+    "start_ns": "int64",
+    "end_ns": "int64",
 }
 RANGE_SUMS_COLUMNS: Mapping[str, str] = {
     "name": "str",
@@ -115,14 +143,47 @@ def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFr
     return pd.DataFrame(built)
 
 
+def nest(thread: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
+    """The row that encloses each interval, -1 for none, and how many enclose it one in the other.
+
+    Shape: n rows each, sorted by thread, start, then longest first; rows of equal times in the order they were opened.
+    The encloser is the nearest earlier row of the same thread that ends no earlier. Where intervals overlap without
+    nesting (ranges of two NVTX domains), walking up these rows still passes every candidate for the innermost one.
+    """
+    parent = np.full(len(start), -1, dtype=np.int64)
+    level = np.zeros(len(start), dtype=np.int64)
+    open_rows: list[int] = []
+    open_ends: list[int] = []
+    before = None
+    for row, (where, until) in enumerate(zip(thread.tolist(), end.tolist(), strict=True)):
+        if where != before:
+            before = where
+            open_rows.clear()
+            open_ends.clear()
+        while open_ends and open_ends[-1] < until:
+            open_rows.pop()
+            open_ends.pop()
+        if open_rows:
+            parent[row] = open_rows[-1]
+            level[row] = len(open_rows)
+        open_rows.append(row)
+        open_ends.append(until)
+    return parent, level
+
+
 @dataclass(frozen=True)
 class Capture:
     """Everything that was read.
 
-    gpu_ops           one row a GPU operation, sorted by start_ns (GPU_OPS_COLUMNS); kind is kernel, memcpy or memset;
+    gpu_ops           one row a GPU operation, sorted by start_ns (GPU_OPS_COLUMNS); kind is kernel, memcpy, memset or
+                      graph (a CUDA graph launch of which only the whole is known); texts may be categorical;
                       api_* , pid and tid are NA where the export has no API side
     ranges            one row a push/pop range instance, sorted by (pid, tid, start_ns, level) (RANGES_COLUMNS)
-    clock             'nsys', or 'cpu' where the ranges come from cpu_ranges.csv
+    clock             'nsys', 'torch' (a trace of torch.profiler), or 'cpu' (the ranges of cpu_ranges.csv)
+    start_end_ranges  one row a start/end range, which belongs to no stack and may end on another thread
+                      (START_END_COLUMNS; end_tid is NA where it ended on its own)
+    overhead          stretches in which the profiler itself held a thread (OVERHEAD_COLUMNS)
+    graph_nodes       where the kernels of CUDA graphs were recorded into their graph (GRAPH_NODES_COLUMNS)
     nsys_range_sums   nsys' own kernel time by range (RANGE_SUMS_COLUMNS), names without the default domain's colon
     nsys_kernel_sums  nsys' own kernel totals (KERNEL_SUMS_COLUMNS)
     counters          one row a kernel profiled by ncu (COUNTERS_COLUMNS, then one float64 column a metric)
@@ -132,6 +193,9 @@ class Capture:
     gpu_ops: pd.DataFrame = field(default_factory=lambda: empty_table(GPU_OPS_COLUMNS))
     ranges: pd.DataFrame = field(default_factory=lambda: empty_table(RANGES_COLUMNS))
     clock: str = "nsys"
+    start_end_ranges: pd.DataFrame = field(default_factory=lambda: empty_table(START_END_COLUMNS))
+    overhead: pd.DataFrame = field(default_factory=lambda: empty_table(OVERHEAD_COLUMNS))
+    graph_nodes: pd.DataFrame = field(default_factory=lambda: empty_table(GRAPH_NODES_COLUMNS))
     nsys_range_sums: pd.DataFrame = field(default_factory=lambda: empty_table(RANGE_SUMS_COLUMNS))
     nsys_kernel_sums: pd.DataFrame = field(default_factory=lambda: empty_table(KERNEL_SUMS_COLUMNS))
     counters: pd.DataFrame = field(default_factory=lambda: empty_table(COUNTERS_COLUMNS))
