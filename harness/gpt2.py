@@ -6,7 +6,8 @@ projections are stored (C_in, C_out), so y = x @ weight + bias, and the output e
 
 Ranges: gpt2 > prefill | decode > embeddings, h.N > (ln_1, attn > (qkv, scores, mask, softmax, values, proj),
 ln_2, mlp > (fc, act, proj)), ln_f, lm_head. The two residual additions of a block belong to h.N itself. With a
-fused softmax there is no `mask` and the root is `gpt2_fused`, so that one capture can hold both.
+fused softmax there is no `mask` and the root is `gpt2_fused`, so that one capture can hold both. Finer parts
+(blocks, qkv_proj, qkv_reshape, values_apply, merge) are details: only tracers that ask for them open those.
 
 Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; openai/gpt-2 `model.py`.
 """
@@ -160,7 +161,16 @@ class Attention(nn.Module):  # type: ignore[misc]
     @component("qkv")
     def qkv(self, x: Any, cache: KVCache) -> tuple[Any, Any, Any]:
         """Project and append to the cache: q (B, nh, Tq, hs), k and v (B, nh, Tk, hs)."""
-        q, k, v = (part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in self.c_attn(x).chunk(3, dim=-1))
+        return self.split_heads(self.project(x), cache)
+
+    @component("qkv_proj", detail=True)
+    def project(self, x: Any) -> Any:
+        return self.c_attn(x)
+
+    @component("qkv_reshape", detail=True)
+    def split_heads(self, qkv: Any, cache: KVCache) -> tuple[Any, Any, Any]:
+        """Views of q, k and v by head; the cache keeps a copy of k and v."""
+        q, k, v = (part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
         return q, *cache.append(self.index, k, v)
 
     @component("scores")
@@ -186,7 +196,16 @@ class Attention(nn.Module):  # type: ignore[misc]
     @component("values")
     def values(self, weights: Any, v: Any) -> Any:
         """Average the values and merge the heads: (B, nh, Tq, Tk) x (B, nh, Tk, hs) -> (B, Tq, C)."""
-        return (weights @ v).transpose(1, 2).flatten(2)
+        return self.merge_heads(self.average(weights, v))
+
+    @component("values_apply", detail=True)
+    def average(self, weights: Any, v: Any) -> Any:
+        return weights @ v
+
+    @component("merge", detail=True)
+    def merge_heads(self, x: Any) -> Any:
+        """(B, nh, Tq, hs) -> (B, Tq, C): a copy, or with one token a view."""
+        return x.transpose(1, 2).flatten(2)
 
     @component("proj")
     def proj(self, x: Any) -> Any:
@@ -304,11 +323,15 @@ class GPT2(nn.Module):  # type: ignore[misc]
         return self._step(ids, cache, last_only)
 
     def _step(self, ids: Any, cache: KVCache, last_only: bool) -> Any:
-        x = self.embeddings(ids, cache)
-        for block in self.h:
-            x = block(x, cache)
+        x = self.blocks(self.embeddings(ids, cache), cache)
         cache.length += ids.shape[1]
         return self.lm_head(self.norm_f(x[:, -1:] if last_only else x))
+
+    @component("blocks", detail=True)
+    def blocks(self, x: Any, cache: KVCache) -> Any:
+        for block in self.h:
+            x = block(x, cache)
+        return x
 
     @component("embeddings")
     def embeddings(self, ids: Any, cache: KVCache) -> Any:

@@ -31,14 +31,19 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from harness.errors import UsageError
 
 _MARK = "_component_name"
+_DETAIL = "_component_is_detail"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def component(name: str) -> Callable[[F], F]:
-    """Mark a method as a component called `name`, a format template over `self`; returns the method itself."""
+def component(name: str, *, detail: bool = False) -> Callable[[F], F]:
+    """Mark a method as a component called `name`, a format template over `self`; returns the method itself.
+
+    A `detail` is a part of a component that only tracers with `detail = True` see: captures keep their ranges.
+    """
 
     def mark(function: F) -> F:
         setattr(function, _MARK, name)
+        setattr(function, _DETAIL, detail)
         return function
 
     return mark
@@ -147,8 +152,8 @@ def _wrap(function: Callable[..., Any], name: str, tracer: Tracer) -> Callable[.
     return traced
 
 
-def _marked(instance: object) -> Iterator[tuple[str, str]]:
-    """Yield (attribute, template) of each marked method, the most derived definition deciding."""
+def _marked(instance: object) -> Iterator[tuple[str, str, bool]]:
+    """Yield (attribute, template, is a detail) of each marked method, the most derived definition deciding."""
     seen: set[str] = set()
     for owner in type(instance).__mro__:
         for attribute, value in vars(owner).items():
@@ -156,7 +161,7 @@ def _marked(instance: object) -> Iterator[tuple[str, str]]:
                 seen.add(attribute)
                 template = getattr(value, _MARK, None)
                 if isinstance(template, str):
-                    yield attribute, template
+                    yield attribute, template, getattr(value, _DETAIL, False)
 
 
 def _instances(model: Any) -> Iterator[Any]:
@@ -170,8 +175,11 @@ def attach(model: Any, tracer: Tracer) -> None:
     detach(model)
     if not tracer.enabled:
         return
+    detailed = getattr(tracer, "detail", False)
     for instance in _instances(model):
-        for attribute, template in _marked(instance):
+        for attribute, template, detail in _marked(instance):
+            if detail and not detailed:
+                continue
             name = _check_name(template.format(self=instance))
             vars(instance)[attribute] = _wrap(getattr(instance, attribute), name, tracer)
 
@@ -179,7 +187,7 @@ def attach(model: Any, tracer: Tracer) -> None:
 def detach(model: Any) -> None:
     """Remove what `attach` bound; without effect on a model that is not traced."""
     for instance in _instances(model):
-        for attribute, _ in _marked(instance):
+        for attribute, _, _ in _marked(instance):
             vars(instance).pop(attribute, None)
 
 
