@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from analysis.capture.model import (
     SourceFile,
     empty_table,
 )
-from analysis.capture.sniff import Sniffed, sniff
+from analysis.capture.sniff import OUR_JSON, Sniffed, sniff
+from analysis.capture.text import NumberStyle, text_start
 
 _READ_REPORTS = (
     "cuda_gpu_trace",
@@ -36,6 +38,17 @@ _READ_REPORTS = (
     "cuda_gpu_kern_gb_sum",
 )
 _WHAT_TO_GIVE = "give CSV exports of `nsys stats` or of `ncu --csv --page raw`, or a folder that holds some"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file to read. `name` is how it is called in messages, `style` the number style the user names (--locale)."""
+
+    path: Path
+    name: str
+    size: int
+    sniffed: Sniffed
+    style: NumberStyle | None = None
 
 
 @dataclass
@@ -82,34 +95,58 @@ def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool]]:
     return unique
 
 
-def load(paths: Sequence[Path], progress: bool = False) -> Capture:
+def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | None = None) -> Capture:
     """Reads every file and folder of `paths` and puts them together.
 
-    `progress` shows a line for each file on stderr. Files of unknown kind in a folder are listed as ignored.
+    `progress` shows a line for each file on stderr. `style` says how numbers are written where a file does not prove it
+    (`text.locale_style`). Files of unknown kind in a folder are listed as ignored.
 
     Raises:
         InputError: nothing readable, a damaged or unknown file, or two different files of one nsys report.
     """
     found = _Found()
-    digests: dict[str, str] = {}
-    for path, name, named in _files_of(paths):
+    listed = _files_of(paths)
+    sizes = Counter(_size(path, name) for path, name, _ in listed)
+    digests: dict[bytes, str] = {}
+    for path, name, named in listed:
         if progress:
             print(f"reading {name}", file=sys.stderr)
+        size = _size(path, name)
         try:
             sniffed = sniff(path)
-            size = path.stat().st_size
+            digest = _digest(path) if sizes[size] > 1 else b""
         except OSError as error:
-            raise InputError(
-                f"{name}: cannot be read ({error.strerror}); check the file and its permissions."
-            ) from None
-        if sniffed.raw:
-            digest = hashlib.sha1(sniffed.raw, usedforsecurity=False).hexdigest()
-            if digest in digests and not sniffed.kind.startswith("unknown"):
-                found.files.append(SourceFile(name, "ignored", 0, size, f"the same as {digests[digest]}"))
-                continue
+            raise _unreadable(name, error) from None
+        if digest in digests and sniffed.kind in READERS:
+            found.files.append(SourceFile(name, "ignored", 0, size, f"the same as {digests[digest]}"))
+            continue
+        if digest:
             digests[digest] = name
-        _read(found, name, sniffed, size, named)
+        reader = READERS.get(sniffed.kind)
+        if reader:
+            reader(found, Source(path, name, size, sniffed, style))
+        elif named:
+            raise InputError(f"{name}: is {sniffed.found}; {sniffed.advice}.")
+        else:
+            found.refused.append((name, sniffed))
+            found.files.append(SourceFile(name, "ignored", 0, size, f"{sniffed.found}; {sniffed.advice}"))
     return _put_together(found, [str(path) for path in paths])
+
+
+def _unreadable(name: str, error: OSError) -> InputError:
+    return InputError(f"{name}: cannot be read ({error.strerror}); check the file and its permissions.")
+
+
+def _size(path: Path, name: str) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise _unreadable(name, error) from None
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha1").digest()
 
 
 def _note(
@@ -134,62 +171,66 @@ def _note(
         )
 
 
-def _read(found: _Found, name: str, sniffed: Sniffed, size: int, named: bool) -> None:
-    kind = sniffed.kind
-    if kind in ("binary", "empty", "unknown", "ncu details", "ncu summary", "ncu source"):
-        if named:
-            raise InputError(f"{name}: is {sniffed.found}; {sniffed.advice}.")
-        found.refused.append((name, sniffed))
-        found.files.append(SourceFile(name, "ignored", 0, size, f"{sniffed.found}; {sniffed.advice}"))
-    elif kind == "nsys":
-        _read_nsys(found, name, sniffed, size)
-    elif kind == "ncu raw":
-        text = sniffed.raw.decode("utf-8", errors="replace")
-        page = ncu_csv.read_raw(text, name)
-        found.gaps.extend(page.gaps)
-        if ncu_csv.nothing_profiled(page) and not page.gaps:
-            found.logs.append((name, *ncu_csv.explain(ncu_csv.messages(text.splitlines()))))
-        found.counters.append(page.counters)
-        for metric, unit in page.units.items():
-            if found.units.setdefault(metric, unit) != unit:
-                raise InputError(
-                    f"{name}, column {metric}: the unit {unit} does not agree with {found.units[metric]} of the "
-                    "other ncu files; "
-                    "export them with one version of ncu."
-                )
-        found.files.append(SourceFile(name, kind, len(page.counters), size, f"{len(page.units)} metrics"))
-    elif kind == "ncu log":
-        why, fix = ncu_csv.explain(ncu_csv.messages(sniffed.raw.decode("utf-8", errors="replace").splitlines()))
-        found.logs.append((name, why, fix))
-        found.files.append(SourceFile(name, kind, 0, size, why))
-    elif kind == "tool-status":
-        assert sniffed.data is not None
-        found.tools.append(ours.check_json(sniffed.data, name))
-        found.files.append(SourceFile(name, kind, 1, size))
-    else:
-        if kind in found.ours:
+def _read_ncu_raw(found: _Found, source: Source) -> None:
+    name, text = source.name, source.sniffed.text()
+    page = ncu_csv.read_raw(text, name)
+    found.gaps.extend(page.gaps)
+    if ncu_csv.nothing_profiled(page) and not page.gaps:
+        found.logs.append((name, *ncu_csv.explain(ncu_csv.messages(text.splitlines()))))
+    found.counters.append(page.counters)
+    for metric, unit in page.units.items():
+        if found.units.setdefault(metric, unit) != unit:
             raise InputError(
-                f"{found.ours[kind][0]} and {name} are two different {kind} files; give one run at a time."
+                f"{name}, column {metric}: the unit {unit} does not agree with {found.units[metric]} of the other ncu "
+                "files; export them with one version of ncu."
             )
-        cut = False
-        value: Any
-        if kind == "ops":
-            value, cut = ours.read_ops(sniffed.raw, name)
-        elif kind == "cpu_ranges":
-            value, cut = ours.read_cpu_ranges(sniffed.raw, name)
-        else:
-            assert sniffed.data is not None
-            value = ours.check_json(sniffed.data, name)
-        rows = len(value) if isinstance(value, pd.DataFrame) else 1
-        found.ours[kind] = (name, value)
-        _note(found, name, kind, rows, size, rows if cut else None)
+    found.files.append(
+        SourceFile(name, source.sniffed.kind, len(page.counters), source.size, f"{len(page.units)} metrics")
+    )
 
 
-def _read_nsys(found: _Found, name: str, sniffed: Sniffed, size: int) -> None:
-    for report in sniffed.reports:
+def _read_ncu_log(found: _Found, source: Source) -> None:
+    why, fix = ncu_csv.explain(ncu_csv.messages(source.sniffed.text().splitlines()))
+    found.logs.append((source.name, why, fix))
+    found.files.append(SourceFile(source.name, source.sniffed.kind, 0, source.size, why))
+
+
+def _read_status(found: _Found, source: Source) -> None:
+    assert source.sniffed.data is not None
+    found.tools.append(ours.check_json(source.sniffed.data, source.name))
+    found.files.append(SourceFile(source.name, source.sniffed.kind, 1, source.size))
+
+
+def _read_ours(found: _Found, source: Source) -> None:
+    name, kind = source.name, source.sniffed.kind
+    if kind in found.ours:
+        raise InputError(f"{found.ours[kind][0]} and {name} are two different {kind} files; give one run at a time.")
+    cut = False
+    value: Any
+    if kind == "ops":
+        value, cut = ours.read_ops(bytes(source.sniffed.raw), name)
+    elif kind == "cpu_ranges":
+        value, cut = ours.read_cpu_ranges(bytes(source.sniffed.raw), name)
+    else:
+        assert source.sniffed.data is not None
+        value = ours.check_json(source.sniffed.data, name)
+    rows = len(value) if isinstance(value, pd.DataFrame) else 1
+    found.ours[kind] = (name, value)
+    _note(found, name, kind, rows, source.size, rows if cut else None)
+
+
+def _read_nsys(found: _Found, source: Source) -> None:
+    name, size = source.name, source.size
+    raw = bytes(source.sniffed.raw)[text_start(source.sniffed.raw) :]
+    reports: list[str] = []
+    at = nsys_csv.find_header(raw)
+    while at:
+        reports += [at[1]] if at[1] not in reports else []
+        at = nsys_csv.find_header(raw, at[0] + 1)
+    for report in reports:
         kind = f"nsys {report}"
         if report == "cuda_api_sum":
-            table = nsys_csv.read_table(sniffed.raw, report, name)
+            table = nsys_csv.read_table(raw, report, name)
             found.api_calls.extend(nsys_csv.api_names(table))
             _note(found, name, kind, len(table.frame), size, table.cut_after, table.doubtful_end)
             continue
@@ -201,7 +242,7 @@ def _read_nsys(found: _Found, name: str, sniffed: Sniffed, size: int) -> None:
                 f"{found.tables[report][0]} and {name} are two different files of the nsys report {report}; "
                 "give one capture at a time."
             )
-        table = nsys_csv.read_table(sniffed.raw, report, name)
+        table = nsys_csv.read_table(raw, report, name)
         reader = {
             "cuda_gpu_trace": nsys_csv.gpu_trace,
             "cuda_kern_exec_trace": nsys_csv.kern_exec,
@@ -212,6 +253,18 @@ def _read_nsys(found: _Found, name: str, sniffed: Sniffed, size: int) -> None:
         rows = reader(table, name)
         found.tables[report] = (name, rows)
         _note(found, name, kind, len(rows), size, table.cut_after, table.doubtful_end)
+
+
+# The kind that `sniff` tells -> what reads it into `_Found`. A kind without a reader is refused, or ignored in a folder.
+READERS: dict[str, Callable[[_Found, Source], None]] = {
+    "nsys": _read_nsys,
+    "ncu raw": _read_ncu_raw,
+    "ncu log": _read_ncu_log,
+    "ops": _read_ours,
+    "cpu_ranges": _read_ours,
+    **dict.fromkeys(OUR_JSON, _read_ours),
+    "tool-status": _read_status,
+}
 
 
 def _gpu_ops(found: _Found) -> pd.DataFrame:

@@ -9,8 +9,10 @@ regular expression built from the header, in which only the names may hold anyth
 from __future__ import annotations
 
 import io
+import mmap
 import re
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,6 +123,37 @@ def report_of_header(line: str) -> str | None:
     if names[0] == "Total" and names[-1] == "Operation":
         return "cuda_gpu_mem_size_sum"
     return None
+
+
+# Every header of `report_of_header` holds one of these, and few other lines do.
+_ANCHORS = (b"(%)", b"Operation", b"Duration", b"API Dur", b"Kern Inst", b"Proj", b"QCount")
+
+
+def lines_with(raw: bytes | mmap.mmap, mark: bytes, start: int = 0, *, first: bool = False) -> Iterator[str]:
+    """The lines of a file that hold `mark`, from `start` on; with `first`, the lines that begin with it."""
+    for _, line in _offsets_with(raw, mark, start):
+        if not first or line.startswith(mark.decode()):
+            yield line
+
+
+def _offsets_with(raw: bytes | mmap.mmap, mark: bytes, start: int = 0) -> Iterator[tuple[int, str]]:
+    found = raw.find(mark, start)
+    while found >= 0:
+        begin = raw.rfind(b"\n", start, found) + 1
+        begin = max(begin, start)
+        end = raw.find(b"\n", found)
+        end = len(raw) if end < 0 else end
+        yield begin, raw[begin : min(end, begin + 65536)].decode("utf-8", errors="replace").rstrip("\r")
+        found = raw.find(mark, end)
+
+
+def find_header(raw: bytes | mmap.mmap, start: int = 0) -> tuple[int, str] | None:
+    """Where the next header of an nsys report begins, and which report it is; None where there is none."""
+    found = (
+        next(((at, name) for at, line in _offsets_with(raw, mark, start) if (name := report_of_header(line))), None)
+        for mark in _ANCHORS
+    )
+    return min((one for one in found if one), default=None)
 
 
 # ---------------------------------------------------------------------------------------------------- the two parsers

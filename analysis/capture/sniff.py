@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import mmap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from analysis.capture import ncu_csv, nsys_csv
-from analysis.capture.text import decode
+from analysis.capture.text import open_text, text_start
 
 _HEAD = 65536
 _BINARY = (
@@ -39,51 +40,45 @@ class Sniffed:
 
     kind     'nsys', 'ncu raw', 'ncu details' | 'ncu summary' | 'ncu source' (pages that are not read), 'ncu log',
              'ops', 'cpu_ranges', one of OUR_JSON, 'binary', 'empty' or 'unknown'
-    raw      the text as UTF-8 bytes without a mark (b'' for binary files)
-    reports  nsys reports in the file
+    raw      the text as UTF-8 bytes, mapped where the file is large (b'' for binary files)
     advice   for a file that cannot be read: what was found, and what to do
     data     the object of one of our JSON files
     """
 
     kind: str
-    raw: bytes = b""
-    reports: tuple[str, ...] = ()
+    raw: bytes | mmap.mmap = b""
     found: str = ""
     advice: str = ""
     data: dict[str, Any] | None = None
 
-
-def _text_bytes(raw: bytes) -> bytes:
-    """UTF-8 without a byte order mark, whatever the file was written in."""
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")) or raw[1:2] == b"\0":
-        return decode(raw).encode()
-    return raw
+    def text(self) -> str:
+        """The whole text, for readers of small files."""
+        return bytes(self.raw)[text_start(self.raw) :].decode("utf-8", errors="replace")
 
 
 def sniff(path: Path) -> Sniffed:
-    """The kind of the file at `path`.
+    """The kind of the file at `path`. Large files are mapped, and searched for headers only, not read line by line.
 
     Raises:
         OSError: it cannot be read.
     """
     with path.open("rb") as stream:
         head = stream.read(_HEAD)
-        for magic, name, command in _BINARY:
-            if head.startswith(magic):
-                return Sniffed("binary", found=f"a binary {name}", advice=f"export it with `{command}`")
-        if b"QuadD" in head[:4096]:
-            return Sniffed(
-                "binary",
-                found="an unfinished nsys capture",
-                advice="run QdstrmImporter on it, then export with `nsys stats`",
-            )
-        utf16 = head.startswith((b"\xff\xfe", b"\xfe\xff")) or (head[1:2] == b"\0" and head[3:4] == b"\0")
-        if b"\0" in head and not utf16:
-            return Sniffed(
-                "unknown", found="a binary file of no known kind", advice="give CSV exports of nsys or ncu instead"
-            )
-        raw = _text_bytes(head + stream.read())
-    if not raw.strip():
+    for magic, name, command in _BINARY:
+        if head.startswith(magic):
+            return Sniffed("binary", found=f"a binary {name}", advice=f"export it with `{command}`")
+    if b"QuadD" in head[:4096]:
+        return Sniffed(
+            "binary",
+            found="an unfinished nsys capture",
+            advice="run QdstrmImporter on it, then export with `nsys stats`",
+        )
+    raw = open_text(path)
+    if isinstance(raw, mmap.mmap) and b"\0" in head or raw[:_HEAD].count(b"\0"):
+        return Sniffed(
+            "unknown", found="a binary file of no known kind", advice="give CSV exports of nsys or ncu instead"
+        )
+    if not raw[:_HEAD].strip():
         return Sniffed(
             "empty",
             found="an empty file",
@@ -92,38 +87,30 @@ def sniff(path: Path) -> Sniffed:
     return _sniff_text(raw)
 
 
-def _sniff_text(raw: bytes) -> Sniffed:
-    first = raw.lstrip()[:1]
-    if first in b"{[":
+def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
+    start = text_start(raw)
+    head = raw[start : start + _HEAD]
+    if head.lstrip()[:1] in (b"{", b"["):
         return _sniff_json(raw)
-    line = raw.split(b"\n", 1)[0].decode("utf-8", errors="replace").strip()
+    line = head.split(b"\n", 1)[0].decode("utf-8", errors="replace").strip()
     if line.replace('"', "") == OPS_HEADER:
         return Sniffed("ops", raw)
     if line.replace('"', "") == CPU_RANGES_HEADER:
         return Sniffed("cpu_ranges", raw)
-    report = nsys_csv.report_of_header(line)
-    if report and not any(mark in raw for mark in (b"\nProcessing [", b"\nSKIPPED:")):
-        return Sniffed("nsys", raw, (report,))
-    reports: list[str] = []
-    kinds = set()
-    for encoded in raw.split(b"\n"):
-        if encoded.startswith((b'"ID"', b"ID,Process")):
-            header = encoded.decode("utf-8", errors="replace").strip()
+    if nsys_csv.report_of_header(line):
+        return Sniffed("nsys", raw)
+    for mark in (b'"ID"', b"ID,Process"):
+        for header in nsys_csv.lines_with(raw, mark):
             if ncu_csv.is_header(header):
                 return _sniff_ncu_page(ncu_csv.page_of_header(header), raw)
-        elif encoded.startswith(b'"Kernel Name",') and b"Push/Pop" not in encoded:
+    for header in nsys_csv.lines_with(raw, b'"Kernel Name",'):
+        if header.startswith('"Kernel Name",') and "Push/Pop" not in header:
             return _sniff_ncu_page("source", raw)
-        elif encoded.startswith((b"==ERROR==", b"==PROF==")):
-            kinds.add("ncu log")
-        elif b"(ns)" in encoded or b"Time" in encoded or b"Name" in encoded or b"Operation" in encoded:
-            report = nsys_csv.report_of_header(encoded.decode("utf-8", errors="replace").strip())
-            if report and report not in reports:
-                reports.append(report)
-    if reports:
-        return Sniffed("nsys", raw, tuple(reports))
-    if kinds:
+    if nsys_csv.find_header(raw, start):
+        return Sniffed("nsys", raw)
+    if any(next(nsys_csv.lines_with(raw, mark, first=True), "") for mark in (b"==ERROR==", b"==PROF==")):
         return Sniffed("ncu log", raw)
-    text = raw[:_HEAD].decode("utf-8", errors="replace")
+    text = head.decode("utf-8", errors="replace")
     if "SKIPPED: " in text and "does not contain" in text:
         return Sniffed(
             "empty", found="nsys output without any table", advice="capture again with `nsys profile -t cuda,nvtx`"
@@ -140,7 +127,7 @@ def _sniff_text(raw: bytes) -> Sniffed:
     )
 
 
-def _sniff_ncu_page(page: str, raw: bytes) -> Sniffed:
+def _sniff_ncu_page(page: str, raw: bytes | mmap.mmap) -> Sniffed:
     if page == "raw":
         return Sniffed("ncu raw", raw)
     return Sniffed(
@@ -151,9 +138,9 @@ def _sniff_ncu_page(page: str, raw: bytes) -> Sniffed:
     )
 
 
-def _sniff_json(raw: bytes) -> Sniffed:
+def _sniff_json(raw: bytes | mmap.mmap) -> Sniffed:
     try:
-        data = json.loads(raw)
+        data = json.loads(bytes(raw)[text_start(raw) :])
     except ValueError as error:
         return Sniffed(
             "unknown", found=f"broken JSON ({error})", advice="write the file again with the program that made it"

@@ -1,37 +1,138 @@
 """From bytes to text, and from the text of a cell to a number.
 
-ncu and nsys print numbers in the locale of the shell they ran in, and one file may mix grouped and plain numbers.
-`number_style` decides for a whole file which character is the decimal point, from proof only; without proof it refuses.
+ncu and nsys print numbers in the locale of the shell they ran in, and one file may mix grouped and plain numbers. So a
+file is read in two steps: `decide_locale` finds out from all its numeric cells which sign is the decimal one, from
+proof only, and `parse_number` and `parse_integer` then read cells in that style and refuse what does not fit it.
+Blanks of every kind and apostrophes group digits in some locale and are a decimal sign in none.
 """
 
 from __future__ import annotations
 
 import math
+import mmap
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 
-from analysis.capture.errors import InputError
+from analysis.capture.errors import InputError, UsageError
 
 POINT = "."
 COMMA = ","
 
+_MAPPED_FROM = 1 << 20  # smaller files are read whole
 _MISSING = frozenset(
     {"", "n/a", "na", "no data", "nan", "-nan", "+nan", "inf", "-inf", "+inf", "none", "null", "-", "nan(ind)"}
 )
-# Apostrophe and every kind of space group digits in some locale (fr_FR uses U+202F); they are never a decimal point.
-_BLANK_GROUPS = re.compile("[\\s'\u2019\u00a0\u202f\u2009_]+")
-_NUMBER = re.compile(r"[-+]?(?:[0-9][0-9.,]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_BLANK_GROUPS = re.compile("(?<=[0-9])[\\s'\u2019\u00a0\u202f\u2009](?=[0-9])")
+# By grouping sign. Groups of four (nsys 2024.6) and of two before the last three (en_IN) are only known with commas.
+_GROUPED = {
+    "": "",
+    POINT: r"|[1-9][0-9]{0,2}(?:\.[0-9]{3})+",
+    COMMA: "|[1-9][0-9]{0,2}(?:,[0-9]{3})+|[1-9][0-9]{0,3}(?:,[0-9]{4})+|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}",
+}
+_EXPONENT = "(?:[eE][-+]?[0-9]{1,3})?"
+
+
+@dataclass(frozen=True)
+class NumberStyle:
+    """How the numbers of one file are written.
+
+    decimal  the decimal sign, '.' or ','
+    group    the other one where it may stand between groups of digits, '' where nothing may (the C locale)
+    """
+
+    decimal: str = POINT
+    group: str = COMMA
+
+
+C_LOCALE = NumberStyle(POINT, "")
+_ENGLISH = NumberStyle(POINT, COMMA)
+_GERMAN = NumberStyle(COMMA, POINT)
+# Languages by decimal sign (CLDR 44). Blanks and apostrophes may group in all of them, so that fr, pl or sv need no
+# style of their own.
+_DECIMAL_COMMA = (
+    "af ar_DZ be bg bs ca cs da de el es et eu fi fo fr gl hr hu hy id is it ka kk lt lv mk mn nb nl nn no \
+pl pt ro ru sk sl sq sr sv tr uk uz vi"
+)
+_DECIMAL_POINT = (
+    "ar bn cy en es_MX fa fil ga gu he hi iw ja kn ko ml mr ms mt ne pa si sw ta te th tl ur zh de_CH de_LI \
+it_CH"
+)
+
+
+class AmbiguousNumbers(InputError):
+    """The numbers of a file can be read in two ways. `readings`: one cell as both, decimal point first."""
+
+    def __init__(self, message: str, readings: tuple[str, str]) -> None:
+        super().__init__(message)
+        self.readings = readings
+
+
+def locale_style(name: str) -> NumberStyle:
+    """The style of a locale's name: C, POSIX, de, de_DE, fr-FR.UTF-8, en …
+
+    Raises:
+        UsageError: the locale is not known.
+    """
+    plain = name.split(".")[0].split("@")[0].replace("-", "_")
+    if plain.upper() in ("C", "POSIX"):
+        return C_LOCALE
+    language, _, country = plain.partition("_")
+    for known in (f"{language.lower()}_{country.upper()}", language.lower()):
+        if known in _DECIMAL_POINT.split():
+            return _ENGLISH
+        if known in _DECIMAL_COMMA.split():
+            return _GERMAN
+    raise UsageError(f"--locale {name} is not known; give C, a language such as en, de or fr, or both as in de_CH.")
+
+
+# ------------------------------------------------------------------------------------------------------- the encoding
+
+
+def _utf16(head: bytes) -> str:
+    """The UTF-16 encoding of a file that begins with `head`, or ''."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if len(head) > 3 and head[1] == 0 and head[3] == 0 and head[0] and head[2]:
+        return "utf-16-le"
+    if len(head) > 3 and head[0] == 0 and head[2] == 0 and head[1] and head[3]:
+        return "utf-16-be"
+    return ""
 
 
 def decode(raw: bytes) -> str:
-    """Text of a file: UTF-8 with or without a mark, or UTF-16 as PowerShell's `>` writes it."""
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return raw.decode("utf-16", errors="replace")
-    if raw.startswith(b"\xef\xbb\xbf"):
-        raw = raw[3:]
-    elif len(raw) > 3 and raw[1:2] == b"\0" and raw[3:4] == b"\0":
-        return raw.decode("utf-16-le", errors="replace")
-    return raw.decode("utf-8", errors="replace")
+    """Text of a file: UTF-8 with or without a mark, or UTF-16 of either byte order as PowerShell's `>` writes it."""
+    encoding = _utf16(raw[:4])
+    if encoding:
+        return raw.decode(encoding, errors="replace")
+    return raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")
+
+
+def open_text(path: Path) -> bytes | mmap.mmap:
+    """The bytes of a text file as UTF-8: mapped, not read, where the file is large and in UTF-8 already.
+
+    A mark at the beginning of UTF-8 is left in a mapped file (`text_start` skips it); UTF-16 is converted.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as stream:
+        head = stream.read(4)
+        stream.seek(0)
+        if _utf16(head):
+            return decode(stream.read()).encode()
+        if path.stat().st_size >= _MAPPED_FROM:
+            return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        return stream.read().removeprefix(b"\xef\xbb\xbf")
+
+
+def text_start(raw: bytes | mmap.mmap) -> int:
+    """Where the text begins: 3 behind a mark of UTF-8, else 0."""
+    return 3 if raw[:3] == b"\xef\xbb\xbf" else 0
+
+
+# ------------------------------------------------------------------------------------------------------------- numbers
 
 
 def is_missing(cell: str) -> bool:
@@ -43,94 +144,133 @@ def _clean(cell: str) -> str:
     cell = cell.strip()
     if cell.endswith(")") and " (" in cell:  # ncu --print-metric-instances: `5916528 (1125008; 884736)`
         cell = cell[: cell.index(" (")]
-    return _BLANK_GROUPS.sub("", cell)
+    return cell if cell.isascii() and " " not in cell and "'" not in cell else _BLANK_GROUPS.sub("", cell)
 
 
-def _reading(cell: str) -> str:
-    """What one cell proves about its file: '.', ',' (the decimal sign), 'either' or ''."""
-    cell = _clean(cell).lstrip("+-")
-    if not _NUMBER.fullmatch(cell):
-        return ""
-    cell = re.split("[eE]", cell)[0]
-    points, commas = cell.count(POINT), cell.count(COMMA)
-    if points == 0 and commas == 0:
-        return ""
-    if points and commas:
-        last = POINT if cell.rindex(POINT) > cell.rindex(COMMA) else COMMA
-        return last if cell.count(last) == 1 else ""
-    sign, other = (POINT, COMMA) if points else (COMMA, POINT)
-    if cell.count(sign) > 1:
-        return other  # it groups, so the other one is the decimal sign
-    before, after = cell.split(sign)
-    if len(after) != 3 or len(before) > 3 or before in ("", "0"):
-        return sign  # no group looks like this
-    return "either"
+def _shapes(style: NumberStyle) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What a number and a whole number look like in a style."""
+    whole = f"[0-9]+{_GROUPED[style.group]}"
+    decimal = re.escape(style.decimal)
+    number = f"[-+]?(?:(?:{whole})(?:{decimal}[0-9]*)?|{decimal}[0-9]+){_EXPONENT}"
+    return re.compile(number), re.compile(f"[-+]?(?:{whole})")
 
 
-def number_style(cells: Iterable[str], where: str) -> str:
-    """The decimal sign of a file, '.' or ','.
+_STYLES = {style: _shapes(style) for style in (C_LOCALE, _ENGLISH, _GERMAN)}
 
-    A cell with both signs, a repeated sign, or a sign not followed by exactly three digits is proof. Only `1,234` is
-    read as grouped without proof: ncu and nsys print two or six decimals or one, and a point is their usual sign.
+
+def fits(cell: str, style: NumberStyle, *, whole: bool = False) -> bool:
+    """Whether a cell is a number in this style: digits, correct groups and, unless `whole`, at most one decimal sign."""
+    return _STYLES[style][whole].fullmatch(_clean(cell)) is not None
+
+
+def _value(cell: str, style: NumberStyle) -> float:
+    text = _clean(cell)
+    if style.group:
+        text = text.replace(style.group, "")
+    return float(text.replace(style.decimal, POINT))
+
+
+def decide_locale(
+    cells: Iterable[str],
+    where: str,
+    *,
+    whole: Iterable[str] = (),
+    decimal: Iterable[str] = (),
+    given: NumberStyle | None = None,
+) -> NumberStyle:
+    """The number style of a file, from proof only. To be called once a file with all its numeric cells.
+
+    Args:
+        cells: cells that may hold decimals. Text, missing values and repeated cells are allowed and prove nothing.
+        where: the file, for the message.
+        whole: cells of columns that hold whole numbers only (counts, ids, ns): every sign in them groups.
+        decimal: cells of columns that the tool always prints with decimals (nsys: `Bytes (MB)` has three): the last
+            sign in them is the decimal one.
+        given: the style the user names (--locale); the cells must then fit it.
+
+    Proof is a cell that only one of the two styles can have written. `117.344` and `16,896` are not; a file that has
+    nothing better is refused. A file without any sign is read in the C locale's way.
 
     Raises:
-        InputError: `117.344` and no proof, or proofs of both.
+        AmbiguousNumbers: a cell has two readings and no other cell decides between them.
+        InputError: two cells prove different styles, or a cell does not fit the given one.
     """
-    proof: dict[str, str] = {}
-    doubtful: dict[str, str] = {}
-    for cell in cells:
-        reading = _reading(cell)
-        if reading == "either":
-            doubtful.setdefault(POINT if POINT in cell else COMMA, cell.strip())
-        elif reading:
-            proof.setdefault(reading, cell.strip())
+    proof: dict[NumberStyle, str] = {}
+    doubtful = ""
+    for kind, group in (("", cells), ("whole", whole), ("decimal", decimal)):
+        for cell in {cell for cell in group if POINT in cell or COMMA in cell}:
+            if is_missing(cell):
+                continue
+            possible = [style for style in (_ENGLISH, _GERMAN) if _possible(cell, style, kind)]
+            if given is not None:
+                if possible and not _possible(cell, given, kind):
+                    raise InputError(
+                        f"{where}: the number {cell.strip()} is not written in the locale given with --locale; leave "
+                        "the option out or name the one that the file was exported in."
+                    )
+            elif len(possible) == 1:
+                proof.setdefault(possible[0], cell.strip())
+            elif possible:
+                doubtful = min(cell.strip(), doubtful or cell.strip())
+    if given is not None:
+        return given
     if len(proof) == 2:
         raise InputError(
-            f"{where}: the numbers {proof[POINT]} and {proof[COMMA]} follow different locales; "
+            f"{where}: the numbers {proof[_ENGLISH]} and {proof[_GERMAN]} follow different locales; "
             "export the file again with LC_ALL=C in front of the command."
         )
     if proof:
         return next(iter(proof))
-    if POINT in doubtful:
-        cell = doubtful[POINT]
-        whole = cell.replace(POINT, "")
-        raise InputError(
-            f"{where}: {cell} may be read as {cell} (point as decimal sign) or as {whole} (point between "
-            "thousands) and no other "
-            "number of the file decides it; export the file again with LC_ALL=C in front of the command."
+    if doubtful:
+        readings = tuple(f"{_value(doubtful, style):.15g}" for style in (_ENGLISH, _GERMAN))
+        raise AmbiguousNumbers(
+            f"{where}: {doubtful} means {readings[0]} if the point is the decimal sign and {readings[1]} if the comma "
+            "is, and no other number of the file decides it; say which with --locale (C, en, de, fr …) or export the "
+            "file again with LC_ALL=C.",
+            (readings[0], readings[1]),
         )
-    return POINT
+    return _ENGLISH
 
 
-def parse_number(cell: str, style: str = POINT) -> float:
+def _possible(cell: str, style: NumberStyle, kind: str) -> bool:
+    """Whether a cell of a column of this kind can have been written in this style."""
+    if not fits(cell, style, whole=kind == "whole"):
+        return False
+    return kind != "decimal" or style.decimal in cell
+
+
+def number_style(cells: Iterable[str], where: str) -> str:
+    """The decimal sign of a file: `decide_locale` for callers that want no more."""
+    return decide_locale(cells, where).decimal
+
+
+def parse_number(cell: str, style: NumberStyle | str = _ENGLISH) -> float:
     """A cell as a float; NaN where it says that there is no value.
-
-    Grouping signs are dropped whatever their width (groups of four exist).
 
     Raises:
         ValueError: it is not a number in this style.
     """
+    if isinstance(style, str):
+        style = _GERMAN if style == COMMA else _ENGLISH
     if is_missing(cell):
         return math.nan
-    text = _clean(cell)
-    if not _NUMBER.fullmatch(text):
+    if not fits(cell, style):
         raise ValueError(f"{cell!r} is not a number")
-    group = COMMA if style == POINT else POINT
-    text = text.replace(group, "")
-    if style == COMMA:
-        text = text.replace(COMMA, POINT)
-    return float(text)
+    return _value(cell, style)
 
 
-def parse_integer(cell: str) -> int | None:
-    """A cell of an integer column, whatever groups its digits; None where there is no value.
+def parse_integer(cell: str, style: NumberStyle | None = None) -> int | None:
+    """A cell of a whole-number column; None where there is no value. Without a style any sign may group.
 
     Raises:
-        ValueError: it holds anything but digits, a sign and grouping signs.
+        ValueError: it holds anything but digits, a sign and correct groups.
     """
-    if cell.isdecimal():
+    if cell.isascii() and cell.isdecimal():
         return int(cell)
     if is_missing(cell):
         return None
-    text = _clean(cell).replace(COMMA, "").replace(POINT, "")
-    return int(text)
+    styles = (_ENGLISH, _GERMAN) if style is None else (style,)
+    for one in styles:
+        if fits(cell, one, whole=True):
+            return int(_clean(cell).replace(one.group, "") if one.group else _clean(cell))
+    raise ValueError(f"{cell!r} is not a whole number")
