@@ -41,8 +41,8 @@ COLUMNS = (
     "predicted_fused_bytes",
     "note",
 )
-BENCH_SHAPE = (8, 12, 1024, 1024)  # B, nh, Tq, Tk
 BENCH_DTYPE = "float32"
+ALL_VARIANTS = ("softmax",)  # ops whose variants the report compares one by one; ncu takes 0.35 s a kernel
 COPY_BYTES = 2 << 30  # read, and as many written: gigabytes, because what is written last stays in L2
 # 7680 is a multiple of every tile that cuBLAS takes (320 too): with 8192 it computes 1.6 % of padding, rightly counted.
 GEMMS = {"gemm_fp32": (4096, "float32"), "gemm_bf16": (7680, "bfloat16")}
@@ -203,31 +203,45 @@ def step_rows(config: GPT2Config, workload: Workload, dtype: str, softmax: str, 
     ]
 
 
-def bench_rows(names: Iterable[str]) -> list[OpRow]:
-    """One launch of each named softmax variant under bench/softmax/<variant>."""
-    op = registry.ops()["softmax"]
-    shape, dtype = BENCH_SHAPE, BENCH_DTYPE
+def bench_shape(op: registry.Op) -> registry.Shape:
+    """The shape of an op's single launches: the one it declares for them, else its first."""
+    declared: registry.Shape | None = getattr(op, "bench_shape", None)
+    return declared or next(iter(op.shapes.values()))
+
+
+def bench_variants(op: registry.Op) -> list[str]:
+    """The variants whose single launches are captured: the baseline, what the compiler makes of it, and the best."""
     return [
-        OpRow(
-            "softmax",
-            f"bench/softmax/{name}",
-            shape,
-            op.flops(shape),
-            op.minimum_bytes(shape, dtype),
-            op.unfused_bytes(shape, dtype),
-            # Of variants in several launches the row says what fusing would give, of fused ones what they should move.
-            op.fused_bytes(
-                shape,
-                dtype,
-                name if len(op.variant(name).symbols) == 1 or op.variant(name).kind == "compile" else op.best,
-            ),
-            variant=name,
-            symbols=op.variant(name).symbols,
-            workload=op.shape_name(shape),
-            dtype=dtype,
-        )
-        for name in names
+        name
+        for name, variant in op.variants.items()
+        if op.name in ALL_VARIANTS or name in (op.baseline, op.best) or variant.kind == "compile"
     ]
+
+
+def bench_rows(launches: Iterable[tuple[str, str]]) -> list[OpRow]:
+    """One launch of each (op, variant) under bench/<op>/<variant>."""
+    rows = []
+    for op_name, name in launches:
+        op = registry.ops()[op_name]
+        shape, dtype, variant = bench_shape(op), BENCH_DTYPE, op.variant(name)
+        # Of variants in several launches the row says what fusing would give, of fused ones what they should move.
+        one_launch = len(variant.symbols) == 1 or variant.kind == "compile"
+        rows.append(
+            OpRow(
+                op.name,
+                f"bench/{op.name}/{name}",
+                shape,
+                op.flops(shape),
+                op.minimum_bytes(shape, dtype),
+                op.unfused_bytes(shape, dtype),
+                op.fused_bytes(shape, dtype, name if one_launch else op.best),
+                variant=name,
+                symbols=variant.symbols,
+                workload=op.shape_name(shape),
+                dtype=dtype,
+            )
+        )
+    return rows
 
 
 def selftest_rows() -> list[OpRow]:

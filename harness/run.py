@@ -5,7 +5,9 @@
     python -m harness.run --mode cpu     --out DIR    no GPU: CPU time of each range
 
 The captured window (cudaProfilerStart … Stop), everything warmed up before it:
-gpt2 prefill, gpt2 decode, gpt2_fused prefill, gpt2_fused decode, bench (each softmax variant once), selftest.
+gpt2 prefill, gpt2 decode, gpt2_fused prefill, gpt2_fused decode, bench (each softmax variant once, of every other op
+its baseline, compiled and best variant), selftest. capture and cpu run it once more before, untimed and outside of the
+window, and write which tensors each operation reads and writes (dataflow.csv, see harness/dataflow.py).
 
 bare and cpu overwrite what is in DIR. capture leaves a manifest.json and an ops.csv alone that describe the same
 program under the same conditions (bare's manifest knows the clocks, and nsys and ncu run one after the other), and
@@ -26,8 +28,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_leaves
 
-from harness import ledger, manifest
+from harness import dataflow, ledger, manifest
 from harness.errors import HarnessError, InputError, UsageError
 from harness.gpt2 import GPT2, TORCH_SOFTMAX, GPT2Config, KVCache
 from harness.ranges import NvtxTracer, RecordingTracer, Tracer, attach, detach, span
@@ -234,36 +237,55 @@ class Launch:
 
     path: tuple[str, ...]
     run: Callable[[], object]
+    plain: bool = False  # PyTorch operations alone: what they read and write can be recorded
 
 
 def prepare_bench(device: str) -> list[Launch]:
-    """Every softmax variant that runs here and computes what the baseline does, warmed and compiled."""
+    """The variants of `ledger.bench_variants` that run here and compute what the baseline does, warmed and compiled."""
     from kernels.registry import ops
 
-    op = ops()["softmax"]
-    scores, scale = op.make_inputs(ledger.BENCH_SHAPE, ledger.BENCH_DTYPE, device=device)
     launches = []
+    for op in ops().values():
+        try:
+            launches += _prepare_op(op, device)
+        except torch.OutOfMemoryError:
+            say(f"bench/{op.name} is skipped: it does not fit the memory of this GPU")
+            torch.cuda.empty_cache()
+    return launches
+
+
+def _prepare_op(op: Any, device: str) -> list[Launch]:
+    launches = []
+    inputs = op.make_inputs(ledger.bench_shape(op), ledger.BENCH_DTYPE, device=device)
     with torch.inference_mode():
-        expected = op.variant(op.baseline).fn(scores, scale)
-        for name, variant in op.variants.items():
+        expected = op.variant(op.baseline).fn(*inputs)
+        for name in ledger.bench_variants(op):
+            variant = op.variant(name)
             try:
                 for _ in range(WARMUP):
-                    got = variant.fn(scores, scale)
-                error = float((got - expected).abs().max())
+                    got = variant.fn(*inputs)
+                error = _largest_error(got, expected)
             except torch.OutOfMemoryError:
                 raise
             except Exception as error_:  # compilers and loaders raise what they like; the others still count
-                say(f"bench/softmax/{name} is skipped: {_first_line(error_)}")
+                say(f"bench/{op.name}/{name} is skipped: {_first_line(error_)}")
                 continue
             if not error <= 1e-4:  # also true of NaN; a wrong kernel is off by far more than rounding
-                say(f"bench/softmax/{name} is skipped: it differs from {op.baseline} by {error:.1e}")
+                say(f"bench/{op.name}/{name} is skipped: it differs from {op.baseline} by {error:.1e}")
                 continue
 
             def run(function: Any = variant.fn) -> Any:
-                return function(scores, scale)
+                return function(*inputs)
 
-            launches.append(Launch(("bench", "softmax", name), run))
+            launches.append(Launch(("bench", op.name, name), run, plain=variant.kind == "torch"))
     return launches
+
+
+def _largest_error(got: Any, expected: Any) -> float:
+    """Largest difference over the largest value (over 1 at least) of one tensor or of several; NaN if there is one."""
+    pairs = zip(tree_leaves(got), tree_leaves(expected), strict=True)
+    errors = [float((a - b).abs().max() / b.abs().max().clamp(min=1)) for a, b in pairs]
+    return float(np.max(errors))
 
 
 def prepare_selftest(device: str) -> list[Launch]:
@@ -306,12 +328,42 @@ def run_launches(tracer: Tracer, launches: Sequence[Launch]) -> None:
             tracer.pop()
 
 
+def run_program(steps: Sequence[Step], launches: Sequence[Launch], tracer: Tracer) -> None:
+    """Run every step and every launch once with ranges on."""
+    synchronise: Callable[[], object] = torch.cuda.synchronize if torch.cuda.is_available() else _nothing
+    models = {id(step.model): step.model for step in steps}.values()
+    try:
+        for model in models:
+            attach(model, tracer)
+        for step in steps:
+            step.run()
+            # Each step ends in its own time: the next one's launches do not queue behind it.
+            synchronise()
+        run_launches(tracer, launches)
+        synchronise()
+    finally:
+        for model in models:
+            detach(model)
+
+
+def record_dataflow(steps: Sequence[Step], launches: Sequence[Launch]) -> str:
+    """dataflow.csv of the program. Of the launches only plain ones: kernels of ours show no operation inside."""
+    say("recording which tensors each operation reads and writes")
+    for step in steps:
+        step.reset()
+    recorder = dataflow.Recorder()
+    with recorder:
+        run_program(steps, [launch for launch in launches if launch.plain], recorder)
+    for step in steps:
+        step.reset()
+    return recorder.text()
+
+
 def run_window(
     steps: Sequence[Step], launches: Sequence[Launch], make_tracer: Callable[[], Tracer] = NvtxTracer
 ) -> None:
     """Warm up, then run everything once between cudaProfilerStart and cudaProfilerStop with ranges on."""
     warm_up(steps)
-    models = {id(step.model): step.model for step in steps}.values()
     torch.cuda.synchronize()
     torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStart())
     try:
@@ -319,18 +371,9 @@ def run_window(
         tracer = make_tracer()
         if not tracer.enabled:
             say("no tool listens to the ranges: run this program under nsys or ncu (nsys_scripts/)")
-        for model in models:
-            attach(model, tracer)
-        for step in steps:
-            step.run()
-            # Each step ends in its own time: the next one's launches do not queue behind it.
-            torch.cuda.synchronize()
-        run_launches(tracer, launches)
-        torch.cuda.synchronize()
+        run_program(steps, launches, tracer)
     finally:
         torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStop())
-        for model in models:
-            detach(model)
 
 
 # Modes -------------------------------------------------------------------------------------------------------
@@ -368,7 +411,7 @@ def _softmax_of(model: GPT2) -> str:
     return str(model.h[0].attn.softmax_variant)
 
 
-def _rows(plan: Plan, steps: Sequence[Step], bench: Sequence[str]) -> list[ledger.OpRow]:
+def _rows(plan: Plan, steps: Sequence[Step], bench: Sequence[tuple[str, str]]) -> list[ledger.OpRow]:
     rows = []
     for step in steps:
         rows += ledger.step_rows(step.model.config, step.workload, plan.dtype, _softmax_of(step.model))
@@ -437,7 +480,8 @@ def run_bare(plan: Plan) -> None:
     from kernels.registry import ops
 
     manifest.write_json(plan.out / "timing.json", timing_json(entries, tokens_per_s, seconds))
-    _write_conditions(plan, steps, _rows(plan, steps, list(ops()["softmax"].variants)), sampler)
+    bench = [(op.name, variant) for op in ops().values() for variant in ledger.bench_variants(op)]
+    _write_conditions(plan, steps, _rows(plan, steps, bench), sampler)
     if on_gpu:
         del models, steps
         torch.cuda.empty_cache()
@@ -458,11 +502,13 @@ def run_capture(plan: Plan) -> None:
     models = plan.models()
     steps = plan.steps(models)
     launches = prepare_bench(plan.device) if plan.bench else []
-    names = [launch.path[-1] for launch in launches]
+    bench = [(launch.path[1], launch.path[2]) for launch in launches]
     launches += prepare_selftest(plan.device) if plan.selftest else []
+    if steps:
+        _write_text(plan.out / "dataflow.csv", record_dataflow(steps, launches))
     say(f"capturing {len(steps)} steps and {len(launches)} single launches")
     run_window(steps, launches)
-    _write_conditions(plan, steps, _rows(plan, steps, names), None, keep=True)
+    _write_conditions(plan, steps, _rows(plan, steps, bench), None, keep=True)
 
 
 def run_cpu(plan: Plan) -> None:
@@ -492,6 +538,7 @@ def run_cpu(plan: Plan) -> None:
     tracer.write_csv(temporary)
     os.replace(temporary, plan.out / "cpu_ranges.csv")
     manifest.write_json(plan.out / "timing.json", timing_json(entries, {}, seconds))
+    _write_text(plan.out / "dataflow.csv", record_dataflow(steps, []))
     _write_conditions(plan, steps, _rows(plan, steps, []) * CPU_REPEATS, None)
 
 
@@ -530,7 +577,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=tuple(DTYPES), default="float32")
     parser.add_argument("--softmax-fused", default=None, help=f"variant of the second model, default {DEFAULT_FUSED}")
-    parser.add_argument("--no-bench", action="store_true", help="capture no single softmax launches")
+    parser.add_argument("--no-bench", action="store_true", help="capture no single launches of the kernels")
     parser.add_argument("--no-selftest", action="store_true", help="capture no known-bytes copy and known-FLOP GEMMs")
     parser.add_argument("--only", choices=("selftest",), help="capture nothing but the self-test")
     parser.add_argument("--config", default="", help="sizes of random weights, such as n_layer=2,n_embd=128")

@@ -40,7 +40,8 @@ def read_json(path: Path) -> Any:
 def test_cpu_mode_writes_ranges_timing_ops_and_manifest(tmp_path: Path) -> None:
     out = tmp_path / "captures"
     assert run.main(["--mode", "cpu", "--out", str(out), *SMALL, *SHAPES]) == 0
-    assert sorted(path.name for path in out.iterdir()) == ["cpu_ranges.csv", "manifest.json", "ops.csv", "timing.json"]
+    names = ["cpu_ranges.csv", "dataflow.csv", "manifest.json", "ops.csv", "timing.json"]
+    assert sorted(path.name for path in out.iterdir()) == names
     with (out / "cpu_ranges.csv").open(encoding="utf-8") as file:
         ranges = list(csv.DictReader(file))
     leaves = {row["range"] for row in read_ops(out)}
@@ -331,7 +332,9 @@ def test_nothing_moves_less_than_the_minimum(name: str, softmax: str) -> None:
 def test_ops_csv_has_the_exact_header_ordinals_and_truths() -> None:
     config, workload = GPT2Config(n_layer=1), find_workload("prefill_b1_t64")
     step = ledger.step_rows(config, workload, "float32", "torch")
-    text = ledger.ops_csv([*step, *step, *ledger.bench_rows(["torch", "v03_causal"]), *ledger.selftest_rows()])
+    text = ledger.ops_csv(
+        [*step, *step, *ledger.bench_rows([("softmax", "torch"), ("softmax", "v03_causal")]), *ledger.selftest_rows()]
+    )
     assert text.splitlines()[0] == (
         "op,variant,symbols,range,workload,ordinal,shape,dtype,flops,minimum_bytes,predicted_unfused_bytes,"
         "predicted_fused_bytes,note"

@@ -1,0 +1,157 @@
+"""Which tensors each operation of the captured program reads and writes: dataflow.csv, which the fusion planner needs.
+
+A profiler sees kernels and no tensors. So the program that is captured runs once more, untimed and with no tool
+listening, under a `TorchDispatchMode` that sees every ATen and custom operation with its operands. Operations that
+only make views (transpose, chunk, view) move nothing and are left out: what they name keeps its storage.
+
+dataflow.csv, one row an operand, in the order of the program; cells that do not apply are blank:
+- range, call    full path of the innermost range, and which instance of that path this is (0-based)
+- ordinal, op    place of the operation among those of that instance, and its name such as aten.mul.Tensor
+- operand        in0, in1, … and out0, out1, …; what is changed in place is an input and an output
+- storage        number of the memory behind the tensor: two tensors share it exactly if they share memory. It counts
+                 allocations by first use, so memory that was freed and given out again has another number
+- offset, shape, strides, dtype
+                 of the tensor, in elements, `x` between the axes
+- bytes          distinct bytes of the tensor: axes of stride 0 count once
+- view           1 if the tensor is not all of its storage, in order; else 0
+- masked_frac    of boolean inputs: share of elements that are true
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+COLUMNS = (
+    "range",
+    "call",
+    "ordinal",
+    "op",
+    "operand",
+    "storage",
+    "offset",
+    "shape",
+    "strides",
+    "dtype",
+    "bytes",
+    "view",
+    "masked_frac",
+)
+# Of what these change, they read nothing first.
+_WRITE_ONLY = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[misc]
+    """Records operations while it is entered (`with recorder:`); also a `harness.ranges.Tracer`, for their paths."""
+
+    enabled = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[tuple[object, ...]] = []
+        self._stack: list[tuple[str, int]] = [("", 0)]
+        self._calls: Counter[str] = Counter()
+        self._ordinals: Counter[tuple[str, int]] = Counter()
+        # The weak reference keeps the address of a freed storage from being given out again: one address, one number.
+        self._storages: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._fractions: dict[tuple[object, ...], float] = {}
+
+    def push(self, name: str) -> None:
+        path = f"{self._stack[-1][0]}/{name}".lstrip("/")
+        self._stack.append((path, self._calls[path]))
+        self._calls[path] += 1
+
+    def pop(self) -> None:
+        self._stack.pop()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+            # Under inference mode an operation made of others comes whole: what runs are its parts.
+            with self:
+                parts = func.decompose(*args, **kwargs)
+            if parts is not NotImplemented:
+                return parts
+        inputs, written = self._inputs(func._schema, args, kwargs)
+        # Before the call: it may change them in place.
+        operands = [(f"in{place}", tensor, self._masked(tensor)) for place, tensor in enumerate(inputs)]
+        result = func(*args, **kwargs)
+        outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        known = {self._storage(tensor) for tensor in (*inputs, *written)}
+        made = [tensor for tensor in outputs if self._storage(tensor) not in known]
+        if made or written:
+            operands += [(f"out{place}", tensor, "") for place, tensor in enumerate([*written, *made])]
+            self._add(str(func), operands)
+        return result
+
+    def _inputs(self, schema: Any, args: Any, kwargs: Any) -> tuple[list[Any], list[Any]]:
+        """(tensors that the operation reads, tensors that it changes)."""
+        read, written = [], []
+        named = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)} | kwargs
+        for argument in schema.arguments:
+            tensors = [leaf for leaf in tree_leaves(named.get(argument.name)) if isinstance(leaf, torch.Tensor)]
+            changed = argument.alias_info is not None and argument.alias_info.is_write
+            written += tensors if changed else []
+            read += [] if changed and (argument.is_out or schema.name in _WRITE_ONLY) else tensors
+        return read, written
+
+    def _storage(self, tensor: Any) -> int:
+        storage = tensor.untyped_storage()
+        address = storage._cdata
+        if address not in self._storages:
+            self._storages[address] = StorageWeakRef(storage), len(self._storages)
+        return self._storages[address][1]
+
+    def _masked(self, tensor: Any) -> str:
+        if tensor.dtype != torch.bool or not tensor.numel():
+            return ""
+        once = _without_repeats(tensor)
+        return f"{float(once.sum()) / once.numel():.6g}"
+
+    def _add(self, op: str, operands: list[tuple[str, Any, str]]) -> None:
+        path, call = self._stack[-1]
+        ordinal = self._ordinals[path, call]
+        self._ordinals[path, call] += 1
+        for operand, tensor, masked in operands:
+            item = tensor.element_size()
+            whole = tensor.is_contiguous() and tensor.numel() * item == tensor.untyped_storage().nbytes()
+            self.rows.append(
+                (
+                    path,
+                    call,
+                    ordinal,
+                    op,
+                    operand,
+                    self._storage(tensor),
+                    tensor.storage_offset(),
+                    "x".join(map(str, tensor.shape)),
+                    "x".join(map(str, tensor.stride())),
+                    str(tensor.dtype).removeprefix("torch."),
+                    _without_repeats(tensor).numel() * item,
+                    int(not whole),
+                    masked,
+                )
+            )
+
+    def text(self) -> str:
+        """The text of dataflow.csv."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(self.rows)
+        return text.getvalue()
+
+
+def _without_repeats(tensor: Any) -> Any:
+    """The tensor with its axes of stride 0 cut to one element: each element of memory once."""
+    for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            tensor = tensor.narrow(axis, 0, 1)
+    return tensor
