@@ -1,10 +1,11 @@
 """Checks every variant of an op against float64, then times those that pass, side by side in one run.
 
-    python -m harness.bench softmax [--out DIR] [--dtype fp32 bf16] [--shapes b8_t1024 ...] [--variants ...]
-    python -m harness.bench softmax --update-readme      the ladder in kernels/softmax/README.md from the committed run
+    python -m harness.bench [OP ...] [--out DIR] [--dtype fp32 bf16] [--shapes b8_t1024 ...] [--variants ...]
+    python -m harness.bench [OP ...] --update-readme      the ladders in kernels/*/README.md from the committed runs
 
-Writes to DIR (default build/bench-<op>): bench.csv, bench.json (conditions), correctness.txt, microbenchmark.txt
-and gpt2.txt. Without a GPU: correctness.txt alone, from the CPU implementation.
+Without OP: every op of kernels.registry. Writes to DIR with one OP, to DIR/<op> with several (default
+build/bench-<op>): bench.csv, bench.json (conditions), correctness.txt, microbenchmark.txt, and gpt2.txt for an op that
+the model takes by name. Without a GPU: correctness.txt alone, from the CPU implementation.
 
 Two conventions, both by CUDA events, variants in turn within every round:
 - cold   a sample is one CUDA graph of several launches that rotate among sets of inputs and outputs of more than
@@ -30,7 +31,6 @@ from tabulate import tabulate
 from harness.errors import HarnessError, InputError, UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMITTED = ROOT / "reports" / "h200-softmax-bench"
 CONVENTIONS = {
     "cold": "a sample is one CUDA graph of launches that rotate among inputs and outputs of more than four times "
     "the L2 cache, behind a filled queue, divided by the launches",
@@ -51,27 +51,17 @@ HEADER = (
     "versus_compile_p5,versus_compile_p50,versus_compile_p95,versus_triton_p5,versus_triton_p50,versus_triton_p95"
 )
 BASELINES = ("torch", "compile", "triton")
-# small shapes that reach every path of a kernel: unaligned rows, decode, Tq != Tk, rows too long for registers
-CHECK_SHAPES = (
-    (1, 1, 1, 1),
-    (1, 2, 3, 2),
-    (2, 3, 17, 17),
-    (1, 2, 5, 131),
-    (1, 2, 130, 130),
-    (2, 2, 255, 511),
-    (1, 2, 1000, 1000),
-    (1, 2, 1023, 1023),
-    (2, 2, 1, 1024),
-    (1, 1, 1022, 2046),
-    (1, 1, 3, 4095),
-    (1, 1, 4096, 4096),
-    (1, 1, 2, 9001),
-)
+PIECE_ELEMENTS = 1 << 26  # of the float64 reference at a time
 
 
-def check_shapes(variant: Any) -> tuple[tuple[int, ...], ...]:
+def check_shapes(op: Any, variant: str) -> tuple[tuple[int, ...], ...]:
     """The small shapes that a variant is checked on; torch.compile takes seconds for each, so it gets a quarter."""
-    return CHECK_SHAPES[::4] if variant.kind == "compile" else CHECK_SHAPES
+    return op.check_shapes[::4] if op.variants[variant].kind == "compile" else op.check_shapes
+
+
+def outputs(result: Any) -> tuple[Any, ...]:
+    """What an op returned, as a tuple."""
+    return result if isinstance(result, tuple) else (result,)
 
 
 @dataclass(frozen=True)
@@ -89,21 +79,6 @@ class Check:
 
 
 # Correctness -------------------------------------------------------------------------------------------------
-
-
-def hostile(scores: Any) -> Any:
-    """Scores with a row of -inf, a NaN, a +inf, -inf in places and large magnitudes, as far as the rows go."""
-    scores = scores.clone()
-    rows = scores.view(-1, scores.shape[-1])
-    count = len(rows)
-    rows[0] = -math.inf
-    rows[1 % count, 0] = math.nan
-    rows[2 % count, 0] = math.inf
-    rows[3 % count, ::2] = -math.inf
-    rows[4 % count] *= 500.0
-    rows[5 % count] = -3e38
-    rows[-1, -1] = 3e38
-    return scores
 
 
 @contextmanager
@@ -132,66 +107,74 @@ def memory_of_nans(like: Any) -> Iterator[None]:
         torch.utils.deterministic.fill_uninitialized_memory = was_filling
 
 
-def compare(op: Any, variant: str, scores: Any, scale: float, inputs: str, run: Callable[..., Any]) -> Check:
-    """`run(scores, scale)` against the float64 reference, one batch element at a time.
+def pieces(op: Any, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
+    """(inputs, results) of slices along the first axis; operands without that axis stay whole."""
+    axis = op.axes[0]
+    roles = [[tensor.axes[0] == axis for tensor in op.tensors if tensor.role == role] for role in ("in", "out")]
+    first = next(value for value, sliced in zip(inputs, roles[0], strict=False) if sliced)
+    length = first.shape[0]
+    step = max(1, PIECE_ELEMENTS * length // max(1, sum(value.numel() for value in results)))
 
-    Passes where the error is within the tolerance and NaN stands exactly where the reference has NaN. The unfused
-    chain is not held to scores whose scaled size overflows its own dtype.
+    def cut(values: tuple[Any, ...], sliced: list[bool], start: int) -> tuple[Any, ...]:
+        # numbers come behind the tensors and have no role
+        flags = sliced + [False] * (len(values) - len(sliced))
+        return tuple(v[start : start + step] if flag else v for v, flag in zip(values, flags, strict=True))
+
+    for start in range(0, length, step):
+        yield cut(inputs, roles[0], start), cut(results, roles[1], start)
+
+
+def compare(op: Any, variant: str, inputs: tuple[Any, ...], label: str, run: Callable[..., Any]) -> Check:
+    """`run(*inputs)` against the float64 reference, in slices along the first axis.
+
+    Passes where the error is within what the op allows and NaN stands exactly where the reference has NaN.
     """
-    import torch
-
-    dtype = str(scores.dtype).removeprefix("torch.")
+    first = inputs[0]
+    declared = [tensor for tensor in op.tensors if tensor.role == "out"]
+    floating = next(value for value in inputs if value.is_floating_point())
+    dtype, shape = str(floating.dtype).removeprefix("torch."), tuple(first.shape)
     note = ""
     largest_error = used = 0.0
-    passed = True
     ours = op.variants[variant].kind in ("cuda", "triton")  # torch and its compiler write what they allocate
-    with memory_of_nans(scores) if ours else nullcontext():
-        got = run(scores, scale)
-    if tuple(got.shape) != tuple(scores.shape) or got.dtype != scores.dtype:
-        return Check(variant, dtype, tuple(scores.shape), inputs, math.nan, math.nan, False, "wrong shape or dtype")
-    for element in range(len(scores)):
-        reference = op.reference(scores[element : element + 1], scale)
-        value = got[element : element + 1].double()
-        nan, expected_nan = value.isnan(), reference.isnan()
-        if bool((nan != expected_nan).any()):
-            passed, note = False, "NaN in other places than the reference"
-            continue
-        scaled = (scores[element : element + 1].double() * scale).abs()
-        # a row's exponents are only as large as its largest finite score
-        scaled = torch.where(scaled.isfinite(), scaled, 0.0).amax(-1, keepdim=True)
-        tolerance = op.tolerance(dtype, 0.0, op.variants[variant])
-        slope = op.tolerance(dtype, 1.0, op.variants[variant]).rtol - tolerance.rtol
-        allowed = tolerance.atol + (tolerance.rtol + slope * scaled) * reference.abs()
-        error = (value - reference).abs().nan_to_num(0.0)
-        largest_error = max(largest_error, float(error.max()))
-        used = max(used, float((error / allowed.nan_to_num(1.0)).max()))
+    with memory_of_nans(floating) if ours else nullcontext():
+        got = outputs(run(*inputs))
+    if len(got) != len(declared) or any(value.dtype != floating.dtype for value in got):
+        return Check(variant, dtype, shape, label, math.nan, math.nan, False, "wrong number or dtype of outputs")
+    for part, values in pieces(op, inputs, got):
+        references = outputs(op.reference(*part))
+        if [value.shape for value in values] != [reference.shape for reference in references]:
+            return Check(variant, dtype, shape, label, math.nan, math.nan, False, "wrong shape")
+        allowed_errors = op.allowed_error(part, references, op.variants[variant])
+        for value, reference, allowed in zip(values, references, allowed_errors, strict=True):
+            value = value.double()
+            if value.numel() == 0:
+                continue
+            if bool((value.isnan() != reference.isnan()).any()):
+                note = note or "NaN in other places than the reference"
+                continue
+            # equal infinities differ by NaN, and have no error
+            error = (value - reference).abs().where(value != reference, 0.0).nan_to_num(0.0)
+            largest_error = max(largest_error, float(error.max()))
+            share = (error / allowed.nan_to_num(1.0)).where(error > 0, 0.0)
+            used = max(used, float(share.max()))
     if used > 1.0:
-        passed, note = False, "error above the tolerance"
-    return Check(variant, dtype, tuple(scores.shape), inputs, largest_error, used, passed, note)
+        note = note or "error above the tolerance"
+    return Check(variant, dtype, shape, label, largest_error, used, not note, note)
 
 
 def check_variant(
     op: Any, variant: str, dtype: str, shapes: Sequence[tuple[int, ...]], device: str, full: Sequence[tuple[int, ...]]
 ) -> list[Check]:
     """Random and hostile inputs of `shapes`, random ones of the (large) shapes in `full`."""
-    run: Callable[..., Any] = op.variants[variant].fn
-    if device == "cpu":
-        run = _on_cpu(variant)
+    # without a GPU a variant is what its custom op does there
+    run = op.call(variant) if device == "cpu" else op.variants[variant].fn
     checks = []
     for shape in [*shapes, *full]:
-        scores, scale = op.make_inputs(shape, dtype, seed=sum(shape), device=device)
-        checks.append(compare(op, variant, scores, scale, "random", run))
+        inputs = op.make_inputs(shape, dtype, seed=sum(shape), device=device)
+        checks.append(compare(op, variant, inputs, "random", run))
         if shape in shapes:
-            checks.append(compare(op, variant, hostile(scores), scale, "hostile", run))
+            checks.append(compare(op, variant, op.hostile(*inputs), "hostile", run))
     return checks
-
-
-def _on_cpu(variant: str) -> Callable[..., Any]:
-    import torch
-
-    import kernels.softmax  # noqa: F401  registers the op
-
-    return lambda scores, scale: torch.ops.kernel_ledger.causal_softmax(scores, scale, variant)
 
 
 def correctness_text(op: Any, checks: Sequence[Check], device: str) -> str:
@@ -220,7 +203,7 @@ def correctness_text(op: Any, checks: Sequence[Check], device: str) -> str:
     return (
         f"{op.name}: every variant against float64, on {device}.\n"
         f"Tolerance: {op.tolerance_why}.\n"
-        "Inputs: random scores, and hostile ones (rows of -inf, NaN, +inf, magnitudes to 3e38).\n"
+        "Inputs: random ones, and hostile ones (NaN, infinities, extreme magnitudes).\n"
         f"NaN must stand exactly where float64 has it.\n{start}\n"
         + tabulate(rows, headers, disable_numparse=True)
         + "\n"
@@ -271,15 +254,17 @@ def time_cold(op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ..
     """Graphs of launches that rotate among more data than fits into L2."""
     import torch
 
-    from kernels.registry import item_bytes
-
-    set_bytes = 2 * math.prod(shape) * item_bytes(dtype)
+    first = op.make_inputs(shape, dtype, seed=0, device="cuda")
+    results = outputs(op.variants[op.best if op.best in variants else variants[0]].fn(*first))
+    result_bytes = sum(value.nbytes for value in results)
+    set_bytes = result_bytes + sum(value.nbytes for value in first if hasattr(value, "nbytes"))
+    del results
     l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
     sets = max(2, min(256, math.ceil(L2_MULTIPLE * l2_bytes / set_bytes) + 1))
     # many launches a graph, so that the start of the graph does not count; every launch keeps its own output
-    wanted = min(16, max(4, KEPT_BYTES * 2 // set_bytes))
+    wanted = min(16, max(4, KEPT_BYTES // result_bytes))
     launches = sets * max(1, math.ceil(wanted / sets))
-    inputs = [op.make_inputs(shape, dtype, seed=seed, device="cuda") for seed in range(sets)]
+    inputs = [first, *(op.make_inputs(shape, dtype, seed=seed, device="cuda") for seed in range(1, sets))]
     graphs, kept = {}, []
     for name in variants:
         run = op.variants[name].fn
@@ -417,7 +402,7 @@ def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, An
         f"{conditions['gpu']['name']}, driver {conditions['driver']}, torch {conditions['torch']}, "
         f"triton {conditions['triton']}\n"
         f"copy of 2 GiB in this run: {copies}; floor = minimum bytes / the faster one\n"
-        "GB/s are minimum bytes (visible scores read once, all outputs written once) over the median time\n"
+        "GB/s are minimum bytes (what is needed of the inputs read once, outputs written once) over the median time\n"
         "versus X: how many times faster than X, paired by round, median (p5 – p95)\n"
     ]
     keys = list(dict.fromkeys((row["convention"], row["dtype"], row["shape_name"]) for row in rows))
@@ -497,15 +482,24 @@ def _span_us(quantiles_ns: dict[str, float]) -> str:
 # The ladder in the README ------------------------------------------------------------------------------------
 
 
-def ladder(rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) -> str:
-    """The Markdown between the ladder markers of kernels/<op>/README.md, from a run's bench.csv and bench.json."""
+def committed(op: Any) -> Path:
+    """The folder of the op's committed run."""
+    return ROOT / "reports" / f"h200-{op.name}-bench"
+
+
+def ladder(op: Any, rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) -> str:
+    """One op's part of what stands between the ladder markers, from a run's bench.csv and bench.json."""
+    from kernels.registry import item_bytes
+
     cold = [row for row in rows if row["convention"] == "cold"]
+    shape_name = op.shape_name(op.bench_shape)
+    sizes = ", ".join(f"{axis} {size}" for axis, size in zip(op.axes, op.bench_shape, strict=True))
     parts = []
     for dtype in dict.fromkeys(row["dtype"] for row in cold):
-        members = [row for row in cold if row["dtype"] == dtype and row["shape_name"] == "b8_t1024"]
+        members = [row for row in cold if row["dtype"] == dtype and row["shape_name"] == shape_name]
         if not members:
             continue
-        elements = math.prod(map(int, members[0]["shape"].split("x"))) * (4 if dtype == "fp32" else 2)
+        elements = math.prod(op.bench_shape) * item_bytes(dtype)
         floor_us = float(members[0]["floor_time_ns"]) / 1e3
         table = [
             [
@@ -519,10 +513,10 @@ def ladder(rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) -> str:
             for row in members
         ]
         headers = ["variant", "predicted passes", "p50 µs", "p5 – p95 µs", "GB/s", "of the floor", "versus torch"]
-        parts.append(f"B 8, nh 12, T 1024, {dtype}; floor {floor_us:.1f} µs\n\n" + _markdown(table, headers))
+        parts.append(f"{sizes}, {dtype}; floor {floor_us:.1f} µs\n\n" + _markdown(table, headers))
     table = []
     for row in cold:
-        if row["variant"] == "v03_causal":
+        if row["variant"] == op.best:
             table.append(
                 [
                     row["dtype"],
@@ -535,12 +529,12 @@ def ladder(rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) -> str:
             )
     headers = ["dtype", "shape", "floor µs", "p50 µs", "p5 – p95 µs", "of the floor"]
     headers += [f"times faster than {name}" for name in reversed(BASELINES)]
-    parts.append("`v03_causal` at every shape, median (p5 – p95)\n\n" + _markdown(table, headers))
+    parts.append(f"`{op.best}` at every shape, median (p5 – p95)\n\n" + _markdown(table, headers))
     copy = max(conditions["copy_byte_per_s"].values()) / 1e12
-    source = "reports/h200-softmax-bench/bench.csv"
     parts.append(
         f"{conditions['gpu']['name']}, driver {conditions['driver']}, torch {conditions['torch']}, triton "
-        f"{conditions['triton']}; copy in the same run {copy:.3f} TB/s; convention `cold`; generated from `{source}`."
+        f"{conditions['triton']}; copy in the same run {copy:.3f} TB/s; convention `cold`; generated from "
+        f"`reports/{committed(op).name}/bench.csv`."
     )
     return "\n\n".join(parts)
 
@@ -558,20 +552,28 @@ def replace_between(text: str, name: str, content: str) -> str:
     return f"{head}{begin}\n{content}\n{end}{rest.split(end)[1]}"
 
 
-def readme_with_ladder(op_name: str, run_folder: Path = COMMITTED) -> str:
-    """The text that kernels/<op>/README.md should have, from the committed run."""
+def readme_with_ladder(folder: str) -> str:
+    """The text that kernels/<folder>/README.md should have, from the committed runs of the ops that live there."""
     import json
 
-    for name in ("bench.csv", "bench.json"):
-        if not (run_folder / name).is_file():
-            raise InputError(
-                f"{name} is missing in {run_folder.name}: run `python -m harness.bench {op_name}` on a GPU."
-            )
-    with (run_folder / "bench.csv").open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    conditions = json.loads((run_folder / "bench.json").read_text("utf-8"))["conditions"]
-    text = (ROOT / "kernels" / op_name / "README.md").read_text("utf-8")
-    return replace_between(text, "ladder", ladder(rows, conditions))
+    from kernels.registry import ops
+
+    members = [op for op in ops().values() if op.folder == folder]
+    parts = []
+    for op in members:
+        run_folder = committed(op)
+        for name in ("bench.csv", "bench.json"):
+            if not (run_folder / name).is_file():
+                raise InputError(
+                    f"{name} is missing in {run_folder.name}: run `python -m harness.bench {op.name}` on a GPU."
+                )
+        with (run_folder / "bench.csv").open(newline="", encoding="utf-8") as stream:
+            rows = list(csv.DictReader(stream))
+        conditions = json.loads((run_folder / "bench.json").read_text("utf-8"))["conditions"]
+        heading = f"### {op.name}\n\n" if len(members) > 1 else ""
+        parts.append(heading + ladder(op, rows, conditions))
+    text = (ROOT / "kernels" / folder / "README.md").read_text("utf-8")
+    return replace_between(text, "ladder", "\n\n".join(parts))
 
 
 # Program -----------------------------------------------------------------------------------------------------
@@ -596,9 +598,9 @@ def bench(
     checks: list[Check] = []
     passed: dict[str, list[str]] = {dtype: [] for dtype in dtypes}
     jobs = [(dtype, name) for dtype in dtypes for name in variants]
-    for dtype, name in tqdm(jobs, desc="checks", disable=None):
+    for dtype, name in tqdm(jobs, desc=f"{op.name} checks", disable=None):
         try:
-            found = check_variant(op, name, dtype, check_shapes(op.variants[name]), "cuda", sizes)
+            found = check_variant(op, name, dtype, check_shapes(op, name), "cuda", sizes)
         except Exception as error:  # a compiler may fail in many ways; a variant that does not run is not timed
             reason = f"does not run: {str(error).splitlines()[0][:120] if str(error) else type(error).__name__}"
             found = [Check(name, dtype, (), "", math.nan, math.nan, False, manifest.scrub(reason))]
@@ -615,7 +617,9 @@ def bench(
         copies = {name: quantiles(values)[1] for name, values in measure_copy(rounds).items()}
         torch.cuda.empty_cache()
         plan = [(convention, dtype, size) for convention in CONVENTIONS for dtype in dtypes for size in sizes]
-        for convention, dtype, size in tqdm(plan, desc="timing", disable=None):
+        for convention, dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
+            if not passed[dtype]:
+                continue
             time_them = time_cold if convention == "cold" else time_plain
             rows += rows_of(op, time_them(op, passed[dtype], dtype, size, rounds), max(copies.values()))
             torch.cuda.empty_cache()
@@ -626,9 +630,11 @@ def bench(
     text = microbenchmark_text(rows, conditions)
     print(text)
     _write(out / "microbenchmark.txt", text)
-    text, gpt2 = time_gpt2(op)
-    print(text)
-    _write(out / "gpt2.txt", text)
+    gpt2: dict[str, Any] = {}
+    if op.in_gpt2:
+        text, gpt2 = time_gpt2(op)
+        print(text)
+        _write(out / "gpt2.txt", text)
     document = {
         "kind": "bench",
         "schema_version": 1,
@@ -644,8 +650,7 @@ def bench(
 
 def check_on_cpu(op: Any, out: Path, dtypes: Sequence[str], variants: Sequence[str]) -> int:
     """correctness.txt from the CPU implementation; 1 if it fails."""
-    print("No NVIDIA GPU: nothing is timed, the CPU implementation is checked against float64.", file=sys.stderr)
-    small = [shape for shape in CHECK_SHAPES if math.prod(shape) < 5_000_000]
+    small = [shape for shape in op.check_shapes if math.prod(shape) < 5_000_000]
     checks = [
         check for dtype in dtypes for name in variants for check in check_variant(op, name, dtype, small, "cpu", [])
     ]
@@ -658,7 +663,7 @@ def check_on_cpu(op: Any, out: Path, dtypes: Sequence[str], variants: Sequence[s
 def _choose(what: str, wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
     for name in wanted or ():
         if name not in known:
-            raise UsageError(f"--{what} {name!r} is unknown: use {', '.join(known)}.")
+            raise UsageError(f"{what} {name!r} is unknown: use {', '.join(known)}.")
     return list(wanted or known)
 
 
@@ -667,13 +672,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m harness.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("op", help="an op of kernels.registry, for example softmax")
-    parser.add_argument("--out", type=Path, help="folder to write to (default build/bench-<op>)")
+    parser.add_argument("ops", nargs="*", metavar="OP", help="ops of kernels.registry (default: all)")
+    parser.add_argument(
+        "--out", type=Path, help="folder to write to (default build/bench-<op>); of several ops: one folder each in it"
+    )
     parser.add_argument("--dtype", nargs="+", help="fp32, bf16 (default: all of the op)")
-    parser.add_argument("--shapes", nargs="+", help="names of the op's shapes (default: all)")
+    parser.add_argument("--shapes", nargs="+", help="names of the ops' shapes (default: all)")
     parser.add_argument("--variants", nargs="+", help="names of variants (default: all)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each variant (default {ROUNDS})")
-    parser.add_argument("--update-readme", action="store_true", help="write the ladder into kernels/<op>/README.md")
+    parser.add_argument("--update-readme", action="store_true", help="write the ladders into kernels/*/README.md")
     options = parser.parse_args(arguments)
     try:
         return _run(options)
@@ -683,31 +690,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.update_readme:
-        readme = ROOT / "kernels" / options.op / "README.md"
-        if not readme.is_file():
-            raise UsageError(f"kernels/{options.op}/README.md does not exist: name an op such as softmax.")
-        _write(readme, readme_with_ladder(options.op))
-        print(f"kernels/{options.op}/README.md is up to date")
-        return 0
     from kernels.registry import dtype_name, ops, short_dtype
 
     known = ops()
-    op = known[_choose("op", [options.op], list(known))[0]]
-    by_short = {short_dtype(dtype): dtype for dtype in op.dtypes}
-    dtypes = [dtype_name(name) for name in _choose("dtype", options.dtype, list(by_short))]
-    shapes = _choose("shapes", options.shapes, list(op.shapes))
-    variants = _choose("variants", options.variants, list(op.variants))
+    chosen = [known[name] for name in _choose("OP", options.ops, list(known))]
+    if options.update_readme:
+        for folder in dict.fromkeys(op.folder for op in chosen):
+            _write(ROOT / "kernels" / folder / "README.md", readme_with_ladder(folder))
+            print(f"kernels/{folder}/README.md is up to date")
+        return 0
     if options.rounds < 1:
         raise UsageError("--rounds must be 1 or more.")
-    out = options.out or ROOT / "build" / f"bench-{op.name}"
-    out.mkdir(parents=True, exist_ok=True)
+    plan = []
+    for op in chosen:
+        by_short = {short_dtype(dtype): dtype for dtype in op.dtypes}
+        dtypes = [dtype_name(name) for name in _choose("--dtype", options.dtype, list(by_short))]
+        shapes = _choose("--shapes", options.shapes, list(op.shapes))
+        plan.append((op, dtypes, shapes, _choose("--variants", options.variants, list(op.variants))))
     import torch
 
+    status = 0
     if not torch.cuda.is_available():
-        return check_on_cpu(op, out, dtypes, variants)
-    status = bench(op, out, dtypes, shapes, variants, options.rounds)
-    print(f"written: {', '.join(sorted(path.name for path in out.iterdir() if not path.name.startswith('.')))}")
+        print("No NVIDIA GPU: nothing is timed, the CPU implementation is checked against float64.", file=sys.stderr)
+    for op, dtypes, shapes, variants in plan:
+        out = options.out or ROOT / "build" / f"bench-{op.name}"
+        if options.out and len(plan) > 1:
+            out /= op.name
+        out.mkdir(parents=True, exist_ok=True)
+        if torch.cuda.is_available():
+            status |= bench(op, out, dtypes, shapes, variants, options.rounds)
+        else:
+            status |= check_on_cpu(op, out, dtypes, variants)
+        names = ", ".join(sorted(path.name for path in out.iterdir() if not path.name.startswith(".")))
+        print(f"written to {out.name}: {names}")
     return status
 
 

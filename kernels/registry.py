@@ -35,14 +35,6 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Tolerance:
-    """Allowed error against float64: |out - ref| <= atol + rtol * |ref|."""
-
-    rtol: float
-    atol: float
-
-
-@dataclass(frozen=True)
 class Variant:
     """One way to compute an op.
 
@@ -64,23 +56,34 @@ class Variant:
             raise ValueError(f"variant {self.name}: kind {self.kind!r} is none of {', '.join(KINDS)}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Op:
     """An operation, its float64 reference, its byte and FLOP model and its variants.
 
     Units: every `*_bytes` in bytes of DRAM traffic, `flops` in floating-point operations, for one call.
-    `shape` is a tuple in the order of `axes`; `dtype` a name ("fp32", "float32", "torch.float32", ...).
+    `shape` is a tuple in the order of `axes`; `dtype` a name ("fp32", "float32", "torch.float32", ...). Inputs come
+    in the order of `tensors`, numbers behind them; several outputs are a tuple.
+    `folder` is where it lives under kernels/, `torch_op` its name in torch.ops.kernel_ledger, where every call ends
+    with the variant's name. `bench_shape` is the shape that captures and ladders show, far beyond the L2 cache;
+    `check_shapes` are small ones that reach every path. `hostile(*inputs)` gives the inputs with infinities, NaN and
+    extreme magnitudes. `allowed_error(inputs, references, variant)` is one float64 tensor for each output: how far
+    from `reference` an element may be. `chain` names the PyTorch operations of the baseline, in order.
     """
 
     name: str
+    folder: str
+    torch_op: str
     summary: str
     axes: tuple[str, ...]
     tensors: tuple[Tensor, ...]
     dtypes: tuple[str, ...]
     shapes: Mapping[str, Shape]
+    bench_shape: Shape
+    check_shapes: tuple[Shape, ...]
     make_inputs: Callable[..., tuple[Any, ...]]
+    hostile: Callable[..., tuple[Any, ...]]
     reference: Callable[..., Any]
-    tolerance: Callable[..., Tolerance]
+    allowed_error: Callable[[tuple[Any, ...], tuple[Any, ...], Variant], tuple[Any, ...]]
     tolerance_why: str
     minimum_bytes: ByteModel
     unfused_bytes: ByteModel
@@ -88,7 +91,9 @@ class Op:
     flops_why: str
     variants: Mapping[str, Variant]
     baseline: str
+    chain: tuple[str, ...]
     best: str
+    in_gpt2: bool = False  # whether harness.gpt2 takes a variant of it by name
 
     def fused_bytes(self, shape: Shape, dtype: str, variant: str = "") -> int:
         """DRAM bytes that `variant` (default: the op's best) should move."""
@@ -99,6 +104,14 @@ class Op:
         if name not in self.variants:
             raise KeyError(f"op {self.name} has no variant {name!r}; known: {', '.join(self.variants)}")
         return self.variants[name]
+
+    def call(self, variant: str) -> Callable[..., Any]:
+        """`variant` as the custom op that PyTorch sees: checked, differentiable, on the CPU too."""
+        import torch
+
+        importlib.import_module(f"kernels.{self.folder}")
+        function = getattr(torch.ops.kernel_ledger, self.torch_op)
+        return lambda *inputs: function(*inputs, variant)
 
     def shape_name(self, shape: Shape) -> str:
         """The shape's registered name, else its axes written out (`B8_nh12_Tq1_Tk1024`)."""

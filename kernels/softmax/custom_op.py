@@ -13,7 +13,7 @@ import torch
 from kernels.softmax.op import SOFTMAX, causal_chain
 
 NAME = "kernel_ledger::causal_softmax"
-_library = torch.library.Library("kernel_ledger", "DEF")
+_library = torch.library.Library("kernel_ledger", "FRAGMENT")
 _library.define(
     "causal_softmax(Tensor scores, float scale, str variant) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,)
 )

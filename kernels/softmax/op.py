@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import math
-import types
 from typing import Any
 
 from kernels.registry import (
@@ -19,13 +18,13 @@ from kernels.registry import (
     Op,
     Shape,
     Tensor,
-    Tolerance,
     Variant,
     dtype_name,
     item_bytes,
     register,
     sectors_read,
 )
+from kernels.variants import compiled, from_extension, from_module
 
 FLOPS_PER_VISIBLE = 5
 
@@ -102,15 +101,18 @@ TOLERANCE_WHY = (
 )
 
 
-def tolerance(dtype: str, largest: float, variant: Variant | None = None) -> Tolerance:
-    """Allowed error for scores whose largest finite |scale * x| is `largest`."""
-    unit = 2.0**-24
-    rtol = (16 * largest + 256) * unit
-    if dtype_name(dtype) == "bfloat16":
-        rtol += 2.0**-8
-        if variant is not None and variant.kind == "torch":
-            rtol += 2.0**-7 * largest + 4 * 2.0**-8
-    return Tolerance(rtol=rtol, atol=2.0**-125)
+def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
+    """Of every output; a row's exponents are only as large as its largest finite score."""
+    scores, scale = inputs
+    (reference_,) = references
+    scaled = (scores.double() * scale).abs()
+    largest = scaled.where(scaled.isfinite(), 0.0).amax(-1, keepdim=True)
+    rtol = (16 * largest + 256) * 2.0**-24
+    if dtype_name(scores.dtype) == "bfloat16":
+        rtol = rtol + 2.0**-8
+        if variant.kind == "torch":
+            rtol = rtol + 2.0**-7 * largest + 4 * 2.0**-8
+    return (rtol * reference_.abs() + 2.0**-125,)
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, float]:
@@ -120,6 +122,21 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
     generator = torch.Generator(device).manual_seed(seed)
     scores = torch.randn(shape, generator=generator, device=device, dtype=torch.float32).mul_(8.0)
     return scores.to(getattr(torch, dtype_name(dtype))), 0.125
+
+
+def hostile(scores: Any, scale: float) -> tuple[Any, float]:
+    """Scores with a row of -inf, a NaN, a +inf, -inf in places and large magnitudes, as far as the rows go."""
+    scores = scores.clone()
+    rows = scores.view(-1, scores.shape[-1])
+    count = len(rows)
+    rows[0] = -math.inf
+    rows[1 % count, 0] = math.nan
+    rows[2 % count, 0] = math.inf
+    rows[3 % count, ::2] = -math.inf
+    rows[4 % count] *= 500.0
+    rows[5 % count] = -3e38
+    rows[-1, -1] = 3e38
+    return scores, scale
 
 
 # --- variants ------------------------------------------------------------------------------------------------
@@ -148,35 +165,6 @@ def _torch_variant(scores: Any, scale: float) -> Any:
     return (scores * scale).masked_fill(_kept_mask(tq, tk, scores.device), -math.inf).softmax(-1)
 
 
-@functools.lru_cache(maxsize=128)
-def _compiled(shape: Shape, dtype: Any, device: Any) -> Any:
-    import torch
-
-    # torch.compile keeps its graphs per code object: one of our own for every shape keeps each of them static
-    # and clear of the recompile limit, after which it would silently run eagerly
-    code = causal_chain.__code__.replace(co_name="causal_chain_" + "x".join(map(str, shape)))
-    return torch.compile(types.FunctionType(code, globals()), dynamic=False, fullgraph=True)
-
-
-def _compile_variant(scores: Any, scale: float) -> Any:
-    return _compiled(tuple(scores.shape), scores.dtype, scores.device)(scores, scale)
-
-
-def _cuda_variant(function: str) -> Any:
-    def run(scores: Any, scale: float) -> Any:
-        from kernels.build import extension
-
-        return getattr(extension("softmax"), function)(scores, scale)
-
-    return run
-
-
-def _triton_variant(scores: Any, scale: float) -> Any:
-    from kernels.softmax.v04_triton import causal_softmax
-
-    return causal_softmax(scores, scale)
-
-
 VARIANTS = (
     Variant(
         name="torch",
@@ -189,14 +177,14 @@ VARIANTS = (
         name="compile",
         kind="compile",
         hypothesis="one dense kernel: dram bytes ~ 2 element passes; refuted above 2.2",
-        fn=_compile_variant,
+        fn=compiled(causal_chain),
         bytes_model=dense_bytes,
     ),
     Variant(
         name="v01_separate",
         kind="cuda",
         hypothesis="five launches over a float32 workspace: dram bytes ~ 8 element passes (fp32)",
-        fn=_cuda_variant("v01_separate"),
+        fn=from_extension("softmax", "v01_separate"),
         bytes_model=separate_bytes,
         symbols=(
             "softmax_v01_scale_mask",
@@ -211,7 +199,7 @@ VARIANTS = (
         name="v02_fused",
         kind="cuda",
         hypothesis="one launch, the second pass over a row hits L1: dram bytes ~ 2 element passes; refuted above 2.2",
-        fn=_cuda_variant("v02_fused"),
+        fn=from_extension("softmax", "v02_fused"),
         bytes_model=dense_bytes,
         symbols=("softmax_v02_fused",),
         source="v02_fused.cu",
@@ -220,7 +208,7 @@ VARIANTS = (
         name="triton",
         kind="triton",
         hypothesis="masked loads skip the upper triangle: dram read ~ 0.5 of the input; refuted above 0.55",
-        fn=_triton_variant,
+        fn=from_module("kernels.softmax.v04_triton", "causal_softmax"),
         bytes_model=causal_bytes,
         symbols=("softmax_v04_triton",),
         source="v04_triton.py",
@@ -230,7 +218,7 @@ VARIANTS = (
         kind="cuda",
         hypothesis="no sector above the diagonal is read, 16-byte accesses: dram read ~ 0.5 of the input and time "
         "within 4 % of the byte floor; refuted if read > 0.55 or Triton is as fast",
-        fn=_cuda_variant("v03_causal"),
+        fn=from_extension("softmax", "v03_causal"),
         bytes_model=causal_bytes,
         symbols=("softmax_v03_causal", "softmax_v03_causal_long"),
         source="v03_causal.cu",
@@ -240,6 +228,8 @@ VARIANTS = (
 SOFTMAX = register(
     Op(
         name="softmax",
+        folder="softmax",
+        torch_op="causal_softmax",
         summary="scale + causal mask + softmax over attention scores, causal offset Tk - Tq",
         axes=("B", "nh", "Tq", "Tk"),
         tensors=(
@@ -256,9 +246,27 @@ SOFTMAX = register(
             "b1_t2048": (1, 12, 2048, 2048),
             "decode_b1_t1024": (1, 12, 1, 1024),
         },
+        bench_shape=(8, 12, 1024, 1024),
+        # unaligned rows, decode, Tq != Tk, rows too long for registers
+        check_shapes=(
+            (1, 1, 1, 1),
+            (1, 2, 3, 2),
+            (2, 3, 17, 17),
+            (1, 2, 5, 131),
+            (1, 2, 130, 130),
+            (2, 2, 255, 511),
+            (1, 2, 1000, 1000),
+            (1, 2, 1023, 1023),
+            (2, 2, 1, 1024),
+            (1, 1, 1022, 2046),
+            (1, 1, 3, 4095),
+            (1, 1, 4096, 4096),
+            (1, 1, 2, 9001),
+        ),
         make_inputs=make_inputs,
+        hostile=hostile,
         reference=reference,
-        tolerance=tolerance,
+        allowed_error=allowed_error,
         tolerance_why=TOLERANCE_WHY,
         minimum_bytes=minimum_bytes,
         unfused_bytes=unfused_bytes,
@@ -266,6 +274,8 @@ SOFTMAX = register(
         flops_why=FLOPS_WHY,
         variants={variant.name: variant for variant in VARIANTS},
         baseline="torch",
+        chain=("mul", "masked_fill", "softmax"),
         best="v03_causal",
+        in_gpt2=True,
     )
 )

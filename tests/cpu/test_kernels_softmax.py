@@ -2,11 +2,13 @@
 
 import csv
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from harness import bench
+from kernels import registry
 from kernels.registry import ops
 from kernels.softmax import causal_softmax
 from kernels.softmax.op import causal_mask
@@ -34,14 +36,14 @@ def test_mask_hides_what_a_query_may_not_see(shape):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("dtype", SOFTMAX.dtypes)
 def test_every_variant_against_float64(variant, dtype):
-    shapes = [shape for shape in bench.CHECK_SHAPES if math.prod(shape) < 1_000_000]
+    shapes = [shape for shape in SOFTMAX.check_shapes if math.prod(shape) < 1_000_000]
     for check in bench.check_variant(SOFTMAX, variant, dtype, shapes, "cpu", []):
         assert check.passed, check
 
 
 @pytest.mark.parametrize("shape", [(2, 2, 7, 7), (1, 2, 9, 4), (1, 1, 1, 6)])
 def test_degenerate_rows_give_what_torch_gives(shape):
-    scores = bench.hostile(torch.randn(shape))
+    scores, _ = SOFTMAX.hostile(torch.randn(shape), 0.5)
     torch.testing.assert_close(causal_softmax(scores, 0.5), chain(scores, 0.5), equal_nan=True, rtol=0, atol=0)
     everything = torch.full(shape, -math.inf)
     assert causal_softmax(everything, 0.5).isnan().all()
@@ -125,7 +127,7 @@ def test_quantiles():
 
 
 def test_a_wrong_variant_fails_its_check():
-    scores, scale = SOFTMAX.make_inputs((1, 2, 9, 9), "fp32")
+    inputs = SOFTMAX.make_inputs((1, 2, 9, 9), "fp32")
 
     def shifted(values, factor):
         return SOFTMAX.reference(values, factor).float() * 1.001
@@ -135,13 +137,13 @@ def test_a_wrong_variant_fails_its_check():
         result[0, 0, 0, 8] = math.nan
         return result
 
-    assert not bench.compare(SOFTMAX, "v02_fused", scores, scale, "random", shifted).passed
-    assert not bench.compare(SOFTMAX, "v02_fused", scores, scale, "random", unwritten).passed
+    assert not bench.compare(SOFTMAX, "v02_fused", inputs, "random", shifted).passed
+    assert not bench.compare(SOFTMAX, "v02_fused", inputs, "random", unwritten).passed
 
 
 @pytest.mark.parametrize("dtype", SOFTMAX.dtypes)
 def test_an_output_that_is_not_written_starts_as_nan(dtype, monkeypatch):
-    scores, scale = SOFTMAX.make_inputs((1, 2, 9, 9), dtype)
+    inputs = SOFTMAX.make_inputs((1, 2, 9, 9), dtype)
 
     def all_but_one(values, factor):
         result = torch.empty_like(values)
@@ -149,13 +151,13 @@ def test_an_output_that_is_not_written_starts_as_nan(dtype, monkeypatch):
         result.view(-1)[1:] = written.view(-1)[1:]
         return result
 
-    check = bench.compare(SOFTMAX, "v02_fused", scores, scale, "random", all_but_one)
+    check = bench.compare(SOFTMAX, "v02_fused", inputs, "random", all_but_one)
     assert check.note == "NaN in other places than the reference"
     assert not torch.are_deterministic_algorithms_enabled()
     monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda mode: None)
     monkeypatch.setattr(torch, "empty_like", torch.zeros_like)
     with pytest.raises(bench.InputError, match="does not fill new memory"):
-        bench.compare(SOFTMAX, "v02_fused", scores, scale, "random", all_but_one)
+        bench.compare(SOFTMAX, "v02_fused", inputs, "random", all_but_one)
 
 
 def test_what_starts_as_nan_is_said_only_where_it_does():
@@ -166,7 +168,7 @@ def test_what_starts_as_nan_is_said_only_where_it_does():
 
 def test_without_a_gpu_correctness_alone(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(bench, "CHECK_SHAPES", ((1, 2, 5, 7),))
+    monkeypatch.setattr(registry, "ops", lambda: {"softmax": replace(SOFTMAX, check_shapes=((1, 2, 5, 7),))})
     assert bench.main(["softmax", "--out", str(tmp_path), "--dtype", "fp32"]) == 0
     assert capsys.readouterr().err.startswith("No NVIDIA GPU: nothing is timed")
     assert [path.name for path in tmp_path.iterdir()] == ["correctness.txt"]

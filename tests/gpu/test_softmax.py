@@ -21,7 +21,7 @@ OURS = [name for name, variant in SOFTMAX.variants.items() if variant.kind in ("
 # the compiler of torch.compile warns of its own accord
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_against_float64(variant, dtype):
-    shapes = bench.check_shapes(SOFTMAX.variants[variant])
+    shapes = bench.check_shapes(SOFTMAX, variant)
     for check in bench.check_variant(SOFTMAX, variant, dtype, shapes, "cuda", []):
         assert check.passed, check
 
@@ -33,15 +33,15 @@ def test_every_length_up_to_a_warp_of_packets_and_around_each_mapping(variant, d
     lengths = [*range(1, 70), *(edge + step for edge in edges for step in (-8, -4, -2, -1, 0, 1, 2, 4, 8))]
     for length in lengths:
         for rows in (3, 130):  # a handful of rows is mapped otherwise than many
-            scores, scale = SOFTMAX.make_inputs((1, 2, rows, length), dtype, seed=length, device="cuda")
-            check = bench.compare(SOFTMAX, variant, scores, scale, "random", SOFTMAX.variants[variant].fn)
+            inputs = SOFTMAX.make_inputs((1, 2, rows, length), dtype, seed=length, device="cuda")
+            check = bench.compare(SOFTMAX, variant, inputs, "random", SOFTMAX.variants[variant].fn)
             assert check.passed, check
 
 
 @pytest.mark.parametrize("variant", OURS)
 def test_degenerate_rows_give_what_torch_gives(variant):
     for shape in ((1, 2, 7, 7), (1, 2, 9, 4), (2, 1, 6, 1024), (1, 1, 7, 2048)):
-        scores = bench.hostile(torch.randn(shape, device="cuda"))
+        scores, _ = SOFTMAX.hostile(torch.randn(shape, device="cuda"), 0.125)
         expected = SOFTMAX.variants["torch"].fn(scores, 0.125)
         result = causal_softmax(scores, 0.125, variant)
         assert torch.equal(result.isnan(), expected.isnan())
@@ -54,11 +54,7 @@ def test_degenerate_rows_give_what_torch_gives(variant):
 def test_unaligned_base_and_strides(variant, dtype):
     flat = torch.randn(2 * 16 * 64 + 1, device="cuda").to(dtype)
     for scores in (flat[1:].view(1, 2, 16, 64), flat[:-1].view(1, 16, 2, 64).transpose(1, 2)):
-
-        def run(values, scale):
-            return causal_softmax(values, scale, variant)
-
-        check = bench.compare(SOFTMAX, variant, scores, 0.125, "strided", run)
+        check = bench.compare(SOFTMAX, variant, (scores, 0.125), "strided", SOFTMAX.call(variant))
         assert check.passed, check
 
 
