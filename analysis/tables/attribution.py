@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
+from analysis.capture.model import nest
+
 UNATTRIBUTED = "unattributed"
+_FEW_THREADS = 16  # up to here one comparison a thread is faster than an index
 
 
 def attribute(gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> pd.Series:
@@ -20,28 +24,96 @@ def attribute(gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> pd.Series:
 
     Shape: `gpu_ops` and `ranges` as in `Capture`; both with a RangeIndex.
     """
-    owner = np.full(len(gpu_ops), -1, dtype=np.int64)
-    located = gpu_ops["api_start_ns"].notna() & gpu_ops["tid"].notna()
-    if ranges.empty or not located.any():
-        return pd.Series(owner, index=gpu_ops.index)
+    calls = gpu_ops[["pid", "tid", "api_start_ns", "api_end_ns"]]
+    return pd.Series(_innermost(calls, ranges), index=gpu_ops.index)
+
+
+def attribute_recorded(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, graph_nodes: pd.DataFrame) -> pd.Series:
+    """Return, for each operation of a CUDA graph, the row of the innermost range in which it was recorded, else -1.
+
+    A graph is recorded once, inside the ranges of its layers, and launched as a whole many times.
+    Shape: `gpu_ops`, `ranges` and `graph_nodes` as in `Capture`.
+    """
+    recorded = pd.Series(-1, index=gpu_ops.index, dtype=np.int64)
+    nodes = gpu_ops.loc[gpu_ops["graph_node_id"].notna(), ["pid", "graph_node_id"]]
+    if nodes.empty or graph_nodes.empty:
+        return recorded
+    owner = graph_nodes[["pid", "graph_node_id"]].assign(
+        recorded=_innermost(graph_nodes.rename(columns={"start_ns": "api_start_ns", "end_ns": "api_end_ns"}), ranges)
+    )
+    found = nodes.merge(owner.astype("Int64"), on=["pid", "graph_node_id"], how="left")["recorded"]
+    recorded[nodes.index] = found.fillna(-1).to_numpy(np.int64)
+    return recorded
+
+
+def _innermost(calls: pd.DataFrame, ranges: pd.DataFrame) -> np.ndarray:
+    """Return the row of the innermost range around each call on its own thread, -1 for none.
+
+    Shape: `calls` with pid, tid, api_start_ns, api_end_ns, NA where unknown.
+    """
+    owner = np.full(len(calls), -1, dtype=np.int64)
+    located = np.flatnonzero(calls.notna().all(axis=1).to_numpy())
+    if ranges.empty or not len(located):
+        return owner
     start = ranges["start_ns"].to_numpy(np.int64)
     end = ranges["end_ns"].to_numpy(np.int64)
-    parent = parent_rows(ranges)
-    ops = gpu_ops.loc[located, ["pid", "tid", "api_start_ns", "api_end_ns"]].astype(np.int64)
-    rows_by_thread = ranges.groupby(["pid", "tid"], sort=False).indices
-    for thread, positions in ops.groupby(["pid", "tid"], sort=False).indices.items():
-        if thread not in rows_by_thread:
-            continue
-        times, state = _innermost_over_time(rows_by_thread[thread], start, end)
-        calls = ops.iloc[positions]
-        at = np.searchsorted(times, calls["api_start_ns"].to_numpy(), side="right") - 1
-        found = np.where(at >= 0, state[np.maximum(at, 0)], -1)
-        call_end = calls["api_end_ns"].to_numpy()
-        # A call that outlasts the range it started in belongs to the next range outwards that holds all of it.
-        while (outlasts := (found >= 0) & (end[found] < call_end)).any():
-            found[outlasts] = parent[found[outlasts]]
-        owner[np.flatnonzero(located.to_numpy())[positions]] = found
-    return pd.Series(owner, index=gpu_ops.index)
+    begins, ends = (calls[name].to_numpy(np.int64, na_value=0) for name in ("api_start_ns", "api_end_ns"))
+    threads = pd.MultiIndex.from_frame(ranges[["pid", "tid"]].drop_duplicates().astype(np.int64))
+    range_thread = threads.get_indexer(pd.MultiIndex.from_frame(ranges[["pid", "tid"]].astype(np.int64)))
+    order = np.lexsort((ranges["range_id"].to_numpy(np.int64), -end, start, range_thread))
+    start, end, range_thread = start[order], end[order], range_thread[order]
+    outer, _ = nest(range_thread, start, end)
+    first = np.searchsorted(range_thread, np.arange(len(threads) + 1))
+    for thread, positions in _by_thread(calls, located, threads):
+        low, high = first[thread], first[thread + 1]
+        at = low + np.searchsorted(start[low:high], begins[positions], side="right") - 1
+        at[at < low] = -1
+        # The last range that had begun may be over, or end within the call: then the next one outwards is asked.
+        asked = np.flatnonzero(at >= 0)
+        while len(asked := asked[end[at[asked]] < ends[positions[asked]]]):
+            at[asked] = outer[at[asked]]
+            asked = asked[at[asked] >= 0]
+        owner[positions] = np.where(at >= 0, order[at], -1)
+    return owner
+
+
+def _by_thread(
+    calls: pd.DataFrame, located: np.ndarray, threads: pd.MultiIndex
+) -> Iterator[tuple[int, np.ndarray]]:  # fmt: skip
+    """Yield each thread that has both ranges and calls, with the rows of its calls."""
+    places = calls[["pid", "tid"]].iloc[located].astype(np.int64)
+    pid, tid = places["pid"].to_numpy(), places["tid"].to_numpy()
+    numbered = np.full(len(located), -1, dtype=np.int64)
+    if len(threads) <= _FEW_THREADS:
+        for number, (thread_pid, thread_tid) in enumerate(threads):
+            numbered[(tid == thread_tid) & (pid == thread_pid)] = number
+    else:
+        numbered = threads.get_indexer(pd.MultiIndex.from_arrays([pid, tid]))
+    order = np.argsort(numbered, kind="stable")
+    bounds = np.searchsorted(numbered[order], np.arange(len(threads) + 1))
+    for thread in range(len(threads)):
+        if bounds[thread] < bounds[thread + 1]:
+            yield thread, located[order[bounds[thread] : bounds[thread + 1]]]
+
+
+def explain_unattributed(kernels: pd.DataFrame, ranges: pd.DataFrame) -> str:
+    """Return one sentence on the kernels that belong to no range and why, '' if every kernel has one.
+
+    Shape: `kernels` as in `Capture.gpu_ops` with `owner` (row of its range, -1 for none).
+    """
+    lost = kernels[kernels["owner"] < 0]
+    if ranges.empty or lost.empty:
+        return ""
+    threads = pd.MultiIndex.from_frame(ranges[["pid", "tid"]].drop_duplicates().astype("Int64"))
+    known = lost["api_start_ns"].notna().to_numpy()
+    with_ranges = pd.MultiIndex.from_frame(lost[["pid", "tid"]]).isin(threads)
+    reasons = (
+        (known & ~with_ranges, "were launched from threads without ranges"),
+        (known & with_ranges, "outside every range of their thread"),
+        (~known, "have no launch call in the file"),
+    )
+    parts = [f"{int(which.sum())} {text}" for which, text in reasons if which.any()]
+    return f"{len(lost)} of {len(kernels)} kernels belong to no range: {', '.join(parts)}."
 
 
 def paths_of(owner: pd.Series, ranges: pd.DataFrame) -> np.ndarray:
@@ -55,30 +127,6 @@ def parent_rows(ranges: pd.DataFrame) -> np.ndarray:
     row_of = pd.Series(np.arange(len(ranges)), index=ranges["range_id"].to_numpy())
     row_of = row_of[~row_of.index.duplicated()]
     return ranges["parent_id"].map(row_of).fillna(-1).to_numpy(np.int64)
-
-
-def _innermost_over_time(rows: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the times at which one thread's innermost range changes, and that range from then on (-1: none).
-
-    Ranges of different domains may overlap without nesting; the one that started last is the innermost.
-    """
-    rows = rows[end[rows] > start[rows]]  # an empty range encloses no call
-    opening = sorted(rows, key=lambda row: (start[row], -end[row]))
-    events = [(int(start[row]), 1, rank, row) for rank, row in enumerate(opening)]
-    events += [(int(end[row]), 0, -rank, row) for rank, row in enumerate(opening)]
-    events.sort()
-    times, state, is_open, stack = [], [], set(), []
-    for time, opens, _, row in events:
-        if opens:
-            is_open.add(row)
-            stack.append(row)
-        else:
-            is_open.discard(row)
-            while stack and stack[-1] not in is_open:
-                stack.pop()
-        times.append(time)
-        state.append(stack[-1] if stack else -1)
-    return np.array(times, dtype=np.int64), np.array(state, dtype=np.int64)
 
 
 # An index stands between dots or in brackets (h.7, layers[7]), or ends a name (layer_7, Layer 7).

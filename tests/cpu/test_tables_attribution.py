@@ -134,7 +134,6 @@ def oracle(ops, ranges):
             & (ranges.tid == op.tid)
             & (ranges.start_ns <= op.api_start_ns)
             & (ranges.end_ns >= op.api_end_ns)
-            & (ranges.end_ns > op.api_start_ns)
         ]
         owners.append(holds.sort_values(["start_ns", "level"]).index[-1] if len(holds) else -1)
     return owners
