@@ -15,6 +15,8 @@ dataflow.csv, one row an operand, in the order of the program; cells that do not
 - bytes          distinct bytes of the tensor: axes of stride 0 count once
 - view           1 if the tensor is not all of its storage, in order; else 0
 - masked_frac    of boolean inputs: share of elements that are true
+- freed          of outputs: the memory was freed before the operation of this number ran (0-based, all operations of the
+                 program counted); blank if it was never freed. Memory that outlives its readers is a result
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ COLUMNS = (
     "bytes",
     "view",
     "masked_frac",
+    "freed",
 )
 # Of what these change, they read nothing first.
 _WRITE_ONLY = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
@@ -55,13 +58,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows: list[tuple[object, ...]] = []
+        self._rows: list[tuple[Any, ...]] = []
+        self._operations = 0
         self._stack: list[tuple[str, int]] = [("", 0)]
         self._calls: Counter[str] = Counter()
         self._ordinals: Counter[tuple[str, int]] = Counter()
         # The weak reference keeps the address of a freed storage from being given out again: one address, one number.
         self._storages: dict[int, tuple[StorageWeakRef, int]] = {}
-        self._fractions: dict[tuple[object, ...], float] = {}
+        self._alive: dict[int, StorageWeakRef] = {}
+        self._freed: dict[int, int] = {}
 
     def push(self, name: str) -> None:
         path = f"{self._stack[-1][0]}/{name}".lstrip("/")
@@ -73,6 +78,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        self._note_freed()
         if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
             # Under inference mode an operation made of others comes whole: what runs are its parts.
             with self:
@@ -106,8 +112,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         storage = tensor.untyped_storage()
         address = storage._cdata
         if address not in self._storages:
-            self._storages[address] = StorageWeakRef(storage), len(self._storages)
+            number = len(self._storages)
+            self._storages[address] = StorageWeakRef(storage), number
+            self._alive[number] = self._storages[address][0]
         return self._storages[address][1]
+
+    def _note_freed(self) -> None:
+        for number in [number for number, reference in self._alive.items() if reference.expired()]:
+            del self._alive[number]
+            self._freed[number] = self._operations
 
     def _masked(self, tensor: Any) -> str:
         if tensor.dtype != torch.bool or not tensor.numel():
@@ -119,10 +132,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         path, call = self._stack[-1]
         ordinal = self._ordinals[path, call]
         self._ordinals[path, call] += 1
+        self._operations += 1
         for operand, tensor, masked in operands:
             item = tensor.element_size()
             whole = tensor.is_contiguous() and tensor.numel() * item == tensor.untyped_storage().nbytes()
-            self.rows.append(
+            self._rows.append(
                 (
                     path,
                     call,
@@ -141,11 +155,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             )
 
     def text(self) -> str:
-        """The text of dataflow.csv."""
+        """The text of dataflow.csv; what is still alive now was never freed."""
+        self._note_freed()
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows(self.rows)
+        operand, storage = COLUMNS.index("operand"), COLUMNS.index("storage")
+        for row in self._rows:
+            freed = self._freed.get(row[storage], "") if row[operand].startswith("out") else ""
+            writer.writerow((*row, freed))
         return text.getvalue()
 
 

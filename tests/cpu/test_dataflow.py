@@ -144,6 +144,26 @@ def test_launches_of_plain_operations_are_recorded_under_their_range(tmp_path: P
     assert {(row["range"], row["op"]) for row in rows} == {("bench/thing/torch", "aten.add.Tensor")}
 
 
+def test_results_outlive_their_launch_and_intermediates_do_not() -> None:
+    x = torch.ones(8)
+
+    def chain() -> tuple[Any, Any]:
+        total = x + 1
+        return total, total.exp().mul(2.0)
+
+    launches = [run.Launch(("bench", name, "torch"), chain, plain=True) for name in ("a", "b")]
+    rows = list(csv.DictReader(run.record_dataflow([], launches).splitlines()))
+    freed = {(row["range"], row["op"]): row["freed"] for row in rows if row["operand"] == "out0"}
+    assert freed == {
+        ("bench/a/torch", "aten.add.Tensor"): "6",  # after the next launch's three operations
+        ("bench/a/torch", "aten.exp.default"): "3",
+        ("bench/a/torch", "aten.mul.Tensor"): "6",
+        ("bench/b/torch", "aten.add.Tensor"): "",
+        ("bench/b/torch", "aten.exp.default"): "6",
+        ("bench/b/torch", "aten.mul.Tensor"): "",
+    }
+
+
 def test_the_bench_runs_every_registered_op_whose_variants_agree(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
