@@ -15,8 +15,8 @@ dataflow.csv, one row an operand, in the order of the program; cells that do not
 - bytes          distinct bytes of the tensor: axes of stride 0 count once
 - view           1 if the tensor is not all of its storage, in order; else 0
 - masked_frac    of boolean inputs: share of elements that are true
-- freed          of outputs: the memory was freed before the operation of this number ran (0-based, all operations of the
-                 program counted); blank if it was never freed. Memory that outlives its readers is a result
+- freed          of outputs: the memory was freed before the operation of this number ran (0-based, counting all of the
+                 program); blank if it was never freed. Memory that outlives its readers is a result
 """
 
 from __future__ import annotations
