@@ -6,20 +6,23 @@ import hashlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis.capture import ncu_csv, nsys_csv, ours
+from analysis.capture import ncu_csv, nsys_csv, nsys_sqlite, ours
 from analysis.capture.errors import InputError
 from analysis.capture.model import (
     COUNTERS_COLUMNS,
     GPU_OPS_COLUMNS,
+    GRAPH_NODES_COLUMNS,
     KERNEL_SUMS_COLUMNS,
+    OVERHEAD_COLUMNS,
     RANGE_SUMS_COLUMNS,
     RANGES_COLUMNS,
+    START_END_COLUMNS,
     Capture,
     Gap,
     SourceFile,
@@ -37,7 +40,7 @@ _READ_REPORTS = (
     "cuda_gpu_kern_sum",
     "cuda_gpu_kern_gb_sum",
 )
-_WHAT_TO_GIVE = "give CSV exports of `nsys stats` or of `ncu --csv --page raw`, or a folder that holds some"
+_WHAT_TO_GIVE = "give exports of nsys (SQLite, CSV) or of ncu (`--csv --page raw`), or a folder that holds some"
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class _Found:
     """What has been read so far, before it is put together."""
 
     tables: dict[str, tuple[str, pd.DataFrame]] = field(default_factory=dict)  # nsys report -> (file, rows)
+    timeline: tuple[str, nsys_sqlite.Timeline] | None = None  # file, what it holds
     counters: list[pd.DataFrame] = field(default_factory=list)
     units: dict[str, str] = field(default_factory=dict)
     api_calls: list[str] = field(default_factory=list)
@@ -255,9 +259,55 @@ def _read_nsys(found: _Found, source: Source) -> None:
         _note(found, name, kind, len(rows), size, table.cut_after, table.doubtful_end)
 
 
+def _read_sqlite(found: _Found, source: Source) -> None:
+    if found.timeline is not None:
+        raise InputError(
+            f"{found.timeline[0]} and {source.name} are two SQLite exports of nsys; give one capture at a time."
+        )
+    timeline = nsys_sqlite.read(source.path, source.name)
+    found.timeline = source.name, timeline
+    found.gaps.extend(timeline.gaps)
+    found.files.append(SourceFile(source.name, source.sniffed.kind, timeline.rows, source.size, timeline.detail))
+
+
+def _set_aside(found: _Found, reports: Sequence[str]) -> None:
+    """CSV traces of the capture whose SQLite export is there, too: compared with it, and not used.
+
+    Raises:
+        InputError: they are of another capture.
+    """
+    assert found.timeline is not None
+    name, timeline = found.timeline
+    for report in reports:
+        if report not in found.tables:
+            continue
+        file, rows = found.tables.pop(report)
+        mine = timeline.ranges if report == "nvtx_pushpop_trace" else timeline.gpu_ops
+        key = ["start_ns", "end_ns" if report == "nvtx_pushpop_trace" else "duration_ns"]
+        if set(key) <= set(rows.columns) and len(rows):
+            known = pd.MultiIndex.from_frame(rows[key]).isin(pd.MultiIndex.from_frame(mine[key]))
+            if not known.any():
+                raise InputError(
+                    f"{file} and {name} are of different captures (no row of the one is in the other); "
+                    "give one capture at a time."
+                )
+            if not known.all():
+                found.gaps.append(
+                    Gap(
+                        f"{int((~known).sum())} of {len(rows)} rows of {file}",
+                        f"they are not in {name}, which was used instead",
+                        "export both again from the same .nsys-rep",
+                    )
+                )
+        for at, listed in enumerate(found.files):
+            if listed.name == file and listed.kind == f"nsys {report}":
+                found.files[at] = replace(listed, detail=f"not used: {name} holds the same")
+
+
 # The kind that `sniff` tells -> what reads it into `_Found`. A kind without a reader is refused, or ignored in a folder.
 READERS: dict[str, Callable[[_Found, Source], None]] = {
     "nsys": _read_nsys,
+    "nsys sqlite": _read_sqlite,
     "ncu raw": _read_ncu_raw,
     "ncu log": _read_ncu_log,
     "ops": _read_ours,
@@ -324,16 +374,21 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
 
 def _put_together(found: _Found, given: list[str]) -> Capture:
     counters = pd.concat(found.counters, ignore_index=True) if found.counters else empty_table(COUNTERS_COLUMNS)
-    has_data = bool(found.tables) or len(counters) > 0 or "cpu_ranges" in found.ours
+    if found.timeline is not None:
+        _set_aside(found, ("cuda_gpu_trace", "cuda_kern_exec_trace", "cuda_api_trace", "nvtx_pushpop_trace"))
+    timeline = found.timeline[1] if found.timeline else None
+    has_data = bool(found.tables or timeline) or len(counters) > 0 or "cpu_ranges" in found.ours
     if not has_data:
         _raise_nothing(found, given)
     found.gaps.extend(Gap(f"the counters of {name}", why, fix) for name, why, fix in found.logs)
     for name, sniffed in found.refused:
         if sniffed.kind.startswith("ncu ") and not len(counters):
             found.gaps.append(Gap(f"the counters of {name}", f"it is {sniffed.found}", sniffed.advice))
-    gpu_ops = _gpu_ops(found)
+    gpu_ops = _gpu_ops(found) if timeline is None else timeline.gpu_ops
     pushpop = found.tables.get("nvtx_pushpop_trace")
     ranges, clock = (pushpop[1], "nsys") if pushpop else (empty_table(RANGES_COLUMNS), "nsys")
+    if timeline is not None:
+        ranges = timeline.ranges
     if "cpu_ranges" in found.ours and ranges.empty and gpu_ops.empty:
         ranges, clock = found.ours["cpu_ranges"][1], "cpu"
     if len(gpu_ops) and ranges.empty:
@@ -341,14 +396,14 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
             Gap(
                 "time per layer",
                 "the capture has no NVTX push/pop range"
-                if pushpop
+                if pushpop or timeline
                 else "there is no nvtx_pushpop_trace with ranges among the files",
                 "put NVTX ranges around the layers, capture with `nsys profile -t cuda,nvtx` and export "
                 "nvtx_pushpop_trace",
             )
         )
     graph_calls = sorted({call for call in found.api_calls if call.startswith(("cudaGraphLaunch", "cuGraphLaunch"))})
-    if graph_calls:
+    if graph_calls and timeline is None:
         found.gaps.append(
             Gap(
                 "kernels inside CUDA graphs may be missing",
@@ -371,6 +426,9 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         gpu_ops=gpu_ops,
         ranges=ranges,
         clock=clock,
+        start_end_ranges=timeline.start_end_ranges if timeline else empty_table(START_END_COLUMNS),
+        overhead=timeline.overhead if timeline else empty_table(OVERHEAD_COLUMNS),
+        graph_nodes=timeline.graph_nodes if timeline else empty_table(GRAPH_NODES_COLUMNS),
         nsys_range_sums=range_sums[1] if range_sums else empty_table(RANGE_SUMS_COLUMNS),
         nsys_kernel_sums=sums[1] if sums else empty_table(KERNEL_SUMS_COLUMNS),
         counters=counters,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.capture import ncu_csv, nsys_csv
+from analysis.capture import ncu_csv, nsys_csv, nsys_sqlite, sqlite_table
 from analysis.capture.text import open_text, text_start
 
 _HEAD = 65536
@@ -20,12 +20,8 @@ _BINARY = (
         "nsys report",
         "nsys stats --format csv --timeunit nsec --report <report> --output . <file>",
     ),
-    (
-        b"SQLite format 3\0",
-        "SQLite file",
-        "nsys stats --format csv --timeunit nsec --report <report> --output . <file>",
-    ),
 )
+_SQLITE = b"SQLite format 3\0"
 OPS_HEADER = (
     "op,variant,symbols,range,workload,ordinal,shape,dtype,flops,"
     "minimum_bytes,predicted_unfused_bytes,predicted_fused_bytes,note"
@@ -38,8 +34,8 @@ OUR_JSON = ("manifest", "timing", "ceilings", "tool-status")
 class Sniffed:
     """What a file is.
 
-    kind     'nsys', 'ncu raw', 'ncu details' | 'ncu summary' | 'ncu source' (pages that are not read), 'ncu log',
-             'ops', 'cpu_ranges', one of OUR_JSON, 'binary', 'empty' or 'unknown'
+    kind     'nsys', 'nsys sqlite', 'ncu raw', 'ncu details' | 'ncu summary' | 'ncu source' (pages that are not read),
+             'ncu log', 'ops', 'cpu_ranges', one of OUR_JSON, 'binary', 'empty' or 'unknown'
     raw      the text as UTF-8 bytes, mapped where the file is large (b'' for binary files)
     advice   for a file that cannot be read: what was found, and what to do
     data     the object of one of our JSON files
@@ -67,6 +63,8 @@ def sniff(path: Path) -> Sniffed:
     for magic, name, command in _BINARY:
         if head.startswith(magic):
             return Sniffed("binary", found=f"a binary {name}", advice=f"export it with `{command}`")
+    if head.startswith(_SQLITE):
+        return _sniff_sqlite(path)
     if b"QuadD" in head[:4096]:
         return Sniffed(
             "binary",
@@ -85,6 +83,17 @@ def sniff(path: Path) -> Sniffed:
             advice="nsys writes one when its report has no data; export what the capture does hold",
         )
     return _sniff_text(raw)
+
+
+def _sniff_sqlite(path: Path) -> Sniffed:
+    with sqlite_table.open_tables(path) as file:
+        if nsys_sqlite.is_export(file.tables()):
+            return Sniffed("nsys sqlite")
+    return Sniffed(
+        "binary",
+        found="a SQLite file of another program than nsys",
+        advice="give one that `nsys export --type sqlite` wrote",
+    )
 
 
 def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:

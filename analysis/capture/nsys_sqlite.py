@@ -1,0 +1,873 @@
+"""Reads the SQLite exports of nsys, of every schema from 2021 to 2026.
+
+nsys creates tables and columns only where it has something to put in, and their set grew over the years, so whatever
+may be absent is asked for first; nothing is read by position. Rows stay integer columns until the very end: ids are
+joined, and only the few different names are decoded. What nsys copies of the process (environment, command lines,
+host name) is never read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.capture.errors import InputError
+from analysis.capture.model import (
+    GPU_OPS_COLUMNS,
+    GRAPH_NODES_COLUMNS,
+    OVERHEAD_COLUMNS,
+    RANGES_COLUMNS,
+    START_END_COLUMNS,
+    Gap,
+    IntArray,
+    as_table,
+    empty_table,
+    nest,
+)
+from analysis.capture.sqlite_table import Tables, open_tables
+
+KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
+MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
+RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+NVTX = "NVTX_EVENTS"
+# Only these keys of the version tables are looked at; META_DATA_CAPTURE holds the process environment and is left shut.
+_VERSION_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+_VERSION_KEY = "EXPORT_SCHEMA_VERSION"
+# NVTX event types (ENUM_NSYS_EVENT_TYPE): ranges of the library, and those imported from NVTX text files
+_PUSH_POP = (59, 70)
+_START_END = (60, 71)
+_DOMAIN_CREATE = 75
+_COPY_KINDS = {
+    1: "Host-to-Device",
+    2: "Device-to-Host",
+    3: "Host-to-Array",
+    4: "Array-to-Host",
+    5: "Array-to-Array",
+    6: "Array-to-Device",
+    7: "Device-to-Array",
+    8: "Device-to-Device",
+    9: "Host-to-Host",
+    10: "Peer-to-Peer",
+}
+_LOST = re.compile(r"\b(lost|dropp|discard|missing|missed|incomplete|not (all|every)|overflow|truncat)", re.IGNORECASE)
+_MOST_LINEAGE = 64  # graphs cloned from graphs cloned from graphs; more can only be a circle
+_EXPORT_AGAIN = "export it again with `nsys export --type sqlite`"
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+class Column(NamedTuple):
+    """One column of a table: int64 (object for texts), 0 or '' where missing."""
+
+    values: npt.NDArray[Any]
+    missing: BoolArray
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What one export holds, in the tables of `Capture`; `version` is that of the schema, '' before 2022."""
+
+    gpu_ops: pd.DataFrame
+    ranges: pd.DataFrame
+    start_end_ranges: pd.DataFrame
+    overhead: pd.DataFrame
+    graph_nodes: pd.DataFrame
+    version: str
+    rows: int
+    gaps: list[Gap] = field(default_factory=list)
+
+    @property
+    def detail(self) -> str:
+        """What a list of files says of it."""
+        return f"schema {self.version}" if self.version else "a schema without version"
+
+
+def is_export(tables: Mapping[str, Sequence[str]]) -> bool:
+    """Whether these are the tables of an nsys export."""
+    own = {"StringIds", NVTX, "OSRT_API", "ThreadNames", *_VERSION_TABLES, "META_DATA_CAPTURE"}
+    return any(
+        name in own or name.startswith(("CUPTI_ACTIVITY_KIND_", "TARGET_INFO_", "ENUM_NSYS_")) for name in tables
+    )
+
+
+def read(path: Path, where: str) -> Timeline:
+    """GPU operations with their launch calls, ranges, graph nodes and the profiler's own time of an nsys export.
+
+    A kernel finds its call by correlation id within its process. A range that was never closed ends at the last NVTX
+    event, as nsys' own reports have it.
+
+    Raises:
+        InputError: the file is damaged, or holds neither GPU operations nor ranges.
+    """
+    with open_tables(path, where) as file:
+        export = _Export(file, where)
+        if not {KERNEL, MEMCPY, MEMSET, GRAPH_TRACE, NVTX} & set(export.tables):
+            raise InputError(
+                f"{where}: holds neither CUDA activity nor NVTX ranges (tables {_few(export.tables)}); "
+                "capture again with `nsys profile -t cuda,nvtx`."
+            )
+        gpu_ops = _gpu_ops(export)
+        ranges, start_end = _nvtx(export)
+        nodes = _graph_nodes(export, gpu_ops)
+        overhead = _overhead(export)
+        _diagnostics(export)
+        version = _version(export)
+    rows = len(gpu_ops) + len(ranges) + len(start_end)
+    return Timeline(gpu_ops, ranges, start_end, overhead, nodes, version, rows, export.gaps)
+
+
+class _Export:
+    """An open export: columns that may be absent, names by id, and the gaps found so far."""
+
+    def __init__(self, file: Tables, where: str) -> None:
+        self.file = file
+        self.where = where
+        self.tables = file.tables()
+        self.gaps: list[Gap] = []
+        self._strings: pd.Series | None = None
+        self._processes: dict[int, int] | None = None
+
+    def read(self, table: str, needed: Sequence[str], wanted: Sequence[str] = ()) -> dict[str, Column]:
+        """The columns of a table: `needed`, and of `wanted` those that there are. No table: no columns."""
+        if table not in self.tables:
+            return {}
+        have = {*self.tables[table], "rowid"}
+        absent = [name for name in needed if name not in have]
+        if absent:
+            raise InputError(
+                f"{self.where}: table {table} has no column {absent[0]}, only {_few(self.tables[table])}; "
+                f"{_EXPORT_AGAIN}."
+            )
+        read = self.file.read_table(table, [*needed, *(name for name in wanted if name in have)])
+        return {name: self._checked(table, name, *column) for name, column in read.items()}
+
+    def _checked(self, table: str, name: str, values: npt.NDArray[Any], missing: BoolArray) -> Column:
+        is_text = name in _TEXTS
+        if (values.dtype == object) == is_text and (is_text or values.dtype == np.int64):
+            return Column(values, missing)
+        if missing.all():  # a column without values has the type of its declaration, or none
+            empty = np.full(len(values), "", dtype=object) if is_text else np.zeros(len(values), dtype=np.int64)
+            return Column(empty, missing)
+        raise InputError(
+            f"{self.where}: column {name} of table {table} holds something else than "
+            f"{'text' if is_text else 'whole numbers'}; the file is damaged, {_EXPORT_AGAIN}."
+        )
+
+    def names(self, ids: npt.NDArray[Any]) -> list[str]:
+        """The texts of these ids of StringIds; an id that is not there gives a name that says so."""
+        if self._strings is None:
+            table = self.read("StringIds", ("id", "value"))
+            columns = table or {"id": _no_column(), "value": _no_column()}
+            self._strings = pd.Series(columns["value"].values, index=columns["id"].values, dtype=object)
+            self._strings = self._strings[~self._strings.index.duplicated()]
+        found = self._strings.reindex(ids).tolist()
+        unknown = [number for number, text in zip(ids.tolist(), found, strict=True) if not isinstance(text, str)]
+        if unknown:
+            self.gaps.append(
+                Gap(
+                    f"{len(unknown)} names in {self.where}",
+                    f"table StringIds has no text for them (the first is id {unknown[0]})",
+                    _EXPORT_AGAIN,
+                )
+            )
+        return [
+            text if isinstance(text, str) else f"(name {number} unknown)"
+            for number, text in zip(ids.tolist(), found, strict=True)
+        ]
+
+    def ids_of(self, prefixes: tuple[str, ...]) -> IntArray:
+        """The ids of StringIds whose text begins so."""
+        self.names(np.array([], dtype=np.int64))
+        assert self._strings is not None
+        chosen = [number for number, text in self._strings.items() if str(text).startswith(prefixes)]
+        return np.array(chosen, dtype=np.int64)
+
+    def pid(self, process: IntArray) -> IntArray:
+        """Process ids to show. `process` are the ids' upper bits: host and virtual machine, then process."""
+        short = process & 0xFFFFFF
+        if self._processes is None:
+            self._processes = {}
+        for whole in np.unique(process).tolist():
+            self._processes.setdefault(whole, whole & 0xFFFFFF)
+        if len(set(self._processes.values())) < len(self._processes):  # equal ids on two machines stay two processes
+            return process
+        return short
+
+
+_TEXTS = frozenset({"text", "value", "name"})
+
+
+def _no_column() -> Column:
+    return Column(np.array([], dtype=np.int64), np.array([], dtype=np.bool_))
+
+
+def _few(names: Sequence[str] | Mapping[str, Any]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:6]) + (" …" if len(listed) > 6 else "") if listed else "none"
+
+
+def _process(global_id: IntArray) -> IntArray:
+    """Machine and process bits of a globalTid or globalPid (the id may use the sign bit)."""
+    return (global_id.view(np.uint64) >> np.uint64(24)).astype(np.int64)
+
+
+def _masked(column: Column | None, length: int) -> Any:
+    """An Int64 column for the model, NA where the file has no cell, no column or no value."""
+    if column is None:
+        return pd.array([pd.NA] * length, dtype="Int64") if length == 0 else _all_missing(length)
+    return pd.arrays.IntegerArray(column.values, column.missing.copy())
+
+
+def _all_missing(length: int) -> Any:
+    return pd.arrays.IntegerArray(np.zeros(length, dtype=np.int64), np.ones(length, dtype=np.bool_))
+
+
+# ------------------------------------------------------------------------------------------------- GPU operations
+
+
+@dataclass
+class _Part:
+    """The operations of one table, in its order: integer columns, and names as codes into a list."""
+
+    kind: str
+    start: IntArray
+    end: IntArray
+    device: IntArray
+    names: list[str]
+    name: IntArray
+    columns: dict[str, Column]
+    grid: pd.Categorical
+    block: pd.Categorical
+
+
+_PLACE = ("deviceId", "streamId", "correlationId", "globalPid")
+
+
+def _gpu_ops(export: _Export) -> pd.DataFrame:
+    parts = [part for part in (_kernels(export), _copies(export), _sets(export)) if part is not None]
+    calls = export.read(RUNTIME, ("start", "end", "correlationId"), ("globalTid",))
+    columns = [_launched(export, part, calls) for part in parts]
+    graphs = _whole_graphs(export, calls, columns)
+    if graphs is not None:
+        columns.append(graphs)
+    if not columns:
+        return empty_table(GPU_OPS_COLUMNS)
+    _explain_calls(export, columns, calls)
+    if len(columns) == 1:
+        table = pd.DataFrame(columns[0])
+    else:
+        table = pd.concat([pd.DataFrame(part) for part in _same_categories(columns)], ignore_index=True)
+    start = table["start_ns"].to_numpy()
+    if (start[1:] < start[:-1]).any():
+        table = table.iloc[np.argsort(start, kind="stable")].reset_index(drop=True)
+    return table
+
+
+def _same_categories(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same parts, their texts with common categories, so that they stay categories when put together."""
+    for name in ("kind", "name", "grid", "block", "device"):
+        union = list(dict.fromkeys(text for part in parts for text in part[name].categories))
+        for part in parts:
+            part[name] = part[name].set_categories(union)
+    return parts
+
+
+def _times(export: _Export, table: str, columns: dict[str, Column]) -> tuple[dict[str, Column], IntArray, IntArray]:
+    """The rows that have both times, and these. CUPTI gives 0 and 0 for what it could not time."""
+    start, end = columns["start"], columns["end"]
+    timed = ~(start.missing | end.missing | ((start.values == 0) & (end.values == 0)))
+    lost = int((~timed).sum())
+    if lost:
+        export.gaps.append(
+            Gap(
+                f"the time of {lost} of {len(timed)} rows of {table} in {export.where}",
+                "nsys recorded neither their start nor their end",
+                "capture again; such rows come from a crash or from lost events",
+            )
+        )
+        columns = {name: Column(column.values[timed], column.missing[timed]) for name, column in columns.items()}
+    begin, finish = columns["start"].values, columns["end"].values
+    wrong = finish < begin
+    if wrong.any():
+        raise InputError(
+            f"{export.where}: row {int(wrong.argmax()) + 1} of {table} ends before it starts; "
+            f"the file is damaged, {_EXPORT_AGAIN}."
+        )
+    return columns, begin, finish
+
+
+def _kernels(export: _Export) -> _Part | None:
+    dimensions = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+    naming = ("demangledName", "shortName", "mangledName")
+    wanted = ("registersPerThread", "graphNodeId", *dimensions, *_PLACE)
+    have = export.tables.get(KERNEL)
+    if have is None:
+        return None
+    name_column = next((name for name in naming if name in have), None)
+    if name_column is None:
+        raise InputError(
+            f"{export.where}: table {KERNEL} has no column {naming[0]}, only {_few(have)}; {_EXPORT_AGAIN}."
+        )
+    columns = export.read(KERNEL, ("start", "end", name_column), wanted)
+    columns, start, end = _times(export, KERNEL, columns)
+    codes, ids = pd.factorize(columns[name_column].values)
+    return _Part(
+        "kernel",
+        start,
+        end,
+        _or_zero(columns.get("deviceId"), len(start)),
+        export.names(np.asarray(ids, dtype=np.int64)),
+        codes,
+        columns,
+        _shape([columns.get(name) for name in dimensions[:3]], len(start)),
+        _shape([columns.get(name) for name in dimensions[3:]], len(start)),
+    )
+
+
+def _copies(export: _Export) -> _Part | None:
+    columns = export.read(MEMCPY, ("start", "end"), ("bytes", "copyKind", "graphNodeId", *_PLACE))
+    if not columns:
+        return None
+    columns, start, end = _times(export, MEMCPY, columns)
+    codes, kinds = pd.factorize(_or_zero(columns.get("copyKind"), len(start)))
+    names = [f"[CUDA memcpy {_COPY_KINDS.get(kind, 'Unknown')}]" for kind in kinds.tolist()]
+    return _unshaped("memcpy", start, end, names, codes, columns)
+
+
+def _sets(export: _Export) -> _Part | None:
+    columns = export.read(MEMSET, ("start", "end"), ("bytes", "graphNodeId", *_PLACE))
+    if not columns:
+        return None
+    columns, start, end = _times(export, MEMSET, columns)
+    return _unshaped("memset", start, end, ["[CUDA memset]"], np.zeros(len(start), dtype=np.int64), columns)
+
+
+def _unshaped(
+    kind: str, start: IntArray, end: IntArray, names: list[str], codes: IntArray, columns: dict[str, Column]
+) -> _Part:
+    """A part without grid and block; names that come out equal become one."""
+    unique = list(dict.fromkeys(names))
+    again = np.array([unique.index(name) for name in names], dtype=np.int64)
+    none = _shape([None] * 3, len(start))
+    device = _or_zero(columns.get("deviceId"), len(start))
+    return _Part(kind, start, end, device, unique, again[codes] if len(codes) else codes, columns, none, none)
+
+
+def _or_zero(column: Column | None, length: int) -> IntArray:
+    return np.zeros(length, dtype=np.int64) if column is None else column.values
+
+
+def _shape(parts: list[Column | None], length: int) -> pd.Categorical:
+    """'64x1x1' of three columns, '' where there is none."""
+    if any(part is None for part in parts):
+        return pd.Categorical.from_codes(np.zeros(length, dtype=np.int8), categories=[""])
+    x, y, z = (part.values for part in parts if part is not None)
+    small = all(((axis >= 0) & (axis < 1 << 21)).all() for axis in (y, z)) and ((x >= 0) & (x < 1 << 31)).all()
+    if small and (y < 1 << 16).all() and (z < 1 << 16).all():
+        codes, keys = pd.factorize((x << 32) | (y << 16) | z)
+        keys = np.asarray(keys, dtype=np.int64)
+        labels = [f"{key >> 32}x{(key >> 16) & 0xFFFF}x{key & 0xFFFF}" for key in keys.tolist()]
+    else:
+        codes, triples = pd.factorize(pd.MultiIndex.from_arrays([x, y, z]))
+        labels = ["x".join(map(str, triple)) for triple in triples]
+    missing = parts[0].missing if parts[0] is not None else None
+    if missing is not None and missing.any():
+        codes = np.where(missing, len(labels), codes)
+        labels.append("")
+    return (
+        pd.Categorical.from_codes(codes, categories=labels)
+        if len(set(labels)) == len(labels)
+        else _merged(codes, labels)
+    )
+
+
+def _merged(codes: IntArray, labels: list[str]) -> pd.Categorical:
+    unique = list(dict.fromkeys(labels))
+    again = np.array([unique.index(label) for label in labels], dtype=np.int64)
+    return pd.Categorical.from_codes(again[codes], categories=unique)
+
+
+def _launched(export: _Export, part: _Part, calls: dict[str, Column]) -> dict[str, Any]:
+    """The columns of GPU_OPS for one part, each operation beside the call that launched it."""
+    count = len(part.start)
+    found = _call_rows(part.columns, calls)
+    known = found >= 0
+    row = np.where(known, found, 0)
+
+    def of_call(name: str, shift: int = 0) -> Any:
+        if not known.any():
+            return _all_missing(count)
+        column = calls[name]
+        values = column.values[row]
+        if shift:
+            values = _process(values) if shift > 0 else values & 0xFFFFFF
+        return pd.arrays.IntegerArray(np.where(known, values, 0), ~known | column.missing[row])
+
+    has_thread = "globalTid" in calls
+    pid = of_call("globalTid", 1) if has_thread else _all_missing(count)
+    pid = pd.arrays.IntegerArray(export.pid(pid._data), pid._mask)
+    if "globalPid" in part.columns:  # known without the call, too
+        own = part.columns["globalPid"]
+        process = export.pid(_process(own.values))
+        pid = pd.arrays.IntegerArray(np.where(own.missing, pid._data, process), own.missing & pid._mask)
+    built = {
+        "start_ns": part.start,
+        "duration_ns": part.end - part.start,
+        "kind": pd.Categorical.from_codes(np.zeros(count, dtype=np.int8), categories=[part.kind]),
+        "name": _categories(part.name, part.names),
+        "grid": part.grid,
+        "block": part.block,
+        "registers": _masked(part.columns.get("registersPerThread"), count),
+        "stream": _masked(part.columns.get("streamId"), count),
+        "bytes": _masked(part.columns.get("bytes"), count),
+        "device": _devices(export, part.device),
+        "api_start_ns": of_call("start") if calls else _all_missing(count),
+        "api_end_ns": of_call("end") if calls else _all_missing(count),
+        "pid": pid,
+        "tid": of_call("globalTid", -1) if has_thread else _all_missing(count),
+        "correlation_id": _masked(part.columns.get("correlationId"), count),
+        "graph_node_id": _node_ids(part.columns.get("graphNodeId"), count),
+    }
+    assert list(built) == list(GPU_OPS_COLUMNS)
+    return built
+
+
+def _categories(codes: IntArray, labels: list[str]) -> pd.Categorical:
+    if len(set(labels)) < len(labels):
+        return _merged(codes, labels)
+    return pd.Categorical.from_codes(codes, categories=labels)
+
+
+def _node_ids(column: Column | None, length: int) -> Any:
+    """Graph nodes; 0 is none."""
+    if column is None:
+        return _all_missing(length)
+    values = column.values
+    return pd.arrays.IntegerArray(values, column.missing | (values == 0))
+
+
+def _devices(export: _Export, device: IntArray) -> pd.Categorical:
+    """`NVIDIA H200 (0)` as nsys prints it, `0` where the file does not name its GPUs. Told by id, never by order."""
+    codes, ids = pd.factorize(device)
+    names: dict[int, str] = {}
+    if {"id", "name"} <= set(export.tables.get("TARGET_INFO_GPU", ())):
+        gpus = export.read("TARGET_INFO_GPU", ("id", "name"))
+        for number, name in zip(gpus["id"].values.tolist(), gpus["name"].values.tolist(), strict=True):
+            names.setdefault(int(number), str(name))
+    labels = [f"{names[i]} ({i})" if names.get(i) else str(i) for i in ids.tolist()]
+    return pd.Categorical.from_codes(codes, categories=labels)
+
+
+def _call_rows(ops: dict[str, Column], calls: dict[str, Column]) -> IntArray:
+    """The row of the API call of each operation, -1 for none: the same process and correlation id.
+
+    Where two calls share both (a runtime call and the driver call inside it), the one that started first is taken.
+    """
+    correlation = ops.get("correlationId")
+    count = len(ops["start"].values)
+    none = np.full(count, -1, dtype=np.int64)
+    if not calls or correlation is None or not len(calls["start"].values):
+        return none
+    call_id = calls["correlationId"].values
+    op_id = correlation.values
+    usable, asking = ~calls["correlationId"].missing, ~correlation.missing
+    call_process, op_process = _process_codes(ops.get("globalPid"), calls.get("globalTid"), count, len(call_id))
+    low, high = int(call_id.min()), int(call_id.max())
+    span = high - low + 1
+    processes = int(call_process.max()) + 1
+    if span * processes > 16 * (len(call_id) + count) + 1_000_000:
+        return _call_rows_sparse(call_process, call_id, usable, op_process, op_id, asking, calls["start"].values)
+    row_of = np.full(span * processes, -1, dtype=np.int64)
+    slot = call_process * span + (call_id - low)
+    rows = np.flatnonzero(usable)
+    row_of[slot[rows]] = rows
+    if (row_of[slot[rows]] != rows).any():
+        rows = rows[np.argsort(calls["start"].values[rows], kind="stable")[::-1]]
+        row_of[slot[rows]] = rows
+    inside = asking & (op_id >= low) & (op_id <= high) & (op_process >= 0)
+    wanted = np.where(inside, op_process * span + (op_id - low), 0)
+    return np.where(inside, row_of[wanted], -1)
+
+
+def _process_codes(
+    op_pid: Column | None, call_tid: Column | None, ops: int, calls: int
+) -> tuple[IntArray, IntArray]:  # fmt: skip
+    """Process numbers (0, 1, …) of the calls and the operations, -1 for an operation of no process that calls."""
+    if op_pid is None or call_tid is None:
+        return np.zeros(calls, dtype=np.int64), np.zeros(ops, dtype=np.int64)
+    process = _process(call_tid.values)
+    codes, seen = pd.factorize(process)
+    own = pd.Index(seen).get_indexer(_process(op_pid.values))
+    return codes.astype(np.int64, copy=False), np.where(op_pid.missing, -1, own)
+
+
+def _call_rows_sparse(
+    call_process: IntArray, call_id: IntArray, usable: BoolArray,
+    op_process: IntArray, op_id: IntArray, asking: BoolArray, call_start: npt.NDArray[Any],
+) -> IntArray:  # fmt: skip
+    calls = pd.DataFrame({"process": call_process, "id": call_id, "row": np.arange(len(call_id)), "start": call_start})
+    calls = calls[usable].sort_values("start", kind="stable").drop_duplicates(["process", "id"])
+    ops = pd.DataFrame({"process": np.where(asking, op_process, -1), "id": op_id})
+    found = ops.merge(calls[["process", "id", "row"]], on=["process", "id"], how="left")["row"]
+    return found.fillna(-1).to_numpy(np.int64)
+
+
+def _explain_calls(export: _Export, parts: list[dict[str, Any]], calls: dict[str, Column]) -> None:
+    if not calls:
+        export.gaps.append(
+            Gap(
+                "which range launched which kernel",
+                f"{export.where} has no table of API calls ({RUNTIME})",
+                "capture with `nsys profile -t cuda,nvtx` and without filters on CUDA API calls",
+            )
+        )
+        return
+    processes = np.unique(_process(calls["globalTid"].values)) if "globalTid" in calls else np.array([0, 1])
+    if (
+        not any("globalPid" in export.tables.get(table, ()) for table in (KERNEL, MEMCPY, MEMSET))
+        and len(processes) > 1
+    ):
+        raise InputError(
+            f"{export.where}: {len(processes)} processes, and its kernels do not say to which they belong (no column "
+            "globalPid); export it again with nsys 2021 or later."
+        )
+    lonely = sum(int(part["api_start_ns"]._mask.sum()) for part in parts)
+    if lonely:
+        export.gaps.append(
+            Gap(
+                f"the launches of {lonely} of {sum(len(part['start_ns']) for part in parts)} GPU operations",
+                f"{export.where} has no API call with their process and correlation id",
+                "let the capture begin before the calls; events at its edges are cut off",
+            )
+        )
+
+
+# --------------------------------------------------------------------------------------------------- CUDA graphs
+
+
+def _whole_graphs(export: _Export, calls: dict[str, Column], parts: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Graph launches of which nsys timed only the whole, as operations of kind `graph`, and the gaps they mean."""
+    columns = export.read(GRAPH_TRACE, ("start", "end"), ("graphId", "graphExecId", *_PLACE))
+    nodes = any((~part["graph_node_id"]._mask).any() for part in parts)
+    if columns:
+        columns, start, end = _times(export, GRAPH_TRACE, columns)
+        ids = columns.get("graphId") or columns.get("graphExecId")
+        codes, graphs = pd.factorize(_or_zero(ids, len(start)))
+        part = _unshaped("graph", start, end, [f"[CUDA graph {g}]" for g in graphs.tolist()], codes, columns)
+        built = _launched(export, part, calls)
+        fresh = ~_has_nodes(built, parts)
+        if fresh.any():
+            built = {name: values[fresh] for name, values in built.items()}
+            total = int(built["duration_ns"].sum())
+            export.gaps.append(
+                Gap(
+                    f"the kernels inside {int(fresh.sum())} launches of CUDA graphs ({total} ns)",
+                    "nsys recorded each graph as a whole; they count as busy time, in no kernel's and no layer's time",
+                    "capture with `nsys profile --cuda-graph-trace=node`",
+                )
+            )
+            return built
+        return None
+    if calls and not nodes and len(launches := export.ids_of(("cudaGraphLaunch", "cuGraphLaunch"))):
+        named = export.read(RUNTIME, (), ("nameId",))
+        count = int(np.isin(named["nameId"].values, launches).sum()) if named else 0
+        if count:
+            export.gaps.append(
+                Gap(
+                    f"the kernels inside {count} launches of CUDA graphs",
+                    "the capture holds neither the kernels of graphs nor the graphs as a whole, so their time may "
+                    "look idle",
+                    "capture with `nsys profile --cuda-graph-trace=node`",
+                )
+            )
+    return None
+
+
+def _has_nodes(graphs: dict[str, Any], parts: list[dict[str, Any]]) -> BoolArray:
+    """Which graph launches are also there node by node."""
+    keys = pd.MultiIndex.from_arrays([graphs["pid"], graphs["correlation_id"]])
+    result = np.zeros(len(keys), dtype=np.bool_)
+    for part in parts:
+        with_node = ~part["graph_node_id"]._mask
+        own = pd.MultiIndex.from_arrays([part["pid"][with_node], part["correlation_id"][with_node]])
+        result |= keys.isin(own)
+    return result
+
+
+def _graph_nodes(export: _Export, gpu_ops: pd.DataFrame) -> pd.DataFrame:
+    """Where each graph node that ran was recorded: its lineage followed to the call that created the original.
+
+    Until 2023 the nodes stand in CUDA_GRAPH_EVENTS, later in CUDA_GRAPH_NODE_EVENTS, while the old name then holds
+    whole graphs: the table is known by its columns.
+    """
+    ran = gpu_ops.loc[gpu_ops["graph_node_id"].notna(), ["pid", "graph_node_id"]].drop_duplicates()
+    if ran.empty:
+        return empty_table(GRAPH_NODES_COLUMNS)
+    events = pd.concat(
+        [
+            _node_events(export, table)
+            for table in ("CUDA_GRAPH_EVENTS", "CUDA_GRAPH_NODE_EVENTS")
+            if {"graphNodeId", "start", "globalTid"} <= set(export.tables.get(table, ()))
+        ]
+        or [_NO_NODES],
+        ignore_index=True,
+    )
+    # A clone is named twice where it was also looked at: the row that knows the original is the one to follow.
+    events = events.sort_values(["has_original", "start_ns"], ascending=[False, True], kind="stable")
+    events = events.drop_duplicates(["pid", "graph_node_id"]).reset_index(drop=True)
+    index = pd.MultiIndex.from_frame(events[["pid", "graph_node_id"]])
+    at = index.get_indexer(pd.MultiIndex.from_frame(ran.astype(np.int64)))
+    original, has_original = events["original"].to_numpy(np.int64), events["has_original"].to_numpy(np.bool_)
+    pid = events["pid"].to_numpy(np.int64)
+    for _ in range(_MOST_LINEAGE):
+        follow = np.flatnonzero((at >= 0) & has_original[at] if len(events) else at > 0)
+        if not len(follow):
+            break
+        rows = at[follow]
+        at[follow] = index.get_indexer(pd.MultiIndex.from_arrays([pid[rows], original[rows]]))
+    else:
+        at[has_original[at]] = -1
+    found = at >= 0
+    if not found.all():
+        export.gaps.append(
+            Gap(
+                f"in which range {int((~found).sum())} of {len(found)} kernels of CUDA graphs were recorded",
+                "the graph was built before the capture began, or nsys did not trace its nodes",
+                "let the capture begin before the graph is built, with `--cuda-graph-trace=node`",
+            )
+        )
+    rows = at[found]
+    return as_table(
+        {
+            "pid": ran["pid"].to_numpy(np.int64)[found],
+            "graph_node_id": ran["graph_node_id"].to_numpy(np.int64)[found],
+            "tid": events["tid"].to_numpy(np.int64)[rows],
+            "start_ns": events["start_ns"].to_numpy(np.int64)[rows],
+            "end_ns": events["end_ns"].to_numpy(np.int64)[rows],
+        },
+        GRAPH_NODES_COLUMNS,
+    )
+
+
+_NO_NODES = pd.DataFrame(
+    {
+        name: pd.Series([], dtype=np.bool_ if name == "has_original" else np.int64)
+        for name in ("pid", "graph_node_id", "original", "has_original", "tid", "start_ns", "end_ns")
+    }
+)
+
+
+def _node_events(export: _Export, table: str) -> pd.DataFrame:
+    columns = export.read(table, ("graphNodeId", "start", "globalTid"), ("end", "originalGraphNodeId"))
+    usable = ~(columns["graphNodeId"].missing | columns["start"].missing | columns["globalTid"].missing)
+    start, thread = columns["start"].values, columns["globalTid"].values
+    end, original = columns.get("end"), columns.get("originalGraphNodeId")
+    return pd.DataFrame(
+        {
+            "pid": export.pid(_process(thread)),
+            "graph_node_id": columns["graphNodeId"].values,
+            "original": _or_zero(original, len(start)),
+            "has_original": ~original.missing & (original.values != 0)
+            if original
+            else np.zeros(len(start), dtype=bool),
+            "tid": thread & 0xFFFFFF,
+            "start_ns": start,
+            "end_ns": np.where(end.missing, start, end.values) if end else start,
+        }
+    )[usable]
+
+
+# ----------------------------------------------------------------------------------------------------------- NVTX
+
+
+def _nvtx(export: _Export) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Push/pop ranges (RANGES_COLUMNS) and start/end ranges (START_END_COLUMNS)."""
+    columns = export.read(
+        NVTX, ("rowid", "start", "eventType", "globalTid"), ("end", "endGlobalTid", "text", "textId", "domainId")
+    )
+    if not columns:
+        return empty_table(RANGES_COLUMNS), empty_table(START_END_COLUMNS)
+    count = len(columns["start"].values)
+    kind = columns["eventType"].values
+    start = columns["start"].values
+    end_column = columns.get("end", Column(np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.bool_)))
+    closed = ~end_column.missing
+    chosen = np.isin(kind, (*_PUSH_POP, *_START_END)) & ~columns["start"].missing
+    last = int(max(start.max(initial=0), end_column.values[closed].max(initial=0)))
+    end = np.where(closed, end_column.values, last)
+    unclosed = int((chosen & ~closed).sum())
+    if unclosed:
+        export.gaps.append(
+            Gap(
+                f"the end of {unclosed} NVTX ranges",
+                "they were never closed, so they are taken to last to the last NVTX event, as nsys does",
+                "close every range before the program ends, or stop the capture after them",
+            )
+        )
+    wrong = chosen & (end < start)
+    if wrong.any():
+        raise InputError(
+            f"{export.where}: row {int(columns['rowid'].values[wrong.argmax()])} of {NVTX} ends before it starts; "
+            f"the file is damaged, {_EXPORT_AGAIN}."
+        )
+    thread = columns["globalTid"].values
+    names = _range_names(export, columns, chosen)
+    table = pd.DataFrame(
+        {
+            "range_id": columns["rowid"].values,
+            "start_ns": start,
+            "end_ns": end,
+            "pid": export.pid(_process(thread)),
+            "tid": thread & 0xFFFFFF,
+            "name": names,
+        }
+    )
+    ended = columns.get("endGlobalTid")
+    elsewhere = ~ended.missing & (ended.values != thread) if ended else np.zeros(count, dtype=np.bool_)
+    pushed = np.isin(kind, _PUSH_POP) & chosen & ~elsewhere
+    spans = table[chosen & ~pushed]
+    end_tid = _all_missing(len(spans))
+    if ended:
+        other = elsewhere[chosen & ~pushed]
+        end_tid = pd.arrays.IntegerArray((ended.values[chosen & ~pushed] & 0xFFFFFF).astype(np.int64), ~other)
+    spans = as_table({**{name: spans[name] for name in spans}, "end_tid": end_tid}, START_END_COLUMNS)
+    return _nested(table[pushed]), spans
+
+
+def _range_names(export: _Export, columns: dict[str, Column], chosen: BoolArray) -> npt.NDArray[np.object_]:
+    """`name`, or `domain:name` outside the default domain, of the chosen events."""
+    count = len(chosen)
+    names = np.full(count, "", dtype=object)
+    text = columns.get("text")
+    if text is not None:
+        names[:] = text.values
+    wanted = chosen | (columns["eventType"].values == _DOMAIN_CREATE)
+    registered = columns.get("textId")
+    if registered is not None:
+        rows = np.flatnonzero(wanted & ~registered.missing & (registered.values != 0 if text is not None else True))
+        codes, ids = pd.factorize(registered.values[rows])
+        if len(ids):
+            names[rows] = np.array(export.names(np.asarray(ids, dtype=np.int64)), dtype=object)[codes]
+    names[chosen & (names == "")] = "(unnamed)"
+    domain = columns.get("domainId")
+    creates = np.flatnonzero(columns["eventType"].values == _DOMAIN_CREATE)
+    if domain is None or not len(creates):
+        return names
+    process = _process(columns["globalTid"].values)
+    titles: dict[tuple[int, int], str] = {}
+    for row in creates[np.argsort(columns["start"].values[creates], kind="stable")].tolist():
+        titles.setdefault((int(process[row]), int(domain.values[row])), str(names[row]))
+    for (owner, number), title in titles.items():
+        if title:
+            rows = np.flatnonzero(chosen & (process == owner) & (domain.values == number) & ~domain.missing)
+            codes, plain = pd.factorize(names[rows])
+            names[rows] = np.array([f"{title}:{name}" for name in plain], dtype=object)[codes]
+    return names
+
+
+def _nested(table: pd.DataFrame) -> pd.DataFrame:
+    """Push/pop ranges with parent, level and path. Equal intervals nest in the order in which they were pushed."""
+    if table.empty:
+        return empty_table(RANGES_COLUMNS)
+    order = np.lexsort((table["range_id"], -table["end_ns"], table["start_ns"], table["tid"], table["pid"]))
+    table = table.iloc[order].reset_index(drop=True)
+    pid, tid = table["pid"].to_numpy(), table["tid"].to_numpy()
+    thread = np.concatenate([[0], np.cumsum((pid[1:] != pid[:-1]) | (tid[1:] != tid[:-1]))])
+    parent, level = nest(thread, table["start_ns"].to_numpy(), table["end_ns"].to_numpy())
+    ids = table["range_id"].to_numpy(np.int64)
+    return as_table(
+        {
+            **{name: table[name] for name in table},
+            "parent_id": pd.arrays.IntegerArray(np.where(parent >= 0, ids[parent], 0), parent < 0),
+            "level": level,
+            "path": join_paths(table["name"].to_numpy(object), parent, level),
+        },
+        RANGES_COLUMNS,
+    )
+
+
+def join_paths(names: npt.NDArray[np.object_], parent: IntArray, level: IntArray) -> npt.NDArray[np.object_]:
+    """The names from the outermost range down, joined with `/`; each different path is put together once."""
+    codes, plain = pd.factorize(names)
+    path = np.zeros(len(names), dtype=np.int64)
+    texts: list[str] = []
+    by_level = np.argsort(level, kind="stable")
+    bounds = np.searchsorted(level[by_level], np.arange(int(level.max(initial=-1)) + 2))
+    for depth in range(len(bounds) - 1):
+        rows = by_level[bounds[depth] : bounds[depth + 1]]
+        above = path[parent[rows]] if depth else np.full(len(rows), -1, dtype=np.int64)
+        new, keys = pd.factorize((above + 1) * len(plain) + codes[rows])
+        path[rows] = new + len(texts)
+        for key in np.asarray(keys, dtype=np.int64).tolist():
+            over, name = divmod(key, len(plain))
+            texts.append(f"{texts[over - 1]}/{plain[name]}" if over else str(plain[name]))
+    return np.array(texts, dtype=object)[path]
+
+
+# ------------------------------------------------------------------------------------------- what nsys says of itself
+
+
+def _overhead(export: _Export) -> pd.DataFrame:
+    columns = export.read("PROFILER_OVERHEAD", ("start", "end"), ("globalTid", "nameId"))
+    if not columns:
+        return empty_table(OVERHEAD_COLUMNS)
+    columns, start, end = _times(export, "PROFILER_OVERHEAD", columns)
+    thread = _or_zero(columns.get("globalTid"), len(start))
+    codes, ids = pd.factorize(_or_zero(columns.get("nameId"), len(start)))
+    names = export.names(np.asarray(ids, dtype=np.int64)) if "nameId" in columns else [""] * len(ids)
+    return as_table(
+        {
+            "start_ns": start,
+            "end_ns": end,
+            "pid": export.pid(_process(thread)),
+            "tid": thread & 0xFFFFFF,
+            "name": np.array(names, dtype=object)[codes] if len(start) else [],
+        },
+        OVERHEAD_COLUMNS,
+    ).sort_values("start_ns", kind="stable", ignore_index=True)
+
+
+def _diagnostics(export: _Export) -> None:
+    """A gap for warnings and errors that nsys stored. Their text names files and hosts, so it is not repeated."""
+    if not {"severity", "text"} <= set(export.tables.get("DIAGNOSTIC_EVENT", ())):
+        return
+    columns = export.read("DIAGNOSTIC_EVENT", ("severity", "text"))
+    severe = columns["severity"].values > 1
+    texts = [str(text) for text in columns["text"].values[severe].tolist()]
+    lost = sum(1 for text in texts if _LOST.search(text))
+    if lost:
+        export.gaps.append(
+            Gap(
+                f"events that {export.where} has lost",
+                f"nsys warns {lost} times that events are missing, so sums and launches may be too low",
+                "capture a shorter window, or fewer kinds of events",
+            )
+        )
+    if len(texts) > lost:
+        export.gaps.append(
+            Gap(
+                f"{len(texts) - lost} other warnings of nsys in {export.where}",
+                "they are not repeated here, because they name files and hosts",
+                "open the report in the Nsight Systems window, diagnostics summary",
+            )
+        )
+
+
+def _version(export: _Export) -> str:
+    """Version of the export's schema, '' where the file does not say (2021)."""
+    for table in _VERSION_TABLES:
+        if {"name", "value"} <= set(export.tables.get(table, ())):
+            columns = export.read(table, ("name", "value"))
+            for name, value in zip(columns["name"].values.tolist(), columns["value"].values.tolist(), strict=True):
+                if name == _VERSION_KEY and re.fullmatch(r"\d+(\.\d+){0,3}", str(value)):
+                    return str(value)
+    return ""
