@@ -1,0 +1,288 @@
+"""Decodes the rows of an SQLite table from its pages, many at a time with numpy.
+
+SQLite's own interface hands out one cell at a time. For 2 M rows of five numbers that takes Python's `sqlite3` 1.7 s
+and the ADBC driver (1.13), which fills Arrow arrays in C, 0.6 s and 200 MB, and DuckDB's reader of SQLite files wants to
+download itself. The pages decode in 0.15 s, because every step (cell pointers, record headers, big-endian integers) is
+one numpy operation on all the rows of a block of pages.
+
+Only the plain case is decoded: tables with a rowid in whole pages of UTF-8, rows that fit in their page. All else
+raises `OddLayoutError`, and the caller asks SQLite. No row is decoded before it is known to stand in its page.
+
+Source: the database file format, https://www.sqlite.org/fileformat2.html (sections 1.3, 1.6, 2.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+Integers = npt.NDArray[np.int64]
+
+ROWID = -1
+_LEAF, _INTERIOR = 13, 5
+_BLOCK = 4 << 20  # bytes of pages decoded at once: what steps leave is still in the cache for the next
+_SPARE = 16  # bytes behind a block that may be looked at, before it is known that a row ends there
+_MAX_DEPTH = 20  # SQLite's own limit
+# Serial types 0-11: NULL, integers of 1, 2, 3, 4, 6, 8 bytes, a float, the constants 0 and 1, two reserved ones.
+# From 12 on, blobs (even) and texts (odd) of any length.
+_SIZES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0, *((t - 12) // 2 for t in range(12, 256))], dtype=np.int64)
+_NULL, _FLOAT, _ZERO, _ONE, _BLOB = 0, 7, 8, 9, 12
+
+
+class OddLayoutError(Exception):
+    """The table is laid out in a way that is left to SQLite."""
+
+
+class DamagedError(Exception):
+    """The pages cannot be those of any table."""
+
+
+class Part(NamedTuple):
+    """Some rows of a column: int64 or float64 values, or texts as an object array; `kind` is '' if all are NULL."""
+
+    values: npt.NDArray[np.generic]
+    missing: npt.NDArray[np.bool_]
+    kind: str
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Where the pages are: the file, their size in bytes and their number."""
+
+    path: Path
+    size: int
+    count: int
+
+    def read(self, numbers: Integers) -> Bytes:
+        """The pages of the given numbers (from 1), one after another, and a few bytes more."""
+        block = np.empty(len(numbers) * self.size + _SPARE, dtype=np.uint8)
+        view = memoryview(block.data)
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1) != 1)
+        with self.path.open("rb", buffering=0) as stream:
+            for first, last in zip(starts, [*starts[1:], len(numbers)], strict=True):
+                stream.seek((int(numbers[first]) - 1) * self.size)
+                if stream.readinto(view[first * self.size : last * self.size]) != (last - first) * self.size:
+                    raise DamagedError("the file ends before its last page")
+        block[-_SPARE:] = 0
+        return block
+
+
+def open_pages(path: Path) -> Pages:
+    """The pages of the database at `path`, as its first 100 bytes describe them.
+
+    Raises:
+        OSError: it cannot be read.
+        OddLayoutError: reserved bytes in pages, a text encoding other than UTF-8, or a writer that leaves out the size.
+        DamagedError: the file is shorter than its header says.
+    """
+    with path.open("rb") as stream:
+        header = stream.read(100)
+    size = int.from_bytes(header[16:18], "big")
+    size = 65536 if size == 1 else size
+    encoding = int.from_bytes(header[56:60], "big")
+    if len(header) < 100 or size < 512 or size & (size - 1) or header[20] or encoding not in (0, 1):
+        raise OddLayoutError("header")
+    if header[24:28] != header[92:96]:
+        raise OddLayoutError("size not in the header")
+    count = int.from_bytes(header[28:32], "big")
+    if count == 0 or path.stat().st_size < count * size:
+        raise DamagedError("the file is shorter than its header says")
+    return Pages(path, size, count)
+
+
+def _leaves(pages: Pages, root: int) -> Integers:
+    """The numbers of a table's leaf pages in the order of the rows."""
+    level = np.array([root], dtype=np.int64)
+    seen = 0
+    for _ in range(_MAX_DEPTH):
+        seen += len(level)
+        if seen > pages.count or level.min() < 2 or level.max() > pages.count:
+            raise DamagedError("a page stands twice in a table, or does not exist")
+        kind = pages.read(level[:1])[0]
+        if kind == _LEAF:
+            return level
+        if kind != _INTERIOR:
+            raise OddLayoutError("not a table with a rowid")
+        children = []
+        step = max(1, _BLOCK // pages.size)
+        for first in range(0, len(level), step):
+            part = level[first : first + step]
+            block = pages.read(part)[:-_SPARE].reshape(len(part), pages.size)
+            for page in block:
+                children.append(_children(page))
+        level = np.concatenate(children)
+    raise DamagedError("a table is deeper than SQLite allows")
+
+
+def _children(page: Bytes) -> Integers:
+    cells = int(page[3]) << 8 | int(page[4])
+    if page[0] != _INTERIOR or 12 + 2 * cells > len(page):
+        raise DamagedError("a page of the tree is not one")
+    at = page[12 : 12 + 2 * cells].view(">u2").astype(np.int64)
+    if cells and at.max() + 4 > len(page):
+        raise DamagedError("a page of the tree points outside itself")
+    at = np.append(at, 8)  # the last child stands in the header
+    bytes_of = page[at[:, None] + np.arange(4)].astype(np.int64)
+    return bytes_of @ np.array([1 << 24, 1 << 16, 1 << 8, 1])
+
+
+def _cells(block: Bytes, size: int) -> tuple[Integers, Integers]:
+    """Where the rows of leaf pages begin in the block, and where the page of each ends."""
+    base = np.arange(0, len(block) - _SPARE, size)
+    counts = block.take(base + 3).astype(np.int64) << 8 | block.take(base + 4)
+    if (block.take(base) != _LEAF).any() or (8 + 2 * counts > size).any():
+        raise OddLayoutError("not a leaf of a table")
+    before = np.cumsum(counts) - counts
+    pointer = np.repeat(base + 8 - 2 * before, counts)
+    pointer += np.arange(0, 2 * len(pointer), 2)
+    offset = block.take(pointer).astype(np.int64) << 8
+    offset |= block.take(pointer + 1)
+    if len(offset) and (offset.min() < 8 or offset.max() >= size):
+        raise OddLayoutError("a row outside its page")
+    page = np.repeat(base, counts)
+    return offset + page, page + size
+
+
+def _varints(block: Bytes, at: Integers) -> tuple[Integers, Integers]:
+    """The numbers of variable length at `at`, and where each ends. Seven bits a byte, the ninth byte has eight."""
+    byte = block.take(at)
+    at = at + 1
+    value = (byte & 127).astype(np.int64)
+    for nth in range(1, 9):
+        more = byte >= 128
+        if not more.any():
+            break
+        byte = np.where(more, block.take(at), 0).astype(np.uint8)
+        longer = value << 8 | byte if nth == 8 else value << 7 | (byte & 127)
+        value = np.where(more, longer, value)
+        at += more
+    return value, at
+
+
+def _end_of_varints(block: Bytes, at: Integers) -> Integers:
+    at = at + 1
+    more = block.take(at - 1) >= 128
+    for _ in range(8):
+        if not more.any():
+            break
+        at += more
+        more &= block.take(at - 1) >= 128
+    return at
+
+
+def _decode(pages: Pages, wanted: Sequence[int], texts: dict[bytes, str], numbers: Integers) -> list[Part]:
+    """The wanted columns (positions in the record, or ROWID) of the rows in the given leaf pages."""
+    block = pages.read(numbers)
+    at, page_end = _cells(block, pages.size)
+    last_start = len(block) - _SPARE
+    payload, at = _varints(block, at)
+    rowid = None
+    if ROWID in wanted:
+        rowid, at = _varints(block, at)
+    else:
+        at = _end_of_varints(block, at)
+    if len(at) and (payload.max() > pages.size - 35 or payload.min() < 1):
+        raise OddLayoutError("a row that runs over several pages")
+    end = at + payload
+    header_size, column = _varints(block, np.minimum(at, last_start))
+    body = at + header_size
+    if (end > page_end).any() or (body > end).any() or (column > body).any():
+        raise OddLayoutError("a row outside its page")
+    parts: dict[int, Part] = {}
+    if rowid is not None:
+        parts[ROWID] = Part(rowid, np.zeros(len(rowid), dtype=np.bool_), "number")
+    header_end = body
+    for position in range(max(wanted, default=ROWID) + 1):
+        kind: npt.NDArray[np.integer] = block.take(column)
+        if len(kind) and kind.max() >= 128:
+            kind, column = _varints(block, column)
+            size = np.where(kind < 12, _SIZES.take(np.minimum(kind, 11)), (kind - 12) >> 1)
+        else:
+            size = _SIZES.take(kind)
+            column = column + 1
+        past = column > header_end
+        if past.any():
+            # A row from before its table got this column: the header ends before it.
+            kind, size = np.where(past, _NULL, kind), np.where(past, 0, size)
+            column = np.minimum(column, header_end)
+        after = body + size
+        if position in wanted:
+            if (after > end).any():
+                raise OddLayoutError("a value outside its row")
+            parts[position] = _values(block, kind, body, size, texts)
+        body = after
+    return [parts[position] for position in wanted]
+
+
+def _values(
+    block: Bytes, kind: npt.NDArray[np.integer], start: Integers, size: Integers, texts: dict[bytes, str]
+) -> Part:
+    missing = kind == _NULL
+    highest = int(kind.max()) if len(kind) else _NULL
+    if highest == _NULL:
+        return Part(np.zeros(len(kind), dtype=np.int64), missing, "")
+    if highest >= _BLOB:
+        if not ((kind > _BLOB) & (kind % 2 == 1) | missing).all():
+            raise OddLayoutError("bytes, or text among numbers")
+        return Part(_texts(block, start, size, missing, texts), missing, "text")
+    if highest > _ONE:
+        raise OddLayoutError("a reserved type")
+    # Eight bytes that end where the number ends; two shifts then leave its own, with the sign. A row begins behind the
+    # eight bytes of a page's header, so they always exist.
+    windows = np.ndarray((len(block) - 7,), dtype="V8", buffer=block.data, strides=(1,))
+    word = windows[start + (size - 8)].view(">i8").astype(np.int64)
+    shift = 64 - 8 * size
+    value = (word << shift) >> shift
+    constant = size == 0  # NULL, 0 or 1; a shift by 64 means nothing
+    if constant.any():
+        value[constant] = kind[constant] == _ONE
+    real = kind == _FLOAT
+    if not real.any():
+        return Part(value, missing, "number")
+    floats = np.where(real, word.view(np.float64), value.astype(np.float64))
+    missing |= np.isnan(floats)  # SQLite has no NaN
+    floats[missing] = 0.0
+    return Part(floats, missing, "number")
+
+
+def _texts(
+    block: Bytes, start: Integers, size: Integers, missing: npt.NDArray[np.bool_], texts: dict[bytes, str]
+) -> npt.NDArray[np.object_]:
+    """Texts; equal ones become one object (`texts` remembers them)."""
+    raw = block.tobytes()
+    values = np.full(len(start), "", dtype=object)
+    for i, first, length in zip(*(a[~missing].tolist() for a in (np.arange(len(start)), start, size)), strict=True):
+        text = raw[first : first + length]
+        found = texts.get(text)
+        if found is None:
+            found = texts[text] = text.decode("utf-8", errors="replace")
+        values[i] = found
+    return values
+
+
+def read_parts(pages: Pages, root: int, wanted: Sequence[int]) -> list[list[Part]]:
+    """The parts of the wanted columns of the table at page `root`, in the order of the rows: columns of parts.
+
+    wanted  positions of the columns in the record, or ROWID
+
+    Raises:
+        OddLayoutError, DamagedError: see there.
+    """
+    leaves = _leaves(pages, root)
+    step = max(1, _BLOCK // pages.size)
+    blocks = [leaves[first : first + step] for first in range(0, len(leaves), step)]
+    columns: list[list[Part]] = [[] for _ in wanted]
+    decode = partial(_decode, pages, wanted, {})
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for parts in pool.map(decode, blocks):
+            for column, part in zip(columns, parts, strict=True):
+                column.append(part)
+    return columns
