@@ -203,12 +203,6 @@ def step_rows(config: GPT2Config, workload: Workload, dtype: str, softmax: str, 
     ]
 
 
-def bench_shape(op: registry.Op) -> registry.Shape:
-    """The shape of an op's single launches: the one it declares for them, else its first."""
-    declared: registry.Shape | None = getattr(op, "bench_shape", None)
-    return declared or next(iter(op.shapes.values()))
-
-
 def bench_variants(op: registry.Op) -> list[str]:
     """The variants whose single launches are captured: the baseline, what the compiler makes of it, and the best."""
     return [
@@ -223,7 +217,7 @@ def bench_rows(launches: Iterable[tuple[str, str]]) -> list[OpRow]:
     rows = []
     for op_name, name in launches:
         op = registry.ops()[op_name]
-        shape, dtype, variant = bench_shape(op), BENCH_DTYPE, op.variant(name)
+        shape, dtype, variant = op.bench_shape, BENCH_DTYPE, op.variant(name)
         # Of variants in several launches the row says what fusing would give, of fused ones what they should move.
         one_launch = len(variant.symbols) == 1 or variant.kind == "compile"
         rows.append(

@@ -256,7 +256,7 @@ def prepare_bench(device: str) -> list[Launch]:
 
 def _prepare_op(op: Any, device: str) -> list[Launch]:
     launches = []
-    inputs = op.make_inputs(ledger.bench_shape(op), ledger.BENCH_DTYPE, device=device)
+    inputs = op.make_inputs(op.bench_shape, ledger.BENCH_DTYPE, device=device)
     with torch.inference_mode():
         expected = op.variant(op.baseline).fn(*inputs)
         for name in ledger.bench_variants(op):

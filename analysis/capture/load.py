@@ -215,6 +215,8 @@ def _read_ours(found: _Found, source: Source) -> None:
         value, cut = ours.read_ops(bytes(source.sniffed.raw), name)
     elif kind == "cpu_ranges":
         value, cut = ours.read_cpu_ranges(bytes(source.sniffed.raw), name)
+    elif kind == "dataflow":
+        value, cut = ours.read_dataflow(bytes(source.sniffed.raw), name)
     else:
         assert source.sniffed.data is not None
         value = ours.check_json(source.sniffed.data, name)
@@ -312,6 +314,7 @@ READERS: dict[str, Callable[[_Found, Source], None]] = {
     "ncu log": _read_ncu_log,
     "ops": _read_ours,
     "cpu_ranges": _read_ours,
+    "dataflow": _read_ours,
     **dict.fromkeys(OUR_JSON, _read_ours),
     "tool-status": _read_status,
 }
@@ -437,6 +440,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         timing=found.ours.get("timing", ("", None))[1],
         ceilings=found.ours.get("ceilings", ("", None))[1],
         ops=found.ours.get("ops", ("", None))[1],
+        dataflow=found.ours.get("dataflow", ("", None))[1],
         tools=found.tools,
         gaps=found.gaps,
         files=found.files,

@@ -126,6 +126,80 @@ COUNTERS_COLUMNS: Mapping[str, str] = {
 }
 
 
+@dataclass(frozen=True)
+class Field:
+    """A column of a tidy table as data: its pandas dtype, its unit ('' where the row or nothing has one), its meaning."""
+
+    name: str
+    dtype: str
+    unit: str
+    meaning: str
+
+
+# Metrics behind labels, rules, source lines and instances of ncu: what it says of a launch beside its counters.
+RULES = (
+    Field("file", "str", "", "file it was read from"),
+    Field("ncu_id", "Int64", "", "ID of the launch in that file"),
+    Field("kernel", "str", "", "kernel name as ncu prints it"),
+    Field("path", "str", "", "NVTX push/pop stack, joined with /"),
+    Field("section", "str", "", "identifier of the section (SpeedOfLight), as rules name it"),
+    Field("section_title", "str", "", "its display name, as metric rows have it ('' where it is not known)"),
+    Field("rule", "str", "", "name of the rule"),
+    Field("type", "str", "", "OPT: what could be improved, INF: information, WRN: warning (until 2022), ERR: it failed"),
+    Field("text", "str", "", "what ncu says"),
+    Field("speedup_type", "str", "", "global: of the whole kernel, local: of the part that the rule looks at"),
+    Field("speedup_pct", "Float64", "%", "speed-up that ncu estimates (2023.2 and later)"),
+)
+SOURCE_LINES = (
+    Field("file", "str", "", "file it was read from"),
+    Field("ncu_id", "Int64", "", "ID of the launch, where the source is a report; the CSV page names kernels only"),
+    Field("block", "int64", "", "which launch of the page, from 0"),
+    Field("kernel", "str", "", "kernel name as ncu prints it"),
+    Field("source_file", "str", "", "name of the source file, without its folder"),
+    Field("line", "Int64", "", "line in the source file"),
+    Field("instruction", "Int64", "", "place in the kernel's SASS, from 0; NA for a line of source"),
+    Field("text", "str", "", "the line or the instruction"),
+    Field("samples", "Float64", "sample", "samples of the program counter (sampled stall family)"),
+    Field("samples_not_issued", "Float64", "sample", "of these, taken while the scheduler issued nothing"),
+    Field("inst_executed", "Float64", "inst", "warp instructions executed"),
+    Field("thread_inst_executed", "Float64", "inst", "thread instructions executed"),
+    Field("sectors_global", "Float64", "sector", "theoretical L2 sectors of global accesses"),
+    Field("sectors_global_ideal", "Float64", "sector", "of these, what perfectly coalesced accesses need"),
+    Field("stall", "str", "", "sampled stall reason with most samples"),
+    Field("stall_samples", "Float64", "sample", "its samples"),
+)
+METRIC_INSTANCES = (
+    Field("file", "str", "", "file it was read from"),
+    Field("ncu_id", "Int64", "", "ID of the launch in that file"),
+    Field("metric", "str", "", "ncu metric"),
+    Field("instance", "str", "", "name of the instance (an opcode), or its place from 0 where ncu prints none"),
+    Field("value", "Float64", "", "its value in the base unit of the metric"),
+)
+DETAILS = (
+    Field("file", "str", "", "file it was read from"),
+    Field("ncu_id", "Int64", "", "ID of the launch in that file"),
+    Field("kernel", "str", "", "kernel name as ncu prints it"),
+    Field("section", "str", "", "display name of the section"),
+    Field("item", "str", "", "Body Item Label (--print-details all)"),
+    Field("label", "str", "", "label or name of the metric as printed"),
+    Field("metric", "str", "", "ncu metric that it stands for, '' where that is not known"),
+    Field("value", "Float64", "", "number in `unit`, NA where the cell is text or missing"),
+    Field("unit", "str", "", "base unit"),
+    Field("text", "str", "", "the cell where it is text"),
+)
+
+
+def dtypes(fields: tuple[Field, ...]) -> Mapping[str, str]:
+    """Column names and types of a schema, as `empty_table` and `as_table` take them."""
+    return {column.name: column.dtype for column in fields}
+
+
+RULES_COLUMNS = dtypes(RULES)
+SOURCE_LINES_COLUMNS = dtypes(SOURCE_LINES)
+METRIC_INSTANCES_COLUMNS = dtypes(METRIC_INSTANCES)
+DETAILS_COLUMNS = dtypes(DETAILS)
+
+
 def empty_table(columns: Mapping[str, str]) -> pd.DataFrame:
     """A table with the given columns and types and no row."""
     return pd.DataFrame({name: pd.Series([], dtype=dtype) for name, dtype in columns.items()})
@@ -188,6 +262,12 @@ class Capture:
     nsys_kernel_sums  nsys' own kernel totals (KERNEL_SUMS_COLUMNS)
     counters          one row a kernel profiled by ncu (COUNTERS_COLUMNS, then one float64 column a metric)
     counter_units     base unit of each metric column
+    rules             what ncu's own rules say (RULES)
+    source_lines      lines of source and SASS with their samples (SOURCE_LINES)
+    metric_instances  values behind a value, such as instructions by opcode (METRIC_INSTANCES)
+    details           metrics of details pages under their labels (DETAILS)
+    dataflow          operations of the captured program with their operands, as harness/dataflow.py describes them
+    session           what a session page says of GPU, versions and clocks; never a host, a user, a path or a command
     """
 
     gpu_ops: pd.DataFrame = field(default_factory=lambda: empty_table(GPU_OPS_COLUMNS))
@@ -200,10 +280,16 @@ class Capture:
     nsys_kernel_sums: pd.DataFrame = field(default_factory=lambda: empty_table(KERNEL_SUMS_COLUMNS))
     counters: pd.DataFrame = field(default_factory=lambda: empty_table(COUNTERS_COLUMNS))
     counter_units: dict[str, str] = field(default_factory=dict)
+    rules: pd.DataFrame = field(default_factory=lambda: empty_table(RULES_COLUMNS))
+    source_lines: pd.DataFrame = field(default_factory=lambda: empty_table(SOURCE_LINES_COLUMNS))
+    metric_instances: pd.DataFrame = field(default_factory=lambda: empty_table(METRIC_INSTANCES_COLUMNS))
+    details: pd.DataFrame = field(default_factory=lambda: empty_table(DETAILS_COLUMNS))
+    session: dict[str, str] = field(default_factory=dict)
     manifest: dict[str, Any] | None = None
     timing: dict[str, Any] | None = None
     ceilings: dict[str, Any] | None = None
     ops: pd.DataFrame | None = None
+    dataflow: pd.DataFrame | None = None
     tools: list[dict[str, Any]] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     files: list[SourceFile] = field(default_factory=list)

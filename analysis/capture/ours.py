@@ -1,4 +1,4 @@
-"""Reads the files of this project itself: manifest, timing, ceilings, tool status, ops.csv and cpu_ranges.csv."""
+"""Reads the files of this project itself: manifest, timing, ceilings, tool status and our CSV files."""
 
 from __future__ import annotations
 
@@ -160,6 +160,22 @@ def read_ops(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
     frame = pd.DataFrame(rows, columns=header, dtype="str")
     numbers = {name: _numbers(frame, name, where, whole=name == "ordinal", blank=True) for name in _OPS_NUMBERS}
     return frame.assign(**numbers).astype(dict.fromkeys(_OPS_TEXT, "str")), cut
+
+
+_DATAFLOW_WHOLE = ("call", "ordinal", "storage", "offset", "bytes", "view", "freed")
+
+
+def read_dataflow(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
+    """dataflow.csv: numbers as Int64 (masked_frac float64), the rest str; and whether its last row was cut off.
+
+    Raises:
+        InputError: a damaged row, or a cell that is no number of 0 or more where one belongs.
+    """
+    header, rows, cut = _read_csv_rows(raw, where)
+    frame = pd.DataFrame(rows, columns=header, dtype="str")
+    numbers = {name: _numbers(frame, name, where, whole=True, blank=name == "freed") for name in _DATAFLOW_WHOLE}
+    numbers["masked_frac"] = _numbers(frame, "masked_frac", where, whole=False, blank=True)
+    return frame.assign(**numbers), cut
 
 
 def read_cpu_ranges(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:

@@ -27,6 +27,7 @@ OPS_HEADER = (
     "minimum_bytes,predicted_unfused_bytes,predicted_fused_bytes,note"
 )
 CPU_RANGES_HEADER = "start_ns,end_ns,path,thread"
+DATAFLOW_HEADER = "range,call,ordinal,op,operand,storage,offset,shape,strides,dtype,bytes,view,masked_frac,freed"
 OUR_JSON = ("manifest", "timing", "ceilings", "tool-status")
 
 
@@ -35,7 +36,7 @@ class Sniffed:
     """What a file is.
 
     kind     'nsys', 'nsys sqlite', 'ncu raw', 'ncu details' | 'ncu summary' | 'ncu source' (pages that are not read),
-             'ncu log', 'ops', 'cpu_ranges', one of OUR_JSON, 'binary', 'empty' or 'unknown'
+             'ncu log', 'ops', 'cpu_ranges', 'dataflow', one of OUR_JSON, 'binary', 'empty' or 'unknown'
     raw      the text as UTF-8 bytes, mapped where the file is large (b'' for binary files)
     advice   for a file that cannot be read: what was found, and what to do
     data     the object of one of our JSON files
@@ -106,6 +107,8 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
         return Sniffed("ops", raw)
     if line.replace('"', "") == CPU_RANGES_HEADER:
         return Sniffed("cpu_ranges", raw)
+    if line.replace('"', "") == DATAFLOW_HEADER:
+        return Sniffed("dataflow", raw)
     if nsys_csv.report_of_header(line):
         return Sniffed("nsys", raw)
     for mark in (b'"ID"', b"ID,Process"):
