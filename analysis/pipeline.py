@@ -20,6 +20,7 @@ from analysis.tables import (
     join,
     kernels,
     layers,
+    nsys_sums,
     roofline,
     selftest,
     stalls,
@@ -97,8 +98,10 @@ def analyse(
         "frac": joined.matched / seen if seen and len(counters) else None,
         "refused": int((joined.launches["refused"] != "").sum()) if len(counters) and len(joined.launches) else 0,
     }
-    own, _ = layers.own_time(ranges, launches)
-    equal, compared = layers.check_against_nsys(ranges, own, capture.nsys_range_sums)
+    equal, compared = 0, 0
+    if len(capture.nsys_range_sums) and len(ranges):
+        sums = nsys_sums.range_sums(gpu_ops, ranges, capture.start_end_ranges)
+        equal, compared = layers.check_against_nsys(sums, capture.nsys_range_sums)
 
     notes = []
     if equal < compared:

@@ -46,35 +46,61 @@ def attribute_recorded(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, graph_nodes:
     return recorded
 
 
+def enclosing_pairs(gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return (row of `gpu_ops`, row of `ranges`) for every range around the launch call of every operation.
+
+    Shape: `gpu_ops` and `ranges` as in `Capture`; `ranges` may hold start/end ranges, which need not nest.
+    """
+    return _walk_outwards(gpu_ops[["pid", "tid", "api_start_ns", "api_end_ns"]], ranges, to_outermost=True)
+
+
 def _innermost(calls: pd.DataFrame, ranges: pd.DataFrame) -> np.ndarray:
     """Return the row of the innermost range around each call on its own thread, -1 for none.
 
     Shape: `calls` with pid, tid, api_start_ns, api_end_ns, NA where unknown.
     """
     owner = np.full(len(calls), -1, dtype=np.int64)
-    located = np.flatnonzero(calls.notna().all(axis=1).to_numpy())
-    if ranges.empty or not len(located):
-        return owner
-    start = ranges["start_ns"].to_numpy(np.int64)
-    end = ranges["end_ns"].to_numpy(np.int64)
-    begins, ends = (calls[name].to_numpy(np.int64, na_value=0) for name in ("api_start_ns", "api_end_ns"))
-    threads = pd.MultiIndex.from_frame(ranges[["pid", "tid"]].drop_duplicates().astype(np.int64))
-    range_thread = threads.get_indexer(pd.MultiIndex.from_frame(ranges[["pid", "tid"]].astype(np.int64)))
-    order = np.lexsort((ranges["range_id"].to_numpy(np.int64), -end, start, range_thread))
-    start, end, range_thread = start[order], end[order], range_thread[order]
-    outer, _ = nest(range_thread, start, end)
-    first = np.searchsorted(range_thread, np.arange(len(threads) + 1))
-    for thread, positions in _by_thread(calls, located, threads):
-        low, high = first[thread], first[thread + 1]
-        at = low + np.searchsorted(start[low:high], begins[positions], side="right") - 1
-        at[at < low] = -1
-        # The last range that had begun may be over, or end within the call: then the next one outwards is asked.
-        asked = np.flatnonzero(at >= 0)
-        while len(asked := asked[end[at[asked]] < ends[positions[asked]]]):
-            at[asked] = outer[at[asked]]
-            asked = asked[at[asked] >= 0]
-        owner[positions] = np.where(at >= 0, order[at], -1)
+    rows, found = _walk_outwards(calls, ranges, to_outermost=False)
+    owner[rows] = found
     return owner
+
+
+def _walk_outwards(
+    calls: pd.DataFrame, ranges: pd.DataFrame, *, to_outermost: bool
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Return the rows of calls and of ranges that hold them: of the innermost one, or of each up to the outermost."""
+    pairs: list[tuple[np.ndarray, np.ndarray]] = [(np.array([], dtype=np.int64), np.array([], dtype=np.int64))]
+    located = np.flatnonzero(calls[["pid", "tid", "api_start_ns", "api_end_ns"]].notna().all(axis=1).to_numpy())
+    if len(ranges) and len(located):
+        start, end = ranges["start_ns"].to_numpy(np.int64), ranges["end_ns"].to_numpy(np.int64)
+        begins, ends = (calls[name].to_numpy(np.int64, na_value=0) for name in ("api_start_ns", "api_end_ns"))
+        threads = pd.MultiIndex.from_frame(ranges[["pid", "tid"]].drop_duplicates().astype(np.int64))
+        range_thread = threads.get_indexer(pd.MultiIndex.from_frame(ranges[["pid", "tid"]].astype(np.int64)))
+        order = np.lexsort((ranges["range_id"].to_numpy(np.int64), -end, start, range_thread))
+        start, end, range_thread = start[order], end[order], range_thread[order]
+        outer, _ = nest(range_thread, start, end)
+        first = np.searchsorted(range_thread, np.arange(len(threads) + 1))
+        for thread, asking in _by_thread(calls, located, threads):
+            low, high = int(first[thread]), int(first[thread + 1])
+            at = low + np.searchsorted(start[low:high], begins[asking], side="right") - 1
+            while True:
+                # The last range that had begun may be over, or end within the call: then the next outer one is asked.
+                inside = at >= low
+                asking, at = asking[inside], at[inside]
+                late = np.flatnonzero(end[at] < ends[asking])
+                while len(late):
+                    at[late] = outer[at[late]]
+                    late = late[at[late] >= 0]
+                    late = late[end[at[late]] < ends[asking[late]]]
+                inside = at >= 0
+                asking, at = asking[inside], at[inside]
+                if not len(at):
+                    break
+                pairs.append((asking, order[at]))
+                if not to_outermost:
+                    break
+                at = at - 1
+    return np.concatenate([calls_of for calls_of, _ in pairs]), np.concatenate([ranges_of for _, ranges_of in pairs])
 
 
 def _by_thread(

@@ -94,17 +94,18 @@ def _finish(table: pd.DataFrame, name: str) -> pd.DataFrame:
     return TABLES[name].conform(table.assign(tier="timing"))
 
 
-def check_against_nsys(ranges: pd.DataFrame, own_ns: np.ndarray, nsys_range_sums: pd.DataFrame) -> tuple[int, int]:
-    """Compare inclusive kernel time per range name with nsys' own nvtx_kern_sum.
+def check_against_nsys(ours: pd.DataFrame, nsys_range_sums: pd.DataFrame) -> tuple[int, int]:
+    """Compare kernel time per range name with nsys' own nvtx_kern_sum.
 
-    Returns (ranges equal to the nanosecond, ranges compared). nsys counts a kernel once in every enclosing range,
-    which is what summing inclusive times over all instances of a name does, nested equal names included.
+    Shape: `ours` from nsys_sums.range_sums, `nsys_range_sums` as in `Capture`.
+    Returns (ranges equal to the nanosecond, ranges compared).
     """
-    if nsys_range_sums.empty or ranges.empty:
-        return 0, 0
     keys = ["name", "pid", "tid"]
-    ours = ranges[keys].assign(total_ns=inclusive(ranges, own_ns)).groupby(keys)["total_ns"].sum()
-    theirs = nsys_range_sums[nsys_range_sums["name"].fillna("") != ""].groupby(keys)["total_ns"].sum()
-    both = pd.concat([ours.rename("ours"), theirs.rename("theirs")], axis=1)
-    both = both[both["theirs"].notna() | (both["ours"].fillna(0) > 0)]
+    both = pd.concat(
+        [
+            sums[sums["name"].fillna("") != ""].groupby(keys)["total_ns"].sum().rename(whose)
+            for whose, sums in (("ours", ours), ("theirs", nsys_range_sums))
+        ],
+        axis=1,
+    )
     return int((both["ours"] == both["theirs"]).sum()), len(both)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, as_table
+from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, START_END_COLUMNS, as_table, empty_table
 from analysis.tables.attribution import UNATTRIBUTED, attribute, fold_paths
 from analysis.tables.layers import build_layers, check_against_nsys, fold_layers, inclusive
+from analysis.tables.nsys_sums import range_sums
 
 
 def make_ranges(rows):
@@ -172,11 +173,12 @@ def test_self_times_and_unattributed_sum_to_the_total(capture):
 
 def test_kernel_time_per_range_is_compared_with_nsys_own_sums():
     ranges = make_ranges([(0, 100, "model", None), (0, 40, "h", 0), (50, 90, "h", 0)])
-    own = np.array([1, 10, 20])
-    assert inclusive(ranges, own).tolist() == [31, 10, 20]
+    assert inclusive(ranges, np.array([1, 10, 20])).tolist() == [31, 10, 20]
+    ops = make_ops([(95, 96, 200, 1, "k"), (10, 11, 210, 10, "k"), (60, 61, 230, 20, "k"), (300, 301, 310, 99, "k")])
+    ours = range_sums(ops, ranges, empty_table(START_END_COLUMNS))
     sums = pd.DataFrame({"name": ["model", "h", ""], "pid": [1, 1, 1], "tid": [1, 1, 1], "total_ns": [31, 30, 99]})
-    assert check_against_nsys(ranges, own, sums) == (2, 2)
-    assert check_against_nsys(ranges, own, sums.assign(total_ns=[31, 31, 99])) == (1, 2)
+    assert check_against_nsys(ours, sums) == (2, 2)
+    assert check_against_nsys(ours, sums.assign(total_ns=[31, 31, 99])) == (1, 2)
 
 
 @pytest.mark.parametrize(
