@@ -47,7 +47,8 @@ def analyse(
     ranges = capture.ranges.reset_index(drop=True)
     has_timeline = len(gpu_ops) > 0
     owner = attribution.attribute(gpu_ops, ranges)
-    gpu_ops = gpu_ops.assign(owner=owner, path=attribution.paths_of(owner, ranges))
+    recorded = attribution.attribute_recorded(gpu_ops, ranges, capture.graph_nodes)
+    gpu_ops = gpu_ops.assign(owner=owner, recorded=recorded, path=attribution.paths_of(owner, ranges))
     launches = join.prepare_launches(gpu_ops)
     counters = join.prepare_counters(capture.counters)
     ncu = next((tool for tool in capture.tools if tool.get("tool") == "ncu"), None)
@@ -63,7 +64,8 @@ def analyse(
     roofs = roofline.build_roofs(ceilings, device)
 
     tables: dict[str, pd.DataFrame] = {}
-    tables["layers"] = layers.build_layers(ranges, launches, has_timeline=has_timeline)
+    placed_ranges, placed = layers.place_recorded(ranges, launches)
+    tables["layers"] = layers.build_layers(placed_ranges, placed, has_timeline=has_timeline)
     tables["layers_folded"] = layers.fold_layers(tables["layers"])
     tables["kernels"] = (
         kernels.build_kernels(measured) if len(measured) else kernels.from_nsys_sums(capture.nsys_kernel_sums)
@@ -87,7 +89,7 @@ def analyse(
     limits = gaps.step_limits(
         measured, tables["roofline"], capture.ops, roofs, list(steps["path"]) if len(steps) else []
     )
-    tables["gaps"] = gaps.build_gaps(gpu_ops, steps, step_of_op, bare, limits)
+    tables["gaps"] = gaps.build_gaps(gpu_ops, steps, step_of_op, bare, limits, capture.overhead)
 
     trust = selftest.check_counters(measured, capture.ops)
     seen = int(joined.launches["requested"].sum()) if len(joined.launches) else 0
@@ -115,6 +117,12 @@ def analyse(
     if compared:
         notes.append(
             f"Kernel time per range equals nsys' own nvtx_kern_sum to the nanosecond in {equal} of {compared} ranges."
+        )
+    notes += filter(None, [attribution.explain_unattributed(launches, ranges)])
+    if len(placed_ranges) > len(ranges):
+        notes.append(
+            f"Rows of layers.csv marked {layers.GRAPH_MARK.strip()} are kernels of CUDA graphs, shown in the ranges in "
+            "which the graph was recorded, below the range that launched it."
         )
     siblings = int((joined.launches["counters_from"] == "sibling").sum()) if len(joined.launches) else 0
     if siblings:

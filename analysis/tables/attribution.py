@@ -25,7 +25,7 @@ def attribute(gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> pd.Series:
     Shape: `gpu_ops` and `ranges` as in `Capture`; both with a RangeIndex.
     """
     calls = gpu_ops[["pid", "tid", "api_start_ns", "api_end_ns"]]
-    return pd.Series(_innermost(calls, ranges), index=gpu_ops.index)
+    return pd.Series(innermost(calls, ranges), index=gpu_ops.index)
 
 
 def attribute_recorded(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, graph_nodes: pd.DataFrame) -> pd.Series:
@@ -39,7 +39,7 @@ def attribute_recorded(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, graph_nodes:
     if nodes.empty or graph_nodes.empty:
         return recorded
     owner = graph_nodes[["pid", "graph_node_id"]].assign(
-        recorded=_innermost(graph_nodes.rename(columns={"start_ns": "api_start_ns", "end_ns": "api_end_ns"}), ranges)
+        recorded=innermost(graph_nodes.rename(columns={"start_ns": "api_start_ns", "end_ns": "api_end_ns"}), ranges)
     )
     found = nodes.merge(owner.astype("Int64"), on=["pid", "graph_node_id"], how="left")["recorded"]
     recorded[nodes.index] = found.fillna(-1).to_numpy(np.int64)
@@ -54,7 +54,7 @@ def enclosing_pairs(gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> tuple[np.nda
     return _walk_outwards(gpu_ops[["pid", "tid", "api_start_ns", "api_end_ns"]], ranges, to_outermost=True)
 
 
-def _innermost(calls: pd.DataFrame, ranges: pd.DataFrame) -> np.ndarray:
+def innermost(calls: pd.DataFrame, ranges: pd.DataFrame) -> np.ndarray:
     """Return the row of the innermost range around each call on its own thread, -1 for none.
 
     Shape: `calls` with pid, tid, api_start_ns, api_end_ns, NA where unknown.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from analysis.tables.attribution import innermost
 from analysis.tables.schema import TABLES
 
 STEP_NAMES = ("step", "decode", "prefill")
@@ -45,38 +46,65 @@ def add_other_threads(gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np
     Autograd and worker threads launch kernels of a step from outside its ranges, and the GPU is busy all the same.
     """
     result = step_of_op.copy()
-    start = gpu_ops["api_start_ns"].fillna(-1).to_numpy(np.int64)
-    pid = gpu_ops["pid"].fillna(-1).to_numpy(np.int64)
-    for row, step in steps.iterrows():
-        inside = (result < 0) & (pid == step["pid"]) & (start >= step["start_ns"]) & (start < step["end_ns"])
-        result[inside] = row
+    left = np.flatnonzero(result < 0)
+    if not len(left) or steps.empty:
+        return result
+    # as if all threads of a process were one
+    calls = gpu_ops[["pid", "api_start_ns"]].iloc[left].assign(tid=0)
+    windows = steps[["start_ns", "end_ns", "pid"]]
+    windows = windows.assign(range_id=np.arange(len(steps)), tid=0, end_ns=steps["end_ns"] - 1)
+    found = innermost(calls.assign(api_end_ns=calls["api_start_ns"]), windows)
+    result[left] = np.where(found >= 0, steps.index.to_numpy(np.int64)[found], -1)
     return result
 
 
 def build_gaps(
     gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np.ndarray, bare_wall_ns: dict[str, float],
-    limits: dict[str, tuple[str, str]],
+    limits: dict[str, tuple[str, str]], overhead: pd.DataFrame | None = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Return gaps.csv, one row a step instance in order of time.
 
     Shape: `gpu_ops` with every GPU operation; `step_of_op` row of its step (-1 none), ignored if there are no steps.
-    `bare_wall_ns` by range path; `limits` path -> (memory | compute, evidence sentence).
+    `bare_wall_ns` by range path; `limits` path -> (memory | compute, evidence sentence); `overhead` as in `Capture`:
+    the GPU is not called idle while the profiler held the program.
     """
     schema = TABLES["gaps"]
+    begin, length = gpu_ops["start_ns"].to_numpy(np.int64), gpu_ops["duration_ns"].to_numpy(np.int64)
+    is_kernel = (gpu_ops["kind"] == "kernel").to_numpy()
+
+    def row(
+        ops: np.ndarray, label: str, path: str, start: int, end: int, held: pd.DataFrame | None
+    ) -> dict[str, object]:  # fmt: skip
+        bare = bare_wall_ns.get(path)
+        return _row(label, start, end, begin[ops], length[ops], int(is_kernel[ops].sum()), bare, limits.get(path), held)
+
     rows = []
     if steps.empty:
         if gpu_ops.empty:
             return schema.empty()
         start = int(gpu_ops["start_ns"].min())
-        rows.append(_row(WHOLE_CAPTURE, WHOLE_CAPTURE, start, 0, gpu_ops, bare_wall_ns, limits))
+        everything = np.arange(len(gpu_ops))
+        rows.append(row(everything, WHOLE_CAPTURE, WHOLE_CAPTURE, start, 0, overhead))
     repeats = steps["path"].value_counts() if len(steps) else {}
+    order = np.argsort(step_of_op, kind="stable")
+    sorted_steps = step_of_op[order]
+    held_by_pid = {} if overhead is None else dict(iter(overhead.groupby("pid")))
     number: dict[str, int] = {}
-    for row, step in steps.iterrows():
+    for index, step in steps.iterrows():
         path = step["path"]
         number[path] = number.get(path, 0) + 1
         label = path if repeats[path] == 1 else f"{path}#{number[path]}"
-        inside = gpu_ops[step_of_op == row]
-        rows.append(_row(label, path, int(step["start_ns"]), int(step["end_ns"]), inside, bare_wall_ns, limits))
+        inside = order[slice(*np.searchsorted(sorted_steps, [index, index + 1]))]
+        rows.append(
+            row(
+                inside,
+                label,
+                path,
+                int(step["start_ns"]),
+                int(step["end_ns"]),
+                held_by_pid.get(step["pid"]) if held_by_pid else None,
+            )
+        )
     table = pd.DataFrame(rows)
     for name in ("wall_ns", "bare_wall_ns", "busy_ns", "launches"):
         table[name] = table[name].astype("Float64").round().astype("Int64")
@@ -94,21 +122,32 @@ def busy_and_gaps(start: np.ndarray, duration: np.ndarray) -> tuple[int, np.ndar
     return int(reached[-1] - begin[0] - idle.sum()), idle[idle > 0]
 
 
+def _with_overhead(
+    start: np.ndarray, duration: np.ndarray, overhead: pd.DataFrame
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Return the intervals and those of the profiler between the first and the last of them."""
+    first, last = int(start.min()), int((start + duration).max())
+    held = np.clip(overhead["start_ns"].to_numpy(np.int64), first, last)
+    until = np.clip(overhead["end_ns"].to_numpy(np.int64), first, last)
+    return np.concatenate([start, held]), np.concatenate([duration, until - held])
+
+
 def _row(
-    label: str, path: str, start: int, end: int, ops: pd.DataFrame,
-    bare_wall_ns: dict[str, float], limits: dict[str, tuple[str, str]],
+    label: str, start: int, end: int, begin: np.ndarray, length: np.ndarray, launches: int,
+    bare: float | None, limit: tuple[str, str] | None, overhead: pd.DataFrame | None,
 ) -> dict[str, object]:  # fmt: skip
-    begin, length = ops["start_ns"].to_numpy(np.int64), ops["duration_ns"].to_numpy(np.int64)
     busy, idle = busy_and_gaps(begin, length)
-    last = int((begin + length).max()) if len(ops) else end
-    bare = bare_wall_ns.get(path)
-    verdict, evidence = _judge(busy, bare, limits.get(path), has_gpu=bool(len(ops)))
+    has_gpu = bool(len(begin))
+    if overhead is not None and len(overhead) and has_gpu:
+        _, idle = busy_and_gaps(*_with_overhead(begin, length, overhead))
+    last = int((begin + length).max()) if has_gpu else end
+    verdict, evidence = _judge(busy, bare, limit, has_gpu=has_gpu)
     return {
         "step": label,
         "wall_ns": max(last, end) - start,
         "bare_wall_ns": pd.NA if bare is None else bare,
-        "busy_ns": busy if len(ops) else pd.NA,
-        "launches": int((ops["kind"] == "kernel").sum()) if len(ops) else pd.NA,
+        "busy_ns": busy if has_gpu else pd.NA,
+        "launches": launches if has_gpu else pd.NA,
         "largest_gaps_ns": ";".join(str(gap) for gap in sorted(idle.tolist(), reverse=True)[:3]),
         "verdict": verdict,
         "evidence": evidence,

@@ -8,6 +8,8 @@ import pandas as pd
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths, parent_rows
 from analysis.tables.schema import TABLES
 
+GRAPH_MARK = "[graph] "
+
 
 def build_layers(ranges: pd.DataFrame, kernels: pd.DataFrame, *, has_timeline: bool) -> pd.DataFrame:
     """Return layers.csv: one row a full range path in order of first appearance, then `unattributed`.
@@ -57,6 +59,70 @@ def build_layers(ranges: pd.DataFrame, kernels: pd.DataFrame, *, has_timeline: b
         table = pd.concat([table.astype(object), pd.DataFrame([rest], dtype=object)], ignore_index=True)
         table["share_frac"] = table["gpu_time_ns"].astype(float) / total if total else np.nan
     return _finish(table, "layers")
+
+
+def place_recorded(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Put the kernels of CUDA graphs below the range that launched the graph, in the ranges in which it was recorded.
+
+    The launching range keeps their time; below it stands, once a launch, each range of the recording, its first name
+    marked with GRAPH_MARK. Such rows have no CPU time of their own.
+    Shape: `kernels` with `owner` and `recorded` (rows of `ranges`, -1 for none); both are returned, extended.
+    """
+    rows = np.flatnonzero(kernels["recorded"].to_numpy(np.int64) >= 0)
+    if not len(rows):
+        return ranges, kernels
+    parent = parent_rows(ranges)
+    start, end = ranges["start_ns"].to_numpy(np.int64), ranges["end_ns"].to_numpy(np.int64)
+    thread = ranges.groupby(["pid", "tid"]).ngroup().to_numpy()
+
+    def is_around(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
+        same = (thread[outer] == thread[inner]) & (inner >= 0)
+        return same & (start[outer] <= start[inner]) & (end[outer] >= end[inner])
+
+    launch, record = (kernels[name].to_numpy(np.int64)[rows] for name in ("owner", "recorded"))
+    new = ~is_around(record, launch)  # launched where it was recorded: nothing to add
+    rows, launch, record = rows[new], launch[new], record[new]
+    found = [pd.DataFrame({"launch": launch, "record": record}).drop_duplicates()]
+    while len(last := found[-1]):
+        up = parent[last["record"].to_numpy()]
+        climb = (up >= 0) & ~is_around(up, last["launch"].to_numpy())
+        found.append(last[climb].assign(record=up[climb]).drop_duplicates())
+    added = pd.concat(found).drop_duplicates().sort_values(["launch", "record"], ignore_index=True)
+    index = pd.MultiIndex.from_frame(added)
+    launched, recorded = added["launch"].to_numpy(np.int64), added["record"].to_numpy(np.int64)
+    above = index.get_indexer(pd.MultiIndex.from_arrays([launched, parent[recorded]]))
+    ids = ranges["range_id"].to_numpy(np.int64)
+    own_id = int(ids.max()) + 1 + np.arange(len(added))
+    names, paths = ranges["name"].to_numpy(object), ranges["path"].to_numpy(object)
+    path, level = np.empty(len(added), dtype=object), np.zeros(len(added), dtype=np.int64)
+    for row in np.argsort(ranges["level"].to_numpy(np.int64)[recorded], kind="stable").tolist():
+        over, name = int(above[row]), names[recorded[row]]
+        if over >= 0:
+            path[row], level[row] = f"{path[over]}/{name}", level[over] + 1
+        elif launched[row] >= 0:
+            path[row] = f"{paths[launched[row]]}/{GRAPH_MARK}{name}"
+            level[row] = int(ranges["level"].iloc[launched[row]]) + 1
+        else:
+            path[row] = f"{GRAPH_MARK}{name}"
+    moment = start[np.where(launched >= 0, launched, recorded)]
+    over_id = np.where(above >= 0, own_id[above], np.where(launched >= 0, ids[launched], 0))
+    extra = pd.DataFrame(
+        {
+            "range_id": own_id,
+            "parent_id": pd.array(over_id, dtype="Int64"),
+            "start_ns": moment,
+            "end_ns": moment,
+            "pid": ranges["pid"].to_numpy(np.int64)[recorded],
+            "tid": ranges["tid"].to_numpy(np.int64)[recorded],
+            "name": names[recorded],
+            "level": level,
+            "path": path,
+        }
+    )
+    extra.loc[(above < 0) & (launched < 0), "parent_id"] = pd.NA
+    owner = kernels["owner"].to_numpy(np.int64).copy()
+    owner[rows] = len(ranges) + index.get_indexer(pd.MultiIndex.from_arrays([launch, record]))
+    return pd.concat([ranges, extra], ignore_index=True), kernels.assign(owner=owner)
 
 
 def own_time(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
