@@ -170,6 +170,13 @@ def _instances(model: Any) -> Iterator[Any]:
     yield from modules() if callable(modules) else (model,)
 
 
+def marked_methods(model: Any) -> Iterator[tuple[Any, str, str]]:
+    """Yield (instance, attribute, range name) of every component of `model`, details included."""
+    for instance in _instances(model):
+        for attribute, template, _ in _marked(instance):
+            yield instance, attribute, _check_name(template.format(self=instance))
+
+
 def attach(model: Any, tracer: Tracer) -> None:
     """Open a range around each call of a marked method of `model` and of its submodules; replaces a tracer."""
     detach(model)

@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,26 @@ def load_weights(weights: str = RANDOM, seed: int = 0, config: GPT2Config | None
     return _from_transformers(weights, f"checkpoint {weights}", f"transformers:{weights}", local=False)
 
 
+def encode_prompt(prompt: str, weights: Weights) -> list[int]:
+    """Token ids of a text: by the checkpoint's own tokenizer, or its UTF-8 bytes where weights have none (random).
+
+    Raises: UsageError for an empty prompt, InputError where the tokenizer cannot be had
+    """
+    if not prompt:
+        raise UsageError("The prompt is empty: give it a word.")
+    if not weights.source.startswith("transformers:"):
+        return [byte % weights.config.vocab_size for byte in prompt.encode("utf-8")]
+    name = weights.source.removeprefix("transformers:")
+    try:
+        return list(import_transformers().AutoTokenizer.from_pretrained(name).encode(prompt))
+    except InputError:
+        raise
+    except Exception as error:  # as for checkpoints: transformers raises what it likes
+        raise InputError(
+            f"The tokenizer of {name} cannot be loaded ({_one_line(error)}): check the network."
+        ) from error
+
+
 def build_model(weights: Weights, softmax: str = "torch", device: Any = "cpu", dtype: Any = torch.float32) -> GPT2:
     """A model in eval mode that holds exactly these parameters, converted to `dtype` on `device`."""
     with torch.device("meta"):
@@ -92,6 +112,30 @@ def build_model(weights: Weights, softmax: str = "torch", device: Any = "cpu", d
     state = {name: tensor.to(device=device, dtype=dtype) for name, tensor in weights.state.items()}
     model.load_state_dict(state, assign=True)
     return model.eval().requires_grad_(False)
+
+
+def build_transformers_model(weights: Weights, device: Any = "cpu", dtype: Any = torch.float32) -> Any:
+    """transformers' own GPT2LMHeadModel with these parameters, in eval mode; it has no token at which it stops."""
+    transformers = import_transformers()
+    config = weights.config
+    theirs = transformers.GPT2Config(
+        **{field.name: getattr(config, field.name) for field in fields(GPT2Config)},
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=None,
+    )
+    model = transformers.GPT2LMHeadModel(theirs)
+    result = model.transformer.load_state_dict(weights.state, strict=False)
+    model.tie_weights()
+    wrong = [name for name in result.missing_keys if not _NOT_WEIGHTS.fullmatch(name)] + list(result.unexpected_keys)
+    if wrong:
+        raise InputError(f"transformers {transformers.__version__} has no place for {wrong[0]}: use release 5.17.")
+    return model.to(device=device, dtype=dtype).eval().requires_grad_(False)
+
+
+def static_cache(model: Any, tokens: int) -> Any:
+    """An empty cache of fixed size for a transformers model."""
+    return import_transformers().StaticCache(config=model.config, max_cache_len=tokens)
 
 
 def _random_state(config: GPT2Config, seed: int) -> dict[str, Any]:

@@ -1,0 +1,238 @@
+"""Times of components: a tracer that marks the start and the end of each one with the clock at hand.
+
+On a GPU the marks are CUDA events, recorded into a queue that is filled while the GPU is held back by a sleeping
+kernel: the GPU then runs the step back to back, and the events time the GPU and not the launches. Without a GPU the
+marks are the CPU's clock. Events come from a pool that is made before; nothing is allocated or waited for inside.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import torch
+
+from harness.ranges import Tracer, span
+
+T = TypeVar("T")
+HOLD = "hold"  # the range around the sleeping kernel; the analysis leaves its kernels out
+_SLEEP_HZ = 2.0e9  # cycles per second that a sleep counts with: no GPU's clock is far above
+_FIRST_HOLD_NS, _MOST_HOLD_NS, _MARGIN = 2e6, 5e7, 1.25
+
+
+class Clock(Protocol):
+    """Marks points in the stream of work and tells the time between two of them once `synchronise` returned."""
+
+    name: str
+
+    def restart(self) -> None: ...
+
+    def mark(self) -> int: ...
+
+    def elapsed_ns(self, start: int, end: int) -> float: ...
+
+    def hold(self, hold_ns: float) -> None: ...
+
+    def has_passed(self, mark: int) -> bool: ...
+
+    def synchronise(self) -> None: ...
+
+
+class CpuClock:
+    """The CPU's clock: a mark is the time at which the CPU came by."""
+
+    name = "CPU clock"
+
+    def __init__(self) -> None:
+        self._marks: list[int] = []
+
+    def restart(self) -> None:
+        self._marks.clear()
+
+    def mark(self) -> int:
+        self._marks.append(time.perf_counter_ns())
+        return len(self._marks) - 1
+
+    def elapsed_ns(self, start: int, end: int) -> float:
+        return self._marks[end] - self._marks[start]
+
+    def hold(self, hold_ns: float) -> None:
+        """Nothing to hold back: the CPU runs the work itself."""
+
+    def has_passed(self, mark: int) -> bool:
+        return False
+
+    def synchronise(self) -> None:
+        """Nothing to wait for."""
+
+
+class CudaClock:
+    """CUDA events of a pool on the current stream."""
+
+    name = "CUDA events"
+
+    def __init__(self, pool: int = 1024) -> None:
+        self._stream = torch.cuda.current_stream()
+        self._events: list[Any] = []
+        self._used = 0
+        self._grow(pool)
+
+    def _grow(self, count: int) -> None:
+        for _ in range(count):
+            event = torch.cuda.Event(enable_timing=True)
+            event.record(self._stream)  # torch makes the event itself only now
+            self._events.append(event)
+        torch.cuda.synchronize()
+
+    def restart(self) -> None:
+        if self._used == len(self._events):
+            self._grow(self._used)
+        self._used = 0
+
+    def mark(self) -> int:
+        index = self._used
+        if index == len(self._events):
+            self._events.append(torch.cuda.Event(enable_timing=True))
+        self._used += 1
+        self._events[index].record(self._stream)
+        return index
+
+    def elapsed_ns(self, start: int, end: int) -> float:
+        return float(self._events[start].elapsed_time(self._events[end])) * 1e6
+
+    def hold(self, hold_ns: float) -> None:
+        torch.cuda._sleep(int(hold_ns * _SLEEP_HZ / 1e9))
+
+    def has_passed(self, mark: int) -> bool:
+        return bool(self._events[mark].query())
+
+    def synchronise(self) -> None:
+        torch.cuda.synchronize()
+
+
+def make_clock(device: str) -> Clock:
+    return CudaClock() if device == "cuda" else CpuClock()
+
+
+class Instance(NamedTuple):
+    """One component that ran: `ordinal` counts the instances of its path, dropped ones included."""
+
+    path: str
+    ordinal: int
+    time_ns: float
+
+
+class EventTracer:
+    """Marks the start and end of every component whose path `select` accepts, and hands ranges on to `inner`.
+
+    `inner` (NVTX) sees every range, so that a capture holds the same run; the root of a step is named with it.
+    """
+
+    enabled = True
+    detail = True
+
+    def __init__(self, clock: Clock, select: Callable[[str], bool], inner: Tracer | None = None) -> None:
+        self._clock = clock
+        self._select = select
+        self._inner = inner if inner is not None and inner.enabled else None
+        self._known: dict[str, bool] = {}
+        self._stack: list[tuple[str, int]] = []
+        self._spans: list[tuple[str, int, int]] = []
+        self._ordinals: Counter[str] = Counter()
+
+    def push(self, name: str) -> None:
+        if self._inner is not None:
+            self._inner.push(name)
+        path = f"{self._stack[-1][0]}/{name}" if self._stack else name
+        wanted = self._known.get(path)
+        if wanted is None:
+            wanted = self._known[path] = self._select(path)
+        self._stack.append((path, self._clock.mark() if wanted else -1))
+
+    def pop(self) -> None:
+        path, start = self._stack.pop()
+        if start >= 0:
+            self._spans.append((path, start, self._clock.mark()))
+        if self._inner is not None:
+            self._inner.pop()
+
+    def take(self) -> list[Instance]:
+        """What ran since the last call, inner components first; after the clock's `synchronise`."""
+        instances = []
+        for path, start, end in self._spans:
+            instances.append(Instance(path, self._ordinals[path], self._clock.elapsed_ns(start, end)))
+            self._ordinals[path] += 1
+        self._spans.clear()
+        return instances
+
+
+class NullTracer:
+    """Ranges that do nothing: what their Python costs, and nothing else."""
+
+    enabled = True
+    detail = True
+
+    def push(self, name: str) -> None:
+        return None
+
+    def pop(self) -> None:
+        return None
+
+
+class Stopwatch:
+    """Times one step at a time on a clock, the GPU held back until the whole step is launched.
+
+    A step whose launches outlast the hold is dropped and run again with a longer one, unless the longest was used:
+    then it counts, and `late` says how many did.
+    """
+
+    def __init__(self, clock: Clock, ranges: Tracer | None = None) -> None:
+        self._clock = clock
+        self._ranges = ranges
+        self._hold_ns = _FIRST_HOLD_NS
+        self.late = 0
+        self.forward_ns = 0.0
+        self.launch_ns = 0.0
+
+    def time(
+        self, step: Callable[[], T], before: Callable[[], object], tracer: EventTracer | None = None, root: str = ""
+    ) -> tuple[T, list[Instance]]:
+        """Run `step`; its result and the instances that `tracer` saw. `before` undoes what a dropped try did."""
+        clock = self._clock
+        while True:
+            before()
+            clock.synchronise()
+            clock.restart()
+            with span(self._ranges, HOLD):
+                clock.hold(self._hold_ns)
+            with span(self._ranges, root) if root else nullcontext():
+                first = clock.mark()
+                started_ns = time.perf_counter_ns()
+                result = step()
+                self.launch_ns = time.perf_counter_ns() - started_ns
+                was_late = clock.has_passed(first)
+                last = clock.mark()
+            clock.synchronise()
+            instances = tracer.take() if tracer else []
+            wanted_ns = min(_MARGIN * self.launch_ns + 20_000, _MOST_HOLD_NS)
+            longest = self._hold_ns >= _MOST_HOLD_NS
+            self._hold_ns = min(max(2 * self._hold_ns if was_late else 0.95 * self._hold_ns, wanted_ns), _MOST_HOLD_NS)
+            if not was_late or longest:
+                break
+        self.late += was_late
+        self.forward_ns = clock.elapsed_ns(first, last)
+        return result, instances
+
+    def empty_component_ns(self, samples: int = 200) -> float:
+        """Median time between two marks with nothing between: what a component without work reads."""
+        clock = self._clock
+        clock.synchronise()
+        clock.restart()
+        clock.hold(_FIRST_HOLD_NS)
+        marks = [(clock.mark(), clock.mark()) for _ in range(samples)]
+        clock.synchronise()
+        times = sorted(clock.elapsed_ns(start, end) for start, end in marks)
+        return times[samples // 2]

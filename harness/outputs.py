@@ -1,0 +1,83 @@
+"""Files of a run that several programs share: each adds its own entries and leaves the others alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import manifest
+from harness.errors import InputError
+
+RUNS = Path(__file__).resolve().parent.parent / "runs"
+
+
+def default_run(what: str) -> Path:
+    """runs/<time>-<gpu>-<what>."""
+    gpu = manifest.gpu_facts()
+    slug = re.sub(r"[^a-z0-9.-]+", "-", gpu["name"].lower().removeprefix("nvidia ")).strip("-") if gpu else "cpu"
+    return RUNS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{slug}-{what}"
+
+
+def captures_of(run: Path) -> Path:
+    """The captures folder of a run, made if it is not there; InputError if it cannot be."""
+    folder = run / "captures"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out {run.name} cannot be made ({error.strerror}): give a writable folder.") from error
+    return folder
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a JSON file, None if there is no such file or it holds none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def merge_entry(path: Path, kind: str, field: str, entry: Mapping[str, Any], key: Sequence[str]) -> None:
+    """Put `entry` into the list `field` of a JSON file of this kind, in place of the one with equal `key` fields."""
+    content = read_json(path)
+    entries = list((content or {}).get(field) or []) if content and content.get("kind") == kind else []
+    kept = [other for other in entries if any(other.get(name) != entry.get(name) for name in key)]
+    manifest.write_json(path, {"kind": kind, "schema_version": 1, field: [*kept, dict(entry)]})
+
+
+def write_conditions(
+    captures: Path,
+    arguments: Sequence[str],
+    workloads: Sequence[dict[str, Any]],
+    seed: int,
+    weights: dict[str, Any],
+    sampler: manifest.ClockSampler | None,
+) -> None:
+    """manifest.json of the run; one that is there keeps its clocks and gains these workloads."""
+    written = manifest.build_manifest(arguments, workloads, seed, weights, sampler)
+    old = read_json(captures / "manifest.json")
+    if old is not None and not manifest.validate_manifest(old) and old["gpu"] == written["gpu"]:
+        old["workloads"] += [entry for entry in written["workloads"] if entry not in old["workloads"]]
+        if old["clocks"] is None:
+            old["clocks"], old["clocks_reason"] = written["clocks"], written["clocks_reason"]
+        written = old
+    manifest.write_manifest(captures / "manifest.json", written)
+
+
+def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[Any]], say: Callable[[str], None]) -> None:
+    """A table for people: text as it is, numbers with three decimals, counts whole, None as a dash."""
+    from tabulate import tabulate
+
+    shown = [
+        [
+            f"{cell:,.3f}" if isinstance(cell, float) else f"{cell:,}" if isinstance(cell, int) else cell or "–"
+            for cell in r
+        ]
+        for r in rows
+    ]
+    align = ["left" if isinstance(cell, str) else "right" for cell in rows[0]] if rows else None
+    say(f"\n{title}\n{tabulate(shown, headers, tablefmt='simple', disable_numparse=True, colalign=align)}")
