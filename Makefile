@@ -55,6 +55,24 @@ doctor:  ## say what this machine has for profiling, and how to get what it lack
 bench-softmax: $(HARNESS)  ## every softmax variant side by side, as three text files (without a GPU: correctness.txt alone)
 	@$(PY) -m harness.bench softmax $(ARGS)
 
+# Each of these three makes (or, with RUN=…, adds to) a run folder and reports on it.
+NEW_RUN = $(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-$@)
+define run_and_report
+@run='$(NEW_RUN)'; $(PY) -m harness.$(subst -,_,$@) --out "$$run" $(ARGS) && $(PY) analysis/report.py "$$run" --quiet
+endef
+
+.PHONY: layers
+layers: $(HARNESS)  ## time of every layer and component of GPT-2 (ARGS='--prompt … --runs 20 --no-cache --model package.module:build')
+	$(run_and_report)
+
+.PHONY: kernels-of-layers
+kernels-of-layers: $(HARNESS)  ## the five heaviest components alone: their kernels, CUDA API calls, launch overhead
+	$(run_and_report)
+
+.PHONY: baseline
+baseline: $(HARNESS)  ## Hugging Face transformers side by side: eager, sdpa, CUDA graph, static cache + compile
+	$(run_and_report)
+
 .PHONY: lint
 lint: $(TESTS)  ## ruff, mypy, shellcheck, clang-format
 	@$(PY) -m ruff check .
