@@ -25,7 +25,7 @@ export PYTHONUNBUFFERED := 1
 
 .PHONY: help
 help:  ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: profile
 profile: announce $(HARNESS)  ## profile GPT-2 from model to report (without a GPU: CPU layer times, and the committed H200 run)
