@@ -145,7 +145,9 @@ RULES = (
     Field("section", "str", "", "identifier of the section (SpeedOfLight), as rules name it"),
     Field("section_title", "str", "", "its display name, as metric rows have it ('' where it is not known)"),
     Field("rule", "str", "", "name of the rule"),
-    Field("type", "str", "", "OPT: what could be improved, INF: information, WRN: warning (until 2022), ERR: it failed"),
+    Field(
+        "type", "str", "", "OPT: what could be improved, INF: information, WRN: warning (until 2022), ERR: it failed"
+    ),
     Field("text", "str", "", "what ncu says"),
     Field("speedup_type", "str", "", "global: of the whole kernel, local: of the part that the rule looks at"),
     Field("speedup_pct", "Float64", "%", "speed-up that ncu estimates (2023.2 and later)"),
@@ -260,6 +262,7 @@ class Capture:
     graph_nodes       where the kernels of CUDA graphs were recorded into their graph (GRAPH_NODES_COLUMNS)
     nsys_range_sums   nsys' own kernel time by range (RANGE_SUMS_COLUMNS), names without the default domain's colon
     nsys_kernel_sums  nsys' own kernel totals (KERNEL_SUMS_COLUMNS)
+    summaries         nsys' other summaries by report, columns as analysis/capture/summaries.py says
     counters          one row a kernel profiled by ncu (COUNTERS_COLUMNS, then one float64 column a metric)
     counter_units     base unit of each metric column
     rules             what ncu's own rules say (RULES)
@@ -267,6 +270,8 @@ class Capture:
     metric_instances  values behind a value, such as instructions by opcode (METRIC_INSTANCES)
     details           metrics of details pages under their labels (DETAILS)
     dataflow          operations of the captured program with their operands, as harness/dataflow.py describes them
+    layer_profile     components timed by harness.layers; kernels_of_layers, baseline: by the programs of these names
+    layer_events      what the events of the captured run read: range, ordinal, component, event_ns
     session           what a session page says of GPU, versions and clocks; never a host, a user, a path or a command
     """
 
@@ -278,6 +283,7 @@ class Capture:
     graph_nodes: pd.DataFrame = field(default_factory=lambda: empty_table(GRAPH_NODES_COLUMNS))
     nsys_range_sums: pd.DataFrame = field(default_factory=lambda: empty_table(RANGE_SUMS_COLUMNS))
     nsys_kernel_sums: pd.DataFrame = field(default_factory=lambda: empty_table(KERNEL_SUMS_COLUMNS))
+    summaries: dict[str, pd.DataFrame] = field(default_factory=dict)
     counters: pd.DataFrame = field(default_factory=lambda: empty_table(COUNTERS_COLUMNS))
     counter_units: dict[str, str] = field(default_factory=dict)
     rules: pd.DataFrame = field(default_factory=lambda: empty_table(RULES_COLUMNS))
@@ -290,6 +296,10 @@ class Capture:
     ceilings: dict[str, Any] | None = None
     ops: pd.DataFrame | None = None
     dataflow: pd.DataFrame | None = None
+    layer_profile: dict[str, Any] | None = None
+    layer_events: pd.DataFrame | None = None
+    kernels_of_layers: dict[str, Any] | None = None
+    baseline: dict[str, Any] | None = None
     tools: list[dict[str, Any]] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     files: list[SourceFile] = field(default_factory=list)

@@ -44,6 +44,80 @@ _SHAPES: dict[str, dict[str, Any]] = {
         "steps": [{"range": _TEXT, "wall_ns": _SPREAD, "gpu_ns?": _SPREAD}],
         "tokens_per_s?": {"*": {name.rstrip("?"): _POSITIVE for name in _SPREAD}},
     },
+    "layer-profile": {
+        "profiles": [
+            {
+                "name": _TEXT,
+                "dtype": _TEXT,
+                "clock": _TEXT,
+                "model?": _TEXT,
+                "prompt_tokens?": _AMOUNT,
+                "levels": [
+                    {
+                        "name": _TEXT,
+                        "title": _TEXT,
+                        "components": [{"component": _TEXT, "path": _TEXT, "count": _POSITIVE, "total_ns": _AMOUNT}],
+                    }
+                ],
+                "instrument": [
+                    {"variant": _TEXT, "events": _AMOUNT, "forward_ns": _SPREAD, "launch_ns": _SPREAD, "count": _AMOUNT}
+                ],
+                "tokens": {
+                    "forward_avg_ns": _POSITIVE,
+                    "blocks_avg_ns?": _AMOUNT,
+                    "wall_ns": _SPREAD,
+                    "tokens_per_s": _SPREAD,
+                },
+                "empty_component_ns": _AMOUNT,
+            }
+        ]
+    },
+    "kernels-of-layers": {
+        "profiles": [
+            {
+                "name": _TEXT,
+                "dtype": _TEXT,
+                "calls": _POSITIVE,
+                "components": [
+                    {
+                        "component": _TEXT,
+                        "share_frac": _AMOUNT,
+                        "cpu_ns": _AMOUNT,
+                        "gpu_ns?": _AMOUNT,
+                        "api_calls?": _AMOUNT,
+                        "api_ns?": _AMOUNT,
+                        "kernels": [{"name": _TEXT, "count": _POSITIVE, "self_ns": _AMOUNT}],
+                    }
+                ],
+            }
+        ]
+    },
+    "baseline": {
+        "settings": [
+            {
+                "setting": _TEXT,
+                "dtype": _TEXT,
+                "skipped?": _TEXT,
+                "tokens?": _POSITIVE,
+                "tokens_per_s?": _SPREAD,
+                "token_ns?": _SPREAD,
+                "profile_tokens?": _POSITIVE,
+                "operators?": [
+                    {
+                        "name": _TEXT,
+                        "kind": _TEXT,
+                        "self_cpu_ns": _AMOUNT,
+                        "calls": _AMOUNT,
+                        **dict.fromkeys(("cpu_ns?", "self_cuda_ns?", "cuda_ns?"), _AMOUNT),
+                    }
+                ],
+                **dict.fromkeys(
+                    ("kernels_per_token?", "launches_per_token?", "busy_ns_per_token?", "floor_ns?", "first_call_s?"),
+                    _AMOUNT,
+                ),
+            }
+        ]
+    },
     "ceilings": {"roofs": [{"name": _TEXT, "value": _POSITIVE}]},
     "tool-status": {
         "tool": _TEXT,
@@ -176,6 +250,17 @@ def read_dataflow(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
     numbers = {name: _numbers(frame, name, where, whole=True, blank=name == "freed") for name in _DATAFLOW_WHOLE}
     numbers["masked_frac"] = _numbers(frame, "masked_frac", where, whole=False, blank=True)
     return frame.assign(**numbers), cut
+
+
+def read_layer_events(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
+    """layer_events.csv: ordinal and event_ns as Int64, the rest str; and whether its last row was cut off.
+
+    Raises:
+        InputError: a damaged row, or a cell that is no whole number of 0 or more where one belongs.
+    """
+    header, rows, cut = _read_csv_rows(raw, where)
+    frame = pd.DataFrame(rows, columns=header, dtype="str")
+    return frame.assign(**{name: _numbers(frame, name, where, whole=True) for name in ("ordinal", "event_ns")}), cut
 
 
 def read_cpu_ranges(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
