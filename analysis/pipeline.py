@@ -72,7 +72,7 @@ def analyse(
     )
     tables["roofline"] = roofline.build_roofline(measured, roofs)
     tables["stalls"] = stalls.build_stalls(measured)
-    seen_paths = set(launches["path"]) | set(ranges["path"]) if len(ranges) else set()
+    seen_paths = set(launches["path"].unique()) | set(ranges["path"].unique()) if len(ranges) else set()
     tables["traffic"] = traffic.build_traffic(measured, capture.ops, seen_paths, traffic.copied_bytes(gpu_ops))
     tables["coverage"] = (
         join.build_coverage(joined, has_counters=len(counters) > 0) if has_timeline else TABLES["coverage"].empty()

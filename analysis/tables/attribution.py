@@ -169,7 +169,7 @@ def fold_paths(paths: pd.Series) -> pd.Series:
     of a name must also count from 0: `ln_1` and `ln_2` are two different layers, not layers 1 and 2.
     Found from the names alone: `transformer.h.7`, `model.layers.7.mlp`, `h.7`, `layer_7`.
     """
-    unique = list(dict.fromkeys(paths))
+    unique = paths.unique().tolist()
     seen: dict[tuple[str, str], set[tuple[int, ...]]] = defaultdict(set)
     split = {path: path.split("/") for path in unique}
     # Parents are compared folded, so that h.0/mlp.1 and h.1/mlp.0 count as siblings of one kind.

@@ -182,17 +182,17 @@ def step_limits(
     """
     limits: dict[str, tuple[str, str]] = {}
     at_dram = roofline[(roofline["level"] == "dram") & roofline["bound"].notna()]
-    bound_of = dict(zip(zip(at_dram["kernel"], at_dram["range"], strict=True), at_dram["bound"], strict=True))
+    keys = ["kernel", "range"]
+    bound_of = at_dram[[*keys, "bound"]].drop_duplicates(keys, keep="last")
+    bound = measured[keys].astype("str").merge(bound_of.astype("str"), on=keys, how="left")["bound"].to_numpy()
+    times = measured["nsys_time_ns"].astype("Float64").astype(float)
+    paths_inside = measured["path"].unique()
     roof = roofs.set_index("name")["measured"].fillna(roofs.set_index("name")["datasheet"])
     for path in dict.fromkeys(paths):
-        inside = measured[(measured["path"] == path) | measured["path"].str.startswith(path + "/")]
-        bounds = pd.Series(
-            [bound_of.get(key) for key in zip(inside["kernel"], inside["range"], strict=True)],
-            index=inside.index,
-            dtype=object,
-        )
-        time = inside["nsys_time_ns"].astype(float).groupby(bounds).sum()
-        share = time.max() / inside["nsys_time_ns"].astype(float).sum() if len(time) else 0.0
+        within = [inner for inner in paths_inside if inner == path or inner.startswith(path + "/")]
+        inside = measured["path"].isin(within)
+        time = times[inside].groupby(bound[inside.to_numpy()]).sum()
+        share = time.max() / times[inside].sum() if len(time) else 0.0
         if share > 0.5:  # kernels without counters could outvote less
             winner = str(time.idxmax())
             limits[path] = (

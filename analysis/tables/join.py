@@ -257,9 +257,7 @@ def build_coverage(joined: Joined, *, has_counters: bool) -> pd.DataFrame:
         }
     )
     numbers = frame.groupby("range", sort=False)[["seen", "requested", "matched", "extrapolated"]].sum()
-    reasons = frame.groupby("range", sort=False)["reason"].agg(
-        lambda texts: "; ".join(dict.fromkeys(filter(None, texts)))
-    )
+    reasons = frame.groupby("range", sort=False)["reason"].agg(lambda texts: "; ".join(filter(None, texts.unique())))
     table = numbers.join(reasons).reset_index().assign(tier="counters" if has_counters else "timing")
     if not has_counters:
         table = table.astype({"requested": "Int64"}).assign(requested=pd.NA, reason="there are no counters")

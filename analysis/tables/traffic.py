@@ -19,16 +19,16 @@ def copied_bytes(gpu_ops: pd.DataFrame) -> pd.DataFrame:
 
     ncu sees kernels only, but `masked_fill` clones its input with a device-to-device copy; nsys names its bytes.
     """
-    name = gpu_ops["name"].str.lower()
-    within = (gpu_ops["kind"] == "memcpy") & name.str.contains("device-to-device|dtod|d2d", regex=True)
-    written = (
-        within | (gpu_ops["kind"] == "memset") | ((gpu_ops["kind"] == "memcpy") & name.str.contains("host-to-d|htod"))
-    )
+    copies = gpu_ops[gpu_ops["kind"].isin(["memcpy", "memset"])]
+    name = copies["name"].astype("str").str.lower()
+    is_copy = copies["kind"] == "memcpy"
+    within = is_copy & name.str.contains("device-to-device|dtod|d2d", regex=True)
+    written = within | ~is_copy | name.str.contains("host-to-d|htod")
     moved = pd.DataFrame(
         {
-            "path": gpu_ops["path"],
-            "dram_read_bytes": gpu_ops["bytes"].where(within, 0),
-            "dram_write_bytes": gpu_ops["bytes"].where(written, 0),
+            "path": copies["path"],
+            "dram_read_bytes": copies["bytes"].where(within, 0),
+            "dram_write_bytes": copies["bytes"].where(written, 0),
         }
     )[within | written]
     return moved[moved["path"] != ""].groupby("path").sum(min_count=1).astype("Float64")

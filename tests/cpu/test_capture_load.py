@@ -61,7 +61,7 @@ def test_a_file_of_no_known_kind(tmp_path: Path, text: str) -> None:
     [
         (b"NVR\0abc", "ncu --import"),
         (b"NVIDIA Tegra Profiler Report 2025@6\0", "nsys stats"),
-        (b"SQLite format 3\0abc", "nsys stats"),
+        (b"SQLite format 3\0abc", "nsys export"),
         (b"\0\0QuadDaemon\0", "QdstrmImporter"),
     ],
 )
