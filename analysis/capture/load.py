@@ -5,41 +5,38 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis.capture import ncu_csv, nsys_csv, nsys_sqlite, ours
+from analysis.capture import ncu, ncu_csv, nsys_csv, nsys_sqlite, ours
 from analysis.capture.errors import InputError
 from analysis.capture.model import (
     COUNTERS_COLUMNS,
+    DETAILS_COLUMNS,
     GPU_OPS_COLUMNS,
     GRAPH_NODES_COLUMNS,
     KERNEL_SUMS_COLUMNS,
+    METRIC_INSTANCES_COLUMNS,
     OVERHEAD_COLUMNS,
     RANGE_SUMS_COLUMNS,
     RANGES_COLUMNS,
+    RULES_COLUMNS,
+    SOURCE_LINES_COLUMNS,
     START_END_COLUMNS,
     Capture,
     Gap,
     SourceFile,
     empty_table,
 )
+from analysis.capture.nsys_numbers import Table
 from analysis.capture.sniff import OUR_JSON, Sniffed, sniff
-from analysis.capture.text import NumberStyle, text_start
+from analysis.capture.summaries import SUMMARIES
+from analysis.capture.text import NumberStyle
 
-_READ_REPORTS = (
-    "cuda_gpu_trace",
-    "cuda_kern_exec_trace",
-    "cuda_api_trace",
-    "nvtx_pushpop_trace",
-    "nvtx_kern_sum",
-    "cuda_gpu_kern_sum",
-    "cuda_gpu_kern_gb_sum",
-)
 _WHAT_TO_GIVE = "give exports of nsys (SQLite, CSV) or of ncu (`--csv --page raw`), or a folder that holds some"
 
 
@@ -60,7 +57,7 @@ class _Found:
 
     tables: dict[str, tuple[str, pd.DataFrame]] = field(default_factory=dict)  # nsys report -> (file, rows)
     timeline: tuple[str, nsys_sqlite.Timeline] | None = None  # file, what it holds
-    counters: list[pd.DataFrame] = field(default_factory=list)
+    ncu: ncu.Parts = field(default_factory=ncu.Parts)
     units: dict[str, str] = field(default_factory=dict)
     api_calls: list[str] = field(default_factory=list)
     ours: dict[str, tuple[str, Any]] = field(default_factory=dict)
@@ -175,22 +172,34 @@ def _note(
         )
 
 
-def _read_ncu_raw(found: _Found, source: Source) -> None:
-    name, text = source.name, source.sniffed.text()
-    page = ncu_csv.read_raw(text, name)
-    found.gaps.extend(page.gaps)
-    if ncu_csv.nothing_profiled(page) and not page.gaps:
-        found.logs.append((name, *ncu_csv.explain(ncu_csv.messages(text.splitlines()))))
-    found.counters.append(page.counters)
-    for metric, unit in page.units.items():
-        if found.units.setdefault(metric, unit) != unit:
-            raise InputError(
-                f"{name}, column {metric}: the unit {unit} does not agree with {found.units[metric]} of the other ncu "
-                "files; export them with one version of ncu."
-            )
-    found.files.append(
-        SourceFile(name, source.sniffed.kind, len(page.counters), source.size, f"{len(page.units)} metrics")
-    )
+def _read_ncu(found: _Found, source: Source) -> None:
+    _take_ncu(found, source, ncu.read_pages(source.sniffed.text(), source.name, source.style))
+
+
+def _read_ncu_report(found: _Found, source: Source) -> None:
+    _take_ncu(found, source, ncu.read_binary(source.path, source.name))
+
+
+def _take_ncu(found: _Found, source: Source, parts: ncu.Parts) -> None:
+    """Adds what a file of ncu holds, and lists each of its pages."""
+    if parts.log:
+        found.logs.append((source.name, *parts.log))
+    for name, units in parts.units:
+        for metric, unit in units.items():
+            known = found.units.get(metric, "")
+            if unit and known and unit != known:
+                raise InputError(
+                    f"{name}, column {metric}: the unit {unit} does not agree with {known} of the other ncu files; "
+                    "export them with one version of ncu."
+                )
+            found.units[metric] = known or unit  # old versions leave the unit of plain counts blank
+    found.ncu.take(parts)
+    found.gaps.extend(parts.gaps)
+    metrics = len({metric for _, units in parts.units for metric in units})
+    for page, rows in parts.counted.items():
+        found.files.append(SourceFile(source.name, f"ncu {page}", rows, source.size, f"{metrics} metrics"))
+    if not parts.counted:
+        found.files.append(SourceFile(source.name, "ignored", 0, source.size, "it holds no kernel"))
 
 
 def _read_ncu_log(found: _Found, source: Source) -> None:
@@ -217,6 +226,8 @@ def _read_ours(found: _Found, source: Source) -> None:
         value, cut = ours.read_cpu_ranges(bytes(source.sniffed.raw), name)
     elif kind == "dataflow":
         value, cut = ours.read_dataflow(bytes(source.sniffed.raw), name)
+    elif kind == "layer_events":
+        value, cut = ours.read_layer_events(bytes(source.sniffed.raw), name)
     else:
         assert source.sniffed.data is not None
         value = ours.check_json(source.sniffed.data, name)
@@ -225,40 +236,38 @@ def _read_ours(found: _Found, source: Source) -> None:
     _note(found, name, kind, rows, source.size, rows if cut else None)
 
 
+_NSYS_READERS: dict[str, Callable[[Table], pd.DataFrame]] = {
+    "cuda_gpu_trace": nsys_csv.gpu_trace,
+    "cuda_kern_exec_trace": nsys_csv.kern_exec,
+    "cuda_api_trace": nsys_csv.api_trace,
+    "nvtx_pushpop_trace": nsys_csv.pushpop_trace,
+    "nvtx_kern_sum": nsys_csv.nvtx_kern_sum,
+    "cuda_gpu_kern_sum": nsys_csv.kern_sum,
+    "cuda_gpu_kern_gb_sum": nsys_csv.kern_sum,
+}
+
+
 def _read_nsys(found: _Found, source: Source) -> None:
-    name, size = source.name, source.size
-    raw = bytes(source.sniffed.raw)[text_start(source.sniffed.raw) :]
-    reports: list[str] = []
-    at = nsys_csv.find_header(raw)
-    while at:
-        reports += [at[1]] if at[1] not in reports else []
-        at = nsys_csv.find_header(raw, at[0] + 1)
-    for report in reports:
-        kind = f"nsys {report}"
-        if report == "cuda_api_sum":
-            table = nsys_csv.read_table(raw, report, name)
-            found.api_calls.extend(nsys_csv.api_names(table))
-            _note(found, name, kind, len(table.frame), size, table.cut_after, table.doubtful_end)
+    name = source.name
+    for table in nsys_csv.read_all(source.sniffed.raw, name, source.style):
+        report = table.report
+        found.gaps.extend(nsys_csv.gaps_of(table))
+        reader = _NSYS_READERS.get(report, nsys_csv.summary_of if report in SUMMARIES else None)
+        if reader is None:
+            found.files.append(SourceFile(name, f"nsys {report}", 0, source.size, "recognised, not needed"))
             continue
-        if report not in _READ_REPORTS:
-            found.files.append(SourceFile(name, kind, 0, size, "recognised, not needed"))
-            continue
-        if report in found.tables:
+        rows = reader(table)
+        if report == "nvtx_range_sum" and report in found.tables:  # push/pop and start/end ranges share a header
+            rows = pd.concat([found.tables[report][1], rows], ignore_index=True)
+        elif report in found.tables:
             raise InputError(
-                f"{found.tables[report][0]} and {name} are two different files of the nsys report {report}; "
-                "give one capture at a time."
+                f"{found.tables[report][0]} and {name} are two different files of the nsys report {report}; give one "
+                "capture at a time."
             )
-        table = nsys_csv.read_table(raw, report, name)
-        reader = {
-            "cuda_gpu_trace": nsys_csv.gpu_trace,
-            "cuda_kern_exec_trace": nsys_csv.kern_exec,
-            "cuda_api_trace": nsys_csv.api_trace,
-            "nvtx_pushpop_trace": nsys_csv.pushpop_trace,
-            "nvtx_kern_sum": nsys_csv.nvtx_kern_sum,
-        }.get(report, nsys_csv.kern_sum)
-        rows = reader(table, name)
+        if report == "cuda_api_sum":
+            found.api_calls.extend(nsys_csv.api_names(table))
         found.tables[report] = (name, rows)
-        _note(found, name, kind, len(rows), size, table.cut_after, table.doubtful_end)
+        _note(found, name, f"nsys {report}", len(table), source.size, table.raw.cut_after, table.raw.doubtful_end)
 
 
 def _read_sqlite(found: _Found, source: Source) -> None:
@@ -306,15 +315,19 @@ def _set_aside(found: _Found, reports: Sequence[str]) -> None:
                 found.files[at] = replace(listed, detail=f"not used: {name} holds the same")
 
 
+# Files of ours that are worth a report alone.
+_DATA_OF_OURS = {"cpu_ranges", "layer-profile", "kernels-of-layers", "baseline"}
 # The kind that `sniff` tells -> what reads it into `_Found`. A kind without a reader is refused, or ignored in a folder.
 READERS: dict[str, Callable[[_Found, Source], None]] = {
     "nsys": _read_nsys,
     "nsys sqlite": _read_sqlite,
-    "ncu raw": _read_ncu_raw,
+    **dict.fromkeys(("ncu raw", "ncu details", "ncu source", "ncu session"), _read_ncu),
+    "ncu report": _read_ncu_report,
     "ncu log": _read_ncu_log,
     "ops": _read_ours,
     "cpu_ranges": _read_ours,
     "dataflow": _read_ours,
+    "layer_events": _read_ours,
     **dict.fromkeys(OUR_JSON, _read_ours),
     "tool-status": _read_status,
 }
@@ -375,12 +388,24 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
     return ops if calls is None else nsys_csv.fill_from_calls(ops, calls[1])
 
 
+def _together(frames: list[pd.DataFrame], columns: Mapping[str, str]) -> pd.DataFrame:
+    return pd.concat(frames, ignore_index=True) if frames else empty_table(columns)
+
+
 def _put_together(found: _Found, given: list[str]) -> Capture:
-    counters = pd.concat(found.counters, ignore_index=True) if found.counters else empty_table(COUNTERS_COLUMNS)
+    rounded = ncu.merge_rounded(found.ncu.counters, found.ncu.rounded)
+    counters = _together([*found.ncu.counters, *rounded], COUNTERS_COLUMNS)
+    evidence = {
+        "rules": _together(found.ncu.rules, RULES_COLUMNS),
+        "source_lines": _together(found.ncu.source_lines, SOURCE_LINES_COLUMNS),
+        "metric_instances": _together(found.ncu.metric_instances, METRIC_INSTANCES_COLUMNS),
+        "details": _together(found.ncu.details, DETAILS_COLUMNS),
+    }
     if found.timeline is not None:
         _set_aside(found, ("cuda_gpu_trace", "cuda_kern_exec_trace", "cuda_api_trace", "nvtx_pushpop_trace"))
     timeline = found.timeline[1] if found.timeline else None
-    has_data = bool(found.tables or timeline) or len(counters) > 0 or "cpu_ranges" in found.ours
+    has_data = bool(found.tables or timeline) or len(counters) > 0 or any(len(frame) for frame in evidence.values())
+    has_data = has_data or not found.ours.keys().isdisjoint(_DATA_OF_OURS)
     if not has_data:
         _raise_nothing(found, given)
     found.gaps.extend(Gap(f"the counters of {name}", why, fix) for name, why, fix in found.logs)
@@ -433,14 +458,21 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         overhead=timeline.overhead if timeline else empty_table(OVERHEAD_COLUMNS),
         graph_nodes=timeline.graph_nodes if timeline else empty_table(GRAPH_NODES_COLUMNS),
         nsys_range_sums=range_sums[1] if range_sums else empty_table(RANGE_SUMS_COLUMNS),
+        summaries={report: found.tables[report][1] for report in SUMMARIES if report in found.tables},
         nsys_kernel_sums=sums[1] if sums else empty_table(KERNEL_SUMS_COLUMNS),
         counters=counters,
         counter_units=found.units,
+        session=found.ncu.session,
+        **evidence,
         manifest=found.ours.get("manifest", ("", None))[1],
         timing=found.ours.get("timing", ("", None))[1],
         ceilings=found.ours.get("ceilings", ("", None))[1],
         ops=found.ours.get("ops", ("", None))[1],
         dataflow=found.ours.get("dataflow", ("", None))[1],
+        layer_profile=found.ours.get("layer-profile", ("", None))[1],
+        layer_events=found.ours.get("layer_events", ("", None))[1],
+        kernels_of_layers=found.ours.get("kernels-of-layers", ("", None))[1],
+        baseline=found.ours.get("baseline", ("", None))[1],
         tools=found.tools,
         gaps=found.gaps,
         files=found.files,

@@ -128,7 +128,7 @@ COUNTERS_COLUMNS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Field:
-    """A column of a tidy table as data: its pandas dtype, its unit ('' where the row or nothing has one), its meaning."""
+    """A column of a tidy table as data: its pandas dtype, its unit ('' where it has none), its meaning."""
 
     name: str
     dtype: str

@@ -1,23 +1,22 @@
-"""Reads the CSV reports of `nsys stats`, from the `gputrace` of 2022 to the `cuda_gpu_trace` of 2026.
+"""What the reports of `nsys stats` become: GPU operations, ranges, calls and nsys' own sums, in the model's columns.
 
-A report is known by its header (`report_of_header`), never by its file name or the title above it. nsys does not escape
-quotes inside names and puts free text before, between and after the numbers, so there are two ways to read a table:
-pandas' C parser where the quotes of the whole file balance and every line has the header's width, and otherwise one
-regular expression built from the header, in which only the names may hold anything.
+`read_file` (nsys_numbers) finds the tables of a file and their numbers; a function for each report that matters makes a
+table of the model of it. Names that changed between years are one here: `[CUDA memcpy HtoD]` of 2022 is
+`[CUDA memcpy Host-to-Device]`, and the colon before ranges of the default domain is gone.
 """
 
 from __future__ import annotations
 
-import io
 import mmap
 import re
-import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from analysis.capture import summaries
 from analysis.capture.errors import InputError
 from analysis.capture.model import (
     API_CALLS_COLUMNS,
@@ -25,357 +24,189 @@ from analysis.capture.model import (
     KERNEL_SUMS_COLUMNS,
     RANGE_SUMS_COLUMNS,
     RANGES_COLUMNS,
+    Gap,
     as_table,
     empty_table,
 )
-from analysis.capture.text import is_missing, number_style, parse_integer, parse_number
-from analysis.capture.units import base_unit
+from analysis.capture.nsys_numbers import Table, read_file, shares
+from analysis.capture.nsys_reports import KINDS
+from analysis.capture.nsys_table import kind_of
+from analysis.capture.text import NumberStyle, is_missing, open_text
 
-_ALIASES = {
-    "Average": "Avg",
-    "Minimum": "Min",
-    "Maximum": "Max",
-    "Operations": "Count",
-    "CorrID": "CorrId",
-    "Pid": "PID",
-    "Tid": "TID",
-}
-_TEXT = frozenset(
-    {"Name", "Range", "NVTX Range", "Kernel Name", "Operation", "NameTree", "Device", "Thread Name", "API Name"}
-)
-_WORDS = frozenset(
-    {"Style", "RangeStack", "GridXYZ", "BlockXYZ", "API Function", "SrcMemKd", "DstMemKd", "Result", "GreenCtx"}
-)
-_WHOLE = frozenset(
-    {
-        "Start",
-        "End",
-        "Duration",
-        "API Start",
-        "API Dur",
-        "Kernel Start",
-        "Kernel Dur",
-        "Total Time",
-        "Instances",
-        "Kern Inst",
-    }
-)
-_MISSING = ["", "None", "NULL", "null", "nan", "n/a", "-"]
-_FRAMING = re.compile(
-    r"(Processing|Exporting|Generating|SKIPPED|NOTICE|WARNING|ERROR|Report was|Generated|==|\s*\*\*\s|\s+/|Importing)"
-)
+_MEMORY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "HtoH": "Host-to-Host"}
+_MEMORY |= {"PtoP": "Peer-to-Peer", "HtoA": "Host-to-Array", "AtoH": "Array-to-Host", "AtoA": "Array-to-Array"}
+_MEMORY |= {"AtoD": "Array-to-Device", "DtoA": "Device-to-Array"}
 
 
-@dataclass(frozen=True)
-class RawTable:
-    """A report as it stands: normalised column names, and the complete rows before a cut-off one (None: not cut)."""
+def read_columns(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """The first nsys table of a CSV file, as fast as the disk gives it: the public reading function for benchmarks.
 
-    report: str
-    frame: pd.DataFrame
-    units: dict[str, str]
-    cut_after: int | None
-    doubtful_end: bool = False
+    Args:
+        path: a file that `nsys stats --format csv` wrote.
+        columns: normalised names (`Start`, `Duration`, `Name`; see nsys_reports.REPORTS) of what is needed (default:
+            all). Only these are converted.
 
-
-def split_header(line: str) -> list[str]:
-    """Cells of a header line (no nsys column name holds a comma)."""
-    return [cell.strip().strip('"').strip() for cell in line.strip("\r\n").split(",")]
-
-
-def _column(cell: str) -> tuple[str, str]:
-    """Name and unit of one header cell, the same for every year: `Average (ns)` gives ('Avg', 'ns')."""
-    match = re.fullmatch(r"(.*?)\s*\(([^()]*)\)", cell)
-    name, unit = (match[1], match[2]) if match else (cell, "")
-    return _ALIASES.get(name, name), unit
-
-
-def report_of_header(line: str) -> str | None:
-    """Name of the nsys report (as of 2023 and later) whose header this line is, or None."""
-    if "," not in line or len(line) > 2000:
-        return None
-    names = tuple(_column(cell)[0] for cell in split_header(line))
-    have = set(names)
-    if names[:3] == ("Start", "Duration", "CorrId") and {"GrdX", "BlkX", "Name"} <= have:
-        return "cuda_gpu_trace"
-    if {"API Start", "API Dur", "Kernel Start", "Kernel Dur", "Kernel Name"} <= have:
-        return "cuda_kern_exec_trace"
-    if names[:3] == ("Start", "Duration", "Name") and {"Result", "CorrId"} <= have:
-        return "cuda_api_trace"
-    if names[:2] == ("Start", "End") and {"Duration", "DurChild", "Name", "PID", "TID", "Lvl"} <= have:
-        return "nvtx_pushpop_trace"
-    if names[:2] == ("Name", "Projected Start"):
-        return "nvtx_gpu_proj_trace"
-    if names[:3] == ("Range", "Style", "Total Proj Time"):
-        return "nvtx_gpu_proj_sum"
-    if names[:2] == ("NVTX Range", "Style") and {"Kern Inst", "Kernel Name", "Total Time"} <= have:
-        return "nvtx_kern_sum"
-    if {"Count", "QCount", "Kernel Name"} <= have:
-        return "cuda_kern_exec_sum"
-    if names[0] == "Time" and "Total Time" in have:
-        if "Instances" in have and names[-1] == "Name":
-            return "cuda_gpu_kern_gb_sum" if {"GridXYZ", "BlockXYZ"} <= have else "cuda_gpu_kern_sum"
-        if "Instances" in have and names[-1] == "Range":
-            return "nvtx_sum" if "Style" in have else "nvtx_pushpop_sum"
-        if "Num Calls" in have and names[-1] == "Name":
-            return "cuda_api_sum"
-        if names[-1] == "Operation":
-            return "cuda_gpu_mem_time_sum"
-    if names[0] == "Total" and names[-1] == "Operation":
-        return "cuda_gpu_mem_size_sum"
-    return None
-
-
-# Every header of `report_of_header` holds one of these, and few other lines do.
-_ANCHORS = (b"(%)", b"Operation", b"Duration", b"API Dur", b"Kern Inst", b"Proj", b"QCount")
-
-
-def lines_with(raw: bytes | mmap.mmap, mark: bytes, start: int = 0, *, first: bool = False) -> Iterator[str]:
-    """The lines of a file that hold `mark`, from `start` on; with `first`, the lines that begin with it."""
-    for _, line in _offsets_with(raw, mark, start):
-        if not first or line.startswith(mark.decode()):
-            yield line
-
-
-def _offsets_with(raw: bytes | mmap.mmap, mark: bytes, start: int = 0) -> Iterator[tuple[int, str]]:
-    found = raw.find(mark, start)
-    while found >= 0:
-        begin = raw.rfind(b"\n", start, found) + 1
-        begin = max(begin, start)
-        end = raw.find(b"\n", found)
-        end = len(raw) if end < 0 else end
-        yield begin, raw[begin : min(end, begin + 65536)].decode("utf-8", errors="replace").rstrip("\r")
-        found = raw.find(mark, end)
-
-
-def find_header(raw: bytes | mmap.mmap, start: int = 0) -> tuple[int, str] | None:
-    """Where the next header of an nsys report begins, and which report it is; None where there is none."""
-    found = (
-        next(((at, name) for at, line in _offsets_with(raw, mark, start) if (name := report_of_header(line))), None)
-        for mark in _ANCHORS
-    )
-    return min((one for one in found if one), default=None)
-
-
-# ---------------------------------------------------------------------------------------------------- the two parsers
-
-
-def _quotes_balance(raw: bytes) -> bool:
-    """Whether every quote opens or closes a whole field, as far as counting can tell."""
-    opening = raw.count(b',"') + raw.count(b'\n"')
-    closing = raw.count(b'",') + raw.count(b'"\n') + raw.count(b'"\r\n')
-    return opening == closing and opening + closing == raw.count(b'"')
-
-
-def _read_fast(raw: bytes, names: list[str], units: dict[str, str]) -> pd.DataFrame | None:
-    """The table by pandas' C parser, or None where the file is not plain enough to trust it."""
-    if not _quotes_balance(raw):
-        return None
-    text = {name: "category" for name in names if name in _TEXT or name in _WORDS}
-    missing = {name: _MISSING for name in names if name not in _TEXT}  # a kernel may be called None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            frame = pd.read_csv(
-                io.BytesIO(raw), header=0, names=names, dtype=text, na_values=missing, keep_default_na=False,
-                encoding_errors="replace", low_memory=False,
-            )  # fmt: skip
-    except (ValueError, Warning):  # ParserError is a ValueError: a line is too wide
-        return None
-    blank = raw.count(b"\n\n") + raw.count(b"\n\r\n")
-    if not isinstance(frame.index, pd.RangeIndex) or len(frame) + 1 < raw.count(b"\n") - blank:
-        return None
-    for name in names:
-        if name not in text and not (pd.api.types.is_numeric_dtype(frame[name]) or frame[name].isna().all()):
-            return None  # grouped digits, or text of something else among the rows
-        if name in _WHOLE and units[name] in ("", "ns") and pd.api.types.is_float_dtype(frame[name]):
-            return None  # 628.032 of a German locale, or a short row
-    return frame
-
-
-def _pattern(names: list[str]) -> re.Pattern[str]:
-    """What a row of this report looks like: names hold anything, words no comma, numbers digits and grouping signs."""
-    number = '("[^"]*"|[-+0-9.eE \u00a0\u202f]*|None|NULL|null|nan|n/a)'
-    last_text = max((i for i, name in enumerate(names) if name in _TEXT), default=-1)
-    parts = []
-    for i, name in enumerate(names):
-        if name in _TEXT:
-            parts.append("(.*)" if i == last_text == len(names) - 1 else "(.*?)")
-        else:
-            parts.append('("[^"]*"|[^,"]*)' if name in _WORDS else number)
-    return re.compile(",".join(parts))
-
-
-def _unquote(cell: str) -> str:
-    return cell[1:-1] if len(cell) > 1 and cell[0] == cell[-1] == '"' else cell
-
-
-def _is_blank(line: str) -> bool:
-    return not line.strip()
-
-
-def _read_tolerant(lines: list[str], names: list[str], report: str, where: str, first_line: int) -> pd.DataFrame:
-    """The table line by line. `lines` are the rows, `first_line` the number of the first one in the file."""
-    pattern = _pattern(names)
-    rows: list[tuple[str, ...]] = []
-    for number, line in enumerate(lines, first_line):
-        match = pattern.fullmatch(line)
-        if match:
-            cells = match.groups()
-            rows.append(tuple(_unquote(cell) if '"' in cell else cell for cell in cells) if '"' in line else cells)
-            continue
-        if _is_blank(line) or _FRAMING.match(line):
-            continue
-        other = report_of_header(line)
-        if other == report:
-            raise InputError(
-                f"{where}: line {number} begins a second table of {report}; the output of several runs was mixed, "
-                "export each one into its own file with `nsys stats --output`."
-            )
-        if other:
-            break
-        raise InputError(
-            f"{where}: line {number} has {line.count(',') + 1} fields that do not fit the {len(names)} columns "
-            f"of the header ({', '.join(names[:4])} …); the file is damaged, export it again with `nsys stats`."
-        )
-    return pd.DataFrame(rows, columns=names, dtype="str")
-
-
-def _cut_tail(raw: bytes, names: list[str]) -> tuple[bytes, str]:
-    """The file without a last line that has no line end and is no whole row; and 'cut', 'doubtful' or ''.
-
-    Doubtful: only the end of an unquoted name that stands nowhere else; the row is kept.
-    """
-    if raw.endswith(b"\n") or b"\n" not in raw:
-        return raw, ""
-    body, _, tail = raw.rpartition(b"\n")
-    line = tail.decode("utf-8", errors="replace").rstrip("\r")
-    if _is_blank(line) or _FRAMING.match(line):
-        return raw + b"\n", ""
-    match = _pattern(names).fullmatch(line)
-    if match is None or any(cell.startswith('"') and not cell.endswith('"') for cell in match.groups()):
-        return body + b"\n", "cut"
-    cells = dict(zip(names, match.groups(), strict=True))
-    last = cells[names[-1]]
-    state = ""
-    if names[-1] == "NameTree":
-        state = "" if _unquote(last).lstrip("-") == _unquote(cells["Name"]).lstrip("-") else "cut"
-    elif names[-1] in _TEXT and not last.endswith('"'):
-        # A name that is only the beginning of others in the file was cut; one that stands elsewhere whole was not.
-        end = last.encode()
-        if b"," + end + b"\n" not in body and b"," + end + b"\r\n" not in body:
-            unbalanced = last == '"' or any(last.count(a) != last.count(b) for a, b in ("()", "[]", "<>"))
-            state = "cut" if not last or unbalanced or b"," + end in body else "doubtful"
-    return (body + b"\n" if state == "cut" else raw + b"\n"), state
-
-
-def read_table(text: str | bytes, report: str, where: str) -> RawTable:
-    """A report from the decoded text (or UTF-8 bytes) of a file that holds its header somewhere.
+    Returns:
+        One column each, under the same names: whole numbers int64 (Int64 where some are missing) with times in ns,
+        sizes Float64 in bytes, texts as category.
 
     Raises:
-        InputError: a row within the table is damaged.
+        InputError: no table, or a damaged one.
     """
-    raw = text.encode() if isinstance(text, str) else text
-    offset = 0
-    line_number = 1
-    while True:
-        end = raw.find(b"\n", offset)
-        line = raw[offset : end if end >= 0 else len(raw)].decode("utf-8", errors="replace")
-        if report_of_header(line) == report:
-            break
-        if end < 0:
-            raise InputError(f"{where}: holds no table {report}; export it again with `nsys stats --report {report}`.")
-        offset, line_number = end + 1, line_number + 1
-    cells = [_column(cell) for cell in split_header(line)]
-    names = [name for name, _ in cells]
-    units = dict(cells)
-    raw, end_state = _cut_tail(raw[offset:], names)
-    frame = _read_fast(raw, names, units)
-    if frame is None:
-        lines = [row.rstrip("\r") for row in raw.decode("utf-8", errors="replace").split("\n")][1:]
-        frame = _read_tolerant(lines, names, report, where, line_number + 1)
-    return RawTable(report, frame, units, len(frame) if end_state == "cut" else None, end_state == "doubtful")
-
-
-# -------------------------------------------------------------------------------------- columns and their types
-
-
-def _integers(table: RawTable, name: str, where: str, scale: float = 1.0) -> Any:
-    """A column of whole numbers as Int64, missing cells NA, times in ns whatever the header's unit is."""
-    column = table.frame[name] if name in table.frame else pd.Series(pd.NA, index=table.frame.index, dtype="Int64")
-    unit = table.units.get(name, "")
-    if unit not in ("", "ns", "B"):
-        scale = base_unit(unit, f"{where}, column {name}")[0]
-    try:
-        if pd.api.types.is_numeric_dtype(column) or column.isna().all():
-            values = pd.to_numeric(column)
-            return (
-                values.astype("Int64") if scale == 1.0 else (values.astype("Float64") * scale).round().astype("Int64")
-            )
-        cells = column.astype("str").tolist()
-        if scale != 1.0:
-            style = number_style(cells, f"{where}, column {name}")
-            numbers: list[Any] = [parse_number(cell, style) * scale for cell in cells]
-            return pd.array([pd.NA if x != x else round(x) for x in numbers], dtype="Int64")
-        return pd.array([pd.NA if (n := parse_integer(cell)) is None else n for cell in cells], dtype="Int64")
-    except (ValueError, OverflowError, TypeError):
-        raise InputError(
-            f"{where}: column {name} holds something that is no whole number of 64 bits; the file is damaged or was "
-            "exported in another locale, export it again with LC_ALL=C."
-        ) from None
-
-
-def _texts(table: RawTable, name: str) -> Any:
-    """A text column, missing cells ''."""
-    if name not in table.frame:
-        return pd.Series("", index=table.frame.index, dtype="str")
-    column = table.frame[name]
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.astype("str").fillna("")
-    return column.fillna("").astype("str")
-
-
-def _decimal_scaled(table: RawTable, name: str, where: str) -> Any:
-    """A size column such as `Bytes (MB)` in whole base units, NA where empty. nsys prints MB with three decimals."""
-    unit = table.units.get(name, "")
-    scale = base_unit(unit, f"{where}, column {name}")[0] if unit else 1.0
-    if name not in table.frame:
-        return pd.Series(pd.NA, index=table.frame.index, dtype="Int64")
-    column = table.frame[name]
-    if not pd.api.types.is_numeric_dtype(column):
-        cells = column.fillna("").astype("str")
-        # The number of decimals is fixed, so the last sign is the decimal one in every locale.
-        numbers = [
-            parse_number(cell, "," if cell.rfind(",") > cell.rfind(".") and scale > 1 else ".") for cell in cells
-        ]
-        column = pd.Series(numbers, index=table.frame.index, dtype="float64")
-    return (column * scale).round().astype("Int64")
-
-
-def _required(table: RawTable, columns: dict[str, Any], where: str, needed: tuple[str, ...]) -> None:
-    for name in needed:
-        missing = pd.isna(columns[name])
-        if missing.any():
-            row = int(missing.to_numpy().argmax()) if hasattr(missing, "to_numpy") else int(missing.argmax())
-            raise InputError(
-                f"{where}: row {row + 1} of {table.report} has no {name}; the file is damaged, export it again "
-                "with `nsys stats`."
-            )
-
-
-def _grid(parts: list[Any]) -> Any:
-    """'64x1x1' from three integer columns, '' where they are empty."""
-    x, y, z = (pd.Series(part).reset_index(drop=True) for part in parts)
-    key = pd.DataFrame({"x": x, "y": y, "z": z})
-    unique = key.drop_duplicates()
-    labels = unique.assign(
-        label=["" if pd.isna(a) else f"{a}x{b}x{c}" for a, b, c in zip(unique.x, unique.y, unique.z, strict=True)]
+    tables = read_file(
+        open_text(path), path.name, wanted=None if columns is None else lambda report: [*columns, report.columns[0]]
     )
-    return key.merge(labels, on=["x", "y", "z"], how="left")["label"].astype("str")
+    if not tables:
+        raise InputError(f"{path.name}: holds no table of nsys; export it with `nsys stats --format csv`.")
+    table = tables[0]
+    frame: dict[str, Any] = {}
+    for name in table.raw.columns.column_names if columns is None else columns:
+        kind = kind_of(name, table.raw.unit(name) if table.has(name) else "")
+        if kind in ("text", "word"):
+            frame[name] = table.categories(name)
+        elif kind == "whole" or KINDS.get(name) == "time":
+            values = table.integers(name)
+            frame[name] = values if values.isna().any() else values.to_numpy(dtype="int64")
+        else:
+            frame[name] = table.floats(name)
+    return pd.DataFrame(frame)
 
 
-def _xyz(column: Any) -> Any:
+_UNREAD = {
+    "cuda_gpu_trace": {"StcSMem", "DymSMem", "Throughput", "SrcMemKd", "DstMemKd", "Ctx", "GreenCtx"},
+    "cuda_api_trace": {"Result", "T-Pri", "Thread Name", "Name"},
+}
+
+
+def read_all(raw: bytes | mmap.mmap, where: str, style: NumberStyle | None = None) -> list[Table]:
+    """Every table of a file with the columns that the model needs (see nsys_numbers.read_file)."""
+    return read_file(
+        raw,
+        where,
+        style=style,
+        wanted=lambda report: [name for name in report.columns if name not in _UNREAD.get(report.name, ())],
+    )
+
+
+def gaps_of(table: Table) -> list[Gap]:
+    """What a table lacks, is cut at or is rounded to, for the report."""
+    where, raw = table.where, table.raw
+    gaps = []
+    missing = shares(table)
+    if missing:
+        gaps.append(missing)
+    if raw.header.unknown:
+        gaps.append(
+            Gap(
+                f"column {', '.join(raw.header.unknown)} of {where}",
+                f"no known nsys prints it in {table.report}, so it was not read",
+                "export the file again with `nsys stats`, or tell what the column holds",
+            )
+        )
+    if raw.cut_names:
+        gaps.append(
+            Gap(
+                f"{raw.cut_names} names of {where} are cut",
+                "they come from console output, which ends names at 100 characters with …",
+                "export with `nsys stats --format csv`",
+            )
+        )
+    if table.report == "cuda_gpu_mem_size_sum" and not raw.unit("Total"):
+        gaps.append(
+            Gap(
+                f"sizes of copies in {where}",
+                "nsys 2020 prints them without a unit",
+                "export with nsys 2022 or later, or use cuda_gpu_trace",
+            )
+        )
+    return gaps
+
+
+def rounding(table: Table) -> Gap | None:
+    """A gap where sizes printed in MB leave the bytes of copies open by more than 1 %."""
+    if table.report != "cuda_gpu_trace" or not table.has("Bytes") or table.raw.unit("Bytes") == "B":
+        return None
+    sizes = table.integers("Bytes")
+    known = sizes[~sizes.isna()]
+    step = {"KB": 1, "KiB": 1}.get(table.raw.unit("Bytes"), 1000)
+    if not len(known) or step / 2 * len(known) <= 0.01 * int(known.sum()):
+        return None
+    return Gap(
+        f"bytes of {len(known)} copies and sets of {table.where} to the byte",
+        "nsys prints sizes in MB with three decimals, so small ones are rounded to 0 or 1 kB",
+        "export with `nsys stats --format csv:mem=B`",
+    )
+
+
+def _required(table: Table, columns: dict[str, Any], needed: tuple[str, ...]) -> None:
+    for name in needed:
+        missing = np.asarray(pd.isna(columns[name]))
+        if missing.any():
+            raise InputError(
+                f"{table.where}: row {int(missing.argmax()) + 1} of {table.report} has no {name}; the file is damaged, "
+                "export it again with `nsys stats`."
+            )
+
+
+def _map(column: pd.Categorical, change: Any) -> pd.Series:
+    """A column of text with `change` applied to every different cell once, as str."""
+    changed = pd.Series([change(text) for text in column.categories], dtype="str")
+    if not len(changed):
+        return pd.Series([], dtype="str")
+    return changed.take(column.codes).reset_index(drop=True)
+
+
+def _grid(parts: Sequence[Any]) -> pd.Series:
+    """'64x1x1' from three integer columns, '' where they are empty."""
+    missing = np.logical_or.reduce([np.asarray(part.isna()) for part in parts])
+    codes = np.zeros(len(missing), np.int64)
+    labels: list[str] = [""]
+    for part in parts:
+        values, uniques = pd.factorize(part.to_numpy(dtype="int64", na_value=0))
+        codes, seen = pd.factorize(codes * len(uniques) + values)
+        labels = (
+            [
+                f"{labels[int(code) // len(uniques)]}x{uniques[int(code) % len(uniques)]}".removeprefix("x")
+                for code in seen
+            ]
+            if len(uniques)
+            else []
+        )
+    return pd.Series([*labels, ""], dtype="str").take(np.where(missing, len(labels), codes)).reset_index(drop=True)
+
+
+def _xyz(column: pd.Categorical) -> pd.Series:
     """'64x1x1' from `  64    1    1`."""
-    return column.map({text: "x".join(text.split()) for text in column.unique()}).astype("str")
+    return _map(column, lambda text: "x".join(text.split()))
+
+
+def operation(name: str) -> str:
+    """The name of a copy or set as of 2023 and later: `[CUDA memcpy HtoD]` is `[CUDA memcpy Host-to-Device]`."""
+    match = re.fullmatch(r"\[CUDA memcpy (\w)to(\w)\]", name)
+    return (
+        f"[CUDA memcpy {_MEMORY[f'{match[1]}to{match[2]}']}]"
+        if match and f"{match[1]}to{match[2]}" in _MEMORY
+        else name
+    )
+
+
+def without_range(name: str) -> str:
+    """A kernel name without the range that `:nvtx-name` puts before it (`attn/void gemm<float>(int)`).
+
+    The sign is the last `/` outside all brackets; kernel names hold none but in `operator/`.
+    """
+    depth = 0
+    for place in range(len(name) - 1, 0, -1):
+        sign = name[place]
+        depth += (sign in ")>]}") - (sign in "(<[{")
+        if sign == "/" and depth == 0 and not name.endswith("operator", 0, place):
+            return name[place + 1 :]
+    return name
+
+
+def kernel_names(column: pd.Categorical) -> pd.Series:
+    """Names of GPU operations, the same for every year and without the ranges of `:nvtx-name`."""
+    return _map(column, lambda name: operation(name) if name.startswith("[CUDA ") else without_range(name))
 
 
 def strip_domain(name: str) -> str:
@@ -383,65 +214,60 @@ def strip_domain(name: str) -> str:
     return name[1:] if name.startswith(":") else name
 
 
-def _strip_domains(column: Any) -> Any:
-    return column.map({name: strip_domain(name) for name in column.unique()}).astype("str")
-
-
 # -------------------------------------------------------------------------------------------- what they become
 
 
-def gpu_trace(table: RawTable, where: str) -> pd.DataFrame:
+def _kind(name: str) -> str:
+    return "memset" if name.startswith("[CUDA memset") else "memcpy" if name.startswith("[CUDA mem") else "kernel"
+
+
+def gpu_trace(table: Table) -> pd.DataFrame:
     """GPU operations (GPU_OPS_COLUMNS, the API side NA) from cuda_gpu_trace."""
-    if table.frame.empty:
+    if not len(table):
         return empty_table(GPU_OPS_COLUMNS)
-    name = _texts(table, "Name")
-    kinds = {
-        text: "memset" if text.startswith("[CUDA memset") else "memcpy" if text.startswith("[CUDA mem") else "kernel"
-        for text in name.unique()
-    }
+    name = kernel_names(table.categories("Name"))
+    kind = _map(table.categories("Name"), _kind)
     columns: dict[str, Any] = {
-        "start_ns": _integers(table, "Start", where),
-        "duration_ns": _integers(table, "Duration", where),
-        "kind": name.map(kinds),
+        "start_ns": table.integers("Start"),
+        "duration_ns": table.integers("Duration"),
+        "kind": kind,
         "name": name,
-        "grid": _grid([_integers(table, c, where) for c in ("GrdX", "GrdY", "GrdZ")]),
-        "block": _grid([_integers(table, c, where) for c in ("BlkX", "BlkY", "BlkZ")]),
-        "registers": _integers(table, "Reg/Trd", where),
-        "stream": _integers(table, "Strm", where),
-        "bytes": _decimal_scaled(table, "Bytes", where),
-        "device": _texts(table, "Device"),
-        "correlation_id": _integers(table, "CorrId", where),
+        "grid": _grid([table.integers(c) for c in ("GrdX", "GrdY", "GrdZ")]),
+        "block": _grid([table.integers(c) for c in ("BlkX", "BlkY", "BlkZ")]),
+        "registers": table.integers("Reg/Trd"),
+        "stream": table.integers("Strm"),
+        "bytes": table.integers("Bytes"),
+        "device": table.texts("Device"),
+        "correlation_id": table.integers("CorrId"),
     }
-    _required(table, columns, where, ("start_ns", "duration_ns"))
+    _required(table, columns, ("start_ns", "duration_ns"))
     if (name == "").any():
         raise InputError(
-            f"{where}: a row of cuda_gpu_trace has no Name; the file is damaged, export it again with `nsys stats`."
+            f"{table.where}: a row of cuda_gpu_trace has no Name; the file is damaged, export it again with "
+            "`nsys stats`."
         )
     return as_table(columns, GPU_OPS_COLUMNS)
 
 
-def kern_exec(table: RawTable, where: str) -> pd.DataFrame:
+def kern_exec(table: Table) -> pd.DataFrame:
     """Kernels with their launch (GPU_OPS_COLUMNS; registers, stream and bytes NA) from cuda_kern_exec_trace."""
-    if table.frame.empty:
+    if not len(table):
         return empty_table(GPU_OPS_COLUMNS)
-    api_start = _integers(table, "API Start", where)
-    device = _texts(table, "DevId")
-    if "DevId" in table.frame and pd.api.types.is_numeric_dtype(table.frame["DevId"]):
-        device = _integers(table, "DevId", where).astype("str")
+    api_start = table.integers("API Start")
     columns = {
-        "start_ns": _integers(table, "Kernel Start", where),
-        "duration_ns": _integers(table, "Kernel Dur", where),
-        "kind": pd.Series("kernel", index=table.frame.index, dtype="str"),
-        "name": _texts(table, "Kernel Name"),
-        "grid": _xyz(_texts(table, "GridXYZ")),
-        "block": _xyz(_texts(table, "BlockXYZ")),
-        "device": device,
+        "start_ns": table.integers("Kernel Start"),
+        "duration_ns": table.integers("Kernel Dur"),
+        "kind": pd.Series(["kernel"], dtype="str").repeat(len(table)).reset_index(drop=True),
+        "name": kernel_names(table.categories("Kernel Name")),
+        "grid": _xyz(table.categories("GridXYZ")),
+        "block": _xyz(table.categories("BlockXYZ")),
+        "device": _map(table.categories("DevId"), str.strip),
         "api_start_ns": api_start,
-        "api_end_ns": api_start + _integers(table, "API Dur", where),
-        "pid": _integers(table, "PID", where),
-        "tid": _integers(table, "TID", where),
+        "api_end_ns": api_start + table.integers("API Dur"),
+        "pid": table.integers("PID"),
+        "tid": table.integers("TID"),
     }
-    _required(table, columns, where, ("start_ns", "duration_ns"))
+    _required(table, columns, ("start_ns", "duration_ns"))
     return as_table(columns, GPU_OPS_COLUMNS)
 
 
@@ -482,34 +308,34 @@ def nest_by_time(frame: pd.DataFrame) -> tuple[list[Any], list[int], list[str]]:
     return parents, levels, paths
 
 
-def pushpop_trace(table: RawTable, where: str) -> pd.DataFrame:
+def pushpop_trace(table: Table) -> pd.DataFrame:
     """Range instances (RANGES_COLUMNS) from nvtx_pushpop_trace."""
-    if table.frame.empty:
+    if not len(table):
         return empty_table(RANGES_COLUMNS)
     columns: dict[str, Any] = {
-        "start_ns": _integers(table, "Start", where),
-        "end_ns": _integers(table, "End", where),
-        "pid": _integers(table, "PID", where),
-        "tid": _integers(table, "TID", where),
-        "name": _strip_domains(_texts(table, "Name")),
+        "start_ns": table.integers("Start"),
+        "end_ns": table.integers("End"),
+        "pid": table.integers("PID"),
+        "tid": table.integers("TID"),
+        "name": _map(table.categories("Name"), strip_domain),
     }
-    _required(table, columns, where, ("start_ns", "end_ns", "pid", "tid"))
+    _required(table, columns, ("start_ns", "end_ns", "pid", "tid"))
     paths = None
-    if {"RangeId", "ParentId", "RangeStack", "Lvl"} <= set(table.frame.columns):
-        columns["range_id"] = _integers(table, "RangeId", where)
-        columns["parent_id"] = _integers(table, "ParentId", where)
-        columns["level"] = _integers(table, "Lvl", where)
+    if table.has("RangeId", "ParentId", "RangeStack", "Lvl"):
+        columns["range_id"] = table.integers("RangeId")
+        columns["parent_id"] = table.integers("ParentId")
+        columns["level"] = table.integers("Lvl")
         if not any(pd.isna(columns[name]).any() for name in ("range_id", "level")):
             ids = [int(i) for i in columns["range_id"]]
-            paths = _paths_from_stacks(ids, columns["name"].tolist(), _texts(table, "RangeStack").tolist())
+            paths = _paths_from_stacks(ids, columns["name"].tolist(), table.texts("RangeStack").tolist())
     if paths is not None:
         columns["path"] = paths
         ranges = as_table(columns, RANGES_COLUMNS)
         return ranges.sort_values(["pid", "tid", "start_ns", "level"], kind="stable", ignore_index=True)
     columns |= {
-        "range_id": range(1, len(table.frame) + 1),
+        "range_id": range(1, len(table) + 1),
         "parent_id": None,
-        "level": [0] * len(table.frame),
+        "level": [0] * len(table),
         "path": None,
     }
     ranges = as_table(columns, RANGES_COLUMNS)
@@ -522,54 +348,66 @@ def pushpop_trace(table: RawTable, where: str) -> pd.DataFrame:
     )
 
 
-def nvtx_kern_sum(table: RawTable, where: str) -> pd.DataFrame:
+def nvtx_kern_sum(table: Table) -> pd.DataFrame:
     """Kernel time by range and kernel (RANGE_SUMS_COLUMNS) from nvtx_kern_sum."""
-    if table.frame.empty:
+    if not len(table):
         return empty_table(RANGE_SUMS_COLUMNS)
     columns = {
-        "name": _strip_domains(_texts(table, "NVTX Range")),
-        "pid": _integers(table, "PID", where),
-        "tid": _integers(table, "TID", where),
-        "range_instances": _integers(table, "NVTX Inst", where),
-        "kernel_instances": _integers(table, "Kern Inst", where),
-        "total_ns": _integers(table, "Total Time", where),
-        "kernel": _texts(table, "Kernel Name"),
+        "name": _map(table.categories("NVTX Range"), strip_domain),
+        "pid": table.integers("PID"),
+        "tid": table.integers("TID"),
+        "range_instances": table.integers("NVTX Inst"),
+        "kernel_instances": table.integers("Kern Inst"),
+        "total_ns": table.integers("Total Time"),
+        "kernel": kernel_names(table.categories("Kernel Name")),
     }
     return as_table(columns, RANGE_SUMS_COLUMNS)
 
 
-def kern_sum(table: RawTable, where: str) -> pd.DataFrame:
+def kern_sum(table: Table) -> pd.DataFrame:
     """Kernel totals (KERNEL_SUMS_COLUMNS) from cuda_gpu_kern_sum or cuda_gpu_kern_gb_sum."""
-    if table.frame.empty:
+    if not len(table):
         return empty_table(KERNEL_SUMS_COLUMNS)
     columns = {
-        "kernel": _texts(table, "Name"),
-        "grid": _xyz(_texts(table, "GridXYZ")),
-        "block": _xyz(_texts(table, "BlockXYZ")),
-        "instances": _integers(table, "Instances", where),
-        "total_ns": _integers(table, "Total Time", where),
+        "kernel": kernel_names(table.categories("Name")),
+        "grid": _xyz(table.categories("GridXYZ")),
+        "block": _xyz(table.categories("BlockXYZ")),
+        "instances": table.integers("Instances"),
+        "total_ns": table.integers("Total Time"),
     }
     return as_table(columns, KERNEL_SUMS_COLUMNS)
 
 
-def api_names(table: RawTable) -> list[str]:
+def summary_of(table: Table) -> pd.DataFrame:
+    """One of nsys' own summaries in tidy columns (summaries.SUMMARIES)."""
+    column = table.categories(summaries.name_column(table))
+    if table.report.startswith("nvtx_"):
+        names = _map(column, strip_domain)
+    elif table.report in ("cuda_api_sum", "osrt_sum"):
+        names = _map(column, lambda name: re.sub(r"_v\d+$", "", name))
+    else:
+        names = kernel_names(column)
+    return summaries.summary(table, names)
+
+
+def api_names(table: Table) -> list[str]:
     """Names of the calls listed in cuda_api_sum (or osrt_sum, which has the same header)."""
-    return [name for name in _texts(table, "Name").unique() if not is_missing(name)]
+    return [name for name in table.categories("Name").categories if not is_missing(name)]
 
 
-def api_trace(table: RawTable, where: str) -> pd.DataFrame:
+def api_trace(table: Table) -> pd.DataFrame:
     """API calls (API_CALLS_COLUMNS) from cuda_api_trace."""
-    if table.frame.empty:
+    if not len(table):
         return empty_table(API_CALLS_COLUMNS)
-    start = _integers(table, "Start", where)
+    start = table.integers("Start")
     columns = {
         "api_start_ns": start,
-        "api_end_ns": start + _integers(table, "Duration", where),
-        "pid": _integers(table, "PID", where),
-        "tid": _integers(table, "TID", where),
-        "correlation_id": _integers(table, "CorrId", where),
+        "api_end_ns": start + table.integers("Duration"),
+        "pid": table.integers("PID"),
+        "tid": table.integers("TID"),
+        "correlation_id": table.integers("CorrId"),
     }
-    _required(table, columns, where, ("api_start_ns",))
+    _required(table, columns, ("api_start_ns",))
     return as_table(columns, API_CALLS_COLUMNS)
 
 

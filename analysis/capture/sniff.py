@@ -5,16 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import mmap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.capture import ncu_csv, nsys_csv, nsys_sqlite, sqlite_table
+from analysis.capture import ncu_csv, ncu_rep, nsys_reports, nsys_sqlite, nsys_table, sqlite_table
+from analysis.capture.errors import InputError
 from analysis.capture.text import open_text, text_start
 
 _HEAD = 65536
 _BINARY = (
-    (b"NVR\0", "ncu report", "ncu --import <file> --csv --page raw > ncu_raw.csv"),
     (
         b"NVIDIA Tegra Profiler Report",
         "nsys report",
@@ -22,21 +23,29 @@ _BINARY = (
     ),
 )
 _SQLITE = b"SQLite format 3\0"
+# Beginnings of ncu's tables, and what stands in the headers that begin otherwise.
+_NCU_MARKS = (
+    b'"ID"', b"ID,Process", b'"Kernel Name",', b'"Function Name",', b'"Address","Source"', b'"Line No","Source"',
+    b'"Session Attribute"', b'"Device Attribute"', b'"Invocations"',
+)  # fmt: skip
+_NCU_REPORT = b"NVR\0"
 OPS_HEADER = (
     "op,variant,symbols,range,workload,ordinal,shape,dtype,flops,"
     "minimum_bytes,predicted_unfused_bytes,predicted_fused_bytes,note"
 )
 CPU_RANGES_HEADER = "start_ns,end_ns,path,thread"
 DATAFLOW_HEADER = "range,call,ordinal,op,operand,storage,offset,shape,strides,dtype,bytes,view,masked_frac,freed"
-OUR_JSON = ("manifest", "timing", "ceilings", "tool-status")
+LAYER_EVENTS_HEADER = "range,ordinal,component,event_ns"
+OUR_JSON = ("manifest", "timing", "ceilings", "tool-status", "layer-profile", "kernels-of-layers", "baseline")
 
 
 @dataclass(frozen=True)
 class Sniffed:
     """What a file is.
 
-    kind     'nsys', 'nsys sqlite', 'ncu raw', 'ncu details' | 'ncu summary' | 'ncu source' (pages that are not read),
-             'ncu log', 'ops', 'cpu_ranges', 'dataflow', one of OUR_JSON, 'binary', 'empty' or 'unknown'
+    kind     'nsys', 'nsys sqlite', 'ncu report', 'ncu raw' | 'ncu details' | 'ncu source' | 'ncu session' (the first
+             page of the file), 'ncu summary' (which is not read), 'ncu log', 'ops', 'cpu_ranges', 'dataflow', one of
+             OUR_JSON, 'binary', 'empty' or 'unknown'
     raw      the text as UTF-8 bytes, mapped where the file is large (b'' for binary files)
     advice   for a file that cannot be read: what was found, and what to do
     data     the object of one of our JSON files
@@ -64,6 +73,10 @@ def sniff(path: Path) -> Sniffed:
     for magic, name, command in _BINARY:
         if head.startswith(magic):
             return Sniffed("binary", found=f"a binary {name}", advice=f"export it with `{command}`")
+    if head.startswith(_NCU_REPORT):
+        if ncu_rep.installed():
+            return Sniffed("ncu report")
+        return Sniffed("binary", found="a binary ncu report", advice=f"{ncu_rep.INSTALL} {ncu_rep.EXPORT}")
     if head.startswith(_SQLITE):
         return _sniff_sqlite(path)
     if b"QuadD" in head[:4096]:
@@ -73,7 +86,7 @@ def sniff(path: Path) -> Sniffed:
             advice="run QdstrmImporter on it, then export with `nsys stats`",
         )
     raw = open_text(path)
-    if isinstance(raw, mmap.mmap) and b"\0" in head or raw[:_HEAD].count(b"\0"):
+    if (isinstance(raw, mmap.mmap) and b"\0" in head) or raw[:_HEAD].count(b"\0"):
         return Sniffed(
             "unknown", found="a binary file of no known kind", advice="give CSV exports of nsys or ncu instead"
         )
@@ -87,14 +100,22 @@ def sniff(path: Path) -> Sniffed:
 
 
 def _sniff_sqlite(path: Path) -> Sniffed:
-    with sqlite_table.open_tables(path) as file:
-        if nsys_sqlite.is_export(file.tables()):
-            return Sniffed("nsys sqlite")
+    try:
+        with sqlite_table.open_tables(path, path.name) as file:
+            if nsys_sqlite.is_export(file.tables()):
+                return Sniffed("nsys sqlite")
+    except InputError as error:
+        found, _, advice = str(error).removeprefix(f"{path.name}: is ").rstrip(".").partition("; ")
+        return Sniffed("binary", found=found, advice=advice)
     return Sniffed(
         "binary",
         found="a SQLite file of another program than nsys",
         advice="give one that `nsys export --type sqlite` wrote",
     )
+
+
+def _lines_with(raw: bytes | mmap.mmap, mark: bytes) -> Iterator[str]:
+    return (line for _, line in nsys_table.lines_with(raw, mark))
 
 
 def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
@@ -107,20 +128,20 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
         return Sniffed("ops", raw)
     if line.replace('"', "") == CPU_RANGES_HEADER:
         return Sniffed("cpu_ranges", raw)
+    if line.replace('"', "") == LAYER_EVENTS_HEADER:
+        return Sniffed("layer_events", raw)
     if line.replace('"', "") == DATAFLOW_HEADER:
         return Sniffed("dataflow", raw)
-    if nsys_csv.report_of_header(line):
+    if nsys_reports.parse_header(line):
         return Sniffed("nsys", raw)
-    for mark in (b'"ID"', b"ID,Process"):
-        for header in nsys_csv.lines_with(raw, mark):
-            if ncu_csv.is_header(header):
-                return _sniff_ncu_page(ncu_csv.page_of_header(header), raw)
-    for header in nsys_csv.lines_with(raw, b'"Kernel Name",'):
-        if header.startswith('"Kernel Name",') and "Push/Pop" not in header:
-            return _sniff_ncu_page("source", raw)
-    if nsys_csv.find_header(raw, start):
+    for mark in _NCU_MARKS:
+        for header in _lines_with(raw, mark):
+            page = ncu_csv.page_of_line(header)
+            if page:
+                return _sniff_ncu_page(page, raw)
+    if nsys_table.find_header(raw, start):
         return Sniffed("nsys", raw)
-    if any(next(nsys_csv.lines_with(raw, mark, first=True), "") for mark in (b"==ERROR==", b"==PROF==")):
+    if any(raw.find(b"\n" + mark) >= 0 or head.startswith(mark) for mark in (b"==ERROR==", b"==PROF==")):
         return Sniffed("ncu log", raw)
     text = head.decode("utf-8", errors="replace")
     if "SKIPPED: " in text and "does not contain" in text:
@@ -140,12 +161,12 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
 
 
 def _sniff_ncu_page(page: str, raw: bytes | mmap.mmap) -> Sniffed:
-    if page == "raw":
-        return Sniffed("ncu raw", raw)
+    if page != "summary":
+        return Sniffed(f"ncu {page}", raw)
     return Sniffed(
-        f"ncu {page}",
+        "ncu summary",
         raw,
-        found=f"the {page} page of ncu, whose labels and units differ between versions",
+        found="a summary of ncu over launches, not a page of launches",
         advice="export the raw page instead with `ncu --import <report>.ncu-rep --csv --page raw`",
     )
 

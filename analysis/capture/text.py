@@ -61,7 +61,7 @@ it_CH"
 )
 
 
-class AmbiguousNumbers(InputError):
+class AmbiguousNumbersError(InputError):
     """The numbers of a file can be read in two ways. `readings`: one cell as both, decimal point first."""
 
     def __init__(self, message: str, readings: tuple[str, str]) -> None:
@@ -159,7 +159,7 @@ _STYLES = {style: _shapes(style) for style in (C_LOCALE, _ENGLISH, _GERMAN)}
 
 
 def fits(cell: str, style: NumberStyle, *, whole: bool = False) -> bool:
-    """Whether a cell is a number in this style: digits, correct groups and, unless `whole`, at most one decimal sign."""
+    """Whether a cell is a number in this style: digits, correct groups, and one decimal sign at most if not `whole`."""
     return _STYLES[style][whole].fullmatch(_clean(cell)) is not None
 
 
@@ -192,7 +192,7 @@ def decide_locale(
     nothing better is refused. A file without any sign is read in the C locale's way.
 
     Raises:
-        AmbiguousNumbers: a cell has two readings and no other cell decides between them.
+        AmbiguousNumbersError: a cell has two readings and no other cell decides between them.
         InputError: two cells prove different styles, or a cell does not fit the given one.
     """
     proof: dict[NumberStyle, str] = {}
@@ -223,7 +223,7 @@ def decide_locale(
         return next(iter(proof))
     if doubtful:
         readings = tuple(f"{_value(doubtful, style):.15g}" for style in (_ENGLISH, _GERMAN))
-        raise AmbiguousNumbers(
+        raise AmbiguousNumbersError(
             f"{where}: {doubtful} means {readings[0]} if the point is the decimal sign and {readings[1]} if the comma "
             "is, and no other number of the file decides it; say which with --locale (C, en, de, fr …) or export the "
             "file again with LC_ALL=C.",

@@ -1,0 +1,185 @@
+"""The reports of `nsys stats` as data: their columns from 2020 to 2026, and how a header line tells which one it is.
+
+A report is known by the columns of its header, never by the title above it or the name of its file. Names change
+between years (`Average`, `Avg`), columns come and go (`Med`, `GreenCtx`), their order never did: a header in another
+order has been edited, and nothing says whether the rows were edited with it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+_STATISTICS = "Avg Med Min Max StdDev"
+# What a column holds. Text may hold anything; words hold neither commas nor quotes. Everything else is a number:
+# `time` whole ns (or decimals of another unit), `mean` a time with decimals, `size` MB with three decimals or whole
+# bytes, `rate` and `percent` decimals, `whole` counts, ids and dimensions.
+KINDS: dict[str, str] = {
+    **dict.fromkeys(("Name", "Range", "NVTX Range", "Kernel Name", "Operation", "NameTree"), "text"),
+    **dict.fromkeys(("Device", "Thread Name", "API Name"), "text"),
+    **dict.fromkeys(("Style", "RangeStack", "GridXYZ", "BlockXYZ", "API Function", "SrcMemKd", "DstMemKd"), "word"),
+    **dict.fromkeys(("Result", "GreenCtx", "DevId", "Category"), "word"),
+    **dict.fromkeys(("Start", "End", "Duration", "DurChild", "DurNonChild", "API Start", "API Dur"), "time"),
+    **dict.fromkeys(("Queue Start", "Queue Dur", "Kernel Start", "Kernel Dur", "Total Dur", "Total Time"), "time"),
+    **dict.fromkeys(("Projected Start", "Projected Duration", "Orig Start", "Orig Duration"), "time"),
+    **dict.fromkeys(("Total Proj Time", "Total Range Time", "Min", "Max", "Proj Min", "Proj Max"), "time"),
+    **dict.fromkeys(("Avg", "Med", "StdDev", "Proj Avg", "Proj Med", "Proj StdDev"), "mean"),
+    **{
+        f"{phase}{statistic}": "time" if statistic in ("Min", "Max") else "mean"
+        for phase in "TAQK"
+        for statistic in _STATISTICS.split()
+    },
+    **dict.fromkeys(("Avg GPU Ops", "Avg Range Lvl", "Avg Num Child"), "mean"),
+    **dict.fromkeys(("StcSMem", "DymSMem", "Bytes", "Total"), "size"),
+    "Throughput": "rate",
+    "Time": "percent",
+}
+_ALIASES = {
+    "Average": "Avg",
+    "Minimum": "Min",
+    "Maximum": "Max",
+    "Operations": "Count",
+    "CorrID": "CorrId",
+    "Pid": "PID",
+    "Tid": "TID",
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """One report: its name as of 2023 and later, all columns it ever had in their order, and those it always has."""
+
+    name: str
+    columns: tuple[str, ...]
+    required: frozenset[str]
+
+
+def _report(name: str, columns: str, optional: str = "") -> Report:
+    split = [column.strip().replace("_", " ") for column in columns.split()]
+    return Report(name, tuple(split), frozenset(split) - {column.replace("_", " ") for column in optional.split()})
+
+
+def _sum(name: str, count: str, last: str) -> Report:
+    return _report(name, f"Time Total_Time {count} {_STATISTICS} {last}", "Time Med StdDev")
+
+
+def _phases() -> str:
+    return " ".join(f"{phase}{statistic}" for phase in "TAQK" for statistic in _STATISTICS.split())
+
+
+REPORTS: tuple[Report, ...] = (
+    _report(
+        "cuda_gpu_trace",
+        "Start Duration CorrId GrdX GrdY GrdZ BlkX BlkY BlkZ Reg/Trd StcSMem DymSMem Bytes Throughput SrcMemKd "
+        "DstMemKd Device Ctx GreenCtx Strm Name",
+        "Reg/Trd StcSMem DymSMem Bytes Throughput SrcMemKd DstMemKd Device Ctx GreenCtx Strm",
+    ),
+    _report(
+        "cuda_kern_exec_trace",
+        "API_Start API_Dur Queue_Start Queue_Dur Kernel_Start Kernel_Dur Total_Dur PID TID DevId API_Function GridXYZ "
+        "BlockXYZ Kernel_Name",
+        "Queue_Start Queue_Dur Total_Dur DevId API_Function GridXYZ BlockXYZ",
+    ),
+    _report(
+        "cuda_api_trace", "Start Duration Name Result CorrId PID TID T-Pri Thread_Name", "Result T-Pri Thread_Name"
+    ),
+    _report(
+        "nvtx_pushpop_trace",
+        "Start End Duration DurChild DurNonChild Name PID TID Lvl NumChild RangeId ParentId RangeStack NameTree",
+        "NumChild RangeId ParentId RangeStack NameTree",
+    ),
+    _report(
+        "nvtx_gpu_proj_trace",
+        "Name Projected_Start Projected_Duration Orig_Start Orig_Duration Style PID TID NumGPUOps Lvl NumChild RangeId "
+        "ParentId RangeStack",
+        "NumChild RangeId ParentId RangeStack",
+    ),
+    _report(
+        "nvtx_gpu_proj_sum",
+        "Range Style Total_Proj_Time Total_Range_Time Range_Instances Proj_Avg Proj_Med Proj_Min Proj_Max Proj_StdDev "
+        "Total_GPU_Ops Avg_GPU_Ops Avg_Range_Lvl Avg_Num_Child",
+        "Proj_Med Proj_StdDev Total_GPU_Ops Avg_GPU_Ops Avg_Range_Lvl Avg_Num_Child",
+    ),
+    _report(
+        "nvtx_kern_sum",
+        f"NVTX_Range Style PID TID NVTX_Inst Kern_Inst Total_Time {_STATISTICS} Kernel_Name",
+        "Style Med StdDev",
+    ),
+    _report("cuda_kern_exec_sum", f"PID TID DevId Count QCount {_phases()} API_Name Kernel_Name", _phases()),
+    _sum("cuda_gpu_kern_gb_sum", "Instances", "GridXYZ BlockXYZ Name"),
+    _sum("cuda_gpu_kern_sum", "Instances", "Name"),
+    _sum("nvtx_sum", "Instances", "Style Range"),
+    _sum("nvtx_range_sum", "Instances", "Range"),
+    _sum("cuda_api_sum", "Num_Calls", "Name"),
+    _sum("cuda_gpu_sum", "Instances", "Category Operation"),
+    _sum("cuda_gpu_mem_time_sum", "Count", "Operation"),
+    _report("cuda_gpu_mem_size_sum", f"Total Count {_STATISTICS} Operation", "Med StdDev"),
+)
+BY_NAME = {report.name: report for report in REPORTS}
+# Every header holds one of these, and few other lines do.
+ANCHORS = (b"(%)", b"Operation", b"Duration", b"API Dur", b"Kern Inst", b"Proj", b"QCount")
+_LONGEST_HEADER = 2000
+
+
+@dataclass(frozen=True)
+class Header:
+    """A header line: its report, the sign between its cells, and name and unit of each column in the file's order."""
+
+    report: Report
+    delimiter: str
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Columns that no known nsys prints in this report."""
+        return tuple(name for name in self.names if name not in self.report.columns)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the known columns stand in the order in which every nsys prints them, each once."""
+        places = [self.report.columns.index(name) for name in self.names if name in self.report.columns]
+        return places == sorted(set(places)) and len(set(self.names)) == len(self.names)
+
+
+def normalise(cell: str) -> tuple[str, str]:
+    """Name and unit of one header cell, the same for every year: `Average (ns)` gives ('Avg', 'ns')."""
+    match = re.fullmatch(r"(.*?)\s*\(([^()]*)\)", cell)
+    name, unit = (match[1], match[2].strip()) if match else (cell, "")
+    return _ALIASES.get(name, name), unit
+
+
+def match_columns(cells: list[str], delimiter: str) -> Header | None:
+    """The header that these cells make, or None. A header in a wrong order is one too (`Header.in_order`)."""
+    names, units = zip(*(normalise(cell) for cell in cells), strict=True)
+    have = set(names)
+    fitting = [report for report in REPORTS if report.required <= have]
+    if not fitting:
+        return None
+    # The one that explains most columns: a sum with a grid is no plain sum.
+    best = max(fitting, key=lambda report: (len(have & set(report.columns)), -len(report.columns)))
+    if len(have & set(best.columns)) < len(best.required) or len(have - set(best.columns)) > 3:
+        return None
+    return Header(best, delimiter, names, units)
+
+
+@lru_cache(maxsize=256)
+def parse_header(line: str) -> Header | None:
+    """The header that a CSV line is (with commas, semicolons or tabs), or None."""
+    if len(line) > _LONGEST_HEADER:
+        return None
+    line = line.removeprefix("\ufeff").strip("\r\n ")
+    for delimiter in ",;\t":
+        if line.count(delimiter) > 3:
+            cells = [cell.strip().strip('"').strip() for cell in line.split(delimiter)]
+            header = match_columns(cells, delimiter)
+            if header:
+                return header
+    return None
+
+
+def report_of_header(line: str) -> str | None:
+    """Name of the nsys report (as of 2023 and later) whose CSV header this line is, or None."""
+    header = parse_header(line)
+    return header.report.name if header else None

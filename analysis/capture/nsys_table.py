@@ -1,0 +1,684 @@
+"""From the bytes of `nsys stats` output to columns: which tables there are, where each ends, and its cells.
+
+nsys does not escape quotes inside names, puts free text before, between and after its tables, and quotes a field only
+where it holds a comma. So there are two ways through a table, and they give the same columns:
+
+- Apache Arrow's parser, a few megabytes at a time and on all cores. It is trusted with a piece only where rows and
+  line ends agree in number and every quote is accounted for: it opens or closes a field that needs quotes.
+- line by line otherwise: fields without quotes hold no comma, quoted ones anything, and what can be split in more than
+  one way is refused. Console tables, whose ruler of dashes says where the columns are, are read here too.
+
+Whole numbers come out as int64 and sizes as float64 where every cell is plain; otherwise all numbers of the table stay
+text, for the locale to be decided.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+
+from analysis.capture import nsys_reports
+from analysis.capture.errors import InputError
+from analysis.capture.nsys_reports import KINDS, Header, Report
+from analysis.capture.text import text_start
+
+Raw = bytes | mmap.mmap
+_PIECE = 8 << 20
+_WINDOW = 1 << 20
+_MISSING = ("", "None", "NULL", "null", "nan", "n/a", "-")
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+_TYPES = {"text": _TEXT, "word": _TEXT, "size": pa.float64(), "rate": pa.float64(), "percent": pa.float64()}
+_BYTE_UNITS = ("B", "KB", "MB", "GB", "KiB", "MiB", "GiB")
+_FRAMING = re.compile(
+    r"(Processing \[|Exporting |Generating |SKIPPED: |NOTICE: |WARNING: |ERROR: |Report was success|Generated:|==|"
+    r"\s*\*\*\s|\s+/|Importing |Using |Executing |.*\bStatistics:\s*$)"
+)
+_TITLE = re.compile(
+    r"\s*\*\* .*\((?P<report>\w+)[^()]*\):\s*$|\s*(CUDA|NVTX|Operating System|OS Runtime).*Statistics.*:\s*$"
+)
+_BETWEEN = ("Processing [", "Exporting ", "SKIPPED: ", "Report was success")
+_RULER = re.compile(r" *-+(?:  ?-+){2,} *")
+_NUMBER = re.compile("[-+]?[0-9.][0-9.,eE+' \u00a0\u202f\u2009\u2019-]*")
+# How reports were called before 2022 and reports whose header is that of another one, by what the header tells.
+_TITLED = {
+    "gpukernsum": "cuda_gpu_kern_sum",
+    "gpumemtimesum": "cuda_gpu_mem_time_sum",
+    "gpumemsizesum": "cuda_gpu_mem_size_sum",
+    "gputrace": "cuda_gpu_trace",
+    "cudaapisum": "cuda_api_sum",
+    "cudaapitrace": "cuda_api_trace",
+    "osrtsum": "cuda_api_sum",
+    "osrt_sum": "cuda_api_sum",
+    "nvtxsum": "nvtx_sum",
+    "nvtxppsum": "nvtx_range_sum",
+    "nvtx_pushpop_sum": "nvtx_range_sum",
+    "nvtx_startend_sum": "nvtx_range_sum",
+    "nvtxpptrace": "nvtx_pushpop_trace",
+    "nvtxkernsum": "nvtx_kern_sum",
+    "nvtxgpuproj": "nvtx_gpu_proj_trace",
+    "kernexectrace": "cuda_kern_exec_trace",
+    "kernexecsum": "cuda_kern_exec_sum",
+}
+# Two reports have this header: cuda_api_sum and osrt_sum, nvtx_pushpop_sum and nvtx_startend_sum.
+_SHARED = ("cuda_api_sum", "nvtx_range_sum")
+
+
+class NotPlainError(Exception):
+    """A number of the table is not plain digits: it has to be read as text."""
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """One table of a file.
+
+    header        what its header line tells
+    columns       by normalised name: dictionary of strings (text), int64, float64 or string (numbers), missing null
+    line          number of the header line in the file, from 1
+    cut_after     complete rows before a last one that was cut off (None: not cut)
+    doubtful_end  the last name may be cut: the file ends without a line end right after it
+    cut_names     names that the console cut, ending in …
+    console       it is a console table, whose names are cut and whose numbers follow the locale
+    sized         unit of size that the title names where the columns do not (nsys 2021)
+    """
+
+    header: Header
+    columns: pa.Table
+    line: int
+    cut_after: int | None = None
+    doubtful_end: bool = False
+    cut_names: int = 0
+    console: bool = False
+    sized: str = ""
+
+    @property
+    def report(self) -> str:
+        return self.header.report.name
+
+    @property
+    def rows(self) -> int:
+        return int(self.columns.num_rows)
+
+    def unit(self, name: str) -> str:
+        """Unit of a column, '' where it has none. 2020 prints that of times once, and that of sizes in the title."""
+        own = self.header.units[self.header.names.index(name)]
+        if own or KINDS.get(name) not in ("time", "mean", "size") or name.startswith("Avg "):
+            return own
+        if self.report == "cuda_gpu_mem_size_sum":
+            return self.sized
+        return next((unit for unit in self.header.units if unit not in ("", "%")), "")
+
+
+def kind_of(name: str, unit: str) -> str:
+    """What a column holds (nsys_reports.KINDS), given its unit: sizes in B are whole, times in other units are not."""
+    kind = KINDS.get(name, "whole")
+    if unit in _BYTE_UNITS and kind in ("time", "mean", "size"):
+        return "size" if unit != "B" else "mean" if kind == "mean" else "whole"
+    if kind == "time":
+        return "whole" if unit in ("", "ns") else "mean"
+    return kind
+
+
+# ------------------------------------------------------------------------------------------------ headers in a file
+
+
+def lines_with(raw: Raw, mark: bytes, start: int = 0, end: int | None = None) -> Iterator[tuple[int, str]]:
+    """(offset, line) of the lines that hold `mark` from `start` on; a line is shown up to 64 KiB."""
+    stop = len(raw) if end is None else end
+    found = raw.find(mark, start, stop)
+    while found >= 0:
+        begin = max(raw.rfind(b"\n", start, found) + 1, start)
+        last = raw.find(b"\n", found)
+        last = len(raw) if last < 0 else last
+        yield begin, raw[begin : min(last, begin + 65536)].decode("utf-8", errors="replace").rstrip("\r")
+        found = raw.find(mark, last, stop)
+
+
+def find_header(raw: Raw, start: int = 0) -> tuple[int, Header] | None:
+    """Where the next header of an nsys report begins, from `start` on, and what it tells; None where there is none."""
+    begin = start
+    while begin < len(raw):
+        end = raw.find(b"\n", begin + _WINDOW)
+        end = len(raw) if end < 0 else end + 1
+        found = (_first_header(raw, mark, begin, end) for mark in nsys_reports.ANCHORS)
+        first = min((one for one in found if one), key=lambda one: one[0], default=None)
+        if first:
+            return first
+        begin = end
+    return None
+
+
+def _first_header(raw: Raw, mark: bytes, start: int, end: int) -> tuple[int, Header] | None:
+    for at, line in lines_with(raw, mark, start, end):
+        header = nsys_reports.parse_header(line) or _console_header(raw, at, line)
+        if header:
+            return at, header
+    return None
+
+
+def _line_at(raw: Raw, at: int) -> tuple[str, int]:
+    """The line that begins at an offset, and where the next one does."""
+    end = raw.find(b"\n", at)
+    end = len(raw) if end < 0 else end
+    return raw[at:end].decode("utf-8", errors="replace").rstrip("\r"), min(end + 1, len(raw))
+
+
+def _spans(ruler: str) -> list[tuple[int, int]]:
+    return [match.span() for match in re.finditer("-+", ruler)]
+
+
+def _console_header(raw: Raw, at: int, line: str) -> Header | None:
+    """The header of a console table: a line above a ruler of dashes."""
+    if "  " not in line.strip():
+        return None
+    ruler, _ = _line_at(raw, _line_at(raw, at)[1])
+    if not _RULER.fullmatch(ruler):
+        return None
+    spans = _spans(ruler)
+    cells = [line[a : b if i + 1 < len(spans) else None].strip() for i, (a, b) in enumerate(spans)]
+    return nsys_reports.match_columns(cells, "") if all(cells) else None
+
+
+def _count_lines(raw: Raw, end: int) -> int:
+    return sum(raw[i : min(i + _PIECE, end)].count(b"\n") for i in range(0, end, _PIECE))
+
+
+# -------------------------------------------------------------------------------------------------- one row of text
+
+
+def split_row(line: str, header: Header) -> list[str] | None:
+    """The cells of a CSV row, unquoted; None where it is no row of this table or could be split in several ways."""
+    names, sign = header.names, header.delimiter
+    pieces = line.split(sign)
+    if len(pieces) < len(names):
+        return None
+    if '"' not in line:
+        return pieces if len(pieces) == len(names) and _all_fit(pieces, header) else None
+    found: list[list[str]] = []
+    budget = [10_000]
+    _splits(pieces, 0, [], header, found, budget)
+    if len(found) > 1:
+        plain = [cells for cells in found if _consistent(cells, names)]
+        found = plain if plain else found
+    return found[0] if len(found) == 1 and budget[0] > 0 else None
+
+
+def _consistent(cells: list[str], names: tuple[str, ...]) -> bool:
+    """Whether the tree of a range repeats its name, where there is one."""
+    if "NameTree" not in names or "Name" not in names:
+        return False
+    return cells[names.index("NameTree")].lstrip("-") == cells[names.index("Name")].lstrip("-")
+
+
+def _fits(cell: str, kind: str) -> bool:
+    if kind == "text":
+        return True
+    if kind == "word":
+        return '"' not in cell
+    return cell in _MISSING or _NUMBER.fullmatch(cell.strip()) is not None
+
+
+def _all_fit(cells: Sequence[str], header: Header) -> bool:
+    return all(_fits(cell, kind_of(name, "")) for cell, name in zip(cells, header.names, strict=True))
+
+
+def _splits(
+    pieces: list[str], at: int, done: list[str], header: Header, found: list[list[str]], budget: list[int]
+) -> None:
+    """All ways to make the rest of a row's cells of `pieces[at:]`, appended to `found` (a few are enough)."""
+    column = len(done)
+    left = len(header.names) - column
+    if left == 0:
+        if at == len(pieces):
+            found.append(done.copy())
+        return
+    budget[0] -= 1
+    if budget[0] <= 0 or len(found) > 3:
+        return
+    kind = kind_of(header.names[column], "")
+    first = pieces[at]
+    longest = len(pieces) - at - left + 1 if first.startswith('"') else 1
+    lengths = (longest,) if left == 1 else range(1, longest + 1)
+    for length in lengths:
+        cell = first if length == 1 else header.delimiter.join(pieces[at : at + length])
+        whole = len(cell) > 1 and cell[0] == cell[-1] == '"'
+        if length > 1 and not whole:
+            continue
+        # One quote at either end of a field with none inside is how nsys quotes; a lonely field may hold any quotes.
+        inner = cell[1:-1] if whole else cell
+        if _fits(inner, kind):
+            done.append(inner)
+            _splits(pieces, at + length, done, header, found, budget)
+            done.pop()
+
+
+# ------------------------------------------------------------------------------------------------- a piece of a table
+
+
+@dataclass
+class _Rows:
+    """Rows read line by line, as columns of text; `end` is the offset where the table ended, None if it goes on."""
+
+    cells: list[list[str]] = field(default_factory=list)
+    end: int | None = None
+
+
+def _read_lines(raw: Raw, begin: int, end: int, header: Header, where: str) -> _Rows:
+    """The rows between two offsets. The table ends at framing, at another header, or at free text after a blank line.
+
+    Raises:
+        InputError: a line that is no row, a second header of the same report, or rows after the end.
+    """
+    rows = _Rows()
+    at = begin
+    blank_before = False
+    while at < end:
+        line, following = _line_at(raw, at)
+        cells = split_row(line, header)
+        if cells is not None:
+            rows.cells.append(cells)
+        elif line.strip():
+            _check_end(raw, at, line, header, where, blank_before)
+            rows.end = at
+            return rows
+        blank_before = cells is None
+        at = following
+    return rows
+
+
+def _check_end(raw: Raw, at: int, line: str, header: Header, where: str, blank_before: bool) -> None:
+    """Nothing, if this line may end a table; else an error that names it."""
+    other = nsys_reports.parse_header(line) or _console_header(raw, at, line)
+    report = header.report.name
+    if other and other.report.name == report:
+        if report in _SHARED:
+            return
+        raise _second_table(where, _count_lines(raw, at) + 1, header)
+    if other or _FRAMING.match(line) or blank_before:
+        return
+    found = line.count(header.delimiter) + 1 if header.delimiter else len(line.split("  "))
+    raise InputError(
+        f"{where}: line {_count_lines(raw, at) + 1} has {found} fields that do not fit the {len(header.names)} columns "
+        f"of the header ({', '.join(header.names[:4])} …); the file is damaged or interleaved with other output, "
+        "export it again with `nsys stats --output`."
+    )
+
+
+def _plain_number(cell: str, kind: str) -> int | float | None:
+    if cell in _MISSING:
+        return None
+    if kind in ("size", "rate", "percent"):
+        if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", cell):
+            return float(cell)
+    elif re.fullmatch("-?[0-9]{1,19}", cell) and -(2**63) <= int(cell) < 2**63:
+        return int(cell)
+    raise NotPlainError
+
+
+def _to_arrow(rows: list[list[str]], header: Header, wanted: Sequence[str], typed: bool) -> pa.Table:
+    """Rows of text as the columns that Arrow would have made of them."""
+    arrays: dict[str, pa.Array] = {}
+    for name in wanted:
+        place = header.names.index(name)
+        kind = kind_of(name, header.units[place])
+        cells = [row[place] for row in rows]
+        if kind in ("text", "word"):
+            arrays[name] = pa.array(cells, pa.string()).dictionary_encode()
+        elif typed:
+            if kind == "mean":
+                raise NotPlainError
+            arrays[name] = pa.array([_plain_number(cell, kind) for cell in cells], _TYPES.get(kind, pa.int64()))
+        else:
+            arrays[name] = pa.array([None if cell in _MISSING else cell for cell in cells], pa.string())
+    return pa.table(arrays)
+
+
+def _read_piece(
+    raw: Raw, begin: int, end: int, header: Header, wanted: Sequence[str], typed: bool, where: str, fast: bool
+) -> tuple[pa.Table, int | None]:
+    """The wanted columns of the rows between two offsets at line ends, and where the table ended inside, if it did."""
+    table = _read_arrow(raw, begin, end, header, wanted, typed) if fast else None
+    if table is not None:
+        return table, None
+    rows = _read_lines(raw, begin, end, header, where)
+    return _to_arrow(rows.cells, header, wanted, typed), rows.end
+
+
+def _read_arrow(raw: Raw, begin: int, end: int, header: Header, wanted: Sequence[str], typed: bool) -> pa.Table | None:
+    """The same by Arrow, or None where it cannot be trusted with these bytes."""
+    piece = np.frombuffer(raw, dtype=np.uint8, count=end - begin, offset=begin)
+    lines = int(np.count_nonzero(piece == 10))
+    # Text columns are read even if nobody wants them: their quotes have to be accounted for.
+    kinds = {name: kind_of(name, unit) for name, unit in zip(header.names, header.units, strict=True)}
+    read = [name for name in header.names if name in wanted or kinds[name] == "text"]
+    types = {
+        name: _TEXT
+        if kinds[name] in ("text", "word")
+        else _TYPES.get(kinds[name], pa.int64())
+        if typed
+        else pa.string()
+        for name in read
+    }
+    try:
+        table = arrow_csv.read_csv(
+            pa.BufferReader(pa.py_buffer(raw).slice(begin, end - begin)),
+            read_options=arrow_csv.ReadOptions(column_names=header.names, use_threads=False, block_size=_PIECE),
+            parse_options=arrow_csv.ParseOptions(delimiter=header.delimiter),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=types, include_columns=read, null_values=list(_MISSING), strings_can_be_null=False,
+                auto_dict_encode=False,
+            ),
+        )  # fmt: skip
+    except pa.ArrowInvalid:
+        return None
+    if table.num_rows != lines:
+        return None
+    quotes = int(np.count_nonzero(piece == 34))
+    needed = 0
+    for name in read:
+        if not pa.types.is_dictionary(types[name]):
+            continue
+        for chunk in table[name].chunks:
+            values = chunk.dictionary
+            if pc.any(pc.match_substring(values, '"')).as_py():
+                return None
+            with_comma = pc.match_substring(values, header.delimiter)
+            if pc.any(with_comma).as_py():
+                counts = np.bincount(chunk.indices.to_numpy(zero_copy_only=False), minlength=len(values))
+                needed += 2 * int(counts[with_comma.to_numpy(zero_copy_only=False)].sum())
+    if quotes != needed and not _quotes_are_clean(piece, ord(header.delimiter)):
+        return None
+    if not typed:
+        for name in read:
+            if pa.types.is_string(types[name]):
+                cells = table[name]
+                empty = pc.is_in(cells, pa.array(_MISSING))
+                table = table.set_column(table.schema.get_field_index(name), name, pc.if_else(empty, None, cells))
+    return table.select(list(wanted))
+
+
+def _quotes_are_clean(piece: npt.NDArray[np.uint8], delimiter: int) -> bool:
+    """Whether quotes open and close whole fields in turn, each pair within one line."""
+    quotes = np.flatnonzero(piece == 34)
+    if len(quotes) % 2:
+        return False
+    opening, closing = quotes[0::2], quotes[1::2]
+    before = piece[np.maximum(opening - 1, 0)]
+    after = piece[np.minimum(closing + 1, len(piece) - 1)]
+    starts = (opening == 0) | (before == delimiter) | (before == 10)
+    ends = (closing == len(piece) - 1) | (after == delimiter) | (after == 10) | (after == 13)
+    line_ends = np.flatnonzero(piece == 10)
+    within = np.searchsorted(line_ends, opening) == np.searchsorted(line_ends, closing)
+    return bool(starts.all() and ends.all() and within.all())
+
+
+# -------------------------------------------------------------------------------------------------- whole tables
+
+
+def read_tables(
+    raw: Raw, where: str, wanted: Callable[[Report], Sequence[str]] | None = None, *, fast: bool = True
+) -> list[RawTable]:
+    """Every table of a file.
+
+    Args:
+        raw: the text in UTF-8 (`text.open_text`).
+        where: the file, for messages.
+        wanted: the columns to read of a report (default: all).
+        fast: False reads line by line, as damaged pieces are.
+
+    Raises:
+        InputError: a damaged row, columns in an order that no nsys prints, or output of several runs mixed.
+    """
+    tables: list[RawTable] = []
+    at = text_start(raw)
+    while True:
+        found = find_header(raw, at)
+        if found is None:
+            if tables:
+                _check_rest(raw, at, len(raw), tables[-1].header, where)
+            return tables
+        begin, header = found
+        if tables:
+            _check_rest(raw, at, begin, tables[-1].header, where)
+        sized = _check_titles(raw, at, begin, header, where)
+        line = _count_lines(raw, begin) + 1
+        _check_header(header, where, line)
+        if sum(earlier.header.report is header.report for earlier in tables) >= 1 + (header.report.name in _SHARED):
+            raise _second_table(where, line, header)
+        asked = wanted(header.report) if wanted else header.report.columns
+        names = [name for name in header.names if name in asked]
+        if header.delimiter:
+            table, at = _read_csv(raw, begin, header, names, where, line, fast)
+        else:
+            table, at = _read_console(raw, begin, header, names, where, line)
+        tables.append(table if not sized else RawTable(**{**table.__dict__, "sized": sized}))
+
+
+def _second_table(where: str, line: int, header: Header) -> InputError:
+    return InputError(
+        f"{where}: line {line} begins a second table of {header.report.name}; the output of several runs was mixed or "
+        "interleaved, export each one into its own file with `nsys stats --output`."
+    )
+
+
+def _check_rest(raw: Raw, begin: int, end: int, header: Header, where: str) -> None:
+    """Raises an error if rows stand behind the end of their table, where other output was written into it."""
+    while header.delimiter and begin < end:
+        line, following = _line_at(raw, begin)
+        if line.count(header.delimiter) >= len(header.names) - 1 and split_row(line, header) is not None:
+            raise InputError(
+                f"{where}: line {_count_lines(raw, begin) + 1} is a row of {header.report.name} behind the end of its "
+                "table; the output of several processes is interleaved, export each one into its own file with "
+                "`nsys stats --output`."
+            )
+        begin = following
+
+
+def _check_header(header: Header, where: str, line: int) -> None:
+    if not header.in_order:
+        raise InputError(
+            f"{where}: line {line} has the columns of {header.report.name} in an order that no nsys prints; the file "
+            "was edited, export it again with `nsys stats`."
+        )
+    times = {
+        unit
+        for name, unit in zip(header.names, header.units, strict=True)
+        if KINDS.get(name) in ("time", "mean") and unit not in _BYTE_UNITS and not name.startswith("Avg ")
+    }
+    has_old_names = "" in times and header.report.name.endswith("_sum")  # 2020 prints the unit of the total only
+    if has_old_names:
+        times.discard("")
+    bare = "" in times or (not times and header.report.name != "cuda_gpu_mem_size_sum")
+    if len(times) > 1 or bare:
+        raise InputError(
+            f"{where}: line {line} gives the times of {header.report.name} in "
+            f"{' and '.join(sorted(unit or 'no unit' for unit in times)) or 'no unit'}, where nsys prints one unit "
+            "for all; the file was edited, export it again with `nsys stats --timeunit nsec`."
+        )
+
+
+def _check_titles(raw: Raw, start: int, begin: int, header: Header, where: str) -> str:
+    """The unit of size that the title names, if any.
+
+    Raises:
+        InputError: two titles follow each other, or the title is of another report: tables of several processes.
+    """
+    text = raw[max(start, begin - 65536) : begin].decode("utf-8", errors="replace")
+    titles: list[re.Match[str]] = []
+    for line in text.split("\n"):
+        match = _TITLE.match(line.rstrip("\r"))
+        if match:
+            titles.append(match)
+        elif line.startswith(_BETWEEN):
+            titles.clear()
+    if not titles:
+        return ""
+    titled = titles[-1]["report"]
+    other = _TITLED.get(titled, titled) if titled else None
+    known = other in nsys_reports.BY_NAME
+    same = header.report.name in (other, {"cuda_gpu_kern_sum": "cuda_gpu_kern_gb_sum"}.get(other or "", ""))
+    if len(titles) > 1 or (known and not same):
+        raise InputError(
+            f"{where}: line {_count_lines(raw, begin) + 1} has the header of {header.report.name} under the title of "
+            f"{' and '.join(dict.fromkeys(match[0].strip(' *:') for match in titles))}; the output of several "
+            "processes is interleaved, export each one into its own file with `nsys stats --output`."
+        )
+    size = re.search(r"by size in (\w+)", titles[-1][0])
+    return size[1] if size else ""
+
+
+def _read_csv(
+    raw: Raw, begin: int, header: Header, wanted: Sequence[str], where: str, line: int, fast: bool
+) -> tuple[RawTable, int]:
+    first = _line_at(raw, begin)[1]
+    complete = raw.rfind(b"\n", first) + 1 or first  # behind the last line end
+    typed = not any(
+        kind_of(name, unit) == "mean" for name, unit in zip(header.names, header.units, strict=True) if name in wanted
+    )
+    try:
+        parts, end = _read_pieces(raw, first, complete, header, wanted, typed, where, fast)
+    except NotPlainError:
+        typed = False
+        parts, end = _read_pieces(raw, first, complete, header, wanted, typed, where, fast)
+    cut, doubtful = False, False
+    if end is None and complete < len(raw):
+        cut, doubtful, tail = _read_tail(raw, first, complete, header)
+        if tail is not None:
+            try:
+                parts.append(_to_arrow([tail], header, wanted, typed))
+            except NotPlainError:
+                parts, _ = _read_pieces(raw, first, complete, header, wanted, False, where, fast)
+                parts.append(_to_arrow([tail], header, wanted, False))
+        end = len(raw)
+    empty = _to_arrow([], header, wanted, False)
+    table = pa.concat_tables(parts).unify_dictionaries() if parts else empty
+    return (
+        RawTable(header, table, line, cut_after=table.num_rows if cut else None, doubtful_end=doubtful),
+        len(raw) if end is None else max(end, first),
+    )
+
+
+def _read_pieces(
+    raw: Raw, first: int, complete: int, header: Header, wanted: Sequence[str], typed: bool, where: str, fast: bool
+) -> tuple[list[pa.Table], int | None]:
+    """All rows between two offsets, piece by piece on all cores, and where the table ended before that, if it did."""
+    cuts = [first]
+    while cuts[-1] < complete:
+        following = raw.find(b"\n", cuts[-1] + _PIECE, complete) + 1
+        cuts.append(following or complete)
+
+    def read(piece: tuple[int, int]) -> tuple[pa.Table, int | None]:
+        found = _read_piece(raw, *piece, header, wanted, typed, where, fast)
+        if isinstance(raw, mmap.mmap) and piece[1] - piece[0] >= _PIECE:
+            _forget(raw, *piece)
+        return found
+
+    parts: list[pa.Table] = []
+    pieces = list(pairwise(cuts))
+    if len(pieces) < 3:
+        results: Iterator[tuple[pa.Table, int | None]] = map(read, pieces)
+        return _until_end(results, parts)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        try:
+            return _until_end(pool.map(read, pieces), parts)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _until_end(
+    results: Iterator[tuple[pa.Table, int | None]], parts: list[pa.Table]
+) -> tuple[list[pa.Table], int | None]:
+    for part, end in results:
+        parts.append(part)
+        if end is not None:
+            return parts, end
+    return parts, None
+
+
+def _forget(raw: mmap.mmap, begin: int, end: int) -> None:
+    """Let the system drop pages of the mapped file that have been read."""
+    page = mmap.PAGESIZE
+    begin = -(-begin // page) * page
+    if hasattr(mmap, "MADV_DONTNEED") and end > begin:
+        raw.madvise(mmap.MADV_DONTNEED, begin, (end - begin) // page * page)
+
+
+def _read_tail(raw: Raw, first: int, complete: int, header: Header) -> tuple[bool, bool, list[str] | None]:
+    """The last line where it has no line end: (it was cut, its name may be cut, its cells if it is a whole row)."""
+    line = raw[complete:].decode("utf-8", errors="replace").rstrip("\r")
+    if not line.strip() or _FRAMING.match(line):
+        return False, False, None
+    cells = split_row(line, header)
+    if cells is None or not _all_fit(cells, header):
+        return True, False, None
+    last, name = cells[-1], header.names[-1]
+    if name == "NameTree":
+        whole = last.lstrip("-") == cells[header.names.index("Name")].lstrip("-")
+        return not whole, False, cells if whole else None
+    if name == "RangeStack":
+        whole = last.rpartition(":")[2] == cells[header.names.index("RangeId")]
+        return not whole, False, cells if whole else None
+    if kind_of(name, "") != "text":
+        return True, False, None  # nothing says whether the last number or word goes on
+    if line.endswith('"') and line.count('"') > 1 and header.delimiter in last:
+        return False, False, cells
+    # A name that is only the beginning of others in the file was cut; one that stands elsewhere whole was not.
+    end = header.delimiter.encode() + last.encode()
+    if raw.find(end + b"\n", first) >= 0 or raw.find(end + b"\r\n", first) >= 0:
+        return False, False, cells
+    unbalanced = last.startswith('"') or any(last.count(a) != last.count(b) for a, b in ("()", "[]", "<>"))
+    if not last or unbalanced or raw.find(end, first, complete) >= 0:
+        return True, False, None
+    return False, True, cells
+
+
+# ------------------------------------------------------------------------------------------------- console tables
+
+
+def _read_console(
+    raw: Raw, begin: int, header: Header, wanted: Sequence[str], where: str, line: int
+) -> tuple[RawTable, int]:
+    """A table of fixed width; its rows end at the first blank line or framing."""
+    _, at = _line_at(raw, begin)
+    ruler, at = _line_at(raw, at)
+    spans = _spans(ruler)
+    rows: list[list[str]] = []
+    cut = False
+    while at < len(raw):
+        text, following = _line_at(raw, at)
+        if not text.strip():
+            break
+        cells = _console_cells(text, spans, header)
+        if cells is None:
+            if following == len(raw) and not raw[:following].endswith(b"\n"):
+                cut, at = True, following
+                break
+            _check_end(raw, at, text, header, where, blank_before=False)
+            break
+        rows.append(cells)
+        at = following
+    table = _to_arrow(rows, header, wanted, False)
+    names = [cell for row in rows for cell, name in zip(row, header.names, strict=True) if kind_of(name, "") == "text"]
+    cut_names = sum(name.endswith(("…", "...")) for name in names)
+    return RawTable(header, table, line, len(rows) if cut else None, cut_names=cut_names, console=True), at
+
+
+def _console_cells(line: str, spans: list[tuple[int, int]], header: Header) -> list[str] | None:
+    """Cells of a console row; None where text stands between the columns or a number is none."""
+    cells = []
+    for place, (start, end) in enumerate(spans):
+        last = place + 1 == len(spans)
+        cells.append(line[start : None if last else end].strip())
+        if place and line[spans[place - 1][1] : start].strip():
+            return None
+    return cells if cells[0] and _all_fit(cells, header) else None
