@@ -199,7 +199,7 @@ def _take_ncu(found: _Found, source: Source, parts: ncu.Parts) -> None:
     for page, rows in parts.counted.items():
         found.files.append(SourceFile(source.name, f"ncu {page}", rows, source.size, f"{metrics} metrics"))
     if not parts.counted:
-        found.files.append(SourceFile(source.name, "ignored", 0, source.size, "it holds no kernel"))
+        found.files.append(SourceFile(source.name, "ignored", 0, source.size, " ".join(parts.log or ("it is empty",))))
 
 
 def _read_ncu_log(found: _Found, source: Source) -> None:

@@ -1,45 +1,44 @@
-"""Reads the raw page of ncu (`ncu --import F --csv --page raw`, or live `--csv --page raw`) of 2022 to 2026.
+"""What all CSV pages of ncu share: where their tables begin in a file, launches, NVTX cells and ncu's own messages.
 
-Columns are found by name only: NVTX columns, `Kernel Time`, sizes and devices come and go between versions. The header
-may stand anywhere: progress lines and the program's own output come before it, and sometimes after it.
+One file may hold several tables (pages put into one file, a table for each process of a live run), progress lines and
+the program's own output before, between and after their rows. Tables are found by their headers, columns by name.
 """
 
 from __future__ import annotations
 
 import csv
-import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-import numpy as np
 import pandas as pd
 
 from analysis.capture.errors import InputError
 from analysis.capture.model import COUNTERS_COLUMNS, Gap, as_table
-from analysis.capture.text import is_missing, number_style, parse_integer, parse_number
-from analysis.capture.units import base_unit
+from analysis.capture.text import parse_integer
 
-_IDENTITY = (
+csv.field_size_limit(1 << 30)  # a cell with the samples of a whole kernel is long; the file bounds it
+
+IDENTITY = (
     "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream",
     "Block Size", "Grid Size", "Device", "CC", "Domain",
 )  # fmt: skip
-_EXPORT = "`ncu --import <report>.ncu-rep --csv --page raw`"
-_SEPARATED = re.compile(r"[.,]")
+EXPORT = "`ncu --import <report>.ncu-rep --csv --page {page}`"
 
-
-@dataclass(frozen=True)
-class RawPage:
-    """Kernels of one raw page: `counters` as COUNTERS_COLUMNS plus metrics, base units, and what is missing from it."""
-
-    counters: pd.DataFrame
-    units: dict[str, str]
-    gaps: list[Gap]
+_HEADER_STARTS = ('"ID","Process ID"', "ID,Process ID,", '"ID", "Process ID"')
+_SUMMARY_START = '"Process ID","Process Name","Host Name",'
+_SOURCE_STARTS = ('"Kernel Name",', '"File Path",', '"File Name",', '"Function Name",')
+_SOURCE_HEADERS = ('"Address","Source"', '"Line No","Source"', '"#","Address"', '"#","Source"')
+_SESSION_HEADERS = (
+    '"Launch Attribute","Value"', '"Session Attribute","Value"', '"Process Id","Process Name"', '"Device Attribute",',
+)  # fmt: skip
+_QUOTED_ROW = re.compile(r'"[^"]*(?:""[^"]*)*"(?:,"[^"]*(?:""[^"]*)*")*,?')
+_ROW_BEGINS = re.compile(r'"[0-9.,]*","[0-9.,]+","')
 
 
 def is_header(line: str) -> bool:
     """Whether a line is the header of any ncu CSV page with one row a launch, metric or rule."""
-    return line.startswith(('"ID","Process ID"', "ID,Process ID,", '"ID", "Process ID"'))
+    return line.startswith(_HEADER_STARTS) or (line.startswith(_SUMMARY_START) and '"Invocations"' in line)
 
 
 def page_of_header(line: str) -> str:
@@ -48,6 +47,227 @@ def page_of_header(line: str) -> str:
     if "Invocations" in names:
         return "summary"
     return "details" if "Metric Name" in names or "Section Name" in names else "raw"
+
+
+def page_of_line(line: str) -> str:
+    """The page whose table a line opens: 'raw', 'details', 'summary', 'source', 'session', or '' for any other line."""
+    if line[:1] not in ('"', "I"):
+        return ""
+    if is_header(line):
+        return page_of_header(line)
+    if line.startswith(_SOURCE_HEADERS) or (line.startswith(_SOURCE_STARTS) and "Push/Pop" not in line):
+        return "source"
+    return "session" if line.startswith(_SESSION_HEADERS) else ""
+
+
+# ---------------------------------------------------------------------------------------------------- tables of a file
+
+
+@dataclass(frozen=True)
+class Section:
+    """Consecutive lines of one page: its `lines` with their line numbers (from 1), the header first."""
+
+    page: str
+    lines: list[tuple[int, str]]
+    name: str  # the file, and which of its tables where it holds several
+
+
+@dataclass(frozen=True)
+class Page:
+    """A table with one row a launch, metric or rule. Rows are filled up with '' to the header's length.
+
+    `numbers` are the line numbers of the rows; `cut` says that the last row was cut off and is not among them.
+    """
+
+    name: str
+    header: list[str]
+    rows: list[list[str]]
+    numbers: list[int]
+    cut: bool
+    columns: dict[str, int] = field(default_factory=dict)
+
+    def column(self, name: str | None) -> list[str]:
+        """The cells of a column, '' where the page has none."""
+        if name not in self.columns:
+            return [""] * len(self.rows)
+        at = self.columns[name]
+        return [row[at] for row in self.rows]
+
+
+def sections(text: str, where: str) -> list[Section]:
+    """The tables of a file in their order; all lines that belong to none are left out.
+
+    Raises:
+        InputError: no table of ncu in it.
+    """
+    found: list[tuple[str, list[tuple[int, str]]]] = []
+    for number, raw_line in enumerate(text.split("\n"), start=1):
+        line = raw_line.rstrip("\r").lstrip("\ufeff")
+        page = page_of_line(line)
+        goes_on = bool(found) and page == found[-1][0] and page in ("source", "session")
+        if page and not goes_on:
+            found.append((page, []))
+        if found and line.strip() and not line.startswith("=="):
+            found[-1][1].append((number, line))
+    if not found:
+        raise InputError(f"{where}: holds no ncu header; export it again with {EXPORT.format(page='raw')}.")
+    pages = [page for page, _ in found]
+    return [
+        Section(page, lines, where if len(set(pages)) == len(pages) else f"{where} (table {at})")
+        for at, (page, lines) in enumerate(found, start=1)
+    ]
+
+
+def header_of(section: Section) -> list[str]:
+    """The column names of a section of the raw or details page."""
+    return [name.strip() for name in next(csv.reader([section.lines[0][1]], skipinitialspace=True))]
+
+
+def split_row(line: str) -> list[str] | None:
+    """The cells of a line whose every field is quoted; None where a quote is missing or too many."""
+    return next(csv.reader([line])) if _QUOTED_ROW.fullmatch(line) else None
+
+
+def _row_of(line: str, quoted: bool) -> str | None:
+    """The part of a line that is a row, None for the program's own output, which may stand in front of one."""
+    if quoted:
+        if line.startswith('"'):
+            return line
+        glued = _ROW_BEGINS.search(line)
+        return line[glued.start() :] if glued else None
+    return line if line[:1].isdigit() or line.startswith((",", '"')) else None
+
+
+def read_page(section: Section, lengths: Sequence[int] = ()) -> Page:
+    """The rows of a section of the raw or details page; `lengths`: row lengths beside that of the header.
+
+    A bare comma at the end of a row is no further cell.
+
+    Raises:
+        InputError: a column that every page has is missing, or a row is damaged.
+    """
+    export = EXPORT.format(page=section.page)
+    where, first = section.name, section.lines[0][1]
+    quoted = first.startswith('"')
+    header = header_of(section)
+    for name in ("ID", "Kernel Name"):
+        if name not in header:
+            raise InputError(f"{where}: has no column {name!r}; export it again with {export}.")
+    columns: dict[str, int] = {}
+    for at, name in enumerate(header):
+        columns.setdefault(name, at)
+    rows: list[list[str]] = []
+    numbers: list[int] = []
+    cut = False
+    embedded = 0  # columns of a rule's own table, which `--print-details all` prints between the rows (NUMA Affinity)
+    for at, (number, line) in enumerate(section.lines[1:], start=1):
+        text = _row_of(line, quoted)
+        if text is None:
+            continue
+        row = split_row(text) if quoted else next(csv.reader([text]))
+        if lengths and row is not None and 1 < len(row) < min(lengths):
+            if not row[0][:1].isdigit():
+                embedded = len(row)
+            if len(row) == embedded:
+                continue
+        embedded = 0
+        if row is not None and row[-1] == "" and len(row) - 1 in (len(header), *lengths):
+            row.pop()
+        if row is not None and len(row) in (len(header), *lengths):
+            rows.append(row + [""] * (len(header) - len(row)))
+            numbers.append(number)
+        elif at == len(section.lines) - 1:
+            cut = True
+        else:
+            fields = "a quote too few or too many" if row is None else f"{len(row)} fields"
+            raise InputError(
+                f"{where}: line {number} has {fields} where the header has {len(header)} fields; "
+                f"the file is damaged, export it again with {export}."
+            )
+    return Page(where, header, rows, numbers, cut, columns)
+
+
+def cut_gap(page: Page, kind: str) -> Gap:
+    """The gap of a page that ends in the middle of a row."""
+    return Gap(
+        f"{page.name} ends in the middle of a row: cut off after {len(page.rows)} complete rows",
+        "the export or the copy of the file was interrupted, so what came after that is missing",
+        f"export it again with {EXPORT.format(page=kind)}",
+    )
+
+
+def integers(page: Page, name: str) -> list[int | None]:
+    """The cells of an integer column, None where there is no value.
+
+    Raises:
+        InputError: a cell holds anything else.
+    """
+    try:
+        return [parse_integer(cell) for cell in page.column(name)]
+    except (ValueError, OverflowError) as error:
+        raise InputError(
+            f"{page.name}: column {name}: {error}; export it again with {EXPORT.format(page='raw')}."
+        ) from None
+
+
+def launch_ids(page: Page) -> list[int]:
+    """The IDs of a page with one row a launch.
+
+    Raises:
+        InputError: one is missing or stands twice.
+    """
+    ids: list[int] = []
+    seen: dict[int, int] = {}
+    for ncu_id, line in zip(integers(page, "ID"), page.numbers, strict=True):
+        if ncu_id is None:
+            raise InputError(
+                f"{page.name}: line {line} has no ID; the file is damaged, export it again with "
+                f"{EXPORT.format(page='raw')}."
+            )
+        if ncu_id in seen:
+            raise InputError(
+                f"{page.name}: ID {ncu_id} stands in lines {seen[ncu_id]} and {line}; two captures were put into one "
+                "file, keep one file each."
+            )
+        seen[ncu_id] = line
+        ids.append(ncu_id)
+    return ids
+
+
+def identity(page: Page, ids: Sequence[int], device: Sequence[str]) -> pd.DataFrame:
+    """COUNTERS_COLUMNS of a page's rows. `device`: names or numbers to show for it."""
+    stack = page.column(push_pop_column(page.columns))
+    paths = {cell: push_pop_path(cell) for cell in set(stack)}
+    return as_table(
+        {
+            "ncu_id": list(ids),
+            "file": [page.name] * len(page.rows),
+            "pid": pd.array([pd.NA if pid is None else pid for pid in integers(page, "Process ID")], dtype="Int64"),
+            "name": page.column("Kernel Name"),
+            "grid": [size(cell) for cell in page.column("Grid Size")],
+            "block": [size(cell) for cell in page.column("Block Size")],
+            "device": list(device),
+            "cc": [cell.strip() for cell in page.column("CC")],
+            "path": [paths[cell] for cell in stack],
+        },
+        COUNTERS_COLUMNS,
+    )
+
+
+def push_pop_column(header: Iterable[str]) -> str | None:
+    """The column that holds the push/pop ranges, None without one (a capture without --nvtx)."""
+    named = [name for name in header if "PL_Type" in name and "Start/Stop_Range" not in name]
+    return next((name for name in named if "Push/Pop_Range" in name), named[0] if named else None)
+
+
+def is_nvtx_column(name: str) -> bool:
+    """Whether a column holds NVTX ranges and no metric."""
+    return "Push/Pop_Range" in name or "Start/Stop_Range" in name or "PL_Type" in name
+
+
+def size(cell: str) -> str:
+    """'16x16x1' from `(16, 16, 1)`."""
+    return "x".join(re.findall(r"[0-9]+", cell))
 
 
 # --------------------------------------------------------------------------------------------------- messages of ncu
@@ -143,193 +363,3 @@ def push_pop_path(cell: str) -> str:
             break
         position = len(text) - len(following) + 1
     return "/".join(names)
-
-
-# ------------------------------------------------------------------------------------------------------------ the page
-
-
-def _size(cell: str) -> str:
-    """'16x16x1' from `(16, 16, 1)`."""
-    return "x".join(re.findall(r"[0-9]+", cell))
-
-
-def _rows(
-    lines: list[str], header_at: int, where: str
-) -> tuple[list[str], list[str], list[list[str]], list[int], bool]:
-    """Header, unit row, data rows, their line numbers, and whether the last row was cut off."""
-    header = next(csv.reader([lines[header_at]]))
-    for name in ("ID", "Kernel Name"):
-        if name not in header:
-            raise InputError(f"{where}: has no column {name!r}; export it again with {_EXPORT}.")
-    rows: list[list[str]] = []
-    numbers: list[int] = []
-    cut = False
-    last = max((i for i, line in enumerate(lines) if line.strip()), default=header_at)
-    for i in range(header_at + 1, len(lines)):
-        line = lines[i]
-        if (
-            not line.strip()
-            or line.startswith("==")
-            or not (line.startswith('"') or line[:1].isdigit() or line.startswith(","))
-        ):
-            continue  # progress lines and the program's own output, which may stand between the rows of a live run
-        row = next(csv.reader([line]))
-        if len(row) == len(header) + 1 and row[-1] == "":
-            row.pop()
-        open_quote = line.count('"') % 2 == 1
-        if len(row) == len(header) and not open_quote:
-            rows.append(row)
-            numbers.append(i + 1)
-        elif i == last:
-            cut = True
-        else:
-            raise InputError(
-                f"{where}: line {i + 1} has {len(row)} fields where the header has {len(header)}; "
-                f"the file is damaged, export it again with {_EXPORT}."
-            )
-    if not rows:
-        return header, [""] * len(header), [], [], cut
-    is_units = not rows[0][header.index("ID")].strip() and not rows[0][header.index("Kernel Name")].strip()
-    if is_units:
-        return header, rows[0], rows[1:], numbers[1:], cut
-    raise InputError(f"{where}: the row of units under the header is missing; export the file again with {_EXPORT}.")
-
-
-def _column_values(cells: list[str], style: str, scale: float) -> np.ndarray | None:
-    """float64 values of a metric times `scale`, or None where it is text (a policy, a device name).
-
-    A power of ten goes into the decimal exponent before rounding, so that 0.200960 Mbyte is exactly 200960 bytes.
-    """
-    values = np.empty(len(cells))
-    group = "," if style == "." else "."
-    exponent = round(math.log10(scale))
-    suffix = f"e{exponent}" if math.isclose(10.0**exponent, scale, rel_tol=1e-12) else ""
-    rest = 1.0 if suffix else scale
-    for i, cell in enumerate(cells):
-        text = cell.replace(group, "")
-        try:
-            values[i] = float((text if style == "." else text.replace(",", ".")) + suffix) * rest
-        except ValueError:
-            try:
-                values[i] = parse_number(cell, style) * scale
-            except ValueError:
-                return None
-    values[~np.isfinite(values)] = math.nan
-    return values
-
-
-def read_raw(text: str, where: str) -> RawPage:
-    """Kernels and metrics of a raw page; metrics in base units, missing ones NaN.
-
-    Raises:
-        InputError: no header, damage inside, an unknown unit, an ambiguous locale, or an ID that stands twice.
-    """
-    lines = [line.rstrip("\r") for line in text.split("\n")]
-    header_at = next((i for i, line in enumerate(lines) if is_header(line.lstrip("\ufeff"))), None)
-    if header_at is None:
-        raise InputError(f"{where}: holds no ncu header; export it again with {_EXPORT}.")
-    lines[header_at] = lines[header_at].lstrip("\ufeff")
-    header, unit_row, rows, numbers, cut = _rows(lines, header_at, where)
-    gaps: list[Gap] = []
-    if cut:
-        gaps.append(
-            Gap(
-                f"{where} ends in the middle of a row: cut off after {len(rows)} complete rows",
-                "the export or the copy of the file was interrupted, so the kernels after that are missing",
-                f"export it again with {_EXPORT}",
-            )
-        )
-    position: dict[str, int] = {}
-    for i, name in enumerate(header):
-        position.setdefault(name, i)
-    nvtx = {name for name in position if "Push/Pop_Range" in name or "Start/Stop_Range" in name or "PL_Type" in name}
-    push_pop = next((name for name in nvtx if "Start/Stop_Range" not in name), None)
-
-    def column(name: str | None) -> list[str]:
-        return [row[position[name]] for row in rows] if name in position else [""] * len(rows)
-
-    metric_names = [name for name in position if name not in _IDENTITY and name not in nvtx and name]
-    style = number_style(
-        (row[position[name]] for row in rows for name in metric_names if _SEPARATED.search(row[position[name]])), where
-    )
-    try:
-        ids = [parse_integer(cell) for cell in column("ID")]
-        pids = [parse_integer(cell) for cell in column("Process ID")]
-    except (ValueError, OverflowError) as error:
-        raise InputError(f"{where}: column ID or Process ID: {error}; export it again with {_EXPORT}.") from None
-    seen: dict[int, int] = {}
-    for ncu_id, line in zip(ids, numbers, strict=True):
-        if ncu_id is None:
-            raise InputError(f"{where}: line {line} has no ID; the file is damaged, export it again with {_EXPORT}.")
-        if ncu_id in seen:
-            raise InputError(
-                f"{where}: ID {ncu_id} stands in lines {seen[ncu_id]} and {line}; two captures were put into "
-                "one file, keep one file each."
-            )
-        seen[ncu_id] = line
-
-    metrics: dict[str, np.ndarray] = {}
-    units: dict[str, str] = {}
-    device = column("Device")
-    for name in metric_names:
-        cells = column(name)
-        scale, unit = base_unit(unit_row[position[name]], f"{where}, column {name}")
-        values = _column_values(cells, style, scale)
-        if values is None:
-            if name == "device__attribute_display_name":
-                device = [shown.strip() or cell for shown, cell in zip(cells, device, strict=True)]
-            continue
-        metrics[name] = values
-        units[name] = unit
-    paths = {cell: push_pop_path(cell) for cell in set(column(push_pop))}
-    identity = as_table(
-        {
-            "ncu_id": ids,
-            "file": pd.Series([where] * len(rows), dtype="str"),
-            "pid": pd.array([pd.NA if pid is None else pid for pid in pids], dtype="Int64"),
-            "name": column("Kernel Name"),
-            "grid": [_size(cell) for cell in column("Grid Size")],
-            "block": [_size(cell) for cell in column("Block Size")],
-            "device": device,
-            "cc": [cell.strip() for cell in column("CC")],
-            "path": [paths[cell] for cell in column(push_pop)],
-        },
-        COUNTERS_COLUMNS,
-    )
-    counters = pd.concat([identity, pd.DataFrame(metrics, index=identity.index)], axis=1)
-    crashed = _crashed(counters, metrics)
-    if crashed.any():
-        quoted = (
-            explain(messages(lines))[0] if any(kind == "ERROR" for kind, _ in messages(lines)) else "the launch failed"
-        )
-        gaps.append(
-            Gap(
-                f"{int(crashed.sum())} of {len(counters)} kernels of {where} have no value in any metric",
-                f"their profiling failed: {quoted}",
-                "run the program without ncu until it ends without an error, then capture again",
-            )
-        )
-        counters = counters[~crashed].reset_index(drop=True)
-    return RawPage(counters, units, gaps)
-
-
-def _crashed(counters: pd.DataFrame, metrics: dict[str, np.ndarray]) -> np.ndarray:
-    """Rows of launches that crashed: every metric is missing, or all but constants of the launch and the grid is 0."""
-    if not metrics:
-        return np.zeros(len(counters), dtype=bool)
-    measured = [
-        values for name, values in metrics.items() if not name.startswith(("launch__", "device__", "profiler__"))
-    ]
-    empty = np.isnan(np.array(measured or list(metrics.values()))).all(axis=0)
-    return np.asarray(empty)
-
-
-def nothing_profiled(page: RawPage) -> bool:
-    """Whether a raw page holds a header and no kernel."""
-    return page.counters.empty
-
-
-__all__ = [
-    "PERMISSION_FIX", "RawPage", "explain", "is_header", "is_missing", "messages", "nothing_profiled", "page_of_header",
-    "push_pop_path", "read_raw",
-]  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.capture import ncu_csv
+from analysis.capture import ncu_raw
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "nsys_scripts"
@@ -484,12 +484,12 @@ def test_a_row_that_the_file_ends_in_stays_cut_off(tmp_path: Path, cut: str) -> 
     text = (tmp_path / "out/ncu_raw.csv").read_text()
     assert "gpu-box-7" not in text
     assert "someone" not in text
-    page = ncu_csv.read_raw(text, "ncu_raw.csv")
+    page = ncu_raw.read_raw(text, "ncu_raw.csv")
     assert len(page.counters) == 1
     assert "cut off after 1 complete rows" in page.gaps[0].what
     source.write_text(f"{head}{whole}\n==PROF== Disconnected\n")
     subprocess.run(command, check=True)
-    assert not ncu_csv.read_raw((tmp_path / "out/ncu_raw.csv").read_text(), "ncu_raw.csv").gaps
+    assert not ncu_raw.read_raw((tmp_path / "out/ncu_raw.csv").read_text(), "ncu_raw.csv").gaps
 
 
 @pytest.mark.parametrize(

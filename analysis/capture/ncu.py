@@ -1,0 +1,139 @@
+"""Everything that one file of ncu holds: its CSV pages, in any number and order, or a binary report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.capture import ncu_csv, ncu_details, ncu_raw, ncu_rep, ncu_session, ncu_source
+from analysis.capture.errors import InputError
+from analysis.capture.model import Gap
+from analysis.capture.text import NumberStyle
+
+
+@dataclass
+class Parts:
+    """What one file gives to the tables of the model (see Capture); an empty list is a table it has nothing for.
+
+    counters  of raw pages and reports, in full precision;  rounded: those of details pages, two decimals
+    counted   what was read, for the list of files: page -> rows
+    """
+
+    counters: list[pd.DataFrame] = field(default_factory=list)
+    rounded: list[pd.DataFrame] = field(default_factory=list)
+    units: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    rules: list[pd.DataFrame] = field(default_factory=list)
+    source_lines: list[pd.DataFrame] = field(default_factory=list)
+    metric_instances: list[pd.DataFrame] = field(default_factory=list)
+    details: list[pd.DataFrame] = field(default_factory=list)
+    session: dict[str, str] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
+    counted: dict[str, int] = field(default_factory=dict)
+    log: tuple[str, str] | None = None  # why there is no kernel, and the way out
+
+    def take(self, other: Parts) -> None:
+        """Adds the tables of another file."""
+        for name in ("counters", "rounded", "rules", "source_lines", "metric_instances", "details"):
+            getattr(self, name).extend(getattr(other, name))
+        self.session = other.session | self.session
+
+    def count(self, page: str, rows: int) -> None:
+        self.counted[page] = self.counted.get(page, 0) + rows
+
+
+def read_pages(text: str, where: str, style: NumberStyle | None = None) -> Parts:
+    """All pages of a CSV file.
+
+    Raises:
+        InputError: a page is damaged, or none of them is of a kind that can be read.
+    """
+    parts = Parts()
+    found = ncu_csv.messages(text.splitlines())
+    sections = ncu_csv.sections(text, where)
+    for section in sections:
+        if section.page == "raw":
+            raw = ncu_raw.read_section(section, found, style)
+            _add(parts.counters, raw.counters)
+            _add(parts.metric_instances, raw.instances)
+            parts.units.append((section.name, raw.units))
+            parts.gaps += raw.gaps
+            parts.count("raw", len(raw.counters))
+        elif section.page == "details":
+            details = ncu_details.read_details(section, found, style)
+            _add(parts.rounded, details.counters)
+            _add(parts.details, details.details)
+            _add(parts.rules, details.rules)
+            parts.units.append((section.name, details.units))
+            parts.gaps += details.gaps
+            parts.count("details", len(details.details) + len(details.rules))
+        elif section.page == "source":
+            lines, gaps = ncu_source.read_source(section, style)
+            _add(parts.source_lines, lines)
+            parts.gaps += gaps
+            parts.count("source", len(lines))
+        elif section.page == "session":
+            parts.session = ncu_session.read_session(section) | parts.session
+            parts.count("session", len(parts.session))
+        else:
+            refusal = (
+                f"{where} holds a summary over launches (--print-summary), which is no row of any launch",
+                "export the raw page instead with `ncu --import <report>.ncu-rep --csv --page raw`",
+            )
+            if len({one.page for one in sections}) == 1:
+                raise InputError(f"{refusal[0]}; {refusal[1]}.")
+            parts.gaps.append(Gap(f"a summary page of {where}", refusal[0], refusal[1]))
+    if not any((parts.counters, parts.rounded, parts.rules, parts.source_lines, parts.gaps, parts.session)):
+        parts.log = ncu_csv.explain(found)
+    return parts
+
+
+def read_binary(path: Path, where: str) -> Parts:
+    """A binary report, through NVIDIA's package.
+
+    Raises:
+        InputError: the package is missing or cannot read it.
+    """
+    report = ncu_rep.read_report(path, where)
+    parts = Parts(units=[(where, report.units)], gaps=report.gaps)
+    _add(parts.counters, report.counters)
+    _add(parts.rules, report.rules)
+    _add(parts.source_lines, report.source_lines)
+    _add(parts.metric_instances, report.metric_instances)
+    if report.counters.empty and not report.gaps:
+        parts.log = (
+            "the package ncu-report finds no kernel in it: it is empty, damaged or of a newer ncu",
+            f"export it with the ncu that wrote it: {ncu_rep.EXPORT}.",
+        )
+    else:
+        parts.count("report", len(report.counters))
+    return parts
+
+
+def _add(frames: list[pd.DataFrame], frame: pd.DataFrame) -> None:
+    if len(frame):
+        frames.append(frame)
+
+
+def merge_rounded(exact: list[pd.DataFrame], rounded: list[pd.DataFrame]) -> list[pd.DataFrame]:
+    """The counters of details pages that no raw page or report has: of launches in both, the better values stand.
+
+    Launches are the same where ID and kernel name are; grid, block and path, which old details pages lack, are then
+    those of the raw page.
+    """
+    if not exact or not rounded:
+        return rounded
+    known = pd.concat(exact, ignore_index=True).drop_duplicates(["ncu_id", "name"])
+    identity = ["grid", "block", "device", "cc", "path"]
+    merged = []
+    for frame in rounded:
+        rows = frame.merge(known[["ncu_id", "name", *identity]], on=["ncu_id", "name"], how="left", suffixes=("", "_k"))
+        both = rows["grid_k"].notna()
+        for column in identity:
+            rows[column] = rows[column].where(~both, rows[f"{column}_k"])
+        rows = rows.drop(columns=[f"{column}_k" for column in identity])
+        measured = [name for name in rows.columns if name in known.columns and "__" in name]
+        rows.loc[both, measured] = float("nan")
+        merged.append(rows)
+    return merged

@@ -1,0 +1,326 @@
+"""Reads the details page of ncu (`--page details`, the default of live `--csv`): one row a metric or a rule.
+
+From 12 columns (2020) to 21 (`--print-details all`); metric rows may be shorter than the header. Metrics have raw
+names (`--metrics`, `--print-metric-name name`), both names (`label-name`) or only a label. A label stands for a raw
+name where LABELS says so, and else stays a label. Values have two decimals: the raw page is the better one where there is one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture import ncu_csv
+from analysis.capture.errors import InputError
+from analysis.capture.model import COUNTERS_COLUMNS, DETAILS_COLUMNS, RULES_COLUMNS, Gap, as_table
+from analysis.capture.ncu_raw import column_values, crash_gap, crashed
+from analysis.capture.text import C_LOCALE, NumberStyle, decide_locale, is_missing, parse_number
+from analysis.capture.units import base_unit
+
+_EXPORT = ncu_csv.EXPORT.format(page="details")
+# `dram__bytes_read.sum`, `launch__grid_size`, and the few names without `__` or a suffix; labels look otherwise.
+_RAW_NAME = re.compile(
+    r"(?:[A-Za-z_]+:|[A-Z_a-z]+\.Triage[A-Za-z]+\.)?[a-z0-9]+__[a-z0-9_]+(?:\.[a-z0-9_]+)*"
+    r"|(?:thread_)?inst_executed[a-z_]*|memory_[a-z0-9_]+|flop_count_[a-z_]+(?:\.[a-z_]+)*|derived_[A-Za-z0-9_.]+"
+)
+_BOTH_NAMES = re.compile(r"(?P<label>.+) \((?P<name>[^()]+)\)")
+COMMAND_LINE = "Command line profiler metrics"
+
+# Display name of each section, which metric rows carry, and identifier, which rules carry (`ncu --list-sections`, 2024.1).
+SECTIONS = {
+    "GPU Speed Of Light Throughput": "SpeedOfLight",
+    "GPU Speed Of Light Roofline Chart": "SpeedOfLight_RooflineChart",
+    "GPU Speed Of Light Hierarchical Roofline Chart (Double Precision)": "SpeedOfLight_HierarchicalDoubleRooflineChart",
+    "GPU Speed Of Light Hierarchical Roofline Chart (Half Precision)": "SpeedOfLight_HierarchicalHalfRooflineChart",
+    "GPU Speed Of Light Hierarchical Roofline Chart (Single Precision)": "SpeedOfLight_HierarchicalSingleRooflineChart",
+    "GPU Speed Of Light Hierarchical Roofline Chart (Tensor Core)": "SpeedOfLight_HierarchicalTensorRooflineChart",
+    "PM Sampling": "PmSampling",
+    "PM Sampling: Warp States": "PmSampling_WarpStates",
+    "Compute Workload Analysis": "ComputeWorkloadAnalysis",
+    "Memory Workload Analysis": "MemoryWorkloadAnalysis",
+    "Memory Workload Analysis Chart": "MemoryWorkloadAnalysis_Chart",
+    "Memory Workload Analysis Tables": "MemoryWorkloadAnalysis_Tables",
+    "Scheduler Statistics": "SchedulerStats",
+    "Warp State Statistics": "WarpStateStats",
+    "Instruction Statistics": "InstructionStats",
+    "NUMA Affinity": "NumaAffinity",
+    "NVLink": "Nvlink",
+    "NVLink Tables": "Nvlink_Tables",
+    "NVLink Topology": "Nvlink_Topology",
+    "C2CLink": "C2CLink",
+    "Launch Statistics": "LaunchStats",
+    "Occupancy": "Occupancy",
+    "GPU and Memory Workload Distribution": "WorkloadDistribution",
+    "Source Counters": "SourceCounters",
+}
+TITLES = {identifier: title for title, identifier in SECTIONS.items()}
+
+# (section identifier, label) -> (metric, its base unit), as ncu 2024.1.1 prints both with `--print-metric-name
+# label-name` on the six reports that it ships; 2022.3 has the same labels. "Memory Throughput" is in two sections.
+LABELS: dict[tuple[str, str], tuple[str, str]] = {
+    ("SpeedOfLight", "DRAM Frequency"): ("dram__cycles_elapsed.avg.per_second", "hz"),
+    ("SpeedOfLight", "SM Frequency"): ("gpc__cycles_elapsed.avg.per_second", "hz"),
+    ("SpeedOfLight", "Elapsed Cycles"): ("gpc__cycles_elapsed.max", "cycle"),
+    ("SpeedOfLight", "Memory Throughput"): (
+        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", "%"),
+    ("SpeedOfLight", "DRAM Throughput"): ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", "%"),
+    ("SpeedOfLight", "Duration"): ("gpu__time_duration.sum", "ns"),
+    ("SpeedOfLight", "L1/TEX Cache Throughput"): ("l1tex__throughput.avg.pct_of_peak_sustained_active", "%"),
+    ("SpeedOfLight", "L2 Cache Throughput"): ("lts__throughput.avg.pct_of_peak_sustained_elapsed", "%"),
+    ("SpeedOfLight", "SM Active Cycles"): ("sm__cycles_active.avg", "cycle"),
+    ("SpeedOfLight", "Compute (SM) Throughput"): ("sm__throughput.avg.pct_of_peak_sustained_elapsed", "%"),
+    ("ComputeWorkloadAnalysis", "Executed Ipc Active"): ("sm__inst_executed.avg.per_cycle_active", "inst/cycle"),
+    ("ComputeWorkloadAnalysis", "Executed Ipc Elapsed"): ("sm__inst_executed.avg.per_cycle_elapsed", "inst/cycle"),
+    ("ComputeWorkloadAnalysis", "Issue Slots Busy"): ("sm__inst_issued.avg.pct_of_peak_sustained_active", "%"),
+    ("ComputeWorkloadAnalysis", "Issued Ipc Active"): ("sm__inst_issued.avg.per_cycle_active", "inst/cycle"),
+    ("ComputeWorkloadAnalysis", "SM Busy"): ("sm__instruction_throughput.avg.pct_of_peak_sustained_active", "%"),
+    ("MemoryWorkloadAnalysis", "Memory Throughput"): ("dram__bytes.sum.per_second", "byte/s"),
+    ("MemoryWorkloadAnalysis", "Mem Busy"): (
+        "gpu__compute_memory_access_throughput.avg.pct_of_peak_sustained_elapsed", "%"),
+    ("MemoryWorkloadAnalysis", "Max Bandwidth"): (
+        "gpu__compute_memory_request_throughput.avg.pct_of_peak_sustained_elapsed", "%"),
+    ("MemoryWorkloadAnalysis", "L1/TEX Hit Rate"): ("l1tex__t_sector_hit_rate.pct", "%"),
+    ("MemoryWorkloadAnalysis", "L2 Hit Rate"): ("lts__t_sector_hit_rate.pct", "%"),
+    ("MemoryWorkloadAnalysis", "Mem Pipes Busy"): ("sm__memory_throughput.avg.pct_of_peak_sustained_elapsed", "%"),
+    ("SchedulerStats", "One or More Eligible"): ("smsp__issue_active.avg.pct_of_peak_sustained_active", "%"),
+    ("SchedulerStats", "Issued Warp Per Scheduler"): ("smsp__issue_active.avg.per_cycle_active", ""),
+    ("SchedulerStats", "No Eligible"): ("smsp__issue_inst0.avg.pct_of_peak_sustained_active", "%"),
+    ("SchedulerStats", "Active Warps Per Scheduler"): ("smsp__warps_active.avg.per_cycle_active", "warp"),
+    ("SchedulerStats", "Eligible Warps Per Scheduler"): ("smsp__warps_eligible.avg.per_cycle_active", "warp"),
+    ("WarpStateStats", "Warp Cycles Per Issued Instruction"): (
+        "smsp__average_warp_latency_per_inst_issued.ratio", "cycle"),
+    ("WarpStateStats", "Warp Cycles Per Executed Instruction"): (
+        "smsp__average_warps_active_per_inst_executed.ratio", "cycle"),
+    ("WarpStateStats", "Avg. Active Threads Per Warp"): ("smsp__thread_inst_executed_per_inst_executed.ratio", ""),
+    ("WarpStateStats", "Avg. Not Predicated Off Threads Per Warp"): (
+        "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio", ""),
+    ("InstructionStats", "Avg. Executed Instructions Per Scheduler"): ("smsp__inst_executed.avg", "inst"),
+    ("InstructionStats", "Executed Instructions"): ("smsp__inst_executed.sum", "inst"),
+    ("InstructionStats", "Avg. Issued Instructions Per Scheduler"): ("smsp__inst_issued.avg", "inst"),
+    ("InstructionStats", "Issued Instructions"): ("smsp__inst_issued.sum", "inst"),
+    ("LaunchStats", "Block Size"): ("launch__block_size", ""),
+    ("LaunchStats", "Function Cache Configuration"): ("launch__func_cache_config", ""),
+    ("LaunchStats", "Grid Size"): ("launch__grid_size", ""),
+    ("LaunchStats", "Registers Per Thread"): ("launch__registers_per_thread", "register/thread"),
+    ("LaunchStats", "Shared Memory Configuration Size"): ("launch__shared_mem_config_size", "byte"),
+    ("LaunchStats", "Driver Shared Memory Per Block"): ("launch__shared_mem_per_block_driver", "byte/block"),
+    ("LaunchStats", "Dynamic Shared Memory Per Block"): ("launch__shared_mem_per_block_dynamic", "byte/block"),
+    ("LaunchStats", "Static Shared Memory Per Block"): ("launch__shared_mem_per_block_static", "byte/block"),
+    ("LaunchStats", "Threads"): ("launch__thread_count", "thread"),
+    ("LaunchStats", "Waves Per SM"): ("launch__waves_per_multiprocessor", ""),
+    ("Occupancy", "Block Limit SM"): ("launch__occupancy_limit_blocks", "block"),
+    ("Occupancy", "Block Limit Registers"): ("launch__occupancy_limit_registers", "block"),
+    ("Occupancy", "Block Limit Shared Mem"): ("launch__occupancy_limit_shared_mem", "block"),
+    ("Occupancy", "Block Limit Warps"): ("launch__occupancy_limit_warps", "block"),
+    ("Occupancy", "Theoretical Active Warps per SM"): ("sm__maximum_warps_avg_per_active_cycle", "warp"),
+    ("Occupancy", "Theoretical Occupancy"): ("sm__maximum_warps_per_active_cycle_pct", "%"),
+    ("Occupancy", "Achieved Occupancy"): ("sm__warps_active.avg.pct_of_peak_sustained_active", "%"),
+    ("Occupancy", "Achieved Active Warps Per SM"): ("sm__warps_active.avg.per_cycle_active", "warp"),
+    ("SourceCounters", "Branch Instructions Ratio"): ("derived__smsp__inst_executed_op_branch_pct", "%"),
+    ("SourceCounters", "Branch Instructions"): ("smsp__inst_executed_op_branch.sum", "inst"),
+    ("SourceCounters", "Branch Efficiency"): ("smsp__sass_average_branch_targets_threads_uniform.pct", "%"),
+    ("SourceCounters", "Avg. Divergent Branches"): ("smsp__sass_branch_targets_threads_divergent.avg", ""),
+}  # fmt: skip
+
+# A file below a folder, on either system: only its name may be kept. Addresses of the web are no paths.
+_PATH = re.compile(r"(?<![\w:/.])(?:[A-Za-z]:[\\/]|~?/)(?:[^\s\"'<>|:;,()\\/]+[\\/])+([^\s\"'<>|:;,()\\/]+)")
+
+
+def without_paths(text: str) -> str:
+    """`text` with every absolute path reduced to the name at its end."""
+    return _PATH.sub(r"\1", text)
+
+
+@dataclass(frozen=True)
+class DetailsPage:
+    """One details page.
+
+    counters   COUNTERS_COLUMNS of its launches, then the metrics whose raw name is known, in base units
+    units      their base units
+    details    every metric row (DETAILS_COLUMNS)
+    rules      every rule row (RULES_COLUMNS)
+    gaps       what is missing from the page
+    """
+
+    counters: pd.DataFrame
+    units: dict[str, str]
+    details: pd.DataFrame
+    rules: pd.DataFrame
+    gaps: list[Gap]
+
+
+def metric_of(section: str, item: str, label: str, unit: str) -> tuple[str, str]:
+    """(raw name or '', label) of a metric row; `unit` is its base unit, which must be the known one of the label.
+
+    `section` is the display name. Rows of a body item (`--print-details all`) have raw names only where they print one.
+    """
+    both = _BOTH_NAMES.fullmatch(label)
+    if both and _RAW_NAME.fullmatch(both["name"]):
+        return both["name"], both["label"]
+    if _RAW_NAME.fullmatch(label):
+        return label, label
+    if item:
+        return "", label
+    name, expected = LABELS.get((SECTIONS.get(section, section), label), ("", ""))
+    return (name, label) if unit == expected else ("", label)
+
+
+def read_details(
+    section: ncu_csv.Section, found: list[tuple[str, str]], style: NumberStyle | None = None
+) -> DetailsPage:
+    """Metrics and rules of one details page. `found`: ncu's messages in the file; `style`: how numbers are written.
+
+    Raises:
+        InputError: damage inside, an unknown unit, an ambiguous locale, or two values of one metric for one launch.
+    """
+    header = ncu_csv.header_of(section)
+    missing = [name for name in ("Metric Name", "Metric Unit", "Metric Value") if name not in header]
+    if missing:
+        raise InputError(f"{section.name}: has no column {missing[0]!r}; export it again with {_EXPORT}.")
+    page = ncu_csv.read_page(section, lengths=(header.index("Metric Value") + 1,))
+    gaps = [ncu_csv.cut_gap(page, "details")] if page.cut else []
+    is_metric = np.array([bool(name.strip()) for name in page.column("Metric Name")], dtype=bool)
+    labels, unit_cells, cells = (page.column(f"Metric {part}") for part in ("Name", "Unit", "Value"))
+    style = decide_locale((cells[row] for row in np.flatnonzero(is_metric)), page.name, given=style)
+    rules = _rules(page, ~is_metric, style)
+    launches: dict[int, int] = {}  # ID -> first row
+    metrics: dict[str, dict[int, float]] = {}
+    texts: dict[str, dict[int, str]] = {}
+    units: dict[str, str] = {}
+    table: dict[str, list[object]] = {name: [] for name in DETAILS_COLUMNS}
+    sections_of, items, kernels = (page.column(name) for name in ("Section Name", "Body Item Label", "Kernel Name"))
+    for row, ncu_id in enumerate(ncu_csv.integers(page, "ID")):
+        if ncu_id is None:
+            raise InputError(f"{page.name}: line {page.numbers[row]} has no ID; export it again with {_EXPORT}.")
+        first = launches.setdefault(ncu_id, row)
+        if kernels[first] != kernels[row]:
+            raise InputError(
+                f"{page.name}: ID {ncu_id} is {kernels[first]} in line {page.numbers[first]} and {kernels[row]} in "
+                f"line {page.numbers[row]}; two captures were put into one file, keep one file each."
+            )
+        if not is_metric[row]:
+            continue
+        where = f"{page.name}, line {page.numbers[row]}"
+        scale, unit = base_unit(unit_cells[row], where)
+        name, label = metric_of(sections_of[row], items[row], labels[row].strip(), unit)
+        values = column_values([cells[row]], style, scale)
+        value = math.nan if values is None else float(values[0])
+        for column, item in zip(
+            table.values(),
+            (
+                page.name, ncu_id, kernels[row], sections_of[row], items[row], label, name,
+                None if math.isnan(value) else value, unit, cells[row].strip() if values is None else "",
+            ),
+            strict=True,
+        ):  # fmt: skip
+            column.append(item)
+        if not name:
+            continue
+        if values is None:
+            texts.setdefault(name, {})[ncu_id] = cells[row].strip()
+            continue
+        column_of = metrics.setdefault(name, {})
+        before = column_of.get(ncu_id, math.nan)
+        if not math.isnan(before) and not math.isnan(value) and not _agree(before, value):
+            raise InputError(
+                f"{where}: {name} of launch {ncu_id} is {value:g} where an earlier line has {before:g}; two captures "
+                "were put into one file, keep one file each."
+            )
+        if math.isnan(before):
+            column_of[ncu_id] = value
+        # Rows without a value often have no unit either.
+        if unit or name not in units:
+            if units.get(name, unit) not in ("", unit):
+                raise InputError(f"{where}: {name} comes in {unit} where an earlier line has {units[name]}.")
+            units[name] = unit
+    counters = _counters(page, launches, metrics, texts)
+    gone = crashed(
+        {name: counters[name].to_numpy(float) for name in metrics if counters[name].dtype == float}, len(counters)
+    )
+    if gone.any():
+        gaps.append(crash_gap(int(gone.sum()), len(counters), page.name, found))
+        counters = counters[~gone].reset_index(drop=True)
+    return DetailsPage(
+        counters, {name: unit for name, unit in units.items() if name in metrics}, as_table(table, DETAILS_COLUMNS),
+        rules, gaps,
+    )  # fmt: skip
+
+
+def _agree(one: float, other: float) -> bool:
+    """Whether two printings of a value, rounded to two decimals of their units, may be of one."""
+    return abs(one - other) <= max(0.01, 0.01 * max(abs(one), abs(other)))
+
+
+def _counters(
+    page: ncu_csv.Page, launches: dict[int, int], metrics: dict[str, dict[int, float]], texts: dict[str, dict[int, str]]
+) -> pd.DataFrame:
+    """One row a launch: its identity, and the metrics with a raw name."""
+    rows = list(launches.values())
+    picked = ncu_csv.Page(
+        page.name,
+        page.header,
+        [page.rows[row] for row in rows],
+        [page.numbers[row] for row in rows],
+        False,
+        page.columns,
+    )
+    shown = texts.get("device__attribute_display_name", {})
+    device = [shown.get(ncu_id, cell) or cell for ncu_id, cell in zip(launches, picked.column("Device"), strict=True)]
+    identity = ncu_csv.identity(picked, list(launches), device)
+    if identity.empty:
+        return as_table({name: [] for name in COUNTERS_COLUMNS}, COUNTERS_COLUMNS)
+    values = pd.DataFrame(
+        {name: [by_id.get(ncu_id, math.nan) for ncu_id in launches] for name, by_id in metrics.items()},
+        index=identity.index, dtype="float64",
+    )  # fmt: skip
+    return pd.concat([identity, values], axis=1)
+
+
+def _speedup(cell: str, style: NumberStyle, where: str) -> float | None:
+    """An estimated speed-up in percent. Rules print a point (`3.779`) whatever the locale of the metrics."""
+    if is_missing(cell):
+        return None
+    try:
+        return parse_number(cell, C_LOCALE if "," not in cell else style)
+    except ValueError:
+        raise InputError(f"{where}: the speed-up {cell!r} is not a number; export it again with {_EXPORT}.") from None
+
+
+def _rules(page: ncu_csv.Page, is_rule: np.ndarray, style: NumberStyle) -> pd.DataFrame:
+    """The rule rows of a page."""
+    rows = np.flatnonzero(is_rule & np.array([bool(name.strip()) for name in page.column("Rule Name")], dtype=bool))
+    ids = ncu_csv.integers(page, "ID")
+
+    def cells(name: str) -> list[str]:
+        column = page.column(name)
+        return [column[row].strip() for row in rows]
+
+    speedups = cells("Estimated Speedup")
+    stack = page.column(ncu_csv.push_pop_column(page.columns))
+    sections_of = cells("Section Name")
+    return as_table(
+        {
+            "file": [page.name] * len(rows),
+            "ncu_id": pd.array([ids[row] for row in rows], dtype="Int64"),
+            "kernel": cells("Kernel Name"),
+            "path": [ncu_csv.push_pop_path(stack[row]) for row in rows],
+            "section": [SECTIONS.get(name, name) for name in sections_of],
+            "section_title": [TITLES.get(SECTIONS.get(name, name), "") for name in sections_of],
+            "rule": cells("Rule Name"),
+            "type": cells("Rule Type"),
+            "text": [without_paths(text) for text in cells("Rule Description")],
+            "speedup_type": cells("Estimated Speedup Type"),
+            "speedup_pct": pd.array(
+                [
+                    _speedup(cell, style, f"{page.name}, line {page.numbers[row]}")
+                    for cell, row in zip(speedups, rows, strict=True)
+                ],
+                dtype="Float64",
+            ),
+        },
+        RULES_COLUMNS,
+    )

@@ -1,0 +1,207 @@
+"""Reads the raw page of ncu (`ncu --import F --csv --page raw`, or live `--csv --page raw`) of 2020 to 2026.
+
+One row a launch, one column a metric, the units in the row under the header. Columns are found by name only: NVTX
+columns, `Kernel Time`, sizes and devices come and go between versions.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture import ncu_csv
+from analysis.capture.errors import InputError
+from analysis.capture.model import METRIC_INSTANCES_COLUMNS, Gap, as_table, empty_table
+from analysis.capture.text import NumberStyle, decide_locale, is_missing, parse_number
+from analysis.capture.units import base_unit
+
+_EXPORT = ncu_csv.EXPORT.format(page="raw")
+_NUMERIC_NAME = re.compile(r".*\.(?:sum|avg|min|max|ratio|pct|max_rate)(?:\.[a-z_]+)?")
+# Metrics of launch and device are there even where the kernel crashed.
+_CONSTANT = ("launch__", "device__", "profiler__")
+_UNSCALED = frozenset({"", "inst", "warp", "sector", "request", "byte", "ns", "nsecond", "thread", "block", "cycle"})
+_INSTANCE = re.compile(r"\s*(?:(?P<label>.*): )?(?P<value>[^:]*)")
+
+
+@dataclass(frozen=True)
+class RawPage:
+    """Kernels of one raw page.
+
+    counters   COUNTERS_COLUMNS, then one float64 column a metric in base units
+    units      base unit of each metric
+    gaps       what is missing from the page
+    instances  METRIC_INSTANCES_COLUMNS, where the export was made with --print-metric-instances
+    """
+
+    counters: pd.DataFrame
+    units: dict[str, str]
+    gaps: list[Gap]
+    instances: pd.DataFrame = field(default_factory=lambda: empty_table(METRIC_INSTANCES_COLUMNS))
+
+
+def crashed(metrics: dict[str, np.ndarray], length: int) -> np.ndarray:
+    """Rows of launches that crashed: no metric has a value, except constants of the launch and the device."""
+    if not metrics:
+        return np.zeros(length, dtype=bool)
+    measured = [values for name, values in metrics.items() if not name.startswith(_CONSTANT)]
+    return np.asarray(np.isnan(np.array(measured or list(metrics.values()))).all(axis=0))
+
+
+def crash_gap(count: int, total: int, where: str, found: list[tuple[str, str]]) -> Gap:
+    """The gap of launches that crashed; `found` are the messages of ncu in the same file."""
+    why = ncu_csv.explain(found)[0] if any(kind == "ERROR" for kind, _ in found) else "the launch failed"
+    return Gap(
+        f"{count} of {total} kernels of {where} have no value in any metric",
+        f"their profiling failed: {why}",
+        "run the program without ncu until it ends without an error, then capture again",
+    )
+
+
+def column_values(cells: list[str], style: NumberStyle, scale: float) -> np.ndarray | None:
+    """float64 values of a metric times `scale`, NaN where there is none, or None where it is text (a policy, a device).
+
+    A power of ten goes into the decimal exponent before rounding, so that 0.200960 Mbyte is exactly 200960 bytes.
+    """
+    values = np.empty(len(cells))
+    exponent = round(math.log10(scale))
+    if not math.isclose(10.0**exponent, scale, rel_tol=1e-12):
+        exponent = 0
+    rest = 1.0 if exponent else scale
+    for i, cell in enumerate(cells):
+        try:
+            values[i] = _scaled(cell, style, exponent) * rest
+        except ValueError:
+            return None
+    values[~np.isfinite(values)] = math.nan
+    return values
+
+
+def _scaled(cell: str, style: NumberStyle, exponent: int) -> float:
+    """A cell times ten to the power of `exponent`, rounded once; NaN for instances without a value, `(0; 3)`."""
+    if cell.startswith("(") and cell.endswith(")"):
+        return math.nan
+    if (style.group and style.group in cell) or not cell.isascii() or cell.endswith(")") or "_" in cell:
+        value = parse_number(cell, style)  # checks the groups
+        if not exponent or math.isnan(value):
+            return value
+        cell = "".join(sign for sign in cell.split(" (")[0] if sign in "0123456789+-eE" or sign == style.decimal)
+    text, _, power = cell.replace(style.decimal, ".").lower().partition("e")
+    try:
+        return float(f"{text}e{int(power or 0) + exponent}")
+    except ValueError:
+        return parse_number(cell, style)
+
+
+def instances_of(cell: str, style: NumberStyle) -> Iterator[tuple[str, float]]:
+    """(label, value) of the instances behind a value: `7 (IMAD: 4; DFMA: 3)`; labels are '0', '1', … without names.
+
+    Instances that are no numbers (device names) are left out.
+    """
+    begin = 0 if cell.startswith("(") else cell.find(" (") + 1
+    if not cell.endswith(")") or (begin == 0 and not cell.startswith("(")):
+        return
+    inside = cell[begin + 1 : -1]
+    for at, part in enumerate(inside.split("; ")):
+        match = _INSTANCE.fullmatch(part)
+        try:
+            if match and not is_missing(match["value"]):
+                yield (match["label"] or str(at)).strip(), parse_number(match["value"], style)
+        except ValueError:
+            continue
+
+
+def read_raw(text: str, where: str, style: NumberStyle | None = None) -> RawPage:
+    """Kernels and metrics of the first raw page in a text; metrics in base units, missing ones NaN.
+
+    Raises:
+        InputError: no header, damage inside, an unknown unit, an ambiguous locale, or an ID that stands twice.
+    """
+    raw = [section for section in ncu_csv.sections(text, where) if section.page == "raw"]
+    if not raw:
+        raise InputError(f"{where}: holds no raw page of ncu; export it again with {_EXPORT}.")
+    return read_section(raw[0], ncu_csv.messages(text.splitlines()), style)
+
+
+def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: NumberStyle | None = None) -> RawPage:
+    """Kernels and metrics of one raw page. `found`: ncu's messages in the file; `style`: how numbers are written."""
+    page = ncu_csv.read_page(section)
+    where = page.name
+    page, unit_row = _take_units(page)
+    gaps = [ncu_csv.cut_gap(page, "raw")] if page.cut else []
+    metric_names = [
+        name for name in page.columns if name and name not in ncu_csv.IDENTITY and not ncu_csv.is_nvtx_column(name)
+    ]
+    cells_of = {name: page.column(name) for name in metric_names}
+    scales = {name: base_unit(unit_row[page.columns[name]], f"{where}, column {name}") for name in metric_names}
+    # A comma in a column of counts groups; a point there may be a decimal sign where a tool printed the average.
+    whole = {
+        name for name in metric_names if name.endswith(".sum") and unit_row[page.columns[name]].strip() in _UNSCALED
+    }
+    counts = {cell for name in whole for cell in cells_of[name] if "," in cell and "." not in cell}
+    style = decide_locale(
+        (cell for name in metric_names for cell in cells_of[name] if cell not in counts),
+        where,
+        whole=counts,
+        given=style,
+    )
+    ids = ncu_csv.launch_ids(page)
+    metrics: dict[str, np.ndarray] = {}
+    units: dict[str, str] = {}
+    device = page.column("Device")
+    instances: dict[str, list[object]] = {name: [] for name in METRIC_INSTANCES_COLUMNS}
+    for name in metric_names:
+        cells = cells_of[name]
+        scale, unit = scales[name]
+        values = column_values(cells, style, scale)
+        if values is None:
+            if name == "device__attribute_display_name":
+                device = [shown.strip() or cell for shown, cell in zip(cells, device, strict=True)]
+            if _NUMERIC_NAME.fullmatch(name):
+                _refuse_text(page, name, style)
+            continue
+        metrics[name] = values
+        units[name] = unit
+        for ncu_id, cell in zip(ids, cells, strict=True):
+            for label, value in instances_of(cell, style):
+                row = (where, ncu_id, name, label, value * scale)
+                for column, item in zip(instances.values(), row, strict=True):
+                    column.append(item)
+    counters = pd.concat(
+        [ncu_csv.identity(page, ids, device), pd.DataFrame(metrics, index=range(len(page.rows)))], axis=1
+    )
+    gone = crashed(metrics, len(counters))
+    if gone.any():
+        gaps.append(crash_gap(int(gone.sum()), len(counters), where, found))
+        counters = counters[~gone].reset_index(drop=True)
+    return RawPage(counters, units, gaps, as_table(instances, METRIC_INSTANCES_COLUMNS))
+
+
+def _take_units(page: ncu_csv.Page) -> tuple[ncu_csv.Page, list[str]]:
+    """The page without its row of units, and that row."""
+    if not page.rows:
+        return page, [""] * len(page.header)
+    first = page.rows[0]
+    if first[page.columns["ID"]].strip() or first[page.columns["Kernel Name"]].strip():
+        raise InputError(
+            f"{page.name}: the row of units under the header is missing; export the file again with {_EXPORT}."
+        )
+    rest = ncu_csv.Page(page.name, page.header, page.rows[1:], page.numbers[1:], page.cut, page.columns)
+    return rest, first
+
+
+def _refuse_text(page: ncu_csv.Page, name: str, style: NumberStyle) -> None:
+    """A counter is a number: any other text in its column is damage."""
+    for number, cell in zip(page.numbers, page.column(name), strict=True):
+        try:
+            parse_number(cell, style)
+        except ValueError:
+            shown = cell if len(cell) <= 40 else cell[:37] + "..."
+            raise InputError(
+                f"{page.name}: line {number}, column {name}: {shown!r} is not a number; the file is damaged, export "
+                f"it again with {_EXPORT}."
+            ) from None

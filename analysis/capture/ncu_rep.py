@@ -1,0 +1,272 @@
+"""Reads `.ncu-rep` reports with NVIDIA's own package `ncu-report` (optional: `pip install ncu-report==2026.3.1`).
+
+It needs neither ncu nor a GPU, and has every value in full precision, rules and samples by source line.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.capture.errors import InputError
+from analysis.capture.model import (
+    COUNTERS_COLUMNS,
+    METRIC_INSTANCES_COLUMNS,
+    RULES_COLUMNS,
+    SOURCE_LINES_COLUMNS,
+    Gap,
+    as_table,
+)
+from analysis.capture.ncu_details import TITLES, without_paths
+from analysis.capture.ncu_raw import crash_gap, crashed
+from analysis.capture.ncu_source import base_name, hottest_stall
+from analysis.capture.units import base_unit
+
+INSTALL = "install NVIDIA's reader with `pip install ncu-report==2026.3.1`, or export it with"
+EXPORT = "`ncu --import <report>.ncu-rep --csv --page raw > ncu_raw.csv`"
+_SAMPLES = "smsp__pcsamp_sample_count"
+_STALL = re.compile(r"smsp__pcsamp_warps_issue_stalled_(?P<reason>[a-z_]+?)(?P<idle>_not_issued)?")
+_BY_ADDRESS = {
+    "inst_executed": "inst_executed",
+    "thread_inst_executed": "thread_inst_executed",
+    "sectors_global": "memory_l2_theoretical_sectors_global",
+    "sectors_global_ideal": "memory_l2_theoretical_sectors_global_ideal",
+}
+# Links in rules: @url:text:address@, @section:identifier:text@, @sass:address:text@, @source:file:line:text@
+_URL = re.compile(r"@url:(?P<text>[^@]*?):(?P<address>https?://[^@]*)@")
+_LINK = re.compile(r"@(?:section:[^:@]*|sass:[^:@]*|source:[^@]*?:[0-9]+):(?P<text>[^@]*)@")
+_INSTRUCTION_BYTES = 16  # from 7.0 on; a kernel begins with an instruction that it executes
+_TYPES = {1: "INF", 2: "OPT", 3: "WRN", 4: "ERR"}
+_SPEEDUPS = {1: "local", 2: "global"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report: the tables of the model that it fills (see Capture), base units, and what is missing from it."""
+
+    counters: pd.DataFrame
+    units: dict[str, str]
+    rules: pd.DataFrame
+    source_lines: pd.DataFrame
+    metric_instances: pd.DataFrame
+    gaps: list[Gap]
+
+
+def installed() -> bool:
+    """Whether NVIDIA's module is there, without loading it."""
+    return importlib.util.find_spec("ncu_report") is not None
+
+
+def package() -> Any:
+    """NVIDIA's module, or None where it is not installed or does not load."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of SWIG, on Python 3.12 and later
+            import ncu_report  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except (ImportError, OSError):
+        return None
+    return ncu_report
+
+
+def read_report(path: Path, where: str) -> Report:
+    """Launches, rules, source lines and instances of a report. Values are in base units, whatever `unit()` says.
+
+    Raises:
+        InputError: the package is missing or cannot read the file.
+    """
+    ncu_report = package()
+    if ncu_report is None:
+        raise InputError(f"{where}: is a binary ncu report; {INSTALL} {EXPORT}.")
+    try:
+        context = ncu_report.load_report(str(path))
+        actions = [
+            one.action_by_idx(at)
+            for one in (context.range_by_idx(index) for index in range(context.num_ranges()))
+            for at in range(one.num_actions())
+        ]
+    except (RuntimeError, ValueError, OSError, TypeError) as error:
+        reason = without_paths(str(error)).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        raise InputError(
+            f"{where}: the package ncu-report cannot read this ncu report ({reason}); export it with the ncu that "
+            f"wrote it: {EXPORT}."
+        ) from None
+    identities: dict[str, list[object]] = {name: [] for name in COUNTERS_COLUMNS}
+    values: list[dict[str, float]] = []
+    units: dict[str, str] = {}
+    rules: dict[str, list[object]] = {name: [] for name in RULES_COLUMNS}
+    lines: dict[str, list[object]] = {name: [] for name in SOURCE_LINES_COLUMNS}
+    instances: dict[str, list[object]] = {name: [] for name in METRIC_INSTANCES_COLUMNS}
+    for ncu_id, action in enumerate(actions):
+        metrics = {name: action.metric_by_name(name) for name in action.metric_names()}
+        kernel = action.name(action.NameBase_DEMANGLED)
+        path_of = _nvtx_path(action)
+        numbers = {name: _number(metric) for name, metric in metrics.items()}
+        values.append({name: value for name, value in numbers.items() if value is not None})
+        for name in values[-1]:
+            units.setdefault(name, _unit(metrics[name]))
+        _append(identities, _identity(ncu_id, where, kernel, path_of, metrics, numbers))
+        for rule in _rules(action):
+            _append(rules, (where, ncu_id, kernel, path_of, *rule))
+        for name, metric in metrics.items():
+            for label, value in _named_instances(metric):
+                _append(instances, (where, ncu_id, name, label, value))
+        for line in _source_lines(action, metrics):
+            _append(lines, (where, ncu_id, ncu_id, kernel, *line))
+    identity = as_table(identities, COUNTERS_COLUMNS)
+    numbers_table = pd.DataFrame(values, index=identity.index, dtype="float64")
+    counters = pd.concat([identity, numbers_table.reindex(columns=sorted(numbers_table.columns))], axis=1)
+    gaps: list[Gap] = []
+    gone = crashed({name: counters[name].to_numpy(float) for name in numbers_table}, len(counters))
+    if gone.any():
+        gaps.append(crash_gap(int(gone.sum()), len(counters), where, []))
+        counters = counters[~gone].reset_index(drop=True)
+    return Report(
+        counters,
+        units,
+        as_table(rules, RULES_COLUMNS),
+        as_table(lines, SOURCE_LINES_COLUMNS),
+        as_table(instances, METRIC_INSTANCES_COLUMNS),
+        gaps,
+    )
+
+
+def _append(table: dict[str, list[object]], row: tuple[object, ...]) -> None:
+    for column, cell in zip(table.values(), row, strict=True):
+        column.append(cell)
+
+
+def _number(metric: Any) -> float | None:
+    """The value of a metric, NaN where it has none, None where it is text."""
+    if hasattr(metric, "has_value") and not metric.has_value():
+        return math.nan  # instances alone, such as samples over time
+    value = metric.value()
+    if value is None:
+        return math.nan
+    if isinstance(value, str):
+        return None
+    return float(value) if math.isfinite(value) else math.nan
+
+
+def _unit(metric: Any) -> str:
+    """The base unit of a metric. Values are always in it, so that a scale in its name (`second`) is not applied."""
+    unit = str(metric.unit() if hasattr(metric, "unit") else "").replace("_per_", "/")
+    try:
+        return base_unit(unit, "")[1]
+    except InputError:
+        return unit
+
+
+def _identity(
+    ncu_id: int, where: str, kernel: str, path: str, metrics: dict[str, Any], numbers: dict[str, float | None]
+) -> tuple[object, ...]:
+    """COUNTERS_COLUMNS of one launch."""
+
+    def whole(name: str) -> str:
+        value = numbers.get(name)
+        return "" if value is None or math.isnan(value) else str(int(value))
+
+    def size(what: str) -> str:
+        sides = [whole(f"launch__{what}_dim_{axis}") for axis in "xyz"]
+        return "x".join(sides) if all(sides) else ""
+
+    shown = metrics.get("device__attribute_display_name")
+    cc = [whole(f"device__attribute_compute_capability_{part}") for part in ("major", "minor")]
+    device = str(shown.value()) if shown is not None and shown.value() else whole("launch__device_id")
+    return (
+        ncu_id, where, None, kernel, size("grid"), size("block"), device, ".".join(cc) if all(cc) else "", path,
+    )  # fmt: skip
+
+
+def _nvtx_path(action: Any) -> str:
+    """The push/pop stack around a launch, as the CSV reader builds it from its cell."""
+    state = action.nvtx_state()
+    if state is None:
+        return ""
+    names = []
+    for index in state.domains():
+        domain = state.domain_by_id(index)
+        prefix = "" if domain.name() in ("", "<default domain>") else f"{domain.name()}:"
+        names += [prefix + name for name in domain.push_pop_ranges()]
+    return "/".join(names)
+
+
+def plain_text(text: str) -> str:
+    """The text of a rule as the details page prints it: links as text, without paths."""
+    text = _URL.sub(lambda match: f"{match['text']} ({match['address']})", text)
+    return without_paths(_LINK.sub(lambda match: match["text"], text)).strip()
+
+
+def _rules(action: Any) -> Iterator[tuple[object, ...]]:
+    """(section, its title, rule, type, text, speed-up type, speed-up) of the rules of a launch that say something."""
+    if not hasattr(action, "rule_results"):
+        return
+    for result in action.rule_results():
+        if not result.has_rule_message():
+            continue
+        message = result.rule_message()
+        section = result.section_identifier()
+        guess = result.speedup_estimation() if result.has_speedup_estimation() else {}
+        yield (
+            section, TITLES.get(section, ""), result.rule_identifier(), _TYPES.get(int(message["type"]), ""),
+            plain_text(message["message"]), _SPEEDUPS.get(int(guess["type"]), "") if guess else "",
+            guess.get("speedup"),
+        )  # fmt: skip
+
+
+def _named_instances(metric: Any) -> Iterator[tuple[str, float]]:
+    """(name, value) of instances with names, such as opcodes. Those by address become source lines."""
+    if not metric.num_instances() or not metric.has_correlation_ids():
+        return
+    ids = metric.correlation_ids()
+    if not isinstance(ids.value(0), str):
+        return
+    for at in range(metric.num_instances()):
+        value = metric.value(at)
+        if isinstance(value, int | float):
+            yield ids.value(at), float(value)
+
+
+def _by_address(metric: Any) -> dict[int, float]:
+    """Value by program counter, {} where the metric has none."""
+    if metric is None or not metric.num_instances() or not metric.has_correlation_ids():
+        return {}
+    ids = metric.correlation_ids()
+    return {int(ids.value(at)): float(metric.value(at)) for at in range(metric.num_instances())}
+
+
+def _source_lines(action: Any, metrics: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    """One row an instruction: the columns of SOURCE_LINES from source_file on."""
+    samples = _by_address(metrics.get(_SAMPLES))
+    counts = {column: _by_address(metrics.get(name)) for column, name in _BY_ADDRESS.items()}
+    stalls: dict[str, dict[int, float]] = {}
+    idle: dict[int, float] = {}
+    for name, metric in metrics.items():
+        match = _STALL.fullmatch(name)
+        if match and match["idle"]:
+            for address, value in _by_address(metric).items():
+                idle[address] = idle.get(address, 0.0) + value
+        elif match:
+            stalls[match["reason"]] = _by_address(metric)
+    addresses = sorted({*samples, *counts["inst_executed"]})
+    for address in addresses:
+        info = action.source_info(address)
+        stall, stall_samples = hottest_stall({reason: at.get(address, math.nan) for reason, at in stalls.items()})
+        yield (
+            base_name(info.file_name()) if info else "",
+            info.line() if info else None,
+            (address - addresses[0]) // _INSTRUCTION_BYTES,
+            without_paths(str(action.sass_by_pc(address) or "").strip()),
+            samples.get(address),
+            idle.get(address),
+            *(counts[column].get(address) for column in _BY_ADDRESS),
+            stall,
+            None if math.isnan(stall_samples) else stall_samples,
+        )

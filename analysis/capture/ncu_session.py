@@ -1,0 +1,62 @@
+"""Reads the session page of ncu (`--page session`): GPU, versions and clocks, and nothing of the person or machine.
+
+The page is several small tables. Host names, process names, command lines and paths are on it: only the entries named
+here are kept, and of the profiler's command line only the values of the options named here.
+"""
+
+from __future__ import annotations
+
+import re
+
+from analysis.capture import ncu_csv
+
+_SESSION = {
+    "CUDA Version": "cuda",
+    "Display Driver Version": "driver",
+    "PerfWorks": "perfworks",
+    "Nsight Compute Target": "ncu",
+    "Nsight Compute Version": "ncu",
+    "Created": "created",
+}
+_DEVICE = {
+    "display_name": "gpu",
+    "compute_capability_major": "cc_major",
+    "compute_capability_minor": "cc_minor",
+    "multiprocessor_count": "sm_count",
+    "total_memory": "memory_bytes",
+    "l2_cache_size": "l2_bytes",
+    "clock_rate": "clock_rate_khz",
+    "memory_clock_rate": "memory_clock_rate_khz",
+    "max_gpu_frequency_khz": "max_gpu_frequency_khz",
+    "max_mem_frequency_khz": "max_mem_frequency_khz",
+    "confidential_computing_mode": "confidential_computing_mode",
+}
+# Values that are words or versions; anything else (a path, a name) is not kept.
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .,:()+_-]{0,79}")
+_OPTION = re.compile(
+    r"(?<=\s)--(?P<name>set|clock-control|cache-control|replay-mode|target-processes|pipeline-boost-state|"
+    r"graph-profiling)[= ](?P<value>[a-z-]+)(?=\s|$)"
+)
+
+
+def read_session(section: ncu_csv.Section) -> dict[str, str]:
+    """What the page says of GPU, versions and clock options: name -> value. Of several devices the first."""
+    kept: dict[str, str] = {}
+    for _, line in section.lines:
+        row = ncu_csv.split_row(line)
+        if row is None or len(row) < 2:
+            continue
+        name, value = row[0], row[1].strip()
+        if name == "Profiler Command Line":
+            for match in _OPTION.finditer(" " + value):
+                kept.setdefault(match["name"].replace("-", "_"), match["value"])
+        elif _SAFE.fullmatch(value):
+            short = _SESSION.get(name) or _DEVICE.get(name)
+            if short:
+                kept.setdefault(short, value)
+    if "cc_major" in kept and "cc_minor" in kept:
+        kept["cc"] = f"{kept['cc_major']}.{kept['cc_minor']}"
+    return {name: value for name, value in kept.items() if not name.startswith("cc_")}
+
+
+__all__ = ["read_session"]

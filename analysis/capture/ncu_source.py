@@ -1,0 +1,235 @@
+"""Reads the source page of ncu (`--page source`): samples and counts of every instruction or line of source.
+
+A file has a block for each launch (sass), or for each source file of a launch (cuda,sass): lines that name the kernel
+or the file and the function, a header, rows. In cuda,sass blocks a row of a source line sums up the SASS rows under it.
+Columns are labels, which change between versions; addresses differ from run to run and are not kept.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from analysis.capture import ncu_csv
+from analysis.capture.errors import InputError
+from analysis.capture.model import SOURCE_LINES_COLUMNS, Gap, as_table
+from analysis.capture.ncu_details import without_paths
+from analysis.capture.text import NumberStyle, decide_locale, is_missing, parse_number
+
+_EXPORT = "`ncu --import <report>.ncu-rep --csv --page source --print-source cuda,sass`"
+# What each number is called in 2022 and from 2023 on.
+_LABELS = {
+    "samples": ("Warp Stall Sampling (All Samples)", "Warp Stall Sampling (All Cycles)", "# Samples", "Samples"),
+    "samples_not_issued": ("Warp Stall Sampling (Not-issued Samples)", "Warp Stall Sampling (Not-issued Cycles)"),
+    "inst_executed": ("Instructions Executed", "# Instructions Executed"),
+    "thread_inst_executed": ("Thread Instructions Executed",),
+    "sectors_global": ("L2 Theoretical Sectors Global",),
+    "sectors_global_ideal": ("L2 Theoretical Sectors Global Ideal",),
+}
+# Short labels of the page and the names of the metrics behind them (smsp__pcsamp_warps_issue_stalled_<name>).
+_REASONS = {
+    "dispatch": "dispatch_stall",
+    "imc": "imc_miss",
+    "lg": "lg_throttle",
+    "long_sb": "long_scoreboard",
+    "math": "math_pipe_throttle",
+    "mio": "mio_throttle",
+    "no_inst": "no_instructions",
+    "short_sb": "short_scoreboard",
+    "sleep": "sleeping",
+    "tex": "tex_throttle",
+}
+_TITLE = re.compile(r'"(?P<name>Kernel Name|Function Name|File Path|File Name)","(?P<value>.*?)",?$')
+_ADDRESS = re.compile(r"(?:0x)?[0-9a-fA-F]{1,16}")
+_STALL = re.compile(r"stall_[a-z_]+")
+
+
+@dataclass
+class _Block:
+    """One block: who it is about, its columns and its rows with their line numbers."""
+
+    kernel: str = ""
+    source_file: str = ""
+    header: list[str] = field(default_factory=list)
+    rows: list[tuple[int, list[str]]] = field(default_factory=list)
+
+
+def base_name(path: str) -> str:
+    """The name of a file without its folder, on either system."""
+    return re.split(r"[\\/]", path.rstrip("\\/"))[-1]
+
+
+def hottest_stall(samples: dict[str, float]) -> tuple[str, float]:
+    """(reason, samples) of the sampled stall reason with most samples, of equals the first by name; ('', NaN) for none.
+
+    `selected` is no stall: the warp issued.
+    """
+    known = {name: value for name, value in samples.items() if value > 0 and name != "selected"}
+    if not known:
+        return "", math.nan
+    name = min(known, key=lambda one: (-known[one], one))
+    return name, known[name]
+
+
+def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> tuple[pd.DataFrame, list[Gap]]:
+    """(SOURCE_LINES_COLUMNS rows, gaps) of the blocks of a source page. A block without samples or counts is left out.
+
+    Raises:
+        InputError: damage inside, or an ambiguous locale.
+    """
+    blocks, cut = _blocks(section)
+    gaps: list[Gap] = []
+    if cut:
+        gaps.append(
+            Gap(
+                f"{section.name} ends in the middle of a row",
+                "the export or the copy of the file was interrupted, so the lines after that are missing",
+                f"export it again with {_EXPORT}",
+            )
+        )
+    counted = [block for block in blocks if any(name in block.header for names in _LABELS.values() for name in names)]
+    if not counted:
+        gaps.append(
+            Gap(
+                f"the hottest source lines of {section.name}",
+                "it holds source text alone, without samples or counts",
+                f"export it with {_EXPORT}",
+            )
+        )
+    numeric = {name for block in counted for name in block.header if _is_number(name)}
+    style = decide_locale(
+        (),
+        section.name,
+        whole=(
+            cell
+            for block in counted
+            for _, row in block.rows
+            for name, cell in zip(block.header, row, strict=True)
+            if name in numeric
+        ),
+        given=style,
+    )
+    table: dict[str, list[object]] = {name: [] for name in SOURCE_LINES_COLUMNS}
+    launch = -1
+    last: tuple[str, str] | None = None
+    seen: set[str] = set()
+    for block in counted:
+        # A launch may have one block for each of its source files: the next launch begins with another kernel or
+        # with a file that this one already had.
+        if last is None or block.kernel != last[0] or block.source_file in seen:
+            launch, seen = launch + 1, set()
+        seen.add(block.source_file)
+        last = (block.kernel, block.source_file)
+        _add(table, block, section.name, launch, style)
+    lines = pd.DataFrame({"block": table["block"], "address": pd.array(table["instruction"], dtype="Int64")})
+    table["instruction"] = list(lines.groupby("block")["address"].rank(method="dense").astype("Int64") - 1)
+    return as_table(table, SOURCE_LINES_COLUMNS), gaps
+
+
+def _is_number(name: str) -> bool:
+    return any(name in names for names in _LABELS.values()) or _STALL.fullmatch(name) is not None
+
+
+def _blocks(section: ncu_csv.Section) -> tuple[list[_Block], bool]:
+    """The blocks of a page, and whether its last row was cut off."""
+    blocks: list[_Block] = []
+    block = _Block()
+    last = len(section.lines) - 1
+    for at, (number, line) in enumerate(section.lines):
+        if not line.startswith('"'):
+            continue  # the program's own output
+        if block.header and len(block.header) == 2 and not ncu_csv.page_of_line(line):
+            continue  # a listing of the source alone, in which quotes are not doubled
+        title = _TITLE.match(line)
+        if title:
+            if block.header:
+                block = _Block()
+            value = title["value"].replace('""', '"')
+            if title["name"] in ("Kernel Name", "Function Name"):
+                block.kernel = value
+            else:
+                block.source_file = base_name(value)
+        elif ncu_csv.page_of_line(line) == "source":
+            if block.header:
+                block = _Block(block.kernel, block.source_file)
+            block.header = ncu_csv.split_row(line) or []
+            blocks.append(block)
+        else:
+            row = _row(line, block.header)
+            if row is not None:
+                block.rows.append((number, row))
+            elif at == last:
+                return blocks, True
+            else:
+                raise InputError(
+                    f"{section.name}: line {number} has not the {len(block.header)} fields of the header above it; the "
+                    f"file is damaged, export it again with {_EXPORT}."
+                )
+    return blocks, False
+
+
+def _row(line: str, header: list[str]) -> list[str] | None:
+    """The cells of a row, None where they are not as many as the header has.
+
+    ncu doubles quotes in kernel names, not in source text: then the cells behind the text are counted from the right.
+    """
+    row = ncu_csv.split_row(line)
+    if row is not None and len(row) == len(header) + 1 and row[-1] == "":
+        row.pop()
+    if (row is None or len(row) != len(header)) and header[:2] == ["Line No", "Source"] and line.endswith('"'):
+        pieces = line[1:-1].rsplit('","', len(header) - 2)
+        number, separator, text = pieces[0].partition('","')
+        row = [number, text, *pieces[1:]] if separator else None
+        if row is not None and "Address" in header and row[header.index("Address")][:2] not in ("-", "0x"):
+            return None
+    return row if row is not None and len(row) == len(header) else None
+
+
+def _add(table: dict[str, list[object]], block: _Block, where: str, launch: int, style: NumberStyle) -> None:
+    """Appends the rows of a block to the columns of `table`; `instruction` is the address until all rows are there."""
+    header = block.header
+    places = {
+        name: next((header.index(label) for label in labels if label in header), None)
+        for name, labels in _LABELS.items()
+    }
+    stalls = {
+        _REASONS.get(short := name.removeprefix("stall_"), short): at
+        for at, name in enumerate(header)
+        if _STALL.fullmatch(name)
+    }
+    line_at = header.index("Line No") if "Line No" in header else None
+    texts = [at for at, name in enumerate(header) if name == "Source"]
+    address_at = header.index("Address") if "Address" in header else None
+    line: int | None = None
+    for number, row in block.rows:
+
+        def value(at: int | None, row: list[str] = row, number: int = number) -> float:
+            if at is None or is_missing(row[at]):
+                return math.nan
+            try:
+                return parse_number(row[at], style)
+            except ValueError:
+                raise InputError(
+                    f"{where}: line {number}, column {header[at]}: {row[at]!r} is not a number; export it again with "
+                    f"{_EXPORT}."
+                ) from None
+
+        shown = row[address_at].strip() if address_at is not None else ""
+        if shown == "...":
+            continue  # instructions of another line stand between those of this one
+        address = int(shown, 16) if _ADDRESS.fullmatch(shown) else None
+        if line_at is not None and row[line_at].strip():
+            line = int(value(line_at))
+        text = row[texts[-1] if address is not None else texts[0]] if texts else ""
+        stall, stall_samples = hottest_stall({name: value(at) for name, at in stalls.items()})
+        numbers = [value(places[name]) for name in _LABELS]
+        cells = (
+            where, None, launch, block.kernel, block.source_file, line, address,
+            without_paths(text.strip()), *(None if math.isnan(number) else number for number in numbers), stall,
+            None if math.isnan(stall_samples) else stall_samples,
+        )  # fmt: skip
+        for column, cell in zip(table.values(), cells, strict=True):
+            column.append(cell)
