@@ -157,6 +157,7 @@ def parent_rows(ranges: pd.DataFrame) -> np.ndarray:
 
 # An index stands between dots or in brackets (h.7, layers[7]), or ends a name (layer_7, Layer 7).
 _INDEX = re.compile(r"(?:(?<=^)|(?<=[.\[]))\d+(?=$|[.\]])|(?<=[A-Za-z_ ])\d+$")
+_INNER_INDEX = re.compile(r"(?:(?<=^)|(?<=[.\[]))\d+(?=$|[.\]])")
 _AT_END = re.compile(r"[A-Za-z_ ]\d+$")
 # `fc.256` beside `fc.512` are sizes: indices of layers leave no such holes, even if every other layer is traced.
 _MOST_SPREAD = 4
@@ -166,7 +167,8 @@ def fold_paths(paths: pd.Series) -> pd.Series:
     """Replace the index of repeated sibling layers by `*`: h.0/attn … h.11/attn become h.*/attn.
 
     Siblings are folded when their indices under one parent are at least two and close together. A number at the end
-    of a name must also count from 0: `ln_1` and `ln_2` are two different layers, not layers 1 and 2.
+    of a name must also count from 0: `ln_1` and `ln_2` are two different layers, not layers 1 and 2. So h.3.ln_2 is
+    h.*.ln_2 where there is an h.4.ln_2.
     Found from the names alone: `transformer.h.7`, `model.layers.7.mlp`, `h.7`, `layer_7`.
     """
     unique = paths.unique().tolist()
@@ -176,18 +178,18 @@ def fold_paths(paths: pd.Series) -> pd.Series:
     for parts in split.values():
         prefix = ""
         for part in parts:
-            pattern = _INDEX.sub("*", part)
-            if pattern != part:
-                seen[prefix, pattern].add(tuple(int(number) for number in _INDEX.findall(part)))
-            prefix += pattern + "/"
+            for index in (_INDEX, _INNER_INDEX):
+                if numbers := index.findall(part):
+                    seen[prefix, index.sub("*", part)].add(tuple(map(int, numbers)))
+            prefix += _INDEX.sub("*", part) + "/"
     repeated = {key for key, indices in seen.items() if _are_layers(key[1], indices)}
 
     def fold(parts: list[str]) -> str:
         prefix, folded = "", []
         for part in parts:
-            pattern = _INDEX.sub("*", part)
-            folded.append(pattern if (prefix, pattern) in repeated else part)
-            prefix += pattern + "/"
+            patterns = (index.sub("*", part) for index in (_INDEX, _INNER_INDEX))
+            folded.append(next((pattern for pattern in patterns if (prefix, pattern) in repeated), part))
+            prefix += _INDEX.sub("*", part) + "/"
         return "/".join(folded)
 
     return paths.map({path: fold(parts) for path, parts in split.items()})
@@ -198,4 +200,5 @@ def _are_layers(pattern: str, indices: set[tuple[int, ...]]) -> bool:
         return False
     columns = [sorted(set(column)) for column in zip(*indices, strict=True)]
     close = all(column[-1] - column[0] < _MOST_SPREAD * len(column) for column in columns)
-    return close and (columns[-1][0] == 0 or not _AT_END.search(pattern.replace("*", "0")))
+    at_end = pattern.endswith("*") and _AT_END.search(pattern.replace("*", "0"))
+    return close and (columns[-1][0] == 0 or not at_end)
