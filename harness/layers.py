@@ -200,7 +200,7 @@ class Generation:
             "model": "GPT-2 from scratch",
             "cache": self.with_cache,
             "prompt_tokens": int(self.prompt.shape[1]),
-            "tokens": self.tokens,
+            "new_tokens": self.tokens,
             "layers": self.model.config.n_layer,
             "channels": self.model.config.n_embd,
         }
@@ -322,7 +322,7 @@ class ModuleForward:
         self._hooks.detach()
 
     def conditions(self) -> dict[str, Any]:
-        return {"model": self._label, "cache": None, "tokens": self._passes}
+        return {"model": self._label, "cache": None, "new_tokens": self._passes}
 
 
 def _nothing() -> None:
