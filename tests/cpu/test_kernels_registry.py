@@ -16,6 +16,7 @@ KERNELS = ROOT / "kernels"
 HEADINGS = ("Shapes", "Needs", "Moves", "Versus", "Expect", "Refuted if", "Source")
 VARIANTS = [(op, variant) for op in ops().values() for variant in op.variants.values()]
 VARIANT_IDS = [f"{op.name}-{variant.name}" for op, variant in VARIANTS]
+HELPERS = {"_by_heads"}  # jit functions that other kernels call
 DEFINITION = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\s*\(|^def (\w+)\(", re.MULTILINE)
 
 
@@ -31,17 +32,23 @@ def test_symbols_are_the_kernels_of_the_source(op, variant):
     if variant.kind in ("torch", "compile"):
         assert variant.symbols == ()
         return
-    source = KERNELS / op.name / variant.source
-    assert set(variant.symbols) == defined_kernels(source)
+    source = KERNELS / op.folder / variant.source
+    assert variant.symbols
+    assert set(variant.symbols) <= defined_kernels(source)
     assert source.stem.startswith("v")
     for symbol in variant.symbols:
-        assert symbol.startswith(f"{op.name}_{source.stem[:3]}_")
+        assert symbol.startswith(f"{op.folder}_{source.stem[:3]}_")
 
 
-def test_every_kernel_source_is_registered():
+@pytest.mark.parametrize("folder", sorted({op.folder for op in ops().values()}))
+def test_every_kernel_is_registered(folder):
+    declared = {}
     for op in ops().values():
-        files = {path.name for pattern in ("v*.cu", "v*_triton.py") for path in (KERNELS / op.name).glob(pattern)}
-        assert files == {variant.source for variant in op.variants.values() if variant.source}
+        for variant in op.variants.values():
+            if op.folder == folder and variant.source:
+                declared.setdefault(variant.source, set()).update(variant.symbols)
+    files = {path for pattern in ("v*.cu", "v*_triton.py") for path in (KERNELS / folder).glob(pattern)}
+    assert {path.name: defined_kernels(path) - HELPERS for path in files} == declared
 
 
 @pytest.mark.parametrize("path", sorted(KERNELS.glob("*/*.cu")), ids=lambda path: path.name)
@@ -49,7 +56,8 @@ def test_cuda_header(path):
     header = path.read_text("utf-8").split("#include")[0]
     for heading in HEADINGS:
         assert heading.lower() in header.lower(), f"{path.name} lacks {heading}"
-    assert header.startswith(f"// {'ceilings' if path.stem == 'ceilings' else 'softmax ' + path.stem}: ")
+    folder = path.parent.name
+    assert header.startswith(f"// {folder if path.stem == folder else f'{folder} {path.stem}'}: ")
 
 
 @pytest.mark.parametrize("path", sorted(KERNELS.glob("*/*.cu")), ids=lambda path: path.name)
@@ -64,7 +72,7 @@ def test_every_launch_is_checked_and_torch_stays_out(path):
     for launch in overlapped:
         assert "call.stream" in launch
     # what overlaps waits before it touches memory
-    assert not overlapped or text.count("let_next_start();") == text.count("wait_for_previous();") == 1
+    assert not overlapped or text.count("let_next_start();") == text.count("wait_for_previous();") >= 1
 
 
 def test_the_copy_of_the_self_test_is_a_kernel_of_its_source():

@@ -1,0 +1,168 @@
+"""The declaration of `encoder`: the row of each token id plus the row of its position.
+
+    out[b, t] = tokens[ids[b, t]] + positions[t]
+
+`positions` are the T rows that belong to this call; behind a cache they start later in the table.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kernels.normalised import UNIT
+from kernels.registry import Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.variants import compiled, from_extension, from_module
+
+WIDTH = 768  # GPT-2's C
+VOCABULARY = 50257
+ID_BYTES = 8  # int64
+
+
+# --- bytes and operations ------------------------------------------------------------------------------------
+def minimum_bytes(shape: Shape, dtype: str) -> int:
+    """Ids, positions and token rows read once, the output written once. No id of the inputs occurs twice."""
+    batch, tokens, columns = shape
+    rows = batch * tokens
+    return rows * ID_BYTES + (2 * rows + tokens) * columns * item_bytes(dtype)
+
+
+def unfused_bytes(shape: Shape, dtype: str) -> int:
+    """The gathered rows are written and read again: 2 passes more."""
+    return minimum_bytes(shape, dtype) + 2 * math.prod(shape) * item_bytes(dtype)
+
+
+def flops(shape: Shape) -> int:
+    """One addition an element."""
+    return math.prod(shape)
+
+
+# --- reference, tolerance, inputs ----------------------------------------------------------------------------
+def reference(ids: Any, tokens: Any, positions: Any) -> Any:
+    """In float64: ids (B, T), tokens (V, C), positions (T, C) -> (B, T, C)."""
+    return tokens[ids].double() + positions.double()
+
+
+TOLERANCE_WHY = "one rounding of the sum: 2^-24 relative in float32; in bf16 half an ulp, 2^-8, of a float32 sum"
+
+
+def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], _: Variant) -> tuple[Any, ...]:
+    """Of every output; see TOLERANCE_WHY."""
+    bf16 = dtype_name(inputs[1].dtype) == "bfloat16"
+    return ((2.0**-8 * (1.0 + 2.0**-8) if bf16 else UNIT) * references[0].abs() + 2.0**-149,)
+
+
+def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any, Any]:
+    """Ids that differ, normal embeddings; the vocabulary is GPT-2's, or B T where that is more."""
+    import torch
+
+    batch, length, columns = shape
+    generator = torch.Generator(device).manual_seed(seed)
+    kind = getattr(torch, dtype_name(dtype))
+    vocabulary = max(VOCABULARY, batch * length)
+    ids = torch.randperm(vocabulary, generator=generator, device=device)[: batch * length].view(batch, length)
+    tokens, positions = (
+        torch.randn(rows, columns, generator=generator, device=device, dtype=torch.float32).to(kind)
+        for rows in (vocabulary, length)
+    )
+    return ids, tokens, positions
+
+
+def hostile(ids: Any, tokens: Any, positions: Any) -> tuple[Any, Any, Any]:
+    """The first and the last id of the vocabulary; NaN and infinities in the rows that are read."""
+    ids, tokens, positions = ids.clone(), tokens.clone(), positions.clone()
+    ids[0, 0], ids[-1, -1] = 0, len(tokens) - 1
+    tokens[-1, 0], positions[0, -1], tokens[0, -1] = math.nan, math.inf, 1e-40
+    return ids, tokens, positions
+
+
+# --- variants ------------------------------------------------------------------------------------------------
+def encoder_chain(ids: Any, tokens: Any, positions: Any) -> Any:
+    """Gather, then add."""
+    from torch.nn import functional
+
+    return functional.embedding(ids, tokens) + positions
+
+
+VARIANTS = (
+    Variant(
+        name="torch",
+        kind="torch",
+        hypothesis="two launches: dram bytes ~ 2 element passes more than are needed",
+        fn=encoder_chain,
+        bytes_model=unfused_bytes,
+    ),
+    Variant(
+        name="compile",
+        kind="compile",
+        hypothesis="one launch: the minimum of dram bytes; refuted above 1.1 times that",
+        fn=compiled(encoder_chain),
+        bytes_model=minimum_bytes,
+    ),
+    Variant(
+        name="v01_element",
+        kind="cuda",
+        hypothesis="one launch, one element a thread: the minimum of dram bytes; refuted above 1.1 times that",
+        fn=from_extension("encoder", "v01_element"),
+        bytes_model=minimum_bytes,
+        symbols=("encoder_v01_element",),
+        source="v01_element.cu",
+    ),
+    Variant(
+        name="triton",
+        kind="triton",
+        hypothesis="one program a row: time within 10 % of v02; refuted if slower than that",
+        fn=from_module("kernels.encoder.v03_triton", "encoder"),
+        bytes_model=minimum_bytes,
+        symbols=("encoder_v03_triton",),
+        source="v03_triton.py",
+    ),
+    Variant(
+        name="v02_vector",
+        kind="cuda",
+        hypothesis="16-byte packets: time within 10 % of the byte floor at 100 MB and more; refuted if not",
+        fn=from_extension("encoder", "v02_vector"),
+        bytes_model=minimum_bytes,
+        symbols=("encoder_v02_vector",),
+        source="v02_vector.cu",
+    ),
+)
+
+ENCODER = register(
+    Op(
+        name="encoder",
+        folder="encoder",
+        torch_op="encoder",
+        summary="token plus position embedding",
+        axes=("B", "T", "C"),
+        tensors=(
+            Tensor("ids", ("B", "T"), "in"),
+            Tensor("tokens", ("V", "C"), "in"),
+            Tensor("positions", ("T", "C"), "in"),
+            Tensor("out", ("B", "T", "C"), "out"),
+        ),
+        dtypes=("float32", "bfloat16"),
+        shapes={
+            "b8_t1024": (8, 1024, WIDTH),
+            "b1_t1024": (1, 1024, WIDTH),
+            "decode_b1": (1, 1, WIDTH),
+            "large": (256, 1024, WIDTH),
+        },
+        bench_shape=(256, 1024, WIDTH),
+        # one element, every packet width, a last block that is not full
+        check_shapes=((1, 1, 1), (2, 3, 5), (3, 7, 6), (1, 9, 131), (2, 5, 768), (1, 33, 1000)),
+        make_inputs=make_inputs,
+        hostile=hostile,
+        reference=reference,
+        allowed_error=allowed_error,
+        tolerance_why=TOLERANCE_WHY,
+        minimum_bytes=minimum_bytes,
+        unfused_bytes=unfused_bytes,
+        flops=flops,
+        flops_why="one addition an element",
+        variants={variant.name: variant for variant in VARIANTS},
+        baseline="torch",
+        chain=("embedding", "add"),
+        best="v02_vector",
+    )
+)

@@ -1,0 +1,46 @@
+// The statistics of a row that lies in registers, for the kernels that normalise rows.
+#pragma once
+
+#include "reduce.cuh"
+
+// Sum over the G threads of one row, for each of them. With G > 32 the block holds one row, and every call of a kernel
+// needs a PLACE of its own.
+template <int G, int PLACE>
+__device__ __forceinline__ float row_sum(float value) {
+  value = warp_sum(value);
+  if constexpr (G > 32) {
+    __shared__ float partial[G / 32];
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = 0.0f;
+#pragma unroll
+    for (int warp = 0; warp < G / 32; ++warp) value += partial[warp];
+  }
+  return value;
+}
+
+struct RowStatistics {
+  float mean;
+  float scale;  // 1 / sqrt(variance + eps)
+};
+
+// Of `columns` values, WIDTH a packet, packet k of a thread at column (k * G + lane) * WIDTH; values past the end are
+// 0. The variance is summed over centred values, so a large mean costs no digits.
+template <int G, int COUNT, int WIDTH>
+__device__ __forceinline__ RowStatistics row_statistics(const float (&value)[COUNT][WIDTH], int lane, int columns,
+                                                        float eps) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int k = 0; k < COUNT; ++k)
+#pragma unroll
+    for (int j = 0; j < WIDTH; ++j) sum += value[k][j];
+  const float mean = row_sum<G, 0>(sum) / columns;
+  float squares = 0.0f;
+#pragma unroll
+  for (int k = 0; k < COUNT; ++k)
+    if ((k * G + lane) * WIDTH < columns) {
+#pragma unroll
+      for (int j = 0; j < WIDTH; ++j) squares += (value[k][j] - mean) * (value[k][j] - mean);
+    }
+  return {mean, rsqrtf(row_sum<G, 1>(squares) / columns + eps)};
+}

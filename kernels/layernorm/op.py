@@ -1,0 +1,178 @@
+"""The declaration of `layernorm`: rows of C elements, centred, scaled to variance 1, times weight, plus bias.
+
+    y[i, j] = (x[i, j] - mean_i) / sqrt(var_i + eps) * w[j] + b[j],   var with 1 / C
+
+A row with a NaN or an infinity is NaN in every column. A row of one value is the bias.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kernels.normalised import EPS, TOLERANCE_WHY, awkward_rows, layernorm64, layernorm_error
+from kernels.registry import Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.variants import compiled, from_extension, from_module
+
+WIDTH = 768  # GPT-2's C
+
+
+# --- bytes and operations ------------------------------------------------------------------------------------
+def minimum_bytes(shape: Shape, dtype: str) -> int:
+    """Every element, weight and bias read once, every output written once."""
+    return 2 * (math.prod(shape) + shape[1]) * item_bytes(dtype)
+
+
+def unfused_bytes(shape: Shape, dtype: str) -> int:
+    """PyTorch's kernel also writes the mean and 1 / sqrt(var + eps) of each row, in float32."""
+    return minimum_bytes(shape, dtype) + 8 * shape[0]
+
+
+def flops(shape: Shape) -> int:
+    """See FLOPS_WHY."""
+    return 7 * math.prod(shape)
+
+
+FLOPS_WHY = "an element costs 7: sum, centre, square, sum, scale, weight, bias"
+
+
+# --- reference, tolerance, inputs ----------------------------------------------------------------------------
+def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
+    """Of every output; see TOLERANCE_WHY."""
+    x, weight, _, eps = inputs
+    return (layernorm_error(x, weight, eps, references[0], variant),)
+
+
+def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any, Any, float]:
+    """Normal x, weights around 1, biases around 0, eps."""
+    import torch
+
+    generator = torch.Generator(device).manual_seed(seed)
+    kind = getattr(torch, dtype_name(dtype))
+
+    def normal(*sizes: int) -> Any:
+        return torch.randn(sizes, generator=generator, device=device, dtype=torch.float32)
+
+    x, weight, bias = normal(*shape), 1.0 + 0.1 * normal(shape[1]), 0.1 * normal(shape[1])
+    return x.to(kind), weight.to(kind), bias.to(kind), EPS
+
+
+def hostile(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any, float]:
+    """Awkward rows; a weight of 0."""
+    weight = weight.clone()
+    weight[-1] = 0.0
+    return awkward_rows(x), weight, bias, eps
+
+
+# --- variants ------------------------------------------------------------------------------------------------
+def layernorm_chain(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """PyTorch's own kernel."""
+    from torch.nn import functional
+
+    return functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
+
+
+def _cuda(name: str, hypothesis: str, *more: str) -> Variant:
+    return Variant(
+        name=name,
+        kind="cuda",
+        hypothesis=hypothesis,
+        fn=from_extension("layernorm", name),
+        bytes_model=minimum_bytes,
+        symbols=(f"layernorm_{name}", *more),
+        source=f"{name}.cu",
+    )
+
+
+VARIANTS = (
+    Variant(
+        name="torch",
+        kind="torch",
+        hypothesis="one launch: dram bytes ~ 2 element passes",
+        fn=layernorm_chain,
+        bytes_model=unfused_bytes,
+    ),
+    Variant(
+        name="compile",
+        kind="compile",
+        hypothesis="one kernel: dram bytes ~ 2 element passes; refuted above 2.2",
+        fn=compiled(layernorm_chain),
+        bytes_model=minimum_bytes,
+    ),
+    _cuda(
+        "v01_thread", "32 sectors a request: dram bytes above 3 element passes where N >= 32768; refuted if below 2.5"
+    ),
+    _cuda(
+        "v02_shared", "walks after the first hit L1: dram bytes ~ 2 element passes, top stall barrier; refuted > 2.2"
+    ),
+    _cuda("v03_shuffle", "no barrier: at least 1.2 times as fast as v02; refuted if not"),
+    _cuda("v04_constant", "the constant cache answers one address a cycle: slower than v03; refuted if as fast"),
+    Variant(
+        name="triton",
+        kind="triton",
+        hypothesis="one walk, a quarter of the lanes idle at C 768: within 10 % of the byte floor; refuted if v05 is "
+        "not at least 3 % faster",
+        fn=from_module("kernels.layernorm.v06_triton", "layernorm"),
+        bytes_model=minimum_bytes,
+        symbols=("layernorm_v06_triton",),
+        source="v06_triton.py",
+    ),
+    _cuda(
+        "v05_vector",
+        "one walk in 16-byte packets: time within 5 % of the byte floor at 100 MB and more; refuted if not",
+        "layernorm_v05_any",
+    ),
+)
+
+LAYERNORM = register(
+    Op(
+        name="layernorm",
+        folder="layernorm",
+        torch_op="layernorm",
+        summary="layer normalisation of rows, with weight and bias",
+        axes=("N", "C"),
+        tensors=(
+            Tensor("x", ("N", "C"), "in"),
+            Tensor("weight", ("C",), "in"),
+            Tensor("bias", ("C",), "in"),
+            Tensor("y", ("N", "C"), "out"),
+        ),
+        dtypes=("float32", "bfloat16"),
+        shapes={
+            "b8_t1024": (8192, WIDTH),
+            "b1_t1024": (1024, WIDTH),
+            "decode_b1": (1, WIDTH),
+            "large": (262144, WIDTH),
+        },
+        bench_shape=(262144, WIDTH),
+        # one element, unaligned rows, every mapping of rows to threads, rows too long for registers
+        check_shapes=(
+            (1, 1),
+            (3, 5),
+            (7, 131),
+            (300, 768),
+            (9, 768),
+            (300, 128),
+            (300, 257),
+            (300, 1024),
+            (300, 1536),
+            (6, 3072),
+            (300, 4096),
+            (7, 8192),
+            (5, 8191),
+        ),
+        make_inputs=make_inputs,
+        hostile=hostile,
+        reference=layernorm64,
+        allowed_error=allowed_error,
+        tolerance_why=TOLERANCE_WHY,
+        minimum_bytes=minimum_bytes,
+        unfused_bytes=unfused_bytes,
+        flops=flops,
+        flops_why=FLOPS_WHY,
+        variants={variant.name: variant for variant in VARIANTS},
+        baseline="torch",
+        chain=("layer_norm",),
+        best="v05_vector",
+    )
+)

@@ -1,0 +1,103 @@
+"""Custom ops, `torch.ops.kernel_ledger.<name>(*inputs, variant)`, made from an op's declaration.
+
+They work under autograd, torch.compile and CUDA graphs. On the CPU every variant is the PyTorch chain, so that a model
+that names a CUDA variant still runs, with the same result, on a machine without a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kernels.registry import Op
+
+_library = torch.library.Library("kernel_ledger", "FRAGMENT")
+
+
+def check_dtypes(name: str, *tensors: torch.Tensor) -> None:
+    """TypeError unless all are float32 or all bfloat16."""
+    dtypes = {tensor.dtype for tensor in tensors}
+    if len(dtypes) > 1 or not dtypes <= {torch.float32, torch.bfloat16}:
+        raise TypeError(f"{name} takes float32 or bfloat16, one for all, got {', '.join(sorted(map(str, dtypes)))}")
+
+
+def check_shapes(name: str, good: bool, expected: str, *tensors: torch.Tensor) -> None:
+    """ValueError unless `good`."""
+    if not good:
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
+        raise ValueError(f"{name} takes {expected}, got {shapes}")
+
+
+def define(
+    op: Op,
+    arguments: str,
+    *,
+    check: Callable[..., None],
+    empty: Callable[..., Any],
+    chain: Callable[..., Any],
+    save: Callable[[tuple[Any, ...], Any], tuple[torch.Tensor, ...]],
+    backward: Callable[..., tuple[Any, ...]],
+) -> None:
+    """Register `op` under its `torch_op`.
+
+    `arguments` is the schema's list before `str variant`. `check(*inputs)` raises ValueError or TypeError,
+    `empty(*inputs)` gives outputs of the right shape, `chain(*inputs)` computes them on the CPU. `save(inputs,
+    outputs)` picks the tensors that `backward(saved, numbers, *gradients)` needs, `numbers` being the inputs that are
+    none; it returns a gradient, or None, for each input.
+    """
+    name = f"kernel_ledger::{op.torch_op}"
+    returns = ["Tensor"] * sum(tensor.role == "out" for tensor in op.tensors)
+    returned = returns[0] if len(returns) == 1 else f"({', '.join(returns)})"
+    _library.define(f"{op.torch_op}({arguments}, str variant) -> {returned}", tags=(torch.Tag.pt2_compliant_tag,))
+
+    def prepare(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], str, Any]:
+        *inputs, variant = arguments
+        if variant not in op.variants:
+            raise ValueError(f"{op.torch_op} has no variant {variant!r}; known: {', '.join(op.variants)}")
+        check(*inputs)
+        return tuple(inputs), variant, empty(*inputs)
+
+    def contiguous(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(value.contiguous() if isinstance(value, torch.Tensor) else value for value in inputs)
+
+    def is_empty(outputs: Any) -> bool:
+        return all(value.numel() == 0 for value in (outputs if isinstance(outputs, tuple) else (outputs,)))
+
+    def on_cpu(*arguments: Any) -> Any:
+        inputs, _, outputs = prepare(arguments)
+        return outputs if is_empty(outputs) else chain(*contiguous(inputs))
+
+    def on_cuda(*arguments: Any) -> Any:
+        inputs, variant, outputs = prepare(arguments)
+        if is_empty(outputs):
+            return outputs
+        with torch.cuda.device(inputs[0].device):
+            return op.variants[variant].fn(*contiguous(inputs))
+
+    def fake(*arguments: Any) -> Any:
+        return prepare(arguments)[2]
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.numbers = tuple(value for value in inputs[:-1] if not isinstance(value, torch.Tensor))
+        ctx.save_for_backward(*save(inputs[:-1], output))
+
+    def run_backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        return (*backward(ctx.saved_tensors, ctx.numbers, *gradients), None)
+
+    _library.impl(op.torch_op, on_cpu, "CPU")
+    _library.impl(op.torch_op, on_cuda, "CUDA")
+    torch.library.register_fake(name, fake, lib=_library)
+    torch.library.register_autograd(name, run_backward, setup_context=setup_context, lib=_library)
+
+
+def layernorm_backward(
+    gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
+) -> tuple[Any, ...]:
+    """Gradients of x, weight and bias of a layernorm over the last axis; mean and scale are computed again."""
+    shape = list(x.shape[-1:])
+    _, mean, scale = torch.ops.aten.native_layer_norm(x, shape, weight, bias, eps)
+    return torch.ops.aten.native_layer_norm_backward(
+        gradient.contiguous(), x, shape, mean, scale, weight, bias, [True] * 3
+    )

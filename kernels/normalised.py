@@ -1,0 +1,58 @@
+"""What the ops that normalise rows have in common: the float64 layernorm, its allowed error, awkward rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kernels.registry import Variant, dtype_name
+
+EPS = 1e-5
+UNIT = 2.0**-24
+
+TOLERANCE_WHY = (
+    "u = 2^-24: a sum of n terms in succession carries n u max |x|, and n is C for one thread a row, C / 32 + 8 where "
+    "32 lanes or more share it, so the mean is off by d = 2 (n + 5) u max |x|; a centred value by as much, the scale "
+    "1/sqrt(var + eps) by d scale + 8 u relative: |w| (d scale (1 + |z| (1 + d scale)) + 16 u |z|) + 2 u |result| in "
+    "all, z the normalised value; bf16 adds half an ulp of the output, 2^-8"
+)
+
+
+def layernorm64(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """In float64: x (..., C) as stored, weight and bias (C,)."""
+    x = x.double()
+    centred = x - x.mean(-1, keepdim=True)
+    variance = centred.square().mean(-1, keepdim=True)
+    return centred / (variance + eps).sqrt() * weight.double() + bias.double()
+
+
+def layernorm_error(x: Any, weight: Any, eps: float, reference: Any, variant: Variant, stored: bool = True) -> Any:
+    """How far from `reference` a normalised row may be. `stored`: x is what the variant itself reads, rounded."""
+    columns = x.shape[-1]
+    terms = columns if variant.name == "v01_thread" else columns / 32 + 8
+    wide = x.double()
+    centred = wide - wide.mean(-1, keepdim=True)
+    scale = (centred.square().mean(-1, keepdim=True) + eps).rsqrt()
+    z = (centred * scale).abs()
+    off = 2.0 * (terms + 5.0) * UNIT * wide.abs().amax(-1, keepdim=True)
+    bf16 = dtype_name(x.dtype) == "bfloat16"
+    if bf16 and not stored:
+        off = off + 2.0**-8 * wide.abs().amax(-1, keepdim=True)
+    off = off * scale
+    allowed = weight.double().abs() * (off * (1.0 + z * (1.0 + off)) + 16.0 * UNIT * z) + 2.0 * UNIT * reference.abs()
+    return allowed + (2.0**-8 * reference.abs() if bf16 else 0.0) + 2.0**-125
+
+
+def awkward_rows(x: Any) -> Any:
+    """x (N, C) with rows of a NaN, an infinity, one value, a large mean and large values, as far as the rows go."""
+    x = x.clone()
+    count = len(x)
+    x[0] = 3.0
+    x[1 % count] += 1000.0
+    x[2 % count] *= 1e15
+    x[3 % count] *= 1e-20
+    if count > 4:
+        x[4, 0] = math.nan
+    if count > 5:
+        x[5, -1] = math.inf
+    return x

@@ -1,0 +1,233 @@
+"""The declarations of `split_permute` and `merge_heads`: the two permutations around attention.
+
+    split_permute: qkv (B, T, 3 C) -> q, k, v (B, nh, T, hs) each, C = nh hs;   merge_heads: (B, nh, T, hs) -> (B, T, C)
+
+Elements are moved and not changed, so every variant has to give the very bits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kernels.registry import Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.variants import compiled, from_extension, from_module
+
+HEADS, HEAD_SIZE = 12, 64  # GPT-2
+
+
+# --- bytes and operations ------------------------------------------------------------------------------------
+def split_bytes(shape: Shape, dtype: str) -> int:
+    """q, k and v read once and written once: 6 passes of B T nh hs elements, in one launch or in three."""
+    return 6 * math.prod(shape) * item_bytes(dtype)
+
+
+def merge_bytes(shape: Shape, dtype: str) -> int:
+    """Every element read once, written once."""
+    return 2 * math.prod(shape) * item_bytes(dtype)
+
+
+def flops(_: Shape) -> int:
+    """Nothing is computed."""
+    return 0
+
+
+# --- reference, tolerance, inputs ----------------------------------------------------------------------------
+def split_reference(qkv: Any, heads: int) -> tuple[Any, Any, Any]:
+    """By indexing, in float64: (B, T, 3 C) -> three of (B, nh, T, hs)."""
+    batch, tokens, triple = qkv.shape
+    parts = qkv.double().view(batch, tokens, 3, heads, triple // (3 * heads)).permute(2, 0, 3, 1, 4)
+    return parts[0], parts[1], parts[2]
+
+
+def merge_reference(by_heads: Any) -> Any:
+    """By indexing, in float64: (B, nh, T, hs) -> (B, T, C)."""
+    return by_heads.double().permute(0, 2, 1, 3).flatten(2)
+
+
+def allowed_error(_: tuple[Any, ...], references: tuple[Any, ...], __: Variant) -> tuple[Any, ...]:
+    """None."""
+    return tuple(value.new_zeros(()).expand(value.shape) for value in references)
+
+
+def _normal(sizes: tuple[int, ...], dtype: str, seed: int, device: str) -> Any:
+    import torch
+
+    generator = torch.Generator(device).manual_seed(seed)
+    values = torch.randn(sizes, generator=generator, device=device, dtype=torch.float32)
+    return values.to(getattr(torch, dtype_name(dtype)))
+
+
+def split_make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, int]:
+    """Normal qkv (B, T, 3 nh hs) and nh; `shape` is (B, T, nh, hs)."""
+    batch, tokens, heads, size = shape
+    return _normal((batch, tokens, 3 * heads * size), dtype, seed, device), heads
+
+
+def merge_make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any]:
+    """Normal (B, nh, T, hs); `shape` is (B, T, nh, hs)."""
+    batch, tokens, heads, size = shape
+    return (_normal((batch, heads, tokens, size), dtype, seed, device),)
+
+
+def hostile(values: Any, *numbers: int) -> tuple[Any, ...]:
+    """NaN, infinities and the largest values at the start."""
+    values = values.clone()
+    flat = values.view(-1)
+    for place, extreme in enumerate((math.nan, math.inf, -math.inf, 3e38, -0.0)):
+        flat[place % len(flat)] = extreme
+    return values, *numbers
+
+
+# --- variants ------------------------------------------------------------------------------------------------
+def split_chain(qkv: Any, heads: int) -> tuple[Any, Any, Any]:
+    """Split, view, transpose, copy: three copies."""
+    import torch
+
+    # clone and not contiguous(): a result must not share memory with qkv, which it would where T is 1
+    q, k, v = (
+        part.unflatten(-1, (heads, -1)).transpose(1, 2).clone(memory_format=torch.contiguous_format)
+        for part in qkv.chunk(3, dim=-1)
+    )
+    return q, k, v
+
+
+def merge_chain(by_heads: Any) -> Any:
+    """Transpose, copy."""
+    import torch
+
+    return by_heads.transpose(1, 2).clone(memory_format=torch.contiguous_format).flatten(2)
+
+
+def _variants(which: str, passes: Any, chain: Any, function: str, launches: str) -> dict[str, Variant]:
+    variants = (
+        Variant(
+            name="torch",
+            kind="torch",
+            hypothesis=f"{launches} of strided copies: the bytes of one, at less than 95 % of a copy's bandwidth",
+            fn=chain,
+            bytes_model=passes,
+        ),
+        Variant(
+            name="compile",
+            kind="compile",
+            hypothesis="the bytes of a copy in as many kernels as the compiler likes",
+            fn=compiled(chain),
+            bytes_model=passes,
+        ),
+        Variant(
+            name="v01_element",
+            kind="cuda",
+            hypothesis="one launch, one element a thread: the bytes of a copy; in bf16 at least 1.1 times v02's time; "
+            "refuted if not",
+            fn=from_extension("permute", f"{which}_v01_element"),
+            bytes_model=passes,
+            symbols=(f"permute_v01_{which}",),
+            source="v01_element.cu",
+        ),
+        Variant(
+            name="triton",
+            kind="triton",
+            hypothesis="time within 10 % of v02; refuted if slower than that",
+            fn=from_module("kernels.permute.v03_triton", function),
+            bytes_model=passes,
+            symbols=(f"permute_v03_{which}",),
+            source="v03_triton.py",
+        ),
+        Variant(
+            name="v02_vector",
+            kind="cuda",
+            hypothesis="16-byte packets: within 5 % of a copy of the same bytes at 100 MB and more; refuted if not",
+            fn=from_extension("permute", f"{which}_v02_vector"),
+            bytes_model=passes,
+            symbols=(f"permute_v02_{which}",),
+            source="v02_vector.cu",
+        ),
+    )
+    return {variant.name: variant for variant in variants}
+
+
+AXES = ("B", "T", "nh", "hs")
+# one element, heads of every packet width, blocks that are not full, decode
+CHECK_SHAPES = (
+    (1, 1, 1, 1),
+    (2, 3, 2, 5),
+    (1, 7, 3, 6),
+    (2, 65, 4, 20),
+    (3, 1, 12, 64),
+    (2, 129, 12, 64),
+    (1, 1000, 5, 80),
+    (4, 33, 2, 33),
+)
+TOLERANCE_WHY = "elements are moved, not changed: no error at all"
+
+SPLIT_PERMUTE = register(
+    Op(
+        name="split_permute",
+        folder="permute",
+        torch_op="split_permute",
+        summary="qkv (B, T, 3 C) to q, k, v (B, nh, T, hs)",
+        axes=AXES,
+        tensors=(
+            Tensor("qkv", ("B", "T", "3C"), "in"),
+            Tensor("q", ("B", "nh", "T", "hs"), "out"),
+            Tensor("k", ("B", "nh", "T", "hs"), "out"),
+            Tensor("v", ("B", "nh", "T", "hs"), "out"),
+        ),
+        dtypes=("float32", "bfloat16"),
+        shapes={
+            "b8_t1024": (8, 1024, HEADS, HEAD_SIZE),
+            "b1_t1024": (1, 1024, HEADS, HEAD_SIZE),
+            "decode_b1": (1, 1, HEADS, HEAD_SIZE),
+            "large": (96, 1024, HEADS, HEAD_SIZE),
+        },
+        bench_shape=(96, 1024, HEADS, HEAD_SIZE),
+        check_shapes=CHECK_SHAPES,
+        make_inputs=split_make_inputs,
+        hostile=hostile,
+        reference=split_reference,
+        allowed_error=allowed_error,
+        tolerance_why=TOLERANCE_WHY,
+        minimum_bytes=split_bytes,
+        unfused_bytes=split_bytes,
+        flops=flops,
+        flops_why="nothing is computed",
+        variants=_variants("split", split_bytes, split_chain, "split_permute", "three launches"),
+        baseline="torch",
+        chain=("chunk", "transpose", "clone", "clone", "clone"),
+        best="v02_vector",
+    )
+)
+
+MERGE_HEADS = register(
+    Op(
+        name="merge_heads",
+        folder="permute",
+        torch_op="merge_heads",
+        summary="(B, nh, T, hs) to (B, T, C)",
+        axes=AXES,
+        tensors=(Tensor("by_heads", ("B", "nh", "T", "hs"), "in"), Tensor("merged", ("B", "T", "C"), "out")),
+        dtypes=("float32", "bfloat16"),
+        shapes={
+            "b8_t1024": (8, 1024, HEADS, HEAD_SIZE),
+            "b1_t1024": (1, 1024, HEADS, HEAD_SIZE),
+            "decode_b1": (1, 1, HEADS, HEAD_SIZE),
+            "large": (256, 1024, HEADS, HEAD_SIZE),
+        },
+        bench_shape=(256, 1024, HEADS, HEAD_SIZE),
+        check_shapes=CHECK_SHAPES,
+        make_inputs=merge_make_inputs,
+        hostile=hostile,
+        reference=merge_reference,
+        allowed_error=allowed_error,
+        tolerance_why=TOLERANCE_WHY,
+        minimum_bytes=merge_bytes,
+        unfused_bytes=merge_bytes,
+        flops=flops,
+        flops_why="nothing is computed",
+        variants=_variants("merge", merge_bytes, merge_chain, "merge_heads", "one launch"),
+        baseline="torch",
+        chain=("transpose", "clone"),
+        best="v02_vector",
+    )
+)

@@ -1,0 +1,61 @@
+// permute v01_element: one thread an element, q, k and v split by one launch; heads merged by another.
+// Shapes   split: qkv (B, T, 3 C) -> q, k, v (B, nh, T, hs); merge: (B, nh, T, hs) -> (B, T, C).   Needs  < 2^32
+// elements Moves    split 6 * B * T * C * sizeof(T) bytes, merge 2: every element once in, once out. Versus   PyTorch:
+// the three copies of split in one launch; the same bytes, so only launches are saved. Expect   dram bytes ~ 6 (split)
+// and 2 (merge) element passes; 4-byte accesses (2 in bf16), so the split in bf16 takes
+//          at least 1.1 times v02's time. Refuted if not.
+// Source   llm.c, dev/cuda/attention_forward.cu, permute_kernel (the idea)
+#include "check.cuh"
+#include "permute.h"
+#include "place.cuh"
+
+namespace {
+constexpr int THREADS = 256;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) permute_v01_split(const T* qkv, T* q, T* k, T* v, Layout layout) {
+  const uint32_t item = blockIdx.x * THREADS + threadIdx.x;
+  if (item >= layout.items) return;
+  const uint32_t token = item / layout.row, at = item - token * layout.row;
+  const T* from = qkv + static_cast<int64_t>(token) * 3 * layout.row + at;
+  const int64_t to = layout.by_heads(token, at);
+  q[to] = from[0];
+  k[to] = from[layout.row];
+  v[to] = from[2 * layout.row];
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) permute_v01_merge(const T* from, T* to, Layout layout) {
+  const uint32_t item = blockIdx.x * THREADS + threadIdx.x;
+  if (item >= layout.items) return;
+  const uint32_t token = item / layout.row;
+  to[item] = from[layout.by_heads(token, item - token * layout.row)];
+}
+
+template <typename T, bool SPLIT>
+static cudaError_t launch(const PermuteCall& call) {
+  if (call.elements > 0xffffff00) return cudaErrorInvalidConfiguration;
+  const auto heads = static_cast<uint32_t>(call.heads), size = static_cast<uint32_t>(call.head_size);
+  const Layout layout = {static_cast<uint32_t>(call.elements), heads * size, size, static_cast<uint32_t>(call.tokens),
+                         heads};
+  const unsigned blocks = (layout.items - 1) / THREADS + 1;
+  const T* from = static_cast<const T*>(call.from);
+  if constexpr (SPLIT) {
+    permute_v01_split<T><<<blocks, THREADS, 0, call.stream>>>(
+        from, static_cast<T*>(call.to[0]), static_cast<T*>(call.to[1]), static_cast<T*>(call.to[2]), layout);
+    RETURN_IF_LAUNCH_FAILED();
+  } else {
+    permute_v01_merge<T><<<blocks, THREADS, 0, call.stream>>>(from, static_cast<T*>(call.to[0]), layout);
+    RETURN_IF_LAUNCH_FAILED();
+  }
+  return cudaSuccess;
+}
+
+cudaError_t permute_v01_split(const PermuteCall& call) {
+  return call.element_bytes == 4 ? launch<uint32_t, true>(call) : launch<uint16_t, true>(call);
+}
+
+cudaError_t permute_v01_merge(const PermuteCall& call) {
+  return call.element_bytes == 4 ? launch<uint32_t, false>(call) : launch<uint16_t, false>(call);
+}

@@ -1,0 +1,39 @@
+"""`torch.ops.kernel_ledger.residual(x, y, variant)`: the op as PyTorch sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kernels.library import check_dtypes, check_shapes, define
+from kernels.residual.op import RESIDUAL, residual_chain
+
+
+def _check(x: torch.Tensor, y: torch.Tensor) -> None:
+    check_dtypes("residual", x, y)
+    check_shapes("residual", x.dim() >= 1 and x.shape == y.shape, "x and y of one shape (..., C)", x, y)
+
+
+def _empty(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(x.shape)
+
+
+def _backward(_: Any, __: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return gradient, gradient.clone()
+
+
+define(
+    RESIDUAL,
+    "Tensor x, Tensor y",
+    check=_check,
+    empty=_empty,
+    chain=residual_chain,
+    save=lambda inputs, _: (),
+    backward=_backward,
+)
+
+
+def residual(x: torch.Tensor, y: torch.Tensor, variant: str = RESIDUAL.best) -> torch.Tensor:
+    """x + y of (..., C), contiguous. Raises ValueError, TypeError."""
+    return torch.ops.kernel_ledger.residual(x, y, variant)

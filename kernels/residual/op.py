@@ -1,0 +1,140 @@
+"""The declaration of `residual`: x + y, the addition behind attention and behind the MLP of every block."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kernels.normalised import UNIT
+from kernels.registry import Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.variants import compiled, from_extension, from_module
+
+WIDTH = 768  # GPT-2's C
+
+
+def minimum_bytes(shape: Shape, dtype: str) -> int:
+    """Both operands read once, the sum written once."""
+    return 3 * math.prod(shape) * item_bytes(dtype)
+
+
+def flops(shape: Shape) -> int:
+    """One addition an element."""
+    return math.prod(shape)
+
+
+def reference(x: Any, y: Any) -> Any:
+    """In float64. Shape (N, C) in and out."""
+    return x.double() + y.double()
+
+
+TOLERANCE_WHY = "one rounding of the sum: 2^-24 relative in float32; in bf16 half an ulp, 2^-8, of a float32 sum"
+
+
+def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], _: Variant) -> tuple[Any, ...]:
+    """Of every output; see TOLERANCE_WHY."""
+    bf16 = dtype_name(inputs[0].dtype) == "bfloat16"
+    return ((2.0**-8 * (1.0 + 2.0**-8) if bf16 else UNIT) * references[0].abs() + 2.0**-149,)
+
+
+def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any]:
+    """Normal x and y."""
+    import torch
+
+    generator = torch.Generator(device).manual_seed(seed)
+    x, y = (torch.randn(shape, generator=generator, device=device, dtype=torch.float32) for _ in range(2))
+    return x.to(getattr(torch, dtype_name(dtype))), y.to(getattr(torch, dtype_name(dtype)))
+
+
+def hostile(x: Any, y: Any) -> tuple[Any, Any]:
+    """NaN, infinities (inf - inf too), large and tiny values, as far as the elements go."""
+    x, y = x.clone(), y.clone()
+    left = (math.inf, math.nan, -math.inf, 1e38, 1e-40, -0.0)
+    right = (-math.inf, 1.0, 2.0, 1e38, 1e-40, 0.0)
+    for place, (a, b) in enumerate(zip(left, right, strict=True)):
+        if place < x.numel():
+            x.view(-1)[place], y.view(-1)[place] = a, b
+    return x, y
+
+
+def residual_chain(x: Any, y: Any) -> Any:
+    """PyTorch's addition."""
+    return x + y
+
+
+VARIANTS = (
+    Variant(
+        name="torch",
+        kind="torch",
+        hypothesis="one launch: dram bytes ~ 3 element passes",
+        fn=residual_chain,
+        bytes_model=minimum_bytes,
+    ),
+    Variant(
+        name="compile",
+        kind="compile",
+        hypothesis="one launch: dram bytes ~ 3 element passes",
+        fn=compiled(residual_chain),
+        bytes_model=minimum_bytes,
+    ),
+    Variant(
+        name="v01_element",
+        kind="cuda",
+        hypothesis="one element a thread: in bf16 at most 90 % of v02's bandwidth; refuted if above",
+        fn=from_extension("residual", "v01_element"),
+        bytes_model=minimum_bytes,
+        symbols=("residual_v01_element",),
+        source="v01_element.cu",
+    ),
+    Variant(
+        name="triton",
+        kind="triton",
+        hypothesis="time within 2 % of v02; refuted if 5 % slower",
+        fn=from_module("kernels.residual.v03_triton", "residual"),
+        bytes_model=minimum_bytes,
+        symbols=("residual_v03_triton",),
+        source="v03_triton.py",
+    ),
+    Variant(
+        name="v02_vector",
+        kind="cuda",
+        hypothesis="16-byte packets: time within 3 % of the byte floor at 100 MB and more; refuted if not",
+        fn=from_extension("residual", "v02_vector"),
+        bytes_model=minimum_bytes,
+        symbols=("residual_v02_vector",),
+        source="v02_vector.cu",
+    ),
+)
+
+RESIDUAL = register(
+    Op(
+        name="residual",
+        folder="residual",
+        torch_op="residual",
+        summary="residual addition",
+        axes=("N", "C"),
+        tensors=(Tensor("x", ("N", "C"), "in"), Tensor("y", ("N", "C"), "in"), Tensor("sum", ("N", "C"), "out")),
+        dtypes=("float32", "bfloat16"),
+        shapes={
+            "b8_t1024": (8192, WIDTH),
+            "b1_t1024": (1024, WIDTH),
+            "decode_b1": (1, WIDTH),
+            "large": (196608, WIDTH),
+        },
+        bench_shape=(196608, WIDTH),
+        # one element, every packet width, a last block that is not full
+        check_shapes=((1, 1), (3, 5), (1, 6), (7, 131), (9, 768), (129, 770), (33, 4096)),
+        make_inputs=make_inputs,
+        hostile=hostile,
+        reference=reference,
+        allowed_error=allowed_error,
+        tolerance_why=TOLERANCE_WHY,
+        minimum_bytes=minimum_bytes,
+        unfused_bytes=minimum_bytes,
+        flops=flops,
+        flops_why="one addition an element",
+        variants={variant.name: variant for variant in VARIANTS},
+        baseline="torch",
+        chain=("add",),
+        best="v02_vector",
+    )
+)

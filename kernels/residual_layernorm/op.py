@@ -1,0 +1,187 @@
+"""The declaration of `residual_layernorm`: the residual addition and the layernorm that follows it in every block.
+
+    r = x + y, rounded to the dtype;   out = layernorm(r)
+
+Both are results: the residual goes on to the next addition. What is normalised is what is stored, so the pair gives
+what the two operations give one after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kernels.normalised import EPS, TOLERANCE_WHY, UNIT, awkward_rows, layernorm64, layernorm_error
+from kernels.registry import Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.variants import compiled, from_extension, from_module
+
+WIDTH = 768  # GPT-2's C
+
+
+# --- bytes and operations ------------------------------------------------------------------------------------
+def minimum_bytes(shape: Shape, dtype: str) -> int:
+    """x, y, weight and bias read once, residual and result written once: 4 passes."""
+    return (4 * math.prod(shape) + 2 * shape[1]) * item_bytes(dtype)
+
+
+def unfused_bytes(shape: Shape, dtype: str) -> int:
+    """The layernorm reads the residual again: 5 passes; it also writes mean and scale of each row in float32."""
+    return minimum_bytes(shape, dtype) + math.prod(shape) * item_bytes(dtype) + 8 * shape[0]
+
+
+def flops(shape: Shape) -> int:
+    """See FLOPS_WHY."""
+    return 8 * math.prod(shape)
+
+
+FLOPS_WHY = "an element costs 8: add, sum, centre, square, sum, scale, weight, bias"
+
+
+# --- reference, tolerance, inputs ----------------------------------------------------------------------------
+def reference(x: Any, y: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any]:
+    """(x + y in float64, layernorm in float64 of x + y as stored). Shapes (N, C)."""
+    return x.double() + y.double(), layernorm64((x.float() + y.float()).to(x.dtype), weight, bias, eps)
+
+
+def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
+    """One rounding of the sum; of the result see TOLERANCE_WHY. A compiled chain may normalise the unrounded sum."""
+    x, y, weight, _, eps = inputs
+    half_ulp = 2.0**-8 * (1.0 + 2.0**-8) if dtype_name(x.dtype) == "bfloat16" else UNIT
+    stored = (x.float() + y.float()).to(x.dtype)
+    out = layernorm_error(stored, weight, eps, references[1], variant, stored=variant.kind != "compile")
+    return half_ulp * references[0].abs() + 2.0**-149, out
+
+
+def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any, Any, Any, float]:
+    """Normal x and y, weights around 1, biases around 0, eps."""
+    import torch
+
+    generator = torch.Generator(device).manual_seed(seed)
+    kind = getattr(torch, dtype_name(dtype))
+
+    def normal(*sizes: int) -> Any:
+        return torch.randn(sizes, generator=generator, device=device, dtype=torch.float32)
+
+    x, y = normal(*shape).to(kind), normal(*shape).to(kind)
+    return x, y, (1.0 + 0.1 * normal(shape[1])).to(kind), (0.1 * normal(shape[1])).to(kind), EPS
+
+
+def hostile(x: Any, y: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any, Any, float]:
+    """Awkward rows in x, a row of y that cancels x."""
+    x = awkward_rows(x)
+    y = y.clone()
+    y[0] = -x[0]
+    return x, y, weight, bias, eps
+
+
+# --- variants ------------------------------------------------------------------------------------------------
+def residual_layernorm_chain(x: Any, y: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any]:
+    """Addition, then PyTorch's layernorm."""
+    from torch.nn import functional
+
+    residual = x + y
+    return residual, functional.layer_norm(residual, residual.shape[-1:], weight, bias, eps)
+
+
+VARIANTS = (
+    Variant(
+        name="torch",
+        kind="torch",
+        hypothesis="two launches: dram bytes ~ 5 element passes",
+        fn=residual_layernorm_chain,
+        bytes_model=unfused_bytes,
+    ),
+    Variant(
+        name="compile",
+        kind="compile",
+        hypothesis="one kernel: dram bytes ~ 4 element passes; refuted above 4.4",
+        fn=compiled(residual_layernorm_chain),
+        bytes_model=minimum_bytes,
+    ),
+    Variant(
+        name="v01_shuffle",
+        kind="cuda",
+        hypothesis="one launch, later walks hit L1 or L2: dram bytes ~ 4 element passes; refuted above 4.4",
+        fn=from_extension("residual_layernorm", "v01_shuffle"),
+        bytes_model=minimum_bytes,
+        symbols=("residual_layernorm_v01_shuffle",),
+        source="v01_shuffle.cu",
+    ),
+    Variant(
+        name="triton",
+        kind="triton",
+        hypothesis="one walk, a quarter of the lanes idle at C 768: within 10 % of the byte floor; refuted if v02 is "
+        "not at least 3 % faster",
+        fn=from_module("kernels.residual_layernorm.v03_triton", "residual_layernorm"),
+        bytes_model=minimum_bytes,
+        symbols=("residual_layernorm_v03_triton",),
+        source="v03_triton.py",
+    ),
+    Variant(
+        name="v02_vector",
+        kind="cuda",
+        hypothesis="one walk in 16-byte packets: at least 1.2 times as fast as the two launches, no slower than "
+        "torch.compile at 100 MB and more; refuted if either fails",
+        fn=from_extension("residual_layernorm", "v02_vector"),
+        bytes_model=minimum_bytes,
+        symbols=("residual_layernorm_v02_vector", "residual_layernorm_v02_any"),
+        source="v02_vector.cu",
+    ),
+)
+
+RESIDUAL_LAYERNORM = register(
+    Op(
+        name="residual_layernorm",
+        folder="residual_layernorm",
+        torch_op="residual_layernorm",
+        summary="residual addition + layer normalisation, both kept",
+        axes=("N", "C"),
+        tensors=(
+            Tensor("x", ("N", "C"), "in"),
+            Tensor("y", ("N", "C"), "in"),
+            Tensor("weight", ("C",), "in"),
+            Tensor("bias", ("C",), "in"),
+            Tensor("residual", ("N", "C"), "out"),
+            Tensor("out", ("N", "C"), "out"),
+        ),
+        dtypes=("float32", "bfloat16"),
+        shapes={
+            "b8_t1024": (8192, WIDTH),
+            "b1_t1024": (1024, WIDTH),
+            "decode_b1": (1, WIDTH),
+            "large": (131072, WIDTH),
+        },
+        bench_shape=(131072, WIDTH),
+        # one element, unaligned rows, every mapping of rows to threads, rows too long for registers
+        check_shapes=(
+            (1, 1),
+            (3, 5),
+            (7, 131),
+            (300, 768),
+            (9, 768),
+            (300, 128),
+            (300, 257),
+            (300, 1024),
+            (300, 1536),
+            (6, 3072),
+            (300, 4096),
+            (7, 8192),
+            (5, 9001),
+        ),
+        make_inputs=make_inputs,
+        hostile=hostile,
+        reference=reference,
+        allowed_error=allowed_error,
+        tolerance_why=TOLERANCE_WHY
+        + "; the residual itself half an ulp; a compiled chain may normalise the sum before "
+        "it is rounded to bf16",
+        minimum_bytes=minimum_bytes,
+        unfused_bytes=unfused_bytes,
+        flops=flops,
+        flops_why=FLOPS_WHY,
+        variants={variant.name: variant for variant in VARIANTS},
+        baseline="torch",
+        chain=("add", "layer_norm"),
+        best="v02_vector",
+    )
+)

@@ -1,0 +1,198 @@
+"""Every op of the registry on the CPU: its custom op against float64, PyTorch's own checks, gradients, usage errors."""
+
+import functools
+import math
+
+import pytest
+import torch
+
+from harness import bench
+from kernels.registry import ops
+
+OPS = list(ops().values())
+IDS = [op.name for op in OPS]
+small = pytest.mark.parametrize("op", OPS, ids=IDS)
+
+
+def inputs_of(op, shape, dtype="float32", device="cpu"):
+    return op.make_inputs(shape, dtype, seed=1, device=device)
+
+
+@small
+def test_against_float64(op):
+    # on the CPU every variant is the chain
+    for dtype in op.dtypes:
+        shapes = [shape for shape in op.check_shapes if math.prod(shape) < 70_000]
+        for check in bench.check_variant(op, op.best, dtype, shapes, "cpu", []):
+            assert check.passed, check
+
+
+@small
+def test_the_float64_reference_is_the_chain(op):
+    """The reference, written otherwise than the chain, agrees with the chain run in float64."""
+    inputs = inputs_of(op, op.check_shapes[2])
+    wide = tuple(v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in inputs)
+    got = bench.outputs(op.variants[op.baseline].fn(*wide))
+    for value, reference in zip(got, bench.outputs(op.reference(*inputs)), strict=True):
+        torch.testing.assert_close(value, reference, rtol=2e-6, atol=2e-6)  # the residual is rounded to float32
+
+
+@small
+def test_a_wrong_result_fails_its_check(op):
+    inputs = inputs_of(op, op.check_shapes[2])
+    for scale, label in ((1.001, "a factor"), (math.nan, "a NaN")):
+
+        def wrong(*values, scale=scale):
+            return tuple((v * scale).float() for v in bench.outputs(op.reference(*values)))
+
+        run = wrong if len(bench.outputs(op.reference(*inputs))) > 1 else lambda *v: wrong(*v)[0]
+        assert not bench.compare(op, op.best, inputs, label, run).passed
+
+
+@small
+def test_pieces_are_the_whole(op, monkeypatch):
+    inputs = inputs_of(op, op.check_shapes[2])
+    results = bench.outputs(op.call("torch")(*inputs))
+    monkeypatch.setattr(bench, "PIECE_ELEMENTS", 1)
+    parts = [values for _, values in bench.pieces(op, inputs, results)]
+    assert len(parts) == len(results[0])
+    for place, whole in enumerate(results):
+        torch.testing.assert_close(torch.cat([part[place] for part in parts]), whole, rtol=0, atol=0, equal_nan=True)
+
+
+@small
+def test_strides_make_no_difference(op):
+    inputs = inputs_of(op, op.check_shapes[2])
+    expected = bench.outputs(op.call("torch")(*inputs))
+
+    def stretched(value):
+        if not isinstance(value, torch.Tensor) or value.dim() < 2:
+            return value
+        wide = torch.empty(*value.shape[:-1], 2 * value.shape[-1], dtype=value.dtype)
+        wide[..., ::2] = value
+        return wide[..., ::2]
+
+    values = tuple(map(stretched, inputs))
+    assert any(isinstance(value, torch.Tensor) and not value.is_contiguous() for value in values)
+    for value, reference in zip(bench.outputs(op.call("torch")(*values)), expected, strict=True):
+        assert value.is_contiguous()
+        torch.testing.assert_close(value, reference, rtol=0, atol=0, equal_nan=True)
+
+
+@small
+def test_no_rows(op):
+    inputs = inputs_of(op, op.check_shapes[2])
+    sliced = [tensor.axes[0] == op.axes[0] for tensor in op.tensors if tensor.role == "in"]
+    empty = tuple(v[:0] if i < len(sliced) and sliced[i] else v for i, v in enumerate(inputs))
+    for value in bench.outputs(op.call(op.best)(*empty)):
+        assert value.numel() == 0
+
+
+def differentiable(op):
+    values = inputs_of(op, op.check_shapes[2])
+    return tuple(v.requires_grad_() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in values)
+
+
+@small
+def test_opcheck(op):
+    function = getattr(torch.ops.kernel_ledger, op.torch_op).default
+    for dtype in op.dtypes:
+        torch.library.opcheck(function, (*inputs_of(op, op.check_shapes[2], dtype), op.best))
+    torch.library.opcheck(function, (*differentiable(op), op.best))
+
+
+@small
+def test_gradients_are_those_of_the_chain(op):
+    def gradients(function):
+        inputs = differentiable(op)
+        generator = torch.Generator().manual_seed(5)
+        total = 0.0
+        for value in bench.outputs(function(*inputs)):
+            finite = value.where(value.isfinite(), 0.0)  # a row that sees nothing
+            total = total + (finite * torch.randn(value.shape, generator=generator)).sum()
+        leaves = [value for value in inputs if isinstance(value, torch.Tensor) and value.requires_grad]
+        return torch.autograd.grad(total, leaves)
+
+    for ours, theirs in zip(gradients(op.call(op.best)), gradients(op.variants["torch"].fn), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@small
+def test_torch_compile_takes_the_op(op):
+    inputs = inputs_of(op, op.check_shapes[2])
+    call = functools.partial(op.call(op.best), *inputs)
+    torch._dynamo.reset()  # the graphs of one code object are few, and all ops go through the same one here
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True, dynamic=False)
+    for value, expected in zip(bench.outputs(compiled()), bench.outputs(call()), strict=True):
+        torch.testing.assert_close(value, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@small
+def test_outputs_share_no_memory_with_inputs(op):
+    inputs = inputs_of(op, op.check_shapes[0])
+    places = {value.data_ptr() for value in inputs if isinstance(value, torch.Tensor)}
+    for variant in ("torch", op.best):
+        assert not places & {value.data_ptr() for value in bench.outputs(op.call(variant)(*inputs))}
+
+
+@small
+def test_wrong_arguments(op):
+    inputs = inputs_of(op, op.check_shapes[2])
+    with pytest.raises(ValueError, match="no variant 'v99'; known: "):
+        op.call("v99")(*inputs)
+    double = tuple(v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in inputs)
+    with pytest.raises(TypeError, match="float32 or bfloat16"):
+        op.call(op.best)(*double)
+    scalars = tuple(torch.zeros((), dtype=v.dtype) if isinstance(v, torch.Tensor) else v for v in inputs)
+    with pytest.raises(ValueError, match="takes"):
+        op.call(op.best)(*scalars)
+
+
+@small
+def test_declarations(op):
+    assert op.best in op.variants
+    assert op.variants[op.baseline].kind == "torch"
+    assert op.bench_shape in op.shapes.values()
+    assert len(op.chain) >= 1
+    assert {"torch", "compile", "triton"} <= set(op.variants)
+    for dtype in op.dtypes:
+        assert op.minimum_bytes(op.bench_shape, dtype) >= 5e8 if op.name != "softmax" else True
+        for shape in op.shapes.values():
+            assert op.minimum_bytes(shape, dtype) <= op.fused_bytes(shape, dtype) <= op.unfused_bytes(shape, dtype)
+            for variant in op.variants:
+                assert op.fused_bytes(shape, dtype, variant) >= op.minimum_bytes(shape, dtype)
+
+
+@small
+def test_minimum_bytes_are_those_of_the_operands(op):
+    """Where every element of every operand is needed, the model is the size of the operands."""
+    if op.name in ("softmax", "encoder"):
+        pytest.skip("not every element is needed; enumerated elsewhere")
+    for shape in op.check_shapes[:3]:
+        inputs = inputs_of(op, shape)
+        tensors = [v for v in (*inputs, *bench.outputs(op.call("torch")(*inputs))) if isinstance(v, torch.Tensor)]
+        assert op.minimum_bytes(shape, "float32") == sum(value.nbytes for value in tensors)
+
+
+def test_bytes_of_the_encoder():
+    op = ops()["encoder"]
+    batch, length, columns = 2, 3, 5
+    assert op.minimum_bytes((batch, length, columns), "fp32") == 6 * 8 + (6 + 6 + 3) * 5 * 4
+    ids, tokens, _ = op.make_inputs((2, 3, 5), "fp32")
+    assert len(set(ids.flatten().tolist())) == 6
+    assert int(ids.max()) < len(tokens)
+
+
+def test_unfused_passes():
+    shape = (128, 768)
+    elements = 4 * 128 * 768
+    assert ops()["gelu"].unfused_bytes((128, 768), "fp32") == 18 * elements
+    assert ops()["bias_gelu"].unfused_bytes(shape, "fp32") == 4 * elements + 4 * 768
+    assert ops()["residual_layernorm"].unfused_bytes(shape, "fp32") == 5 * elements + 8 * 768 + 8 * 128
+
+
+def test_gelu_reference_keeps_its_digits_in_the_tail():
+    """0.5 y (1 + tanh u) in float64 has lost them at -7; compared with 60 digits by hand."""
+    reference = ops()["gelu"].reference(torch.tensor([-7.0]))
+    inner = math.sqrt(2 / math.pi) * (7.0 + 0.044715 * 343.0)
+    assert float(reference) == pytest.approx(-7.0 * math.exp(-2 * inner) / (1 + math.exp(-2 * inner)), rel=1e-12)
