@@ -44,8 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if out.exists() and not out.is_dir():
             raise UsageError(f"--out {out} is a file; name a folder")
         report, tables = build(
-            paths, out, extrapolate=options.extrapolate_siblings, only=options.only, quiet=options.quiet
-        )
+            paths, out, extrapolate=options.extrapolate_siblings, only=options.only, quiet=options.quiet,
+            locale=options.locale,
+        )  # fmt: skip
         if options.update_readmes:
             update_readmes(report, tables, out)
     except AnalysisError as error:
@@ -91,6 +92,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--extrapolate-siblings", action="store_true",
         help="give kernels without counters those of a sibling layer (same kernel, grid, block); the report says so",
+    )  # fmt: skip
+    parser.add_argument(
+        "--locale", metavar="NAME",
+        help="how the exports write numbers where they do not prove it: C, en, de, fr, de_CH …",
     )  # fmt: skip
     parser.add_argument("--only", choices=["roofline"], help="write only this figure and its table")
     parser.add_argument(
@@ -144,6 +149,7 @@ def build(
     extrapolate: bool = False,
     only: str | None = None,
     quiet: bool = True,
+    locale: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
     """Read, analyse, write a report into `out`; return report.json's content and the tables. Leaves nothing on failure.
 
@@ -153,7 +159,9 @@ def build(
 
     from analysis import pipeline
     from analysis.capture.load import load
+    from analysis.capture.text import locale_style
 
+    style = locale_style(locale) if locale is not None else None
     with tqdm(total=5, disable=quiet or not sys.stderr.isatty(), leave=False, unit="stage") as progress:
 
         def stage(name: str) -> None:
@@ -161,7 +169,7 @@ def build(
             progress.update()
 
         stage("reading exports")
-        capture = load(paths, progress=not quiet and sys.stderr.isatty())
+        capture = load(paths, progress=not quiet and sys.stderr.isatty(), style=style)
         stage("building tables")
         report, tables, roofs = pipeline.analyse(capture, extrapolate=extrapolate)
         stage("drawing figures")

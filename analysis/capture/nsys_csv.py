@@ -66,10 +66,10 @@ def read_columns(path: Path, columns: Sequence[str] | None = None) -> pd.DataFra
             frame[name] = table.categories(name)
         elif kind == "whole" or KINDS.get(name) == "time":
             values = table.integers(name)
-            frame[name] = values if values.isna().any() else values.to_numpy(dtype="int64")
+            frame[name] = values if values.isna().any() else values.to_numpy(dtype="int64", copy=False)
         else:
             frame[name] = table.floats(name)
-    return pd.DataFrame(frame)
+    return pd.DataFrame(frame, copy=False)
 
 
 _UNREAD = {

@@ -66,14 +66,17 @@ class Table:
         column = self.raw.columns[name]
         if pa.types.is_string(column.type):
             return self._parse(name, column, whole=whole, scale=scale)
-        missing = pc.is_null(column).to_numpy().astype(bool)
-        values = pc.fill_null(column, 0).to_numpy()
+        if column.null_count:
+            missing = pc.is_null(column).to_numpy().astype(bool)
+            values = pc.fill_null(column, 0).to_numpy()
+        else:
+            missing, values = np.zeros(len(column), bool), column.to_numpy()
         if values.dtype.kind == "f":
             missing |= ~np.isfinite(values)
             values = np.where(missing, 0, values)
         if scale != 1.0 or (whole and values.dtype.kind == "f"):
             values = np.round(values * scale)
-        return values.astype(dtype), missing
+        return values.astype(dtype, copy=False), missing
 
     def _parse(
         self, name: str, column: pa.ChunkedArray, *, whole: bool, scale: float
@@ -99,6 +102,14 @@ class Table:
                 row = int(np.argmax(codes == place))
                 raise self._bad(name, row, repr(cell[:40])) from None
         return found[codes], ~known[codes]
+
+    def least(self, name: str) -> float:
+        """The smallest number of a column, 0 where there is none."""
+        column = self.raw.columns[name]
+        if pa.types.is_string(column.type):
+            values, missing = self.numbers(name, whole=False)
+            return float(np.where(missing, 0, values).min(initial=0))
+        return pc.min(column).as_py() or 0
 
     def integers(self, name: str) -> pd.arrays.IntegerArray:
         """A column of whole numbers as Int64, missing cells NA: times in ns, sizes in bytes, whatever the unit."""
@@ -305,8 +316,8 @@ def _check(table: Table) -> None:
             wrong = ~missing & ~rule.holds(*(values for values, _ in parts))
             _raise_first(table, wrong, rule.sentence)
     for name in _NOT_NEGATIVE:
-        if table.has(name):
-            values, missing = table.numbers(name, whole=_is_whole(table, name))
+        if table.has(name) and table.least(name) < 0:
+            values, missing = table.numbers(name, whole=False)
             _raise_first(table, ~missing & (values.astype(float) < 0), f"{name} is negative")
     _check_words(table)
 

@@ -186,34 +186,28 @@ def decide_locale(
         whole: cells of columns that hold whole numbers only (counts, ids, ns): every sign in them groups.
         decimal: cells of columns that the tool always prints with decimals (nsys: `Bytes (MB)` has three): the last
             sign in them is the decimal one.
-        given: the style the user names (--locale); the cells must then fit it.
+        given: the style the user names (--locale), for a file that proves none.
 
     Proof is a cell that only one of the two styles can have written. `117.344` and `16,896` are not; a file that has
     nothing better is refused. A file without any sign is read in the C locale's way.
 
     Raises:
         AmbiguousNumbersError: a cell has two readings and no other cell decides between them.
-        InputError: two cells prove different styles, or a cell does not fit the given one.
+        InputError: two cells prove different styles, or an open one cannot be written in the given one.
     """
     proof: dict[NumberStyle, str] = {}
-    doubtful = ""
+    doubtful = misfit = ""
     for kind, group in (("", cells), ("whole", whole), ("decimal", decimal)):
         for cell in {cell for cell in group if POINT in cell or COMMA in cell}:
             if is_missing(cell):
                 continue
             possible = [style for style in (_ENGLISH, _GERMAN) if _possible(cell, style, kind)]
-            if given is not None:
-                if possible and not _possible(cell, given, kind):
-                    raise InputError(
-                        f"{where}: the number {cell.strip()} is not written in the locale given with --locale; leave "
-                        "the option out or name the one that the file was exported in."
-                    )
-            elif len(possible) == 1:
+            if len(possible) == 1:
                 proof.setdefault(possible[0], cell.strip())
             elif possible:
                 doubtful = min(cell.strip(), doubtful or cell.strip())
-    if given is not None:
-        return given
+                if given is not None and not _possible(cell, given, kind):
+                    misfit = cell.strip()
     if len(proof) == 2:
         raise InputError(
             f"{where}: the numbers {proof[_ENGLISH]} and {proof[_GERMAN]} follow different locales; "
@@ -221,6 +215,13 @@ def decide_locale(
         )
     if proof:
         return next(iter(proof))
+    if misfit:
+        raise InputError(
+            f"{where}: the number {misfit} cannot have been written in the locale given with --locale; name the one "
+            "that the file was exported in."
+        )
+    if given is not None:
+        return given
     if doubtful:
         readings = tuple(f"{_value(doubtful, style):.15g}" for style in (_ENGLISH, _GERMAN))
         raise AmbiguousNumbersError(
@@ -239,19 +240,12 @@ def _possible(cell: str, style: NumberStyle, kind: str) -> bool:
     return kind != "decimal" or style.decimal in cell
 
 
-def number_style(cells: Iterable[str], where: str) -> str:
-    """The decimal sign of a file: `decide_locale` for callers that want no more."""
-    return decide_locale(cells, where).decimal
-
-
-def parse_number(cell: str, style: NumberStyle | str = _ENGLISH) -> float:
+def parse_number(cell: str, style: NumberStyle = _ENGLISH) -> float:
     """A cell as a float; NaN where it says that there is no value.
 
     Raises:
         ValueError: it is not a number in this style.
     """
-    if isinstance(style, str):
-        style = _GERMAN if style == COMMA else _ENGLISH
     if is_missing(cell):
         return math.nan
     if not fits(cell, style):

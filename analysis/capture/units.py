@@ -25,6 +25,7 @@ _TIME_NS = {
     "second": 1e9,
     "sec": 1e9,
 }
+_BINARY = {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 _SCALED = re.compile(r"([KkMGTP]?)(bytes?|hz|Hz|B|flops?|cycles?)")
 _COUNTED_WORDS = """
 % access bank barrier bit block branch cluster conflict context count cta CTA device event flop gpc GPC grid hit inst
@@ -41,6 +42,8 @@ def _term(text: str, where: str, unit: str) -> tuple[float, str]:
     text = text.strip()
     if text in _TIME_NS:
         return _TIME_NS[text], "ns"
+    if text in _BINARY:
+        return _BINARY[text], "byte"
     match = _SCALED.fullmatch(text)
     if match:
         word = match[2].rstrip("s")
@@ -65,7 +68,8 @@ def base_unit(unit: str, where: str) -> tuple[float, str]:
     Raises:
         InputError: the unit is unknown.
     """
-    numerator, _, denominator = unit.strip().partition("/")
+    unit = re.sub(r"^([KMGT]?B)ps$", r"\1/s", unit.strip())  # nsys before 2024
+    numerator, _, denominator = unit.partition("/")
     scale, base = _term(numerator, where, unit)
     if not denominator:
         return scale, base
