@@ -1,7 +1,7 @@
 """Decodes the rows of an SQLite table from its pages, many at a time with numpy.
 
 SQLite's own interface hands out one cell at a time. For 2 M rows of five numbers that takes Python's `sqlite3` 1.7 s
-and the ADBC driver (1.13), which fills Arrow arrays in C, 0.6 s and 200 MB, and DuckDB's reader of SQLite files wants to
+and the ADBC driver (1.13), which fills Arrow arrays in C, 0.6 s and 200 MB; DuckDB's reader of SQLite files wants to
 download itself. The pages decode in 0.15 s, because every step (cell pointers, record headers, big-endian integers) is
 one numpy operation on all the rows of a block of pages.
 
@@ -13,22 +13,24 @@ Source: the database file format, https://www.sqlite.org/fileformat2.html (secti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
-Integers = npt.NDArray[np.int64]
+Integers = npt.NDArray[Any]  # whole numbers; which width, numpy's signatures cannot follow
 
 ROWID = -1
 _LEAF, _INTERIOR = 13, 5
 _BLOCK = 4 << 20  # bytes of pages decoded at once: what steps leave is still in the cache for the next
+_THREADS = 2
 _SPARE = 16  # bytes behind a block that may be looked at, before it is known that a row ends there
 _MAX_DEPTH = 20  # SQLite's own limit
 # Serial types 0-11: NULL, integers of 1, 2, 3, 4, 6, 8 bytes, a float, the constants 0 and 1, two reserved ones.
@@ -196,55 +198,79 @@ def _decode(pages: Pages, wanted: Sequence[int], texts: dict[bytes, str], number
     body = at + header_size
     if (end > page_end).any() or (body > end).any() or (column > body).any():
         raise OddLayoutError("a row outside its page")
-    parts: dict[int, Part] = {}
+    cells: dict[int, _Cells] = {}
+    last = max(wanted, default=ROWID)
+    header_end = body
+    ends_early = len(at) > 0 and bool(header_size.min() < last + 2)
+    for position in range(last + 1):
+        kind: Any = block.take(column)
+        size: Any
+        if len(at) and kind.max() >= 128:
+            kind, after = _varints(block, column)
+            if kind.min() < 0:
+                raise OddLayoutError("a type that does not exist")
+            size = np.where(kind < 12, _SIZES.take(np.minimum(kind, 11)), np.minimum(kind, 1 << 32) - 12 >> 1)
+            ends_early = True
+        else:
+            after = column + 1
+            if len(at) and kind.min() == kind.max() and not ends_early:
+                kind = int(kind[0])  # in most columns, for most blocks
+                size = int(_SIZES[kind])
+            else:
+                size = _SIZES.take(kind)
+        if ends_early:
+            # A row from before its table got this column: the header ends before it.
+            past = after > header_end
+            if (past & (column < header_end)).any():
+                raise OddLayoutError("a type outside its header")
+            kind, size = np.where(past, _NULL, kind), np.where(past, 0, size)
+            after = np.minimum(after, header_end)
+        column = after
+        if position in wanted:
+            cells[position] = _Cells(kind, body, size)
+        body = body + size
+    if (body > end).any():
+        raise OddLayoutError("a value outside its row")
+    parts = {position: _values(block, one, texts) for position, one in cells.items()}
     if rowid is not None:
         parts[ROWID] = Part(rowid, np.zeros(len(rowid), dtype=np.bool_), "number")
-    header_end = body
-    for position in range(max(wanted, default=ROWID) + 1):
-        kind: npt.NDArray[np.integer] = block.take(column)
-        if len(kind) and kind.max() >= 128:
-            kind, column = _varints(block, column)
-            size = np.where(kind < 12, _SIZES.take(np.minimum(kind, 11)), (kind - 12) >> 1)
-        else:
-            size = _SIZES.take(kind)
-            column = column + 1
-        past = column > header_end
-        if past.any():
-            # A row from before its table got this column: the header ends before it.
-            kind, size = np.where(past, _NULL, kind), np.where(past, 0, size)
-            column = np.minimum(column, header_end)
-        after = body + size
-        if position in wanted:
-            if (after > end).any():
-                raise OddLayoutError("a value outside its row")
-            parts[position] = _values(block, kind, body, size, texts)
-        body = after
     return [parts[position] for position in wanted]
 
 
-def _values(
-    block: Bytes, kind: npt.NDArray[np.integer], start: Integers, size: Integers, texts: dict[bytes, str]
-) -> Part:
-    missing = kind == _NULL
-    highest = int(kind.max()) if len(kind) else _NULL
+class _Cells(NamedTuple):
+    """Where the cells of a column are: serial type, place in the block, bytes. One number where all rows have it."""
+
+    kind: Any
+    start: Integers
+    size: Any
+
+
+def _values(block: Bytes, cells: _Cells, texts: dict[bytes, str]) -> Part:
+    kind, start, size = cells
+    rows = len(start)
+    missing = np.broadcast_to(kind == _NULL, rows).copy()
+    highest = int(np.max(kind, initial=_NULL))
     if highest == _NULL:
-        return Part(np.zeros(len(kind), dtype=np.int64), missing, "")
+        return Part(np.zeros(rows, dtype=np.int64), missing, "")
     if highest >= _BLOB:
+        kind, size = np.broadcast_to(kind, rows), np.broadcast_to(size, rows)
         if not ((kind > _BLOB) & (kind % 2 == 1) | missing).all():
             raise OddLayoutError("bytes, or text among numbers")
         return Part(_texts(block, start, size, missing, texts), missing, "text")
     if highest > _ONE:
         raise OddLayoutError("a reserved type")
+    if not np.any(size):
+        return Part(np.broadcast_to(kind == _ONE, rows).astype(np.int64), missing, "number")
     # Eight bytes that end where the number ends; two shifts then leave its own, with the sign. A row begins behind the
     # eight bytes of a page's header, so they always exist.
     windows = np.ndarray((len(block) - 7,), dtype="V8", buffer=block.data, strides=(1,))
     word = windows[start + (size - 8)].view(">i8").astype(np.int64)
     shift = 64 - 8 * size
     value = (word << shift) >> shift
-    constant = size == 0  # NULL, 0 or 1; a shift by 64 means nothing
+    constant = np.equal(size, 0)  # NULL, 0 or 1; a shift by 64 means nothing
     if constant.any():
         value[constant] = kind[constant] == _ONE
-    real = kind == _FLOAT
+    real = np.equal(kind, _FLOAT)
     if not real.any():
         return Part(value, missing, "number")
     floats = np.where(real, word.view(np.float64), value.astype(np.float64))
@@ -268,21 +294,27 @@ def _texts(
     return values
 
 
-def read_parts(pages: Pages, root: int, wanted: Sequence[int]) -> list[list[Part]]:
-    """The parts of the wanted columns of the table at page `root`, in the order of the rows: columns of parts.
+def read_parts(pages: Pages, root: int, wanted: Sequence[int]) -> Iterator[list[Part]]:
+    """The rows of the table at page `root` in their order, some ten thousand at a time: a part for each wanted column.
 
     wanted  positions of the columns in the record, or ROWID
 
     Raises:
-        OddLayoutError, DamagedError: see there.
+        OddLayoutError, DamagedError: see there. What came before is right all the same.
     """
     leaves = _leaves(pages, root)
     step = max(1, _BLOCK // pages.size)
-    blocks = [leaves[first : first + step] for first in range(0, len(leaves), step)]
-    columns: list[list[Part]] = [[] for _ in wanted]
     decode = partial(_decode, pages, wanted, {})
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        for parts in pool.map(decode, blocks):
-            for column, part in zip(columns, parts, strict=True):
-                column.append(part)
-    return columns
+    with ThreadPoolExecutor(max_workers=_THREADS) as pool:
+        # A block ahead for each thread, so that no more than that waits in memory for its reader.
+        ahead: deque[Future[list[Part]]] = deque()
+        try:
+            for first in range(0, len(leaves), step):
+                ahead.append(pool.submit(decode, leaves[first : first + step]))
+                if len(ahead) > 2 * _THREADS:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            for waiting in ahead:
+                waiting.cancel()

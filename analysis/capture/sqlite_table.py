@@ -23,6 +23,7 @@ from analysis.capture.sqlite_pages import ROWID, DamagedError, OddLayoutError, P
 _MAGIC = b"SQLite format 3\0"
 _EXPORT_AGAIN = "export it again with `nsys export --type sqlite`"
 _CHUNK = 65536
+_WAIT_S = 5.0  # for a lock
 
 
 class Column(NamedTuple):
@@ -118,20 +119,53 @@ class Tables:
             InputError: there is no such table or column, a cell is neither number nor text, one column mixes numbers
                 and text, or the file is damaged, or changes.
         """
+        parts: list[list[Part]] = [[] for _ in columns]
+        for rows in self._parts(table, columns):
+            for column, part in zip(parts, rows, strict=True):
+                column.append(part)
+        types = self._tables[table].types if columns else {}
+        read = {}
+        for name, column in zip(columns, parts, strict=True):
+            if len({part.kind for part in column} - {""}) > 1:
+                raise self._unfit(table, name, "numbers and text")
+            read[name] = _join(column, types.get(name, "INTEGER"))
+        return read
+
+    def batches(self, table: str, columns: Sequence[str]) -> Iterator[dict[str, Column]]:
+        """The same in batches of rows, so that what is made of them may take less memory than all of them.
+
+        Raises:
+            InputError: as `read_table` does, whenever the batch is reached.
+        """
+        types = self._tables[table].types if table in self._tables else {}
+        for rows in self._parts(table, columns):
+            yield {name: _join([part], types.get(name, "INTEGER")) for name, part in zip(columns, rows, strict=True)}
+
+    def _parts(self, table: str, columns: Sequence[str]) -> Iterator[list[Part]]:
+        """Parts of the columns from the pages; from where that cannot go on, from SQLite."""
         self._require(table, columns)
         if not columns:
-            return {}
-        parts = self._decoded(table, columns)
-        if parts is None:
-            with self._errors():
-                parts = self._queried(table, columns)
+            return
+        described = self._tables[table]
+        rows = 0
+        plain = not self._changing and set(columns) <= set(described.places)
+        if plain:
+            try:
+                places = [described.places[name] for name in columns]
+                for parts in read_parts(open_pages(self._path), described.root, places):
+                    rows += len(parts[0].missing)
+                    yield parts
+            except OddLayoutError:
+                plain = False
+            except DamagedError as error:
+                raise InputError(f"{self._where}: is damaged ({error}); {_EXPORT_AGAIN}.") from None
+        if not plain:
+            yield from self._queried(table, columns, rows)
         now = self._path.stat()
         if (now.st_size, now.st_mtime_ns) != (self._stat.st_size, self._stat.st_mtime_ns):
             raise InputError(
                 f"{self._where}: changed while it was read; wait until its export is done, then try again."
             )
-        types = self._tables[table].types
-        return {name: _join(column, types.get(name, "INTEGER")) for name, column in zip(columns, parts, strict=True)}
 
     def _require(self, table: str, columns: Sequence[str]) -> None:
         if table not in self._tables:
@@ -140,31 +174,15 @@ class Tables:
         if absent:
             raise InputError(f"{self._where}: table {table} has no column {absent[0]}; {_EXPORT_AGAIN}.")
 
-    def _decoded(self, table: str, columns: Sequence[str]) -> list[list[Part]] | None:
-        """The columns from the pages, or None where SQLite has to be asked."""
-        described = self._tables[table]
-        if self._changing or not set(columns) <= set(described.places):
-            return None
-        try:
-            parts = read_parts(open_pages(self._path), described.root, [described.places[name] for name in columns])
-        except OddLayoutError:
-            return None
-        except DamagedError as error:
-            raise InputError(f"{self._where}: is damaged ({error}); {_EXPORT_AGAIN}.") from None
-        mixed = any(len({part.kind for part in column} - {""}) > 1 for column in parts)
-        return None if mixed else parts
-
-    def _queried(self, table: str, columns: Sequence[str]) -> list[list[Part]]:
-        parts: list[list[Part]] = [[] for _ in columns]
+    def _queried(self, table: str, columns: Sequence[str], first: int) -> Iterator[list[Part]]:
         # An index that holds the columns would give them in its own order.
-        cursor = self._db.execute(f"SELECT {', '.join(map(_name, columns))} FROM {_name(table)} NOT INDEXED")
-        while rows := cursor.fetchmany(_CHUNK):
-            for name, column, cells in zip(columns, parts, zip(*rows, strict=True), strict=True):
-                column.append(self._part(table, name, cells))
-        for name, column in zip(columns, parts, strict=True):
-            if len({part.kind for part in column} - {""}) > 1:
-                raise self._unfit(table, name, "numbers and text")
-        return parts
+        query = f"SELECT {', '.join(map(_name, columns))} FROM {_name(table)} NOT INDEXED LIMIT -1 OFFSET {first}"
+        with self._errors():
+            cursor = self._db.execute(query)
+            while rows := cursor.fetchmany(_CHUNK):
+                yield [
+                    self._part(table, name, cells) for name, cells in zip(columns, zip(*rows, strict=True), strict=True)
+                ]
 
     def _part(self, table: str, name: str, cells: Sequence[object]) -> Part:
         missing = np.fromiter((cell is None for cell in cells), dtype=np.bool_, count=len(cells))
@@ -194,13 +212,12 @@ def _join(parts: list[Part], declared: str) -> Column:
     if not any(part.kind for part in parts):
         is_text = "TEXT" in declared
     dtype = np.dtype(object if is_text else np.float64 if is_real else np.int64)
-    missing = np.concatenate([np.empty(0, np.bool_), *(part.missing for part in parts)])
-    if is_text:
-        values = [part.values if part.kind else np.full(len(part.values), "", dtype=object) for part in parts]
-    else:
-        values = [part.values for part in parts]
+    values = [np.full(len(part.values), "", object) if is_text and not part.kind else part.values for part in parts]
+    missing = [part.missing for part in parts]
     parts.clear()
-    return Column(np.concatenate([np.empty(0, dtype), *values]), missing)
+    if len(values) == 1 and values[0].dtype == dtype:
+        return Column(values[0], missing[0])
+    return Column(np.concatenate([np.empty(0, dtype), *values]), np.concatenate([np.empty(0, np.bool_), *missing]))
 
 
 def open_tables(path: Path, where: str = "") -> Tables:
@@ -231,7 +248,7 @@ def _connect(path: Path, where: str, changing: bool) -> sqlite3.Connection:
     # An unfinished change lies in a file beside it: without one no lock is needed, and none is left behind.
     uri = f"{path.resolve().as_uri()}?mode=ro" + ("" if changing else "&immutable=1")
     try:
-        db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(uri, uri=True, timeout=_WAIT_S, isolation_level=None)
     except sqlite3.Error as error:
         raise _explain(error, where) from None
     db.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
