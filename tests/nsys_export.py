@@ -53,9 +53,7 @@ def columns_of(era: int) -> dict[str, list[str]]:
     }
     if era >= 2024:
         tables["CUDA_GRAPH_NODE_EVENTS"] = nodes
-        tables["CUDA_GRAPH_EVENTS"] = (
-            "start end eventClass globalTid nameId graphId originalGraphId graphExecId"
-        )
+        tables["CUDA_GRAPH_EVENTS"] = "start end eventClass globalTid nameId graphId originalGraphId graphExecId"
     if era >= 2024:
         tables["META_DATA_EXPORT"] = "name value"
     elif era >= 2022:
@@ -89,7 +87,8 @@ class Export:
         return self._strings[text]
 
     def gtid(self, pid: int, tid: int) -> int:
-        return (self.host << 48) | (pid << 24) | tid
+        whole = (self.host << 48) | (pid << 24) | tid
+        return whole - (1 << 64) if whole >> 63 else whole  # SQLite's integers have a sign
 
     def gpid(self, pid: int) -> int:
         return self.gtid(pid, 0)
@@ -134,7 +133,9 @@ class Export:
     def memcpy(
         self, start: int, end: int, corr: int | None, size: int, kind: int = 1, *, pid: int = 1, device: int = 0
     ) -> None:
-        self.add("CUPTI_ACTIVITY_KIND_MEMCPY", **self._place(start, end, corr, pid, device, 7), bytes=size, copyKind=kind)
+        self.add(
+            "CUPTI_ACTIVITY_KIND_MEMCPY", **self._place(start, end, corr, pid, device, 7), bytes=size, copyKind=kind
+        )
 
     def memset(self, start: int, end: int, corr: int | None, size: int, *, pid: int = 1, device: int = 0) -> None:
         self.add("CUPTI_ACTIVITY_KIND_MEMSET", **self._place(start, end, corr, pid, device, 7), bytes=size, value=0)

@@ -66,8 +66,8 @@ def range_sums(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, start_end_ranges: pd
         {
             "name": pd.Series([name for name, _ in text], dtype="str"),
             "style": pd.Series([style for _, style in text], dtype="str"),
-            "pid": one["pid"].to_numpy(),
-            "tid": one["tid"].to_numpy(),
+            "pid": one["pid"].array,
+            "tid": one["tid"].array,
             "range_instances": table["range_instances"].where(known, 0),
             "kernel_instances": table["kernel_instances"],
             "total_ns": table["total_ns"],
