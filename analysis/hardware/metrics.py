@@ -1,6 +1,7 @@
 """The metric catalogue (metrics.toml): which ncu metrics to capture, and how the report's columns follow from them.
 
-`python -m analysis.hardware.metrics --cc 9.0` prints the argument of `ncu --metrics`.
+`python -m analysis.hardware.metrics --cc 9.0` prints the argument of `ncu --metrics`, with `--question NAME` for one
+question alone; with a file it says which questions that file can answer and what it lacks for the others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.capture.errors import InputError, UsageError
+from analysis.capture.errors import AnalysisError, InputError, UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,25 +27,34 @@ _OLDEST = 70  # the oldest architecture of the ncu versions that are read
 
 @dataclass(frozen=True)
 class Way:
-    """One way to compute a column: sum of coefficient * metric, times / over a metric, on cc min_cc..max_cc (* 10)."""
+    """One way to compute a column: sum of coefficient * metric, times a metric, over the sum of others.
+
+    It holds on architectures min_cc..max_cc (compute capability * 10) but those of not_cc.
+    """
 
     terms: dict[str, float]
     times: str | None = None
-    over: str | None = None
+    over: tuple[str, ...] = ()
     min_cc: int = 0
     max_cc: int = 999
+    not_cc: tuple[int, ...] = ()
+    ask_only: bool = False
     capture: bool | str = False
 
     def needed(self) -> list[str]:
         """The ncu metrics of this way."""
-        return [*self.terms, *([self.times] if self.times else []), *([self.over] if self.over else [])]
+        return [*self.terms, *([self.times] if self.times else []), *self.over]
+
+    def holds_on(self, arch: int) -> bool:
+        """Whether architecture `arch` (compute capability * 10) has these metrics."""
+        return self.min_cc <= arch <= self.max_cc and arch not in self.not_cc
 
     def formula(self) -> str:
         """The way as text."""
         text = " + ".join(name if weight == 1 else f"{weight:g} * {name}" for name, weight in self.terms.items())
         if self.times:
             text = f"({text}) * {self.times}"
-        return f"({text}) / {self.over}" if self.over else text
+        return f"({text}) / ({' + '.join(self.over)})" if self.over else text
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,7 @@ class Column:
     """One short column: its unit, what it answers, where its definition comes from, and the ways to compute it."""
 
     name: str
+    question: str
     unit: str
     why: str
     source: str
@@ -60,13 +71,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Stalls:
-    """The stall reasons of the counter family."""
+    """The stall reasons of one family: counters (warps per issued instruction) or samples of the program counter."""
 
     metric: str
     unit: str
+    source: str
     reasons: tuple[str, ...]
-    reasons_from_90: tuple[str, ...]
-    not_captured: tuple[str, ...]
+    reasons_from_90: tuple[str, ...] = ()
+    not_captured: tuple[str, ...] = ()
+    count: str = ""
 
     def all_reasons(self) -> list[str]:
         """Every reason of any architecture, sorted."""
@@ -81,18 +94,39 @@ class Stalls:
 def catalogue() -> tuple[tuple[Column, ...], Stalls]:
     """The columns in their order, and the stall reasons."""
     data = tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))
-    columns = tuple(
-        Column(row["name"], row["unit"], row["why"], row["source"], tuple(Way(**way) for way in row["from"]))
-        for row in data["column"]
-    )
-    stall = data["stall"]
-    return columns, Stalls(
-        stall["metric"],
-        stall["unit"],
-        tuple(stall["reasons"]),
-        tuple(stall["reasons_from_90"]),
-        tuple(stall["not_captured"]),
-    )
+    columns = tuple(Column(ways=tuple(map(_way, row.pop("from"))), **row) for row in data["column"])
+    return columns, _stalls(data["stall"])
+
+
+def _way(way: dict[str, Any]) -> Way:
+    over = way.get("over", ())
+    over = (over,) if isinstance(over, str) else tuple(over)
+    return Way(**{**way, "over": over, "not_cc": tuple(way.get("not_cc", ()))})
+
+
+def _stalls(table: dict[str, Any]) -> Stalls:
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    return Stalls(**{key: value for key, value in values.items() if key != "question"})
+
+
+@cache
+def samples() -> Stalls:
+    """The stall reasons of the sampled family."""
+    return _stalls(tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))["samples"])
+
+
+@cache
+def questions() -> dict[str, str]:
+    """The questions in their order: name -> what is asked."""
+    data = tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))
+    return {row["name"]: row["asks"] for row in data["question"]}
+
+
+@cache
+def verified() -> dict[str, Any]:
+    """What the metric names were verified with: tool, chips by compute capability, and what could not be."""
+    data = tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))
+    return dict(data["verified_with"])
 
 
 def capture_metrics(cc: str, deep: bool = False) -> list[str]:
@@ -101,23 +135,59 @@ def capture_metrics(cc: str, deep: bool = False) -> list[str]:
     Raises:
         UsageError: `cc` is no compute capability of 7.0 or later.
     """
+    arch = architecture(cc)
+    names: list[str] = []
+    for column in catalogue()[0]:
+        for way in column.ways:
+            wanted = way.capture is True or (deep and way.capture == "deep")
+            if wanted and way.holds_on(arch):
+                names.extend(way.needed())
+                break
+    names.extend(_stall_metrics(arch, deep=deep))
+    return list(dict.fromkeys(names))
+
+
+def _stall_metrics(arch: int, *, deep: bool) -> list[str]:
+    _, stalls = catalogue()
+    reasons = [*stalls.reasons, *(stalls.reasons_from_90 if 90 <= arch < 100 else ())]
+    return [stalls.name(reason) for reason in sorted(reasons) if deep or reason not in stalls.not_captured]
+
+
+def architecture(cc: str) -> int:
+    """Compute capability * 10 of '9.0'.
+
+    Raises:
+        UsageError: it is no compute capability of 7.0 or later.
+    """
     match = re.fullmatch(r"([0-9]{1,2})\.([0-9])", cc.strip())
     arch = int(match[1]) * 10 + int(match[2]) if match else 0
     if arch < _OLDEST:
         raise UsageError(
             f"--cc {cc}: is no compute capability that the metric catalogue knows; give one from 7.0 on, such as 9.0."
         )
-    columns, stalls = catalogue()
-    names: list[str] = []
-    for column in columns:
-        for way in column.ways:
-            wanted = way.capture is True or (deep and way.capture == "deep")
-            if wanted and way.min_cc <= arch <= way.max_cc:
-                names.extend(way.needed())
-                break
-    reasons = [*stalls.reasons, *(stalls.reasons_from_90 if 90 <= arch < 100 else ())]
-    names.extend(stalls.name(reason) for reason in sorted(reasons) if deep or reason not in stalls.not_captured)
-    return list(dict.fromkeys(names))
+    return arch
+
+
+def question_metrics(cc: str, names: Sequence[str]) -> list[str]:
+    """The raw metrics that answer the questions `names` best on compute capability `cc`.
+
+    Samples are not among the metrics of `--metrics`: ncu takes them with its section SourceCounters.
+
+    Raises:
+        UsageError: an unknown architecture or question.
+    """
+    arch = architecture(cc)
+    unknown = [name for name in names if name not in questions()]
+    if unknown:
+        raise UsageError(f"--question {unknown[0]}: is not a question; give some of {', '.join(questions())}.")
+    metrics: list[str] = []
+    for column in catalogue()[0]:
+        if column.question in names:
+            way = next((way for way in column.ways if way.holds_on(arch)), None)
+            metrics.extend(way.needed() if way else ())
+    if "stalls" in names:
+        metrics += [*_stall_metrics(arch, deep=True), "smsp__inst_issued.sum"]
+    return list(dict.fromkeys(metrics))
 
 
 # ------------------------------------------------------------------------------------------------- derived columns
@@ -145,7 +215,10 @@ def _compute(way: Way, counters: pd.DataFrame) -> Any:
     if way.times:
         total = total * counters[way.times]
     if way.over:
-        total = total / counters[way.over].where(counters[way.over] != 0)
+        below: Any = sum(counters[name] for name in way.over)
+        total = total / below.where(below != 0)
+    if way.not_cc and "cc" in counters:
+        total = total.mask(counters["cc"].isin([f"{arch // 10}.{arch % 10}" for arch in way.not_cc]))
     return total
 
 
@@ -170,7 +243,8 @@ def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
 
     Shape: same index as `counters` (raw ncu metrics in base units); besides the catalogue's columns l2_bytes, flops
     (all FLOPs: NaN also where tensor instructions may have run but were not counted), flops_pipe (where most FLOPs are,
-    None where there are none) and stall_<reason> (warps in that state per issued instruction).
+    None where there are none), occupancy_limiter (what lets fewest blocks onto an SM, None where unknown),
+    stall_<reason> (warps in that state per issued instruction) and sample_<reason> (samples: another family).
     Units: by name.
 
     Raises:
@@ -186,7 +260,7 @@ def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
     for column in columns:
         values = missing
         for way in column.ways:
-            if all(name in counters for name in way.needed()):
+            if not way.ask_only and all(name in counters for name in way.needed()):
                 values = values.fillna(_compute(way, counters))
         derived[column.name] = values.astype("float64")
     for fmt, values in _tensor_children(counters).items():
@@ -194,7 +268,9 @@ def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
         derived[name] = derived[name].fillna(values) if name in derived else values.astype("float64")
     derived["flops_fp16"] = _without_constant_moves(counters, derived["flops_fp16"], derived["inst_issued"])
     derived["l2_bytes"] = derived["l2_read_bytes"] + derived["l2_write_bytes"]
+    derived["branch_efficiency_frac"] = _without_branches(counters, derived["branch_efficiency_frac"])
     frame = pd.DataFrame(derived, index=counters.index)
+    frame["occupancy_limiter"] = _limiter(frame)
 
     tensor_names = [name for name in frame if name.startswith("flops_tensor_")]
     tensor = frame[tensor_names].sum(axis=1, min_count=1)
@@ -211,7 +287,30 @@ def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
     for reason in stalls.all_reasons():
         name = stalls.name(reason)
         reasons[f"stall_{reason}"] = counters[name].astype("float64") if name in counters else missing
+    for reason in samples().all_reasons():
+        name = samples().name(reason)
+        reasons[f"sample_{reason}"] = counters[name].astype("float64") if name in counters else missing
     return pd.concat([frame, pd.DataFrame(reasons, index=counters.index)], axis=1)
+
+
+def _without_branches(counters: pd.DataFrame, efficiency: Any) -> Any:
+    """Branch efficiency, NaN where it is 0 and no branch is known to diverge: then the kernel has no branches."""
+    name = "smsp__sass_branch_targets_threads_divergent.avg"
+    diverges = counters[name] > 0 if name in counters else False
+    return efficiency.mask((efficiency == 0) & ~(diverges | (efficiency != 0)))
+
+
+def _limiter(frame: pd.DataFrame) -> Any:
+    """What limits the occupancy of each kernel: the smallest limits, joined with '+'; None where one is not known."""
+    import pandas as pd
+
+    names = [name for name in frame if name.startswith("occupancy_limit_")]
+    least = frame[names].min(axis=1)
+    text = pd.Series("", index=frame.index, dtype="object")
+    for name in names:
+        short = name.removeprefix("occupancy_limit_")
+        text = text.mask(frame[name] == least, text + "+" + short)
+    return text.str.removeprefix("+").where(frame[names].notna().all(axis=1), None)
 
 
 def _without_constant_moves(counters: pd.DataFrame, flops: Any, inst_issued: Any) -> Any:
@@ -265,33 +364,137 @@ def _no_tensor(counters: pd.DataFrame, frame: pd.DataFrame) -> Any:
 # ------------------------------------------------------------------------------------------------ command line
 
 
+def _span(way: Way) -> str:
+    """The architectures of a way, as text."""
+    text = "" if (way.min_cc, way.max_cc) == (0, 999) else f"cc {way.min_cc / 10} to {way.max_cc / 10}"
+    without = ", ".join(str(arch / 10) for arch in way.not_cc)
+    return f"  ({', '.join(filter(None, (text, f'not {without}' if without else '')))})" if text or without else ""
+
+
 def _print_list() -> None:
     columns, stalls = catalogue()
-    for column in columns:
-        print(f"{column.name} [{column.unit}]: {column.why}")
-        for way in column.ways:
-            where = "" if (way.min_cc, way.max_cc) == (0, 999) else f"  (cc {way.min_cc / 10} to {way.max_cc / 10})"
-            print(f"    {way.formula()}{where}")
-        print(f"    source: {column.source}")
-    print(f"stall_<reason> [{stalls.unit}]: {stalls.metric}")
-    print(f"    reasons: {', '.join(stalls.all_reasons())}")
+    for question, asks in questions().items():
+        print(f"{question}: {asks}")
+        for column in columns:
+            if column.question != question:
+                continue
+            print(f"  {column.name} [{column.unit}]: {column.why}")
+            for way in column.ways:
+                print(f"      {way.formula()}{_span(way)}")
+            print(f"      source: {column.source}")
+        for family, name, prefix in ((stalls, "stalls", "stall"), (samples(), "samples", "sample")):
+            if question == name:
+                print(f"  {prefix}_<reason> [{family.unit}]: {family.metric}")
+                print(f"      reasons: {', '.join(family.all_reasons())}")
+                print(f"      source: {family.source}")
+    tool, chips = verified()["tool"], verified()["chips"]
+    print(f"Names verified with {tool} for {', '.join(chips)}; not verified for {', '.join(verified()['unverified'])}.")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether a capture answers a question: launches with every column, with some, and the columns it lacks.
+
+    `missing`: short column -> the metrics that the nearest way to compute it lacks.
+    """
+
+    question: str
+    columns: int
+    answered: int
+    missing: dict[str, tuple[str, ...]]
+
+
+def answers(counters: pd.DataFrame, units: dict[str, str], cc: str = "") -> list[Answer]:
+    """For each question, how many of its columns the counters hold and what the others lack.
+
+    `counters` as in Capture. `cc` is taken from them where they say it.
+    """
+    named = counters["cc"][counters["cc"] != ""].mode().tolist() if "cc" in counters else []
+    cc = str(named[0]) if named else cc
+    arch = architecture(cc) if cc else None
+    derived = derive(counters, units)
+    result = []
+    for question in questions():
+        columns = [column for column in catalogue()[0] if column.question == question]
+        missing: dict[str, tuple[str, ...]] = {}
+        total = 0
+        for column in columns:
+            ways = [way for way in column.ways if arch is None or way.holds_on(arch)]
+            if not ways:
+                continue  # this architecture has no such thing
+            total += 1
+            if derived[column.name].notna().any() or all(name in counters for name in ways[0].needed()):
+                continue
+            lacking = [tuple(name for name in way.needed() if name not in counters) for way in ways]
+            missing[column.name] = min(lacking, key=len)
+        families = {"stalls": (catalogue()[1], "stall"), "samples": (samples(), "sample")}
+        if question in families:
+            family, prefix = families[question]
+            total += 1
+            if not any(derived[f"{prefix}_{reason}"].notna().any() for reason in family.all_reasons()):
+                missing[f"{prefix}_<reason>"] = (family.metric.format(reason="*"),)
+        result.append(Answer(question, total, total - len(missing), missing))
+    return result
+
+
+def _print_answers(paths: Sequence[Path], cc: str) -> None:
+    """Says which questions the counters of some files answer, and what they lack for the others.
+
+    Raises:
+        AnalysisError: the files cannot be read or hold no counters.
+    """
+    from analysis.capture.load import load
+    from analysis.tables.join import prepare_counters
+
+    capture = load(paths)
+    shown = ", ".join(path.name for path in paths)
+    if capture.counters.empty:
+        raise InputError(f"{shown}: holds no counters of ncu; give a raw page, a details page or a report of ncu.")
+    counters = prepare_counters(capture.counters)
+    print(f"{shown}: {len(counters)} kernels, {len(capture.counter_units)} metrics")
+    for answer in answers(counters, capture.counter_units, cc):
+        if not answer.columns:
+            continue
+        verdict = "yes" if not answer.missing else "no" if not answer.answered else "in part"
+        print(f"{verdict:8}{answer.question}: {questions()[answer.question]}")
+        for column, metrics in answer.missing.items():
+            print(f"          {column}: not collected: {', '.join(metrics)}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the metrics of a capture as ncu's `--metrics` takes them; exit code 2 for an unknown architecture."""
-    parser = argparse.ArgumentParser(prog="python -m analysis.hardware.metrics", description=main.__doc__)
+    """Prints the metrics of a capture as ncu's `--metrics` takes them, or what a capture can answer.
+
+    Exit code 2: unknown architecture or question. 3: a file that cannot be read.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis.hardware.metrics",
+        description="Metrics for `ncu --metrics`; or, with files, which questions these can answer.",
+    )
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="exports or reports of ncu to look at")
+    parser.add_argument("--file", action="append", type=Path, default=[], metavar="F", help="the same as FILE")
     parser.add_argument("--cc", metavar="X.Y", help="compute capability of the GPU, such as 9.0")
     parser.add_argument("--deep", action="store_true", help="add what only a slow, complete capture needs")
+    parser.add_argument("--question", metavar="A,B", help="only the metrics for these questions (--list names them)")
     parser.add_argument("--list", action="store_true", help="print the whole catalogue: column, unit, formula, source")
     options = parser.parse_args(arguments)
+    files = [*options.files, *options.file]
     if options.list:
         _print_list()
         return 0
-    if not options.cc:
-        parser.error("give --cc X.Y or --list")
+    if not options.cc and not files:
+        parser.error("give --cc X.Y, a file, or --list")
     try:
-        print(",".join(capture_metrics(options.cc, deep=options.deep)))
-    except UsageError as error:
+        if files:
+            _print_answers(files, options.cc or "")
+            return 0
+        wanted = options.question.split(",") if options.question else []
+        names = question_metrics(options.cc, wanted) if wanted else capture_metrics(options.cc, deep=options.deep)
+        if options.cc in verified()["unverified"]:
+            print(f"metric names for {options.cc} are not verified with any ncu", file=sys.stderr)
+        if wanted and not names:
+            raise UsageError(f"--question {options.question}: needs `ncu --section SourceCounters`, no --metrics.")
+        print(",".join(names))
+    except AnalysisError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     return 0
