@@ -43,6 +43,10 @@ report: $(BASE)  ## report on RUN=folder-or-file (default: the newest run, else 
 roofline: $(BASE)  ## draw the rooflines of the newest run (or of RUN=…)
 	@$(PY) analysis/report.py $(RUN) --only roofline $(ARGS)
 
+.PHONY: fusion
+fusion: $(BASE)  ## which neighbouring kernels to fuse, what it wins, and what built ones did (newest run, or RUN=…)
+	@$(PY) analysis/report.py $(RUN) --only fusion $(ARGS)
+
 .PHONY: selftest
 selftest: need-gpu $(HARNESS)  ## known bytes and known FLOPs through ncu: can the counters be trusted here? (needs a GPU)
 	@PYTHON='$(PY)' nsys_scripts/profile.sh --only-selftest $(ARGS)

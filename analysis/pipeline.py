@@ -16,6 +16,7 @@ from analysis.tables import (
     completeness,
     conditions,
     findings,
+    fusion,
     gaps,
     join,
     kernels,
@@ -34,6 +35,7 @@ FIGURES = {
     "stalls": "stalls",
     "traffic": "traffic",
     "layers": "layers_folded",
+    "fusion": "fusion",
 }  # of which table
 CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")
 
@@ -91,6 +93,11 @@ def analyse(
     )
     tables["gaps"] = gaps.build_gaps(gpu_ops, steps, step_of_op, bare, limits, capture.overhead)
 
+    l2_bytes = ((capture.manifest or {}).get("gpu") or {}).get("l2_bytes") or (device.l2_bytes if device else None)
+    tables["fusion"], tables["fusion_check"] = fusion.plan(
+        gpu_ops, ranges, measured, tables["roofline"], roofs, tables["gaps"], capture.dataflow, capture.ops, l2_bytes
+    )
+
     trust = selftest.check_counters(measured, capture.ops)
     seen = int(joined.launches["requested"].sum()) if len(joined.launches) else 0
     coverage = {
@@ -124,6 +131,8 @@ def analyse(
             f"Rows of layers.csv marked {layers.GRAPH_MARK.strip()} are kernels of CUDA graphs, shown in the ranges in "
             "which the graph was recorded, below the range that launched it."
         )
+    if len(gpu_ops) > fusion.MOST_LAUNCHES:
+        notes.append(f"The fusion plan is of the first {fusion.MOST_LAUNCHES:,} of {len(gpu_ops):,} GPU operations.")
     siblings = int((joined.launches["counters_from"] == "sibling").sum()) if len(joined.launches) else 0
     if siblings:
         notes.append(
@@ -182,6 +191,7 @@ def draw(
         "stalls": lambda table: figures.plot_stalls(table, caption),
         "traffic": lambda table: figures.plot_traffic(traffic.for_figure(table), caption),
         "layers": lambda table: figures.plot_layers(table, caption),
+        "fusion": lambda table: figures.plot_fusion(table, caption),
     }
     images = {}
     for name, table in FIGURES.items():

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
-        paths = options.paths or [default_run(with_counters=options.only == "roofline")]
+        paths = options.paths or [default_run(_NEEDED.get(options.only, "*"))]
         out = options.out or default_out(paths[0])
         if out.exists() and not out.is_dir():
             raise UsageError(f"--out {out} is a file; name a folder")
@@ -63,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if options.only == "roofline":
         return _show_roofline(report, out)
+    if options.only == "fusion":
+        return _show_fusion(report, tables, out)
     print(render_terminal(report))
     print(f"\nreport: {_shown(out / 'report.html')}  {_shown(out / 'report.md')}")
     return 0
@@ -97,7 +99,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--locale", metavar="NAME",
         help="how the exports write numbers where they do not prove it: C, en, de, fr, de_CH …",
     )  # fmt: skip
-    parser.add_argument("--only", choices=["roofline"], help="write only this figure and its table")
+    parser.add_argument("--only", choices=["roofline", "fusion"], help="write only this figure and its tables")
     parser.add_argument(
         "--update-readmes",
         action="store_true",
@@ -116,16 +118,36 @@ def _show_roofline(report: dict[str, Any], out: Path) -> int:
     return 0
 
 
-def default_run(*, with_counters: bool = False) -> Path:
-    """Return the newest folder in runs/ that holds captures (with ncu's status, if wanted), else the committed run.
+_NEEDED = {"roofline": "ncu.json", "fusion": "nsys.json"}  # what a run must hold for one figure alone
+
+
+def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: Path) -> int:
+    from analysis.views.markdown import render_fusion
+
+    if tables["fusion"].empty:
+        print(
+            "report.py: this run has no two neighbouring kernels that one could replace; "
+            "name a capture with a timeline and ranges",
+            file=sys.stderr,
+        )
+        return 3
+    print(render_fusion(tables))
+    figures = [file for figure in report["figures"] for file in figure["files"]]
+    names = (*figures, "tables/fusion.csv", "tables/fusion_check.csv")
+    print("\n" + "\n".join(_shown(out / name) for name in names))
+    print("`make report` writes the whole report with this section.")
+    return 0
+
+
+def default_run(needed: str = "*") -> Path:
+    """Return the newest folder in runs/ whose captures hold the file `needed`, else the committed run.
 
     Raises: InputError if there is neither.
     """
     from analysis.capture.errors import InputError
 
     for folder in (RUNS, COMMITTED):
-        wanted = "*/captures/ncu.json" if with_counters else "*/captures/*"
-        found = {path.parents[1] for path in folder.glob(wanted)}
+        found = {path.parents[1] for path in folder.glob(f"*/captures/{needed}")}
         if found:
             return max(found, key=lambda run: ((run / "captures").stat().st_mtime_ns, run.name))
     raise InputError(
@@ -174,7 +196,7 @@ def build(
         report, tables, roofs = pipeline.analyse(capture, extrapolate=extrapolate)
         stage("drawing figures")
         images = pipeline.draw(report, tables, roofs, only=only)
-        if only is not None and not images:
+        if only is not None and not images and (only not in tables or tables[only].empty):
             return report, tables
         stage("writing the report")
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -250,7 +272,7 @@ def write(
     written = {
         f"tables/{name}.csv": table.to_csv(index=False, lineterminator="\n", float_format="%.6g").encode()
         for name, table in tables.items()
-        if only in (None, name)
+        if only is None or name.startswith(only)
     }
     for name, image in images.items():
         written |= {f"figures/{name}.{suffix}": content for suffix, content in image.items()}

@@ -53,6 +53,14 @@ def name_gaps(
             Gap("verdicts on steps", "there is no wall time without a tool (timing.json)", BARE_RUN),
         ),
         (
+            has_timeline and capture.dataflow is None,
+            Gap(
+                "what to fuse, beyond known patterns",
+                "there is no dataflow.csv, which says which tensors each operation reads and writes",
+                "capture with harness.run, or record it with harness/dataflow.py",
+            ),
+        ),
+        (
             has_counters and tables["stalls"].empty,
             Gap("stall reasons", "the ncu export holds no stall metrics", METRICS),
         ),

@@ -210,6 +210,60 @@ TABLES: dict[str, Table] = {
             ),
         ),
         Table(
+            "fusion",
+            "Which neighbouring kernels should be one, and what would that win?",
+            (
+                Column("pattern", "", "known name of the chain, else its operations"),
+                Column("step", "", "range of the step (one token, one prefill) that the numbers of the row are for"),
+                Column("range", "", "innermost ranges of the chain, folded"),
+                Column(
+                    "scope", "", "how these ranges lie to each other; epilogue: a matrix product takes the work over"
+                ),
+                Column("kernels", "", "kinds of the kernels and copies in launch order; matrix is the product itself"),
+                Column("occurrences", "1", "times a step, repeated layers folded"),
+                Column("launches", "1", "kernels and copies now"),
+                Column("now_bytes", "byte", "bytes that they move now, by now_from"),
+                Column(
+                    "now_from",
+                    "",
+                    "DRAM (ncu): measured; L2 (ncu): measured between L2 and the SMs, where the chain is not far "
+                    "larger than L2; shapes: modelled",
+                ),
+                Column("after_bytes", "byte", "inputs read once, results written once, from shapes"),
+                Column("now_time_ns", "ns", "as nsys timed them in the running program"),
+                Column(
+                    "bound_time_ns",
+                    "ns",
+                    "no fused kernel is faster: bytes over the measured roof, and the shortest kernel",
+                ),
+                Column(
+                    "gain_ns", "ns", "now_time_ns - bound_time_ns, and the idle time before each launch that is saved"
+                ),
+                Column("evidence", "", "what the row rests on, and why a gain is missing"),
+            ),
+        ),
+        Table(
+            "fusion_check",
+            "Did the fused kernels that were built do what the plan had said of their chains?",
+            (
+                Column("op", "", "operation"),
+                Column("variant", "", "implementation in one kernel, the fastest first"),
+                Column("shape", "", "its shape"),
+                Column("dtype", "", "its data type"),
+                Column("pattern", "", "the unfused chain, from whose capture alone the prediction comes"),
+                Column("over_l2", "1", "predicted_bytes over the size of L2; judged from 4 on"),
+                Column("predicted_bytes", "byte", "fusion.csv's after_bytes of the chain"),
+                Column("measured_bytes", "byte", "DRAM bytes of the fused kernel, read and written"),
+                Column("bytes_error_frac", "0-1", "measured_bytes / predicted_bytes - 1; goal 5 %"),
+                Column("now_time_ns", "ns", "time of the unfused chain"),
+                Column("predicted_time_ns", "ns", "fusion.csv's bound_time_ns of the chain"),
+                Column("measured_time_ns", "ns", "time of the fused kernel, as nsys timed it"),
+                Column("time_error_frac", "0-1", "measured_time_ns / predicted_time_ns - 1; goal 15 %"),
+                Column("within", "", "whether both goals are met; blank where the working set is too small to judge"),
+                Column("reason", "", "what the difference consists of"),
+            ),
+        ),
+        Table(
             "coverage",
             "For which kernels of the timeline are there counters?",
             (
@@ -229,10 +283,176 @@ TABLES: dict[str, Table] = {
 }
 
 
+_PROFILE = Column("profile", "", "setting of the layer profiler and the type: with the KV cache, without, or a module")
+
+# Tables of the layer profiler and of the baseline: a report has them only if the run has such a profile.
+PROFILE_TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        Table(
+            "layer_profile",
+            "Where does a token's time go, level by level?",
+            (
+                _PROFILE,
+                Column("level", "", "what is taken apart: model, block, attention, mlp, or the parts of a module"),
+                Column("component", "", "the base first, its components, then what lies between them"),
+                Column("avg_ns", "ns", "mean of one instance, what its events add taken off"),
+                Column("total_ns", "ns", "sum over all instances"),
+                Column("count", "1", "instances"),
+                Column("share_frac", "0-1", "total_ns over that of the base; components and the rest add up to 1"),
+                Column("base", "", "the component that is 100 %"),
+            ),
+        ),
+        Table(
+            "layer_tokens",
+            "How long does a token take?",
+            (
+                _PROFILE,
+                Column("clock", "", "CUDA events behind a held GPU, or the CPU's clock"),
+                Column("prompt_tokens", "1", "tokens of the prompt"),
+                Column("new_tokens", "1", "tokens of a run, one forward pass each"),
+                Column("runs", "1", "profiled runs"),
+                Column("forward_avg_ns", "ns", "mean forward pass with nothing attached: time of the GPU"),
+                Column("blocks_avg_ns", "ns", "mean of all transformer blocks of a forward pass"),
+                Column("token_ns", "ns", "wall time per token of a run that nothing holds back, median"),
+                Column("tokens_per_s", "1/s", "tokens per second of such a run, median"),
+                Column("tokens_per_s_p5", "1/s", "the same, 5 % are slower"),
+                Column("tokens_per_s_p95", "1/s", "the same, 5 % are faster"),
+                Column("own_ns", "ns", "what two events add to a reading, measured in this run and taken off every one"),
+            ),
+        ),
+        Table(
+            "layer_instrument",
+            "What does the layer profiler itself cost?",
+            (
+                _PROFILE,
+                Column("attached", "", "nothing, the ranges alone, or the events of one level"),
+                Column("events", "1", "events recorded in a forward pass"),
+                Column("forward_ns", "ns", "one forward pass, median, rounds of all rows taken in turn"),
+                Column("over_nothing_frac", "0-1", "forward_ns over that with nothing attached, less 1"),
+                Column("launch_ns", "ns", "time the CPU takes to launch a forward pass, median"),
+                Column("forwards", "1", "forward passes"),
+            ),
+        ),
+        Table(
+            "layer_agreement",
+            "Do the events say what nsys says?",
+            (
+                _PROFILE,
+                Column("level", "", "level whose events were on"),
+                Column("component", "", "component"),
+                Column("instances", "1", "instances of the one captured run, each timed by both"),
+                Column("read_ns", "ns", "mean time between the component's two events, as read"),
+                Column("own_ns", "ns", "what the two events add, measured in this run with kernels of known time"),
+                Column("event_ns", "ns", "mean of read_ns - own_ns, not below 0"),
+                Column("nsys_ns", "ns", "mean from the start of its first kernel to the end of its last; 0: no kernel"),
+                Column("difference_ns", "ns", "event_ns - nsys_ns"),
+                Column("difference_frac", "0-1", "difference_ns over nsys_ns"),
+                Column("largest_difference_ns", "ns", "the difference of the instance where it is largest"),
+                Column("agrees", "", "yes: within 2 % or 2 µs"),
+            ),
+        ),
+        Table(
+            "component_kernels",
+            "Which kernels are in the heaviest components, run alone?",
+            (
+                _PROFILE,
+                Column("component", "", "component, the heaviest first"),
+                Column("kernel", "", "kernel (operator, on a CPU)"),
+                Column("source", "", "which tool timed it"),
+                Column("self_ns", "ns", "sum over all its launches"),
+                Column("count", "1", "launches in all calls"),
+                Column("avg_ns", "ns", "self_ns over count"),
+            ),
+        ),
+        Table(
+            "component_launches",
+            "What does launching the heaviest components cost?",
+            (
+                _PROFILE,
+                Column("rank", "1", "by time in the forward pass"),
+                Column("component", "", "component"),
+                Column("forward_share_frac", "0-1", "its share of the forward pass, all layers together"),
+                Column("calls", "1", "times it was called alone"),
+                Column("gpu_ns", "ns", "one call on the GPU, all calls queued"),
+                Column("cpu_ns", "ns", "one call on the CPU, Python and PyTorch included, no profiler"),
+                Column("api_calls", "1", "CUDA API calls of all calls (torch.profiler)"),
+                Column("api_ns", "ns", "time in them for one call (torch.profiler)"),
+                Column("nsys_launches", "1", "launches of all calls (nsys)"),
+                Column("nsys_api_ns", "ns", "time in these launches for one call (nsys)"),
+            ),
+        ),
+        Table(
+            "baseline",
+            "How fast is Hugging Face transformers here, and how far from what the memory allows?",
+            (
+                Column("setting", "", "attention of generate(), a CUDA graph of one step, or static cache + compile"),
+                Column("dtype", "", "type of weights and arithmetic"),
+                Column("tokens_per_s", "1/s", "new tokens over the wall time of a generation, median"),
+                Column("tokens_per_s_p5", "1/s", "the same, 5 % are slower"),
+                Column("tokens_per_s_p95", "1/s", "the same, 5 % are faster"),
+                Column("token_p50_ns", "ns", "time from one token on the host to the next, median"),
+                Column("token_p95_ns", "ns", "the same, 5 % take longer"),
+                Column("kernels_per_token", "1", "kernels, those in CUDA graphs included (torch.profiler)"),
+                Column("launches_per_token", "1", "launches of the CPU, a CUDA graph is one (torch.profiler)"),
+                Column("busy_ns", "ns", "time per token in which a GPU operation ran (torch.profiler), as a union"),
+                Column("busy_frac", "0-1", "busy_ns over the wall time per token without a profiler"),
+                Column("floor_ns", "ns", "bytes that a token must read over the measured copy speed"),
+                Column("floor_frac", "0-1", "floor_ns over the wall time per token"),
+                Column("first_call_s", "s", "the first generation, compilation included"),
+                Column("tokens_equal_first", "", "yes: the same tokens as the first setting of this type"),
+                Column("reason", "", "why there are no numbers"),
+            ),
+        ),
+        Table(
+            "baseline_operators",
+            "Which operators and kernels does a generation consist of?",
+            (
+                Column("setting", "", "setting of baseline.csv"),
+                Column("dtype", "", "type of weights and arithmetic"),
+                Column("name", "", "name as torch.profiler prints it"),
+                Column("kind", "", "operator, kernel, or call (of CUDA and the rest)"),
+                Column("self_cpu_ns", "ns", "CPU time without what it calls"),
+                Column("cpu_ns", "ns", "CPU time with what it calls"),
+                Column("self_cuda_ns", "ns", "time of its own kernels"),
+                Column("cuda_ns", "ns", "time of all kernels below it"),
+                Column("calls", "1", "calls"),
+                Column("calls_per_token", "1", "calls over the tokens of the profiled generation"),
+                Column("share_frac", "0-1", "self_cuda_ns over that of its kind (without a GPU: of self_cpu_ns)"),
+            ),
+        ),
+        Table(
+            "bottlenecks",
+            "What limits a token of the baseline?",
+            (
+                Column("setting", "", "setting of baseline.csv"),
+                Column("dtype", "", "type of weights and arithmetic"),
+                Column("question", "", "what was asked"),
+                Column("value", "", "the number, in the unit beside it"),
+                Column("unit", "", "unit of the value"),
+                Column("answer", "", "what the number says, written by rule"),
+            ),
+        ),
+        Table(
+            "published",
+            "How does this machine compare with what two student projects published?",
+            (
+                Column("figure", "", "what is compared"),
+                Column("unit", "", "unit of both numbers"),
+                Column("ours", "", "this run"),
+                Column("theirs", "", "as published"),
+                Column("their_machine", "", "GPU of the published figure"),
+                Column("their_setting", "", "how it was taken"),
+            ),
+        ),
+    )
+}
+
+
 def document_columns() -> str:
     """Return the Markdown text that analysis/README.md holds between its markers."""
     parts = []
-    for table in TABLES.values():
+    for table in (*TABLES.values(), *PROFILE_TABLES.values()):
         lines = [
             f"### `{table.name}.csv`",
             "",

@@ -1,4 +1,4 @@
-"""The four figures: roofline, stalls, traffic, layers. Each takes a finished table; None if nothing is there.
+"""The figures: roofline, stalls, traffic, layers, fusion. Each takes a finished table; None if nothing is there.
 
 Every figure is a bare `Figure` (no pyplot, no global state). `to_bytes` gives SVG and PNG that are the same
 bytes on every run: fixed hash salt, no date, no creator. SVG text stays text (`svg.fonttype: none`): small
@@ -101,6 +101,7 @@ MAX_LABELLED = 10
 MAX_STALL_KERNELS = 12
 MAX_TRAFFIC_ROWS = 20
 MAX_LAYERS = 28
+MAX_FUSIONS = 12
 _SMALL_STALL = 0.02  # a reason that never reaches this share anywhere is drawn grey, as "other"
 
 
@@ -690,6 +691,53 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str) -> Figure | None:
         axes.grid(visible=True, axis="x")
         handles = [Patch(color="#a9d3ee", label="inclusive" if on_gpu else "CPU time")]
         handles += [Patch(color=BLUE, label="the range's own kernels")] if on_gpu else []
+        figure.legend(
+            handles=handles,
+            loc="upper left",
+            bbox_to_anchor=(0.0, 1 - 0.36 / height),
+            ncols=2,
+            fontsize=7.5,
+            handlelength=1.2,
+        )
+        return figure
+
+
+# --- fusion ---------------------------------------------------------------------------------------
+
+
+def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
+    """Time of each chain now, and no less than what it would take as one kernel; rows without a gain are left out."""
+    if fusion is None or fusion.empty:
+        return None
+    with _style():
+        rows = fusion.copy()
+        for column in ("now_time_ns", "bound_time_ns", "gain_ns"):
+            rows[column] = pd.to_numeric(rows[column], errors="coerce").astype("float64")
+        rows = rows[rows.gain_ns > 0]
+        if rows.empty:
+            return None
+        # other programs of one capture are variants of the first, and win much the same
+        root = str(rows.step.iloc[0]).split("/")[0]
+        rows = rows[rows.step.astype(str).str.split("/").str[0] == root]
+        total, rows = len(rows), rows.head(MAX_FUSIONS)
+        notes = ["Per step; repeated layers as one row. The gain also counts the idle time before each launch saved."]
+        notes += [f"The {len(rows)} largest of {total} gains; all in the table."] if total > len(rows) else []
+        body = 1.5 + 0.42 * len(rows)
+        figure, height, foot = _canvas("fusion", body, caption, notes, "What fusing wins")
+        axes = _place(figure, 3.3, 1.6, 0.75, foot + 0.5)
+        positions = np.arange(len(rows))
+        axes.barh(positions - 0.18, rows.now_time_ns, height=0.34, color="#a9d3ee")
+        axes.barh(positions + 0.18, rows.bound_time_ns, height=0.34, color=GREEN)
+        for position, now, gain in zip(positions, rows.now_time_ns, rows.gain_ns, strict=True):
+            _bar_label(axes, now, position, f"gain {text.number(gain, 'ns')}")
+        names = [f"{_drawable(p, 46)}\n{_drawable(s, 46)}" for p, s in zip(rows.pattern, rows.step, strict=True)]
+        axes.set_yticks(list(positions), names, fontsize=7.5)
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "ns") if v else "0"))
+        axes.set_xlabel("GPU time per step")
+        axes.grid(visible=True, axis="x")
+        handles = [Patch(color="#a9d3ee", label="now"), Patch(color=GREEN, label="as one kernel, at least")]
         figure.legend(
             handles=handles,
             loc="upper left",

@@ -58,6 +58,20 @@ _ROOFLINE = (
     "tier",
 )
 _STALLS = ("kernel", "range", "reason", "share_frac", "tier")
+_FUSION = (
+    "pattern",
+    "step",
+    "range",
+    "occurrences",
+    "launches",
+    "now_bytes",
+    "now_from",
+    "after_bytes",
+    "now_time_ns",
+    "bound_time_ns",
+    "gain_ns",
+    "tier",
+)
 
 
 def render_markdown(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
@@ -78,6 +92,9 @@ def render_markdown(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame
         *_section("Roofline, DRAM level", tables, "roofline", _ROOFLINE, untrusted, top=_dram_level),
         *_section("Stalls, the largest reason of each kernel", tables, "stalls", _STALLS, untrusted, top=top_reasons),
         *_figure(report, "stalls"),
+        *_section("What to fuse", tables, "fusion", _FUSION, untrusted),
+        *_figure(report, "fusion"),
+        *_section("Fused kernels that were built, against the plan", tables, "fusion_check", None, untrusted),
         *_gaps(report),
         *_conditions(report),
         *_files(report),
@@ -310,6 +327,37 @@ def _files(report: Mapping[str, Any]) -> list[str]:
         ]
         blocks += ["## Read from", _table(["file", "kind", "rows"], body, ["left", "left", "right"])]
     return blocks
+
+
+def render_fusion(tables: Mapping[str, pd.DataFrame], width: int = 44) -> str:
+    """What `make fusion` prints: the ranked plan, and how fused kernels that were built compare with it."""
+
+    def grid(name: str, columns: Sequence[str]) -> str:
+        table = tables[name].head(3 * TOP)
+        rows = [
+            [text.shorten(text.cell(row[c], c), width, text.RANGE_HEAD) for c in columns] for _, row in table.iterrows()
+        ]
+        return tabulate.tabulate(rows, [text.label_of(c) for c in columns], disable_numparse=True)
+
+    plan = (
+        "pattern",
+        "step",
+        "range",
+        "launches",
+        "now_bytes",
+        "after_bytes",
+        "now_time_ns",
+        "bound_time_ns",
+        "gain_ns",
+    )
+    lines = ["What to fuse, most gain per step first (bound: no fused kernel is faster):", "", grid("fusion", plan)]
+    without = tables["fusion"][tables["fusion"]["gain_ns"].isna()]
+    lines += [f"{len(without)} without a gain: {text.clean(without['evidence'].iloc[0])}."] if len(without) else []
+    if len(tables["fusion_check"]):
+        check = ("op", "variant", "predicted_bytes", "measured_bytes", "bytes_error_frac", "now_time_ns")
+        check += ("predicted_time_ns", "measured_time_ns", "time_error_frac", "within")
+        lines += ["", "Fused kernels that were built, against the plan:", "", grid("fusion_check", check)]
+    return "\n".join(lines)
 
 
 def render_terminal(report: Mapping[str, Any], width: int = 100) -> str:

@@ -81,6 +81,16 @@ _NOT_FROM_COUNTERS = frozenset(
         "minimum_bytes",
         "predicted_unfused_bytes",
         "predicted_fused_bytes",
+        "occurrences",
+        "after_bytes",
+        "now_time_ns",
+        "bound_time_ns",
+        "gain_ns",
+        "over_l2",
+        "predicted_bytes",
+        "predicted_time_ns",
+        "measured_time_ns",
+        "time_error_frac",
     ]
 )
 
@@ -93,7 +103,17 @@ def is_from_counters(column: str, columns: Iterable[str]) -> bool:
     return column not in _NOT_FROM_COUNTERS
 
 
-_LABELS = {"roof_frac": "of roof", "roof_flop_per_s": "roof measured"}  # without their units both would be `roof`
+_LABELS = {  # without their units the first two would both be `roof`
+    "roof_frac": "of roof",
+    "roof_flop_per_s": "roof measured",
+    "now_bytes": "bytes now",
+    "after_bytes": "bytes after",
+    "now_time_ns": "time now",
+    "predicted_bytes": "bytes predicted",
+    "measured_bytes": "bytes measured",
+    "predicted_time_ns": "time predicted",
+    "measured_time_ns": "time measured",
+}
 
 
 def label_of(column: str) -> str:
