@@ -3,6 +3,9 @@
 On a GPU the marks are CUDA events, recorded into a queue that is filled while the GPU is held back by a sleeping
 kernel: the GPU then runs the step back to back, and the events time the GPU and not the launches. Without a GPU the
 marks are the CPU's clock. Events come from a pool that is made before; nothing is allocated or waited for inside.
+
+An event is no bystander: kernels no longer follow each other at once, and some of that lies between the two events of
+a component. `Stopwatch.own_ns` measures how much, with kernels whose time is known, so that it can be taken off.
 """
 
 from __future__ import annotations
@@ -24,9 +27,13 @@ _FIRST_HOLD_NS, _MOST_HOLD_NS, _MARGIN = 2e6, 5e7, 1.25
 
 
 class Clock(Protocol):
-    """Marks points in the stream of work and tells the time between two of them once `synchronise` returned."""
+    """Marks points in the stream of work and tells the time between two of them once `synchronise` returned.
+
+    With `free` marks, more of them change nothing of what others measure.
+    """
 
     name: str
+    free: bool
 
     def restart(self) -> None: ...
 
@@ -40,11 +47,14 @@ class Clock(Protocol):
 
     def synchronise(self) -> None: ...
 
+    def work(self) -> None: ...
+
 
 class CpuClock:
     """The CPU's clock: a mark is the time at which the CPU came by."""
 
     name = "CPU clock"
+    free = True
 
     def __init__(self) -> None:
         self._marks: list[int] = []
@@ -68,16 +78,21 @@ class CpuClock:
     def synchronise(self) -> None:
         """Nothing to wait for."""
 
+    def work(self) -> None:
+        """The least there is: a call."""
+
 
 class CudaClock:
     """CUDA events of a pool on the current stream."""
 
     name = "CUDA events"
+    free = False
 
     def __init__(self, pool: int = 1024) -> None:
         self._stream = torch.cuda.current_stream()
         self._events: list[Any] = []
         self._used = 0
+        self._ones = torch.ones(1024, device="cuda")
         self._grow(pool)
 
     def _grow(self, count: int) -> None:
@@ -111,6 +126,10 @@ class CudaClock:
 
     def synchronise(self) -> None:
         torch.cuda.synchronize()
+
+    def work(self) -> None:
+        """One short kernel."""
+        self._ones.mul_(1.0)
 
 
 def make_clock(device: str) -> Clock:
@@ -226,13 +245,28 @@ class Stopwatch:
         self.forward_ns = clock.elapsed_ns(first, last)
         return result, instances
 
-    def empty_component_ns(self, samples: int = 200) -> float:
-        """Median time between two marks with nothing between: what a component without work reads."""
+    def own_ns(self, calls: int = 200) -> float:
+        """What the two marks of a component add to its reading: short kernels between marks, less the same in a row."""
         clock = self._clock
-        clock.synchronise()
-        clock.restart()
-        clock.hold(_FIRST_HOLD_NS)
-        marks = [(clock.mark(), clock.mark()) for _ in range(samples)]
-        clock.synchronise()
-        times = sorted(clock.elapsed_ns(start, end) for start, end in marks)
-        return times[samples // 2]
+
+        def in_a_row() -> None:
+            for _ in range(calls):
+                clock.work()
+
+        def marked() -> list[tuple[int, int]]:
+            pairs = []
+            for _ in range(calls):
+                start = clock.mark()
+                clock.work()
+                pairs.append((start, clock.mark()))
+            return pairs
+
+        self.time(in_a_row, _nothing)
+        period_ns = self.forward_ns / calls
+        pairs, _ = self.time(marked, _nothing)
+        readings = sorted(clock.elapsed_ns(start, end) for start, end in pairs)
+        return readings[calls // 2] - period_ns
+
+
+def _nothing() -> None:
+    return None

@@ -15,7 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ def record_calls(generation: Generation, paths: set[str]) -> dict[str, Call]:
         def recording(*args: Any, **kwargs: Any) -> Any:
             path = f"{stack[-1]}/{name}" if stack else name
             folded = fold(path)
-            if folded in paths and recorded.get(folded, (path,))[0] == path:
+            if folded in paths and recorded.get(folded, (path,))[0] == path:  # the same layer in a later step
                 caches = tuple(
                     (value, value.length) for value in (*args, *kwargs.values()) if isinstance(value, KVCache)
                 )
@@ -108,6 +108,8 @@ def record_calls(generation: Generation, paths: set[str]) -> dict[str, Call]:
         wrap(instance, attribute, name)
     try:
         with torch.inference_mode():
+            generation.prepare()
+            recorded.clear()
             generation.run(_step)
     finally:
         detach(model)
@@ -146,7 +148,7 @@ def profile_alone(call: Call, clock: Clock, on_gpu: bool) -> dict[str, Any]:
 
     watch.time(many, call.rewind)
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
-    with profile(activities=activities) as profiler:
+    with profile(activities=activities, acc_events=True) as profiler:
         many()
         clock.synchronise()
     kernels: dict[str, list[float]] = {}
@@ -174,27 +176,45 @@ def _summary(times: dict[str, list[float]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -float(row["self_ns"]))
 
 
-def run_heaviest_alone(captures: Path, generations: Sequence[Generation], ranges: Tracer) -> None:
-    """The same calls under `alone.<profile>/<component>`, for nsys; without a layer profile there is none to run."""
+def prepare_alone(captures: Path, generations: Sequence[Generation]) -> Callable[[Tracer], None]:
+    """Record the heaviest components' inputs; what is returned runs them under `alone.<profile>/<component>`, for nsys.
+
+    Generations as long as the profiled ones; without a layer profile in `captures` there is nothing to run.
+    """
+    ready: list[tuple[str, list[tuple[Heavy, Call]]]] = []
     for generation in generations:
-        heavy = heaviest_of(captures, generation.name)
-        calls = record_calls(generation, {component.path for component in heavy})
-        with torch.inference_mode(), span(ranges, f"{ALONE}.{generation.name}"):
-            for component in heavy:
-                call = calls[component.path]
-                call.rewind()
-                call.run()
-                with span(ranges, component.component):
-                    for _ in range(CALLS):
-                        call.run()
-                if torch.cuda.is_available():  # each component starts on an empty queue
-                    torch.cuda.synchronize()
+        profile = profile_of(captures, generation.name)
+        if profile is None:
+            continue
+        heavy = heaviest(profile)
+        whole = replace(generation, tokens=int(profile.get("new_tokens") or generation.tokens))
+        calls = record_calls(whole, {component.path for component in heavy})
+        ready.append((generation.name, [(component, calls[component.path]) for component in heavy]))
+
+    def run(ranges: Tracer) -> None:
+        for name, components in ready:
+            with span(ranges, f"{ALONE}.{name}"):
+                for component, call in components:
+                    call.rewind()
+                    call.run()
+                    with span(ranges, component.component):
+                        for _ in range(CALLS):
+                            call.run()
+                    if torch.cuda.is_available():  # each component starts on an empty queue
+                        torch.cuda.synchronize()
+
+    return run
+
+
+def profile_of(captures: Path, name: str) -> dict[str, Any] | None:
+    """The layer profile of that name in a run, None if there is none."""
+    found = outputs.read_json(captures / layers.FILE) or {}
+    return next((entry for entry in found.get("profiles") or [] if entry.get("name") == name), None)
 
 
 def heaviest_of(captures: Path, name: str) -> list[Heavy]:
     """The heaviest components of the profile of that name in a run, [] if there is none."""
-    found = outputs.read_json(captures / layers.FILE) or {}
-    profile = next((entry for entry in found.get("profiles") or [] if entry.get("name") == name), None)
+    profile = profile_of(captures, name)
     try:
         return heaviest(profile) if profile else []
     except (KeyError, TypeError, StopIteration, ZeroDivisionError):

@@ -3,9 +3,11 @@
     python -m harness.layers --prompt "Once upon a time" --runs 20 --warmup 20 --tokens 30 [--no-cache]
     python -m harness.layers --model package.module:build
 
-A run generates `--tokens` tokens; a forward pass is timed as one step, the GPU held back until it is launched whole
-(harness/events.py). Each level has rounds of its own, so that the marks of one level do not lengthen another; rounds
-with the ranges alone and with nothing attached are taken in between, and tell what the instrument costs.
+A run generates `--tokens` tokens after the prompt; each is one forward pass and timed as one step, the GPU held back
+until it is launched whole (harness/events.py). Each level has rounds of its own, with events around its components
+only: what they are 100 % of is taken from the level above, where nothing inside was marked (the CPU's clock, whose
+marks cost nothing, marks both at once). Rounds with the ranges alone and with nothing attached in between tell what
+the instrument costs, and what two events add to a reading is measured and taken off.
 Results go to RUN/captures/layers.json. On a GPU with nsys the same program then runs under nsys for a few tokens, and
 RUN/captures/layer_events.csv holds what its events read, for the comparison that the analysis makes.
 
@@ -34,17 +36,17 @@ import torch
 
 from harness import doctor, manifest, outputs
 from harness.errors import HarnessError, InputError, UsageError
-from harness.events import Clock, EventTracer, Instance, NullTracer, Stopwatch, make_clock
-from harness.ranges import NvtxTracer, Tracer, attach, detach
+from harness.events import HOLD, Clock, EventTracer, Instance, NullTracer, Stopwatch, make_clock
+from harness.ranges import NvtxTracer, Tracer, attach, detach, span
 from harness.run import DTYPES, parse_config
 from harness.timing import Measurement
 from harness.weights import RANDOM, Weights, build_model, encode_prompt, load_weights
 
 KIND = "layer-profile"
 FILE, EVENTS_FILE = "layers.json", "layer_events.csv"
-EVENTS_HEADER = ("range", "ordinal", "component", "event_ns")
+EVENTS_HEADER = ("range", "ordinal", "component", "event_ns", "own_ns")
 PROMPT = "Once upon a time"
-NSYS_TOKENS, NSYS_WARMUP = 3, 2
+NSYS_TOKENS, NSYS_WARMUP = 2, 2
 DEPTH = 3
 BETWEEN = "(between components)"
 _INDEX = re.compile(r"(?:(?<=\.)|(?<=^)|(?<=/))\d+(?=$|[./])")
@@ -66,7 +68,10 @@ def fold(path: str) -> str:
 
 @dataclass(frozen=True)
 class Level:
-    """One table: a component and what it consists of. `base` and the keys of `parts` are folded paths."""
+    """One table: a component and what it consists of. `base` and the keys of `parts` are folded paths.
+
+    Only the parts are marked. The base is a part of another level, or all that its parent consists of.
+    """
 
     name: str
     title: str
@@ -79,9 +84,9 @@ class Level:
         """Name of the NVTX range around a step of this level: no `/`, which ncu reads as syntax."""
         return re.sub(r"[^\w*.]+", ".", self.name)
 
-    def label(self, path: str) -> str | None:
+    def label(self, path: str, *, with_base: bool = False) -> str | None:
         folded = fold(path)
-        return self.base_label if folded == self.base else self.parts.get(folded)
+        return self.base_label if with_base and folded == self.base else self.parts.get(folded)
 
 
 _BLOCK = "gpt2/blocks/h.*"
@@ -141,6 +146,11 @@ GPT2_LEVELS = (
 WHOLE, BLOCKS = "Total_Forward_Pass", "All_Transformer_Blocks"
 
 
+def whole_level(levels: Sequence[Level]) -> Level:
+    """The level whose only part is the forward pass itself."""
+    return Level("forward", "Forward pass", "", "", {levels[0].base: WHOLE})
+
+
 # What is profiled --------------------------------------------------------------------------------------------
 
 # Runs one step and returns its result; the second argument undoes what an earlier try of the step changed.
@@ -152,6 +162,8 @@ class Subject(Protocol):
 
     name: str
     levels: Sequence[Level]
+
+    def prepare(self) -> None: ...
 
     def run(self, time_step: Time) -> None: ...
 
@@ -175,11 +187,17 @@ class Generation:
         self.name = "cache" if self.with_cache else "no_cache"
         self.levels: Sequence[Level] = GPT2_LEVELS
         # Without the cache it only serves as the place to which a step writes its keys and values.
-        self.cache = self.model.new_cache(1, self.prompt.shape[1] + self.tokens)
+        self.cache = self.model.new_cache(1, self.prompt.shape[1] + self.tokens + 1)
+        self._first = self.prompt
+
+    def prepare(self) -> None:
+        """The prompt's own forward pass, where there is a cache to keep it: it is none of one token."""
+        self.cache.truncate(0)
+        if self.with_cache:
+            self._first = self.model(self.prompt, self.cache, last_only=True)[:, -1].argmax(dim=-1, keepdim=True)
 
     def run(self, time_step: Time) -> None:
-        ids = self.prompt
-        self.cache.truncate(0)
+        ids = self._first
         for _ in range(self.tokens):
             held = self.cache.length if self.with_cache else 0
             logits = time_step(
@@ -311,6 +329,9 @@ class ModuleForward:
     def _forward(self) -> Any:
         return self._module(*self._arguments, **self._keywords)
 
+    def prepare(self) -> None:
+        """Nothing: every pass is alike."""
+
     def run(self, time_step: Time) -> None:
         for _ in range(self._passes):
             time_step(self._forward, _nothing)
@@ -372,6 +393,10 @@ class Rounds:
         self.late = 0
 
 
+def _is_marked(level: Level, with_base: bool, path: str) -> bool:
+    return level.label(path, with_base=with_base) is not None
+
+
 def _spread(values: Sequence[float]) -> dict[str, float]:
     return {f"p{q}": round(float(np.percentile(values, q)), 1) for q in (5, 50, 95)}
 
@@ -390,6 +415,7 @@ def measure(subject: Subject, clock: Clock, runs: int, warmup: int) -> dict[str,
         nonlocal steps
         taken = rounds[variant]
         if variant == "wall":
+            subject.prepare()
             clock.synchronise()
             started_ns = time.perf_counter_ns()
             steps = 0
@@ -405,7 +431,8 @@ def measure(subject: Subject, clock: Clock, runs: int, warmup: int) -> dict[str,
             taken.wall_ns.append(time.perf_counter_ns() - started_ns)
             return
         level = levels.get(variant)
-        tracer = EventTracer(clock, lambda path: level is not None and level.label(path) is not None) if level else None
+        tracer = EventTracer(clock, functools.partial(_is_marked, level, clock.free)) if level else None
+        subject.prepare()
         if tracer is not None:
             subject.attach(tracer)
         elif variant == "ranges":
@@ -417,7 +444,7 @@ def measure(subject: Subject, clock: Clock, runs: int, warmup: int) -> dict[str,
             taken.launch_ns.append(watches[variant].launch_ns)
             taken.marks = 2 * len(instances)
             for instance in instances:
-                label = level.label(instance.path) if level else None
+                label = level.label(instance.path, with_base=clock.free) if level else None
                 taken.components.setdefault(label or "", []).append(instance.time_ns)
             return result
 
@@ -434,12 +461,22 @@ def measure(subject: Subject, clock: Clock, runs: int, warmup: int) -> dict[str,
         for variant in variants:
             rounds[variant] = Rounds()
             watches[variant].late = 0
+        own_ns = Stopwatch(clock).own_ns()
         for round_ in tqdm(range(runs), desc=f"profile, {subject.name}", delay=2, leave=False):
             for variant in variants if round_ % 2 else variants[::-1]:
                 run(variant)
-        empty_ns = Stopwatch(clock).empty_component_ns()
+        own_ns = max((own_ns + Stopwatch(clock).own_ns()) / 2, 0.0)
+    whole = np.maximum(np.array(rounds["nothing"].forward_ns) - own_ns, 0.0)
+    times = {subject.levels[0].base: whole}
+    for level in subject.levels:
+        for path, label in level.parts.items():
+            if label in rounds[level.name].components:
+                readings = np.array(rounds[level.name].components[label])
+                times[path] = np.maximum(readings - own_ns, 0.0)
     return {
-        "levels": [_level_json(level, rounds[level.name]) for level in subject.levels],
+        "levels": [
+            _level_json(level, times | _base_times(level, rounds[level.name], own_ns)) for level in subject.levels
+        ],
         "instrument": [
             {
                 "variant": name,
@@ -451,47 +488,53 @@ def measure(subject: Subject, clock: Clock, runs: int, warmup: int) -> dict[str,
             }
             for name in ("nothing", "ranges", *levels)
         ],
-        "tokens": _tokens_json(rounds, steps),
-        "empty_component_ns": round(empty_ns, 1),
+        "tokens": _tokens_json(whole, times.get("gpt2/blocks"), rounds["wall"].wall_ns, steps),
+        "own_ns": round(own_ns, 1),
     }
 
 
-def _level_json(level: Level, taken: Rounds) -> dict[str, Any]:
-    order = [level.base_label, *level.parts.values()]
-    components = []
-    for label in order:
-        times = taken.components.get(label)
-        if not times:  # a fused model has no Mask_Apply
-            continue
-        components.append(
+def _base_times(level: Level, taken: Rounds, own_ns: float) -> dict[str, Any]:
+    """The base by its own marks, where it had some: its parts were timed in the very same steps."""
+    readings = taken.components.get(level.base_label)
+    return {level.base: np.maximum(np.array(readings) - own_ns, 0.0)} if readings else {}
+
+
+def _level_json(level: Level, times: dict[str, Any]) -> dict[str, Any]:
+    """The base, then the parts; `times` by folded path in ns, one value an instance."""
+    parts = {path: label for path, label in level.parts.items() if path in times}  # a fused model has no Mask_Apply
+    base = times.get(level.base)
+    if base is None:  # a layer of a list that is itself no component: all of its parent, by the number of layers
+        parent = times[level.base.rpartition("/")[0]]
+        count = max((len(times[path]) for path in parts), default=len(parent))
+        base = np.repeat(parent, count // len(parent)) * len(parent) / count
+    entries = [(level.base, level.base_label, base), *((path, label, times[path]) for path, label in parts.items())]
+    return {
+        "name": level.name,
+        "title": level.title,
+        "components": [
             {
                 "component": label,
-                "base": label == level.base_label,
-                "path": level.base if label == level.base_label else _path_of(level, label),
-                "count": len(times),
-                "total_ns": round(float(np.sum(times)), 1),
-                "avg_ns": round(float(np.mean(times)), 1),
-                **{f"{name}_ns": value for name, value in _spread(times).items()},
+                "base": path == level.base,
+                "path": path,
+                "count": len(values),
+                "total_ns": round(float(np.sum(values)), 1),
+                "avg_ns": round(float(np.mean(values)), 1),
+                **{f"{name}_ns": value for name, value in _spread(values).items()},
             }
-        )
-    return {"name": level.name, "title": level.title, "components": components}
+            for path, label, values in entries
+        ],
+    }
 
 
-def _path_of(level: Level, label: str) -> str:
-    return next(path for path, name in level.parts.items() if name == label)
-
-
-def _tokens_json(rounds: dict[str, Rounds], steps: int) -> dict[str, Any]:
-    forward = rounds["nothing"].forward_ns
-    blocks = rounds["model"].components.get(BLOCKS)
-    wall = Measurement.of([value / steps for value in rounds["wall"].wall_ns])
+def _tokens_json(whole: Any, blocks: Any, wall_ns: Sequence[float], steps: int) -> dict[str, Any]:
+    wall = Measurement.of([value / steps for value in wall_ns])
     rates = {"p5": 1e9 / wall.p95_ns, "p50": 1e9 / wall.p50_ns, "p95": 1e9 / wall.p5_ns}
     return {
-        "forward_avg_ns": round(float(np.mean(forward)), 1),
-        "blocks_avg_ns": round(float(np.mean(blocks)), 1) if blocks else None,
-        "wall_ns": {name: round(value, 1) for name, value in wall.as_json().items()},
+        "forward_avg_ns": round(float(np.mean(whole)), 1),
+        "blocks_avg_ns": None if blocks is None else round(float(np.mean(blocks)), 1),
+        "wall_ns": wall.as_json(),
         "tokens_per_s": {name: round(value, 2) for name, value in rates.items()},
-        "tokens_per_s_gpu": round(1e9 / float(np.mean(forward)), 2),
+        "tokens_per_s_gpu": round(1e9 / float(np.mean(whole)), 2),
         "warnings": list(wall.warnings),
     }
 
@@ -533,7 +576,7 @@ def show(profile: dict[str, Any]) -> None:
         ["average of all blocks (ms)", tokens["blocks_avg_ns"] / 1e6 if tokens["blocks_avg_ns"] else None],
         ["wall time per token (ms)", tokens["wall_ns"]["p50"] / 1e6],
         ["throughput (tokens/s)", tokens["tokens_per_s"]["p50"]],
-        ["a component without work reads (ms)", profile["empty_component_ns"] / 1e6],
+        ["taken off each reading: what its two marks add (ms)", profile["own_ns"] / 1e6],
     ]
     outputs.print_table("Per token", ["what", "value"], rows, say)
 
@@ -555,6 +598,7 @@ def capture(
     with torch.inference_mode():
         for subject in subjects:
             for _ in range(warmup):
+                subject.prepare()
                 subject.run(_untimed)
     rows: list[tuple[str, Instance, str]] = []
     on_gpu = torch.cuda.is_available()
@@ -566,8 +610,10 @@ def capture(
         if not ranges.enabled:
             progress("no tool listens to the ranges: --capture is the program that nsys runs")
         with torch.inference_mode():
+            with span(ranges, HOLD):
+                own_ns = max(Stopwatch(clock).own_ns(), 0.0)
             for subject in subjects:
-                for level in subject.levels:
+                for level in (whole_level(subject.levels), *subject.levels):
                     _capture_level(subject, level, clock, ranges, rows)
             if after is not None:
                 after(ranges)
@@ -579,7 +625,7 @@ def capture(
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(EVENTS_HEADER)
     for root, instance, label in rows:
-        writer.writerow((f"{root}/{instance.path}", instance.ordinal, label, round(instance.time_ns)))
+        writer.writerow((f"{root}/{instance.path}", instance.ordinal, label, round(instance.time_ns), round(own_ns)))
     return text.getvalue()
 
 
@@ -592,8 +638,9 @@ def _capture_level(
     subject: Subject, level: Level, clock: Clock, ranges: Tracer, rows: list[tuple[str, Instance, str]]
 ) -> None:
     root = f"{subject.name}.{level.root}"
-    tracer = EventTracer(clock, lambda path: level.label(path) is not None, ranges)
+    tracer = EventTracer(clock, functools.partial(_is_marked, level, False), ranges)
     watch = Stopwatch(clock, ranges)
+    subject.prepare()
 
     def timed(step: Callable[[], Any], before: Callable[[], object]) -> Any:
         result, instances = watch.time(step, before, tracer, root)
@@ -670,7 +717,7 @@ def generations(
     """GPT-2 with and/or without the cache, over one set of parameters."""
     model = build_model(weights, device=device, dtype=DTYPES[dtype])
     ids = torch.tensor([encode_prompt(prompt, weights)], device=device)
-    if ids.shape[1] + tokens > weights.config.n_positions:
+    if ids.shape[1] + tokens + 1 > weights.config.n_positions:
         raise UsageError(
             f"A prompt of {ids.shape[1]} tokens and --tokens {tokens} do not fit the model's "
             f"{weights.config.n_positions} positions: shorten one."
@@ -696,10 +743,9 @@ def run_profile(options: argparse.Namespace, argv: Sequence[str]) -> Path:
     subjects, weights = _subjects(options, device)
     clock = make_clock(device)
     if options.capture:
-        from harness.kernels_of_layers import run_heaviest_alone
+        from harness.kernels_of_layers import prepare_alone
 
-        alone = [subject for subject in subjects if isinstance(subject, Generation)]
-        after = functools.partial(run_heaviest_alone, captures, alone)
+        after = prepare_alone(captures, [subject for subject in subjects if isinstance(subject, Generation)])
         text = capture(subjects, clock, options.warmup, after)
         (captures / EVENTS_FILE).write_text(text, encoding="utf-8")
         return run
