@@ -1,0 +1,121 @@
+// Runs every kernel of kernels/ on small awkward shapes without torch, for compute-sanitizer: see sanitize.sh beside
+// it. Buffers have exactly the size that a kernel may touch; results are compared between rungs elsewhere, not here.
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "../../kernels/encoder/encoder.h"
+#include "../../kernels/gelu/gelu.h"
+#include "../../kernels/layernorm/layernorm.h"
+#include "../../kernels/permute/permute.h"
+#include "../../kernels/residual/residual.h"
+#include "../../kernels/residual_layernorm/residual_layernorm.h"
+#include "../../kernels/softmax/softmax.h"
+
+#define CHECK(call)                                                                                   \
+  do {                                                                                                \
+    const cudaError_t status_ = (call);                                                               \
+    if (status_ != cudaSuccess) {                                                                     \
+      std::fprintf(stderr, "%s:%d %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(status_)); \
+      std::exit(1);                                                                                   \
+    }                                                                                                 \
+  } while (0)
+
+static int launches = 0;
+
+// Device memory of exactly so many bytes; inputs hold small floating-point numbers.
+class Buffer {
+ public:
+  Buffer(size_t elements, size_t element_bytes, bool filled = true) {
+    CHECK(cudaMalloc(&data_, elements * element_bytes));
+    if (!filled) return;
+    std::vector<unsigned char> host(elements * element_bytes);
+    for (size_t i = 0; i < elements; ++i) {
+      const float value = static_cast<float>((i * 2654435761u >> 8 & 1023)) / 256.0f - 2.0f;
+      const auto* bytes = reinterpret_cast<const unsigned char*>(&value);
+      for (size_t j = 0; j < element_bytes; ++j) host[i * element_bytes + j] = bytes[4 - element_bytes + j];
+    }
+    CHECK(cudaMemcpy(data_, host.data(), host.size(), cudaMemcpyHostToDevice));
+  }
+  ~Buffer() { cudaFree(data_); }
+  Buffer(const Buffer&) = delete;
+  operator void*() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+template <typename Call, typename... Launchers>
+static void run(const Call& call, Launchers... launchers) {
+  for (const auto launch : {launchers...}) {
+    CHECK(launch(call));
+    CHECK(cudaDeviceSynchronize());
+    ++launches;
+  }
+}
+
+static void run_rows(DType dtype, int rows, int columns) {
+  const size_t size = dtype == DType::float32 ? 4 : 2;
+  const size_t elements = static_cast<size_t>(rows) * columns;
+  const Buffer x(elements, size), y(elements, size), weight(columns, size), bias(columns, size);
+  const Buffer out(elements, size, false), residual(elements, size, false);
+  for (const void* added : {static_cast<const void*>(nullptr), static_cast<const void*>(bias)})
+    run(GeluCall{x, added, out, static_cast<int64_t>(elements), columns, dtype, nullptr}, gelu_v01_naive,
+        gelu_v02_vector);
+  run(ResidualCall{x, y, out, static_cast<int64_t>(elements), dtype, nullptr}, residual_v01_element,
+      residual_v02_vector);
+  run(LayernormCall{x, weight, bias, out, rows, columns, 1e-5f, dtype, nullptr}, layernorm_v01_thread,
+      layernorm_v02_shared, layernorm_v03_shuffle, layernorm_v05_vector);
+  if (columns <= 8192)
+    run(LayernormCall{x, weight, bias, out, rows, columns, 1e-5f, dtype, nullptr}, layernorm_v04_constant);
+  run(ResidualLayernormCall{x, y, weight, bias, residual, out, rows, columns, 1e-5f, dtype, nullptr},
+      residual_layernorm_v01_shuffle, residual_layernorm_v02_vector);
+}
+
+static void run_permute(int batch, int tokens, int heads, int head_size, int element_bytes) {
+  const int64_t elements = static_cast<int64_t>(batch) * tokens * heads * head_size;
+  const Buffer qkv(3 * elements, element_bytes), q(elements, element_bytes, false), k(elements, element_bytes, false),
+      v(elements, element_bytes, false);
+  run(PermuteCall{qkv, {q, k, v}, elements, tokens, heads, head_size, element_bytes, nullptr}, permute_v01_split,
+      permute_v02_split);
+  run(PermuteCall{q, {v, nullptr, nullptr}, elements, tokens, heads, head_size, element_bytes, nullptr},
+      permute_v01_merge, permute_v02_merge);
+}
+
+static void run_encoder(DType dtype, int batch, int tokens, int columns) {
+  const size_t size = dtype == DType::float32 ? 4 : 2;
+  const int vocabulary = 37, rows = batch * tokens;
+  std::vector<int64_t> host(rows);
+  for (int i = 0; i < rows; ++i) host[i] = i * 7 % (vocabulary + 2) - 1;  // -1 and `vocabulary` are no ids
+  const Buffer ids(rows, 8, false), table(static_cast<size_t>(vocabulary) * columns, size),
+      positions(static_cast<size_t>(tokens) * columns, size), out(static_cast<size_t>(rows) * columns, size, false);
+  CHECK(cudaMemcpy(ids, host.data(), rows * 8, cudaMemcpyHostToDevice));
+  run(EncoderCall{static_cast<const int64_t*>(static_cast<void*>(ids)), table, positions, out, rows, vocabulary, tokens,
+                  columns, dtype, nullptr},
+      encoder_v01_element, encoder_v02_vector);
+}
+
+static void run_softmax(DType dtype, int64_t heads, int tq, int tk) {
+  const size_t size = dtype == DType::float32 ? 4 : 2;
+  const int64_t rows = heads * tq;
+  const Buffer scores(rows * tk, size), out(rows * tk, size, false), workspace(rows * tk + 2 * rows, 4, false);
+  run(SoftmaxCall{scores, out, static_cast<float*>(static_cast<void*>(workspace)), rows, tq, tk, 0.125f, dtype,
+                  nullptr},
+      softmax_v01_separate, softmax_v02_fused, softmax_v03_causal);
+}
+
+int main() {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    for (const int columns : {1, 5, 6, 128, 131, 768, 1022, 1024, 1536, 3072, 4096, 8192, 9001})
+      run_rows(dtype, 5, columns);
+    for (const int columns : {128, 257, 768, 1024, 1536, 3072}) run_rows(dtype, 261, columns);
+    for (const int columns : {1, 6, 131, 768}) run_encoder(dtype, 3, 7, columns);
+    for (const int tk : {1, 17, 131, 1000, 1023, 2046, 9001}) run_softmax(dtype, 2, 9, tk);
+    run_softmax(dtype, 2, 130, 130);
+    const int bytes = dtype == DType::float32 ? 4 : 2;
+    for (const int head_size : {1, 5, 6, 20, 64}) run_permute(2, 65, 3, head_size, bytes);
+  }
+  CHECK(cudaDeviceSynchronize());
+  std::printf("%d launches\n", launches);
+  return 0;
+}

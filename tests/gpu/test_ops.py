@@ -1,0 +1,179 @@
+"""Every op of the registry on the GPU, every variant against float64; softmax has more in test_softmax.py."""
+
+import math
+
+import pytest
+import torch
+
+from harness import bench
+from kernels.registry import ops
+
+pytestmark = [
+    pytest.mark.gpu,
+    # the compiler of torch.compile warns of its own accord
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning"),
+]
+
+OPS = [op for op in ops().values() if op.name != "softmax"]
+VARIANTS = [(op, name) for op in OPS for name in op.variants]
+OURS = [(op, name) for op, name in VARIANTS if op.variants[name].kind in ("cuda", "triton")]
+
+
+def ids(pairs):
+    return [f"{op.name}-{name}" for op, name in pairs]
+
+
+every_variant = pytest.mark.parametrize(("op", "variant"), VARIANTS, ids=ids(VARIANTS))
+ours = pytest.mark.parametrize(("op", "variant"), OURS, ids=ids(OURS))
+
+
+def inputs_of(op, dtype="float32", shape=None):
+    return op.make_inputs(shape or op.check_shapes[2], dtype, seed=3, device="cuda")
+
+
+@every_variant
+def test_against_float64(op, variant):
+    for dtype in op.dtypes:
+        for check in bench.check_variant(op, variant, dtype, bench.check_shapes(op, variant), "cuda", []):
+            assert check.passed, check
+
+
+@ours
+def test_unaligned_bases(op, variant):
+    for dtype in op.dtypes:
+
+        def moved(value):
+            if not isinstance(value, torch.Tensor):
+                return value
+            flat = torch.empty(value.numel() + 1, dtype=value.dtype, device="cuda")
+            flat[1:] = value.reshape(-1)
+            return flat[1:].view(value.shape)
+
+        inputs = tuple(map(moved, inputs_of(op, dtype, op.check_shapes[4])))
+        check = bench.compare(op, variant, inputs, "unaligned", op.variants[variant].fn)
+        assert check.passed, check
+
+
+@ours
+def test_strides(op, variant):
+    def stretched(value):
+        if not isinstance(value, torch.Tensor) or value.dim() < 2:
+            return value
+        wide = torch.empty(*value.shape[:-1], 2 * value.shape[-1], dtype=value.dtype, device="cuda")
+        wide[..., ::2] = value
+        return wide[..., ::2]
+
+    check = bench.compare(op, variant, tuple(map(stretched, inputs_of(op))), "strided", op.call(variant))
+    assert check.passed, check
+
+
+@ours
+def test_empty(op, variant):
+    inputs = inputs_of(op)
+    sliced = [tensor.axes[0] == op.axes[0] for tensor in op.tensors if tensor.role == "in"]
+    empty = tuple(v[:0] if i < len(sliced) and sliced[i] else v for i, v in enumerate(inputs))
+    for value in bench.outputs(op.call(variant)(*empty)):
+        assert value.numel() == 0
+
+
+@ours
+def test_current_stream_and_graph(op, variant):
+    call = op.call(variant)
+    inputs = inputs_of(op)
+    expected = bench.outputs(call(*inputs))
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        late = tuple(torch.zeros_like(v) if isinstance(v, torch.Tensor) else v for v in inputs)
+        torch.cuda._sleep(20_000_000)
+        for target, source in zip(late, inputs, strict=True):
+            if isinstance(target, torch.Tensor):
+                target.copy_(source)
+        # on another stream this would read the zeros
+        results = bench.outputs(call(*late))
+    side.synchronize()
+    for value, reference in zip(results, expected, strict=True):
+        assert torch.equal(value, reference)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = bench.outputs(call(*inputs))
+    for value in captured:
+        value.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    for value, reference in zip(captured, expected, strict=True):
+        assert torch.equal(value, reference)
+
+
+@pytest.mark.parametrize("op", OPS, ids=[op.name for op in OPS])
+def test_chained_launches_read_what_the_one_before_wrote(op):
+    """Launches overlap: each waits for the one before. Chains give the same bits as launches one at a time."""
+    call = op.variants[op.best].fn
+    inputs = inputs_of(op, shape=op.shapes["b1_t1024"])
+
+    def chain(wait):
+        values = inputs
+        for _ in range(20):
+            first = bench.outputs(call(*values))[0]
+            if wait:
+                torch.cuda.synchronize()
+            if first.shape == values[0].shape and first.dtype == values[0].dtype:
+                values = (first, *values[1:])
+        return first
+
+    assert torch.equal(chain(wait=True), chain(wait=False))
+
+
+@pytest.mark.parametrize("op", OPS, ids=[op.name for op in OPS])
+def test_opcheck_and_compile(op):
+    function = getattr(torch.ops.kernel_ledger, op.torch_op).default
+    for variant in (op.best, "triton"):
+        torch.library.opcheck(function, (*inputs_of(op), variant))
+    inputs = inputs_of(op)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda *values: op.call(op.best)(*values), backend="aot_eager", fullgraph=True)
+    for value, expected in zip(bench.outputs(compiled(*inputs)), bench.outputs(op.call(op.best)(*inputs)), strict=True):
+        assert torch.equal(value, expected)
+
+
+@pytest.mark.parametrize("op", OPS, ids=[op.name for op in OPS])
+def test_gradients_are_those_of_the_chain(op):
+    def gradients(function):
+        inputs = tuple(
+            v.requires_grad_() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in inputs_of(op)
+        )
+        generator = torch.Generator("cuda").manual_seed(5)
+        total = 0.0
+        for value in bench.outputs(function(*inputs)):
+            total = total + (value * torch.randn(value.shape, generator=generator, device="cuda")).sum()
+        return torch.autograd.grad(total, [v for v in inputs if isinstance(v, torch.Tensor) and v.requires_grad])
+
+    for mine, theirs in zip(gradients(op.call(op.best)), gradients(op.variants["torch"].fn), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_ids_outside_the_vocabulary_are_nan():
+    op = ops()["encoder"]
+    ids_, tokens, positions = inputs_of(op)
+    ids_[0, 1], ids_[1, 0] = len(tokens), -1
+    for variant in ("v01_element", "v02_vector"):
+        out = op.call(variant)(ids_, tokens, positions)
+        assert out.isnan().all(-1).sum() == 2
+        assert out[0, 1].isnan().all()
+        assert out[1, 0].isnan().all()
+
+
+def test_constant_memory_has_an_end():
+    op = ops()["layernorm"]
+    inputs = op.make_inputs((2, 8193), "float32", device="cuda")
+    with pytest.raises(RuntimeError, match="invalid argument"):
+        op.call("v04_constant")(*inputs)
+
+
+def test_large_rows_of_layernorm_stay_accurate_far_from_zero():
+    op = ops()["layernorm"]
+    x, weight, bias, eps = op.make_inputs((256, 768), "float32", device="cuda")
+    inputs = (x * 1e-3 + 100.0, weight, bias, eps)
+    for variant in ("v05_vector", "v03_shuffle", "triton"):
+        check = bench.compare(op, variant, inputs, "offset", op.variants[variant].fn)
+        assert check.passed, check
+        assert math.isfinite(check.largest_error)
