@@ -68,7 +68,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
                     "wall_ns": _SPREAD,
                     "tokens_per_s": _SPREAD,
                 },
-                "empty_component_ns": _AMOUNT,
+                "own_ns": _AMOUNT,
             }
         ]
     },
@@ -253,14 +253,15 @@ def read_dataflow(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
 
 
 def read_layer_events(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
-    """layer_events.csv: ordinal and event_ns as Int64, the rest str; and whether its last row was cut off.
+    """layer_events.csv: ordinal, event_ns and own_ns as Int64, the rest str; and whether its last row was cut off.
 
     Raises:
         InputError: a damaged row, or a cell that is no whole number of 0 or more where one belongs.
     """
     header, rows, cut = _read_csv_rows(raw, where)
     frame = pd.DataFrame(rows, columns=header, dtype="str")
-    return frame.assign(**{name: _numbers(frame, name, where, whole=True) for name in ("ordinal", "event_ns")}), cut
+    numbers = {name: _numbers(frame, name, where, whole=True) for name in ("ordinal", "event_ns", "own_ns")}
+    return frame.assign(**numbers), cut
 
 
 def read_cpu_ranges(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:

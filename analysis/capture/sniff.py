@@ -35,7 +35,7 @@ OPS_HEADER = (
 )
 CPU_RANGES_HEADER = "start_ns,end_ns,path,thread"
 DATAFLOW_HEADER = "range,call,ordinal,op,operand,storage,offset,shape,strides,dtype,bytes,view,masked_frac,freed"
-LAYER_EVENTS_HEADER = "range,ordinal,component,event_ns"
+LAYER_EVENTS_HEADER = "range,ordinal,component,event_ns,own_ns"
 OUR_JSON = ("manifest", "timing", "ceilings", "tool-status", "layer-profile", "kernels-of-layers", "baseline")
 
 
