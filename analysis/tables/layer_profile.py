@@ -1,0 +1,283 @@
+"""Where a token's time goes: the tables of the layer profiler, and whether its events agree with nsys.
+
+Events time a component from the mark before its first kernel to the mark after its last one; nsys times the same run
+from the start of that first kernel to the end of that last one. What the marks themselves add is measured in the same
+run, with kernels of known time, and taken off; both readings are shown, and what still lies between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.tables import attribution
+from analysis.tables.schema import PROFILE_TABLES
+
+HOLD = "hold"  # the harness' range around the kernel that holds the GPU back while a step is launched
+ALONE = "alone."  # … and around the heaviest components alone
+BETWEEN = "(between components)"
+WHOLE, BLOCKS = "Total_Forward_Pass", "All_Transformer_Blocks"
+# Events and nsys agree when a component differs by no more than one of these.
+MOST_FRAC, MOST_NS = 0.02, 2000.0
+
+
+def profile_label(entry: dict[str, Any]) -> str:
+    """`cache, float32`: the setting and the type of a profile."""
+    return f"{entry['name']}, {entry['dtype']}"
+
+
+def without_holds(capture: Capture) -> Capture:
+    """The capture without the kernels that hold the GPU back, their ranges and nsys' sums of them.
+
+    A capture whose ranges have no such name is returned as it is.
+    """
+    ranges = capture.ranges.reset_index(drop=True)
+    held = (ranges["name"] == HOLD).to_numpy(bool) if len(ranges) else np.zeros(0, dtype=bool)
+    if capture.layer_events is None or not held.any():
+        return capture
+    gpu_ops = capture.gpu_ops.reset_index(drop=True)
+    owner = attribution.attribute(gpu_ops, ranges).to_numpy(np.int64)
+    is_hold = (owner >= 0) & held[np.maximum(owner, 0)]
+    sums, kernels = capture.nsys_range_sums, capture.nsys_kernel_sums
+    names = set(gpu_ops.loc[is_hold, "name"].astype(str))
+    return replace(
+        capture,
+        gpu_ops=gpu_ops[~is_hold].reset_index(drop=True),
+        ranges=ranges[~held].reset_index(drop=True),
+        nsys_range_sums=sums[sums["name"] != HOLD].reset_index(drop=True),
+        nsys_kernel_sums=kernels[~kernels["kernel"].astype(str).isin(names)].reset_index(drop=True),
+    )
+
+
+def build_profile(profiles: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return layer_profile.csv: the components of each level, then what lies between them, then the next level."""
+    rows = []
+    for entry in profiles:
+        for level in entry["levels"]:
+            base = next((row for row in level["components"] if row.get("base")), None)
+            if base is None or not base["total_ns"]:
+                continue
+            parts = [row for row in level["components"] if row is not base]
+            rest_ns = base["total_ns"] - sum(row["total_ns"] for row in parts)
+            shown = [(row["component"], row["total_ns"], row["count"]) for row in (base, *parts)]
+            shown += [(BETWEEN, rest_ns, base["count"])] if parts else []
+            rows += [
+                {
+                    "profile": profile_label(entry),
+                    "level": level["name"],
+                    "component": name,
+                    "avg_ns": total_ns / count,
+                    "total_ns": total_ns,
+                    "count": count,
+                    "share_frac": total_ns / base["total_ns"],
+                    "base": base["component"],
+                }
+                for name, total_ns, count in shown
+            ]
+    return _table("layer_profile", rows)
+
+
+def build_instrument(profiles: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return layer_instrument.csv: one forward pass with nothing attached, with the ranges alone, with events."""
+    rows = []
+    for entry in profiles:
+        nothing_ns = next((e["forward_ns"]["p50"] for e in entry["instrument"] if e["variant"] == "nothing"), None)
+        rows += [
+            {
+                "profile": profile_label(entry),
+                "attached": "events of level " + e["variant"] if e["events"] else e["variant"],
+                "events": e["events"],
+                "forward_ns": e["forward_ns"]["p50"],
+                "over_nothing_frac": e["forward_ns"]["p50"] / nothing_ns - 1 if nothing_ns else np.nan,
+                "launch_ns": e["launch_ns"]["p50"],
+                "forwards": e["count"],
+            }
+            for e in entry["instrument"]
+        ]
+    return _table("layer_instrument", rows)
+
+
+def build_tokens(profiles: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return layer_tokens.csv: one row a profile."""
+    rows = [
+        {
+            "profile": profile_label(entry),
+            "clock": entry["clock"],
+            "prompt_tokens": entry.get("prompt_tokens"),
+            "new_tokens": entry.get("new_tokens"),
+            "runs": entry.get("runs"),
+            "forward_avg_ns": statistics["forward_avg_ns"],
+            "blocks_avg_ns": statistics.get("blocks_avg_ns"),
+            "token_ns": statistics["wall_ns"]["p50"],
+            "tokens_per_s": statistics["tokens_per_s"]["p50"],
+            "tokens_per_s_p5": statistics["tokens_per_s"].get("p5"),
+            "tokens_per_s_p95": statistics["tokens_per_s"].get("p95"),
+            "own_ns": entry["own_ns"],
+        }
+        for entry in profiles
+        for statistics in (entry["tokens"],)
+    ]
+    return _table("layer_tokens", rows)
+
+
+def build_agreement(capture: Capture) -> pd.DataFrame:
+    """Return layer_agreement.csv: each component as the events and as nsys timed it in one and the same run.
+
+    Shape: `capture` with `layer_events`; its ranges of equal path are matched by their order in time.
+    """
+    events = capture.layer_events
+    if events is None or events.empty or capture.ranges.empty or capture.gpu_ops.empty:
+        return PROFILE_TABLES["layer_agreement"].empty()
+    ranges = capture.ranges.reset_index(drop=True)
+    first, last = extents(ranges, capture.gpu_ops.reset_index(drop=True))
+    spans = pd.DataFrame({"range": ranges["path"].astype(str), "start": ranges["start_ns"], "nsys_ns": last - first})
+    spans.loc[last < 0, "nsys_ns"] = 0  # a component without a kernel takes no time of the GPU
+    spans = spans.sort_values("start", kind="stable")
+    spans["ordinal"] = spans.groupby("range").cumcount()
+    both = events.merge(spans, on=["range", "ordinal"], how="inner")
+    if both.empty:
+        return PROFILE_TABLES["layer_agreement"].empty()
+    root = both["range"].str.partition("/")[0].str.partition(".")
+    labels = {entry["name"]: profile_label(entry) for entry in (capture.layer_profile or {}).get("profiles") or []}
+    profile = root[0].map(lambda name: labels.get(name, name))
+    both = both.assign(profile=profile, level=root[2], read_ns=both["event_ns"].astype(float))
+    both["event_ns"] = (both["read_ns"] - both["own_ns"].astype(float)).clip(lower=0.0)
+    both["off"] = both["event_ns"] - both["nsys_ns"]
+    grouped = both.groupby(["profile", "level", "component"], sort=False)
+    table = grouped.agg(
+        instances=("off", "size"),
+        read_ns=("read_ns", "mean"),
+        own_ns=("own_ns", "mean"),
+        event_ns=("event_ns", "mean"),
+        nsys_ns=("nsys_ns", "mean"),
+        difference_ns=("off", "mean"),
+        largest_difference_ns=("off", lambda values: values[values.abs().idxmax()]),
+    ).reset_index()
+    nsys_ns = table["nsys_ns"].where(table["nsys_ns"] > 0)
+    table["difference_frac"] = table["difference_ns"] / nsys_ns
+    off = table["difference_ns"].abs()
+    table["agrees"] = np.where((off <= MOST_NS) | (off <= MOST_FRAC * table["nsys_ns"]), "yes", "no")
+    return _table("layer_agreement", table.to_dict("records"))
+
+
+def extents(ranges: pd.DataFrame, gpu_ops: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return start of the first and end of the last GPU operation in each range, nested ranges included; -1: none."""
+    owner = attribution.attribute(gpu_ops, ranges).to_numpy(np.int64)
+    owned = owner >= 0
+    start = gpu_ops["start_ns"].to_numpy(np.int64)[owned]
+    end = start + gpu_ops["duration_ns"].to_numpy(np.int64)[owned]
+    far = np.iinfo(np.int64).max
+    first = np.full(len(ranges), far, dtype=np.int64)
+    last = np.full(len(ranges), -1, dtype=np.int64)
+    np.minimum.at(first, owner[owned], start)
+    np.maximum.at(last, owner[owned], end)
+    parent = attribution.parent_rows(ranges)
+    level = ranges["level"].to_numpy(np.int64)
+    for depth in sorted(set(level.tolist()), reverse=True):
+        rows = np.flatnonzero((level == depth) & (parent >= 0))
+        np.minimum.at(first, parent[rows], first[rows])
+        np.maximum.at(last, parent[rows], last[rows])
+    return np.where(last < 0, -1, first), last
+
+
+def agreement_sentence(agreement: pd.DataFrame) -> str | None:
+    """How many components agree, None if none was compared."""
+    if agreement.empty:
+        return None
+    good = int((agreement["agrees"] == "yes").sum())
+    off = agreement.loc[agreement["difference_ns"].abs().idxmax()]
+    return (
+        f"Events and nsys agree within {MOST_FRAC:.0%} or {MOST_NS / 1e3:g} µs in {good} of {len(agreement)} "
+        f"components of one and the same run; furthest apart is {off['component']} ({off['profile']}, {off['level']}) "
+        f"with {off['difference_ns'] / 1e3:+.2f} µs of {off['nsys_ns'] / 1e3:.2f} µs."
+    )
+
+
+# The heaviest components alone ---------------------------------------------------------------------------------------
+
+
+def build_component_kernels(capture: Capture) -> pd.DataFrame:
+    """Return component_kernels.csv: the kernels of the heaviest components, by torch.profiler and by nsys."""
+    rows = []
+    for entry in (capture.kernels_of_layers or {}).get("profiles") or []:
+        source = "torch.profiler" if entry.get("on_gpu") else "torch.profiler, CPU operators"
+        seen = _alone_kernels(capture, entry["name"])
+        for component in entry["components"]:
+            kernels = [(source, k["name"], k["count"], k["self_ns"]) for k in component["kernels"]]
+            kernels += [("nsys", *kernel) for kernel in seen.get(component["component"], [])]
+            rows += [
+                {
+                    "profile": profile_label(entry),
+                    "component": component["component"],
+                    "kernel": name,
+                    "source": told_by,
+                    "self_ns": self_ns,
+                    "count": count,
+                    "avg_ns": self_ns / count,
+                }
+                for told_by, name, count, self_ns in kernels
+            ]
+    return _table("component_kernels", rows)
+
+
+def _alone_ops(capture: Capture, profile: str) -> pd.DataFrame:
+    """Kernels under `alone.<profile>/<component>` with a column `component`."""
+    if capture.ranges.empty or capture.gpu_ops.empty:
+        return pd.DataFrame({"component": []})
+    ranges = capture.ranges.reset_index(drop=True)
+    ops = capture.gpu_ops.reset_index(drop=True)
+    path = pd.Series(attribution.paths_of(attribution.attribute(ops, ranges), ranges), dtype="str")
+    root, _, component = (path.str.partition("/")[i] for i in range(3))
+    inside = (root == f"{ALONE}{profile}") & (component != "")
+    return ops[inside.to_numpy()].assign(component=component[inside].to_numpy())
+
+
+def _alone_kernels(capture: Capture, profile: str) -> dict[str, list[tuple[str, int, float]]]:
+    ops = _alone_ops(capture, profile)
+    found: dict[str, list[tuple[str, int, float]]] = {}
+    if ops.empty:
+        return found
+    summed = ops.assign(name=ops["name"].astype(str)).groupby(["component", "name"], sort=False)["duration_ns"]
+    for (component, name), times in sorted(summed, key=lambda item: -item[1].sum()):
+        found.setdefault(component, []).append((name, len(times), float(times.sum())))
+    return found
+
+
+def build_component_launches(capture: Capture) -> pd.DataFrame:
+    """Return component_launches.csv: what launching the heaviest components costs, beside what the GPU needs."""
+    rows = []
+    for entry in (capture.kernels_of_layers or {}).get("profiles") or []:
+        calls = entry["calls"]
+        ops = _alone_ops(capture, entry["name"])
+        for rank, component in enumerate(entry["components"], 1):
+            of = ops[ops["component"] == component["component"]]
+            known = of[of["api_start_ns"].notna()] if len(of) else of
+            in_api = (known["api_end_ns"] - known["api_start_ns"]).sum() if len(known) else None
+            api_ns = component.get("api_ns")
+            rows.append(
+                {
+                    "profile": profile_label(entry),
+                    "rank": rank,
+                    "component": component["component"],
+                    "forward_share_frac": component["share_frac"],
+                    "calls": calls,
+                    "gpu_ns": component.get("gpu_ns"),
+                    "cpu_ns": component["cpu_ns"],
+                    "api_calls": component.get("api_calls"),
+                    "api_ns": None if api_ns is None else api_ns / calls,
+                    "nsys_launches": len(known) if len(known) else None,
+                    "nsys_api_ns": None if in_api is None else float(in_api) / calls,
+                }
+            )
+    return _table("component_launches", rows)
+
+
+def _table(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
+    schema = PROFILE_TABLES[name]
+    if not rows:
+        return schema.empty()
+    return schema.conform(pd.DataFrame(rows).assign(tier="timing"))
