@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.capture import ncu, ncu_csv, nsys_csv, nsys_sqlite, ours
+from analysis.capture import cache, ncu, ncu_csv, nsys_csv, nsys_sqlite, ours
 from analysis.capture.errors import InputError
 from analysis.capture.model import (
     COUNTERS_COLUMNS,
@@ -51,12 +52,15 @@ class Source:
     style: NumberStyle | None = None
 
 
+_SCALED_UNIT = re.compile(r"byte|ns|hz|/s|%|flop")  # units whose values differ with them
+
+
 @dataclass
 class _Found:
     """What has been read so far, before it is put together."""
 
     tables: dict[str, tuple[str, pd.DataFrame]] = field(default_factory=dict)  # nsys report -> (file, rows)
-    timeline: tuple[str, nsys_sqlite.Timeline] | None = None  # file, what it holds
+    timeline: tuple[str, Timeline] | None = None  # file, what it holds
     ncu: ncu.Parts = field(default_factory=ncu.Parts)
     units: dict[str, str] = field(default_factory=dict)
     api_calls: list[str] = field(default_factory=list)
@@ -105,8 +109,23 @@ def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | Non
     Raises:
         InputError: nothing readable, a damaged or unknown file, or two different files of one nsys report.
     """
-    found = _Found()
     listed = _files_of(paths)
+    try:
+        key = cache.key_of([(path, name) for path, name, _ in listed], [style, *(named for *_, named in listed)])
+    except OSError:
+        key = None  # whoever reads the file says what is wrong with it
+    capture = cache.recall(key) if key else None
+    if capture is None:
+        capture = _load(paths, listed, progress, style)
+        if key:
+            cache.keep(key, capture)
+    return capture
+
+
+def _load(
+    paths: Sequence[Path], listed: Sequence[tuple[Path, str, bool]], progress: bool, style: NumberStyle | None
+) -> Capture:
+    found = _Found()
     sizes = Counter(_size(path, name) for path, name, _ in listed)
     digests: dict[bytes, str] = {}
     for path, name, named in listed:
@@ -187,12 +206,12 @@ def _take_ncu(found: _Found, source: Source, parts: ncu.Parts) -> None:
     for name, units in parts.units:
         for metric, unit in units.items():
             known = found.units.get(metric, "")
-            if unit and known and unit != known:
+            if unit and known and unit != known and _SCALED_UNIT.search(unit + known):
                 raise InputError(
                     f"{name}, column {metric}: the unit {unit} does not agree with {known} of the other ncu files; "
                     "export them with one version of ncu."
                 )
-            found.units[metric] = known or unit  # old versions leave the unit of plain counts blank
+            found.units[metric] = known or unit  # versions name plain counts differently, or not at all
     found.ncu.take(parts)
     found.gaps.extend(parts.gaps)
     metrics = len({metric for _, units in parts.units for metric in units})
