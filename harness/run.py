@@ -4,10 +4,10 @@
     python -m harness.run --mode capture --out DIR    the program that nsys and ncu run, all ranges on
     python -m harness.run --mode cpu     --out DIR    no GPU: CPU time of each range
 
-The captured window (cudaProfilerStart … Stop), everything warmed up before it:
-gpt2 prefill, gpt2 decode, gpt2_fused prefill, gpt2_fused decode, bench (each softmax variant once, of every other op
-its baseline, compiled and best variant), selftest. capture and cpu run it once more before, untimed and outside of the
-window, and write which tensors each operation reads and writes (dataflow.csv, see harness/dataflow.py).
+The captured window (cudaProfilerStart … Stop), everything warmed up before it: gpt2 prefill, gpt2 decode, gpt2_fused
+prefill, gpt2_fused decode, bench (each softmax variant once; of every other op whose baseline is a chain of kernels,
+that baseline and the best), selftest. capture and cpu run it once more before, untimed and outside of the window, and
+write which tensors each operation reads and writes (dataflow.csv, see harness/dataflow.py).
 
 bare and cpu overwrite what is in DIR. capture leaves a manifest.json and an ops.csv alone that describe the same
 program under the same conditions (bare's manifest knows the clocks, and nsys and ncu run one after the other), and
@@ -246,6 +246,9 @@ def prepare_bench(device: str) -> list[Launch]:
 
     launches = []
     for op in ops().values():
+        if not ledger.bench_variants(op):
+            continue
+        say(f"preparing bench/{op.name}")
         try:
             launches += _prepare_op(op, device)
         except torch.OutOfMemoryError:
@@ -501,6 +504,8 @@ def run_bare(plan: Plan) -> None:
             manifest.write_json(plan.out / "ceilings.json", measure_ceilings())
         except BuildError as error:
             say(f"no ceilings.json, so the report has datasheet roofs only: {_first_line(error)}")
+        if plan.bench:  # compiled here, so that no tool watches compilers
+            prepare_bench(plan.device)
 
 
 def run_capture(plan: Plan) -> None:

@@ -728,7 +728,7 @@ def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
         positions = np.arange(len(rows))
         axes.barh(positions - 0.18, rows.now_time_ns, height=0.34, color="#a9d3ee")
         axes.barh(positions + 0.18, rows.bound_time_ns, height=0.34, color=GREEN)
-        for position, now, gain in zip(positions, rows.now_time_ns, rows.gain_ns, strict=True):
+        for position, now, gain in zip(range(len(rows)), rows.now_time_ns, rows.gain_ns, strict=True):
             _bar_label(axes, now, position, f"gain {text.number(gain, 'ns')}")
         names = [f"{_drawable(p, 46)}\n{_drawable(s, 46)}" for p, s in zip(rows.pattern, rows.step, strict=True)]
         axes.set_yticks(list(positions), names, fontsize=7.5)

@@ -174,8 +174,7 @@ def test_the_bench_runs_every_registered_op_whose_variants_agree(
 
     variants = {
         "torch": variant("torch", "torch", lambda x: (x + 1, x * 2)),
-        "compile": variant("compile", "compile", lambda x: (x + 1, x + x)),
-        "v01": variant("v01", "cuda", lambda x: (x + 1, x)),  # neither best nor compiled: not captured
+        "v01": variant("v01", "cuda", lambda x: (x + 1, x)),  # neither baseline nor best: not captured
         "v02": variant("v02", "cuda", lambda x: (x + 1, x * 3)),  # wrong
     }
     op = registry.ops()["softmax"]
@@ -187,14 +186,18 @@ def test_the_bench_runs_every_registered_op_whose_variants_agree(
         return (torch.arange(6.0),)
 
     fields |= {"name": "pair", "variants": variants, "best": "v02", "make_inputs": inputs, "shapes": {"s": (6,)}}
-    fields |= {"bench_shape": (6,)} if "bench_shape" in fields else {}
-    monkeypatch.setattr(registry, "ops", lambda: {"pair": registry.Op(**fields)})
+    fields |= {"bench_shape": (6,), "chain": ("add", "mul")}
+    right = {**fields, "name": "right", "best": "v03", "variants": {**variants, "v03": variants["torch"]}}
+    single = {**fields, "name": "single", "chain": ("view", "add")}  # one kernel already: nothing to fuse
+    ops = {op["name"]: registry.Op(**op) for op in (fields, right, single)}
+    monkeypatch.setattr(registry, "ops", lambda: ops)
     launches = run.prepare_bench("cpu")
     assert [(launch.path, launch.plain) for launch in launches] == [
         (("bench", "pair", "torch"), True),
-        (("bench", "pair", "compile"), False),
+        (("bench", "right", "torch"), True),
+        (("bench", "right", "v03"), True),
     ]
-    assert made == [((6,), "float32", "cpu")]
+    assert made == [((6,), "float32", "cpu")] * 2
     assert "bench/pair/v02 is skipped: it differs from torch by" in capsys.readouterr().err
 
 
