@@ -13,6 +13,7 @@ from analysis.hardware import metrics
 from analysis.hardware.devices import find_device
 from analysis.tables import (
     attribution,
+    baseline,
     completeness,
     conditions,
     findings,
@@ -20,14 +21,18 @@ from analysis.tables import (
     gaps,
     join,
     kernels,
+    layer_profile,
     layers,
     nsys_sums,
+    profiles,
     roofline,
+    rules,
     selftest,
+    source,
     stalls,
     traffic,
 )
-from analysis.tables.schema import TABLES
+from analysis.tables.schema import PROFILE_TABLES, TABLES
 from analysis.views import figures
 
 FIGURES = {
@@ -35,6 +40,7 @@ FIGURES = {
     "stalls": "stalls",
     "traffic": "traffic",
     "layers": "layers_folded",
+    "levels": "layer_profile",
     "fusion": "fusion",
 }  # of which table
 CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")
@@ -45,6 +51,7 @@ def analyse(
 ) -> tuple[dict[str, Any], dict[str, pd.DataFrame], pd.DataFrame]:
     """Return (report.json's content, the tables by name, the roofs) of a capture. Pure: touches no file."""
     named_gaps = list(capture.gaps)
+    held, capture = layer_profile.is_held(capture), layer_profile.without_holds(capture)
     gpu_ops = capture.gpu_ops.reset_index(drop=True)
     ranges = capture.ranges.reset_index(drop=True)
     has_timeline = len(gpu_ops) > 0
@@ -74,6 +81,8 @@ def analyse(
     )
     tables["roofline"] = roofline.build_roofline(measured, roofs)
     tables["stalls"] = stalls.build_stalls(measured)
+    tables["rules"] = rules.build_rules(capture)
+    tables["source"] = source.build_source(capture)
     seen_paths = set(launches["path"].unique()) | set(ranges["path"].unique()) if len(ranges) else set()
     tables["traffic"] = traffic.build_traffic(measured, capture.ops, seen_paths, traffic.copied_bytes(gpu_ops))
     tables["coverage"] = (
@@ -97,6 +106,10 @@ def analyse(
     tables["fusion"], tables["fusion_check"] = fusion.plan(
         gpu_ops, ranges, measured, tables["roofline"], roofs, tables["gaps"], capture.dataflow, capture.ops, l2_bytes
     )
+
+    if held:  # the GPU was held back on purpose: idle time says nothing of the program
+        tables["gaps"] = TABLES["gaps"].empty()
+    tables |= profiles.build(capture)
 
     trust = selftest.check_counters(measured, capture.ops)
     seen = int(joined.launches["requested"].sum()) if len(joined.launches) else 0
@@ -125,6 +138,8 @@ def analyse(
         notes.append(
             f"Kernel time per range equals nsys' own nvtx_kern_sum to the nanosecond in {equal} of {compared} ranges."
         )
+    if capture.clock == "torch":
+        notes.append("The timeline is a trace of torch.profiler: its times stand where columns are named after nsys.")
     notes += filter(None, [attribution.explain_unattributed(launches, ranges)])
     if len(placed_ranges) > len(ranges):
         notes.append(
@@ -149,6 +164,10 @@ def analyse(
         ranked = findings.find(
             tables["gaps"], measured, tables["roofline"], tables["stalls"], tables["traffic"], roofs, op_time, queued
         )
+    if "layer_agreement" in tables:
+        notes.append(layer_profile.agreement_sentence(tables["layer_agreement"]))
+    if "bottlenecks" in tables:
+        ranked = baseline.find(tables["baseline"], tables["bottlenecks"])
     report = {
         "kind": "report",
         "schema_version": 1,
@@ -169,7 +188,8 @@ def analyse(
                     for column in schema.columns
                 ],
             }
-            for name, schema in TABLES.items()
+            for name, schema in (PROFILE_TABLES | TABLES).items()
+            if name in tables
         ],
         "figures": [],
         "gaps": [{"what": gap.what, "why": gap.why, "fix": gap.fix} for gap in dict.fromkeys(named_gaps)],
@@ -191,11 +211,12 @@ def draw(
         "stalls": lambda table: figures.plot_stalls(table, caption),
         "traffic": lambda table: figures.plot_traffic(traffic.for_figure(table), caption),
         "layers": lambda table: figures.plot_layers(table, caption),
+        "levels": lambda table: figures.plot_levels(table, caption),
         "fusion": lambda table: figures.plot_fusion(table, caption),
     }
     images = {}
     for name, table in FIGURES.items():
-        if only not in (None, name) or tables[table].empty:
+        if only not in (None, name) or table not in tables or tables[table].empty:
             continue
         figure = plots[name](tables[table])
         if figure is None:

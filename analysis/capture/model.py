@@ -247,6 +247,62 @@ def nest(thread: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, In
     return parent, level
 
 
+def nest_ranges(table: pd.DataFrame) -> pd.DataFrame:
+    """Ranges (RANGES_COLUMNS) with parent, level and path, from range_id, start_ns, end_ns, pid, tid and name.
+
+    Equal intervals nest in the order of their ids.
+    """
+    if table.empty:
+        return empty_table(RANGES_COLUMNS)
+    order = np.lexsort((table["range_id"], -table["end_ns"], table["start_ns"], table["tid"], table["pid"]))
+    table = table.iloc[order].reset_index(drop=True)
+    pid, tid = table["pid"].to_numpy(), table["tid"].to_numpy()
+    thread = np.concatenate([[0], np.cumsum((pid[1:] != pid[:-1]) | (tid[1:] != tid[:-1]))])
+    parent, level = nest(thread, table["start_ns"].to_numpy(), table["end_ns"].to_numpy())
+    ids = table["range_id"].to_numpy(np.int64)
+    return as_table(
+        {
+            **{name: table[name] for name in table},
+            "parent_id": pd.arrays.IntegerArray(np.where(parent >= 0, ids[parent], 0), parent < 0),
+            "level": level,
+            "path": _join_paths(table["name"].to_numpy(object), parent, level),
+        },
+        RANGES_COLUMNS,
+    )
+
+
+def _join_paths(names: npt.NDArray[np.object_], parent: IntArray, level: IntArray) -> npt.NDArray[np.object_]:
+    """The names from the outermost range down, joined with `/`; each different path is put together once."""
+    codes, plain = pd.factorize(names)
+    path = np.zeros(len(names), dtype=np.int64)
+    texts: list[str] = []
+    by_level = np.argsort(level, kind="stable")
+    bounds = np.searchsorted(level[by_level], np.arange(int(level.max(initial=-1)) + 2))
+    for depth in range(len(bounds) - 1):
+        rows = by_level[bounds[depth] : bounds[depth + 1]]
+        above = path[parent[rows]] if depth else np.full(len(rows), -1, dtype=np.int64)
+        new, keys = pd.factorize((above + 1) * len(plain) + codes[rows])
+        path[rows] = new + len(texts)
+        for key in np.asarray(keys, dtype=np.int64).tolist():
+            over, name = divmod(key, len(plain))
+            texts.append(f"{texts[over - 1]}/{plain[name]}" if over else str(plain[name]))
+    return np.array(texts, dtype=object)[path]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What one file holds of a timeline, in the tables of `Capture`; `detail` is what a list of files says of it."""
+
+    gpu_ops: pd.DataFrame
+    ranges: pd.DataFrame
+    clock: str
+    start_end_ranges: pd.DataFrame = field(default_factory=lambda: empty_table(START_END_COLUMNS))
+    overhead: pd.DataFrame = field(default_factory=lambda: empty_table(OVERHEAD_COLUMNS))
+    graph_nodes: pd.DataFrame = field(default_factory=lambda: empty_table(GRAPH_NODES_COLUMNS))
+    detail: str = ""
+    gaps: list[Gap] = field(default_factory=list)
+
+
 @dataclass(frozen=True)
 class Capture:
     """Everything that was read.
@@ -271,7 +327,7 @@ class Capture:
     details           metrics of details pages under their labels (DETAILS)
     dataflow          operations of the captured program with their operands, as harness/dataflow.py describes them
     layer_profile     components timed by harness.layers; kernels_of_layers, baseline: by the programs of these names
-    layer_events      what the events of the captured run read: range, ordinal, component, event_ns
+    layer_events      what the events of the captured run read: range, ordinal, component, event_ns (as read), own_ns
     session           what a session page says of GPU, versions and clocks; never a host, a user, a path or a command
     """
 

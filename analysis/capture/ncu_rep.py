@@ -256,8 +256,11 @@ def _source_lines(action: Any, metrics: dict[str, Any]) -> Iterator[tuple[object
         elif match:
             stalls[match["reason"]] = _by_address(metric)
     addresses = sorted({*samples, *counts["inst_executed"]})
+    places: dict[tuple[str, int], None] = {}
     for address in addresses:
         info = action.source_info(address)
+        if info and samples.get(address):
+            places[(info.file_name(), info.line())] = None
         stall, stall_samples = hottest_stall({reason: at.get(address, math.nan) for reason, at in stalls.items()})
         yield (
             base_name(info.file_name()) if info else "",
@@ -270,3 +273,14 @@ def _source_lines(action: Any, metrics: dict[str, Any]) -> Iterator[tuple[object
             stall,
             None if math.isnan(stall_samples) else stall_samples,
         )
+    yield from _source_text(action, list(places))
+
+
+def _source_text(action: Any, places: list[tuple[str, int]]) -> Iterator[tuple[object, ...]]:
+    """Rows with the text of lines whose source was imported into the report."""
+    files = dict(action.source_files()) if hasattr(action, "source_files") else {}
+    texts = {name: content.splitlines() for name, content in files.items() if content}
+    for name, line in places:
+        lines = texts.get(name, [])
+        if 0 < line <= len(lines):
+            yield (base_name(name), line, None, without_paths(lines[line - 1].strip()), *[None] * 6, "", None)

@@ -18,7 +18,8 @@ from analysis.hardware import symbols
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.schema import TABLES
 
-PAGES_DIFFER = 0.01  # two pages of one capture round differently, but not by a hundredth
+PAGES_DIFFER = 0.01  # two pages of one capture round differently, but not by a hundredth …
+LAST_DIGIT = 0.005  # … or by more than half of the last digit where a page prints two decimals
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
     metrics = [name for name in rows.select_dtypes("number") if name not in ("ncu_id", "pid")]
     spread = rows.groupby("ncu_id")[metrics].agg(["min", "max"])
     low, high = spread.xs("min", axis=1, level=1), spread.xs("max", axis=1, level=1)
-    apart = (high - low) > PAGES_DIFFER * np.maximum(high.abs(), low.abs())
+    apart = (high - low) > np.maximum(PAGES_DIFFER * np.maximum(high.abs(), low.abs()), LAST_DIGIT)
     # scaled pages round small values to nothing, so only a value that is large in both can contradict
     apart &= np.minimum(high.abs(), low.abs()) > 0
     if apart.any(axis=None):

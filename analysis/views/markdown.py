@@ -57,7 +57,9 @@ _ROOFLINE = (
     "bound",
     "tier",
 )
-_STALLS = ("kernel", "range", "reason", "share_frac", "tier")
+_STALLS = ("kernel", "range", "reason", "share_frac", "family", "tier")
+_RULES = ("kernel", "range", "rule", "speedup_frac", "speedup_type", "launches", "text", "tier")
+_SOURCE = ("kernel", "place", "text", "share_frac", "stall", "stall_frac", "tier")
 _FUSION = (
     "pattern",
     "step",
@@ -92,6 +94,8 @@ def render_markdown(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame
         *_section("Roofline, DRAM level", tables, "roofline", _ROOFLINE, untrusted, top=_dram_level),
         *_section("Stalls, the largest reason of each kernel", tables, "stalls", _STALLS, untrusted, top=top_reasons),
         *_figure(report, "stalls"),
+        *_section("What ncu says (its own rules)", tables, "rules", _RULES, untrusted),
+        *_section("Hottest source lines", tables, "source", _SOURCE, untrusted),
         *_section("What to fuse", tables, "fusion", _FUSION, untrusted),
         *_figure(report, "fusion"),
         *_section("Fused kernels that were built, against the plan", tables, "fusion_check", None, untrusted),

@@ -1,0 +1,59 @@
+"""What ncu's own rules say of each kernel: its words as evidence, kept apart from this report's findings."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.hardware import symbols
+from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.schema import TABLES
+
+KEY = ["kernel", "range", "section", "rule", "type", "speedup_type", "shape"]
+_TYPES = ["OPT", "WRN", "INF", "ERR"]
+
+
+def with_launch(evidence: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
+    """`evidence` (rules or source lines) with `kernel` as the other tables name it and `range`, the folded NVTX path.
+
+    Old details pages and source pages have no path: it is then that of the launch with this ID and name among the
+    counters, if all of that ID agree.
+    """
+    paths = counters[counters["path"] != ""][["ncu_id", "name", "path"]].drop_duplicates()
+    paths = paths.drop_duplicates(["ncu_id", "name"], keep=False).astype({"ncu_id": "Int64"})
+    known = evidence[["ncu_id", "kernel"]].merge(
+        paths, left_on=["ncu_id", "kernel"], right_on=["ncu_id", "name"], how="left"
+    )["path"]
+    path = known.fillna("").set_axis(evidence.index)
+    if "path" in evidence:
+        path = evidence["path"].where(evidence["path"] != "", path)
+    names = {name: symbols.key(name) for name in evidence["kernel"].unique()}
+    return evidence.assign(kernel=evidence["kernel"].map(names), range=fold_paths(path).replace("", UNATTRIBUTED))
+
+
+def build_rules(capture: Capture) -> pd.DataFrame:
+    """Return rules.csv: one row a message of a kernel, most promising first.
+
+    Launches of one kernel in one folded range share a row where they differ in the numbers of the text only; the text
+    is that of the launch with the largest estimate.
+    """
+    schema = TABLES["rules"]
+    if capture.rules.empty:
+        return schema.empty()
+    rows = with_launch(capture.rules, capture.counters)
+    # A report and its details page say the same, the page with four digits of the estimate.
+    same = ["ncu_id", "kernel", "range", "section", "rule", "type", "speedup_type", "text"]
+    rows = rows.sort_values("file", kind="stable").drop_duplicates(same)
+    rows = rows.assign(
+        shape=rows["text"].str.replace(r"[0-9][0-9.,]*", "#", regex=True), speedup_frac=rows["speedup_pct"] / 100
+    ).sort_values("speedup_frac", ascending=False, kind="stable", na_position="last")
+    groups = rows.groupby(KEY, sort=False)
+    table = groups.agg(launches=("text", "size"), speedup_frac=("speedup_frac", "max"), text=("text", "first"))
+    table = table.reset_index().drop(columns="shape").assign(tier="counters")
+    order = table.assign(
+        place=table["type"].map({name: at for at, name in enumerate(_TYPES)}).fillna(len(_TYPES)),
+        part=table["speedup_type"] != "global",
+        less=-table["speedup_frac"].astype("Float64").fillna(-1),
+    )
+    order = order.sort_values(["place", "part", "less", "kernel", "range", "rule"], kind="stable")
+    return schema.conform(table.loc[order.index])

@@ -1,0 +1,72 @@
+"""The hottest source lines of each kernel, by samples of the program counter."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.tables.rules import with_launch
+from analysis.tables.schema import TABLES
+
+MOST = 10  # lines of a kernel
+_LAUNCH = ["file", "ncu_id", "block"]
+
+
+def build_source(capture: Capture) -> pd.DataFrame:
+    """Return source.csv: the lines of each kernel with most samples, kernels with most samples first.
+
+    Numbers are sums over instructions and launches. Where a capture has no line numbers (no -lineinfo, or the SASS view
+    alone) a row is an instruction.
+    """
+    schema = TABLES["source"]
+    lines = capture.source_lines
+    sass = lines[lines["instruction"].notna() & lines["samples"].notna()]
+    if sass.empty or not (sass["samples"] > 0).any():
+        return schema.empty()
+    # the page of source and SASS lists an instruction under each of its lines
+    sass = sass.drop_duplicates([*_LAUNCH, "kernel", "instruction"])
+    sass = _one_file(with_launch(sass, capture.counters).reset_index(drop=True))
+    has_line = sass["line"].notna() & (sass["source_file"] != "")
+    sass["place"] = ("SASS " + sass["instruction"].astype(str)).mask(
+        has_line, sass["source_file"] + ":" + sass["line"].astype(str)
+    )
+    key = ["kernel", "range", "place"]
+    sums = sass.groupby(key, sort=False)[
+        ["samples", "samples_not_issued", "inst_executed", "sectors_global", "sectors_global_ideal"]
+    ].sum(min_count=1)
+    stalls = sass[sass["stall"] != ""].groupby([*key, "stall"], sort=True)["stall_samples"].sum().reset_index()
+    stalls = stalls.sort_values("stall_samples", ascending=False, kind="stable").drop_duplicates(key)
+    table = sums.reset_index().merge(stalls, on=key, how="left")
+    table["stall"] = table["stall"].fillna("")
+    hottest = sass.sort_values("samples", ascending=False, kind="stable").drop_duplicates(key)[[*key, "text"]]
+    table = table.merge(hottest, on=key).merge(_source_text(lines), on="place", how="left", suffixes=("", "_of_line"))
+    table["text"] = table["text_of_line"].fillna(table["text"])
+    whole = table.groupby(["kernel", "range"])["samples"].transform("sum")
+    ideal = table["sectors_global_ideal"].where(table["sectors_global_ideal"] > 0)
+    table = table.assign(
+        share_frac=table["samples"] / whole.where(whole > 0),
+        stall_frac=table["stall_samples"] / table["samples"].where(table["samples"] > 0),
+        sectors_over_ideal=table["sectors_global"] / ideal,
+        whole=whole,
+        tier="counters",
+    )  # fmt: skip
+    table = table[table["samples"] > 0].sort_values(
+        ["whole", "kernel", "range", "samples", "place"], ascending=[False, True, True, False, True]
+    )
+    table = table.groupby(["kernel", "range"], sort=False).head(MOST)
+    whole_numbers = dict.fromkeys(["samples", "inst_executed"], "Int64")
+    return schema.conform(table[schema.column_names].astype(whole_numbers))
+
+
+def _one_file(sass: pd.DataFrame) -> pd.DataFrame:
+    """The instructions of each kernel from one file: that with most lines, for a report may stand beside its pages."""
+    lines = sass.groupby(["kernel", "file"])["line"].count().reset_index()
+    best = lines.sort_values(["line", "file"], ascending=[False, True]).drop_duplicates("kernel")
+    return sass.merge(best[["kernel", "file"]], on=["kernel", "file"])
+
+
+def _source_text(lines: pd.DataFrame) -> pd.DataFrame:
+    """(place, text) of the lines of source whose text is known."""
+    known = lines[lines["instruction"].isna() & lines["line"].notna() & (lines["text"] != "")]
+    place = known["source_file"] + ":" + known["line"].astype(str)
+    return pd.DataFrame({"place": place, "text": known["text"]}).drop_duplicates("place")
