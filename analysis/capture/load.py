@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.capture import cache, ncu, ncu_csv, nsys_csv, nsys_sqlite, ours
+from analysis.capture import cache, ncu, ncu_csv, nsys_csv, nsys_sqlite, ours, torch_trace
 from analysis.capture.errors import InputError
 from analysis.capture.model import (
     COUNTERS_COLUMNS,
@@ -31,6 +31,7 @@ from analysis.capture.model import (
     Capture,
     Gap,
     SourceFile,
+    Timeline,
     empty_table,
 )
 from analysis.capture.nsys_numbers import Table
@@ -38,7 +39,7 @@ from analysis.capture.sniff import OUR_JSON, Sniffed, sniff
 from analysis.capture.summaries import SUMMARIES
 from analysis.capture.text import NumberStyle
 
-_WHAT_TO_GIVE = "give exports of nsys (SQLite, CSV) or of ncu (`--csv --page raw`), or a folder that holds some"
+_WHAT_TO_GIVE = "give exports of nsys (SQLite, CSV) or of ncu (`--csv --page raw`), a trace of torch.profiler, or a folder that holds some"
 
 
 @dataclass(frozen=True)
@@ -290,14 +291,23 @@ def _read_nsys(found: _Found, source: Source) -> None:
 
 
 def _read_sqlite(found: _Found, source: Source) -> None:
+    _take_timeline(found, source, nsys_sqlite.read(source.path, source.name))
+
+
+def _read_torch(found: _Found, source: Source) -> None:
+    raw = source.sniffed.raw or source.path.read_bytes()
+    _take_timeline(found, source, torch_trace.read(raw, source.name))
+
+
+def _take_timeline(found: _Found, source: Source, timeline: Timeline) -> None:
     if found.timeline is not None:
         raise InputError(
-            f"{found.timeline[0]} and {source.name} are two SQLite exports of nsys; give one capture at a time."
+            f"{found.timeline[0]} and {source.name} are the timelines of two captures; give one capture at a time."
         )
-    timeline = nsys_sqlite.read(source.path, source.name)
     found.timeline = source.name, timeline
     found.gaps.extend(timeline.gaps)
-    found.files.append(SourceFile(source.name, source.sniffed.kind, timeline.rows, source.size, timeline.detail))
+    rows = len(timeline.gpu_ops) + len(timeline.ranges) + len(timeline.start_end_ranges)
+    found.files.append(SourceFile(source.name, source.sniffed.kind, rows, source.size, timeline.detail))
 
 
 def _set_aside(found: _Found, reports: Sequence[str]) -> None:
@@ -336,10 +346,11 @@ def _set_aside(found: _Found, reports: Sequence[str]) -> None:
 
 # Files of ours that are worth a report alone.
 _DATA_OF_OURS = {"cpu_ranges", "layer-profile", "kernels-of-layers", "baseline"}
-# The kind that `sniff` tells -> what reads it into `_Found`. A kind without a reader is refused, or ignored in a folder.
+# The kind that `sniff` tells -> what reads it into `_Found`. A kind without one is refused, or ignored in a folder.
 READERS: dict[str, Callable[[_Found, Source], None]] = {
     "nsys": _read_nsys,
     "nsys sqlite": _read_sqlite,
+    "torch trace": _read_torch,
     **dict.fromkeys(("ncu raw", "ncu details", "ncu source", "ncu session"), _read_ncu),
     "ncu report": _read_ncu_report,
     "ncu log": _read_ncu_log,
@@ -423,7 +434,8 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
     if found.timeline is not None:
         _set_aside(found, ("cuda_gpu_trace", "cuda_kern_exec_trace", "cuda_api_trace", "nvtx_pushpop_trace"))
     timeline = found.timeline[1] if found.timeline else None
-    has_data = bool(found.tables or timeline) or len(counters) > 0 or any(len(frame) for frame in evidence.values())
+    has_data = bool(timeline) or not found.tables.keys().isdisjoint(_NSYS_READERS)
+    has_data = has_data or len(counters) > 0 or any(len(frame) for frame in evidence.values())
     has_data = has_data or not found.ours.keys().isdisjoint(_DATA_OF_OURS)
     if not has_data:
         _raise_nothing(found, given)
@@ -435,7 +447,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
     pushpop = found.tables.get("nvtx_pushpop_trace")
     ranges, clock = (pushpop[1], "nsys") if pushpop else (empty_table(RANGES_COLUMNS), "nsys")
     if timeline is not None:
-        ranges = timeline.ranges
+        ranges, clock = timeline.ranges, timeline.clock
     if "cpu_ranges" in found.ours and ranges.empty and gpu_ops.empty:
         ranges, clock = found.ours["cpu_ranges"][1], "cpu"
     if len(gpu_ops) and ranges.empty:

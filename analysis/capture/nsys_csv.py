@@ -29,7 +29,7 @@ from analysis.capture.model import (
     empty_table,
 )
 from analysis.capture.nsys_numbers import Table, read_file, shares
-from analysis.capture.nsys_reports import KINDS
+from analysis.capture.nsys_reports import KINDS, UNKNOWN_SIZE
 from analysis.capture.nsys_table import kind_of
 from analysis.capture.text import NumberStyle, is_missing, open_text
 
@@ -111,7 +111,10 @@ def gaps_of(table: Table) -> list[Gap]:
                 "export with `nsys stats --format csv`",
             )
         )
-    if table.report == "cuda_gpu_mem_size_sum" and not raw.unit("Total"):
+    rounded = rounding(table)
+    if rounded:
+        gaps.append(rounded)
+    if table.report == "cuda_gpu_mem_size_sum" and raw.unit("Total") == UNKNOWN_SIZE:
         gaps.append(
             Gap(
                 f"sizes of copies in {where}",
@@ -429,9 +432,13 @@ def join_launches(ops: pd.DataFrame, launches: pd.DataFrame) -> tuple[pd.DataFra
 
     Both reports print the same kernel record, so (start, duration, name, grid, block) is an exact key; equal keys (two
     devices or two streams at the same nanosecond) are paired in file order. Kernels that only the launches hold,
-    because the other file was cut, are added: left out, their ranges would seem to have launched nothing.
+    because the other file was cut, are added: left out, their ranges would seem to have launched nothing. Where no name
+    is in both (`:base` or `:mangled` in one of them), names are no part of the key, and those with parameters are kept.
     """
     key = ["start_ns", "duration_ns", "name", "grid", "block"]
+    other_names = not set(ops["name"].unique()) & set(launches["name"].unique())
+    if other_names:
+        key.remove("name")
     side = ["api_start_ns", "api_end_ns", "pid", "tid"]
     ops = ops.sort_values("start_ns", kind="stable", ignore_index=True)
     codes = pd.Series(pd.factorize(pd.concat([ops["name"], launches["name"]], ignore_index=True))[0])
@@ -445,6 +452,10 @@ def join_launches(ops: pd.DataFrame, launches: pd.DataFrame) -> tuple[pd.DataFra
     lonely = int((kernels & found["launch"].isna().to_numpy()).sum())
     filled = ops.assign(**{name: found[name].astype("Int64").to_numpy() for name in side})
     filled = filled.astype(dict.fromkeys(side, "Int64"))
+    if other_names and launches["name"].str.contains("(", regex=False).any():
+        at = found["launch"].astype("Int64")
+        known = launches["name"].take(at.fillna(0).to_numpy(dtype="int64")).to_numpy() if len(launches) else ops["name"]
+        filled["name"] = filled["name"].where(at.isna(), known)
     only_launched = launches[~right["launch"].isin(found["launch"]).to_numpy()]
     if len(only_launched):
         filled = pd.concat([filled, only_launched], ignore_index=True)

@@ -320,6 +320,11 @@ def _check(table: Table) -> None:
             values, missing = table.numbers(name, whole=False)
             _raise_first(table, ~missing & (values.astype(float) < 0), f"{name} is negative")
     _check_words(table)
+    for name in table.raw.columns.column_names:
+        column = table.raw.columns[name]
+        if kind_of(name, table.raw.unit(name)) == "size" and pa.types.is_string(column.type) and not table.raw.console:
+            bare = pc.fill_null(pc.match_substring_regex(column, "^ *[1-9][0-9]* *$"), False)
+            _raise_first(table, bare.to_numpy(), f"{name} ({table.raw.unit(name)}) has no decimals, as bytes have none")
 
 
 def _is_whole(table: Table, name: str) -> bool:

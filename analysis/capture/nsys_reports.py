@@ -116,10 +116,15 @@ REPORTS: tuple[Report, ...] = (
     _sum("cuda_gpu_mem_time_sum", "Count", "Operation"),
     _report("cuda_gpu_mem_size_sum", f"Total Count {_STATISTICS} Operation", "Med StdDev"),
 )
+# Every other column is a number; one that no nsys prints may hold any word.
+KINDS |= {name: "whole" for report in REPORTS for name in report.columns if name not in KINDS}
 BY_NAME = {report.name: report for report in REPORTS}
 # Every header holds one of these, and few other lines do.
 ANCHORS = (b"(%)", b"Operation", b"Duration", b"API Dur", b"Kern Inst", b"Proj", b"QCount")
 _LONGEST_HEADER = 2000
+# nsys 2020 prints sizes without a unit; 2021 names it in the title.
+UNKNOWN_SIZE = "?"
+_SIZED = frozenset({"Total", *_STATISTICS.split()})
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,8 @@ def match_columns(cells: list[str], delimiter: str) -> Header | None:
     best = max(fitting, key=lambda report: (len(have & set(report.columns)), -len(report.columns)))
     if len(have & set(best.columns)) < len(best.required) or len(have - set(best.columns)) > 3:
         return None
+    if best.name == "cuda_gpu_mem_size_sum":
+        units = tuple(unit or UNKNOWN_SIZE if name in _SIZED else unit for name, unit in zip(names, units, strict=True))
     return Header(best, delimiter, names, units)
 
 

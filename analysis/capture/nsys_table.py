@@ -30,7 +30,7 @@ from pyarrow import csv as arrow_csv
 
 from analysis.capture import nsys_reports
 from analysis.capture.errors import InputError
-from analysis.capture.nsys_reports import KINDS, Header, Report
+from analysis.capture.nsys_reports import KINDS, UNKNOWN_SIZE, Header, Report
 from analysis.capture.text import text_start
 
 Raw = bytes | mmap.mmap
@@ -39,7 +39,8 @@ _WINDOW = 1 << 20
 _MISSING = ("", "None", "NULL", "null", "nan", "n/a", "-")
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _TYPES = {"text": _TEXT, "word": _TEXT, "size": pa.float64(), "rate": pa.float64(), "percent": pa.float64()}
-_BYTE_UNITS = ("B", "KB", "MB", "GB", "KiB", "MiB", "GiB")
+_TIME_UNITS = ("ns", "us", "ms", "s", "nsec", "usec", "msec", "sec")
+_BYTE_UNITS = ("B", "KB", "MB", "GB", "KiB", "MiB", "GiB", UNKNOWN_SIZE)
 _FRAMING = re.compile(
     r"(Processing \[|Exporting |Generating |SKIPPED: |NOTICE: |WARNING: |ERROR: |Report was success|Generated:|==|"
     r"\s*\*\*\s|\s+/|Importing |Using |Executing |.*\bStatistics:\s*$)"
@@ -112,16 +113,16 @@ class RawTable:
     def unit(self, name: str) -> str:
         """Unit of a column, '' where it has none. 2020 prints that of times once, and that of sizes in the title."""
         own = self.header.units[self.header.names.index(name)]
-        if own or KINDS.get(name) not in ("time", "mean", "size") or name.startswith("Avg "):
+        if own == UNKNOWN_SIZE:
+            return self.sized or own
+        if own or KINDS.get(name) not in ("time", "mean") or name.startswith("Avg "):
             return own
-        if self.report == "cuda_gpu_mem_size_sum":
-            return self.sized
         return next((unit for unit in self.header.units if unit not in ("", "%")), "")
 
 
 def kind_of(name: str, unit: str) -> str:
     """What a column holds (nsys_reports.KINDS), given its unit: sizes in B are whole, times in other units are not."""
-    kind = KINDS.get(name, "whole")
+    kind = KINDS.get(name, "word")
     if unit in _BYTE_UNITS and kind in ("time", "mean", "size"):
         return "size" if unit != "B" else "mean" if kind == "mean" else "whole"
     if kind == "time":
@@ -490,20 +491,36 @@ def _check_header(header: Header, where: str, line: int) -> None:
             f"{where}: line {line} has the columns of {header.report.name} in an order that no nsys prints; the file "
             "was edited, export it again with `nsys stats`."
         )
-    times = {
-        unit
-        for name, unit in zip(header.names, header.units, strict=True)
-        if KINDS.get(name) in ("time", "mean") and unit not in _BYTE_UNITS and not name.startswith("Avg ")
-    }
-    has_old_names = "" in times and header.report.name.endswith("_sum")  # 2020 prints the unit of the total only
-    if has_old_names:
-        times.discard("")
-    bare = "" in times or (not times and header.report.name != "cuda_gpu_mem_size_sum")
-    if len(times) > 1 or bare:
+    of_sizes = header.report.name == "cuda_gpu_mem_size_sum"
+    units: dict[str, set[str]] = {"time": set(), "size": set(), "": set()}
+    for name, unit in zip(header.names, header.units, strict=True):
+        kind = KINDS.get(name, "")
+        if kind in ("time", "mean") and not name.startswith("Avg "):
+            units["size" if of_sizes else "time"].add(unit)
+        elif kind == "size" and of_sizes:
+            units["size"].add(unit)
+        elif kind in ("whole", "text", "word"):
+            units[""].add(unit)
+    times, sizes = units["time"], units["size"]
+    if header.report.name.endswith("_sum"):  # 2020 prints the unit of the total only
+        times.discard("") if len(times) > 1 else None
+    known = times <= set(_TIME_UNITS) and sizes <= set(_BYTE_UNITS) and units[""] <= {""}
+    if len(times) > 1 or len(sizes) > 1 or not known or not (times or of_sizes):
+        shown = sorted({unit or "no unit" for unit in times | sizes | (units[""] - {""})})
         raise InputError(
-            f"{where}: line {line} gives the times of {header.report.name} in "
-            f"{' and '.join(sorted(unit or 'no unit' for unit in times)) or 'no unit'}, where nsys prints one unit "
-            "for all; the file was edited, export it again with `nsys stats --timeunit nsec`."
+            f"{where}: line {line} gives the columns of {header.report.name} in {' and '.join(shown)}, where nsys "
+            "prints one unit of time or size for all; the file was edited, export it again with "
+            "`nsys stats --timeunit nsec`."
+        )
+    loose = [
+        f"{name} ({unit})"
+        for name, unit in zip(header.names, header.units, strict=True)
+        if KINDS.get(name) == "size" and not of_sizes and unit not in _BYTE_UNITS
+    ]
+    if loose:
+        raise InputError(
+            f"{where}: line {line} has the column {loose[0]}, whose unit is no size; the file was edited, export it "
+            "again with `nsys stats`."
         )
 
 
@@ -547,6 +564,8 @@ def _read_csv(
     )
     try:
         parts, end = _read_pieces(raw, first, complete, header, wanted, typed, where, fast)
+        if typed and _sizes_look_whole(parts, header):
+            raise NotPlainError
     except NotPlainError:
         typed = False
         parts, end = _read_pieces(raw, first, complete, header, wanted, typed, where, fast)
@@ -566,6 +585,17 @@ def _read_csv(
         RawTable(header, table, line, cut_after=table.num_rows if cut else None, doubtful_end=doubtful),
         len(raw) if end is None else max(end, first),
     )
+
+
+def _sizes_look_whole(parts: list[pa.Table], header: Header) -> bool:
+    """Whether a column of MB holds whole numbers only, as one of bytes would: the cells have to be looked at."""
+    for name in parts[0].column_names if parts else ():
+        if kind_of(name, header.units[header.names.index(name)]) == "size":
+            values = np.concatenate([part[name].drop_null().to_numpy() for part in parts])
+            values = values[values != 0]
+            if len(values) and (values == np.floor(values)).all():
+                return True
+    return False
 
 
 def _read_pieces(

@@ -14,6 +14,7 @@ import pandas as pd
 
 from analysis.capture.model import Field, as_table, dtypes
 from analysis.capture.nsys_numbers import Table
+from analysis.capture.nsys_reports import UNKNOWN_SIZE
 
 _FILE = Field("file", "str", "", "file it was read from")
 _TIMES = (
@@ -126,7 +127,7 @@ def summary(table: Table, names: pd.Series) -> pd.DataFrame:
     Sizes without any unit (nsys 2020 prints none) stay NA: they may be bytes, KiB or MB.
     """
     schema = SUMMARIES[table.report]
-    sizes_known = table.report != "cuda_gpu_mem_size_sum" or table.raw.unit("Total") != ""
+    sizes_known = table.report != "cuda_gpu_mem_size_sum" or table.raw.unit("Total") != UNKNOWN_SIZE
     columns = {}
     for field in schema:
         source = next((name for name in _SOURCES.get(field.name, ()) if table.has(name)), None)
