@@ -39,7 +39,10 @@ from analysis.capture.sniff import OUR_JSON, Sniffed, sniff
 from analysis.capture.summaries import SUMMARIES
 from analysis.capture.text import NumberStyle
 
-_WHAT_TO_GIVE = "give exports of nsys (SQLite, CSV) or of ncu (`--csv --page raw`), a trace of torch.profiler, or a folder that holds some"
+_WHAT_TO_GIVE = (
+    "give exports of nsys (SQLite, CSV) or of ncu (`--csv --page raw`), a trace of torch.profiler, "
+    "or a folder that holds some"
+)
 
 
 @dataclass(frozen=True)

@@ -311,7 +311,7 @@ class Capture:
                       graph (a CUDA graph launch of which only the whole is known); texts may be categorical;
                       api_* , pid and tid are NA where the export has no API side
     ranges            one row a push/pop range instance, sorted by (pid, tid, start_ns, level) (RANGES_COLUMNS)
-    clock             'nsys', 'torch' (a trace of torch.profiler), or 'cpu' (the ranges of cpu_ranges.csv)
+    clock             'nsys', 'torch' (a trace of torch.profiler), or 'cpu' (ranges without any GPU operation)
     start_end_ranges  one row a start/end range, which belongs to no stack and may end on another thread
                       (START_END_COLUMNS; end_tid is NA where it ended on its own)
     overhead          stretches in which the profiler itself held a thread (OVERHEAD_COLUMNS)

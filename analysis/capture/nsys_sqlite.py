@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,9 +27,10 @@ from analysis.capture.model import (
     START_END_COLUMNS,
     Gap,
     IntArray,
+    Timeline,
     as_table,
     empty_table,
-    nest,
+    nest_ranges,
 )
 from analysis.capture.sqlite_table import Tables, open_tables
 
@@ -72,25 +73,6 @@ class Column(NamedTuple):
     missing: BoolArray
 
 
-@dataclass(frozen=True)
-class Timeline:
-    """What one export holds, in the tables of `Capture`; `version` is that of the schema, '' before 2022."""
-
-    gpu_ops: pd.DataFrame
-    ranges: pd.DataFrame
-    start_end_ranges: pd.DataFrame
-    overhead: pd.DataFrame
-    graph_nodes: pd.DataFrame
-    version: str
-    rows: int
-    gaps: list[Gap] = field(default_factory=list)
-
-    @property
-    def detail(self) -> str:
-        """What a list of files says of it."""
-        return f"schema {self.version}" if self.version else "a schema without version"
-
-
 def is_export(tables: Mapping[str, Sequence[str]]) -> bool:
     """Whether these are the tables of an nsys export."""
     own = {"StringIds", NVTX, "OSRT_API", "ThreadNames", *_VERSION_TABLES, "META_DATA_CAPTURE"}
@@ -121,8 +103,8 @@ def read(path: Path, where: str) -> Timeline:
         overhead = _overhead(export)
         _diagnostics(export)
         version = _version(export)
-    rows = len(gpu_ops) + len(ranges) + len(start_end)
-    return Timeline(gpu_ops, ranges, start_end, overhead, nodes, version, rows, export.gaps)
+    detail = f"schema {version}" if version else "a schema without version"
+    return Timeline(gpu_ops, ranges, "nsys", start_end, overhead, nodes, detail, export.gaps)
 
 
 class _Export:
@@ -740,7 +722,7 @@ def _nvtx(export: _Export) -> tuple[pd.DataFrame, pd.DataFrame]:
         other = elsewhere[chosen & ~pushed]
         end_tid = pd.arrays.IntegerArray((ended.values[chosen & ~pushed] & 0xFFFFFF).astype(np.int64), ~other)
     spans = as_table({**{name: spans[name] for name in spans}, "end_tid": end_tid}, START_END_COLUMNS)
-    return _nested(table[pushed]), spans
+    return nest_ranges(table[pushed]), spans
 
 
 def _range_names(export: _Export, columns: dict[str, Column], chosen: BoolArray) -> npt.NDArray[np.object_]:
@@ -772,45 +754,6 @@ def _range_names(export: _Export, columns: dict[str, Column], chosen: BoolArray)
             codes, plain = pd.factorize(names[rows])
             names[rows] = np.array([f"{title}:{name}" for name in plain], dtype=object)[codes]
     return names
-
-
-def _nested(table: pd.DataFrame) -> pd.DataFrame:
-    """Push/pop ranges with parent, level and path. Equal intervals nest in the order in which they were pushed."""
-    if table.empty:
-        return empty_table(RANGES_COLUMNS)
-    order = np.lexsort((table["range_id"], -table["end_ns"], table["start_ns"], table["tid"], table["pid"]))
-    table = table.iloc[order].reset_index(drop=True)
-    pid, tid = table["pid"].to_numpy(), table["tid"].to_numpy()
-    thread = np.concatenate([[0], np.cumsum((pid[1:] != pid[:-1]) | (tid[1:] != tid[:-1]))])
-    parent, level = nest(thread, table["start_ns"].to_numpy(), table["end_ns"].to_numpy())
-    ids = table["range_id"].to_numpy(np.int64)
-    return as_table(
-        {
-            **{name: table[name] for name in table},
-            "parent_id": pd.arrays.IntegerArray(np.where(parent >= 0, ids[parent], 0), parent < 0),
-            "level": level,
-            "path": join_paths(table["name"].to_numpy(object), parent, level),
-        },
-        RANGES_COLUMNS,
-    )
-
-
-def join_paths(names: npt.NDArray[np.object_], parent: IntArray, level: IntArray) -> npt.NDArray[np.object_]:
-    """The names from the outermost range down, joined with `/`; each different path is put together once."""
-    codes, plain = pd.factorize(names)
-    path = np.zeros(len(names), dtype=np.int64)
-    texts: list[str] = []
-    by_level = np.argsort(level, kind="stable")
-    bounds = np.searchsorted(level[by_level], np.arange(int(level.max(initial=-1)) + 2))
-    for depth in range(len(bounds) - 1):
-        rows = by_level[bounds[depth] : bounds[depth + 1]]
-        above = path[parent[rows]] if depth else np.full(len(rows), -1, dtype=np.int64)
-        new, keys = pd.factorize((above + 1) * len(plain) + codes[rows])
-        path[rows] = new + len(texts)
-        for key in np.asarray(keys, dtype=np.int64).tolist():
-            over, name = divmod(key, len(plain))
-            texts.append(f"{texts[over - 1]}/{plain[name]}" if over else str(plain[name]))
-    return np.array(texts, dtype=object)[path]
 
 
 # ------------------------------------------------------------------------------------------- what nsys says of itself

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.capture import ncu_csv, ncu_rep, nsys_reports, nsys_sqlite, nsys_table, sqlite_table
+from analysis.capture import ncu_csv, ncu_rep, nsys_reports, nsys_sqlite, nsys_table, sqlite_table, torch_trace
 from analysis.capture.errors import InputError
 from analysis.capture.text import open_text, text_start
 
@@ -22,6 +22,7 @@ _BINARY = (
         "nsys stats --format csv --timeunit nsec --report <report> --output . <file>",
     ),
 )
+_GZIP_HEAD = 1 << 22  # PyTorch describes the GPUs before it lists the events
 _SQLITE = b"SQLite format 3\0"
 # Beginnings of ncu's tables, and what stands in the headers that begin otherwise.
 _NCU_MARKS = (
@@ -43,9 +44,9 @@ OUR_JSON = ("manifest", "timing", "ceilings", "tool-status", "layer-profile", "k
 class Sniffed:
     """What a file is.
 
-    kind     'nsys', 'nsys sqlite', 'ncu report', 'ncu raw' | 'ncu details' | 'ncu source' | 'ncu session' (the first
-             page of the file), 'ncu summary' (which is not read), 'ncu log', 'ops', 'cpu_ranges', 'dataflow', one of
-             OUR_JSON, 'binary', 'empty' or 'unknown'
+    kind     'nsys', 'nsys sqlite', 'torch trace', 'ncu report', 'ncu raw' | 'ncu details' | 'ncu source' | 'ncu
+             session' (the first page of the file), 'ncu summary' (which is not read), 'ncu log', 'ops', 'cpu_ranges',
+             'dataflow', 'layer_events', one of OUR_JSON, 'binary', 'empty' or 'unknown'
     raw      the text as UTF-8 bytes, mapped where the file is large (b'' for binary files)
     advice   for a file that cannot be read: what was found, and what to do
     data     the object of one of our JSON files
@@ -79,6 +80,10 @@ def sniff(path: Path) -> Sniffed:
         return Sniffed("binary", found="a binary ncu report", advice=f"{ncu_rep.INSTALL} {ncu_rep.EXPORT}")
     if head.startswith(_SQLITE):
         return _sniff_sqlite(path)
+    if head.startswith(torch_trace.GZIP):
+        if torch_trace.MARK in torch_trace.unpack(path, _GZIP_HEAD):
+            return Sniffed("torch trace")
+        return Sniffed("binary", found="a gzip file", advice="unpack it with `gunzip`, then give what is in it")
     if b"QuadD" in head[:4096]:
         return Sniffed(
             "binary",
@@ -172,6 +177,8 @@ def _sniff_ncu_page(page: str, raw: bytes | mmap.mmap) -> Sniffed:
 
 
 def _sniff_json(raw: bytes | mmap.mmap) -> Sniffed:
+    if raw.find(torch_trace.MARK) >= 0:
+        return Sniffed("torch trace", raw)
     try:
         data = json.loads(bytes(raw)[text_start(raw) :])
     except ValueError as error:

@@ -1,0 +1,336 @@
+"""Reads Chrome traces of torch.profiler (json, json.gz): a timeline for machines without nsys.
+
+Times are decimal microseconds with three digits after the point, on a clock whose 64-bit floats are too coarse for
+them, so they are never read as floats. Of the process only what ran is read: host names and paths in the file are not.
+
+Ranges are what the program itself marked (`record_function`, `user_annotation`). Where it marked nothing, the frames of
+nn.Module stand in (traces `with_stack`), and without these PyTorch's operators: beside marks they would only push every
+kernel one level down, below names that are the same in all layers.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analysis.capture.errors import InputError
+from analysis.capture.model import (
+    GPU_OPS_COLUMNS,
+    RANGES_COLUMNS,
+    Gap,
+    IntArray,
+    Timeline,
+    as_table,
+    empty_table,
+    nest_ranges,
+)
+
+MARK = b'"traceEvents"'
+GZIP = b"\x1f\x8b"
+_MOST_BYTES = 8 << 30  # what a packed trace may unpack to
+_LONGEST_NS = 1 << 61  # so that sums of two stay within 64 bits
+_AGAIN = "write it again with `prof.export_chrome_trace(...)`"
+# Categories by kind; those with capitals are of PyTorch 1.8 to 1.11.
+_GPU_KINDS = {
+    "kernel": "kernel",
+    "Kernel": "kernel",
+    "gpu_memcpy": "memcpy",
+    "Memcpy": "memcpy",
+    "gpu_memset": "memset",
+    "Memset": "memset",
+}
+_CALLS = frozenset({"cuda_runtime", "cuda_driver", "Runtime", "Driver"})
+_MARKS = "user_annotation"
+_OPERATORS = frozenset({"cpu_op", "Operator"})
+_FRAMES = "python_function"
+_MODULE = "nn.Module: "
+_STEP = re.compile(r"ProfilerStep\*?#?\s?\d*")
+_NO_NUMBER = re.compile(rb":\s*[-+]?(?:nan|NaN|inf|Infinity)(?=\s*[,}])")
+
+
+_Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+
+
+class _Details(msgspec.Struct, gc=False, rename={"registers": "registers per thread", "node": "graph node id"}):
+    """`args` of an event, as far as it is needed."""
+
+    correlation: _Number | None = None
+    device: _Number | None = None
+    stream: _Number | None = None
+    grid: list[_Number] | None = None
+    block: list[_Number] | None = None
+    registers: _Number | None = None
+    bytes: float | _Number | None = None
+    node: _Number | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: _Number | str | None = None
+    tid: _Number | str | None = None
+    ts: msgspec.Raw = msgspec.Raw()
+    dur: msgspec.Raw = msgspec.Raw()
+    args: msgspec.Raw = msgspec.Raw()
+
+
+class _Device(msgspec.Struct):
+    id: _Number = 0
+    name: str = ""
+
+
+class _Trace(
+    msgspec.Struct, rename={"events": "traceEvents", "base": "baseTimeNanoseconds", "devices": "deviceProperties"}
+):
+    events: list[_Event]
+    base: _Number = 0
+    devices: list[_Device] = []
+
+
+def unpack(path: Path, limit: int = _MOST_BYTES) -> bytes:
+    """The first `limit` bytes of what is in a gzip file; what is cut off or damaged ends before."""
+    unpacker = zlib.decompressobj(wbits=31)
+    parts: list[bytes] = []
+    size = 0
+    with path.open("rb") as stream:
+        while size < limit and (packed := stream.read(1 << 20)):
+            try:
+                parts.append(unpacker.decompress(packed, limit - size))
+            except zlib.error:
+                break
+            size += len(parts[-1])
+    return b"".join(parts)
+
+
+def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
+    """GPU operations with their launch calls, and ranges, of a trace.
+
+    Times are ns on the clock of the machine (`baseTimeNanoseconds` added, where the file has it).
+
+    Raises:
+        InputError: the file is cut off or damaged, or holds no event of torch.profiler.
+    """
+    trace = _decode(raw, where)
+    by_kind: dict[str, list[_Event]] = {kind: [] for kind in ("gpu", "call", "mark", "module", "operator")}
+    for event in trace.events:
+        if event.ph != "X":
+            continue
+        if event.cat in _GPU_KINDS:
+            by_kind["gpu"].append(event)
+        elif event.cat in _CALLS:
+            by_kind["call"].append(event)
+        elif event.cat == _MARKS:
+            by_kind["mark"].append(event)
+        elif event.cat in _OPERATORS:
+            by_kind["operator"].append(event)
+        elif event.cat == _FRAMES and event.name.startswith(_MODULE):
+            by_kind["module"].append(event)
+    if not any(by_kind.values()):
+        raise InputError(f"{where}: is a Chrome trace without events of torch.profiler; {_AGAIN}.")
+    gaps: list[Gap] = []
+    if not by_kind["gpu"]:
+        gaps.append(
+            Gap(
+                "GPU operations",
+                f"{where} holds events of the CPU only",
+                "profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a machine with a GPU",
+            )
+        )
+    gpu_ops = _gpu_ops(by_kind["gpu"], by_kind["call"], trace, where, gaps)
+    marks, what = by_kind["mark"], "marks of the program"
+    if all(_STEP.fullmatch(event.name) for event in marks):
+        what = "modules" if by_kind["module"] else "operators"
+        marks = marks + (by_kind["module"] or by_kind["operator"])
+    ranges = _ranges(marks, trace.base, where)
+    return Timeline(gpu_ops, ranges, "torch" if len(gpu_ops) else "cpu", detail=f"ranges: {what}", gaps=gaps)
+
+
+def _decode(raw: bytes | mmap.mmap, where: str) -> _Trace:
+    text: Any = raw
+    if raw[:2] == GZIP:
+        text = _unpack_whole(raw, where)
+    try:
+        return _parse(text)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: is no trace of torch.profiler ({_reason(error)}); {_AGAIN}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{where}: is a damaged trace or one cut off ({_reason(error)}); {_AGAIN}.") from None
+
+
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+
+
+def _parse(text: bytes | mmap.mmap) -> _Trace:
+    is_list = text[:4096].lstrip()[:1] == b"["
+    kind: Any = list[_Event] if is_list else _Trace
+    try:
+        found = msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        # PyTorch writes rates that it could not compute as nan or inf, which is not JSON
+        mended = _NO_NUMBER.sub(b": null", text)
+        if len(mended) == len(text):
+            raise
+        found = msgspec.json.decode(mended, type=kind)
+    return _Trace(found) if is_list else found
+
+
+def _unpack_whole(raw: bytes | mmap.mmap, where: str) -> bytes:
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        text = unpacker.decompress(raw, _MOST_BYTES)
+    except zlib.error:
+        raise InputError(f"{where}: is a damaged gzip file; copy it again, or {_AGAIN}.") from None
+    if not unpacker.eof:
+        raise InputError(
+            f"{where}: is a gzip file that was cut off, or one of more than {_MOST_BYTES >> 30} GiB; copy it again, or "
+            f"{_AGAIN}."
+        )
+    return text
+
+
+def _nanoseconds(cells: Sequence[msgspec.Raw], where: str, what: str) -> IntArray:
+    """Decimal microseconds as written in the file, in whole ns."""
+    if not len(cells):
+        return np.array([], dtype=np.int64)
+    texts = pa.array([bytes(cell) for cell in cells], pa.binary())
+    wrong: bytes | None = None
+    try:
+        whole = pc.multiply(texts.cast(pa.string()).cast(pa.decimal128(30, 6)), pa.scalar(1000, pa.decimal128(4, 0)))
+        values = pc.round(whole).cast(pa.int64()).to_numpy()
+        if ((values < _LONGEST_NS) & (values > -_LONGEST_NS)).all():
+            return values
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        good = re.compile(rb"-?\d{1,19}(\.\d{1,6})?")
+        wrong = next((text for text in map(bytes, cells) if not good.fullmatch(text)), None)
+    if wrong is None:
+        wrong = max(map(bytes, cells), key=len)
+    found = wrong.decode("utf-8", errors="replace")[:30] or "nothing"
+    raise InputError(f"{where}: an event has {found!r} as its {what}, not a time in microseconds; {_AGAIN}.")
+
+
+def _times(events: list[_Event], base: int, where: str) -> tuple[IntArray, IntArray]:
+    """Start and duration of events, ns."""
+    start = _nanoseconds([event.ts for event in events], where, "ts")
+    duration = _nanoseconds([event.dur for event in events], where, "dur")
+    if (duration < 0).any():
+        name = events[int((duration < 0).argmax())].name[:60]
+        raise InputError(f"{where}: the event {name!r} has a negative duration; {_AGAIN}.")
+    return start + base, duration
+
+
+def _details(events: list[_Event], where: str) -> list[_Details]:
+    decoder = msgspec.json.Decoder(_Details)
+    none = _Details()
+    try:
+        return [decoder.decode(raw) if len(raw := bytes(event.args)) else none for event in events]
+    except msgspec.DecodeError as error:
+        raise InputError(f"{where}: the details of an event are damaged ({_reason(error)}); {_AGAIN}.") from None
+
+
+def _column(values: list[Any]) -> Any:
+    return pd.array(
+        [pd.NA if value is None or not abs(value) < _LONGEST_NS else int(value) for value in values], dtype="Int64"
+    )
+
+
+def _shape(parts: list[_Number] | None) -> str:
+    return "x".join(map(str, parts)) if parts else ""
+
+
+def _gpu_ops(
+    events: list[_Event], calls: list[_Event], trace: _Trace, where: str, gaps: list[Gap]
+) -> pd.DataFrame:  # fmt: skip
+    if not events:
+        return empty_table(GPU_OPS_COLUMNS)
+    start, duration = _times(events, trace.base, where)
+    details = _details(events, where)
+    names = {device.id: device.name for device in trace.devices}
+    table = as_table(
+        {
+            "start_ns": start,
+            "duration_ns": duration,
+            "kind": [_GPU_KINDS[event.cat] for event in events],
+            "name": [event.name for event in events],
+            "grid": [_shape(detail.grid) for detail in details],
+            "block": [_shape(detail.block) for detail in details],
+            "registers": _column([detail.registers for detail in details]),
+            "stream": _column([detail.stream for detail in details]),
+            "bytes": _column([detail.bytes for detail in details]),
+            "device": [
+                "" if d.device is None else f"{names[d.device]} ({d.device})" if names.get(d.device) else str(d.device)
+                for d in details
+            ],
+            "correlation_id": _column([detail.correlation for detail in details]),
+            "graph_node_id": _column([detail.node or None for detail in details]),
+        },
+        GPU_OPS_COLUMNS,
+    )
+    launched = _with_calls(table, calls, trace.base, where)
+    lonely = int(launched["api_start_ns"].isna().sum())
+    if lonely:
+        gaps.append(
+            Gap(
+                f"the launches of {lonely} of {len(launched)} GPU operations",
+                f"{where} has no call, or several of different processes, with their correlation id",
+                "let the profiler begin before the launches, and give the trace of one process",
+            )
+        )
+    return launched.sort_values("start_ns", kind="stable", ignore_index=True)
+
+
+def _with_calls(ops: pd.DataFrame, calls: list[_Event], base: int, where: str) -> pd.DataFrame:
+    """Operations beside the call of their correlation id; an id that two processes use fills nothing."""
+    calls = [call for call in calls if isinstance(call.pid, int) and isinstance(call.tid, int)]
+    start, duration = _times(calls, base, where)
+    table = pd.DataFrame(
+        {
+            "correlation_id": _column([detail.correlation for detail in _details(calls, where)]),
+            "api_start_ns": start,
+            "api_end_ns": start + duration,
+            "pid": np.array([call.pid for call in calls], dtype=np.int64),
+            "tid": np.array([call.tid for call in calls], dtype=np.int64),
+        }
+    )
+    table = table[table["correlation_id"].notna()].sort_values("api_start_ns", kind="stable")
+    table = table[table.groupby("correlation_id")["pid"].transform("nunique") == 1]
+    table = table.drop_duplicates("correlation_id").set_index("correlation_id")
+    side = ["api_start_ns", "api_end_ns", "pid", "tid"]
+    found = ops[["correlation_id"]].join(table[side].astype("Int64"), on="correlation_id")
+    return ops.assign(**{name: found[name].array for name in side})
+
+
+def _ranges(events: list[_Event], base: int, where: str) -> pd.DataFrame:
+    """Ranges of the CPU's threads. The steps of the profiler lose their number: they are one range that repeats."""
+    events = [event for event in events if isinstance(event.pid, int) and isinstance(event.tid, int)]
+    if not events:
+        return empty_table(RANGES_COLUMNS)
+    start, duration = _times(events, base, where)
+    names = [event.name.removeprefix(_MODULE) for event in events]
+    return nest_ranges(
+        pd.DataFrame(
+            {
+                "range_id": np.arange(1, len(events) + 1),
+                "start_ns": start,
+                "end_ns": start + duration,
+                "pid": np.array([event.pid for event in events], dtype=np.int64),
+                "tid": np.array([event.tid for event in events], dtype=np.int64),
+                "name": np.array(
+                    ["ProfilerStep" if _STEP.fullmatch(n) else n or "(unnamed)" for n in names], dtype=object
+                ),
+            }
+        )
+    )
