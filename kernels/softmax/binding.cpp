@@ -42,4 +42,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
              [](const torch::Tensor& scores, double scale) { return run(softmax_v02_fused, scores, scale, false); });
   module.def("v03_causal",
              [](const torch::Tensor& scores, double scale) { return run(softmax_v03_causal, scores, scale, false); });
+  module.def("v05_early",
+             [](const torch::Tensor& scores, double scale) { return run(softmax_v05_early, scores, scale, false); });
 }

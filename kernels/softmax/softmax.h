@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-enum class DType { float32, bfloat16 };
+#include "dtype.h"
 
 struct SoftmaxCall {
   const void* scores;
@@ -22,3 +22,4 @@ struct SoftmaxCall {
 cudaError_t softmax_v01_separate(const SoftmaxCall& call);
 cudaError_t softmax_v02_fused(const SoftmaxCall& call);
 cudaError_t softmax_v03_causal(const SoftmaxCall& call);
+cudaError_t softmax_v05_early(const SoftmaxCall& call);

@@ -73,6 +73,8 @@ def test_every_launch_is_checked_and_torch_stays_out(path):
         assert "call.stream" in launch
     # what overlaps waits before it touches memory
     assert not overlapped or text.count("let_next_start();") == text.count("wait_for_previous();") >= 1
+    for part in text.split("let_next_start();")[1:]:
+        assert not re.search(r"(?<!prefetch_)(load|store)\(|\w\[", part.split("wait_for_previous();")[0])
 
 
 def test_the_copy_of_the_self_test_is_a_kernel_of_its_source():

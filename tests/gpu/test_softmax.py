@@ -80,6 +80,20 @@ def test_current_stream_and_graph(variant):
     assert torch.equal(captured, expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("variant", OURS)
+def test_a_chain_of_launches_gives_the_same_bits_overlapped_and_one_at_a_time(variant, dtype):
+    for shape in ((2, 12, 512, 512), (1, 12, 1, 1024), (1, 2, 100, 130)):
+        start = torch.randn(shape, device="cuda").to(dtype)
+        overlapped = alone = start
+        for _ in range(20):
+            overlapped = causal_softmax(overlapped, 40.0, variant)
+        for _ in range(20):
+            alone = causal_softmax(alone, 40.0, variant)
+            torch.cuda.synchronize()
+        assert torch.equal(overlapped, alone)
+
+
 @pytest.mark.parametrize("variant", ["torch", *OURS])
 def test_opcheck(variant):
     for dtype in (torch.float32, torch.bfloat16):
