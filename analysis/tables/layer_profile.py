@@ -30,15 +30,20 @@ def profile_label(entry: dict[str, Any]) -> str:
     return f"{entry['name']}, {entry['dtype']}"
 
 
+def is_held(capture: Capture) -> bool:
+    """Whether the GPU was held back in this capture, as the layer profiler does."""
+    return capture.layer_events is not None and bool((capture.ranges["name"] == HOLD).any())
+
+
 def without_holds(capture: Capture) -> Capture:
     """The capture without the kernels that hold the GPU back, their ranges and nsys' sums of them.
 
     A capture whose ranges have no such name is returned as it is.
     """
-    ranges = capture.ranges.reset_index(drop=True)
-    held = (ranges["name"] == HOLD).to_numpy(bool) if len(ranges) else np.zeros(0, dtype=bool)
-    if capture.layer_events is None or not held.any():
+    if not is_held(capture):
         return capture
+    ranges = capture.ranges.reset_index(drop=True)
+    held = (ranges["name"] == HOLD).to_numpy(bool)
     gpu_ops = capture.gpu_ops.reset_index(drop=True)
     owner = attribution.attribute(gpu_ops, ranges).to_numpy(np.int64)
     is_hold = (owner >= 0) & held[np.maximum(owner, 0)]
@@ -184,10 +189,8 @@ def extents(ranges: pd.DataFrame, gpu_ops: pd.DataFrame) -> tuple[np.ndarray, np
     return np.where(last < 0, -1, first), last
 
 
-def agreement_sentence(agreement: pd.DataFrame) -> str | None:
-    """How many components agree, None if none was compared."""
-    if agreement.empty:
-        return None
+def agreement_sentence(agreement: pd.DataFrame) -> str:
+    """How many components agree, and which one least."""
     good = int((agreement["agrees"] == "yes").sum())
     off = agreement.loc[agreement["difference_ns"].abs().idxmax()]
     return (

@@ -1,0 +1,27 @@
+"""The tables of the layer profiler and of the baseline, as far as a run has such profiles."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.tables import baseline, layer_profile
+
+
+def build(capture: Capture) -> dict[str, pd.DataFrame]:
+    """Return the tables that have rows, by name."""
+    profiles = (capture.layer_profile or {}).get("profiles") or []
+    settings = (capture.baseline or {}).get("settings") or []
+    tables = {
+        "layer_profile": layer_profile.build_profile(profiles),
+        "layer_tokens": layer_profile.build_tokens(profiles),
+        "layer_instrument": layer_profile.build_instrument(profiles),
+        "layer_agreement": layer_profile.build_agreement(capture),
+        "component_kernels": layer_profile.build_component_kernels(capture),
+        "component_launches": layer_profile.build_component_launches(capture),
+        "baseline": baseline.build_baseline(settings),
+        "baseline_operators": baseline.build_operators(settings),
+    }
+    tables["bottlenecks"] = baseline.build_bottlenecks(tables["baseline"], tables["baseline_operators"])
+    tables["published"] = baseline.build_published(tables)
+    return {name: table for name, table in tables.items() if len(table)}
