@@ -161,7 +161,7 @@ def _about_launches(row: pd.Series) -> list[tuple[str, float, str, str]]:
             )
         )
     verdict, why = judge(float(busy), None if pd.isna(floor) else float(floor), float(launches), float(kernels))
-    answers.append(("what limits a token", float(busy), "frac", f"{verdict}: {why}"))
+    answers.append(("what limits a token", float(busy), "frac", f"{verdict[0].upper()}{verdict[1:]}: {why}"))
     return answers
 
 
@@ -196,6 +196,7 @@ def find(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, An
         ]
         gain_ns = None if pd.isna(of["floor_ns"]) else wall_ns - float(of["floor_ns"])
         verdict, _, why = row["answer"].partition(": ")
+        verdict = verdict[0].lower() + verdict[1:]
         sentence = f"{why[0].upper()}{why[1:]}"
         found.append(
             {

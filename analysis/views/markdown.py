@@ -78,12 +78,16 @@ _FUSION = (
 
 def render_markdown(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
     """The report as GitHub Markdown. Sections without rows are left out; `report["gaps"]` says why."""
+    from analysis.views import profiles  # which formats with what stands here
+
     untrusted = is_untrusted(report)
     blocks = [f"# {escape(report.get('title') or 'Report')}"]
     blocks += [f"> **{text.UNTRUSTED_MARK} {escape(UNTRUSTED_SENTENCE)}**"] if untrusted else []
     blocks += [_facts(report)]
     blocks += _findings(report, tables, untrusted)
     blocks += [
+        *_figure(report, "levels"),
+        *profiles.sections(tables),
         *_section("Steps", tables, "gaps", None, untrusted),
         *_figure(report, "layers"),
         *_layers(tables, untrusted),
@@ -145,10 +149,10 @@ def _grid(rows: pd.DataFrame, columns: Sequence[str], untrusted: bool) -> str:
         for row in rows[present].itertuples(index=False, name=None)
     ]
     numeric = [bool(pd.api.types.is_numeric_dtype(rows[c])) or bool(text.unit_of(c)) for c in present]
-    return _table([text.label_of(c) for c in present], body, ["right" if n else "left" for n in numeric])
+    return table_of([text.label_of(c) for c in present], body, ["right" if n else "left" for n in numeric])
 
 
-def _table(headers: Sequence[str], body: Sequence[Sequence[str]], align: Sequence[str]) -> str:
+def table_of(headers: Sequence[str], body: Sequence[Sequence[str]], align: Sequence[str]) -> str:
     return str(tabulate.tabulate(body, headers=headers, tablefmt="github", disable_numparse=True, colalign=align))
 
 
@@ -295,7 +299,7 @@ def _gaps(report: Mapping[str, Any]) -> list[str]:
     if not gaps:
         return ["## What is missing", "Nothing: every tier and every file of a run is here."]
     body = [[escape(g.get(k, "")) for k in ("what", "why", "fix")] for g in gaps]
-    return ["## What is missing", _table(["missing", "why", "how to get it"], body, ["left"] * 3)]
+    return ["## What is missing", table_of(["missing", "why", "how to get it"], body, ["left"] * 3)]
 
 
 def _conditions(report: Mapping[str, Any]) -> list[str]:
@@ -303,7 +307,7 @@ def _conditions(report: Mapping[str, Any]) -> list[str]:
     if not conditions:
         return []
     body = [[escape(c.get("name", "")), escape(c.get("value", ""))] for c in conditions]
-    return ["## Conditions", _table(["condition", "value"], body, ["left", "left"])]
+    return ["## Conditions", table_of(["condition", "value"], body, ["left", "left"])]
 
 
 def _files(report: Mapping[str, Any]) -> list[str]:
@@ -318,7 +322,7 @@ def _files(report: Mapping[str, Any]) -> list[str]:
             ]
             for t in tables
         ]
-        blocks += ["## Tables", _table(["table", "question", "rows"], body, ["left", "left", "right"])]
+        blocks += ["## Tables", table_of(["table", "question", "rows"], body, ["left", "left", "right"])]
     files = report.get("files") or []
     if files:
         body = [
@@ -329,7 +333,7 @@ def _files(report: Mapping[str, Any]) -> list[str]:
             ]
             for f in files
         ]
-        blocks += ["## Read from", _table(["file", "kind", "rows"], body, ["left", "left", "right"])]
+        blocks += ["## Read from", table_of(["file", "kind", "rows"], body, ["left", "left", "right"])]
     return blocks
 
 
