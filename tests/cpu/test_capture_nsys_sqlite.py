@@ -17,7 +17,7 @@ from analysis import pipeline, report
 from analysis.capture import nsys_sqlite, sqlite_table
 from analysis.capture.errors import InputError
 from analysis.capture.load import load
-from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture
+from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Timeline
 from analysis.tables import layers, nsys_sums
 from analysis.tables.attribution import attribute, enclosing_pairs, parent_rows
 from tests.nsys_export import ERAS, Export
@@ -25,11 +25,11 @@ from tests.nsys_export import ERAS, Export
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def read(export: Export, tmp_path: Path, **without: tuple[str, ...]) -> nsys_sqlite.Timeline:
+def read(export: Export, tmp_path: Path, **without: tuple[str, ...]) -> Timeline:
     return nsys_sqlite.read(export.save(tmp_path / "x.sqlite", without=without), "x.sqlite")
 
 
-def owners(timeline: nsys_sqlite.Timeline) -> list[str]:
+def owners(timeline: Timeline) -> list[str]:
     """The path of the range of each operation."""
     found = attribute(timeline.gpu_ops, timeline.ranges)
     return [timeline.ranges["path"][row] if row >= 0 else "" for row in found]
@@ -73,7 +73,7 @@ def test_every_schema_gives_the_same_timeline(era: int, tmp_path: Path) -> None:
     assert set(ops["device"]) == {"NVIDIA H200 (0)"}
     assert ops["registers"].tolist()[:3] == [32, 32, pd.NA]
     assert owners(timeline) == ["step/h.0", "step/h.1", "step/h.1", "step/h.1", "step", ""]
-    assert timeline.version == ("" if era < 2022 else f"3.{era - 2020}.1")
+    assert timeline.detail == ("a schema without version" if era < 2022 else f"schema 3.{era - 2020}.1")
     assert timeline.gaps == []
 
 
@@ -476,7 +476,7 @@ def test_exports_of_both_kinds_are_not_counted_twice(tmp_path: Path) -> None:
 def test_two_captures_are_refused(tmp_path: Path) -> None:
     two_layers().save(tmp_path / "a.sqlite")
     two_layers(2026).save(tmp_path / "b.sqlite")
-    with pytest.raises(InputError, match=r"a\.sqlite and b\.sqlite are two SQLite exports"):
+    with pytest.raises(InputError, match=r"a\.sqlite and b\.sqlite are the timelines of two captures"):
         load([tmp_path])
 
 
@@ -803,4 +803,3 @@ def test_attribution_of_many_launches_is_quick() -> None:
     ops = pd.DataFrame({name: pd.array(values, dtype="Int64") for name, values in side.items()})
     found = attribute(ops, ranges).to_numpy()
     assert (found >= 0).mean() > 0.95
-    assert Capture().graph_nodes.empty

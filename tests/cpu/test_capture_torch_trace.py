@@ -1,0 +1,289 @@
+"""Chrome traces of torch.profiler: hand-written ones of a GPU, a real one of a CPU, damage."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis import pipeline
+from analysis.capture import torch_trace
+from analysis.capture.errors import InputError
+from analysis.capture.load import load
+from analysis.capture.model import Timeline
+from analysis.tables.attribution import attribute
+
+BASE = 1_790_857_026_000_000_000
+
+
+def event(cat: str, name: str, ts: str, dur: str, *, pid: Any = 100, tid: Any = 100, **args: Any) -> str:
+    """One complete event, times as text: that is how they have to be read."""
+    fields = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid}
+    head = json.dumps(fields)[:-1]
+    return f'{head}, "ts": {ts}, "dur": {dur}, "args": {json.dumps(args)}}}'
+
+
+def kernel(name: str, ts: str, dur: str, corr: int, *, cat: str = "kernel", device: int = 0, **args: Any) -> str:
+    shape = {"grid": [64, 2, 1], "block": [256, 1, 1], "registers per thread": 40} if cat.lower() == "kernel" else {}
+    return event(
+        cat, name, ts, dur, pid=device, tid=7, device=device, stream=7, correlation=corr, context=1, **shape, **args
+    )
+
+
+def call(
+    ts: str, corr: int, *, cat: str = "cuda_runtime", dur: str = "2.5", name: str = "cudaLaunchKernel", **place: Any
+) -> str:
+    return event(cat, name, ts, dur, correlation=corr, cbid=211, **place)
+
+
+def trace(
+    *events: str, base: int | None = BASE, devices: str = '[{"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 1}]'
+) -> bytes:
+    origin = "" if base is None else f'"baseTimeNanoseconds": {base}, '
+    other = [
+        '{"ph": "M", "name": "process_name", "ts": 1.5, "pid": 100, "tid": 0, "args": {"name": "python"}}',
+        '{"ph": "X", "cat": "Trace", "ts": 1, "dur": 9, "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "PyTorch Profiler", "args": {"Op count": 0}}',
+        '{"ph": "s", "id": 5, "pid": 100, "tid": 100, "ts": 2.25, "cat": "ac2g", "name": "ac2g"}',
+        '{"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 9}',
+    ]
+    inside = ",\n".join([*other, *events])
+    return (
+        f'{{"schemaVersion": 1, "deviceProperties": {devices}, "host_name": "pc17", {origin}"displayTimeUnit": "ms",\n'
+        f'"traceEvents": [{inside}], "traceName": "/home/somebody/x.json"}}'
+    ).encode()
+
+
+def two_layers() -> bytes:
+    return trace(
+        event("user_annotation", "step", "100.000", "900.000"),
+        event("user_annotation", "h.0", "110.001", "390.5"),
+        event("user_annotation", "h.1", "510", "400.25"),
+        event("cpu_op", "aten::mm", "115", "80"),
+        call("120.125", 1),
+        call("520.5", 2, cat="cuda_driver", name="cuLaunchKernelEx"),
+        call("540", 3, name="cudaMemcpyAsync"),
+        call("560", 4, name="cudaMemsetAsync"),
+        call("2000.5", 5),
+        kernel("void gemm<4>(float*)", "600.123", "100.456", 1),
+        kernel("triton_poi_0", "701", "50", 2),
+        kernel("Memcpy HtoD (Pageable -> Device)", "760", "40", 3, cat="gpu_memcpy", bytes=4_194_305),
+        kernel("Memset (Device)", "801", "1", 4, cat="gpu_memset", bytes=77),
+        kernel("stray", "2010", "10", 5),
+        event("gpu_user_annotation", "step", "600", "300", pid=0, tid=7),
+    )
+
+
+def read(raw: bytes) -> Timeline:
+    return torch_trace.read(raw, "t.json")
+
+
+def owners(timeline: Timeline) -> list[str]:
+    found = attribute(timeline.gpu_ops, timeline.ranges)
+    return [timeline.ranges["path"][row] if row >= 0 else "" for row in found]
+
+
+def test_kernels_copies_and_sets_with_their_launches() -> None:
+    timeline = read(two_layers())
+    ops = timeline.gpu_ops
+    assert ops["kind"].tolist() == ["kernel", "kernel", "memcpy", "memset", "kernel"]
+    assert (ops["start_ns"] - BASE).tolist() == [600_123, 701_000, 760_000, 801_000, 2_010_000]
+    assert ops["duration_ns"].tolist() == [100_456, 50_000, 40_000, 1_000, 10_000]
+    assert ops["grid"].tolist()[:3] == ["64x2x1", "64x2x1", ""]
+    assert ops["block"].tolist()[0] == "256x1x1"
+    assert ops["registers"].tolist()[0] == 40
+    assert set(ops["device"]) == {"NVIDIA H200 (0)"}
+    assert ops["stream"].tolist() == [7] * 5
+    assert ops["bytes"].dropna().tolist() == [4_194_305, 77]
+    assert (ops["api_start_ns"] - BASE).tolist()[0] == 120_125
+    assert (ops["api_end_ns"] - BASE).tolist()[0] == 122_625
+    assert owners(timeline) == ["step/h.0", "step/h.1", "step/h.1", "step/h.1", ""]
+    assert timeline.clock == "torch"
+    assert timeline.gaps == []
+
+
+def test_times_are_exact_where_floats_are_not() -> None:
+    # 64-bit floats of this size are 0.25 us (with the epoch) and 0.004 us (since the base) apart
+    for base, ts, start in (
+        (None, "1700000000000000.123", 1_700_000_000_000_000_123),
+        (5, "17366999221558.701", 17_366_999_221_558_706),
+    ):
+        assert float(ts) * 1000 != start - (base or 0)
+        timeline = read(trace(kernel("k", ts, "0.001", 1), call(ts, 1), base=base))
+        assert timeline.gpu_ops["start_ns"].tolist() == [start]
+        assert timeline.gpu_ops["duration_ns"].tolist() == [1]
+
+
+def test_whole_microseconds_and_old_categories() -> None:
+    timeline = read(
+        trace(
+            event("user_annotation", "a", "10", "90"), event("Operator", "aten::mm", "11", "50"), call("12", 1, cat="Runtime"),
+            kernel("k", "200", "5", 1, cat="Kernel"), kernel("Memcpy DtoD", "206", "5", 1, cat="Memcpy"), base=None,
+        )
+    )  # fmt: skip
+    assert timeline.gpu_ops[["start_ns", "duration_ns", "kind"]].to_numpy().tolist() == [
+        [200_000, 5000, "kernel"],
+        [206_000, 5000, "memcpy"],
+    ]
+    assert owners(timeline) == ["a", "a"]
+
+
+def test_a_list_of_events_is_a_trace() -> None:
+    raw = f"[{kernel('k', '5', '1', 1)}, {call('1', 1)}]".encode()
+    assert len(read(raw).gpu_ops) == 1
+
+
+def test_operators_are_ranges_only_where_the_program_marked_nothing() -> None:
+    operators = [event("cpu_op", "aten::linear", "10", "90"), event("cpu_op", "aten::addmm", "20", "50")]
+    work = [call("30", 1), kernel("k", "200", "5", 1)]
+    module = event("python_function", "nn.Module: Block_0", "5", "200")
+    frame = event("python_function", "model.py(7): forward", "5", "200")
+    step = event("user_annotation", "ProfilerStep#12", "0", "500")
+    assert owners(read(trace(*operators, *work))) == ["aten::linear/aten::addmm"]
+    assert owners(read(trace(step, *operators, *work))) == ["ProfilerStep/aten::linear/aten::addmm"]
+    assert owners(read(trace(module, frame, *operators, *work))) == ["Block_0"]
+    assert owners(read(trace(event("user_annotation", "fwd", "0", "400"), module, *operators, *work))) == ["fwd"]
+
+
+def test_threads_have_their_own_ranges_and_the_backward_thread_none() -> None:
+    timeline = read(
+        trace(
+            event("user_annotation", "a", "0", "100"),
+            call("10", 1),
+            kernel("k", "200", "5", 1),
+            call("20", 2, tid=200),
+            kernel("k", "300", "5", 2),
+        )
+    )
+    assert owners(timeline) == ["a", ""]
+
+
+def test_ids_of_two_processes_fill_nothing() -> None:
+    timeline = read(
+        trace(
+            call("10", 1), call("10", 1, pid=200), kernel("k", "20", "1", 1), call("12", 2), kernel("k", "30", "1", 2)
+        )
+    )
+    assert timeline.gpu_ops["api_start_ns"].isna().tolist() == [True, False]
+    assert timeline.gaps[0].what == "the launches of 1 of 2 GPU operations"
+
+
+def test_devices_are_told_by_id() -> None:
+    devices = '[{"id": 1, "name": "A40"}, {"id": 0, "name": "A100"}]'
+    timeline = read(
+        trace(
+            kernel("k", "1", "1", 1),
+            kernel("k", "3", "1", 2, device=1),
+            kernel("k", "5", "1", 3, device=2),
+            devices=devices,
+        )
+    )
+    assert timeline.gpu_ops["device"].tolist() == ["A100 (0)", "A40 (1)", "2"]
+
+
+def test_rates_that_are_no_numbers_do_not_matter() -> None:
+    raw = two_layers().replace(b'"bytes": 77', b'"bytes": 77, "memory bandwidth (GB/s)": inf, "x": NaN')
+    assert read(raw).gpu_ops["bytes"].dropna().tolist() == [4_194_305, 77]
+
+
+def test_a_packed_trace_becomes_a_report_without_names_of_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "trace").write_bytes(gzip.compress(two_layers()))
+    capture = load([tmp_path])
+    assert [(file.kind, file.rows, file.detail) for file in capture.files] == [
+        ("torch trace", 8, "ranges: marks of the program")
+    ]
+    content, tables, _ = pipeline.analyse(capture)
+    assert tables["layers"].set_index("range")["gpu_time_ns"].to_dict() == {
+        "step": 150_456, "step/h.0": 100_456, "step/h.1": 50_000, "unattributed": 10_000,
+    }  # fmt: skip
+    assert content["title"] == "Capture on NVIDIA H200"
+    assert any("torch.profiler" in note for note in content["notes"])
+    assert "pc17" not in json.dumps(content)
+    assert "somebody" not in json.dumps(content)
+
+
+def test_two_timelines_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_bytes(two_layers())
+    (tmp_path / "rank1.json").write_bytes(two_layers().replace(b"stray", b"strax"))
+    with pytest.raises(InputError, match=r"rank0\.json and rank1\.json are the timelines of two captures"):
+        load([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda raw: raw[: len(raw) // 2], "damaged trace or one cut off"),
+        (lambda raw: gzip.compress(raw)[:-40], "cut off"),
+        (lambda raw: raw.replace(b'"ts": 600.123', b'"ts": "soon"'), "'\"soon\"' as its ts"),
+        (lambda raw: raw.replace(b'"ts": 600.123', b'"ts": 600.123456789'), "'600.123456789' as its ts"),
+        (lambda raw: raw.replace(b'"ts": 600.123', b'"ts": 9' + b"0" * 18), "as its ts"),
+        (lambda raw: raw.replace(b'"ts": 600.123, ', b""), "'nothing' as its ts"),
+        (lambda raw: raw.replace(b'"dur": 50,', b'"dur": -50,'), "negative duration"),
+        (lambda raw: raw.replace(b'"grid": [64, 2, 1]', b'"grid": "64x2"'), "details of an event are damaged"),
+        (lambda raw: raw.replace(b'"correlation": 1,', b'"correlation": 1e400,'), "details of an event are damaged"),
+        (lambda raw: raw.replace(b'"traceEvents": [', b'"traceEvents": {"a": ['), "trace"),
+        (lambda raw: raw.replace(b'"name": "step"', b'"name": 5'), "no trace of torch.profiler"),
+        (lambda raw: raw.replace(b'"cat"', b'"kat"'), "without events of torch.profiler"),
+        (lambda raw: raw.replace(b"triton", b"tri\xffton"), "damaged trace"),
+    ],
+)
+def test_damage_is_one_sentence(damage: Any, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(damage(two_layers()))
+    with pytest.raises(InputError) as error:
+        load([path])
+    text = str(error.value)
+    assert sentence in text
+    assert text.startswith("t.json: ")
+    assert text.endswith(".")
+    assert "\n" not in text
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_damage_is_an_error_or_a_timeline(data: st.DataObject) -> None:
+    raw = bytearray(two_layers())
+    for _ in range(data.draw(st.integers(1, 5))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        timeline = read(bytes(raw))
+        attribute(timeline.gpu_ops, timeline.ranges)
+    except InputError as error:
+        assert str(error).endswith(".")  # noqa: PT017
+
+
+@given(st.integers(0, 10**18), st.integers(0, 10**12), st.integers(0, 10**18))
+def test_every_nanosecond_survives(start: int, length: int, base: int) -> None:
+    times = [f"{value // 1000}.{value % 1000:03d}" for value in (start, length)]
+    ops = read(trace(kernel("k", times[0], times[1], 1), base=base)).gpu_ops
+    assert (int(ops["start_ns"][0]), int(ops["duration_ns"][0])) == (start + base, length)
+
+
+def test_a_real_trace_of_a_cpu(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from torch.profiler import ProfilerActivity, profile, record_function
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU())
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        for _ in range(3):
+            with record_function("step"):
+                for layer in range(2):
+                    with record_function(f"h.{layer}"):
+                        model(torch.ones(4, 8))
+    plain, packed = tmp_path / "t.json", tmp_path / "t.json.gz"
+    profiler.export_chrome_trace(str(plain))
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    for path in (plain, packed):
+        content, tables, _ = pipeline.analyse(load([path]))
+        layers = tables["layers_folded"].set_index("range")
+        assert layers["calls"].to_dict() == {"step": 3, "step/h.*": 6}
+        assert 0 < layers.loc["step/h.*", "cpu_time_ns"] <= layers.loc["step", "cpu_time_ns"]
+        assert any(gap["what"] == "GPU operations" for gap in content["gaps"])
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        model(torch.ones(4, 8))
+    profiler.export_chrome_trace(str(tmp_path / "t.json"))
+    capture = load([tmp_path / "t.json"])
+    assert "aten::linear/aten::addmm" in set(capture.ranges["path"])
+    assert capture.files[0].detail == "ranges: operators"
