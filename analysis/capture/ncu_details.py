@@ -2,7 +2,7 @@
 
 From 12 columns (2020) to 21 (`--print-details all`); metric rows may be shorter than the header. Metrics have raw
 names (`--metrics`, `--print-metric-name name`), both names (`label-name`) or only a label. A label stands for a raw
-name where LABELS says so, and else stays a label. Values have two decimals: the raw page is the better one where there is one.
+name where LABELS says so, and else stays a label. Values have two decimals: where there is a raw page it is the better.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pandas as pd
 from analysis.capture import ncu_csv
 from analysis.capture.errors import InputError
 from analysis.capture.model import COUNTERS_COLUMNS, DETAILS_COLUMNS, RULES_COLUMNS, Gap, as_table
-from analysis.capture.ncu_raw import column_values, crash_gap, crashed
-from analysis.capture.text import C_LOCALE, NumberStyle, decide_locale, is_missing, parse_number
+from analysis.capture.ncu_raw import column_values, crash_gap, crashed, locale_of
+from analysis.capture.text import C_LOCALE, NumberStyle, is_missing, parse_number
 from analysis.capture.units import base_unit
 
 _EXPORT = ncu_csv.EXPORT.format(page="details")
@@ -30,7 +30,7 @@ _RAW_NAME = re.compile(
 _BOTH_NAMES = re.compile(r"(?P<label>.+) \((?P<name>[^()]+)\)")
 COMMAND_LINE = "Command line profiler metrics"
 
-# Display name of each section, which metric rows carry, and identifier, which rules carry (`ncu --list-sections`, 2024.1).
+# Display name of each section, which metric rows have, and identifier, which rules have (`ncu --list-sections`, 2024.1).
 SECTIONS = {
     "GPU Speed Of Light Throughput": "SpeedOfLight",
     "GPU Speed Of Light Roofline Chart": "SpeedOfLight_RooflineChart",
@@ -185,7 +185,9 @@ def read_details(
     gaps = [ncu_csv.cut_gap(page, "details")] if page.cut else []
     is_metric = np.array([bool(name.strip()) for name in page.column("Metric Name")], dtype=bool)
     labels, unit_cells, cells = (page.column(f"Metric {part}") for part in ("Name", "Unit", "Value"))
-    style = decide_locale((cells[row] for row in np.flatnonzero(is_metric)), page.name, given=style)
+    style = locale_of(
+        ((labels[row].strip(), unit_cells[row], cells[row]) for row in np.flatnonzero(is_metric)), page.name, style
+    )
     rules = _rules(page, ~is_metric, style)
     launches: dict[int, int] = {}  # ID -> first row
     metrics: dict[str, dict[int, float]] = {}
@@ -242,7 +244,7 @@ def read_details(
         {name: counters[name].to_numpy(float) for name in metrics if counters[name].dtype == float}, len(counters)
     )
     if gone.any():
-        gaps.append(crash_gap(int(gone.sum()), len(counters), page.name, found))
+        gaps.append(crash_gap(counters, gone, page.name, found))
         counters = counters[~gone].reset_index(drop=True)
     return DetailsPage(
         counters, {name: unit for name, unit in units.items() if name in metrics}, as_table(table, DETAILS_COLUMNS),

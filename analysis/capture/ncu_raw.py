@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,12 +52,14 @@ def crashed(metrics: dict[str, np.ndarray], length: int) -> np.ndarray:
     return np.asarray(np.isnan(np.array(measured or list(metrics.values()))).all(axis=0))
 
 
-def crash_gap(count: int, total: int, where: str, found: list[tuple[str, str]]) -> Gap:
-    """The gap of launches that crashed; `found` are the messages of ncu in the same file."""
+def crash_gap(counters: pd.DataFrame, gone: np.ndarray, where: str, found: list[tuple[str, str]]) -> Gap:
+    """The gap of the launches `gone` that crashed; `found` are the messages of ncu in the same file."""
     why = ncu_csv.explain(found)[0] if any(kind == "ERROR" for kind, _ in found) else "the launch failed"
+    names = list(dict.fromkeys(counters["name"][gone]))
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return Gap(
-        f"{count} of {total} kernels of {where} have no value in any metric",
-        f"their profiling failed: {why}",
+        f"{int(gone.sum())} of {len(counters)} kernels of {where} have no value in any metric",
+        f"their profiling failed: {why} ({shown})",
         "run the program without ncu until it ends without an error, then capture again",
     )
 
@@ -95,6 +97,26 @@ def _scaled(cell: str, style: NumberStyle, exponent: int) -> float:
         return float(f"{text}e{int(power or 0) + exponent}")
     except ValueError:
         return parse_number(cell, style)
+
+
+def locale_of(cells: Iterable[tuple[str, str, str]], where: str, given: NumberStyle | None) -> NumberStyle:
+    """The number style of (metric, unit, cell)s of a page.
+
+    A comma in a count groups, which is proof; a point is none, for a tool may have printed an average there.
+
+    Raises:
+        InputError: as `decide_locale`.
+    """
+    counts: set[str] = set()
+    others: set[str] = set()
+    for name, unit, cell in cells:
+        is_count = name.endswith(".sum") and unit.strip() in _UNSCALED and "," in cell and "." not in cell
+        (counts if is_count else others).add(cell)
+    return decide_locale(others, where, whole=counts, given=given)
+
+
+def _without_instances(cell: str) -> str:
+    return cell[: cell.find("(")].strip() if cell.endswith(")") and "(" in cell else cell
 
 
 def instances_of(cell: str, style: NumberStyle) -> Iterator[tuple[str, float]]:
@@ -137,17 +159,10 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
         name for name in page.columns if name and name not in ncu_csv.IDENTITY and not ncu_csv.is_nvtx_column(name)
     ]
     cells_of = {name: page.column(name) for name in metric_names}
+    printed = {name: [_without_instances(cell) for cell in cells] for name, cells in cells_of.items()}
     scales = {name: base_unit(unit_row[page.columns[name]], f"{where}, column {name}") for name in metric_names}
-    # A comma in a column of counts groups; a point there may be a decimal sign where a tool printed the average.
-    whole = {
-        name for name in metric_names if name.endswith(".sum") and unit_row[page.columns[name]].strip() in _UNSCALED
-    }
-    counts = {cell for name in whole for cell in cells_of[name] if "," in cell and "." not in cell}
-    style = decide_locale(
-        (cell for name in metric_names for cell in cells_of[name] if cell not in counts),
-        where,
-        whole=counts,
-        given=style,
+    style = locale_of(
+        ((name, unit_row[page.columns[name]], cell) for name in metric_names for cell in printed[name]), where, style
     )
     ids = ncu_csv.launch_ids(page)
     metrics: dict[str, np.ndarray] = {}
@@ -176,7 +191,7 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
     )
     gone = crashed(metrics, len(counters))
     if gone.any():
-        gaps.append(crash_gap(int(gone.sum()), len(counters), where, found))
+        gaps.append(crash_gap(counters, gone, where, found))
         counters = counters[~gone].reset_index(drop=True)
     return RawPage(counters, units, gaps, as_table(instances, METRIC_INSTANCES_COLUMNS))
 

@@ -126,7 +126,7 @@ def read_report(path: Path, where: str) -> Report:
     gaps: list[Gap] = []
     gone = crashed({name: counters[name].to_numpy(float) for name in numbers_table}, len(counters))
     if gone.any():
-        gaps.append(crash_gap(int(gone.sum()), len(counters), where, []))
+        gaps.append(crash_gap(counters, gone, where, []))
         counters = counters[~gone].reset_index(drop=True)
     return Report(
         counters,

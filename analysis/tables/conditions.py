@@ -20,7 +20,7 @@ def gpu_name(capture: Capture) -> str | None:
         names = [name for name in frame["device"].dropna().unique() if name and not str(name).isdigit()]
         if names:
             return re.sub(r" \(\d+\)$", "", str(names[0]))  # nsys adds the device's number
-    return None
+    return capture.session.get("gpu")
 
 
 def compute_capability(capture: Capture) -> str | None:
@@ -29,7 +29,7 @@ def compute_capability(capture: Capture) -> str | None:
     if gpu.get("compute_capability"):
         return str(gpu["compute_capability"])
     values = [value for value in capture.counters["cc"].dropna().unique() if value]
-    return str(values[0]) if values else None
+    return str(values[0]) if values else capture.session.get("cc")
 
 
 def title(capture: Capture, gpu: str | None) -> str:
@@ -56,11 +56,13 @@ def list_conditions(capture: Capture, gpu: str | None, ncu: dict[str, Any] | Non
         if seen:
             rows.append((label, f"{seen['min']:g}–{seen['max']:g} {unit}, median {seen['median']:g}"))
     rows.append(("throttling", ", ".join(clocks.get("throttle_reasons") or [])))
-    rows += [(name, manifest.get(name)) for name in ("driver", "cuda", "torch", "nsys", "ncu")]
+    known = capture.session | {name: value for name, value in manifest.items() if value}
+    rows += [(name, known.get(name)) for name in ("driver", "cuda", "torch", "nsys", "ncu")]
     source = (manifest.get("weights") or {}).get("source")
     rows.append(("weights", f"random, seed {manifest.get('seed')}" if source == "random" else source))
     for name in ("cache control", "clock control", "replay mode"):
-        rows.append((f"ncu {name}", (ncu or {}).get(name.replace(" ", "_"))))
+        key = name.replace(" ", "_")
+        rows.append((f"ncu {name}", (ncu or {}).get(key) or capture.session.get(key)))
     rows += [("locale", manifest.get("locale")), ("commit", manifest.get("git_sha"))]
     return [{"name": name, "value": str(value)} for name, value in rows if value]
 
