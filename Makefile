@@ -77,6 +77,10 @@ kernels-of-layers: $(HARNESS)  ## the five heaviest components alone: their kern
 baseline: $(HARNESS)  ## Hugging Face transformers side by side: eager, sdpa, CUDA graph, static cache + compile
 	$(run_and_report)
 
+.PHONY: bench-analysis
+bench-analysis: $(BASE)  ## the readers against pandas on 0.5, 1 and 2 M kernels: time, peak memory, growth (ten minutes)
+	@$(PY) -m analysis.bench $(ARGS)
+
 .PHONY: lint
 lint: $(TESTS)  ## ruff, mypy, shellcheck, clang-format
 	@$(PY) -m ruff check .
