@@ -103,8 +103,16 @@ def read(path: Path, where: str) -> Timeline:
         overhead = _overhead(export)
         _diagnostics(export)
         version = _version(export)
+    if gpu_ops.empty:
+        export.gaps.append(
+            Gap(
+                "GPU operations",
+                f"{where} holds no CUDA activity",
+                "capture with `nsys profile -t cuda,nvtx` on a machine with a GPU",
+            )
+        )
     detail = f"schema {version}" if version else "a schema without version"
-    return Timeline(gpu_ops, ranges, "nsys", start_end, overhead, nodes, detail, export.gaps)
+    return Timeline(gpu_ops, ranges, "nsys" if len(gpu_ops) else "cpu", start_end, overhead, nodes, detail, export.gaps)
 
 
 class _Export:
