@@ -1,0 +1,484 @@
+"""The layer profiler: its clock arithmetic on a GPU that is played, and its programs on a CPU with a small model."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness import kernels_of_layers, layers
+from harness.events import CpuClock, EventTracer, NullTracer, Stopwatch
+from harness.gpt2 import GPT2Config
+from harness.layers import BETWEEN, GPT2_LEVELS, Generation, Level, fold
+from harness.ranges import RecordingTracer, attach, component, detach
+from harness.weights import build_model, encode_prompt, load_weights
+
+SMALL = "n_layer=2,n_embd=32,n_head=4,n_positions=64,vocab_size=61"
+RUN = ["--config", SMALL, "--runs", "2", "--warmup", "0", "--device", "cpu"]
+MARK_NS, WORK_NS, LAUNCH_NS = 300, 1000, 50
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Small models are faster so, above all beside other programs."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class PlayedGpu:
+    """A clock over a stream that runs as launched; each mark takes time of its own, and launching takes the host's."""
+
+    name = "played"
+    free = False
+
+    def __init__(self) -> None:
+        self.stream_ns = 0
+        self.host_ns = 0
+        self.held_ns = 0.0
+        self.stamps: list[int] = []
+        self.holds: list[float] = []
+
+    def restart(self) -> None:
+        self.stamps.clear()
+
+    def spend(self, duration_ns: int) -> None:
+        self.host_ns += LAUNCH_NS
+        self.stream_ns += duration_ns
+
+    def work(self) -> None:
+        self.spend(WORK_NS)
+
+    def mark(self) -> int:
+        self.host_ns += LAUNCH_NS
+        self.stream_ns += MARK_NS
+        self.stamps.append(self.stream_ns)
+        return len(self.stamps) - 1
+
+    def elapsed_ns(self, start: int, end: int) -> float:
+        return float(self.stamps[end] - self.stamps[start])
+
+    def hold(self, hold_ns: float) -> None:
+        self.holds.append(hold_ns)
+        self.held_ns = self.host_ns + hold_ns
+
+    def has_passed(self, mark: int) -> bool:
+        return self.host_ns > self.held_ns
+
+    def synchronise(self) -> None:
+        self.host_ns += 10_000
+
+
+class Attention:
+    """A component of two parts, 100 ns of work beside them."""
+
+    def __init__(self, clock: PlayedGpu) -> None:
+        self.clock = clock
+
+    @component("attn")
+    def forward(self) -> None:
+        self.scores()
+        self.clock.spend(100)
+        self.softmax()
+
+    @component("scores")
+    def scores(self) -> None:
+        self.clock.spend(2000)
+
+    @component("softmax", detail=True)
+    def softmax(self) -> None:
+        self.clock.spend(500)
+
+
+class Model:
+    """Two equal blocks."""
+
+    def __init__(self, clock: PlayedGpu) -> None:
+        self.clock = clock
+        self.h = [Attention(clock), Attention(clock)]
+
+    def modules(self) -> list[Any]:
+        return [self, *self.h]
+
+    @component("model")
+    def forward(self) -> None:
+        self.clock.spend(700)
+        for block in self.h:
+            block.forward()
+
+
+class Played:
+    """A subject of `steps` forward passes."""
+
+    name = "played"
+    levels = (
+        Level("model", "Model", "model", "Total_Forward_Pass", {"model/attn": "Attention"}),
+        Level(
+            "attention", "Attention", "model/attn", "Attention", {"model/attn/scores": "S", "model/attn/softmax": "W"}
+        ),
+    )
+
+    def __init__(self, clock: PlayedGpu, steps: int) -> None:
+        self.model, self.steps = Model(clock), steps
+
+    def prepare(self) -> None:
+        return None
+
+    def run(self, time_step: Callable[..., Any]) -> None:
+        for _ in range(self.steps):
+            time_step(self.model.forward, lambda: None)
+
+    def attach(self, tracer: Any) -> None:
+        attach(self.model, tracer)
+
+    def detach(self) -> None:
+        detach(self.model)
+
+    def conditions(self) -> dict[str, Any]:
+        return {}
+
+
+def test_what_two_marks_add_is_measured() -> None:
+    # the end mark comes MARK_NS after the work; the row of kernels has one such mark in 200
+    assert Stopwatch(PlayedGpu()).own_ns() == pytest.approx(MARK_NS, rel=0.01)
+
+
+def test_components_are_timed_as_if_nothing_were_marked() -> None:
+    clock = PlayedGpu()
+    profile = layers.measure(Played(clock, 3), clock, runs=2, warmup=1)
+    model, attention = profile["levels"]
+    times = {row["component"]: row["avg_ns"] for row in attention["components"]}
+    assert times["S"] == pytest.approx(2000, abs=5)
+    assert times["W"] == pytest.approx(500, abs=5)
+    # the base is what the level above reads, where no mark lies inside
+    assert times["Attention"] == pytest.approx(2600, abs=5)
+    total = next(row for row in model["components"] if row["base"])
+    assert total["avg_ns"] == pytest.approx(700 + 2 * 2600, abs=5)
+    assert total["count"] == 6
+    assert profile["tokens"]["forward_avg_ns"] == total["avg_ns"]
+    assert [entry["events"] for entry in profile["instrument"]] == [0, 0, 4, 8]
+    forward = {entry["variant"]: entry["forward_ns"]["p50"] for entry in profile["instrument"]}
+    assert forward["attention"] - forward["nothing"] == pytest.approx(8 * MARK_NS)
+    assert forward["ranges"] == forward["nothing"]
+
+
+def test_a_step_that_outlasts_the_hold_is_run_again() -> None:
+    clock, undone = PlayedGpu(), []
+    watch = Stopwatch(clock)
+    tracer = EventTracer(clock, lambda path: True)
+    slow = iter([True, False])
+
+    def step() -> str:
+        tracer.push("step")
+        clock.host_ns += 3_000_000 if next(slow) else 0  # longer than the first hold
+        clock.spend(10)
+        tracer.pop()
+        return "done"
+
+    result, instances = watch.time(step, lambda: undone.append(1), tracer)
+    assert result == "done"
+    assert len(undone) == 2
+    assert clock.holds[1] == 2 * clock.holds[0]
+    assert [(instance.path, instance.ordinal) for instance in instances] == [("step", 1)]  # 0 was dropped
+    assert watch.late == 0
+
+
+def test_a_queue_that_can_never_be_filled_counts_as_late() -> None:
+    clock = PlayedGpu()
+    watch = Stopwatch(clock)
+
+    def step() -> None:
+        clock.host_ns += 10**9
+
+    watch.time(step, lambda: None)
+    assert watch.late == 1
+
+
+def test_events_cost_nothing_of_what_they_do_not_mark() -> None:
+    clock = CpuClock()
+    tracer = EventTracer(clock, lambda path: path == "a/b", inner=None)
+    for name in ("a", "b", "c"):
+        tracer.push(name)
+    for _ in range(3):
+        tracer.pop()
+    assert [instance.path for instance in tracer.take()] == ["a/b"]
+    assert tracer.take() == []
+
+
+# Our GPT-2 -----------------------------------------------------------------------------------------------------
+
+
+def generation(with_cache: bool, tokens: int = 5) -> Generation:
+    weights = load_weights(config=GPT2Config(n_layer=2, n_embd=32, n_head=4, n_positions=64, vocab_size=61))
+    ids = torch.tensor([encode_prompt("kernel", weights)])
+    return Generation(build_model(weights), ids, tokens, with_cache)
+
+
+@pytest.mark.parametrize("with_cache", [True, False])
+def test_both_ways_to_generate_give_the_models_own_tokens(with_cache: bool) -> None:
+    subject = generation(with_cache)
+    logits: list[Any] = []
+
+    def keep(step: Callable[[], Any], before: Callable[[], object]) -> Any:
+        before()
+        step()  # a dropped try
+        before()
+        logits.append(step())
+        return logits[-1]
+
+    with torch.inference_mode():
+        subject.attach(NullTracer())
+        subject.prepare()
+        subject.run(keep)
+        subject.detach()
+    tokens = torch.cat([entry[:, -1].argmax(-1) for entry in logits])
+    new = 6 if with_cache else 5  # the prompt's own pass gives the first token
+    expected = subject.model.generate(subject.prompt, new)[0, -5:]
+    assert torch.equal(tokens, expected)
+
+
+def test_details_are_only_for_tracers_that_ask() -> None:
+    subject = generation(True)
+    recorder = RecordingTracer()
+    attach(subject.model, recorder)
+    with torch.inference_mode():
+        subject.prepare()
+    detach(subject.model)
+    plain = {instance.path for instance in recorder.instances}
+    assert "gpt2/prefill/h.0/attn/qkv" in plain
+    assert not [path for path in plain if "blocks" in path or "qkv_proj" in path or "merge" in path]
+
+
+@pytest.mark.parametrize(
+    ("path", "folded"),
+    [
+        ("gpt2/decode/blocks/h.11/attn/qkv/qkv_proj", "gpt2/blocks/h.*/attn/qkv/qkv_proj"),
+        ("gpt2/prefill/ln_f", "gpt2/ln_f"),
+        ("gpt2/decode", "gpt2/decode"),
+        ("Net/layers.3.0/fc1", "Net/layers.*.*/fc1"),
+        ("Net/0/conv2", "Net/*/conv2"),
+    ],
+)
+def test_folding(path: str, folded: str) -> None:
+    assert fold(path) == folded
+
+
+def test_a_profile_of_both_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert layers.main([*RUN, "--tokens", "3", "--cache", "both", "--out", str(tmp_path)]) == 0
+    content = json.loads((tmp_path / "captures" / "layers.json").read_text(encoding="utf-8"))
+    assert (content["kind"], content["schema_version"]) == ("layer-profile", 1)
+    assert [(entry["name"], entry["cache"], entry["new_tokens"]) for entry in content["profiles"]] == [
+        ("cache", True, 3),
+        ("no_cache", False, 3),
+    ]
+    for entry in content["profiles"]:
+        names = {level["name"]: [row["component"] for row in level["components"]] for level in entry["levels"]}
+        assert names == {level.name: [level.base_label, *level.parts.values()] for level in GPT2_LEVELS}
+        for level in entry["levels"]:
+            base, *parts = level["components"]
+            assert base["base"]
+            assert sum(row["total_ns"] for row in parts) <= base["total_ns"]  # one and the same steps on a CPU
+            assert {row["count"] for row in parts} == {6 if level["name"] == "model" else 12}
+            assert base["avg_ns"] == pytest.approx(base["total_ns"] / base["count"], rel=1e-3)
+    shown = capsys.readouterr().out
+    for word in ("Avg (ms)", "Total (ms)", "Count", "% of Multi-Head Attention", "QKV_Reshape", BETWEEN, "tokens/s"):
+        assert word in shown
+    manifest = json.loads((tmp_path / "captures" / "manifest.json").read_text(encoding="utf-8"))
+    assert len(manifest["workloads"]) == 2
+
+
+def test_a_second_run_replaces_its_own_entry_and_leaves_the_other(tmp_path: Path) -> None:
+    for cache, tokens in (("both", "2"), ("no", "4")):
+        assert layers.main([*RUN, "--tokens", tokens, "--cache", cache, "--out", str(tmp_path)]) == 0
+    content = json.loads((tmp_path / "captures" / "layers.json").read_text(encoding="utf-8"))
+    assert {entry["name"]: entry["new_tokens"] for entry in content["profiles"]} == {"cache": 2, "no_cache": 4}
+
+
+def test_the_captured_run_writes_what_its_events_read(tmp_path: Path) -> None:
+    arguments = ["--config", SMALL, "--warmup", "1", "--device", "cpu", "--tokens", "2", "--cache", "both"]
+    assert layers.main([*arguments, "--capture", "--out", str(tmp_path)]) == 0
+    with (tmp_path / "captures" / "layer_events.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == layers.EVENTS_HEADER
+    roots = {row["range"].partition("/")[0] for row in rows}
+    levels = ("forward", "model", "block", "attention", "mlp")
+    assert roots == {f"{name}.{level}" for name in ("cache", "no_cache") for level in levels}
+    scores = [row for row in rows if row["range"] == "cache.attention/gpt2/decode/blocks/h.1/attn/scores"]
+    assert [row["ordinal"] for row in scores] == ["0", "1"]
+    assert {row["component"] for row in scores} == {"Scores_Compute"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        (["--runs", "0"], 2, "--runs"),
+        (["--prompt", ""], 2, "prompt"),
+        (["--tokens", "500"], 2, "positions"),
+        (["--model", "nowhere"], 2, "package.module:build"),
+        (["--model", "no_such_package.module:build"], 3, "cannot be imported"),
+        (["--device", "cuda"], 3, "needs a GPU"),
+        (["--weights", "gone.safetensors"], 3, "not found"),
+    ],
+)
+def test_mistakes_get_one_sentence(
+    arguments: list[str], code: int, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "cuda" in arguments and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    config = [] if "--weights" in arguments else ["--config", SMALL]
+    given = [*config, *([] if "--device" in arguments else ["--device", "cpu"]), *arguments]
+    assert layers.main([*given, "--out", str(tmp_path / "run")]) == code
+    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("harness:")]
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert word in lines[0]
+
+
+# Any module ----------------------------------------------------------------------------------------------------
+
+MODULE = """
+import torch
+from torch import nn
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+    def forward(self, x, scale=1.0):
+        return self.second(self.first(x).relu()) * scale
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stack = nn.ModuleList(Inner() for _ in range(3))
+        self.head = nn.Linear(8, 4)
+    def forward(self, x, scale=1.0):
+        for inner in self.stack:
+            x = inner(x, scale=scale)
+        return self.head(x)
+
+def build():
+    return Outer(), (torch.ones(2, 8),), {"scale": 2.0}
+
+def leaf():
+    return nn.Linear(8, 8), [torch.ones(1, 8)]
+
+def wrong():
+    return 3
+"""
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "brought_along.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    sys.modules.pop("brought_along", None)
+
+
+def test_any_module_is_taken_apart_by_its_own_names(modules: Path) -> None:
+    arguments = ["--model", "brought_along:build", "--runs", "2", "--warmup", "1", "--tokens", "2", "--device", "cpu"]
+    assert layers.main([*arguments, "--out", str(modules / "run")]) == 0
+    content = json.loads((modules / "run" / "captures" / "layers.json").read_text(encoding="utf-8"))
+    (profile,) = content["profiles"]
+    levels = {
+        level["name"]: {row["component"]: row["count"] for row in level["components"]} for level in profile["levels"]
+    }
+    assert levels == {
+        "model": {"Total_Forward_Pass": 4, "stack.* (Inner)": 12, "head (Linear)": 4},
+        "stack.*": {"stack.* (Inner)": 12, "first (Linear)": 12, "second (Linear)": 12},
+    }
+    subject = layers.load_module("brought_along:build", "cpu", 1, 3)
+    assert not subject._module._forward_hooks  # nothing stays attached
+
+
+def test_a_module_without_parts_has_its_forward_pass(modules: Path) -> None:
+    arguments = ["--model", "brought_along:leaf", "--runs", "1", "--warmup", "0", "--tokens", "2", "--device", "cpu"]
+    assert layers.main([*arguments, "--out", str(modules / "run")]) == 0
+    content = json.loads((modules / "run" / "captures" / "layers.json").read_text(encoding="utf-8"))
+    assert [row["component"] for row in content["profiles"][0]["levels"][0]["components"]] == ["Total_Forward_Pass"]
+
+
+def test_what_build_returns_is_checked(modules: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert layers.main(["--model", "brought_along:wrong", "--device", "cpu", "--out", str(modules / "run")]) == 3
+    assert "return (module, inputs)" in capsys.readouterr().err
+
+
+# The heaviest components alone -----------------------------------------------------------------------------------
+
+
+def level(name: str, *rows: tuple[str, str, float, bool]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "components": [{"component": c, "path": p, "total_ns": t, "count": 2, "base": b} for c, p, t, b in rows],
+    }
+
+
+def test_the_heaviest_are_found_among_components_without_parts() -> None:
+    profile = {
+        "levels": [
+            level(
+                "model",
+                ("Total_Forward_Pass", "m", 1000.0, True),
+                ("All_Transformer_Blocks", "m/blocks", 900.0, False),
+                ("Head", "m/head", 80.0, False),
+            ),
+            level("block", ("Block", "m/blocks/h.*", 900.0, True), ("Attention", "m/blocks/h.*/attn", 800.0, False)),
+            level(
+                "attention",
+                ("Attention", "m/blocks/h.*/attn", 800.0, True),
+                ("QKV", "m/blocks/h.*/attn/qkv", 500.0, False),
+            ),
+        ]
+    }
+    found = kernels_of_layers.heaviest(profile)
+    assert [heavy.component for heavy in found] == ["QKV", "Head"]
+    assert found[0].share_frac == 0.5
+    assert found[0].per_forward_ns == 250.0
+
+
+def test_a_component_alone_computes_what_it_did() -> None:
+    subject = generation(True)
+    path = "gpt2/blocks/h.*/attn/qkv/qkv_reshape"
+    calls = kernels_of_layers.record_calls(subject, {path})
+    assert "split_heads" not in vars(subject.model.h[0].attn)
+    call = calls[path]
+    with torch.inference_mode():
+        call.rewind()
+        before = subject.cache.keys.clone()
+        q, k, _ = call.run()
+        assert torch.equal(subject.cache.keys, before)  # the same keys at the same place
+    assert k.shape[2] == subject.prompt.shape[1] + subject.tokens
+    assert q.shape[2] == 1
+
+
+def test_kernels_of_layers_profiles_first_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--config", SMALL, "--tokens", "3", "--device", "cpu", "--out", str(tmp_path)]
+    assert kernels_of_layers.main(arguments) == 0
+    content = json.loads((tmp_path / "captures" / "kernels_of_layers.json").read_text(encoding="utf-8"))
+    assert [entry["name"] for entry in content["profiles"]] == ["cache", "no_cache"]
+    for entry in content["profiles"]:
+        assert len(entry["components"]) == 5
+        shares = [row["share_frac"] for row in entry["components"]]
+        assert shares == sorted(shares, reverse=True)
+        for row in entry["components"]:
+            assert row["kernels"]
+            assert row["api_calls"] is None  # a CPU has no CUDA API
+            assert all(kernel["count"] % 50 == 0 for kernel in row["kernels"])
+    assert "self time (µs)" in capsys.readouterr().out
+
+
+def test_a_damaged_profile_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "captures").mkdir()
+    damaged = {"kind": "layer-profile", "profiles": [{"name": "cache", "levels": []}]}
+    (tmp_path / "captures" / "layers.json").write_text(json.dumps(damaged), encoding="utf-8")
+    assert kernels_of_layers.main(["--config", SMALL, "--device", "cpu", "--out", str(tmp_path)]) == 3
+    assert "layers.json is damaged" in capsys.readouterr().err
