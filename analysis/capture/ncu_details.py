@@ -30,7 +30,7 @@ _RAW_NAME = re.compile(
 _BOTH_NAMES = re.compile(r"(?P<label>.+) \((?P<name>[^()]+)\)")
 COMMAND_LINE = "Command line profiler metrics"
 
-# Display name of each section, which metric rows have, and identifier, which rules have (`ncu --list-sections`, 2024.1).
+# Display name of each section, as in metric rows, and identifier, as in rules (`ncu --list-sections`, 2024.1.1).
 SECTIONS = {
     "GPU Speed Of Light Throughput": "SpeedOfLight",
     "GPU Speed Of Light Roofline Chart": "SpeedOfLight_RooflineChart",
