@@ -1,4 +1,4 @@
-"""Compiles the CUDA kernels: the only caller of torch.utils.cpp_extension and of nvcc.
+"""Compiles the CUDA kernels: the only caller of torch.utils.cpp_extension.
 
 `extension("softmax")` builds `kernels/softmax/*.cu` and `binding.cpp` with ninja for the GPU at hand, caches the
 result under `build/` and loads it. Ninja decides what is stale.
@@ -19,11 +19,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from kernels import objects
 
 FOLDER = Path(__file__).resolve().parent
 BUILD = FOLDER.parent / "build"
@@ -36,24 +36,30 @@ class BuildError(RuntimeError):
 
 
 class Usage(NamedTuple):
-    """What ptxas says of one kernel: registers a thread, bytes spilled to local memory (stores plus loads)."""
+    """What ptxas says of one kernel: registers a thread, bytes spilled to local memory (stores plus loads).
+
+    `stack_bytes` is local memory a thread, spills included; `shared_bytes` static shared memory a block.
+    """
 
     symbol: str
     arch: str
     registers: int
     spill_bytes: int
+    stack_bytes: int = 0
+    shared_bytes: int = 0
 
 
 def read_ptxas(log: str) -> list[Usage]:
     """Resource usage of every kernel named in the output of `nvcc -Xptxas -v`, in the order printed."""
-    usages, symbol, arch, spill = [], "", "", 0
+    usages, symbol, arch, spill, stack = [], "", "", 0, 0
     for line in log.splitlines():
         if found := re.search(r"Compiling entry function '(\S+)' for '(\S+)'", line):
-            symbol, arch, spill = found[1], found[2], 0
-        elif found := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
-            spill = int(found[1]) + int(found[2])
+            symbol, arch, spill, stack = found[1], found[2], 0, 0
+        elif found := re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", line):
+            stack, spill = int(found[1]), int(found[2]) + int(found[3])
         elif symbol and (found := re.search(r"Used (\d+) registers", line)):
-            usages.append(Usage(symbol, arch, int(found[1]), spill))
+            shared = re.search(r"(\d+) bytes smem", line)
+            usages.append(Usage(symbol, arch, int(found[1]), spill, stack, int(shared[1]) if shared else 0))
             symbol = ""
     return usages
 
@@ -144,39 +150,28 @@ def extension(op: str) -> Any:
     return module
 
 
-def _compile(nvcc: str, source: Path, arch: int, target: Path) -> tuple[Path, int, list[Usage], str]:
-    command = [nvcc, "-std=c++17", *NVCC_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}", "-c", str(source)]
-    done = subprocess.run([*command, "-o", str(target)], capture_output=True, text=True, check=False)
-    return source, arch, read_ptxas(done.stderr), "" if done.returncode == 0 else done.stderr
-
-
 def check_arch(architectures: tuple[int, ...] = ARCHITECTURES) -> int:
     """Compile every .cu for every architecture with nvcc alone; 1 if one fails or spills."""
-    files = sorted(FOLDER.glob("*/*.cu"))
+    files = objects.sources()
     nvcc = find_nvcc()
+    count = len(files) * len(architectures)
     if nvcc is None:
-        print(f"skipped {len(files) * len(architectures)} compilations: nvcc was not found on PATH or in CUDA_HOME")
+        print(f"skipped {count} compilations: nvcc was not found on PATH or in CUDA_HOME")
         return 0
     bad = 0
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [
-            pool.submit(_compile, nvcc, source, arch, Path(folder) / f"{source.parent.name}-{source.stem}-{arch}.o")
-            for source in files
-            for arch in architectures
-        ]
-        for job in jobs:
-            source, arch, usages, errors = job.result()
-            spilled = [usage for usage in usages if usage.spill_bytes]
-            registers = max((usage.registers for usage in usages), default=0)
-            verdict = "error" if errors or not usages else "SPILLS" if spilled else "ok"
-            name = source.relative_to(FOLDER)
-            print(f"{verdict:6} sm_{arch} {name}: {len(usages)} kernels, at most {registers} registers", flush=True)
-            for usage in spilled:
-                print(f"       {usage.symbol}: {usage.spill_bytes} bytes spilled")
-            if errors:
-                print(errors)
-            bad += verdict != "ok"
-    print(f"{len(jobs)} compilations, {bad} bad")
+    for done in objects.compile_all(nvcc, files, architectures):
+        usages = read_ptxas(done.log)
+        spilled = [usage for usage in usages if usage.spill_bytes]
+        registers = max((usage.registers for usage in usages), default=0)
+        verdict = "error" if done.errors or not usages else "SPILLS" if spilled else "ok"
+        name = done.source.relative_to(FOLDER)
+        print(f"{verdict:6} sm_{done.arch} {name}: {len(usages)} kernels, at most {registers} registers", flush=True)
+        for usage in spilled:
+            print(f"       {usage.symbol}: {usage.spill_bytes} bytes spilled")
+        if done.errors:
+            print(done.errors)
+        bad += verdict != "ok"
+    print(f"{count} compilations, {bad} bad")
     return int(bad > 0)
 
 

@@ -180,7 +180,7 @@ ptxas info    : Used 12 registers
 
 
 def test_ptxas_report():
-    assert build.read_ptxas(PTXAS) == [build.Usage("_Z1av", "sm_90", 40, 16), build.Usage("_Z1bv", "sm_90", 12, 0)]
+    assert build.read_ptxas(PTXAS) == [build.Usage("_Z1av", "sm_90", 40, 16, 8), build.Usage("_Z1bv", "sm_90", 12, 0)]
     assert build.read_ptxas("nothing was stale") == []
 
 

@@ -1,0 +1,101 @@
+"""Single .cu files compiled by nvcc alone, for one architecture each, and kept by content under `build/objects`.
+
+An object is made anew when the compiler, its flags, the source, a header beside it or one in `include/` changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+OBJECTS = FOLDER.parent / "build" / "objects"
+FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas", "-v")
+HOPPER_ONLY = "__CUDA_ARCH_FEAT_SM90_ALL"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One source for one architecture: its object file, what ptxas said of it, and the errors ("" if it compiled)."""
+
+    source: Path
+    arch: int
+    object: Path
+    log: str
+    errors: str
+
+
+def sources() -> list[Path]:
+    """Every .cu file of every op, sorted."""
+    return sorted(FOLDER.glob("*/*.cu"))
+
+
+def target(source: Path, arch: int) -> str:
+    """`90a` for sm_90 where a source has instructions of Hopper alone, else the architecture as it is."""
+    return "90a" if arch == 90 and HOPPER_ONLY in source.read_text("utf-8") else str(arch)
+
+
+def nvcc_version(nvcc: str) -> str:
+    """`13.0.88`; "unknown" where nvcc does not say."""
+    text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"\bV(\d+\.\d+\.\d+)", text)
+    return found[1] if found else "unknown"
+
+
+def _fingerprint(version: str, source: Path, arch: str) -> str:
+    digest = hashlib.sha256("\0".join([version, *FLAGS, arch]).encode())
+    headers = [path for folder in (source.parent, FOLDER / "include") for path in sorted(folder.glob("*.*h"))]
+    for path in (source, *headers):
+        digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def compile_one(nvcc: str, version: str, source: Path, arch: int) -> Compiled:
+    """Compile, or take what was compiled before; at low priority, since many run at once."""
+    wanted = target(source, arch)
+    stem = f"{source.parent.name}-{source.stem}-sm{wanted}-"
+    found = OBJECTS / f"{stem}{_fingerprint(version, source, wanted)}.o"
+    log = found.with_suffix(".log")
+    if found.is_file() and log.is_file():
+        return Compiled(source, arch, found, log.read_text("utf-8"), "")
+    OBJECTS.mkdir(parents=True, exist_ok=True)
+    partial = found.with_suffix(f".{os.getpid()}.part.o")
+    gencode = f"-gencode=arch=compute_{wanted},code=sm_{wanted}"
+    command = [
+        "nice",
+        "-n",
+        "5",
+        nvcc,
+        *FLAGS,
+        f"-I{FOLDER / 'include'}",
+        gencode,
+        "-c",
+        str(source),
+        "-o",
+        str(partial),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        partial.unlink(missing_ok=True)
+        return Compiled(source, arch, found, done.stderr, done.stderr or f"nvcc ended with {done.returncode}")
+    for old in OBJECTS.glob(f"{stem}*"):
+        if old != partial and not old.name.endswith(".part.o"):
+            old.unlink(missing_ok=True)
+    log.write_text(done.stderr, encoding="utf-8")
+    partial.replace(found)
+    return Compiled(source, arch, found, done.stderr, "")
+
+
+def compile_all(nvcc: str, files: Sequence[Path], architectures: Sequence[int]) -> Iterator[Compiled]:
+    """Every file for every architecture, as many at once as there are processors."""
+    version = nvcc_version(nvcc)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [pool.submit(compile_one, nvcc, version, source, arch) for source in files for arch in architectures]
+        for job in jobs:
+            yield job.result()
