@@ -1,6 +1,7 @@
 """Checks every variant of an op against float64, then times those that pass, side by side in one run.
 
     python -m harness.bench [OP ...] [--out DIR] [--dtype fp32 bf16] [--shapes b8_t1024 ...] [--variants ...]
+    python -m harness.bench --gpt2 [--out DIR]            GPT-2 unfused, with the best softmax, with all ops: gpt2.txt
     python -m harness.bench [OP ...] --update-readme      the ladders in kernels/*/README.md from the committed runs
 
 Without OP: every op of kernels.registry. Writes to DIR with one OP, to DIR/<op> with several (default
@@ -435,41 +436,52 @@ def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, An
 # GPT-2 -------------------------------------------------------------------------------------------------------
 
 
-def time_gpt2(op: Any, seed: int = 0) -> tuple[str, dict[str, Any]]:
-    """gpt2.txt and its numbers: tokens/s, prefill and decode step with the baseline softmax and with the best."""
+def time_gpt2(dtypes: Sequence[str], with_ops: bool, seed: int = 0) -> tuple[str, dict[str, Any]]:
+    """gpt2.txt and its numbers: tokens/s, prefill and decode step, unfused, with the best softmax and, `with_ops`,
+    with the best kernel of every op that the model takes.
+    """
     import torch
 
     from harness import run
+    from harness.gpt2 import FUSED_OPS
     from harness.weights import load_weights
     from harness.workloads import GPU_WORKLOADS, find_workload
+    from kernels.registry import ops
 
+    best = ops()["softmax"].best
+    names = ["before", "after", "all fused"][: 3 if with_ops else 2]
     numbers: dict[str, Any] = {}
-    lines = ["GPT-2 124M, random weights, batch 1; before: the unfused PyTorch chain, after: " + op.best + "\n"]
-    for dtype in op.dtypes:
-        models = run.make_models(load_weights(seed=seed), op.best, "cuda", run.DTYPES[dtype])
+    lines = [f"GPT-2 124M, random weights, batch 1; before: the unfused PyTorch chain, after: {best}"]
+    lines.append("; all fused: also the other ops of kernels/ that the model takes\n" if with_ops else "\n")
+    for dtype in dtypes:
+        models = run.make_models(load_weights(seed=seed), best, "cuda", run.DTYPES[dtype])
         if len(models) < 2:
-            raise InputError(f"GPT-2 does not run with softmax {op.best}; see the message above.")
+            raise InputError(f"GPT-2 does not run with softmax {best}; see the message above.")
+        if with_ops:
+            models.append(models[0].with_softmax(best, ops=FUSED_OPS))
         tokens = run.time_generation(models, seed, True, run.NEW_TOKENS)
         steps = [run.prepare_step(model, find_workload(name), seed) for model in models for name in GPU_WORKLOADS]
         entries = run.time_steps(steps, samples=30, on_gpu=True)
         numbers[dtype] = {"tokens_per_s": tokens, "steps": entries}
-        before, after = (tokens[model.root] for model in models)
+        rates = [tokens[model.root] for model in models]
         table = [
             [
-                f"generate {before['prompt_tokens']} + {before['new_tokens']} tokens, tokens/s",
-                *(f"{part['p50']:.1f} ({part['p5']:.1f} – {part['p95']:.1f})" for part in (before, after)),
-                f"{after['p50'] / before['p50']:.3f}",
+                f"generate {rates[0]['prompt_tokens']} + {rates[0]['new_tokens']} tokens, tokens/s",
+                *(f"{rate['p50']:.1f} ({rate['p5']:.1f} – {rate['p95']:.1f})" for rate in rates),
+                *(f"{rate['p50'] / rates[0]['p50']:.3f}" for rate in rates[1:]),
             ]
         ]
-        half = len(GPU_WORKLOADS)
-        for old, new in zip(entries[:half], entries[half:], strict=True):
+        for place in range(len(GPU_WORKLOADS)):
+            same = entries[place :: len(GPU_WORKLOADS)]
             for clock in ("wall_ns", "gpu_ns"):
-                cells = [_span_us(entry[clock]) for entry in (old, new)]
-                speedup = old[clock]["p50"] / new[clock]["p50"]
-                table.append([f"{old['workload']}, {clock.removesuffix('_ns')} us", *cells, f"{speedup:.3f}"])
+                cells = [_span_us(entry[clock]) for entry in same]
+                speedups = [f"{same[0][clock]['p50'] / entry[clock]['p50']:.3f}" for entry in same[1:]]
+                table.append([f"{same[0]['workload']}, {clock.removesuffix('_ns')} us", *cells, *speedups])
+        equal = all(rate["tokens_equal_gpt2"] for rate in rates)
+        headers = ["", *names, "times faster", "all fused"][: 2 * len(models)]
         lines.append(
-            f"\n{dtype}; greedy tokens identical: {'yes' if after['tokens_equal_gpt2'] else 'NO'}\n"
-            + tabulate(table, ["", "before", "after", "times faster"], disable_numparse=True)
+            f"\n{dtype}; greedy tokens identical: {'yes' if equal else 'NO'}\n"
+            + tabulate(table, headers, disable_numparse=True)
             + "\n"
         )
         del models, steps
@@ -637,7 +649,7 @@ def bench(
     _write(out / "microbenchmark.txt", text)
     gpt2: dict[str, Any] = {}
     if op.in_gpt2:
-        text, gpt2 = time_gpt2(op)
+        text, gpt2 = time_gpt2(op.dtypes, with_ops=False)
         print(text)
         _write(out / "gpt2.txt", text)
     document = {
@@ -685,6 +697,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shapes", nargs="+", help="names of the ops' shapes (default: all)")
     parser.add_argument("--variants", nargs="+", help="names of variants (default: all)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each variant (default {ROUNDS})")
+    parser.add_argument("--gpt2", action="store_true", help="time GPT-2 unfused, with the best softmax, with all ops")
     parser.add_argument("--update-readme", action="store_true", help="write the ladders into kernels/*/README.md")
     options = parser.parse_args(arguments)
     try:
@@ -714,6 +727,15 @@ def _run(options: argparse.Namespace) -> int:
         plan.append((op, dtypes, shapes, _choose("--variants", options.variants, list(op.variants))))
     import torch
 
+    if options.gpt2:
+        if not torch.cuda.is_available():
+            raise UsageError("--gpt2 times on a GPU and torch sees none: leave it out.")
+        out = options.out or ROOT / "build" / "bench-gpt2"
+        out.mkdir(parents=True, exist_ok=True)
+        text, _ = time_gpt2(["float32", "bfloat16"], with_ops=True)
+        print(text)
+        _write(out / "gpt2.txt", text)
+        return 0
     status = 0
     if not torch.cuda.is_available():
         print("No NVIDIA GPU: nothing is timed, the CPU implementation is checked against float64.", file=sys.stderr)

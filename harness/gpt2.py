@@ -6,16 +6,19 @@ projections are stored (C_in, C_out), so y = x @ weight + bias, and the output e
 
 Ranges: gpt2 > prefill | decode > embeddings, h.N > (ln_1, attn > (qkv, scores, mask, softmax, values, proj),
 ln_2, mlp > (fc, act, proj)), ln_f, lm_head. The two residual additions of a block belong to h.N itself. With a
-fused softmax there is no `mask` and the root is `gpt2_fused`, so that one capture can hold both. Finer parts
-(blocks, qkv_proj, qkv_reshape, values_apply, merge) are details: only tracers that ask for them open those.
+fused softmax there is no `mask` and the root is `gpt2_fused`, so that one capture can hold both. With ops="fused",
+root `gpt2_fused_ops`, the additions move into the layernorm that follows them (ln_2, the next block's ln_1, ln_f) and
+the bias of fc into act. Finer parts (blocks, qkv_proj, qkv_reshape, values_apply, merge) are details: only tracers that
+ask for them open those.
 
 Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; openai/gpt-2 `model.py`.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -27,6 +30,7 @@ from harness.errors import InputError, UsageError
 from harness.ranges import component
 
 TORCH_SOFTMAX = "torch"  # the unfused chain: scale, masked_fill, softmax
+TORCH_OPS, FUSED_OPS = "torch", "fused"  # everything else: PyTorch's operations, or the best kernel of each op
 _GELU = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
 
 
@@ -136,12 +140,27 @@ class Projection(nn.Module):  # type: ignore[misc]
         return y.view(*x.shape[:-1], -1)
 
 
+@functools.cache
+def _kernel(op: str) -> Callable[..., Any]:
+    """The op of kernels.registry in its best variant, as PyTorch's custom op."""
+    from kernels.registry import ops
+
+    return ops()[op].call(ops()[op].best)
+
+
+def _add_norm(norm: Any, x: Any, added: Any) -> tuple[Any, Any]:
+    """(x + added, its layernorm) by one kernel."""
+    residual, normed = _kernel("residual_layernorm")(x, added, norm.weight, norm.bias, norm.eps)
+    return residual, normed
+
+
 class Attention(nn.Module):  # type: ignore[misc]
     """Causal self-attention in explicit steps: (B, T, C) -> (B, T, C)."""
 
-    def __init__(self, config: GPT2Config, index: int, softmax: str) -> None:
+    def __init__(self, config: GPT2Config, index: int, softmax: str, ops: str) -> None:
         super().__init__()
         self.index = index
+        self.ops = ops
         self.n_head = config.n_head
         self.scale = config.scale(index)
         self.softmax_variant = softmax
@@ -205,6 +224,8 @@ class Attention(nn.Module):  # type: ignore[misc]
     @component("merge", detail=True)
     def merge_heads(self, x: Any) -> Any:
         """(B, nh, Tq, hs) -> (B, Tq, C): a copy, or with one token a view."""
+        if self.ops == FUSED_OPS and x.shape[2] > 1:
+            return _kernel("merge_heads")(x)
         return x.transpose(1, 2).flatten(2)
 
     @component("proj")
@@ -215,9 +236,10 @@ class Attention(nn.Module):  # type: ignore[misc]
 class MLP(nn.Module):  # type: ignore[misc]
     """(B, T, C) -> (B, T, inner) -> (B, T, C)."""
 
-    def __init__(self, config: GPT2Config) -> None:
+    def __init__(self, config: GPT2Config, ops: str) -> None:
         super().__init__()
         self.approximate = _GELU[config.activation_function]
+        self.fused = ops == FUSED_OPS and self.approximate == "tanh"
         self.c_fc = Projection(config.n_embd, config.inner)
         self.c_proj = Projection(config.inner, config.n_embd)
 
@@ -227,11 +249,12 @@ class MLP(nn.Module):  # type: ignore[misc]
 
     @component("fc")
     def fc(self, x: Any) -> Any:
-        return self.c_fc(x)
+        """Fused, the bias is left to `act`."""
+        return x @ self.c_fc.weight if self.fused else self.c_fc(x)
 
     @component("act")
     def act(self, x: Any) -> Any:
-        return F.gelu(x, approximate=self.approximate)
+        return _kernel("bias_gelu")(x, self.c_fc.bias) if self.fused else F.gelu(x, approximate=self.approximate)
 
     @component("proj")
     def proj(self, x: Any) -> Any:
@@ -241,18 +264,25 @@ class MLP(nn.Module):  # type: ignore[misc]
 class Block(nn.Module):  # type: ignore[misc]
     """Pre-norm transformer block; the residual additions are its own kernels."""
 
-    def __init__(self, config: GPT2Config, index: int, softmax: str) -> None:
+    def __init__(self, config: GPT2Config, index: int, softmax: str, ops: str) -> None:
         super().__init__()
         self.index = index
         self.ln_1 = nn.LayerNorm(config.n_embd, eps=config.layer_norm_epsilon)
-        self.attn = Attention(config, index, softmax)
+        self.attn = Attention(config, index, softmax, ops)
         self.ln_2 = nn.LayerNorm(config.n_embd, eps=config.layer_norm_epsilon)
-        self.mlp = MLP(config)
+        self.mlp = MLP(config, ops)
 
     @component("h.{self.index}")
     def forward(self, x: Any, cache: KVCache) -> Any:
         x = x + self.attn(self.norm_1(x), cache)
         return x + self.mlp(self.norm_2(x))
+
+    @component("h.{self.index}")
+    def forward_fused(self, x: Any, added: Any | None, cache: KVCache) -> tuple[Any, Any]:
+        """The same, additions inside the layernorms: takes and returns (x, what is still to be added to it)."""
+        x, normed = (x, self.norm_1(x)) if added is None else self.add_norm_1(x, added)
+        x, normed = self.add_norm_2(x, self.attn(normed, cache))
+        return x, self.mlp(normed)
 
     @component("ln_1")
     def norm_1(self, x: Any) -> Any:
@@ -262,25 +292,43 @@ class Block(nn.Module):  # type: ignore[misc]
     def norm_2(self, x: Any) -> Any:
         return self.ln_2(x)
 
+    @component("ln_1")
+    def add_norm_1(self, x: Any, added: Any) -> tuple[Any, Any]:
+        return _add_norm(self.ln_1, x, added)
+
+    @component("ln_2")
+    def add_norm_2(self, x: Any, added: Any) -> tuple[Any, Any]:
+        return _add_norm(self.ln_2, x, added)
+
 
 class GPT2(nn.Module):  # type: ignore[misc]
-    """The model. `softmax` is "torch" (the unfused chain) or the name of a registered variant of op softmax."""
+    """The model.
 
-    def __init__(self, config: GPT2Config, softmax: str = TORCH_SOFTMAX) -> None:
+    `softmax` is "torch" (the unfused chain) or the name of a registered variant of op softmax. `ops` is "torch" or
+    "fused": then embeddings, additions with their layernorms, bias with GELU and the merging of heads are one kernel
+    each, the best of the registry. (q, k and v stay views: the copy into the cache is their permutation.)
+    """
+
+    def __init__(self, config: GPT2Config, softmax: str = TORCH_SOFTMAX, ops: str = TORCH_OPS) -> None:
         super().__init__()
         if softmax != TORCH_SOFTMAX:
             import kernels.softmax  # noqa: F401  registers torch.ops.kernel_ledger.causal_softmax
+        if ops not in (TORCH_OPS, FUSED_OPS):
+            raise UsageError(f"The model has no ops {ops!r}: use {TORCH_OPS} or {FUSED_OPS}.")
         self.config = config
+        self.ops = ops
         self.root = "gpt2" if softmax == TORCH_SOFTMAX else "gpt2_fused"
+        if ops == FUSED_OPS:
+            self.root = "gpt2_fused_ops"
         self.wte = nn.Embedding(config.vocab_size, config.n_embd)
         self.wpe = nn.Embedding(config.n_positions, config.n_embd)
-        self.h = nn.ModuleList(Block(config, index, softmax) for index in range(config.n_layer))
+        self.h = nn.ModuleList(Block(config, index, softmax, ops) for index in range(config.n_layer))
         self.ln_f = nn.LayerNorm(config.n_embd, eps=config.layer_norm_epsilon)
 
-    def with_softmax(self, softmax: str) -> GPT2:
-        """A second model over the same parameters (shared, not copied) with another softmax."""
+    def with_softmax(self, softmax: str, ops: str = TORCH_OPS) -> GPT2:
+        """A second model over the same parameters (shared, not copied) with another softmax, other ops."""
         with torch.device("meta"):
-            other = GPT2(self.config, softmax)
+            other = GPT2(self.config, softmax, ops)
         other.load_state_dict(self.state_dict(), assign=True)
         return other.eval()
 
@@ -323,9 +371,10 @@ class GPT2(nn.Module):  # type: ignore[misc]
         return self._step(ids, cache, last_only)
 
     def _step(self, ids: Any, cache: KVCache, last_only: bool) -> Any:
-        x = self.blocks(self.embeddings(ids, cache), cache)
+        x = self.embeddings(ids, cache)
+        parts = self.fused_blocks(x, cache) if self.ops == FUSED_OPS else (self.blocks(x, cache),)
         cache.length += ids.shape[1]
-        return self.lm_head(self.norm_f(x[:, -1:] if last_only else x))
+        return self.lm_head(self.norm_f(*(part[:, -1:] if last_only else part for part in parts)))
 
     @component("blocks", detail=True)
     def blocks(self, x: Any, cache: KVCache) -> Any:
@@ -333,14 +382,25 @@ class GPT2(nn.Module):  # type: ignore[misc]
             x = block(x, cache)
         return x
 
+    @component("blocks", detail=True)
+    def fused_blocks(self, x: Any, cache: KVCache) -> tuple[Any, Any]:
+        """(x, what is still to be added to it): the last addition belongs to ln_f."""
+        added = None
+        for block in self.h:
+            x, added = block.forward_fused(x, added, cache)
+        return x, added
+
     @component("embeddings")
     def embeddings(self, ids: Any, cache: KVCache) -> Any:
         """Token plus position: one gather and one addition; the positions are a slice, not a gather."""
-        return self.wte(ids) + self.wpe.weight[cache.length : cache.length + ids.shape[1]]
+        positions = self.wpe.weight[cache.length : cache.length + ids.shape[1]]
+        if self.ops == FUSED_OPS:
+            return _kernel("encoder")(ids, self.wte.weight, positions)
+        return self.wte(ids) + positions
 
     @component("ln_f")
-    def norm_f(self, x: Any) -> Any:
-        return self.ln_f(x)
+    def norm_f(self, x: Any, added: Any | None = None) -> Any:
+        return self.ln_f(x) if added is None else _add_norm(self.ln_f, x, added)[1]
 
     @component("lm_head")
     def lm_head(self, x: Any) -> Any:

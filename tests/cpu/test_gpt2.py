@@ -174,6 +174,49 @@ def test_a_truncated_cache_repeats_a_decode_step_exactly() -> None:
         assert torch.equal(model(ids[:, 9:], cache), first)
 
 
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("batch", [1, 3])
+def test_fused_ops_give_the_logits_of_the_torch_ops(name: str, batch: int) -> None:
+    weights = randomise(load_weights(config=SIZES[name], seed=4), seed=5)
+    plain = build_model(weights)
+    fused = plain.with_softmax("v03_causal", ops="fused")
+    assert (plain.root, fused.root) == ("gpt2", "gpt2_fused_ops")
+    ids = tokens(weights.config, batch, 9)
+    caches = plain.new_cache(batch), fused.new_cache(batch)
+    with torch.inference_mode():
+        for start, end in ((0, 7), (7, 8), (8, 9)):
+            expected, got = (
+                model(ids[:, start:end], cache) for model, cache in zip((plain, fused), caches, strict=True)
+            )
+            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+        last = [model(ids[:, :5], model.new_cache(batch), last_only=True) for model in (plain, fused)]
+    torch.testing.assert_close(last[1], last[0], rtol=1e-5, atol=1e-5)
+    assert caches[1].length == 9
+    torch.testing.assert_close(caches[1].keys, caches[0].keys, rtol=1e-5, atol=1e-5)
+
+
+def test_ranges_of_the_fused_ops_keep_their_names() -> None:
+    from harness.ranges import RecordingTracer, attach, detach
+
+    model = build_model(load_weights(config=TINY, seed=1)).with_softmax("v03_causal", ops="fused")
+    tracer = RecordingTracer()
+    attach(model, tracer)
+    try:
+        with torch.inference_mode():
+            model(tokens(TINY, 1, 4))
+    finally:
+        detach(model)
+    paths = {record.path for record in tracer.instances}
+    for leaf in ("ln_1", "attn/softmax", "attn/values", "ln_2", "mlp/fc", "mlp/act", "mlp/proj"):
+        assert f"gpt2_fused_ops/prefill/h.1/{leaf}" in paths
+    assert "gpt2_fused_ops/prefill/ln_f" in paths
+
+
+def test_unknown_ops_are_refused() -> None:
+    with pytest.raises(UsageError, match="no ops 'fast': use torch or fused"):
+        GPT2(TINY, ops="fast")
+
+
 def test_with_softmax_shares_the_parameters() -> None:
     model = build_model(load_weights("random", 1, TINY))
     other = model.with_softmax("v03_causal")
