@@ -210,6 +210,11 @@ def measure_machine(gpu_ops: pd.DataFrame, roofs: pd.DataFrame, l2_bytes: float 
     return Machine(roofs, l2_rate, sheet, float(l2_bytes or np.nan), shortest, idle)
 
 
+def _bytes(value: float) -> str:
+    unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if value >= unit), (1e3, "kB"))
+    return f"{value / unit:,.4g} {name}"
+
+
 def step_of(path: str) -> str:
     """The path up to the step it lies in (a range named step, decode or prefill), '' if it lies in none."""
     parts = path.split("/")
@@ -746,7 +751,7 @@ def evaluate(candidate: Candidate, work: Work, machine: Machine) -> dict[str, ob
         notes.append("no byte of its own is left")
     elif np.isfinite(bound):
         notes.append(
-            f"at least {candidate.bound_bytes / 1e6:,.2f} MB at {rate / 1e12:.2f} TB/s ({roof})"
+            f"at least {_bytes(candidate.bound_bytes)} at {rate / 1e12:.2f} TB/s ({roof})"
             + (f" and the {machine.shortest_ns / 1e3:.1f} us of the shortest kernel" if kernels_after else "")
         )
     if saved and np.isfinite(gain):
@@ -829,6 +834,7 @@ def build_fusion(
 # The check ---------------------------------------------------------------------------------------------------
 
 BYTES_GOAL, TIME_GOAL = 0.05, 0.15
+_SIZE = ["op", "shape", "dtype"]
 
 
 def build_check(
@@ -836,55 +842,71 @@ def build_check(
 ) -> pd.DataFrame:
     """Return fusion_check.csv: what the plan said of a chain's one-kernel form, and what built ones did.
 
-    The prediction knows the unfused chain's part of the capture alone. An op is checked where ops.csv declares one
-    range for its chain and others for single kernels that compute the same; the fastest comes first.
+    The prediction knows the unfused chain's part of the capture alone. An op is checked where ops.csv declares ranges
+    for its chain and others, of the same size, for single kernels: alone outside of any step, the fastest first, then
+    inside the steps of a model.
     """
     schema = TABLES["fusion_check"]
     if ops is None or not len(work):
         return schema.empty()
-    of_range = {c.paths[0]: c for c in candidates if len(set(c.paths)) == 1 and not c.step and not c.epilogue}
-    declared = ops[~ops["range"].map(step_of).astype(bool)].drop_duplicates("range")
+    declared = ops.drop_duplicates("range").set_index("range")
+    declared = declared.assign(
+        folded=fold_paths(pd.Series(declared.index)).to_numpy(), step=declared.index.map(step_of)
+    )
     places = work.rows_of(list(work.path))
+    chains: dict[tuple[object, ...], list[Candidate]] = defaultdict(list)
+    unfused: set[str] = set()
+    for candidate in candidates:
+        paths = list(dict.fromkeys(candidate.paths))
+        known = declared.loc[paths if set(paths) <= set(declared.index) else [], _SIZE].drop_duplicates()
+        # the chain is all that its ranges did, or the kernel in their place does more than the chain
+        whole = candidate.rows and sum(len(places.get(path, ())) for path in paths) == candidate.launches
+        if len(known) == 1 and whole and not candidate.epilogue and np.isfinite(candidate.after):
+            chains[(*known.iloc[0], bool(candidate.step))].append(candidate)
+            unfused |= set(paths)
     rows = []
-    for op, variants in declared.groupby("op", sort=False):
-        chains = [of_range[path] for path in variants["range"] if path in of_range]
-        # the chain is all that its range did, or the kernel that replaces the range does more than the chain
-        whole = [chain for chain in chains if len(places.get(chain.paths[0], ())) == chain.launches and chain.rows]
-        if not whole or not np.isfinite(whole[0].after):
-            continue
-        chain = whole[0]
-        plan_ = evaluate(chain, work, machine)
-        built = [row for _, row in variants.iterrows() if len(places.get(row["range"], ())) == 1]
-        checked = [_check(str(op), row, chain, plan_, work, places[row["range"]][0], machine) for row in built]
-        rows += sorted(checked, key=lambda row: float(str(row["measured_time_ns"])))
+    built = declared[[len(places.get(path, ())) == 1 and path not in unfused for path in declared.index]]
+    for key, group in built.groupby([*_SIZE, "variant", "folded"], sort=False):
+        same = chains.get((*key[: len(_SIZE)], bool(group["step"].iloc[0])))
+        if same:
+            launches = [places[path][0] for path in group.index]
+            rows.append(_check(key, same, work, launches, machine))
     if not rows:
         return schema.empty()
     table = pd.DataFrame(rows)
     for name in ("predicted_bytes", "measured_bytes", "now_time_ns", "predicted_time_ns", "measured_time_ns"):
         table[name] = table[name].astype("Float64").round().astype("Int64")
-    return schema.conform(table)
+    order = {op: place for place, op in enumerate(table["op"].unique())}
+    table["in_step"] = table["range"].map(step_of) != ""
+    table = table.assign(place=table["op"].map(order)).sort_values(
+        ["place", "in_step", "measured_time_ns"], kind="stable"
+    )
+    return schema.conform(table.drop(columns=["place", "in_step"]))
 
 
 def _check(
-    op: str,
-    row: pd.Series,
-    chain: Candidate,
-    plan_: Mapping[str, object],
-    work: Work,
-    built: int,
-    machine: Machine,
+    key: tuple[object, ...], same: Sequence[Candidate], work: Work, launches: list[int], machine: Machine
 ) -> dict[str, object]:
-    read, write = float(work.dram_read_bytes[built]), float(work.dram_write_bytes[built])
-    time = float(work.duration_ns[built])
+    """One row: numbers of one launch, the mean of all that there are."""
+    op, shape, dtype, variant, folded = key
+    chain = same[0]
+    plans = [evaluate(candidate, work, machine) for candidate in same]
+    plan_ = {**plans[0], "now_time_ns": float(np.mean([float(str(one["now_time_ns"])) for one in plans]))}
+    reads, writes = work.dram_read_bytes[launches], work.dram_write_bytes[launches]
+    counted = int(np.isfinite(reads + writes).sum())
+    read, write = (float(np.nanmean(moved)) if counted else np.nan for moved in (reads, writes))
+    time = float(work.duration_ns[launches].mean())
     predicted_ns = float(str(plan_["bound_time_ns"]))
     bytes_error, time_error = (read + write) / chain.after - 1, time / predicted_ns - 1
     far = chain.after >= FAR_BEYOND_L2 * machine.l2_bytes
     within = abs(bytes_error) <= BYTES_GOAL and abs(time_error) <= TIME_GOAL
+    several = [f"mean of {len(launches)} launches, {counted} with counters"] if len(launches) > 1 else []
     return {
         "op": op,
-        "variant": row["variant"],
-        "shape": row["shape"],
-        "dtype": row["dtype"],
+        "variant": variant,
+        "range": folded,
+        "shape": shape,
+        "dtype": dtype,
         "pattern": chain.pattern,
         "over_l2": chain.after / machine.l2_bytes,
         "predicted_bytes": chain.after,
@@ -895,7 +917,7 @@ def _check(
         "measured_time_ns": time,
         "time_error_frac": time_error,
         "within": pd.NA if not far or np.isnan(bytes_error + time_error) else "yes" if within else "no",
-        "reason": "; ".join(_reasons(chain, read, write, time_error, machine, far=far)),
+        "reason": "; ".join((*several, *_reasons(chain, read, write, time_error, machine, far=far))),
         "tier": "timing" if np.isnan(read + write) else "counters",
     }
 
@@ -911,15 +933,15 @@ def _reasons(
     masked = any("masked out" in note for note in chain.notes)
     if read > chain.read * 1.01:
         more = " that the mask throws away" if masked and read > chain.read * 1.5 else ""
-        yield f"reads {(read - chain.read) / 1e6:,.1f} MB{more} more than it must"
+        yield f"reads {_bytes(read - chain.read)}{more} more than it must"
     elif read < chain.read * 0.99:
-        yield f"reads {(chain.read - read) / 1e6:,.1f} MB less than planned"
+        yield f"reads {_bytes(chain.read - read)} less than planned"
     left = chain.write - write
     if left > chain.write * 0.01:
         held = "still lay in L2 when the kernel ended" if left <= machine.l2_bytes else "were not written to DRAM"
-        yield f"{left / 1e6:,.1f} MB of its results {held}"
+        yield f"{_bytes(left)} of its results {held}"
     elif write > chain.write * 1.01:
-        yield f"writes {(write - chain.write) / 1e6:,.1f} MB more than planned"
+        yield f"writes {_bytes(write - chain.write)} more than planned"
     if abs(time_error) > TIME_GOAL:
         yield f"takes {1 + time_error:.2f} times the bound"
 

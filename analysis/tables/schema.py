@@ -289,6 +289,7 @@ TABLES: dict[str, Table] = {
             (
                 Column("op", "", "operation"),
                 Column("variant", "", "implementation in one kernel, the fastest first"),
+                Column("range", "", "where it ran, folded; numbers are of one launch, the mean of all there"),
                 Column("shape", "", "its shape"),
                 Column("dtype", "", "its data type"),
                 Column("pattern", "", "the unfused chain, from whose capture alone the prediction comes"),
@@ -359,7 +360,9 @@ PROFILE_TABLES: dict[str, Table] = {
                 Column("tokens_per_s", "1/s", "tokens per second of such a run, median"),
                 Column("tokens_per_s_p5", "1/s", "the same, 5 % are slower"),
                 Column("tokens_per_s_p95", "1/s", "the same, 5 % are faster"),
-                Column("own_ns", "ns", "what two events add to a reading, measured in this run and taken off every one"),
+                Column(
+                    "own_ns", "ns", "what two events add to a reading, measured in this run and taken off every one"
+                ),
             ),
         ),
         Table(

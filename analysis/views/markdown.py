@@ -362,8 +362,8 @@ def render_fusion(tables: Mapping[str, pd.DataFrame], width: int = 44) -> str:
     without = tables["fusion"][tables["fusion"]["gain_ns"].isna()]
     lines += [f"{len(without)} without a gain: {text.clean(without['evidence'].iloc[0])}."] if len(without) else []
     if len(tables["fusion_check"]):
-        check = ("op", "variant", "predicted_bytes", "measured_bytes", "bytes_error_frac", "now_time_ns")
-        check += ("predicted_time_ns", "measured_time_ns", "time_error_frac", "within")
+        check = ["op", "variant", "range", "predicted_bytes", "measured_bytes", "bytes_error_frac", "now_time_ns"]
+        check += ["predicted_time_ns", "measured_time_ns", "time_error_frac", "within"]
         lines += ["", "Fused kernels that were built, against the plan:", "", grid("fusion_check", check)]
     return "\n".join(lines)
 

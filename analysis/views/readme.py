@@ -13,6 +13,7 @@ from analysis.views.text import MISSING, is_missing, number
 SHAPE, DTYPE, VARIANT = "b8_t1024", "fp32", "v03_causal"
 TRITON_SHAPES = [f"b{batch}_t{tokens}" for batch in (1, 8) for tokens in (512, 1024, 2048)]
 CONVENTIONS = ("cold", "plain")
+FUSIONS = 6  # rows of the fusion plan
 REFUTED_ABOVE = 1.1
 INPUT_BYTES = 8 * 12 * 1024 * 1024 * 4  # of SHAPE in fp32
 
@@ -53,8 +54,9 @@ def render_results(
         "**Where a step's time goes**, GPT-2 124M, fp32, batch 1: prefill of 1024 tokens, and the decode step at the "
         "last position.",
         _steps_table(tables["gaps"]),
+        *_fusion_parts(tables, folder),
         "**Goals and what was reached**",
-        _goals_table(report, bench, gpt2, tables["traffic"], seconds),
+        _goals_table(report, bench, gpt2, tables, seconds),
     ]
     return "\n\n".join(parts)
 
@@ -127,13 +129,82 @@ def _steps_table(gaps: pd.DataFrame) -> str:
     return _markdown(table, ["step", "wall, no tool", "GPU busy", "kernels", "verdict"])
 
 
+def _fusion_parts(tables: dict[str, pd.DataFrame], folder: str) -> list[str]:
+    """What to fuse, most gain first, and what the built kernels did; nothing where the run holds no plan."""
+    plan, check = tables["fusion"].dropna(subset=["gain_ns"]), tables["fusion_check"]
+    if plan.empty:
+        return []
+    root = str(plan["step"].iloc[0]).split("/")[0]
+    rows = [
+        [
+            row["pattern"],
+            f"`{row['step']}`",
+            number(row["launches"]),
+            f"{_bytes(row['now_bytes'])} → {_bytes(row['after_bytes'])}",
+            f"{number(row['now_time_ns'], 'ns')} → {number(row['bound_time_ns'], 'ns')}",
+            number(row["gain_ns"], "ns"),
+        ]
+        for _, row in plan[plan["step"].str.split("/").str[0] == root].head(FUSIONS).iterrows()
+    ]
+    headers = ["chain", "step", "launches", "bytes now → fused", "time now → bound", "gain"]
+    parts = [
+        f"**What to fuse** (`make fusion`), predicted from the capture alone, per step, the {len(rows)} largest of "
+        f"[tables/fusion.csv]({folder}/tables/fusion.csv):",
+        _markdown(rows, headers),
+    ]
+    if len(check):
+        rows = [
+            [
+                row["pattern"],
+                f"`{row['op']}` `{row['variant']}`",
+                number(row["now_time_ns"], "ns"),
+                f"{_bytes(row['predicted_bytes'])} / {_bytes(row['measured_bytes'])} "
+                f"({_error(row['bytes_error_frac'])})",
+                f"{number(row['predicted_time_ns'], 'ns')} / {number(row['measured_time_ns'], 'ns')} "
+                f"({_error(row['time_error_frac'])})",
+                MISSING if is_missing(row["reason"]) else row["reason"],
+            ]
+            for _, row in _fastest(check).iterrows()
+        ]
+        headers = ["chain", "kernel that was built", "chain takes", "bytes: plan / kernel", "time: plan / kernel"]
+        parts += [
+            "The same plan for single chains far larger than L2, **against the kernels that replace them**, which the "
+            "prediction has not seen:",
+            _markdown(rows, [*headers, "difference"]),
+        ]
+    return parts
+
+
+def _fastest(check: pd.DataFrame) -> pd.DataFrame:
+    return check.drop_duplicates("op")  # of each op the fastest kernel comes first
+
+
+def _error(value: Any) -> str:
+    return MISSING if is_missing(value) else f"{float(value):+.1%}"
+
+
+def _fusion_goals(check: pd.DataFrame) -> list[list[str]]:
+    """One row for the bytes and one for the time of the fusions that can be judged."""
+    judged, goals = _fastest(check).dropna(subset=["within"]), []
+    for what, column, limit in (("bytes", "bytes_error_frac", 0.05), ("time", "time_error_frac", 0.15)):
+        errors = judged[column].astype(float)
+        if judged.empty:
+            continue
+        within, worst = int((errors.abs() <= limit).sum()), errors.abs().idxmax()
+        reached = f"{within} of {len(judged)}, worst {_error(errors[worst])} ({judged.loc[worst, 'op']})"
+        name = f"{what} of fused kernels, predicted from the unfused chain alone ({', '.join(judged['op'])})"
+        goals.append(_goal(name, f"≤ {limit:.0%} off", reached, within == len(judged)))
+    return goals
+
+
 def _goals_table(
     report: dict[str, Any],
     bench: pd.DataFrame,
     gpt2: dict[str, Any],
-    traffic: pd.DataFrame,
+    tables: dict[str, pd.DataFrame],
     seconds: dict[str, Any],
 ) -> str:
+    traffic = tables["traffic"]
     coverage, equality = report["coverage"], report["nsys_equality"]
     rows = [
         _goal(
@@ -178,6 +249,7 @@ def _goals_table(
             rows.append(
                 _goal(what, "all", f"{won} of {len(ratios)}, least {least:.3f} × ({where})", won == len(ratios))
             )
+    rows += _fusion_goals(tables["fusion_check"])
     if all(seconds.get(tool) is not None for tool in ("nsys", "ncu")):
         total = sum(seconds.values())
         rows.append(_goal("capture under nsys and ncu", "≤ 240 s", f"{total} s", total <= 240))

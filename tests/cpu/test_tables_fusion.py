@@ -399,7 +399,7 @@ READ, WRITE = MIB // 2 + N // 4, MIB
     ("micros", "dram", "within", "words"),
     [
         (11.5, (READ, WRITE), "yes", []),
-        (11.5, (READ, 0.97 * WRITE), "yes", ["0.0 MB of its results still lay in L2"]),
+        (11.5, (READ, 0.97 * WRITE), "yes", ["31.46 kB of its results still lay in L2"]),
         (11.5, (2 * READ, WRITE), "no", ["that the mask throws away more than it must"]),
         (23.0, (READ, WRITE), "no", ["times the bound"]),
     ],
@@ -425,6 +425,28 @@ def test_small_working_sets_are_not_judged_and_several_launches_not_checked() ->
     assert check["variant"].tolist() == ["ours", "slow"]  # the fastest first
     assert check["within"].isna().all()
     assert check["reason"].str.contains("1.6 times L2, so it is not judged").all()
+
+
+def test_kernels_in_a_model_are_checked_after_those_alone() -> None:
+    path, built = "bench/soft/torch", []
+    for layer in range(2):
+        built.append((f"ours/prefill/h.{layer}/softmax", "softmax_ours", 12 + layer))
+    names = [MUL, "[CUDA memcpy Device-to-Device]", FILL, SOFTMAX]
+    ranges = [MASK, MASK, MASK, SOFT]
+    alone = [(path, name, 10, {"bytes": MIB}) for name in names]
+    model = [(range_, name, 10, {"bytes": MIB}) for range_, name in zip(ranges, names, strict=True)]
+    captured = timeline(*alone, ("bench/soft/ours", "softmax_ours", 14), *model, *built)
+    rows = [(path, "torch"), ("bench/soft/ours", "ours"), (MASK, "torch"), (SOFT, "torch")]
+    rows += [(launch[0], "ours") for launch in built]
+    ops = pd.DataFrame(
+        [{"op": "soft", "variant": name, "range": where, "shape": "1", "dtype": "fp32"} for where, name in rows]
+    )
+    recorded = pd.concat([bench_flow(), softmax_flow().assign(storage=lambda rows: rows["storage"] + 100)])
+    _, check = plan(captured, recorded, ops, l2_bytes=MIB // 4)
+    assert check["range"].tolist() == ["bench/soft/ours", "ours/prefill/h.*/softmax"]
+    assert check["measured_time_ns"].tolist() == [14_000, 12_500]
+    assert check["reason"].iloc[1].startswith("mean of 2 launches, 0 with counters")
+    assert check["measured_bytes"].isna().all()
 
 
 def test_a_chain_that_is_not_all_of_its_range_is_not_checked() -> None:
