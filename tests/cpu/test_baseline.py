@@ -1,0 +1,237 @@
+"""The transformers baseline: its programs on a CPU with a small model, and what is said of its numbers by rule."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+from analysis.tables import baseline as tables
+from harness import baseline
+from harness.gpt2 import GPT2Config
+from harness.weights import build_model, build_transformers_model, load_weights
+
+SMALL = GPT2Config(n_layer=2, n_embd=32, n_head=4, n_positions=64, vocab_size=61)
+ARGUMENTS = ["--config", "n_layer=2,n_embd=32,n_head=4,n_positions=64,vocab_size=61", "--device", "cpu"]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Small models are faster so, above all beside other programs."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+# The program ---------------------------------------------------------------------------------------------------
+
+
+def test_every_setting_gives_the_same_tokens_as_our_model() -> None:
+    weights = load_weights(config=SMALL, seed=3)
+    theirs = build_transformers_model(weights)
+    prompt = torch.randint(61, (1, 9), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected = build_model(weights).generate(prompt, 20)[:, 9:]
+        for name in ("eager", "sdpa"):
+            setting = baseline.Generate(name, theirs, prompt, name)
+            assert torch.equal(setting.generate(20), expected)
+            assert len(setting.stamps(20)) == 21  # the prompt, then each token
+        static = baseline.Generate("static", theirs, prompt, "sdpa", static=True)
+        assert torch.equal(static.generate(20), expected)
+        step = baseline.Graph("graph", theirs, prompt, 20)  # on a CPU the step runs without a graph
+        assert torch.equal(step.generate(20), expected)
+        assert torch.equal(step.generate(20), expected)  # it starts anew each time
+        assert len(step.stamps(20)) == 21
+
+
+def test_bytes_per_token_are_those_of_gpt2() -> None:
+    config = GPT2Config()
+    with torch.device("meta"):
+        from harness.weights import import_transformers
+
+        transformers = import_transformers()
+        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=config.vocab_size))
+        model.tie_weights()
+    # 12 blocks, the tied head, the last LayerNorm, one row of positions: 123.65 million weights of 4 bytes
+    weights = 12 * 7_087_872 + 50257 * 768 + 2 * 768 + 768
+    assert baseline.bytes_per_token(model, 0) == 4 * weights
+    assert baseline.bytes_per_token(model, 100) - 4 * weights == 100 * 2 * 36_864
+
+
+def test_a_run_writes_every_setting_and_shows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert baseline.main([*ARGUMENTS, "--tokens", "6", "--out", str(tmp_path)]) == 0
+    content = json.loads((tmp_path / "captures" / "baseline.json").read_text(encoding="utf-8"))
+    assert (content["kind"], content["schema_version"]) == ("baseline", 1)
+    found = {(entry["setting"], entry["dtype"]): entry for entry in content["settings"]}
+    assert set(found) == {(name, dtype) for name in ("eager", "sdpa") for dtype in ("float32", "bfloat16")}
+    eager = found["eager", "float32"]
+    assert eager["tokens_per_s"]["p5"] <= eager["tokens_per_s"]["p50"] <= eager["tokens_per_s"]["p95"]
+    assert found["sdpa", "float32"]["tokens_equal_first"] is True
+    addmm = next(row for row in eager["operators"] if row["name"] == "aten::addmm")
+    assert addmm["calls"] == 4 * 2 * 6  # four projections, two layers, six forward passes
+    assert eager["floor_ns"] is None  # there is no GPU whose copy speed it could rest on
+    assert "operators" not in found["eager", "bfloat16"]
+    shown = capsys.readouterr().out
+    assert "Self CPU (ms)" in shown
+    assert "tokens/s" in shown
+    assert (tmp_path / "captures" / "manifest.json").is_file()
+
+
+def test_what_does_not_fit_into_the_time_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baseline, "_needs", lambda name: 1e9 if name == "sdpa" else 0)
+    arguments = [*ARGUMENTS, "--tokens", "3", "--dtype", "float32", "--out", str(tmp_path)]
+    assert baseline.main(arguments) == 0
+    settings = json.loads((tmp_path / "captures" / "baseline.json").read_text(encoding="utf-8"))["settings"]
+    assert "tokens_per_s" in settings[0]
+    assert settings[1]["skipped"] == "the time given with --seconds was over"
+
+
+def test_a_setting_that_fails_or_hangs_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = baseline._make
+
+    def make(name: str, *rest: Any) -> Any:
+        if name == "sdpa":
+            raise RuntimeError("no such thing\nand more")
+        return made(name, *rest)
+
+    monkeypatch.setattr(baseline, "_make", make)
+    assert baseline.main([*ARGUMENTS, "--tokens", "3", "--dtype", "float32", "--out", str(tmp_path)]) == 0
+    settings = json.loads((tmp_path / "captures" / "baseline.json").read_text(encoding="utf-8"))["settings"]
+    assert settings[1]["skipped"] == "it failed: no such thing"
+    with pytest.raises(baseline.OutOfTimeError), baseline.time_limit(0.05):
+        time.sleep(5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"), [(["--tokens", "0"], 2, "--tokens"), (["--tokens", "60"], 3, "positions")]
+)
+def test_mistakes_get_one_sentence(
+    arguments: list[str], code: int, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert baseline.main([*ARGUMENTS, *arguments, "--out", str(tmp_path)]) == code
+    message = capsys.readouterr().err.strip()
+    assert message.startswith("error: ")
+    assert "\n" not in message
+    assert word in message
+
+
+def test_busy_time_is_a_union() -> None:
+    assert baseline._union([(0, 10, "a"), (5, 15, "b"), (6, 8, "c"), (20, 30, "d"), (30, 31, "e")]) == 26
+    assert baseline._union([]) == 0
+
+
+# What is said of the numbers -----------------------------------------------------------------------------------
+
+
+def entry(**values: Any) -> dict[str, Any]:
+    """A setting of 5 ms a token of which the GPU works 1 ms, with two kernels in ten tokens."""
+    spread = {"p5": 190.0, "p50": 200.0, "p95": 210.0}
+    operators = [
+        {"name": "aten::addmm", "kind": "operator", "self_cpu_ns": 5, "cpu_ns": 9, "self_cuda_ns": 6e6, "cuda_ns": 6e6, "calls": 480},
+        {"name": "aten::add", "kind": "operator", "self_cpu_ns": 5, "cpu_ns": 9, "self_cuda_ns": 4e6, "cuda_ns": 4e6, "calls": 500},
+        {"name": "void gemv2T_kernel_val<float>", "kind": "kernel", "self_cpu_ns": 0, "cpu_ns": 0, "self_cuda_ns": 4.8e6, "cuda_ns": 4.8e6, "calls": 480},
+        {"name": "sm80_xmma_gemm_f32", "kind": "kernel", "self_cpu_ns": 0, "cpu_ns": 0, "self_cuda_ns": 1.2e6, "cuda_ns": 1.2e6, "calls": 10},
+        {"name": "elementwise_kernel", "kind": "kernel", "self_cpu_ns": 0, "cpu_ns": 0, "self_cuda_ns": 4e6, "cuda_ns": 4e6, "calls": 500},
+    ]  # fmt: skip
+    return {
+        "setting": "eager",
+        "dtype": "float32",
+        "tokens_per_s": spread,
+        "token_ns": {"p5": 4.9e6, "p50": 5e6, "p95": 5.5e6},
+        "profile_tokens": 10,
+        "kernels_per_token": 100.0,
+        "launches_per_token": 100.0,
+        "busy_ns_per_token": 1e6,
+        "floor_ns": 1e5,
+        "first_call_s": 1.0,
+        "tokens_equal_first": None,
+        "operators": operators,
+        **values,
+    }
+
+
+def test_rates_and_shares_of_a_setting() -> None:
+    row = tables.build_baseline([entry()]).iloc[0]
+    assert row["busy_frac"] == pytest.approx(0.2)
+    assert row["floor_frac"] == pytest.approx(0.02)
+    assert (row["tokens_per_s"], row["token_p95_ns"], row["launches_per_token"]) == (200.0, 5.5e6, 100.0)
+
+
+def test_operators_share_among_their_kind() -> None:
+    table = tables.build_operators([entry()]).set_index("name")
+    assert table.loc["aten::addmm", "share_frac"] == pytest.approx(0.6)
+    assert table.loc["elementwise_kernel", "share_frac"] == pytest.approx(0.4)
+    assert table.loc["aten::addmm", "calls_per_token"] == 48
+    on_cpu = entry(operators=[{**row, "self_cuda_ns": None, "cuda_ns": None} for row in entry()["operators"]])
+    assert tables.build_operators([on_cpu]).set_index("name").loc["aten::add", "share_frac"] == pytest.approx(0.5)
+
+
+def answers(**values: Any) -> dict[str, str]:
+    settings = [entry(**values)]
+    table = tables.build_bottlenecks(tables.build_baseline(settings), tables.build_operators(settings))
+    return dict(zip(table["question"], table["answer"], strict=True))
+
+
+def test_small_matrix_products_are_told_from_large_ones() -> None:
+    said = answers()
+    assert said["share of small GEMM and GEMV kernels"].startswith(
+        "48.0% of the kernels' time is in matrix products of 10.0 µs"
+    )
+    assert "all matrix products take 60.0%" in said["share of small GEMM and GEMV kernels"]
+    assert "60.0% of the CUDA time in 480 calls, 48 a token" in said["share of aten::addmm"]
+    assert "100 launches for 100 kernels: the CPU has 50.0 µs for each" in said["launches per token"]
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ({}, "Launch-bound: the GPU waits for work in 80% of the time."),
+        ({"launches_per_token": 3.0}, "Bound by gaps: the GPU idles in 80% of the time though a token takes only 3"),
+        ({"busy_ns_per_token": 4.6e6, "floor_ns": 4e6}, "Memory-bound: reading the weights explains 87% of the busy time."),
+        ({"busy_ns_per_token": 4.6e6}, "Bound by small kernels: the GPU is busy, but reading the weights explains only 2%"),
+        ({"busy_ns_per_token": 4.6e6, "floor_ns": None}, "GPU-bound: the GPU is busy; without a measured bandwidth"),
+    ],
+)  # fmt: skip
+def test_the_verdict_follows_from_the_numbers(values: dict[str, Any], verdict: str) -> None:
+    assert answers(**values)["what limits a token"].startswith(verdict)
+
+
+def test_a_setting_that_was_not_measured_says_why_and_gets_no_verdict() -> None:
+    skipped = {"setting": "static+compile", "dtype": "bfloat16", "skipped": "the time was over"}
+    table = tables.build_baseline([entry(), skipped])
+    assert table["reason"].tolist() == ["", "the time was over"]
+    assert pd.isna(table["tokens_per_s"].iloc[1])
+    said = tables.build_bottlenecks(table, tables.build_operators([entry(), skipped]))
+    assert set(said["setting"]) == {"eager"}
+
+
+def test_findings_put_the_most_time_above_the_floor_first() -> None:
+    settings = [entry(setting="graph", tokens_per_s={"p50": 1000.0}, busy_ns_per_token=9e5), entry()]
+    table = tables.build_baseline(settings)
+    found = tables.find(table, tables.build_bottlenecks(table, tables.build_operators(settings)))
+    assert [finding["rank"] for finding in found] == [1, 2]
+    assert found[0]["title"] == "transformers, eager, float32: launch-bound"
+    assert found[0]["time_to_win_ns"] == pytest.approx(4.9e6)
+
+
+def test_published_figures_stand_beside_ours() -> None:
+    settings = [entry()]
+    built = {
+        "baseline_operators": tables.build_operators(settings),
+        "layer_tokens": pd.DataFrame({"profile": ["no_cache, float32"], "forward_avg_ns": [1.7e6], "tokens_per_s": [220.0]}),
+        "layer_profile": pd.DataFrame(
+            {"profile": ["no_cache, float32"], "base": ["Multi-Head Attention"], "component": ["Mask_Apply"], "share_frac": [0.09]}
+        ),
+    }  # fmt: skip
+    table = tables.build_published(built).set_index("figure")
+    assert table.loc["forward pass", ["ours", "theirs", "their_machine"]].tolist() == [1.7, "23.6–25.0", "T4"]
+    assert table.loc["mask", "ours"] == pytest.approx(9.0)
+    assert table.loc["aten::addmm, calls", ["ours", "theirs"]].tolist() == [480, "2,400"]
+    assert pd.isna(table.loc["scores", "ours"])  # not in this run: unknown, not zero

@@ -1,0 +1,279 @@
+"""The layer profiler's tables: shares that add up, events against nsys, and what a damaged file gets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis import pipeline, report
+from analysis.capture.load import load
+from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table
+from analysis.tables import layer_profile, profiles
+from analysis.tables.schema import PROFILE_TABLES, TABLES
+from analysis.views import figures
+from analysis.views.profiles import levels, levels_side_by_side, sections
+
+SPREAD = {"p5": 9e5, "p50": 1e6, "p95": 2e6}
+
+
+def component(name: str, total_ns: float, count: int = 10, base: bool = False) -> dict[str, Any]:
+    return {"component": name, "path": f"m/{name}", "count": count, "total_ns": total_ns, "base": base}
+
+
+def profile(name: str = "cache") -> dict[str, Any]:
+    return {
+        "name": name,
+        "dtype": "float32",
+        "clock": "CUDA events",
+        "model": "GPT-2 from scratch",
+        "prompt_tokens": 16,
+        "new_tokens": 5,
+        "runs": 2,
+        "levels": [
+            {
+                "name": "model",
+                "title": "Model level",
+                "components": [
+                    component("Total_Forward_Pass", 1e7, base=True),
+                    component("All_Transformer_Blocks", 9e6),
+                    component("LM_Head_Projection", 7e5),
+                ],
+            },
+            {"name": "mlp", "title": "MLP", "components": [component("MLP", 4e6, 20, base=True), component("Activation", 1e6, 20)]},
+        ],
+        "instrument": [
+            {"variant": "nothing", "events": 0, "forward_ns": SPREAD, "launch_ns": SPREAD, "count": 10},
+            {"variant": "mlp", "events": 40, "forward_ns": {"p50": 1.2e6}, "launch_ns": SPREAD, "count": 10},
+        ],
+        "tokens": {"forward_avg_ns": 1e6, "blocks_avg_ns": 9e5, "wall_ns": SPREAD, "tokens_per_s": {"p50": 200.0, "p5": 190.0, "p95": 210.0}},
+        "own_ns": 1900.0,
+    }  # fmt: skip
+
+
+def test_shares_add_up_to_the_base() -> None:
+    table = layer_profile.build_profile([profile()])
+    for _, rows in table.groupby(["profile", "level"]):
+        assert rows["share_frac"].iloc[0] == 1
+        assert rows["share_frac"].iloc[1:].sum() == pytest.approx(1)
+    rest = table[table["component"] == layer_profile.BETWEEN]
+    assert rest["total_ns"].tolist() == pytest.approx([3e5, 3e6])
+    assert rest["avg_ns"].tolist() == pytest.approx([3e4, 1.5e5])
+
+
+def test_the_instrument_is_compared_with_nothing() -> None:
+    table = layer_profile.build_instrument([profile()]).set_index("attached")
+    assert table.loc["nothing", "over_nothing_frac"] == 0
+    assert table.loc["events of level mlp", "over_nothing_frac"] == pytest.approx(0.2)
+
+
+# Events against nsys ---------------------------------------------------------------------------------------------
+
+
+def transposed(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def captured(*, own_ns: int = 1900, extra: dict[str, int] | None = None) -> Capture:
+    """Two steps of `cache.mlp`, each held back first, with kernels of 10 and 5 µs in `mlp/act`, and an empty `mlp/view`."""
+    ranges, ops, events = [], [], []
+    for step in range(2):
+        at = step * 1_000_000
+        opened = [
+            ("hold", at, at + 100, 0),
+            ("cache.mlp", at + 200, at + 900, 0),
+            ("mlp", at + 210, at + 890, 1),
+            ("act", at + 300, at + 400, 2),
+            ("view", at + 500, at + 600, 2),
+        ]
+        stack: dict[int, tuple[int, str]] = {}
+        for name, start, end, level in opened:
+            number = len(ranges) + 1
+            parent = stack.get(level - 1)
+            path = f"{parent[1]}/{name}" if parent else name
+            stack[level] = (number, path)
+            ranges.append(
+                {
+                    "range_id": number,
+                    "parent_id": parent[0] if parent else pd.NA,
+                    "start_ns": start,
+                    "end_ns": end,
+                    "pid": 1,
+                    "tid": 1,
+                    "name": name,
+                    "level": level,
+                    "path": path,
+                }
+            )
+        for name, launched, start, duration in (
+            ("spin_kernel", at + 50, at + 60, 500_000),
+            ("gelu", at + 310, at + 600_000, 10_000),
+            ("gelu", at + 350, at + 611_000, 5_000),
+        ):
+            ops.append(
+                {
+                    "start_ns": start,
+                    "duration_ns": duration,
+                    "kind": "kernel",
+                    "name": name,
+                    "grid": "1x1x1",
+                    "block": "32x1x1",
+                    "device": "H200",
+                    "api_start_ns": launched,
+                    "api_end_ns": launched + 10,
+                    "pid": 1,
+                    "tid": 1,
+                }
+            )
+        # from 600,000 to 616,000 ns there is work; the marks add own_ns
+        events.append(("cache.mlp/mlp/act", step, "Activation", 16_000 + own_ns + (extra or {}).get("act", 0), own_ns))
+        events.append(("cache.mlp/mlp/view", step, "View", 1_100, own_ns))
+    names = ("range", "ordinal", "component", "event_ns", "own_ns")
+    return Capture(
+        ranges=as_table(transposed(ranges), RANGES_COLUMNS),
+        gpu_ops=as_table(transposed(ops), GPU_OPS_COLUMNS),
+        layer_events=pd.DataFrame(events, columns=list(names)),
+        layer_profile={"profiles": [profile()]},
+    )  # fmt: skip
+
+
+def test_the_kernels_that_hold_the_gpu_back_are_left_out() -> None:
+    capture = captured()
+    assert layer_profile.is_held(capture)
+    free = layer_profile.without_holds(capture)
+    assert set(free.gpu_ops["name"]) == {"gelu"}
+    assert "hold" not in set(free.ranges["name"])
+    assert layer_profile.without_holds(free) is free
+    other = Capture(ranges=capture.ranges, gpu_ops=capture.gpu_ops)  # somebody else's range of that name
+    assert layer_profile.without_holds(other) is other
+
+
+def test_events_less_their_own_cost_are_compared_with_first_start_to_last_end() -> None:
+    table = layer_profile.build_agreement(layer_profile.without_holds(captured())).set_index("component")
+    act = table.loc["Activation"]
+    assert (act["instances"], act["read_ns"], act["own_ns"], act["event_ns"]) == (2, 17_900, 1_900, 16_000)
+    assert (act["nsys_ns"], act["difference_ns"], act["agrees"]) == (16_000, 0, "yes")
+    assert (act["profile"], act["level"]) == ("cache, float32", "mlp")
+    view = table.loc["View"]  # no kernel: no time, by either
+    assert (view["event_ns"], view["nsys_ns"], view["agrees"]) == (0, 0, "yes")
+    assert pd.isna(view["difference_frac"])
+
+
+@pytest.mark.parametrize(("off_ns", "agrees"), [(1_999, "yes"), (2_001, "no"), (-2_001, "no")])
+def test_agreement_ends_at_two_microseconds(off_ns: int, agrees: str) -> None:
+    capture = layer_profile.without_holds(captured(extra={"act": off_ns}))
+    table = layer_profile.build_agreement(capture).set_index("component")
+    assert table.loc["Activation", "agrees"] == agrees
+    assert f"in {1 + (agrees == 'yes')} of 2 components" in layer_profile.agreement_sentence(table.reset_index())
+
+
+def test_dropped_tries_do_not_shift_the_comparison() -> None:
+    capture = captured()
+    events = capture.layer_events[capture.layer_events["ordinal"] == 1]  # the first try did not count
+    table = layer_profile.build_agreement(Capture(ranges=capture.ranges, gpu_ops=capture.gpu_ops, layer_events=events))
+    assert table.set_index("component").loc["Activation", "instances"] == 1
+
+
+def test_a_report_of_a_held_capture_judges_no_gaps() -> None:
+    content, tables, _ = pipeline.analyse(captured())
+    assert tables["gaps"].empty
+    assert "spin_kernel" not in set(tables["kernels"]["kernel"])
+    assert any("Events and nsys agree within 2% or 2 µs in 2 of 2" in note for note in content["notes"])
+    listed = [entry["name"] for entry in content["tables"]]
+    assert listed.index("layer_profile") < listed.index("layers")
+    assert set(TABLES) <= set(listed)
+
+
+# A run of its own ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    (folder / "captures").mkdir(parents=True)
+    content = {"kind": "layer-profile", "schema_version": 1, "profiles": [profile(), profile("no_cache")]}
+    (folder / "captures" / "any name.txt").write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+def test_a_layer_profile_alone_is_a_report(run: Path, tmp_path: Path) -> None:
+    assert report.main([str(run), "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    written = pd.read_csv(tmp_path / "out" / "tables" / "layer_profile.csv")
+    assert written.columns.tolist() == PROFILE_TABLES["layer_profile"].column_names
+    assert (tmp_path / "out" / "figures" / "levels.svg").is_file()
+    page = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    for word in (
+        "% of Total_Forward_Pass",
+        "Avg (ms)",
+        "LM_Head_Projection",
+        "What the instrument costs",
+        "figures/levels.svg",
+    ):
+        assert word in page
+    assert 'id="layer_profile"' in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert not (tmp_path / "out" / "tables" / "baseline.csv").exists()  # nothing was measured
+
+
+def test_a_report_without_a_profile_has_none_of_its_tables() -> None:
+    assert profiles.build(Capture()) == {}
+    assert sections({}) == []
+    content, _, _ = pipeline.analyse(Capture(ranges=captured().ranges, gpu_ops=captured().gpu_ops))
+    assert not {entry["name"] for entry in content["tables"]} & set(PROFILE_TABLES)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (lambda c: c.update(schema_version=2), "schema_version 2"),
+        (lambda c: c["profiles"][0].pop("levels"), "profiles[0].levels"),
+        (lambda c: c["profiles"][0]["levels"][0]["components"][0].update(total_ns="x"), "components[0].total_ns"),
+        (lambda c: c["profiles"][1]["tokens"].update(forward_avg_ns=-1), "tokens.forward_avg_ns"),
+    ],
+)
+def test_a_damaged_profile_gets_one_sentence(
+    run: Path, change: Any, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = run / "captures" / "any name.txt"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    change(content)
+    file.write_text(json.dumps(content), encoding="utf-8")
+    assert report.main([str(run), "--out", str(run.parent / "out"), "--quiet"]) == 3
+    message = capsys.readouterr().err.strip()
+    assert "\n" not in message
+    assert word in message
+
+
+def test_events_are_read_with_their_numbers_and_a_bad_one_is_named(tmp_path: Path, run: Path) -> None:
+    file = run / "captures" / "events"
+    file.write_text("range,ordinal,component,event_ns,own_ns\na/b,0,A,10,2\n", encoding="utf-8")
+    events = load([run]).layer_events
+    assert events is not None
+    assert events.iloc[0].tolist() == ["a/b", 0, "A", 10, 2]
+    file.write_text("range,ordinal,component,event_ns,own_ns\na/b,0,A,x,2\n", encoding="utf-8")
+    assert report.main([str(run), "--out", str(tmp_path / "out"), "--quiet"]) == 3
+
+
+# Views -----------------------------------------------------------------------------------------------------------
+
+
+def test_tables_have_their_usual_shape_and_units() -> None:
+    table = layer_profile.build_profile([profile(), profile("no_cache")])
+    blocks = levels(table)
+    assert len(blocks) == 4
+    assert "1.0000" in blocks[0]  # Total_Forward_Pass: 10 ms in 10 instances
+    first, second = levels_side_by_side(table, {"no_cache, float32": "no cache", "cache, float32": "cache"})
+    assert "no cache: Avg (ms)" in first
+    assert second.count("25.0") == 2
+
+
+def test_the_figure_has_a_bar_for_each_level() -> None:
+    table = layer_profile.build_profile([profile()])
+    figure = figures.plot_levels(table, "caption")
+    assert figure is not None
+    svg = figures.to_bytes(figure)["svg"].decode()
+    assert "LM_Head_Projection 7.0 %" in svg
+    assert svg == figures.to_bytes(figures.plot_levels(table, "caption"))["svg"].decode()
+    assert figures.plot_levels(table.iloc[:0], "caption") is None
