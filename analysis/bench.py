@@ -151,7 +151,7 @@ def _check_load_again(folder: Path) -> None:
     fresh = _load(folder)
     _load_again(folder)
     again = _load_again(folder)
-    assert len(list((folder / "cache").iterdir())) == 1, "nothing was kept"
+    assert list((folder / "cache").glob("*.capture")), "nothing was kept"
     for name in ("gpu_ops", "ranges", "start_end_ranges", "overhead", "graph_nodes"):
         pd.testing.assert_frame_equal(getattr(fresh, name), getattr(again, name))
     assert (fresh.gaps, fresh.files) == (again.gaps, again.files), "other gaps or files"
@@ -228,10 +228,10 @@ def _check_csv(folder: Path) -> None:
 
 
 FIGURES = (
-    Figure("kernel_times", "time per kernel from SQLite: count, sum, p50, p99, idle", _kernel_times,
+    Figure("kernel_times", "kernels of an SQLite export: count, sum, p50, p99, idle", _kernel_times,
            _check_kernel_times, _pandas_kernel_times, "read_sql of the needed columns, merge", 20, None, 300),
-    Figure("kernel_times_all", "the same report", _kernel_times, _check_kernel_times, _pandas_kernel_times_of_all_columns,
-           "read_sql of the table, merge", 20, None, 300),
+    Figure("kernel_times_all", "the same table", _kernel_times, _check_kernel_times,
+           _pandas_kernel_times_of_all_columns, "read_sql of all columns, merge", 20, None, 300),
     Figure("attribution", "launches to ranges", _attribute, _check_attribution, goal_s=1),
     Figure("csv", "cuda_gpu_trace.csv", _csv, _check_csv, _pandas_csv, "read_csv, python engine", 30),
     Figure("load", "whole capture from SQLite", _load, _check_load),
@@ -273,7 +273,7 @@ def _here(function: Callable[[Path], Any], folder: Path) -> dict[str, float]:
 
 
 def _elsewhere(folder: Path, figure: str, side: str) -> dict[str, float]:
-    """The same in a process of its own; side is ours, baseline or check."""
+    """The same in a process of its own; side is ours, baseline or check. Figure `make` writes the capture of a size."""
     command = [sys.executable, "-m", "analysis.bench", "--one", figure, side, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1], check=False)
     if done.returncode:
@@ -284,6 +284,10 @@ def _elsewhere(folder: Path, figure: str, side: str) -> dict[str, float]:
 
 
 def _one(figure: str, side: str, folder: Path) -> int:
+    if figure == "make":
+        _make(int(side), folder)
+        print("{}")
+        return 0
     chosen = next(one for one in FIGURES if one.name == figure)
     if side == "check":
         chosen.check(folder)
@@ -295,12 +299,12 @@ def _one(figure: str, side: str, folder: Path) -> int:
     return 0
 
 
-def _make(size: int, folder: Path, progress: bool) -> None:
+def _make(size: int, folder: Path) -> None:
     from analysis.bench_data import make_program, write_csv, write_sqlite
 
     folder.mkdir(parents=True)
     program = make_program(size)
-    write_sqlite(program, folder / _SQLITE, progress)
+    write_sqlite(program, folder / _SQLITE)
     write_csv(program, folder)
     (folder / "size.json").write_text(json.dumps({"kernels": size, "ranges": len(program.ranges["start"])}))
 
@@ -323,7 +327,7 @@ def measure(sizes: list[int], repeats: int, folder: Path, progress: bool) -> Ite
         for size in sizes:
             bar.set_description(f"{size:,} kernels: writing them")
             place = folder / str(size)
-            _make(size, place, progress)
+            _elsewhere(place, "make", str(size))
             bar.update()
             ranges = json.loads((place / "size.json").read_text())["ranges"]
             for figure in FIGURES:
@@ -426,16 +430,36 @@ def table_of(rows: list[dict[str, Any]], tablefmt: str = "simple") -> str:
     return text
 
 
+def _in_words(seen: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {seen[name]}" for name in ("python", "sqlite", "numpy", "pandas", "pyarrow"))
+    return f"{seen['cores']} cores of {seen['cpu']}; {versions}."
+
+
+def shown_in(readme: str, folder: Path) -> str:
+    """The text of a README with the results of `folder` in its part `analysis-bench`."""
+    from analysis.views.readme import replace_part
+
+    with (folder / "results.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    seen = json.loads((folder / "conditions.json").read_text(encoding="utf-8"))
+    return replace_part(readme, "analysis-bench", f"{table_of(rows, 'github')}\n\n{_in_words(seen)}")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark, or one call of it."""
     parser = argparse.ArgumentParser(prog="python -m analysis.bench", description=__doc__.split("\n")[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), metavar="KERNELS")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--out", type=Path, default=OUT, help=f"default {OUT}")
+    parser.add_argument("--update-readme", action="store_true", help="show the committed results; measures nothing")
     parser.add_argument("--one", nargs=3, metavar=("FIGURE", "SIDE", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     if arguments.one:
         return _one(arguments.one[0], arguments.one[1], Path(arguments.one[2]))
+    if arguments.update_readme:
+        readme = Path("analysis/README.md")
+        readme.write_text(shown_in(readme.read_text(encoding="utf-8"), OUT), encoding="utf-8")
+        return 0
     if min(arguments.sizes) < 1 or arguments.repeats < 1:
         parser.error("sizes and repeats are 1 or more")
     with tempfile.TemporaryDirectory(prefix="analysis-bench-") as folder:
@@ -447,7 +471,7 @@ def main(argv: list[str] | None = None) -> int:
         writer.writerows(rows)
     seen = conditions()
     (arguments.out / "conditions.json").write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
-    text = f"{table_of(rows)}\n\n" + ", ".join(f"{key} {value}" for key, value in list(seen.items())[2:]) + "\n"
+    text = f"{table_of(rows)}\n\n{_in_words(seen)}\n"
     (arguments.out / "results.txt").write_text(text, encoding="utf-8")
     print(text, end="")
     return 0
