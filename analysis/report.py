@@ -236,7 +236,7 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
 
     from analysis.capture.errors import InputError
     from analysis.tables.schema import document_columns
-    from analysis.views.readme import render_results, render_verdicts, replace_part
+    from analysis.views.readme import render_layers, render_results, render_verdicts, replace_part
 
     bench = COMMITTED / "h200-softmax-bench"
     if not (bench / "bench.csv").is_file():
@@ -246,19 +246,21 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
     seconds = {tool: json.loads(file.read_text(encoding="utf-8")).get("seconds") for tool, file in status.items()}
     folder = run.resolve().relative_to(ROOT).as_posix()
     timed = pd.read_csv(bench / "bench.csv")
-    parts = {
-        "kernels/softmax/README.md": ("verdicts", render_verdicts(timed, tables["traffic"])),
-        "reports/README.md": ("runs", _index()),
-        "README.md": (
-            "results",
-            render_results(report, tables, timed, gpt2, seconds, folder),
-        ),
-        "analysis/README.md": ("columns", document_columns()),
-    }
-    return {
-        name: replace_part((ROOT / name).read_text(encoding="utf-8"), part, text)
-        for name, (part, text) in parts.items()
-    }
+    parts = [
+        ("kernels/softmax/README.md", "verdicts", render_verdicts(timed, tables["traffic"])),
+        ("reports/README.md", "runs", _index()),
+        ("README.md", "results", render_results(report, tables, timed, gpt2, seconds, folder)),
+        ("analysis/README.md", "columns", document_columns()),
+    ]
+    layers = COMMITTED / "h200-gpt2-layers"
+    if (layers / "report.json").is_file():
+        content = json.loads((layers / "report.json").read_text(encoding="utf-8"))
+        written = {entry["name"]: pd.read_csv(layers / entry["file"]) for entry in content["tables"]}
+        parts.append(("README.md", "layers", render_layers(content, written, f"{COMMITTED.name}/{layers.name}")))
+    texts: dict[str, str] = {}
+    for name, part, text in parts:
+        texts[name] = replace_part(texts.get(name) or (ROOT / name).read_text(encoding="utf-8"), part, text)
+    return texts
 
 
 def write(

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from tabulate import tabulate
 
+from analysis.views import profiles
 from analysis.views.text import MISSING, is_missing, number
 
 SHAPE, DTYPE, VARIANT = "b8_t1024", "fp32", "v03_causal"
@@ -57,6 +58,34 @@ def render_results(
         *_fusion_parts(tables, folder),
         "**Goals and what was reached**",
         _goals_table(report, bench, gpt2, tables, seconds),
+    ]
+    return "\n\n".join(parts)
+
+
+def render_layers(report: dict[str, Any], tables: dict[str, pd.DataFrame], folder: str) -> str:
+    """Return the README's layer profile, the baseline, and what others published beside it.
+
+    Shape: `report` and `tables` of the committed run with the profiles; `folder` that run, relative to the README.
+    """
+    conditions = {row["name"]: row["value"] for row in report["conditions"]}
+    agreement = [note for note in report["notes"] if note.startswith("Events and nsys agree")]
+    settings = {"no_cache, float32": "no cache", "cache, float32": "KV cache"}
+    profile, tokens = tables["layer_profile"], tables["layer_tokens"].iloc[0]
+    limits = tables["bottlenecks"][tables["bottlenecks"]["question"] == "what limits a token"]
+    parts = [
+        f"**Where a token goes**, GPT-2 124M from scratch, fp32, batch 1, {tokens['prompt_tokens']:.0f} prompt tokens, "
+        f"then {tokens['new_tokens']:.0f} new ones, {tokens['runs']:.0f} runs on one {conditions['GPU']}: GPU time "
+        f"by CUDA events, what the events add measured and taken off. All tables: [{folder}]({folder}/report.md).",
+        *profiles.levels_side_by_side(profile, settings),
+        *agreement,
+        profiles.tokens(tables["layer_tokens"]),
+        f"![components of each level as shares of it]({folder}/figures/levels.png)",
+        "**Beside what two student projects published**",
+        profiles.published(tables["published"]),
+        "**The same weights in Hugging Face transformers**, generate() with each attention, one decode step as a CUDA "
+        "graph, static cache with compiler; the floor is reading the weights once at the copy speed of this GPU.",
+        profiles.baseline(tables["baseline"]),
+        "\n".join(f"- {row.setting}, {row.dtype}: {row.answer}" for row in limits.itertuples(index=False)),
     ]
     return "\n\n".join(parts)
 
