@@ -119,12 +119,16 @@ class Machine:
     l2_bytes: float
     shortest_ns: float
     gap_ns: float
+    at_mix: dict[float, float] = field(default_factory=dict)  # DRAM's rates at the shares of reads asked for so far
 
     def rate(self, read: float, write: float) -> tuple[float, str]:
         """(byte/s, which roof) for that traffic: measured, or of DRAM what the datasheet says."""
         if read + write <= self.l2_bytes and np.isfinite(self.l2_rate):
             return self.l2_rate, "L2, where it all fits"
-        rate = float(dram_roof(self.roofs, read / (read + write) if read + write else 0.5))
+        share = round(read / (read + write), 4) if read + write else 0.5
+        if share not in self.at_mix:
+            self.at_mix[share] = float(dram_roof(self.roofs, share))
+        rate = self.at_mix[share]
         return (rate, "DRAM") if np.isfinite(rate) else (self.dram_sheet, "DRAM by the datasheet")
 
 
@@ -965,10 +969,11 @@ def plan(
     Shape: `gpu_ops` and `ranges` as in `Capture`, with `owner` and `path`; `measured` from kernels.measured_launches;
     `roofline` and `steps` (gaps.csv) as tables; `dataflow` and `ops` as in `Capture`; `l2_bytes` of the GPU.
     """
-    order = gpu_ops["api_start_ns"].fillna(gpu_ops["start_ns"])
-    gpu_ops = gpu_ops.assign(order=order).sort_values("order", kind="stable").head(MOST_LAUNCHES).reset_index(drop=True)
+    order = gpu_ops["api_start_ns"].fillna(gpu_ops["start_ns"]).to_numpy(np.int64)
+    first = np.argsort(order, kind="stable")[:MOST_LAUNCHES]
+    gpu_ops = gpu_ops.iloc[first].reset_index(drop=True)
     if len(gpu_ops):  # of a longer capture the plan is that of its first part
-        ranges = ranges[ranges["start_ns"] <= gpu_ops["order"].iloc[-1]]
+        ranges = ranges[ranges["start_ns"] <= order[first[-1]]]
     measured = measured.head(int((gpu_ops["kind"] == "kernel").sum()))
     work = prepare_work(gpu_ops, ranges, measured)
     machine = measure_machine(gpu_ops, roofs, l2_bytes)
