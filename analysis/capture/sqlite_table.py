@@ -97,6 +97,8 @@ class Tables:
             yield
         except sqlite3.Error as error:
             raise _explain(error, self._where) from None
+        except UnicodeDecodeError:  # of SQLite's own message, which repeats damaged text
+            raise InputError(f"{self._where}: is damaged (its schema is no text); {_EXPORT_AGAIN}.") from None
 
     def tables(self) -> dict[str, list[str]]:
         """The columns of each table, in the order of the file. Tables of SQLite itself are left out."""
