@@ -36,6 +36,14 @@ _QUOTED_ROW = re.compile(r'"[^"]*(?:""[^"]*)*"(?:,"[^"]*(?:""[^"]*)*")*,?')
 _ROW_BEGINS = re.compile(r'"[0-9.,]*","[0-9.,]+","')
 
 
+def _cells(line: str) -> list[str] | None:
+    """The cells of a line, None where it is no row of a CSV file."""
+    try:
+        return next(csv.reader([line], skipinitialspace=True), None)
+    except csv.Error:
+        return None
+
+
 def is_header(line: str) -> bool:
     """Whether a line is the header of any ncu CSV page with one row a launch, metric or rule."""
     return line.startswith(_HEADER_STARTS) or (line.startswith(_SUMMARY_START) and '"Invocations"' in line)
@@ -43,7 +51,7 @@ def is_header(line: str) -> bool:
 
 def page_of_header(line: str) -> str:
     """'raw', 'details' or 'summary' of a header line (see is_header)."""
-    names = next(csv.reader([line]))
+    names = _cells(line) or []
     if "Invocations" in names:
         return "summary"
     return "details" if "Metric Name" in names or "Section Name" in names else "raw"
@@ -119,13 +127,24 @@ def sections(text: str, where: str) -> list[Section]:
 
 
 def header_of(section: Section) -> list[str]:
-    """The column names of a section of the raw or details page."""
-    return [name.strip() for name in next(csv.reader([section.lines[0][1]], skipinitialspace=True))]
+    """The column names of a section of the raw or details page.
+
+    Raises:
+        InputError: a quote too few or too many.
+    """
+    number, line = section.lines[0]
+    names = _cells(line)
+    if names is None or (line.startswith('"') and any('"' in name for name in names)):
+        raise InputError(
+            f"{section.name}: line {number}, the header, has a quote too few or too many; the file is damaged, export "
+            f"it again with {EXPORT.format(page=section.page)}."
+        )
+    return [name.strip() for name in names]
 
 
 def split_row(line: str) -> list[str] | None:
     """The cells of a line whose every field is quoted; None where a quote is missing or too many."""
-    return next(csv.reader([line])) if _QUOTED_ROW.fullmatch(line) else None
+    return _cells(line) if _QUOTED_ROW.fullmatch(line) else None
 
 
 def _row_of(line: str, quoted: bool) -> str | None:
@@ -164,14 +183,14 @@ def read_page(section: Section, lengths: Sequence[int] = ()) -> Page:
         text = _row_of(line, quoted)
         if text is None:
             continue
-        row = split_row(text) if quoted else next(csv.reader([text]))
+        row = split_row(text) if quoted else _cells(text)
         if lengths and row is not None and 1 < len(row) < min(lengths):
             if not row[0][:1].isdigit():
                 embedded = len(row)
             if len(row) == embedded:
                 continue
         embedded = 0
-        if row is not None and row[-1] == "" and len(row) - 1 in (len(header), *lengths):
+        if row is not None and row[-1] == "" and len(row) - 1 in (lengths or (len(header),)):
             row.pop()
         if row is not None and len(row) in (len(header), *lengths):
             rows.append(row + [""] * (len(header) - len(row)))
@@ -185,6 +204,21 @@ def read_page(section: Section, lengths: Sequence[int] = ()) -> Page:
                 f"the file is damaged, export it again with {export}."
             )
     return Page(where, header, rows, numbers, cut, columns)
+
+
+def missing_gap(page: Page, ids: Iterable[int]) -> list[Gap]:
+    """A gap where IDs are left out between others: ncu numbers the launches that it profiles one after the other."""
+    known = sorted(set(ids))
+    missing = known[-1] - known[0] + 1 - len(known) if known else 0
+    if not missing:
+        return []
+    return [
+        Gap(
+            f"{missing} launches of {page.name} between ID {known[0]} and {known[-1]}",
+            "their IDs are not in the file: it was filtered, or lines were lost",
+            f"export the whole report with {EXPORT.format(page='raw')}",
+        )
+    ]
 
 
 def cut_gap(page: Page, kind: str) -> Gap:

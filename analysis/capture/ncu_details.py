@@ -28,7 +28,8 @@ _RAW_NAME = re.compile(
     r"|(?:thread_)?inst_executed[a-z_]*|memory_[a-z0-9_]+|flop_count_[a-z_]+(?:\.[a-z_]+)*|derived_[A-Za-z0-9_.]+"
 )
 _BOTH_NAMES = re.compile(r"(?P<label>.+) \((?P<name>[^()]+)\)")
-COMMAND_LINE = "Command line profiler metrics"
+_OF_RULES = ("Rule Name", "Rule Type", "Rule Description", "Estimated Speedup Type", "Estimated Speedup")
+_RULE_TYPE = re.compile("[A-Z]{2,8}")
 
 # Display name of each section, as in metric rows, and identifier, as in rules (`ncu --list-sections`, 2024.1.1).
 SECTIONS = {
@@ -204,6 +205,7 @@ def read_details(
                 f"{page.name}: ID {ncu_id} is {kernels[first]} in line {page.numbers[first]} and {kernels[row]} in "
                 f"line {page.numbers[row]}; two captures were put into one file, keep one file each."
             )
+        _check_row(page, row, is_metric=bool(is_metric[row]))
         if not is_metric[row]:
             continue
         where = f"{page.name}, line {page.numbers[row]}"
@@ -239,6 +241,7 @@ def read_details(
             if units.get(name, unit) not in ("", unit):
                 raise InputError(f"{where}: {name} comes in {unit} where an earlier line has {units[name]}.")
             units[name] = unit
+    gaps += ncu_csv.missing_gap(page, launches)
     counters = _counters(page, launches, metrics, texts)
     gone = crashed(
         {name: counters[name].to_numpy(float) for name in metrics if counters[name].dtype == float}, len(counters)
@@ -280,6 +283,18 @@ def _counters(
         index=identity.index, dtype="float64",
     )  # fmt: skip
     return pd.concat([identity, values], axis=1)
+
+
+def _check_row(page: ncu_csv.Page, row: int, *, is_metric: bool) -> None:
+    """Refuses a row that is both a metric and a rule; a rule has a name and one of ncu's types."""
+    rule = {name: page.rows[row][page.columns[name]].strip() for name in _OF_RULES if name in page.columns}
+    value = any(page.rows[row][page.columns[name]].strip() for name in ("Metric Unit", "Metric Value"))
+    said = rule.get("Rule Name", "") != "" and _RULE_TYPE.fullmatch(rule.get("Rule Type", "")) is not None
+    if any(rule.values()) if is_metric else value or (any(rule.values()) and not said):
+        raise InputError(
+            f"{page.name}: line {page.numbers[row]} is neither a metric nor a rule; the file is damaged, export it "
+            f"again with {_EXPORT}."
+        )
 
 
 def _speedup(cell: str, style: NumberStyle, where: str) -> float | None:

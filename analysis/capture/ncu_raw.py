@@ -165,6 +165,7 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
         ((name, unit_row[page.columns[name]], cell) for name in metric_names for cell in printed[name]), where, style
     )
     ids = ncu_csv.launch_ids(page)
+    gaps += ncu_csv.missing_gap(page, ids)
     metrics: dict[str, np.ndarray] = {}
     units: dict[str, str] = {}
     device = page.column("Device")

@@ -139,7 +139,7 @@ def _blocks(section: ncu_csv.Section) -> tuple[list[_Block], bool]:
     block = _Block()
     last = len(section.lines) - 1
     for at, (number, line) in enumerate(section.lines):
-        if not line.startswith('"'):
+        if not line.startswith('"') and line.count('","') < 3:
             continue  # the program's own output
         if block.header and len(block.header) == 2 and not ncu_csv.page_of_line(line):
             continue  # a listing of the source alone, in which quotes are not doubled
@@ -183,7 +183,8 @@ def _row(line: str, header: list[str]) -> list[str] | None:
         pieces = line[1:-1].rsplit('","', len(header) - 2)
         number, separator, text = pieces[0].partition('","')
         row = [number, text, *pieces[1:]] if separator else None
-        if row is not None and "Address" in header and row[header.index("Address")][:2] not in ("-", "0x"):
+        at = header.index("Address") if "Address" in header else None
+        if row is not None and at is not None and row[at : at + 2] != ["-", "-"] and row[at][:2] != "0x":
             return None
     return row if row is not None and len(row) == len(header) else None
 

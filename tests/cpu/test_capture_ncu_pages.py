@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.capture import ncu_csv, ncu_details, ncu_source
+from analysis.capture import ncu, ncu_csv, ncu_details, ncu_source
 from analysis.capture.errors import InputError
 from analysis.capture.load import load
 from analysis.capture.units import base_unit
@@ -429,3 +429,70 @@ def test_units_round_trip_in_both_spellings(unit: tuple[str, str, float], millio
 @given(st.lists(st.text('ab",\\ {}<>é', max_size=8), min_size=1, max_size=6))
 def test_quoted_rows_come_back(cells: list[str]) -> None:
     assert ncu_csv.split_row(line(cells).rstrip("\n")) == cells
+
+
+# -------------------------------------------------------------------------------------------------- structural damage
+
+WHOLE = {
+    "raw": line([*HEAD, "dram__bytes_read.sum", "gpu__time_duration.sum"])
+    + line([""] * len(HEAD) + ["Mbyte", "us"])
+    + line([*who(), "25.170000", "31.870000"])
+    + line([*who(1, "other"), "1.500000", "7.000000"]),
+    "details": line([*HEAD, *METRIC, *RULE, *SPEEDUP])
+    + line([*who(), "GPU Speed Of Light Throughput", "Duration", "usecond", "31.87"], ",")
+    + line([*who(), "Occupancy", "", "", "", "R", "OPT", "said, so", "global", "31.07"])
+    + line([*who(1, "other"), "S", "dram__bytes_read.sum", "Mbyte", "1.50"], ","),
+    "source": mixed() + mixed(),
+}
+
+
+def numbers(text: str) -> dict[tuple[object, ...], float]:
+    """Every number that the readers give for a text, by what it is said to be of."""
+    parts = ncu.read_pages(text, "x")
+    found: dict[tuple[object, ...], float] = {}
+    for frame in [*parts.counters, *parts.rounded]:
+        named = [name for name in frame if "__" in name]
+        for _, row in frame.iterrows():
+            found |= {(row["ncu_id"], row["name"], name): row[name] for name in named if row[name] == row[name]}
+    for frame in parts.rules:
+        known = frame.dropna(subset="speedup_pct")
+        found |= {(row["ncu_id"], row["rule"], row["section"]): row["speedup_pct"] for _, row in known.iterrows()}
+    for frame in parts.source_lines:
+        for name in ("samples", "inst_executed", "stall_samples"):
+            for _, row in frame.dropna(subset=name).iterrows():
+                found[(row["block"], str(row["instruction"]), str(row["line"]), row["text"], name)] = row[name]
+    return found
+
+
+@given(st.sampled_from(sorted(WHOLE)), st.sampled_from(["cut", "quote", "comma", "cell", "blank", "line"]), st.data())
+def test_damage_never_gives_another_number(kind: str, damage: str, data: st.DataObject) -> None:
+    text = WHOLE[kind]
+    lines = text.split("\n")
+    if damage == "cut":
+        damaged = text[: data.draw(st.integers(0, len(text)))]
+    elif damage in ("quote", "comma"):
+        places = [at for at, sign in enumerate(text) if sign == {"quote": '"', "comma": ","}[damage]]
+        at = data.draw(st.sampled_from(places))
+        damaged = text[:at] + text[at + 1 :]
+    else:
+        row = data.draw(st.integers(0, len(lines) - 1))
+        cells = lines[row].split('","')
+        at = data.draw(st.integers(0, len(cells) - 1))
+        if damage == "line":
+            del lines[row]
+        elif damage == "cell":
+            del cells[at]
+        else:
+            cells.insert(at, "")
+        if damage != "line":
+            lines[row] = '","'.join(cells)
+        damaged = "\n".join(lines)
+    try:
+        found = numbers(damaged)
+    except InputError:
+        return
+    whole = numbers(text)
+    assert {key: value for key, value in found.items() if whole.get(key, value) != value} == {}
+    # a number never moves to another metric or launch; source text alone may differ, which is no number
+    if kind != "source":
+        assert set(found) <= set(whole)
