@@ -20,6 +20,7 @@ tabulate.WIDE_CHARS_MODE = False
 
 TOP = 12  # rows of a table on this page; the CSV has the rest
 _NAME_WIDTH = 64
+_SENTENCES = {"evidence": 160, "reason": 240}  # columns of prose, and how much of it
 
 # What the page shows of each table: heading, columns.
 _LAYERS = ("range", "calls", "gpu_time_ns", "gpu_self_time_ns", "launches", "share_frac", "tier")
@@ -139,7 +140,7 @@ def _cell(value: Any, column: str, untrusted: bool) -> str:
     if text.is_missing(value) or text.is_number(value):
         return shown
     head = text.RANGE_HEAD if column == "range" else 0.6
-    return escape(text.shorten(shown, 160 if column == "evidence" else _NAME_WIDTH, head))
+    return escape(text.shorten(shown, _SENTENCES.get(column, _NAME_WIDTH), head))
 
 
 def _grid(rows: pd.DataFrame, columns: Sequence[str], untrusted: bool) -> str:
