@@ -208,15 +208,22 @@ def empty_table(columns: Mapping[str, str]) -> pd.DataFrame:
 
 
 def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFrame:
-    """A table with the columns of `schema` in their order and types; what is absent from `columns` is NA."""
+    """A table with the columns of `schema` in their order and types; what is absent from `columns` is NA.
+
+    Text that comes as categories stays so.
+    """
     length = len(next(iter(columns.values())))
     built = {}
     for name, dtype in schema.items():
         values = columns.get(name)
-        if values is None:
+        if values is None and dtype == "Int64":
+            values = pd.arrays.IntegerArray(np.zeros(length, np.int64), np.ones(length, bool))
+        elif values is None:
             values = pd.array(["" if dtype == "str" else pd.NA] * length, dtype=dtype)
-        built[name] = pd.Series(values).reset_index(drop=True).astype(dtype)
-    return pd.DataFrame(built)
+        if not (dtype == "str" and isinstance(values, pd.Categorical)):
+            values = pd.Series(values).reset_index(drop=True).astype(dtype)
+        built[name] = values
+    return pd.DataFrame(built, copy=False)
 
 
 def nest(thread: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,34 +151,31 @@ def _required(table: Table, columns: dict[str, Any], needed: tuple[str, ...]) ->
             )
 
 
-def _map(column: pd.Categorical, change: Any) -> pd.Series:
-    """A column of text with `change` applied to every different cell once, as str."""
-    changed = pd.Series([change(text) for text in column.categories], dtype="str")
-    if not len(changed):
-        return pd.Series([], dtype="str")
-    return changed.take(column.codes).reset_index(drop=True)
+def _map(column: pd.Categorical, change: Callable[[str], str]) -> pd.Categorical:
+    """A column of text with `change` applied to every different cell once."""
+    codes, texts = pd.factorize(np.array([change(text) for text in column.categories], dtype=object))
+    if not len(texts):
+        return pd.Categorical([], categories=[])
+    return pd.Categorical.from_codes(codes[column.codes], categories=texts)
 
 
-def _grid(parts: Sequence[Any]) -> pd.Series:
-    """'64x1x1' from three integer columns, '' where they are empty."""
-    missing = np.logical_or.reduce([np.asarray(part.isna()) for part in parts])
-    codes = np.zeros(len(missing), np.int64)
-    labels: list[str] = [""]
-    for part in parts:
-        values, uniques = pd.factorize(part.to_numpy(dtype="int64", na_value=0))
-        codes, seen = pd.factorize(codes * len(uniques) + values)
-        labels = (
-            [
-                f"{labels[int(code) // len(uniques)]}x{uniques[int(code) % len(uniques)]}".removeprefix("x")
-                for code in seen
-            ]
-            if len(uniques)
-            else []
-        )
-    return pd.Series([*labels, ""], dtype="str").take(np.where(missing, len(labels), codes)).reset_index(drop=True)
+def _grid(parts: Sequence[pd.arrays.IntegerArray]) -> pd.Categorical:
+    """'64x1x1' from three integer columns, '' where they are empty. CUDA allows y and z below 2^16, x below 2^31."""
+    missing = np.logical_or.reduce([part.isna() for part in parts])
+    x, y, z = (part.to_numpy(dtype="int64", na_value=0) for part in parts)
+    packed = np.where(missing, -1, (x << 32) | (y << 16) | z)
+    largest = [int(values.max(initial=0)) for values in (x, y, z)]
+    if min(values.min(initial=0) for values in (x, y, z)) < 0 or largest[0] >= 2**31 or max(largest[1:]) >= 2**16:
+        packed = pd.factorize(pd.MultiIndex.from_arrays([x, y, z]))[0].astype(np.int64)
+        packed[missing] = -1
+    codes, found = pd.factorize(packed)
+    first = np.full(len(found), -1)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    labels = ["" if missing[row] else f"{x[row]}x{y[row]}x{z[row]}" for row in first]
+    return pd.Categorical.from_codes(codes, categories=labels)
 
 
-def _xyz(column: pd.Categorical) -> pd.Series:
+def _xyz(column: pd.Categorical) -> pd.Categorical:
     """'64x1x1' from `  64    1    1`."""
     return _map(column, lambda text: "x".join(text.split()))
 
@@ -207,7 +204,7 @@ def without_range(name: str) -> str:
     return name
 
 
-def kernel_names(column: pd.Categorical) -> pd.Series:
+def kernel_names(column: pd.Categorical) -> pd.Categorical:
     """Names of GPU operations, the same for every year and without the ranges of `:nvtx-name`."""
     return _map(column, lambda name: operation(name) if name.startswith("[CUDA ") else without_range(name))
 
@@ -240,11 +237,11 @@ def gpu_trace(table: Table) -> pd.DataFrame:
         "registers": table.integers("Reg/Trd"),
         "stream": table.integers("Strm"),
         "bytes": table.integers("Bytes"),
-        "device": table.texts("Device"),
+        "device": table.categories("Device"),
         "correlation_id": table.integers("CorrId"),
     }
     _required(table, columns, ("start_ns", "duration_ns"))
-    if (name == "").any():
+    if "" in name.categories:
         raise InputError(
             f"{table.where}: a row of cuda_gpu_trace has no Name; the file is damaged, export it again with "
             "`nsys stats`."
@@ -260,7 +257,7 @@ def kern_exec(table: Table) -> pd.DataFrame:
     columns = {
         "start_ns": table.integers("Kernel Start"),
         "duration_ns": table.integers("Kernel Dur"),
-        "kind": pd.Series(["kernel"], dtype="str").repeat(len(table)).reset_index(drop=True),
+        "kind": pd.Categorical.from_codes(np.zeros(len(table), np.int8), categories=["kernel"]),
         "name": kernel_names(table.categories("Kernel Name")),
         "grid": _xyz(table.categories("GridXYZ")),
         "block": _xyz(table.categories("BlockXYZ")),
@@ -390,7 +387,7 @@ def summary_of(table: Table) -> pd.DataFrame:
         names = _map(column, lambda name: re.sub(r"_v\d+$", "", name))
     else:
         names = kernel_names(column)
-    return summaries.summary(table, names)
+    return summaries.summary(table, pd.Series(names).astype("str"))
 
 
 def api_names(table: Table) -> list[str]:
@@ -427,6 +424,19 @@ def fill_from_calls(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     return ops.assign(**{name: ops[name].where(~unknown, found[name]) for name in side})
 
 
+_TEXTS = tuple(name for name, dtype in GPU_OPS_COLUMNS.items() if dtype == "str")
+
+
+def _with_common_texts(*parts: pd.DataFrame) -> list[pd.DataFrame]:
+    """The same GPU operations, their texts as categories that all parts share."""
+    shared = [{name: part[name].astype("category") for name in _TEXTS} for part in parts]
+    for name in _TEXTS:
+        union = list(dict.fromkeys(text for part in shared for text in part[name].cat.categories))
+        for part in shared:
+            part[name] = part[name].cat.set_categories(union)
+    return [part.assign(**texts) for part, texts in zip(parts, shared, strict=True)]
+
+
 def join_launches(ops: pd.DataFrame, launches: pd.DataFrame) -> tuple[pd.DataFrame, int, int]:
     """GPU operations with the API side of the kernels filled in; how many kernels found no launch; how many were added.
 
@@ -435,28 +445,32 @@ def join_launches(ops: pd.DataFrame, launches: pd.DataFrame) -> tuple[pd.DataFra
     because the other file was cut, are added: left out, their ranges would seem to have launched nothing. Where no name
     is in both (`:base` or `:mangled` in one of them), names are no part of the key, and those with parameters are kept.
     """
-    key = ["start_ns", "duration_ns", "name", "grid", "block"]
-    other_names = not set(ops["name"].unique()) & set(launches["name"].unique())
-    if other_names:
-        key.remove("name")
     side = ["api_start_ns", "api_end_ns", "pid", "tid"]
-    ops = ops.sort_values("start_ns", kind="stable", ignore_index=True)
-    codes = pd.Series(pd.factorize(pd.concat([ops["name"], launches["name"]], ignore_index=True))[0])
-    left = ops[["start_ns", "duration_ns", "grid", "block"]].assign(name=codes[: len(ops)].to_numpy())
-    right = launches[["start_ns", "duration_ns", "grid", "block", *side]].assign(name=codes[len(ops) :].to_numpy())
-    left["nth"] = left.groupby(key, sort=False).cumcount()
-    right["nth"] = right.groupby(key, sort=False).cumcount()
-    right["launch"] = range(len(right))
-    found = left.merge(right, on=[*key, "nth"], how="left", validate="one_to_one")
-    kernels = ops["kind"].to_numpy() == "kernel"
-    lonely = int((kernels & found["launch"].isna().to_numpy()).sum())
-    filled = ops.assign(**{name: found[name].astype("Int64").to_numpy() for name in side})
-    filled = filled.astype(dict.fromkeys(side, "Int64"))
-    if other_names and launches["name"].str.contains("(", regex=False).any():
-        at = found["launch"].astype("Int64")
-        known = launches["name"].take(at.fillna(0).to_numpy(dtype="int64")).to_numpy() if len(launches) else ops["name"]
-        filled["name"] = filled["name"].where(at.isna(), known)
-    only_launched = launches[~right["launch"].isin(found["launch"]).to_numpy()]
+    ops, launches = _with_common_texts(ops.sort_values("start_ns", kind="stable", ignore_index=True), launches)
+    keys = ["start_ns", "duration_ns", "name", "grid", "block"]
+    names = launches["name"].cat
+    other_names = not set(ops["name"].cat.codes.unique()) & set(names.codes.unique())
+    if other_names:
+        keys.remove("name")
+    left, right = (
+        pd.DataFrame({key: part[key].cat.codes if key in _TEXTS else part[key] for key in keys})
+        for part in (ops, launches)
+    )
+    for part in (left, right):
+        repeated = part.duplicated(keep=False)
+        part["nth"] = 0
+        part.loc[repeated, "nth"] = part[repeated].groupby(keys, sort=False).cumcount()
+    right["launch"] = np.arange(len(right))
+    found = left.merge(right, on=[*keys, "nth"], how="left", validate="one_to_one")["launch"]
+    lonely = int((found.isna() & (ops["kind"] == "kernel").to_numpy()).sum())
+    at = found.fillna(-1).to_numpy(np.int64)
+    filled = ops.assign(**{name: launches[name].array.take(at, allow_fill=True) for name in side})
+    if other_names and any("(" in name for name in names.categories[names.codes.unique()]):
+        codes = np.where(
+            at < 0, ops["name"].cat.codes, names.codes.to_numpy()[np.maximum(at, 0)] if len(launches) else 0
+        )
+        filled["name"] = pd.Categorical.from_codes(codes, categories=names.categories)
+    only_launched = launches[~right["launch"].isin(found).to_numpy()]
     if len(only_launched):
         filled = pd.concat([filled, only_launched], ignore_index=True)
         filled = filled.sort_values("start_ns", kind="stable", ignore_index=True)

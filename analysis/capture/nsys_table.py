@@ -3,8 +3,8 @@
 nsys does not escape quotes inside names, puts free text before, between and after its tables, and quotes a field only
 where it holds a comma. So there are two ways through a table, and they give the same columns:
 
-- Apache Arrow's parser, a few megabytes at a time and on all cores. It is trusted with a piece only where rows and
-  line ends agree in number and every quote is accounted for: it opens or closes a field that needs quotes.
+- Apache Arrow's parser, a few megabytes at a time and on all cores. It is trusted with a piece only where every row
+  has its columns and every quote is accounted for: it opens or closes a field that needs quotes, within a line.
 - line by line otherwise: fields without quotes hold no comma, quoted ones anything, and what can be split in more than
   one way is refused. Console tables, whose ruler of dashes says where the columns are, are read here too.
 
@@ -358,7 +358,6 @@ def _read_piece(
 def _read_arrow(raw: Raw, begin: int, end: int, header: Header, wanted: Sequence[str], typed: bool) -> pa.Table | None:
     """The same by Arrow, or None where it cannot be trusted with these bytes."""
     piece = np.frombuffer(raw, dtype=np.uint8, count=end - begin, offset=begin)
-    lines = int(np.count_nonzero(piece == 10))
     # Text columns are read even if nobody wants them: their quotes have to be accounted for.
     kinds = {name: kind_of(name, unit) for name, unit in zip(header.names, header.units, strict=True)}
     read = [name for name in header.names if name in wanted or kinds[name] == "text"]
@@ -370,19 +369,19 @@ def _read_arrow(raw: Raw, begin: int, end: int, header: Header, wanted: Sequence
         else pa.string()
         for name in read
     }
+    # Every missing word more costs time in every cell; with others than these the piece is read line by line.
+    nulls = ["", "None"] if b"None" in raw[begin : min(begin + 4096, end)] else [""]
     try:
         table = arrow_csv.read_csv(
             pa.BufferReader(pa.py_buffer(raw).slice(begin, end - begin)),
             read_options=arrow_csv.ReadOptions(column_names=header.names, use_threads=False, block_size=_PIECE),
             parse_options=arrow_csv.ParseOptions(delimiter=header.delimiter),
             convert_options=arrow_csv.ConvertOptions(
-                column_types=types, include_columns=read, null_values=list(_MISSING), strings_can_be_null=False,
+                column_types=types, include_columns=read, null_values=nulls, strings_can_be_null=False,
                 auto_dict_encode=False,
             ),
         )  # fmt: skip
     except pa.ArrowInvalid:
-        return None
-    if table.num_rows != lines:
         return None
     quotes = int(np.count_nonzero(piece == 34))
     needed = 0
@@ -391,7 +390,7 @@ def _read_arrow(raw: Raw, begin: int, end: int, header: Header, wanted: Sequence
             continue
         for chunk in table[name].chunks:
             values = chunk.dictionary
-            if pc.any(pc.match_substring(values, '"')).as_py():
+            if pc.any(pc.match_substring_regex(values, '["\n\r]')).as_py():
                 return None
             with_comma = pc.match_substring(values, header.delimiter)
             if pc.any(with_comma).as_py():
@@ -404,6 +403,8 @@ def _read_arrow(raw: Raw, begin: int, end: int, header: Header, wanted: Sequence
             if pa.types.is_string(types[name]):
                 cells = table[name]
                 empty = pc.is_in(cells, pa.array(_MISSING))
+                if not pc.all(pc.or_(empty, pc.match_substring_regex(cells, f"^\\s*{_NUMBER.pattern}$"))).as_py():
+                    return None  # a header or other text with as many commas
                 table = table.set_column(table.schema.get_field_index(name), name, pc.if_else(empty, None, cells))
     return table.select(list(wanted))
 
