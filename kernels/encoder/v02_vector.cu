@@ -1,4 +1,4 @@
-// encoder v02_vector: 16-byte packets, 32-bit divisions, launches overlapped.
+// encoder v02_vector: 16-byte packets, two in flight a thread, 32-bit divisions, launches overlapped.
 // Shapes   ids (B, T); tokens (V, C); positions (T, C); out (B, T, C).   Needs  < 2^31 packets (16-byte ones where rows
 // are
 //          a multiple of 16 bytes); an id outside 0 to V - 1 gives NaN
@@ -13,31 +13,45 @@
 
 namespace {
 constexpr int THREADS = 256;
-}
+constexpr int COUNT = 2;  // packets a thread
+}  // namespace
 
 template <typename T, int WIDTH>
 __global__ void __launch_bounds__(THREADS)
     encoder_v02_vector(const int64_t* ids, const T* tokens, const T* positions, T* out, uint32_t packets,
                        int64_t vocabulary, uint32_t length, uint32_t row_packets) {
   let_next_start();
-  const uint32_t packet = blockIdx.x * THREADS + threadIdx.x;
-  if (packet >= packets) return;
-  const uint32_t row = packet / row_packets;
+  const uint32_t first = blockIdx.x * (COUNT * THREADS) + threadIdx.x;
   const int64_t columns = static_cast<int64_t>(row_packets) * WIDTH;
-  const int64_t column = static_cast<int64_t>(packet - row * row_packets) * WIDTH;
   wait_for_previous();
-  const int64_t id = ids[row];
-  float sum[WIDTH];
-  if (id >= 0 && id < vocabulary) {
-    const auto token = Packet<T, WIDTH>::load(tokens + id * columns + column);
-    const auto position = Packet<T, WIDTH>::load(positions + row % length * columns + column);
+  // the rows are known only when the ids are there, so all ids are asked for first, then all rows
+  int64_t id[COUNT];
+  Packet<T, WIDTH> token[COUNT], position[COUNT];
 #pragma unroll
-    for (int j = 0; j < WIDTH; ++j) sum[j] = to_float(token.values[j]) + to_float(position.values[j]);
-  } else {
-#pragma unroll
-    for (int j = 0; j < WIDTH; ++j) sum[j] = NAN;
+  for (int k = 0; k < COUNT; ++k) {
+    const uint32_t packet = first + k * THREADS;
+    id[k] = packet < packets ? ids[packet / row_packets] : -1;
+    if (id[k] >= vocabulary) id[k] = -1;
   }
-  Packet<T, WIDTH>::scaled(sum, 1.0f).store(out + static_cast<int64_t>(packet) * WIDTH);
+#pragma unroll
+  for (int k = 0; k < COUNT; ++k) {
+    const uint32_t packet = first + k * THREADS, row = packet / row_packets;
+    const int64_t column = static_cast<int64_t>(packet - row * row_packets) * WIDTH;
+    if (id[k] >= 0) {
+      token[k] = Packet<T, WIDTH>::load(tokens + id[k] * columns + column);
+      position[k] = Packet<T, WIDTH>::load(positions + row % length * columns + column);
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < COUNT; ++k) {
+    const uint32_t packet = first + k * THREADS;
+    if (packet >= packets) return;
+    float sum[WIDTH];
+#pragma unroll
+    for (int j = 0; j < WIDTH; ++j)
+      sum[j] = id[k] >= 0 ? to_float(token[k].values[j]) + to_float(position[k].values[j]) : NAN;
+    Packet<T, WIDTH>::scaled(sum, 1.0f).store(out + static_cast<int64_t>(packet) * WIDTH);
+  }
 }
 
 template <typename T, int WIDTH>
@@ -46,9 +60,9 @@ static cudaError_t launch(const EncoderCall& call) {
   if (packets > 0x7fffffff) return cudaErrorInvalidConfiguration;
   static const bool waits = compiled_to_wait(encoder_v02_vector<T, WIDTH>);
   const cudaError_t status = launch_overlapped(
-      encoder_v02_vector<T, WIDTH>, waits, static_cast<int>((packets - 1) / THREADS + 1), THREADS, call.stream,
-      call.ids, static_cast<const T*>(call.tokens), static_cast<const T*>(call.positions), static_cast<T*>(call.out),
-      static_cast<uint32_t>(packets), call.vocabulary, static_cast<uint32_t>(call.length),
+      encoder_v02_vector<T, WIDTH>, waits, static_cast<int>((packets - 1) / (COUNT * THREADS) + 1), THREADS,
+      call.stream, call.ids, static_cast<const T*>(call.tokens), static_cast<const T*>(call.positions),
+      static_cast<T*>(call.out), static_cast<uint32_t>(packets), call.vocabulary, static_cast<uint32_t>(call.length),
       static_cast<uint32_t>(call.columns / WIDTH));
   RETURN_IF_LAUNCH_FAILED();
   return status;

@@ -13,8 +13,7 @@
 
 namespace {
 constexpr int THREADS = 256;
-constexpr int COUNT = 2;                  // packets a thread
-constexpr int64_t AHEAD_BYTES = 6 << 20;  // how far ahead L2 is fed
+constexpr int64_t AHEAD_BYTES = 3 << 20;  // how far ahead L2 is fed
 }  // namespace
 
 __device__ __forceinline__ float reciprocal(float value) {
@@ -29,50 +28,40 @@ __device__ __forceinline__ float gelu(float y) {
   return y * reciprocal(1.0f + exp_fast(y * fmaf(CUBIC, y * y, LINEAR)));
 }
 
-// A block takes COUNT * THREADS packets in succession; `row` is C / WIDTH, `step` THREADS % row.
+// One packet a thread; `row` is C / WIDTH.
 template <typename T, int WIDTH, bool BIAS>
 __global__ void __launch_bounds__(THREADS)
-    gelu_v02_vector(const T* x, const T* bias, T* out, uint32_t packets, uint32_t row, uint32_t step, uint32_t ahead) {
+    gelu_v02_vector(const T* x, const T* bias, T* out, uint32_t packets, uint32_t row, uint32_t ahead) {
   let_next_start();
-  const uint32_t tile = blockIdx.x * (COUNT * THREADS), first = tile + threadIdx.x;
-  uint32_t place = BIAS ? first % row : 0;
+  const uint32_t packet = blockIdx.x * THREADS + threadIdx.x;
+  if (packet >= packets) return;
+  const int64_t at = static_cast<int64_t>(packet) * WIDTH;
   wait_for_previous();
-  Packet<T, WIDTH> loaded[COUNT];
+  const auto loaded = Packet<T, WIDTH>::load(x + at);
+  Packet<T, WIDTH> added;
+  if constexpr (BIAS) added = Packet<T, WIDTH>::load(bias + static_cast<int64_t>(packet % row) * WIDTH);
+  if (WIDTH * sizeof(T) == 16 && threadIdx.x == 0 && packets - packet > ahead + THREADS)
+    prefetch_l2(x + at + static_cast<int64_t>(ahead) * WIDTH, THREADS * 16);
+  float value[WIDTH];
 #pragma unroll
-  for (int k = 0; k < COUNT; ++k)
-    if (first + k * THREADS < packets)
-      loaded[k] = Packet<T, WIDTH>::load(x + static_cast<int64_t>(first + k * THREADS) * WIDTH);
-  if (WIDTH * sizeof(T) == 16 && threadIdx.x == 0 && packets - tile > ahead + COUNT * THREADS)
-    prefetch_l2(x + static_cast<int64_t>(tile + ahead) * WIDTH, COUNT * THREADS * 16);
-#pragma unroll
-  for (int k = 0; k < COUNT; ++k) {
-    if (first + k * THREADS >= packets) return;
-    Packet<T, WIDTH> added;
-    if constexpr (BIAS) added = Packet<T, WIDTH>::load(bias + static_cast<int64_t>(place) * WIDTH);
-    float value[WIDTH];
-#pragma unroll
-    for (int j = 0; j < WIDTH; ++j) {
-      value[j] = to_float(loaded[k].values[j]);
-      if constexpr (BIAS) value[j] += to_float(added.values[j]);
-      value[j] = gelu(value[j]);
-    }
-    Packet<T, WIDTH>::scaled(value, 1.0f).store(out + static_cast<int64_t>(first + k * THREADS) * WIDTH);
-    place += step;
-    if (place >= row) place -= row;
+  for (int j = 0; j < WIDTH; ++j) {
+    value[j] = to_float(loaded.values[j]);
+    if constexpr (BIAS) value[j] += to_float(added.values[j]);
+    value[j] = gelu(value[j]);
   }
+  Packet<T, WIDTH>::scaled(value, 1.0f).store(out + at);
 }
 
 template <typename T, int WIDTH>
 static cudaError_t launch(const GeluCall& call) {
   const int64_t packets = call.elements / WIDTH;
   if (packets > 0x7fffffff) return cudaErrorInvalidConfiguration;
-  const uint32_t row = static_cast<uint32_t>(call.columns / WIDTH);
   const auto kernel = call.bias ? gelu_v02_vector<T, WIDTH, true> : gelu_v02_vector<T, WIDTH, false>;
   static const bool waits = compiled_to_wait(gelu_v02_vector<T, WIDTH, true>);
   const cudaError_t status = launch_overlapped(
-      kernel, waits, static_cast<int>((packets - 1) / (COUNT * THREADS) + 1), THREADS, call.stream,
-      static_cast<const T*>(call.x), static_cast<const T*>(call.bias), static_cast<T*>(call.out),
-      static_cast<uint32_t>(packets), row, THREADS % row, static_cast<uint32_t>(AHEAD_BYTES / (WIDTH * sizeof(T))));
+      kernel, waits, static_cast<int>((packets - 1) / THREADS + 1), THREADS, call.stream, static_cast<const T*>(call.x),
+      static_cast<const T*>(call.bias), static_cast<T*>(call.out), static_cast<uint32_t>(packets),
+      static_cast<uint32_t>(call.columns / WIDTH), static_cast<uint32_t>(AHEAD_BYTES / (WIDTH * sizeof(T))));
   RETURN_IF_LAUNCH_FAILED();
   return status;
 }

@@ -3,18 +3,28 @@
 
 #include "reduce.cuh"
 
-// Sum over the G threads of one row, for each of them. With G > 32 the block holds one row, and every call of a kernel
-// needs a PLACE of its own.
-template <int G, int PLACE>
+// Wait for the G threads of one row; a block's rows go on independently of each other.
+template <int G, int ROWS>
+__device__ __forceinline__ void join_row() {
+  if constexpr (ROWS == 1) {
+    __syncthreads();
+  } else {
+    asm volatile("bar.sync %0, %1;" ::"r"(static_cast<int>(threadIdx.x) / G + 1), "n"(G) : "memory");
+  }
+}
+
+// Sum over the G threads of one row, for each of them; every call of a kernel needs a PLACE of its own.
+template <int G, int ROWS, int PLACE>
 __device__ __forceinline__ float row_sum(float value) {
   value = warp_sum(value);
   if constexpr (G > 32) {
-    __shared__ float partial[G / 32];
-    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
-    __syncthreads();
+    __shared__ float partial[ROWS][G / 32];
+    float* own = partial[threadIdx.x / G];
+    if (threadIdx.x % 32 == 0) own[threadIdx.x % G / 32] = value;
+    join_row<G, ROWS>();
     value = 0.0f;
 #pragma unroll
-    for (int warp = 0; warp < G / 32; ++warp) value += partial[warp];
+    for (int warp = 0; warp < G / 32; ++warp) value += own[warp];
   }
   return value;
 }
@@ -26,7 +36,7 @@ struct RowStatistics {
 
 // Of `columns` values, WIDTH a packet, packet k of a thread at column (k * G + lane) * WIDTH; values past the end are
 // 0. The variance is summed over centred values, so a large mean costs no digits.
-template <int G, int COUNT, int WIDTH>
+template <int G, int ROWS, int COUNT, int WIDTH>
 __device__ __forceinline__ RowStatistics row_statistics(const float (&value)[COUNT][WIDTH], int lane, int columns,
                                                         float eps) {
   float sum = 0.0f;
@@ -34,7 +44,7 @@ __device__ __forceinline__ RowStatistics row_statistics(const float (&value)[COU
   for (int k = 0; k < COUNT; ++k)
 #pragma unroll
     for (int j = 0; j < WIDTH; ++j) sum += value[k][j];
-  const float mean = row_sum<G, 0>(sum) / columns;
+  const float mean = row_sum<G, ROWS, 0>(sum) / columns;
   float squares = 0.0f;
 #pragma unroll
   for (int k = 0; k < COUNT; ++k)
@@ -42,5 +52,5 @@ __device__ __forceinline__ RowStatistics row_statistics(const float (&value)[COU
 #pragma unroll
       for (int j = 0; j < WIDTH; ++j) squares += (value[k][j] - mean) * (value[k][j] - mean);
     }
-  return {mean, rsqrtf(row_sum<G, 1>(squares) / columns + eps)};
+  return {mean, rsqrtf(row_sum<G, ROWS, 1>(squares) / columns + eps)};
 }

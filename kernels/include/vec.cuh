@@ -71,6 +71,8 @@ struct Packet {
   }
 
   __device__ __forceinline__ void store(T* to) const { *reinterpret_cast<Raw*>(to) = raw; }
+  // for what nobody reads soon: L2 gives it up first
+  __device__ __forceinline__ void store_streaming(T* to) const { __stcs(reinterpret_cast<Raw*>(to), raw); }
 };
 
 // Ask L2 for bytes that another block will read; both must be multiples of 16. Nothing before sm_90.

@@ -12,9 +12,10 @@
 #include "vec.cuh"
 
 namespace {
-constexpr int64_t AHEAD_BYTES = 6 << 20;  // how far ahead L2 is fed
+constexpr int64_t AHEAD_BYTES = 3 << 20;  // how far ahead L2 is fed
 constexpr int64_t FEW_ROWS = 256;
 constexpr int ANY_THREADS = 256;
+constexpr int EARLY_COUNT = 3;  // with up to so many packets a thread, weight and bias are loaded with the row
 }  // namespace
 
 // G threads a row, COUNT packets of WIDTH elements each: COUNT * G * WIDTH >= C. ROWS rows a block.
@@ -22,6 +23,7 @@ template <typename T, int COUNT, int G, int ROWS>
 __global__ void __launch_bounds__(G* ROWS) layernorm_v05_vector(const T* x, const T* weight, const T* bias, T* out,
                                                                 int rows, int columns, float eps, int ahead) {
   constexpr int WIDTH = 16 / sizeof(T);
+  constexpr bool EARLY = COUNT <= EARLY_COUNT;
   let_next_start();
   const int lane = threadIdx.x % G;
   const int row = blockIdx.x * ROWS + threadIdx.x / G;
@@ -30,11 +32,15 @@ __global__ void __launch_bounds__(G* ROWS) layernorm_v05_vector(const T* x, cons
   T* to = out + static_cast<int64_t>(row) * columns;
 
   wait_for_previous();
-  Packet<T, WIDTH> loaded[COUNT];
+  Packet<T, WIDTH> loaded[COUNT], weights[COUNT], biases[COUNT];
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) {
     const int column = (k * G + lane) * WIDTH;
     if (column < columns) loaded[k] = Packet<T, WIDTH>::load(from + column);
+    if (EARLY && column < columns) {
+      weights[k] = Packet<T, WIDTH>::load(weight + column);
+      biases[k] = Packet<T, WIDTH>::load(bias + column);
+    }
   }
   if (lane == 0 && ahead < rows - row)
     prefetch_l2(x + static_cast<int64_t>(row + ahead) * columns, columns * static_cast<uint32_t>(sizeof(T)));
@@ -45,16 +51,16 @@ __global__ void __launch_bounds__(G* ROWS) layernorm_v05_vector(const T* x, cons
 #pragma unroll
     for (int j = 0; j < WIDTH; ++j)
       value[k][j] = (k * G + lane) * WIDTH < columns ? to_float(loaded[k].values[j]) : 0.0f;
-  const auto [mean, scale] = row_statistics<G>(value, lane, columns, eps);
+  const auto [mean, scale] = row_statistics<G, ROWS>(value, lane, columns, eps);
 
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) {
     const int column = (k * G + lane) * WIDTH;
     if (column >= columns) break;
-    const auto weights = Packet<T, WIDTH>::load(weight + column), biases = Packet<T, WIDTH>::load(bias + column);
+    if (!EARLY) weights[k] = Packet<T, WIDTH>::load(weight + column), biases[k] = Packet<T, WIDTH>::load(bias + column);
 #pragma unroll
     for (int j = 0; j < WIDTH; ++j)
-      value[k][j] = (value[k][j] - mean) * scale * to_float(weights.values[j]) + to_float(biases.values[j]);
+      value[k][j] = (value[k][j] - mean) * scale * to_float(weights[k].values[j]) + to_float(biases[k].values[j]);
     Packet<T, WIDTH>::scaled(value[k], 1.0f).store(to + column);
   }
 }
@@ -67,13 +73,13 @@ __global__ void __launch_bounds__(ANY_THREADS)
   T* to = out + static_cast<int64_t>(blockIdx.x) * columns;
   float sum = 0.0f;
   for (int column = threadIdx.x; column < columns; column += ANY_THREADS) sum += to_float(from[column]);
-  const float mean = row_sum<ANY_THREADS, 0>(sum) / columns;
+  const float mean = row_sum<ANY_THREADS, 1, 0>(sum) / columns;
   float squares = 0.0f;
   for (int column = threadIdx.x; column < columns; column += ANY_THREADS) {
     const float centred = to_float(from[column]) - mean;
     squares += centred * centred;
   }
-  const float scale = rsqrtf(row_sum<ANY_THREADS, 1>(squares) / columns + eps);
+  const float scale = rsqrtf(row_sum<ANY_THREADS, 1, 1>(squares) / columns + eps);
   for (int column = threadIdx.x; column < columns; column += ANY_THREADS)
     to[column] =
         from_float<T>((to_float(from[column]) - mean) * scale * to_float(weight[column]) + to_float(bias[column]));
@@ -105,7 +111,7 @@ static cudaError_t launch(const LayernormCall& call) {
     if (packets <= 64) return launch_rows<T, 2, 32, 4>(call);
     if (packets <= 96) return launch_rows<T, 3, 32, 4>(call);
     if (packets <= 128) return launch_rows<T, 4, 32, 4>(call);
-    if (packets <= 192) return launch_rows<T, 6, 32, 4>(call);
+    if (packets <= 192) return launch_rows<T, 2, 96, 1>(call);
     if (packets <= 256) return launch_rows<T, 8, 32, 4>(call);
     if (packets <= 512) return launch_rows<T, 4, 128, 1>(call);
     return launch_rows<T, 4, 256, 1>(call);

@@ -16,7 +16,7 @@
 namespace {
 constexpr int THREADS = 256;
 constexpr int MERGE_COUNT = 2;            // packets a thread of merge; of split: one of q, k and v each
-constexpr int64_t AHEAD_BYTES = 6 << 20;  // how far ahead L2 is fed
+constexpr int64_t AHEAD_BYTES = 3 << 20;  // how far ahead L2 is fed
 }  // namespace
 
 template <typename Raw>

@@ -1,4 +1,4 @@
-// residual v02_vector: 16-byte packets, L2 fed ahead, launches overlapped.
+// residual v02_vector: 16-byte packets, launches overlapped.
 // Shapes   x, y, out of one shape, N * C elements.   Needs  nothing (16-byte packets where the tensors are aligned and
 //          N * C is a multiple of them)
 // Moves    3 * N * C * sizeof(T) bytes: both operands once in, the sum once out.
@@ -12,22 +12,16 @@
 
 namespace {
 constexpr int THREADS = 256;
-constexpr int64_t AHEAD_BYTES = 3 << 20;  // how far ahead L2 is fed, of x and of y each
 }  // namespace
 
 template <typename T, int WIDTH>
-__global__ void __launch_bounds__(THREADS)
-    residual_v02_vector(const T* x, const T* y, T* out, uint32_t packets, uint32_t ahead) {
+__global__ void __launch_bounds__(THREADS) residual_v02_vector(const T* x, const T* y, T* out, uint32_t packets) {
   let_next_start();
   const uint32_t packet = blockIdx.x * THREADS + threadIdx.x;
   if (packet >= packets) return;
   const int64_t at = static_cast<int64_t>(packet) * WIDTH;
   wait_for_previous();
   const auto left = Packet<T, WIDTH>::load(x + at), right = Packet<T, WIDTH>::load(y + at);
-  if (WIDTH * sizeof(T) == 16 && threadIdx.x == 0 && packets - packet > ahead + THREADS) {
-    prefetch_l2(x + at + static_cast<int64_t>(ahead) * WIDTH, THREADS * 16);
-    prefetch_l2(y + at + static_cast<int64_t>(ahead) * WIDTH, THREADS * 16);
-  }
   float sum[WIDTH];
 #pragma unroll
   for (int j = 0; j < WIDTH; ++j) sum[j] = to_float(left.values[j]) + to_float(right.values[j]);
@@ -39,10 +33,10 @@ static cudaError_t launch(const ResidualCall& call) {
   const int64_t packets = call.elements / WIDTH;
   if (packets > 0x7fffffff) return cudaErrorInvalidConfiguration;
   static const bool waits = compiled_to_wait(residual_v02_vector<T, WIDTH>);
-  const cudaError_t status = launch_overlapped(
-      residual_v02_vector<T, WIDTH>, waits, static_cast<int>((packets - 1) / THREADS + 1), THREADS, call.stream,
-      static_cast<const T*>(call.x), static_cast<const T*>(call.y), static_cast<T*>(call.out),
-      static_cast<uint32_t>(packets), static_cast<uint32_t>(AHEAD_BYTES / (WIDTH * sizeof(T))));
+  const cudaError_t status =
+      launch_overlapped(residual_v02_vector<T, WIDTH>, waits, static_cast<int>((packets - 1) / THREADS + 1), THREADS,
+                        call.stream, static_cast<const T*>(call.x), static_cast<const T*>(call.y),
+                        static_cast<T*>(call.out), static_cast<uint32_t>(packets));
   RETURN_IF_LAUNCH_FAILED();
   return status;
 }

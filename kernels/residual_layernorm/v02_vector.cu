@@ -1,4 +1,4 @@
-// residual_layernorm v02_vector: the sum stays in registers, 16-byte packets, L2 fed ahead, launches overlapped.
+// residual_layernorm v02_vector: the sum stays in registers, 16-byte packets, launches overlapped.
 // Shapes   x, y, residual, out (N, C) row-major; weight, bias (C,).   Needs  nothing (rows that are no multiple of 16
 //          bytes, or are longer than 16 KB, take three walks by a block)
 // Moves    4 * N * C * sizeof(T) bytes: x and y once in, residual and out once out; weight and bias from L1.
@@ -13,17 +13,18 @@
 #include "vec.cuh"
 
 namespace {
-constexpr int64_t AHEAD_BYTES = 3 << 20;  // how far ahead L2 is fed, of x and of y each
 constexpr int64_t FEW_ROWS = 256;
 constexpr int ANY_THREADS = 256;
+constexpr int EARLY_COUNT = 3;  // with up to so many packets a thread, weight and bias are loaded with the row
 }  // namespace
 
 // G threads a row, COUNT packets of WIDTH elements each: COUNT * G * WIDTH >= C. ROWS rows a block.
 template <typename T, int COUNT, int G, int ROWS>
 __global__ void __launch_bounds__(G* ROWS)
     residual_layernorm_v02_vector(const T* x, const T* y, const T* weight, const T* bias, T* residual, T* out, int rows,
-                                  int columns, float eps, int ahead) {
+                                  int columns, float eps) {
   constexpr int WIDTH = 16 / sizeof(T);
+  constexpr bool EARLY = COUNT <= EARLY_COUNT;
   let_next_start();
   const int lane = threadIdx.x % G;
   const int row = blockIdx.x * ROWS + threadIdx.x / G;
@@ -31,7 +32,7 @@ __global__ void __launch_bounds__(G* ROWS)
   const int64_t start = static_cast<int64_t>(row) * columns;
 
   wait_for_previous();
-  Packet<T, WIDTH> left[COUNT], right[COUNT];
+  Packet<T, WIDTH> left[COUNT], right[COUNT], weights[COUNT], biases[COUNT];
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) {
     const int column = (k * G + lane) * WIDTH;
@@ -39,11 +40,10 @@ __global__ void __launch_bounds__(G* ROWS)
       left[k] = Packet<T, WIDTH>::load(x + start + column);
       right[k] = Packet<T, WIDTH>::load(y + start + column);
     }
-  }
-  if (lane == 0 && ahead < rows - row) {
-    const int64_t later = static_cast<int64_t>(row + ahead) * columns;
-    prefetch_l2(x + later, columns * static_cast<uint32_t>(sizeof(T)));
-    prefetch_l2(y + later, columns * static_cast<uint32_t>(sizeof(T)));
+    if (EARLY && column < columns) {
+      weights[k] = Packet<T, WIDTH>::load(weight + column);
+      biases[k] = Packet<T, WIDTH>::load(bias + column);
+    }
   }
 
   float value[COUNT][WIDTH];
@@ -58,16 +58,16 @@ __global__ void __launch_bounds__(G* ROWS)
 #pragma unroll
     for (int j = 0; j < WIDTH; ++j) value[k][j] = to_float(sum.values[j]);  // what is normalised is what is stored
   }
-  const auto [mean, scale] = row_statistics<G>(value, lane, columns, eps);
+  const auto [mean, scale] = row_statistics<G, ROWS>(value, lane, columns, eps);
 
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) {
     const int column = (k * G + lane) * WIDTH;
     if (column >= columns) break;
-    const auto weights = Packet<T, WIDTH>::load(weight + column), biases = Packet<T, WIDTH>::load(bias + column);
+    if (!EARLY) weights[k] = Packet<T, WIDTH>::load(weight + column), biases[k] = Packet<T, WIDTH>::load(bias + column);
 #pragma unroll
     for (int j = 0; j < WIDTH; ++j)
-      value[k][j] = (value[k][j] - mean) * scale * to_float(weights.values[j]) + to_float(biases.values[j]);
+      value[k][j] = (value[k][j] - mean) * scale * to_float(weights[k].values[j]) + to_float(biases[k].values[j]);
     Packet<T, WIDTH>::scaled(value[k], 1.0f).store(out + start + column);
   }
 }
@@ -84,13 +84,13 @@ __global__ void __launch_bounds__(ANY_THREADS)
     residual[start + column] = added;
     sum += to_float(added);
   }
-  const float mean = row_sum<ANY_THREADS, 0>(sum) / columns;
+  const float mean = row_sum<ANY_THREADS, 1, 0>(sum) / columns;
   float squares = 0.0f;
   for (int column = threadIdx.x; column < columns; column += ANY_THREADS) {
     const float centred = to_float(residual[start + column]) - mean;
     squares += centred * centred;
   }
-  const float scale = rsqrtf(row_sum<ANY_THREADS, 1>(squares) / columns + eps);
+  const float scale = rsqrtf(row_sum<ANY_THREADS, 1, 1>(squares) / columns + eps);
   for (int column = threadIdx.x; column < columns; column += ANY_THREADS)
     out[start + column] = from_float<T>((to_float(residual[start + column]) - mean) * scale * to_float(weight[column]) +
                                         to_float(bias[column]));
@@ -104,8 +104,7 @@ static cudaError_t launch_rows(const ResidualLayernormCall& call) {
   const cudaError_t status = launch_overlapped(
       kernel, waits, (rows - 1) / ROWS + 1, G * ROWS, call.stream, static_cast<const T*>(call.x),
       static_cast<const T*>(call.y), static_cast<const T*>(call.weight), static_cast<const T*>(call.bias),
-      static_cast<T*>(call.residual), static_cast<T*>(call.out), rows, call.columns, call.eps,
-      static_cast<int>(AHEAD_BYTES / (call.columns * static_cast<int64_t>(sizeof(T)))));
+      static_cast<T*>(call.residual), static_cast<T*>(call.out), rows, call.columns, call.eps);
   RETURN_IF_LAUNCH_FAILED();
   return status;
 }
@@ -124,7 +123,7 @@ static cudaError_t launch(const ResidualLayernormCall& call) {
     if (packets <= 64) return launch_rows<T, 2, 32, 4>(call);
     if (packets <= 96) return launch_rows<T, 3, 32, 4>(call);
     if (packets <= 128) return launch_rows<T, 4, 32, 4>(call);
-    if (packets <= 192) return launch_rows<T, 6, 32, 4>(call);
+    if (packets <= 192) return launch_rows<T, 1, 192, 1>(call);
     if (packets <= 256) return launch_rows<T, 2, 128, 1>(call);
     if (packets <= 512) return launch_rows<T, 4, 128, 1>(call);
     return launch_rows<T, 4, 256, 1>(call);

@@ -130,8 +130,9 @@ def test_opcheck_and_compile(op):
         torch.library.opcheck(function, (*inputs_of(op), variant))
     inputs = inputs_of(op)
     torch._dynamo.reset()
-    compiled = torch.compile(lambda *values: op.call(op.best)(*values), backend="aot_eager", fullgraph=True)
-    for value, expected in zip(bench.outputs(compiled(*inputs)), bench.outputs(op.call(op.best)(*inputs)), strict=True):
+    call = op.call(op.best)
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+    for value, expected in zip(bench.outputs(compiled(*inputs)), bench.outputs(call(*inputs)), strict=True):
         assert torch.equal(value, expected)
 
 
