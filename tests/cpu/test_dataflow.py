@@ -210,3 +210,23 @@ def test_an_op_that_does_not_fit_is_skipped_and_named(
     monkeypatch.setattr(run, "_prepare_op", exhaust)
     assert run.prepare_bench("cpu") == []
     assert "bench/softmax is skipped: it does not fit the memory" in capsys.readouterr().err
+
+
+def test_the_analysis_reads_what_is_recorded(tmp_path: Path) -> None:
+    from analysis.capture import ours, sniff
+    from analysis.capture.errors import InputError
+
+    recorder = dataflow.Recorder()
+    mask = torch.tensor([True, False, False, False])
+    with recorder, torch.inference_mode(), span(recorder, "work"):
+        torch.ones(4).masked_fill(mask, 0.0)
+    (tmp_path / "any name").write_text(recorder.text())
+    assert sniff.sniff(tmp_path / "any name").kind == "dataflow"
+    assert ",".join(dataflow.COLUMNS) == sniff.DATAFLOW_HEADER
+    frame, cut = ours.read_dataflow(recorder.text().encode(), "dataflow.csv")
+    assert not cut
+    fill = frame[frame["op"] == "aten.masked_fill.Scalar"]
+    assert fill["masked_frac"].dropna().tolist() == [0.25]
+    assert fill["bytes"].tolist() == [16, 4, 16]
+    with pytest.raises(InputError, match="column bytes has 'many'"):
+        ours.read_dataflow(recorder.text().replace(",16,", ",many,").encode(), "dataflow.csv")
