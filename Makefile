@@ -97,6 +97,7 @@ format: $(TESTS)  ## rewrite the sources the way lint wants them
 
 .PHONY: readme
 readme: $(HARNESS)  ## rewrite the generated tables of the README files from the committed run
+	@$(PY) analysis/report.py reports/h200-gpt2-layers/captures --out reports/h200-gpt2-layers --quiet
 	@$(PY) analysis/report.py reports/h200-gpt2-fp32/captures --out reports/h200-gpt2-fp32 --update-readmes
 	@$(PY) -m harness.bench softmax --update-readme
 	@$(PY) -m analysis.bench --update-readme

@@ -36,6 +36,7 @@ def title(capture: Capture, gpu: str | None) -> str:
     """Return the report's title."""
     workloads = (capture.manifest or {}).get("workloads") or []
     what = "GPT-2" if any(str(w.get("range", "")).startswith("gpt2") for w in workloads) else "Capture"
+    what += ", layer by layer," if capture.layer_profile else ""
     if gpu:
         return f"{what} on {gpu}"
     return f"{what} on the CPU" if capture.clock == "cpu" else what

@@ -337,7 +337,7 @@ PROFILE_TABLES: dict[str, Table] = {
             (
                 _PROFILE,
                 Column("level", "", "what is taken apart: model, block, attention, mlp, or the parts of a module"),
-                Column("component", "", "the base first, its components, then what lies between them"),
+                Column("component", "", "the base, its components, then what lies between them: base less components"),
                 Column("avg_ns", "ns", "mean of one instance, what its events add taken off"),
                 Column("total_ns", "ns", "sum over all instances"),
                 Column("count", "1", "instances"),

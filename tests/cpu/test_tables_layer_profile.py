@@ -277,3 +277,30 @@ def test_the_figure_has_a_bar_for_each_level() -> None:
     assert "LM_Head_Projection 7.0 %" in svg
     assert svg == figures.to_bytes(figures.plot_levels(table, "caption"))["svg"].decode()
     assert figures.plot_levels(table.iloc[:0], "caption") is None
+
+
+# The committed run -----------------------------------------------------------------------------------------------
+
+COMMITTED = report.COMMITTED / "h200-gpt2-layers"
+needs_committed = pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed H200 run is not in this checkout")
+
+
+@needs_committed
+def test_the_committed_layer_profile_is_rebuilt_byte_for_byte(tmp_path: Path) -> None:
+    assert report.main([str(COMMITTED / "captures"), "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    texts = [path for part in ("tables/*.csv", "report.md", "report.json") for path in sorted(COMMITTED.glob(part))]
+    assert len(texts) == len(TABLES) + len(PROFILE_TABLES) + 2
+    for path in texts:
+        assert (tmp_path / "out" / path.relative_to(COMMITTED)).read_bytes() == path.read_bytes(), path.name
+
+
+@needs_committed
+def test_the_committed_events_agree_with_nsys_and_its_parts_add_up() -> None:
+    agreement = pd.read_csv(COMMITTED / "tables" / "layer_agreement.csv")
+    assert len(agreement) == 40
+    assert set(agreement["agrees"]) == {"yes"}
+    profile = pd.read_csv(COMMITTED / "tables" / "layer_profile.csv")
+    rest = profile[profile["component"] == layer_profile.BETWEEN].set_index(["profile", "level"])["share_frac"]
+    # two residual additions lie between a block's components, nothing but views between the others
+    assert rest.drop(index="block", level="level").abs().max() <= 0.03
+    assert rest.xs("block", level="level").between(0, 0.1).all()
