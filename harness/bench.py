@@ -547,6 +547,8 @@ def ladder(op: Any, rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) 
     headers = ["dtype", "shape", "floor µs", "p50 µs", "p5 – p95 µs", "of the floor"]
     headers += [f"times faster than {name}" for name in reversed(BASELINES)]
     parts.append(f"`{fastest}` at every shape, median (p5 – p95)\n\n" + _markdown(table, headers))
+    if judged := verdicts(op, cold):
+        parts.append(f"Hypotheses about time, at {sizes}\n\n" + judged)
     copy = max(conditions["copy_byte_per_s"].values()) / 1e12
     parts.append(
         f"{conditions['gpu']['name']}, driver {conditions['driver']}, torch {conditions['torch']}, triton "
@@ -554,6 +556,32 @@ def ladder(op: Any, rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) 
         f"`reports/{committed(op).name}/bench.csv`."
     )
     return "\n\n".join(parts)
+
+
+def verdicts(op: Any, cold: Sequence[dict[str, Any]]) -> str:
+    """What the variants say about their time beside what was measured; empty where none says anything."""
+    from kernels.registry import short_dtype
+
+    name = op.shape_name(op.bench_shape)
+    times = {
+        (row["dtype"], row["variant"]): float(row["bench_time_p50_ns"]) for row in cold if row["shape_name"] == name
+    }
+    times |= {(row["dtype"], "floor"): float(row["floor_time_ns"]) for row in cold if row["shape_name"] == name}
+    table = []
+    for variant in op.variants.values():
+        for timing in variant.timings:
+            found, good = [], True
+            for dtype in map(short_dtype, timing.dtypes):
+                if (dtype, variant.name) in times and (dtype, timing.than) in times:
+                    ratio = times[dtype, variant.name] / times[dtype, timing.than]
+                    found.append(f"{dtype} {ratio:.3f}")
+                    good &= timing.low <= ratio <= timing.high
+            bounds = [f"≥ {timing.low:.3f}"] if timing.low > 0 else []
+            bounds += [f"≤ {timing.high:.3f}"] if timing.high < math.inf else []
+            than = "the floor" if timing.than == "floor" else f"`{timing.than}`"
+            verdict = "not measured" if not found else "confirmed" if good else "**refuted**"
+            table.append([f"`{variant.name}`", f"time over {than} {' and '.join(bounds)}", ", ".join(found), verdict])
+    return _markdown(table, ["variant", "expected", "found", "verdict"]) if table else ""
 
 
 def _markdown(table: Sequence[Sequence[str]], headers: Sequence[str]) -> str:

@@ -35,12 +35,25 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Timing:
+    """A hypothesis about time at the op's bench shape: the variant's over that of `than` lies in [low, high].
+
+    `than` is another variant of the op, or "floor": minimum bytes at the speed of a copy.
+    """
+
+    than: str
+    low: float = 0.0
+    high: float = math.inf
+    dtypes: tuple[str, ...] = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True)
 class Variant:
     """One way to compute an op.
 
     `fn(*inputs)` computes the whole op on the device of its inputs. `symbols` are the `__global__` names that
     may appear in a capture (empty where the kernels are not ours), all of them in `source`. `bytes_model` is
-    the DRAM traffic that the variant should cause, in bytes.
+    the DRAM traffic that the variant should cause, in bytes; `timings` are what `hypothesis` says about time.
     """
 
     name: str
@@ -50,6 +63,7 @@ class Variant:
     bytes_model: ByteModel
     symbols: tuple[str, ...] = ()
     source: str = ""
+    timings: tuple[Timing, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

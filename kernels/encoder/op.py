@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from kernels.normalised import UNIT
-from kernels.registry import Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
 from kernels.variants import compiled, from_extension, from_module
 
 WIDTH = 768  # GPT-2's C
@@ -116,6 +116,7 @@ VARIANTS = (
         bytes_model=minimum_bytes,
         symbols=("encoder_v03_triton",),
         source="v03_triton.py",
+        timings=(Timing("v02_vector", high=1.1),),
     ),
     Variant(
         name="v02_vector",
@@ -125,6 +126,7 @@ VARIANTS = (
         bytes_model=minimum_bytes,
         symbols=("encoder_v02_vector",),
         source="v02_vector.cu",
+        timings=(Timing("floor", high=1.1),),
     ),
 )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels.registry import Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
 from kernels.variants import compiled, from_extension, from_module
 
 SQRT_2_PI = math.sqrt(2.0 / math.pi)
@@ -192,6 +192,7 @@ def _variants(
             bytes_model=passes,
             symbols=("gelu_v01_naive",),
             source="v01_naive.cu",
+            timings=(Timing("v02_vector", low=1.03, dtypes=("bfloat16",)),),
         ),
         Variant(
             name="triton",
@@ -201,6 +202,7 @@ def _variants(
             bytes_model=passes,
             symbols=("gelu_v03_triton",),
             source="v03_triton.py",
+            timings=(Timing("v02_vector", high=1.05),),
         ),
         Variant(
             name="v02_vector",
@@ -211,6 +213,7 @@ def _variants(
             bytes_model=passes,
             symbols=("gelu_v02_vector",),
             source="v02_vector.cu",
+            timings=(Timing("floor", high=1.03),),
         ),
     )
     return {variant.name: variant for variant in variants}

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from kernels.normalised import EPS, TOLERANCE_WHY, awkward_rows, layernorm64, layernorm_error
-from kernels.registry import Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
 from kernels.variants import compiled, from_extension, from_module
 
 WIDTH = 768  # GPT-2's C
@@ -72,7 +72,7 @@ def layernorm_chain(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
-def _cuda(name: str, hypothesis: str, *more: str) -> Variant:
+def _cuda(name: str, hypothesis: str, *more: str, timings: tuple[Timing, ...] = ()) -> Variant:
     return Variant(
         name=name,
         kind="cuda",
@@ -81,6 +81,7 @@ def _cuda(name: str, hypothesis: str, *more: str) -> Variant:
         bytes_model=minimum_bytes,
         symbols=(f"layernorm_{name}", *more),
         source=f"{name}.cu",
+        timings=timings,
     )
 
 
@@ -105,8 +106,16 @@ VARIANTS = (
     _cuda(
         "v02_shared", "walks after the first hit L1: dram bytes ~ 2 element passes, top stall barrier; refuted > 2.2"
     ),
-    _cuda("v03_shuffle", "no barrier: at least 1.2 times as fast as v02; refuted if not"),
-    _cuda("v04_constant", "the constant cache answers one address a cycle: slower than v03; refuted if as fast"),
+    _cuda(
+        "v03_shuffle",
+        "no barrier: at least 1.2 times as fast as v02; refuted if not",
+        timings=(Timing("v02_shared", high=1 / 1.2),),
+    ),
+    _cuda(
+        "v04_constant",
+        "the constant cache answers one address a cycle: slower than v03; refuted if as fast",
+        timings=(Timing("v03_shuffle", low=1.0),),
+    ),
     Variant(
         name="triton",
         kind="triton",
@@ -116,11 +125,13 @@ VARIANTS = (
         bytes_model=minimum_bytes,
         symbols=("layernorm_v06_triton",),
         source="v06_triton.py",
+        timings=(Timing("floor", high=1.1), Timing("v05_vector", low=1.03)),
     ),
     _cuda(
         "v05_vector",
         "one walk in 16-byte packets: time within 5 % of the byte floor at 100 MB and more; refuted if not",
         "layernorm_v05_any",
+        timings=(Timing("floor", high=1 / 0.95),),
     ),
 )
 

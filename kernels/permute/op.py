@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels.registry import Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
 from kernels.variants import compiled, from_extension, from_module
 
 HEADS, HEAD_SIZE = 12, 64  # GPT-2
@@ -124,6 +124,7 @@ def _variants(which: str, passes: Any, chain: Any, function: str, launches: str)
             bytes_model=passes,
             symbols=(f"permute_v01_{which}",),
             source="v01_element.cu",
+            timings=(Timing("v02_vector", low=1.1, dtypes=("bfloat16",)),),
         ),
         Variant(
             name="triton",
@@ -133,6 +134,7 @@ def _variants(which: str, passes: Any, chain: Any, function: str, launches: str)
             bytes_model=passes,
             symbols=(f"permute_v03_{which}",),
             source="v03_triton.py",
+            timings=(Timing("v02_vector", high=1.1),),
         ),
         Variant(
             name="v02_vector",
@@ -142,6 +144,7 @@ def _variants(which: str, passes: Any, chain: Any, function: str, launches: str)
             bytes_model=passes,
             symbols=(f"permute_v02_{which}",),
             source="v02_vector.cu",
+            timings=(Timing("floor", high=1 / 0.95),),
         ),
     )
     return {variant.name: variant for variant in variants}

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from kernels.normalised import UNIT
-from kernels.registry import Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
 from kernels.variants import compiled, from_extension, from_module
 
 WIDTH = 768  # GPT-2's C
@@ -84,6 +84,7 @@ VARIANTS = (
         bytes_model=minimum_bytes,
         symbols=("residual_v01_element",),
         source="v01_element.cu",
+        timings=(Timing("v02_vector", low=1 / 0.9, dtypes=("bfloat16",)),),
     ),
     Variant(
         name="triton",
@@ -93,6 +94,7 @@ VARIANTS = (
         bytes_model=minimum_bytes,
         symbols=("residual_v03_triton",),
         source="v03_triton.py",
+        timings=(Timing("v02_vector", high=1.05),),
     ),
     Variant(
         name="v02_vector",
@@ -102,6 +104,7 @@ VARIANTS = (
         bytes_model=minimum_bytes,
         symbols=("residual_v02_vector",),
         source="v02_vector.cu",
+        timings=(Timing("floor", high=1.03),),
     ),
 )
 

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from kernels.normalised import EPS, TOLERANCE_WHY, UNIT, awkward_rows, layernorm64, layernorm_error
-from kernels.registry import Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
 from kernels.variants import compiled, from_extension, from_module
 
 WIDTH = 768  # GPT-2's C
@@ -116,6 +116,7 @@ VARIANTS = (
         bytes_model=minimum_bytes,
         symbols=("residual_layernorm_v03_triton",),
         source="v03_triton.py",
+        timings=(Timing("floor", high=1.1), Timing("v02_vector", low=1.03)),
     ),
     Variant(
         name="v02_vector",
@@ -126,6 +127,7 @@ VARIANTS = (
         bytes_model=minimum_bytes,
         symbols=("residual_layernorm_v02_vector", "residual_layernorm_v02_any"),
         source="v02_vector.cu",
+        timings=(Timing("torch", high=1 / 1.2), Timing("compile", high=1.0)),
     ),
 )
 
