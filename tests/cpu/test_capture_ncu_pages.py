@@ -453,7 +453,7 @@ def numbers(text: str) -> dict[tuple[object, ...], float]:
     for frame in [*parts.counters, *parts.rounded]:
         named = [name for name in frame if "__" in name]
         for _, row in frame.iterrows():
-            found |= {(row["ncu_id"], row["name"], name): row[name] for name in named if row[name] == row[name]}
+            found |= {(row["ncu_id"], name): row[name] for name in named if row[name] == row[name]}
     for frame in parts.rules:
         known = frame.dropna(subset="speedup_pct")
         found |= {(row["ncu_id"], row["rule"], row["section"]): row["speedup_pct"] for _, row in known.iterrows()}
