@@ -228,5 +228,5 @@ def test_the_analysis_reads_what_is_recorded(tmp_path: Path) -> None:
     fill = frame[frame["op"] == "aten.masked_fill.Scalar"]
     assert fill["masked_frac"].dropna().tolist() == [0.25]
     assert fill["bytes"].tolist() == [16, 4, 16]
-    with pytest.raises(InputError, match="column bytes has 'many'"):
+    with pytest.raises(InputError, match='column bytes has "many"'):
         ours.read_dataflow(recorder.text().replace(",16,", ",many,").encode(), "dataflow.csv")
