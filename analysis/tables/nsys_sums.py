@@ -36,41 +36,37 @@ def range_sums(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, start_end_ranges: pd
         [ranges[columns].assign(style=PUSH_POP), own_thread[columns].assign(style=START_END)], ignore_index=True
     )
     kernel_rows, range_rows = enclosing_pairs(kernels, spans)
-    outside = np.setdiff1d(np.arange(len(kernels)), kernel_rows)
-    kernel_rows = np.concatenate([kernel_rows, outside])
-    range_rows = np.concatenate([range_rows, np.full(len(outside), -1, dtype=np.int64)])
-    # One number a range name and style and one a kernel name: the pairs stay integers.
+    outside = np.ones(len(kernels), dtype=bool)
+    outside[kernel_rows] = False
+    kernel_rows = np.concatenate([kernel_rows, np.flatnonzero(outside)])
+    range_rows = np.concatenate([range_rows, np.full(int(outside.sum()), -1, dtype=np.int64)])
+    # One number a range name and style, a thread and a kernel name: the pairs stay integers.
     label, labels = pd.factorize(pd.MultiIndex.from_frame(spans[["name", "style"]]))
+    label = np.append(label, -1).astype(np.int64)[range_rows]
     named, names = pd.factorize(kernels["name"])
-    places = kernels.groupby(["pid", "tid"], dropna=False).ngroup().to_numpy()
-    pairs = pd.DataFrame(
-        {
-            "label": np.append(label, -1)[range_rows],
-            "place": places[kernel_rows],
-            "named": named[kernel_rows],
-            "duration": kernels["duration_ns"].to_numpy(np.int64)[kernel_rows],
-            "range": range_rows,
-            "kernel": kernel_rows,
-        }
-    )
-    key = ["label", "place", "named"]
-    groups = pairs.groupby(key, sort=False)
-    table = groups.agg(total_ns=("duration", "sum"), one=("kernel", "first")).reset_index()
-    for name, column in (("range_instances", "range"), ("kernel_instances", "kernel")):
-        different = pairs.drop_duplicates([*key, column])
-        table[name] = (different[column] >= 0).groupby([different[part] for part in key], sort=False).sum().to_numpy()
-    one = kernels.iloc[table["one"].to_numpy()]
-    known = table["label"].to_numpy() >= 0
-    text = [labels[code] if code >= 0 else ("", "") for code in table["label"].tolist()]
+    places = kernels.groupby(["pid", "tid"], dropna=False).ngroup().to_numpy(np.int64)
+    key = ((label + 1) * (int(places.max(initial=0)) + 1) + places[kernel_rows]) * len(names) + named[kernel_rows]
+    group, found = pd.factorize(key)
+    order = np.argsort(group, kind="stable")
+    first = np.searchsorted(group[order], np.arange(len(found)))
+    duration = kernels["duration_ns"].to_numpy(np.int64)[kernel_rows][order]
+    total = np.add.reduceat(duration, first) if len(found) else duration
+    kernel_again = pd.Index((label + 1) * len(kernels) + kernel_rows).duplicated()
+    range_again = pd.Index(group.astype(np.int64) * (len(spans) + 1) + range_rows + 1).duplicated()
+    kernel_instances = np.bincount(group[~kernel_again], minlength=len(found))
+    range_instances = np.bincount(group[~range_again & (range_rows >= 0)], minlength=len(found))
+    one_pair = order[first]
+    text = [labels[code] if code >= 0 else ("", "") for code in label[one_pair].tolist()]
+    one = kernels.iloc[kernel_rows[one_pair]]
     return pd.DataFrame(
         {
             "name": pd.Series([name for name, _ in text], dtype="str"),
             "style": pd.Series([style for _, style in text], dtype="str"),
             "pid": one["pid"].array,
             "tid": one["tid"].array,
-            "range_instances": table["range_instances"].where(known, 0),
-            "kernel_instances": table["kernel_instances"],
-            "total_ns": table["total_ns"],
-            "kernel": pd.Series(np.asarray(names, dtype=object)[table["named"].to_numpy()], dtype="str"),
+            "range_instances": range_instances,
+            "kernel_instances": kernel_instances,
+            "total_ns": total,
+            "kernel": pd.Series(np.asarray(names, dtype=object)[named[kernel_rows[one_pair]]], dtype="str"),
         }
     )

@@ -693,7 +693,12 @@ def nsys() -> str:
     return path
 
 
-OLD_NAMES = {"nvtx_kern_sum": "nvtxkernsum", "cuda_gpu_kern_sum": "gpukernsum", "nvtx_pushpop_trace": "nvtxpptrace"}
+OLD_NAMES = {
+    "nvtx_kern_sum": "nvtxkernsum",
+    "cuda_gpu_kern_sum": "gpukernsum",
+    "nvtx_pushpop_trace": "nvtxpptrace",
+    "cuda_kern_exec_trace": "kernexectrace",
+}
 
 
 def stats(nsys: str, path: Path, report_name: str) -> list[dict[str, str]]:
@@ -765,6 +770,19 @@ def test_sums_equal_those_of_nsys_to_the_nanosecond(nsys: str, seed: int, tmp_pa
             for r in rows
         }
         assert shapes == {(r.kernel, r.grid, r.block): r.total_ns for r in sums.itertuples(index=False)}
+
+    launched = timeline.gpu_ops[timeline.gpu_ops["api_start_ns"].notna()]
+    own = [
+        (r.api_start_ns, r.api_end_ns - r.api_start_ns, r.start_ns, r.duration_ns, r.pid, r.tid, r.grid, r.name)
+        for r in launched.itertuples(index=False)
+    ]
+    assert sorted(own) == sorted(
+        (
+            *(int(row[name]) for name in ("API Start", "API Dur", "Kernel Start", "Kernel Dur", "PID", "TID")),
+            "x".join(row["GridXYZ"].split()), row["Kernel Name"],
+        )
+        for row in stats(nsys, path, "cuda_kern_exec_trace")
+    )  # fmt: skip
 
     if seed % 2:
         trace = {
