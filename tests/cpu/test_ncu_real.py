@@ -175,3 +175,18 @@ def test_every_name_of_the_catalogue_is_one_of_ncu(cc: str, chip: str) -> None:
         name for column in metrics.catalogue()[0] for way in column.ways if way.holds_on(arch) for name in way.needed()
     } | set(metrics.capture_metrics(cc, deep=True))
     assert {name for name in wanted if not name.startswith(unlisted) and name.split(".")[0] not in listed} == set()
+
+
+@pytest.mark.skipif(not ncu_rep.installed(), reason="the package ncu-report is not installed")
+@pytest.mark.parametrize("cc", metrics.verified()["unverified"])
+def test_unverified_names_are_known_to_the_newest_library(cc: str) -> None:
+    package = ncu_rep.package()
+    assert package is not None
+    library = (Path(package.__file__).parent / "libnvperf_host.so").read_bytes()
+    unlisted = tuple(metrics.verified()["unlisted"])
+    arch = metrics.architecture(cc)
+    ways = [way for column in metrics.catalogue()[0] for way in column.ways if way.holds_on(arch)]
+    wanted = {name for way in ways for name in way.needed()} | set(metrics.capture_metrics(cc, deep=True))
+    bases = {name.split(".")[0] for name in wanted if not name.startswith(unlisted)}
+    assert len(bases) > 60
+    assert {name for name in bases if b"\0" + name.encode() + b"\0" not in library} == set()
