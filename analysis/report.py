@@ -140,14 +140,14 @@ def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: P
 
 
 def default_run(needed: str = "*") -> Path:
-    """Return the newest folder in runs/ whose captures hold the file `needed`, else the committed run.
+    """Return the newest folder in runs/ whose captures hold the file `needed`, else the committed run with counters.
 
     Raises: InputError if there is neither.
     """
     from analysis.capture.errors import InputError
 
-    for folder in (RUNS, COMMITTED):
-        found = {path.parents[1] for path in folder.glob(f"*/captures/{needed}")}
+    for folder, file in ((RUNS, needed), (COMMITTED, "ncu.json" if needed == "*" else needed)):
+        found = {path.parents[1] for path in folder.glob(f"*/captures/{file}")}
         if found:
             return max(found, key=lambda run: ((run / "captures").stat().st_mtime_ns, run.name))
     raise InputError(
