@@ -474,6 +474,10 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
             )
         )
     sums = found.tables.get("cuda_gpu_kern_gb_sum") or found.tables.get("cuda_gpu_kern_sum")
+    trace = found.tables.get("cuda_gpu_trace")
+    if sums and trace and timeline is None:
+        differing = nsys_csv.differs_from_sums(trace[1], sums[1], (trace[0], sums[0]))
+        found.gaps += [differing] if differing else []
     range_sums = found.tables.get("nvtx_kern_sum")
     for tool in found.tools:
         if tool["status"] != "ok":

@@ -27,6 +27,7 @@ from analysis.capture.model import (
     Gap,
     as_table,
     empty_table,
+    nest_ranges,
 )
 from analysis.capture.nsys_numbers import Table, read_file, shares
 from analysis.capture.nsys_reports import KINDS, UNKNOWN_SIZE
@@ -103,6 +104,17 @@ def gaps_of(table: Table) -> list[Gap]:
                 "export the file again with `nsys stats`, or tell what the column holds",
             )
         )
+    if table.report == "nvtx_pushpop_trace" and table.has("RangeId", "ParentId"):
+        ids, parents = table.integers("RangeId"), table.integers("ParentId")
+        orphans = int((~parents.isna() & ~np.isin(parents.to_numpy(dtype="int64", na_value=0), ids)).sum())
+        if orphans:
+            gaps.append(
+                Gap(
+                    f"the ranges around {orphans} ranges of {where}",
+                    "nsys leaves out ranges of one thread that begin and end at the same nanosecond",
+                    "read the SQLite export instead, which holds them all",
+                )
+            )
     if raw.cut_names:
         gaps.append(
             Gap(
@@ -287,27 +299,6 @@ def _paths_from_stacks(range_ids: list[int], names: list[str], stacks: list[str]
     return paths
 
 
-def nest_by_time(frame: pd.DataFrame) -> tuple[list[Any], list[int], list[str]]:
-    """Parent id, level and path of ranges sorted by (pid, tid, start, longest first), by within a thread."""
-    parents: list[Any] = []
-    levels: list[int] = []
-    paths: list[str] = []
-    stack: list[tuple[int, int, str]] = []  # end, id, path
-    thread: tuple[int, int] | None = None
-    columns = (frame[c].tolist() for c in ("range_id", "start_ns", "end_ns", "pid", "tid", "name"))
-    for range_id, start, end, pid, tid, name in zip(*columns, strict=True):
-        if thread != (pid, tid):
-            thread, stack = (pid, tid), []
-        while stack and (stack[-1][0] < end or stack[-1][0] <= start):
-            stack.pop()
-        path = f"{stack[-1][2]}/{name}" if stack else name
-        parents.append(stack[-1][1] if stack else pd.NA)
-        levels.append(len(stack))
-        paths.append(path)
-        stack.append((end, range_id, path))
-    return parents, levels, paths
-
-
 def pushpop_trace(table: Table) -> pd.DataFrame:
     """Range instances (RANGES_COLUMNS) from nvtx_pushpop_trace."""
     if not len(table):
@@ -317,7 +308,7 @@ def pushpop_trace(table: Table) -> pd.DataFrame:
         "end_ns": table.integers("End"),
         "pid": table.integers("PID"),
         "tid": table.integers("TID"),
-        "name": _map(table.categories("Name"), strip_domain),
+        "name": _map(table.categories("Name"), strip_domain).astype("str"),
     }
     _required(table, columns, ("start_ns", "end_ns", "pid", "tid"))
     paths = None
@@ -326,26 +317,20 @@ def pushpop_trace(table: Table) -> pd.DataFrame:
         columns["parent_id"] = table.integers("ParentId")
         columns["level"] = table.integers("Lvl")
         if not any(pd.isna(columns[name]).any() for name in ("range_id", "level")):
-            ids = [int(i) for i in columns["range_id"]]
+            ids = columns["range_id"].to_numpy(dtype="int64").tolist()
+            if len(set(ids)) < len(ids):
+                raise InputError(
+                    f"{table.where}: a RangeId of nvtx_pushpop_trace stands twice, so rows of two captures are mixed; "
+                    "export each one into its own file with `nsys stats --output`."
+                )
             paths = _paths_from_stacks(ids, columns["name"].tolist(), table.texts("RangeStack").tolist())
     if paths is not None:
         columns["path"] = paths
         ranges = as_table(columns, RANGES_COLUMNS)
         return ranges.sort_values(["pid", "tid", "start_ns", "level"], kind="stable", ignore_index=True)
-    columns |= {
-        "range_id": range(1, len(table) + 1),
-        "parent_id": None,
-        "level": [0] * len(table),
-        "path": None,
-    }
-    ranges = as_table(columns, RANGES_COLUMNS)
-    ranges = ranges.sort_values(
-        ["pid", "tid", "start_ns", "end_ns"], ascending=[True, True, True, False], kind="stable", ignore_index=True
-    )
-    parents, levels, contained = nest_by_time(ranges)
-    return ranges.assign(
-        parent_id=pd.array(parents, dtype="Int64"), level=levels, path=pd.Series(contained, dtype="str")
-    )
+    columns["range_id"] = np.arange(1, len(table) + 1)
+    order = ("range_id", "start_ns", "end_ns", "pid", "tid", "name")
+    return nest_ranges(pd.DataFrame({name: columns[name] for name in order}).astype({"name": "str"}))
 
 
 def nvtx_kern_sum(table: Table) -> pd.DataFrame:
@@ -353,13 +338,13 @@ def nvtx_kern_sum(table: Table) -> pd.DataFrame:
     if not len(table):
         return empty_table(RANGE_SUMS_COLUMNS)
     columns = {
-        "name": _map(table.categories("NVTX Range"), strip_domain),
+        "name": _map(table.categories("NVTX Range"), strip_domain).astype("str"),
         "pid": table.integers("PID"),
         "tid": table.integers("TID"),
         "range_instances": table.integers("NVTX Inst"),
         "kernel_instances": table.integers("Kern Inst"),
         "total_ns": table.integers("Total Time"),
-        "kernel": kernel_names(table.categories("Kernel Name")),
+        "kernel": kernel_names(table.categories("Kernel Name")).astype("str"),
     }
     return as_table(columns, RANGE_SUMS_COLUMNS)
 
@@ -369,7 +354,7 @@ def kern_sum(table: Table) -> pd.DataFrame:
     if not len(table):
         return empty_table(KERNEL_SUMS_COLUMNS)
     columns = {
-        "kernel": kernel_names(table.categories("Name")),
+        "kernel": kernel_names(table.categories("Name")).astype("str"),
         "grid": _xyz(table.categories("GridXYZ")),
         "block": _xyz(table.categories("BlockXYZ")),
         "instances": table.integers("Instances"),
@@ -422,6 +407,20 @@ def fill_from_calls(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     found = ops[["correlation_id"]].join(once.set_index("correlation_id")[side], on="correlation_id")
     unknown = ops["api_start_ns"].isna()
     return ops.assign(**{name: ops[name].where(~unknown, found[name]) for name in side})
+
+
+def differs_from_sums(ops: pd.DataFrame, sums: pd.DataFrame, files: tuple[str, str]) -> Gap | None:
+    """A gap where the kernels of a trace are not those that nsys' own sum counts: a file cut at the end of a line."""
+    durations = ops.loc[ops["kind"] == "kernel", "duration_ns"]
+    listed, summed = (len(durations), int(durations.sum())), (int(sums["instances"].sum()), int(sums["total_ns"].sum()))
+    if listed == summed:
+        return None
+    return Gap(
+        f"kernels of {files[0]}: it lists {listed[0]:,} with {listed[1]:,} ns, and {files[1]} counts {summed[0]:,} with "
+        f"{summed[1]:,} ns",
+        "one of the files was cut or filtered, or they are of different captures",
+        "export both reports again from the same .nsys-rep",
+    )
 
 
 _TEXTS = tuple(name for name, dtype in GPU_OPS_COLUMNS.items() if dtype == "str")

@@ -11,8 +11,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.errors import InputError
-from analysis.capture.model import RANGES_COLUMNS, as_table, empty_table
-from analysis.capture.nsys_csv import nest_by_time
+from analysis.capture.model import RANGES_COLUMNS, as_table, empty_table, nest_ranges
 
 SCHEMA_VERSION = 1
 _OPS_TEXT = ("op", "variant", "symbols", "range", "workload", "shape", "dtype", "note")
@@ -292,5 +291,5 @@ def read_cpu_ranges(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
         RANGES_COLUMNS,
     )
     ranges = ranges.sort_values(["pid", "tid", "start_ns", "level"], kind="stable", ignore_index=True)
-    parents, _, _ = nest_by_time(ranges)
-    return ranges.assign(parent_id=pd.array(parents, dtype="Int64")), cut
+    parents = nest_ranges(ranges).set_index("range_id")["parent_id"]
+    return ranges.assign(parent_id=parents.reindex(ranges["range_id"]).array), cut

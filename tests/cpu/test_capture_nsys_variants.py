@@ -240,6 +240,26 @@ def test_base_mangled_and_range_names_still_find_their_launch(tmp_path: Path, na
     assert ops["tid"].tolist() == [22]
 
 
+def test_a_trace_that_lacks_kernels_of_the_sum_is_told(tmp_path: Path) -> None:
+    row = "{},500,7,64,2,1,128,1,1,32,0.000,0.000,,,,,H200 (0),1,,7,k\n"
+    sums = KERNELS + "100.0,1000,2,500.0,500.0,500,500,0.0,k\n"
+    whole = read(tmp_path, GPU + row.format(1000) + row.format(2000) + "\n" + sums)
+    assert not any("counts" in gap.what for gap in whole.gaps)
+    cut = read(tmp_path, GPU + row.format(1000) + "\n" + sums)
+    assert any("lists 1 with 500 ns" in gap.what and "counts 2 with 1,000 ns" in gap.what for gap in cut.gaps)
+
+
+def test_rows_of_two_captures_in_one_trace_of_ranges_are_refused(tmp_path: Path) -> None:
+    head = (
+        "Start (ns),End (ns),Duration (ns),DurChild (ns),DurNonChild (ns),Name,PID,TID,Lvl,NumChild,RangeId,ParentId,"
+        "RangeStack,NameTree\n"
+    )
+    with pytest.raises(InputError, match="stands twice"):
+        read(tmp_path, head + "100,900,800,0,800,:a,11,22,0,0,3,,:3,:a\n100,900,800,0,800,:b,12,22,0,0,3,,:3,:b\n")
+    capture = read(tmp_path, head + "100,900,800,0,800,:a,11,22,1,0,3,2,:2:3,--:a\n")
+    assert any("the ranges around 1 ranges" in gap.what for gap in capture.gaps)
+
+
 def test_small_copies_in_megabytes_are_told(tmp_path: Path) -> None:
     row = "1000,500,7,,,,,,,,,,{},,Pageable,Device,H200 (0),1,,7,[CUDA memcpy HtoD]\n"
     small = read(tmp_path, GPU + row.format("0.001"))
