@@ -104,16 +104,6 @@ class Tables:
         """The columns of each table, in the order of the file. Tables of SQLite itself are left out."""
         return {name: list(table.types) for name, table in self._tables.items() if not name.startswith("sqlite_")}
 
-    def rows(self, table: str) -> int:
-        """How many rows the table has.
-
-        Raises:
-            InputError: there is no such table, or it is damaged.
-        """
-        self._require(table, ())
-        with self._errors():
-            return int(self._db.execute(f"SELECT count(*) FROM {_name(table)}").fetchone()[0])
-
     def read_table(self, table: str, columns: Sequence[str]) -> dict[str, Column]:
         """The columns of a table in the order of its rowid. `rowid` may be asked for as a column.
 
