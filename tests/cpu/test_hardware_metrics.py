@@ -1,7 +1,9 @@
 """The metric catalogue: what is asked for, and what follows from what came."""
 
+import json
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,6 +11,7 @@ import pytest
 
 from analysis.capture.errors import InputError, UsageError
 from analysis.hardware import metrics
+from analysis.tables.stalls import build_stalls
 
 SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 COLUMNS = """
@@ -199,3 +202,159 @@ def test_percentages_become_fractions() -> None:
     row = metrics.derive(frame, {}).iloc[0]
     assert row["occupancy_achieved_frac"] == 0.5
     assert row["l2_hit_frac"] == pytest.approx(1.15)  # ratios of several passes are not clamped
+
+
+# ------------------------------------------------------------------------------------------ questions and new columns
+
+
+def derived(cc: str = "9.0", **values: float) -> pd.Series:
+    """Columns that follow from the given metrics alone; `___` stands for a point in a name."""
+    row = {name.replace("___", "."): value for name, value in values.items()} | {"cc": cc}
+    return metrics.derive(pd.DataFrame([row]), {}).iloc[0]
+
+
+def test_every_column_belongs_to_a_question_and_names_its_source() -> None:
+    columns, stalls = metrics.catalogue()
+    assert len({column.name for column in columns}) == len(columns)
+    assert {column.question for column in columns} | {"stalls", "samples"} == set(metrics.questions())
+    assert all(column.unit and column.why and column.source and column.ways for column in columns)
+    assert stalls.source
+    assert metrics.samples().source
+
+
+@pytest.mark.parametrize("cc", ["7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "10.3", "12.0"])
+def test_each_question_has_metrics_on_each_architecture(cc: str) -> None:
+    for question in metrics.questions():
+        names = metrics.question_metrics(cc, [question])
+        without = {"samples": True, "tma": cc == "7.5", "dram": cc == "8.7"}.get(question, False)
+        assert bool(names) != without, question
+    both = metrics.question_metrics(cc, ["dram", "stalls"])
+    assert set(both) == {*metrics.question_metrics(cc, ["dram"]), *metrics.question_metrics(cc, ["stalls"])}
+
+
+def test_orin_is_asked_for_no_dram_counters() -> None:
+    assert not any(name.startswith(("dram__", "gpu__dram")) for name in metrics.capture_metrics("8.7", deep=True))
+
+
+def test_the_committed_capture_is_still_what_is_asked_for() -> None:
+    # what the committed H200 run was captured with, and constants of the launch, which need no pass
+    added = {
+        "launch__occupancy_limit_registers", "launch__occupancy_limit_shared_mem", "launch__occupancy_limit_warps",
+        "launch__occupancy_limit_blocks", "launch__shared_mem_per_block", "launch__waves_per_multiprocessor",
+    }  # fmt: skip
+    status = Path(__file__).parents[2] / "reports" / "h200-gpt2-fp32" / "captures" / "ncu.json"
+    captured = json.loads(status.read_text())["metrics"]
+    assert set(metrics.capture_metrics("9.0")) - set(captured) <= added
+
+
+def test_coalescing_is_judged_against_the_access_width() -> None:
+    lsu = "l1tex__t_{}_pipe_lsu_mem_global_op_ld___sum".format
+    # 100 requests of full warps with 8 bytes a thread, at best 8 sectors each
+    good = {lsu("requests"): 100.0, "smsp__sass_data_bytes_mem_global_op_ld___sum": 100 * 32 * 8.0}
+    row = derived(**good, **{lsu("sectors"): 800.0})
+    assert (row["sectors_per_request_load"], row["ideal_sectors_per_request_load"]) == (8.0, 8.0)
+    assert row["coalescing_load_frac"] == 1.0
+    strided = derived(**good, **{lsu("sectors"): 2400.0})
+    assert (strided["sectors_per_request_load"], strided["coalescing_load_frac"]) == (24.0, pytest.approx(1 / 3))
+    percent = derived(smsp__sass_average_data_bytes_per_sector_mem_global_op_ld___pct=50.0)
+    assert percent["coalescing_load_frac"] == 0.5
+    both = derived(memory_l2_theoretical_sectors_global=3.0, memory_l2_theoretical_sectors_global_ideal=1.0)
+    assert both["coalescing_frac"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("limits", "limiter"),
+    [((6, 8, 6, 16), "registers+warps"), ((9, 8, 12, 16), "shared_mem"), ((9, 8, math.nan, 16), None)],
+)
+def test_the_limiter_of_the_occupancy(limits: tuple[float, ...], limiter: str | None) -> None:
+    names = ("registers", "shared_mem", "warps", "blocks")
+    row = derived(**{f"launch__occupancy_limit_{name}": value for name, value in zip(names, limits, strict=True)})
+    assert row["occupancy_limiter"] == limiter or (limiter is None and pd.isna(row["occupancy_limiter"]))
+
+
+def test_branch_efficiency_of_a_kernel_without_branches_is_unknown() -> None:
+    name = "smsp__sass_average_branch_targets_threads_uniform___pct"
+    divergent = "smsp__sass_branch_targets_threads_divergent___avg"
+    assert derived(**{name: 99.5})["branch_efficiency_frac"] == pytest.approx(0.995)
+    assert math.isnan(derived(**{name: 0.0})["branch_efficiency_frac"])
+    assert math.isnan(derived(**{name: 0.0, divergent: 0.0})["branch_efficiency_frac"])
+    assert derived(**{name: 0.0, divergent: 2.0})["branch_efficiency_frac"] == 0.0
+    sums = {"smsp__sass_branch_targets_threads_uniform___sum": 0.0, "smsp__sass_branch_targets___sum": 0.0}
+    assert math.isnan(derived(**sums)["branch_efficiency_frac"])
+
+
+def test_ways_of_a_shared_load_count_ldsm_too() -> None:
+    loads = {
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld___sum": 64.0,
+        "smsp__sass_inst_executed_op_shared_ld___sum": 16.0,
+    }
+    assert derived(**loads)["shared_ways_load"] == 4.0
+    assert derived(**loads, smsp__sass_inst_executed_op_ldsm___sum=16.0)["shared_ways_load"] == 2.0
+
+
+def test_packed_fp32_of_blackwell_is_unknown_unless_it_was_counted() -> None:
+    sass = "smsp__sass_thread_inst_executed_op_{}_pred_on___sum".format
+    plain = {sass("fadd"): 1.0, sass("fmul"): 1.0, sass("ffma"): 1.0}
+    packed = {sass("fadd2"): 1.0, sass("fmul2"): 1.0, sass("ffma2"): 1.0}
+    assert derived("9.0", **plain)["flops_fp32"] == 4.0
+    assert math.isnan(derived("10.0", **plain)["flops_fp32"])
+    assert derived("10.0", **plain, **packed)["flops_fp32"] == 12.0
+
+
+def test_the_old_tensor_estimate_is_no_part_of_the_flops() -> None:
+    row = derived("9.0", smsp__inst_executed_pipe_tensor___sum=2.0)
+    assert (row["tensor_flops_estimate"], math.isnan(row["flops"])) == (1024.0, True)
+
+
+def test_the_two_stall_families_are_never_mixed() -> None:
+    counted = {"smsp__average_warps_issue_stalled_wait_per_issue_active___ratio": 2.0}
+    sampled = {"smsp__pcsamp_warps_issue_stalled_wait": 30.0, "smsp__pcsamp_warps_issue_stalled_barrier": 10.0}
+    row = derived(**counted, **sampled)
+    assert (row["stall_wait"], row["sample_wait"], row["sample_barrier"]) == (2.0, 30.0, 10.0)
+    assert math.isnan(row["stall_barrier"])
+
+    def table(**values: float) -> pd.DataFrame:
+        launch = pd.Series({"kernel": "k", "range": "r", "duration_ns": 1.0, "inst_issued": 5.0}, dtype="object")
+        return build_stalls(pd.DataFrame([pd.concat([launch, pd.Series(values)])]).convert_dtypes())
+
+    mixed = table(stall_wait=2.0, stall_barrier=6.0, sample_wait=30.0, sample_barrier=10.0)
+    assert mixed[["reason", "share_frac", "family"]].to_numpy().tolist() == [
+        ["barrier", 0.75, "counters"], ["wait", 0.25, "counters"],
+    ]  # fmt: skip
+    samples = table(sample_wait=30.0, sample_barrier=10.0, sample_selected=60.0)
+    assert samples[["reason", "share_frac", "family"]].to_numpy().tolist() == [
+        ["wait", 0.75, "samples"], ["barrier", 0.25, "samples"],
+    ]  # fmt: skip
+
+
+def test_what_a_file_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = (
+        '"ID","Process ID","Kernel Name","CC","dram__bytes_read.sum","dram__bytes_write.sum","gpu__time_duration.sum"\n'
+    )
+    (tmp_path / "mine").write_text(head + '"","","","","byte","byte","ns"\n' + '"0","1","k","8.6","10","20","30"\n')
+    assert metrics.main([str(tmp_path / "mine")]) == 0
+    shown = capsys.readouterr().out
+    assert "mine: 1 kernels, 3 metrics" in shown
+    assert "yes     dram: " in shown
+    assert "in part time: " in shown
+    assert "sm_clock_hz: not collected: sm__cycles_elapsed.avg.per_second" in shown
+    assert "no      bank_conflicts: " in shown
+    assert "tma_read_bytes" not in shown  # 8.6 has no TMA
+    assert metrics.main(["--file", str(tmp_path / "mine")]) == 0
+    assert capsys.readouterr().out == shown
+    (tmp_path / "log").write_text("==PROF== Connected to process 1\n")
+    assert metrics.main([str(tmp_path / "log")]) == 3
+    assert "profiled no kernel" in capsys.readouterr().err
+
+
+def test_the_command_asks_by_question(capsys: pytest.CaptureFixture[str]) -> None:
+    assert metrics.main(["--cc", "8.6", "--question", "coalescing,branches"]) == 0
+    names = capsys.readouterr().out.strip().split(",")
+    assert "smsp__sass_branch_targets.sum" in names
+    assert "smsp__sass_data_bytes_mem_global_op_ld.sum" in names
+    assert metrics.main(["--cc", "8.6", "--question", "colour"]) == 2
+    assert "colour" in capsys.readouterr().err
+    assert metrics.main(["--cc", "8.6", "--question", "samples"]) == 2
+    assert "SourceCounters" in capsys.readouterr().err
+    assert metrics.main(["--cc", "12.0"]) == 0
+    assert "not verified" in capsys.readouterr().err
