@@ -38,81 +38,105 @@ class SourceFile:
     detail: str = ""
 
 
-GPU_OPS_COLUMNS: Mapping[str, str] = {
-    "start_ns": "int64",
-    "duration_ns": "int64",
-    "kind": "str",
-    "name": "str",
-    "grid": "str",
-    "block": "str",
-    "registers": "Int64",
-    "stream": "Int64",
-    "bytes": "Int64",
-    "device": "str",
-    "api_start_ns": "Int64",
-    "api_end_ns": "Int64",
-    "pid": "Int64",
-    "tid": "Int64",
-    "correlation_id": "Int64",
-    "graph_node_id": "Int64",
-}
-API_CALLS_COLUMNS: Mapping[str, str] = {
-    "api_start_ns": "Int64",
-    "api_end_ns": "Int64",
-    "pid": "Int64",
-    "tid": "Int64",
-    "correlation_id": "Int64",
-}
-RANGES_COLUMNS: Mapping[str, str] = {
-    "range_id": "int64",
-    "parent_id": "Int64",
-    "start_ns": "int64",
-    "end_ns": "int64",
-    "pid": "int64",
-    "tid": "int64",
-    "name": "str",
-    "level": "int64",
-    "path": "str",
-}
-START_END_COLUMNS: Mapping[str, str] = {
-    "range_id": "int64",
-    "start_ns": "int64",
-    "end_ns": "int64",
-    "pid": "int64",
-    "tid": "int64",
-    "end_tid": "Int64",
-    "name": "str",
-}
-OVERHEAD_COLUMNS: Mapping[str, str] = {
-    "start_ns": "int64",
-    "end_ns": "int64",
-    "pid": "int64",
-    "tid": "int64",
-    "name": "str",
-}
-GRAPH_NODES_COLUMNS: Mapping[str, str] = {
-    "pid": "int64",
-    "graph_node_id": "int64",
-    "tid": "int64",
-    "start_ns": "int64",
-    "end_ns": "int64",
-}
-RANGE_SUMS_COLUMNS: Mapping[str, str] = {
-    "name": "str",
-    "pid": "Int64",
-    "tid": "Int64",
-    "range_instances": "Int64",
-    "kernel_instances": "Int64",
-    "total_ns": "Int64",
-    "kernel": "str",
-}
-KERNEL_SUMS_COLUMNS: Mapping[str, str] = {
-    "kernel": "str",
-    "grid": "str",
-    "block": "str",
-    "instances": "Int64",
-    "total_ns": "Int64",
-}
+@dataclass(frozen=True)
+class Field:
+    """A column of a tidy table as data: its pandas dtype, its unit ('' where it has none), its meaning."""
+
+    name: str
+    dtype: str
+    unit: str
+    meaning: str
+
+
+def dtypes(fields: tuple[Field, ...]) -> Mapping[str, str]:
+    """Column names and types of a schema, as `empty_table` and `as_table` take them."""
+    return {column.name: column.dtype for column in fields}
+
+
+# The timeline. Times are ns on one clock for the GPU and the calls; pid and tid are those of the operating system.
+GPU_OPS = (
+    Field("start_ns", "int64", "ns", "when the operation began on the GPU"),
+    Field("duration_ns", "int64", "ns", "how long it ran there"),
+    Field("kind", "str", "", "kernel, memcpy, memset, or graph: a CUDA graph launch of which only the whole is known"),
+    Field("name", "str", "", "kernel name as nsys prints it, [CUDA memcpy Host-to-Device], [CUDA memset]"),
+    Field("grid", "str", "block", "XxYxZ, '' where it has none"),
+    Field("block", "str", "thread", "XxYxZ, '' where it has none"),
+    Field("registers", "Int64", "register/thread", "registers per thread"),
+    Field("stream", "Int64", "", "CUDA stream"),
+    Field("bytes", "Int64", "byte", "bytes of a copy or a set"),
+    Field("device", "str", "", "name and number of the GPU, its number where the file has no name"),
+    Field("api_start_ns", "Int64", "ns", "when the call that launched it began"),
+    Field("api_end_ns", "Int64", "ns", "when that call returned"),
+    Field("pid", "Int64", "", "process"),
+    Field("tid", "Int64", "", "thread of the call"),
+    Field("correlation_id", "Int64", "", "what joins it to its call, unique within a process"),
+    Field("graph_node_id", "Int64", "", "its node, if a CUDA graph launched it"),
+)
+API_CALLS = (
+    Field("api_start_ns", "Int64", "ns", "when the call began"),
+    Field("api_end_ns", "Int64", "ns", "when it returned"),
+    Field("pid", "Int64", "", "process"),
+    Field("tid", "Int64", "", "thread"),
+    Field("correlation_id", "Int64", "", "what joins it to its operations, unique within a process"),
+)
+RANGES = (
+    Field("range_id", "int64", "", "number of this instance in its file"),
+    Field("parent_id", "Int64", "", "the range around it on the stack of its thread, NA for the outermost"),
+    Field("start_ns", "int64", "ns", "when it was pushed"),
+    Field("end_ns", "int64", "ns", "when it was popped"),
+    Field("pid", "int64", "", "process"),
+    Field("tid", "int64", "", "thread"),
+    Field("name", "str", "", "name, domain:name outside the default domain"),
+    Field("level", "int64", "", "how many ranges are around it"),
+    Field("path", "str", "", "names from the outermost range to this one, joined with /"),
+)
+START_END = (
+    Field("range_id", "int64", "", "number of this instance in its file"),
+    Field("start_ns", "int64", "ns", "when it was started"),
+    Field("end_ns", "int64", "ns", "when it was ended"),
+    Field("pid", "int64", "", "process"),
+    Field("tid", "int64", "", "thread that started it"),
+    Field("end_tid", "Int64", "", "thread that ended it, NA if the same"),
+    Field("name", "str", "", "name, domain:name outside the default domain"),
+)
+OVERHEAD = (
+    Field("start_ns", "int64", "ns", "when the profiler began to hold the thread"),
+    Field("end_ns", "int64", "ns", "when it let go"),
+    Field("pid", "int64", "", "process"),
+    Field("tid", "int64", "", "thread"),
+    Field("name", "str", "", "what it did"),
+)
+GRAPH_NODES = (
+    Field("pid", "int64", "", "process"),
+    Field("graph_node_id", "int64", "", "node that ran, as in GPU_OPS"),
+    Field("tid", "int64", "", "thread of the call that recorded the original of the node"),
+    Field("start_ns", "int64", "ns", "when that call began"),
+    Field("end_ns", "int64", "ns", "when it returned"),
+)
+RANGE_SUMS = (
+    Field("name", "str", "", "range name, '' for kernels outside any range"),
+    Field("pid", "Int64", "", "process"),
+    Field("tid", "Int64", "", "thread"),
+    Field("range_instances", "Int64", "1", "instances of the range that launched the kernel"),
+    Field("kernel_instances", "Int64", "1", "launches"),
+    Field("total_ns", "Int64", "ns", "sum of their durations"),
+    Field("kernel", "str", "", "kernel name as nsys prints it"),
+)
+KERNEL_SUMS = (
+    Field("kernel", "str", "", "kernel name as nsys prints it"),
+    Field("grid", "str", "block", "XxYxZ, '' where the report has none"),
+    Field("block", "str", "thread", "XxYxZ, '' where the report has none"),
+    Field("instances", "Int64", "1", "launches"),
+    Field("total_ns", "Int64", "ns", "sum of their durations"),
+)
+GPU_OPS_COLUMNS = dtypes(GPU_OPS)
+API_CALLS_COLUMNS = dtypes(API_CALLS)
+RANGES_COLUMNS = dtypes(RANGES)
+START_END_COLUMNS = dtypes(START_END)
+OVERHEAD_COLUMNS = dtypes(OVERHEAD)
+GRAPH_NODES_COLUMNS = dtypes(GRAPH_NODES)
+RANGE_SUMS_COLUMNS = dtypes(RANGE_SUMS)
+KERNEL_SUMS_COLUMNS = dtypes(KERNEL_SUMS)
 COUNTERS_COLUMNS: Mapping[str, str] = {
     "ncu_id": "int64",
     "file": "str",
@@ -124,17 +148,6 @@ COUNTERS_COLUMNS: Mapping[str, str] = {
     "cc": "str",
     "path": "str",
 }
-
-
-@dataclass(frozen=True)
-class Field:
-    """A column of a tidy table as data: its pandas dtype, its unit ('' where it has none), its meaning."""
-
-    name: str
-    dtype: str
-    unit: str
-    meaning: str
-
 
 # Metrics behind labels, rules, source lines and instances of ncu: what it says of a launch beside its counters.
 RULES = (
@@ -189,13 +202,6 @@ DETAILS = (
     Field("unit", "str", "", "base unit"),
     Field("text", "str", "", "the cell where it is text"),
 )
-
-
-def dtypes(fields: tuple[Field, ...]) -> Mapping[str, str]:
-    """Column names and types of a schema, as `empty_table` and `as_table` take them."""
-    return {column.name: column.dtype for column in fields}
-
-
 RULES_COLUMNS = dtypes(RULES)
 SOURCE_LINES_COLUMNS = dtypes(SOURCE_LINES)
 METRIC_INSTANCES_COLUMNS = dtypes(METRIC_INSTANCES)
