@@ -59,6 +59,14 @@ doctor:  ## say what this machine has for profiling, and how to get what it lack
 bench-softmax: $(HARNESS)  ## every softmax variant side by side, as three text files (without a GPU: correctness.txt alone)
 	@$(PY) -m harness.bench softmax $(ARGS)
 
+.PHONY: bench
+bench: $(HARNESS)  ## every variant of every op side by side, or of OP='gelu layernorm' (without a GPU: correctness.txt alone)
+	@$(PY) -m harness.bench $(OP) $(ARGS)
+
+.PHONY: sanitize
+sanitize: need-gpu  ## every kernel under compute-sanitizer, without torch: memcheck and racecheck (needs a GPU)
+	@tests/gpu/sanitize.sh $(ARGS)
+
 # Each of these three makes (or, with RUN=…, adds to) a run folder and reports on it.
 NEW_RUN = $(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-$@)
 define run_and_report

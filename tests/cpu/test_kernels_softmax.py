@@ -191,8 +191,3 @@ def test_markers():
     assert bench.replace_between(text, "ladder", "new") == text.replace("old", "new")
     with pytest.raises(bench.InputError, match="exactly one pair"):
         bench.replace_between("nothing", "ladder", "new")
-
-
-def test_readme_ladder_is_generated_from_the_committed_run():
-    readme = bench.ROOT / "kernels" / "softmax" / "README.md"
-    assert readme.read_text("utf-8") == bench.readme_with_ladder("softmax")
