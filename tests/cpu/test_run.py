@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,37 @@ def test_the_window_runs_steps_bench_and_selftest_in_order(tmp_path: Path, monke
     paths = [r.path for r in tops]
     assert set(leaves) <= set(paths)
     assert all(paths.count(leaf) == 1 for leaf in leaves)
+
+
+def test_a_capture_leaves_the_dataflow_of_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole of capture mode on a CPU: small benches, no tool, no GPU."""
+    from kernels import registry
+
+    class Cudart:
+        def cudaProfilerStart(self) -> int:  # noqa: N802  CUDA's name
+            return 0
+
+        def cudaProfilerStop(self) -> int:  # noqa: N802
+            return 0
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "check_error", lambda code: None)
+    monkeypatch.setattr(torch.cuda, "cudart", Cudart)
+    small = {}
+    for name, op in registry.ops().items():
+        variants = {key: variant for key, variant in op.variants.items() if variant.kind != "compile"}  # takes minutes
+        small[name] = replace(op, bench_shape=op.check_shapes[-1], variants=variants)
+    monkeypatch.setattr(registry, "ops", lambda: small)
+    arguments = ["--mode", "bare", "--device", "cpu", "--softmax-fused", "v02_fused", "--out", str(tmp_path)]
+    plan = replace(run.make_plan([*arguments, *SMALL, *SHAPES]), mode="capture", bench=True, selftest=False)
+    run.run_capture(plan)
+    with (tmp_path / "dataflow.csv").open(encoding="utf-8") as file:
+        recorded = {row["range"] for row in csv.DictReader(file)}
+    assert {"gpt2/prefill/h.1/attn/softmax", "gpt2_fused/decode/h.0/attn/softmax"} <= recorded
+    assert {"bench/softmax/torch", "bench/residual_layernorm/torch", "bench/split_permute/torch"} <= recorded
+    declared = {row["range"] for row in read_ops(tmp_path)}
+    assert {path for path in recorded if path.startswith("bench/")} <= declared
+    assert not {path for path in recorded if path.startswith("bench/softmax/v0")}  # ours show no operation inside
 
 
 def test_capture_without_a_gpu_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
