@@ -178,3 +178,21 @@ def test_large_rows_of_layernorm_stay_accurate_far_from_zero():
         check = bench.compare(op, variant, inputs, "offset", op.variants[variant].fn)
         assert check.passed, check
         assert math.isfinite(check.largest_error)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gpt2_with_fused_ops_gives_the_logits_of_the_torch_ops(dtype):
+    from harness.weights import build_model, load_weights
+
+    plain = build_model(load_weights(seed=2), device="cuda", dtype=dtype)
+    fused = plain.with_softmax(ops()["softmax"].best, ops="fused")
+    ids_ = torch.randint(plain.config.vocab_size, (2, 65), generator=torch.Generator().manual_seed(1)).cuda()
+    caches = plain.new_cache(2), fused.new_cache(2)
+    with torch.inference_mode():
+        for start, end in ((0, 64), (64, 65)):
+            expected, got = (
+                model(ids_[:, start:end], cache) for model, cache in zip((plain, fused), caches, strict=True)
+            )
+            # rounded to bf16 some fifty times in either model
+            limit = 1e-4 if dtype == torch.float32 else 0.1
+            assert float((got - expected).abs().max()) < limit * float(expected.abs().max())
