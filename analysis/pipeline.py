@@ -107,8 +107,8 @@ def analyse(
         gpu_ops, ranges, measured, tables["roofline"], roofs, tables["gaps"], capture.dataflow, capture.ops, l2_bytes
     )
 
-    if held:  # the GPU was held back on purpose: idle time says nothing of the program
-        tables["gaps"] = TABLES["gaps"].empty()
+    if held:  # the GPU was held back and marked on purpose: what lies between kernels says nothing of the program
+        tables |= {name: TABLES[name].empty() for name in ("gaps", "fusion", "fusion_check")}
     tables |= profiles.build(capture)
 
     trust = selftest.check_counters(measured, capture.ops)

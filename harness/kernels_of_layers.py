@@ -40,7 +40,7 @@ _NOT_OF_THE_LOOP = re.compile(r"Synchronize|Event|Profiler|IsCapturing|GetDevice
 
 @dataclass(frozen=True)
 class Heavy:
-    """A component without components of its own, and what it takes of a forward pass."""
+    """A component without components of its own, named with its level, and what it takes of a forward pass."""
 
     component: str
     path: str
@@ -53,7 +53,12 @@ def heaviest(profile: dict[str, Any], count: int = HEAVIEST) -> list[Heavy]:
     whole = next(row for level in profile["levels"] for row in level["components"] if row["component"] == layers.WHOLE)
     bases = {row["path"] for level in profile["levels"] for row in level["components"] if row["base"]}
     found = [
-        Heavy(row["component"], row["path"], row["total_ns"] / whole["count"], row["total_ns"] / whole["total_ns"])
+        Heavy(
+            f"{level['name']} {row['component']}",
+            row["path"],
+            row["total_ns"] / whole["count"],
+            row["total_ns"] / whole["total_ns"],
+        )
         for level in profile["levels"]
         for row in level["components"]
         if not row["base"] and row["path"] not in bases and row["component"] != BLOCKS

@@ -17,7 +17,12 @@ SCHEMA_VERSION = 1
 _OPS_TEXT = ("op", "variant", "symbols", "range", "workload", "shape", "dtype", "note")
 _OPS_NUMBERS = ("ordinal", "flops", "minimum_bytes", "predicted_unfused_bytes", "predicted_fused_bytes")
 _AGAIN = "write it again with `python -m harness.run`"
-_AGAIN_BY_KIND = {"tool-status": "capture again with the scripts of nsys_scripts/"}
+_AGAIN_BY_KIND = {
+    "tool-status": "capture again with the scripts of nsys_scripts/",
+    "layer-profile": "write it again with `make layers`",
+    "kernels-of-layers": "write it again with `make kernels-of-layers`",
+    "baseline": "write it again with `make baseline`",
+}
 _ABSENT = object()
 _LARGEST = 1e300  # a larger whole number would not fit a float
 

@@ -440,7 +440,7 @@ def test_the_heaviest_are_found_among_components_without_parts() -> None:
         ]
     }
     found = kernels_of_layers.heaviest(profile)
-    assert [heavy.component for heavy in found] == ["QKV", "Head"]
+    assert [heavy.component for heavy in found] == ["attention QKV", "model Head"]
     assert found[0].share_frac == 0.5
     assert found[0].per_forward_ns == 250.0
 
