@@ -233,10 +233,9 @@ def _times(events: list[_Event], base: int, where: str) -> tuple[IntArray, IntAr
 
 
 def _details(events: list[_Event], where: str) -> list[_Details]:
-    decoder = msgspec.json.Decoder(_Details)
-    none = _Details()
+    joined = b"[" + b",".join([bytes(event.args) or b"{}" for event in events]) + b"]"
     try:
-        return [decoder.decode(raw) if len(raw := bytes(event.args)) else none for event in events]
+        return [details or _Details() for details in msgspec.json.decode(joined, type=list[_Details | None])]
     except msgspec.DecodeError as error:
         raise InputError(f"{where}: the details of an event are damaged ({_reason(error)}); {_AGAIN}.") from None
 
