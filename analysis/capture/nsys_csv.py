@@ -416,8 +416,8 @@ def differs_from_sums(ops: pd.DataFrame, sums: pd.DataFrame, files: tuple[str, s
     if listed == summed:
         return None
     return Gap(
-        f"kernels of {files[0]}: it lists {listed[0]:,} with {listed[1]:,} ns, and {files[1]} counts {summed[0]:,} with "
-        f"{summed[1]:,} ns",
+        f"kernels of {files[0]}: it lists {listed[0]:,} with {listed[1]:,} ns, and {files[1]} counts {summed[0]:,} "
+        f"with {summed[1]:,} ns",
         "one of the files was cut or filtered, or they are of different captures",
         "export both reports again from the same .nsys-rep",
     )

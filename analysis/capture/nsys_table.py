@@ -133,38 +133,42 @@ def kind_of(name: str, unit: str) -> str:
 # ------------------------------------------------------------------------------------------------ headers in a file
 
 
-def lines_with(raw: Raw, mark: bytes, start: int = 0, end: int | None = None) -> Iterator[tuple[int, str]]:
-    """(offset, line) of the lines that hold `mark` from `start` on; a line is shown up to 64 KiB."""
-    stop = len(raw) if end is None else end
-    found = raw.find(mark, start, stop)
-    while found >= 0:
-        begin = max(raw.rfind(b"\n", start, found) + 1, start)
-        last = raw.find(b"\n", found)
-        last = len(raw) if last < 0 else last
-        yield begin, raw[begin : min(last, begin + 65536)].decode("utf-8", errors="replace").rstrip("\r")
-        found = raw.find(mark, last, stop)
+def lines_with(raw: Raw, marks: Sequence[bytes], start: int = 0) -> Iterator[tuple[int, str]]:
+    """(offset, line) of the lines that hold one of `marks`, in order, from `start` on; a line is shown up to 64 KiB.
 
-
-def find_header(raw: Raw, start: int = 0) -> tuple[int, Header] | None:
-    """Where the next header of an nsys report begins, from `start` on, and what it tells; None where there is none."""
+    The file is searched in windows: only those that hold a mark are looked at line by line.
+    """
     begin = start
     while begin < len(raw):
         end = raw.find(b"\n", begin + _WINDOW)
         end = len(raw) if end < 0 else end + 1
-        found = (_first_header(raw, mark, begin, end) for mark in nsys_reports.ANCHORS)
-        first = min((one for one in found if one), key=lambda one: one[0], default=None)
-        if first:
-            return first
+        window = raw[begin:end]  # bytes: mmap searches more slowly
+        places = set()
+        for mark in marks:
+            place = window.find(mark)
+            while place >= 0:
+                places.add(window.rfind(b"\n", 0, place) + 1)
+                line_end = window.find(b"\n", place)
+                place = window.find(mark, line_end) if line_end >= 0 else -1
+        for place in sorted(places):
+            line_end = window.find(b"\n", place)
+            line = window[place : min(len(window) if line_end < 0 else line_end, place + 65536)]
+            yield begin + place, line.decode("utf-8", errors="replace").rstrip("\r")
         begin = end
-    return None
 
 
-def _first_header(raw: Raw, mark: bytes, start: int, end: int) -> tuple[int, Header] | None:
-    for at, line in lines_with(raw, mark, start, end):
-        header = nsys_reports.parse_header(line) or _console_header(raw, at, line)
+def find_header(raw: Raw, start: int = 0) -> tuple[int, Header] | None:
+    """Where the next header of an nsys report begins, from `start` on, and what it tells; None where there is none."""
+    for at, line in lines_with(raw, nsys_reports.ANCHORS, start):
+        header = header_at(raw, at, line)
         if header:
             return at, header
     return None
+
+
+def header_at(raw: Raw, at: int, line: str) -> Header | None:
+    """The header that a line at an offset is, in CSV or above the ruler of a console table, or None."""
+    return nsys_reports.parse_header(line) or _console_header(raw, at, line)
 
 
 def _line_at(raw: Raw, at: int) -> tuple[str, int]:
@@ -299,7 +303,7 @@ def _read_lines(raw: Raw, begin: int, end: int, header: Header, where: str) -> _
 
 def _check_end(raw: Raw, at: int, line: str, header: Header, where: str, blank_before: bool) -> None:
     """Nothing, if this line may end a table; else an error that names it."""
-    other = nsys_reports.parse_header(line) or _console_header(raw, at, line)
+    other = header_at(raw, at, line)
     report = header.report.name
     if other and other.report.name == report:
         if report in _SHARED:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import mmap
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ _BINARY = (
 _GZIP_HEAD = 1 << 22  # PyTorch describes the GPUs before it lists the events
 _SQLITE = b"SQLite format 3\0"
 # Beginnings of ncu's tables, and what stands in the headers that begin otherwise.
+_LOG_MARKS = (b"==ERROR==", b"==PROF==")
 _NCU_MARKS = (
     b'"ID"', b"ID,Process", b'"Kernel Name",', b'"Function Name",', b'"Address","Source"', b'"Line No","Source"',
     b'"Session Attribute"', b'"Device Attribute"', b'"Invocations"',
@@ -119,10 +119,6 @@ def _sniff_sqlite(path: Path) -> Sniffed:
     )
 
 
-def _lines_with(raw: bytes | mmap.mmap, mark: bytes) -> Iterator[str]:
-    return (line for _, line in nsys_table.lines_with(raw, mark))
-
-
 def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
     start = text_start(raw)
     head = raw[start : start + _HEAD]
@@ -139,14 +135,15 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
         return Sniffed("dataflow", raw)
     if nsys_reports.parse_header(line):
         return Sniffed("nsys", raw)
-    for mark in _NCU_MARKS:
-        for header in _lines_with(raw, mark):
-            page = ncu_csv.page_of_line(header)
-            if page:
-                return _sniff_ncu_page(page, raw)
-    if nsys_table.find_header(raw, start):
-        return Sniffed("nsys", raw)
-    if any(raw.find(b"\n" + mark) >= 0 or head.startswith(mark) for mark in (b"==ERROR==", b"==PROF==")):
+    log = False
+    for at, text in nsys_table.lines_with(raw, (*_NCU_MARKS, *_LOG_MARKS, *nsys_reports.ANCHORS), start):
+        page = ncu_csv.page_of_line(text)
+        if page:
+            return _sniff_ncu_page(page, raw)
+        if nsys_table.header_at(raw, at, text):
+            return Sniffed("nsys", raw)
+        log = log or text.encode().startswith(_LOG_MARKS)
+    if log:
         return Sniffed("ncu log", raw)
     text = head.decode("utf-8", errors="replace")
     if "SKIPPED: " in text and "does not contain" in text:
