@@ -69,11 +69,14 @@ def column_values(cells: list[str], style: NumberStyle, scale: float) -> np.ndar
 
     A power of ten goes into the decimal exponent before rounding, so that 0.200960 Mbyte is exactly 200960 bytes.
     """
-    values = np.empty(len(cells))
     exponent = round(math.log10(scale))
     if not math.isclose(10.0**exponent, scale, rel_tol=1e-12):
         exponent = 0
     rest = 1.0 if exponent else scale
+    plain = _as_plain(cells, style, exponent)
+    if plain is not None:
+        return np.where(np.isfinite(plain), plain, math.nan) * rest
+    values = np.empty(len(cells))
     for i, cell in enumerate(cells):
         try:
             values[i] = _scaled(cell, style, exponent) * rest
@@ -81,6 +84,17 @@ def column_values(cells: list[str], style: NumberStyle, scale: float) -> np.ndar
             return None
     values[~np.isfinite(values)] = math.nan
     return values
+
+
+def _as_plain(cells: list[str], style: NumberStyle, exponent: int) -> np.ndarray | None:
+    """The values of a column whose cells are all plain numbers without groups, None for any other."""
+    together = " ".join(cells)
+    if style.decimal != "." or any(sign in together for sign in ",_()eE") or not together.isascii():
+        return None
+    try:
+        return np.array([float(f"{cell}e{exponent}") for cell in cells])
+    except ValueError:
+        return None
 
 
 def _scaled(cell: str, style: NumberStyle, exponent: int) -> float:
@@ -159,7 +173,8 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
         name for name in page.columns if name and name not in ncu_csv.IDENTITY and not ncu_csv.is_nvtx_column(name)
     ]
     cells_of = {name: page.column(name) for name in metric_names}
-    printed = {name: [_without_instances(cell) for cell in cells] for name, cells in cells_of.items()}
+    with_instances = {name for name, cells in cells_of.items() if any(cell.endswith(")") for cell in cells)}
+    printed = cells_of | {name: [_without_instances(cell) for cell in cells_of[name]] for name in with_instances}
     scales = {name: base_unit(unit_row[page.columns[name]], f"{where}, column {name}") for name in metric_names}
     style = locale_of(
         ((name, unit_row[page.columns[name]], cell) for name in metric_names for cell in printed[name]), where, style
@@ -182,7 +197,7 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
             continue
         metrics[name] = values
         units[name] = unit
-        for ncu_id, cell in zip(ids, cells, strict=True):
+        for ncu_id, cell in zip(ids, cells, strict=True) if name in with_instances else ():
             for label, value in instances_of(cell, style):
                 row = (where, ncu_id, name, label, value * scale)
                 for column, item in zip(instances.values(), row, strict=True):
