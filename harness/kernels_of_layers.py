@@ -115,18 +115,13 @@ def record_calls(generation: Generation, paths: set[str]) -> dict[str, Call]:
         with torch.inference_mode():
             generation.prepare()
             recorded.clear()
-            generation.run(_step)
+            generation.run(layers.untimed)
     finally:
         detach(model)
     return {
         folded: Call(getattr(instance, attribute), args, kwargs, caches)
         for folded, (_, instance, attribute, args, kwargs, caches) in recorded.items()
     }
-
-
-def _step(step: Callable[[], Any], before: Callable[[], object]) -> Any:
-    before()
-    return step()
 
 
 # Alone -------------------------------------------------------------------------------------------------------

@@ -36,10 +36,10 @@ def title(capture: Capture, gpu: str | None) -> str:
     """Return the report's title."""
     workloads = (capture.manifest or {}).get("workloads") or []
     what = "GPT-2" if any(str(w.get("range", "")).startswith("gpt2") for w in workloads) else "Capture"
-    what += ", layer by layer," if capture.layer_profile else ""
+    by_layer = ", layer by layer" if capture.layer_profile else ""
     if gpu:
-        return f"{what} on {gpu}"
-    return f"{what} on the CPU" if capture.clock == "cpu" else what
+        return f"{what} on {gpu}{by_layer}"
+    return f"{what} on the CPU{by_layer}" if capture.clock == "cpu" else f"{what}{by_layer}"
 
 
 def list_conditions(capture: Capture, gpu: str | None, ncu: dict[str, Any] | None) -> list[dict[str, str]]:
@@ -89,6 +89,20 @@ def timing_notes(timing: dict[str, Any] | None) -> list[str]:
             )
             notes.append(f"{name}: {value:,.1f} tokens/s without a tool{spread}.")
     return notes
+
+
+def api_notes(summaries: dict[str, pd.DataFrame], largest: int = 3) -> list[str]:
+    """Return one sentence on the time in CUDA API calls: what the launching side of the program waits for."""
+    calls = summaries.get("cuda_api_sum")
+    if calls is None or calls.empty:
+        return []
+    total = int(calls["total_ns"].sum())
+    parts = []
+    for call in calls.sort_values("total_ns", ascending=False, kind="stable").head(largest).to_dict("records"):
+        median = "" if pd.isna(call["median_ns"]) else f", median {call['median_ns'] / 1e3:,.1f} µs"
+        parts.append(f"{call['name']} {call['total_ns'] / 1e6:,.2f} ms ({call['count']:,} calls{median})")
+    named = "; ".join(parts)
+    return [f"CUDA API calls took {total / 1e6:,.2f} ms with nsys attached (cuda_api_sum), most of it in {named}."]
 
 
 def counter_notes(tables: dict[str, pd.DataFrame], ncu: dict[str, Any] | None) -> list[str]:

@@ -75,8 +75,8 @@ def render_layers(report: dict[str, Any], tables: dict[str, pd.DataFrame], folde
     parts = [
         f"**Where a token goes**, GPT-2 124M from scratch, fp32, batch 1, {tokens['prompt_tokens']:.0f} prompt tokens, "
         f"then {tokens['new_tokens']:.0f} new ones, {tokens['runs']:.0f} runs on one {conditions['GPU']}: GPU time "
-        "by CUDA events, what the events add measured and taken off (so what lies between components may come out slightly "
-        f"negative). All tables: [{folder}]({folder}/report.md).",
+        "by CUDA events, what the events add measured and taken off (so what lies between components may come out "
+        f"slightly negative). All tables: [{folder}]({folder}/report.md).",
         *profiles.levels_side_by_side(profile, settings),
         *agreement,
         profiles.tokens(tables["layer_tokens"]),
