@@ -1,4 +1,4 @@
-// Maximum and sum over a warp by shuffles; every lane gets the result.
+// Maximum and sum over a warp by shuffles; every lane gets the result. And the barrier of the threads of one row.
 #pragma once
 
 __device__ __forceinline__ float warp_max(float value) {
@@ -11,6 +11,16 @@ __device__ __forceinline__ float warp_sum(float value) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset >>= 1) value += __shfl_xor_sync(0xffffffffu, value, offset);
   return value;
+}
+
+// Wait for the G threads of one row; a block's rows go on independently of each other.
+template <int G, int ROWS>
+__device__ __forceinline__ void join_row() {
+  if constexpr (ROWS == 1) {
+    __syncthreads();
+  } else {
+    asm volatile("bar.sync %0, %1;" ::"r"(static_cast<int>(threadIdx.x) / G + 1), "n"(G) : "memory");
+  }
 }
 
 // e^x as one instruction (relative error 2^-22); results under 2^-126 become 0. exp_fast(-inf) = 0, exp_fast(NaN) =

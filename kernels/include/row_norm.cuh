@@ -3,16 +3,6 @@
 
 #include "reduce.cuh"
 
-// Wait for the G threads of one row; a block's rows go on independently of each other.
-template <int G, int ROWS>
-__device__ __forceinline__ void join_row() {
-  if constexpr (ROWS == 1) {
-    __syncthreads();
-  } else {
-    asm volatile("bar.sync %0, %1;" ::"r"(static_cast<int>(threadIdx.x) / G + 1), "n"(G) : "memory");
-  }
-}
-
 // Sum over the G threads of one row, for each of them; every call of a kernel needs a PLACE of its own.
 template <int G, int ROWS, int PLACE>
 __device__ __forceinline__ float row_sum(float value) {

@@ -23,16 +23,6 @@ __device__ __forceinline__ void prefetch_visible(const T* scores, int row, int t
     prefetch_l2(scores + static_cast<int64_t>(row) * tk, (wanted * static_cast<uint32_t>(sizeof(T)) + 15) & ~15u);
 }
 
-// Wait for the G threads of one row; a block's rows go on independently of each other.
-template <int G, int ROWS>
-__device__ __forceinline__ void join_row() {
-  if constexpr (ROWS == 1) {
-    __syncthreads();
-  } else {
-    asm volatile("bar.sync %0, %1;" ::"r"(static_cast<int>(threadIdx.x) / G + 1), "n"(G) : "memory");
-  }
-}
-
 // One row of G threads, COUNT packets of WIDTH elements each: COUNT * G * WIDTH >= Tk. ROWS rows a block, which only
 // the barrier needs to know. `while_loading()` runs once the loads are issued.
 template <typename T, int WIDTH, int COUNT, int G, int ROWS, typename WhileLoading>
