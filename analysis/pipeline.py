@@ -104,8 +104,9 @@ def analyse(
 
     l2_bytes = ((capture.manifest or {}).get("gpu") or {}).get("l2_bytes") or (device.l2_bytes if device else None)
     tables["fusion"], tables["fusion_check"] = fusion.plan(
-        gpu_ops, ranges, measured, tables["roofline"], roofs, tables["gaps"], capture.dataflow, capture.ops, l2_bytes
-    )
+        gpu_ops, ranges, measured, tables["roofline"], roofs, tables["gaps"], capture.dataflow, capture.ops, l2_bytes,
+        queued,
+    )  # fmt: skip
 
     if held:  # the GPU was held back and marked on purpose: what lies between kernels says nothing of the program
         tables |= {name: TABLES[name].empty() for name in ("gaps", "fusion", "fusion_check")}
@@ -154,6 +155,7 @@ def analyse(
             f"{siblings} kernels carry the counters of a sibling layer (--extrapolate-siblings), not their own."
         )
     notes += conditions.timing_notes(capture.timing)
+    notes += conditions.api_notes(capture.summaries)
     notes += conditions.counter_notes(tables, ncu)
     named_gaps += completeness.name_gaps(capture, roofs, gpu_name, device_known=device is not None, tables=tables)
     named_gaps += completeness.name_partial_counters(joined.launches, measured)

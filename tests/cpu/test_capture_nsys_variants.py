@@ -14,6 +14,7 @@ from analysis.capture.nsys_reports import REPORTS, parse_header, report_of_heade
 from analysis.capture.summaries import SUMMARIES
 from analysis.capture.text import AmbiguousNumbersError, locale_style
 from analysis.report import build
+from analysis.tables.conditions import api_notes
 
 STATS = "Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns)"
 NEW = f"Time (%),Total Time (ns),{{count}},{STATS},{{last}}\n"
@@ -180,6 +181,13 @@ def test_every_declared_header_is_found_again() -> None:
     )
     for line in ("", ",,,,,", "a,b,c,d,e", "Start (ns),Duration (ns),Name", "x" * 3000 + ",,,,,"):
         assert parse_header(line) is None
+
+
+def test_the_report_says_where_the_calls_spend_their_time(tmp_path: Path) -> None:
+    text = NEW.format(count="Num Calls", last="Name") + ROWS[NEW].format(a="cudaLaunchKernel", b="cudaMalloc")
+    (note,) = api_notes(read(tmp_path, with_kernels(text)).summaries)
+    assert "cudaLaunchKernel 0.00 ms (3 calls, median 0.3 µs); cudaMalloc" in note
+    assert api_notes({}) == []
 
 
 # ---------------------------------------------------------------------------------------- names of operations, kernels
