@@ -426,6 +426,7 @@ def _together(frames: list[pd.DataFrame], columns: Mapping[str, str]) -> pd.Data
 
 
 def _put_together(found: _Found, given: list[str]) -> Capture:
+    found.gaps.extend(ncu.details_gaps(found.ncu))
     rounded = ncu.merge_rounded(found.ncu.counters, found.ncu.rounded)
     counters = _together([*found.ncu.counters, *rounded], COUNTERS_COLUMNS)
     evidence = {

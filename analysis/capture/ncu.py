@@ -116,6 +116,36 @@ def _add(frames: list[pd.DataFrame], frame: pd.DataFrame) -> None:
         frames.append(frame)
 
 
+def details_gaps(parts: Parts) -> list[Gap]:
+    """What details pages alone cannot give: digits, and the names of metrics that they print under a label."""
+    exact = {
+        (row.ncu_id, row.name) for frame in parts.counters for row in frame[["ncu_id", "name"]].itertuples(index=False)
+    }
+    alone = {
+        (row.ncu_id, row.name) for frame in parts.rounded for row in frame[["ncu_id", "name"]].itertuples(index=False)
+    } - exact
+    labels = {label for frame in parts.details for label in frame.loc[frame["metric"] == "", "label"]}
+    gaps = []
+    if alone:
+        gaps.append(
+            Gap(
+                f"all digits of the counters of {len(alone)} launches",
+                "they come from a details page, which prints two decimals",
+                f"add the raw page: {ncu_csv.EXPORT.format(page='raw')}",
+            )
+        )
+    if alone and labels:
+        shown = ", ".join(sorted(labels)[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
+        gaps.append(
+            Gap(
+                f"{len(labels)} metrics of the details page ({shown})",
+                "the page has only their labels, and which metrics these stand for is not known",
+                "export it with --print-metric-name name, or the raw page",
+            )
+        )
+    return gaps
+
+
 def merge_rounded(exact: list[pd.DataFrame], rounded: list[pd.DataFrame]) -> list[pd.DataFrame]:
     """The counters of details pages that no raw page or report has: of launches in both, the better values stand.
 

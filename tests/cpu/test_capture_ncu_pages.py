@@ -114,6 +114,9 @@ def test_labels_stand_for_raw_names_only_where_that_is_known(tmp_path: Path) -> 
     assert kept["label"].tolist() == ["A New Label", "L2 Hit Rate", "stall_wait"]
     assert "lts__t_sector_hit_rate.pct" not in capture.counters
     assert capture.details["text"].tolist()[5] == "CachePreferNone"
+    gaps = {gap.what: gap for gap in capture.gaps}
+    assert "two decimals" in gaps["all digits of the counters of 1 launches"].why
+    assert "3 metrics of the details page (A New Label, L2 Hit Rate, stall_wait)" in gaps
 
 
 def test_both_names_and_body_items(tmp_path: Path) -> None:
@@ -179,6 +182,7 @@ def test_the_better_page_wins_and_the_other_fills_what_it_lacks(tmp_path: Path) 
 
     row = prepare_counters(capture.counters).iloc[0]
     assert len(prepare_counters(capture.counters)) == 1
+    assert not any("all digits" in gap.what for gap in capture.gaps)
     assert row["dram__bytes_read.sum"] == 128_500_000.0
     assert row["sm__warps_active.avg.pct_of_peak_sustained_active"] == 76.44
 
