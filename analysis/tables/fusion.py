@@ -842,13 +842,20 @@ _SIZE = ["op", "shape", "dtype"]
 
 
 def build_check(
-    candidates: Sequence[Candidate], work: Work, machine: Machine, ops: pd.DataFrame | None
+    candidates: Sequence[Candidate],
+    work: Work,
+    machine: Machine,
+    ops: pd.DataFrame | None,
+    queued_ns: Mapping[str, float],
 ) -> pd.DataFrame:
     """Return fusion_check.csv: what the plan said of a chain's one-kernel form, and what built ones did.
 
     The prediction knows the unfused chain's part of the capture alone. An op is checked where ops.csv declares ranges
     for its chain and others, of the same size, for single kernels: alone outside of any step, the fastest first, then
-    inside the steps of a model.
+    inside the steps of a model. Where two timed steps differ in nothing else, the gain of the whole step is held
+    against the difference of their GPU times without a tool.
+
+    Shape: `queued_ns` a step's GPU time behind a filled queue, no tool attached, by path.
     """
     schema = TABLES["fusion_check"]
     if ops is None or not len(work):
@@ -874,11 +881,16 @@ def build_check(
         same = chains.get((*key[: len(_SIZE)], bool(group["step"].iloc[0])))
         if same:
             launches = [places[path][0] for path in group.index]
-            rows.append(_check(key, same, work, launches, machine))
+            steps = same[0].step, str(group["step"].iloc[0])
+            gained = queued_ns[steps[0]] - queued_ns[steps[1]] if set(steps) <= set(queued_ns) else np.nan
+            gained = (
+                gained if _differ_in(str(key[0]), *(declared[declared["step"] == step] for step in steps)) else np.nan
+            )
+            rows.append(_check(key, same, work, launches, machine, gained))
     if not rows:
         return schema.empty()
     table = pd.DataFrame(rows)
-    for name in ("predicted_bytes", "measured_bytes", "now_time_ns", "predicted_time_ns", "measured_time_ns"):
+    for name in table.columns[table.columns.str.endswith(("_bytes", "_ns"))]:
         table[name] = table[name].astype("Float64").round().astype("Int64")
     order = {op: place for place, op in enumerate(table["op"].unique())}
     table["in_step"] = table["range"].map(step_of) != ""
@@ -888,8 +900,22 @@ def build_check(
     return schema.conform(table.drop(columns=["place", "in_step"]))
 
 
+def _differ_in(op: str, one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    """Whether two steps do the same but for the variants of that op."""
+    rest = [
+        sorted(map(tuple, step.loc[step["op"] != op, [*_SIZE, "variant"]].astype(str).to_numpy()))
+        for step in (one, other)
+    ]
+    return rest[0] == rest[1]
+
+
 def _check(
-    key: tuple[object, ...], same: Sequence[Candidate], work: Work, launches: list[int], machine: Machine
+    key: tuple[object, ...],
+    same: Sequence[Candidate],
+    work: Work,
+    launches: list[int],
+    machine: Machine,
+    gained_ns: float,
 ) -> dict[str, object]:
     """One row: numbers of one launch, the mean of all that there are."""
     op, shape, dtype, variant, folded = key
@@ -920,6 +946,8 @@ def _check(
         "predicted_time_ns": predicted_ns,
         "measured_time_ns": time,
         "time_error_frac": time_error,
+        "predicted_gain_ns": np.nan if np.isnan(gained_ns) else sum(float(str(one["gain_ns"])) for one in plans),
+        "measured_gain_ns": gained_ns,
         "within": pd.NA if not far or np.isnan(bytes_error + time_error) else "yes" if within else "no",
         "reason": "; ".join((*several, *_reasons(chain, read, write, time_error, machine, far=far))),
         "tier": "timing" if np.isnan(read + write) else "counters",
@@ -963,11 +991,13 @@ def plan(
     dataflow: pd.DataFrame | None,
     ops: pd.DataFrame | None,
     l2_bytes: float | None,
+    queued_ns: Mapping[str, float],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return fusion.csv and fusion_check.csv.
 
     Shape: `gpu_ops` and `ranges` as in `Capture`, with `owner` and `path`; `measured` from kernels.measured_launches;
-    `roofline` and `steps` (gaps.csv) as tables; `dataflow` and `ops` as in `Capture`; `l2_bytes` of the GPU.
+    `roofline` and `steps` (gaps.csv) as tables; `dataflow` and `ops` as in `Capture`; `l2_bytes` of the GPU;
+    `queued_ns` as build_check takes it.
     """
     order = gpu_ops["api_start_ns"].fillna(gpu_ops["start_ns"]).to_numpy(np.int64)
     first = np.argsort(order, kind="stable")[:MOST_LAUNCHES]
@@ -995,5 +1025,5 @@ def plan(
     }
     return (
         build_fusion(candidates, work, machine, instances, waiting),
-        build_check(candidates, work, machine, ops),
+        build_check(candidates, work, machine, ops, queued_ns),
     )

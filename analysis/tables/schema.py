@@ -275,7 +275,8 @@ TABLES: dict[str, Table] = {
                 Column(
                     "bound_time_ns",
                     "ns",
-                    "no fused kernel is faster: bytes over the measured roof, and the shortest kernel",
+                    "bytes over the measured roof, and the shortest kernel: no fused kernel is faster, but for "
+                    "what it leaves in L2",
                 ),
                 Column(
                     "gain_ns", "ns", "now_time_ns - bound_time_ns, and the idle time before each launch that is saved"
@@ -301,6 +302,15 @@ TABLES: dict[str, Table] = {
                 Column("predicted_time_ns", "ns", "fusion.csv's bound_time_ns of the chain"),
                 Column("measured_time_ns", "ns", "time of the fused kernel, as nsys timed it"),
                 Column("time_error_frac", "0-1", "measured_time_ns / predicted_time_ns - 1; goal 15 %"),
+                Column(
+                    "predicted_gain_ns", "ns", "fusion.csv's gain_ns of all such chains of a step, where it can be held"
+                ),
+                Column(
+                    "measured_gain_ns",
+                    "ns",
+                    "GPU time of the step with the chains less that of the step with the kernels, both without a tool; "
+                    "only where the steps differ in nothing else",
+                ),
                 Column("within", "", "whether both goals are met; blank where the working set is too small to judge"),
                 Column("reason", "", "what the difference consists of"),
             ),

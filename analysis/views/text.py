@@ -91,6 +91,8 @@ _NOT_FROM_COUNTERS = frozenset(
         "predicted_time_ns",
         "measured_time_ns",
         "time_error_frac",
+        "predicted_gain_ns",
+        "measured_gain_ns",
     ]
 )
 
@@ -113,6 +115,8 @@ _LABELS = {  # without their units the first two would both be `roof`
     "measured_bytes": "bytes measured",
     "predicted_time_ns": "time predicted",
     "measured_time_ns": "time measured",
+    "predicted_gain_ns": "step gain predicted",
+    "measured_gain_ns": "step gain measured",
 }
 
 

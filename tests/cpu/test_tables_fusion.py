@@ -136,6 +136,7 @@ def plan(
         dataflow,
         ops,
         more.get("l2_bytes"),
+        more.get("queued_ns", {}),
     )
 
 
@@ -442,8 +443,14 @@ def test_kernels_in_a_model_are_checked_after_those_alone() -> None:
         [{"op": "soft", "variant": name, "range": where, "shape": "1", "dtype": "fp32"} for where, name in rows]
     )
     recorded = pd.concat([bench_flow(), softmax_flow().assign(storage=lambda rows: rows["storage"] + 100)])
-    _, check = plan(captured, recorded, ops, l2_bytes=MIB // 4)
+    queued = {"m/prefill": 90_000.0, "ours/prefill": 60_000.0}
+    table, check = plan(captured, recorded, ops, l2_bytes=MIB // 4, queued_ns=queued)
     assert check["range"].tolist() == ["bench/soft/ours", "ours/prefill/h.*/softmax"]
+    assert check["measured_gain_ns"].tolist() == [pd.NA, 30_000]
+    assert check["predicted_gain_ns"].iloc[1] == table["gain_ns"].iloc[0]
+    other = pd.DataFrame([{"op": "norm", "variant": "x", "range": "ours/prefill/n", "shape": "1", "dtype": "fp32"}])
+    _, unlike = plan(captured, recorded, pd.concat([ops, other]), l2_bytes=MIB // 4, queued_ns=queued)
+    assert unlike["measured_gain_ns"].isna().all()  # the steps differ in more than this op
     assert check["measured_time_ns"].tolist() == [14_000, 12_500]
     assert check["reason"].iloc[1].startswith("mean of 2 launches, 0 with counters")
     assert check["measured_bytes"].isna().all()
