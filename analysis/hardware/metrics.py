@@ -27,13 +27,13 @@ _OLDEST = 70  # the oldest architecture of the ncu versions that are read
 
 @dataclass(frozen=True)
 class Way:
-    """One way to compute a column: sum of coefficient * metric, times a metric, over the sum of others.
+    """One way to compute a column: sum of coefficient * metric, times others, over the sum of others.
 
     It holds on architectures min_cc..max_cc (compute capability * 10) but those of not_cc.
     """
 
     terms: dict[str, float]
-    times: str | None = None
+    times: tuple[str, ...] = ()
     over: tuple[str, ...] = ()
     min_cc: int = 0
     max_cc: int = 999
@@ -43,7 +43,7 @@ class Way:
 
     def needed(self) -> list[str]:
         """The ncu metrics of this way."""
-        return [*self.terms, *([self.times] if self.times else []), *self.over]
+        return [*self.terms, *self.times, *self.over]
 
     def holds_on(self, arch: int) -> bool:
         """Whether architecture `arch` (compute capability * 10) has these metrics."""
@@ -53,7 +53,7 @@ class Way:
         """The way as text."""
         text = " + ".join(name if weight == 1 else f"{weight:g} * {name}" for name, weight in self.terms.items())
         if self.times:
-            text = f"({text}) * {self.times}"
+            text = f"({text}) * {' * '.join(self.times)}"
         return f"({text}) / ({' + '.join(self.over)})" if self.over else text
 
 
@@ -99,9 +99,8 @@ def catalogue() -> tuple[tuple[Column, ...], Stalls]:
 
 
 def _way(way: dict[str, Any]) -> Way:
-    over = way.get("over", ())
-    over = (over,) if isinstance(over, str) else tuple(over)
-    return Way(**{**way, "over": over, "not_cc": tuple(way.get("not_cc", ()))})
+    lists = {key: way.get(key, ()) for key in ("times", "over", "not_cc")}
+    return Way(**way | {key: (value,) if isinstance(value, str) else tuple(value) for key, value in lists.items()})
 
 
 def _stalls(table: dict[str, Any]) -> Stalls:
@@ -212,8 +211,8 @@ def _compute(way: Way, counters: pd.DataFrame) -> Any:
     total: Any = 0.0
     for name, weight in way.terms.items():
         total = total + counters[name] * weight
-    if way.times:
-        total = total * counters[way.times]
+    for name in way.times:
+        total = total * counters[name]
     if way.over:
         below: Any = sum(counters[name] for name in way.over)
         total = total / below.where(below != 0)

@@ -136,6 +136,7 @@ ORACLES = {
     "addConstDouble3": {"sectors_per_request_load": 24.0, "l1_hit_frac": 0.6366, "coalescing_frac": 1 / 3},
     "addConstDouble": {"sectors_per_request_load": 8.0, "coalescing_frac": 1.0},
     "transposeCoalesced": {"shared_ways_load": 32.16, "bank_conflicts_load": 65_011_712.0, "shared_ideal_frac": 0.0606},
+    "sobelFloat": {"flops_fp32": 48_232_449.0, "flops": 48_232_449.0},  # 1.51 TFLOP/s
     "transposeNoBankConflicts": {"bank_conflicts_load": 0.0, "shared_ideal_frac": 1.0},
 }
 
