@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.hardware import symbols
 from analysis.views import markdown, text
 
 MAX_OPERATORS = 15  # rows of the operator table on a page; the CSV has the rest
@@ -132,7 +133,7 @@ def component_kernels(table: pd.DataFrame) -> str:
         [
             markdown.escape(r.profile),
             markdown.escape(r.component),
-            markdown.escape(text.shorten(r.kernel, 56)),
+            markdown.escape(_kernel(r.kernel)),
             markdown.escape(r.source),
             _us(r.self_ns),
             _count(r.instances),
@@ -198,7 +199,7 @@ def operators(table: pd.DataFrame) -> str:
     headers += ["CUDA total (ms)", "calls", "share of its kind"]
     body = [
         [
-            markdown.escape(text.shorten(r.name, 56)),
+            markdown.escape(_kernel(r.name) if r.kind == "kernel" else text.shorten(r.name, 56)),
             markdown.escape(r.kind),
             *(_ms(value) for value in (r.self_cpu_ns, r.cpu_ns, r.self_cuda_ns, r.cuda_ns)),
             _count(r.calls),
@@ -219,6 +220,12 @@ def published(table: pd.DataFrame) -> str:
         for r in _rows(table)
     ]
     return _table(headers, body, left=5)
+
+
+def _kernel(name: Any) -> str:
+    """A kernel's function, or a copy as its tool names it."""
+    plain = text.clean(name)
+    return plain if plain.startswith(("Mem", "[CUDA ", "aten::")) else symbols.short(plain, 56)
 
 
 def _rows(table: pd.DataFrame, *counts: str) -> Any:

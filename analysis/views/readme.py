@@ -13,6 +13,7 @@ from analysis.views.text import MISSING, is_missing, number
 
 SHAPE, DTYPE, VARIANT = "b8_t1024", "fp32", "v03_causal"
 TRITON_SHAPES = [f"b{batch}_t{tokens}" for batch in (1, 8) for tokens in (512, 1024, 2048)]
+MOST_OPERATORS = 8
 CONVENTIONS = ("cold", "plain")
 FUSIONS = 6  # rows of the fusion plan
 REFUTED_ABOVE = 1.1
@@ -81,11 +82,14 @@ def render_layers(report: dict[str, Any], tables: dict[str, pd.DataFrame], folde
         *agreement,
         profiles.tokens(tables["layer_tokens"]),
         f"![components of each level as shares of it]({folder}/figures/levels.png)",
+        f"**The five heaviest components alone**, 50 calls each ([their kernels]({folder}/report.md)).",
+        profiles.component_launches(tables["component_launches"]),
         "**Beside what two student projects published**",
         profiles.published(tables["published"]),
         "**The same weights in Hugging Face transformers**, generate() with each attention, one decode step as a CUDA "
         "graph, static cache with compiler; the floor is reading the weights once at the copy speed of this GPU.",
         profiles.baseline(tables["baseline"]),
+        profiles.operators(tables["baseline_operators"].head(MOST_OPERATORS)),
         "\n".join(f"- {row.setting}, {row.dtype}: {row.answer}" for row in limits.itertuples(index=False)),
     ]
     return "\n\n".join(parts)
@@ -205,8 +209,8 @@ def _fusion_parts(tables: dict[str, pd.DataFrame], folder: str) -> list[str]:
         for _, row in check.dropna(subset=["measured_gain_ns", "predicted_gain_ns"]).iterrows():
             predicted, measured = row["predicted_gain_ns"], row["measured_gain_ns"]
             parts.append(
-                f"In the model, `{row['op']}` `{row['variant']}` was predicted to save {number(predicted, 'ns')} in each "
-                f"`{row['range'].partition('/h.')[0]}`, and saves {number(measured, 'ns')} of GPU time "
+                f"In the model, `{row['op']}` `{row['variant']}` was predicted to save {number(predicted, 'ns')} "
+                f"in each `{row['range'].partition('/h.')[0]}`, and saves {number(measured, 'ns')} of GPU time "
                 f"({_error(measured / predicted - 1)}), measured without a tool."
             )
     return parts
