@@ -925,6 +925,8 @@ def _check(
     reads, writes = work.dram_read_bytes[launches], work.dram_write_bytes[launches]
     counted = int(np.isfinite(reads + writes).sum())
     read, write = (float(np.nanmean(moved)) if counted else np.nan for moved in (reads, writes))
+    of_l2 = work.l2_read_bytes[launches]
+    asked = float(np.nanmean(of_l2)) if np.isfinite(of_l2).any() else np.nan
     time = float(work.duration_ns[launches].mean())
     predicted_ns = float(str(plan_["bound_time_ns"]))
     bytes_error, time_error = (read + write) / chain.after - 1, time / predicted_ns - 1
@@ -949,23 +951,27 @@ def _check(
         "predicted_gain_ns": np.nan if np.isnan(gained_ns) else sum(float(str(one["gain_ns"])) for one in plans),
         "measured_gain_ns": gained_ns,
         "within": pd.NA if not far or np.isnan(bytes_error + time_error) else "yes" if within else "no",
-        "reason": "; ".join((*several, *_reasons(chain, read, write, time_error, machine, far=far))),
+        "reason": "; ".join((*several, *_reasons(chain, read, write, asked, time_error, machine, far=far))),
         "tier": "timing" if np.isnan(read + write) else "counters",
     }
 
 
 def _reasons(
-    chain: Candidate, read: float, write: float, time_error: float, machine: Machine, *, far: bool
+    chain: Candidate, read: float, write: float, asked: float, time_error: float, machine: Machine, *, far: bool
 ) -> Iterator[str]:
-    """What the difference between the plan and the built kernel consists of."""
+    """What the difference between the plan and the built kernel consists of; `asked`: bytes that it reads from L2."""
     if not far:
-        yield f"the working set is only {chain.after / machine.l2_bytes:.1f} times L2, so it is not judged"
+        yield f"the working set is only {chain.after / machine.l2_bytes:.2g} times L2, so it is not judged"
     if np.isnan(read + write):
         yield "ncu has no bytes of this kernel"
     masked = any("masked out" in note for note in chain.notes)
     if read > chain.read * 1.01:
         more = " that the mask throws away" if masked and read > chain.read * 1.5 else ""
-        yield f"reads {_bytes(read - chain.read)}{more} more than it must"
+        again = asked <= chain.read * 1.005
+        extra = _bytes(read - chain.read)
+        yield (
+            f"L2 fetches {extra} more than the kernel asks of it" if again else f"reads {extra}{more} more than it must"
+        )
     elif read < chain.read * 0.99:
         yield f"reads {_bytes(chain.read - read)} less than planned"
     left = chain.write - write
