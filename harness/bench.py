@@ -549,6 +549,7 @@ def ladder(op: Any, rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) 
     headers = ["dtype", "shape", "floor µs", "p50 µs", "p5 – p95 µs", "of the floor"]
     headers += [f"times faster than {name}" for name in reversed(BASELINES)]
     parts.append(f"`{shown}` at every shape, median (p5 – p95)\n\n" + _markdown(table, headers))
+    parts.append(f"![Share of the byte floor by variant of {op.name}]({op.name}.svg)")
     if judged := verdicts(op, cold):
         parts.append(f"Hypotheses about time, at {sizes}\n\n" + judged)
     copy = max(conditions["copy_byte_per_s"].values()) / 1e12
@@ -558,6 +559,38 @@ def ladder(op: Any, rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) 
         f"`reports/{committed(op).name}/bench.csv`."
     )
     return "\n\n".join(parts)
+
+
+def ladder_svg(op: Any, rows: Sequence[dict[str, Any]]) -> str:
+    """A figure of the ladder: each variant's share of the floor at the bench shape, fp32 and bf16 side by side."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    name = op.shape_name(op.bench_shape)
+    cold = [row for row in rows if row["convention"] == "cold" and row["shape_name"] == name]
+    variants = list(dict.fromkeys(row["variant"] for row in cold))
+    dtypes = list(dict.fromkeys(row["dtype"] for row in cold))
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": op.name, "font.family": "sans-serif", "font.size": 9}
+    with matplotlib.rc_context(settings):
+        figure = Figure(figsize=(7.0, 0.5 + 0.45 * len(variants)), layout="constrained")
+        axes = figure.add_subplot()
+        thick = 0.8 / max(1, len(dtypes))
+        for place, dtype in enumerate(dtypes):
+            shares = {row["variant"]: 100 * float(row["floor_frac"]) for row in cold if row["dtype"] == dtype}
+            heights = [index + (place - (len(dtypes) - 1) / 2) * thick for index in range(len(variants))]
+            widths = [shares.get(variant, 0.0) for variant in variants]
+            bars = axes.barh(heights, widths, thick, label=dtype, color=("#0072b2", "#e69f00")[place % 2])
+            axes.bar_label(bars, fmt="%.1f", padding=2, fontsize=7)
+        axes.set_yticks(range(len(variants)), variants)
+        axes.invert_yaxis()
+        axes.axvline(100, color="black", linewidth=0.8)
+        axes.set_xlim(0, 132)
+        sizes = ", ".join(f"{axis} {size}" for axis, size in zip(op.axes, op.bench_shape, strict=True))
+        axes.set_xlabel(f"% of the byte floor, {op.name}, {sizes}")
+        axes.legend(loc="center right", fontsize=8)
+        stream = io.StringIO()
+        figure.savefig(stream, format="svg", metadata={"Date": None})
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
 def verdicts(op: Any, cold: Sequence[dict[str, Any]]) -> str:
@@ -599,28 +632,33 @@ def replace_between(text: str, name: str, content: str) -> str:
     return f"{head}{begin}\n{content}\n{end}{rest.split(end)[1]}"
 
 
-def readme_with_ladder(folder: str) -> str:
-    """The text that kernels/<folder>/README.md should have, from the committed runs of the ops that live there."""
+def read_run(op: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Rows and conditions of the op's committed run."""
     import json
 
+    folder = committed(op)
+    for name in ("bench.csv", "bench.json"):
+        if not (folder / name).is_file():
+            raise InputError(f"{name} is missing in {folder.name}: run `python -m harness.bench {op.name}` on a GPU.")
+    with (folder / "bench.csv").open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    return rows, json.loads((folder / "bench.json").read_text("utf-8"))["conditions"]
+
+
+def readme_with_ladder(folder: str) -> dict[Path, str]:
+    """The text that kernels/<folder>/README.md and its figures should have, from the ops' committed runs."""
     from kernels.registry import ops
 
     members = [op for op in ops().values() if op.folder == folder]
-    parts = []
+    parts, texts = [], {}
     for op in members:
-        run_folder = committed(op)
-        for name in ("bench.csv", "bench.json"):
-            if not (run_folder / name).is_file():
-                raise InputError(
-                    f"{name} is missing in {run_folder.name}: run `python -m harness.bench {op.name}` on a GPU."
-                )
-        with (run_folder / "bench.csv").open(newline="", encoding="utf-8") as stream:
-            rows = list(csv.DictReader(stream))
-        conditions = json.loads((run_folder / "bench.json").read_text("utf-8"))["conditions"]
+        rows, conditions = read_run(op)
         heading = f"### {op.name}\n\n" if len(members) > 1 else ""
         parts.append(heading + ladder(op, rows, conditions))
-    text = (ROOT / "kernels" / folder / "README.md").read_text("utf-8")
-    return replace_between(text, "ladder", "\n\n".join(parts))
+        texts[ROOT / "kernels" / folder / f"{op.name}.svg"] = ladder_svg(op, rows)
+    readme = ROOT / "kernels" / folder / "README.md"
+    texts[readme] = replace_between(readme.read_text("utf-8"), "ladder", "\n\n".join(parts))
+    return texts
 
 
 # Program -----------------------------------------------------------------------------------------------------
@@ -744,7 +782,8 @@ def _run(options: argparse.Namespace) -> int:
     chosen = [known[name] for name in _choose("OP", options.ops, list(known))]
     if options.update_readme:
         for folder in dict.fromkeys(op.folder for op in chosen):
-            _write(ROOT / "kernels" / folder / "README.md", readme_with_ladder(folder))
+            for path, text in readme_with_ladder(folder).items():
+                _write(path, text)
             print(f"kernels/{folder}/README.md is up to date")
         return 0
     if options.rounds < 1:
