@@ -29,7 +29,7 @@ from analysis.capture.model import (
     empty_table,
     nest_ranges,
 )
-from analysis.capture.nsys_numbers import Table, read_file, shares
+from analysis.capture.nsys_numbers import Table, in_order, read_file, shares
 from analysis.capture.nsys_reports import KINDS, UNKNOWN_SIZE
 from analysis.capture.nsys_table import kind_of
 from analysis.capture.text import NumberStyle, is_missing, open_text
@@ -115,6 +115,15 @@ def gaps_of(table: Table) -> list[Gap]:
                     "read the SQLite export instead, which holds them all",
                 )
             )
+    if not in_order(table):
+        gaps.append(
+            Gap(
+                f"the order of {where}",
+                f"the rows of {table.report} do not stand in the order of their start, in which nsys prints them, so "
+                "the file may have been edited",
+                "export it again with `nsys stats`",
+            )
+        )
     if raw.cut_names:
         gaps.append(
             Gap(

@@ -10,6 +10,7 @@ import mmap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -320,11 +321,37 @@ def _check(table: Table) -> None:
             values, missing = table.numbers(name, whole=False)
             _raise_first(table, ~missing & (values.astype(float) < 0), f"{name} is negative")
     _check_words(table)
+    in_order(table)
     for name in table.raw.columns.column_names:
         column = table.raw.columns[name]
         if kind_of(name, table.raw.unit(name)) == "size" and pa.types.is_string(column.type) and not table.raw.console:
             bare = pc.fill_null(pc.match_substring_regex(column, "^ *[1-9][0-9]* *$"), False)
             _raise_first(table, bare.to_numpy(), f"{name} ({table.raw.unit(name)}) has no decimals, as bytes have none")
+
+
+def _falls(values: npt.NDArray[Any]) -> bool:
+    """Whether any value is smaller than the one before it."""
+    return bool((values[1:] < values[:-1]).any())
+
+
+def in_order(table: Table) -> bool:
+    """Whether the rows of a trace stand in the order of their start, as nsys prints them.
+
+    Raises:
+        InputError: the durations do and the starts do not: the two columns were exchanged.
+    """
+    if not table.report.endswith("_trace") or not table.has("Start", "Duration"):
+        return True
+    start, _ = table.numbers("Start", whole=_is_whole(table, "Start"))
+    if not _falls(start):
+        return True
+    duration, _ = table.numbers("Duration", whole=_is_whole(table, "Duration"))
+    if len(duration) > 2 and not _falls(duration) and duration[0] != duration[-1]:
+        raise InputError(
+            f"{table.where}: the durations of {table.report} grow from row to row and the starts do not, so the two "
+            f"columns were exchanged; {_AGAIN}."
+        )
+    return False
 
 
 def _is_whole(table: Table, name: str) -> bool:

@@ -1,6 +1,7 @@
 """nsys tables from bytes: Arrow and the reader of lines agree, and damage never becomes a wrong number."""
 
 import random
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -119,8 +120,12 @@ def test_names_and_numbers_come_back(rows: list[tuple[int, int, str]]) -> None:
     assert table.integers("Duration").tolist() == [row[1] for row in rows]
 
 
-WHOLE = GPU + "".join(gpu_row(1000 + 2000 * i, 500 + i, "void k<(int)4, float>(float *, int)") for i in range(5))
-COPIES = GPU + "".join(gpu_row(1000 + 2000 * i, 500 + i, "[CUDA memcpy Host-to-Device]", f"{i}.194") for i in range(5))
+WHOLE = GPU + "".join(
+    gpu_row(1000 + 2000 * i, 500 + 3 * i % 5, "void k<(int)4, float>(float *, int)") for i in range(5)
+)
+COPIES = GPU + "".join(
+    gpu_row(1000 + 2000 * i, 500 + 3 * i % 5, "[CUDA memcpy Host-to-Device]", f"{i}.194") for i in range(5)
+)
 RANGES = PUSHPOP + "".join(range_row(100 * i, 50 + i, "h.0, attn", i) for i in range(5))
 LAUNCHES = KERN_EXEC + "".join(
     f"{start},90,{start + 90},10,{start + 100},500,600,11,22,0,cudaLaunchKernel,  64    2    1, 128    1    1,"
@@ -132,7 +137,23 @@ SUMS = (
     + '60.0,1200,2,600.0,600.0,500,700,141.4,"void k<(int)4, float>(float *)"\n40.0,800,1,800.0,800.0,800,800,0.0,k2\n'
 )
 PER_RANGE = BY_RANGE + ":fwd,PushPop,11,22,1,2,900,450.0,450.0,400,500,70.7,k\n,,11,22,0,1,70,70.0,70.0,70,70,0.0,k\n"
-ALL = [WHOLE, COPIES, RANGES, LAUNCHES, SUMS, PER_RANGE]
+CALLS = "Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name\n" + "".join(
+    f'{400 + 100 * i},{99 - i},cudaLaunchKernel,0,{i},11,22,20,"python3, main"\n' for i in range(4)
+)
+SIZES = (
+    "Total (MB),Count,Avg (MB),Med (MB),Min (MB),Max (MB),StdDev (MB),Operation\n"
+    "4.300,2,2.150,2.150,0.106,4.194,2.891,[CUDA memcpy Host-to-Device]\n0.500,1,0.500,0.500,0.500,0.500,0.000,[CUDA memset]\n"
+)
+PROJECTED = (
+    "Name,Projected Start (ns),Projected Duration (ns),Orig Start (ns),Orig Duration (ns),Style,PID,TID,NumGPUOps,Lvl,"
+    "NumChild,RangeId,ParentId,RangeStack\n"
+    ':fwd,1000,500,900,300,PushPop,11,22,3,0,1,3,,:3\n":a, b",1100,100,950,30,PushPop,11,22,1,1,0,4,3,:3:4\n'
+)
+GERMAN = (
+    KERN_SUM
+    + '"60,0","1.200.000",2,"600.000,0","600.000,0","500.000","700.000","141.421,4",k\n"40,0","800.000",1,"800.000,0","800.000,0","800.000","800.000","0,0",l\n'
+)
+ALL = [WHOLE, COPIES, RANGES, LAUNCHES, SUMS, PER_RANGE, CALLS, SIZES, PROJECTED, GERMAN]
 
 
 def rows_of(read: list[dict[str, list[object]]]) -> set[tuple[object, ...]]:
@@ -148,7 +169,7 @@ def rows_of(read: list[dict[str, list[object]]]) -> set[tuple[object, ...]]:
 def damage(text: str, rng: random.Random) -> str:
     """One structural damage: something cut out, doubled or put in, a sign exchanged, columns swapped, a unit changed."""
     lines = text.split("\n")
-    kind = rng.choice(["cut", "drop", "comma", "quote", "sign", "unit", "swap header", "delimiter"])
+    kind = rng.choice(["cut", "drop", "comma", "quote", "sign", "unit", "swap header", "delimiter", "locale", "group"])
     place = rng.randrange(1, len(text))
     if kind == "cut":
         return text[:place]
@@ -162,6 +183,14 @@ def damage(text: str, rng: random.Random) -> str:
         return text[:place] + rng.choice(".,;\t") + text[place + 1 :] if text[place] in ".,;" else text
     if kind == "unit":
         return text.replace("(ns)", rng.choice(["(us)", "(ms)", "", "(MB)"]), 1)
+    if kind == "locale":  # the decimal sign of one row
+        row = rng.randrange(1, len(lines))
+        lines[row] = re.sub(r"(?<=,)([0-9]+)\.([0-9]+)(?=,)", r'"\1,\2"', lines[row])
+        return "\n".join(lines)
+    if kind == "group":  # thousands of one row
+        row, group = rng.randrange(1, len(lines)), rng.choice(".,' \u202f")
+        lines[row] = re.sub(r"(?<=,)([0-9]{1,3})([0-9]{3})(?=,)", rf'"\1{group}\2"', lines[row])
+        return "\n".join(lines)
     if kind == "swap header":
         cells = lines[0].split(",")
         a, b = rng.sample(range(len(cells)), 2)
@@ -192,7 +221,16 @@ def check_damage(text: str, tries: int, seed: int) -> None:
 
 
 def test_swapped_columns_in_the_rows_are_seen_where_nsys_prints_facts_twice() -> None:
-    for text, a, b in ((RANGES, 0, 1), (RANGES, 2, 3), (LAUNCHES, 0, 4), (LAUNCHES, 1, 5), (SUMS, 1, 2), (SUMS, 5, 6)):
+    for text, a, b in (
+        (RANGES, 0, 1),
+        (RANGES, 2, 3),
+        (LAUNCHES, 0, 4),
+        (LAUNCHES, 1, 5),
+        (SUMS, 1, 2),
+        (SUMS, 5, 6),
+        (WHOLE, 0, 1),
+        (COPIES, 0, 1),
+    ):
         head, *lines = text.strip("\n").split("\n")
         swapped = []
         for line in lines:
