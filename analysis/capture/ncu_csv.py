@@ -270,8 +270,6 @@ def launch_ids(page: Page) -> list[int]:
 
 def identity(page: Page, ids: Sequence[int], device: Sequence[str]) -> pd.DataFrame:
     """COUNTERS_COLUMNS of a page's rows. `device`: names or numbers to show for it."""
-    stack = page.column(push_pop_column(page.columns))
-    paths = {cell: push_pop_path(cell) for cell in set(stack)}
     return as_table(
         {
             "ncu_id": list(ids),
@@ -282,10 +280,24 @@ def identity(page: Page, ids: Sequence[int], device: Sequence[str]) -> pd.DataFr
             "block": [size(cell) for cell in page.column("Block Size")],
             "device": list(device),
             "cc": [cell.strip() for cell in page.column("CC")],
-            "path": [paths[cell] for cell in stack],
+            "path": range_paths(page),
         },
         COUNTERS_COLUMNS,
     )
+
+
+def range_paths(page: Page) -> list[str]:
+    """The push/pop stack of each row, joined with '/', '' where there is none.
+
+    Old pages have the innermost range alone, its domain in a column of its own.
+    """
+    name = push_pop_column(page.columns)
+    cells = page.column(name)
+    if name and name.startswith("Range:"):
+        alone = [f"{domain.strip()}:{cell}" for domain, cell in zip(page.column("Domain"), cells, strict=True)]
+        return [_range_name(entry) or "" for entry in alone]
+    paths = {cell: push_pop_path(cell) for cell in set(cells)}
+    return [paths[cell] for cell in cells]
 
 
 def push_pop_column(header: Iterable[str]) -> str | None:

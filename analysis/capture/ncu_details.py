@@ -317,14 +317,14 @@ def _rules(page: ncu_csv.Page, is_rule: np.ndarray, style: NumberStyle) -> pd.Da
         return [column[row].strip() for row in rows]
 
     speedups = cells("Estimated Speedup")
-    stack = page.column(ncu_csv.push_pop_column(page.columns))
+    paths = ncu_csv.range_paths(page)
     sections_of = cells("Section Name")
     return as_table(
         {
             "file": [page.name] * len(rows),
             "ncu_id": pd.array([ids[row] for row in rows], dtype="Int64"),
             "kernel": cells("Kernel Name"),
-            "path": [ncu_csv.push_pop_path(stack[row]) for row in rows],
+            "path": [paths[row] for row in rows],
             "section": [SECTIONS.get(name, name) for name in sections_of],
             "section_title": [TITLES.get(SECTIONS.get(name, name), "") for name in sections_of],
             "rule": cells("Rule Name"),

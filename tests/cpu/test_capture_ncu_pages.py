@@ -215,6 +215,17 @@ def test_a_cut_details_page_keeps_what_is_whole(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------- live output, several tables
 
 
+def test_ranges_of_the_details_page_in_both_forms(tmp_path: Path) -> None:
+    stack = '7  "<default domain>:fwd:none:none:none:none:none:none"  "torch:h.0:none:none:RGB:0xff:REGISTERED:h.0" '
+    head = [*HEAD[:4], NVTX, START_STOP, *HEAD[4:]]
+    row = [*who()[:4], stack, "", *who()[4:], "S", "dram__bytes_read.sum", "byte", "1"]
+    assert load([put(tmp_path, details(row, head=head))]).counters["path"].tolist() == ["fwd/torch:h.0"]
+    head = [*HEAD, "Domain", "Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"]
+    for domain, path in (("<default domain>", "fwd"), ("torch", "torch:fwd")):
+        row = [*who(), domain, "fwd:none:none:none:none:none:none", "S", "dram__bytes_read.sum", "byte", "1"]
+        assert load([put(tmp_path, details(row, head=head))]).counters["path"].tolist() == [path]
+
+
 def test_live_output_among_progress_and_the_programs_own_lines(tmp_path: Path) -> None:
     section = "Command line profiler metrics"
     rows = [line([*who(at), section, "dram__bytes_read.sum", "byte", str(at + 1)]) for at in range(3)]
