@@ -262,6 +262,27 @@ def test_a_run_without_counters_keeps_the_roofline_that_was_there(capture, tmp_p
     assert (tmp_path / "out" / "tables" / "roofline.csv").read_text() == "old"
 
 
+def test_the_fusion_plan_alone(capture, tmp_path, capsys):
+    """Two neighbouring kernels of one range, of a program whose dataflow nobody recorded: listed, without a gain."""
+    for file in capture.iterdir():
+        text = file.read_text().replace("void gemm<(int)4>(float *, int)", "CUDAFunctor_add(float *)")
+        file.write_text(text.replace(",add(float *)", ",tanh_kernel_cuda(float *)"))
+    (capture / "d.log").unlink()
+    assert run(capture, "--out", tmp_path / "out", "--only", "fusion", "--quiet") == 0
+    shown = capsys.readouterr().out
+    assert "add + tanh" in shown
+    assert "1 without a gain" in shown
+    assert {path.name for path in (tmp_path / "out" / "tables").iterdir()} == {"fusion.csv", "fusion_check.csv"}
+    table = read(tmp_path / "out", "fusion")
+    assert table["gain_ns"].isna().all()
+
+
+def test_no_fusion_plan_is_one_sentence(capture, tmp_path, capsys):
+    assert run(capture, "--out", tmp_path / "out", "--only", "fusion", "--quiet") == 3
+    assert "no two neighbouring kernels" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_an_interrupt_is_one_line_and_leaves_nothing_behind(capture, tmp_path, name):
     done = subprocess.run(

@@ -71,11 +71,18 @@ def layers(names: tuple[str, ...] = ("gpt2", "gpt2/h.*")) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns.split()).assign(tier="timing")
 
 
+def fusion(names: tuple[str, ...] = ("softmax", "bias + GELU")) -> pd.DataFrame:
+    rows = [(n, "gpt2/prefill", "gpt2/prefill/h.*", 4e8 / (i + 1), 1e8, 3e8) for i, n in enumerate(names)]
+    columns = "pattern step range now_time_ns bound_time_ns gain_ns"
+    return pd.DataFrame(rows, columns=columns.split()).assign(tier="timing")
+
+
 PLOTS: dict[str, tuple[Callable[..., pd.DataFrame], Callable[[pd.DataFrame], Any]]] = {
     "roofline": (roofline, lambda table: figures.plot_roofline(table, roofs(), CAPTION)),
     "stalls": (stalls, lambda table: figures.plot_stalls(table, CAPTION)),
     "traffic": (traffic, lambda table: figures.plot_traffic(table, CAPTION)),
     "layers": (layers, lambda table: figures.plot_layers(table, CAPTION)),
+    "fusion": (fusion, lambda table: figures.plot_fusion(table, CAPTION)),
 }
 every_plot = pytest.mark.parametrize("name", PLOTS)
 
@@ -247,3 +254,11 @@ def test_layers_of_a_cpu_run_show_cpu_time() -> None:
     words = words_of(figures.plot_layers(table, CAPTION))
     assert "CPU time of the range (no GPU in this run)" in words
     assert "2 ms" in " ".join(words)
+
+
+def test_fusion_shows_the_program_with_most_to_win_and_no_row_without_a_gain() -> None:
+    table = pd.concat([fusion(), fusion(("unknown",)).assign(gain_ns=NAN), fusion(("other",)).assign(step="b/prefill")])
+    words = words_of(figures.plot_fusion(table, CAPTION))
+    assert "softmax" in words
+    assert "gain 300 ms" in words
+    assert not {"unknown", "other"} & set(words)
