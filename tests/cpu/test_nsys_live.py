@@ -30,6 +30,7 @@ thread.start()
 work()
 thread.join()
 """
+TEXT = {".csv", ".json", ".md", ".html", ".svg"}
 pytestmark = pytest.mark.slow
 
 
@@ -92,3 +93,15 @@ def test_a_live_capture_reads_the_same_from_both_exports_and_as_nsys_sums_it(cap
     theirs = {name.removeprefix(":"): int(total) for name, total in sums["Total Time (ns)"].items()}
     ranges = from_sqlite.ranges
     assert (ranges["end_ns"] - ranges["start_ns"]).groupby(ranges["name"]).sum().to_dict() == theirs
+
+
+def test_nothing_of_this_machine_reaches_a_live_report(captured: tuple[str, Path], tmp_path: Path) -> None:
+    _, folder = captured
+    run("bash", SCRIPTS / "export_csv.sh", folder)
+    done = run(sys.executable, ROOT / "analysis" / "report.py", folder, "--out", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    secrets = [str(folder), "program.py", *([os.uname().nodename] if len(os.uname().nodename) > 4 else [])]
+    texts = [file for file in [*tmp_path.rglob("*"), *(folder / "captures").rglob("*")] if file.suffix in TEXT]
+    assert len(texts) > 10
+    for file in texts:
+        assert not [secret for secret in secrets if secret in file.read_text()], file.name
