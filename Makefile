@@ -16,6 +16,7 @@ ARGS ?=
 PY := $(if $(VENV),$(VENV)/bin/python,$(PYTHON))
 BASE := $(if $(VENV),$(VENV)/.base,.at-hand)
 HARNESS := $(if $(VENV),$(VENV)/.harness,.at-hand-harness)
+CENSUS := $(if $(VENV),$(VENV)/.census,.at-hand)
 TESTS := $(if $(VENV),$(VENV)/.harness,.at-hand-tests)
 PIP := $(PY) -m pip install -qq --disable-pip-version-check
 # Without a GPU, torch's CPU build saves gigabytes. PyPI has none under this name; other indexes and local wheels may.
@@ -66,6 +67,10 @@ bench: $(HARNESS)  ## every variant of every op side by side, or of OP='gelu lay
 .PHONY: sanitize
 sanitize: need-gpu  ## every kernel under compute-sanitizer, without torch: memcheck and racecheck (needs a GPU)
 	@tests/gpu/sanitize.sh $(ARGS)
+
+.PHONY: census
+census: $(CENSUS)  ## registers, local memory, access widths of every kernel, compared with the table (nvcc, no GPU; ARGS=--update)
+	@$(PY) -m kernels.census $(ARGS)
 
 # Each of these three makes (or, with RUN=…, adds to) a run folder and reports on it.
 NEW_RUN = $(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-$@)
@@ -143,6 +148,11 @@ $(VENV)/bin/python:
 $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing what reports need …"
 	@$(PIP) -e . || $(no_pip)
+	@touch $@
+
+$(VENV)/.census: $(VENV)/.base
+	@echo "Installing NVIDIA's disassembler …"
+	@$(PIP) -e '.[census]' || $(no_pip)
 	@touch $@
 
 # Holds "gpu" or "cpu" and changes only with the machine: torch's CPU build is no use once there is a GPU.
