@@ -804,7 +804,10 @@ def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
         axes.barh(positions + 0.18, rows.bound_time_ns, height=0.34, color=GREEN)
         for position, now, gain in zip(range(len(rows)), rows.now_time_ns, rows.gain_ns, strict=True):
             _bar_label(axes, now, position, f"gain {text.number(gain, 'ns')}")
-        names = [f"{_drawable(p, 46)}\n{_drawable(s, 46)}" for p, s in zip(rows.pattern, rows.step, strict=True)]
+        names = [
+            f"{_drawable(pattern, 46)}\n{_drawable(where, 50, text.RANGE_HEAD)}"
+            for pattern, where in zip(rows.pattern, rows.range, strict=True)
+        ]
         axes.set_yticks(list(positions), names, fontsize=7.5)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(rows) - 0.4, -0.6)
