@@ -825,8 +825,9 @@ def build_fusion(
     summed.append("now_bytes")
     instances = table["step"].map(steps).fillna(1).clip(lower=1).astype(float)
     for name in summed:
-        table[name] = (table[name].astype("Float64") / instances).round(3 if name == "occurrences" else 0)
-        table[name] = table[name] if name == "occurrences" else table[name].astype("Int64")
+        per_step = table[name].astype("Float64") / instances
+        whole = name.endswith(("_bytes", "_ns"))  # of what some steps alone launch, there is a fraction a step
+        table[name] = per_step.round().astype("Int64") if whole else per_step.round(3)
     table["evidence"] = [
         f"{text}; {waiting[step]}" if step in waiting else text
         for text, step in zip(table["evidence"], table["step"], strict=True)
