@@ -599,7 +599,7 @@ def _graph_nodes(export: _Export, gpu_ops: pd.DataFrame) -> pd.DataFrame:
     Until 2023 the nodes stand in CUDA_GRAPH_EVENTS, later in CUDA_GRAPH_NODE_EVENTS, while the old name then holds
     whole graphs: the table is known by its columns.
     """
-    ran = gpu_ops.loc[gpu_ops["graph_node_id"].notna(), ["pid", "graph_node_id"]].drop_duplicates()
+    ran = gpu_ops.loc[gpu_ops["graph_node_id"].notna(), ["pid", "graph_node_id"]].dropna().drop_duplicates()
     if ran.empty:
         return empty_table(GRAPH_NODES_COLUMNS)
     events = pd.concat(

@@ -19,7 +19,7 @@ from analysis.capture.errors import InputError
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Timeline
 from analysis.tables import layers, nsys_sums
-from analysis.tables.attribution import attribute, enclosing_pairs, parent_rows
+from analysis.tables.attribution import attribute, attribute_recorded, enclosing_pairs, parent_rows
 from tests.nsys_export import ERAS, Export
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -350,6 +350,17 @@ def test_a_graph_launched_where_it_was_recorded_adds_nothing(tmp_path: Path) -> 
     assert tables["layers"]["gpu_time_ns"].tolist() == [60, 10, 0, 0]
 
 
+def test_a_graph_kernel_of_no_known_process_is_unattributed(tmp_path: Path) -> None:
+    export = Export(2024)
+    export.push("decode", 0, 100)
+    export.node(2, 5)
+    export.kernel("a", 30, 40, None, node=2)
+    export.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0]["globalPid"] = None
+    timeline = read(export, tmp_path)
+    assert owners(timeline) == [""]
+    assert len(timeline.graph_nodes) == 0
+
+
 @pytest.mark.parametrize("damage", ["lost", "circle"])
 def test_a_graph_without_its_recording_is_a_gap(damage: str, tmp_path: Path) -> None:
     export = Export(2024)
@@ -554,6 +565,36 @@ def test_damaged_bytes_never_end_in_a_traceback(data: st.DataObject, tmp_path_fa
         pipeline.analyse(load([path]))
     except InputError as error:
         assert str(error).endswith(".")  # noqa: PT017
+
+
+ODD_CELLS = (None, -1, 0, 2**63 - 1, -(2**63), 2**40, "text", "", 1.5, b"\xff", float("inf"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_odd_cells_are_an_error_or_leave_the_sums_whole(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:  # fmt: skip
+    export = data.draw(st.sampled_from([graph_export, two_layers]))(data.draw(st.sampled_from(ERAS[1:])))
+    export.span("s", 1, 700)
+    export.overhead(400, 450)
+    for _ in range(data.draw(st.integers(1, 3))):
+        table = data.draw(st.sampled_from(sorted(set(export.rows) & set(export.columns))))
+        row = data.draw(st.sampled_from(export.rows[table]))
+        row[data.draw(st.sampled_from(export.columns[table]))] = data.draw(st.sampled_from(ODD_CELLS))
+    try:
+        timeline = read(export, tmp_path_factory.getbasetemp())
+    except InputError as error:
+        assert str(error).startswith("x.sqlite: ")  # noqa: PT017
+        return
+    except sqlite3.IntegrityError:  # two texts with one id: no such file can be
+        return
+    ops = timeline.gpu_ops
+    own, _ = layers.own_time(timeline.ranges, ops.assign(owner=attribute(ops, timeline.ranges)))
+    attribute_recorded(ops, timeline.ranges, timeline.graph_nodes)
+    nsys_sums.range_sums(ops, timeline.ranges, timeline.start_end_ranges)
+    assert int(own.sum()) <= int(ops["duration_ns"].sum())
+    assert (ops["duration_ns"] >= 0).all()
 
 
 # ------------------------------------------------------------------------------------------- properties, and nsys itself
