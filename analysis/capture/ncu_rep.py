@@ -76,6 +76,11 @@ def package() -> Any:
     return ncu_report
 
 
+def _text(value: Any) -> str:
+    """Text of the package, which passes bytes that are no UTF-8 on as lone surrogates."""
+    return str(value or "").encode("utf-8", errors="replace").decode()
+
+
 def read_report(path: Path, where: str) -> Report:
     """Launches, rules, source lines and instances of a report. Values are in base units, whatever `unit()` says.
 
@@ -93,7 +98,7 @@ def read_report(path: Path, where: str) -> Report:
             for at in range(one.num_actions())
         ]
     except (RuntimeError, ValueError, OSError, TypeError) as error:
-        reason = without_paths(str(error)).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        reason = next(iter(without_paths(_text(error)).splitlines()), type(error).__name__).rstrip(".")
         raise InputError(
             f"{where}: the package ncu-report cannot read this ncu report ({reason}); export it with the ncu that "
             f"wrote it: {EXPORT}."
@@ -106,7 +111,7 @@ def read_report(path: Path, where: str) -> Report:
     instances: dict[str, list[object]] = {name: [] for name in METRIC_INSTANCES_COLUMNS}
     for ncu_id, action in enumerate(actions):
         metrics = {name: action.metric_by_name(name) for name in action.metric_names()}
-        kernel = action.name(action.NameBase_DEMANGLED)
+        kernel = _text(action.name(action.NameBase_DEMANGLED))
         path_of = _nvtx_path(action)
         numbers = {name: _number(metric) for name, metric in metrics.items()}
         values.append({name: value for name, value in numbers.items() if value is not None})
@@ -179,7 +184,7 @@ def _identity(
 
     shown = metrics.get("device__attribute_display_name")
     cc = [whole(f"device__attribute_compute_capability_{part}") for part in ("major", "minor")]
-    device = str(shown.value()) if shown is not None and shown.value() else whole("launch__device_id")
+    device = (_text(shown.value()) if shown is not None else "") or whole("launch__device_id")
     return (
         ncu_id, where, None, kernel, size("grid"), size("block"), device, ".".join(cc) if all(cc) else "", path,
     )  # fmt: skip
@@ -194,7 +199,7 @@ def _nvtx_path(action: Any) -> str:
     for index in state.domains():
         domain = state.domain_by_id(index)
         prefix = "" if domain.name() in ("", "<default domain>") else f"{domain.name()}:"
-        names += [prefix + name for name in domain.push_pop_ranges()]
+        names += [_text(prefix + name) for name in domain.push_pop_ranges()]
     return "/".join(names)
 
 
@@ -212,11 +217,11 @@ def _rules(action: Any) -> Iterator[tuple[object, ...]]:
         if not result.has_rule_message():
             continue
         message = result.rule_message()
-        section = result.section_identifier()
+        section = _text(result.section_identifier())
         guess = result.speedup_estimation() if result.has_speedup_estimation() else {}
         yield (
-            section, TITLES.get(section, ""), result.rule_identifier(), _TYPES.get(int(message["type"]), ""),
-            plain_text(message["message"]), _SPEEDUPS.get(int(guess["type"]), "") if guess else "",
+            section, TITLES.get(section, ""), _text(result.rule_identifier()), _TYPES.get(int(message["type"]), ""),
+            plain_text(_text(message["message"])), _SPEEDUPS.get(int(guess["type"]), "") if guess else "",
             guess.get("speedup"),
         )  # fmt: skip
 
@@ -231,7 +236,7 @@ def _named_instances(metric: Any) -> Iterator[tuple[str, float]]:
     for at in range(metric.num_instances()):
         value = metric.value(at)
         if isinstance(value, int | float):
-            yield ids.value(at), float(value)
+            yield _text(ids.value(at)), float(value)
 
 
 def _by_address(metric: Any) -> dict[int, float]:
@@ -263,10 +268,10 @@ def _source_lines(action: Any, metrics: dict[str, Any]) -> Iterator[tuple[object
             places[(info.file_name(), info.line())] = None
         stall, stall_samples = hottest_stall({reason: at.get(address, math.nan) for reason, at in stalls.items()})
         yield (
-            base_name(info.file_name()) if info else "",
+            base_name(_text(info.file_name())) if info else "",
             info.line() if info else None,
             (address - addresses[0]) // _INSTRUCTION_BYTES,
-            without_paths(str(action.sass_by_pc(address) or "").strip()),
+            without_paths(_text(action.sass_by_pc(address)).strip()),
             samples.get(address),
             idle.get(address),
             *(counts[column].get(address) for column in _BY_ADDRESS),
@@ -283,4 +288,12 @@ def _source_text(action: Any, places: list[tuple[str, int]]) -> Iterator[tuple[o
     for name, line in places:
         lines = texts.get(name, [])
         if 0 < line <= len(lines):
-            yield (base_name(name), line, None, without_paths(lines[line - 1].strip()), *[None] * 6, "", None)
+            yield (
+                base_name(_text(name)),
+                line,
+                None,
+                without_paths(_text(lines[line - 1]).strip()),
+                *[None] * 6,
+                "",
+                None,
+            )

@@ -221,6 +221,15 @@ def test_rules_lines_and_instances(package):
     assert table[["place", "text", "samples"]].to_numpy().tolist() == [["k.cu:2", "int x = 1;", 5]]
 
 
+def test_bytes_that_are_no_text_do_no_harm(package):
+    bad = "k\udc97"
+    nvtx = Nvtx([Domain("<default domain>", [bad])])
+    capture = load([package([launch(bad, nvtx=nvtx, rules=[Rule(bad, 1)])])])
+    assert capture.counters[["name", "path"]].iloc[0].tolist() == ["k?", "k?"]
+    for frame in (capture.counters, capture.rules, capture.source_lines, capture.metric_instances):
+        frame.to_csv().encode()
+
+
 def test_a_crashed_launch_of_a_report_is_named(package):
     nothing = {
         name: Metric(0.0, empty=True) for name in launch().metrics if not name.startswith(("launch__", "device__"))
