@@ -321,7 +321,9 @@ def _check(table: Table) -> None:
             values, missing = table.numbers(name, whole=False)
             _raise_first(table, ~missing & (values.astype(float) < 0), f"{name} is negative")
     _check_words(table)
+    _check_decimals(table)
     in_order(table)
+    shares(table)
     for name in table.raw.columns.column_names:
         column = table.raw.columns[name]
         if kind_of(name, table.raw.unit(name)) == "size" and pa.types.is_string(column.type) and not table.raw.console:
@@ -374,6 +376,22 @@ def _check_words(table: Table) -> None:
         of_name = np.array([plain[text.lstrip("-")] for text in names.categories] or [0])
         if len(table):
             _raise_first(table, of_tree[trees.codes] != of_name[names.codes], "NameTree is not the tree of Name")
+
+
+def _check_decimals(table: Table) -> None:
+    """Means and shares have decimals in every row or in none: one without was robbed of its decimal sign."""
+    seen: dict[bool, tuple[str, npt.NDArray[np.bool_]]] = {}
+    for name in table.raw.columns.column_names:
+        column = table.raw.columns[name]
+        if kind_of(name, table.raw.unit(name)) in ("mean", "percent") and pa.types.is_string(column.type):
+            has = pc.fill_null(pc.match_substring(column, table.style.decimal), False).to_numpy().astype(bool)
+            bare = ~has & ~pc.is_null(column).to_numpy().astype(bool)
+            for which, rows in ((True, has), (False, bare)):
+                if rows.any():
+                    seen.setdefault(which, (name, rows))
+    if len(seen) == 2:
+        name, rows = seen[False]
+        _raise_first(table, rows, f"{name} has no decimals, which the others have")
 
 
 def shares(table: Table) -> Gap | None:

@@ -49,7 +49,7 @@ _TITLE = re.compile(
     r"\s*\*\* .*\((?P<report>\w+)[^()]*\):\s*$|\s*(CUDA|NVTX|Operating System|OS Runtime).*Statistics.*:\s*$"
 )
 _BETWEEN = ("Processing [", "Exporting ", "SKIPPED: ", "Report was success")
-_RULER = re.compile(r" *-+(?:  ?-+){2,} *")
+_RULER = re.compile(r" *-+(?:  ?-+){2,} *|\+(?:-+\+){3,}")  # `--format column` and `--format table`
 _NUMBER = re.compile("[-+]?[0-9.][0-9.,eE+' \u00a0\u202f\u2009\u2019-]*")
 # How reports were called before 2022 and reports whose header is that of another one, by what the header tells.
 _TITLED = {
@@ -184,13 +184,14 @@ def _spans(ruler: str) -> list[tuple[int, int]]:
 
 def _console_header(raw: Raw, at: int, line: str) -> Header | None:
     """The header of a console table: a line above a ruler of dashes."""
-    if "  " not in line.strip():
+    if "  " not in line.strip() and not line.startswith("|"):
         return None
     ruler, _ = _line_at(raw, _line_at(raw, at)[1])
     if not _RULER.fullmatch(ruler):
         return None
     spans = _spans(ruler)
-    cells = [line[a : b if i + 1 < len(spans) else None].strip() for i, (a, b) in enumerate(spans)]
+    open_end = not ruler.startswith("+")
+    cells = [line[a : None if open_end and (a, b) == spans[-1] else b].strip() for a, b in spans]
     return nsys_reports.match_columns(cells, "") if all(cells) else None
 
 
@@ -691,7 +692,7 @@ def _read_console(
     cut = False
     while at < len(raw):
         text, following = _line_at(raw, at)
-        if not text.strip():
+        if not text.strip() or text == ruler:
             break
         cells = _console_cells(text, spans, header)
         if cells is None:
@@ -711,9 +712,12 @@ def _read_console(
 def _console_cells(line: str, spans: list[tuple[int, int]], header: Header) -> list[str] | None:
     """Cells of a console row; None where text stands between the columns or a number is none."""
     cells = []
+    boxed = line.startswith("|")
     for place, (start, end) in enumerate(spans):
         last = place + 1 == len(spans)
-        cells.append(line[start : None if last else end].strip())
-        if place and line[spans[place - 1][1] : start].strip():
+        cells.append(line[start : None if last and not boxed else end].strip())
+        if place and line[spans[place - 1][1] : start].strip(" |" if boxed else None):
             return None
+    if boxed and line[spans[-1][1] :].strip(" |"):
+        return None
     return cells if cells[0] and _all_fit(cells, header) else None

@@ -375,6 +375,25 @@ def test_consoles_of_2020_and_2021(tmp_path: Path) -> None:
     assert capture.summaries["cuda_gpu_mem_size_sum"]["total_bytes"].tolist() == [4_194_304]
 
 
+def test_boxed_tables(tmp_path: Path) -> None:
+    """`nsys stats --format table`, as nsys 2022.4 prints it."""
+    ruler = (
+        "+----------+-----------------+-----------+----------+----------+----------+----------+-------------+------+\n"
+    )
+    text = (
+        ruler
+        + "| Time (%) | Total Time (ns) | Instances | Avg (ns) | Med (ns) | Min (ns) | Max (ns) | StdDev (ns) | Name |\n"
+        + ruler
+        + "|     75.0 |             900 |         3 |    300.0 |    300.0 |      200 |      400 |       100.0 | a|b  |\n"
+        + "|     25.0 |             300 |         1 |    300.0 |    300.0 |      300 |      300 |         0.0 | k…   |\n"
+        + ruler
+    )
+    capture = read(tmp_path, " ** CUDA GPU Kernel Summary (gpukernsum):\n\n" + text)
+    assert capture.nsys_kernel_sums["kernel"].tolist() == ["a|b", "k…"]
+    with pytest.raises(InputError, match="interleaved"):
+        read(tmp_path, text.replace("|     25.0 |", "|     25.0 x"))
+
+
 def test_a_console_row_between_the_columns_is_refused(tmp_path: Path) -> None:
     text = console([["100.0", "900", "3", "300.0", "200", "400", "k"]] * 2, HEAD_2020, 6)
     lines = text.split("\n")
