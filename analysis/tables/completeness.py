@@ -19,8 +19,16 @@ def name_gaps(
     named = {tool.get("tool") for tool in capture.tools if tool.get("status") != "ok"}
     conditions = (
         (
-            not has_timeline and "nsys" not in named and not on_cpu,
-            Gap("time per layer and step", "there is no nsys timeline", "add the nsys CSV exports of the same program"),
+            not has_timeline and "nsys" not in named and not on_cpu and capture.ranges.empty,
+            Gap("time per layer and step", "there is no nsys timeline", "add the nsys exports of the same program"),
+        ),
+        (
+            not has_timeline and not on_cpu and len(capture.ranges) > 0,
+            Gap(
+                "time on the GPU",
+                "the timeline holds ranges and no GPU operation",
+                "capture with `-t cuda,nvtx` a program that uses an NVIDIA GPU",
+            ),
         ),
         (
             not has_counters and "ncu" not in named,
