@@ -624,7 +624,7 @@ def _read_pieces(
     if len(pieces) < 3:
         results: Iterator[tuple[pa.Table, int | None]] = map(read, pieces)
         return _until_end(results, parts)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         try:
             return _until_end(pool.map(read, pieces), parts)
         finally:
