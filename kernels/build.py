@@ -159,7 +159,7 @@ def check_arch(architectures: tuple[int, ...] = ARCHITECTURES) -> int:
         print(f"skipped {count} compilations: nvcc was not found on PATH or in CUDA_HOME")
         return 0
     bad = 0
-    for done in objects.compile_all(nvcc, files, architectures):
+    for done in objects.compile_all(nvcc, files, architectures, lambda compiled: compiled):
         usages = read_ptxas(done.log)
         spilled = [usage for usage in usages if usage.spill_bytes]
         registers = max((usage.registers for usage in usages), default=0)

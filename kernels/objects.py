@@ -1,6 +1,6 @@
 """Single .cu files compiled by nvcc alone, for one architecture each, and kept by content under `build/objects`.
 
-An object is made anew when the compiler, its flags, the source, a header beside it or one in `include/` changes.
+An object is made anew when the compiler, its flags, the source or a header of ours that it includes changes.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ import hashlib
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 FOLDER = Path(__file__).resolve().parent
 OBJECTS = FOLDER.parent / "build" / "objects"
 FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas", "-v")
+T = TypeVar("T")
 HOPPER_ONLY = "__CUDA_ARCH_FEAT_SM90_ALL"
 
 
@@ -48,11 +50,25 @@ def nvcc_version(nvcc: str) -> str:
     return found[1] if found else "unknown"
 
 
+def _with_headers(source: Path) -> dict[str, Path]:
+    """The source and every header of ours that it includes, directly or not, by name."""
+    found: dict[str, Path] = {}
+    waiting = [source]
+    while waiting:
+        path = waiting.pop()
+        if path.name in found or not path.is_file():
+            continue
+        found[path.name] = path
+        for name in re.findall(r'^\s*#include "([^"]+)"', path.read_text("utf-8"), flags=re.MULTILINE):
+            beside = path.parent / name
+            waiting.append(beside if beside.is_file() else FOLDER / "include" / name)
+    return found
+
+
 def _fingerprint(version: str, source: Path, arch: str) -> str:
     digest = hashlib.sha256("\0".join([version, *FLAGS, arch]).encode())
-    headers = [path for folder in (source.parent, FOLDER / "include") for path in sorted(folder.glob("*.*h"))]
-    for path in (source, *headers):
-        digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
+    for name, path in sorted(_with_headers(source).items()):
+        digest.update(f"\0{name}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -92,10 +108,19 @@ def compile_one(nvcc: str, version: str, source: Path, arch: int) -> Compiled:
     return Compiled(source, arch, found, done.stderr, "")
 
 
-def compile_all(nvcc: str, files: Sequence[Path], architectures: Sequence[int]) -> Iterator[Compiled]:
-    """Every file for every architecture, as many at once as there are processors."""
+def compile_all(
+    nvcc: str, files: Sequence[Path], architectures: Sequence[int], then: Callable[[Compiled], T]
+) -> Iterator[T]:
+    """`then` of every file for every architecture, as many at once as there are processors, in this order."""
     version = nvcc_version(nvcc)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [pool.submit(compile_one, nvcc, version, source, arch) for source in files for arch in architectures]
-        for job in jobs:
-            yield job.result()
+        jobs = [
+            pool.submit(lambda *job: then(compile_one(nvcc, version, *job)), source, arch)
+            for source in files
+            for arch in architectures
+        ]
+        try:
+            for job in jobs:
+                yield job.result()
+        finally:
+            pool.shutdown(cancel_futures=True)

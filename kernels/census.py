@@ -1,0 +1,566 @@
+"""What the compiler made of every kernel, without a GPU: registers, local memory, access widths, tensor instructions.
+
+    python -m kernels.census             compiles every kernels/*/*.cu for sm_75 to sm_90, reads ptxas and the
+                                         disassembly, and compares with the committed kernels/census.csv
+    python -m kernels.census --update    writes kernels/census.csv and kernels/CENSUS.md; refused while a kernel got
+                                         worse, unless --worse is given too
+
+The table must hold what this compiler makes: a kernel that got worse fails; one that got better, changed, came or went
+must be brought into the table. Under another nvcc than the table's, without nvcc, or without cuobjdump and nvdisasm
+(`pip install -e '.[census]'`) nothing is compared, and the rows left out are counted.
+Exit: 0 equal, updated or skipped; 1 different, or a source does not compile; 2 usage; 127 --update without a tool.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import functools
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernels import build, objects
+
+FOLDER = Path(__file__).resolve().parent
+TABLE = FOLDER / "census.csv"
+PAGE = FOLDER / "CENSUS.md"
+TOOLS = ("cuobjdump", "nvdisasm", "c++filt")
+BLOCKS = (32, 64, 128, 256, 512, 1024)
+# accesses by memory space; the cells hold bits a thread and instruction, with how many instructions: "16:2 128:8"
+ACCESSES = {
+    "global_load": "LDG",
+    "global_store": "STG",
+    "shared_load": "LDS",
+    "shared_store": "STS",
+    "local_load": "LDL",
+    "local_store": "STL",
+    "generic_load": "LD",
+    "generic_store": "ST",
+    "async_copy": "LDGSTS",
+}
+TENSOR = ("HMMA", "IMMA", "DMMA", "BMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA")
+BULK = ("UBLKCP", "UBLKPF", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAPF", "UTMAREDG")
+COLUMNS = (
+    "op,source,kernel,sm,nvcc,registers,stack_bytes,spill_bytes,shared_bytes,max_threads,"
+    + "".join(f"occupancy_{threads}_frac,limiter_{threads}," for threads in BLOCKS)
+    + ",".join(ACCESSES)
+    + ",bulk,tensor,local_instructions,instructions,code_bytes"
+).split(",")
+KEY = ("op", "source", "kernel", "sm")
+# more of these is worse; code only from a tenth more on, since a line of source moves it
+LESS_IS_BETTER = ("stack_bytes", "spill_bytes", "shared_bytes", "local_instructions")
+CODE_GROWTH = 1.1
+
+Row = dict[str, str]
+
+
+# Occupancy ---------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def limits(arch: int) -> Mapping[str, int]:
+    """What a multiprocessor of sm_<arch> holds: the rows of sm_limits.toml, whose sources stand there."""
+    data = tomllib.loads((FOLDER / "sm_limits.toml").read_text("utf-8"))
+    return data["common"] | data["sm"][str(arch)]
+
+
+def _up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+def occupancy(arch: int, threads: int, registers: int, shared_bytes: int) -> tuple[float, str] | None:
+    """Theoretical occupancy (resident warps over the most there can be) of blocks of `threads`, and what limits it.
+
+    The limiter is "warps" where the multiprocessor is full, else those of blocks, registers and shared that are the
+    tightest, joined by "+". None where not one block fits. Dynamic shared memory is not known before a launch.
+    """
+    most = limits(arch)
+    warps = -(-threads // most["warp_threads"])
+    registers_a_warp = _up(max(registers, 1) * most["warp_threads"], most["register_unit"])
+    warps_a_partition = most["registers"] // most["partitions"] // registers_a_warp
+    shared = _up(shared_bytes + most["shared_reserved_bytes"], most["shared_unit"])
+    fits = {
+        "warps": most["warps"] // warps,
+        "blocks": most["blocks"],
+        "registers": warps_a_partition * most["partitions"] // warps,
+    }
+    if shared:
+        fits["shared"] = most["shared_bytes"] // shared
+    # registers go to whole partitions: a block of 3 warps takes those of 4
+    if _up(warps, most["partitions"]) * registers_a_warp > most["registers"]:
+        fits["registers"] = 0
+    blocks = min(fits.values())
+    if threads > most["block_threads"] or not blocks:
+        return None
+    tightest = [name for name, count in fits.items() if count == blocks]
+    return blocks * warps / most["warps"], "warps" if "warps" in tightest else "+".join(tightest)
+
+
+# Disassembly -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Code:
+    """The instructions of one kernel: how many by opcode with its modifiers ("LDG.E.128"), and their bytes."""
+
+    opcodes: Counter[str] = field(default_factory=Counter)
+    code_bytes: int = 0
+
+
+_INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:\{\s*)?(?:(@!?U?P[0-9T]+)\s+)?([A-Z][A-Za-z0-9_.]*)")
+
+
+def read_sass(text: str) -> dict[str, Code]:
+    """The code of every function in the output of `cuobjdump -sass`, by mangled name.
+
+    What never does anything (NOP, and what is predicated off by @!PT) counts as bytes, not as instructions.
+    """
+    found: dict[str, Code] = {}
+    current: Code | None = None
+    for line in text.splitlines():
+        if "Function : " in line:
+            current = found.setdefault(line.split("Function : ")[1].strip(), Code())
+        elif current is not None and (match := _INSTRUCTION.match(line)):
+            current.code_bytes = int(match[1], 16) + 16
+            if match[3] != "NOP" and match[2] != "@!PT":
+                current.opcodes[match[3]] += 1
+    return found
+
+
+def read_max_threads(text: str) -> dict[str, int]:
+    """Threads a block that __launch_bounds__ allows, by mangled name, from `cuobjdump -elf`; without one, absent."""
+    found: dict[str, int] = {}
+    symbol, wanted = "", False
+    for line in text.splitlines():
+        if line.startswith(".nv.info"):
+            symbol = line.strip().removeprefix(".nv.info").removeprefix(".")
+        elif "EIATTR_MAX_THREADS" in line or "EIATTR_REQNTID" in line:
+            wanted = True
+        elif wanted and symbol and (match := re.search(r"Value:\s+0x([0-9a-f]+) 0x([0-9a-f]+) 0x([0-9a-f]+)", line)):
+            x, y, z = (int(value, 16) for value in match.groups())
+            found[symbol], wanted = x * y * z, False
+    return found
+
+
+def access_bits(opcode: str) -> int:
+    """Bits that one thread moves by one load or store: 8 to 128 (256 from sm_100 on), 32 where nothing is said."""
+    parts = opcode.split(".")
+    for part in parts:
+        if part in ("U8", "S8"):
+            return 8
+        if part in ("U16", "S16"):
+            return 16
+    return next((int(part) for part in parts if part in ("64", "128", "256")), 32)
+
+
+def _matrix_bits(opcode: str) -> int:
+    """LDSM, STSM: so many 8x8 matrices of 16 bits, 32 bits a thread each."""
+    last = opcode.split(".")[-1]
+    return 32 * (int(last) if last in ("2", "4") else 1)
+
+
+def _cell(counts: Mapping[Any, int]) -> str:
+    return " ".join(f"{name}:{count}" for name, count in sorted(counts.items()))
+
+
+def accesses(opcodes: Mapping[str, int], root: str) -> dict[int, int]:
+    """How many instructions move how many bits, of the loads or stores with that opcode; LDSM counts as LDS."""
+    counts: Counter[int] = Counter()
+    for opcode, count in opcodes.items():
+        first = opcode.split(".")[0]
+        if first == root:
+            counts[access_bits(opcode)] += count
+        elif first == {"LDS": "LDSM", "STS": "STSM"}.get(root):
+            counts[_matrix_bits(opcode)] += count
+    return dict(counts)
+
+
+def named(opcodes: Mapping[str, int], roots: Sequence[str]) -> dict[str, int]:
+    """Instructions of these roots, by their first three parts: "HMMA.16816.F32"."""
+    counts: Counter[str] = Counter()
+    for opcode, count in opcodes.items():
+        parts = opcode.split(".")
+        if parts[0] in roots:
+            counts[".".join(parts[:3])] += count
+    return dict(counts)
+
+
+# Names -------------------------------------------------------------------------------------------------------
+
+
+def readable(demangled: str) -> str:
+    """`softmax_v03_causal<float, 4, 2, 128, 1>` of what c++filt prints: no result, parameters, casts, namespaces of
+    one file."""
+    name = re.sub(r"\(anonymous namespace\)::|_GLOBAL__N_\w*::|_INTERNAL_\w+::", "", demangled)
+    name = re.sub(r"\((?:int|bool|unsigned int)\)", "", name).replace("__nv_bfloat16", "bf16")
+    depth = 0
+    for place, letter in enumerate(name):
+        depth += (letter in "<") - (letter in ">")
+        if letter == "(" and not depth and place:
+            name = name[:place]
+            break
+    return name.removeprefix("void ").strip()
+
+
+def _demangle(names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    done = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
+    return [readable(line) for line in done.stdout.splitlines()]
+
+
+# Rows --------------------------------------------------------------------------------------------------------
+
+
+def row_of(usage: build.Usage, code: Code, max_threads: int, arch: int) -> Row:
+    """One kernel on one architecture, without op, source, kernel and nvcc; every cell as the table has it."""
+    row: dict[str, Any] = {
+        "sm": arch,
+        "registers": usage.registers,
+        "stack_bytes": usage.stack_bytes,
+        "spill_bytes": usage.spill_bytes,
+        "shared_bytes": usage.shared_bytes,
+        "max_threads": max_threads,
+    }
+    for threads in BLOCKS:
+        fits = occupancy(arch, threads, usage.registers, usage.shared_bytes) if threads <= max_threads else None
+        row[f"occupancy_{threads}_frac"] = f"{fits[0]:.4g}" if fits else ""
+        row[f"limiter_{threads}"] = fits[1] if fits else ""
+    for column, root in ACCESSES.items():
+        row[column] = _cell(accesses(code.opcodes, root))
+    row["bulk"] = _cell(named(code.opcodes, BULK))
+    row["tensor"] = _cell(named(code.opcodes, TENSOR))
+    row["local_instructions"] = sum(sum(accesses(code.opcodes, root).values()) for root in ("LDL", "STL"))
+    row["instructions"] = code.opcodes.total()
+    row["code_bytes"] = code.code_bytes
+    return {name: str(value) for name, value in row.items()}
+
+
+def _dump(what: str, path: Path) -> str:
+    environment = os.environ | {"PATH": _tool_path()}
+    done = subprocess.run(
+        [_tool("cuobjdump") or "cuobjdump", what, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    if done.returncode:
+        raise build.BuildError(f"cuobjdump cannot read {path.name}: {done.stderr.strip().splitlines()[-1]}")
+    return done.stdout
+
+
+def rows_of(compiled: objects.Compiled, nvcc: str) -> list[Row]:
+    """Every kernel of one object; BuildError, one sentence, where its source does not compile."""
+    if compiled.errors:
+        raise build.BuildError(
+            f"kernels/{compiled.source.parent.name}/{compiled.source.name} does not compile for sm_{compiled.arch}: "
+            f"{compiled.errors.strip().splitlines()[0]}"
+        )
+    usages = sorted(build.read_ptxas(compiled.log))
+    codes = read_sass(_dump("-sass", compiled.object))
+    threads = read_max_threads(_dump("-elf", compiled.object))
+    rows = []
+    for usage, kernel in zip(usages, _demangle([usage.symbol for usage in usages]), strict=True):
+        most = threads.get(usage.symbol, limits(compiled.arch)["block_threads"])
+        identity = {"op": compiled.source.parent.name, "source": compiled.source.name, "kernel": kernel, "nvcc": nvcc}
+        rows.append(identity | row_of(usage, codes[usage.symbol], most, compiled.arch))
+    return rows
+
+
+def _tool_path() -> str:
+    packaged = Path(sysconfig.get_path("purelib")) / "nvidia"
+    folders = [str(path) for path in sorted(packaged.glob("cu*/bin"))]
+    nvcc = build.find_nvcc()
+    return os.pathsep.join([*folders, os.environ.get("PATH", ""), *([str(Path(nvcc).parent)] if nvcc else [])])
+
+
+def _tool(name: str) -> str | None:
+    return shutil.which(name, path=_tool_path())
+
+
+def take(nvcc: str, progress: bool = True) -> list[Row]:
+    """The census of every source; BuildError, one sentence, where one does not compile."""
+    version = objects.nvcc_version(nvcc)
+    files = objects.sources()
+    jobs = objects.compile_all(nvcc, files, build.ARCHITECTURES, lambda compiled: rows_of(compiled, version))
+    if progress:
+        from tqdm import tqdm
+
+        jobs = tqdm(jobs, desc="census", total=len(files) * len(build.ARCHITECTURES), disable=None)
+    rows = [row for group in jobs for row in group]
+    return sorted(rows, key=_sort_key)
+
+
+def _sort_key(row: Row) -> tuple[str, str, str, int]:
+    return row["op"], row["source"], row["kernel"], int(row["sm"])
+
+
+# Comparison --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Change:
+    """One kernel on one architecture that is not as in the table: `verdict` is worse, better, changed, new or gone."""
+
+    verdict: str
+    sentence: str
+
+
+def _bits(row: Row) -> float:
+    """Mean width of the global accesses, bits; 0 where there are none."""
+    total = count = 0
+    for column in ("global_load", "global_store"):
+        for entry in row[column].split():
+            bits, times = map(int, entry.split(":"))
+            total, count = total + bits * times, count + times
+    return total / count if count else 0.0
+
+
+def _judge(old: Row, new: Row) -> tuple[list[str], list[str], list[str]]:
+    """What is worse, better and merely other, each as "registers 32, was 30"."""
+    worse: list[str] = []
+    better: list[str] = []
+    other: list[str] = []
+    for name in COLUMNS:
+        if name in (*KEY, "nvcc") or old[name] == new[name]:
+            continue
+        said = f"{name} {new[name] or 'none'}, was {old[name] or 'none'}"
+        sign = 0.0
+        if name in LESS_IS_BETTER:
+            sign = int(new[name]) - int(old[name])
+        elif name.startswith("occupancy_"):
+            sign = float(old[name] or 0) - float(new[name] or 0)
+        elif name == "code_bytes":
+            ratio = int(new[name]) / max(1, int(old[name]))
+            sign = (ratio > CODE_GROWTH) - (ratio < 1 / CODE_GROWTH)
+        elif name == "tensor":
+            sign = bool(old[name]) - bool(new[name])
+        elif name in ("global_load", "global_store") and said:
+            sign = _bits(old) - _bits(new)
+        (worse if sign > 0 else better if sign < 0 else other).append(said)
+    return worse, better, other
+
+
+def compare(table: Iterable[Row], fresh: Iterable[Row]) -> list[Change]:
+    """Every difference between the committed table and what was taken now, worst first."""
+    old = {tuple(row[name] for name in KEY): row for row in table}
+    new = {tuple(row[name] for name in KEY): row for row in fresh}
+    changes = []
+    for key in sorted(old.keys() | new.keys()):
+        op, source, kernel, arch = key
+        where = f"kernels/{op}/{source} {kernel} on sm_{arch}"
+        if key not in new:
+            changes.append(Change("gone", f"{where} is in the table and no longer compiled."))
+        elif key not in old:
+            changes.append(Change("new", f"{where} is not in the table."))
+        elif (judged := _judge(old[key], new[key])) and any(judged):
+            verdict = next(name for name, what in zip(("worse", "better", "changed"), judged, strict=True) if what)
+            what = "; ".join(judged[("worse", "better", "changed").index(verdict)])
+            sentence = {"worse": "got worse", "better": "got better", "changed": "is other code"}[verdict]
+            changes.append(Change(verdict, f"{where} {sentence}: {what}."))
+    order = ("worse", "gone", "new", "better", "changed")
+    return sorted(changes, key=lambda change: order.index(change.verdict))
+
+
+# Table and page ----------------------------------------------------------------------------------------------
+
+
+def csv_text(rows: Iterable[Row]) -> str:
+    """census.csv."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def read_table() -> list[Row]:
+    """The committed rows, [] where there is no table; BuildError where its columns are others."""
+    if not TABLE.is_file():
+        return []
+    with TABLE.open(newline="", encoding="utf-8") as stream:
+        reader = csv.DictReader(stream)
+        if list(reader.fieldnames or ()) != COLUMNS:
+            raise build.BuildError(f"{TABLE.name} has other columns than this census: run `make census ARGS=--update`.")
+        return list(reader)
+
+
+def _groups(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
+    grouped: dict[str, list[Row]] = {}
+    for row in rows:
+        grouped.setdefault(f"{row['op']}/{row['source']}", []).append(row)
+    yield from grouped.items()
+
+
+def _span(values: Iterable[int]) -> str:
+    found = sorted(values)
+    return str(found[0]) if found[0] == found[-1] else f"{found[0]} – {found[-1]}"
+
+
+def _widths(rows: Iterable[Row], column: str) -> str:
+    bits = {int(entry.split(":")[0]) for row in rows for entry in row[column].split()}
+    return ", ".join(map(str, sorted(bits)))
+
+
+def _at_bound(row: Row) -> tuple[float, str] | None:
+    return occupancy(int(row["sm"]), int(row["max_threads"]), int(row["registers"]), int(row["shared_bytes"]))
+
+
+def page_text(rows: Sequence[Row]) -> str:
+    """CENSUS.md: registers by architecture, sm_90 in more detail, and every kernel that uses local memory."""
+    from tabulate import tabulate
+
+    def markdown(table: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
+        return tabulate(table, headers, tablefmt="github", disable_numparse=True)
+
+    architectures = sorted({int(row["sm"]) for row in rows})
+    newest = str(architectures[-1])
+    by_arch, detail = [], []
+    for source, members in _groups(rows):
+        here = [row for row in members if row["sm"] == newest]
+        by_arch.append(
+            [
+                f"`{source}`",
+                str(len(here)),
+                *(_span(int(row["registers"]) for row in members if row["sm"] == str(arch)) for arch in architectures),
+            ]
+        )
+        fits = [(found[0], found[1]) for row in here if (found := _at_bound(row))]
+        lowest = min(fits) if fits else None
+        detail.append(
+            [
+                f"`{source}`",
+                _span(int(row["max_threads"]) for row in here),
+                f"{100 * lowest[0]:.0f} % ({lowest[1]})" if lowest else "",
+                _span(int(row["shared_bytes"]) for row in here),
+                _widths(here, "global_load"),
+                _widths(here, "global_store"),
+                ", ".join(sorted({entry.split(":")[0] for row in here for entry in row["bulk"].split()})),
+                ", ".join(sorted({entry.split(":")[0] for row in here for entry in row["tensor"].split()})),
+                f"{sum(int(row['code_bytes']) for row in here) / 1024:.1f}",
+            ]
+        )
+    local = [
+        [
+            f"`{row['op']}/{row['source']}`",
+            f"`{row['kernel']}`",
+            f"sm_{row['sm']}",
+            row["stack_bytes"],
+            row["spill_bytes"],
+            row["local_load"],
+            row["local_store"],
+        ]
+        for row in rows
+        if any(int(row[name]) for name in ("stack_bytes", "spill_bytes", "local_instructions"))
+    ]
+    parts = [
+        "# What the compiler makes of every kernel",
+        f"{len(rows)} kernels and architectures, from nvcc {rows[0]['nvcc']} and the disassembly, without a GPU. Made "
+        "by `make census ARGS=--update`; `make census` fails where a kernel got worse and where this table is out of "
+        "date. Every number stands in [census.csv](census.csv), one row a kernel and architecture.",
+        "Registers a thread, least and most of a file's kernels:",
+        markdown(by_arch, ["source", "kernels", *(f"sm_{arch}" for arch in architectures)]),
+        f"sm_{newest}: threads a block (`__launch_bounds__`, 1024 where there is none), the lowest theoretical "
+        "occupancy at that size and its limiter, static shared memory (bytes), widths of global loads and stores "
+        "(bits a thread), bulk copies, tensor instructions, code (KiB of all kernels together). Dynamic shared memory "
+        "is not counted.",
+        markdown(
+            detail,
+            ["source", "threads", "occupancy", "shared", "loads", "stores", "bulk", "tensor", "code"],
+        ),
+        "Local memory (a stack frame, spills, or instructions that access it; bits : instructions): "
+        + ("" if local else "no kernel uses any."),
+    ]
+    if local:
+        headers = ["source", "kernel", "sm", "stack bytes", "spill bytes", "loads", "stores"]
+        parts.append(markdown(local, headers))
+    return "\n\n".join(parts) + "\n"
+
+
+# Program -----------------------------------------------------------------------------------------------------
+
+
+def _skip_reason(table: Sequence[Row], nvcc: str | None, update: bool) -> str:
+    if nvcc is None:
+        return "nvcc was not found on PATH or in CUDA_HOME"
+    missing = [name for name in TOOLS if _tool(name) is None]
+    if missing:
+        return f"{', '.join(missing)} not found; run `pip install -e '.[census]'`, and install binutils for c++filt"
+    version = objects.nvcc_version(nvcc)
+    if table and not update and version != table[0]["nvcc"]:
+        return f"the table was made with nvcc {table[0]['nvcc']}, and here is {version}"
+    return ""
+
+
+def run(update: bool, accept_worse: bool) -> int:
+    """See the module's docstring."""
+    try:
+        table = read_table()
+    except build.BuildError:
+        if not update:
+            raise
+        table = []
+    nvcc = build.find_nvcc()
+    reason = _skip_reason(table, nvcc, update)
+    if reason or nvcc is None:
+        print(f"{'not updated' if update else f'skipped: {len(table)} rows of the census are not compared'}: {reason}")
+        return 127 if update else 0
+    fresh = take(nvcc)
+    same_compiler = bool(table) and table[0]["nvcc"] == fresh[0]["nvcc"]
+    changes = compare(table, fresh) if same_compiler or not update else []
+    worse = [change for change in changes if change.verdict == "worse"]
+    for change in changes:
+        print(change.sentence)
+    if not update:
+        if changes:
+            print(
+                f"{len(changes)} differences from kernels/census.csv, {len(worse)} of them worse: mend the kernels, or"
+            )
+            print("bring the table up to date: make census ARGS=--update" + (" --worse" if worse else ""))
+            return 1
+        print(f"{len(fresh)} kernels and architectures are as kernels/census.csv has them (nvcc {fresh[0]['nvcc']})")
+        return 0
+    if worse and not accept_worse:
+        print(
+            f"not updated: {len(worse)} kernels got worse; mend them, or accept it: make census ARGS='--update --worse'"
+        )
+        return 1
+    for path, text in ((TABLE, csv_text(fresh)), (PAGE, page_text(fresh))):
+        temporary = path.with_name(f".{path.name}.part")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    print(f"kernels/census.csv and kernels/CENSUS.md hold {len(fresh)} rows (nvcc {fresh[0]['nvcc']})")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(
+        prog="python -m kernels.census", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--update", action="store_true", help="write the table and the page")
+    parser.add_argument("--worse", action="store_true", help="with --update: also where a kernel got worse")
+    options = parser.parse_args(arguments)
+    if options.worse and not options.update:
+        parser.error("--worse is for --update")
+    try:
+        return run(options.update, options.worse)
+    except build.BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
