@@ -158,9 +158,7 @@ RULES = (
     Field("section", "str", "", "identifier of the section (SpeedOfLight), as rules name it"),
     Field("section_title", "str", "", "its display name, as metric rows have it ('' where it is not known)"),
     Field("rule", "str", "", "name of the rule"),
-    Field(
-        "type", "str", "", "OPT: what could be improved, INF: information, WRN: warning (until 2022), ERR: it failed"
-    ),
+    Field("type", "str", "", "OPT: to improve, INF: information, WRN: warning (until 2022), ERR: it failed, or blank"),
     Field("text", "str", "", "what ncu says"),
     Field("speedup_type", "str", "", "global: of the whole kernel, local: of the part that the rule looks at"),
     Field("speedup_pct", "Float64", "%", "speed-up that ncu estimates (2023.2 and later)"),

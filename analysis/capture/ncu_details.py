@@ -29,7 +29,7 @@ _RAW_NAME = re.compile(
 )
 _BOTH_NAMES = re.compile(r"(?P<label>.+) \((?P<name>[^()]+)\)")
 _OF_RULES = ("Rule Name", "Rule Type", "Rule Description", "Estimated Speedup Type", "Estimated Speedup")
-_RULE_TYPE = re.compile("[A-Z]{2,8}")
+_RULE_TYPE = re.compile("[A-Z]{2,8}|")  # 2022.3 leaves it blank for some messages
 
 # Display name of each section, as in metric rows, and identifier, as in rules (`ncu --list-sections`, 2024.1.1).
 SECTIONS = {
@@ -286,10 +286,11 @@ def _counters(
 
 
 def _check_row(page: ncu_csv.Page, row: int, *, is_metric: bool) -> None:
-    """Refuses a row that is both a metric and a rule; a rule has a name and one of ncu's types."""
+    """Refuses a row that is both a metric and a rule; a rule has a name, something to say and one of ncu's types."""
     rule = {name: page.rows[row][page.columns[name]].strip() for name in _OF_RULES if name in page.columns}
     value = any(page.rows[row][page.columns[name]].strip() for name in ("Metric Unit", "Metric Value"))
-    said = rule.get("Rule Name", "") != "" and _RULE_TYPE.fullmatch(rule.get("Rule Type", "")) is not None
+    named = rule.get("Rule Name", "") != "" and rule.get("Rule Description", "") != ""
+    said = named and _RULE_TYPE.fullmatch(rule.get("Rule Type", "")) is not None
     if any(rule.values()) if is_metric else value or (any(rule.values()) and not said):
         raise InputError(
             f"{page.name}: line {page.numbers[row]} is neither a metric nor a rule; the file is damaged, export it "

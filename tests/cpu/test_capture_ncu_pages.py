@@ -84,6 +84,8 @@ def test_every_header_from_12_to_21_columns(
     assert len(capture.rules) == bool(rules)
     assert capture.details["metric"].tolist() == ["gpu__time_duration.sum", "launch__registers_per_thread"]
     if rules:
+        typeless = line([*who(ancient=ancient), "Occupancy", *blank, "", "", "", "R", "", "text", "", ""][: len(head)])
+        assert load([put(tmp_path, text + typeless)]).rules["type"].tolist() == ["OPT", ""]
         rule = capture.rules.iloc[0]
         assert (rule["section"], rule["section_title"]) == ("SpeedOfLight", "GPU Speed Of Light Throughput")
         assert (rule["rule"], rule["type"], rule["ncu_id"]) == ("SOLBottleneck", "OPT", 0)
