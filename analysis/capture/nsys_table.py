@@ -661,7 +661,7 @@ def _read_tail(raw: Raw, first: int, complete: int, header: Header) -> tuple[boo
     if name == "NameTree":
         whole = last.lstrip("-") == cells[header.names.index("Name")].lstrip("-")
         return not whole, False, cells if whole else None
-    if name == "RangeStack":
+    if name == "RangeStack" and "RangeId" in header.names:
         whole = last.rpartition(":")[2] == cells[header.names.index("RangeId")]
         return not whole, False, cells if whole else None
     if kind_of(name, "") != "text":

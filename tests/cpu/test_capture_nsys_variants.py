@@ -547,6 +547,14 @@ def test_a_column_that_nobody_knows_is_told(tmp_path: Path) -> None:
     assert any("column Mood" in gap.what for gap in capture.gaps)
 
 
+def test_a_last_row_without_line_end_needs_an_end_that_proves_itself(tmp_path: Path) -> None:
+    whole = with_kernels(PROJ_TRACE.format(none="")).rstrip("\n")
+    assert len(read(tmp_path, whole).summaries["nvtx_gpu_proj_trace"]) == 2
+    assert len(read(tmp_path, whole[:-1]).summaries["nvtx_gpu_proj_trace"]) == 1
+    without_ids = whole.replace("RangeId,ParentId,", "").replace(",3,,:3", ",:3").replace(",4,3,:3:4", ",:3:4")
+    assert len(read(tmp_path, without_ids).summaries["nvtx_gpu_proj_trace"]) == 1
+
+
 def test_no_bytes_of_a_table_make_a_traceback(tmp_path: Path) -> None:
     whole = (TABLE + "\n" + PROJ_TRACE.format(none="")).encode()
     for place in range(0, len(whole), 11):
