@@ -368,6 +368,7 @@ def conditions() -> dict[str, Any]:
         "kind": "analysis-bench",
         "schema_version": 1,
         "cpu": models[0] if models else platform.processor(),
+        "load_average": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
@@ -430,7 +431,9 @@ def table_of(rows: list[dict[str, Any]], tablefmt: str = "simple") -> str:
 
 def _in_words(seen: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {seen[name]}" for name in ("python", "sqlite", "numpy", "pandas", "pyarrow"))
-    return f"{seen['cores']} cores of {seen['cpu']}; {versions}."
+    load = seen.get("load_average")
+    busy = f" Other programs kept the machine busy (load {load:g}): times and ratios are not those of a quiet one."
+    return f"{seen['cores']} cores of {seen['cpu']}; {versions}." + (busy if load and load > seen["cores"] + 1 else "")
 
 
 def shown_in(readme: str, folder: Path) -> str:
