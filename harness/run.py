@@ -37,8 +37,8 @@ from harness.ranges import NvtxTracer, RecordingTracer, Tracer, attach, detach, 
 from harness.timing import Measurement, measure_gpu, measure_wall
 from harness.weights import RANDOM, Weights, build_model, load_weights
 from harness.workloads import CPU_WORKLOADS, GPU_WORKLOADS, WORKLOADS, Workload, find_workload
+from kernels.registry import ops
 
-DEFAULT_FUSED = "v03_causal"
 NO_FUSED = "none"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 PROMPT_TOKENS, NEW_TOKENS = 16, 128
@@ -96,8 +96,6 @@ def make_models(weights: Weights, fused: str, device: str, dtype: Any) -> list[G
     models = [build_model(weights, TORCH_SOFTMAX, device, dtype)]
     if fused == NO_FUSED:
         return models
-    from kernels.registry import ops
-
     op = ops()["softmax"]
     if fused == TORCH_SOFTMAX or fused not in op.variants:
         names = [name for name in op.variants if name != TORCH_SOFTMAX]
@@ -242,8 +240,6 @@ class Launch:
 
 def prepare_bench(device: str) -> list[Launch]:
     """The variants of `ledger.bench_variants` that run here and compute what the baseline does, warmed and compiled."""
-    from kernels.registry import ops
-
     launches = []
     for op in ops().values():
         if not ledger.bench_variants(op):
@@ -488,8 +484,6 @@ def run_bare(plan: Plan) -> None:
         entries = time_steps(steps, plan.samples, on_gpu)
         tokens_per_s = time_generation(models, plan.seed, on_gpu, plan.new_tokens) if models else {}
         seconds = time.perf_counter() - started
-    from kernels.registry import ops
-
     manifest.write_json(plan.out / "timing.json", timing_json(entries, tokens_per_s, seconds))
     bench = [(op.name, variant) for op in ops().values() for variant in ledger.bench_variants(op)]
     _write_conditions(plan, steps, _rows(plan, steps, bench), sampler)
@@ -589,7 +583,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--weights", default=RANDOM, help="random (default), gpt2, a folder, a .safetensors file")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=tuple(DTYPES), default="float32")
-    parser.add_argument("--softmax-fused", default=None, help=f"variant of the second model, default {DEFAULT_FUSED}")
+    parser.add_argument("--softmax-fused", default=None, help="variant of the second model (default: the best)")
     parser.add_argument("--no-bench", action="store_true", help="capture no single launches of the kernels")
     parser.add_argument("--no-selftest", action="store_true", help="capture no known-bytes copy and known-FLOP GEMMs")
     parser.add_argument("--only", choices=("selftest",), help="capture nothing but the self-test")
@@ -643,7 +637,7 @@ def make_plan(argv: Sequence[str]) -> Plan:
         weights=weights,
         workloads=() if options.only else workloads,
         # On the CPU every variant is the same PyTorch chain, so a second model would show nothing.
-        fused=options.softmax_fused or (NO_FUSED if device == "cpu" else DEFAULT_FUSED),
+        fused=options.softmax_fused or (NO_FUSED if device == "cpu" else ops()["softmax"].best),
         bench=device == "cuda" and not options.no_bench and not options.only,
         selftest=device == "cuda" and not options.no_selftest,
         arguments=tuple(argv),

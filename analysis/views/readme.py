@@ -11,7 +11,7 @@ from tabulate import tabulate
 from analysis.views import profiles
 from analysis.views.text import MISSING, is_missing, number
 
-SHAPE, DTYPE, VARIANT = "b8_t1024", "fp32", "v03_causal"
+SHAPE, DTYPE, VARIANT = "b8_t1024", "fp32", "v05_early"
 TRITON_SHAPES = [f"b{batch}_t{tokens}" for batch in (1, 8) for tokens in (512, 1024, 2048)]
 MOST_OPERATORS = 8
 CONVENTIONS = ("cold", "plain")
