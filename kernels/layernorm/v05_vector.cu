@@ -112,7 +112,7 @@ static cudaError_t launch(const LayernormCall& call) {
     if (packets <= 64) return launch_rows<T, 2, 32, 4>(call);
     if (packets <= 96) return launch_rows<T, 3, 32, 4>(call);
     if (packets <= 128) return launch_rows<T, 4, 32, 4>(call);
-    if (packets <= 192) return launch_rows<T, 2, 96, 1>(call);
+    if (packets <= 192) return launch_rows<T, 2, 96, 4>(call);
     if (packets <= 256) return launch_rows<T, 8, 32, 4>(call);
     if (packets <= 512) return launch_rows<T, 4, 128, 1>(call);
     return launch_rows<T, 4, 256, 1>(call);

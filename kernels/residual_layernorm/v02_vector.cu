@@ -1,5 +1,6 @@
-// residual_layernorm v02_vector: the sum stays in registers, 16-byte packets, launches overlapped.
-// Shapes   x, y, residual, out (N, C) row-major; weight, bias (C,).   Needs  nothing (rows that are no multiple of 16
+// residual_layernorm v02_vector: the sum stays in registers, 16-byte packets, launches overlapped; many rows: L2 fed
+// ahead. Shapes   x, y, residual, out (N, C) row-major; weight, bias (C,).   Needs  nothing (rows that are no multiple
+// of 16
 //          bytes, or are longer than 16 KB, take three walks by a block)
 // Moves    4 * N * C * sizeof(T) bytes: x and y once in, residual and out once out; weight and bias from L1.
 // Versus   v01: one walk instead of three, 16 bytes an access, all loads of a row in flight before the first use.
@@ -13,16 +14,24 @@
 #include "vec.cuh"
 
 namespace {
+constexpr int64_t AHEAD_BYTES = 3 << 20;  // how far ahead L2 is fed, of x and of y each
 constexpr int64_t FEW_ROWS = 256;
+constexpr int64_t MANY_ROWS = 4096;
+constexpr int64_t FED_ROWS = 16384;  // from here on L2 is fed ahead and the results stream past it
 constexpr int ANY_THREADS = 256;
 constexpr int EARLY_COUNT = 3;  // with up to so many packets a thread, weight and bias are loaded with the row
 }  // namespace
 
+template <bool STREAMING, typename P, typename T>
+__device__ __forceinline__ void put(const P& packet, T* to) {
+  STREAMING ? packet.store_streaming(to) : packet.store(to);
+}
+
 // G threads a row, COUNT packets of WIDTH elements each: COUNT * G * WIDTH >= C. ROWS rows a block.
-template <typename T, int COUNT, int G, int ROWS>
+template <typename T, int COUNT, int G, int ROWS, bool FED>
 __global__ void __launch_bounds__(G* ROWS)
     residual_layernorm_v02_vector(const T* x, const T* y, const T* weight, const T* bias, T* residual, T* out, int rows,
-                                  int columns, float eps) {
+                                  int columns, float eps, int ahead) {
   constexpr int WIDTH = 16 / sizeof(T);
   constexpr bool EARLY = COUNT <= EARLY_COUNT;
   let_next_start();
@@ -45,6 +54,11 @@ __global__ void __launch_bounds__(G* ROWS)
       biases[k] = Packet<T, WIDTH>::load(bias + column);
     }
   }
+  if (FED && lane == 0 && ahead < rows - row) {
+    const int64_t later = static_cast<int64_t>(row + ahead) * columns;
+    prefetch_l2(x + later, columns * static_cast<uint32_t>(sizeof(T)));
+    prefetch_l2(y + later, columns * static_cast<uint32_t>(sizeof(T)));
+  }
 
   float value[COUNT][WIDTH];
 #pragma unroll
@@ -54,7 +68,7 @@ __global__ void __launch_bounds__(G* ROWS)
     for (int j = 0; j < WIDTH; ++j)
       value[k][j] = column < columns ? to_float(left[k].values[j]) + to_float(right[k].values[j]) : 0.0f;
     const auto sum = Packet<T, WIDTH>::scaled(value[k], 1.0f);
-    if (column < columns) sum.store(residual + start + column);
+    if (column < columns) put<FED>(sum, residual + start + column);
 #pragma unroll
     for (int j = 0; j < WIDTH; ++j) value[k][j] = to_float(sum.values[j]);  // what is normalised is what is stored
   }
@@ -68,7 +82,7 @@ __global__ void __launch_bounds__(G* ROWS)
 #pragma unroll
     for (int j = 0; j < WIDTH; ++j)
       value[k][j] = (value[k][j] - mean) * scale * to_float(weights[k].values[j]) + to_float(biases[k].values[j]);
-    Packet<T, WIDTH>::scaled(value[k], 1.0f).store(out + start + column);
+    put<FED>(Packet<T, WIDTH>::scaled(value[k], 1.0f), out + start + column);
   }
 }
 
@@ -96,15 +110,16 @@ __global__ void __launch_bounds__(ANY_THREADS)
                                         to_float(bias[column]));
 }
 
-template <typename T, int COUNT, int G, int ROWS>
+template <typename T, int COUNT, int G, int ROWS, bool FED = false>
 static cudaError_t launch_rows(const ResidualLayernormCall& call) {
   const int rows = static_cast<int>(call.rows);
-  const auto kernel = residual_layernorm_v02_vector<T, COUNT, G, ROWS>;
+  const auto kernel = residual_layernorm_v02_vector<T, COUNT, G, ROWS, FED>;
   static const bool waits = compiled_to_wait(kernel);
   const cudaError_t status = launch_overlapped(
       kernel, waits, (rows - 1) / ROWS + 1, G * ROWS, call.stream, static_cast<const T*>(call.x),
       static_cast<const T*>(call.y), static_cast<const T*>(call.weight), static_cast<const T*>(call.bias),
-      static_cast<T*>(call.residual), static_cast<T*>(call.out), rows, call.columns, call.eps);
+      static_cast<T*>(call.residual), static_cast<T*>(call.out), rows, call.columns, call.eps,
+      static_cast<int>(AHEAD_BYTES / (call.columns * static_cast<int64_t>(sizeof(T)))));
   RETURN_IF_LAUNCH_FAILED();
   return status;
 }
@@ -122,9 +137,11 @@ static cudaError_t launch(const ResidualLayernormCall& call) {
     if (call.rows <= FEW_ROWS && packets <= 128) return launch_rows<T, 1, 128, 1>(call);
     if (call.rows <= FEW_ROWS && packets <= 256) return launch_rows<T, 1, 256, 1>(call);
     if (packets <= 64) return launch_rows<T, 2, 32, 4>(call);
+    if (packets <= 96 && call.rows > FED_ROWS) return launch_rows<T, 3, 32, 4, true>(call);
     if (packets <= 96) return launch_rows<T, 3, 32, 4>(call);
     if (packets <= 128) return launch_rows<T, 4, 32, 4>(call);
-    if (packets <= 192) return launch_rows<T, 1, 192, 1>(call);
+    if (packets <= 192 && call.rows > MANY_ROWS) return launch_rows<T, 1, 192, 1>(call);
+    if (packets <= 192) return launch_rows<T, 2, 96, 1>(call);
     if (packets <= 256) return launch_rows<T, 2, 128, 1>(call);
     if (packets <= 512) return launch_rows<T, 4, 128, 1>(call);
     return launch_rows<T, 4, 256, 1>(call);
