@@ -76,7 +76,10 @@ class Table:
             missing |= ~np.isfinite(values)
             values = np.where(missing, 0, values)
         if scale != 1.0 or (whole and values.dtype.kind == "f"):
-            values = np.round(values * scale)
+            values = np.round(values.astype(np.float64) * scale)
+            if whole and (np.abs(values) >= 2.0**63).any():
+                row = int((np.abs(values) >= 2.0**63).argmax())
+                raise self._bad(name, row, f"{values[row]:g}")
         return values.astype(dtype, copy=False), missing
 
     def _parse(

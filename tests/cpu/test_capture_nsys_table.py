@@ -277,6 +277,13 @@ def test_the_public_reader_gives_what_is_asked_for(tmp_path: Path) -> None:
         nsys_csv.read_columns(tmp_path / "g")
 
 
+def test_a_size_beyond_64_bits_is_refused() -> None:
+    assert both(COPIES.replace("4.194", "4194194194194194.194")) != "refused"  # still a float
+    for size in ("41941941941941941.194", "9" * 40 + ".5"):
+        with pytest.raises(InputError, match="no number of 64 bits"):
+            nsys_csv.gpu_trace(read_file(COPIES.replace("4.194", size).encode(), "f")[0])
+
+
 def test_a_row_that_can_be_split_in_two_ways_is_refused() -> None:
     header = parse_header(BY_RANGE)
     assert header is not None
