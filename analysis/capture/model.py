@@ -7,6 +7,7 @@ never zero.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -208,7 +209,12 @@ DETAILS_COLUMNS = dtypes(DETAILS)
 
 def empty_table(columns: Mapping[str, str]) -> pd.DataFrame:
     """A table with the given columns and types and no row."""
-    return pd.DataFrame({name: pd.Series([], dtype=dtype) for name, dtype in columns.items()})
+    return _empty(tuple(columns.items())).copy()
+
+
+@functools.cache
+def _empty(columns: tuple[tuple[str, str], ...]) -> pd.DataFrame:
+    return pd.DataFrame({name: pd.Series([], dtype=dtype) for name, dtype in columns})
 
 
 def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFrame:
