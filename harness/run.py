@@ -37,7 +37,7 @@ from harness.ranges import NvtxTracer, RecordingTracer, Tracer, attach, detach, 
 from harness.timing import Measurement, measure_gpu, measure_wall
 from harness.weights import RANDOM, Weights, build_model, load_weights
 from harness.workloads import CPU_WORKLOADS, GPU_WORKLOADS, WORKLOADS, Workload, find_workload
-from kernels.registry import ops
+from kernels import registry
 
 NO_FUSED = "none"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -96,7 +96,7 @@ def make_models(weights: Weights, fused: str, device: str, dtype: Any) -> list[G
     models = [build_model(weights, TORCH_SOFTMAX, device, dtype)]
     if fused == NO_FUSED:
         return models
-    op = ops()["softmax"]
+    op = registry.ops()["softmax"]
     if fused == TORCH_SOFTMAX or fused not in op.variants:
         names = [name for name in op.variants if name != TORCH_SOFTMAX]
         raise UsageError(f"--softmax-fused {fused!r} is no fused softmax: use {', '.join([*names, NO_FUSED])}.")
@@ -241,7 +241,7 @@ class Launch:
 def prepare_bench(device: str) -> list[Launch]:
     """The variants of `ledger.bench_variants` that run here and compute what the baseline does, warmed and compiled."""
     launches = []
-    for op in ops().values():
+    for op in registry.ops().values():
         if not ledger.bench_variants(op):
             continue
         say(f"preparing bench/{op.name}")
@@ -485,7 +485,7 @@ def run_bare(plan: Plan) -> None:
         tokens_per_s = time_generation(models, plan.seed, on_gpu, plan.new_tokens) if models else {}
         seconds = time.perf_counter() - started
     manifest.write_json(plan.out / "timing.json", timing_json(entries, tokens_per_s, seconds))
-    bench = [(op.name, variant) for op in ops().values() for variant in ledger.bench_variants(op)]
+    bench = [(op.name, variant) for op in registry.ops().values() for variant in ledger.bench_variants(op)]
     _write_conditions(plan, steps, _rows(plan, steps, bench), sampler)
     if on_gpu:
         del models, steps
@@ -637,7 +637,7 @@ def make_plan(argv: Sequence[str]) -> Plan:
         weights=weights,
         workloads=() if options.only else workloads,
         # On the CPU every variant is the same PyTorch chain, so a second model would show nothing.
-        fused=options.softmax_fused or (NO_FUSED if device == "cpu" else ops()["softmax"].best),
+        fused=options.softmax_fused or (NO_FUSED if device == "cpu" else registry.ops()["softmax"].best),
         bench=device == "cuda" and not options.no_bench and not options.only,
         selftest=device == "cuda" and not options.no_selftest,
         arguments=tuple(argv),
