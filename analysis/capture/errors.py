@@ -9,11 +9,23 @@ Every message is one sentence that names the file, what was found and what to do
 
 from __future__ import annotations
 
+_LONGEST = 600
+
 
 class AnalysisError(Exception):
-    """Base of all errors that are shown to a user without a traceback."""
+    """Base of all errors that are shown to a user without a traceback.
+
+    What a damaged file puts into a message stays on its line and short: control characters are shown as escapes, and
+    the middle of a long message is left out.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str = "") -> None:
+        plain = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in message)
+        if len(plain) > _LONGEST:
+            plain = f"{plain[: _LONGEST // 2]} … {plain[-_LONGEST // 2 :]}"
+        super().__init__(plain)
 
 
 class UsageError(AnalysisError):

@@ -272,7 +272,9 @@ _NSYS_READERS: dict[str, Callable[[Table], pd.DataFrame]] = {
 
 def _read_nsys(found: _Found, source: Source) -> None:
     name = source.name
-    for table in nsys_csv.read_all(source.sniffed.raw, name, source.style):
+    tables = nsys_csv.read_all(source.sniffed.raw, name, source.style)
+    found.gaps.extend(nsys_csv.lost_tables(source.sniffed.raw, name, [table.raw for table in tables]))
+    for table in tables:
         report = table.report
         found.gaps.extend(nsys_csv.gaps_of(table))
         reader = _NSYS_READERS.get(report, nsys_csv.summary_of if report in SUMMARIES else None)

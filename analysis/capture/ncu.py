@@ -84,9 +84,23 @@ def read_pages(text: str, where: str, style: NumberStyle | None = None) -> Parts
             if len({one.page for one in sections}) == 1:
                 raise InputError(f"{refusal[0]}; {refusal[1]}.")
             parts.gaps.append(Gap(f"a summary page of {where}", refusal[0], refusal[1]))
+    last = text.rpartition("\n")[2]
+    cells = ncu_csv.split_row(last.rstrip("\r")) or []
+    if last.startswith('"') and (len(cells) < 3 or not cells[-1]) and not _cut_already(parts.gaps):
+        parts.gaps.append(
+            Gap(
+                f"{where} ends in the middle of a line",
+                "the export or the copy of the file was interrupted, so what came after that is missing",
+                "export it again with the same command",
+            )
+        )
     if not any((parts.counters, parts.rounded, parts.rules, parts.source_lines, parts.gaps, parts.session)):
         parts.log = ncu_csv.explain(found)
     return parts
+
+
+def _cut_already(gaps: list[Gap]) -> bool:
+    return any("ends in the middle of a row" in gap.what for gap in gaps)
 
 
 def read_binary(path: Path, where: str) -> Parts:

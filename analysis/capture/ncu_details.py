@@ -19,7 +19,7 @@ from analysis.capture.errors import InputError
 from analysis.capture.model import COUNTERS_COLUMNS, DETAILS_COLUMNS, RULES_COLUMNS, Gap, as_table
 from analysis.capture.ncu_raw import column_values, crash_gap, crashed, locale_of
 from analysis.capture.text import C_LOCALE, NumberStyle, is_missing, parse_number
-from analysis.capture.units import base_unit
+from analysis.capture.units import base_unit, check_metric
 
 _EXPORT = ncu_csv.EXPORT.format(page="details")
 # `dram__bytes_read.sum`, `launch__grid_size`, and the few names without `__` or a suffix; labels look otherwise.
@@ -166,8 +166,13 @@ def metric_of(section: str, item: str, label: str, unit: str) -> tuple[str, str]
         return label, label
     if item:
         return "", label
-    name, expected = LABELS.get((SECTIONS.get(section, section), label), ("", ""))
+    name, expected = _labelled(section, label)
     return (name, label) if unit == expected else ("", label)
+
+
+def _labelled(section: str, label: str) -> tuple[str, str]:
+    """The metric that a label stands for and its base unit, '' where that is not known."""
+    return LABELS.get((SECTIONS.get(section, section), label), ("", ""))
 
 
 def read_details(
@@ -213,6 +218,8 @@ def read_details(
         name, label = metric_of(sections_of[row], items[row], labels[row].strip(), unit)
         values = column_values([cells[row]], style, scale)
         value = math.nan if values is None else float(values[0])
+        if not math.isnan(value):
+            check_metric(name or _labelled(sections_of[row], label)[0], unit, where)
         for column, item in zip(
             table.values(),
             (

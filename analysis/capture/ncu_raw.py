@@ -18,13 +18,14 @@ from analysis.capture import ncu_csv
 from analysis.capture.errors import InputError
 from analysis.capture.model import METRIC_INSTANCES_COLUMNS, Gap, as_table, empty_table
 from analysis.capture.text import NumberStyle, decide_locale, is_missing, parse_number
-from analysis.capture.units import base_unit
+from analysis.capture.units import base_unit, check_metric
 
 _EXPORT = ncu_csv.EXPORT.format(page="raw")
 _NUMERIC_NAME = re.compile(r".*\.(?:sum|avg|min|max|ratio|pct|max_rate)(?:\.[a-z_]+)?")
 # Metrics of launch and device are there even where the kernel crashed.
 _CONSTANT = ("launch__", "device__", "profiler__")
 _UNSCALED = frozenset({"", "inst", "warp", "sector", "request", "byte", "ns", "nsecond", "thread", "block", "cycle"})
+_GLUED = re.compile(r": [0-9.,]+ ")
 _INSTANCE = re.compile(r"\s*(?:(?P<label>.*): )?(?P<value>[^:]*)")
 
 
@@ -143,12 +144,21 @@ def instances_of(cell: str, style: NumberStyle) -> Iterator[tuple[str, float]]:
         return
     inside = cell[begin + 1 : -1]
     for at, part in enumerate(inside.split("; ")):
-        match = _INSTANCE.fullmatch(part)
+        match = _INSTANCE.fullmatch(part.strip(";"))
+        if match and _GLUED.search(match["label"] or ""):
+            raise ValueError(f"{part!r} is two instances without a `;` between")
         try:
             if match and not is_missing(match["value"]):
                 yield (match["label"] or str(at)).strip(), parse_number(match["value"], style)
         except ValueError:
             continue
+
+
+def _instances(cell: str, style: NumberStyle, where: str) -> list[tuple[str, float]]:
+    try:
+        return list(instances_of(cell, style))
+    except ValueError as error:
+        raise InputError(f"{where}: {error}; the file is damaged, export it again with {_EXPORT}.") from None
 
 
 def read_raw(text: str, where: str, style: NumberStyle | None = None) -> RawPage:
@@ -195,10 +205,12 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
             if _NUMERIC_NAME.fullmatch(name):
                 _refuse_text(page, name, style)
             continue
+        if not np.isnan(values).all():
+            check_metric(name, unit, where)
         metrics[name] = values
         units[name] = unit
         for ncu_id, cell in zip(ids, cells, strict=True) if name in with_instances else ():
-            for label, value in instances_of(cell, style):
+            for label, value in _instances(cell, style, f"{where}, column {name}"):
                 row = (where, ncu_id, name, label, value * scale)
                 for column, item in zip(instances.values(), row, strict=True):
                     column.append(item)

@@ -55,6 +55,7 @@ class _Block:
     source_file: str = ""
     header: list[str] = field(default_factory=list)
     rows: list[tuple[int, list[str]]] = field(default_factory=list)
+    plain: int = 0  # rows that are such when read as they are quoted
 
 
 def base_name(path: str) -> str:
@@ -100,6 +101,12 @@ def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> t
             )
         )
     numeric = {name for block in counted for name in block.header if _is_number(name)}
+    for block in counted:
+        if len(block.rows) > 1 and not block.plain:
+            raise InputError(
+                f"{section.name}: no line below line {block.rows[0][0] - 1} has the {len(block.header)} fields of the "
+                f"header; the file is damaged, export it again with {_EXPORT}."
+            )
     style = decide_locale(
         (),
         section.name,
@@ -155,12 +162,21 @@ def _blocks(section: ncu_csv.Section) -> tuple[list[_Block], bool]:
         elif ncu_csv.page_of_line(line) == "source":
             if block.header:
                 block = _Block(block.kernel, block.source_file)
-            block.header = ncu_csv.split_row(line) or []
+            header = ncu_csv.split_row(line)
+            if header is None and at == last:
+                return blocks, True
+            if header is None:
+                raise InputError(
+                    f"{section.name}: line {number}, a header, has a quote too few or too many; the file is damaged, "
+                    f"export it again with {_EXPORT}."
+                )
+            block.header = header
             blocks.append(block)
         else:
             row = _row(line, block.header)
             if row is not None:
                 block.rows.append((number, row))
+                block.plain += len(ncu_csv.split_row(line) or ()) in (len(row), len(row) + line.endswith(","))
             elif at == last:
                 return blocks, True
             else:
@@ -168,7 +184,7 @@ def _blocks(section: ncu_csv.Section) -> tuple[list[_Block], bool]:
                     f"{section.name}: line {number} has not the {len(block.header)} fields of the header above it; the "
                     f"file is damaged, export it again with {_EXPORT}."
                 )
-    return blocks, False
+    return blocks, bool(blocks) and len(block.header) != 2 and not block.rows
 
 
 def _row(line: str, header: list[str]) -> list[str] | None:
@@ -186,6 +202,8 @@ def _row(line: str, header: list[str]) -> list[str] | None:
         at = header.index("Address") if "Address" in header else None
         if row is not None and at is not None and row[at : at + 2] != ["-", "-"] and row[at][:2] != "0x":
             return None
+        if len(re.findall(r'","(?:-|[0-9][0-9.,]*)(?=")', text)) >= max(3, len(header) - 4):
+            return None  # the numbers of another line, whose line end is lost
     return row if row is not None and len(row) == len(header) else None
 
 

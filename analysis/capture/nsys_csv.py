@@ -31,7 +31,7 @@ from analysis.capture.model import (
 )
 from analysis.capture.nsys_numbers import Table, in_order, read_file, shares
 from analysis.capture.nsys_reports import KINDS, UNKNOWN_SIZE
-from analysis.capture.nsys_table import kind_of
+from analysis.capture.nsys_table import RawTable, ends_within, kind_of, lost_headers
 from analysis.capture.text import NumberStyle, is_missing, open_text
 
 _MEMORY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "HtoH": "Host-to-Host"}
@@ -89,10 +89,35 @@ def read_all(raw: bytes | mmap.mmap, where: str, style: NumberStyle | None = Non
     )
 
 
+def lost_tables(raw: bytes | mmap.mmap, where: str, tables: Sequence[RawTable]) -> list[Gap]:
+    """A gap for each table of a file whose header is that of no known report, and for an end within a line."""
+    cut = Gap(
+        f"{where} ends in the middle of a line",
+        "the export or the copy of the file was interrupted, so what came after that is missing",
+        "export it again with the same command",
+    )
+    return [cut] * ends_within(raw, tables) + [
+        Gap(
+            f"the table below line {line} of {where}",
+            "its header has columns of nsys and is none of a known report, so it was not read",
+            "export the file again with `nsys stats`, or leave that report out",
+        )
+        for line in lost_headers(raw)
+    ]
+
+
 def gaps_of(table: Table) -> list[Gap]:
     """What a table lacks, is cut at or is rounded to, for the report."""
     where, raw = table.where, table.raw
     gaps = []
+    if not len(table):
+        gaps.append(
+            Gap(
+                f"all rows of {table.report} in {where}",
+                "the table ends right below its header",
+                "export it again with the same command",
+            )
+        )
     missing = shares(table)
     if missing:
         gaps.append(missing)

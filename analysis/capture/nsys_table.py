@@ -213,10 +213,23 @@ def split_row(line: str, header: Header) -> list[str] | None:
     found: list[list[str]] = []
     budget = [10_000]
     _splits(pieces, 0, [], header, found, budget)
+    if len(found) == 1 and _holds_a_row(line, header):
+        return None
     if len(found) > 1:
         plain = [cells for cells in found if _consistent(cells, names)]
         found = plain if plain else found
     return found[0] if len(found) == 1 and budget[0] > 0 else None
+
+
+def _holds_a_row(line: str, header: Header) -> bool:
+    """Whether a whole row stands behind a quote of this line: the line end between the two was lost."""
+    for match in re.finditer(f'(?<=[^{header.delimiter}])"(?=[0-9:])', line):
+        rest = line[match.end() :]
+        if rest.count(header.delimiter) < len(header.names) - 1:
+            return False
+        if split_row(rest, header) is not None:
+            return True
+    return False
 
 
 def _consistent(cells: list[str], names: tuple[str, ...]) -> bool:
@@ -469,6 +482,28 @@ def read_tables(
         else:
             table, at = _read_console(raw, begin, header, names, where, line)
         tables.append(table if not sized else RawTable(**{**table.__dict__, "sized": sized}))
+
+
+def lost_headers(raw: Raw) -> list[int]:
+    """Lines (from 1) that look like a header and are none of a known report: what is below was not read."""
+    lost = []
+    for at, line in lines_with(raw, (b"(ns)", b"(%)", b"(MB)"), text_start(raw)):
+        names = {nsys_reports.normalise(cell.strip(' "'))[0] for cell in re.split(r"[,;\t|]|  +", line)}
+        if len(names & KINDS.keys()) >= 4 and not header_at(raw, at, line):
+            lost.append(_count_lines(raw, at) + 1)
+    return lost
+
+
+def ends_within(raw: Raw, tables: Sequence[RawTable]) -> bool:
+    """Whether the last line has no line end and is neither a row of the last table nor framing: something was cut."""
+    begin = raw.rfind(b"\n") + 1
+    line = _line_at(raw, begin)[0]
+    if line.startswith(_BETWEEN[:2]):
+        return True
+    if not line.strip() or not tables or tables[-1].cut_after is not None or _FRAMING.match(line):
+        return False
+    header = tables[-1].header
+    return not (header_at(raw, begin, line) or tables[-1].console or split_row(line, header) is not None)
 
 
 def _second_table(where: str, line: int, header: Header) -> InputError:

@@ -15,6 +15,7 @@ from analysis.capture.model import RANGES_COLUMNS, as_table, empty_table, nest_r
 
 SCHEMA_VERSION = 1
 _OPS_TEXT = ("op", "variant", "symbols", "range", "workload", "shape", "dtype", "note")
+_OPS_WHOLE = ("ordinal", "minimum_bytes", "predicted_unfused_bytes", "predicted_fused_bytes")
 _OPS_NUMBERS = ("ordinal", "flops", "minimum_bytes", "predicted_unfused_bytes", "predicted_fused_bytes")
 _AGAIN = "write it again with `python -m harness.run`"
 _AGAIN_BY_KIND = {
@@ -184,10 +185,12 @@ def check_json(data: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _read_csv_rows(raw: bytes, where: str) -> tuple[list[str], list[list[str]], bool]:
-    """Header, rows, and whether the last row was cut off."""
+    """Header, rows, and whether the last row was cut off: without a line end nothing says that it is whole."""
     text = raw.decode("utf-8", errors="replace")
     reader = csv.reader(io.StringIO(text, newline=""))
     header = next(reader)
+    if text.split("\n", 1)[0].replace('"', "").strip() != ",".join(header):
+        raise InputError(f"{where}: has a quote in its header that belongs to no column; {_AGAIN}.")
     rows: list[list[str]] = []
     damaged = 0
     for row in reader:
@@ -200,9 +203,10 @@ def _read_csv_rows(raw: bytes, where: str) -> tuple[list[str], list[list[str]], 
         else:
             damaged = reader.line_num
             found = len(row)
+    cut = not text.endswith("\n")
     if not damaged:
-        return header, rows, False
-    if not text.endswith("\n") and reader.line_num == damaged:
+        return header, rows[:-1] if cut else rows, cut and bool(rows)
+    if cut and reader.line_num == damaged:
         return header, rows, True
     raise InputError(f"{where}: line {damaged} has {found} fields where the header has {len(header)}; {_AGAIN}.")
 
@@ -236,8 +240,9 @@ def read_ops(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
     """
     header, rows, cut = _read_csv_rows(raw, where)
     frame = pd.DataFrame(rows, columns=header, dtype="str")
-    numbers = {name: _numbers(frame, name, where, whole=name == "ordinal", blank=True) for name in _OPS_NUMBERS}
-    return frame.assign(**numbers).astype(dict.fromkeys(_OPS_TEXT, "str")), cut
+    numbers = {name: _numbers(frame, name, where, whole=name in _OPS_WHOLE, blank=True) for name in _OPS_NUMBERS}
+    floats = dict.fromkeys(set(_OPS_NUMBERS) - {"ordinal"}, "float64")
+    return frame.assign(**numbers).astype(floats | dict.fromkeys(_OPS_TEXT, "str")), cut
 
 
 _DATAFLOW_WHOLE = ("call", "ordinal", "storage", "offset", "bytes", "view", "freed")
@@ -280,6 +285,9 @@ def read_cpu_ranges(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
     frame = pd.DataFrame(rows, columns=header, dtype="str")
     start, end = (_numbers(frame, name, where, whole=True).astype("int64") for name in ("start_ns", "end_ns"))
     tids = pd.to_numeric(frame["thread"], errors="coerce")
+    if tids.isna().any() and tids.notna().any():
+        odd = frame["thread"][tids.isna()].iloc[0]
+        raise InputError(f"{where}: column thread has {_shown(odd)} where the other rows have numbers; {_AGAIN}.")
     if tids.isna().any():
         tids = pd.Series(pd.factorize(frame["thread"])[0])
     ranges = as_table(

@@ -178,7 +178,7 @@ def _sniff_json(raw: bytes | mmap.mmap) -> Sniffed:
         return Sniffed("torch trace", raw)
     try:
         data = json.loads(bytes(raw)[text_start(raw) :])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return Sniffed(
             "unknown", found=f"broken JSON ({error})", advice="write the file again with the program that made it"
         )

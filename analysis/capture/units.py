@@ -60,6 +60,21 @@ def _term(text: str, where: str, unit: str) -> tuple[float, str]:
     )
 
 
+# What a metric measures, where its name says so.
+_BYTES = re.compile(r"[a-z0-9]+__(?:[a-z0-9_]*_)?bytes(?:_[a-z0-9_]+)?\.(?:sum|avg|min|max)")
+_NAMED = ((re.compile(r"gpu__time_duration\.(?:sum|avg|min|max)"), "ns"), (_BYTES, "byte"))
+
+
+def check_metric(name: str, base: str, where: str) -> None:
+    """Raises InputError where a metric of ncu with values has a base unit other than its name says that it has."""
+    for pattern, expected in _NAMED:
+        if pattern.fullmatch(name) and base != expected:
+            raise InputError(
+                f"{where}: the values of {name} are given in {base or 'no unit'} where {expected} is expected; the "
+                "file is damaged, export it again."
+            )
+
+
 def base_unit(unit: str, where: str) -> tuple[float, str]:
     """Factor and base unit of a unit cell: `Kbyte` gives (1000.0, 'byte'), `cycle/nsecond` gives (1e9, 'hz').
 

@@ -229,7 +229,7 @@ def test_two_manifests_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
-        ("0,s,d,1,many,,,", 'column minimum_bytes has "many" in row 2 where a number of 0 or more'),
+        ("0,s,d,1,many,,,", 'column minimum_bytes has "many" in row 2 where a whole number of 0 or more'),
         ("0,s,d,-1,2,,,", "column flops has"),
         ("0,s,d,1,inf,,,", "column minimum_bytes has"),
         ("0,s,d,1,2,nan,,", "column predicted_unfused_bytes has"),

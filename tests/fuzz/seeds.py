@@ -1,0 +1,166 @@
+"""The files that the fuzzer starts from: small, whole, one of every kind and era, made by the fixtures of the tests.
+
+Readers of text are asked to say nothing wrong of a damaged file, too (`truth`), so these files hold numbers that all
+differ where they can: a number in the wrong place is seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cpu import test_capture_ncu as ncu_raw
+from tests.cpu import test_capture_ncu_pages as ncu_pages
+from tests.cpu import test_capture_nsys_sqlite as sqlite
+from tests.cpu import test_capture_nsys_table as nsys
+from tests.cpu import test_capture_nsys_variants as variants
+from tests.cpu import test_capture_torch_trace as torch_trace
+from tests.nsys_export import ERAS, Export
+
+SELF = "selftest,copy,,selftest/copy,selftest,0,1048576,float32,0,8388608,,,read=4194304;write=4194304\n"
+
+
+@dataclass(frozen=True)
+class Seed:
+    """A whole file. `form` says how it is built: nsys, ncu, csv (ours), json, sqlite, gzip or binary."""
+
+    name: str
+    form: str
+    data: bytes
+    truth: bool = True  # structural damage of it must never give a wrong number
+
+
+def _small_pages(export: Export) -> bytes:
+    """An export in pages of 512 bytes, so that a small file has inner pages and rows over several of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = export.save(Path(folder) / "x")
+        database = sqlite3.connect(path)
+        database.execute("PRAGMA page_size=512")
+        database.execute("VACUUM")
+        database.close()
+        return path.read_bytes()
+
+
+def _crowd(era: int) -> Export:
+    export = Export(era)
+    export.gpu()
+    export.push("step", 0, 100_000)
+    for at in range(40):
+        export.launch(f"k<{at % 3}>(float *)", (100 + 50 * at, 110 + 50 * at), (5000 + 90 * at, 5050 + 91 * at))
+    return export
+
+
+def _nsys() -> dict[str, str]:
+    new = variants.with_kernels
+    rows = variants.ROWS[variants.NEW]
+    calls = variants.NEW.format(count="Num Calls", last="Name") + rows.format(
+        a="cudaLaunchKernel_v7000", b="cuMemAlloc"
+    )
+    found = dict(
+        zip(
+            ["trace", "copies", "ranges", "launches", "sums", "by_range", "calls", "sizes", "projected", "german"],
+            nsys.ALL,
+            strict=True,
+        )
+    )
+    found |= {
+        "several": new(f"Processing [x.sqlite] with [y.py]... \n\n{calls}\n{nsys.PER_RANGE}"),
+        "framed": f"Generating SQLite file x.sqlite\nSKIPPED: x.sqlite does not contain OS data.\n\n{nsys.SUMS}\n",
+        "2021": variants.Y2021.format(count="Instances", last="Name") + variants.ROWS[variants.Y2021].format(a='"k<1, 2>"', b="l"),
+        "2020": variants.Y2020.format(count="Instances", last="Name") + variants.ROWS[variants.Y2020].format(a="k", b="l"),
+        "console": " ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):\n\n"
+        + variants.console(
+            [["89.5", "1,346,714,824", "2", "673,357,412.0", "673,357,412.0", "673,357,412", "673,357,412", "0.0", "k(int)"],
+             ["10.5", "157,998,386", "1", "157,998,386.0", "157,998,386.0", "157,998,386", "157,998,386", "0.0", variants.LONG]],
+            variants.HEAD_2024, 8) + "\n",
+        "semicolons": variants.KERNELS.replace(",", ";") + "75,0;900;3;300,0;300,0;200;400;100,0;k<1, 2>(int)\n25,0;300;1;300,0;300,0;300;300;0,0;l\n",
+    }  # fmt: skip
+    return found
+
+
+def _ncu() -> dict[str, str]:
+    live = "==PROF== Connected to process 99\nstep 1, loss 2.5\n"
+    raw = ncu_raw.page([ncu_raw.GOOD, ncu_raw.kernel(1, "0.300000", "7.250000", "CachePreferNone", "31,744")])
+    nvtx = '7  "<default domain>:fwd:none:none:none:none:none:none"  "torch:h.0:none:none:RGB:0xff:REGISTERED:h.0" '
+    row = [*ncu_raw.GOOD[:4], nvtx, "", *ncu_raw.GOOD[4:]]
+    session = 'Session Info\n"Session Attribute","Value"\n"Host Name","secret-host"\n"CUDA Version","12.3"\n'
+    instances = ncu_raw.page([ncu_raw.kernel(0, "7 (IMAD: 4; STG.E: 3)", "5.000000", "x", "26112 (20000; 6112)")])
+    german = ncu_raw.page([ncu_raw.kernel(0, "0,200960", "2,880000", "CachePreferNone", "26.112")])
+    return {
+        **ncu_pages.WHOLE,
+        "raw live": live + raw + "done, 3 s\n==PROF== Disconnected from process 99\n",
+        "raw nvtx": ncu_raw.page([row], head=ncu_raw.HEAD_NVTX),
+        "raw instances": instances,
+        "raw german": german,
+        "pages": ncu_pages.WHOLE["raw"] + "\n" + session + "\n" + ncu_pages.WHOLE["source"],
+        "log": "==PROF== Connected to process 99\n==ERROR== ERR_NVGPUCTRPERM - no permission\n",
+    }
+
+
+def _ours() -> dict[str, str]:
+    from analysis.capture.sniff import CPU_RANGES_HEADER, DATAFLOW_HEADER, LAYER_EVENTS_HEADER, OPS_HEADER
+
+    return {
+        "ops": f"{OPS_HEADER}\n{SELF}softmax,chain,,gpt2/h.0/attn/softmax,prefill,3,1x12x8x8,float32,999,6144,12288,,\n",
+        "cpu_ranges": f"{CPU_RANGES_HEADER}\n0,900,a,7\n10,450,a/b,7\n500,870,a/c,7\n20,30,x,8\n",
+        "layer_events": f"{LAYER_EVENTS_HEADER}\nprefill,0,attn,1500,900\nprefill,1,mlp,2700,1100\n",
+        "dataflow": f"{DATAFLOW_HEADER}\na/b,1,0,mm,in0,11,0,4x8,8x1,float32,128,0,,\na/b,1,0,mm,out0,12,0,4x8,8x1,float32,256,0,0.5,3\n",
+    }
+
+
+def _json() -> dict[str, object]:
+    spread = {"p5": 1.5e6, "p50": 1.75e6, "p95": 2.25e6}
+    return {
+        "manifest": {"gpu": {"name": "NVIDIA H200", "compute_capability": "9.0", "sm_count": 132}, "driver": "575.57",
+                     "workloads": [{"name": "gpt2", "dtype": "float32", "range": "gpt2/prefill"}],
+                     "clocks": {"sm_mhz": {"min": 1500, "median": 1900, "max": 1980}, "throttle_reasons": ["none"]}},
+        "timing": {"steps": [{"range": "gpt2/prefill", "wall_ns": spread}], "tokens_per_s": {"gpt2": spread}},
+        "ceilings": {"roofs": [{"name": "dram_copy", "unit": "byte/s", "value": 4.28e12}]},
+        "tool-status": {"tool": "ncu", "status": "denied", "reason": "no permission", "metrics": ["a__b.sum"]},
+        "layer-profile": {"profiles": [{"name": "gpt2", "dtype": "float32", "clock": "cuda", "levels": [
+            {"name": "module", "title": "Modules", "components": [{"component": "attn", "path": "h.*.attn", "count": 12, "total_ns": 77}]}],
+            "instrument": [{"variant": "bare", "events": 0, "forward_ns": spread, "launch_ns": spread, "count": 3}],
+            "tokens": {"forward_avg_ns": 5, "wall_ns": spread, "tokens_per_s": spread}, "own_ns": 2}]},
+        "kernels-of-layers": {"profiles": [{"name": "gpt2", "dtype": "float32", "calls": 3, "components": [
+            {"component": "attn", "share_frac": 0.5, "cpu_ns": 9, "kernels": [{"name": "k", "count": 2, "self_ns": 8}]}]}]},
+        "baseline": {"settings": [{"setting": "eager", "dtype": "float32", "tokens": 8, "tokens_per_s": spread,
+                                   "operators": [{"name": "aten::mm", "kind": "matmul", "self_cpu_ns": 4, "calls": 2}]}]},
+    }  # fmt: skip
+
+
+@functools.cache
+def seeds() -> tuple[Seed, ...]:
+    """Every seed, the same in every run."""
+    found = [Seed(f"nsys {name}", "nsys", text.encode()) for name, text in _nsys().items()]
+    found += [Seed(f"ncu {name}", "ncu", text.encode(), name != "log") for name, text in _ncu().items()]
+    found += [Seed(name, "csv", text.encode()) for name, text in _ours().items()]
+    found += [
+        Seed(kind, "json", json.dumps({"kind": kind, "schema_version": 1} | value).encode())  # type: ignore[operator]
+        for kind, value in _json().items()
+    ]
+    trace = torch_trace.two_layers()
+    listed = b"[" + trace.split(b'"traceEvents": [')[1].split(b'], "traceName"')[0] + b"]"
+    found += [
+        Seed("torch", "json", trace),
+        Seed("torch list", "json", listed, truth=False),
+        Seed("torch gzip", "gzip", gzip.compress(trace, mtime=0)),
+    ]
+    makers: list[tuple[str, Callable[[int], Export], tuple[int, ...]]] = [
+        ("layers", sqlite.two_layers, ERAS),
+        ("graphs", sqlite.graph_export, (2022, 2025)),
+        ("crowd", _crowd, (2023,)),
+    ]
+    found += [
+        Seed(f"sqlite {name} {era}", "sqlite", _small_pages(make(era))) for name, make, eras in makers for era in eras
+    ]
+    found += [
+        Seed("nsys-rep", "binary", b"NVIDIA Tegra Profiler Report 2025@6@1\0" + bytes(range(64)), truth=False),
+        Seed("junk", "binary", b"a,b,c\n1,2,3\nhello\n", truth=False),
+    ]
+    return tuple(found)
