@@ -15,12 +15,13 @@ from typing import Any
 def from_extension(folder: str, function: str) -> Callable[..., Any]:
     """`function` of the extension built from kernels/<folder>."""
 
-    def run(*inputs: Any) -> Any:
+    @functools.cache
+    def load() -> Callable[..., Any]:
         from kernels.build import extension
 
-        return getattr(extension(folder), function)(*inputs)
+        return getattr(extension(folder), function)
 
-    return run
+    return lambda *inputs: load()(*inputs)
 
 
 def from_module(module: str, function: str) -> Callable[..., Any]:
