@@ -84,9 +84,18 @@ def read_pages(text: str, where: str, style: NumberStyle | None = None) -> Parts
             if len({one.page for one in sections}) == 1:
                 raise InputError(f"{refusal[0]}; {refusal[1]}.")
             parts.gaps.append(Gap(f"a summary page of {where}", refusal[0], refusal[1]))
+    lost = ncu_csv.lost_headers(text)
+    if lost:
+        parts.gaps.append(
+            Gap(
+                f"the page below line {lost[0]} of {where}",
+                "its header has columns of ncu and is none of a known page, so it was not read",
+                "export the file again with the same command",
+            )
+        )
     last = text.rpartition("\n")[2]
     cells = ncu_csv.split_row(last.rstrip("\r")) or []
-    if last.startswith('"') and (len(cells) < 3 or not cells[-1]) and not _cut_already(parts.gaps):
+    if last.strip() and (len(cells) < 3 or not cells[-1]) and not _cut_already(parts.gaps):
         parts.gaps.append(
             Gap(
                 f"{where} ends in the middle of a line",

@@ -126,6 +126,16 @@ def sections(text: str, where: str) -> list[Section]:
     ]
 
 
+def lost_headers(text: str) -> list[int]:
+    """Lines (from 1) that look like the header of a page and are none: what is below was not read."""
+    return [
+        number
+        for number, line in enumerate(text.split("\n"), start=1)
+        if "Kernel Name" in line and ("Process Name" in line or "Host Name" in line)
+        if not page_of_line(line.rstrip("\r").lstrip("\ufeff"))
+    ]
+
+
 def header_of(section: Section) -> list[str]:
     """The column names of a section of the raw or details page.
 

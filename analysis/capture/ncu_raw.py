@@ -25,6 +25,7 @@ _NUMERIC_NAME = re.compile(r".*\.(?:sum|avg|min|max|ratio|pct|max_rate)(?:\.[a-z
 # Metrics of launch and device are there even where the kernel crashed.
 _CONSTANT = ("launch__", "device__", "profiler__")
 _UNSCALED = frozenset({"", "inst", "warp", "sector", "request", "byte", "ns", "nsecond", "thread", "block", "cycle"})
+_LEADING_ZERO = re.compile(r"\s*[-+]?0[0-9]")  # of a number that lost its decimal sign
 _GLUED = re.compile(r": [0-9.,]+ ")
 _INSTANCE = re.compile(r"\s*(?:(?P<label>.*): )?(?P<value>[^:]*)")
 
@@ -70,6 +71,8 @@ def column_values(cells: list[str], style: NumberStyle, scale: float) -> np.ndar
 
     A power of ten goes into the decimal exponent before rounding, so that 0.200960 Mbyte is exactly 200960 bytes.
     """
+    if any(_LEADING_ZERO.match(cell) for cell in cells):
+        return None
     exponent = round(math.log10(scale))
     if not math.isclose(10.0**exponent, scale, rel_tol=1e-12):
         exponent = 0
@@ -138,11 +141,15 @@ def instances_of(cell: str, style: NumberStyle) -> Iterator[tuple[str, float]]:
     """(label, value) of the instances behind a value: `7 (IMAD: 4; DFMA: 3)`; labels are '0', '1', … without names.
 
     Instances that are no numbers (device names) are left out.
+
+    Raises:
+        ValueError: two instances run into each other, or only some are numbers.
     """
     begin = 0 if cell.startswith("(") else cell.find(" (") + 1
     if not cell.endswith(")") or (begin == 0 and not cell.startswith("(")):
         return
     inside = cell[begin + 1 : -1]
+    texts, found = [], False
     for at, part in enumerate(inside.split("; ")):
         match = _INSTANCE.fullmatch(part.strip(";"))
         if match and _GLUED.search(match["label"] or ""):
@@ -150,8 +157,12 @@ def instances_of(cell: str, style: NumberStyle) -> Iterator[tuple[str, float]]:
         try:
             if match and not is_missing(match["value"]):
                 yield (match["label"] or str(at)).strip(), parse_number(match["value"], style)
+                found = True
         except ValueError:
-            continue
+            texts.append(part)
+            found = found or re.fullmatch("[0-9][0-9., ]*", part) is not None
+    if texts and found:
+        raise ValueError(f"{texts[0]!r} is no number as the other instances are")
 
 
 def _instances(cell: str, style: NumberStyle, where: str) -> list[tuple[str, float]]:
@@ -207,6 +218,14 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
             continue
         if not np.isnan(values).all():
             check_metric(name, unit, where)
+        bare = [
+            cell for cell in printed[name] if style.decimal == "," and scale >= 1e3 and cell.isdecimal() and int(cell)
+        ]
+        if bare:
+            raise InputError(
+                f"{where}: column {name} has {bare[0][:40]} without decimals, which ncu prints in scaled units; the "
+                f"file is damaged, export it again with {_EXPORT}."
+            )
         metrics[name] = values
         units[name] = unit
         for ncu_id, cell in zip(ids, cells, strict=True) if name in with_instances else ():

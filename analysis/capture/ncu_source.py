@@ -20,6 +20,7 @@ from analysis.capture.ncu_details import without_paths
 from analysis.capture.text import NumberStyle, decide_locale, is_missing, parse_number
 
 _EXPORT = "`ncu --import <report>.ncu-rep --csv --page source --print-source cuda,sass`"
+_AGAIN = f"the file is damaged, export it again with {_EXPORT}"
 # What each number is called in 2022 and from 2023 on.
 _LABELS = {
     "samples": ("Warp Stall Sampling (All Samples)", "Warp Stall Sampling (All Cycles)", "# Samples", "Samples"),
@@ -207,6 +208,15 @@ def _row(line: str, header: list[str]) -> list[str] | None:
     return row if row is not None and len(row) == len(header) else None
 
 
+def _whole(number: float, where: str) -> int | None:
+    """A line number, None where there is none."""
+    if math.isnan(number):
+        return None
+    if not 0 <= number < 1 << 31:
+        raise InputError(f"{where}: {number:g} is no line number; {_AGAIN}.")
+    return int(number)
+
+
 def _add(table: dict[str, list[object]], block: _Block, where: str, launch: int, style: NumberStyle) -> None:
     """Appends the rows of a block to the columns of `table`; `instruction` is the address until all rows are there."""
     header = block.header
@@ -240,8 +250,10 @@ def _add(table: dict[str, list[object]], block: _Block, where: str, launch: int,
         if shown == "...":
             continue  # instructions of another line stand between those of this one
         address = int(shown, 16) if _ADDRESS.fullmatch(shown) else None
+        if address is not None and address >= 1 << 63:
+            raise InputError(f"{where}: line {number} has the address {shown[:40]}, which is none; {_AGAIN}.")
         if line_at is not None and row[line_at].strip():
-            line = int(value(line_at))
+            line = _whole(value(line_at), f"{where}: line {number}, column Line No")
         text = row[texts[-1] if address is not None else texts[0]] if texts else ""
         stall, stall_samples = hottest_stall({name: value(at) for name, at in stalls.items()})
         numbers = [value(places[name]) for name in _LABELS]

@@ -39,6 +39,8 @@ MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+_LATEST_NS = 1 << 61
+_LONGEST_NS = 1 << 53
 NVTX = "NVTX_EVENTS"
 # Only these keys of the version tables are looked at; META_DATA_CAPTURE holds the process environment and is left shut.
 _VERSION_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
@@ -271,6 +273,11 @@ def _same_categories(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return parts
 
 
+def _impossible(start: IntArray, end: IntArray) -> npt.NDArray[np.bool_]:
+    """Which times no clock gives, or lie 104 days apart: their sums would leave 64 bits."""
+    return (start < -_LATEST_NS) | (end > _LATEST_NS) | (end - start > _LONGEST_NS)
+
+
 def _times(export: _Export, table: str, columns: dict[str, Column]) -> tuple[dict[str, Column], IntArray, IntArray]:
     """The rows that have both times, and these. CUPTI gives 0 and 0 for what it could not time."""
     start, end = columns["start"], columns["end"]
@@ -286,10 +293,10 @@ def _times(export: _Export, table: str, columns: dict[str, Column]) -> tuple[dic
         )
         columns = {name: Column(column.values[timed], column.missing[timed]) for name, column in columns.items()}
     begin, finish = columns["start"].values, columns["end"].values
-    wrong = finish < begin
+    wrong = (finish < begin) | _impossible(begin, finish)
     if wrong.any():
         raise InputError(
-            f"{export.where}: row {int(wrong.argmax()) + 1} of {table} ends before it starts; "
+            f"{export.where}: row {int(wrong.argmax()) + 1} of {table} ends before it starts, or lasts for months; "
             f"the file is damaged, {_EXPORT_AGAIN}."
         )
     return columns, begin, finish
@@ -703,10 +710,11 @@ def _nvtx(export: _Export) -> tuple[pd.DataFrame, pd.DataFrame]:
                 "close every range before the program ends, or stop the capture after them",
             )
         )
-    wrong = chosen & (end < start)
+    wrong = chosen & ((end < start) | _impossible(start, end))
     if wrong.any():
         raise InputError(
-            f"{export.where}: row {int(columns['rowid'].values[wrong.argmax()])} of {NVTX} ends before it starts; "
+            f"{export.where}: row {int(columns['rowid'].values[wrong.argmax()])} of {NVTX} ends before it starts, or "
+            "lasts for months; "
             f"the file is damaged, {_EXPORT_AGAIN}."
         )
     thread = columns["globalTid"].values

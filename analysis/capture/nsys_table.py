@@ -210,11 +210,15 @@ def split_row(line: str, header: Header) -> list[str] | None:
         return None
     if '"' not in line:
         return pieces if len(pieces) == len(names) and _all_fit(pieces, header) else None
+    return None if _holds_a_row(line, header) else _split_quoted(pieces, header)
+
+
+def _split_quoted(pieces: list[str], header: Header) -> list[str] | None:
+    """The cells of a row with quotes from what stands between its delimiters; None as in `split_row`."""
+    names = header.names
     found: list[list[str]] = []
     budget = [10_000]
     _splits(pieces, 0, [], header, found, budget)
-    if len(found) == 1 and _holds_a_row(line, header):
-        return None
     if len(found) > 1:
         plain = [cells for cells in found if _consistent(cells, names)]
         found = plain if plain else found
@@ -223,11 +227,11 @@ def split_row(line: str, header: Header) -> list[str] | None:
 
 def _holds_a_row(line: str, header: Header) -> bool:
     """Whether a whole row stands behind a quote of this line: the line end between the two was lost."""
-    for match in re.finditer(f'(?<=[^{header.delimiter}])"(?=[0-9:])', line):
-        rest = line[match.end() :]
-        if rest.count(header.delimiter) < len(header.names) - 1:
+    for match in re.finditer(f'(?<=[^{header.delimiter}])"[,;\t| ]?(?=[0-9:])', line):
+        pieces = line[match.end() :].split(header.delimiter)
+        if len(pieces) < len(header.names):
             return False
-        if split_row(rest, header) is not None:
+        if _fits(pieces[0], kind_of(header.names[0], "")) and _split_quoted(pieces, header) is not None:
             return True
     return False
 
@@ -489,7 +493,8 @@ def lost_headers(raw: Raw) -> list[int]:
     lost = []
     for at, line in lines_with(raw, (b"(ns)", b"(%)", b"(MB)"), text_start(raw)):
         names = {nsys_reports.normalise(cell.strip(' "'))[0] for cell in re.split(r"[,;\t|]|  +", line)}
-        if len(names & KINDS.keys()) >= 4 and not header_at(raw, at, line):
+        known = any(anchor.decode() in line for anchor in nsys_reports.ANCHORS) and header_at(raw, at, line)
+        if len(names & KINDS.keys()) >= 4 and not known:
             lost.append(_count_lines(raw, at) + 1)
     return lost
 
@@ -730,8 +735,9 @@ def _read_console(
         if not text.strip() or text == ruler:
             break
         cells = _console_cells(text, spans, header)
-        if cells is None:
-            if following == len(raw) and not raw[:following].endswith(b"\n"):
+        last = following == len(raw) and raw[-1:] != b"\n"
+        if cells is None or (last and "" in cells):
+            if last:
                 cut, at = True, following
                 break
             _check_end(raw, at, text, header, where, blank_before=False)

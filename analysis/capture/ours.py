@@ -186,9 +186,9 @@ def check_json(data: dict[str, Any], where: str) -> dict[str, Any]:
 
 def _read_csv_rows(raw: bytes, where: str) -> tuple[list[str], list[list[str]], bool]:
     """Header, rows, and whether the last row was cut off: without a line end nothing says that it is whole."""
-    text = raw.decode("utf-8", errors="replace")
+    text = raw.decode("utf-8", errors="replace").lstrip("\ufeff \t")
     reader = csv.reader(io.StringIO(text, newline=""))
-    header = next(reader)
+    header = [name.strip() for name in next(reader)]
     if text.split("\n", 1)[0].replace('"', "").strip() != ",".join(header):
         raise InputError(f"{where}: has a quote in its header that belongs to no column; {_AGAIN}.")
     rows: list[list[str]] = []
@@ -198,6 +198,8 @@ def _read_csv_rows(raw: bytes, where: str) -> tuple[list[str], list[list[str]], 
             continue
         if damaged:
             break
+        if any("\n" in cell for cell in row):
+            raise InputError(f"{where}: a quote opens before line {reader.line_num} and never closes; {_AGAIN}.")
         if len(row) == len(header):
             rows.append(row)
         else:
@@ -284,7 +286,8 @@ def read_cpu_ranges(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
         return empty_table(RANGES_COLUMNS), cut
     frame = pd.DataFrame(rows, columns=header, dtype="str")
     start, end = (_numbers(frame, name, where, whole=True).astype("int64") for name in ("start_ns", "end_ns"))
-    tids = pd.to_numeric(frame["thread"], errors="coerce")
+    plain = frame["thread"].where(frame["thread"].str.fullmatch(r" *[0-9]{1,18} *"))
+    tids = pd.to_numeric(plain, errors="coerce")
     if tids.isna().any() and tids.notna().any():
         odd = frame["thread"][tids.isna()].iloc[0]
         raise InputError(f"{where}: column thread has {_shown(odd)} where the other rows have numbers; {_AGAIN}.")

@@ -7,6 +7,7 @@ SQLite reads them itself, to the same result.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -62,6 +63,8 @@ class Tables:
             listed = self._db.execute(
                 "SELECT name, rootpage, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0 ORDER BY rowid"
             ).fetchall()
+            if not all(isinstance(name, str) and isinstance(sql, str | None) for name, _, sql in listed):
+                raise InputError(f"{where}: is damaged (its schema is no text); {_EXPORT_AGAIN}.")
             self._tables = {name: self._describe(name, root, sql or "") for name, root, sql in listed}
 
     def _describe(self, name: str, root: int, sql: str) -> _Table:
@@ -254,6 +257,11 @@ def _size(path: Path) -> int:
         return 0
 
 
+def _told(error: sqlite3.Error) -> str:
+    """What SQLite says, without what it repeats of the file: that may be any cell, of the environment, too."""
+    return re.split(r" [(-]|:", str(error))[0]
+
+
 def _explain(error: sqlite3.Error, where: str) -> InputError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -262,7 +270,7 @@ def _explain(error: sqlite3.Error, where: str) -> InputError:
         return InputError(f"{where}: is no SQLite database, or an encrypted one; {_EXPORT_AGAIN}.")
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return InputError(
-            f"{where}: an unfinished change lies in a -wal or -journal file beside it ({error}); "
+            f"{where}: an unfinished change lies in a -wal or -journal file beside it ({_told(error)}); "
             "let the program that writes it finish, then try again."
         )
-    return InputError(f"{where}: is damaged ({error}); {_EXPORT_AGAIN}.")
+    return InputError(f"{where}: is damaged ({_told(error)}); {_EXPORT_AGAIN}.")

@@ -24,7 +24,9 @@ _MAPPED_FROM = 1 << 20  # smaller files are read whole
 _MISSING = frozenset(
     {"", "n/a", "na", "no data", "nan", "-nan", "+nan", "inf", "-inf", "+inf", "none", "null", "-", "nan(ind)"}
 )
-_BLANK_GROUPS = re.compile("(?<=[0-9])[\\s'\u2019\u00a0\u202f\u2009](?=[0-9])")
+_BLANK = "[\\s'\u2019\u00a0\u202f\u2009]"
+_BLANK_GROUPED = re.compile(f"[-+]?[1-9][0-9]{{0,2}}(?:({_BLANK})[0-9]{{3}})(?:\\1[0-9]{{3}})*(?![0-9]|{_BLANK})")
+_BLANKS = re.compile(_BLANK)
 # By grouping sign. Groups of four (nsys 2024.6) and of two before the last three (en_IN) are only known with commas.
 _GROUPED = {
     "": "",
@@ -144,12 +146,15 @@ def _clean(cell: str) -> str:
     cell = cell.strip()
     if cell.endswith(")") and " (" in cell:  # ncu --print-metric-instances: `5916528 (1125008; 884736)`
         cell = cell[: cell.index(" (")]
-    return cell if cell.isascii() and " " not in cell and "'" not in cell else _BLANK_GROUPS.sub("", cell)
+    if cell.isascii() and " " not in cell and "'" not in cell:
+        return cell
+    grouped = _BLANK_GROUPED.match(cell)
+    return _BLANKS.sub("", cell) if grouped and not _BLANKS.search(cell, grouped.end()) else cell
 
 
 def _shapes(style: NumberStyle) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """What a number and a whole number look like in a style."""
-    whole = f"[0-9]+{_GROUPED[style.group]}"
+    whole = f"(?:0|[1-9][0-9]*){_GROUPED[style.group]}"  # one that lost its decimal sign may begin with 0
     decimal = re.escape(style.decimal)
     number = f"[-+]?(?:(?:{whole})(?:{decimal}[0-9]*)?|{decimal}[0-9]+){_EXPONENT}"
     return re.compile(number), re.compile(f"[-+]?(?:{whole})")
@@ -259,12 +264,13 @@ def parse_integer(cell: str, style: NumberStyle | None = None) -> int | None:
     Raises:
         ValueError: it holds anything but digits, a sign and correct groups.
     """
-    if cell.isascii() and cell.isdecimal():
-        return int(cell)
     if is_missing(cell):
         return None
     styles = (_ENGLISH, _GERMAN) if style is None else (style,)
     for one in styles:
         if fits(cell, one, whole=True):
-            return int(_clean(cell).replace(one.group, "") if one.group else _clean(cell))
-    raise ValueError(f"{cell!r} is not a whole number")
+            value = int(_clean(cell).replace(one.group, "")[:30] if one.group else _clean(cell)[:30])
+            if not -(2**63) <= value < 2**63:
+                break
+            return value
+    raise ValueError(f"{cell[:40]!r} is not a whole number of 64 bits")

@@ -174,19 +174,21 @@ def shrink(data: bytes, fails: Callable[[bytes], bool], tries: int = 300) -> byt
 
 # --------------------------------------------------------------------------------------------------------- processes
 
-_STATE = ("number", "done", "structural", "capture", "error", "at")
+_STATE = ("number", "done", "structural", "capture", "error", "at", "until")
 
 
 class Shared(ctypes.Structure):
-    """What a worker tells while it runs: `number` of the input in hand, counts, and when it was taken up."""
+    """What a worker tells while it runs: `number` of the input in hand, counts, when it was taken up, until when to work."""
 
-    _fields_ = [(name, ctypes.c_double if name == "at" else ctypes.c_longlong) for name in _STATE]
+    _fields_ = [(name, ctypes.c_double if name in ("at", "until") else ctypes.c_longlong) for name in _STATE]
 
 
-def _work(shared: Any, queue: Any, begin: int, end: int, step: int, seed: int, until: float) -> None:
+def _work(shared: Any, queue: Any, begin: int, end: int, step: int, seed: int) -> None:
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY_BYTES, mapped + MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     kinds: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         target = Target(Path(folder))
@@ -194,7 +196,7 @@ def _work(shared: Any, queue: Any, begin: int, end: int, step: int, seed: int, u
         gc.freeze()  # what is there now stays: collections need not look at it
         for number in range(begin, end, step):
             shared.number, shared.at = number, time.time()
-            if shared.at > until:
+            if shared.at > shared.until:
                 break
             one, made = pick(number, seed)
             kinds[one.name] += 1
@@ -220,8 +222,9 @@ class Run:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.context = multiprocessing.get_context("fork")
-        self.until = time.time() + options.seconds
         self.states = [self.context.RawValue(Shared) for _ in range(options.jobs)]
+        for state in self.states:
+            state.until = time.time() + options.seconds
         self.queues = [self.context.SimpleQueue() for _ in range(options.jobs)]
         self.workers = [self._start(job, options.first + job) for job in range(options.jobs)]
         self.findings: dict[str, dict[str, Any]] = {}
@@ -230,7 +233,7 @@ class Run:
     def _start(self, job: int, begin: int) -> Any:
         self.states[job].at = time.time()
         end = self.options.first + self.options.inputs
-        arguments = (self.states[job], self.queues[job], begin, end, self.options.jobs, self.options.seed, self.until)
+        arguments = (self.states[job], self.queues[job], begin, end, self.options.jobs, self.options.seed)
         worker = self.context.Process(target=_work, args=arguments, daemon=True)
         worker.start()
         return worker
@@ -269,6 +272,11 @@ class Run:
         self.workers[job] = self._start(job, state.number + self.options.jobs)
         return True
 
+    def stop(self, *_: object) -> None:
+        """Lets every worker end behind the input in hand."""
+        for state in self.states:
+            state.until = 0.0
+
     def finish(self) -> dict[str, int]:
         """Waits for all, shows how far they are, and adds up their counts."""
         began = time.time()
@@ -281,7 +289,7 @@ class Run:
                     self._take(job)
                 bar.set_postfix(findings=len(self.findings), refresh=False)
                 bar.update(sum(state.done for state in self.states) - bar.n)
-        counts = {name: sum(int(getattr(state, name)) for state in self.states) for name in _STATE[1:-1]}
+        counts = {name: sum(int(getattr(state, name)) for state in self.states) for name in _STATE[1:-2]}
         return counts | {"seconds": round(time.time() - began)}
 
 
@@ -339,6 +347,8 @@ def main() -> int:
     at_commit = commit()
     seeds()
     run = Run(options)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, run.stop)
     counts = run.finish()
     _save(run.findings, options.out)
     result = {

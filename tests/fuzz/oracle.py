@@ -40,6 +40,8 @@ import pandas as pd
 
 from analysis.capture.errors import AnalysisError
 from analysis.capture.model import Capture
+from analysis.capture.ncu_csv import page_of_line
+from analysis.capture.nsys_reports import parse_header
 from tests.fuzz.seeds import Seed
 
 LONGEST = 1000
@@ -96,7 +98,8 @@ def _leaves(value: Any, path: str = "") -> dict[str, float]:
 def facts(capture: Capture) -> dict[str, list[Row]]:
     """The numbers of every table, row by row."""
     found = {name: _rows(frame) for name in _TABLES if (frame := getattr(capture, name)) is not None}
-    found |= {name: _rows(frame) for name, frame in capture.summaries.items()}
+    for name, frame in capture.summaries.items():  # names alone tell calls of CUDA and of the system
+        found.setdefault("calls" if name in ("cuda_api_sum", "osrt_sum") else name, []).extend(_rows(frame))
     for name in ("manifest", "timing", "ceilings", "layer_profile", "kernels_of_layers", "baseline"):
         if data := getattr(capture, name):
             found[name] = [_leaves(data)]
@@ -225,11 +228,14 @@ def _column(text: str, form: str, rng: random.Random) -> Damaged | None:
     lines = text.split("\n")
     sign = ";" if ";" in lines[0] else ","
     rows = [next(csv.reader([line.replace("\r", "")], delimiter=sign), []) for line in lines]
-    widths = [len(cells) for cells in rows if len(cells) > 3]
-    if not widths:
+    heads = [at for at, line in enumerate(lines) if line.count(sign) > 2 and (page_of_line(line) or parse_header(line))]
+    if form == "csv":
+        heads = [0]
+    if not heads:
         return None
-    width = rng.choice(widths)
-    of_table = [at for at, cells in enumerate(rows) if len(cells) == width]
+    head = rng.choice(heads)
+    width = len(rows[head])
+    of_table = [head] + [at for at, cells in enumerate(rows) if at > head and len(cells) == width]
     a, b, kind = rng.randrange(width), rng.randrange(width), rng.randrange(3)
     alike = rng.random() < 0.4 and form == "nsys"
     if kind == 0 and not alike and form != "nsys":
