@@ -36,6 +36,10 @@ profile: announce $(HARNESS)  ## profile GPT-2 from model to report (without a G
 test: $(TESTS)  ## run all tests (GPU tests are skipped, and counted, without a GPU)
 	@$(PY) -m pytest $(ARGS)
 
+.PHONY: fuzz
+fuzz: $(TESTS)  ## damage files at random and read them, ARGS="--inputs 1000000 --seed 1 --jobs 2"
+	@$(PY) -m tests.fuzz.fuzz_readers $(ARGS)
+
 .PHONY: report
 report: $(BASE)  ## report on RUN=folder-or-file (default: the newest run, else the committed one)
 	@$(PY) analysis/report.py $(RUN) $(ARGS)

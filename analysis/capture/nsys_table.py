@@ -37,6 +37,7 @@ Raw = bytes | mmap.mmap
 _PIECE = 8 << 20
 _WINDOW = 1 << 20
 _MISSING = ("", "None", "NULL", "null", "nan", "n/a", "-")
+_MOST_QUOTES = 100
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _TYPES = {"text": _TEXT, "word": _TEXT, "size": pa.float64(), "rate": pa.float64(), "percent": pa.float64()}
 _TIME_UNITS = ("ns", "us", "ms", "s", "nsec", "usec", "msec", "sec")
@@ -227,7 +228,9 @@ def _split_quoted(pieces: list[str], header: Header) -> list[str] | None:
 
 def _holds_a_row(line: str, header: Header) -> bool:
     """Whether a whole row stands behind a quote of this line: the line end between the two was lost."""
-    for match in re.finditer(f'(?<=[^{header.delimiter}])"[,;\t| ]?(?=[0-9:])', line):
+    for tried, match in enumerate(re.finditer(f'(?<=[^{header.delimiter}])"[,;\t| ]?(?=[0-9:])', line)):
+        if tried > _MOST_QUOTES:
+            return True  # too many to try them all: no name has so many
         pieces = line[match.end() :].split(header.delimiter)
         if len(pieces) < len(header.names):
             return False
@@ -273,6 +276,11 @@ def _splits(
     longest = len(pieces) - at - left + 1 if first.startswith('"') else 1
     lengths = (longest,) if left == 1 else range(1, longest + 1)
     for length in lengths:
+        budget[0] -= length // 64
+        if budget[0] <= 0:
+            return
+        if length > 1 and not pieces[at + length - 1].endswith('"'):
+            continue
         cell = first if length == 1 else header.delimiter.join(pieces[at : at + length])
         whole = len(cell) > 1 and cell[0] == cell[-1] == '"'
         if length > 1 and not whole:

@@ -38,13 +38,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-os.environ["KERNEL_LEDGER_CACHE"] = "off"
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from tqdm import tqdm
 
+from analysis.capture import cache
 from analysis.capture.errors import AnalysisError
 from analysis.capture.load import load
 from tests.fuzz.mutate import mutate
@@ -344,6 +343,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, help="JSON file for the counts of the run")
     options = parser.parse_args()
     options.out = options.out.resolve()
+    os.environ[cache.ENVIRONMENT] = "off"
     at_commit = commit()
     seeds()
     run = Run(options)

@@ -1,0 +1,108 @@
+"""What the fuzzer found once stays fixed, and a few hundred fresh inputs hold its promises (tests/fuzz/oracle.py)."""
+
+import json
+import random
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.capture.errors import AnalysisError, InputError
+from analysis.capture.load import load
+from tests.cpu import test_capture_nsys_table as nsys
+from tests.fuzz.fuzz_readers import NAME, Target, attempt, limited, pick
+from tests.fuzz.oracle import Damaged, Truth, damage, truth_of, wrong
+from tests.fuzz.seeds import Seed, seeds
+from tests.nsys_export import Export
+
+CORPUS = sorted((Path(__file__).parents[1] / "fuzz" / "corpus").glob("*.json"))
+WITH_TRUTH = [seed for seed in seeds() if seed.truth]
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("fuzz"))
+        yield Target(Path.cwd())
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_what_was_found_stays_fixed(path: Path, target: Target) -> None:
+    entry = json.loads(path.read_text())
+    data = entry["text"].encode() if "text" in entry else bytes.fromhex(entry["hex"])
+    one = next(seed for seed in seeds() if seed.name == entry["of"])
+    made = Damaged(data, entry["done"], entry["ratio"], entry["clean"]) if "done" in entry else data
+    assert attempt(target, one, made) in ("capture", "error")
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(number=st.integers(0, 1 << 30))
+def test_any_bytes_are_a_capture_or_a_sentence(number: int, target: Target) -> None:
+    """Byte-level and structural damage of every seed, as the fuzzer makes it."""
+    assert attempt(target, *pick(number, seed=5)) in ("capture", "error")
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(seed=st.sampled_from(WITH_TRUTH), number=st.integers(0, 1 << 30))
+def test_structural_damage_never_gives_a_wrong_number(seed: Seed, number: int, target: Target) -> None:
+    assert attempt(target, seed, damage(seed, random.Random(number))) in ("capture", "error")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 60_000, '{"a":' * 60_000, '{"kind": "timing", "x": ' + "[" * 60_000, nsys.PER_RANGE + '":a' + '","b' * 9000],
+    ids=["list", "object", "ours", "quotes"],
+)
+def test_what_nests_deeply_ends_in_time(text: str, target: Target) -> None:
+    with limited():
+        assert target.read(text.encode()) in ("capture", "error")
+
+
+def test_the_oracle_sees_what_is_wrong(tmp_path: Path) -> None:
+    """A number in another column, one that is new, a row too many, a row less without a gap."""
+    text = next(seed for seed in seeds() if seed.name == "nsys trace").data.decode()
+
+    def read(changed: str) -> object:
+        (tmp_path / NAME).write_text(changed)
+        return load([tmp_path / NAME])
+
+    truth = truth_of(read(text))
+    assert isinstance(truth, Truth)
+    done = Damaged(b"", "x")
+    lines = text.splitlines(keepends=True)
+    assert wrong(read(text), truth, done) == ""
+    assert "has the row" in wrong(read(text.replace("3000,503", "3000,504")), truth, done)
+    assert "6 rows where there are 5" in wrong(read(text + lines[1].replace("1000,", "9000,", 1)), truth, done)
+    fewer = "".join(lines[:-1])
+    assert "no gap says so" in wrong(read(fewer), truth, done)
+    assert wrong(read(fewer), truth, Damaged(b"", "cut", clean=True)) == ""
+    ratio = Damaged(b"", "unit", ratio=1000.0)
+    assert wrong(read(text.replace("(ns)", "(us)")), truth, ratio) == ""
+    assert wrong(read(text.replace("(ns)", "(us)")), truth, done) != ""
+
+
+def test_what_sqlite_repeats_of_a_file_is_not_told(tmp_path: Path) -> None:
+    """A page of the environment in place of the schema: SQLite quotes it in its message, the reader must not."""
+    for change, value in (("name = ?, sql = 'nonsense'", "SECRET_TOKEN=hunter2"), ("name = ?", b"\xff\x00")):
+        export = Export()
+        export.launch("k", (0, 1), (2, 3))
+        path = export.save(tmp_path / NAME)
+        database = sqlite3.connect(path)
+        database.execute("PRAGMA writable_schema=ON")
+        database.execute(f"UPDATE sqlite_master SET {change} WHERE name = 'StringIds'", (value,))
+        database.commit()
+        database.close()
+        with pytest.raises(InputError, match=r"f\.dat: is damaged") as error:
+            load([path])
+        assert "hunter2" not in str(error.value)
+
+
+def test_messages_stay_on_one_line_and_short() -> None:
+    assert str(AnalysisError("a\nb\x1b[2J")) == "a\\nb\\x1b[2J"
+    long = str(AnalysisError("f.dat: " + "x" * 5000 + "; export it again."))
+    assert len(long) < 700
+    assert long.startswith("f.dat: ")
+    assert long.endswith("again.")
