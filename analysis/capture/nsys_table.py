@@ -227,14 +227,17 @@ def _split_quoted(pieces: list[str], header: Header) -> list[str] | None:
 
 
 def _holds_a_row(line: str, header: Header) -> bool:
-    """Whether a whole row stands behind a quote of this line: the line end between the two was lost."""
+    """Whether whole rows stand before and behind a quote of this line: the line end between the two was lost."""
     for tried, match in enumerate(re.finditer(f'(?<=[^{header.delimiter}])"[,;\t| ]?(?=[0-9:])', line)):
         if tried > _MOST_QUOTES:
             return True  # too many to try them all: no name has so many
         pieces = line[match.end() :].split(header.delimiter)
         if len(pieces) < len(header.names):
             return False
-        if _fits(pieces[0], kind_of(header.names[0], "")) and _split_quoted(pieces, header) is not None:
+        before = line[: match.start() + 1].split(header.delimiter)
+        if len(before) < len(header.names) or not _fits(pieces[0], kind_of(header.names[0], "")):
+            continue
+        if _split_quoted(before, header) is not None and _split_quoted(pieces, header) is not None:
             return True
     return False
 

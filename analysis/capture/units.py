@@ -61,7 +61,7 @@ def _term(text: str, where: str, unit: str) -> tuple[float, str]:
 
 
 # What a metric measures, where its name says so.
-_BYTES = re.compile(r"[a-z0-9]+__(?:[a-z0-9_]*_)?bytes(?:_[a-z0-9_]+)?\.(?:sum|avg|min|max)")
+_BYTES = re.compile(r"[a-z0-9]+__(?:[a-z0-9_]*_)?bytes(?!_per)(?:_[a-z0-9_]+)?\.(?:sum|avg|min|max)")
 _NAMED = ((re.compile(r"gpu__time_duration\.(?:sum|avg|min|max)"), "ns"), (_BYTES, "byte"))
 
 

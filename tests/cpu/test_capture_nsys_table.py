@@ -291,3 +291,17 @@ def test_a_row_that_can_be_split_in_two_ways_is_refused() -> None:
     assert nsys_table.split_row(line, header) is not None
     twice = '"a",PushPop,1,2,3,4,5,6,7,8,9,1,"b",PushPop,1,2,3,4,5,6,7,8,9,1,"c"'
     assert nsys_table.split_row(twice, header) is None
+
+
+@pytest.mark.parametrize("name", ['x="1"', ':{"a":1}', 'say "5" 6', 'layer["0"].x'])
+def test_a_quote_before_a_digit_is_no_second_row(name: str) -> None:
+    header = parse_header(PROJECTED.split("\n")[0])
+    assert header is not None
+    rest = "1000,500,900,300,PushPop,11,22,3,0,1,3,,:3"
+    assert nsys_table.split_row(f"{name},{rest}", header) == [name, *rest.split(",")]
+    sums = parse_header(KERN_SUM.strip("\n"))
+    assert sums is not None
+    row = '60.0,1200,2,600.0,600.0,500,700,141.4,"void k<4, 2>()"'
+    assert nsys_table.split_row(row, sums) is not None
+    assert nsys_table.split_row(f"{row};{row}", sums) is None
+    assert nsys_table.split_row(f"{row}{row}", sums) is None

@@ -332,6 +332,12 @@ def _save(findings: dict[str, dict[str, Any]], folder: Path) -> None:
             (folder / f"finding-{at}.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
+def _append(path: Path, result: dict[str, Any]) -> None:
+    """Adds a run to the list of runs in a JSON file."""
+    runs = json.loads(path.read_text()) if path.exists() else []
+    path.write_text(json.dumps([*runs, result], indent=1) + "\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=100_000)
@@ -340,7 +346,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=86_400, help="stop after so long")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=Path("build/fuzz"), help="folder for the inputs of findings")
-    parser.add_argument("--results", type=Path, help="JSON file for the counts of the run")
+    parser.add_argument("--results", type=Path, help="JSON file, a list, to which the counts of the run are added")
     options = parser.parse_args()
     options.out = options.out.resolve()
     os.environ[cache.ENVIRONMENT] = "off"
@@ -357,10 +363,9 @@ def main() -> int:
         "commit": at_commit, "files": dict(sorted(run.kinds.items())),
         "versions": {"python": platform.python_version(), "numpy": np.__version__, "pandas": pd.__version__, "pyarrow": pa.__version__},
     }  # fmt: skip
-    text = json.dumps(result, indent=1)
-    print(text)
+    print(json.dumps(result, indent=1))
     if options.results:
-        options.results.write_text(text + "\n")
+        _append(options.results, result)
     return 1 if run.findings else 0
 
 
