@@ -314,8 +314,8 @@ def build_manifest(
         "python": platform.python_version(),
         "nsys": doctor.tool_version(doctor.find_nsys()),
         "ncu": doctor.tool_version(doctor.find_ncu()),
-        # a source tree without history (an archive, a copy) may be told its commit, as CI services do
-        "git_sha": _git("rev-parse", "--verify", "HEAD") or os.environ.get("GIT_COMMIT"),
+        # a tree whose history is absent or another's (an archive, a copy) is told its commit, as CI services do
+        "git_sha": os.environ.get("GIT_COMMIT") or _git("rev-parse", "--verify", "HEAD"),
         "git_dirty": None if status is None else bool(status),
         "arguments": [scrub(argument) for argument in arguments],
         "workloads": list(workloads),
