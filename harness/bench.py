@@ -12,16 +12,19 @@ Two conventions, both by CUDA events, variants in turn within every round:
 - cold   a sample is one CUDA graph of several launches that rotate among sets of inputs and outputs of more than
          four times the L2 cache together, behind a filled queue, divided by the launches: the cost with data in DRAM
 - plain  a sample is ten launches in succession on one input, behind a filled queue: inputs that fit stay in L2
+Of an op bound by arithmetic, variants that take over a millisecond and over four times the baseline's time are timed
+apart, beside the baseline, with fewer launches and rounds; the floor is then the longer of bytes and operations.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import io
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +44,8 @@ COPY_BYTES = 2 << 30
 PLAIN_LAUNCHES = 10
 ROUNDS = 40
 WARMUP_ROUNDS = 3
+SLOW_SECONDS, SLOW_RATIO = 1e-3, 4.0
+SLOW_ROUNDS, SLOW_LAUNCHES = 5, 2
 L2_MULTIPLE = 4
 KEPT_BYTES = 6 << 30  # of outputs of one variant while its graph is timed
 # the GPU sleeps this long ahead of each sample, so that the CPU has launched it before it starts: 150 us at 2 GHz
@@ -49,7 +54,8 @@ HEADER = (
     "op,variant,dtype,shape_name,shape,convention,samples,launches_per_sample,"
     "bench_time_p5_ns,bench_time_p50_ns,bench_time_p95_ns,minimum_bytes,predicted_bytes,achieved_byte_per_s,"
     "floor_time_ns,floor_frac,versus_torch_p5,versus_torch_p50,versus_torch_p95,"
-    "versus_compile_p5,versus_compile_p50,versus_compile_p95,versus_triton_p5,versus_triton_p50,versus_triton_p95"
+    "versus_compile_p5,versus_compile_p50,versus_compile_p95,versus_triton_p5,versus_triton_p50,versus_triton_p95,"
+    "achieved_flop_per_s"  # of ops bound by arithmetic
 )
 BASELINES = ("torch", "compile", "triton")
 PIECE_ELEMENTS = 1 << 26  # of the float64 reference at a time
@@ -174,6 +180,8 @@ def check_variant(
     run, allowance = (op.call(variant), "torch") if device == "cpu" else (op.variants[variant].fn, "")
     checks = []
     for shape in [*shapes, *full]:
+        if device != "cpu" and op.variants[variant].cannot(shape, dtype):
+            continue
         inputs = op.make_inputs(shape, dtype, seed=sum(shape), device=device)
         checks.append(compare(op, variant, inputs, "random", run, allowance))
         if shape in shapes:
@@ -234,12 +242,14 @@ def _events() -> tuple[Any, Any]:
     return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 
 
-def _in_turn(steps: dict[str, Callable[[], Any]], rounds: int, before: Callable[[], Any]) -> dict[str, list[float]]:
+def _in_turn(
+    steps: dict[str, Callable[[], Any]], rounds: int, before: Callable[[], Any], warmup: int = WARMUP_ROUNDS
+) -> dict[str, list[float]]:
     """Seconds of each step in each round; the order turns round every time, so that no one always follows another."""
     import torch
 
     seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for round_ in range(WARMUP_ROUNDS + rounds):
+    for round_ in range(warmup + rounds):
         pairs = {}
         for name in list(steps)[:: 1 if round_ % 2 else -1]:
             before()
@@ -248,25 +258,43 @@ def _in_turn(steps: dict[str, Callable[[], Any]], rounds: int, before: Callable[
             steps[name]()
             pairs[name][1].record()
         torch.cuda.synchronize()
-        if round_ >= WARMUP_ROUNDS:
+        if round_ >= warmup:
             for name, (start, end) in pairs.items():
                 seconds[name].append(start.elapsed_time(end) / 1e3)
     return seconds
 
 
-def time_cold(op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int) -> Timed:
-    """Graphs of launches that rotate among more data than fits into L2."""
+def groups_by_speed(op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ...]) -> list[list[str]]:
+    """The variants to time together: all; of an op bound by arithmetic those that are far slower than the baseline
+    apart, behind the baseline.
+    """
+    if not op.compute_bound or op.baseline not in variants:
+        return [list(variants)]
+    inputs = op.make_inputs(shape, dtype, device="cuda")
+    steps: dict[str, Callable[[], Any]] = {name: functools.partial(op.variants[name].fn, *inputs) for name in variants}
+    seconds = {name: values[0] for name, values in _in_turn(steps, 1, lambda: None, warmup=1).items()}
+    limit = max(SLOW_SECONDS, SLOW_RATIO * seconds[op.baseline])
+    fast = [name for name in variants if seconds[name] <= limit]
+    slow = [name for name in variants if seconds[name] > limit]
+    return [fast, [op.baseline, *slow]] if slow else [fast]
+
+
+def time_cold(
+    op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int, few: bool = False
+) -> Timed:
+    """Graphs of launches that rotate among more data than fits into L2; `few`: one launch for each set of data."""
     import torch
 
     first = op.make_inputs(shape, dtype, seed=0, device="cuda")
-    results = outputs(op.variants[op.best if op.best in variants else variants[0]].fn(*first))
+    best = op.best_for(dtype)
+    results = outputs(op.variants[best if best in variants else variants[0]].fn(*first))
     result_bytes = sum(value.nbytes for value in results)
     set_bytes = result_bytes + sum(value.nbytes for value in first if hasattr(value, "nbytes"))
     del results
     l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
     sets = max(2, min(256, math.ceil(L2_MULTIPLE * l2_bytes / set_bytes) + 1))
     # many launches a graph, so that the start of the graph does not count; every launch keeps its own output
-    wanted = min(16, max(4, KEPT_BYTES // result_bytes))
+    wanted = 1 if few else min(16, max(4, KEPT_BYTES // result_bytes))
     launches = sets * max(1, math.ceil(wanted / sets))
     inputs = [first, *(op.make_inputs(shape, dtype, seed=seed, device="cuda") for seed in range(1, sets))]
     graphs, kept = {}, []
@@ -284,32 +312,29 @@ def time_cold(op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ..
             kept.append([run(*inputs[index % sets]) for index in range(launches)])
         graphs[name] = graph
     steps = {name: graph.replay for name, graph in graphs.items()}
-    seconds = _in_turn(steps, rounds, lambda: torch.cuda._sleep(QUEUE_CYCLES))
+    seconds = _in_turn(steps, rounds, lambda: torch.cuda._sleep(QUEUE_CYCLES), 1 if few else WARMUP_ROUNDS)
     return Timed(dtype, shape, "cold", launches, {k: [value / launches for value in v] for k, v in seconds.items()})
 
 
-def time_plain(op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int) -> Timed:
-    """Launches in succession on one input, behind a queue that is filled first."""
+def time_plain(
+    op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int, few: bool = False
+) -> Timed:
+    """Launches in succession on one input, behind a queue that is filled first; `few`: two instead of ten."""
     import torch
 
+    launches = SLOW_LAUNCHES if few else PLAIN_LAUNCHES
     inputs = op.make_inputs(shape, dtype, device="cuda")
 
     def repeat(run: Callable[..., Any]) -> Callable[[], None]:
         def step() -> None:
-            for _ in range(PLAIN_LAUNCHES):
+            for _ in range(launches):
                 run(*inputs)
 
         return step
 
     steps = {name: repeat(op.variants[name].fn) for name in variants}
-    seconds = _in_turn(steps, rounds, lambda: torch.cuda._sleep(10 * QUEUE_CYCLES))
-    return Timed(
-        dtype,
-        shape,
-        "plain",
-        PLAIN_LAUNCHES,
-        {k: [value / PLAIN_LAUNCHES for value in v] for k, v in seconds.items()},
-    )
+    seconds = _in_turn(steps, rounds, lambda: torch.cuda._sleep(10 * QUEUE_CYCLES), 1 if few else WARMUP_ROUNDS)
+    return Timed(dtype, shape, "plain", launches, {k: [value / launches for value in v] for k, v in seconds.items()})
 
 
 def measure_copy(rounds: int) -> dict[str, list[float]]:
@@ -329,6 +354,19 @@ def measure_copy(rounds: int) -> dict[str, list[float]]:
     return {name: [2 * COPY_BYTES / value for value in values] for name, values in seconds.items()}
 
 
+def measure_roofs(op: Any) -> dict[str, float]:
+    """The measured roofs that the op's floor needs beside the copy: fp32, tf32 and bf16 in FLOP/s of one bound by
+    arithmetic, dram_read in byte/s of one that only reads.
+    """
+    from kernels.ceilings import measure_ceilings
+
+    if not (op.compute_bound or op.reads_only):
+        return {}
+    roofs = measure_ceilings(samples=10, progress=False)["roofs"]
+    wanted = [roof for roof in roofs if (roof["unit"] == "flop/s" if op.compute_bound else roof["name"] == "dram_read")]
+    return {roof["name"]: roof["value"] for roof in wanted}
+
+
 def quantiles(values: Sequence[float]) -> tuple[float, float, float]:
     """p5, p50, p95."""
     ordered = sorted(values)
@@ -342,14 +380,18 @@ def quantiles(values: Sequence[float]) -> tuple[float, float, float]:
     return at(0.05), at(0.5), at(0.95)
 
 
-def rows_of(op: Any, timed: Timed, copy_byte_per_s: float) -> list[dict[str, Any]]:
-    """bench.csv's rows of one dtype, shape and convention."""
+def rows_of(
+    op: Any, timed: Timed, copy_byte_per_s: float, roofs: Mapping[str, float] | None = None
+) -> list[dict[str, Any]]:
+    """bench.csv's rows of one dtype, shape and convention; `roofs`: see measure_roofs."""
     from kernels.registry import short_dtype
 
-    minimum = op.minimum_bytes(timed.shape, timed.dtype)
-    floor_ns = minimum / copy_byte_per_s * 1e9
+    minimum, flops = op.minimum_bytes(timed.shape, timed.dtype), op.flops(timed.shape)
     rows = []
     for name, seconds in timed.seconds.items():
+        floor_ns = minimum / (roofs or {}).get("dram_read", copy_byte_per_s) * 1e9
+        if op.compute_bound and roofs:
+            floor_ns = max(floor_ns, flops / roofs[op.variants[name].precision or short_dtype(timed.dtype)] * 1e9)
         p5, p50, p95 = (value * 1e9 for value in quantiles(seconds))
         row: dict[str, Any] = {
             "op": op.name,
@@ -374,6 +416,7 @@ def rows_of(op: Any, timed: Timed, copy_byte_per_s: float) -> list[dict[str, Any
             ratios = [a / b for a, b in zip(timed.seconds.get(baseline, []), seconds, strict=False)]
             values = [round(value, 4) for value in quantiles(ratios)] if ratios else ["", "", ""]
             row |= {f"versus_{baseline}_{q}": value for q, value in zip(("p5", "p50", "p95"), values, strict=True)}
+        row["achieved_flop_per_s"] = round(flops / p50 * 1e9) if op.compute_bound else ""
         rows.append(row)
     return rows
 
@@ -399,15 +442,30 @@ def _ratio_cell(row: dict[str, Any], baseline: str) -> str:
     return f"{middle:.3f} ({low:.3f} – {high:.3f})"
 
 
+def _rate_cells(row: dict[str, Any], with_flops: bool) -> list[str]:
+    rates = [f"{float(row['achieved_byte_per_s']) / 1e9:.0f}"]
+    return [*rates, f"{float(row['achieved_flop_per_s']) / 1e12:.1f}"] if with_flops else rates
+
+
+def _roofs_text(roofs: Mapping[str, float]) -> str:
+    units = {"dram_read": "TB/s"}
+    return ", ".join(f"{name} {value / 1e12:.4g} {units.get(name, 'TFLOP/s')}" for name, value in roofs.items())
+
+
 def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) -> str:
     """microbenchmark.txt."""
     copies = ", ".join(f"{name} {value / 1e12:.3f} TB/s" for name, value in conditions["copy_byte_per_s"].items())
+    roofs = conditions.get("roofs", {})
+    with_flops = any(row["achieved_flop_per_s"] for row in rows)
+    floor = "minimum bytes / dram_read" if "dram_read" in roofs else "minimum bytes / the faster one"
     parts = [
         f"{conditions['gpu']['name']}, driver {conditions['driver']}, torch {conditions['torch']}, "
         f"triton {conditions['triton']}\n"
-        f"copy of 2 GiB in this run: {copies}; floor = minimum bytes / the faster one\n"
+        f"copy of 2 GiB in this run: {copies}; floor = {floor}"
+        + (", or operations / roof if longer" if with_flops else "")
+        + (f"; roofs in this run: {_roofs_text(roofs)}\n" if roofs else "\n"),
         "GB/s are minimum bytes (what is needed of the inputs read once, outputs written once) over the median time\n"
-        "versus X: how many times faster than X, paired by round, median (p5 – p95)\n"
+        "versus X: how many times faster than X, paired by round, median (p5 – p95)\n",
     ]
     keys = list(dict.fromkeys((row["convention"], row["dtype"], row["shape_name"]) for row in rows))
     for convention, dtype, shape in keys:
@@ -416,13 +474,14 @@ def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, An
             [
                 row["variant"],
                 *_time_cells(row),
-                f"{float(row['achieved_byte_per_s']) / 1e9:.0f}",
+                *_rate_cells(row, with_flops),
                 f"{100 * float(row['floor_frac']):.1f}",
                 *(_ratio_cell(row, baseline) for baseline in BASELINES),
             ]
             for row in members
         ]
-        headers = ["variant", "p50 us", "p5 – p95 us", "GB/s", "% of floor", *(f"versus {name}" for name in BASELINES)]
+        headers = ["variant", "p50 us", "p5 – p95 us", "GB/s", *(["TFLOP/s"] if with_flops else []), "% of floor"]
+        headers += [f"versus {name}" for name in BASELINES]
         floor_us = float(members[0]["floor_time_ns"]) / 1e3
         parts.append(
             f"\n{dtype} {shape} ({members[0]['shape']}), {convention}, {members[0]['samples']} samples of "
@@ -504,7 +563,7 @@ def committed(op: Any) -> Path:
 
 def ladder(op: Any, rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) -> str:
     """One op's part of what stands between the ladder markers, from a run's bench.csv and bench.json."""
-    from kernels.registry import item_bytes
+    from kernels.registry import dtype_name, item_bytes
 
     cold = [row for row in rows if row["convention"] == "cold"]
     shape_name = op.shape_name(op.bench_shape)
@@ -514,28 +573,33 @@ def ladder(op: Any, rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) 
         members = [row for row in cold if row["dtype"] == dtype and row["shape_name"] == shape_name]
         if not members:
             continue
-        elements = math.prod(op.bench_shape) * item_bytes(dtype)
+        # of an op bound by arithmetic the shape is no operand
+        elements = 1e6 if op.compute_bound else math.prod(op.bench_shape) * item_bytes(dtype)
         floor_us = float(members[0]["floor_time_ns"]) / 1e3
         table = [
             [
                 f"`{row['variant']}`",
                 f"{float(row['predicted_bytes']) / elements:.2f}",
                 *_time_cells(row),
-                f"{float(row['achieved_byte_per_s']) / 1e9:.0f}",
+                *_rate_cells(row, op.compute_bound),
                 f"{100 * float(row['floor_frac']):.1f} %",
                 f"{float(row['versus_torch_p50']):.2f}×",
             ]
             for row in members
         ]
-        headers = ["variant", "predicted passes", "p50 µs", "p5 – p95 µs", "GB/s", "of the floor", "versus torch"]
+        predicted = "predicted MB" if op.compute_bound else "predicted passes"
+        headers = ["variant", predicted, "p50 µs", "p5 – p95 µs", "GB/s", *(["TFLOP/s"] if op.compute_bound else [])]
+        headers += ["of the floor", "versus torch"]
         parts.append(f"{sizes}, {dtype}; floor {floor_us:.1f} µs\n\n" + _markdown(table, headers))
     table = []
     measured = [row for row in cold if row["shape_name"] == shape_name]
     shown = op.best
     if measured and op.best not in {row["variant"] for row in measured}:  # a run older than the best variant
         shown = min(measured, key=lambda row: float(row["bench_time_p50_ns"]))["variant"]
+    by_dtype = {row["dtype"]: op.best_by_dtype.get(dtype_name(row["dtype"]), shown) for row in cold}
+    baselines = [name for name in reversed(BASELINES) if name in op.variants]
     for row in cold:
-        if row["variant"] == shown:
+        if row["variant"] == by_dtype[row["dtype"]]:
             table.append(
                 [
                     row["dtype"],
@@ -543,22 +607,44 @@ def ladder(op: Any, rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) 
                     f"{float(row['floor_time_ns']) / 1e3:.1f}",
                     *_time_cells(row),
                     f"{100 * float(row['floor_frac']):.1f} %",
-                    *(_ratio_cell(row, baseline) for baseline in reversed(BASELINES)),
+                    *(_ratio_cell(row, baseline) for baseline in baselines),
                 ]
             )
     headers = ["dtype", "shape", "floor µs", "p50 µs", "p5 – p95 µs", "of the floor"]
-    headers += [f"times faster than {name}" for name in reversed(BASELINES)]
-    parts.append(f"`{shown}` at every shape, median (p5 – p95)\n\n" + _markdown(table, headers))
-    parts.append(f"![Share of the byte floor by variant of {op.name}]({op.name}.svg)")
+    headers += [f"times faster than {name}" for name in baselines]
+    names = " and ".join(f"`{name}`" for name in dict.fromkeys(by_dtype.values()))
+    parts.append(f"{names} at every shape, median (p5 – p95)\n\n" + _markdown(table, headers))
+    if refused := refusals(op):
+        parts.append("What a rung does not take\n\n" + refused)
+    parts.append(f"![Share of the {_floor_name(op)} by variant of {op.name}]({op.name}.svg)")
     if judged := verdicts(op, cold):
         parts.append(f"Hypotheses about time, at {sizes}\n\n" + judged)
     copy = max(conditions["copy_byte_per_s"].values()) / 1e12
     parts.append(
         f"{conditions['gpu']['name']}, driver {conditions['driver']}, torch {conditions['torch']}, triton "
-        f"{conditions['triton']}; copy in the same run {copy:.3f} TB/s; convention `cold`; generated from "
+        f"{conditions['triton']}; copy in the same run {copy:.3f} TB/s; "
+        + (f"roofs: {_roofs_text(conditions['roofs'])}; " if conditions.get("roofs") else "")
+        + "convention `cold`; generated from "
         f"`reports/{committed(op).name}/bench.csv`."
     )
     return "\n\n".join(parts)
+
+
+def _floor_name(op: Any) -> str:
+    return "floor" if op.compute_bound or op.reads_only else "byte floor"
+
+
+def refusals(op: Any) -> str:
+    """The shapes that a variant does not take, with the reason; empty where there are none."""
+    table = []
+    for variant in op.variants.values():
+        for dtype in variant.dtypes:
+            reasons: dict[str, list[str]] = {}
+            for name, shape in op.shapes.items():
+                if reason := variant.cannot(shape, dtype):
+                    reasons.setdefault(reason, []).append(name)
+            table += [[f"`{variant.name}`", ", ".join(names), reason] for reason, names in reasons.items()]
+    return _markdown(table, ["variant", "shapes", "reason"]) if table else ""
 
 
 def ladder_svg(op: Any, rows: Sequence[dict[str, Any]]) -> str:
@@ -577,8 +663,9 @@ def ladder_svg(op: Any, rows: Sequence[dict[str, Any]]) -> str:
         thick = 0.8 / max(1, len(dtypes))
         for place, dtype in enumerate(dtypes):
             shares = {row["variant"]: 100 * float(row["floor_frac"]) for row in cold if row["dtype"] == dtype}
-            heights = [index + (place - (len(dtypes) - 1) / 2) * thick for index in range(len(variants))]
-            widths = [shares.get(variant, 0.0) for variant in variants]
+            beside = (place - (len(dtypes) - 1) / 2) * thick
+            heights = [index + beside for index, variant in enumerate(variants) if variant in shares]
+            widths = [shares[variant] for variant in variants if variant in shares]
             bars = axes.barh(heights, widths, thick, label=dtype, color=("#0072b2", "#e69f00")[place % 2])
             axes.bar_label(bars, fmt="%.1f", padding=2, fontsize=7)
         axes.set_yticks(range(len(variants)), variants)
@@ -586,7 +673,7 @@ def ladder_svg(op: Any, rows: Sequence[dict[str, Any]]) -> str:
         axes.axvline(100, color="black", linewidth=0.8)
         axes.set_xlim(0, 132)
         sizes = ", ".join(f"{axis} {size}" for axis, size in zip(op.axes, op.bench_shape, strict=True))
-        axes.set_xlabel(f"% of the byte floor, {op.name}, {sizes}")
+        axes.set_xlabel(f"% of the {_floor_name(op)}, {op.name}, {sizes}")
         axes.legend(loc="center right", fontsize=8)
         stream = io.StringIO()
         figure.savefig(stream, format="svg", metadata={"Date": None})
@@ -601,14 +688,16 @@ def verdicts(op: Any, cold: Sequence[dict[str, Any]]) -> str:
     times = {
         (row["dtype"], row["variant"]): float(row["bench_time_p50_ns"]) for row in cold if row["shape_name"] == name
     }
-    times |= {(row["dtype"], "floor"): float(row["floor_time_ns"]) for row in cold if row["shape_name"] == name}
+    floors = {(row["dtype"], row["variant"]): float(row["floor_time_ns"]) for row in cold if row["shape_name"] == name}
     table = []
     for variant in op.variants.values():
         for timing in variant.timings:
             found, good = [], True
             for dtype in map(short_dtype, timing.dtypes):
-                if (dtype, variant.name) in times and (dtype, timing.than) in times:
-                    ratio = times[dtype, variant.name] / times[dtype, timing.than]
+                mine = (dtype, variant.name)
+                than_ns = floors.get(mine) if timing.than == "floor" else times.get((dtype, timing.than))
+                if mine in times and than_ns:
+                    ratio = times[mine] / than_ns
                     found.append(f"{dtype} {ratio:.3f}")
                     good &= timing.low <= ratio <= timing.high
             bounds = [f"≥ {timing.low:.3f}"] if timing.low > 0 else []
@@ -682,7 +771,7 @@ def bench(
     sizes = [op.shapes[name] for name in shapes]
     checks: list[Check] = []
     passed: dict[str, list[str]] = {dtype: [] for dtype in dtypes}
-    jobs = [(dtype, name) for dtype in dtypes for name in variants]
+    jobs = [(dtype, name) for dtype in dtypes for name in variants if dtype in op.variants[name].dtypes]
     for dtype, name in tqdm(jobs, desc=f"{op.name} checks", disable=None):
         try:
             found = check_variant(op, name, dtype, check_shapes(op, name), "cuda", sizes)
@@ -701,16 +790,26 @@ def bench(
     with manifest.ClockSampler() as sampler:
         copies = {name: quantiles(values)[1] for name, values in measure_copy(rounds).items()}
         torch.cuda.empty_cache()
+        roofs = measure_roofs(op)
+        torch.cuda.empty_cache()
         plan = [(convention, dtype, size) for convention in CONVENTIONS for dtype in dtypes for size in sizes]
         for convention, dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
-            if not passed[dtype]:
+            able = [name for name in passed[dtype] if not op.variants[name].cannot(size, dtype)]
+            if not able:
                 continue
             time_them = time_cold if convention == "cold" else time_plain
-            rows += rows_of(op, time_them(op, passed[dtype], dtype, size, rounds), max(copies.values()))
-            torch.cuda.empty_cache()
+            by_name: dict[str, dict[str, Any]] = {}
+            for place, group in enumerate(groups_by_speed(op, able, dtype, size)):
+                some = min(rounds, SLOW_ROUNDS) if place else rounds
+                timed = time_them(op, group, dtype, size, some, few=place > 0)
+                by_name = {row["variant"]: row for row in rows_of(op, timed, max(copies.values()), roofs)} | by_name
+                torch.cuda.empty_cache()
+            rows += [by_name[name] for name in able]
     arguments = ["harness.bench", op.name]
     conditions = manifest.build_manifest(arguments, [], 0, {"source": "none"}, sampler)
     conditions["copy_byte_per_s"] = copies
+    if roofs:
+        conditions["roofs"] = roofs
     _write(out / "bench.csv", csv_text(rows))
     text = microbenchmark_text(rows, conditions)
     print(text)
@@ -737,7 +836,11 @@ def check_on_cpu(op: Any, out: Path, dtypes: Sequence[str], variants: Sequence[s
     """correctness.txt from the CPU implementation; 1 if it fails."""
     small = [shape for shape in op.check_shapes if math.prod(shape) < 5_000_000]
     checks = [
-        check for dtype in dtypes for name in variants for check in check_variant(op, name, dtype, small, "cpu", [])
+        check
+        for dtype in dtypes
+        for name in variants
+        if dtype in op.variants[name].dtypes
+        for check in check_variant(op, name, dtype, small, "cpu", [])
     ]
     text = correctness_text(op, checks, "CPU")
     print(text)

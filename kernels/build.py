@@ -118,7 +118,9 @@ def extension(op: str) -> Any:
     from torch.utils import cpp_extension
 
     major, minor = torch.cuda.get_device_capability()
-    target = f"{major}{minor}"
+    files = sources(op)
+    # wgmma and the like exist for one architecture alone; the other sources of the folder do not mind
+    target = max((objects.target(source, 10 * major + minor) for source in files), key=len)
     # one folder per torch and architecture: object files of another torch would be linked in silently
     folder = BUILD / f"{op}-torch{torch.__version__}-sm{target}".replace("+", "-")
     folder.mkdir(parents=True, exist_ok=True)
@@ -129,7 +131,7 @@ def extension(op: str) -> Any:
         with _output_to(folder / "last.log"):
             module = cpp_extension.load(
                 name=f"kernel_ledger_{op}",
-                sources=[str(FOLDER / op / "binding.cpp"), *map(str, sources(op))],
+                sources=[str(FOLDER / op / "binding.cpp"), *map(str, files)],
                 extra_cflags=["-O2", f"-I{FOLDER / 'include'}"],
                 extra_cuda_cflags=[*NVCC_FLAGS, f"-gencode=arch=compute_{target},code=sm_{target}"],
                 build_directory=str(folder),

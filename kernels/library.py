@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from kernels.registry import Op
+from kernels.registry import Op, dtype_name
 
 _library = torch.library.Library("kernel_ledger", "FRAGMENT")
 
@@ -73,6 +73,10 @@ def define(
         inputs, variant, outputs = prepare(arguments)
         if is_empty(outputs):
             return outputs
+        taken = op.variants[variant].dtypes
+        for value in inputs:
+            if isinstance(value, torch.Tensor) and value.is_floating_point() and dtype_name(value.dtype) not in taken:
+                raise TypeError(f"{op.torch_op} {variant} takes {' or '.join(taken)}, got {dtype_name(value.dtype)}")
         with torch.cuda.device(inputs[0].device):
             return op.variants[variant].fn(*contiguous(inputs))
 

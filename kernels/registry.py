@@ -12,7 +12,7 @@ import argparse
 import importlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,11 @@ class Timing:
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
 
 
+def takes_all(shape: Shape, dtype: str) -> str:
+    """Nothing speaks against any shape."""
+    return ""
+
+
 @dataclass(frozen=True)
 class Variant:
     """One way to compute an op.
@@ -54,6 +59,8 @@ class Variant:
     `fn(*inputs)` computes the whole op on the device of its inputs. `symbols` are the `__global__` names that
     may appear in a capture (empty where the kernels are not ours), all of them in `source`. `bytes_model` is
     the DRAM traffic that the variant should cause, in bytes; `timings` are what `hypothesis` says about time.
+    `dtypes` are those it takes, of the op's. `cannot(shape, dtype)` says why it does not take a shape, "" if it does.
+    `precision` names the roof of its arithmetic where it is not that of the dtype ("tf32").
     """
 
     name: str
@@ -64,6 +71,9 @@ class Variant:
     symbols: tuple[str, ...] = ()
     source: str = ""
     timings: tuple[Timing, ...] = ()
+    dtypes: tuple[str, ...] = ("float32", "bfloat16")
+    cannot: Callable[[Shape, str], str] = takes_all
+    precision: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -81,7 +91,9 @@ class Op:
     with the variant's name. `bench_shape` is the shape that captures and ladders show, far beyond the L2 cache;
     `check_shapes` are small ones that reach every path. `hostile(*inputs)` gives the inputs with infinities, NaN and
     extreme magnitudes. `allowed_error(inputs, references, variant)` is one float64 tensor for each output: how far
-    from `reference` an element may be. `chain` names the PyTorch operations of the baseline, in order.
+    from `reference` an element may be. `chain` names the PyTorch operations of the baseline, in order. `best` is the
+    fastest variant of ours, `best_by_dtype` that of the dtypes which it does not take. Of a `compute_bound` op the
+    floor counts the operations too; of one that `reads_only` (its output is next to nothing) it is the read bandwidth.
     """
 
     name: str
@@ -108,6 +120,13 @@ class Op:
     chain: tuple[str, ...]
     best: str
     in_gpt2: bool = False  # whether harness.gpt2 takes a variant of it by name
+    best_by_dtype: Mapping[str, str] = field(default_factory=dict)
+    compute_bound: bool = False
+    reads_only: bool = False
+
+    def best_for(self, dtype: Any) -> str:
+        """The name of the best variant that takes `dtype`."""
+        return self.best_by_dtype.get(dtype_name(dtype), self.best)
 
     def fused_bytes(self, shape: Shape, dtype: str, variant: str = "") -> int:
         """DRAM bytes that `variant` (default: the op's best) should move."""

@@ -1,12 +1,16 @@
 // Runs every kernel of kernels/ on small awkward shapes without torch, for compute-sanitizer: see sanitize.sh beside
 // it. Buffers have exactly the size that a kernel may touch; results are compared between rungs elsewhere, not here.
+#include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "../../kernels/encoder/encoder.h"
 #include "../../kernels/gelu/gelu.h"
+#include "../../kernels/gemv/gemv.h"
 #include "../../kernels/layernorm/layernorm.h"
+#include "../../kernels/matmul/matmul.h"
 #include "../../kernels/permute/permute.h"
 #include "../../kernels/residual/residual.h"
 #include "../../kernels/residual_layernorm/residual_layernorm.h"
@@ -95,6 +99,28 @@ static void run_encoder(DType dtype, int batch, int tokens, int columns) {
       encoder_v01_element, encoder_v02_vector);
 }
 
+static void run_matmul(int m, int n, int k) {
+  const size_t sizes[] = {static_cast<size_t>(m) * k, static_cast<size_t>(k) * n, static_cast<size_t>(n)};
+  const Buffer a(sizes[0], 4), weight(sizes[1], 4), bias(sizes[2], 4), out(static_cast<size_t>(m) * n, 4, false);
+  run(MatmulCall{a, weight, bias, out, m, n, k, nullptr}, matmul_v01_naive, matmul_v02_restrict, matmul_v03_unroll4,
+      matmul_v04_constant_bias, matmul_v05_coalesced, matmul_v06_shared_tile, matmul_v08_register_tile,
+      matmul_v09_warp_tile);
+  if (n % 4 == 0) run(MatmulCall{a, weight, bias, out, m, n, k, nullptr}, matmul_v07_float4);
+  int device = 0, major = 0;
+  CHECK(cudaGetDevice(&device));
+  CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  if (n % 8 || k % 8 || major != 9) return;
+  const Buffer a16(sizes[0], 2), weight16(sizes[1], 2), bias16(sizes[2], 2),
+      out16(static_cast<size_t>(m) * n, 2, false);
+  run(MatmulCall{a16, weight16, bias16, out16, m, n, k, nullptr}, matmul_v10_mma, matmul_v11_wgmma);
+}
+
+static void run_gemv(DType dtype, int n, int k) {
+  const size_t size = dtype == DType::float32 ? 4 : 2;
+  const Buffer weight(static_cast<size_t>(n) * k, size), x(k, size), bias(n, size), out(n, size, false);
+  run(GemvCall{weight, x, bias, out, n, k, dtype, nullptr}, gemv_v01_naive, gemv_v02_warp);
+}
+
 static void run_softmax(DType dtype, int64_t heads, int tq, int tk) {
   const size_t size = dtype == DType::float32 ? 4 : 2;
   const int64_t rows = heads * tq;
@@ -104,7 +130,7 @@ static void run_softmax(DType dtype, int64_t heads, int tq, int tk) {
       softmax_v01_separate, softmax_v02_fused, softmax_v03_causal);
 }
 
-int main() {
+static void run_memory_bound() {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     for (const int columns : {1, 5, 6, 128, 131, 768, 1022, 1024, 1536, 3072, 4096, 8192, 9001})
       run_rows(dtype, 5, columns);
@@ -113,8 +139,24 @@ int main() {
     for (const int tk : {1, 17, 131, 1000, 1023, 2046, 9001}) run_softmax(dtype, 2, 9, tk);
     run_softmax(dtype, 2, 130, 130);
     const int bytes = dtype == DType::float32 ? 4 : 2;
+    for (const int k : {1, 8, 53, 768, 1536, 3072, 8200}) run_gemv(dtype, 37, k);
+    for (const int k : {64, 776}) run_gemv(dtype, 16387, k);
     for (const int head_size : {1, 5, 6, 20, 64}) run_permute(2, 65, 3, head_size, bytes);
   }
+}
+
+static void run_compute_bound() {
+  // one element, odd sizes, edges of every tile; the last ones take the wide tiles
+  for (const auto& [m, n, k] : {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72},
+                                std::array{257, 1028, 36}, std::array{65, 200, 200}, std::array{1030, 2056, 24}})
+    run_matmul(m, n, k);
+}
+
+// All, or with the argument "compute" or "memory" those bound by arithmetic or by memory.
+int main(int argc, char** argv) {
+  const char* wanted = argc > 1 ? argv[1] : "";
+  if (std::strcmp(wanted, "compute") != 0) run_memory_bound();
+  if (std::strcmp(wanted, "memory") != 0) run_compute_bound();
   CHECK(cudaDeviceSynchronize());
   std::printf("%d launches\n", launches);
   return 0;

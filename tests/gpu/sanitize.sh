@@ -3,6 +3,7 @@
 #
 #   tests/gpu/sanitize.sh [TOOL ...]      tools of compute-sanitizer (default: memcheck racecheck)
 #
+# BOUND=compute or BOUND=memory: only the kernels bound by arithmetic, or by memory.
 # Needs nvcc, compute-sanitizer and a GPU; 127 where one is missing, else 1 if a tool finds anything.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -19,9 +20,10 @@ for tool in nvcc compute-sanitizer nvidia-smi; do
 done
 
 arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
+[[ $arch == 90 ]] && arch=90a # with the instructions of Hopper alone
 build=build/sanitize
 mkdir -p "$build"
-folders=(encoder gelu layernorm permute residual residual_layernorm softmax)
+folders=(encoder gelu gemv layernorm matmul permute residual residual_layernorm softmax)
 sources=(tests/gpu/driver.cu)
 for folder in "${folders[@]}"; do sources+=(kernels/"$folder"/*.cu); done
 
@@ -41,7 +43,7 @@ status=0
 for tool in "${@:-memcheck racecheck}"; do
   for name in $tool; do
     echo "== $name"
-    compute-sanitizer --tool "$name" --error-exitcode 1 --print-limit 20 "$build/driver" || status=1
+    compute-sanitizer --tool "$name" --error-exitcode 1 --print-limit 20 "$build/driver" "${BOUND:-}" || status=1
   done
 done
 exit "$status"

@@ -16,6 +16,7 @@ pytestmark = [
 
 OPS = [op for op in ops().values() if op.name != "softmax"]
 VARIANTS = [(op, name) for op in OPS for name in op.variants]
+ALIGNED_ONLY = ("v07_float4", "v10_mma", "v11_wgmma")  # of matmul
 OURS = [(op, name) for op, name in VARIANTS if op.variants[name].kind in ("cuda", "triton")]
 
 
@@ -27,20 +28,28 @@ every_variant = pytest.mark.parametrize(("op", "variant"), VARIANTS, ids=ids(VAR
 ours = pytest.mark.parametrize(("op", "variant"), OURS, ids=ids(OURS))
 
 
-def inputs_of(op, dtype="float32", shape=None):
-    return op.make_inputs(shape or op.check_shapes[2], dtype, seed=3, device="cuda")
+def inputs_of(op, variant=None, dtype=None, first=2):
+    """Of a check shape, from the `first` on, that the variant (the op's best) takes."""
+    declared = op.variants[variant or op.best]
+    dtype = dtype or declared.dtypes[0]
+    shape = next(shape for shape in op.check_shapes[first:] if not declared.cannot(shape, dtype))
+    return op.make_inputs(shape, dtype, seed=3, device="cuda")
+
+
+def dtypes_of(op, variant):
+    return [dtype for dtype in op.dtypes if dtype in op.variants[variant].dtypes]
 
 
 @every_variant
 def test_against_float64(op, variant):
-    for dtype in op.dtypes:
+    for dtype in dtypes_of(op, variant):
         for check in bench.check_variant(op, variant, dtype, bench.check_shapes(op, variant), "cuda", []):
             assert check.passed, check
 
 
 @ours
 def test_unaligned_bases(op, variant):
-    for dtype in op.dtypes:
+    for dtype in dtypes_of(op, variant):
 
         def moved(value):
             if not isinstance(value, torch.Tensor):
@@ -49,7 +58,11 @@ def test_unaligned_bases(op, variant):
             flat[1:] = value.reshape(-1)
             return flat[1:].view(value.shape)
 
-        inputs = tuple(map(moved, inputs_of(op, dtype, op.check_shapes[4])))
+        inputs = tuple(map(moved, inputs_of(op, variant, dtype, first=4)))
+        if variant in ALIGNED_ONLY:
+            with pytest.raises(RuntimeError, match="16-byte aligned"):
+                op.variants[variant].fn(*inputs)
+            continue
         check = bench.compare(op, variant, inputs, "unaligned", op.variants[variant].fn)
         assert check.passed, check
 
@@ -63,13 +76,13 @@ def test_strides(op, variant):
         wide[..., ::2] = value
         return wide[..., ::2]
 
-    check = bench.compare(op, variant, tuple(map(stretched, inputs_of(op))), "strided", op.call(variant))
+    check = bench.compare(op, variant, tuple(map(stretched, inputs_of(op, variant))), "strided", op.call(variant))
     assert check.passed, check
 
 
 @ours
 def test_empty(op, variant):
-    inputs = inputs_of(op)
+    inputs = inputs_of(op, variant)
     sliced = [tensor.axes[0] == op.axes[0] for tensor in op.tensors if tensor.role == "in"]
     empty = tuple(v[:0] if i < len(sliced) and sliced[i] else v for i, v in enumerate(inputs))
     for value in bench.outputs(op.call(variant)(*empty)):
@@ -79,7 +92,7 @@ def test_empty(op, variant):
 @ours
 def test_current_stream_and_graph(op, variant):
     call = op.call(variant)
-    inputs = inputs_of(op)
+    inputs = inputs_of(op, variant)
     expected = bench.outputs(call(*inputs))
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
@@ -108,7 +121,8 @@ def test_current_stream_and_graph(op, variant):
 def test_chained_launches_read_what_the_one_before_wrote(op):
     """Launches overlap: each waits for the one before. Chains give the same bits as launches one at a time."""
     call = op.variants[op.best].fn
-    inputs = inputs_of(op, shape=op.shapes["b1_t1024"])
+    shape = op.shapes.get("b1_t1024") or op.shapes["proj"]
+    inputs = op.make_inputs(shape, "float32", seed=3, device="cuda")
 
     def chain(wait):
         values = inputs
@@ -126,8 +140,8 @@ def test_chained_launches_read_what_the_one_before_wrote(op):
 @pytest.mark.parametrize("op", OPS, ids=[op.name for op in OPS])
 def test_opcheck_and_compile(op):
     function = getattr(torch.ops.kernel_ledger, op.torch_op).default
-    for variant in (op.best, "triton"):
-        torch.library.opcheck(function, (*inputs_of(op), variant))
+    for variant in {op.best, "triton", *op.best_by_dtype.values()} & op.variants.keys():
+        torch.library.opcheck(function, (*inputs_of(op, variant), variant))
     inputs = inputs_of(op)
     torch._dynamo.reset()
     call = op.call(op.best)
@@ -168,6 +182,21 @@ def test_constant_memory_has_an_end():
     inputs = op.make_inputs((2, 8193), "float32", device="cuda")
     with pytest.raises(RuntimeError, match="invalid argument"):
         op.call("v04_constant")(*inputs)
+
+
+def test_what_a_matmul_does_not_take_is_one_sentence():
+    op = ops()["matmul"]
+    for variant, shape, dtype in (
+        ("v04_constant_bias", (2, 16385, 4), "float32"),
+        ("v07_float4", (8, 6, 4), "float32"),
+        ("v10_mma", (8, 12, 8), "bfloat16"),
+        ("v11_wgmma", (8, 8, 12), "bfloat16"),
+    ):
+        assert op.variants[variant].cannot(shape, dtype)
+        with pytest.raises(RuntimeError, match="this matmul does not take these sizes"):
+            op.call(variant)(*op.make_inputs(shape, dtype, device="cuda"))
+    with pytest.raises(TypeError, match="v11_wgmma takes bfloat16, got float32"):
+        op.call("v11_wgmma")(*op.make_inputs((8, 8, 8), "float32", device="cuda"))
 
 
 def test_large_rows_of_layernorm_stay_accurate_far_from_zero():

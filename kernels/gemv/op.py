@@ -1,0 +1,196 @@
+"""The declaration of `gemv`: a linear layer for one token, weights (N, K) row by row as GPT-2's token table is.
+
+out[j] = sum over k of weight[j, k] * x[k], + bias[j]          N, K 1 or more
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
+from kernels.variants import compiled, from_extension, from_module
+
+WIDTH = 768  # GPT-2's C
+VOCABULARY = 50257
+ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float64": 2.0**-53}
+
+
+# --- bytes and operations ------------------------------------------------------------------------------------
+def minimum_bytes(shape: Shape, dtype: str) -> int:
+    """Every operand read once, every output written once."""
+    n, k = shape
+    return (n * k + k + 2 * n) * item_bytes(dtype)
+
+
+def flops(shape: Shape) -> int:
+    """See FLOPS_WHY."""
+    n, k = shape
+    return 2 * n * k + n
+
+
+FLOPS_WHY = "an output costs K fused multiply-adds of 2 operations each, and 1 for the bias"
+
+
+# --- reference, tolerance, inputs ----------------------------------------------------------------------------
+def reference(weight: Any, x: Any, bias: Any) -> Any:
+    """In float64."""
+    return weight.double() @ x.double() + bias.double()
+
+
+def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
+    """Of every output; see TOLERANCE_WHY."""
+    weight, x, bias = inputs
+    rounding = ROUNDING[dtype_name(x.dtype)]
+    magnitude = weight.double().abs() @ x.double().abs() + bias.double().abs()
+    relative = (len(x) + 1) * ROUNDING["float32"]
+    if variant.kind in ("torch", "compile") and dtype_name(x.dtype) == "bfloat16":
+        relative += 2 * rounding
+    return (magnitude * relative / (1 - relative) + references[0].abs() * rounding + 2.0**-126,)
+
+
+TOLERANCE_WHY = (
+    "(K + 1) u / (1 - (K + 1) u) of sum |weight| |x| + |bias|, u = 2^-24: the bound for K + 1 terms added in float32 "
+    "in any order, plus half a unit of the output's last place; PyTorch may round partial sums to bf16: 2^-7 of it"
+)
+
+
+def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any, Any]:
+    """Normal x and bias, weights of variance 1 / K."""
+    import torch
+
+    n, k = shape
+    generator = torch.Generator(device).manual_seed(seed)
+    kind = getattr(torch, dtype_name(dtype))
+
+    def normal(*sizes: int) -> Any:
+        return torch.randn(sizes, generator=generator, device=device, dtype=torch.float32)
+
+    return (normal(n, k) / math.sqrt(k)).to(kind), normal(k).to(kind), normal(n).to(kind)
+
+
+def hostile(weight: Any, x: Any, bias: Any) -> tuple[Any, Any, Any]:
+    """Rows of great and of tiny weights, of zeros, with a NaN and an infinity."""
+    weight = weight.clone()
+    k = len(x)
+    for row in range(min(len(weight), 5)):
+        if row == 0:
+            weight[row] *= 1e15
+        elif row == 1:
+            weight[row, k // 2] = math.nan
+        elif row == 2:
+            weight[row, -1] = math.inf
+        else:
+            weight[row] *= 1e-15 if row == 3 else 0.0
+    return weight, x, bias
+
+
+# --- variants ------------------------------------------------------------------------------------------------
+def gemv_chain(weight: Any, x: Any, bias: Any) -> Any:
+    """cuBLAS on a GPU, one row of a linear layer as a decode step has it."""
+    from torch.nn import functional
+
+    return functional.linear(x.unsqueeze(0), weight, bias).squeeze(0)
+
+
+VARIANTS = (
+    Variant(
+        name="torch",
+        kind="torch",
+        hypothesis="cuBLAS: at least 80 % of the read bandwidth on the LM head; refuted below",
+        fn=gemv_chain,
+        bytes_model=minimum_bytes,
+        timings=(Timing("floor", high=1 / 0.8),),
+    ),
+    Variant(
+        name="compile",
+        kind="compile",
+        hypothesis="the same library call: within 5 % of torch on the LM head; refuted outside",
+        fn=compiled(gemv_chain),
+        bytes_model=minimum_bytes,
+        timings=(Timing("torch", low=0.95, high=1.05),),
+    ),
+    Variant(
+        name="v01_naive",
+        kind="cuda",
+        hypothesis="32 sectors a request: under 50 % of the read bandwidth on the LM head; refuted over",
+        fn=from_extension("gemv", "v01_naive"),
+        bytes_model=minimum_bytes,
+        symbols=("gemv_v01_naive",),
+        source="v01_naive.cu",
+        timings=(Timing("floor", low=2.0),),
+    ),
+    Variant(
+        name="triton",
+        kind="triton",
+        hypothesis="four rows a program, a quarter of the lanes idle: within 15 % of the floor; refuted if not",
+        fn=from_module("kernels.gemv.v03_triton", "gemv"),
+        bytes_model=minimum_bytes,
+        symbols=("gemv_v03_triton",),
+        source="v03_triton.py",
+        timings=(Timing("floor", high=1.15),),
+    ),
+    Variant(
+        name="v02_warp",
+        kind="cuda",
+        hypothesis="all packets of a row in flight: at least 90 % of the read bandwidth on the LM head; refuted below",
+        fn=from_extension("gemv", "v02_warp"),
+        bytes_model=minimum_bytes,
+        symbols=("gemv_v02_warp", "gemv_v02_any"),
+        source="v02_warp.cu",
+        timings=(Timing("floor", high=1 / 0.9),),
+    ),
+)
+
+GEMV = register(
+    Op(
+        name="gemv",
+        folder="gemv",
+        torch_op="gemv",
+        summary="matrix times vector plus bias, the linear layer of one token",
+        axes=("N", "K"),
+        tensors=(
+            Tensor("weight", ("N", "K"), "in"),
+            Tensor("x", ("K",), "in"),
+            Tensor("bias", ("N",), "in"),
+            Tensor("out", ("N",), "out"),
+        ),
+        dtypes=("float32", "bfloat16"),
+        shapes={
+            "qkv": (3 * WIDTH, WIDTH),
+            "proj": (WIDTH, WIDTH),
+            "fc": (4 * WIDTH, WIDTH),
+            "mlp_proj": (WIDTH, 4 * WIDTH),
+            "lm_head": (VOCABULARY, WIDTH),
+        },
+        bench_shape=(VOCABULARY, WIDTH),
+        # one element, unaligned rows, every mapping of rows to warps
+        check_shapes=(
+            (1, 1),
+            (5, 8),
+            (37, 53),
+            (768, 768),
+            (9, 131),
+            (300, 256),
+            (17, 1536),
+            (13, 3072),
+            (16385, 64),
+            (16387, 776),
+            (5, 8200),
+        ),
+        make_inputs=make_inputs,
+        hostile=hostile,
+        reference=reference,
+        allowed_error=allowed_error,
+        tolerance_why=TOLERANCE_WHY,
+        minimum_bytes=minimum_bytes,
+        unfused_bytes=minimum_bytes,
+        flops=flops,
+        flops_why=FLOPS_WHY,
+        variants={variant.name: variant for variant in VARIANTS},
+        baseline="torch",
+        chain=("linear",),
+        best="v02_warp",
+        reads_only=True,
+    )
+)

@@ -1,0 +1,291 @@
+"""The declaration of `matmul`: the linear layer of GPT-2, whose weights lie as (K, N).
+
+    out[i, j] = sum over k of a[i, k] * weight[k, j], + bias[j]          M, N, K 1 or more
+
+A row of `a` with a NaN is NaN in every column.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register, takes_all
+from kernels.variants import from_extension
+
+WIDTH = 768  # GPT-2's C
+TOKENS = 1024
+VOCABULARY = 50257
+CONSTANT_BIAS = 16384  # words of constant memory
+ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float64": 2.0**-53}
+TENSOR_SUM = 2.0**-22  # of one addition in a tensor core, which truncates: two bits more than a rounded one
+TF32 = 2.0**-10  # of an operand that is cut to 10 bits
+
+
+# --- bytes and operations ------------------------------------------------------------------------------------
+def minimum_bytes(shape: Shape, dtype: str) -> int:
+    """Every operand read once, every output written once."""
+    m, n, k = shape
+    return (m * k + k * n + n + m * n) * item_bytes(dtype)
+
+
+def constant_bias_bytes(shape: Shape, dtype: str) -> int:
+    """The bias is copied into constant memory first."""
+    return minimum_bytes(shape, dtype) + 2 * shape[1] * item_bytes(dtype)
+
+
+def flops(shape: Shape) -> int:
+    """See FLOPS_WHY."""
+    m, n, k = shape
+    return 2 * m * n * k + m * n
+
+
+FLOPS_WHY = "an output costs K fused multiply-adds of 2 operations each, and 1 for the bias"
+
+
+# --- reference, tolerance, inputs ----------------------------------------------------------------------------
+def reference(a: Any, weight: Any, bias: Any) -> Any:
+    """In float64."""
+    return a.double() @ weight.double() + bias.double()
+
+
+def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
+    """Of every output; see TOLERANCE_WHY."""
+    a, weight, bias = inputs
+    dtype = dtype_name(a.dtype)
+    magnitude = a.double().abs() @ weight.double().abs() + bias.double().abs()
+    terms = a.shape[1] + 1
+    if dtype == "bfloat16" or variant.precision == "tf32":
+        relative = terms * TENSOR_SUM
+        relative += 2 * TF32 if variant.precision == "tf32" else 0.0
+        if variant.kind == "torch":
+            relative += 2 * ROUNDING[dtype]
+    else:
+        relative = terms * ROUNDING[dtype]
+    return (magnitude * relative / (1 - relative) + references[0].abs() * ROUNDING[dtype] + 2.0**-126,)
+
+
+TOLERANCE_WHY = (
+    "(K + 1) u / (1 - (K + 1) u) of sum |a| |weight| + |bias|, the bound for K + 1 terms added in any order with "
+    "relative error u (2^-24 in float32, 2^-22 where tensor cores truncate), plus half a unit of the output's last "
+    "place; TF32 cuts each operand by up to 2^-10; cuBLAS may round partial sums to bf16: 2^-7 of the same sum"
+)
+
+
+def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any, Any]:
+    """Normal a and bias, weights of variance 1 / K."""
+    import torch
+
+    m, n, k = shape
+    generator = torch.Generator(device).manual_seed(seed)
+    kind = getattr(torch, dtype_name(dtype))
+
+    def normal(*sizes: int) -> Any:
+        return torch.randn(sizes, generator=generator, device=device, dtype=torch.float32)
+
+    return normal(m, k).to(kind), (normal(k, n) / math.sqrt(k)).to(kind), normal(n).to(kind)
+
+
+def hostile(a: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
+    """Rows of great and of tiny numbers, a NaN, an infinity; a column of zeros."""
+    a, weight = a.clone(), weight.clone()
+    k = a.shape[1]
+    weight[:, -1] = 0.0
+    for row in range(min(len(a), 4)):
+        if row == 0:
+            a[row] *= 1e15
+        elif row == 1:
+            a[row, k // 2] = math.nan
+        elif row == 2:
+            a[row, -1] = math.inf
+        else:
+            a[row] *= 1e-15
+    return a, weight, bias
+
+
+# --- variants ------------------------------------------------------------------------------------------------
+def matmul_chain(a: Any, weight: Any, bias: Any) -> Any:
+    """cuBLAS on a GPU; float32 with TF32 off, as torch has it by default."""
+    import torch
+
+    return torch.addmm(bias, a, weight)
+
+
+def matmul_tf32(a: Any, weight: Any, bias: Any) -> Any:
+    """cuBLAS on the tensor cores, float32 operands cut to TF32."""
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        return torch.addmm(bias, a, weight)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _short_bias(shape: Shape, dtype: str) -> str:
+    return f"N is above {CONSTANT_BIAS}, the words of constant memory" if shape[1] > CONSTANT_BIAS else ""
+
+
+def _packets(shape: Shape, dtype: str) -> str:
+    return "N is no multiple of 4: rows of `weight` are not 16-byte aligned" if shape[1] % 4 else ""
+
+
+def _tensor_tiles(shape: Shape, dtype: str) -> str:
+    _, n, k = shape
+    return "N or K is no multiple of 8: rows are not 16-byte aligned" if n % 8 or k % 8 else ""
+
+
+def _cuda(
+    name: str,
+    hypothesis: str,
+    *,
+    dtype: str = "float32",
+    cannot: Callable[[Shape, str], str] = takes_all,
+    timings: tuple[Timing, ...] = (),
+) -> Variant:
+    return Variant(
+        name=name,
+        kind="cuda",
+        hypothesis=hypothesis,
+        fn=from_extension("matmul", name),
+        bytes_model=constant_bias_bytes if name == "v04_constant_bias" else minimum_bytes,
+        symbols=(f"matmul_{name}",),
+        source=f"{name}.cu",
+        timings=timings,
+        dtypes=(dtype,),
+        cannot=cannot,
+    )
+
+
+VARIANTS = (
+    Variant(
+        name="torch",
+        kind="torch",
+        hypothesis="cuBLAS: within 15 % of the floor at 4096",
+        fn=matmul_chain,
+        bytes_model=minimum_bytes,
+        timings=(Timing("floor", high=1 / 0.85),),
+    ),
+    Variant(
+        name="torch_tf32",
+        kind="torch",
+        hypothesis="tensor cores: at most 0.2 of the time of float32 at 4096; refuted above",
+        fn=matmul_tf32,
+        bytes_model=minimum_bytes,
+        timings=(Timing("torch", high=0.2),),
+        dtypes=("float32",),
+        precision="tf32",
+    ),
+    _cuda("v01_naive", "8.5 sectors a load request (16 for `a`, 1 for `weight`); refuted below 8"),
+    _cuda(
+        "v02_restrict",
+        "__restrict__ changes nothing: time within 3 % of v01; refuted outside",
+        timings=(Timing("v01_naive", low=0.97, high=1.03),),
+    ),
+    _cuda(
+        "v03_unroll4",
+        "unrolled by four: a few per cent of time; refuted if it falls by more than 30 %",
+        timings=(Timing("v02_restrict", low=0.7, high=1.03),),
+    ),
+    _cuda(
+        "v04_constant_bias",
+        "one load of 2 K + 1 less: time within 2 % of v03; refuted outside",
+        cannot=_short_bias,
+        timings=(Timing("v03_unroll4", low=0.98, high=1.02),),
+    ),
+    _cuda(
+        "v05_coalesced",
+        "2.5 sectors a load request instead of 8.5: at most half of v02's time; refuted if more",
+        timings=(Timing("v02_restrict", high=0.5),),
+    ),
+    _cuda(
+        "v06_shared_tile",
+        "every FMA still loads two words from shared memory: at least 0.4 of v05's time; refuted if less",
+        timings=(Timing("v05_coalesced", low=0.4),),
+    ),
+    _cuda("v07_float4", "a quarter of v05's global load instructions; refuted if not 4.0 times fewer", cannot=_packets),
+    _cuda(
+        "v08_register_tile",
+        "16 words for 64 FMA: at most half of v06's time; refuted if more",
+        timings=(Timing("v06_shared_tile", high=0.5),),
+    ),
+    _cuda(
+        "v09_warp_tile",
+        "FMA pipe over 85 % busy and at least 95 % of cuBLAS at 4096; refuted below either",
+        timings=(Timing("torch", high=1 / 0.95),),
+    ),
+    _cuda(
+        "v10_mma",
+        "mma.sync on Hopper: 55 to 65 % of cuBLAS bf16 at 4096; refuted outside",
+        dtype="bfloat16",
+        cannot=_tensor_tiles,
+        timings=(Timing("torch", low=1 / 0.65, high=1 / 0.55),),
+    ),
+    _cuda(
+        "v11_wgmma",
+        "wgmma and TMA: at least 90 % of cuBLAS bf16 at 4096; refuted below",
+        dtype="bfloat16",
+        cannot=_tensor_tiles,
+        timings=(Timing("torch", high=1 / 0.9),),
+    ),
+)
+
+MATMUL = register(
+    Op(
+        name="matmul",
+        folder="matmul",
+        torch_op="matmul",
+        summary="matrix product with bias, the linear layer",
+        axes=("M", "N", "K"),
+        tensors=(
+            Tensor("a", ("M", "K"), "in"),
+            Tensor("weight", ("K", "N"), "in"),
+            Tensor("bias", ("N",), "in"),
+            Tensor("out", ("M", "N"), "out"),
+        ),
+        dtypes=("float32", "bfloat16"),
+        shapes={
+            "qkv": (TOKENS, 3 * WIDTH, WIDTH),
+            "proj": (TOKENS, WIDTH, WIDTH),
+            "fc": (TOKENS, 4 * WIDTH, WIDTH),
+            "mlp_proj": (TOKENS, WIDTH, 4 * WIDTH),
+            "lm_head": (TOKENS, VOCABULARY, WIDTH),
+            "lm_head_padded": (TOKENS, 50304, WIDTH),
+            "square_1024": (1024, 1024, 1024),
+            "square_2048": (2048, 2048, 2048),
+            "square_4096": (4096, 4096, 4096),
+        },
+        bench_shape=(4096, 4096, 4096),
+        # one element, odd sizes, one row, sizes that no tile divides; the last ones take the other tiles of v09 and v11
+        check_shapes=(
+            (1, 1, 1),
+            (64, 8, 8),
+            (37, 53, 19),
+            (1, 768, 768),
+            (130, 264, 72),
+            (257, 1028, 36),
+            (128, 256, 64),
+            (1000, 776, 200),
+            (5, 50257, 3),
+            (1030, 1160, 40),
+            (2050, 2120, 24),
+        ),
+        make_inputs=make_inputs,
+        hostile=hostile,
+        reference=reference,
+        allowed_error=allowed_error,
+        tolerance_why=TOLERANCE_WHY,
+        minimum_bytes=minimum_bytes,
+        unfused_bytes=constant_bias_bytes,
+        flops=flops,
+        flops_why=FLOPS_WHY,
+        variants={variant.name: variant for variant in VARIANTS},
+        baseline="torch",
+        chain=("addmm",),
+        best="v09_warp_tile",
+        best_by_dtype={"bfloat16": "v11_wgmma"},
+        compute_bound=True,
+    )
+)

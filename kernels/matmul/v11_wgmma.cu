@@ -1,0 +1,349 @@
+// matmul v11_wgmma: bf16 on Hopper's warpgroup tensor instructions, tiles brought in by the bulk copy engine.
+// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major bf16, sums in fp32.   Needs  sm_90a, N % 8 ==
+//          0, K % 8 == 0, 16-byte aligned bases
+// Moves    (M*K + K*N + N + M*N) * 2 bytes.
+// Versus   v10: operands go from shared memory to the tensor cores without registers, and one warp alone feeds a
+//          ring of stages.
+// Expect   at least 90 % of cuBLAS bf16 at 4096, tensor pipe active > 80 %.
+// Refuted if   below either.
+// Source   PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; tile order after Triton's matmul tutorial
+#include <cuda.h>
+#include <cuda_bf16.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "check.cuh"
+#include "matmul.h"
+
+namespace {
+constexpr int BM = 128, BK = 64;
+constexpr int CONSUMERS = 2;  // warpgroups, 64 rows of the tile each
+constexpr int THREADS = 128 * (CONSUMERS + 1);
+constexpr int GROUP_ROWS = 16;  // tile rows that stay together in L2
+constexpr int BOX = 64;         // elements of a 128-byte swizzled row
+constexpr uint32_t A_BYTES = BM * BK * 2;
+
+// What follows from the width of a block's tile.
+template <int BN>
+struct Tile {
+  static constexpr uint32_t STAGE_BYTES = A_BYTES + BN * BK * 2;
+  static constexpr int STAGES = BN == 256 ? 4 : BN == 128 ? 6 : 8;
+  static constexpr int OUT_COLUMNS = BN < 128 ? BN : 128;  // staged for one store by a consumer
+  static constexpr uint32_t OUT_BYTES = 64 * OUT_COLUMNS * 2;
+  static constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16) + CONSUMERS * OUT_BYTES;
+};
+}  // namespace
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+namespace {
+
+__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ void init_barrier(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
+}
+
+__device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void wait_barrier(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "AGAIN:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra READY;\n"
+      "bra AGAIN;\n"
+      "READY:\n"
+      "}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+__device__ __forceinline__ void load_box(uint32_t to, const CUtensorMap* map, uint32_t barrier, int column, int row) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::
+          "r"(to),
+      "l"(map), "r"(barrier), "r"(column), "r"(row)
+      : "memory");
+}
+
+__device__ __forceinline__ void store_box(const CUtensorMap* map, uint32_t from, int column, int row) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(from),
+               "r"(column), "r"(row)
+               : "memory");
+}
+
+// Matrix descriptor of a 128-byte swizzled tile; offsets in bytes.
+__device__ __forceinline__ uint64_t descriptor(uint32_t address, uint32_t leading, uint32_t stride) {
+  return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | static_cast<uint64_t>(leading >> 4) << 16 |
+         static_cast<uint64_t>(stride >> 4) << 32 | 1ULL << 62;
+}
+
+// sums (64 x N) += a (64 x 16, K-major) x weight (16 x N, N-major)
+#define SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define SUMS_16(i) SUMS_4(i), SUMS_4(i + 4), SUMS_4(i + 8), SUMS_4(i + 12)
+__device__ __forceinline__ void multiply(float (&d)[32], uint64_t a, uint64_t b, int keep) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "%32, %33, p, 1, 1, 0, 1;\n"
+      "}\n"
+      : SUMS_16(0), SUMS_16(16)
+      : "l"(a), "l"(b), "r"(keep));
+}
+
+__device__ __forceinline__ void multiply(float (&d)[64], uint64_t a, uint64_t b, int keep) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "%64, %65, p, 1, 1, 0, 1;\n"
+      "}\n"
+      : SUMS_16(0), SUMS_16(16), SUMS_16(32), SUMS_16(48)
+      : "l"(a), "l"(b), "r"(keep));
+}
+
+__device__ __forceinline__ void multiply(float (&d)[128], uint64_t a, uint64_t b, int keep) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %130, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
+      "%128, %129, p, 1, 1, 0, 1;\n"
+      "}\n"
+      : SUMS_16(0), SUMS_16(16), SUMS_16(32), SUMS_16(48), SUMS_16(64), SUMS_16(80), SUMS_16(96), SUMS_16(112)
+      : "l"(a), "l"(b), "r"(keep));
+}
+
+#undef SUMS_4
+#undef SUMS_16
+
+// Tiles in groups of GROUP_ROWS tile rows, column by column, so that what is resident together shares operands in L2.
+struct TileOrder {
+  int rows, columns;
+  __device__ __forceinline__ void place(int tile, int& row, int& column) const {
+    const int in_group = GROUP_ROWS * columns;
+    const int first = tile / in_group * GROUP_ROWS;
+    const int height = min(GROUP_ROWS, rows - first);
+    row = first + tile % in_group % height;
+    column = tile % in_group / height;
+  }
+};
+
+}  // namespace
+#endif
+
+template <int BN>
+__global__ void __launch_bounds__(THREADS, 1)
+    matmul_v11_wgmma(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap weight_map,
+                     const __grid_constant__ CUtensorMap out_map, const __nv_bfloat16* __restrict__ bias, int m, int n,
+                     int k) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  constexpr int STAGES = Tile<BN>::STAGES, OUT_COLUMNS = Tile<BN>::OUT_COLUMNS;
+  constexpr uint32_t STAGE_BYTES = Tile<BN>::STAGE_BYTES, OUT_BYTES = Tile<BN>::OUT_BYTES;
+  extern __shared__ uint8_t memory[];
+  const uint32_t stages = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
+  const uint32_t staged = stages + STAGES * STAGE_BYTES;
+  const uint32_t full = staged + CONSUMERS * OUT_BYTES, empty = full + 8 * STAGES;
+  const TileOrder order{(m + BM - 1) / BM, (n + BN - 1) / BN};
+  const int tiles = order.rows * order.columns, steps = (k + BK - 1) / BK;
+  const int group = threadIdx.x / 128;
+
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < STAGES; ++stage) {
+      init_barrier(full + 8 * stage, 1);
+      init_barrier(empty + 8 * stage, CONSUMERS);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+
+  if (group == CONSUMERS) {  // the producer: one thread
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if (threadIdx.x % 128 == 0) {
+      int stage = 0;
+      uint32_t phase = 1;  // the stages start out empty
+      for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        int row, column;
+        order.place(tile, row, column);
+        for (int step = 0; step < steps; ++step) {
+          wait_barrier(empty + 8 * stage, phase);
+          const uint32_t barrier = full + 8 * stage, to = stages + stage * STAGE_BYTES;
+          expect_bytes(barrier, STAGE_BYTES);  // boxes beyond the edge are filled with zeros and counted in full
+          load_box(to, &a_map, barrier, step * BK, row * BM);
+#pragma unroll
+          for (int box = 0; box < BN / BOX; ++box)
+            load_box(to + A_BYTES + box * BK * BOX * 2, &weight_map, barrier, column * BN + box * BOX, step * BK);
+          if (++stage == STAGES) stage = 0, phase ^= 1;
+        }
+      }
+    }
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+    const uint32_t mine = staged + group * OUT_BYTES;
+    float sums[BN / 2];
+    int stage = 0;
+    uint32_t phase = 0;
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+      int row, column;
+      order.place(tile, row, column);
+      for (int step = 0; step < steps; ++step) {
+        wait_barrier(full + 8 * stage, phase);
+        const uint32_t a = stages + stage * STAGE_BYTES + group * 64 * BK * 2;
+        const uint32_t b = stages + stage * STAGE_BYTES + A_BYTES;
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+        for (int part = 0; part < BK / 16; ++part)
+          multiply(sums, descriptor(a + part * 32, 16, 1024), descriptor(b + part * 2048, BK * BOX * 2, 1024),
+                   step > 0 || part > 0);
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        // the step before has ended now: its stage may be filled again
+        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+        if (step > 0 && thread == 0) arrive(empty + 8 * ((stage + STAGES - 1) % STAGES));
+        if (++stage == STAGES) stage = 0, phase ^= 1;
+      }
+      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      if (thread == 0) arrive(empty + 8 * ((stage + STAGES - 1) % STAGES));
+
+      // Out: accumulators -> bf16 -> shared memory, swizzled as the copy engine expects -> rows of 64 columns.
+#pragma unroll
+      for (int part = 0; part < BN / OUT_COLUMNS; ++part) {
+        if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+        asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
+#pragma unroll
+        for (int j = 0; j < OUT_COLUMNS / 16; ++j) {  // 16 columns: one stmatrix of four 8 x 8 matrices
+          const int first = (part * OUT_COLUMNS + j * 16) / 2;
+          const int at = column * BN + part * OUT_COLUMNS + j * 16 + lane % 4 * 2;
+          uint32_t packed[4];
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            float low = 0.0f, high = 0.0f;
+            if (at + half * 8 < n) {  // N is even: both or neither
+              const __nv_bfloat162 pair = *reinterpret_cast<const __nv_bfloat162*>(bias + at + half * 8);
+              low = __low2float(pair), high = __high2float(pair);
+            }
+            const float* from = sums + first + half * 4;
+            const __nv_bfloat162 upper = __floats2bfloat162_rn(from[0] + low, from[1] + high);
+            const __nv_bfloat162 lower = __floats2bfloat162_rn(from[2] + low, from[3] + high);
+            packed[half * 2] = reinterpret_cast<const uint32_t&>(upper);
+            packed[half * 2 + 1] = reinterpret_cast<const uint32_t&>(lower);
+          }
+          // matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15; lane i gives the address of row i % 8 of one
+          const int in_row = warp * 16 + lane % 8 + lane / 8 % 2 * 8, chunk = j % 4 * 2 + lane / 16;
+          const uint32_t to = mine + j / 4 * 64 * 128 + in_row * 128 + ((chunk ^ in_row % 8) << 4);
+          asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(packed[0]),
+                       "r"(packed[1]), "r"(packed[2]), "r"(packed[3])
+                       : "memory");
+        }
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
+        if (thread == 0) {
+#pragma unroll
+          for (int box = 0; box < OUT_COLUMNS / BOX; ++box) {
+            const int at = column * BN + part * OUT_COLUMNS + box * BOX;
+            if (at < n) store_box(&out_map, mine + box * 64 * 128, at, row * BM + group * 64);
+          }
+          asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        }
+      }
+    }
+    if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+  }
+#else
+  __trap();  // built without the instructions of sm_90a
+#endif
+}
+
+namespace {
+
+using Encode = decltype(&cuTensorMapEncodeTiled);
+
+// The driver's function, found at run time: no link to libcuda.
+Encode find_encoder() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found) !=
+          cudaSuccess ||
+      found != cudaDriverEntryPointSuccess)
+    return nullptr;
+  return reinterpret_cast<Encode>(function);
+}
+
+// Boxes of `box_rows` x 64 of a (rows, columns) row-major bf16 matrix, 128-byte swizzled in shared memory.
+bool make_map(Encode encode, CUtensorMap& map, const void* matrix, int rows, int columns, uint32_t box_rows) {
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(columns) * 2};
+  const cuuint32_t box[] = {BOX, box_rows}, steps[] = {1, 1};
+  return encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(matrix), sizes, strides, box, steps,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+template <int BN>
+cudaError_t launch(const MatmulCall& call, Encode encode, int sm_count) {
+  CUtensorMap a, weight, out;
+  if (!make_map(encode, a, call.a, call.m, call.k, BM) || !make_map(encode, weight, call.weight, call.k, call.n, BK) ||
+      !make_map(encode, out, call.out, call.m, call.n, 64))
+    return cudaErrorInvalidValue;
+  constexpr uint32_t bytes = Tile<BN>::SHARED_BYTES;
+  if (const cudaError_t status =
+          cudaFuncSetAttribute(matmul_v11_wgmma<BN>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
+    return status;
+  const int tiles = (call.m + BM - 1) / BM * ((call.n + BN - 1) / BN);
+  const int blocks = tiles < sm_count ? tiles : sm_count;
+  matmul_v11_wgmma<BN><<<blocks, THREADS, bytes, call.stream>>>(
+      a, weight, out, static_cast<const __nv_bfloat16*>(call.bias), call.m, call.n, call.k);
+  RETURN_IF_LAUNCH_FAILED();
+  return cudaSuccess;
+}
+
+// Columns that the busiest multiprocessor computes, and a constant for what a tile costs beside them.
+int64_t work(const MatmulCall& call, int sm_count, int columns) {
+  const int64_t tiles = static_cast<int64_t>((call.m + BM - 1) / BM) * ((call.n + columns - 1) / columns);
+  return (tiles + sm_count - 1) / sm_count * (columns + 32);
+}
+
+}  // namespace
+
+cudaError_t matmul_v11_wgmma(const MatmulCall& call) {
+  if (call.n % 8 || call.k % 8) return cudaErrorInvalidValue;
+  if (!aligned(call)) return cudaErrorMisalignedAddress;
+  int device = 0, sm_count = 0, major = 0, minor = 0;
+  if (const cudaError_t status = cudaGetDevice(&device)) return status;
+  for (const auto& [to, what] :
+       {std::pair{&sm_count, cudaDevAttrMultiProcessorCount}, std::pair{&major, cudaDevAttrComputeCapabilityMajor},
+        std::pair{&minor, cudaDevAttrComputeCapabilityMinor}})
+    if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
+  static const Encode encode = find_encoder();
+  if (major != 9 || minor != 0 || encode == nullptr) return cudaErrorNotSupported;
+  const int64_t wide = work(call, sm_count, 256), middle = work(call, sm_count, 128), narrow = work(call, sm_count, 64);
+  if (wide <= middle && wide <= narrow) return launch<256>(call, encode, sm_count);
+  return middle <= narrow ? launch<128>(call, encode, sm_count) : launch<64>(call, encode, sm_count);
+}

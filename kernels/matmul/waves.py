@@ -1,0 +1,88 @@
+"""Where a square matmul loses a wave: the tiles of v08, 128 x 128, over the multiprocessors of the GPU at hand.
+
+    python -m kernels.matmul.waves [--out waves.csv]
+
+A lecture shows 1792 -> 1793 on 108 multiprocessors. The busiest multiprocessor computes ceil(tiles / multiprocessors)
+tiles one after the other (or that many side by side), so that time steps up where that number does. Without a GPU: the
+prediction alone, for 132.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+TILE = 128
+SIZES = (1792, 1793, 1920, 1921, 2048, 2049, 2176, 2177, 2304, 2305)
+SAMPLES = 30
+
+
+def tiles(n: int, tile: int = TILE) -> int:
+    """Tiles of an (n, n) output; those at the edge count in full."""
+    return (-(-n // tile)) ** 2
+
+
+def tiles_of_busiest(n: int, multiprocessors: int, tile: int = TILE) -> int:
+    """How many tiles the busiest multiprocessor computes."""
+    return -(-tiles(n, tile) // multiprocessors)
+
+
+def steps(multiprocessors: int, up_to: int, tile: int = TILE) -> Iterator[tuple[int, float]]:
+    """(n, factor): the time of n + 1 is predicted to be `factor` times that of n, up to a size."""
+    for n in range(tile, up_to + 1, tile):
+        before, behind = (tiles_of_busiest(size, multiprocessors, tile) for size in (n, n + 1))
+        if behind > before:
+            yield n, behind / before
+
+
+def measure(n: int) -> list[float]:
+    """Seconds of each of some launches of v08 at (n, n, n)."""
+    import torch
+
+    from kernels.build import extension
+
+    run = extension("matmul").v08_register_tile
+    a, weight = (torch.randn(n, n, device="cuda") for _ in range(2))
+    bias = torch.randn(n, device="cuda")
+    run(a, weight, bias)
+    pairs = []
+    for _ in range(SAMPLES):
+        pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        torch.cuda._sleep(300_000)
+        pair[0].record()
+        run(a, weight, bias)
+        pair[1].record()
+        pairs.append(pair)
+    torch.cuda.synchronize()
+    return sorted(start.elapsed_time(end) / 1e3 for start, end in pairs)
+
+
+def main() -> int:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(prog="python -m kernels.matmul.waves", description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="write the table there too, as CSV")
+    options = parser.parse_args()
+    import torch
+
+    on_gpu = torch.cuda.is_available()
+    count = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count if on_gpu else 132
+    rows = []
+    for n in SIZES:
+        times = measure(n) if on_gpu else []
+        row = {"n": n, "multiprocessors": count, "tiles": tiles(n), "tiles_of_busiest": tiles_of_busiest(n, count)}
+        rows.append(row | {"time_p50_ns": round(times[len(times) // 2] * 1e9) if times else ""})
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    print(text.getvalue(), end="")
+    if options.out:
+        options.out.write_text(text.getvalue(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

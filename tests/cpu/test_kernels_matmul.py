@@ -1,0 +1,155 @@
+"""matmul and gemv: byte and FLOP models, tolerance, what a rung does not take, floors, waves, the build for Hopper."""
+
+import math
+
+import pytest
+import torch
+
+from harness import bench
+from kernels import build, objects
+from kernels.matmul import waves
+from kernels.registry import ops
+
+MATMUL, GEMV = ops()["matmul"], ops()["gemv"]
+
+
+def test_bytes_and_flops():
+    assert MATMUL.flops((2, 3, 5)) == 2 * 2 * 3 * 5 + 2 * 3
+    assert MATMUL.minimum_bytes((2, 3, 5), "bf16") == 2 * (10 + 15 + 3 + 6)
+    assert MATMUL.fused_bytes((2, 3, 5), "fp32", "v04_constant_bias") == 4 * (10 + 15 + 3 + 6) + 2 * 12
+    assert GEMV.flops((3, 5)) == 2 * 15 + 3
+    assert GEMV.minimum_bytes((50257, 768), "bf16") == 2 * (50257 * 768 + 768 + 2 * 50257)
+
+
+def test_the_models_of_the_ledger_are_the_same():
+    from harness import ledger
+
+    row = ledger.linear("qkv", 1024, 2304, 768, 4)
+    assert (row.flops, row.minimum_bytes) == (MATMUL.flops((1024, 2304, 768)), MATMUL.minimum_bytes(row.shape, "fp32"))
+
+
+@pytest.mark.parametrize("op", [MATMUL, GEMV], ids=["matmul", "gemv"])
+def test_best_by_dtype(op):
+    assert op.best_for("fp32") == op.best
+    for dtype in op.dtypes:
+        assert dtype in op.variants[op.best_for(dtype)].dtypes
+
+
+def test_a_missing_product_is_beyond_the_tolerance():
+    """One average product left out, at the longest K of GPT-2's linear layers."""
+    a, weight, bias = MATMUL.make_inputs((4, 8, 3072), "float32")
+    reference = MATMUL.reference(a, weight, bias)
+    (allowed,) = MATMUL.allowed_error((a, weight, bias), (reference,), MATMUL.variants["v09_warp_tile"])
+    assert bool((allowed < (a.double().abs() @ weight.double().abs()) / 3072).all())
+
+
+def test_the_tolerance_knows_who_cuts_operands():
+    inputs = MATMUL.make_inputs((4, 8, 64), "float32")
+    reference = MATMUL.reference(*inputs)
+
+    def allowed(variant, values=inputs):
+        return float(MATMUL.allowed_error(values, (reference,), MATMUL.variants[variant])[0].mean())
+
+    halves = tuple(value.bfloat16() for value in inputs)
+    assert allowed("torch") == allowed("v09_warp_tile") < allowed("torch_tf32") / 100
+    assert allowed("v11_wgmma", halves) < allowed("torch", halves)
+    cut = tuple((v.view(torch.int32) & ~0x1FFF).view(torch.float32) for v in inputs[:2])  # 10 bits are left
+    error = (MATMUL.reference(*cut, inputs[2]) - reference).abs().mean()
+    assert allowed("torch") < float(error) < allowed("torch_tf32")
+
+
+def test_what_a_rung_does_not_take():
+    lm_head, padded = MATMUL.shapes["lm_head"], MATMUL.shapes["lm_head_padded"]
+    refusing = {name for name, variant in MATMUL.variants.items() if variant.cannot(lm_head, variant.dtypes[0])}
+    assert refusing == {"v04_constant_bias", "v07_float4", "v10_mma", "v11_wgmma"}
+    assert not MATMUL.variants["v11_wgmma"].cannot(padded, "bfloat16")
+    table = bench.refusals(MATMUL)
+    assert "| `v04_constant_bias` | lm_head, lm_head_padded |" in table
+    assert bench.refusals(GEMV) == ""
+
+
+def timed(op, dtype, shape, seconds):
+    return bench.Timed(dtype, shape, "cold", 2, {name: [value] * 3 for name, value in seconds.items()})
+
+
+def test_the_floor_is_the_longer_of_bytes_and_operations():
+    roofs = {"fp32": 50e12, "tf32": 400e12, "bf16": 800e12}
+    shape = (4096, 4096, 4096)
+    rows = bench.rows_of(MATMUL, timed(MATMUL, "float32", shape, {"torch": 3e-3, "torch_tf32": 4e-4}), 4e12, roofs)
+    flops = MATMUL.flops(shape)
+    assert [row["floor_time_ns"] for row in rows] == [round(flops / 50e3), round(flops / 400e3)]
+    assert rows[0]["achieved_flop_per_s"] == round(flops / 3e-3)
+    assert list(rows[0]) == bench.HEADER.split(",")
+    small = (1024, 8, 8)
+    (row,) = bench.rows_of(MATMUL, timed(MATMUL, "bfloat16", small, {"v11_wgmma": 1e-5}), 4e12, roofs)
+    assert row["floor_time_ns"] == round(MATMUL.minimum_bytes(small, "bf16") / 4e3)
+    (row,) = bench.rows_of(GEMV, timed(GEMV, "float32", (512, 64), {"torch": 1e-5}), 4e12, {"dram_read": 4.6e12})
+    assert row["floor_time_ns"] == round(GEMV.minimum_bytes((512, 64), "fp32") / 4.6e3)
+    assert row["achieved_flop_per_s"] == ""
+
+
+def test_slow_variants_are_timed_apart(monkeypatch):
+    took = {"torch": 1e-4, "v01_naive": 9e-3, "v08_register_tile": 9e-4, "v09_warp_tile": 1.1e-4}
+    monkeypatch.setattr(bench, "_in_turn", lambda steps, *_, **__: {name: [took[name]] for name in steps})
+    original = torch.Generator
+    monkeypatch.setattr(torch, "Generator", lambda device: original("cpu"))
+    real = torch.randn
+    monkeypatch.setattr(torch, "randn", lambda *a, device=None, **kw: real(*a, **kw))
+    groups = bench.groups_by_speed(MATMUL, list(took), "float32", (8, 8, 8))
+    assert groups == [["torch", "v08_register_tile", "v09_warp_tile"], ["torch", "v01_naive"]]
+    assert bench.groups_by_speed(GEMV, ["torch", "v01_naive"], "float32", (8, 8)) == [["torch", "v01_naive"]]
+
+
+def test_ladder_of_an_op_bound_by_arithmetic():
+    roofs = {"fp32": 50e12, "tf32": 400e12, "bf16": 800e12}
+    seconds = {"torch": 2.7e-3, "v09_warp_tile": 2.9e-3}
+    rows = bench.rows_of(MATMUL, timed(MATMUL, "float32", MATMUL.bench_shape, seconds), 4e12, roofs)
+    rows += bench.rows_of(
+        MATMUL, timed(MATMUL, "bfloat16", MATMUL.bench_shape, {"torch": 2e-4, "v11_wgmma": 2e-4}), 4e12, roofs
+    )
+    conditions = {
+        "gpu": {"name": "a GPU"},
+        "driver": "1",
+        "torch": "2",
+        "triton": "3",
+        "copy_byte_per_s": {"torch_copy": 4e12},
+        "roofs": roofs,
+    }
+    text = bench.ladder(MATMUL, rows, conditions)
+    assert "`v09_warp_tile` and `v11_wgmma` at every shape" in text
+    assert "roofs: fp32 50 TFLOP/s, tf32 400 TFLOP/s, bf16 800 TFLOP/s" in text
+    assert "| TFLOP/s   |" in text
+    assert "fp32 1.074" in text  # v09 over torch: refuted
+    assert "TFLOP/s" in bench.microbenchmark_text(rows, conditions)
+    figure = bench.ladder_svg(MATMUL, rows)
+    assert "% of the floor, matmul" in figure
+
+
+def test_where_the_wave_is_lost():
+    assert waves.tiles(1793) == 225
+    # the lecture's step, on its 108 multiprocessors, and where it is on 132
+    assert dict(waves.steps(108, 2048)) == {1280: 2.0, 1792: 1.5}
+    assert dict(waves.steps(132, 2300)) == {1408: 2.0, 2048: 1.5}
+    assert [waves.tiles_of_busiest(n, 132) for n in (1792, 1793, 2048, 2049)] == [2, 2, 2, 3]
+
+
+def test_the_instructions_of_hopper_alone_are_compiled_for_it():
+    wgmma, mma = (build.FOLDER / "matmul" / name for name in ("v11_wgmma.cu", "v10_mma.cu"))
+    assert [objects.target(wgmma, arch) for arch in (80, 90)] == ["80", "90a"]
+    assert objects.target(mma, 90) == "90"
+
+
+def test_gradients_by_hand():
+    a, weight, bias = (value.requires_grad_() for value in MATMUL.make_inputs((3, 4, 5), "float32"))
+    out = MATMUL.call("v09_warp_tile")(a, weight, bias)
+    out.sum().backward()
+    torch.testing.assert_close(a.grad, weight.sum(1).expand(3, 5))
+    torch.testing.assert_close(bias.grad, torch.full((4,), 3.0))
+    assert math.isfinite(float(weight.grad.sum()))
+
+
+def test_a_vector_is_no_matrix():
+    with pytest.raises(ValueError, match=r"a of shape \(M, K\)"):
+        MATMUL.call("torch")(torch.zeros(3), torch.zeros(3, 2), torch.zeros(2))
+    with pytest.raises(ValueError, match=r"weight of shape \(N, K\)"):
+        GEMV.call("torch")(torch.zeros(3, 2), torch.zeros(3), torch.zeros(3))
