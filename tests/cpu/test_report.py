@@ -205,7 +205,7 @@ def test_the_committed_figures_are_redrawn_alike(tmp_path):
 
     assert run(COMMITTED / "captures", "--out", tmp_path / "out", "--quiet") == 0
     figures = sorted((COMMITTED / "figures").glob("*.png"))
-    assert len(figures) == 4
+    assert len(figures) == len(json.loads((COMMITTED / "report.json").read_text())["figures"]) > 3
     for path in figures:
         with Image.open(path) as old, Image.open(tmp_path / "out" / "figures" / path.name) as new:
             assert old.size == new.size
