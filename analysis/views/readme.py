@@ -210,8 +210,9 @@ def _fusion_parts(tables: dict[str, pd.DataFrame], folder: str) -> list[str]:
             predicted, measured = row["predicted_gain_ns"], row["measured_gain_ns"]
             parts.append(
                 f"In the model, `{row['op']}` `{row['variant']}` was predicted to save {number(predicted, 'ns')} "
-                f"in each `{row['range'].partition('/h.')[0]}`, and saves {number(measured, 'ns')} of GPU time "
-                f"({_error(measured / predicted - 1)}), measured without a tool."
+                f"in each `{row['range'].partition('/h.')[0]}`, and saves {number(measured, 'ns')} "
+                f"({_error(measured / predicted - 1)}) of a step that runs from a filled queue without a tool. Both "
+                "count the idle time before each launch that is saved; GPU busy above does not."
             )
     return parts
 
