@@ -9,7 +9,7 @@
 #   --include RANGE    only kernels launched inside this NVTX range, as ncu writes it: gpt2/ or gpt2/*/attn/ (repeatable)
 #   --deep             every kernel, whatever --include says, and the catalogue's longer list of metrics
 #   --metrics LIST     comma-separated ncu metrics (default: the catalogue's for this GPU)
-#   --cc X.Y           compute capability for the catalogue (default: asked of nvidia-smi)
+#   --cc X.Y           compute capability for the catalogue (default: asked of nvidia-smi; -n without a GPU: 9.0)
 #   --cache-control C  all: flush the caches before every pass (default); none: leave them warm
 #   --replay MODE      kernel (default) or application
 #   --out DIR          run folder: DIR/raw/counters.ncu-rep and DIR/captures/ncu.json (default: runs/<time>-capture)
@@ -43,8 +43,14 @@ done
 if [[ -n $deep ]]; then includes=(); fi
 if [[ -z $metrics ]]; then
   if [[ -z $cc ]]; then
-    gpu=$(find_gpu) || die 127 "No GPU to choose metrics for ($gpu): name its compute capability with --cc 9.0, or the metrics with --metrics."
-    cc=${gpu##*, }
+    if gpu=$(find_gpu); then
+      cc=${gpu##*, }
+    elif [[ -n $dry ]]; then
+      cc=9.0
+      echo "No GPU to choose metrics for ($gpu): these are compute capability $cc's; --cc or --metrics names others." >&2
+    else
+      die 127 "No GPU to choose metrics for ($gpu): name its compute capability with --cc 9.0, or the metrics with --metrics."
+    fi
   fi
   metrics=$(cd "$ROOT" && "$PYTHON" -m analysis.hardware.metrics --cc "$cc" ${deep:+--deep}) || die 2 "The metric catalogue has no list for compute capability $cc: name metrics with --metrics."
 fi

@@ -242,9 +242,19 @@ def test_the_metrics_come_from_the_catalogue_of_this_gpu(gpu_machine: Machine) -
 
 def test_ncu_without_a_gpu_asks_for_the_capability(machine: Machine) -> None:
     machine.put("bin/ncu", FAKE_NCU)
-    answer = machine.run("ncu_capture.sh", "-n", "--", "./app")
+    answer = machine.run("ncu_capture.sh", "--", "./app")
     assert answer.returncode == 127
     assert "--cc 9.0" in answer.stderr
+
+
+def test_the_dry_run_of_ncu_needs_no_gpu(machine: Machine) -> None:
+    python = machine.put("python", FAKE_PYTHON.replace("REAL_PYTHON", sys.executable))
+    answer = machine.run("ncu_capture.sh", "-n", "--", "./app", PYTHON=str(python))
+    assert answer.returncode == 0
+    assert "--metrics a.sum,b.sum" in answer.stdout
+    assert "No GPU to choose metrics for" in answer.stderr
+    assert "compute capability 9.0's" in answer.stderr
+    assert "python -m analysis.hardware.metrics --cc 9.0" in machine.calls.read_text()
 
 
 def test_no_script_touches_a_clock() -> None:
