@@ -73,6 +73,23 @@ def name_gaps(
             Gap("stall reasons", "the ncu export holds no stall metrics", METRICS),
         ),
         (
+            has_counters and tables["rules"].empty,
+            Gap(
+                "what ncu's own rules say",
+                "no details page of ncu with rules is among the files",
+                "export it with `ncu --import X.ncu-rep --csv --page details` and add the file",
+            ),
+        ),
+        (
+            has_counters and tables["source"].empty,
+            Gap(
+                "the hottest source lines",
+                "no source page of ncu with samples is among the files",
+                "compile with -lineinfo, capture with `--section SourceCounters --import-source yes`, export with "
+                "`ncu --import X.ncu-rep --csv --page source --print-source cuda,sass` and add the file",
+            ),
+        ),
+        (
             has_counters and tables["roofline"].empty,
             Gap("roofline", "the ncu export holds no kernel duration", METRICS),
         ),

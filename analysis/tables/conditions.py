@@ -64,7 +64,9 @@ def list_conditions(capture: Capture, gpu: str | None, ncu: dict[str, Any] | Non
     for name in ("cache control", "clock control", "replay mode"):
         key = name.replace(" ", "_")
         rows.append((f"ncu {name}", (ncu or {}).get(key) or capture.session.get(key)))
-    rows += [("locale", manifest.get("locale")), ("commit", manifest.get("git_sha"))]
+    commit = manifest.get("git_sha")
+    changed = ", with uncommitted changes" if commit and manifest.get("git_dirty") is True else ""
+    rows += [("locale", manifest.get("locale")), ("commit", f"{commit or ''}{changed}")]
     return [{"name": name, "value": str(value)} for name, value in rows if value]
 
 

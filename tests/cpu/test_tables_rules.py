@@ -5,7 +5,10 @@ import pytest
 
 from analysis import pipeline
 from analysis.capture.model import COUNTERS_COLUMNS, RULES, SOURCE_LINES, Capture, as_table, dtypes
+from analysis.tables.completeness import name_gaps
+from analysis.tables.conditions import list_conditions
 from analysis.tables.rules import build_rules
+from analysis.tables.schema import TABLES
 from analysis.tables.source import MOST, build_source
 from analysis.views.html import render_html
 from analysis.views.markdown import render_markdown
@@ -123,3 +126,37 @@ def test_pages_show_what_ncu_says_as_evidence(kind: str) -> None:
     assert "&lt;script&gt;alert(1)" in html
     # ncu's words are no finding of ours
     assert not any("script" in str(finding) for finding in report["findings"])
+
+
+@pytest.mark.parametrize(
+    ("table", "gap", "page"),
+    [
+        ("rules", "what ncu's own rules say", "--page details"),
+        ("source", "the hottest source lines", "--page source --print-source cuda,sass"),
+    ],
+)
+def test_an_empty_table_of_ncu_is_a_named_gap_where_there_are_counters(table: str, gap: str, page: str) -> None:
+    empty = {name: schema.empty() for name, schema in TABLES.items()}
+
+    def gaps(capture: Capture, tables: dict[str, pd.DataFrame]) -> dict[str, str]:
+        roofs = pd.DataFrame({"measured": [1.0]})
+        return {g.what: g.fix for g in name_gaps(capture, roofs, None, device_known=True, tables=tables)}
+
+    assert page in gaps(Capture(counters=counters("a")), empty)[gap]
+    assert gap not in gaps(Capture(), empty)
+    filled = empty | {table: pd.DataFrame({"kernel": ["k"]})}
+    assert gap not in gaps(Capture(counters=counters("a")), filled)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "commit"),
+    [
+        ({"git_sha": "abc", "git_dirty": True}, "abc, with uncommitted changes"),
+        ({"git_sha": "abc", "git_dirty": False}, "abc"),
+        ({"git_sha": "abc"}, "abc"),
+        ({"git_dirty": True}, None),
+    ],
+)
+def test_the_commit_says_that_files_were_changed(manifest: dict[str, object], commit: str | None) -> None:
+    rows = {row["name"]: row["value"] for row in list_conditions(Capture(manifest=manifest), None, None)}
+    assert rows.get("commit") == commit
