@@ -227,7 +227,8 @@ def _check_csv(folder: Path) -> None:
 
 FIGURES = (
     Figure("kernel_times", "kernels of an SQLite export: count, sum, p50, p99, idle", _kernel_times,
-           _check_kernel_times, _pandas_kernel_times, "read_sql of the needed columns, merge", 20, None, 300),
+           _check_kernel_times, _pandas_kernel_times, "read_sql of the needed columns, merge", goal_mb=300),
+    # the goal is against the table read whole, as scripts do; the row above is the stricter comparison
     Figure("kernel_times_all", "the same table", _kernel_times, _check_kernel_times,
            _pandas_kernel_times_of_all_columns, "read_sql of all columns, merge", 20, None, 300),
     Figure("attribution", "launches to ranges", _attribute, _check_attribution, goal_s=1),
