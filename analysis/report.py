@@ -139,15 +139,38 @@ def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: P
     return 0
 
 
+# What a run holds beside what a tool captured: a failed capture leaves these, and they alone make no report.
+_NO_DATA = {"nsys.json", "ncu.json", "manifest.json", "ops.csv", "dataflow.csv", "timing.json", "ceilings.json"}
+
+
+def _holds_data(run: Path) -> bool:
+    return any(
+        file.name not in _NO_DATA and file.suffix != ".partial" and file.is_file() and file.stat().st_size > 0
+        for file in (run / "captures").rglob("[!.]*")
+    )
+
+
+def _says_ok(status: Path) -> bool:
+    """Whether this status file of a tool says that its capture went well."""
+    try:
+        content = json.loads(status.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and content.get("status") == "ok"
+
+
 def default_run(needed: str = "*") -> Path:
-    """Return the newest folder in runs/ whose captures hold the file `needed`, else the committed run with counters.
+    """Return the newest folder in runs/ with data, else the committed run with counters.
+
+    `needed` names a tool's status file that the run must have, and that must say ok.
 
     Raises: InputError if there is neither.
     """
     from analysis.capture.errors import InputError
 
-    for folder, file in ((RUNS, needed), (COMMITTED, "ncu.json" if needed == "*" else needed)):
-        found = {path.parents[1] for path in folder.glob(f"*/captures/{file}")}
+    for folder, file in ((RUNS, needed), (COMMITTED, "ncu.json")):
+        found = {path.parents[1] for path in folder.glob(f"*/captures/{file}") if file == "*" or _says_ok(path)}
+        found = {run for run in found if _holds_data(run)}
         if found:
             return max(found, key=lambda run: ((run / "captures").stat().st_mtime_ns, run.name))
     raise InputError(

@@ -312,3 +312,27 @@ def test_the_newest_run_is_the_newest_by_time_not_by_name(tmp_path, monkeypatch)
         (tmp_path / name / "captures" / "a.csv").write_text("a")
         report.os.utime(tmp_path / name / "captures", (1000 + age, 1000 + age))
     assert report.default_run().name == "20260101T000000Z-x"
+
+
+def test_a_run_whose_captures_failed_is_not_the_default(tmp_path, monkeypatch):
+    runs, committed = tmp_path / "runs", tmp_path / "reports"
+    monkeypatch.setattr(report, "RUNS", runs)
+    monkeypatch.setattr(report, "COMMITTED", committed)
+
+    def make(folder, age, **files):
+        (folder / "captures" / "nsys").mkdir(parents=True)
+        for name, text in files.items():
+            (folder / "captures" / name.replace("__", "/").replace("_dot_", ".")).write_text(text)
+        report.os.utime(folder / "captures", (1000 + age, 1000 + age))
+
+    ok, failed = '{"status": "ok"}', '{"status": "failed"}'
+    make(committed / "kept", 0, ncu_dot_json=ok, ncu_raw_dot_csv="a")
+    make(runs / "failed", 3, nsys_dot_json=failed, ncu_dot_json=failed, manifest_dot_json="{}", ops_dot_csv="a")
+    for needed in ("*", "ncu.json", "nsys.json"):
+        assert report.default_run(needed).name == "kept"
+    make(runs / "timeline", 1, nsys_dot_json=ok, ncu_dot_json=failed, nsys__cuda_gpu_trace_dot_csv="a")
+    assert [report.default_run(needed).name for needed in ("*", "nsys.json", "ncu.json")] == [
+        "timeline", "timeline", "kept",
+    ]  # fmt: skip
+    make(runs / "on a CPU", 2, cpu_ranges_dot_csv="a")
+    assert report.default_run().name == "on a CPU"
