@@ -1,8 +1,10 @@
 // ceilings: micro-kernels whose bytes or operations are known, for the measured roofs of the roofline.
-// Shapes   flat buffers of 16-byte words.                    Needs  sizes that are multiples of 4096 bytes
+// Shapes   flat buffers of 16-byte words.
+// Needs    sizes that are multiples of 4096 bytes
 // Moves    known_bytes_copy: bytes read and as many written; the others: reads only.
 // Versus   the datasheet: what a kernel can reach.
-// Expect   H200: copy ~ 4.2 TB/s, DRAM read ~ 4.6 TB/s. Refuted if a softmax rung exceeds its roof.
+// Expect   H200: copy ~ 4.2 TB/s, DRAM read ~ 4.6 TB/s.
+// Refuted if   a softmax rung exceeds its roof.
 // Source   copy shape (one 16-byte word a thread, 256 threads a block) measured best of 17 on an H200.
 #include "ceilings.h"
 #include "check.cuh"

@@ -1,9 +1,11 @@
 // encoder v01_element: one thread an element of the output, gather and addition in one launch.
-// Shapes   ids (B, T); tokens (V, C); positions (T, C); out (B, T, C).   Needs  nothing; an id outside 0 to V - 1 gives
-// NaN Moves    8 bytes an id, each row of tokens that occurs once, positions once, B * T * C * sizeof(T) out. Versus
-// PyTorch: the gathered rows are neither written nor read again, 1 launch for 2. Expect   dram bytes of the output and
-// of the rows that occur, no more. Refuted if above 1.1 times that. Source   llm.c, dev/cuda/encoder_forward.cu, kernel
-// 2 (the idea)
+// Shapes   ids (B, T); tokens (V, C); positions (T, C); out (B, T, C).
+// Needs    nothing; an id outside 0 to V - 1 gives NaN
+// Moves    8 bytes an id, each row of tokens that occurs once, positions once, B * T * C * sizeof(T) out.
+// Versus   PyTorch: the gathered rows are neither written nor read again, 1 launch for 2.
+// Expect   dram bytes of the output and of the rows that occur, no more.
+// Refuted if   above 1.1 times that.
+// Source   llm.c, dev/cuda/encoder_forward.cu, kernel 2 (the idea)
 #include "check.cuh"
 #include "encoder.h"
 #include "vec.cuh"

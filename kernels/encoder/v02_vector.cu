@@ -1,10 +1,10 @@
 // encoder v02_vector: 16-byte packets, two in flight a thread, 32-bit divisions, launches overlapped.
-// Shapes   ids (B, T); tokens (V, C); positions (T, C); out (B, T, C).   Needs  < 2^31 packets (16-byte ones where rows
-// are
-//          a multiple of 16 bytes); an id outside 0 to V - 1 gives NaN
+// Shapes   ids (B, T); tokens (V, C); positions (T, C); out (B, T, C).
+// Needs    < 2^31 packets (16-byte ones where rows are a multiple of 16 bytes); an id outside 0 to V - 1 gives NaN
 // Moves    8 bytes an id, each row of tokens that occurs once, positions once, B * T * C * sizeof(T) out.
 // Versus   v01: 16 bytes an access, one division a packet.
-// Expect   time within 10 % of the byte floor at 100 MB and more. Refuted if not.
+// Expect   time within 10 % of the byte floor at 100 MB and more.
+// Refuted if   not.
 // Source   llm.c, dev/cuda/encoder_forward.cu, kernel 3 (the idea)
 #include "check.cuh"
 #include "encoder.h"

@@ -1,9 +1,11 @@
 // gelu v02_vector: 16-byte packets, y / (1 + e^-2u) by two special-function instructions, L2 fed ahead.
-// Shapes   x, out (N, C) row-major; bias (C,) or none.   Needs  nothing (16-byte packets where rows are aligned)
+// Shapes   x, out (N, C) row-major; bias (C,) or none.
+// Needs    nothing (16-byte packets where rows are aligned)
 // Moves    2 * N * C * sizeof(T) bytes (+ C for the bias): every element once in, once out.
 // Versus   v01: 16 bytes an access, about 10 instructions an element instead of tanhf's 30, a relative error that holds
 //          where tanh is near -1: 1 + tanh(u) cancels, 1 + e^-2u does not.
-// Expect   time within 3 % of the byte floor at 100 MB and more, fp32 and bf16. Refuted if bf16 takes 5 % more.
+// Expect   time within 3 % of the byte floor at 100 MB and more, fp32 and bf16.
+// Refuted if   bf16 takes 5 % more.
 // Source   0.5 y (1 + tanh u) = y / (1 + e^-2u); Hendrycks and Gimpel 2016, arXiv:1606.08415
 #include "check.cuh"
 #include "gelu.h"

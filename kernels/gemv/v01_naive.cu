@@ -1,5 +1,6 @@
 // gemv v01_naive: one thread an output, which walks its row of weights alone.
-// Shapes   weight (N, K) row-major, x (K), bias, out (N).   Needs  nothing
+// Shapes   weight (N, K) row-major, x (K), bias, out (N).
+// Needs    nothing
 // Moves    (N*K + K + 2*N) * sizeof(T) bytes if caches kept every sector until its last element is read.
 // Versus   nothing: the first rung.
 // Expect   32 sectors a request, latency bound: under 50 % of the read bandwidth on the LM head.

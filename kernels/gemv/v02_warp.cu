@@ -1,6 +1,6 @@
 // gemv v02_warp: one or four warps a row, 16-byte loads, all of a row's packets in flight before the first use.
-// Shapes   weight (N, K) row-major, x (K), bias, out (N).   Needs  nothing (rows or bases that are not 16-byte aligned
-//          are read element by element)
+// Shapes   weight (N, K) row-major, x (K), bias, out (N).
+// Needs    nothing (rows or bases that are not 16-byte aligned are read element by element)
 // Moves    (N*K + K + 2*N) * sizeof(T) bytes: every weight once from DRAM; x from L1.
 // Versus   v01: whole sectors a request; 48 to 192 bytes in flight a thread.
 // Expect   at least 90 % of the read bandwidth on the LM head with cold L2.

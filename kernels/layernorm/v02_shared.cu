@@ -1,8 +1,10 @@
 // layernorm v02_shared: one block a row, sums by a tree in shared memory.
-// Shapes   x, out (N, C) row-major; weight, bias (C,).   Needs  nothing
+// Shapes   x, out (N, C) row-major; weight, bias (C,).
+// Needs    nothing
 // Moves    2 * N * C * sizeof(T) bytes: every element once from DRAM (the second and third walk hit L1), once out.
 // Versus   v01: neighbouring threads read neighbouring elements, a row is 3 KB and stays in L1.
-// Expect   4 sectors a request, dram bytes ~ 2 element passes, top stall barrier. Refuted if dram > 2.2 passes.
+// Expect   4 sectors a request, dram bytes ~ 2 element passes, top stall barrier.
+// Refuted if   dram > 2.2 passes.
 // Source   Harris 2007, "Optimizing parallel reduction in CUDA", with sequential addressing
 #include "check.cuh"
 #include "layernorm.h"

@@ -1,8 +1,10 @@
 // layernorm v03_shuffle: one warp a row, sums by shuffles, no shared memory and no barrier.
-// Shapes   x, out (N, C) row-major; weight, bias (C,).   Needs  nothing
+// Shapes   x, out (N, C) row-major; weight, bias (C,).
+// Needs    nothing
 // Moves    2 * N * C * sizeof(T) bytes: every element once from DRAM (the second and third walk hit L1), once out.
 // Versus   v02: 5 shuffles for 8 barriers a sum; rows of a block go on independently of each other.
-// Expect   dram bytes ~ 2 element passes, no barrier stall, at least 1.2 times as fast as v02. Refuted if not.
+// Expect   dram bytes ~ 2 element passes, no barrier stall, at least 1.2 times as fast as v02.
+// Refuted if   not.
 // Source   Luitjens 2014, "Faster parallel reductions on Kepler", NVIDIA developer blog
 #include "check.cuh"
 #include "layernorm.h"

@@ -1,10 +1,12 @@
 // layernorm v04_constant: v03 with weight and bias in constant memory, copied there before every launch.
-// Shapes   x, out (N, C) row-major; weight, bias (C,).   Needs  C <= 8192; one stream at a time, because the 64 KB of
-//          constant memory are the process's: calls on two streams would overwrite each other's weights
+// Shapes   x, out (N, C) row-major; weight, bias (C,).
+// Needs    C <= 8192; one stream at a time, because the 64 KB of constant memory are the process's: calls on two
+//          streams would overwrite each other's weights
 // Moves    2 * N * C * sizeof(T) bytes, and two copies of C elements.
 // Versus   v03: weight and bias no longer pass through L1; but the constant cache answers one address a cycle, and the
 //          32 lanes of a warp ask for 32 columns.
-// Expect   slower than v03 by the serialised reads: 2 * C cycles a row instead of C / 16. Refuted if it is as fast.
+// Expect   slower than v03 by the serialised reads: 2 * C cycles a row instead of C / 16.
+// Refuted if   it is as fast.
 // Source   the claim that constant memory speeds up a bias (L1 hits 60.6 -> 72.9 %): it holds for one address a warp
 #include "check.cuh"
 #include "layernorm.h"

@@ -1,5 +1,6 @@
 // matmul v01_naive: one thread an output, neighbouring threads in neighbouring rows: what one writes first.
-// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.   Needs  nothing
+// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
+// Needs    nothing
 // Moves    (M*K + K*N + N + M*N) * 4 bytes if caches kept everything.
 // Versus   nothing: the first rung.
 // Expect   a warp's load of `a` touches 16 rows, one of `weight` 2 columns: 8.5 sectors per load request.

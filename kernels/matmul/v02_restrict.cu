@@ -1,5 +1,6 @@
 // matmul v02_restrict: v01 with pointers that promise not to overlap, so that loads may use the read-only path.
-// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.   Needs  nothing
+// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
+// Needs    nothing
 // Moves    as v01.
 // Versus   v01: nothing but __restrict__.
 // Expect   no difference: the loop writes nothing that a load could depend on.

@@ -1,5 +1,6 @@
 // matmul v03_unroll4: v02 with the loop over K unrolled by four, so that four pairs of loads are in flight.
-// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.   Needs  nothing
+// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
+// Needs    nothing
 // Moves    as v01.
 // Versus   v02: a quarter of the loop's branches, more loads under way.
 // Expect   a few per cent of time; sectors per request as in v01.

@@ -1,5 +1,6 @@
 // matmul v04_constant_bias: v03 with the bias in constant memory, as the textbook advises for what all threads read.
-// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.   Needs  N <= 16384
+// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
+// Needs    N <= 16384
 // Moves    as v01, and 4 * N bytes more for the copy into constant memory before each launch.
 // Versus   v03: one global load a thread less, of 2 * K + 1.
 // Expect   no difference within 2 %.

@@ -1,5 +1,6 @@
 // matmul v05_coalesced: neighbouring threads in neighbouring columns, so that a warp reads and writes whole sectors.
-// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.   Needs  nothing
+// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
+// Needs    nothing
 // Moves    as v01.
 // Versus   v02: threadIdx.x runs along the columns, nothing else.
 // Expect   sectors per load request 2.5 (one broadcast, one row of 4 sectors) instead of 8.5, time at least 4 x less.

@@ -1,5 +1,6 @@
 // matmul v06_shared_tile: 32 x 32 tiles of both operands in shared memory, each loaded once a block.
-// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.   Needs  nothing
+// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
+// Needs    nothing
 // Moves    (M*K * ceil(N / 32) + K*N * ceil(M / 32)) * 4 bytes through L2, 16 to 32 times less than v05.
 // Versus   v05: every word of a tile is loaded from L2 once, and from shared memory 32 times.
 // Expect   L2 bytes fall to that, time by up to 2.5 x, because every FMA still loads two words from shared memory.

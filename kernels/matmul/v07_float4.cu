@@ -1,5 +1,6 @@
 // matmul v07_float4: four neighbouring columns a thread, moved by one 16-byte access; no tiles.
-// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.   Needs  N % 4 == 0, 16-byte aligned bases
+// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
+// Needs    N % 4 == 0, 16-byte aligned bases
 // Moves    as v05.
 // Versus   v05: a thread loads one word of `a` and one packet of `weight` for four FMA: 2 loads instead of 8.
 // Expect   a quarter of v05's global load instructions; warp cycles per issue fall with them.

@@ -1,6 +1,6 @@
 // matmul v09_warp_tile: each warp owns a tile, moved by 16-byte accesses, while the next tiles are on the way.
-// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.   Needs  nothing (other
-//          than N % 4 == 0, K % 4 == 0 and 16-byte aligned bases: word by word)
+// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
+// Needs    nothing (other than N % 4 == 0, K % 4 == 0 and 16-byte aligned bases: word by word)
 // Moves    (M*K * ceil(N / BN) + K*N * ceil(M / BM)) * 4 bytes through L2, BM x BN outputs a block.
 // Versus   v08: a warp reads 128 + 64 contiguous bytes for 2048 FMA and meets no bank conflict; loads overlap the
 //          arithmetic; the tile is chosen by shape.

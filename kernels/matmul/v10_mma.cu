@@ -1,6 +1,6 @@
 // matmul v10_mma: bf16 on the tensor instructions of Ampere (mma.sync), operands through registers, four stages.
-// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major bf16, sums in fp32.   Needs  192 KB of shared
-//          memory a block (sm_90), N % 8 == 0, K % 8 == 0, 16-byte aligned bases
+// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major bf16, sums in fp32.
+// Needs    192 KB of shared memory a block (sm_90), N % 8 == 0, K % 8 == 0, 16-byte aligned bases
 // Moves    (M*K * ceil(N / 256) + K*N * ceil(M / 128)) * 2 bytes through L2.
 // Versus   v09: 16 x 8 x 16 products an instruction instead of one. On Hopper this instruction reaches about 63 % of
 //          what wgmma does, whatever the kernel around it.

@@ -1,9 +1,9 @@
 // matmul v11_wgmma: bf16 on Hopper's warpgroup tensor instructions, tiles brought in by the bulk copy engine.
-// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major bf16, sums in fp32.   Needs  sm_90a, N % 8 ==
-//          0, K % 8 == 0, 16-byte aligned bases
+// Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major bf16, sums in fp32.
+// Needs    sm_90a, N % 8 == 0, K % 8 == 0, 16-byte aligned bases
 // Moves    (M*K + K*N + N + M*N) * 2 bytes.
-// Versus   v10: operands go from shared memory to the tensor cores without registers, and one warp alone feeds a
-//          ring of stages.
+// Versus   v10: operands go from shared memory to the tensor cores without registers, and one warp alone feeds a ring
+//          of stages.
 // Expect   at least 90 % of cuBLAS bf16 at 4096, tensor pipe active > 80 %.
 // Refuted if   below either.
 // Source   PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; tile order after Triton's matmul tutorial

@@ -1,9 +1,11 @@
 // permute v01_element: one thread an element, q, k and v split by one launch; heads merged by another.
-// Shapes   split: qkv (B, T, 3 C) -> q, k, v (B, nh, T, hs); merge: (B, nh, T, hs) -> (B, T, C).   Needs  < 2^32
-// elements Moves    split 6 * B * T * C * sizeof(T) bytes, merge 2: every element once in, once out. Versus   PyTorch:
-// the three copies of split in one launch; the same bytes, so only launches are saved. Expect   dram bytes ~ 6 (split)
-// and 2 (merge) element passes; 4-byte accesses (2 in bf16), so the split in bf16 takes
-//          at least 1.1 times v02's time. Refuted if not.
+// Shapes   split: qkv (B, T, 3 C) -> q, k, v (B, nh, T, hs); merge: (B, nh, T, hs) -> (B, T, C).
+// Needs    < 2^32 elements
+// Moves    split 6 * B * T * C * sizeof(T) bytes, merge 2: every element once in, once out.
+// Versus   PyTorch: the three copies of split in one launch; the same bytes, so only launches are saved.
+// Expect   dram bytes ~ 6 (split) and 2 (merge) element passes; 4-byte accesses (2 in bf16), so the split in bf16 takes
+//          at least 1.1 times v02's time.
+// Refuted if   not.
 // Source   llm.c, dev/cuda/attention_forward.cu, permute_kernel (the idea)
 #include "check.cuh"
 #include "permute.h"

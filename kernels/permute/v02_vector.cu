@@ -1,11 +1,10 @@
 // permute v02_vector: 16-byte packets of one head, several in flight, L2 fed ahead, launches overlapped.
-// Shapes   split: qkv (B, T, 3 C) -> q, k, v (B, nh, T, hs); merge: (B, nh, T, hs) -> (B, T, C).   Needs  < 2^32
-// packets
-//          (16-byte ones where a head of a token is a multiple of 16 bytes, smaller ones elsewhere)
+// Shapes   split: qkv (B, T, 3 C) -> q, k, v (B, nh, T, hs); merge: (B, nh, T, hs) -> (B, T, C).
+// Needs    < 2^32 packets (16-byte ones where a head of a token is a multiple of 16 bytes, smaller ones elsewhere)
 // Moves    split 6 * B * T * C * sizeof(T) bytes, merge 2: every element once in, once out.
 // Versus   v01: 16 bytes an access; divisions once a packet instead of once an element.
 // Expect   time within 5 % of a copy of the same bytes at 100 MB and more, 3 launches become 1 (split).
-//          Refuted if the floor's share is under 95 %.
+// Refuted if   the floor's share is under 95 %.
 // Source   measured here, see README.md
 #include "check.cuh"
 #include "overlap.cuh"

@@ -1,9 +1,11 @@
 // residual v01_element: one thread an element.
-// Shapes   x, y, out of one shape, N * C elements.   Needs  nothing
+// Shapes   x, y, out of one shape, N * C elements.
+// Needs    nothing
 // Moves    3 * N * C * sizeof(T) bytes: both operands once in, the sum once out.
 // Versus   PyTorch, whose kernel takes 16-byte packets.
-// Expect   dram bytes ~ 3 element passes; in bf16 2-byte accesses, so at most 90 % of v02's bandwidth. Refuted if
-// above. Source   llm.c, dev/cuda/residual_forward.cu, kernel 1 (the idea)
+// Expect   dram bytes ~ 3 element passes; in bf16 2-byte accesses, so at most 90 % of v02's bandwidth.
+// Refuted if   above.
+// Source   llm.c, dev/cuda/residual_forward.cu, kernel 1 (the idea)
 #include "check.cuh"
 #include "residual.h"
 #include "vec.cuh"

@@ -1,9 +1,10 @@
 // residual v02_vector: 16-byte packets, launches overlapped.
-// Shapes   x, y, out of one shape, N * C elements.   Needs  nothing (16-byte packets where the tensors are aligned and
-//          N * C is a multiple of them)
+// Shapes   x, y, out of one shape, N * C elements.
+// Needs    nothing (16-byte packets where the tensors are aligned and N * C is a multiple of them)
 // Moves    3 * N * C * sizeof(T) bytes: both operands once in, the sum once out.
 // Versus   v01: a quarter (fp32) or an eighth (bf16) of the accesses.
-// Expect   time within 3 % of the byte floor at 100 MB and more. Refuted if not.
+// Expect   time within 3 % of the byte floor at 100 MB and more.
+// Refuted if   not.
 // Source   measured here, see README.md
 #include "check.cuh"
 #include "overlap.cuh"

@@ -1,11 +1,11 @@
 // residual_layernorm v02_vector: the sum stays in registers, 16-byte packets, launches overlapped; many rows: L2 fed
-// ahead. Shapes   x, y, residual, out (N, C) row-major; weight, bias (C,).   Needs  nothing (rows that are no multiple
-// of 16
-//          bytes, or are longer than 16 KB, take three walks by a block)
+// ahead.
+// Shapes   x, y, residual, out (N, C) row-major; weight, bias (C,).
+// Needs    nothing (rows that are no multiple of 16 bytes, or are longer than 16 KB, take three walks by a block)
 // Moves    4 * N * C * sizeof(T) bytes: x and y once in, residual and out once out; weight and bias from L1.
 // Versus   v01: one walk instead of three, 16 bytes an access, all loads of a row in flight before the first use.
 // Expect   at least 1.2 times as fast as addition and layernorm apart (5 passes), no slower than torch.compile.
-//          Refuted if either fails at 100 MB and more.
+// Refuted if   either fails at 100 MB and more.
 // Source   layernorm v05_vector
 #include "check.cuh"
 #include "overlap.cuh"

@@ -1,8 +1,10 @@
 // softmax v01_separate: one launch a step: scale and mask, row maximum, exponentials, row sum, division.
-// Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq; workspace N * Tk + 2 N floats.   Needs  nothing
+// Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq; workspace N * Tk + 2 N floats.
+// Needs    nothing
 // Moves    8 element passes over DRAM (fp32): 2 + 1 + 2 + 1 + 2.
 // Versus   the PyTorch chain: the same idea by hand, with the steps of the softmax apart.
-// Expect   dram bytes ~ 8 element passes. Refuted if a launch hides in L2 at B 8, T 1024 (< 7 passes).
+// Expect   dram bytes ~ 8 element passes.
+// Refuted if   a launch hides in L2 at B 8, T 1024 (< 7 passes).
 // Source   Milakov and Gimelshein 2018, arXiv:1805.02867, "safe softmax".
 #include "check.cuh"
 #include "reduce.cuh"

@@ -1,7 +1,11 @@
 // softmax v02_fused: one block a row, online maximum and sum in one pass, a second pass over the row writes.
-// Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq.   Needs  nothing
+// Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq.
+// Needs    nothing
 // Moves    2 * N * Tk * sizeof(T) bytes: every score once from DRAM (the second pass finds it in L1), every output
-// once. Versus   v01: one launch, no intermediate in memory. Expect   dram bytes ~ 2 element passes. Refuted if > 2.2.
+//          once.
+// Versus   v01: one launch, no intermediate in memory.
+// Expect   dram bytes ~ 2 element passes.
+// Refuted if   > 2.2.
 // Source   Milakov and Gimelshein 2018, arXiv:1805.02867, "online softmax".
 #include "check.cuh"
 #include "reduce.cuh"

@@ -1,9 +1,11 @@
 // softmax v03_causal: a row stays in registers, packets wholly above the diagonal are never loaded, L2 is fed ahead.
-// Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq.   Needs  nothing (16-byte packets where rows are aligned)
+// Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq.
+// Needs    nothing (16-byte packets where rows are aligned)
 // Moves    every 32-byte sector with a visible score once, plus N * Tk * sizeof(T) written.
 // Versus   v02: half the reads, 16-byte accesses, one pass, all loads in flight before the reduction, no arithmetic
 //          above the diagonal; blocks take their places while the kernel before drains.
-// Expect   dram read ~ 0.5 of the input, time within 4 % of the byte floor. Refuted if read > 0.55.
+// Expect   dram read ~ 0.5 of the input, time within 4 % of the byte floor.
+// Refuted if   read > 0.55.
 // Source   apex scaled_upper_triang_masked_softmax.h (skips the loads); row mapping measured here, see README.md
 #include "causal_row.cuh"
 #include "check.cuh"

@@ -1,10 +1,11 @@
 // softmax v05_early: v03, and the first rows are asked for while the kernel before still drains.
-// Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq.   Needs  sm_90 and 16-byte rows; elsewhere v03 runs
+// Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq.
+// Needs    sm_90 and 16-byte rows; elsewhere v03 runs
 // Moves    as v03: every 32-byte sector with a visible score once, plus N * Tk * sizeof(T) written.
 // Versus   v03: its first rows, which no earlier row asks for, are prefetched into L2 before the wait for the kernel
 //          before. A prefetch is a hint: no value is read before that kernel has ended and its writes are visible.
-// Expect   0.3 to 0.5 us less than v03 at B 8, T 1024 after a launch that lets it start early. Refuted if less than
-//          0.2 us there, or slower anywhere.
+// Expect   0.3 to 0.5 us less than v03 at B 8, T 1024 after a launch that lets it start early.
+// Refuted if   less than 0.2 us there, or slower anywhere.
 // Source   PTX ISA, cp.async.bulk.prefetch.L2 and griddepcontrol; what was measured stands in README.md
 #include "causal_row.cuh"
 #include "check.cuh"
