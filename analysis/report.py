@@ -40,13 +40,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, _interrupt)
     try:
         paths = options.paths or [default_run(_NEEDED.get(options.only, "*"))]
-        out = options.out or default_out(paths[0])
-        if out.exists() and not out.is_dir():
-            raise UsageError(f"--out {out} is a file; name a folder")
-        report, tables = build(
-            paths, out, extrapolate=options.extrapolate_siblings, only=options.only, quiet=options.quiet,
-            locale=options.locale,
-        )  # fmt: skip
+
+        def made_of(sources: Sequence[Path]) -> tuple[Path, dict[str, Any], dict[str, pd.DataFrame]]:
+            out = options.out or default_out(sources[0])
+            if out.exists() and not out.is_dir():
+                raise UsageError(f"--out {out} is a file; name a folder")
+            report, tables = build(
+                sources, out, extrapolate=options.extrapolate_siblings, only=options.only, quiet=options.quiet,
+                locale=options.locale,
+            )  # fmt: skip
+            return out, report, tables
+
+        out, report, tables = made_of(paths)
+        committed = COMMITTED / _WITH_COUNTERS / "captures"
+        if options.only == "fusion" and tables["fusion"].empty and not options.paths and committed.is_dir():
+            print(
+                f"report.py: {_shown(paths[0])}, the newest run with a timeline, has no two neighbouring kernels that "
+                f"one could replace; so this is of the committed {_shown(committed)}",
+                file=sys.stderr,
+            )
+            paths = [committed]
+            out, report, tables = made_of(paths)
         if options.update_readmes:
             update_readmes(report, tables, out)
     except AnalysisError as error:
@@ -64,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.only == "roofline":
         return _show_roofline(report, out)
     if options.only == "fusion":
-        return _show_fusion(report, tables, out)
+        return _show_fusion(report, tables, out, paths)
     print(render_terminal(report))
     print(f"\nreport: {_shown(out / 'report.html')}  {_shown(out / 'report.md')}")
     return 0
@@ -121,13 +135,17 @@ def _show_roofline(report: dict[str, Any], out: Path) -> int:
 _NEEDED = {"roofline": "ncu.json", "fusion": "nsys.json"}  # what a run must hold for one figure alone
 
 
-def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: Path) -> int:
+_WITH_COUNTERS = "h200-gpt2-fp32"  # the committed run with a timeline, ranges and counters
+
+
+def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: Path, paths: Sequence[Path]) -> int:
     from analysis.views.markdown import render_fusion
 
     if tables["fusion"].empty:
         print(
-            "report.py: this run has no two neighbouring kernels that one could replace; "
-            "name a capture with a timeline and ranges",
+            f"report.py: {', '.join(_shown(path) for path in paths)}: has no two neighbouring kernels that one could "
+            "replace; name a capture with a timeline and ranges, such as "
+            f"RUN={COMMITTED.name}/{_WITH_COUNTERS}/captures with `make fusion`",
             file=sys.stderr,
         )
         return 3

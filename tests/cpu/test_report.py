@@ -279,8 +279,32 @@ def test_the_fusion_plan_alone(capture, tmp_path, capsys):
 
 def test_no_fusion_plan_is_one_sentence(capture, tmp_path, capsys):
     assert run(capture, "--out", tmp_path / "out", "--only", "fusion", "--quiet") == 3
-    assert "no two neighbouring kernels" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith(f"report.py: {capture}: has no two neighbouring kernels")
+    assert "RUN=reports/h200-gpt2-fp32/captures" in said
+    assert said.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed H200 run is not in this checkout")
+def test_a_newest_run_without_fusion_plan_gives_way_to_the_committed_one(capture, tmp_path, monkeypatch, capsys):
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / "mine").mkdir()
+    capture.rename(runs / "mine" / "captures")
+    (runs / "mine" / "captures" / "nsys.json").write_text(
+        json.dumps(
+            {"kind": "tool-status", "schema_version": 1, "tool": "nsys", "status": "ok", "reason": "", "fix": ""}
+        )
+    )
+    monkeypatch.setattr(report, "RUNS", runs)
+    assert run("--only", "fusion", "--quiet") == 0
+    shown = capsys.readouterr()
+    assert shown.err.count("\n") == 1
+    assert f"{runs / 'mine'}, the newest run with a timeline, has no two neighbouring kernels" in shown.err
+    assert "reports/h200-gpt2-fp32/captures" in shown.err
+    assert (runs / "h200-gpt2-fp32-report" / "tables" / "fusion.csv").is_file()
+    assert sorted(path.name for path in (runs / "mine").iterdir()) == ["captures"]
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
