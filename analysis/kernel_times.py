@@ -68,4 +68,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from analysis.packages import run_program
+
+    sys.exit(run_program(main, "-m analysis.kernel_times …"))

@@ -380,7 +380,9 @@ def _shown(path: Path) -> str:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        from analysis.packages import run_program
+
+        sys.exit(run_program(main, "analysis/report.py …"))
     except BrokenPipeError:  # the reader of our output has seen enough, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

@@ -500,4 +500,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from analysis.packages import run_program
+
+    sys.exit(run_program(main, "-m analysis.hardware.metrics …"))

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis import report
+from analysis.packages import run_program
 from analysis.tables.schema import TABLES
 
 ROOT = Path(__file__).parents[2]
@@ -163,6 +164,31 @@ def test_the_report_goes_into_a_run_but_never_over_a_committed_one(tmp_path):
 def test_help_answers_at_once():
     best = min(_seconds(["--help"]) for _ in range(3))
     assert best <= 0.5
+
+
+@pytest.mark.parametrize(
+    "program", [["analysis/report.py"], ["-m", "analysis.hardware.metrics"], ["-m", "analysis.kernel_times"]]
+)
+def test_a_missing_package_is_one_sentence(program, capture):
+    # -S: no site-packages, as with the Python of a system that has none of ours
+    said = subprocess.run(
+        [sys.executable, "-S", *program, capture / "d.log"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert said.returncode == 127
+    assert said.stdout == ""
+    assert said.stderr.count("\n") == 1
+    assert " lacks the Python package " in said.stderr
+    assert "`make report`" in said.stderr
+    assert f"`.venv/bin/python {' '.join(program)} …`" in said.stderr
+    assert subprocess.run([sys.executable, "-S", *program, "--help"], cwd=ROOT, capture_output=True).returncode == 0
+
+
+def test_a_missing_module_of_ours_is_no_missing_package():
+    def main():
+        raise ModuleNotFoundError("No module named 'analysis.gone'", name="analysis.gone")
+
+    with pytest.raises(ModuleNotFoundError):
+        run_program(main, "x")
 
 
 def _seconds(arguments):
