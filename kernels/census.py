@@ -294,13 +294,33 @@ def take(nvcc: str, progress: bool = True) -> list[Row]:
     """The census of every source; BuildError, one sentence, where one does not compile."""
     version = objects.nvcc_version(nvcc)
     files = objects.sources()
+    if progress:
+        print(
+            f"compiling and disassembling {len(files)} sources for {len(build.ARCHITECTURES)} architectures, "
+            "some minutes the first time",
+            file=sys.stderr,
+            flush=True,
+        )
     jobs = objects.compile_all(nvcc, files, build.ARCHITECTURES, lambda compiled: rows_of(compiled, version))
     if progress:
-        from tqdm import tqdm
-
-        jobs = tqdm(jobs, desc="census", total=len(files) * len(build.ARCHITECTURES), disable=None)
+        jobs = _told(jobs, files)
     rows = [row for group in jobs for row in group]
     return sorted(rows, key=_sort_key)
+
+
+def _told(jobs: Iterator[list[Row]], files: Sequence[Path]) -> Iterator[list[Row]]:
+    """The jobs; on stderr a bar on a terminal, a line a source elsewhere."""
+    if sys.stderr.isatty():
+        from tqdm import tqdm
+
+        yield from tqdm(jobs, desc="census", total=len(files) * len(build.ARCHITECTURES))
+        return
+    for done, job in enumerate(jobs, 1):
+        yield job
+        sources, rest = divmod(done, len(build.ARCHITECTURES))
+        if not rest:
+            source = files[sources - 1]
+            print(f"{sources} of {len(files)}: {source.parent.name}/{source.name}", file=sys.stderr, flush=True)
 
 
 def _sort_key(row: Row) -> tuple[str, str, str, int]:
