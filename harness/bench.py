@@ -658,23 +658,26 @@ def ladder_svg(op: Any, rows: Sequence[dict[str, Any]]) -> str:
     dtypes = list(dict.fromkeys(row["dtype"] for row in cold))
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": op.name, "font.family": "sans-serif", "font.size": 9}
     with matplotlib.rc_context(settings):
-        figure = Figure(figsize=(7.0, 0.5 + 0.45 * len(variants)), layout="constrained")
+        figure = Figure(figsize=(7.0, 0.8 + 0.45 * len(variants)), layout="constrained")
         axes = figure.add_subplot()
-        thick = 0.8 / max(1, len(dtypes))
+        thick, widest = 0.8 / max(1, len(dtypes)), 100.0
         for place, dtype in enumerate(dtypes):
             shares = {row["variant"]: 100 * float(row["floor_frac"]) for row in cold if row["dtype"] == dtype}
             beside = (place - (len(dtypes) - 1) / 2) * thick
             heights = [index + beside for index, variant in enumerate(variants) if variant in shares]
             widths = [shares[variant] for variant in variants if variant in shares]
+            widest = max([widest, *widths])
             bars = axes.barh(heights, widths, thick, label=dtype, color=("#0072b2", "#e69f00")[place % 2])
-            axes.bar_label(bars, fmt="%.1f", padding=2, fontsize=7)
+            backing = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+            axes.bar_label(bars, fmt="%.1f", padding=3, fontsize=7, bbox=backing, zorder=3)
         axes.set_yticks(range(len(variants)), variants)
         axes.invert_yaxis()
-        axes.axvline(100, color="black", linewidth=0.8)
-        axes.set_xlim(0, 132)
+        axes.axvline(100, color="black", linewidth=0.8, zorder=0.5)  # below the bars and their labels
+        axes.set_xlim(0, widest + 10)
+        axes.set_xticks(range(0, 101, 20))
         sizes = ", ".join(f"{axis} {size}" for axis, size in zip(op.axes, op.bench_shape, strict=True))
         axes.set_xlabel(f"% of the {_floor_name(op)}, {op.name}, {sizes}")
-        axes.legend(loc="center right", fontsize=8)
+        figure.legend(loc="outside upper right", ncols=len(dtypes), fontsize=8, frameon=False)
         stream = io.StringIO()
         figure.savefig(stream, format="svg", metadata={"Date": None})
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
