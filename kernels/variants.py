@@ -1,5 +1,7 @@
 """How a variant is run: a function of a compiled extension, of a Triton file, or torch.compile of a chain.
 
+And how it is declared: a constructor for each kind, so that names stand in one place. Inputs share `random_normal`.
+
 Nothing is imported, compiled or loaded before the first call of what these functions return.
 """
 
@@ -10,6 +12,8 @@ import importlib
 import types
 from collections.abc import Callable
 from typing import Any
+
+from kernels.registry import ByteModel, Variant
 
 
 def from_extension(folder: str, function: str) -> Callable[..., Any]:
@@ -51,3 +55,74 @@ def compiled(chain: Callable[..., Any]) -> Callable[..., Any]:
         return graph(tuple((tuple(value.shape), value.dtype, value.device) for value in tensors))(*inputs)
 
     return run
+
+
+# A variant of each kind: what follows from its name is not written again.
+
+
+def torch_variant(
+    hypothesis: str, chain: Callable[..., Any], bytes_model: ByteModel, *, name: str = "torch", **more: Any
+) -> Variant:
+    """PyTorch's own operations, one after another. `more` are fields of Variant."""
+    return Variant(name=name, kind="torch", hypothesis=hypothesis, fn=chain, bytes_model=bytes_model, **more)
+
+
+def compile_variant(hypothesis: str, chain: Callable[..., Any], bytes_model: ByteModel, **more: Any) -> Variant:
+    """torch.compile of `chain`, see `compiled`."""
+    return Variant(
+        name="compile", kind="compile", hypothesis=hypothesis, fn=compiled(chain), bytes_model=bytes_model, **more
+    )
+
+
+def cuda_variant(
+    folder: str,
+    name: str,
+    hypothesis: str,
+    bytes_model: ByteModel,
+    *,
+    function: str = "",
+    symbols: tuple[str, ...] = (),
+    **more: Any,
+) -> Variant:
+    """The rung kernels/<folder>/<name>.cu: `function` of the extension (`name`), device symbols (`<folder>_<name>`)."""
+    return Variant(
+        name=name,
+        kind="cuda",
+        hypothesis=hypothesis,
+        fn=from_extension(folder, function or name),
+        bytes_model=bytes_model,
+        symbols=symbols or (f"{folder}_{name}",),
+        source=f"{name}.cu",
+        **more,
+    )
+
+
+def triton_variant(
+    folder: str,
+    module: str,
+    function: str,
+    hypothesis: str,
+    bytes_model: ByteModel,
+    *,
+    symbols: tuple[str, ...] = (),
+    **more: Any,
+) -> Variant:
+    """`function` of kernels/<folder>/<module>.py, device symbols (`<folder>_<module>`)."""
+    return Variant(
+        name="triton",
+        kind="triton",
+        hypothesis=hypothesis,
+        fn=from_module(f"kernels.{folder}.{module}", function),
+        bytes_model=bytes_model,
+        symbols=symbols or (f"{folder}_{module}",),
+        source=f"{module}.py",
+        **more,
+    )
+
+
+def random_normal(seed: int, device: str) -> Callable[..., Any]:
+    """`normal(*sizes)`, float32 of mean 0 and variance 1: successive calls go on in one seeded sequence."""
+    import torch
+
+    generator = torch.Generator(device).manual_seed(seed)
+    return lambda *sizes: torch.randn(sizes, generator=generator, device=device, dtype=torch.float32)

@@ -12,7 +12,12 @@ from typing import Any
 
 from kernels.normalised import UNIT
 from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
-from kernels.variants import compiled, from_extension, from_module
+from kernels.variants import (
+    compile_variant,
+    cuda_variant,
+    torch_variant,
+    triton_variant,
+)
 
 WIDTH = 768  # GPT-2's C
 VOCABULARY = 50257
@@ -85,47 +90,29 @@ def encoder_chain(ids: Any, tokens: Any, positions: Any) -> Any:
 
 
 VARIANTS = (
-    Variant(
-        name="torch",
-        kind="torch",
-        hypothesis="two launches: dram bytes ~ 2 element passes more than are needed",
-        fn=encoder_chain,
-        bytes_model=unfused_bytes,
+    torch_variant("two launches: dram bytes ~ 2 element passes more than are needed", encoder_chain, unfused_bytes),
+    compile_variant(
+        "one launch: the minimum of dram bytes; refuted above 1.1 times that", encoder_chain, minimum_bytes
     ),
-    Variant(
-        name="compile",
-        kind="compile",
-        hypothesis="one launch: the minimum of dram bytes; refuted above 1.1 times that",
-        fn=compiled(encoder_chain),
-        bytes_model=minimum_bytes,
+    cuda_variant(
+        "encoder",
+        "v01_element",
+        "one launch, one element a thread: the minimum of dram bytes; refuted above 1.1 times that",
+        minimum_bytes,
     ),
-    Variant(
-        name="v01_element",
-        kind="cuda",
-        hypothesis="one launch, one element a thread: the minimum of dram bytes; refuted above 1.1 times that",
-        fn=from_extension("encoder", "v01_element"),
-        bytes_model=minimum_bytes,
-        symbols=("encoder_v01_element",),
-        source="v01_element.cu",
-    ),
-    Variant(
-        name="triton",
-        kind="triton",
-        hypothesis="one program a row: time within 10 % of v02; refuted if slower than that",
-        fn=from_module("kernels.encoder.v03_triton", "encoder"),
-        bytes_model=minimum_bytes,
-        symbols=("encoder_v03_triton",),
-        source="v03_triton.py",
+    triton_variant(
+        "encoder",
+        "v03_triton",
+        "encoder",
+        "one program a row: time within 10 % of v02; refuted if slower than that",
+        minimum_bytes,
         timings=(Timing("v02_vector", high=1.1),),
     ),
-    Variant(
-        name="v02_vector",
-        kind="cuda",
-        hypothesis="16-byte packets: time within 10 % of the byte floor at 100 MB and more; refuted if not",
-        fn=from_extension("encoder", "v02_vector"),
-        bytes_model=minimum_bytes,
-        symbols=("encoder_v02_vector",),
-        source="v02_vector.cu",
+    cuda_variant(
+        "encoder",
+        "v02_vector",
+        "16-byte packets: time within 10 % of the byte floor at 100 MB and more; refuted if not",
+        minimum_bytes,
         timings=(Timing("floor", high=1.1),),
     ),
 )

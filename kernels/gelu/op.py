@@ -12,7 +12,13 @@ import math
 from typing import Any
 
 from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
-from kernels.variants import compiled, from_extension, from_module
+from kernels.variants import (
+    compile_variant,
+    cuda_variant,
+    random_normal,
+    torch_variant,
+    triton_variant,
+)
 
 SQRT_2_PI = math.sqrt(2.0 / math.pi)
 CUBIC = 0.044715
@@ -105,18 +111,14 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
     """Normal values of standard deviation 2: both tails of the function occur."""
     import torch
 
-    generator = torch.Generator(device).manual_seed(seed)
-    x = torch.randn(shape, generator=generator, device=device, dtype=torch.float32).mul_(2.0)
+    x = random_normal(seed, device)(*shape).mul_(2.0)
     return (x.to(getattr(torch, dtype_name(dtype))),)
 
 
 def bias_make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any]:
     """The same, and a normal bias."""
-    import torch
-
     (x,) = make_inputs(shape, dtype, seed, device)
-    generator = torch.Generator(device).manual_seed(seed + 1)
-    return x, torch.randn(shape[1], generator=generator, device=device, dtype=torch.float32).to(x.dtype)
+    return x, random_normal(seed + 1, device)(shape[1]).to(x.dtype)
 
 
 EXTREMES = (math.nan, math.inf, -math.inf, 3e38, -3e38, 0.0, -0.0, 1e-40, -1e-40, -5.0, -8.0, -12.0, 30.0, -30.0)
@@ -162,57 +164,37 @@ def _variants(
     launches = "two launches" if prefix == "bias_gelu" else "one launch"
     torch_passes = 4 if prefix == "bias_gelu" else 2
     variants = (
-        Variant(
+        torch_variant(
+            f"every operation reads and writes all: dram bytes ~ {torch_passes + 16} element passes",
+            manual,
+            manual_bytes_,
             name="manual",
-            kind="torch",
-            hypothesis=f"every operation reads and writes all: dram bytes ~ {torch_passes + 16} element passes",
-            fn=manual,
-            bytes_model=manual_bytes_,
         ),
-        Variant(
-            name="torch",
-            kind="torch",
-            hypothesis=f"{launches}: dram bytes ~ {torch_passes} element passes",
-            fn=chain,
-            bytes_model=torch_bytes,
-        ),
-        Variant(
-            name="compile",
-            kind="compile",
-            hypothesis="one kernel: dram bytes ~ 2 element passes; refuted above 2.2",
-            fn=compiled(chain),
-            bytes_model=passes,
-        ),
-        Variant(
-            name="v01_naive",
-            kind="cuda",
-            hypothesis="one launch: dram bytes ~ 2 element passes; in bf16 instructions bind: refuted if within 3 % "
-            "of v02",
-            fn=from_extension("gelu", f"{prefix}_v01_naive"),
-            bytes_model=passes,
-            symbols=("gelu_v01_naive",),
-            source="v01_naive.cu",
+        torch_variant(f"{launches}: dram bytes ~ {torch_passes} element passes", chain, torch_bytes),
+        compile_variant("one kernel: dram bytes ~ 2 element passes; refuted above 2.2", chain, passes),
+        cuda_variant(
+            "gelu",
+            "v01_naive",
+            "one launch: dram bytes ~ 2 element passes; in bf16 instructions bind: refuted if within 3 % of v02",
+            passes,
+            function=f"{prefix}_v01_naive",
             timings=(Timing("v02_vector", low=1.03, dtypes=("bfloat16",)),),
         ),
-        Variant(
-            name="triton",
-            kind="triton",
-            hypothesis="as wide accesses as v02: time within 2 % of it; refuted if 5 % slower",
-            fn=from_module("kernels.gelu.v03_triton", prefix),
-            bytes_model=passes,
-            symbols=("gelu_v03_triton",),
-            source="v03_triton.py",
+        triton_variant(
+            "gelu",
+            "v03_triton",
+            prefix,
+            "as wide accesses as v02: time within 2 % of it; refuted if 5 % slower",
+            passes,
             timings=(Timing("v02_vector", high=1.05),),
         ),
-        Variant(
-            name="v02_vector",
-            kind="cuda",
-            hypothesis="16-byte accesses, two special-function instructions an element: time within 3 % of the byte "
+        cuda_variant(
+            "gelu",
+            "v02_vector",
+            "16-byte accesses, two special-function instructions an element: time within 3 % of the byte "
             "floor at 100 MB and more; refuted if bf16 takes 5 % more",
-            fn=from_extension("gelu", f"{prefix}_v02_vector"),
-            bytes_model=passes,
-            symbols=("gelu_v02_vector",),
-            source="v02_vector.cu",
+            passes,
+            function=f"{prefix}_v02_vector",
             timings=(Timing("floor", high=1.03),),
         ),
     )

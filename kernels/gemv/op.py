@@ -9,7 +9,13 @@ import math
 from typing import Any
 
 from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
-from kernels.variants import compiled, from_extension, from_module
+from kernels.variants import (
+    compile_variant,
+    cuda_variant,
+    random_normal,
+    torch_variant,
+    triton_variant,
+)
 
 WIDTH = 768  # GPT-2's C
 VOCABULARY = 50257
@@ -60,12 +66,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
     import torch
 
     n, k = shape
-    generator = torch.Generator(device).manual_seed(seed)
-    kind = getattr(torch, dtype_name(dtype))
-
-    def normal(*sizes: int) -> Any:
-        return torch.randn(sizes, generator=generator, device=device, dtype=torch.float32)
-
+    normal, kind = random_normal(seed, device), getattr(torch, dtype_name(dtype))
     return (normal(n, k) / math.sqrt(k)).to(kind), normal(k).to(kind), normal(n).to(kind)
 
 
@@ -94,50 +95,39 @@ def gemv_chain(weight: Any, x: Any, bias: Any) -> Any:
 
 
 VARIANTS = (
-    Variant(
-        name="torch",
-        kind="torch",
-        hypothesis="cuBLAS: at least 80 % of the read bandwidth on the LM head; refuted below",
-        fn=gemv_chain,
-        bytes_model=minimum_bytes,
+    torch_variant(
+        "cuBLAS: at least 80 % of the read bandwidth on the LM head; refuted below",
+        gemv_chain,
+        minimum_bytes,
         timings=(Timing("floor", high=1 / 0.8),),
     ),
-    Variant(
-        name="compile",
-        kind="compile",
-        hypothesis="the same library call: within 5 % of torch on the LM head; refuted outside",
-        fn=compiled(gemv_chain),
-        bytes_model=minimum_bytes,
+    compile_variant(
+        "the same library call: within 5 % of torch on the LM head; refuted outside",
+        gemv_chain,
+        minimum_bytes,
         timings=(Timing("torch", low=0.95, high=1.05),),
     ),
-    Variant(
-        name="v01_naive",
-        kind="cuda",
-        hypothesis="32 sectors a request: under 50 % of the read bandwidth on the LM head; refuted over",
-        fn=from_extension("gemv", "v01_naive"),
-        bytes_model=minimum_bytes,
-        symbols=("gemv_v01_naive",),
-        source="v01_naive.cu",
+    cuda_variant(
+        "gemv",
+        "v01_naive",
+        "32 sectors a request: under 50 % of the read bandwidth on the LM head; refuted over",
+        minimum_bytes,
         timings=(Timing("floor", low=2.0),),
     ),
-    Variant(
-        name="triton",
-        kind="triton",
-        hypothesis="four rows a program, a quarter of the lanes idle: within 15 % of the floor; refuted if not",
-        fn=from_module("kernels.gemv.v03_triton", "gemv"),
-        bytes_model=minimum_bytes,
-        symbols=("gemv_v03_triton",),
-        source="v03_triton.py",
+    triton_variant(
+        "gemv",
+        "v03_triton",
+        "gemv",
+        "four rows a program, a quarter of the lanes idle: within 15 % of the floor; refuted if not",
+        minimum_bytes,
         timings=(Timing("floor", high=1.15),),
     ),
-    Variant(
-        name="v02_warp",
-        kind="cuda",
-        hypothesis="all packets of a row in flight: at least 90 % of the read bandwidth on the LM head; refuted below",
-        fn=from_extension("gemv", "v02_warp"),
-        bytes_model=minimum_bytes,
+    cuda_variant(
+        "gemv",
+        "v02_warp",
+        "all packets of a row in flight: at least 90 % of the read bandwidth on the LM head; refuted below",
+        minimum_bytes,
         symbols=("gemv_v02_warp", "gemv_v02_any"),
-        source="v02_warp.cu",
         timings=(Timing("floor", high=1 / 0.9),),
     ),
 )

@@ -12,7 +12,13 @@ from typing import Any
 
 from kernels.normalised import EPS, TOLERANCE_WHY, awkward_rows, layernorm64, layernorm_error
 from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
-from kernels.variants import compiled, from_extension, from_module
+from kernels.variants import (
+    compile_variant,
+    cuda_variant,
+    random_normal,
+    torch_variant,
+    triton_variant,
+)
 
 WIDTH = 768  # GPT-2's C
 
@@ -47,12 +53,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
     """Normal x, weights around 1, biases around 0, eps."""
     import torch
 
-    generator = torch.Generator(device).manual_seed(seed)
-    kind = getattr(torch, dtype_name(dtype))
-
-    def normal(*sizes: int) -> Any:
-        return torch.randn(sizes, generator=generator, device=device, dtype=torch.float32)
-
+    normal, kind = random_normal(seed, device), getattr(torch, dtype_name(dtype))
     x, weight, bias = normal(*shape), 1.0 + 0.1 * normal(shape[1]), 0.1 * normal(shape[1])
     return x.to(kind), weight.to(kind), bias.to(kind), EPS
 
@@ -73,33 +74,14 @@ def layernorm_chain(x: Any, weight: Any, bias: Any, eps: float) -> Any:
 
 
 def _cuda(name: str, hypothesis: str, *more: str, timings: tuple[Timing, ...] = ()) -> Variant:
-    return Variant(
-        name=name,
-        kind="cuda",
-        hypothesis=hypothesis,
-        fn=from_extension("layernorm", name),
-        bytes_model=minimum_bytes,
-        symbols=(f"layernorm_{name}", *more),
-        source=f"{name}.cu",
-        timings=timings,
+    return cuda_variant(
+        "layernorm", name, hypothesis, minimum_bytes, symbols=(f"layernorm_{name}", *more), timings=timings
     )
 
 
 VARIANTS = (
-    Variant(
-        name="torch",
-        kind="torch",
-        hypothesis="one launch: dram bytes ~ 2 element passes",
-        fn=layernorm_chain,
-        bytes_model=unfused_bytes,
-    ),
-    Variant(
-        name="compile",
-        kind="compile",
-        hypothesis="one kernel: dram bytes ~ 2 element passes; refuted above 2.2",
-        fn=compiled(layernorm_chain),
-        bytes_model=minimum_bytes,
-    ),
+    torch_variant("one launch: dram bytes ~ 2 element passes", layernorm_chain, unfused_bytes),
+    compile_variant("one kernel: dram bytes ~ 2 element passes; refuted above 2.2", layernorm_chain, minimum_bytes),
     _cuda(
         "v01_thread", "32 sectors a request: dram bytes above 3 element passes where N >= 32768; refuted if below 2.5"
     ),
@@ -116,15 +98,13 @@ VARIANTS = (
         "the constant cache answers one address a cycle: slower than v03; refuted if as fast",
         timings=(Timing("v03_shuffle", low=1.0),),
     ),
-    Variant(
-        name="triton",
-        kind="triton",
-        hypothesis="one walk, a quarter of the lanes idle at C 768: within 10 % of the byte floor; refuted if v05 is "
+    triton_variant(
+        "layernorm",
+        "v06_triton",
+        "layernorm",
+        "one walk, a quarter of the lanes idle at C 768: within 10 % of the byte floor; refuted if v05 is "
         "not at least 3 % faster",
-        fn=from_module("kernels.layernorm.v06_triton", "layernorm"),
-        bytes_model=minimum_bytes,
-        symbols=("layernorm_v06_triton",),
-        source="v06_triton.py",
+        minimum_bytes,
         timings=(Timing("floor", high=1.1), Timing("v05_vector", low=1.03)),
     ),
     _cuda(

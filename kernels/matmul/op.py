@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register, takes_all
-from kernels.variants import from_extension
+from kernels.variants import cuda_variant, random_normal, torch_variant
 
 WIDTH = 768  # GPT-2's C
 TOKENS = 1024
@@ -78,12 +78,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
     import torch
 
     m, n, k = shape
-    generator = torch.Generator(device).manual_seed(seed)
-    kind = getattr(torch, dtype_name(dtype))
-
-    def normal(*sizes: int) -> Any:
-        return torch.randn(sizes, generator=generator, device=device, dtype=torch.float32)
-
+    normal, kind = random_normal(seed, device), getattr(torch, dtype_name(dtype))
     return normal(m, k).to(kind), (normal(k, n) / math.sqrt(k)).to(kind), normal(n).to(kind)
 
 
@@ -145,14 +140,11 @@ def _cuda(
     cannot: Callable[[Shape, str], str] = takes_all,
     timings: tuple[Timing, ...] = (),
 ) -> Variant:
-    return Variant(
-        name=name,
-        kind="cuda",
-        hypothesis=hypothesis,
-        fn=from_extension("matmul", name),
-        bytes_model=constant_bias_bytes if name == "v04_constant_bias" else minimum_bytes,
-        symbols=(f"matmul_{name}",),
-        source=f"{name}.cu",
+    return cuda_variant(
+        "matmul",
+        name,
+        hypothesis,
+        constant_bias_bytes if name == "v04_constant_bias" else minimum_bytes,
         timings=timings,
         dtypes=(dtype,),
         cannot=cannot,
@@ -160,20 +152,17 @@ def _cuda(
 
 
 VARIANTS = (
-    Variant(
-        name="torch",
-        kind="torch",
-        hypothesis="cuBLAS: within 15 % of the floor at 4096",
-        fn=matmul_chain,
-        bytes_model=minimum_bytes,
+    torch_variant(
+        "cuBLAS: within 15 % of the floor at 4096",
+        matmul_chain,
+        minimum_bytes,
         timings=(Timing("floor", high=1 / 0.85),),
     ),
-    Variant(
+    torch_variant(
+        "tensor cores: at most 0.2 of the time of float32 at 4096; refuted above",
+        matmul_tf32,
+        minimum_bytes,
         name="torch_tf32",
-        kind="torch",
-        hypothesis="tensor cores: at most 0.2 of the time of float32 at 4096; refuted above",
-        fn=matmul_tf32,
-        bytes_model=minimum_bytes,
         timings=(Timing("torch", high=0.2),),
         dtypes=("float32",),
         precision="tf32",

@@ -11,7 +11,13 @@ import math
 from typing import Any
 
 from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
-from kernels.variants import compiled, from_extension, from_module
+from kernels.variants import (
+    compile_variant,
+    cuda_variant,
+    random_normal,
+    torch_variant,
+    triton_variant,
+)
 
 HEADS, HEAD_SIZE = 12, 64  # GPT-2
 
@@ -53,9 +59,7 @@ def allowed_error(_: tuple[Any, ...], references: tuple[Any, ...], __: Variant) 
 def _normal(sizes: tuple[int, ...], dtype: str, seed: int, device: str) -> Any:
     import torch
 
-    generator = torch.Generator(device).manual_seed(seed)
-    values = torch.randn(sizes, generator=generator, device=device, dtype=torch.float32)
-    return values.to(getattr(torch, dtype_name(dtype)))
+    return random_normal(seed, device)(*sizes).to(getattr(torch, dtype_name(dtype)))
 
 
 def split_make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, int]:
@@ -101,49 +105,36 @@ def merge_chain(by_heads: Any) -> Any:
 
 def _variants(which: str, passes: Any, chain: Any, function: str, launches: str) -> dict[str, Variant]:
     variants = (
-        Variant(
-            name="torch",
-            kind="torch",
-            hypothesis=f"{launches} of strided copies: the bytes of one, at less than 95 % of a copy's bandwidth",
-            fn=chain,
-            bytes_model=passes,
+        torch_variant(
+            f"{launches} of strided copies: the bytes of one, at less than 95 % of a copy's bandwidth", chain, passes
         ),
-        Variant(
-            name="compile",
-            kind="compile",
-            hypothesis="the bytes of a copy in as many kernels as the compiler likes",
-            fn=compiled(chain),
-            bytes_model=passes,
-        ),
-        Variant(
-            name="v01_element",
-            kind="cuda",
-            hypothesis="one launch, one element a thread: the bytes of a copy; in bf16 at least 1.1 times v02's time; "
+        compile_variant("the bytes of a copy in as many kernels as the compiler likes", chain, passes),
+        cuda_variant(
+            "permute",
+            "v01_element",
+            "one launch, one element a thread: the bytes of a copy; in bf16 at least 1.1 times v02's time; "
             "refuted if not",
-            fn=from_extension("permute", f"{which}_v01_element"),
-            bytes_model=passes,
+            passes,
+            function=f"{which}_v01_element",
             symbols=(f"permute_v01_{which}",),
-            source="v01_element.cu",
             timings=(Timing("v02_vector", low=1.1, dtypes=("bfloat16",)),),
         ),
-        Variant(
-            name="triton",
-            kind="triton",
-            hypothesis="time within 10 % of v02; refuted if slower than that",
-            fn=from_module("kernels.permute.v03_triton", function),
-            bytes_model=passes,
+        triton_variant(
+            "permute",
+            "v03_triton",
+            function,
+            "time within 10 % of v02; refuted if slower than that",
+            passes,
             symbols=(f"permute_v03_{which}",),
-            source="v03_triton.py",
             timings=(Timing("v02_vector", high=1.1),),
         ),
-        Variant(
-            name="v02_vector",
-            kind="cuda",
-            hypothesis="16-byte packets: within 5 % of a copy of the same bytes at 100 MB and more; refuted if not",
-            fn=from_extension("permute", f"{which}_v02_vector"),
-            bytes_model=passes,
+        cuda_variant(
+            "permute",
+            "v02_vector",
+            "16-byte packets: within 5 % of a copy of the same bytes at 100 MB and more; refuted if not",
+            passes,
+            function=f"{which}_v02_vector",
             symbols=(f"permute_v02_{which}",),
-            source="v02_vector.cu",
             timings=(Timing("floor", high=1 / 0.95),),
         ),
     )

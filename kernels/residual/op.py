@@ -7,7 +7,13 @@ from typing import Any
 
 from kernels.normalised import UNIT
 from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
-from kernels.variants import compiled, from_extension, from_module
+from kernels.variants import (
+    compile_variant,
+    cuda_variant,
+    random_normal,
+    torch_variant,
+    triton_variant,
+)
 
 WIDTH = 768  # GPT-2's C
 
@@ -40,9 +46,8 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
     """Normal x and y."""
     import torch
 
-    generator = torch.Generator(device).manual_seed(seed)
-    x, y = (torch.randn(shape, generator=generator, device=device, dtype=torch.float32) for _ in range(2))
-    return x.to(getattr(torch, dtype_name(dtype))), y.to(getattr(torch, dtype_name(dtype)))
+    normal, kind = random_normal(seed, device), getattr(torch, dtype_name(dtype))
+    return normal(*shape).to(kind), normal(*shape).to(kind)
 
 
 def hostile(x: Any, y: Any) -> tuple[Any, Any]:
@@ -62,48 +67,28 @@ def residual_chain(x: Any, y: Any) -> Any:
 
 
 VARIANTS = (
-    Variant(
-        name="torch",
-        kind="torch",
-        hypothesis="one launch: dram bytes ~ 3 element passes",
-        fn=residual_chain,
-        bytes_model=minimum_bytes,
-    ),
-    Variant(
-        name="compile",
-        kind="compile",
-        hypothesis="one launch: dram bytes ~ 3 element passes",
-        fn=compiled(residual_chain),
-        bytes_model=minimum_bytes,
-    ),
-    Variant(
-        name="v01_element",
-        kind="cuda",
-        hypothesis="one element a thread: in bf16 at most 90 % of v02's bandwidth; refuted if above",
-        fn=from_extension("residual", "v01_element"),
-        bytes_model=minimum_bytes,
-        symbols=("residual_v01_element",),
-        source="v01_element.cu",
+    torch_variant("one launch: dram bytes ~ 3 element passes", residual_chain, minimum_bytes),
+    compile_variant("one launch: dram bytes ~ 3 element passes", residual_chain, minimum_bytes),
+    cuda_variant(
+        "residual",
+        "v01_element",
+        "one element a thread: in bf16 at most 90 % of v02's bandwidth; refuted if above",
+        minimum_bytes,
         timings=(Timing("v02_vector", low=1 / 0.9, dtypes=("bfloat16",)),),
     ),
-    Variant(
-        name="triton",
-        kind="triton",
-        hypothesis="time within 2 % of v02; refuted if 5 % slower",
-        fn=from_module("kernels.residual.v03_triton", "residual"),
-        bytes_model=minimum_bytes,
-        symbols=("residual_v03_triton",),
-        source="v03_triton.py",
+    triton_variant(
+        "residual",
+        "v03_triton",
+        "residual",
+        "time within 2 % of v02; refuted if 5 % slower",
+        minimum_bytes,
         timings=(Timing("v02_vector", high=1.05),),
     ),
-    Variant(
-        name="v02_vector",
-        kind="cuda",
-        hypothesis="16-byte packets: time within 3 % of the byte floor at 100 MB and more; refuted if not",
-        fn=from_extension("residual", "v02_vector"),
-        bytes_model=minimum_bytes,
-        symbols=("residual_v02_vector",),
-        source="v02_vector.cu",
+    cuda_variant(
+        "residual",
+        "v02_vector",
+        "16-byte packets: time within 3 % of the byte floor at 100 MB and more; refuted if not",
+        minimum_bytes,
         timings=(Timing("floor", high=1.03),),
     ),
 )

@@ -13,7 +13,13 @@ from typing import Any
 
 from kernels.normalised import EPS, TOLERANCE_WHY, UNIT, awkward_rows, layernorm64, layernorm_error
 from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
-from kernels.variants import compiled, from_extension, from_module
+from kernels.variants import (
+    compile_variant,
+    cuda_variant,
+    random_normal,
+    torch_variant,
+    triton_variant,
+)
 
 WIDTH = 768  # GPT-2's C
 
@@ -56,12 +62,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
     """Normal x and y, weights around 1, biases around 0, eps."""
     import torch
 
-    generator = torch.Generator(device).manual_seed(seed)
-    kind = getattr(torch, dtype_name(dtype))
-
-    def normal(*sizes: int) -> Any:
-        return torch.randn(sizes, generator=generator, device=device, dtype=torch.float32)
-
+    normal, kind = random_normal(seed, device), getattr(torch, dtype_name(dtype))
     x, y = normal(*shape).to(kind), normal(*shape).to(kind)
     return x, y, (1.0 + 0.1 * normal(shape[1])).to(kind), (0.1 * normal(shape[1])).to(kind), EPS
 
@@ -84,49 +85,32 @@ def residual_layernorm_chain(x: Any, y: Any, weight: Any, bias: Any, eps: float)
 
 
 VARIANTS = (
-    Variant(
-        name="torch",
-        kind="torch",
-        hypothesis="two launches: dram bytes ~ 5 element passes",
-        fn=residual_layernorm_chain,
-        bytes_model=unfused_bytes,
+    torch_variant("two launches: dram bytes ~ 5 element passes", residual_layernorm_chain, unfused_bytes),
+    compile_variant(
+        "one kernel: dram bytes ~ 4 element passes; refuted above 4.4", residual_layernorm_chain, minimum_bytes
     ),
-    Variant(
-        name="compile",
-        kind="compile",
-        hypothesis="one kernel: dram bytes ~ 4 element passes; refuted above 4.4",
-        fn=compiled(residual_layernorm_chain),
-        bytes_model=minimum_bytes,
+    cuda_variant(
+        "residual_layernorm",
+        "v01_shuffle",
+        "one launch, later walks hit L1 or L2: dram bytes ~ 4 element passes; refuted above 4.4",
+        minimum_bytes,
     ),
-    Variant(
-        name="v01_shuffle",
-        kind="cuda",
-        hypothesis="one launch, later walks hit L1 or L2: dram bytes ~ 4 element passes; refuted above 4.4",
-        fn=from_extension("residual_layernorm", "v01_shuffle"),
-        bytes_model=minimum_bytes,
-        symbols=("residual_layernorm_v01_shuffle",),
-        source="v01_shuffle.cu",
-    ),
-    Variant(
-        name="triton",
-        kind="triton",
-        hypothesis="one walk, a quarter of the lanes idle at C 768: within 10 % of the byte floor; refuted if v02 is "
+    triton_variant(
+        "residual_layernorm",
+        "v03_triton",
+        "residual_layernorm",
+        "one walk, a quarter of the lanes idle at C 768: within 10 % of the byte floor; refuted if v02 is "
         "not at least 3 % faster",
-        fn=from_module("kernels.residual_layernorm.v03_triton", "residual_layernorm"),
-        bytes_model=minimum_bytes,
-        symbols=("residual_layernorm_v03_triton",),
-        source="v03_triton.py",
+        minimum_bytes,
         timings=(Timing("floor", high=1.1), Timing("v02_vector", low=1.03)),
     ),
-    Variant(
-        name="v02_vector",
-        kind="cuda",
-        hypothesis="one walk in 16-byte packets: at least 1.2 times as fast as the two launches, no slower than "
+    cuda_variant(
+        "residual_layernorm",
+        "v02_vector",
+        "one walk in 16-byte packets: at least 1.2 times as fast as the two launches, no slower than "
         "torch.compile at 100 MB and more; refuted if either fails",
-        fn=from_extension("residual_layernorm", "v02_vector"),
-        bytes_model=minimum_bytes,
+        minimum_bytes,
         symbols=("residual_layernorm_v02_vector", "residual_layernorm_v02_any"),
-        source="v02_vector.cu",
         timings=(Timing("torch", high=1 / 1.2), Timing("compile", high=1.0)),
     ),
 )

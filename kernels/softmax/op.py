@@ -24,7 +24,13 @@ from kernels.registry import (
     register,
     sectors_read,
 )
-from kernels.variants import compiled, from_extension, from_module
+from kernels.variants import (
+    compile_variant,
+    cuda_variant,
+    random_normal,
+    torch_variant,
+    triton_variant,
+)
 
 FLOPS_PER_VISIBLE = 5
 
@@ -119,8 +125,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
     """Random scores of the size that queries and keys of unit variance give (head size 64), and 1/8."""
     import torch
 
-    generator = torch.Generator(device).manual_seed(seed)
-    scores = torch.randn(shape, generator=generator, device=device, dtype=torch.float32).mul_(8.0)
+    scores = random_normal(seed, device)(*shape).mul_(8.0)
     return scores.to(getattr(torch, dtype_name(dtype))), 0.125
 
 
@@ -166,26 +171,17 @@ def _torch_variant(scores: Any, scale: float) -> Any:
 
 
 VARIANTS = (
-    Variant(
-        name="torch",
-        kind="torch",
-        hypothesis="three launches that each read and write the whole tensor: dram bytes ~ 6 element passes",
-        fn=_torch_variant,
-        bytes_model=unfused_bytes,
+    torch_variant(
+        "three launches that each read and write the whole tensor: dram bytes ~ 6 element passes",
+        _torch_variant,
+        unfused_bytes,
     ),
-    Variant(
-        name="compile",
-        kind="compile",
-        hypothesis="one dense kernel: dram bytes ~ 2 element passes; refuted above 2.2",
-        fn=compiled(causal_chain),
-        bytes_model=dense_bytes,
-    ),
-    Variant(
-        name="v01_separate",
-        kind="cuda",
-        hypothesis="five launches over a float32 workspace: dram bytes ~ 8 element passes (fp32)",
-        fn=from_extension("softmax", "v01_separate"),
-        bytes_model=separate_bytes,
+    compile_variant("one dense kernel: dram bytes ~ 2 element passes; refuted above 2.2", causal_chain, dense_bytes),
+    cuda_variant(
+        "softmax",
+        "v01_separate",
+        "five launches over a float32 workspace: dram bytes ~ 8 element passes (fp32)",
+        separate_bytes,
         symbols=(
             "softmax_v01_scale_mask",
             "softmax_v01_row_max",
@@ -193,45 +189,34 @@ VARIANTS = (
             "softmax_v01_row_sum",
             "softmax_v01_divide",
         ),
-        source="v01_separate.cu",
     ),
-    Variant(
-        name="v02_fused",
-        kind="cuda",
-        hypothesis="one launch, the second pass over a row hits L1: dram bytes ~ 2 element passes; refuted above 2.2",
-        fn=from_extension("softmax", "v02_fused"),
-        bytes_model=dense_bytes,
-        symbols=("softmax_v02_fused",),
-        source="v02_fused.cu",
+    cuda_variant(
+        "softmax",
+        "v02_fused",
+        "one launch, the second pass over a row hits L1: dram bytes ~ 2 element passes; refuted above 2.2",
+        dense_bytes,
     ),
-    Variant(
-        name="triton",
-        kind="triton",
-        hypothesis="masked loads skip the upper triangle: dram read ~ 0.5 of the input; refuted above 0.55",
-        fn=from_module("kernels.softmax.v04_triton", "causal_softmax"),
-        bytes_model=causal_bytes,
-        symbols=("softmax_v04_triton",),
-        source="v04_triton.py",
+    triton_variant(
+        "softmax",
+        "v04_triton",
+        "causal_softmax",
+        "masked loads skip the upper triangle: dram read ~ 0.5 of the input; refuted above 0.55",
+        causal_bytes,
     ),
-    Variant(
-        name="v03_causal",
-        kind="cuda",
-        hypothesis="no sector above the diagonal is read, 16-byte accesses: dram read ~ 0.5 of the input and time "
+    cuda_variant(
+        "softmax",
+        "v03_causal",
+        "no sector above the diagonal is read, 16-byte accesses: dram read ~ 0.5 of the input and time "
         "within 4 % of the byte floor; refuted if read > 0.55 or Triton is as fast",
-        fn=from_extension("softmax", "v03_causal"),
-        bytes_model=causal_bytes,
+        causal_bytes,
         symbols=("softmax_v03_causal", "softmax_v03_causal_long"),
-        source="v03_causal.cu",
     ),
-    Variant(
-        name="v05_early",
-        kind="cuda",
-        hypothesis="the first rows are prefetched into L2 while the kernel before drains: 0.3 to 0.5 us less than v03 "
+    cuda_variant(
+        "softmax",
+        "v05_early",
+        "the first rows are prefetched into L2 while the kernel before drains: 0.3 to 0.5 us less than v03 "
         "at B 8, T 1024; refuted if less than 0.2 us there, or slower anywhere",
-        fn=from_extension("softmax", "v05_early"),
-        bytes_model=causal_bytes,
-        symbols=("softmax_v05_early",),
-        source="v05_early.cu",
+        causal_bytes,
     ),
 )
 
