@@ -433,6 +433,14 @@ def _write_text(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
+def _manifest(plan: Plan, steps: Sequence[Step], sampler: manifest.ClockSampler | None) -> dict[str, Any]:
+    weights: dict[str, Any] = {"source": RANDOM}
+    if plan.weights is not None:
+        weights = {"source": plan.weights.source, "sha256": plan.weights.sha256}
+    workloads = [step.workload.as_json(step.model.root, plan.dtype, _softmax_of(step.model)) for step in steps]
+    return manifest.build_manifest(plan.arguments, workloads, plan.seed, weights, sampler)
+
+
 def _write_conditions(
     plan: Plan,
     steps: Sequence[Step],
@@ -441,11 +449,7 @@ def _write_conditions(
     keep: bool = False,
 ) -> None:
     """manifest.json and ops.csv; with `keep`, only if those there are of another program or other conditions."""
-    weights: dict[str, Any] = {"source": RANDOM}
-    if plan.weights is not None:
-        weights = {"source": plan.weights.source, "sha256": plan.weights.sha256}
-    workloads = [step.workload.as_json(step.model.root, plan.dtype, _softmax_of(step.model)) for step in steps]
-    written = manifest.build_manifest(plan.arguments, workloads, plan.seed, weights, sampler)
+    written = _manifest(plan, steps, sampler)
     operations = ledger.ops_csv(rows)
     if keep and (found := [name for name in ("manifest.json", "ops.csv") if (plan.out / name).exists()]):
         if _describe(plan.out, written, operations):
@@ -485,6 +489,7 @@ def run_bare(plan: Plan) -> None:
         tokens_per_s = time_generation(models, plan.seed, on_gpu, plan.new_tokens) if models else {}
         seconds = time.perf_counter() - started
     manifest.write_json(plan.out / "timing.json", timing_json(entries, tokens_per_s, seconds))
+    (plan.out / "dataflow.csv").unlink(missing_ok=True)  # of an earlier program
     bench = [(op.name, variant) for op in registry.ops().values() for variant in ledger.bench_variants(op)]
     _write_conditions(plan, steps, _rows(plan, steps, bench), sampler)
     if on_gpu:
@@ -511,11 +516,14 @@ def run_capture(plan: Plan) -> None:
     launches = prepare_bench(plan.device) if plan.bench else []
     bench = [(launch.path[1], launch.path[2]) for launch in launches]
     launches += prepare_selftest(plan.device) if plan.selftest else []
-    if steps:
-        _write_text(plan.out / "dataflow.csv", record_dataflow(steps, launches))
+    rows = _rows(plan, steps, bench)
+    recorded = plan.out / "dataflow.csv"
+    # the same under every tool, so the second of nsys and ncu takes the first one's
+    if steps and not (recorded.exists() and _describe(plan.out, _manifest(plan, steps, None), ledger.ops_csv(rows))):
+        _write_text(recorded, record_dataflow(steps, launches))
     say(f"capturing {len(steps)} steps and {len(launches)} single launches")
     run_window(steps, launches)
-    _write_conditions(plan, steps, _rows(plan, steps, bench), None, keep=True)
+    _write_conditions(plan, steps, rows, None, keep=True)
 
 
 def run_cpu(plan: Plan) -> None:

@@ -241,6 +241,14 @@ def test_a_capture_leaves_the_dataflow_of_its_program(tmp_path: Path, monkeypatc
     assert {path for path in recorded if path.startswith("bench/")} <= declared
     assert not {path for path in recorded if path.startswith("bench/softmax/v0")}  # ours show no operation inside
 
+    records = []
+    monkeypatch.setattr(run, "record_dataflow", lambda *_: records.append(1) or "another\n")
+    run.run_capture(plan)
+    assert not records  # the second tool's run of the same program
+    assert (tmp_path / "dataflow.csv").stat().st_size > 100
+    run.run_capture(replace(plan, seed=plan.seed + 1))
+    assert records == [1]
+
 
 def test_capture_without_a_gpu_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if torch.cuda.is_available():
