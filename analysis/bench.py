@@ -480,4 +480,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from analysis.packages import run_program
+
+    sys.exit(run_program(main, "-m analysis.bench …"))

@@ -375,4 +375,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from analysis.packages import run_program
+
+    sys.exit(run_program(main, "-m analysis.bench_data …"))

@@ -28,8 +28,8 @@ import numpy as np
 import torch
 
 from harness import layers, manifest, outputs
+from harness.console import guarded, progress, say
 from harness.errors import InputError
-from harness.layers import progress, say
 from harness.run import DTYPES, parse_config
 from harness.timing import Measurement, measure_gpu
 from harness.weights import RANDOM, build_transformers_model, encode_prompt, load_weights, static_cache
@@ -493,11 +493,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     options = _parser().parse_args(argv)
 
-    def program() -> Path:
+    def program() -> int:
+        torch.set_float32_matmul_precision("highest")
         layers.check_counts(options, "tokens", "seconds")
-        return run_baseline(options, argv)
+        progress(f"wrote {run_baseline(options, argv)}")
+        return 0
 
-    return layers.guarded(program)
+    return guarded(program)
 
 
 if __name__ == "__main__":

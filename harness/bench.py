@@ -32,7 +32,8 @@ from typing import Any
 
 from tabulate import tabulate
 
-from harness.errors import HarnessError, InputError, UsageError
+from harness.console import guarded
+from harness.errors import InputError, UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
 CONVENTIONS = {
@@ -874,11 +875,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--gpt2", action="store_true", help="time GPT-2 unfused, with the best softmax, with all ops")
     parser.add_argument("--update-readme", action="store_true", help="write the ladders into kernels/*/README.md")
     options = parser.parse_args(arguments)
-    try:
-        return _run(options)
-    except HarnessError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    return guarded(lambda: _run(options), "fewer --shapes")
 
 
 def _run(options: argparse.Namespace) -> int:

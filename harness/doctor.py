@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.console import guarded
+
 # Where the tools hide is known in one place, to the capture scripts.
 _COMMON = Path(__file__).resolve().parent.parent / "nsys_scripts" / "common.sh"
 
@@ -244,9 +246,13 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m harness.doctor", description="What a profile needs on this machine and how to get it."
     )
     parser.parse_args(argv)
-    for check in checks():
-        print(check(), flush=True)
-    return 0
+
+    def program() -> int:
+        for check in checks():
+            print(check(), flush=True)
+        return 0
+
+    return guarded(program)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 
 from harness.ranges import Tracer, span
+from harness.timing import hold_gpu
 
 T = TypeVar("T")
 HOLD = "hold"  # the range around the sleeping kernel; the analysis leaves its kernels out
-_SLEEP_HZ = 2.0e9  # cycles per second that a sleep counts with: no GPU's clock is far above
 _FIRST_HOLD_NS, _MOST_HOLD_NS, _MARGIN = 2e6, 5e7, 1.25
 
 
@@ -119,7 +119,7 @@ class CudaClock:
         return float(self._events[start].elapsed_time(self._events[end])) * 1e6
 
     def hold(self, hold_ns: float) -> None:
-        torch.cuda._sleep(int(hold_ns * _SLEEP_HZ / 1e9))
+        hold_gpu(hold_ns)
 
     def has_passed(self, mark: int) -> bool:
         return bool(self._events[mark].query())

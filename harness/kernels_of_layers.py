@@ -22,10 +22,11 @@ from typing import Any
 import torch
 
 from harness import layers, outputs
+from harness.console import guarded, progress, say
 from harness.errors import InputError
 from harness.events import Clock, Stopwatch, make_clock
 from harness.gpt2 import KVCache
-from harness.layers import BLOCKS, Generation, fold, progress, say
+from harness.layers import BLOCKS, Generation, fold
 from harness.ranges import Tracer, detach, marked_methods, span
 from harness.run import DTYPES, parse_config
 from harness.weights import RANDOM, load_weights
@@ -335,11 +336,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     options = _parser().parse_args(argv)
 
-    def program() -> Path:
+    def program() -> int:
+        torch.set_float32_matmul_precision("highest")
         layers.check_counts(options, "tokens")
-        return run_alone(options, argv)
+        progress(f"wrote {run_alone(options, argv)}")
+        return 0
 
-    return layers.guarded(program)
+    return guarded(program)
 
 
 if __name__ == "__main__":

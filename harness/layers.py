@@ -35,7 +35,8 @@ import numpy as np
 import torch
 
 from harness import doctor, manifest, outputs
-from harness.errors import HarnessError, InputError, UsageError
+from harness.console import guarded, progress, say
+from harness.errors import InputError, UsageError
 from harness.events import HOLD, Clock, EventTracer, Instance, NullTracer, Stopwatch, make_clock
 from harness.ranges import NvtxTracer, Tracer, attach, detach, span
 from harness.run import DTYPES, parse_config
@@ -51,14 +52,6 @@ DEPTH = 3
 BETWEEN = "(between components)"
 _INDEX = re.compile(r"(?:(?<=\.)|(?<=^)|(?<=/))\d+(?=$|[./])")
 _STEP = re.compile(r"/(?:prefill|decode)(?=/)")  # the step itself, at the end of a path, is no layer of ours
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
-
-
-def progress(text: str) -> None:
-    print(f"harness: {text}", file=sys.stderr, flush=True)
 
 
 def fold(path: str) -> str:
@@ -791,24 +784,6 @@ def check_counts(options: argparse.Namespace, *names: str) -> None:
             raise UsageError(f"--{name} counts something: use 1 or more.")
 
 
-def guarded(program: Callable[[], Path]) -> int:
-    """Run a program of this folder: exit code, one sentence for what went wrong, the run folder at the end."""
-    torch.set_float32_matmul_precision("highest")
-    try:
-        run = program()
-    except HarnessError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except torch.OutOfMemoryError:
-        print("error: The GPU ran out of memory: close other programs on it, or use a smaller model.", file=sys.stderr)
-        return 3
-    except KeyboardInterrupt:
-        print("error: Interrupted: what was finished is in the run folder, so run it again.", file=sys.stderr)
-        return 130
-    progress(f"wrote {run}")
-    return 0
-
-
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The options of this program; UsageError for counts of less than 1."""
     options = _parser().parse_args(argv)
@@ -819,9 +794,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
 
-    def program() -> Path:
-        options = parse(argv)
-        return run_profile(options, argv)
+    def program() -> int:
+        torch.set_float32_matmul_precision("highest")
+        progress(f"wrote {run_profile(parse(argv), argv)}")
+        return 0
 
     return guarded(program)
 

@@ -31,7 +31,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from harness import dataflow, ledger, manifest
-from harness.errors import HarnessError, InputError, UsageError
+from harness.console import guarded, progress
+from harness.errors import InputError, UsageError
 from harness.gpt2 import GPT2, TORCH_SOFTMAX, GPT2Config, KVCache
 from harness.ranges import NvtxTracer, RecordingTracer, Tracer, attach, detach, span
 from harness.timing import Measurement, measure_gpu, measure_wall
@@ -47,10 +48,6 @@ WARMUP = 3
 CPU_REPEATS = 5
 # What two manifests of one program on one machine may differ in; their workloads are compared apart.
 _MAY_DIFFER = ("arguments", "workloads", "clocks", "clocks_reason", "nsys", "ncu")
-
-
-def say(text: str) -> None:
-    print(f"harness: {text}", file=sys.stderr, flush=True)
 
 
 # Steps -------------------------------------------------------------------------------------------------------
@@ -100,14 +97,14 @@ def make_models(weights: Weights, fused: str, device: str, dtype: Any) -> list[G
     if fused == TORCH_SOFTMAX or fused not in op.variants:
         names = [name for name in op.variants if name != TORCH_SOFTMAX]
         raise UsageError(f"--softmax-fused {fused!r} is no fused softmax: use {', '.join([*names, NO_FUSED])}.")
-    say(f"loading softmax {fused} (its first use compiles it)")
+    progress(f"loading softmax {fused} (its first use compiles it)")
     try:
         model = models[0].with_softmax(fused)
         _tiny_step(model)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # a kernel may fail to build or to load in many ways; the baseline still runs
-        say(f"gpt2_fused is skipped, softmax {fused} does not run: {_first_line(error)}")
+        progress(f"gpt2_fused is skipped, softmax {fused} does not run: {_first_line(error)}")
         return models
     return [*models, model]
 
@@ -142,7 +139,7 @@ def time_steps(steps: Sequence[Step], samples: int, on_gpu: bool) -> list[dict[s
     from tqdm import tqdm
 
     synchronise: Callable[[], object] = torch.cuda.synchronize if on_gpu else _nothing
-    say(f"timing {', '.join(step.range for step in steps)}")
+    progress(f"timing {', '.join(step.range for step in steps)}")
     wall_ns: list[list[float]] = [[] for _ in steps]
     for round_ in tqdm(range(samples), desc="wall", delay=2, leave=False):
         order = range(len(steps)) if round_ % 2 else reversed(range(len(steps)))
@@ -186,7 +183,7 @@ def time_generation(models: Sequence[GPT2], seed: int, on_gpu: bool, new_tokens:
     generator = torch.Generator().manual_seed(seed)
     prompt = torch.randint(config.vocab_size, (1, prompt_tokens), generator=generator)
     prompt = prompt.to(models[0].wte.weight.device)
-    say(f"timing generation, {prompt_tokens} prompt tokens and {new_tokens} new ones")
+    progress(f"timing generation, {prompt_tokens} prompt tokens and {new_tokens} new ones")
     samples_ns: dict[str, list[float]] = {model.root: [] for model in models}
     tokens = {}
     for round_ in range(GENERATIONS):
@@ -244,11 +241,11 @@ def prepare_bench(device: str) -> list[Launch]:
     for op in registry.ops().values():
         if not ledger.bench_variants(op):
             continue
-        say(f"preparing bench/{op.name}")
+        progress(f"preparing bench/{op.name}")
         try:
             launches += _prepare_op(op, device)
         except torch.OutOfMemoryError:
-            say(f"bench/{op.name} is skipped: it does not fit the memory of this GPU")
+            progress(f"bench/{op.name} is skipped: it does not fit the memory of this GPU")
             torch.cuda.empty_cache()
     return launches
 
@@ -267,10 +264,10 @@ def _prepare_op(op: Any, device: str) -> list[Launch]:
             except torch.OutOfMemoryError:
                 raise
             except Exception as error_:  # compilers and loaders raise what they like; the others still count
-                say(f"bench/{op.name}/{name} is skipped: {_first_line(error_)}")
+                progress(f"bench/{op.name}/{name} is skipped: {_first_line(error_)}")
                 continue
             if not error <= 1e-4:  # also true of NaN; a wrong kernel is off by far more than rounding
-                say(f"bench/{op.name}/{name} is skipped: it differs from {op.baseline} by {error:.1e}")
+                progress(f"bench/{op.name}/{name} is skipped: it differs from {op.baseline} by {error:.1e}")
                 continue
 
             def run(function: Any = variant.fn) -> Any:
@@ -296,7 +293,7 @@ def prepare_selftest(device: str) -> list[Launch]:
     try:
         launches.append(Launch(("selftest", "copy"), known_bytes_copy(ledger.COPY_BYTES)))
     except BuildError as error:
-        say(f"selftest/copy is skipped, so bytes stay untested: {_first_line(error)}")
+        progress(f"selftest/copy is skipped, so bytes stay untested: {_first_line(error)}")
     generator = torch.Generator(device).manual_seed(0)
     for name, (n, dtype) in ledger.GEMMS.items():
         a, b = (torch.randn(n, n, device=device, generator=generator).to(DTYPES[dtype]) for _ in range(2))
@@ -347,7 +344,7 @@ def run_program(steps: Sequence[Step], launches: Sequence[Launch], tracer: Trace
 
 def record_dataflow(steps: Sequence[Step], launches: Sequence[Launch]) -> str:
     """dataflow.csv of the program. Of the launches only plain ones: kernels of ours show no operation inside."""
-    say("recording which tensors each operation reads and writes")
+    progress("recording which tensors each operation reads and writes")
     for step in steps:
         step.reset()
     recorder = dataflow.Recorder()
@@ -377,7 +374,7 @@ def run_window(
         # Made inside the window: the NVTX package asks once, at its first call, whether a tool is listening.
         tracer = make_tracer()
         if not tracer.enabled:
-            say("no tool listens to the ranges: run this program under nsys or ncu (nsys_scripts/)")
+            progress("no tool listens to the ranges: run this program under nsys or ncu (nsys_scripts/)")
         run_program(steps, launches, tracer)
     finally:
         torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStop())
@@ -407,7 +404,9 @@ class Plan:
     def models(self) -> list[GPT2]:
         if self.weights is None:
             return []
-        say(f"building GPT-2 ({self.weights.config.n_layer} layers of {self.weights.config.n_embd}) on {self.device}")
+        progress(
+            f"building GPT-2 ({self.weights.config.n_layer} layers of {self.weights.config.n_embd}) on {self.device}"
+        )
         return make_models(self.weights, self.fused, self.device, DTYPES[self.dtype])
 
     def steps(self, models: Sequence[GPT2]) -> list[Step]:
@@ -454,7 +453,7 @@ def _write_conditions(
     if keep and (found := [name for name in ("manifest.json", "ops.csv") if (plan.out / name).exists()]):
         if _describe(plan.out, written, operations):
             return
-        say(f"replacing {' and '.join(found)}, which describe another program or other conditions")
+        progress(f"replacing {' and '.join(found)}, which describe another program or other conditions")
         (plan.out / "timing.json").unlink(missing_ok=True)
     manifest.write_manifest(plan.out / "manifest.json", written)
     _write_text(plan.out / "ops.csv", operations)
@@ -495,14 +494,14 @@ def run_bare(plan: Plan) -> None:
     if on_gpu:
         del models, steps
         torch.cuda.empty_cache()
-        say("measuring the roofs of this GPU")
+        progress("measuring the roofs of this GPU")
         from kernels.build import BuildError
         from kernels.ceilings import measure_ceilings
 
         try:
             manifest.write_json(plan.out / "ceilings.json", measure_ceilings())
         except BuildError as error:
-            say(f"no ceilings.json, so the report has datasheet roofs only: {_first_line(error)}")
+            progress(f"no ceilings.json, so the report has datasheet roofs only: {_first_line(error)}")
         if plan.bench:  # compiled here, so that no tool watches compilers
             prepare_bench(plan.device)
 
@@ -521,7 +520,7 @@ def run_capture(plan: Plan) -> None:
     # the same under every tool, so the second of nsys and ncu takes the first one's
     if steps and not (recorded.exists() and _describe(plan.out, _manifest(plan, steps, None), ledger.ops_csv(rows))):
         _write_text(recorded, record_dataflow(steps, launches))
-    say(f"capturing {len(steps)} steps and {len(launches)} single launches")
+    progress(f"capturing {len(steps)} steps and {len(launches)} single launches")
     run_window(steps, launches)
     _write_conditions(plan, steps, rows, None, keep=True)
 
@@ -538,7 +537,7 @@ def run_cpu(plan: Plan) -> None:
     tracer = RecordingTracer()
     for model in models:
         attach(model, tracer)
-    say(f"recording the ranges of {CPU_REPEATS} rounds")
+    progress(f"recording the ranges of {CPU_REPEATS} rounds")
     for step in steps:  # once before, because allocators and caches have just served another shape
         step.reset()
         step.run()
@@ -654,26 +653,16 @@ def make_plan(argv: Sequence[str]) -> Plan:
 
 def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
-    # FP32 means FP32: TF32 would change both the numbers and the roof they are held against.
-    torch.set_float32_matmul_precision("highest")
-    try:
+
+    def program() -> int:
+        # FP32 means FP32: TF32 would change both the numbers and the roof they are held against.
+        torch.set_float32_matmul_precision("highest")
         plan = make_plan(argv)
         {"bare": run_bare, "capture": run_capture, "cpu": run_cpu}[plan.mode](plan)
-    except HarnessError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except torch.OutOfMemoryError:
-        print(
-            "error: The GPU ran out of memory: close other programs on it, or use smaller --workloads, --no-bench or "
-            "--no-selftest.",
-            file=sys.stderr,
-        )
-        return 3
-    except KeyboardInterrupt:
-        print("error: Interrupted: files that were not finished are not there, so run it again.", file=sys.stderr)
-        return 130
-    say(f"wrote {plan.out}")
-    return 0
+        progress(f"wrote {plan.out}")
+        return 0
+
+    return guarded(program, "smaller --workloads, --no-bench or --no-selftest")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import torch
 from tqdm import tqdm
 
 UNSTEADY = 1.5  # p95 / p5 from which a measurement is called unsteady
-_SLEEP_HZ = 2.0e9  # GPU cycles per second that a queue-filling sleep counts with: no GPU's clock is far above
+_SLEEP_HZ = 2.0e9  # cycles per second that holding the GPU counts with: no GPU's clock is far above
 _FIRST_SLEEP_FACTOR, _MOST_SLEEP_NS = 1.5, 2e8
 
 
@@ -126,7 +126,7 @@ def measure_gpu(
             if flush is not None:
                 flush.zero_()
             if fill_queue:
-                torch.cuda._sleep(int(sleep_ns * _SLEEP_HZ / 1e9))
+                hold_gpu(sleep_ns)
             start.record()
             step()
             was_late = fill_queue and start.query()
@@ -140,6 +140,11 @@ def measure_gpu(
     if late:
         warnings.append(f"{late} of {samples} samples hold launch time: the CPU was slower than the queue was long")
     return Measurement.of(samples_ns, warnings)
+
+
+def hold_gpu(hold_ns: float) -> None:
+    """Let the GPU sleep for about that long, ahead of what is launched next: meanwhile the CPU fills the queue."""
+    torch.cuda._sleep(int(hold_ns * _SLEEP_HZ / 1e9))
 
 
 def _l2_bytes() -> int:

@@ -583,4 +583,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    import signal
+
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly where nobody reads on, as before `| head`
     raise SystemExit(main())

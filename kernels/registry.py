@@ -228,6 +228,9 @@ def main() -> int:
 
 if __name__ == "__main__":
     # under -m this file would be a second module with a second, empty registry
+    import signal
+
     from kernels import registry
 
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly where nobody reads on, as before `| head`
     raise SystemExit(registry.main())

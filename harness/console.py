@@ -1,0 +1,41 @@
+"""What the programs of this folder say, and how each of them ends: an exit code, one sentence for what went wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from harness.errors import HarnessError
+
+
+def say(text: str) -> None:
+    """A result of a program, on stdout."""
+    print(text, flush=True)
+
+
+def progress(text: str) -> None:
+    """What a program is at, on stderr."""
+    print(f"harness: {text}", file=sys.stderr, flush=True)
+
+
+def guarded(program: Callable[[], int], lighter: str = "a smaller model") -> int:
+    """The exit code of `program`; `lighter` is what to use where the GPU's memory does not suffice."""
+    try:
+        code = program()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output has seen enough, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except HarnessError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("error: Interrupted: files that were not finished are not there, so run it again.", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's; not every program of this folder imports it
+            raise
+        print(f"error: The GPU ran out of memory: close other programs on it, or use {lighter}.", file=sys.stderr)
+        return 3
+    return code
