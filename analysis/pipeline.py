@@ -38,6 +38,7 @@ from analysis.views import figures
 FIGURES = {
     "roofline": "roofline",
     "stalls": "stalls",
+    "traffic_op": "traffic",
     "traffic": "traffic",
     "layers": "layers_folded",
     "levels": "layer_profile",
@@ -162,10 +163,7 @@ def analyse(
     if capture.clock == "cpu":
         ranked = findings.largest_ranges(tables["layers_folded"])
     else:
-        op_time = gpu_ops.groupby("path")["duration_ns"].sum()
-        ranked = findings.find(
-            tables["gaps"], measured, tables["roofline"], tables["stalls"], tables["traffic"], roofs, op_time, queued
-        )
+        ranked = findings.find(tables["gaps"], measured, tables["roofline"], tables["stalls"], tables["fusion"], queued)
     if "layer_agreement" in tables:
         notes.append(layer_profile.agreement_sentence(tables["layer_agreement"]))
     if "bottlenecks" in tables:
@@ -208,11 +206,17 @@ def draw(
     caption = "  ·  ".join(f"{c['name']}: {c['value']}" for c in report["conditions"] if c["name"] in CAPTION)
     if report["trust"]["status"] == "untrusted":
         caption += "  ·  COUNTERS UNTRUSTED: the self-test failed"
+    profiled = dict.fromkeys(label.partition(", ")[0] for label in tables.get("layer_profile", {}).get("profile", ()))
+
+    def plot_one_op(op: str, rows: pd.DataFrame) -> Any:
+        return figures.plot_traffic(rows, caption, op)
+
     plots: dict[str, Callable[[pd.DataFrame], Any]] = {
         "roofline": lambda table: figures.plot_roofline(table, roofs, caption),
         "stalls": lambda table: figures.plot_stalls(table, caption),
+        "traffic_op": lambda table: plot_one_op(*traffic.of_one_op(table)),
         "traffic": lambda table: figures.plot_traffic(traffic.for_figure(table), caption),
-        "layers": lambda table: figures.plot_layers(table, caption),
+        "layers": lambda table: figures.plot_layers(layers.for_figure(table, profiled), caption, len(table)),
         "levels": lambda table: figures.plot_levels(table, caption),
         "fusion": lambda table: figures.plot_fusion(table, caption),
     }

@@ -278,7 +278,14 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
 
     from analysis.capture.errors import InputError
     from analysis.tables.schema import document_columns
-    from analysis.views.readme import render_layers, render_results, render_verdicts, replace_part
+    from analysis.views.readme import (
+        Results,
+        render_layers,
+        render_results,
+        render_summary,
+        render_verdicts,
+        replace_part,
+    )
 
     bench = COMMITTED / "h200-softmax-bench"
     if not (bench / "bench.csv").is_file():
@@ -286,19 +293,21 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
     gpt2 = json.loads((bench / "bench.json").read_text(encoding="utf-8"))["gpt2"]
     status = {tool: run / "captures" / f"{tool}.json" for tool in ("nsys", "ncu")}
     seconds = {tool: json.loads(file.read_text(encoding="utf-8")).get("seconds") for tool, file in status.items()}
-    folder = run.resolve().relative_to(ROOT).as_posix()
+    folder = run.resolve().relative_to(COMMITTED).as_posix()
     timed = pd.read_csv(bench / "bench.csv")
+    results = Results(report, tables, timed, gpt2, seconds, folder, bench.name)
     parts = [
         ("kernels/softmax/README.md", "verdicts", render_verdicts(timed, tables["traffic"])),
         ("reports/README.md", "runs", _index()),
-        ("README.md", "results", render_results(report, tables, timed, gpt2, seconds, folder)),
+        ("reports/README.md", "results", render_results(results)),
+        ("README.md", "results", render_summary(results)),
         ("analysis/README.md", "columns", document_columns()),
     ]
     layers = COMMITTED / "h200-gpt2-layers"
     if (layers / "report.json").is_file():
         content = json.loads((layers / "report.json").read_text(encoding="utf-8"))
         written = {entry["name"]: pd.read_csv(layers / entry["file"]) for entry in content["tables"]}
-        parts.append(("README.md", "layers", render_layers(content, written, f"{COMMITTED.name}/{layers.name}")))
+        parts.append(("reports/README.md", "layers", render_layers(content, written, layers.name)))
     texts: dict[str, str] = {}
     for name, part, text in parts:
         texts[name] = replace_part(texts.get(name) or (ROOT / name).read_text(encoding="utf-8"), part, text)
@@ -380,11 +389,7 @@ def _shown(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        from analysis.packages import run_program
+    from analysis.packages import run_program
 
-        gc.set_threshold(100_000, 50, 50)  # a short life: looking for cycles of garbage more often costs a tenth of it
-        sys.exit(run_program(main, "analysis/report.py …"))
-    except BrokenPipeError:  # the reader of our output has seen enough, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    gc.set_threshold(100_000, 50, 50)  # a short life: looking for cycles of garbage more often costs a tenth of it
+    sys.exit(run_program(main, "analysis/report.py …"))

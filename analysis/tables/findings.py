@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from analysis.hardware import symbols
-from analysis.tables.attribution import fold_paths
 
 COUNT = 3
 
@@ -17,14 +16,12 @@ def find(
     measured: pd.DataFrame,
     roofline: pd.DataFrame,
     stalls: pd.DataFrame,
-    traffic: pd.DataFrame,
-    roofs: pd.DataFrame,
-    op_time_ns: pd.Series,
+    fusion: pd.DataFrame,
     queued_ns: dict[str, float],
 ) -> list[dict[str, Any]]:
     """Return the findings of report.json, most time first, at most COUNT.
 
-    Shape: `op_time_ns` GPU time by path, copies included; `queued_ns` a step's GPU time behind a filled queue, by path.
+    Shape: `fusion` fusion.csv; `queued_ns` a step's GPU time behind a filled queue, by path.
     Only the program under the first step's outermost range is judged: other roots are variants of it. In a step that
     waits for launches faster kernels win nothing, so its kernels give no finding.
     """
@@ -32,13 +29,10 @@ def find(
     waiting = tuple(str(step).split("#")[0] + "/" for step in gaps.loc[gaps["verdict"].eq("launch-bound"), "step"])
     judged = _under(measured["range"], root) & ~measured["range"].str.startswith(waiting or ("\0",))
     candidates = _launch_bound(gaps, root, queued_ns)
-    chains = [
-        chain
-        for chain in _unfused_chains(op_time_ns, traffic, roofs, root)
-        if not str(chain["ranges"][0]).startswith(waiting or ("\0",))
-    ]
-    candidates += chains
-    fused_ranges = {name for chain in chains for name in chain.pop("ranges")}
+    to_fuse = fusion[fusion["gain_ns"].notna() & (fusion["scope"] != "epilogue") & _under(fusion["step"], root)]
+    to_fuse = to_fuse[~(to_fuse["step"] + "/").str.startswith(waiting or ("\0",))]
+    candidates += _fusions(to_fuse)
+    fused_ranges = {name for ranges in to_fuse["range"] for name in str(ranges).split(" + ")}
     candidates += _far_from_roof(measured[judged], roofline, stalls, fused_ranges)
     candidates.sort(key=lambda finding: (-finding["time_to_win_ns"], finding["title"]))
     if not candidates:
@@ -80,49 +74,26 @@ def _launch_bound(gaps: pd.DataFrame, root: str | None, queued_ns: dict[str, flo
     return found
 
 
-def _unfused_chains(
-    op_time_ns: pd.Series, traffic: pd.DataFrame, roofs: pd.DataFrame, root: str | None
-) -> list[dict[str, Any]]:
-    """Ops whose declared fused form moves fewer bytes than the unfused one that ran."""
-    bandwidth = roofs.attrs.get("dram_copy")  # it reads and writes, as a fused kernel does
-    declared = traffic[
-        traffic["predicted_fused_bytes"].notna()
-        & (traffic["predicted_unfused_bytes"] > traffic["predicted_fused_bytes"])
-        & _under(traffic["range"], root)
-    ]
-    if declared.empty or bandwidth is None or pd.isna(bandwidth):
-        return []
+def _fusions(to_fuse: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of the fusion plan: neighbouring kernels that one kernel could replace."""
     found = []
-    declared = declared.assign(folded=fold_paths(declared["range"]))
-    steps = declared.assign(step=declared["folded"].str.split("/").str[:2].str.join("/"))
-    for (op, variant, step), rows in steps.groupby(["op", "variant", "step"]):
-        now = float(op_time_ns.reindex(rows["range"]).sum())
-        unfused, fused = int(rows["predicted_unfused_bytes"].sum()), int(rows["predicted_fused_bytes"].sum())
-        floor = fused / bandwidth * 1e9
-        if now <= floor:
-            continue
-        names = list(dict.fromkeys(rows["folded"]))
-        where = " + ".join(names)
-        moved = (rows["dram_read_bytes"] + rows["dram_write_bytes"]).sum(min_count=len(rows))
-        measured = "" if pd.isna(moved) else f", {moved / 1e6:,.0f} MB measured"
-        evidence = [
-            _cell("layers_folded", where, "gpu_time_ns and its copies", int(now)),
-            _cell("traffic", where, "predicted_unfused_bytes", unfused),
-            _cell("traffic", where, "predicted_fused_bytes", fused),
+    for _, row in to_fuse.iterrows():
+        cited = [
+            _cell("fusion", f"{row['step']} in {row['range']}", name, int(row[name]))
+            for name in ("now_time_ns", "now_bytes", "after_bytes", "bound_time_ns", "gain_ns")
+            if pd.notna(row[name])
         ]
-        if pd.notna(moved):
-            evidence.append(_cell("traffic", where, "dram_read_bytes + dram_write_bytes", int(moved)))
+        moved = "" if pd.isna(row["now_bytes"]) else f" and move {row['now_bytes'] / 1e6:,.0f} MB by {row['now_from']}"
         found.append(
             {
-                "title": f"{step}: fuse {op}",
+                "title": f"{row['step']}: fuse {row['pattern']}",
                 "sentence": (
-                    f"{op} ({variant}) takes {now / 1e3:,.0f} us and is predicted to move {unfused / 1e6:,.0f} MB"
-                    f"{measured}; one fused kernel needs {fused / 1e6:,.0f} MB, "
-                    f"{floor / 1e3:,.0f} us at the measured copy rate."
+                    f"{row['launches']:g} launches in {row['step']} take {row['now_time_ns'] / 1e3:,.0f} us{moved}; "
+                    f"one kernel in place of each chain needs {row['after_bytes'] / 1e6:,.0f} MB and at least "
+                    f"{row['bound_time_ns'] / 1e3:,.0f} us. The idle time before each launch saved counts as well."
                 ),
-                "time_to_win_ns": int(now - floor),
-                "evidence": evidence,
-                "ranges": names,
+                "time_to_win_ns": int(row["gain_ns"]),
+                "evidence": cited,
             }
         )
     return found
@@ -131,7 +102,8 @@ def _unfused_chains(
 def _far_from_roof(
     measured: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, skip: set[str]
 ) -> list[dict[str, Any]]:
-    """Kernels by the time that lies between them and the nearest of the measured roofs.
+    """Kernels by the time that lies between them and the nearest of the measured roofs; memory-bound ones of the ranges
+    in `skip`, whose chains the fusion plan judges, are left out.
 
     The share of the roof is ncu's, of one launch alone; the time it is a share of is nsys' where there is a timeline.
     """
@@ -146,7 +118,8 @@ def _far_from_roof(
         "nsys_time_ns"
     ]
     rows = nearest.join(time.sum(), on=["kernel", "range"]).join(time.size().rename("launches"), on=["kernel", "range"])
-    rows = rows[rows["nsys_time_ns"].notna() & ~rows["range"].isin(skip) & (rows["roof_frac"] < 1)]
+    chained = rows["range"].isin(skip) & (rows["bound"] != "compute")
+    rows = rows[rows["nsys_time_ns"].notna() & ~chained & (rows["roof_frac"] < 1)]
     rows = (
         rows.assign(win=rows["nsys_time_ns"] * (1 - rows["roof_frac"])).sort_values("win", ascending=False).head(COUNT)
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
@@ -151,6 +153,22 @@ def fold_layers(layers: pd.DataFrame) -> pd.DataFrame:
     table = layers.assign(range=fold_paths(layers["range"]))
     # min_count keeps a column blank where nothing is known instead of turning it into zero
     return _finish(table.groupby("range", sort=False)[summed].sum(min_count=1).reset_index(), "layers_folded")
+
+
+def for_figure(layers_folded: pd.DataFrame, profiles: Iterable[str]) -> pd.DataFrame:
+    """Return the rows to draw: without ranges that only hold one other, and of each profile its first pass alone.
+
+    Shape: `profiles` names of layer profiles, whose passes over one program are the ranges `<profile>.<level>`.
+    """
+    root = layers_folded["range"].str.partition("/")[0]
+    again: set[str] = set()
+    for name in profiles:
+        again |= set(root[root.str.startswith(f"{name}.")].unique()[1:])
+    rows = layers_folded[~root.isin(again)]
+    parent = rows["range"].str.rpartition("/")[0]
+    time = rows["gpu_time_ns"].fillna(0)
+    children = time.groupby(parent).max().reindex(rows["range"]).to_numpy()
+    return rows[~((time > 0) & (children == time)).to_numpy(bool, na_value=False)]
 
 
 def _finish(table: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -225,7 +225,12 @@ TABLES: dict[str, Table] = {
                     "measured; what still lies in L2 when a kernel ends is not in it",
                 ),
                 Column("l2_bytes", "byte", "measured between L2 and the SMs, kernels only"),
-                Column("measured_over_minimum", "1", "(dram_read_bytes + dram_write_bytes) / minimum_bytes"),
+                Column(
+                    "measured_over_minimum",
+                    "1",
+                    "(dram_read_bytes + dram_write_bytes) / minimum_bytes; below 1 what was written last still lay in "
+                    "L2 when the kernel ended, or was read from there",
+                ),
             ),
         ),
         Table(

@@ -76,6 +76,17 @@ def _measured_by_path(measured: pd.DataFrame) -> pd.DataFrame:
     return sums.reindex(columns=MEASURED).astype("Float64").rename_axis("range")
 
 
+def of_one_op(traffic: pd.DataFrame) -> tuple[str, pd.DataFrame]:
+    """Return (op, its rows) of the op with most variants measured at one size, ("", no rows) if none has three."""
+    measured = traffic[traffic["dram_read_bytes"].notna() & traffic["op"].notna()]
+    groups = measured.groupby(["op", "minimum_bytes"], sort=False)["variant"].nunique()
+    if groups.empty or groups.max() < 3:
+        return "", traffic.head(0)
+    op, size = groups.idxmax()
+    rows = measured[(measured["op"] == op) & (measured["minimum_bytes"] == size)]
+    return str(op), rows.drop_duplicates("variant").reset_index(drop=True)
+
+
 def for_figure(traffic: pd.DataFrame) -> pd.DataFrame:
     """Return the rows to draw: ops that a fusion changes (all where there is none), repeated layers as their mean.
 

@@ -22,6 +22,7 @@ import pandas as pd
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -138,10 +139,8 @@ def _glyphs() -> Mapping[int, int]:
     return font.get_charmap()
 
 
-def _canvas(
-    label: str, body: float, caption: str, notes: Sequence[str] = (), title: str = ""
-) -> tuple[Figure, float, float]:
-    """A figure with `body` inches above a foot of notes and caption. Returns it, its height, the foot's."""
+def _canvas(label: str, body: float, caption: str, notes: Sequence[str] = (), title: str = "") -> tuple[Figure, float]:
+    """A figure with `body` inches above a foot of notes and caption. Returns it and the height of the foot."""
     columns = int(WIDTH * 16.5)  # characters of the caption's size that fit
     lines = [line for note in notes for line in textwrap.wrap(note, columns)]
     lines += textwrap.wrap(_drawable(caption, 600), columns)
@@ -152,7 +151,7 @@ def _canvas(
         y = (foot - 0.16 * (i + 1)) / height
         figure.text(0.12 / WIDTH, y, line, fontsize=7.5, color="#555555", va="bottom")
     figure.text(0.12 / WIDTH, 1 - 0.27 / height, title, fontsize=11, weight="bold")
-    return figure, height, foot
+    return figure, foot
 
 
 def _place(figure: Figure, left: float, right: float, top: float, bottom: float) -> Axes:
@@ -160,6 +159,20 @@ def _place(figure: Figure, left: float, right: float, top: float, bottom: float)
     width, height = figure.get_size_inches()
     return figure.add_axes(
         (left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height)
+    )
+
+
+def _legend(figure: Figure, handles: Sequence[Any]) -> None:
+    """What the colours mean, in rows of five below the title."""
+    top = 1 - 0.36 / figure.get_size_inches()[1]
+    figure.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(0.0, top),
+        ncols=5,
+        fontsize=7.5,
+        handlelength=1.3,
+        columnspacing=1.4,
     )
 
 
@@ -196,11 +209,12 @@ def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: s
         key_rows = math.ceil(len(numbered) / 2)
         key_height = 0.19 * key_rows + 0.1
         title = "Roofline: how close each kernel comes to what the memory and the arithmetic units can do"
-        figure, height, foot = _canvas("roofline", 6.3 + key_height, caption, notes, title)
+        figure, foot = _canvas("roofline", 6.3 + key_height, caption, notes, title)
+        height = figure.get_size_inches()[1]
         axes = _place(figure, 0.85, 1.75, 0.45, foot + key_height + 0.55)
         _roofline_axes(axes, shown, lines)
-        _draw_roofs(axes, lines)
-        _draw_points(axes, shown, numbered, lines)
+        taken = _draw_roofs(axes, shown, lines)
+        _draw_points(axes, shown, numbered, lines, taken)
         for i, (kernel, range_path, _) in enumerate(numbered):
             x = 0.3 if i < key_rows else 5.4
             y = foot + 0.19 * (key_rows - 1 - (i % key_rows)) + 0.08
@@ -290,8 +304,9 @@ def _roofline_axes(axes: Axes, shown: pd.DataFrame, lines: list[dict[str, Any]])
 Box = tuple[float, float, float, float]
 
 
-def _draw_roofs(axes: Axes, lines: list[dict[str, Any]]) -> None:
-    """Solid = measured, dashed = datasheet; the words stand on the lines."""
+def _draw_roofs(axes: Axes, shown: pd.DataFrame, lines: list[dict[str, Any]]) -> list[Box]:
+    """Solid = measured, dashed = datasheet; the words stand on the lines. Returns what both cover, in points."""
+    taken: list[Box] = []
     x_low, x_high = axes.get_xlim()
     peaks = _values(lines, "compute")
     bandwidths = _values(lines, "bandwidth")
@@ -302,12 +317,30 @@ def _draw_roofs(axes: Axes, lines: list[dict[str, Any]]) -> None:
                 if entry["kind"] == "bandwidth":
                     colour = LEVELS.get(entry["where"], ("", GREY, ""))[1]
                     ends = (x_low, min(ceiling / value, x_high))
-                    axes.plot(ends, [v * value for v in ends], color=colour, lw=width, ls=dashes, zorder=2)
+                    heights = tuple(v * value for v in ends)
                 else:
-                    start = max(value / max(bandwidths), x_low) if bandwidths else x_low
-                    axes.plot((start, x_high), (value, value), color=BLACK, lw=width, ls=dashes, zorder=2)
+                    colour = BLACK
+                    ends = (max(value / max(bandwidths), x_low) if bandwidths else x_low, x_high)
+                    heights = (value, value)
+                axes.plot(ends, heights, color=colour, lw=width, ls=dashes, zorder=2)
+                taken += _along(_in_points(axes, ends[0], heights[0]), _in_points(axes, ends[1], heights[1]), 1.5)
     _label_compute(axes, [e for e in lines if e["kind"] == "compute"])
-    _label_bandwidth(axes, [e for e in lines if e["kind"] == "bandwidth"])
+    data = zip(shown.intensity_flop_per_byte, shown.achieved_flop_per_s, strict=True)
+    points = [_in_points(axes, x, y) for x, y in data]
+    return taken + _label_bandwidth(axes, [e for e in lines if e["kind"] == "bandwidth"], points, peaks)
+
+
+def _in_points(axes: Axes, x: float, y: float) -> tuple[float, float]:
+    """Where data lies in the figure, in typographic points."""
+    left, bottom = axes.transData.transform((x, y)) * 72 / axes.figure.dpi
+    return float(left), float(bottom)
+
+
+def _along(start: tuple[float, float], end: tuple[float, float], half: float) -> list[Box]:
+    """Small boxes that cover the line from `start` to `end`; units: points."""
+    count = max(int(math.dist(start, end) / max(2 * half, 4.0)), 1)
+    spots = [tuple(a + (b - a) * i / count for a, b in zip(start, end, strict=True)) for i in range(count + 1)]
+    return [(x - half, y - half, x + half, y + half) for x, y in spots]
 
 
 def _label_compute(axes: Axes, entries: list[dict[str, Any]]) -> None:
@@ -325,34 +358,59 @@ def _label_compute(axes: Axes, entries: list[dict[str, Any]]) -> None:
         ceiling = y - (label.count("\n") + 1) * 9.4 / points_per_axes - 3 / points_per_axes
 
 
-def _label_bandwidth(axes: Axes, entries: list[dict[str, Any]]) -> None:
-    x_low, y_low = axes.get_xlim()[0], axes.get_ylim()[0]
+def _label_bandwidth(
+    axes: Axes, entries: list[dict[str, Any]], points: Sequence[tuple[float, float]], peaks: Sequence[float]
+) -> list[Box]:
+    """Words along each sloping roof, where they hide the fewest `points` and no roof of `peaks` FLOP/s.
+
+    Returns what the words cover, in typographic points.
+    """
+    levels = [_in_points(axes, axes.get_xlim()[0], peak)[1] for peak in peaks]
+    taken: list[Box] = []
+    (x_low, x_high), (y_low, y_high) = axes.get_xlim(), axes.get_ylim()
     for entry in entries:
-        values = [v for s in ("measured", "datasheet") for _, v in entry[s]]
-        top = max(values)
-        start = max(x_low * 1.25, y_low * 1.6 / top)  # the first point of the line that is inside the axes
-        a = axes.transData.transform((start, start * top))
-        b = axes.transData.transform((start * 10, start * top * 10))
-        angle = math.degrees(math.atan2(b[1] - a[1], b[0] - a[0]))
-        colour = LEVELS.get(entry["where"], ("", GREY, ""))[1]
+        top = max(v for s in ("measured", "datasheet") for _, v in entry[s])
+        first = max(x_low * 1.25, y_low * 1.6 / top)  # the first point of the line that is inside the axes
+        last = min(x_high, y_high / top)
+        words = _roof_label(entry, " ", " · ")
+        start, end = _in_points(axes, first, first * top), _in_points(axes, last, last * top)
+        length, width = math.dist(start, end), 4.1 * len(words)  # DejaVu Sans at 7 points, on average
+        slope = tuple((b - a) / length for a, b in zip(start, end, strict=True))
+        best: tuple[int, float, list[Box]] | None = None
+        for along in np.arange(0.0, max(length - width - 30, 1.0), 8.0):
+            low = (start[0] + slope[0] * along - 7 * slope[1], start[1] + slope[1] * along + 7 * slope[0])
+            boxes = _along(low, (low[0] + slope[0] * width, low[1] + slope[1] * width), 4.0)
+            hidden = sum(_overlap(box, (x - 3, y - 3, x + 3, y + 3)) for box in boxes for x, y in points)
+            hidden += 10 * sum(box[1] < level < box[3] for box in boxes for level in levels)
+            hidden += 10 * sum(_overlap(box, other) for box in boxes for other in taken)
+            if best is None or hidden < best[0]:
+                best = (hidden, float(along), boxes)
+        assert best is not None
+        taken += best[2]
         axes.annotate(
-            _roof_label(entry, " ", " · "),
-            (start, start * top),
-            xytext=(-3 * math.sin(math.radians(angle)), 3 * math.cos(math.radians(angle))),
+            words,
+            (start[0] + slope[0] * best[1], start[1] + slope[1] * best[1]),
+            xycoords="figure points",
+            xytext=(-3 * slope[1], 3 * slope[0]),
             textcoords="offset points",
-            rotation=angle,
+            rotation=math.degrees(math.atan2(slope[1], slope[0])),
             rotation_mode="anchor",
             fontsize=7,
-            color=colour,
+            color=LEVELS.get(entry["where"], ("", GREY, ""))[1],
             ha="left",
             va="bottom",
             zorder=6,
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5},
         )
+    return taken
 
 
 def _draw_points(
-    axes: Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str, str, int]], lines: list[dict[str, Any]]
+    axes: Axes,
+    shown: pd.DataFrame,
+    numbered: Sequence[tuple[str, str, int]],
+    lines: list[dict[str, Any]],
+    taken: Sequence[Box],
 ) -> None:
     is_chosen = shown.instance.isin(set(numbered)).to_numpy()
     handles = []
@@ -393,30 +451,38 @@ def _draw_points(
         if any(line[source] for line in lines):
             handles += axes.plot([], [], color=GREY, lw=width, ls=dashes, label=f"roof, {source}")
     axes.legend(handles=handles, loc="lower right", fontsize=7.5, frameon=True, framealpha=0.9, edgecolor="none")
-    _number_points(axes, shown, numbered)
+    _number_points(axes, shown, numbered, taken)
 
 
-def _number_points(axes: Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str, str, int]]) -> None:
-    """Numbers beside the first level's point of each kernel, at the nearest spot that hides nothing."""
-    per_point = axes.figure.dpi / 72
+def _number_points(
+    axes: Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str, str, int]], taken: Sequence[Box]
+) -> None:
+    """Numbers beside the first level's point of each kernel, at the nearest spot that hides nothing of `taken`."""
+    per_point = axes.figure.dpi / 72  # pixels
     spots = axes.transData.transform(shown[["intensity_flop_per_byte", "achieved_flop_per_s"]].to_numpy()) / per_point
-    points: list[Box] = [(x - 4, y - 4, x + 4, y + 4) for x, y in spots]
+    points: list[Box] = [*taken, *((x - 4, y - 4, x + 4, y + 4) for x, y in spots)]
     labels: list[Box] = []
     left, bottom, right, top = (edge / per_point for edge in axes.bbox.extents)
     frame: Box = (left, bottom, right, top)
     order = list(LEVELS)
     pairs = list(shown.instance)
     levels = list(shown.level.astype(str).str.lower())
-    for i, key in enumerate(numbered):
+    anchors = {}
+    for key in numbered:
         members = [j for j, pair in enumerate(pairs) if pair == key]
         across = shown.iloc[members]
         if len(members) > 1:
             ends = (across.intensity_flop_per_byte.min(), across.intensity_flop_per_byte.max())
-            axes.plot(ends, [across.achieved_flop_per_s.iloc[0]] * 2, color=LIGHT_GREY, lw=0.9, zorder=3)
-        first = min(members, key=lambda j: order.index(levels[j]) if levels[j] in order else len(order))
+            height = across.achieved_flop_per_s.iloc[0]
+            axes.plot(ends, [height] * 2, color=LIGHT_GREY, lw=0.9, zorder=3)
+            points += _along(_in_points(axes, ends[0], height), _in_points(axes, ends[1], height), 1.0)
+        anchors[key] = min(members, key=lambda j: order.index(levels[j]) if levels[j] in order else len(order))
+    for i, key in enumerate(numbered):
+        first = anchors[key]
         x, y = spots[first]
+        others = [spots[j] for other, j in anchors.items() if other != key]
         half_width = 3.8 if i < 9 else 7.2  # of the digits, in points
-        dx, dy = _free_offset(x, y, half_width, points, labels, frame)
+        dx, dy = _free_offset(x, y, half_width, points, labels, others, frame)
         labels.append((x + dx - half_width, y + dy - 6.2, x + dx + half_width, y + dy + 6.2))
         axes.annotate(
             f"{i + 1}",
@@ -435,16 +501,27 @@ def _number_points(axes: Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str
 
 
 def _free_offset(
-    x: float, y: float, half_width: float, points: Sequence[Box], labels: Sequence[Box], frame: Box
+    x: float,
+    y: float,
+    half_width: float,
+    points: Sequence[Box],
+    labels: Sequence[Box],
+    others: Sequence[Any],
+    frame: Box,
 ) -> tuple[float, float]:
-    """The nearest place for a number, clockwise from above: clear of everything, else at least of other numbers."""
+    """The nearest place for a number, clockwise from above: clear of everything, else at least of other numbers.
+
+    No place is nearer to one of the `others`, which have numbers of their own.
+    """
     for obstacles in ([*points, *labels], labels):
         for radius, turn in ((r, t) for r in (12, 16, 21, 27, 35, 45, 58, 72, 90) for t in range(16)):
             angle = math.pi / 2 - turn * math.pi / 8
             dx, dy = radius * math.cos(angle), radius * math.sin(angle)
             box = (x + dx - half_width, y + dy - 6.2, x + dx + half_width, y + dy + 6.2)
             inside = box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
-            if inside and not any(_overlap(box, other) for other in obstacles):
+            if not inside or any(_overlap(box, other) for other in obstacles):
+                continue
+            if all(math.dist((x + dx, y + dy), other) > radius for other in others):
                 return dx, dy
     return 0.0, 12.0
 
@@ -480,7 +557,7 @@ def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
         notes = [f"The first {len(shown)} of {len(keys)} kernels; all in the table."] if len(keys) > len(shown) else []
         legend_rows = math.ceil((len(styles) + bool(rest)) / 5)
         body = 1.35 + 0.42 * len(shown) + 0.2 * legend_rows
-        figure, height, foot = _canvas("stalls", body, caption, notes, "Stalls: what the warps waited for")
+        figure, foot = _canvas("stalls", body, caption, notes, "Stalls: what the warps waited for")
         axes = _place(figure, 3.3, 0.3, 0.5 + 0.2 * legend_rows, foot + 0.5)
         for position, key in enumerate(shown):
             of_kernel = rows[(rows.kernel == key[0]) & (rows.range == key[1])]
@@ -524,15 +601,7 @@ def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
         ]
         if rest:
             patches.append(Patch(facecolor="#efefef", edgecolor="#bbbbbb", label=f"other ({len(rest)}, each < 2 %)"))
-        figure.legend(
-            handles=patches,
-            loc="upper left",
-            bbox_to_anchor=(0.0, 1 - 0.36 / height),
-            ncols=5,
-            fontsize=7.5,
-            handlelength=1.3,
-            columnspacing=1.4,
-        )
+        _legend(figure, patches)
         return figure
 
 
@@ -560,76 +629,79 @@ def _name_rows(axes: Axes, keys: list[tuple[str, str]]) -> None:
 # --- traffic --------------------------------------------------------------------------------------
 
 
-def plot_traffic(traffic: pd.DataFrame, caption: str) -> Figure | None:
-    """Bytes an op must move, is predicted to move, and moved. The caller chooses the rows; 20 at most."""
+def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> Figure | None:
+    """Bytes an op must move, is predicted to move, and moved. The caller chooses the rows; 20 at most.
+
+    A bar is what was measured, a line across it what had to be moved, a mark what was predicted. With `op` the rows are
+    the variants of that one op.
+    """
     if traffic is None or traffic.empty:
         return None
-    columns = (
-        ("minimum_bytes", "minimum: inputs read once, outputs written once", BLACK),
-        ("predicted_fused_bytes", "predicted, fused", GREEN),
-        ("predicted_unfused_bytes", "predicted, unfused", ORANGE),
+    marks = (
+        ("minimum_bytes", "minimum: inputs read once, outputs written once", BLACK, "|"),
+        ("predicted_fused_bytes", "predicted, fused", GREEN, "D"),
+        ("predicted_unfused_bytes", "predicted, unfused", ORANGE, "o"),
     )
+    bars = (("dram_read_bytes", "measured DRAM read", BLUE), ("dram_write_bytes", "measured DRAM write", SKY))
     with _style():
         rows = traffic.copy()
-        numbers = [c for c, _, _ in columns] + [
-            "dram_read_bytes",
-            "dram_write_bytes",
-            "measured_over_minimum",
-        ]
-        for column in numbers:
+        numbers = [entry[0] for entry in (*marks, *bars)]
+        for column in (*numbers, "measured_over_minimum"):
             rows[column] = pd.to_numeric(rows[column], errors="coerce").astype("float64")
-        rows = rows[rows[numbers[:-1]].notna().any(axis=1)]
+        rows = rows[rows[numbers].notna().any(axis=1)]
         if rows.empty:
             return None
         total = len(rows)
         rows = rows.head(MAX_TRAFFIC_ROWS)
         notes = [f"The first {len(rows)} of {total} rows; all in the table."] if total > len(rows) else []
-        most_bars = max(1 + int(rows[[c for c, _, _ in columns]].notna().sum(axis=1).max()), 2)
-        pitch = 0.22 + 0.11 * most_bars  # inches a row; a bar is 0.1 of them high
-        body = 1.6 + pitch * len(rows)
-        figure, height, foot = _canvas(
-            "traffic", body, caption, notes, "Byte ledger: what each operation had to move, and what it moved"
-        )
-        axes = _place(figure, 2.9, 1.5, 0.85, foot + 0.5)
+        if (rows.measured_over_minimum.map(text.is_below_minimum)).any():
+            notes.append(text.BELOW_MINIMUM)
+        title = "Byte ledger: what each operation had to move, and what it moved over DRAM"
+        if op:
+            title = f"Byte ledger: what {_drawable(op, 30)} had to move, and what each variant moved over DRAM"
+        pitch = 0.36  # inches a row
+        figure, foot = _canvas("traffic_op" if op else "traffic", 1.5 + pitch * len(rows), caption, notes, title)
+        axes = _place(figure, 1.7 if op else 2.9, 1.75, 0.75, foot + 0.5)
         for position, row in enumerate(rows.itertuples(index=False)):
-            bars = [(getattr(row, column), colour) for column, _, colour in columns]
-            bars = [(value, colour) for value, colour in bars if not math.isnan(value)]
-            lane = position - 0.055 / pitch * len(bars)  # what is unknown takes no room: the row's bars stay centred
-            for value, colour in bars:
-                axes.barh(lane, value, height=0.1 / pitch, color=colour)
-                _bar_label(axes, value, lane, text.number(value, "byte"))
-                lane += 0.11 / pitch
-            known = [(row.dram_read_bytes, BLUE, "read"), (row.dram_write_bytes, SKY, "write")]
-            known = [(value, colour, way) for value, colour, way in known if not math.isnan(value)]
+            known = [(getattr(row, column), colour) for column, _, colour in bars]
+            known = [(value, colour) for value, colour in known if not math.isnan(value)]
             left = 0.0
-            for value, colour, _ in known:
-                axes.barh(lane, value, left=left, height=0.1 / pitch, color=colour)
+            for value, colour in known:
+                axes.barh(position, value, left=left, height=0.5, color=colour)
                 left += value
-            over = row.measured_over_minimum
+            at = {column: getattr(row, column) for column, *_ in marks}
+            for column, _, colour, marker in marks:
+                if not math.isnan(at[column]):
+                    axes.plot([at[column]], [position], zorder=4, **_mark(marker, colour, 17))
             words = text.number(left, "byte") if known else "not measured"
-            words += f" ({known[0][2]} only)" if len(known) == 1 else ""
-            words += "" if math.isnan(over) or not known else f" = {text.number(over, 'ratio')} minimum"
-            _bar_label(axes, left, lane, words, weight="bold" if known else "normal")
+            if len(known) == 1:
+                words += " (read only)" if not math.isnan(row.dram_read_bytes) else " (write only)"
+            if known and not math.isnan(row.measured_over_minimum):
+                words += f" = {text.number(row.measured_over_minimum, 'ratio')} minimum"
+                words += f" {text.BELOW_MARK}" if text.is_below_minimum(row.measured_over_minimum) else ""
+            furthest = max([left, *(value for value in at.values() if not math.isnan(value))])
+            _bar_label(axes, furthest, position, words, weight="bold" if known else "normal", gap=8)
         names = [_op_name(row) for row in rows.itertuples(index=False)]
-        _name_rows(axes, names)
+        _name_rows(axes, [(str(row.variant), "") for row in rows.itertuples(index=False)] if op else names)
         axes.set_xlim(0, None)
         axes.margins(x=0)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "byte") if v else "0"))
         axes.set_xlabel("bytes over DRAM (totals of the row)")
         axes.grid(visible=True, axis="x")
-        measured = (("dram_read_bytes", "measured DRAM read", BLUE), ("dram_write_bytes", "measured DRAM write", SKY))
-        series = [entry for entry in (*columns, *measured) if rows[entry[0]].notna().any()]
-        handles = [Patch(color=colour, label=label) for _, label, colour in series]
-        figure.legend(
-            handles=handles,
-            loc="upper left",
-            bbox_to_anchor=(0.0, 1 - 0.36 / height),
-            ncols=5,
-            fontsize=7.5,
-            handlelength=1.2,
-            columnspacing=1.4,
-        )
+        series = [(label, colour) for column, label, colour in bars if rows[column].notna().any()]
+        handles: list[Any] = [Patch(color=colour, label=label) for label, colour in series]
+        for column, label, colour, marker in marks:
+            if rows[column].notna().any():
+                handles.append(Line2D([], [], label=label, **_mark(marker, colour, 11)))
+        _legend(figure, handles)
         return figure
+
+
+def _mark(marker: str, colour: str, height: float) -> dict[str, Any]:
+    """How a number is marked on a bar: a line across it of that height in points, or a small symbol."""
+    line = marker == "|"
+    edge = {"mec": colour, "mew": 2.2} if line else {"mec": "white", "mew": 0.8}
+    return {"ls": "none", "marker": marker, "ms": height if line else 6, "mfc": colour, **edge}
 
 
 def _op_name(row: Any) -> tuple[str, str]:
@@ -637,14 +709,14 @@ def _op_name(row: Any) -> tuple[str, str]:
     return " · ".join(parts) or str(row.range), str(row.range) if parts else ""
 
 
-def _bar_label(axes: Axes, x: float, y: float, words: str, weight: str = "normal") -> None:
+def _bar_label(axes: Axes, x: float, y: float, words: str, weight: str = "normal", gap: float = 4) -> None:
     axes.annotate(
         words,
         (x, y),
-        xytext=(4, 0),
+        xytext=(gap, 0),
         textcoords="offset points",
         va="center",
-        fontsize=6.5,
+        fontsize=7,
         color="#333333",
         weight=weight,
     )
@@ -653,8 +725,9 @@ def _bar_label(axes: Axes, x: float, y: float, words: str, weight: str = "normal
 # --- layers ---------------------------------------------------------------------------------------
 
 
-def plot_layers(layers_folded: pd.DataFrame, caption: str) -> Figure | None:
-    """Time by layer: the light bar includes what runs below a range, the dark one is its own.
+def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = None) -> Figure | None:
+    """Time by layer: the light bar includes what runs below a range, the dark one is its own. The caller chooses the
+    rows, of `total` ranges.
 
     Without GPU times (a run on the CPU) the ranges' CPU time is drawn instead, and the axis says so.
     """
@@ -669,13 +742,15 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str) -> Figure | None:
         rows = rows[rows[column] > 0]
         if rows.empty:
             return None
-        total = len(rows)
+        given = len(rows)
         keep = rows[column].sort_values(ascending=False, kind="stable").index[:MAX_LAYERS]
         rows = rows[rows.index.isin(keep)]
-        notes = [f"The {len(rows)} largest of {total} ranges; all in the table."] if total > len(rows) else []
+        chosen = ", without those that only hold one other and later passes over the same program" if total else ""
+        total = total or given
+        notes = [f"The {len(rows)} largest of {total} ranges{chosen}; all in the table."] if total > len(rows) else []
         body = 1.5 + 0.25 * len(rows)
-        figure, height, foot = _canvas("layers", body, caption, notes, "Time by layer")
-        axes = _place(figure, 3.3, 1.4, 0.75, foot + 0.5)
+        figure, foot = _canvas("layers", body, caption, notes, "Time by layer")
+        axes = _place(figure, 3.5, 1.4, 0.75, foot + 0.5)
         positions = range(len(rows))
         axes.barh(positions, rows[column], height=0.72, color="#a9d3ee")
         if on_gpu:
@@ -683,7 +758,7 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str) -> Figure | None:
         for position, value, share in zip(positions, rows[column], rows.share_frac, strict=True):
             tail = "" if math.isnan(share) or not on_gpu else f" · {text.percent(share)}"
             _bar_label(axes, value, position, f"{text.number(value, 'ns')}{tail}")
-        axes.set_yticks(list(positions), [_drawable(r, 46, text.RANGE_HEAD) for r in rows.range], fontsize=8)
+        axes.set_yticks(list(positions), [_drawable(r, 54, text.RANGE_HEAD) for r in rows.range], fontsize=7.5)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "ns") if v else "0"))
@@ -691,14 +766,7 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str) -> Figure | None:
         axes.grid(visible=True, axis="x")
         handles = [Patch(color="#a9d3ee", label="inclusive" if on_gpu else "CPU time")]
         handles += [Patch(color=BLUE, label="the range's own kernels")] if on_gpu else []
-        figure.legend(
-            handles=handles,
-            loc="upper left",
-            bbox_to_anchor=(0.0, 1 - 0.36 / height),
-            ncols=2,
-            fontsize=7.5,
-            handlelength=1.2,
-        )
+        _legend(figure, handles)
         return figure
 
 
@@ -716,7 +784,7 @@ def plot_levels(layer_profile: pd.DataFrame, caption: str) -> Figure | None:
         bars = list(dict.fromkeys(zip(rows.profile, rows.level, strict=True)))
         pitch = 0.86  # inches a level: bar, names below it
         title = "Where a token’s time goes, by level"
-        figure, _, foot = _canvas("levels", 0.75 + pitch * len(bars), caption, (), title)
+        figure, foot = _canvas("levels", 0.75 + pitch * len(bars), caption, (), title)
         axes = _place(figure, 1.9, 0.3, 0.45, foot + 0.3)
         for position, (profile, level) in enumerate(bars):
             of = rows[(rows.profile == profile) & (rows.level == level)]
@@ -797,7 +865,7 @@ def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
         notes = ["Per step; repeated layers as one row. The gain also counts the idle time before each launch saved."]
         notes += [f"The {len(rows)} largest of {total} gains; all in the table."] if total > len(rows) else []
         body = 1.5 + 0.42 * len(rows)
-        figure, height, foot = _canvas("fusion", body, caption, notes, "What fusing wins")
+        figure, foot = _canvas("fusion", body, caption, notes, "What fusing wins")
         axes = _place(figure, 3.3, 1.6, 0.75, foot + 0.5)
         positions = np.arange(len(rows))
         axes.barh(positions - 0.18, rows.now_time_ns, height=0.34, color="#a9d3ee")
@@ -815,12 +883,5 @@ def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
         axes.set_xlabel("GPU time per step")
         axes.grid(visible=True, axis="x")
         handles = [Patch(color="#a9d3ee", label="now"), Patch(color=GREEN, label="as one kernel, at least")]
-        figure.legend(
-            handles=handles,
-            loc="upper left",
-            bbox_to_anchor=(0.0, 1 - 0.36 / height),
-            ncols=2,
-            fontsize=7.5,
-            handlelength=1.2,
-        )
+        _legend(figure, handles)
         return figure

@@ -48,6 +48,7 @@ def render_html(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], s
         untrusted_sentence=markdown.UNTRUSTED_SENTENCE,
         mark=text.UNTRUSTED_MARK,
         missing=text.MISSING,
+        summary=text.clean(markdown.conditions_line(report)),
         conditions=[_cleaned(c, "name", "value") for c in report.get("conditions") or []],
         trust=_trust(report.get("trust") or {}),
         coverage=text.clean((report.get("coverage") or {}).get("sentence", "")),
@@ -136,6 +137,7 @@ def _sections(
                 "columns": [] if table is None else _columns(entry, table),
                 "rows": [] if table is None else _rows(entry, table.head(MAX_ROWS), untrusted),
                 "figures": figures,
+                "note": text.BELOW_MINIMUM if table is not None and markdown.has_below_minimum(table) else "",
                 "warned": warned,
             }
         )

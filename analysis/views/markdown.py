@@ -160,15 +160,23 @@ def table_of(headers: Sequence[str], body: Sequence[Sequence[str]], align: Seque
 def _facts(report: Mapping[str, Any]) -> str:
     trust, coverage = report.get("trust") or {}, report.get("coverage") or {}
     facts = []
-    conditions = [f"{escape(c['name'])} {escape(c['value'])}" for c in (report.get("conditions") or [])[:6]]
-    if conditions:
-        facts.append("- **Conditions:** " + " · ".join(conditions))
+    if conditions := conditions_line(report):
+        facts.append(f"- **Conditions:** {escape(conditions)}")
     if trust.get("sentence"):
         facts.append(f"- **Counters {escape(trust.get('status', 'untested'))}:** {escape(trust['sentence'])}")
     if coverage.get("sentence"):
         facts.append(f"- **Join:** {escape(coverage['sentence'])}")
     facts += [f"- **Note:** {escape(note)}" for note in report.get("notes") or []]
     return "\n".join(facts)
+
+
+_CONDITIONS = ("GPU", "driver", "cuda", "torch", "nsys", "ncu", "SM clock", "memory clock", "throttling", "workload")
+
+
+def conditions_line(report: Mapping[str, Any]) -> str:
+    """The conditions that decide what the numbers are worth, in one line; the others stand in the table of all."""
+    known = {str(c.get("name")): c.get("value") for c in report.get("conditions") or []}
+    return " · ".join(f"{name} {text.shorten(known[name], 90)}" for name in _CONDITIONS if name in known)
 
 
 def cited_table(item: Mapping[str, Any]) -> str:
@@ -246,9 +254,15 @@ def _section(
     blocks = [f"## {title}"]
     blocks += [f"{text.UNTRUSTED_MARK} **Untrusted counters** in this table: the self-test failed."] if warned else []
     blocks.append(_grid(rows, columns or list(table.columns), untrusted))
+    blocks += [text.BELOW_MINIMUM] if has_below_minimum(rows) else []
     more = f"{len(rows)} of {len(table):,} rows; all" if len(rows) < len(table) else "All rows"
     blocks.append(f"{more} in [tables/{name}.csv](tables/{name}.csv).")
     return blocks
+
+
+def has_below_minimum(table: pd.DataFrame) -> bool:
+    """Whether a row of it carries the mark that text.BELOW_MINIMUM explains."""
+    return "measured_over_minimum" in table and bool(table["measured_over_minimum"].map(text.is_below_minimum).any())
 
 
 def _layers(tables: Mapping[str, pd.DataFrame], untrusted: bool) -> list[str]:

@@ -13,6 +13,11 @@ import pandas as pd
 
 MISSING = "–"  # what a reader sees where a number is unknown; never a zero
 UNTRUSTED_MARK = "⚠"
+BELOW_MARK = "†"  # behind a measured_over_minimum below 1
+BELOW_MINIMUM = (
+    f"{BELOW_MARK} below 1: a part of the bytes never crossed DRAM during the kernel. What it writes last still lies "
+    "in L2 when it ends, and what fits in L2 need not be read again."
+)
 
 # The unit is the end of the column's name: the house rule that lets one function format every table.
 _SUFFIX_UNITS = (
@@ -186,11 +191,19 @@ def percent(frac: float) -> str:
     return f"{shown:.2f} %" if near_an_end and shown != 0 else f"{shown:.1f} %"
 
 
+def is_below_minimum(over_minimum: Any) -> bool:
+    """True for bytes measured over minimum bytes that show as less than 1."""
+    return is_number(over_minimum) and round(float(over_minimum), 2) < 1
+
+
 def cell(value: Any, column: str, unit: str = "") -> str:
     """One table cell: the column's name states the unit; `unit` is asked only where the name is silent.
 
-    `largest_gaps_ns` holds several numbers with `;` between them; evidence may cite `roof_frac (dram)`.
+    `largest_gaps_ns` holds several numbers with `;` between them; evidence may cite `roof_frac (dram)`. A
+    measured_over_minimum below 1 carries BELOW_MARK, which BELOW_MINIMUM explains.
     """
+    if column == "measured_over_minimum" and is_below_minimum(value):
+        return f"{number(value, 'ratio')} {BELOW_MARK}"
     unit = unit_of(column.split(" ")[0]) or unit
     if isinstance(value, str) and unit and all(part.strip().isdecimal() for part in value.split(";")):
         return ", ".join(number(int(part), unit) for part in value.split(";"))

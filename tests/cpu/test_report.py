@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shlex
 import shutil
 import subprocess
 import sys
@@ -183,6 +184,29 @@ def test_a_missing_package_is_one_sentence(program, capture):
     assert subprocess.run([sys.executable, "-S", *program, "--help"], cwd=ROOT, capture_output=True).returncode == 0
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        ["-m", "analysis.hardware.metrics"],
+        ["analysis/report.py", "--only", "fusion"],
+        ["-m", "kernels.registry"],
+        ["-m", "harness.doctor"],
+    ],
+    ids=lambda program: program[-1],
+)
+def test_a_reader_that_has_seen_enough_ends_a_program_quietly(program, tmp_path):
+    command = shlex.join([sys.executable, *program]) + {
+        "analysis.hardware.metrics": f" {COMMITTED / 'captures' / 'ncu_raw.csv'}",
+        "fusion": f" --out {tmp_path / 'out'} --quiet {COMMITTED / 'captures'}",
+    }.get(program[-1], "")
+    ended = subprocess.run(
+        ["bash", "-c", f"{{ {command}; echo $? >&2; }} | true"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert ended.stderr.split()[-1] in {"0", "141"}
+    assert "Error" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_a_missing_module_of_ours_is_no_missing_package():
     def main():
         raise ModuleNotFoundError("No module named 'analysis.gone'", name="analysis.gone")
@@ -264,6 +288,19 @@ def test_the_readmes_say_what_the_committed_run_says(tmp_path):
     content, tables = report.build([COMMITTED], tmp_path / "out")
     for name, text in report.readmes(content, tables, COMMITTED).items():
         assert (ROOT / name).read_text(encoding="utf-8") == text, f"{name} is out of date: run `make readme`"
+
+
+@needs_committed
+def test_the_finding_to_fuse_is_the_row_of_the_plan():
+    content = json.loads((COMMITTED / "report.json").read_text(encoding="utf-8"))
+    finding = next(one for one in content["findings"] if "fuse" in one["title"])
+    plan = pd.read_csv(COMMITTED / "tables" / "fusion.csv")
+    row = plan[plan["step"] == "gpt2/prefill"].iloc[0]
+    assert finding["title"] == f"gpt2/prefill: fuse {row['pattern']}"
+    assert finding["time_to_win_ns"] == row["gain_ns"]
+    assert {item["column"]: item["value"] for item in finding["evidence"]} == {
+        name: row[name] for name in ("now_time_ns", "now_bytes", "after_bytes", "bound_time_ns", "gain_ns")
+    }
 
 
 def test_only_files_of_a_report_are_replaced(capture, tmp_path):

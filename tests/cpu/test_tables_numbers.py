@@ -268,12 +268,24 @@ def test_a_step_that_waits_is_found_and_its_kernels_are_not():
     gaps = build_gaps(gpu_ops((10, 10), (40, 10)), STEPS, np.array([0, 0]), {"m/decode": 100.0}, {})
     rows = measured(path=["m/decode/a"], range=["m/decode/a"])
     roofs = build_roofs(CEILINGS, None)
-    tables = (gaps, rows, build_roofline(rows, roofs), build_stalls(rows), build_traffic(rows, ops(), {"p"}, NO_COPIES))
-    found = find(*tables, roofs, pd.Series(dtype=float), {"m/decode": 30.0})
+    tables = (gaps, rows, build_roofline(rows, roofs), build_stalls(rows))
+    found = find(*tables, plan(), {"m/decode": 30.0})
     assert [finding["title"] for finding in found] == ["m/decode waits for launches"]
     assert found[0]["time_to_win_ns"] == 70
-    unlocked = find(gaps.assign(verdict="memory-bound"), *tables[1:], roofs, pd.Series(dtype=float), {})
+    unlocked = find(gaps.assign(verdict="memory-bound"), *tables[1:], plan().head(0), {})
     assert unlocked[0]["time_to_win_ns"] == 1100 * 0.5
+    # the chain of the plan takes the place of its memory-bound kernels, not of those that arithmetic limits
+    fused = find(gaps.assign(verdict="memory-bound"), *tables[1:], plan(), {})
+    assert [(finding["title"], finding["time_to_win_ns"]) for finding in fused] == [("m/decode: fuse add + mul", 60)]
+    product = tables[2].assign(bound="compute")
+    both = find(gaps.assign(verdict="memory-bound"), rows, product, tables[3], plan(), {})
+    assert [finding["time_to_win_ns"] for finding in both] == [1100 * 0.5, 60]
+
+
+def plan():
+    row = {"pattern": "add + mul", "step": "m/decode", "range": "m/decode/a", "scope": "same range", "launches": 2}
+    numbers = {"now_bytes": 4000, "now_from": "shapes", "after_bytes": 1000, "now_time_ns": 100, "bound_time_ns": 40}
+    return pd.DataFrame([{**row, **numbers, "gain_ns": 60}])
 
 
 def test_the_whole_capture_is_the_step_where_no_range_is():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
-from analysis.views import figures
+from analysis.views import figures, text
 
 NAN = float("nan")
 CAPTION = "NVIDIA H200 · gpt2 fp32 · SM 1980 MHz"
@@ -207,6 +208,35 @@ def test_roofline_numbers_ten_of_thirty_kernels_without_overlap() -> None:
     assert not spots
 
 
+def test_roofline_words_on_a_roof_make_way_for_kernels() -> None:
+    def place_of_words(table: pd.DataFrame) -> float:
+        figure = figures.plot_roofline(table, roofs(), CAPTION)
+        assert figure is not None
+        return float(next(t for t in figure.axes[0].texts if t.get_text().startswith("DRAM")).xy[0])
+
+    alone, crowded = roofline(("gemm",)), roofline(tuple(f"kernel{i}" for i in range(12)))
+    # the left end of the DRAM roof is where the words would stand
+    crowded["intensity_flop_per_byte"] = [0.04 + 0.005 * (i // 3) for i in range(len(crowded))]
+    crowded["achieved_flop_per_s"] = 5.2e12 * crowded.intensity_flop_per_byte
+    together = pd.concat([crowded, alone, roofline(("low",)).assign(achieved_flop_per_s=1e11)])
+    assert place_of_words(together) > place_of_words(together[together.kernel.isin(["gemm", "low"])]) + 20
+
+
+def test_roofline_numbers_are_nearest_to_their_own_kernel() -> None:
+    table = roofline(tuple(f"kernel{i}" for i in range(8)))
+    table["intensity_flop_per_byte"] = [100.0 + 15 * (i // 3) for i in range(len(table))]
+    figure = figures.plot_roofline(table, roofs(), CAPTION)
+    assert figure is not None
+    axes = figure.axes[0]
+    figure.draw_without_rendering()
+    own = {t.get_text(): t for t in axes.texts if t.get_text().isdigit()}
+    spots = {name: axes.transData.transform(t.xy) for name, t in own.items()}
+    for name, number in own.items():
+        box = Text.get_window_extent(number)
+        middle = ((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2)
+        assert min(spots, key=lambda other: math.dist(spots[other], middle)) == name
+
+
 def test_stalls_keep_a_fixed_colour_whatever_else_is_there() -> None:
     both = svg_of(figures.plot_stalls(stalls(), CAPTION))
     alone = svg_of(figures.plot_stalls(stalls().query("reason == 'wait'"), CAPTION))
@@ -232,6 +262,26 @@ def test_traffic_says_what_is_not_measured_and_never_draws_it_as_zero() -> None:
     words = words_of(figures.plot_traffic(table, CAPTION))
     assert "not measured" in words
     assert "150 MB (read only)" in words
+
+
+def test_traffic_below_the_minimum_is_marked_in_its_row_and_explained_below() -> None:
+    table = traffic().assign(measured_over_minimum=[0.96, 0.997])
+    words = words_of(figures.plot_traffic(table, CAPTION))
+    assert f"245 MB = 0.96× minimum {text.BELOW_MARK}" in words
+    assert "245 MB = 1.00× minimum" in words
+    assert any(word.startswith(text.BELOW_MARK) for word in words)
+    whole = words_of(figures.plot_traffic(traffic(), CAPTION))
+    assert text.BELOW_MARK not in "".join(whole)
+
+
+def test_traffic_of_one_op_names_variants_and_stays_small() -> None:
+    table = pd.concat([traffic(("softmax",)).assign(variant=name) for name in ("torch", "v01", "v02")])
+    figure = figures.plot_traffic(table, CAPTION, "softmax")
+    assert figure is not None
+    assert figure.get_size_inches()[1] < 3.5
+    words = words_of(figure)
+    assert {"torch", "v01", "v02"} <= set(words)
+    assert "Byte ledger: what softmax had to move, and what each variant moved over DRAM" in words
 
 
 def test_traffic_draws_twenty_rows_at_most() -> None:

@@ -183,6 +183,26 @@ def test_the_xml_prologue_of_a_figure_is_left_out() -> None:
     assert source.count("<svg") == 1
 
 
+def test_the_conditions_come_first_in_one_line_and_whole_at_the_end() -> None:
+    full = report()
+    rows = [("workload", "prefill"), ("GPU", "H200"), ("driver", "580"), ("commit", "abc"), ("SM clock", "1980 MHz")]
+    full["conditions"] = [{"name": name, "value": value} for name, value in rows]
+    line = "GPU H200 · driver 580 · SM clock 1980 MHz · workload prefill"
+    shown = Page(render_html(full, tables(), SVGS)).shown
+    assert shown.index(line) < shown.index("Findings")
+    assert shown.index("commit") > shown.index("What is missing")
+    assert f"- **Conditions:** {line}" in render_markdown(full, tables())
+
+
+def test_bytes_below_the_minimum_are_marked_in_their_row_and_explained_below() -> None:
+    below = tables()
+    below["traffic"] = below["traffic"].assign(measured_over_minimum=[0.96, 1.2])
+    for shown in (Page(render_html(report(), below, SVGS)).shown, render_markdown(report(), below)):
+        assert shown.count(f"0.96× {text.BELOW_MARK}") == 1
+        assert shown.count(text.BELOW_MINIMUM) == 1
+    assert text.BELOW_MARK not in Page(render_html(report(), tables(), SVGS)).shown
+
+
 def test_missing_numbers_are_never_zero() -> None:
     page = Page(render_html(report(), tables(), {}))
     assert "nan" not in page.shown.split("What is missing")[0].replace("unanswered", "")
