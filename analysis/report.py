@@ -277,7 +277,9 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
     import pandas as pd
 
     from analysis.capture.errors import InputError
+    from analysis.ladder import read_tables
     from analysis.tables.schema import document_columns
+    from analysis.views.claims import render_claims
     from analysis.views.readme import (
         Results,
         render_layers,
@@ -308,6 +310,11 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
         content = json.loads((layers / "report.json").read_text(encoding="utf-8"))
         written = {entry["name"]: pd.read_csv(layers / entry["file"]) for entry in content["tables"]}
         parts.append(("reports/README.md", "layers", render_layers(content, written, layers.name)))
+    ladder = COMMITTED / "h200-ladder"
+    if (ladder / "tables").is_dir():
+        found = read_tables(ladder)
+        where = f"../{COMMITTED.name}/{ladder.name}"
+        parts.append(("kernels/CLAIMS.md", "claims", render_claims(found["claims"], found["ladder_runs"], where)))
     texts: dict[str, str] = {}
     for name, part, text in parts:
         texts[name] = replace_part(texts.get(name) or (ROOT / name).read_text(encoding="utf-8"), part, text)

@@ -422,6 +422,29 @@ def rows_of(
     return rows
 
 
+def time_shape(
+    op: Any,
+    variants: Sequence[str],
+    dtype: str,
+    shape: tuple[int, ...],
+    convention: str,
+    rounds: int,
+    copy_byte_per_s: float,
+    roofs: Mapping[str, float],
+) -> list[dict[str, Any]]:
+    """bench.csv's rows of these variants on one dtype and shape, timed side by side."""
+    import torch
+
+    time_them = time_cold if convention == "cold" else time_plain
+    by_name: dict[str, dict[str, Any]] = {}
+    for place, group in enumerate(groups_by_speed(op, variants, dtype, shape)):
+        some = min(rounds, SLOW_ROUNDS) if place else rounds
+        timed = time_them(op, group, dtype, shape, some, few=place > 0)
+        by_name = {row["variant"]: row for row in rows_of(op, timed, copy_byte_per_s, roofs)} | by_name
+        torch.cuda.empty_cache()
+    return [by_name[name] for name in variants]
+
+
 def csv_text(rows: Sequence[dict[str, Any]]) -> str:
     """bench.csv."""
     stream = io.StringIO()
@@ -771,6 +794,7 @@ def bench(
     from tqdm import tqdm
 
     from harness import manifest
+    from kernels.variants import fingerprint
 
     sizes = [op.shapes[name] for name in shapes]
     checks: list[Check] = []
@@ -799,16 +823,8 @@ def bench(
         plan = [(convention, dtype, size) for convention in CONVENTIONS for dtype in dtypes for size in sizes]
         for convention, dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
             able = [name for name in passed[dtype] if not op.variants[name].cannot(size, dtype)]
-            if not able:
-                continue
-            time_them = time_cold if convention == "cold" else time_plain
-            by_name: dict[str, dict[str, Any]] = {}
-            for place, group in enumerate(groups_by_speed(op, able, dtype, size)):
-                some = min(rounds, SLOW_ROUNDS) if place else rounds
-                timed = time_them(op, group, dtype, size, some, few=place > 0)
-                by_name = {row["variant"]: row for row in rows_of(op, timed, max(copies.values()), roofs)} | by_name
-                torch.cuda.empty_cache()
-            rows += [by_name[name] for name in able]
+            if able:
+                rows += time_shape(op, able, dtype, size, convention, rounds, max(copies.values()), roofs)
     arguments = ["harness.bench", op.name]
     conditions = manifest.build_manifest(arguments, [], 0, {"source": "none"}, sampler)
     conditions["copy_byte_per_s"] = copies
@@ -829,6 +845,7 @@ def bench(
         "conditions": conditions,
         "conventions": CONVENTIONS,
         "rounds": rounds,
+        "sources": {name: fingerprint(op, name) for name in variants},
         "failed": [check.variant for check in checks if not check.passed],
         "gpt2": gpt2,
     }

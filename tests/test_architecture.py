@@ -91,7 +91,7 @@ WRITING_METHODS = {
     "write_text", "write_bytes", "to_csv", "to_json", "to_parquet", "to_pickle", "to_excel", "savefig", "mkdir",
     "touch", "unlink", "rmdir",
 }  # fmt: skip
-WRITERS = {"analysis/report.py", "analysis/bench.py", "analysis/bench_data.py"}  # and the cache
+WRITERS = {"analysis/report.py", "analysis/ladder.py", "analysis/bench.py", "analysis/bench_data.py"}  # and the cache
 MAY_WRITE_TO_A_STREAM = {"analysis/views/figures.py"}  # a figure becomes bytes in memory
 
 

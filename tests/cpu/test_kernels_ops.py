@@ -1,5 +1,6 @@
 """Every op of the registry on the CPU: its custom op against float64, PyTorch's own checks, gradients, usage errors."""
 
+import dataclasses
 import functools
 import math
 
@@ -224,4 +225,4 @@ def test_hypotheses_about_time_are_judged():
     assert text.count("**refuted**") == 1
     assert "fp32 0.909" in text
     assert bench.verdicts(op, []).count("not measured") == 4
-    assert bench.verdicts(ops()["softmax"], []) == ""
+    assert bench.verdicts(dataclasses.replace(ops()["softmax"], variants={}), []) == ""
