@@ -146,7 +146,6 @@ def declared(point: Point) -> dict[str, Any]:
     """What the analysis has to know of a point. Open ends of hypotheses are null."""
     op, variant = point.op, point.op.variant(point.variant)
     name, _, dtype, shape_name = point.key
-    library = "torch" if "torch" in op.variants else op.baseline
     return {
         "op": name,
         "folder": op.folder,
@@ -154,7 +153,7 @@ def declared(point: Point) -> dict[str, Any]:
         "kind": variant.kind,
         "rung": list(op.variants).index(point.variant),
         "best": op.best_for(point.dtype) == point.variant,
-        "library": library,
+        "is_library": variant.kind == "torch" and not variant.precision,
         "rung_below": rung_below(point),
         "dtype": dtype,
         "shape_name": shape_name,

@@ -218,6 +218,7 @@ def build_ladder(
     timed = times.rename(columns={"is_current": "time_current"})
     table = points.merge(timed, on=KEY, how="left").merge(counters, on=KEY, how="left")
     table = table.merge(checks.rename(columns={"is_current": "check_current"}), on=KEY, how="left")
+    table["library"] = _library(table)
     p50 = table.set_index(KEY)["bench_time_p50_ns"]
 
     def times_faster(other: str) -> pd.Series:
@@ -242,6 +243,17 @@ def build_ladder(
     state = np.select([failed, ~captured, stale], ["failed", "missing", "stale"], "current")
     tier = np.select([captured, table["bench_time_p50_ns"].notna()], ["counters", "timing"], "static")
     return table.assign(state=state, tier=tier, failure=table["note"].astype(object).where(failed, ""))
+
+
+def _library(table: pd.DataFrame) -> pd.Series:
+    """The fastest variant of the library in the precision of the dtype, for each op, dtype and shape; '' if none is
+    timed.
+    """
+    group = ["op", "dtype", "shape_name"]
+    known = table[table["is_library"].astype(bool) & table["bench_time_p50_ns"].notna()]
+    fastest = known.sort_values("bench_time_p50_ns", kind="stable").drop_duplicates(group).set_index(group)["variant"]
+    keys = pd.MultiIndex.from_frame(table[group])
+    return pd.Series(fastest.reindex(keys).fillna("").to_numpy(object), index=table.index)
 
 
 # Verdicts ----------------------------------------------------------------------------------------------------

@@ -235,7 +235,7 @@ def test_nothing_missing_makes_no_run(tmp_path: Path) -> None:
 def point(variant: str, rung: int, **more: Any) -> dict[str, Any]:
     """A point of ladder.json."""
     base = {
-        "op": "op", "folder": "op", "variant": variant, "kind": "cuda", "rung": rung, "best": False, "library": "torch",
+        "op": "op", "folder": "op", "variant": variant, "kind": "cuda", "rung": rung, "best": False, "is_library": False,
         "rung_below": "", "dtype": "fp32", "shape_name": "s", "shape": "2x3", "axes": "N,C", "at_bench_shape": True,
         "hypothesis": "h", "minimum_bytes": 800, "predicted_bytes": 1000, "flops": 10, "compute_bound": False,
         "reads_only": False, "symbols": [], "source": "", "fingerprint": f"f{rung}",
@@ -258,7 +258,7 @@ def key(variant: str) -> tuple[str, str, str, str]:
 def folder(tmp_path: Path) -> Path:
     """Two rungs and the library; v01 in two launches, v02 moved too much."""
     points = [
-        point("torch", 0, kind="torch"),
+        point("torch", 0, kind="torch", is_library=True),
         point("v01", 1, hypotheses=[said("measured_over_predicted", high=1.1), said("top_stall", equals="long_scoreboard")]),
         point(
             "v02", 2, rung_below="v01",
