@@ -122,7 +122,6 @@ readme: $(HARNESS)  ## rewrite the generated tables of the README files from the
 	@$(PY) -m analysis.ladder reports/h200-ladder
 	@$(PY) analysis/report.py reports/h200-gpt2-layers/captures --out reports/h200-gpt2-layers --quiet
 	@$(PY) analysis/report.py reports/h200-gpt2-fp32/captures --out reports/h200-gpt2-fp32 --update-readmes
-	@$(PY) -m harness.bench softmax --update-readme
 	@$(PY) -m analysis.bench --update-readme
 
 .PHONY: clean
