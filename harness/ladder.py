@@ -142,6 +142,15 @@ def hypotheses(point: Point) -> Iterator[dict[str, Any]]:
                    "equals": expected.equals}  # fmt: skip
 
 
+def refuses(point: Point) -> str:
+    """Which registered shapes the variant does not take on this dtype, and why; blank where it takes all."""
+    shapes: dict[str, list[str]] = {}
+    for name, shape in point.op.shapes.items():
+        if reason := point.op.variant(point.variant).cannot(shape, point.dtype):
+            shapes.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in shapes.items())
+
+
 def declared(point: Point) -> dict[str, Any]:
     """What the analysis has to know of a point. Open ends of hypotheses are null."""
     op, variant = point.op, point.op.variant(point.variant)
@@ -154,6 +163,8 @@ def declared(point: Point) -> dict[str, Any]:
         "rung": list(op.variants).index(point.variant),
         "best": op.best_for(point.dtype) == point.variant,
         "is_library": variant.kind == "torch" and not variant.precision,
+        "precision": variant.precision,
+        "refuses": refuses(point),
         "rung_below": rung_below(point),
         "dtype": dtype,
         "shape_name": shape_name,

@@ -529,6 +529,8 @@ LADDER_TABLES: dict[str, Table] = {
                 Column("rung", "1", "place in the op's declaration, from 0"),
                 Column("best", "", "whether it is the op's best variant of this dtype"),
                 Column("library", "", "fastest variant of the library at this dtype and shape, not in lower precision"),
+                Column("precision", "", "precision of its arithmetic where it is not that of its dtype"),
+                Column("refuses", "", "registered shapes that it does not take, and why"),
                 Column("shape", "", "sizes, in the order of `axes`"),
                 Column("axes", "", "names of the axes, with commas between"),
                 Column("at_bench_shape", "", "whether the row belongs to the op's ladder; else a claim needs it"),

@@ -87,7 +87,7 @@ def render_op(op: str, tables: Tables, bench: Bench | None) -> str:
     parts += ["Hypotheses", _hypothesis_table(rungs)]
     if bench is not None:
         parts += _other_shapes(op, rungs, bench)
-    parts += _refusals(op, tables)
+    parts += _refusals(rungs)
     parts.append(_conditions(op, tables, rungs, bench))
     return "\n\n".join(parts)
 
@@ -107,8 +107,6 @@ def name_of(row: pd.Series) -> str:
 
 def precision_of(rows: pd.DataFrame) -> pd.Series:
     """The precision of each row where it is not that of its dtype (`tf32`), else blank."""
-    if "precision" not in rows:
-        return pd.Series("", index=rows.index)
     return rows["precision"].fillna("").astype("str")
 
 
@@ -128,7 +126,8 @@ def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, float]:
 def _ladder_table(rows: pd.DataFrame) -> str:
     """One dtype: what each rung takes, of what is possible, what it moves and waits for, and its verdict."""
     compute = bool(rows["compute_bound"].iloc[0])
-    library = str(rows["library"].iloc[0])
+    library = rows["library"].iloc[0]  # PyTorch's fastest without its compiler
+    beside = not is_missing(library) and best_library(rows, rows.iloc[0])[0] != library
     table = []
     for _, row in rows.iterrows():
         fastest, faster = best_library(rows, row)
@@ -143,13 +142,13 @@ def _ladder_table(rows: pd.DataFrame) -> str:
                 _stall(row["top_stall"], row["top_stall_frac"]),
                 _line(row),
                 _times(row["versus_below"]),
-                _times(row["versus_library_p50"]),
+                *([_times(row["versus_library_p50"])] if beside else []),
                 MISSING if not fastest else f"{_times(faster)} `{fastest}`",
                 "failed its check" if row["state"] == "failed" else VERDICTS.get(row["verdict"], "not measured"),
             ]
         )
     headers = ["rung", "µs, p50 (p5 – p95)", "TFLOP/s" if compute else "GB/s", "of the roof", "bytes predicted → moved"]
-    headers += ["waits for", "hottest line", "vs rung below", f"vs `{library}`", "vs best library"]
+    headers += ["waits for", "hottest line", "vs rung below", *([f"vs `{library}`"] if beside else []), "vs best library"]
     return _markdown(table, [*headers, "verdict"])
 
 
@@ -199,7 +198,7 @@ def _hypothesis_table(rungs: pd.DataFrame) -> str:
     table = []
     order = rungs.sort_values(["rung", "dtype"], ascending=[True, False], kind="stable")
     order = order.assign(
-        found=[MISSING if is_missing(why) else str(why).replace("|", "\\|") for why in order["verdict_why"]],
+        found=[_words(why) for why in order["verdict_why"]],
         judged=[VERDICTS.get(verdict, "not measured") for verdict in order["verdict"]],
     )
     for variant, rows in order.groupby("variant", sort=False):
@@ -256,16 +255,12 @@ def has_curves(op: str, tables: Tables, bench: Bench | None) -> bool:
     return bench is not None and bool(rungs["compute_bound"].iloc[0]) and bench.rows["shape_name"].nunique() >= 3
 
 
-def _refusals(op: str, tables: Tables) -> list[str]:
-    if "ladder_refusals" not in tables:
-        return []
-    rows = tables["ladder_refusals"]
-    rows = rows[rows["op"] == op]
+def _refusals(rungs: pd.DataFrame) -> list[str]:
+    rows = rungs[~rungs["refuses"].map(is_missing)].drop_duplicates(["variant", "refuses"])
     if rows.empty:
         return []
-    groups = rows.groupby(["variant", "reason"], sort=False)["shape_name"]
-    table = [[f"`{name}`", ", ".join(dict.fromkeys(shapes)), escape(reason)] for (name, reason), shapes in groups]
-    return ["What a rung does not take", _markdown(table, ["rung", "shapes", "reason"])]
+    table = [[f"`{row['variant']}`", _words(row["refuses"])] for _, row in rows.iterrows()]
+    return ["What a rung does not take", _markdown(table, ["rung", "shapes, and why"])]
 
 
 def _conditions(op: str, tables: Tables, rungs: pd.DataFrame, bench: Bench | None) -> str:
@@ -375,6 +370,11 @@ def _moved(row: pd.Series) -> str:
 
 def _stall(reason: Any, share: Any) -> str:
     return MISSING if is_missing(reason) else f"{reason} {100 * float(share):.0f} %"
+
+
+def _words(value: Any) -> str:
+    """Our own words, which may hold code spans, for a cell of a table."""
+    return MISSING if is_missing(value) else str(value).replace("|", "\\|")
 
 
 def _line(row: pd.Series) -> str:

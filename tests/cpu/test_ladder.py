@@ -236,7 +236,8 @@ def point(variant: str, rung: int, **more: Any) -> dict[str, Any]:
     """A point of ladder.json."""
     base = {
         "op": "op", "folder": "op", "variant": variant, "kind": "cuda", "rung": rung, "best": False, "is_library": False,
-        "rung_below": "", "dtype": "fp32", "shape_name": "s", "shape": "2x3", "axes": "N,C", "at_bench_shape": True,
+        "precision": "", "refuses": "", "rung_below": "", "dtype": "fp32", "shape_name": "s", "shape": "2x3",
+        "axes": "N,C", "at_bench_shape": True,
         "hypothesis": "h", "minimum_bytes": 800, "predicted_bytes": 1000, "flops": 10, "compute_bound": False,
         "reads_only": False, "symbols": [], "source": "", "fingerprint": f"f{rung}",
         "hypotheses": [said("measured_over_predicted", high=1.1)],

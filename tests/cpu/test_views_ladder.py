@@ -30,7 +30,7 @@ def rung(variant: str, place: int, p50_us: float, dtype: str = "fp32", **more: A
     time = p50_us * 1e3
     return {
         "op": "widen", "folder": "wide", "variant": variant, "kind": "cuda", "rung": place, "best": False,
-        "library": "torch", "precision": NAN, "dtype": dtype, "shape_name": "large", "shape": "64x32", "axes": "N,C",
+        "library": "torch", "precision": NAN, "refuses": NAN, "dtype": dtype, "shape_name": "large", "shape": "64x32", "axes": "N,C",
         "at_bench_shape": True, "hypothesis": f"{variant} is __fast__", "bench_time_p5_ns": 0.9 * time,
         "bench_time_p50_ns": time, "bench_time_p95_ns": 1.1 * time, "minimum_bytes": 1e9, "predicted_bytes": 1e9,
         "compute_bound": False, "reads_only": False, "achieved_byte_per_s": 1e18 / time, "achieved_flop_per_s": NAN,
@@ -50,7 +50,7 @@ def tables(**more: Any) -> dict[str, pd.DataFrame]:
             rung("torch_tf32", 2, 50.0, dtype, kind="torch", precision="tf32"),
             rung("v01_naive", 3, 1000.0, dtype, verdict="refuted", verdict_why="time over x 9 (≤ 2)"),
             rung("v02_wide", 4, 125.0, dtype, versus_below=8.0, best=True, **COUNTERS, verdict="confirmed",
-                 state="current", verdict_why="DRAM bytes 1.10 of predicted | (≤ 1.1)"),
+                 state="current", refuses="odd, odder: N is odd", verdict_why="DRAM bytes 1.10 of predicted | (≤ 1.1)"),
         ]  # fmt: skip
     rows.append(rung("v02_wide", 4, 1.0, shape_name="for_a_claim", shape="1x1", at_bench_shape=False))
     table = pd.DataFrame(rows).assign(**more)
@@ -64,10 +64,6 @@ def tables(**more: Any) -> dict[str, pd.DataFrame]:
         "hypotheses": pd.DataFrame({"op": ["widen"] * 3, "verdict": ["confirmed", "refuted", "confirmed"]}),
         "claims": pd.DataFrame({"claim": ["a", "a", "b"], "verdict": ["confirmed", "refuted", "not measured"]}),
         "ladder_runs": pd.DataFrame([{"run": COUNTERS["run"], "gpu": "a GPU", "driver": "1", "ncu": "2025"}]),
-        "ladder_refusals": pd.DataFrame(
-            [("widen", "v02_wide", name, "N is odd") for name in ("odd", "odder")],
-            columns=["op", "variant", "shape_name", "reason"],
-        ),
     }
 
 
@@ -168,7 +164,7 @@ def test_every_shape_and_what_is_refused() -> None:
     shapes = text.partition("`v02_wide` at every shape")[2]
     assert "| for_a_claim" in shapes
     assert "3.200 (3.100 – 3.300)" in shapes
-    assert cells(text, "`v02_wide`", -1) == {"rung": "`v02_wide`", "shapes": "odd, odder", "reason": "N is odd"}
+    assert cells(text, "`v02_wide`", -1) == {"rung": "`v02_wide`", "shapes, and why": "odd, odder: N is odd"}
     assert "copy in the same run 4.000 TB/s" in text
 
 
