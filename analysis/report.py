@@ -342,7 +342,10 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
         parts.append(("reports/README.md", "layers", render_layers(content, written, layers.name)))
     of_ladders, texts = _ladders()
     for name, part, text in (*parts, *of_ladders):
-        texts[name] = replace_part(texts.get(name) or (ROOT / name).read_text(encoding="utf-8"), part, text)
+        try:
+            texts[name] = replace_part(texts.get(name) or (ROOT / name).read_text(encoding="utf-8"), part, text)
+        except ValueError as error:
+            raise InputError(f"{name}: {error}; write `<!-- begin: {part} -->` and `<!-- end: {part} -->`") from None
     return texts
 
 
