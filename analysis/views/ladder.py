@@ -148,7 +148,13 @@ def _ladder_table(rows: pd.DataFrame) -> str:
             ]
         )
     headers = ["rung", "µs, p50 (p5 – p95)", "TFLOP/s" if compute else "GB/s", "of the roof", "bytes predicted → moved"]
-    headers += ["waits for", "hottest line", "vs rung below", *([f"vs `{library}`"] if beside else []), "vs best library"]
+    headers += [
+        "waits for",
+        "hottest line",
+        "vs rung below",
+        *([f"vs `{library}`"] if beside else []),
+        "vs best library",
+    ]
     return _markdown(table, [*headers, "verdict"])
 
 
