@@ -34,6 +34,7 @@ from analysis.tables import (
 )
 from analysis.tables.schema import PROFILE_TABLES, TABLES
 from analysis.views import figures
+from analysis.views.canvas import to_bytes
 
 FIGURES = {
     "roofline": "roofline",
@@ -227,7 +228,7 @@ def draw(
         figure = plots[name](tables[table])
         if figure is None:
             continue
-        images[name] = figures.to_bytes(figure)
+        images[name] = to_bytes(figure)
         files = [f"figures/{name}.{suffix}" for suffix in sorted(images[name], reverse=True)]
         report["figures"].append({"name": name, "files": files, "table": table, "caption": caption})
     return images

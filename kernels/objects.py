@@ -50,7 +50,7 @@ def nvcc_version(nvcc: str) -> str:
     return found[1] if found else "unknown"
 
 
-def _with_headers(source: Path) -> dict[str, Path]:
+def with_headers(source: Path) -> dict[str, Path]:
     """The source and every header of ours that it includes, directly or not, by name."""
     found: dict[str, Path] = {}
     waiting = [source]
@@ -65,9 +65,22 @@ def _with_headers(source: Path) -> dict[str, Path]:
     return found
 
 
+def fingerprint(source: Path) -> str:
+    """12 hex digits that change with what a source and the headers of ours that it includes do, not with comments or
+    line breaks of CUDA files.
+    """
+    digest = hashlib.sha256()
+    for name, path in sorted(with_headers(source).items()):
+        text = path.read_text("utf-8")
+        if path.suffix != ".py":
+            text = re.sub(r"//[^\n]*", "", text)
+        digest.update(f"\0{name}\0{' '.join(text.split())}".encode())
+    return digest.hexdigest()[:12]
+
+
 def _fingerprint(version: str, source: Path, arch: str) -> str:
     digest = hashlib.sha256("\0".join([version, *FLAGS, arch]).encode())
-    for name, path in sorted(_with_headers(source).items()):
+    for name, path in sorted(with_headers(source).items()):
         digest.update(f"\0{name}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from kernels.normalised import EPS, TOLERANCE_WHY, awkward_rows, layernorm64, layernorm_error
-from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
+from kernels.registry import Expectation, Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -73,25 +73,29 @@ def layernorm_chain(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
-def _cuda(name: str, hypothesis: str, *more: str, timings: tuple[Timing, ...] = ()) -> Variant:
-    return cuda_variant(
-        "layernorm", name, hypothesis, minimum_bytes, symbols=(f"layernorm_{name}", *more), timings=timings
-    )
+def _cuda(name: str, hypothesis: str, *more: str, **fields: Any) -> Variant:
+    symbols = (f"layernorm_{name}", *more)
+    return cuda_variant("layernorm", name, hypothesis, minimum_bytes, symbols=symbols, **fields)
 
 
 VARIANTS = (
     torch_variant("one launch: dram bytes ~ 2 element passes", layernorm_chain, unfused_bytes),
     compile_variant("one kernel: dram bytes ~ 2 element passes; refuted above 2.2", layernorm_chain, minimum_bytes),
     _cuda(
-        "v01_thread", "32 sectors a request: dram bytes above 3 element passes where N >= 32768; refuted if below 2.5"
+        "v01_thread",
+        "32 sectors a request: dram bytes above 3 element passes where N >= 32768; refuted if below 2.5",
+        expectations=(Expectation("measured_over_minimum", low=2.5 / 2),),
     ),
     _cuda(
-        "v02_shared", "walks after the first hit L1: dram bytes ~ 2 element passes, top stall barrier; refuted > 2.2"
+        "v02_shared",
+        "walks after the first hit L1: dram bytes ~ 2 element passes, top stall barrier; refuted > 2.2",
+        expectations=(Expectation("top_stall", equals="barrier"),),
     ),
     _cuda(
         "v03_shuffle",
         "no barrier: at least 1.2 times as fast as v02; refuted if not",
         timings=(Timing("v02_shared", high=1 / 1.2),),
+        expectations=(Expectation("stall_barrier_frac", high=0.01),),
     ),
     _cuda(
         "v04_constant",
