@@ -33,6 +33,16 @@ inline bool aligned(const AttentionCall& call) {
          0;
 }
 
+// Whether every launcher takes these sizes: indices of a head stay below 2^31.
+inline bool sizes_fit(const AttentionCall& call) {
+  return call.batch_heads >= 1 && call.tokens >= 1 && call.tokens <= 1 << 24 && call.window >= 0 && call.scale > 0.0f;
+}
+
+// The window as a number of keys in every case.
+inline int visible_window(const AttentionCall& call) {
+  return call.window > 0 && call.window < call.tokens ? call.window : call.tokens;
+}
+
 // Each returns cudaErrorInvalidValue for sizes, a window or a dtype that it does not take, cudaErrorMisalignedAddress
 // for bases that are not 16-byte aligned and cudaErrorNotSupported for a GPU that it does not run on; see "Needs" in
 // its source.
