@@ -285,16 +285,13 @@ def flex(q: Any, k: Any, v: Any, window: int) -> Any:
     return _compiled_flex()(q, k, v, block_mask=_block_mask(q.shape[2], window, q.device), scale=SCALE)
 
 
-MOST_SCORES = {"chain": 1 << 31, "v01": 1 << 30}
+MOST_SCORES = 1 << 30
 PER_QUERY_TOKENS = 1024
 
 
-def _scores_fit(most: int) -> Callable[[Shape, str], str]:
-    def cannot(shape: Shape, dtype: str) -> str:
-        scores = math.prod(shape[:3]) * shape[2]
-        return f"it keeps all scores, and more than {most / 2**30:.0f} Gi of them" if scores > most else ""
-
-    return cannot
+def _scores_fit(shape: Shape, dtype: str) -> str:
+    scores = math.prod(shape[:3]) * shape[2]
+    return f"it keeps all scores, {scores / 2**30:.1f} Gi of them" if scores > MOST_SCORES else ""
 
 
 def _head_size(more: Callable[[Shape, str], str] = takes_all) -> Callable[[Shape, str], str]:
@@ -325,14 +322,14 @@ VARIANTS = (
         "five operations over the whole score matrix: dram bytes ~ 8 passes over it",
         attention_chain,
         unfused_bytes,
-        cannot=_scores_fit(MOST_SCORES["chain"]),
+        cannot=_scores_fit,
     ),
     compile_variant(
         "scale, mask and softmax in one kernel between two products of cuBLAS: at most 0.6 of the time of torch",
         _chain_with_its_mask,
         compiled_bytes,
         timings=(Timing("torch", high=0.6),),
-        cannot=_scores_fit(MOST_SCORES["chain"]),
+        cannot=_scores_fit,
     ),
     torch_variant(
         "no score matrix, CUTLASS: in bf16 at most 0.2 of the time of torch",
@@ -361,7 +358,7 @@ VARIANTS = (
         "v01_separate",
         "one thread an output, both operands of every multiply-add from L1 or L2: at least 20 times v03's time",
         separate_bytes,
-        _scores_fit(MOST_SCORES["v01"]),
+        _scores_fit,
         symbols=V01_SYMBOLS,
         timings=(Timing("v03_tiled", low=20.0),),
     ),
@@ -390,7 +387,7 @@ WINDOWED_VARIANTS = (
         "five operations over the whole score matrix, whatever the window",
         windowed_chain,
         unfused_bytes,
-        cannot=_scores_fit(MOST_SCORES["chain"]),
+        cannot=_scores_fit,
     ),
     torch_variant(
         "the mask is an operand, so that no tile is skipped: more time than without mask and window",
