@@ -294,6 +294,10 @@ def _scores_fit(shape: Shape, dtype: str) -> str:
     return f"it keeps all scores, {scores / 2**30:.1f} Gi of them" if scores > MOST_SCORES else ""
 
 
+def _one_key(shape: Shape, dtype: str) -> str:
+    return "PyTorch does not give it a single key" if shape[2] == 1 else ""
+
+
 def _head_size(more: Callable[[Shape, str], str] = takes_all) -> Callable[[Shape, str], str]:
     def cannot(shape: Shape, dtype: str) -> str:
         return f"the head size is {shape[3]}, not {HEAD_SIZE}" if shape[3] != HEAD_SIZE else more(shape, dtype)
@@ -336,6 +340,7 @@ VARIANTS = (
         _sdpa("EFFICIENT_ATTENTION"),
         minimum_bytes,
         name="sdpa_efficient",
+        finite_only=True,  # float32 as three TF32 products, a mask as a bias: NaN and infinities spread
         timings=(Timing("torch", high=0.2, dtypes=BF16),),
     ),
     torch_variant(
@@ -351,6 +356,8 @@ VARIANTS = (
         _sdpa("CUDNN_ATTENTION"),
         minimum_bytes,
         name="sdpa_cudnn",
+        cannot=_one_key,
+        finite_only=True,
         timings=(Timing("sdpa_flash", high=0.9, dtypes=BF16),),
         dtypes=BF16,
     ),
@@ -394,6 +401,7 @@ WINDOWED_VARIANTS = (
         _sdpa("EFFICIENT_ATTENTION"),
         mask_bytes,
         name="sdpa_efficient",
+        finite_only=True,  # float32 as three TF32 products, a mask as a bias: NaN and infinities spread
     ),
     Variant(
         name="flex",
