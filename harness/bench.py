@@ -12,7 +12,8 @@ Two conventions, both by CUDA events, variants in turn within every round:
          four times the L2 cache together, behind a filled queue, divided by the launches: the cost with data in DRAM
 - plain  a sample is ten launches in succession on one input, behind a filled queue: inputs that fit stay in L2
 Of an op bound by arithmetic, variants that take over a millisecond and over four times the baseline's time are timed
-apart, beside the baseline, with fewer launches and rounds; the floor is then the longer of bytes and operations.
+apart, beside the baseline, with fewer launches and rounds, and so are all where a launch of each takes over 20 ms
+together; the floor is then the longer of bytes and operations.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ ROUNDS = 40
 WARMUP_ROUNDS = 3
 SLOW_SECONDS, SLOW_RATIO = 1e-3, 4.0
 SLOW_ROUNDS, SLOW_LAUNCHES = 5, 2
+SLOW_TURN_SECONDS = 20e-3  # of all variants once
 L2_MULTIPLE = 4
 KEPT_BYTES = 6 << 30  # of outputs of one variant while its graph is timed
 # the GPU sleeps this long ahead of each sample, so that the CPU has launched it before it starts: 150 us at 2 GHz
@@ -184,7 +186,7 @@ def check_variant(
             continue
         inputs = op.make_inputs(shape, dtype, seed=sum(shape), device=device)
         checks.append(compare(op, variant, inputs, "random", run, allowance))
-        if shape in shapes:
+        if shape in shapes and not op.variants[variant].finite_only:
             checks.append(compare(op, variant, op.hostile(*inputs), "hostile", run, allowance))
     return checks
 
@@ -265,18 +267,21 @@ def _in_turn(
 
 
 def groups_by_speed(op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ...]) -> list[list[str]]:
-    """The variants to time together: all; of an op bound by arithmetic those that are far slower than the baseline
-    apart, behind the baseline.
+    """The variants to time together; the first group in full, the others with few launches and rounds.
+
+    All in one; of an op bound by arithmetic those that are far slower than the baseline apart, behind the baseline. The
+    first group is empty where one launch of each of its variants already takes long.
     """
-    if not op.compute_bound or op.baseline not in variants:
+    if not op.compute_bound:
         return [list(variants)]
     inputs = op.make_inputs(shape, dtype, device="cuda")
     steps: dict[str, Callable[[], Any]] = {name: functools.partial(op.variants[name].fn, *inputs) for name in variants}
     seconds = {name: values[0] for name, values in _in_turn(steps, 1, lambda: None, warmup=1).items()}
-    limit = max(SLOW_SECONDS, SLOW_RATIO * seconds[op.baseline])
+    limit = max(SLOW_SECONDS, SLOW_RATIO * seconds.get(op.baseline, math.inf))
     fast = [name for name in variants if seconds[name] <= limit]
     slow = [name for name in variants if seconds[name] > limit]
-    return [fast, [op.baseline, *slow]] if slow else [fast]
+    groups = [fast, [op.baseline, *slow]] if slow else [fast]
+    return [[], *groups] if sum(seconds[name] for name in fast) > SLOW_TURN_SECONDS else groups
 
 
 def time_cold(
@@ -437,6 +442,8 @@ def time_shape(
     time_them = time_cold if convention == "cold" else time_plain
     by_name: dict[str, dict[str, Any]] = {}
     for place, group in enumerate(groups_by_speed(op, variants, dtype, shape)):
+        if not group:
+            continue
         some = min(rounds, SLOW_ROUNDS) if place else rounds
         timed = time_them(op, group, dtype, shape, some, few=place > 0)
         by_name = {row["variant"]: row for row in rows_of(op, timed, copy_byte_per_s, roofs)} | by_name

@@ -79,7 +79,8 @@ class Variant:
     the DRAM traffic that the variant should cause, in bytes; `timings` are what `hypothesis` says about time,
     `expectations` what it says about counters.
     `dtypes` are those it takes, of the op's. `cannot(shape, dtype)` says why it does not take a shape, "" if it does.
-    `precision` names the roof of its arithmetic where it is not that of the dtype ("tf32").
+    `precision` names the roof of its arithmetic where it is not that of the dtype ("tf32"). One that is `finite_only`
+    promises nothing for infinities and NaN: it is not checked on the op's hostile inputs.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Variant:
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
     cannot: Callable[[Shape, str], str] = takes_all
     precision: str = ""
+    finite_only: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

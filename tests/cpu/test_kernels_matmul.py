@@ -93,6 +93,11 @@ def test_slow_variants_are_timed_apart(monkeypatch):
     real = torch.randn
     monkeypatch.setattr(torch, "randn", lambda *a, device=None, **kw: real(*a, **kw))
     groups = bench.groups_by_speed(MATMUL, list(took), "float32", (8, 8, 8))
+    monkeypatch.setattr(bench, "SLOW_TURN_SECONDS", 1e-3)
+    assert bench.groups_by_speed(MATMUL, list(took), "float32", (8, 8, 8)) == [[], *groups]
+    without = list(took)[1:]
+    monkeypatch.setattr(bench, "SLOW_TURN_SECONDS", 1.0)
+    assert bench.groups_by_speed(MATMUL, without, "float32", (8, 8, 8)) == [without]
     assert groups == [["torch", "v08_register_tile", "v09_warp_tile"], ["torch", "v01_naive"]]
     assert bench.groups_by_speed(GEMV, ["torch", "v01_naive"], "float32", (8, 8)) == [["torch", "v01_naive"]]
 

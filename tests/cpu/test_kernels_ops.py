@@ -158,7 +158,9 @@ def test_declarations(op):
     for dtype in op.dtypes:
         assert dtype in op.variant(op.best_for(dtype)).dtypes
         if op.compute_bound:
-            assert op.flops(op.bench_shape) / op.minimum_bytes(op.bench_shape, dtype) > 300
+            # operations a byte: above what an H200 does while it moves one, 65 (bf16: 790) TFLOP/s over 4.28 TB/s
+            ridge = {"float32": 16, "bfloat16": 185}[dtype]
+            assert op.flops(op.bench_shape) / op.minimum_bytes(op.bench_shape, dtype) > ridge
         elif not op.reads_only and op.name != "softmax":
             assert op.minimum_bytes(op.bench_shape, dtype) >= 5e8
         for shape in op.shapes.values():

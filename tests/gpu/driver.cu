@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "../../kernels/attention/attention.h"
 #include "../../kernels/encoder/encoder.h"
 #include "../../kernels/gelu/gelu.h"
 #include "../../kernels/gemv/gemv.h"
@@ -130,6 +131,18 @@ static void run_softmax(DType dtype, int64_t heads, int tq, int tk) {
       softmax_v01_separate, softmax_v02_fused, softmax_v03_causal);
 }
 
+static void run_attention(DType dtype, int heads, int tokens, int window) {
+  const size_t size = dtype == DType::float32 ? 4 : 2, elements = static_cast<size_t>(heads) * tokens * 64;
+  const Buffer q(elements, size), k(elements, size), v(elements, size), out(elements, size, false),
+      workspace(window ? 1 : static_cast<size_t>(heads) * tokens * tokens, 4, false);
+  const AttentionCall call{
+      q, k, v, out, static_cast<float*>(static_cast<void*>(workspace)), heads, tokens, window, 0.125f, dtype, nullptr};
+  if (window == 0) run(call, attention_v01_separate);
+  if (window == 0 && tokens <= 1024) run(call, attention_v02_per_query);
+  run(call, attention_v03_tiled);
+  if (dtype == DType::bfloat16) run(call, attention_v04_mma);
+}
+
 static void run_memory_bound() {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     for (const int columns : {1, 5, 6, 128, 131, 768, 1022, 1024, 1536, 3072, 4096, 8192, 9001})
@@ -150,6 +163,12 @@ static void run_compute_bound() {
   for (const auto& [m, n, k] : {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72},
                                 std::array{257, 1028, 36}, std::array{65, 200, 200}, std::array{1030, 2056, 24}})
     run_matmul(m, n, k);
+  // one token, the edges of every tile; windows inside a tile and across tiles
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const auto& [tokens, window] :
+         {std::array{1, 0}, std::array{7, 0}, std::array{65, 0}, std::array{129, 0}, std::array{300, 0},
+          std::array{65, 1}, std::array{300, 64}, std::array{300, 131}})
+      run_attention(dtype, 2, tokens, window);
 }
 
 // All, or with the argument "compute" or "memory" those bound by arithmetic or by memory.
