@@ -60,7 +60,8 @@ class Variant:
     may appear in a capture (empty where the kernels are not ours), all of them in `source`. `bytes_model` is
     the DRAM traffic that the variant should cause, in bytes; `timings` are what `hypothesis` says about time.
     `dtypes` are those it takes, of the op's. `cannot(shape, dtype)` says why it does not take a shape, "" if it does.
-    `precision` names the roof of its arithmetic where it is not that of the dtype ("tf32").
+    `precision` names the roof of its arithmetic where it is not that of the dtype ("tf32"). Without `keeps_nan` it is a
+    library's kernel that does with NaN and infinities what it likes: it is checked on ordinary inputs alone.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Variant:
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
     cannot: Callable[[Shape, str], str] = takes_all
     precision: str = ""
+    keeps_nan: bool = True
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -23,7 +23,7 @@ arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr
 [[ $arch == 90 ]] && arch=90a # with the instructions of Hopper alone
 build=build/sanitize
 mkdir -p "$build"
-folders=(encoder gelu gemv layernorm matmul permute residual residual_layernorm softmax)
+folders=(attention_decode encoder gelu gemv layernorm matmul permute residual residual_layernorm softmax)
 sources=(tests/gpu/driver.cu)
 for folder in "${folders[@]}"; do sources+=(kernels/"$folder"/*.cu); done
 
