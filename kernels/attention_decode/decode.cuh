@@ -44,14 +44,40 @@ inline Operands<T> operands(const AttentionDecodeCall& call) {
           call.scale * 1.4426950408889634f};
 }
 
-// Whether every token of q, k and v starts at a multiple of 16 bytes.
-inline bool all_aligned(const AttentionDecodeCall& call) {
+// How keys and values lie: `dense` one token behind the other, `aligned` each at a multiple of 16 bytes, or anyhow.
+enum class Layout { dense, aligned, any };
+
+inline Layout layout_of(const AttentionDecodeCall& call) {
   const int64_t size = call.dtype == DType::float32 ? 4 : 2;
   uint64_t bits =
       reinterpret_cast<uintptr_t>(call.q) | reinterpret_cast<uintptr_t>(call.k) | reinterpret_cast<uintptr_t>(call.v);
   for (const auto& strides : {call.q_strides, call.k_strides, call.v_strides})
     bits |= static_cast<uint64_t>((strides.batch | strides.head | strides.token) * size);
-  return bits % 16 == 0;
+  if (bits % 16) return Layout::any;
+  const bool dense = call.k_strides.token == HEAD_SIZE && call.v_strides.token == HEAD_SIZE;
+  return dense || call.keys == 1 ? Layout::dense : Layout::aligned;
+}
+
+// run(T, Layout), as types, for a call.
+template <typename T, Layout LAYOUT>
+struct Kind {
+  using Type = T;
+  static constexpr Layout layout = LAYOUT;
+};
+template <typename T, typename Run>
+inline cudaError_t with_layout(const AttentionDecodeCall& call, Run run) {
+  switch (layout_of(call)) {
+    case Layout::dense:
+      return run(Kind<T, Layout::dense>{});
+    case Layout::aligned:
+      return run(Kind<T, Layout::aligned>{});
+    default:
+      return run(Kind<T, Layout::any>{});
+  }
+}
+template <typename Run>
+inline cudaError_t with_kind(const AttentionDecodeCall& call, Run run) {
+  return call.dtype == DType::float32 ? with_layout<float>(call, run) : with_layout<__nv_bfloat16>(call, run);
 }
 
 template <typename T>
@@ -59,15 +85,29 @@ __device__ __forceinline__ const T* start_of(const T* base, const AttentionDecod
   return base + row / heads * strides.batch + row % heads * strides.head;
 }
 
-template <typename T, bool ALIGNED>
+template <typename T, Layout LAYOUT>
 __device__ __forceinline__ Packet<T, WIDTH<T>> load_packet(const T* from) {
-  if constexpr (ALIGNED) {
+  if constexpr (LAYOUT != Layout::any) {
     return Packet<T, WIDTH<T>>::load(from);
   } else {
     Packet<T, WIDTH<T>> packet;
 #pragma unroll
     for (int j = 0; j < WIDTH<T>; ++j) packet.values[j] = from[j];
     return packet;
+  }
+}
+
+// The elements of a packet; two of bf16 by one instruction each out of their 32 bits, without 16-bit registers.
+__device__ __forceinline__ void to_floats(const Packet<float, 4>& packet, float (&to)[4]) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) to[j] = packet.values[j];
+}
+__device__ __forceinline__ void to_floats(const Packet<__nv_bfloat16, 8>& packet, float (&to)[8]) {
+  const uint32_t pairs[] = {packet.raw.x, packet.raw.y, packet.raw.z, packet.raw.w};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    to[2 * j] = __uint_as_float(pairs[j] << 16);
+    to[2 * j + 1] = __uint_as_float(pairs[j] & 0xffff0000u);
   }
 }
 
@@ -95,33 +135,24 @@ struct Partial {
   }
 };
 
-// One head's rows as a lane sees them: keys and values from its column on, its part of the scaled query in `q`.
-template <typename T, bool ALIGNED>
+// One head's rows as a lane sees them, from its column on. Nothing is read yet: a kernel may make one before it waits.
+template <typename T, Layout LAYOUT>
 struct Head {
+  const T* q;
   const T* k;
   const T* v;
   int64_t k_token;
   int64_t v_token;
-  float q[WIDTH<T>];
+  float scale;
 
   __device__ __forceinline__ Head(const Operands<T>& in, int row)
-      : k_token(in.k_strides.token), v_token(in.v_strides.token) {
+      : k_token(LAYOUT == Layout::dense ? HEAD_SIZE : in.k_strides.token),
+        v_token(LAYOUT == Layout::dense ? HEAD_SIZE : in.v_strides.token),
+        scale(in.scale) {
     const int column = threadIdx.x % LANES<T> * WIDTH<T>;
+    q = start_of(in.q, in.q_strides, row, in.heads) + column;
     k = start_of(in.k, in.k_strides, row, in.heads) + column;
     v = start_of(in.v, in.v_strides, row, in.heads) + column;
-    const auto packet = load_packet<T, ALIGNED>(start_of(in.q, in.q_strides, row, in.heads) + column);
-#pragma unroll
-    for (int j = 0; j < WIDTH<T>; ++j) q[j] = to_float(packet.values[j]) * in.scale;
-  }
-
-  // q . key, the same in all lanes of the group
-  __device__ __forceinline__ float score(const Packet<T, WIDTH<T>>& key) const {
-    float sum = 0.0f;
-#pragma unroll
-    for (int j = 0; j < WIDTH<T>; ++j) sum += q[j] * to_float(key.values[j]);
-#pragma unroll
-    for (int offset = LANES<T> / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-    return sum;
   }
 };
 
@@ -143,34 +174,51 @@ __device__ __forceinline__ void take_scores(Partial<N>& partial, float (&score)[
 
 // The keys [begin, end) of a head by `warps` warps, of which this is number `warp`: chunks of UNROLL packets in turn.
 // The keys of the next chunk are asked for as soon as this one's scores are known, its values behind this one's.
-template <int UNROLL, typename T, bool ALIGNED>
-__device__ __forceinline__ Partial<WIDTH<T>> walk_keys(const Head<T, ALIGNED>& head, int begin, int end, int warp,
+template <int UNROLL, typename T, Layout LAYOUT>
+__device__ __forceinline__ Partial<WIDTH<T>> walk_keys(const Head<T, LAYOUT>& head, int begin, int end, int warp,
                                                        int warps) {
   constexpr int CHUNK = UNROLL * GROUPS<T>;
   using Loaded = Packet<T, WIDTH<T>>;
   const int mine = threadIdx.x % 32 / LANES<T>;
   Partial<WIDTH<T>> partial;
   Loaded k[UNROLL], v[UNROLL];
+  float q[WIDTH<T>];
+  const Loaded query = load_packet<T, LAYOUT>(head.q);
   const auto load = [&](Loaded(&to)[UNROLL], const T* from, int64_t stride, int start) {
     from += (start + mine) * stride;
 #pragma unroll
-    for (int u = 0; u < UNROLL; ++u) to[u] = load_packet<T, ALIGNED>(from + u * GROUPS<T> * stride);
+    for (int u = 0; u < UNROLL; ++u) to[u] = load_packet<T, LAYOUT>(from + u * GROUPS<T> * stride);
+  };
+  const auto score_of = [&](const Loaded& key) {  // q . key, the same in all lanes of the group
+    float sum = 0.0f, element[WIDTH<T>];
+    to_floats(key, element);
+#pragma unroll
+    for (int j = 0; j < WIDTH<T>; ++j) sum += q[j] * element[j];
+#pragma unroll
+    for (int offset = LANES<T> / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+    return sum;
   };
   const auto add_value = [&](const Loaded& value, float weight) {
+    float element[WIDTH<T>];
+    to_floats(value, element);
 #pragma unroll
-    for (int j = 0; j < WIDTH<T>; ++j) partial.value[j] += weight * to_float(value.values[j]);
+    for (int j = 0; j < WIDTH<T>; ++j) partial.value[j] += weight * element[j];
   };
   int start = begin + warp * CHUNK;
   if (start + CHUNK <= end) {
     load(k, head.k, head.k_token, start);
     load(v, head.v, head.v_token, start);
   }
+  // only now, so that keys and values do not wait for the query
+  to_floats(query, q);
+#pragma unroll
+  for (int j = 0; j < WIDTH<T>; ++j) q[j] *= head.scale;
   for (; start + CHUNK <= end; start += warps * CHUNK) {
     const int next = start + warps * CHUNK;
     const bool more = next + CHUNK <= end;
     float score[UNROLL];
 #pragma unroll
-    for (int u = 0; u < UNROLL; ++u) score[u] = head.score(k[u]);
+    for (int u = 0; u < UNROLL; ++u) score[u] = score_of(k[u]);
     if (more) load(k, head.k, head.k_token, next);
     take_scores(partial, score);
 #pragma unroll
@@ -183,15 +231,15 @@ __device__ __forceinline__ Partial<WIDTH<T>> walk_keys(const Head<T, ALIGNED>& h
     for (int u = 0; u < UNROLL; ++u) {
       const int64_t key = start + u * GROUPS<T> + mine;
       if (key < end) {
-        k[u] = load_packet<T, ALIGNED>(head.k + key * head.k_token);
-        v[u] = load_packet<T, ALIGNED>(head.v + key * head.v_token);
+        k[u] = load_packet<T, LAYOUT>(head.k + key * head.k_token);
+        v[u] = load_packet<T, LAYOUT>(head.v + key * head.v_token);
       } else {  // weight 0 times what lies there might be NaN
         k[u].raw = v[u].raw = {};
       }
     }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-      score[u] = head.score(k[u]);
+      score[u] = score_of(k[u]);
       if (start + u * GROUPS<T> + mine >= end) score[u] = -INFINITY;
     }
     take_scores(partial, score);
@@ -232,39 +280,52 @@ __device__ __forceinline__ void merge_groups(Partial<WIDTH<T>> partial, Result& 
   }
 }
 
-// Column `column` of `count` results merged into one: its value, not yet divided, the sum and the largest score.
+// Column `column` of `count` results merged into one: its value, not yet divided, the sum and the largest score. BATCH
+// results are loaded together.
+template <int BATCH>
 __device__ __forceinline__ Partial<1> merge_column(const Result* results, int count, int column) {
   Partial<1> merged;
-  for (int i = 0; i < count; ++i) merged.largest = fmaxf(merged.largest, results[i].largest);
-  const float base = exponent_base(merged.largest);
-#pragma unroll 4
-  for (int i = 0; i < count; ++i) {
-    const float factor = exp2_fast(results[i].largest - base);
-    merged.sum += factor * results[i].sum;
-    merged.value[0] += factor * results[i].value[column];
+  for (int first = 0; first < count; first += BATCH) {
+    float largest[BATCH], sum[BATCH], value[BATCH], highest = merged.largest;
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i) {
+      const bool inside = first + i < count;
+      largest[i] = inside ? results[first + i].largest : -INFINITY;
+      sum[i] = inside ? results[first + i].sum : 0.0f;
+      value[i] = inside ? results[first + i].value[column] : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i) highest = fmaxf(highest, largest[i]);
+    const float base = exponent_base(highest);
+    merged.scale_by(exp2_fast(merged.largest - base));
+    merged.largest = highest;
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i) {
+      const float factor = exp2_fast(largest[i] - base);
+      merged.sum += factor * sum[i];
+      merged.value[0] += factor * value[i];
+    }
   }
   return merged;
 }
 
-// Ask L2 for the first bytes of the keys and values [begin, end) of a head, if its tokens lie side by side. Two threads
-// of a block ask, once for its keys and once for its values.
-template <int BYTES, typename T>
-__device__ __forceinline__ void prefetch_first(const Operands<T>& in, int row, int begin, int end) {
-  if (threadIdx.x % 32 != 0 || threadIdx.x > 32 || begin >= end) return;
-  const bool keys = threadIdx.x == 0;
-  if ((keys ? in.k_strides.token : in.v_strides.token) != HEAD_SIZE) return;
-  const T* from = keys ? start_of(in.k, in.k_strides, row, in.heads) : start_of(in.v, in.v_strides, row, in.heads);
-  prefetch_l2(from + static_cast<int64_t>(begin) * HEAD_SIZE,
-              min(BYTES, (end - begin) * HEAD_SIZE * static_cast<int>(sizeof(T))));
+// Ask L2 for the query and the first bytes of the keys and values [begin, end) of a head, if its tokens lie side by
+// side. Two threads of a block ask, for its keys and for its values; both hold column 0.
+template <typename T, Layout LAYOUT>
+__device__ __forceinline__ void prefetch_first(const Head<T, LAYOUT>& head, int begin, int end, int bytes) {
+  if (LAYOUT != Layout::dense || threadIdx.x % 32 != 0 || threadIdx.x > 32 || begin >= end) return;
+  const T* from = (threadIdx.x == 0 ? head.k : head.v) + static_cast<int64_t>(begin) * HEAD_SIZE;
+  prefetch_l2(from, min(bytes, (end - begin) * HEAD_SIZE * static_cast<int>(sizeof(T))));
+  if (threadIdx.x == 0) prefetch_l2(head.q, HEAD_SIZE * sizeof(T));
 }
 
 // All threads of a block of WARPS warps: [begin, end) of a head. Threads below HEAD_SIZE get their column.
-template <int WARPS, int UNROLL, typename T, bool ALIGNED>
-__device__ __forceinline__ Partial<1> walk_by_block(const Head<T, ALIGNED>& head, int begin, int end) {
+template <int WARPS, int UNROLL, typename T, Layout LAYOUT>
+__device__ __forceinline__ Partial<1> walk_by_block(const Head<T, LAYOUT>& head, int begin, int end) {
   static_assert(WARPS * 32 >= HEAD_SIZE, "a thread for each column");
   __shared__ Result found[WARPS];
   const int warp = threadIdx.x / 32;
   merge_groups<T>(walk_keys<UNROLL>(head, begin, end, warp, WARPS), found[warp]);
   __syncthreads();
-  return threadIdx.x < HEAD_SIZE ? merge_column(found, WARPS, threadIdx.x) : Partial<1>{};
+  return threadIdx.x < HEAD_SIZE ? merge_column<WARPS>(found, WARPS, threadIdx.x) : Partial<1>{};
 }

@@ -17,7 +17,7 @@ from kernels.variants import compile_variant, cuda_variant, random_normal, torch
 HEAD_SIZE = 64  # GPT-2's, at every size of the model
 HEADS = 12
 MULTIPROCESSORS = 132  # of an H200, whose splits the byte model counts
-SPLIT_BLOCKS, SPLIT_STEP = 8, 64  # of splits.cuh
+SPLIT_BLOCKS, SPLIT_STEP = 3, 64  # of splits.cuh
 RESULT_BYTES = (HEAD_SIZE + 2) * ITEM_BYTES["float32"]  # a split's values, its largest score and its sum
 ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float64": 2.0**-53}
 

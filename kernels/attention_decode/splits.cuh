@@ -11,7 +11,7 @@ struct Splits {
 };
 
 // Blocks that a multiprocessor is given, and of what the keys of a split are a multiple.
-constexpr int SPLIT_BLOCKS = 8, SPLIT_STEP = 64;
+constexpr int SPLIT_BLOCKS = 3, SPLIT_STEP = 64;
 
 // None is empty. op.py has the same rule, for its byte model.
 inline Splits split_keys(int rows, int keys, int multiprocessors) {

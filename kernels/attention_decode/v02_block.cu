@@ -15,32 +15,26 @@ namespace {
 constexpr int WARPS = 16, UNROLL = 4;
 }
 
-template <typename T, bool ALIGNED>
+template <typename T, Layout LAYOUT>
 __global__ void __launch_bounds__(32 * WARPS) attention_decode_v02_block(Operands<T> in, T* out) {
   let_next_start();
-  wait_for_previous();
   const int row = blockIdx.x;
-  const Head<T, ALIGNED> head(in, row);
+  const Head<T, LAYOUT> head(in, row);
+  wait_for_previous();
   const Partial<1> found = walk_by_block<WARPS, UNROLL>(head, 0, in.keys);
   if (threadIdx.x < HEAD_SIZE)
     out[static_cast<int64_t>(row) * HEAD_SIZE + threadIdx.x] = from_float<T>(found.value[0] / found.sum);
 }
 
-template <typename T, bool ALIGNED>
-static cudaError_t launch_rows(const AttentionDecodeCall& call) {
-  const auto kernel = attention_decode_v02_block<T, ALIGNED>;
-  static const bool waits = compiled_to_wait(kernel);
-  const cudaError_t status = launch_overlapped(kernel, waits, call.batch * call.heads, 32 * WARPS, call.stream,
-                                               operands<T>(call), static_cast<T*>(call.out));
-  RETURN_IF_LAUNCH_FAILED();
-  return status;
-}
-
-template <typename T>
-static cudaError_t launch(const AttentionDecodeCall& call) {
-  return all_aligned(call) ? launch_rows<T, true>(call) : launch_rows<T, false>(call);
-}
-
 cudaError_t attention_decode_v02_block(const AttentionDecodeCall& call) {
-  return call.dtype == DType::float32 ? launch<float>(call) : launch<__nv_bfloat16>(call);
+  return with_kind(call, [&](auto kind) {
+    using K = decltype(kind);
+    using T = typename K::Type;
+    const auto kernel = attention_decode_v02_block<T, K::layout>;
+    static const bool waits = compiled_to_wait(kernel);
+    const cudaError_t status = launch_overlapped(kernel, waits, call.batch * call.heads, 32 * WARPS, call.stream,
+                                                 operands<T>(call), static_cast<T*>(call.out));
+    RETURN_IF_LAUNCH_FAILED();
+    return status;
+  });
 }

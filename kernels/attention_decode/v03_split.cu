@@ -12,16 +12,17 @@
 #include "splits.cuh"
 
 namespace {
-constexpr int WARPS = 4, UNROLL = 4;
-}
+constexpr int WARPS = 8, UNROLL = 4;
+constexpr int BLOCKS = SPLIT_BLOCKS;  // that a multiprocessor shall hold: the registers are counted for it
+}  // namespace
 
-template <typename T, bool ALIGNED>
-__global__ void __launch_bounds__(32 * WARPS)
+template <typename T, Layout LAYOUT>
+__global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     attention_decode_v03_split(Operands<T> in, Result* results, int splits, int keys_of_split) {
   let_next_start();
-  wait_for_previous();
   const int row = blockIdx.x / splits, begin = blockIdx.x % splits * keys_of_split;
-  const Head<T, ALIGNED> head(in, row);
+  const Head<T, LAYOUT> head(in, row);
+  wait_for_previous();
   const Partial<1> found = walk_by_block<WARPS, UNROLL>(head, begin, min(in.keys, begin + keys_of_split));
   if (threadIdx.x >= HEAD_SIZE) return;
   Result& to = results[blockIdx.x];
@@ -37,36 +38,30 @@ __global__ void __launch_bounds__(HEAD_SIZE) attention_decode_v03_merge(const Re
   let_next_start();
   wait_for_previous();
   const int64_t row = blockIdx.x;
-  const Partial<1> merged = merge_column(results + row * splits, splits, threadIdx.x);
+  const Partial<1> merged = merge_column<16>(results + row * splits, splits, threadIdx.x);
   out[row * HEAD_SIZE + threadIdx.x] = from_float<T>(merged.value[0] / merged.sum);
 }
 
-template <typename T, bool ALIGNED>
-static cudaError_t launch_splits(const AttentionDecodeCall& call) {
+cudaError_t attention_decode_v03_split(const AttentionDecodeCall& call) {
   int multiprocessors = 0;
   if (const cudaError_t failed = count_multiprocessors(multiprocessors)) return failed;
   const int rows = call.batch * call.heads;
   const Splits plan = split_keys(rows, call.keys, multiprocessors);
   Result* results = reinterpret_cast<Result*>(call.workspace);
-  const auto split = attention_decode_v03_split<T, ALIGNED>;
-  static const bool waits = compiled_to_wait(split);
-  cudaError_t status = launch_overlapped(split, waits, rows * plan.count, 32 * WARPS, call.stream, operands<T>(call),
-                                         results, plan.count, plan.keys);
-  RETURN_IF_LAUNCH_FAILED();
-  if (status != cudaSuccess) return status;
-  status = launch_overlapped(attention_decode_v03_merge<T>, waits, rows, HEAD_SIZE, call.stream,
-                             static_cast<const Result*>(results), static_cast<T*>(call.out), plan.count);
-  RETURN_IF_LAUNCH_FAILED();
-  return status;
-}
-
-template <typename T>
-static cudaError_t launch(const AttentionDecodeCall& call) {
-  return all_aligned(call) ? launch_splits<T, true>(call) : launch_splits<T, false>(call);
-}
-
-cudaError_t attention_decode_v03_split(const AttentionDecodeCall& call) {
-  return call.dtype == DType::float32 ? launch<float>(call) : launch<__nv_bfloat16>(call);
+  return with_kind(call, [&](auto kind) {
+    using K = decltype(kind);
+    using T = typename K::Type;
+    const auto split = attention_decode_v03_split<T, K::layout>;
+    static const bool waits = compiled_to_wait(split);
+    cudaError_t status = launch_overlapped(split, waits, rows * plan.count, 32 * WARPS, call.stream, operands<T>(call),
+                                           results, plan.count, plan.keys);
+    RETURN_IF_LAUNCH_FAILED();
+    if (status != cudaSuccess) return status;
+    status = launch_overlapped(attention_decode_v03_merge<T>, waits, rows, HEAD_SIZE, call.stream,
+                               static_cast<const Result*>(results), static_cast<T*>(call.out), plan.count);
+    RETURN_IF_LAUNCH_FAILED();
+    return status;
+  });
 }
 
 int64_t attention_decode_workspace(const AttentionDecodeCall& call) {

@@ -17,13 +17,15 @@
 #include "splits.cuh"
 
 namespace {
-constexpr int WARPS = 4, UNROLL = 4;
-constexpr int MOST = 16;  // blocks of a cluster
-constexpr int EARLY_BYTES = 16 << 10;
+constexpr int WARPS = 8, UNROLL = 4;
+constexpr int BLOCKS = 3;              // that a multiprocessor shall hold: two launches side by side
+constexpr int MOST = 16;               // blocks of a cluster
+constexpr int LEAST_KEYS = 128;        // of a block, before a head is split once more
+constexpr int EARLY_BYTES = 64 << 10;  // of the keys, and of the values, that a block asks L2 for before it waits
 }  // namespace
 
-template <typename T, bool ALIGNED>
-__global__ void __launch_bounds__(32 * WARPS)
+template <typename T, Layout LAYOUT>
+__global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     attention_decode_v04_cluster(Operands<T> in, T* out, int splits, int keys_of_split) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   __shared__ Result found[MOST];
@@ -32,9 +34,9 @@ __global__ void __launch_bounds__(32 * WARPS)
   const int end = min(in.keys, begin + keys_of_split);
   auto cluster = cooperative_groups::this_cluster();
   auto started = cluster.barrier_arrive();
-  if constexpr (ALIGNED) prefetch_first<EARLY_BYTES>(in, row, begin, end);
+  const Head<T, LAYOUT> head(in, row);
+  prefetch_first(head, begin, end, EARLY_BYTES);
   wait_for_previous();
-  const Head<T, ALIGNED> head(in, row);
   const Partial<1> part = walk_by_block<WARPS, UNROLL>(head, begin, end);
   cluster.barrier_wait(std::move(started));  // all blocks of the cluster are there, so is the first one's memory
   if (threadIdx.x < HEAD_SIZE) {
@@ -47,35 +49,29 @@ __global__ void __launch_bounds__(32 * WARPS)
   }
   cluster.sync();
   if (cluster.block_rank() != 0 || threadIdx.x >= HEAD_SIZE) return;
-  const Partial<1> merged = merge_column(found, splits, threadIdx.x);
+  const Partial<1> merged = merge_column<MOST>(found, splits, threadIdx.x);
   out[static_cast<int64_t>(row) * HEAD_SIZE + threadIdx.x] = from_float<T>(merged.value[0] / merged.sum);
 #endif
 }
 
-template <typename T, bool ALIGNED>
-static cudaError_t launch_clusters(const AttentionDecodeCall& call) {
-  const auto kernel = attention_decode_v04_cluster<T, ALIGNED>;
-  static const bool waits = compiled_to_wait(kernel);
-  if (!waits) return attention_decode_v03_split(call);
-  static const cudaError_t allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-  if (allowed != cudaSuccess) return allowed;
+cudaError_t attention_decode_v04_cluster(const AttentionDecodeCall& call) {
   int multiprocessors = 0;
   if (const cudaError_t failed = count_multiprocessors(multiprocessors)) return failed;
   const int rows = call.batch * call.heads;
   int splits = 1;
-  while (splits < MOST && splits * rows < multiprocessors && splits * 64 < call.keys) splits *= 2;
-  const int each = (call.keys - 1) / splits + 1;
-  const cudaError_t status = launch_overlapped(kernel, waits, Grid{rows * splits, 32 * WARPS, splits}, call.stream,
-                                               operands<T>(call), static_cast<T*>(call.out), splits, each);
-  RETURN_IF_LAUNCH_FAILED();
-  return status;
-}
-
-template <typename T>
-static cudaError_t launch(const AttentionDecodeCall& call) {
-  return all_aligned(call) ? launch_clusters<T, true>(call) : launch_clusters<T, false>(call);
-}
-
-cudaError_t attention_decode_v04_cluster(const AttentionDecodeCall& call) {
-  return call.dtype == DType::float32 ? launch<float>(call) : launch<__nv_bfloat16>(call);
+  while (splits < MOST && splits * rows < multiprocessors && splits * LEAST_KEYS < call.keys) splits *= 2;
+  return with_kind(call, [&](auto kind) {
+    using K = decltype(kind);
+    using T = typename K::Type;
+    const auto kernel = attention_decode_v04_cluster<T, K::layout>;
+    static const bool waits = compiled_to_wait(kernel);
+    if (!waits) return attention_decode_v03_split(call);
+    static const cudaError_t allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (allowed != cudaSuccess) return allowed;
+    const cudaError_t status =
+        launch_overlapped(kernel, waits, Grid{rows * splits, 32 * WARPS, splits}, call.stream, operands<T>(call),
+                          static_cast<T*>(call.out), splits, (call.keys - 1) / splits + 1);
+    RETURN_IF_LAUNCH_FAILED();
+    return status;
+  });
 }
