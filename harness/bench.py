@@ -214,6 +214,10 @@ def correctness_text(op: Any, checks: Sequence[Check], device: str) -> str:
     headers = ["variant", "dtype", "checks", "passed", "largest error", "worst error/tolerance", "where", "verdict"]
     # on the CPU every variant is the PyTorch chain, which leaves nothing unwritten
     start = "" if device == "CPU" else "Outputs of our own kernels (CUDA, Triton) start as NaN.\n"
+    if own := [name for name in dict.fromkeys(check.variant for check in checks) if op.variants[name].finite_only]:
+        start += (
+            f"{', '.join(own)}: random inputs alone, since these libraries treat NaN and infinities in their own way.\n"
+        )
     return (
         f"{op.name}: every variant against float64, on {device}.\n"
         f"Tolerance: {op.tolerance_why}.\n"
