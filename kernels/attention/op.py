@@ -16,6 +16,7 @@ from typing import Any
 
 from kernels.registry import (
     ITEM_BYTES,
+    Expectation,
     Op,
     Shape,
     Tensor,
@@ -375,6 +376,7 @@ VARIANTS = (
         per_query_bytes,
         _per_query,
         timings=(Timing("v01_separate", low=1.0),),
+        expectations=(Expectation("local_bytes", low=1.0),),
     ),
     _ours(
         "v03_tiled",
