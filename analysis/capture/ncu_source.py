@@ -92,7 +92,7 @@ def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> t
                 f"export it again with {_EXPORT}",
             )
         )
-    counted = [block for block in blocks if any(name in block.header for names in _LABELS.values() for name in names)]
+    counted = [block for block in blocks if any(_is_number(name) for name in block.header)]
     if not counted:
         gaps.append(
             Gap(
@@ -255,8 +255,12 @@ def _add(table: dict[str, list[object]], block: _Block, where: str, launch: int,
         if line_at is not None and row[line_at].strip():
             line = _whole(value(line_at), f"{where}: line {number}, column Line No")
         text = row[texts[-1] if address is not None else texts[0]] if texts else ""
-        stall, stall_samples = hottest_stall({name: value(at) for name, at in stalls.items()})
+        by_reason = {name: value(at) for name, at in stalls.items()}
+        stall, stall_samples = hottest_stall(by_reason)
         numbers = [value(places[name]) for name in _LABELS]
+        if places["samples"] is None:  # of a capture with the stall reasons alone: together they are all samples
+            known = [samples for samples in by_reason.values() if not math.isnan(samples)]
+            numbers[0] = sum(known) if known else math.nan
         cells = (
             where, None, launch, block.kernel, block.source_file, line, address,
             without_paths(text.strip()), *(None if math.isnan(number) else number for number in numbers), stall,

@@ -307,6 +307,16 @@ def test_a_sass_page_has_a_block_for_each_launch(tmp_path: Path) -> None:
     assert lines["samples"].isna().tolist() == [False, True, False, True]
 
 
+def test_the_stall_reasons_of_a_line_are_its_samples_where_nothing_else_counts_them(tmp_path: Path) -> None:
+    head = ["Address", "Source", "stall_long_sb", "stall_selected", "stall_wait"]
+    text = line(["Kernel Name", KERNEL], ",") + line(head)
+    text += line(["0x10", " LDG ", "7", "2", "1"]) + line(["0x20", " EXIT ", "-", "-", "-"])
+    lines = load([put(tmp_path, text)]).source_lines
+    assert lines["samples"].tolist()[0] == 10.0
+    assert lines["samples"].isna().tolist() == [False, True]
+    assert lines["stall"].tolist() == ["long_scoreboard", ""]
+
+
 def mixed(path: str = "/home/someone/src/k.cu") -> str:
     """A cuda,sass block whose source text has quotes that ncu does not double."""
     text = line(["File Path", path]) + line(["Function Name", KERNEL]) + line(MIXED)
