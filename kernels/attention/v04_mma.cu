@@ -1,6 +1,6 @@
 // attention v04_mma: bf16 on the tensor instructions of Ampere (mma.sync): scores and weights stay in registers.
 // Shapes   q, k, v, out (batch_heads, tokens, 64) bf16, sums in fp32; any number of tokens, any window.
-// Needs    sm_80, 16-byte aligned bases
+// Needs    sm_80, 80 KB of shared memory a block, 16-byte aligned bases
 // Moves    q, k, v and out once through DRAM; k and v through L2 once for each tile of queries.
 // Versus   v03: 16 x 8 x 16 products an instruction instead of one, and no weight goes through shared memory.
 // Expect   at least 8 times less time than v03 in bf16 at B 8, T 1024; 300 TFLOP/s at T 4096 and beyond.
@@ -16,22 +16,43 @@
 #include "check.cuh"
 #include "exact_row.cuh"
 
+#ifndef ATTENTION_V04_BANDS
+#define ATTENTION_V04_BANDS 2
+#endif
+#ifndef ATTENTION_V04_WARPS
+#define ATTENTION_V04_WARPS 4
+#endif
+#ifndef ATTENTION_V04_KEYS
+#define ATTENTION_V04_KEYS 64
+#endif
+#ifndef ATTENTION_V04_STAGES
+#define ATTENTION_V04_STAGES 4
+#endif
+#ifndef ATTENTION_V04_BLOCKS
+#define ATTENTION_V04_BLOCKS 2
+#endif
+
 namespace {
-constexpr int ROW_BYTES = ATTENTION_HEAD_SIZE * 2, CHUNKS = ROW_BYTES / 16;
+// a warp has bands of 16 queries, a tile so many keys
+constexpr int BANDS = ATTENTION_V04_BANDS, WARPS = ATTENTION_V04_WARPS, KEYS = ATTENTION_V04_KEYS;
+constexpr int STAGES = ATTENTION_V04_STAGES, BLOCKS = ATTENTION_V04_BLOCKS;
+constexpr int THREADS = WARPS * 32, ROWS = WARPS * BANDS * 16;
+constexpr int ROW_BYTES = ATTENTION_HEAD_SIZE * 2;
+constexpr int STAGE_BYTES = 2 * KEYS * ROW_BYTES;  // keys and values
+constexpr int SHARED_BYTES = ROWS * ROW_BYTES + STAGES * STAGE_BYTES;
+static_assert(STAGES >= 2, "one stage is filled while another is read");
+static_assert(KEYS % 16 == 0 && KEYS % (THREADS / 8) == 0 && THREADS % 64 == 0, "threads copy whole groups of rows");
+}  // namespace
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+namespace {
+
+constexpr int CHUNKS = ROW_BYTES / 16;
 constexpr float LOG2_E = 1.4426950408889634f;
 constexpr float SLACK = 8.0f;  // a new maximum counts from a factor of 2^8 on: weights stay far below 2^128
 
 template <int N>
 using Number = std::integral_constant<int, N>;
-
-template <int BANDS, int WARPS, int KEYS, int STAGES>
-constexpr int shared_bytes() {
-  return (WARPS * BANDS * 16 + STAGES * 2 * KEYS) * ROW_BYTES;  // queries, and stages of keys and values
-}
-}  // namespace
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-namespace {
 
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
@@ -80,14 +101,12 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
 }  // namespace
 #endif
 
-// A warp has BANDS bands of 16 queries, a block WARPS warps, a tile KEYS keys. Blocks with the most keys start first.
-template <typename T, int BANDS, int WARPS, int KEYS, int STAGES, int BLOCKS>
-__global__ void __launch_bounds__(WARPS * 32, BLOCKS)
+// Blocks with the most keys start first.
+template <typename T>
+__global__ void __launch_bounds__(THREADS, BLOCKS)
     attention_v04_mma(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, T* __restrict__ out,
                       int heads, int tokens, int window, float scale) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  static_assert(BANDS <= 2, "one band near the first row, one near the last");
-  constexpr int THREADS = WARPS * 32, ROWS = WARPS * BANDS * 16;
   extern __shared__ __align__(128) uint8_t memory[];
   const uint32_t queries = shared_address(memory), stages = queries + ROWS * ROW_BYTES;
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
@@ -116,80 +135,72 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
   };
   const auto fetch_tile = [&](int tile) {
     if (tile <= last_tile) {
-      const uint32_t to = stages + tile % STAGES * (2 * KEYS * ROW_BYTES);
+      const uint32_t to = stages + tile % STAGES * STAGE_BYTES;
       fetch(to, k, tile * KEYS, Number<KEYS>());
       fetch(to + KEYS * ROW_BYTES, v, tile * KEYS, Number<KEYS>());
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    asm volatile("cp.async.commit_group;" ::: "memory");  // an empty group keeps the count
   };
   fetch(queries, q, first_query, Number<ROWS>());
 #pragma unroll
   for (int ahead = 0; ahead < STAGES - 1; ++ahead) fetch_tile(first_tile + ahead);
 
-  // Bands of a warp lie as far from the block's first row as from its last one: the triangle above costs all the same.
-  const auto band_row = [&](int band) { return (band ? 2 * WARPS - 1 - warp : warp) * 16; };
-  const int low_query = first_query + band_row(0), high_query = first_query + band_row(BANDS - 1) + 15;
+  const int warp_row = warp * BANDS * 16, warp_query = first_query + warp_row;  // its first
   const float to_log2 = scale * LOG2_E, slack = __fdividef(SLACK, to_log2);
   uint32_t left[BANDS][4][4];  // the queries
   float sums[BANDS][8][4] = {}, largest[BANDS][2], weight_sums[BANDS][2] = {};
 #pragma unroll
   for (int band = 0; band < BANDS; ++band) largest[band][0] = largest[band][1] = -FLT_MAX;
 
-  // One tile; at an edge of what is visible, chunks of 16 keys that a band does not see are left out.
-  const auto add_tile = [&](int tile, auto at_edge) {
-    constexpr bool EDGE = decltype(at_edge)::value;
-    const int first_key = tile * KEYS;
-    // a lane's place in the first 16 keys; other chunks of the same row by a bit of the address
-    const uint32_t stage = stages + tile % STAGES * (2 * KEYS * ROW_BYTES);
-    const uint32_t keys = stage + offset(lane / 16 * 8 + lane % 8, lane / 8 % 2);
-    const uint32_t values = stage + KEYS * ROW_BYTES + offset(lane % 16, lane / 16);
-    int from[BANDS], to[BANDS];  // chunks
-    if constexpr (EDGE) {
-#pragma unroll
-      for (int band = 0; band < BANDS; ++band) {
-        const int ahead = first_query + band_row(band) - first_key;
-        from[band] = ((ahead - window - 15) >> 4) + 1;
-        to[band] = ((ahead + 15) >> 4) + 1;
-      }
-    }
-    const auto sees = [&](int band, int chunk) { return !EDGE || (chunk >= from[band] && chunk < to[band]); };
-
-    float scores[BANDS][KEYS / 8][4];
-#pragma unroll
-    for (int chunk = 0; chunk < KEYS / 16; ++chunk) {
+  for (int tile = first_tile; tile <= last_tile; ++tile) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+    __syncthreads();  // the tile is here for all, and the stage of the one before is free
+    fetch_tile(tile + STAGES - 1);
+    if (tile == first_tile) {
 #pragma unroll
       for (int band = 0; band < BANDS; ++band)
 #pragma unroll
-        for (int i = 0; i < 8; ++i) scores[band][chunk * 2 + i / 4][i % 4] = sees(band, chunk) ? 0.0f : -INFINITY;
-      if (!sees(0, chunk) && !sees(BANDS - 1, chunk)) continue;
+        for (int part = 0; part < 4; ++part)
+          read_matrices(left[band][part], queries + offset(warp_row + band * 16 + lane % 16, part * 2 + lane / 16));
+    }
+    const int first_key = tile * KEYS;
+    // nothing here that this warp sees
+    if (first_key > warp_query + BANDS * 16 - 1 || first_key + KEYS - 1 <= warp_query - window) continue;
+    // a lane's place in the first 16 keys; other chunks of the same row by a bit of the address
+    const uint32_t stage = stages + tile % STAGES * STAGE_BYTES;
+    const uint32_t keys = stage + offset(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+    const uint32_t values = stage + KEYS * ROW_BYTES + offset(lane % 16, lane / 16);
+
+    float scores[BANDS][KEYS / 8][4] = {};
 #pragma unroll
-      for (int part = 0; part < 4; ++part) {
+    for (int part = 0; part < 4; ++part)
+#pragma unroll
+      for (int pair = 0; pair < KEYS / 16; ++pair) {
         uint32_t right[4];
-        read_matrices(right, (keys ^ part << 5) + chunk * 16 * ROW_BYTES);
+        read_matrices(right, (keys ^ part << 5) + pair * 16 * ROW_BYTES);
 #pragma unroll
         for (int band = 0; band < BANDS; ++band) {
-          if (!sees(band, chunk)) continue;
-          multiply(scores[band][chunk * 2], left[band][part], right[0], right[1]);
-          multiply(scores[band][chunk * 2 + 1], left[band][part], right[2], right[3]);
+          multiply(scores[band][pair * 2], left[band][part], right[0], right[1]);
+          multiply(scores[band][pair * 2 + 1], left[band][part], right[2], right[3]);
         }
       }
-      if constexpr (EDGE) {
+
+    if (first_key + KEYS - 1 > warp_query || first_key <= warp_query + BANDS * 16 - 1 - window) {
+      const int ahead = first_key + lane % 4 * 2 - (warp_query + lane / 4);  // of the first key over the first query
 #pragma unroll
-        for (int band = 0; band < BANDS; ++band) {
-          const int ahead = first_key + chunk * 16 - first_query - band_row(band);  // first key over first query
-          if (!sees(band, chunk) || (ahead <= -15 && ahead > 15 - window)) continue;
-          const int mine = ahead + lane % 4 * 2 - lane / 4;
+      for (int band = 0; band < BANDS; ++band)
 #pragma unroll
-          for (int i = 0; i < 8; ++i) {
-            const int more = i / 4 * 8 + i % 2 - i % 4 / 2 * 8;
-            if (mine > -more || mine + window <= -more) scores[band][chunk * 2 + i / 4][i % 4] = -INFINITY;
+        for (int x = 0; x < KEYS / 8; ++x)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const int more = x * 8 + i % 2 - band * 16 - i / 2 * 8;
+            if (ahead > -more || ahead + window <= -more) scores[band][x][i] = -INFINITY;
           }
-        }
-      }
     }
 
-    float shift[BANDS][2], factor[BANDS][2];
+    float shift[BANDS][2];
     bool grown = false;
+    float factor[BANDS][2];
 #pragma unroll
     for (int band = 0; band < BANDS; ++band)
 #pragma unroll
@@ -220,52 +231,29 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     }
 
 #pragma unroll
-    for (int chunk = 0; chunk < KEYS / 16; ++chunk) {
-      if (!sees(0, chunk) && !sees(BANDS - 1, chunk)) continue;
+    for (int part = 0; part < KEYS / 16; ++part) {
       uint32_t weights[BANDS][4];
 #pragma unroll
-      for (int band = 0; band < BANDS; ++band) {
-        if (!sees(band, chunk)) continue;
+      for (int band = 0; band < BANDS; ++band)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const float* from_scores = &scores[band][chunk * 2 + i / 2][i % 2 * 2];
-          const float low = exp2_fast(from_scores[0] * to_log2 - shift[band][i % 2]);
-          const float high = exp2_fast(from_scores[1] * to_log2 - shift[band][i % 2]);
+          const float* from = &scores[band][part * 2 + i / 2][i % 2 * 2];
+          const float low = exp2_fast(from[0] * to_log2 - shift[band][i % 2]);
+          const float high = exp2_fast(from[1] * to_log2 - shift[band][i % 2]);
           weight_sums[band][i % 2] += low + high;
           weights[band][i] = pack(low, high);
         }
-      }
 #pragma unroll
       for (int pair = 0; pair < 4; ++pair) {
         uint32_t right[4];
-        read_transposed(right, (values ^ pair << 5) + chunk * 16 * ROW_BYTES);
+        read_transposed(right, (values ^ pair << 5) + part * 16 * ROW_BYTES);
 #pragma unroll
         for (int band = 0; band < BANDS; ++band) {
-          if (!sees(band, chunk)) continue;
           multiply(sums[band][pair * 2], weights[band], right[0], right[1]);
           multiply(sums[band][pair * 2 + 1], weights[band], right[2], right[3]);
         }
       }
     }
-  };
-
-  for (int tile = first_tile; tile <= last_tile; ++tile) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-    __syncthreads();  // the tile is here for all, and the stage of the one before is free
-    fetch_tile(tile + STAGES - 1);
-    if (tile == first_tile) {
-#pragma unroll
-      for (int band = 0; band < BANDS; ++band)
-#pragma unroll
-        for (int part = 0; part < 4; ++part)
-          read_matrices(left[band][part], queries + offset(band_row(band) + lane % 16, part * 2 + lane / 16));
-    }
-    const int first_key = tile * KEYS, last_key = first_key + KEYS - 1;
-    if (first_key > high_query || last_key <= low_query - window) continue;
-    if (last_key > low_query || first_key <= high_query - window)
-      add_tile(tile, std::true_type());
-    else
-      add_tile(tile, std::false_type());
   }
 
   // through shared memory, where the warp's own queries lay, into whole rows
@@ -279,7 +267,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
       sum += __shfl_xor_sync(0xffffffffu, sum, 2);
       const float inverse = __fdividef(1.0f, sum);
       float test = sum * 0.0f;
-      const int row = band_row(band) + half * 8 + lane / 4;
+      const int row = warp_row + band * 16 + half * 8 + lane / 4;
 #pragma unroll
       for (int x = 0; x < 8; ++x) {
         const float low = sums[band][x][half * 2] * inverse, high = sums[band][x][half * 2 + 1] * inverse;
@@ -290,21 +278,19 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     }
   __syncwarp();
 #pragma unroll
-  for (int band = 0; band < BANDS; ++band)
-#pragma unroll
-    for (int i = 0; i < 16 * CHUNKS / 32; ++i) {
-      const int row = band_row(band) + i * (32 / CHUNKS) + lane / CHUNKS, chunk = lane % CHUNKS;
-      if (first_query + row < tokens)
-        *reinterpret_cast<uint4*>(out + (first_query + row) * ATTENTION_HEAD_SIZE + chunk * 8) =
-            *reinterpret_cast<const uint4*>(memory + offset(row, chunk));
-    }
+  for (int i = 0; i < BANDS * 16 * CHUNKS / 32; ++i) {
+    const int at = lane + i * 32, row = at / CHUNKS, chunk = at % CHUNKS;
+    if (warp_query + row < tokens)
+      *reinterpret_cast<uint4*>(out + (warp_query + row) * ATTENTION_HEAD_SIZE + chunk * 8) =
+          *reinterpret_cast<const uint4*>(memory + offset(warp_row + row, chunk));
+  }
   __syncwarp();
 #pragma unroll
   for (int band = 0; band < BANDS; ++band)
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       for (unsigned rest = bad[band][half]; rest;) {
-        const int row = (__ffs(rest) - 1) / 4, query = first_query + band_row(band) + half * 8 + row;
+        const int row = (__ffs(rest) - 1) / 4, query = warp_query + band * 16 + half * 8 + row;
         rest &= ~(0xfu << row * 4);
         if (query < tokens)
           attention_exact_row(q + query * ATTENTION_HEAD_SIZE, k, v, out + query * ATTENTION_HEAD_SIZE,
@@ -312,26 +298,6 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
       }
 #endif
 }
-
-namespace {
-
-template <int BANDS, int WARPS, int KEYS, int STAGES, int BLOCKS>
-cudaError_t launch(const AttentionCall& call) {
-  using T = __nv_bfloat16;
-  constexpr int bytes = shared_bytes<BANDS, WARPS, KEYS, STAGES>(), rows = WARPS * BANDS * 16;
-  const auto kernel = attention_v04_mma<T, BANDS, WARPS, KEYS, STAGES, BLOCKS>;
-  if (const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
-    return status;
-  const int64_t blocks = static_cast<int64_t>((call.tokens + rows - 1) / rows) * call.batch_heads;
-  if (blocks > 0x7fffffff) return cudaErrorInvalidValue;
-  kernel<<<static_cast<unsigned>(blocks), WARPS * 32, bytes, call.stream>>>(
-      static_cast<const T*>(call.q), static_cast<const T*>(call.k), static_cast<const T*>(call.v),
-      static_cast<T*>(call.out), call.batch_heads, call.tokens, visible_window(call), call.scale);
-  RETURN_IF_LAUNCH_FAILED();
-  return cudaSuccess;
-}
-
-}  // namespace
 
 cudaError_t attention_v04_mma(const AttentionCall& call) {
   if (call.dtype != DType::bfloat16 || !sizes_fit(call)) return cudaErrorInvalidValue;
@@ -341,5 +307,15 @@ cudaError_t attention_v04_mma(const AttentionCall& call) {
   if (const cudaError_t status = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device))
     return status;
   if (major < 8) return cudaErrorNotSupported;
-  return launch<2, 4, 64, 2, 2>(call);
+  using T = __nv_bfloat16;
+  if (const cudaError_t status =
+          cudaFuncSetAttribute(attention_v04_mma<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES))
+    return status;
+  const int64_t blocks = static_cast<int64_t>((call.tokens + ROWS - 1) / ROWS) * call.batch_heads;
+  if (blocks > 0x7fffffff) return cudaErrorInvalidValue;
+  attention_v04_mma<T><<<static_cast<unsigned>(blocks), THREADS, SHARED_BYTES, call.stream>>>(
+      static_cast<const T*>(call.q), static_cast<const T*>(call.k), static_cast<const T*>(call.v),
+      static_cast<T*>(call.out), call.batch_heads, call.tokens, visible_window(call), call.scale);
+  RETURN_IF_LAUNCH_FAILED();
+  return cudaSuccess;
 }

@@ -141,7 +141,11 @@ static void run_attention(DType dtype, int heads, int tokens, int window) {
   if (window == 0) run(call, attention_v01_separate);
   if (window == 0 && tokens <= 1024) run(call, attention_v02_per_query);
   run(call, attention_v03_tiled);
-  if (dtype == DType::bfloat16) run(call, attention_v04_mma);
+  int device = 0, major = 0;
+  CHECK(cudaGetDevice(&device));
+  CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  if (dtype == DType::bfloat16 && major >= 8) run(call, attention_v04_mma);
+  if (dtype == DType::bfloat16 && major == 9) run(call, attention_v05_wgmma);
 }
 
 // Whole, and as the first tokens of a longer cache whose end must not be read; `shift` elements off an aligned address.
