@@ -29,6 +29,7 @@ LIBRARIES = ROOT / "build" / "sweep"
 # for the library that it becomes part of; a static variable must not be shared with the same kernel's other libraries
 HOST_FLAGS = ("-Xcompiler", "-fPIC,-fno-gnu-unique")
 Progress = Callable[[str, int, int], None]  # (what, done, of)
+_loaded: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -140,32 +141,43 @@ def run_ninja(what: str, edges: Mapping[Path, tuple[str, Sequence[Path]]], progr
 # Compiling and linking ---------------------------------------------------------------------------------------
 
 
+def fingerprints(nvcc: str, wanted: Iterable[Combination], arch: int) -> dict[Combination, str]:
+    """What stands for the object of each: of the compiler, the source with our headers, and the flags."""
+    version = objects.nvcc_version(nvcc)
+    return {
+        one: objects.fingerprint(version, one.source, objects.target(one.source, arch), (*HOST_FLAGS, *one.flags))
+        for one in dict.fromkeys(wanted)
+    }
+
+
 def compile_all(nvcc: str, wanted: Iterable[Combination], arch: int, progress: Progress) -> dict[Combination, Built]:
     """Compile what is not there yet, all at once. Raises BuildError without ninja."""
-    version = objects.nvcc_version(nvcc)
     places: dict[Combination, tuple[str, Path]] = {}
     edges: dict[Path, tuple[str, Sequence[Path]]] = {}
-    for one in dict.fromkeys(wanted):
+    for one, fingerprint in fingerprints(nvcc, wanted, arch).items():
         target = objects.target(one.source, arch)
-        flags = (*HOST_FLAGS, *one.flags)
-        fingerprint = objects.fingerprint(version, one.source, target, flags)
-        place = OBJECTS / f"{one.folder}-{one.source.stem}-sm{target}-{fingerprint}.o"
-        places[one] = fingerprint, place
-        # its name says what it is made of, so that it depends on nothing else
-        part, log = place.with_suffix(".part.o"), place.with_suffix(".log")
-        command = shlex.join(objects.command(nvcc, one.source, target, part, flags))
-        if not (place.is_file() and log.is_file()):
-            edges[place] = f"{command} > {shlex.quote(str(log))} 2>&1 && mv {shlex.quote(str(part))} $out", ()
-    edges = {to: (command.replace("$out", shlex.quote(str(to))), inputs) for to, (command, inputs) in edges.items()}
+        to = OBJECTS / f"{one.folder}-{one.source.stem}-sm{target}-{fingerprint}.o"
+        places[one] = fingerprint, to
+        part, log = to.with_suffix(".part.o"), to.with_suffix(".log")
+        compiler = shlex.join(objects.command(nvcc, one.source, target, part, (*HOST_FLAGS, *one.flags)))
+        if not (to.is_file() and log.is_file()):
+            # its name says what it is made of, so that it depends on no file
+            edges[to] = f"{compiler} > {shlex.quote(str(log))} 2>&1 && {shlex.join(['mv', str(part), str(to)])}", ()
     run_ninja("compile", edges, progress)
     found = {}
-    for one, (fingerprint, place) in places.items():
-        log = place.with_suffix(".log")
+    for one, (fingerprint, to) in places.items():
+        log = to.with_suffix(".log")
         said = log.read_text("utf-8", errors="replace") if log.is_file() else ""
-        errors = "" if place.is_file() else first_error(said)
-        usages = tuple(build.read_ptxas(said)) if place.is_file() else ()
-        found[one] = Built(one, fingerprint, place, usages, errors)
+        errors = "" if to.is_file() else first_error(said)
+        found[one] = Built(one, fingerprint, to, tuple(build.read_ptxas(said)) if to.is_file() else (), errors)
     return found
+
+
+def max_threads(built: Built) -> dict[str, int]:
+    """Threads a block that each kernel's __launch_bounds__ allows, by mangled name; {} without cuobjdump."""
+    from kernels import census
+
+    return census.read_max_threads(census.dump("-elf", built.object)) if census.tool("cuobjdump") else {}
 
 
 def library_of(built: Built) -> Path:
@@ -201,10 +213,17 @@ def link_all(built: Iterable[Built], progress: Progress) -> dict[Combination, st
 
 
 def load(library: Path, folder: str) -> Any:
-    """The extension module in a library of `link_all`; several of one folder may be loaded."""
-    spec = importlib.util.spec_from_file_location(f"kernel_ledger_{folder}", library)
+    """The extension module in a library of `link_all`; several of one folder may be loaded. Raises ImportError."""
+    # pybind11 keeps modules by their full name, Python finds the library's entry by the last part of it
+    name = f"{library.stem.replace('.', '_')}.kernel_ledger_{folder}"
+    if name in _loaded:
+        return _loaded[name]
+    spec = importlib.util.spec_from_file_location(name, library)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    if any(module is other for other in _loaded.values()):
+        raise ImportError(f"{library.name} gives the module of another library")
+    _loaded[name] = module
     return module

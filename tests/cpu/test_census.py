@@ -247,7 +247,7 @@ def bench(tmp_path, monkeypatch):
     monkeypatch.setattr(census, "TABLE", tmp_path / "census.csv")
     monkeypatch.setattr(census, "PAGE", tmp_path / "CENSUS.md")
     monkeypatch.setattr(build, "find_nvcc", lambda: "nvcc")
-    monkeypatch.setattr(census, "_tool", lambda name: name)
+    monkeypatch.setattr(census, "tool", lambda name: name)
     monkeypatch.setattr(objects, "nvcc_version", lambda nvcc: fresh[0]["nvcc"])
     monkeypatch.setattr(census, "take", lambda nvcc: fresh)
     return fresh
@@ -288,7 +288,7 @@ def test_another_compiler_and_none_are_counted_skips(bench, capsys, monkeypatch)
     assert capsys.readouterr().out == expected
     # a new compiler's table replaces the old one: what it makes is not held against the old compiler
     assert census.main(["--update"]) == 0
-    monkeypatch.setattr(census, "_tool", lambda name: None if name == "nvdisasm" else name)
+    monkeypatch.setattr(census, "tool", lambda name: None if name == "nvdisasm" else name)
     capsys.readouterr()
     assert census.main([]) == 0
     assert "1 rows of the census are not compared: nvdisasm not found; run" in capsys.readouterr().out
