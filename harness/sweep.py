@@ -337,9 +337,20 @@ def measure(
 
 
 def latest(rows: Sequence[Row]) -> list[Row]:
-    """The last row of each combination, dtype, shape and GPU: an earlier one is of another version of the source."""
+    """The last row of each combination, dtype, shape and GPU, with the macros that the rung has now: what was measured
+    before is of another version of the source.
+    """
     found = {tuple(row[name] for name in KEY if name != "fingerprint"): row for row in rows}
-    return list(found.values())
+    names = {_rung_of(row): _names(row) for row in rows}
+    return [row for row in found.values() if _names(row) == names[_rung_of(row)]]
+
+
+def _rung_of(row: Row) -> tuple[str, ...]:
+    return tuple(row[name] for name in ("op", "variant", "dtype", "shape", "gpu"))
+
+
+def _names(row: Row) -> tuple[str, ...]:
+    return tuple(part.split("=")[0] for part in row["macros"].split())
 
 
 def choose(rows: Sequence[Row]) -> list[Row]:
@@ -347,8 +358,7 @@ def choose(rows: Sequence[Row]) -> list[Row]:
     groups: dict[tuple[str, str, tuple[str, ...]], list[Row]] = {}
     for row in latest(rows):
         if row["verdict"] == "timed" and row["gpu"]:
-            names = tuple(part.split("=")[0] for part in row["macros"].split())
-            groups.setdefault((row["gpu"], row["source"], names), []).append(row)
+            groups.setdefault((row["gpu"], row["source"], _names(row)), []).append(row)
     return [_choice(gpu, source, members) for (gpu, source, _), members in sorted(groups.items())]
 
 
@@ -722,6 +732,8 @@ def finish(out: Path, ledger: Ledger, arguments: Sequence[str], rounds: int, sam
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
+    from kernels import tuned
+
     parser = argparse.ArgumentParser(
         prog="python -m harness.sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -737,8 +749,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dry-run", action="store_true", help="list the combinations, run nothing")
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
-    # the default is compared with: what an earlier sweep recommends must not be compiled in
-    os.environ["KERNEL_LEDGER_TUNED"] = "off"
+    # the default is compared with: what an earlier sweep recommends must not be compiled in, here nor in children
+    before = os.environ.get(tuned.SWITCH)
+    os.environ[tuned.SWITCH] = "off"
     try:
         return _run(options, given)
     except HarnessError as error:
@@ -747,6 +760,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("interrupted; what was measured is kept, and the same command with the same --out goes on")
         return 130
+    finally:
+        del os.environ[tuned.SWITCH]
+        if before is not None:
+            os.environ[tuned.SWITCH] = before
 
 
 def _run(options: argparse.Namespace, given: Sequence[str]) -> int:
