@@ -165,8 +165,7 @@ def range_of(cell: Cell, combination: Any) -> str:
 
 def row_start(cell: Cell, combination: Any, gpu: str, fingerprint: str) -> Row:
     """What a row says before anything is known of it."""
-    row: Row = dict.fromkeys(COLUMNS, "")
-    return row | {
+    row: Row = dict.fromkeys(COLUMNS, "") | {
         "op": cell.op.name,
         "variant": cell.variant,
         "source": f"{cell.op.folder}/{combination.source.name}",
@@ -602,7 +601,8 @@ def _measure_all(
     def on_row(number: int, fields: Row) -> None:
         nonlocal done
         done += 1
-        row = rows[number] | fields
+        spilled = max((usage.spill_bytes for usage in built[left[number][1]].usages), default=0)
+        row = rows[number] | {"spill_bytes": spilled} | fields
         if "grid_blocks" in fields:
             row |= occupancy_fields(gpu.arch, row["block_threads"], row["registers"], row["shared_bytes"])
             row |= wave_fields(row, fields.get("sm_count", 0))

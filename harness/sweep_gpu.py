@@ -53,13 +53,15 @@ def _first_line(error: BaseException) -> str:
     return scrub(lines[0][:200] if lines else type(error).__name__)
 
 
-def check(op: Any, keys: Sequence[str], dtype: str, shape: tuple[int, ...], say: Say) -> list[str]:
-    """The keys that are right on the op's check shapes and on `shape`; a row for every other one."""
+def check(op: Any, keys: Sequence[str], dtype: str, shape: tuple[int, ...], say: Say) -> dict[str, float]:
+    """The keys that are right on the op's check shapes and on `shape`, with the share of the tolerance that the worst
+    error took; a row for every other one.
+    """
     import torch
 
     from harness import bench
 
-    passed = []
+    passed = {}
     for key in keys:
         say({"start": [int(key)]})
         try:
@@ -75,7 +77,7 @@ def check(op: Any, keys: Sequence[str], dtype: str, shape: tuple[int, ...], say:
             reason = f"{wrong[0].note} at {where}, {wrong[0].inputs}, {len(wrong)} of {len(checks)} checks"
             say({"row": int(key), "fields": {"verdict": "wrong", "reason": reason}})
         else:
-            passed.append(key)
+            passed[key] = max((one.tolerance_used for one in checks), default=0.0)
     return passed
 
 
@@ -179,7 +181,7 @@ def run_job(job: dict[str, Any], say: Say) -> None:
     launched: dict[str, dict[str, Any]] = {}
     try:
         if job["group"] > 1:  # else something died here or later: times alone matter
-            launched = geometry(op, passed, op.make_inputs(shape, dtype, device="cuda"))
+            launched = geometry(op, list(passed), op.make_inputs(shape, dtype, device="cuda"))
     except RuntimeError as error:  # CUPTI may be taken or forbidden; times do not need it
         print(f"no launch geometry: {error}", file=sys.stderr)
     torch.cuda.empty_cache()
@@ -193,6 +195,7 @@ def run_job(job: dict[str, Any], say: Say) -> None:
         try:
             for key, fields in timed(op, group, default if default in passed else "", dtype, shape, job["rounds"]):
                 about = launched.get(key, {}) | ({"sm_count": facts["sm_count"]} if key in launched else {})
+                about |= {"tolerance_used": f"{passed[key]:.3g}"}
                 say({"row": int(key), "fields": about | fields})
         except Exception as error:
             if len(group) > 1:

@@ -83,10 +83,8 @@ def combinations(op: Op, variant: Variant) -> list[Combination]:
 
 def first_error(log: str) -> str:
     """The first error in what nvcc or ptxas printed, in one line and without this machine's paths."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    found = next(
-        (line for line in lines if re.search(r"\b(error|fatal)\b", line)), lines[0] if lines else "the compiler said nothing"
-    )
+    lines = [line.strip() for line in log.splitlines() if line.strip()] or ["the compiler said nothing"]
+    found = next((line for line in lines if re.search(r"\b(error|fatal)\b", line)), lines[0])
     found = re.sub(r"^\S*?kernels/", "kernels/", found)
     if asserted := re.search(r'static assertion failed with "(.*)"', found):
         return asserted[1]

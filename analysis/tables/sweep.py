@@ -31,7 +31,9 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(shape=rows["shape_name"], versus_default=rows["versus_default_p50"])
     rows["combination"] = rows["macros"].map(short_name)
     rows = rows.join(_counters(measured), on="range")
-    fastest = rows.groupby(CELL)["bench_time_p50_ns"].transform("min").eq(rows["bench_time_p50_ns"]).fillna(False)
+    # by what was timed in the same rounds as the default; where no default was timed, by time alone
+    rows["cost"] = (1 / rows["versus_default"]).fillna(rows["bench_time_p50_ns"].astype("float64"))
+    fastest = rows["cost"].eq(rows.groupby(CELL)["cost"].transform("min"))
     recommended = {
         (choice["gpu"], choice["source"], choice["macros"]) for choice in (capture.sweep or {}).get("choices") or []
     }
@@ -49,7 +51,7 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> pd.DataFrame:
     rows["tier"] = counted.map({True: "counters", False: "timing"}).where(timed, "static")
     order = {cell: place for place, cell in enumerate(dict.fromkeys(rows[CELL].itertuples(index=False, name=None)))}
     rows["place"] = [order[cell] for cell in rows[CELL].itertuples(index=False, name=None)]
-    rows = rows.sort_values(["place", "bench_time_p50_ns"], kind="stable", na_position="last")
+    rows = rows.sort_values(["place", "cost"], kind="stable", na_position="last")
     return schema.conform(rows[schema.column_names])
 
 
@@ -148,7 +150,8 @@ def _sentences(rows: pd.DataFrame, fastest: pd.Series, slowest: pd.Series, defau
             said.append(f"No clear difference: {fastest['combination']} comes out at {gain}.")
     other = default if default is not None else fastest
     if slowest["combination"] not in (other["combination"], fastest["combination"]):
-        ratio = slowest["bench_time_p50_ns"] / other["bench_time_p50_ns"]
+        paired = slowest["versus_default"] if default is not None else float("nan")
+        ratio = 1 / paired if pd.notna(paired) else slowest["bench_time_p50_ns"] / other["bench_time_p50_ns"]
         if ratio >= 1.01:
             why = _apart(slowest, other)
             said.append(f"Slowest is {slowest['combination']}, {ratio:.3g} times {other['combination']}'s time: {why}.")
@@ -262,7 +265,7 @@ def _values(combination: str) -> dict[str, int]:
 
 
 def _heat(rows: pd.DataFrame, default: pd.Series | None) -> dict[str, Any]:
-    timed = rows[rows["bench_time_p50_ns"].notna()].sort_values("bench_time_p50_ns", kind="stable")
+    timed = rows[rows["bench_time_p50_ns"].notna()]  # fastest first
     if timed.empty:
         return {"excess": None, "time_ns": None, "marks": [], "verdict": rows["verdict"].iloc[0]}
     first = timed.iloc[0]

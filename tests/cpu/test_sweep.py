@@ -271,6 +271,8 @@ def test_what_fails_is_a_row_with_its_reason_and_what_works_is_timed(machine: di
     assert verdicts["GELU_V02_THREADS=512"] == ("does not run", "CUDA error: too many resources")
     assert verdicts["GELU_V02_THREADS=1024"] == ("timed", "")
     timed = next(row for row in ledger.rows if row["verdict"] == "timed")
+    assert (timed["dtype"], timed["shape_name"], timed["gpu"]) == ("bf16", "large", "NVIDIA H200")
+    assert timed["range"] == "sweep/gelu/v02_vector/bf16/large/256x3"
     # 3000 blocks, 8 on each of 132 multiprocessors: 2.84 waves
     assert (timed["blocks_per_sm"], timed["waves"], timed["tail_frac"]) == ("8", "2.841", "0.1591")
     assert (timed["occupancy_theoretical_frac"], timed["limiter"]) == ("1", "warps")
