@@ -38,7 +38,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from harness.errors import HarnessError, InputError, UsageError
+from harness.console import guarded, progress
+from harness.errors import InputError, UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE, KIND = "sweep.csv", "sweep"
@@ -86,12 +87,6 @@ STEP_SECONDS = 240.0  # a worker that says nothing for so long hangs; it starts 
 CRASHES = 20  # of workers, until the sweep gives up
 
 Row = dict[str, Any]
-Say = Callable[[str], None]
-
-
-def say(message: str) -> None:
-    """Progress, on stderr."""
-    print(f"sweep: {message}", file=sys.stderr, flush=True)
 
 
 # Plan --------------------------------------------------------------------------------------------------------
@@ -281,7 +276,10 @@ def _why_it_ended(code: int, errors: IO[str]) -> str:
 
 
 def measure(
-    jobs: list[Row], on_row: Callable[[int, Row], None], start: Callable[[Sequence[Row]], Iterator[Row]], tell: Say
+    jobs: list[Row],
+    on_row: Callable[[int, Row], None],
+    start: Callable[[Sequence[Row]], Iterator[Row]],
+    tell: Callable[[str], None],
 ) -> None:
     """Run workers until every job has rows for all its combinations, each by its number.
 
@@ -445,11 +443,11 @@ class _Progress:
         if sys.stderr.isatty():
             if self._bar is None or self._what != what:
                 self.close()
-                self._bar, self._what = tqdm(total=total, desc=f"sweep: {what}"), what
+                self._bar, self._what = tqdm(total=total, desc=what), what
             self._bar.total = total
             self._bar.update(done - self._bar.n)
         elif done == total or time.monotonic() - self._said > 5:
-            say(f"{what} {done} of {total}")
+            progress(f"{what} {done} of {total}")
             self._said = time.monotonic()
 
     def close(self) -> None:
@@ -519,14 +517,14 @@ def sweep(cells: Sequence[Cell], ledger: Ledger, gpu: Gpu | None, arch: int, rou
     if gpu is None:  # nothing is timed: one row a combination says it all
         cells = list({(cell.op.name, cell.variant): cell for cell in cells}.values())
     every = [one for cell in cells for one in cell.combinations]
-    progress = _Progress()
+    shown = _Progress()
     try:
         wanted = _unknown(cells, ledger, name, combinations.fingerprints(nvcc, every, arch))
         if not wanted:
-            say("every combination is measured already")
+            progress("every combination is measured already")
             return
         extensions = _start_extensions(cells) if gpu else []
-        built = combinations.compile_all(nvcc, every, arch, progress)
+        built = combinations.compile_all(nvcc, every, arch, shown)
         failed = {one: found.errors for one, found in built.items() if found.errors}
         for _, one, row in wanted:
             if one in failed:
@@ -536,16 +534,16 @@ def sweep(cells: Sequence[Cell], ledger: Ledger, gpu: Gpu | None, arch: int, rou
         if gpu is None:
             return
         _wait_for(extensions)
-        unlinked = combinations.link_all(built.values(), progress)
+        unlinked = combinations.link_all(built.values(), shown)
         for _, one, row in wanted:
             if one in unlinked:
                 ledger.add(row | {"verdict": "does not link", "reason": unlinked[one]})
         left = [(cell, one, row) for cell, one, row in wanted if one not in failed and one not in unlinked]
-        _measure_all(cells, left, built, ledger, gpu, rounds, progress, start)
+        _measure_all(cells, left, built, ledger, gpu, rounds, shown, start)
     except build.BuildError as error:
         raise InputError(str(error)) from error
     finally:
-        progress.close()
+        shown.close()
 
 
 def _unknown(
@@ -565,7 +563,7 @@ def _start_extensions(cells: Sequence[Cell]) -> list[tuple[str, subprocess.Popen
 def _wait_for(running: Sequence[tuple[str, subprocess.Popen[bytes]]]) -> None:
     for number, (folder, process) in enumerate(running, 1):
         if process.poll() is None:
-            say(f"waiting for the extension of kernels/{folder} ({number} of {len(running)})")
+            progress(f"waiting for the extension of kernels/{folder} ({number} of {len(running)})")
         if process.wait():
             raise InputError(f"kernels/{folder} cannot be built as it stands: see above.")
 
@@ -577,7 +575,7 @@ def _measure_all(
     ledger: Ledger,
     gpu: Gpu,
     rounds: int,
-    progress: _Progress,
+    shown: _Progress,
     start: Any,
 ) -> None:
     from kernels import combinations
@@ -607,10 +605,10 @@ def _measure_all(
             row |= occupancy_fields(gpu.arch, row["block_threads"], row["registers"], row["shared_bytes"])
             row |= wave_fields(row, fields.get("sm_count", 0))
         ledger.add({name: row[name] for name in COLUMNS})
-        progress("check and time", done, len(rows))
+        shown("check and time", done, len(rows))
 
     command = [sys.executable, "-m", "harness.sweep_gpu"]
-    measure(jobs, on_row, start or (lambda given: events(command, given)), say)
+    measure(jobs, on_row, start or (lambda given: events(command, given)), progress)
 
 
 def wave_fields(row: Row, sm_count: int) -> Row:
@@ -630,7 +628,7 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
     from kernels import build, combinations
 
     if doctor.find_ncu() is None:
-        say("no ncu here, so there are no counters (`make doctor` says how to get it)")
+        progress("no ncu here, so there are no counters (`make doctor` says how to get it)")
         return
     nvcc = build.find_nvcc()
     assert nvcc is not None  # or nothing would have been timed
@@ -659,7 +657,7 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
     launches.parent.mkdir(parents=True, exist_ok=True)
     launches.write_text(json.dumps(jobs), encoding="utf-8")
     scripts = ROOT / "nsys_scripts"
-    say(f"counters of {sum(len(job['rows']) for job in jobs)} launches under ncu")
+    progress(f"counters of {sum(len(job['rows']) for job in jobs)} launches under ncu")
     program = [sys.executable, "-m", "harness.sweep_gpu", "--launch", str(run / "raw" / "launches.json")]
     for command in (
         [
@@ -678,7 +676,7 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
         environment = os.environ | {"PYTHON": sys.executable}
         done = subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False)
         if done.returncode:
-            say(f"{Path(command[0]).name} failed, so counters are missing; ncu.json in the run says why")
+            progress(f"{Path(command[0]).name} failed, so counters are missing; ncu.json in the run says why")
             return
 
 
@@ -753,13 +751,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     before = os.environ.get(tuned.SWITCH)
     os.environ[tuned.SWITCH] = "off"
     try:
-        return _run(options, given)
-    except HarnessError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        say("interrupted; what was measured is kept, and the same command with the same --out goes on")
-        return 130
+        return guarded(lambda: _run(options, given), "smaller --shapes")
     finally:
         del os.environ[tuned.SWITCH]
         if before is not None:
@@ -789,12 +781,16 @@ def _run(options: argparse.Namespace, given: Sequence[str]) -> int:
         finish(out, ledger, given, options.rounds, None, update=True)
         return 0
     if gpu is None:
-        say(f"no NVIDIA GPU: the combinations are compiled for sm_{arch}, and nothing is timed")
+        progress(f"no NVIDIA GPU: the combinations are compiled for sm_{arch}, and nothing is timed")
         sweep(cells, ledger, None, arch, options.rounds)
         finish(out, ledger, given, options.rounds, None, update=False)
         return 0
     with manifest.ClockSampler() as sampler:
-        sweep(cells, ledger, gpu, arch, options.rounds)
+        try:
+            sweep(cells, ledger, gpu, arch, options.rounds)
+        except KeyboardInterrupt:
+            progress(f"interrupted; what was measured is kept: the same command with --out {out} goes on")
+            return 130
     if options.counters:
         capture_counters(out, ledger, cells, gpu)
     finish(out, ledger, given, options.rounds, sampler, options.update)
