@@ -71,9 +71,12 @@ def text(entries: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(parts)
 
 
-def merged(
-    entries: Sequence[Mapping[str, Any]], gpu: str, swept: Sequence[str], found: Sequence[Mapping[str, Any]]
+def replaced(
+    entries: Sequence[Mapping[str, Any]], gpu: str, source: str, macros: Sequence[str], now: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """`entries` with those of the sources that were `swept` on this GPU replaced by what was `found` there."""
-    kept = [entry for entry in entries if entry["gpu"] != gpu or entry["source"] not in swept]
-    return [*kept, *found]
+    """`entries` with what they say of these macros of a source on a GPU replaced by `now`."""
+
+    def is_of_it(entry: Mapping[str, Any]) -> bool:
+        return entry["gpu"] == gpu and entry["source"] == source and set(entry["macros"]) <= set(macros)
+
+    return [*(entry for entry in entries if not is_of_it(entry)), *now]

@@ -18,11 +18,11 @@ from analysis.capture.errors import InputError as AnalysisInputError
 from analysis.capture.load import load
 from analysis.pipeline import analyse
 from analysis.tables import sweep as tables
-from harness import sweep, sweep_gpu
+from harness import sweep, sweep_gpu, sweep_rows
 from harness.errors import InputError, UsageError
 from kernels import build, combinations, tuned
 from kernels.registry import ops
-from tests import sweep_rows
+from tests import sweep_examples as examples
 
 GPU = sweep.Gpu("NVIDIA H200", 90)
 GELU = {"GELU_V02_THREADS": (256, 64, 128), "GELU_V02_AHEAD_MB": (3, 0)}
@@ -89,14 +89,14 @@ def test_a_plan_names_what_it_does_not_know() -> None:
 
 
 def test_the_ledger_keeps_rows_one_by_one_and_drops_a_line_that_was_cut_off(tmp_path: Path) -> None:
-    first, second = sweep_rows.grid("gelu", "v02_vector", GELU)[:2]
-    ledger = sweep.Ledger(tmp_path / "sweep.csv")
+    first, second = examples.grid("gelu", "v02_vector", GELU)[:2]
+    ledger = sweep_rows.Ledger(tmp_path / "sweep.csv")
     ledger.add(first)
     ledger.add(second)
     text = (tmp_path / "sweep.csv").read_text()
-    assert text == sweep_rows.text([first, second])
+    assert text == examples.text([first, second])
     (tmp_path / "sweep.csv").write_text(text[:-20])
-    again = sweep.Ledger(tmp_path / "sweep.csv")
+    again = sweep_rows.Ledger(tmp_path / "sweep.csv")
     assert again.has(first)
     assert not again.has(second)
     again.add(second)
@@ -104,8 +104,8 @@ def test_the_ledger_keeps_rows_one_by_one_and_drops_a_line_that_was_cut_off(tmp_
 
 
 def test_a_row_is_measured_again_where_the_source_or_the_gpu_changed(tmp_path: Path) -> None:
-    row = sweep_rows.grid("gelu", "v02_vector", GELU)[0]
-    ledger = sweep.Ledger(tmp_path / "sweep.csv")
+    row = examples.grid("gelu", "v02_vector", GELU)[0]
+    ledger = sweep_rows.Ledger(tmp_path / "sweep.csv")
     ledger.add(row)
     assert not ledger.has(row | {"fingerprint": "f" * 16})
     assert not ledger.has(row | {"gpu": "NVIDIA A100"})
@@ -114,7 +114,7 @@ def test_a_row_is_measured_again_where_the_source_or_the_gpu_changed(tmp_path: P
 def test_a_ledger_of_other_columns_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sweep.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="other columns: give another --out"):
-        sweep.Ledger(tmp_path / "sweep.csv")
+        sweep_rows.Ledger(tmp_path / "sweep.csv")
 
 
 # --- workers that die ---------------------------------------------------------------------------------------------
@@ -256,9 +256,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     return done
 
 
-def run(machine: dict[str, Any], path: Path) -> sweep.Ledger:
+def run(machine: dict[str, Any], path: Path) -> sweep_rows.Ledger:
     cells = sweep.plan([ops()["gelu"]], ["v02_vector"], ["bf16"], None)
-    ledger = sweep.Ledger(path)
+    ledger = sweep_rows.Ledger(path)
     sweep.sweep(cells, ledger, GPU, 90, 20, machine["start"])
     return ledger
 
@@ -316,7 +316,7 @@ def test_the_program_says_what_it_would_do(capsys: pytest.CaptureFixture[str]) -
 
 
 def choices(rows: Sequence[dict[str, object]]) -> list[dict[str, Any]]:
-    return sweep.choose([{name: str(value) for name, value in row.items()} for row in rows])
+    return sweep_rows.choose([{name: str(value) for name, value in row.items()} for row in rows])
 
 
 def versus(p5: float, p50: float, p95: float) -> dict[str, object]:
@@ -324,8 +324,8 @@ def versus(p5: float, p50: float, p95: float) -> dict[str, object]:
 
 
 def two(gain: dict[str, object], **more: object) -> list[dict[str, object]]:
-    default = sweep_rows.row("gelu", "v02_vector", {"GELU_V02_THREADS": 256}, default=1, **more)
-    return [default, sweep_rows.row("gelu", "v02_vector", {"GELU_V02_THREADS": 64}, **(gain | more))]
+    default = examples.row("gelu", "v02_vector", {"GELU_V02_THREADS": 256}, default=1, **more)
+    return [default, examples.row("gelu", "v02_vector", {"GELU_V02_THREADS": 64}, **(gain | more))]
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_a_source_is_chosen_by_all_that_was_measured_of_it() -> None:
 
 
 def test_the_last_row_counts_and_older_choices_of_a_source_do_not() -> None:
-    old = [sweep_rows.row("gelu", "v02_vector", {"GELU_V02_WIDTH": 4}, **versus(1.5, 1.5, 1.5))]
+    old = [examples.row("gelu", "v02_vector", {"GELU_V02_WIDTH": 4}, **versus(1.5, 1.5, 1.5))]
     again = two(versus(1.4, 1.4, 1.4))
     (choice,) = choices([*old, *again, *two(versus(1.02, 1.02, 1.02), fingerprint="f" * 16)])
     assert choice["gain"] == pytest.approx(1.02)
@@ -368,7 +368,7 @@ def test_the_last_row_counts_and_older_choices_of_a_source_do_not() -> None:
 
 def test_tuned_toml_comes_back_as_it_was_written(tmp_path: Path) -> None:
     (choice,) = choices(two(versus(1.015, 1.02, 1.03)))
-    entries = sweep.entries_of([choice], "reports/h200-sweep")
+    entries = sweep_rows.entries_of([choice], "reports/h200-sweep")
     path = tmp_path / "tuned.toml"
     path.write_text(tuned.text(entries))
     (entry,) = tuned.read(path)
@@ -383,16 +383,17 @@ def test_tuned_toml_comes_back_as_it_was_written(tmp_path: Path) -> None:
 def test_tuned_flags_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (choice,) = choices(two(versus(1.015, 1.02, 1.03)))
     path = tmp_path / "tuned.toml"
-    path.write_text(tuned.text(sweep.entries_of([choice], "run")))
+    path.write_text(tuned.text(sweep_rows.entries_of([choice], "run")))
     monkeypatch.setenv(tuned.SWITCH, "off")
     assert tuned.flags("gelu", "NVIDIA H200", path) == []
 
 
 def test_a_new_sweep_replaces_what_it_swept_and_nothing_else() -> None:
     (choice,) = choices(two(versus(1.015, 1.02, 1.03)))
-    old = sweep.entries_of([choice], "old")
+    old = sweep_rows.entries_of([choice], "old")
     other = [old[0] | {"source": "layernorm/v05_vector.cu"}, old[0] | {"gpu": "NVIDIA A100"}]
-    kept = tuned.merged([*old, *other], "NVIDIA H200", ["gelu/v02_vector.cu"], [])
+    other.append(old[0] | {"macros": {"GELU_V02_OF_ANOTHER_KERNEL": 2}})
+    kept = tuned.replaced([*old, *other], "NVIDIA H200", "gelu/v02_vector.cu", ["GELU_V02_THREADS"], [])
     assert kept == other
 
 
@@ -425,7 +426,7 @@ def test_the_build_takes_the_flags_of_the_gpu_at_hand(tmp_path: Path, monkeypatc
     torch = pytest.importorskip("torch")
     (choice,) = choices(two(versus(1.015, 1.02, 1.03)))
     path = tmp_path / "tuned.toml"
-    path.write_text(tuned.text(sweep.entries_of([choice], "run")))
+    path.write_text(tuned.text(sweep_rows.entries_of([choice], "run")))
     monkeypatch.delenv(tuned.SWITCH, raising=False)
     monkeypatch.setattr(tuned.flags, "__defaults__", (path,))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
@@ -533,14 +534,14 @@ def test_real_combinations_compile_fail_and_are_kept(tmp_path: Path, monkeypatch
 def capture_of(tmp_path: Path, rows: Sequence[dict[str, object]]) -> Path:
     folder = tmp_path / "run" / "captures"
     folder.mkdir(parents=True)
-    (folder / "sweep.csv").write_text(sweep_rows.text(rows))
+    (folder / "sweep.csv").write_text(examples.text(rows))
     document = {"kind": "sweep", "schema_version": 1, "choices": choices(rows)}
     (folder / "sweep.json").write_text(json.dumps(document))
     return folder
 
 
 def test_the_table_marks_the_default_the_fastest_and_the_recommended(tmp_path: Path) -> None:
-    _, found, _ = analyse(load([capture_of(tmp_path, sweep_rows.grid("gelu", "v02_vector", GELU))]))
+    _, found, _ = analyse(load([capture_of(tmp_path, examples.grid("gelu", "v02_vector", GELU))]))
     table, best = found["sweep"], found["sweep_best"]
     assert dict(zip(table["combination"], table["mark"], strict=True))["THREADS=256 AHEAD_MB=3"] == "default"
     first = table.iloc[0]
@@ -585,12 +586,12 @@ def test_the_heat_map_has_a_cell_for_every_pair_and_marks_it() -> None:
     from analysis.capture.ours import read_sweep
 
     choices_of = {"A_V01_ROWS": (4, 1, 2), "A_V01_AHEAD_MB": (3, 0), "A_V01_EARLY": (3, 0)}
-    rows = sweep_rows.grid("a", "v01_x", choices_of)
+    rows = examples.grid("a", "v01_x", choices_of)
     for row in rows:
         if "A_V01_ROWS=2 A_V01_AHEAD_MB=3" in str(row["macros"]):
             row |= {"verdict": "does not compile", "reason": "why", "bench_time_p50_ns": "", **versus(0, 0, 0)}  # type: ignore[operator]
             row |= dict.fromkeys(("versus_default_p5", "versus_default_p50", "versus_default_p95"), "")
-    frame, cut = read_sweep(sweep_rows.text(rows).encode(), "sweep.csv")
+    frame, cut = read_sweep(examples.text(rows).encode(), "sweep.csv")
     assert not cut
     table = tables.build_sweep(Capture(sweep_rows=frame), pd.DataFrame())
     (panel,) = tables.heat_maps(table)["a"]
@@ -608,7 +609,7 @@ def test_the_heat_map_has_a_cell_for_every_pair_and_marks_it() -> None:
 
 
 def test_the_report_has_the_figure_and_is_the_same_every_time(tmp_path: Path) -> None:
-    rows = sweep_rows.grid("gelu", "v02_vector", GELU) + sweep_rows.grid(
+    rows = examples.grid("gelu", "v02_vector", GELU) + examples.grid(
         "gelu", "v01_naive", {"GELU_V01_THREADS": (256, 64)}
     )
     rows[3] |= {"verdict": "wrong", "reason": "error above the tolerance", "bench_time_p50_ns": ""}
@@ -628,7 +629,7 @@ def test_the_report_has_the_figure_and_is_the_same_every_time(tmp_path: Path) ->
 
 
 def test_a_damaged_sweep_is_one_sentence(tmp_path: Path) -> None:
-    rows = sweep_rows.grid("gelu", "v02_vector", GELU)
+    rows = examples.grid("gelu", "v02_vector", GELU)
     rows[1] |= {"macros": "THREADS is 256"}
     with pytest.raises(AnalysisInputError, match=r"sweep\.csv: column macros has .* in row 2 where NAME=value belongs"):
         load([capture_of(tmp_path, rows)])
@@ -637,7 +638,7 @@ def test_a_damaged_sweep_is_one_sentence(tmp_path: Path) -> None:
 def test_the_header_is_the_one_that_is_written() -> None:
     from analysis.capture.sniff import SWEEP_HEADER
 
-    assert SWEEP_HEADER.split(",") == sweep.COLUMNS
+    assert SWEEP_HEADER == sweep_rows.HEADER
 
 
 def test_ninja_is_found() -> None:

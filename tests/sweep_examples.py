@@ -7,7 +7,7 @@ import io
 import itertools
 from collections.abc import Mapping, Sequence
 
-from harness.sweep import COLUMNS
+from harness.sweep_rows import COLUMNS
 
 GPU = "NVIDIA H200"
 
