@@ -415,8 +415,7 @@ def _measure_all(
                 library = str(combinations.library_of(built[one]))
                 members.append({"id": number, "wanted": asked, "default": one.is_default, "library": library})
         if any(member["wanted"] for member in members):
-            about = {"op": cell.op.name, "variant": cell.variant, "dtype": cell.dtype, "shape": list(cell.shape)}
-            jobs.append(about | {"rounds": rounds, "group": GROUP, "rows": members})
+            jobs.append(_job(cell) | {"rounds": rounds, "group": GROUP, "rows": members})
     done = 0
 
     def on_row(number: int, fields: Row) -> None:
@@ -432,6 +431,10 @@ def _measure_all(
 
     command = [sys.executable, "-m", "harness.sweep_gpu"]
     measure(jobs, on_row, start or (lambda given: events(command, given)), progress)
+
+
+def _job(cell: Cell) -> Row:
+    return {"op": cell.op.name, "variant": cell.variant, "dtype": cell.dtype, "shape": list(cell.shape)}
 
 
 def wave_fields(row: Row, sm_count: int) -> Row:
@@ -466,15 +469,7 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
             for one in cell.combinations
             if range_of(cell, one) in timed
         ]
-        jobs.append(
-            {
-                "op": cell.op.name,
-                "variant": cell.variant,
-                "dtype": cell.dtype,
-                "shape": list(cell.shape),
-                "rows": members,
-            }
-        )
+        jobs.append(_job(cell) | {"rows": members})
     run = Path(os.path.relpath(out, ROOT))
     launches = out / "raw" / "launches.json"
     launches.parent.mkdir(parents=True, exist_ok=True)
@@ -482,20 +477,8 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
     scripts = ROOT / "nsys_scripts"
     progress(f"counters of {sum(len(job['rows']) for job in jobs)} launches under ncu")
     program = [sys.executable, "-m", "harness.sweep_gpu", "--launch", str(run / "raw" / "launches.json")]
-    for command in (
-        [
-            str(scripts / "ncu_capture.sh"),
-            "--window",
-            "all",
-            "--include",
-            f"{KIND}/",
-            "--out",
-            str(run),
-            "--",
-            *program,
-        ],
-        [str(scripts / "export_csv.sh"), str(run)],
-    ):
+    capture = [str(scripts / "ncu_capture.sh"), "--window", "all", "--include", f"{KIND}/", "--out", str(run)]
+    for command in ([*capture, "--", *program], [str(scripts / "export_csv.sh"), str(run)]):
         environment = os.environ | {"PYTHON": sys.executable}
         done = subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False)
         if done.returncode:
@@ -522,9 +505,8 @@ def dry_run(cells: Sequence[Cell], ledger: Ledger | None, gpu: Gpu | None, arch:
             total, left = total + 1, left + (not known)
             marks = [mark for mark, is_so in (("default", one.is_default), ("measured", known)) if is_so]
             print(f"  {one.text}" + (f" ({', '.join(marks)})" if marks else ""))
-    print(
-        f"{total} rows, {total - left} measured already, {len(set(every))} compilations" + ("" if nvcc else "; no nvcc")
-    )
+    measured = f"{total - left} measured already" if nvcc else "which are measured is not known without nvcc"
+    print(f"{total} rows, {measured}; {len(set(every))} compilations")
 
 
 def finish(out: Path, ledger: Ledger, arguments: Sequence[str], rounds: int, sampler: Any, update: bool) -> None:
