@@ -515,6 +515,11 @@ PROFILE_TABLES: dict[str, Table] = {
                 Column("versus_default_p5", "1", "the same, p5"),
                 Column("versus_default_p95", "1", "the same, p95"),
                 Column("registers", "1/thread", "registers a thread of the kernel that runs longest"),
+                Column(
+                    "spill_bytes",
+                    "byte",
+                    "registers spilled to local memory, stores and loads, the source's worst kernel",
+                ),
                 Column("shared_bytes", "byte", "shared memory a block of that kernel, static and dynamic"),
                 Column("block_threads", "1", "threads a block"),
                 Column("grid_blocks", "1", "blocks"),

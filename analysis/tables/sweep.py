@@ -189,6 +189,8 @@ def _apart(row: pd.Series, other: pd.Series) -> str:
             )
     if known("registers") and row["registers"] != other["registers"]:
         parts.append(f"{int(row['registers'])} registers a thread for {int(other['registers'])}")
+    if known("spill_bytes") and row["spill_bytes"] != other["spill_bytes"]:
+        parts.append(f"{int(row['spill_bytes'])} bytes of spills for {int(other['spill_bytes'])}")
     if known("dram_byte_per_s") and abs(row["dram_byte_per_s"] / other["dram_byte_per_s"] - 1) >= 0.01:
         rates = [value["dram_byte_per_s"] / 1e12 for value in (row, other)]
         parts.append(f"DRAM at {rates[0]:.2f} TB/s for {rates[1]:.2f}")

@@ -132,6 +132,20 @@ def _tensor_tiles(shape: Shape, dtype: str) -> str:
     return "N or K is no multiple of 8: rows are not 16-byte aligned" if n % 8 or k % 8 else ""
 
 
+# of each rung: what its source leaves to -D
+TUNABLES = {
+    "v01_naive": {"MATMUL_V01_TILE": (16, 8, 32, 64)},
+    "v05_coalesced": {"MATMUL_V05_TILE": (16, 4, 8, 32)},
+    "v06_shared_tile": {"MATMUL_V06_TILE": (32, 8, 16, 64)},
+    "v08_register_tile": {
+        "MATMUL_V08_TILE": (128, 64, 256),
+        "MATMUL_V08_MINE": (8, 4, 16),
+        "MATMUL_V08_DEPTH": (8, 16, 32),
+    },
+    "v10_mma": {"MATMUL_V10_STAGES": (4, 2, 3, 5)},
+}
+
+
 def _cuda(
     name: str,
     hypothesis: str,
@@ -148,6 +162,7 @@ def _cuda(
         timings=timings,
         dtypes=(dtype,),
         cannot=cannot,
+        tunables=TUNABLES.get(name, {}),
     )
 
 
