@@ -942,7 +942,8 @@ def _heat_cell(axes: Axes, x: int, y: int, cell: Mapping[str, Any]) -> None:
     level = 0.5 + max(-1.0, min(1.0, (excess or 0.0) / _FULL_EXCESS)) / 2
     best, default = "fastest" in cell["marks"], "default" in cell["marks"]
     face = mpl.colors.to_hex(_HEATS(level)) if timed else _BLANK
-    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=face, edgecolor="#d9d9d9", lw=0.8, hatch="" if timed else "////"))
+    frame = Rectangle((x, y), 1, 1, facecolor=face, edgecolor="#d9d9d9", lw=0.8, hatch="" if timed else "////")
+    axes.add_patch(frame).set_clip_on(False)
     if best or default:
         style: Any = "-" if best else (0, (3, 2))
         inset = 0.04
@@ -956,7 +957,8 @@ def _heat_cell(axes: Axes, x: int, y: int, cell: Mapping[str, Any]) -> None:
     if timed:
         signs = ("★" if best else "") + ("✓" if "recommended" in cell["marks"] else "")
         first = text.number(cell["time_ns"], "ns")
-        second = f"{signs} {excess * 100:+.1f} %".replace("-", "−") if excess is not None else signs
+        percent = "" if excess is None else "±0 %" if abs(excess) < 5e-4 else f"{excess * 100:+.1f} %".replace("-", "−")
+        second = f"{signs} {percent}"
         axes.text(x + 0.5, y + 0.36, first, ha="center", va="center", fontsize=6.5, color=ink)
         axes.text(x + 0.5, y + 0.7, second.strip(), ha="center", va="center", fontsize=6.5, color=ink, weight="bold")
     else:

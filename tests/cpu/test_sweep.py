@@ -570,6 +570,22 @@ def test_why_is_what_differs(tmp_path: Path) -> None:
     )
 
 
+def test_blocks_that_start_no_faster_are_named(tmp_path: Path) -> None:
+    rows = two(versus(0.49, 0.5, 0.51))
+    rows[1] |= {"bench_time_p50_ns": 20000, "grid_blocks": 49152}
+    half = examples.row("gelu", "v02_vector", {"GELU_V02_THREADS": 128}, **versus(0.99, 1.0, 1.01))
+    rows.append(half | {"bench_time_p50_ns": 10000, "grid_blocks": 24576, "versus_default_p50": 0.998})
+    _, found, _ = analyse(load([capture_of(tmp_path, rows)]))
+    assert (
+        found["sweep_best"]
+        .iloc[0]["evidence"]
+        .endswith(
+            "Slowest is THREADS=64, 2 times THREADS=256's time: nothing that was measured sets them apart; bound by the "
+            "start of blocks: one every 0.41 ns, as with THREADS=128, where each does more."
+        )
+    )
+
+
 def test_no_clear_difference_is_said_as_such(tmp_path: Path) -> None:
     rows = two(versus(0.99, 1.004, 1.01))
     rows[1] |= {"bench_time_p50_ns": 9960}
