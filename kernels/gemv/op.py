@@ -113,7 +113,6 @@ VARIANTS = (
         "32 sectors a request: under 50 % of the read bandwidth on the LM head; refuted over",
         minimum_bytes,
         timings=(Timing("floor", low=2.0),),
-        tunables={"GEMV_V01_THREADS": (128, 32, 64, 256, 512)},
     ),
     triton_variant(
         "gemv",
@@ -129,7 +128,6 @@ VARIANTS = (
         "all packets of a row in flight: at least 90 % of the read bandwidth on the LM head; refuted below",
         minimum_bytes,
         symbols=("gemv_v02_warp", "gemv_v02_any"),
-        tunables={"GEMV_V02_THREADS": (256, 128, 512, 1024)},
         timings=(Timing("floor", high=1 / 0.9),),
     ),
 )

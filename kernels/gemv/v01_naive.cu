@@ -12,12 +12,8 @@
 #include "gemv.h"
 #include "vec.cuh"
 
-#ifndef GEMV_V01_THREADS
-#define GEMV_V01_THREADS 128
-#endif
-
 namespace {
-constexpr int THREADS = GEMV_V01_THREADS;
+constexpr int THREADS = 128;
 }
 
 template <typename T>

@@ -13,12 +13,8 @@
 #include "reduce.cuh"
 #include "vec.cuh"
 
-#ifndef GEMV_V02_THREADS
-#define GEMV_V02_THREADS 256
-#endif
-
 namespace {
-constexpr int THREADS = GEMV_V02_THREADS;
+constexpr int THREADS = 256;
 constexpr int MANY_ROWS = 16384;  // from here on a warp takes two rows: x is loaded once for both
 
 __device__ __forceinline__ bool first_lane() { return threadIdx.x % 32 == 0; }

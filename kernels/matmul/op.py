@@ -11,7 +11,18 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register, takes_all
+from kernels.registry import (
+    Expectation,
+    Op,
+    Shape,
+    Tensor,
+    Timing,
+    Variant,
+    dtype_name,
+    item_bytes,
+    register,
+    takes_all,
+)
 from kernels.variants import cuda_variant, random_normal, torch_variant
 
 WIDTH = 768  # GPT-2's C
@@ -132,20 +143,6 @@ def _tensor_tiles(shape: Shape, dtype: str) -> str:
     return "N or K is no multiple of 8: rows are not 16-byte aligned" if n % 8 or k % 8 else ""
 
 
-# of each rung: what its source leaves to -D
-TUNABLES = {
-    "v01_naive": {"MATMUL_V01_TILE": (16, 8, 32, 64)},
-    "v05_coalesced": {"MATMUL_V05_TILE": (16, 4, 8, 32)},
-    "v06_shared_tile": {"MATMUL_V06_TILE": (32, 8, 16, 64)},
-    "v08_register_tile": {
-        "MATMUL_V08_TILE": (128, 64, 256),
-        "MATMUL_V08_MINE": (8, 4, 16),
-        "MATMUL_V08_DEPTH": (8, 16, 32),
-    },
-    "v10_mma": {"MATMUL_V10_STAGES": (4, 2, 3, 5)},
-}
-
-
 def _cuda(
     name: str,
     hypothesis: str,
@@ -153,6 +150,7 @@ def _cuda(
     dtype: str = "float32",
     cannot: Callable[[Shape, str], str] = takes_all,
     timings: tuple[Timing, ...] = (),
+    expectations: tuple[Expectation, ...] = (),
 ) -> Variant:
     return cuda_variant(
         "matmul",
@@ -160,9 +158,9 @@ def _cuda(
         hypothesis,
         constant_bias_bytes if name == "v04_constant_bias" else minimum_bytes,
         timings=timings,
+        expectations=expectations,
         dtypes=(dtype,),
         cannot=cannot,
-        tunables=TUNABLES.get(name, {}),
     )
 
 
@@ -182,7 +180,11 @@ VARIANTS = (
         dtypes=("float32",),
         precision="tf32",
     ),
-    _cuda("v01_naive", "8.5 sectors a load request (16 for `a`, 1 for `weight`); refuted below 8"),
+    _cuda(
+        "v01_naive",
+        "8.5 sectors a load request (16 for `a`, 1 for `weight`); refuted below 8",
+        expectations=(Expectation("sectors_per_request_load", low=8.0),),
+    ),
     _cuda(
         "v02_restrict",
         "__restrict__ changes nothing: time within 3 % of v01; refuted outside",
@@ -192,6 +194,7 @@ VARIANTS = (
         "v03_unroll4",
         "unrolled by four: a few per cent of time; refuted if it falls by more than 30 %",
         timings=(Timing("v02_restrict", low=0.7, high=1.03),),
+        expectations=(Expectation("sectors_per_request_load", low=0.99, high=1.01, than="v01_naive"),),
     ),
     _cuda(
         "v04_constant_bias",
@@ -203,13 +206,19 @@ VARIANTS = (
         "v05_coalesced",
         "2.5 sectors a load request instead of 8.5: at most half of v02's time; refuted if more",
         timings=(Timing("v02_restrict", high=0.5),),
+        expectations=(Expectation("sectors_per_request_load", low=2.4, high=2.6),),
     ),
     _cuda(
         "v06_shared_tile",
         "every FMA still loads two words from shared memory: at least 0.4 of v05's time; refuted if less",
         timings=(Timing("v05_coalesced", low=0.4),),
     ),
-    _cuda("v07_float4", "a quarter of v05's global load instructions; refuted if not 4.0 times fewer", cannot=_packets),
+    _cuda(
+        "v07_float4",
+        "a quarter of v05's global load instructions; refuted if not 4.0 times fewer",
+        cannot=_packets,
+        expectations=(Expectation("global_load_inst", low=1 / 4.05, high=1 / 3.95, than="v05_coalesced"),),
+    ),
     _cuda(
         "v08_register_tile",
         "16 words for 64 FMA: at most half of v06's time; refuted if more",
@@ -219,6 +228,7 @@ VARIANTS = (
         "v09_warp_tile",
         "FMA pipe over 85 % busy and at least 95 % of cuBLAS at 4096; refuted below either",
         timings=(Timing("torch", high=1 / 0.95),),
+        expectations=(Expectation("fma_active_frac", low=0.85),),
     ),
     _cuda(
         "v10_mma",
@@ -229,10 +239,11 @@ VARIANTS = (
     ),
     _cuda(
         "v11_wgmma",
-        "wgmma and TMA: at least 90 % of cuBLAS bf16 at 4096; refuted below",
+        "wgmma and TMA: at least 90 % of cuBLAS bf16 at 4096, tensor pipe over 80 % busy; refuted below either",
         dtype="bfloat16",
         cannot=_tensor_tiles,
         timings=(Timing("torch", high=1 / 0.9),),
+        expectations=(Expectation("tensor_active_frac", low=0.8),),
     ),
 )
 

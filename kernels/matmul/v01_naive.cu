@@ -11,12 +11,8 @@
 #include "check.cuh"
 #include "matmul.h"
 
-#ifndef MATMUL_V01_TILE
-#define MATMUL_V01_TILE 16
-#endif
-
 namespace {
-constexpr int TILE = MATMUL_V01_TILE;
+constexpr int TILE = 16;
 }
 
 template <typename T>

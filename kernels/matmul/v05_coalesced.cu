@@ -11,12 +11,8 @@
 #include "check.cuh"
 #include "matmul.h"
 
-#ifndef MATMUL_V05_TILE
-#define MATMUL_V05_TILE 16
-#endif
-
 namespace {
-constexpr int TILE = MATMUL_V05_TILE;
+constexpr int TILE = 16;
 }
 
 template <typename T>

@@ -11,12 +11,8 @@
 #include "check.cuh"
 #include "matmul.h"
 
-#ifndef MATMUL_V06_TILE
-#define MATMUL_V06_TILE 32
-#endif
-
 namespace {
-constexpr int TILE = MATMUL_V06_TILE;
+constexpr int TILE = 32;
 }
 
 template <typename T>

@@ -7,13 +7,13 @@
 // Expect   at least 90 % of cuBLAS bf16 at 4096, tensor pipe active > 80 %.
 // Refuted if   below either.
 // Source   PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; tile order after Triton's matmul tutorial
-#include <cuda.h>
 #include <cuda_bf16.h>
 
 #include <cstdint>
 #include <utility>
 
 #include "check.cuh"
+#include "hopper.cuh"
 #include "matmul.h"
 
 namespace {
@@ -21,7 +21,6 @@ constexpr int BM = 128, BK = 64;
 constexpr int CONSUMERS = 2;  // warpgroups, 64 rows of the tile each
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 constexpr int GROUP_ROWS = 16;  // tile rows that stay together in L2
-constexpr int BOX = 64;         // elements of a 128-byte swizzled row
 constexpr uint32_t A_BYTES = BM * BK * 2;
 
 // What follows from the width of a block's tile.
@@ -37,112 +36,6 @@ struct Tile {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 namespace {
-
-__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
-__device__ __forceinline__ void init_barrier(uint32_t barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
-}
-
-__device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-
-__device__ __forceinline__ void arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-__device__ __forceinline__ void wait_barrier(uint32_t barrier, uint32_t parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "AGAIN:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra READY;\n"
-      "bra AGAIN;\n"
-      "READY:\n"
-      "}\n" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-
-__device__ __forceinline__ void load_box(uint32_t to, const CUtensorMap* map, uint32_t barrier, int column, int row) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::
-          "r"(to),
-      "l"(map), "r"(barrier), "r"(column), "r"(row)
-      : "memory");
-}
-
-__device__ __forceinline__ void store_box(const CUtensorMap* map, uint32_t from, int column, int row) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(from),
-               "r"(column), "r"(row)
-               : "memory");
-}
-
-// Matrix descriptor of a 128-byte swizzled tile; offsets in bytes.
-__device__ __forceinline__ uint64_t descriptor(uint32_t address, uint32_t leading, uint32_t stride) {
-  return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | static_cast<uint64_t>(leading >> 4) << 16 |
-         static_cast<uint64_t>(stride >> 4) << 32 | 1ULL << 62;
-}
-
-// sums (64 x N) += a (64 x 16, K-major) x weight (16 x N, N-major)
-#define SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define SUMS_16(i) SUMS_4(i), SUMS_4(i + 4), SUMS_4(i + 8), SUMS_4(i + 12)
-__device__ __forceinline__ void multiply(float (&d)[32], uint64_t a, uint64_t b, int keep) {
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %34, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "%32, %33, p, 1, 1, 0, 1;\n"
-      "}\n"
-      : SUMS_16(0), SUMS_16(16)
-      : "l"(a), "l"(b), "r"(keep));
-}
-
-__device__ __forceinline__ void multiply(float (&d)[64], uint64_t a, uint64_t b, int keep) {
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-      "%64, %65, p, 1, 1, 0, 1;\n"
-      "}\n"
-      : SUMS_16(0), SUMS_16(16), SUMS_16(32), SUMS_16(48)
-      : "l"(a), "l"(b), "r"(keep));
-}
-
-__device__ __forceinline__ void multiply(float (&d)[128], uint64_t a, uint64_t b, int keep) {
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %130, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
-      "%128, %129, p, 1, 1, 0, 1;\n"
-      "}\n"
-      : SUMS_16(0), SUMS_16(16), SUMS_16(32), SUMS_16(48), SUMS_16(64), SUMS_16(80), SUMS_16(96), SUMS_16(112)
-      : "l"(a), "l"(b), "r"(keep));
-}
-
-#undef SUMS_4
-#undef SUMS_16
 
 // Tiles in groups of GROUP_ROWS tile rows, column by column, so that what is resident together shares operands in L2.
 struct TileOrder {
@@ -218,25 +111,25 @@ __global__ void __launch_bounds__(THREADS, 1)
         wait_barrier(full + 8 * stage, phase);
         const uint32_t a = stages + stage * STAGE_BYTES + group * 64 * BK * 2;
         const uint32_t b = stages + stage * STAGE_BYTES + A_BYTES;
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        begin_multiply();
 #pragma unroll
         for (int part = 0; part < BK / 16; ++part)
-          multiply(sums, descriptor(a + part * 32, 16, 1024), descriptor(b + part * 2048, BK * BOX * 2, 1024),
-                   step > 0 || part > 0);
-        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+          multiply<true>(sums, descriptor(a + part * 32, 16, 1024), descriptor(b + part * 2048, BK * BOX * 2, 1024),
+                         step > 0 || part > 0);
+        commit_multiply();
         // the step before has ended now: its stage may be filled again
-        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+        wait_multiply<1>();
         if (step > 0 && thread == 0) arrive(empty + 8 * ((stage + STAGES - 1) % STAGES));
         if (++stage == STAGES) stage = 0, phase ^= 1;
       }
-      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      wait_multiply<0>();
       if (thread == 0) arrive(empty + 8 * ((stage + STAGES - 1) % STAGES));
 
       // Out: accumulators -> bf16 -> shared memory, swizzled as the copy engine expects -> rows of 64 columns.
 #pragma unroll
       for (int part = 0; part < BN / OUT_COLUMNS; ++part) {
         if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-        asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
+        join_named(1 + group);
 #pragma unroll
         for (int j = 0; j < OUT_COLUMNS / 16; ++j) {  // 16 columns: one stmatrix of four 8 x 8 matrices
           const int first = (part * OUT_COLUMNS + j * 16) / 2;
@@ -263,7 +156,7 @@ __global__ void __launch_bounds__(THREADS, 1)
                        : "memory");
         }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
+        join_named(1 + group);
         if (thread == 0) {
 #pragma unroll
           for (int box = 0; box < OUT_COLUMNS / BOX; ++box) {
@@ -283,21 +176,8 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 namespace {
 
-using Encode = decltype(&cuTensorMapEncodeTiled);
-
-// The driver's function, found at run time: no link to libcuda.
-Encode find_encoder() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found;
-  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found) !=
-          cudaSuccess ||
-      found != cudaDriverEntryPointSuccess)
-    return nullptr;
-  return reinterpret_cast<Encode>(function);
-}
-
 // Boxes of `box_rows` x 64 of a (rows, columns) row-major bf16 matrix, 128-byte swizzled in shared memory.
-bool make_map(Encode encode, CUtensorMap& map, const void* matrix, int rows, int columns, uint32_t box_rows) {
+bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* matrix, int rows, int columns, uint32_t box_rows) {
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(columns) * 2};
   const cuuint32_t box[] = {BOX, box_rows}, steps[] = {1, 1};
@@ -307,7 +187,7 @@ bool make_map(Encode encode, CUtensorMap& map, const void* matrix, int rows, int
 }
 
 template <int BN>
-cudaError_t launch(const MatmulCall& call, Encode encode, int sm_count) {
+cudaError_t launch(const MatmulCall& call, EncodeTensorMap encode, int sm_count) {
   CUtensorMap a, weight, out;
   if (!make_map(encode, a, call.a, call.m, call.k, BM) || !make_map(encode, weight, call.weight, call.k, call.n, BK) ||
       !make_map(encode, out, call.out, call.m, call.n, 64))
@@ -341,7 +221,7 @@ cudaError_t matmul_v11_wgmma(const MatmulCall& call) {
        {std::pair{&sm_count, cudaDevAttrMultiProcessorCount}, std::pair{&major, cudaDevAttrComputeCapabilityMajor},
         std::pair{&minor, cudaDevAttrComputeCapabilityMinor}})
     if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
-  static const Encode encode = find_encoder();
+  static const EncodeTensorMap encode = find_encoder();
   if (major != 9 || minor != 0 || encode == nullptr) return cudaErrorNotSupported;
   const int64_t wide = work(call, sm_count, 256), middle = work(call, sm_count, 128), narrow = work(call, sm_count, 64);
   if (wide <= middle && wide <= narrow) return launch<256>(call, encode, sm_count);

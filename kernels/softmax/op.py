@@ -15,9 +15,12 @@ from typing import Any
 
 from kernels.registry import (
     ITEM_BYTES,
+    MOST_BYTES,
+    Expectation,
     Op,
     Shape,
     Tensor,
+    Timing,
     Variant,
     dtype_name,
     item_bytes,
@@ -33,6 +36,7 @@ from kernels.variants import (
 )
 
 FLOPS_PER_VISIBLE = 5
+BENCH_SHAPE = (8, 12, 1024, 1024)
 
 
 # --- byte and FLOP model -------------------------------------------------------------------------------------
@@ -170,6 +174,11 @@ def _torch_variant(scores: Any, scale: float) -> Any:
     return (scores * scale).masked_fill(_kept_mask(tq, tk, scores.device), -math.inf).softmax(-1)
 
 
+HALF_READ = tuple(  # of the input, at the bench shape
+    Expectation("dram_read_bytes", high=0.55 * math.prod(BENCH_SHAPE) * ITEM_BYTES[dtype], dtypes=(dtype,))
+    for dtype in ("float32", "bfloat16")
+)
+
 VARIANTS = (
     torch_variant(
         "three launches that each read and write the whole tensor: dram bytes ~ 6 element passes",
@@ -189,6 +198,7 @@ VARIANTS = (
             "softmax_v01_row_sum",
             "softmax_v01_divide",
         ),
+        expectations=(Expectation("measured_over_predicted", low=7 / 8, high=MOST_BYTES, dtypes=("float32",)),),
     ),
     cuda_variant(
         "softmax",
@@ -202,6 +212,7 @@ VARIANTS = (
         "causal_softmax",
         "masked loads skip the upper triangle: dram read ~ 0.5 of the input; refuted above 0.55",
         causal_bytes,
+        expectations=HALF_READ,
     ),
     cuda_variant(
         "softmax",
@@ -210,6 +221,8 @@ VARIANTS = (
         "within 4 % of the byte floor; refuted if read > 0.55 or Triton is as fast",
         causal_bytes,
         symbols=("softmax_v03_causal", "softmax_v03_causal_long"),
+        timings=(Timing("triton", high=0.999),),
+        expectations=HALF_READ,
     ),
     cuda_variant(
         "softmax",
@@ -217,6 +230,10 @@ VARIANTS = (
         "the first rows are prefetched into L2 while the kernel before drains: 0.3 to 0.5 us less than v03 "
         "at B 8, T 1024; refuted if less than 0.2 us there, or slower anywhere",
         causal_bytes,
+        timings=(
+            Timing("v03_causal", high=1 - 0.2 / 144.7, dtypes=("float32",)),
+            Timing("v03_causal", high=1 - 0.2 / 73.9, dtypes=("bfloat16",)),
+        ),
     ),
 )
 
@@ -233,7 +250,7 @@ SOFTMAX = register(
         ),
         dtypes=("float32", "bfloat16"),
         shapes={
-            "b8_t1024": (8, 12, 1024, 1024),
+            "b8_t1024": BENCH_SHAPE,
             "b8_t512": (8, 12, 512, 512),
             "b8_t2048": (8, 12, 2048, 2048),
             "b1_t512": (1, 12, 512, 512),
@@ -241,7 +258,7 @@ SOFTMAX = register(
             "b1_t2048": (1, 12, 2048, 2048),
             "decode_b1_t1024": (1, 12, 1, 1024),
         },
-        bench_shape=(8, 12, 1024, 1024),
+        bench_shape=BENCH_SHAPE,
         # unaligned rows, decode, Tq != Tk, rows too long for registers
         check_shapes=(
             (1, 1, 1, 1),
