@@ -85,22 +85,26 @@ VARIANTS = (
         "v01_thread",
         "32 sectors a request: dram bytes above 3 element passes where N >= 32768; refuted if below 2.5",
         expectations=(Expectation("measured_over_minimum", low=2.5 / 2),),
+        tunables={"LAYERNORM_V01_THREADS": (128, 32, 64, 256, 512)},
     ),
     _cuda(
         "v02_shared",
         "walks after the first hit L1: dram bytes ~ 2 element passes, top stall barrier; refuted > 2.2",
         expectations=(Expectation("top_stall", equals="barrier"),),
+        tunables={"LAYERNORM_V02_THREADS": (256, 64, 128, 512, 1024)},
     ),
     _cuda(
         "v03_shuffle",
         "no barrier: at least 1.2 times as fast as v02; refuted if not",
         timings=(Timing("v02_shared", high=1 / 1.2),),
         expectations=(Expectation("stall_barrier_frac", high=0.01),),
+        tunables={"LAYERNORM_V03_THREADS": (128, 32, 64, 256, 512)},
     ),
     _cuda(
         "v04_constant",
         "the constant cache answers one address a cycle: slower than v03; refuted if as fast",
         timings=(Timing("v03_shuffle", low=1.0),),
+        tunables={"LAYERNORM_V04_THREADS": (128, 32, 64, 256, 512)},
     ),
     triton_variant(
         "layernorm",
@@ -116,6 +120,11 @@ VARIANTS = (
         "one walk in 16-byte packets: time within 5 % of the byte floor at 100 MB and more; refuted if not",
         "layernorm_v05_any",
         timings=(Timing("floor", high=1 / 0.95),),
+        tunables={
+            "LAYERNORM_V05_ROWS": (4, 1, 2, 8),
+            "LAYERNORM_V05_AHEAD_MB": (3, 0, 6),
+            "LAYERNORM_V05_EARLY": (3, 0),
+        },
     ),
 )
 
