@@ -295,6 +295,21 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(machine: dict[str, Any], 
     assert len(machine["compiled"]) == count
 
 
+def test_an_interrupted_program_says_how_to_go_on_and_leaves_a_run_that_can_be_reported_on(
+    machine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine["dies_after"] = 5
+    monkeypatch.setattr(sweep, "gpu_at_hand", lambda: GPU)
+    monkeypatch.setattr(sweep, "events", lambda command, jobs: machine["start"](jobs))
+    command = ["gelu", "--variants", "v02_vector", "--dtype", "bf16", "--out", str(tmp_path), "--update"]
+    assert sweep.main(command) == 130
+    assert "interrupted; what was measured is kept: the same command with --out" in capsys.readouterr().err
+    names = {path.name for path in (tmp_path / "captures").iterdir()}
+    assert names == {"sweep.csv", "sweep.json", "manifest.json"}
+    report, _ = reports.build([tmp_path / "captures"], tmp_path / "report")
+    assert report["figures"]
+
+
 def test_without_nvcc_there_is_one_sentence(
     machine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
