@@ -20,7 +20,7 @@
 namespace {
 constexpr int WARPS = 8;
 constexpr int MOST = 16;              // blocks of a cluster
-constexpr int ALONE_KEYS = 256;       // that are not worth a second block
+constexpr int ALONE_KEYS = 128;       // that are not worth a second block
 constexpr int LEAST_KEYS = 64;        // of a block
 constexpr int EARLY_BYTES = 6 << 20;  // that all blocks together ask L2 for before they wait
 
@@ -44,10 +44,13 @@ __device__ __forceinline__ uint32_t in_first_block(uint32_t address) {
   return there;
 }
 
-// The barrier that opens once so many bytes have been sent to it.
-__device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
+// A barrier that opens once the bytes that are expected have been sent to it.
+__device__ __forceinline__ void init_barrier(uint32_t barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier));
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
@@ -82,7 +85,10 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS<FEW>)
   const int end = min(in.keys, begin + keys_of_split);
   auto cluster = cooperative_groups::this_cluster();
   const uint32_t barrier = shared_address(&arrived), place = shared_address(found + cluster.block_rank());
-  if (threadIdx.x == 0 && cluster.block_rank() == 0) expect_bytes(barrier, splits * sizeof(Result));
+  const bool first = threadIdx.x == 0 && cluster.block_rank() == 0;
+  if (first) init_barrier(barrier);
+  __syncthreads();  // for racecheck, which takes the next line for a race of the first thread with itself
+  if (first) expect_bytes(barrier, splits * sizeof(Result));
   auto started = cluster.barrier_arrive();
   const Head<T, LAYOUT> head(in, row);
   if constexpr (FEW) prefetch_first(head, begin, end, early_bytes);
