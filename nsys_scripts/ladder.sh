@@ -47,9 +47,9 @@ step() { # TITLE COMMAND…
   return "$code"
 }
 
-capture() { # RUN COLUMNS: the points of a run under ncu, and its exports
+capture() { # RUN COLUMNS OPTION: the points of a run under ncu, and its exports
   if [[ -z $dry && ! -s $1/captures/points.csv ]]; then return 0; fi # all of them are slow
-  step "2/4 counters under ncu" "$HERE/ncu_capture.sh" --include ladder/ --source --columns "$2" \
+  step "2/4 counters under ncu" "$HERE/ncu_capture.sh" --include ladder/ "$3" --columns "$2" \
     --out "$1" -- "$PYTHON" -m harness.ladder --mode capture --run "$1" || failed=yes
   if [[ -n $dry || -s $1/raw/counters.ncu-rep ]]; then
     step "3/4 export" "$HERE/export_csv.sh" "$1" || failed=yes
@@ -74,8 +74,8 @@ case $code in
 *) exit 1 ;;
 esac
 columns=$("$PYTHON" -m analysis.ladder --columns) && few=$("$PYTHON" -m analysis.ladder --columns --slow) || exit 1
-capture "$run" "$columns"
-if [[ -n $dry || -s $run-slow/captures/points.csv ]]; then capture "$run-slow" "$few"; fi
+capture "$run" "$columns" --source
+if [[ -n $dry || -s $run-slow/captures/points.csv ]]; then capture "$run-slow" "$few" --samples; fi
 step "4/4 tables" "$PYTHON" -m analysis.ladder "$dir" || failed=yes
 ladder "what is still missing" missing --out "$dir" ${only[@]+"${only[@]}"}
 if [[ -n $failed ]]; then exit 1; fi
