@@ -22,6 +22,7 @@ import math
 import os
 import re
 import sys
+import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -283,17 +284,28 @@ def _of(wanted: Iterable[Point], ops: Sequence[str]) -> list[Point]:
 def missing(folder: Path, ops: Sequence[str] = (), everything: bool = False) -> list[Point]:
     """The points of `ops` (default: all) that no run in `folder` has of the source as it is now; `everything`: all."""
     there = set() if everything else captured(folder)
-    return [point for point in _of(points(), ops) if (point.key, point.sizes, point.fingerprint) not in there]
+    lacking = [point for point in _of(points(), ops) if (point.key, point.sizes, point.fingerprint) not in there]
+    return sorted(lacking, key=_order)
+
+
+def _order(point: Point) -> tuple[bool, int]:
+    """What is captured first, since time may be up before the end: ours, then the library's, long chains last."""
+    library = point.op.variant(point.variant).kind in ("torch", "compile")
+    return library, len(point.op.chain) if point.variant == point.op.baseline else 0
 
 
 # On the GPU --------------------------------------------------------------------------------------------------
+
+
+def _row(point: Point) -> dict[str, Any]:
+    return dict(zip(POINT_COLUMNS, (*point.key, point.sizes, point.fingerprint), strict=False))
 
 
 def check(point: Point) -> dict[str, Any]:
     """A row of points.csv: the point against float64, on small shapes and on its own."""
     from harness import bench, manifest
 
-    row: dict[str, Any] = dict(zip(POINT_COLUMNS, (*point.key, point.sizes, point.fingerprint), strict=False))
+    row = _row(point)
     # torch.compile takes seconds for each shape, and is not ours
     compiled = point.op.variant(point.variant).kind == "compile"
     small = () if compiled else bench.check_shapes(point.op, point.variant)[::CHECKED]
@@ -329,7 +341,8 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
     conditions: dict[str, Any] = {}
     with manifest.ClockSampler() as sampler:
         for point in tqdm(wanted, desc="checks", disable=None):
-            rows.append(check(point))
+            known = (point.key, point.sizes, point.fingerprint) in there  # what was timed had passed its checks
+            rows.append(_row(point) | {"checks": 0, "passed": "yes", "note": ""} if known else check(point))
             torch.cuda.empty_cache()
         passed = [point for point, row in zip(wanted, rows, strict=True) if row["passed"] == "yes"]
         groups: dict[tuple[str, str, str], list[Point]] = {}
@@ -394,8 +407,10 @@ def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, A
     temporary.replace(path)
 
 
-def capture(run: Path) -> int:
-    """Launch every point of the run that passed once, warmed, inside its ranges, between cudaProfilerStart and Stop."""
+def capture(run: Path, seconds: float) -> int:
+    """Launch every point of the run that passed once, warmed, inside its ranges, between cudaProfilerStart and Stop;
+    none that would begin after `seconds` (0: no limit).
+    """
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # its worker processes would each be profiled
     import torch
 
@@ -410,7 +425,11 @@ def capture(run: Path) -> int:
         raise InputError("--mode capture needs a CUDA GPU and torch sees none.")
     tracer: NvtxTracer | None = None
     profiler = torch.cuda.cudart()
-    for row in rows:
+    started = time.monotonic()
+    for place, row in enumerate(rows):
+        if seconds and time.monotonic() - started > seconds:
+            say(f"time is up: {len(rows) - place} of {len(rows)} points are left")
+            return 0
         op = known[row["op"]]
         point = Point(op, row["variant"], dtype_name(row["dtype"]), tuple(map(int, row["shape"].split("x"))))
         call = functools.partial(op.variant(point.variant).fn, *op.make_inputs(point.shape, point.dtype, device="cuda"))
@@ -443,6 +462,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--run", type=Path, help="folder of one run")
     parser.add_argument("--ops", nargs="+", default=(), metavar="OP", help="only these ops")
     parser.add_argument("--all", action="store_true", help="measure what is there already again")
+    parser.add_argument("--seconds", type=float, default=0.0, help="capture nothing that begins later than that")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each variant (default {ROUNDS})")
     return parser
 
@@ -469,7 +489,7 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     if options.mode == "measure":
         return measure(options.out, options.run, options.ops, options.all, options.rounds)
-    return capture(options.run)
+    return capture(options.run, options.seconds)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

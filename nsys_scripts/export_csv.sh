@@ -8,7 +8,7 @@
 #
 # ncu prints one unit a column: beside a kernel that moves gigabytes a small one loses its last digits, and in base units ratios
 # keep only two decimals. So counts are exported in base units (ncu_raw.csv) and ratios scaled (ncu_ratios.csv).
-# Of a capture with --source the hottest source lines of each launch are kept too (ncu_lines.csv): the whole page is too large.
+# Of a capture with --source or --samples the hottest source lines of each launch are kept too (ncu_lines.csv): the whole page is too large.
 # The exports go through scrub.py: no host name and no path of this machine stays in them.
 # Earlier exports of a capture are removed first, so that a failed export leaves none behind.
 # exit: 0 exported what there was, 1 an export failed, 2 usage or nothing to export, 127 the tool that wrote the capture is missing
@@ -44,7 +44,7 @@ counts=$("$PYTHON" "$HERE/status.py" metrics "$dir/captures/ncu.json" --kind cou
 ratios=$("$PYTHON" "$HERE/status.py" metrics "$dir/captures/ncu.json" --kind ratios)
 lines_command=("${ncu_command[0]}" --import "$counters" --csv --page source --print-source 'cuda,sass')
 sampled=''
-if grep -qs 'group:smsp__pcsamp' "$dir/captures/ncu.json"; then sampled=yes; fi
+if grep -qs -e '"--import-source"' "$dir/captures/ncu.json"; then sampled=yes; fi
 if [[ -n $dry ]]; then
   show "${nsys_command[@]}"
   show "${ncu_command[@]}" --print-units base ${counts:+--metrics "$counts"}

@@ -2,7 +2,7 @@
 # Capture the hardware counters of a program's kernels with Nsight Compute.
 #
 # usage: ncu_capture.sh [-n] [--window profiler|all] [--include RANGE]… [--deep] [--columns LIST] [--metrics LIST]
-#                       [--cc X.Y] [--source] [--cache-control all|none] [--replay kernel|application] [--out DIR] -- COMMAND…
+#                       [--cc X.Y] [--source|--samples] [--cache-control all|none] [--replay kernel|application] [--out DIR] -- COMMAND…
 #
 #   -n                 print the exact command, run nothing
 #   --window WINDOW    profiler: between cudaProfilerStart and cudaProfilerStop (default); all: the whole program
@@ -11,7 +11,9 @@
 #   --columns LIST     comma-separated columns of the catalogue, and stalls: only their metrics
 #   --metrics LIST     comma-separated ncu metrics (default: the catalogue's for this GPU)
 #   --cc X.Y           compute capability for the catalogue (default: asked of nvidia-smi; -n without a GPU: 9.0)
-#   --source           sample every instruction too, and keep the sources: for the hottest line of each kernel
+#   --source           sample and count every instruction too (section SourceCounters), and keep the sources: for the hottest
+#                      line of each kernel; its instrumented code takes many times as long as the kernel
+#   --samples          sample every instruction alone, and keep the sources
 #   --cache-control C  all: flush the caches before every pass (default); none: leave them warm
 #   --replay MODE      kernel (default) or application
 #   --out DIR          run folder: DIR/raw/counters.ncu-rep and DIR/captures/ncu.json (default: runs/<time>-capture)
@@ -20,14 +22,15 @@
 # exit: 0 captured, 1 failed or denied, 2 usage, 127 ncu missing
 source "$(dirname "$0")/common.sh"
 
-dry='' window=profiler includes=() deep='' columns='' metrics='' cc='' source='' cache=all replay=kernel
+dry='' window=profiler includes=() deep='' columns='' metrics='' cc='' source=() samples='' cache=all replay=kernel
 out=runs/$(date -u +%Y%m%dT%H%M%SZ)-capture
 while (($#)); do
   case $1 in
   -h | --help) usage && exit 0 ;;
   -n) dry=yes && shift ;;
   --deep) deep=yes && shift ;;
-  --source) source=yes && shift ;;
+  --source) source=(--import-source yes --section SourceCounters) && shift ;;
+  --samples) source=(--import-source yes) samples=,group:smsp__pcsamp_warp_stall_reasons && shift ;;
   --columns) value "$1" $# && columns=$2 && shift 2 ;;
   --window) value "$1" $# && window=$2 && shift 2 ;;
   --include) value "$1" $# && includes+=("$2") && shift 2 ;;
@@ -63,9 +66,8 @@ stem=$out/raw/counters
 options=(--nvtx)
 for range in ${includes[@]+"${includes[@]}"}; do options+=(--nvtx-include "$range"); done
 if [[ $window == profiler ]]; then options+=(--profile-from-start off); fi
-if [[ -n $source ]]; then options+=(--import-source yes); fi
-options+=(--target-processes all --clock-control none --cache-control "$cache" --replay-mode "$replay")
-options+=(--metrics "$metrics${source:+,group:smsp__pcsamp_warp_stall_reasons}")
+options+=(${source[@]+"${source[@]}"} --target-processes all --clock-control none --cache-control "$cache" --replay-mode "$replay")
+options+=(--metrics "$metrics$samples")
 ncu=$(find_ncu) || ncu=''
 command=("${ncu:-ncu}" "${options[@]}" -f -o "$stem" "$@")
 status() {

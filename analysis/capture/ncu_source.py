@@ -21,10 +21,21 @@ from analysis.capture.text import NumberStyle, decide_locale, is_missing, parse_
 
 _EXPORT = "`ncu --import <report>.ncu-rep --csv --page source --print-source cuda,sass`"
 _AGAIN = f"the file is damaged, export it again with {_EXPORT}"
-# What each number is called in 2022 and from 2023 on.
+# What each number is called in 2022 and from 2023 on, and where it was asked for by the name of its group.
+_GROUP = "group:smsp__pcsamp_warp_stall_reasons"
 _LABELS = {
-    "samples": ("Warp Stall Sampling (All Samples)", "Warp Stall Sampling (All Cycles)", "# Samples", "Samples"),
-    "samples_not_issued": ("Warp Stall Sampling (Not-issued Samples)", "Warp Stall Sampling (Not-issued Cycles)"),
+    "samples": (
+        "Warp Stall Sampling (All Samples)",
+        "Warp Stall Sampling (All Cycles)",
+        "# Samples",
+        "Samples",
+        _GROUP,
+    ),
+    "samples_not_issued": (
+        "Warp Stall Sampling (Not-issued Samples)",
+        "Warp Stall Sampling (Not-issued Cycles)",
+        f"{_GROUP}_not_issued",
+    ),
     "inst_executed": ("Instructions Executed", "# Instructions Executed"),
     "thread_inst_executed": ("Thread Instructions Executed",),
     "sectors_global": ("L2 Theoretical Sectors Global",),
@@ -92,7 +103,7 @@ def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> t
                 f"export it again with {_EXPORT}",
             )
         )
-    counted = [block for block in blocks if any(_is_number(name) for name in block.header)]
+    counted = [block for block in blocks if any(name in block.header for names in _LABELS.values() for name in names)]
     if not counted:
         gaps.append(
             Gap(
@@ -255,12 +266,8 @@ def _add(table: dict[str, list[object]], block: _Block, where: str, launch: int,
         if line_at is not None and row[line_at].strip():
             line = _whole(value(line_at), f"{where}: line {number}, column Line No")
         text = row[texts[-1] if address is not None else texts[0]] if texts else ""
-        by_reason = {name: value(at) for name, at in stalls.items()}
-        stall, stall_samples = hottest_stall(by_reason)
+        stall, stall_samples = hottest_stall({name: value(at) for name, at in stalls.items()})
         numbers = [value(places[name]) for name in _LABELS]
-        if places["samples"] is None:  # of a capture with the stall reasons alone: together they are all samples
-            known = [samples for samples in by_reason.values() if not math.isnan(samples)]
-            numbers[0] = sum(known) if known else math.nan
         cells = (
             where, None, launch, block.kernel, block.source_file, line, address,
             without_paths(text.strip()), *(None if math.isnan(number) else number for number in numbers), stall,

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -108,7 +109,7 @@ def test_the_rung_below_is_the_last_one_of_ours_that_takes_the_shape() -> None:
 
 
 def some_points() -> list[ladder.Point]:
-    return [point for point in ladder.points() if point.op.name == "residual"]
+    return sorted((point for point in ladder.points() if point.op.name == "residual"), key=ladder._order)
 
 
 def row_of(point: ladder.Point, fingerprint: str = "", **more: str) -> dict[str, Any]:
@@ -192,7 +193,7 @@ def test_measure_checks_times_and_writes_what_the_capture_launches(
     assert rows["triton", "fp32"]["note"] == "does not run: no compiler"
     assert "too far" in rows["v01_element", "bf16"]["note"]
     assert rows["v02_vector", "fp32"]["passed"] == "yes"
-    assert asked == [("float32", "torch", "compile", "v02_vector"), ("bfloat16", "torch", "compile", "v02_vector")]
+    assert asked == [("float32", "v02_vector", "compile", "torch"), ("bfloat16", "v02_vector", "compile", "torch")]
     times = ladder._rows(run / "captures" / "bench.csv")
     assert {row["variant"] for row in times} == {"torch", "compile", "v02_vector"}
     manifest = json.loads((run / "captures" / "manifest.json").read_text("utf-8"))
@@ -218,6 +219,69 @@ def test_measure_checks_times_and_writes_what_the_capture_launches(
     ladder.main(["--mode", "measure", "--out", str(out), "--run", str(out / "r2"), "--ops", "residual"])
     assert asked == [("float32", "torch", "v02_vector"), ("bfloat16", "torch", "v02_vector")]
     assert {row["variant"] for row in ladder._rows(out / "r2" / "captures" / "bench.csv")} == {"v02_vector"}
+
+
+def test_what_a_benchmark_of_the_same_source_timed_is_not_checked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr("harness.manifest.gpu_facts", lambda: None)
+    monkeypatch.setattr(ladder, "check", lambda point: pytest.fail(f"{point.key} is checked again"))
+    points = some_points()
+    slow = points[0]
+    beside = tmp_path / "gpu-residual-bench"
+    write_csv(beside / "bench.csv", [timed(one.key, one.sizes, 20_000_000 if one is slow else 900) for one in points])
+    sources = {one.variant: one.fingerprint for one in points}
+    (beside / "bench.json").write_text(json.dumps({"kind": "bench", "sources": sources}))
+    out, run = tmp_path / "gpu-ladder", tmp_path / "gpu-ladder" / "r1"
+    assert ladder.main(["--mode", "measure", "--out", str(out), "--run", str(run), "--ops", "residual"]) == 0
+    assert len(ladder._rows(run / "captures" / "points.csv")) == len(points) - 1
+    (apart,) = ladder._rows(out / "r1-slow" / "captures" / "points.csv")
+    assert (apart["variant"], apart["dtype"], apart["passed"]) == (slow.variant, slow.key[2], "yes")
+    assert not (run / "captures" / "bench.csv").exists()
+
+
+@pytest.mark.parametrize(("seconds", "captured"), [("0", 3), ("25", 2)])
+def test_the_capture_launches_each_point_once_until_time_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seconds: str, captured: int
+) -> None:
+    import torch
+
+    from harness.ranges import RecordingTracer
+
+    calls: list[str] = []
+    profiler = SimpleNamespace(
+        cudaProfilerStart=lambda: calls.append("start"), cudaProfilerStop=lambda: calls.append("stop")
+    )
+    for name, value in (("is_available", lambda: True), ("cudart", lambda: profiler), ("check_error", lambda _: None)):
+        monkeypatch.setattr(torch.cuda, name, value)
+    for name in ("synchronize", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lambda: None)
+    tracer = RecordingTracer()
+    monkeypatch.setattr("harness.ranges.NvtxTracer", lambda: tracer)
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr(ladder.time, "monotonic", lambda: float(next(clock)))
+    op = registry.ops()["residual"]
+    fake = dataclasses.replace(
+        op,
+        make_inputs=lambda *_, **__: ("x",),
+        variants={
+            name: dataclasses.replace(variant, fn=lambda value, name=name: calls.append(name))
+            for name, variant in op.variants.items()
+        },
+    )
+    monkeypatch.setattr(registry, "ops", lambda: {"residual": fake})
+    keys = [("residual", name, "fp32", "large") for name in ("torch", "v01_element", "v02_vector")]
+    rows = [checked(key, "196608x768", "f") for key in keys]
+    write_run(tmp_path / "r1", [*rows, checked(("residual", "triton", "fp32", "large"), "1x1", "f", "no")], [])
+    assert ladder.main(["--mode", "capture", "--run", str(tmp_path / "r1"), "--seconds", seconds]) == 0
+    assert calls == [word for _, name, *_ in keys[:captured] for word in (name, "start", name, "stop")]
+    paths = [instance.path for instance in tracer.instances if instance.path.count("/") == 4]
+    assert paths == ["/".join(("ladder", *key)) for key in keys[:captured]]
+    assert ("1 of 3 points are left" in capsys.readouterr().err) == (captured < 3)
 
 
 def test_nothing_missing_makes_no_run(tmp_path: Path) -> None:

@@ -253,10 +253,13 @@ def test_the_metrics_come_from_the_catalogue_of_this_gpu(gpu_machine: Machine) -
 
 def test_some_columns_and_the_samples_of_source_lines(gpu_machine: Machine) -> None:
     python = gpu_machine.put("python", FAKE_PYTHON.replace("REAL_PYTHON", sys.executable))
-    arguments = ["-n", "--columns", "duration_ns,stalls", "--source", "--", "./app"]
-    command = gpu_machine.run("ncu_capture.sh", *arguments, PYTHON=str(python)).stdout
-    assert "--import-source yes" in command
-    assert "--metrics a.sum,b.sum,group:smsp__pcsamp_warp_stall_reasons " in command
+    for option, words in (
+        ("--source", ["--import-source yes --section SourceCounters", "--metrics a.sum,b.sum -f"]),
+        ("--samples", ["--import-source yes --target", "a.sum,b.sum,group:smsp__pcsamp_warp_stall_reasons -f"]),
+    ):
+        arguments = ["-n", "--columns", "duration_ns,stalls", option, "--", "./app"]
+        command = gpu_machine.run("ncu_capture.sh", *arguments, PYTHON=str(python)).stdout
+        assert all(word in command for word in words)
     asked = gpu_machine.calls.read_text()
     assert "python -m analysis.hardware.metrics --cc 9.0 --columns duration_ns,stalls" in asked
 
@@ -714,6 +717,10 @@ def test_slow_points_are_captured_apart_with_fewer_columns(gpu_machine: Machine)
     calls = gpu_machine.calls.read_text()
     assert f"--mode capture --run runs/ladder/{runs[1]}" in calls
     assert "--columns columns,of slow" in calls
+    fast, slow = [line for line in calls.splitlines() if line.startswith("ncu --nvtx")]
+    assert "SourceCounters" in fast
+    assert "SourceCounters" not in slow
+    assert (gpu_machine.scripts.parent / "runs/ladder" / runs[1] / "captures/ncu_lines.csv").is_file()
     assert ladder(gpu_machine, LADDER_RUNS="RUN-slow").returncode == 0  # all of them are slow
 
 
