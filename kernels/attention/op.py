@@ -320,6 +320,12 @@ def _ours(name: str, hypothesis: str, bytes_model: Any = minimum_bytes, more: An
 
 
 BF16 = ("bfloat16",)
+V04_TUNABLES = {
+    "ATTENTION_V04_BANDS": (2, 1),
+    "ATTENTION_V04_WARPS": (4, 2),
+    "ATTENTION_V04_KEYS": (64, 32),
+    "ATTENTION_V04_STAGES": (4, 2),
+}
 V01_SYMBOLS = ("attention_v01_scores", "attention_v01_softmax", "attention_v01_values")
 
 VARIANTS = (
@@ -388,6 +394,7 @@ VARIANTS = (
         "mma.sync, scores and weights in registers: at most a fifth of v03's time in bf16, not above sdpa_flash",
         timings=(Timing("v03_tiled", high=0.2, dtypes=BF16), Timing("sdpa_flash", high=1.0, dtypes=BF16)),
         dtypes=BF16,
+        tunables=V04_TUNABLES,
     ),
     _ours(
         "v05_wgmma",
@@ -432,6 +439,7 @@ WINDOWED_VARIANTS = (
         function="windowed_v04_mma",
         timings=(Timing("flex", high=0.8, dtypes=BF16),),
         dtypes=BF16,
+        tunables=V04_TUNABLES,
     ),
     _ours(
         "v05_wgmma",
