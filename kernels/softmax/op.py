@@ -18,6 +18,7 @@ from kernels.registry import (
     Op,
     Shape,
     Tensor,
+    Timing,
     Variant,
     dtype_name,
     item_bytes,
@@ -33,6 +34,7 @@ from kernels.variants import (
 )
 
 FLOPS_PER_VISIBLE = 5
+SHARED_FLOATS = (227 << 10) // 4 - 256  # of a block on sm_90, beside the tree of v06
 
 
 # --- byte and FLOP model -------------------------------------------------------------------------------------
@@ -170,6 +172,10 @@ def _torch_variant(scores: Any, scale: float) -> Any:
     return (scores * scale).masked_fill(_kept_mask(tq, tk, scores.device), -math.inf).softmax(-1)
 
 
+def _beyond_shared_memory(shape: Shape, dtype: str) -> str:
+    return f"Tk is above {SHARED_FLOATS}, the floats of a block's shared memory" if shape[-1] > SHARED_FLOATS else ""
+
+
 VARIANTS = (
     torch_variant(
         "three launches that each read and write the whole tensor: dram bytes ~ 6 element passes",
@@ -195,6 +201,24 @@ VARIANTS = (
         "v02_fused",
         "one launch, the second pass over a row hits L1: dram bytes ~ 2 element passes; refuted above 2.2",
         dense_bytes,
+    ),
+    cuda_variant(
+        "softmax",
+        "v06_block",
+        "the row in shared memory, 16 barriers: dram bytes ~ 2 element passes and at least 0.95 of v02's time; refuted "
+        "above 2.2, or if less time",
+        dense_bytes,
+        timings=(Timing("v02_fused", low=0.95),),
+        cannot=_beyond_shared_memory,
+    ),
+    cuda_variant(
+        "softmax",
+        "v07_warp",
+        "the row in a warp's registers, no barrier: dram bytes ~ 2 element passes and at most 0.85 of v06's time; "
+        "refuted above either",
+        dense_bytes,
+        symbols=("softmax_v07_warp", "softmax_v07_warp_long"),
+        timings=(Timing("v06_block", high=0.85),),
     ),
     triton_variant(
         "softmax",

@@ -127,7 +127,8 @@ static void run_softmax(DType dtype, int64_t heads, int tq, int tk) {
   const Buffer scores(rows * tk, size), out(rows * tk, size, false), workspace(rows * tk + 2 * rows, 4, false);
   run(SoftmaxCall{scores, out, static_cast<float*>(static_cast<void*>(workspace)), rows, tq, tk, 0.125f, dtype,
                   nullptr},
-      softmax_v01_separate, softmax_v02_fused, softmax_v03_causal);
+      softmax_v01_separate, softmax_v02_fused, softmax_v03_causal, softmax_v05_early, softmax_v06_block,
+      softmax_v07_warp);
 }
 
 static void run_memory_bound() {
