@@ -245,6 +245,12 @@ MATMUL = register(
             "square_1024": (1024, 1024, 1024),
             "square_2048": (2048, 2048, 2048),
             "square_4096": (4096, 4096, 4096),
+            "square_8192": (8192, 8192, 8192),
+            "square_16384": (16384, 16384, 16384),
+            # a tile more than a size that tiles divide: the waves of waves.py, and rows that are not aligned
+            "square_1792": (1792, 1792, 1792),
+            "square_1793": (1793, 1793, 1793),
+            "square_2049": (2049, 2049, 2049),
         },
         bench_shape=(4096, 4096, 4096),
         # one element, odd sizes, one row, sizes that no tile divides; the last ones take the other tiles of v09 and v11

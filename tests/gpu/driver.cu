@@ -118,7 +118,7 @@ static void run_matmul(int m, int n, int k) {
 static void run_gemv(DType dtype, int n, int k) {
   const size_t size = dtype == DType::float32 ? 4 : 2;
   const Buffer weight(static_cast<size_t>(n) * k, size), x(k, size), bias(n, size), out(n, size, false);
-  run(GemvCall{weight, x, bias, out, n, k, dtype, nullptr}, gemv_v01_naive, gemv_v02_warp);
+  run(GemvCall{weight, x, bias, out, n, k, dtype, nullptr}, gemv_v01_naive, gemv_v02_warp, gemv_v04_early);
 }
 
 static void run_softmax(DType dtype, int64_t heads, int tq, int tk) {
