@@ -49,9 +49,7 @@ ROUNDS = 40
 WARMUP_ROUNDS = 3
 SLOW_SECONDS, SLOW_RATIO = 1e-3, 4.0
 SLOW_ROUNDS, SLOW_LAUNCHES = 5, 2
-GROUP_SECONDS = (
-    6.0  # of one group of variants on one shape, unless SLOW_ROUNDS or one round of the slowest takes longer
-)
+GROUP_SECONDS = 6.0  # of one group of variants on one shape, unless its fewest rounds take longer
 GRAPH_SECONDS = 2e-3  # a sample that takes as long needs no further launch
 LONGEST_LAUNCH = 2.0  # seconds; a variant that would take longer is left out of a shape
 MANY_FLOPS = 1e12  # from here on a launch may take that long
@@ -294,23 +292,23 @@ def groups_by_speed(op: Any, variants: Sequence[str], dtype: str, shape: tuple[i
         return [Group(list(variants), rounds)]
     inputs = op.make_inputs(shape, dtype, device="cuda")
     steps: dict[str, Callable[[], Any]] = {name: functools.partial(op.variants[name].fn, *inputs) for name in variants}
-    warmup = int(op.flops(shape) < MANY_FLOPS)
-    seconds = {name: values[0] for name, values in _in_turn(steps, 1, lambda: None, warmup=warmup).items()}
+    once = int(op.flops(shape) < MANY_FLOPS)  # rounds that warm up where launches may be long
+    seconds = {name: values[0] for name, values in _in_turn(steps, 1, lambda: None, warmup=once).items()}
     limit = max(SLOW_SECONDS, SLOW_RATIO * seconds[op.baseline])
     fast = [name for name in variants if seconds[name] <= limit]
     slow = [name for name in variants if seconds[name] > limit]
 
-    def group(names: list[str], most: int, launches: int) -> Group:
+    def group(names: list[str], most: int, launches: int, warmup: int) -> Group:
         least, together = min(seconds[name] for name in names), sum(seconds[name] for name in names)
         launches = min(launches, math.ceil(GRAPH_SECONDS / least))
         affordable = int(GROUP_SECONDS / (launches * together))
         fewest = SLOW_ROUNDS if together < LONGEST_LAUNCH else 1
-        return Group(
-            names, min(most, max(fewest, affordable)), launches, WARMUP_ROUNDS if most > SLOW_ROUNDS else warmup
-        )
+        return Group(names, min(most, max(fewest, affordable)), launches, warmup)
 
-    groups = [group(fast, rounds, PLAIN_LAUNCHES)]
-    return [*groups, group([op.baseline, *slow], min(rounds, SLOW_ROUNDS), SLOW_LAUNCHES)] if slow else groups
+    groups = [group(fast, rounds, PLAIN_LAUNCHES, WARMUP_ROUNDS)]
+    if slow:
+        groups.append(group([op.baseline, *slow], min(rounds, SLOW_ROUNDS), SLOW_LAUNCHES, once))
+    return groups
 
 
 def seconds_of_launch(op: Any, variant: str, dtype: str, shape: tuple[int, ...]) -> float:
