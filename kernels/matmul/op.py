@@ -206,6 +206,18 @@ VARIANTS = (
         timings=(Timing("torch", high=1 / 0.95),),
     ),
     _cuda(
+        "v12_ring",
+        "FFMAs in an order that suits the register banks, fed by the copy engine: FMA pipe over 80 % busy, at most 0.9 of "
+        "v09's time at 4096; refuted below, or if more",
+        timings=(Timing("v09_warp_tile", high=0.9),),
+    ),
+    _cuda(
+        "v13_split_k",
+        "equal pieces of K for all: at most 0.8 of v12's time at 1024 x 768 x 3072, at least 95 % of cuBLAS everywhere; "
+        "refuted if more, or below",
+        timings=(Timing("torch", high=1 / 0.95),),
+    ),
+    _cuda(
         "v10_mma",
         "mma.sync on Hopper: 55 to 65 % of cuBLAS bf16 at 4096; refuted outside",
         dtype="bfloat16",
@@ -253,7 +265,8 @@ MATMUL = register(
             "square_2049": (2049, 2049, 2049),
         },
         bench_shape=(4096, 4096, 4096),
-        # one element, odd sizes, one row, sizes that no tile divides; the last ones take the other tiles of v09 and v11
+        # one element, odd sizes, one row, sizes that no tile divides; then the other tiles of v09 and v11; K in pieces,
+        # without and with rows of weight that are not aligned, alone and beside whole tiles
         check_shapes=(
             (1, 1, 1),
             (64, 8, 8),
@@ -266,6 +279,9 @@ MATMUL = register(
             (5, 50257, 3),
             (1030, 1160, 40),
             (2050, 2120, 24),
+            (300, 515, 3076),
+            (1100, 4100, 132),
+            (2050, 4360, 136),
         ),
         make_inputs=make_inputs,
         hostile=hostile,
@@ -279,7 +295,7 @@ MATMUL = register(
         variants={variant.name: variant for variant in VARIANTS},
         baseline="torch",
         chain=("addmm",),
-        best="v09_warp_tile",
+        best="v13_split_k",
         best_by_dtype={"bfloat16": "v11_wgmma"},
         compute_bound=True,
     )

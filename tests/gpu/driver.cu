@@ -104,7 +104,13 @@ static void run_matmul(int m, int n, int k) {
   const Buffer a(sizes[0], 4), weight(sizes[1], 4), bias(sizes[2], 4), out(static_cast<size_t>(m) * n, 4, false);
   run(MatmulCall{a, weight, bias, out, m, n, k, nullptr}, matmul_v01_naive, matmul_v02_restrict, matmul_v03_unroll4,
       matmul_v04_constant_bias, matmul_v05_coalesced, matmul_v06_shared_tile, matmul_v08_register_tile,
-      matmul_v09_warp_tile);
+      matmul_v09_warp_tile, matmul_v12_ring);
+  MatmulCall call{a, weight, bias, out, m, n, k, nullptr};
+  size_t bytes = 0;
+  CHECK(matmul_v13_workspace(call, bytes));
+  const Buffer workspace(bytes, 1, false);
+  call.workspace = workspace;
+  run(call, matmul_v13_split_k);
   if (n % 4 == 0) run(MatmulCall{a, weight, bias, out, m, n, k, nullptr}, matmul_v07_float4);
   int device = 0, major = 0;
   CHECK(cudaGetDevice(&device));
@@ -148,8 +154,9 @@ static void run_memory_bound() {
 
 static void run_compute_bound() {
   // one element, odd sizes, edges of every tile; the last ones take the wide tiles
-  for (const auto& [m, n, k] : {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72},
-                                std::array{257, 1028, 36}, std::array{65, 200, 200}, std::array{1030, 2056, 24}})
+  for (const auto& [m, n, k] :
+       {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72}, std::array{257, 1028, 36},
+        std::array{65, 200, 200}, std::array{1030, 2056, 24}, std::array{300, 515, 772}, std::array{1100, 4100, 132}})
     run_matmul(m, n, k);
 }
 

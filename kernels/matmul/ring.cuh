@@ -1,0 +1,321 @@
+// fp32 products of 128 x 256 tiles, fed through a ring of stages by the bulk copy engine: what v12 and v13 share.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "check.cuh"
+#include "hopper.cuh"
+#include "matmul.h"
+
+constexpr int WARP_TILE = 64;  // outputs of a warp, in both directions: 8 x 4 lanes of 8 x 16
+constexpr int WARP_ROWS = 2, WARP_COLUMNS = 4;
+constexpr int BM = WARP_TILE * WARP_ROWS, BN = WARP_TILE * WARP_COLUMNS;
+constexpr int WARPS = WARP_ROWS * WARP_COLUMNS, THREADS = 32 * WARPS;
+constexpr int BK = 16, STAGES = 4;
+constexpr int TM = 8, TN = 16;  // outputs of a lane
+constexpr int GROUP_ROWS = 16;  // tile rows that stay together in L2
+constexpr uint32_t A_BYTES = BM * BK * 4, STAGE_BYTES = A_BYTES + BK * BN * 4;
+constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16);
+
+// How tiles are dealt out. The K steps of the first `shared` tiles, one behind the other, are cut into equal pieces,
+// one a block, wherever the cuts fall; the other tiles are taken whole, in turn.
+struct Deal {
+  int rows, columns;  // of tiles
+  int steps;          // BK deep, of a tile
+  int shared;         // tiles
+  int blocks;
+
+  __device__ __forceinline__ int cut(int block) const {
+    return static_cast<int>(static_cast<int64_t>(shared) * steps * block / blocks);
+  }
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// The tiles of a block, or parts of them, one after the other.
+struct Walk {
+  int at, end;  // of the block's piece of the shared steps
+  int whole;    // the next tile that is taken whole
+  int tile, first_step, last_step;
+
+  __device__ __forceinline__ Walk(const Deal& deal, int block)
+      : at(deal.cut(block)),
+        end(deal.cut(block + 1)),
+        whole(deal.shared + block),
+        tile(0),
+        first_step(0),
+        last_step(0) {}
+
+  __device__ __forceinline__ int total_steps(const Deal& deal) const {
+    const int left = deal.rows * deal.columns - whole;
+    return end - at + (left > 0 ? (left - 1) / deal.blocks + 1 : 0) * deal.steps;
+  }
+
+  // False at the end.
+  __device__ __forceinline__ bool next(const Deal& deal) {
+    if (at < end) {
+      tile = at / deal.steps;
+      first_step = at - tile * deal.steps;
+      last_step = min(deal.steps, first_step + end - at);
+      at += last_step - first_step;
+      return true;
+    }
+    if (whole >= deal.rows * deal.columns) return false;
+    tile = whole, whole += deal.blocks;
+    first_step = 0, last_step = deal.steps;
+    return true;
+  }
+
+  // Row and column of the tile's first output; groups of GROUP_ROWS tile rows go column by column.
+  __device__ __forceinline__ void place(const Deal& deal, int& row, int& column) const {
+    const int in_group = GROUP_ROWS * deal.columns, first = tile / in_group * GROUP_ROWS;
+    const int height = min(GROUP_ROWS, deal.rows - first);
+    row = (first + tile % in_group % height) * BM;
+    column = tile % in_group / height * BN;
+  }
+};
+
+// The compiler moves no arithmetic across this instruction, which does nothing here. Free to reorder, it lets three
+// operands of an FFMA come from one register bank or from two at a time so often that the multiprocessor stalls for a
+// quarter of the cycles; kept in the order below, nine of ten FFMAs find one operand in the reuse cache and the others
+// in different banks.
+__device__ __forceinline__ void keep_order() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+__device__ __forceinline__ void multiply_add(float& sum, float left, float right) {
+  asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(sum) : "f"(left), "f"(right));
+}
+
+__device__ __forceinline__ void read_shared(float (&to)[4], uint32_t from) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+               : "r"(from));
+}
+
+// Where 16-byte chunks of a row of the left tile lie, as the copy engine swizzles rows of BK words.
+__device__ __forceinline__ constexpr uint32_t twist(int row) {
+  return (BK == 8 ? row / 4 % 2 : BK == 16 ? row / 2 % 4 : row % 8) * 16;
+}
+
+// Every tile of `block`, of `deal`. weight_boxes: see make_maps(). SPLIT: steps may be shared, see Deal; partial sums
+// go through `partial` (BM * BN floats a block) and `ready` (one word a block, 0 at first).
+template <bool SPLIT>
+__device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUtensorMap* weight_map, int weight_boxes,
+                                             const float* __restrict__ bias, float* __restrict__ out, float* partial,
+                                             int* ready, int m, int n, const Deal& deal, int block) {
+  extern __shared__ uint8_t memory[];
+  const uint32_t stages = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
+  const uint32_t full = stages + STAGES * STAGE_BYTES, empty = full + 8 * STAGES;
+  const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  Walk walk(deal, block), ahead = walk;
+  const int total = walk.total_steps(deal);
+
+  if (thread == 0) {
+    for (int stage = 0; stage < STAGES; ++stage) {
+      init_barrier(full + 8 * stage, 1);
+      init_barrier(empty + 8 * stage, WARPS);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+
+  // One thread asks for the next step of the walk, into the stage of index `stage`.
+  int fetched = 0, fetch_step = 0, fetch_row = 0, fetch_column = 0;
+  const auto fetch = [&](uint32_t stage) {
+    if (fetch_step == ahead.last_step) {
+      ahead.next(deal);
+      fetch_step = ahead.first_step;
+      ahead.place(deal, fetch_row, fetch_column);
+    }
+    const uint32_t to = stages + stage * STAGE_BYTES, barrier = full + 8 * stage;
+    const int deep = fetch_step * BK;
+    expect_bytes(barrier, STAGE_BYTES);  // boxes beyond the edge are filled with zeros and counted in full
+    load_box(to, a_map, barrier, deep, fetch_row);
+    if (weight_boxes == 1) {
+      load_box(to + A_BYTES, weight_map, barrier, fetch_column, deep / 4, 0);
+    } else {
+      for (int box = 0; box < 4; ++box)
+        load_box(to + A_BYTES + box * (BK / 4 * BN * 4), weight_map, barrier, box * n + fetch_column, deep / 4);
+    }
+    ++fetch_step, ++fetched;
+  };
+
+  const int my_row = warp / WARP_COLUMNS * WARP_TILE + lane / 4;
+  const int my_column = warp % WARP_COLUMNS * WARP_TILE + lane % 4 * 4;
+  const uint32_t a_mine = my_row * BK * 4 + twist(my_row), weight_mine = A_BYTES + my_column * 4;
+  float left[TM][4];  // four steps in K at a time
+  float right[2][TN / 4][4];
+  uint32_t from = stages;
+  const auto read_left = [&](int chunk, int y) {
+    read_shared(left[y], ((from + a_mine) ^ (chunk * 16)) + y * 8 * BK * 4);
+  };
+  const auto read_right = [&](int into, int deep) {
+    const int row = deep % 4 * (BK / 4) + deep / 4;  // as make_maps() orders them
+#pragma unroll
+    for (int x = 0; x < TN / 4; ++x) read_shared(right[into][x], from + weight_mine + row * BN * 4 + x * 64);
+  };
+
+  if (thread == 0)
+    for (int stage = 0; stage < min(STAGES, total); ++stage) fetch(stage);
+  uint32_t stage = 0, phase = 0;
+  if (total > 0) wait_barrier(full, 0);
+#pragma unroll
+  for (int y = 0; y < TM; ++y) read_left(0, y);
+  read_right(0, 0);
+
+  int done = 0;
+  while (walk.next(deal)) {
+    float sums[TM][TN];
+#pragma unroll
+    for (int y = 0; y < TM; ++y)
+#pragma unroll
+      for (int x = 0; x < TN; ++x) sums[y][x] = 0.0f;
+#pragma unroll 1
+    for (int step = walk.first_step; step < walk.last_step; ++step) {
+#pragma unroll
+      for (int deep = 0; deep < BK; ++deep) {
+        const int now = deep % 2;
+        const bool last = deep == BK - 1;
+        if (last) {  // all of the stage is in registers: on to the next one, whose first operands are read below
+          __syncwarp();
+          if (lane == 0) arrive(empty + 8 * stage);
+          if (thread == 0 && done > 0 && fetched < total) {  // the stage of the step before is filled again
+            const uint32_t before = (stage + STAGES - 1) % STAGES;
+            wait_barrier(empty + 8 * before, stage == 0 ? phase ^ 1 : phase);
+            fetch(before);
+          }
+          ++done;
+          if (++stage == STAGES) stage = 0, phase ^= 1;
+          from = stages + stage * STAGE_BYTES;
+          if (done < total) wait_barrier(full + 8 * stage, phase);
+        }
+        read_right(1 - now, last ? 0 : deep + 1);
+        keep_order();
+#pragma unroll
+        for (int y = 0; y < TM; ++y) {
+#pragma unroll
+          for (int i = 0; i < TN; ++i) {
+            // There and back, so that an operand stays at each turn; the turns lie where the next left operand, whose
+            // bank is that of `deep`, does not meet its sum.
+            const int walked = y % 2 ? TN - 1 - i : i;
+            const int x = now == 0     ? (walked >= TN - 2 ? 2 * TN - 3 - walked : walked)
+                          : walked < 2 ? 1 - walked
+                                       : walked;
+            multiply_add(sums[y][x], left[y][deep % 4], right[now][x / 4][x % 4]);
+          }
+          if (deep % 4 == 3) read_left(last ? 0 : deep / 4 + 1, y);
+        }
+      }
+    }
+
+    if constexpr (SPLIT) {
+      if (walk.first_step > 0) {  // another block has the tile's beginning, and writes it
+        float* to = partial + static_cast<int64_t>(block) * (BM * BN) + thread;
+#pragma unroll
+        for (int y = 0; y < TM; ++y)
+#pragma unroll
+          for (int x = 0; x < TN; ++x) __stcg(to + (y * TN + x) * THREADS, sums[y][x]);
+        __threadfence();
+        __syncthreads();
+        if (thread == 0) asm volatile("st.release.gpu.global.s32 [%0], 1;" ::"l"(ready + block) : "memory");
+        continue;
+      }
+      // The sums of those who have the rest, always in the same order. They began with it.
+      const int tile_end = (walk.tile + 1) * deal.steps;
+      for (int other = block + 1; walk.last_step < deal.steps && other < deal.blocks && deal.cut(other) < tile_end;
+           ++other) {
+        int is_ready = thread != 0;
+        while (!is_ready)
+          asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(is_ready) : "l"(ready + other) : "memory");
+        __syncthreads();
+        const float* theirs = partial + static_cast<int64_t>(other) * (BM * BN) + thread;
+#pragma unroll
+        for (int y = 0; y < TM; ++y)
+#pragma unroll
+          for (int x = 0; x < TN; ++x) sums[y][x] += __ldcg(theirs + (y * TN + x) * THREADS);
+      }
+    }
+
+    int row, column;
+    walk.place(deal, row, column);
+    row += my_row, column += my_column;
+    const bool packets = n % 4 == 0 && reinterpret_cast<uintptr_t>(out) % 16 == 0;
+#pragma unroll
+    for (int x = 0; x < TN / 4; ++x, column += 16) {
+      float shift[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) shift[j] = column + j < n ? bias[column + j] : 0.0f;
+#pragma unroll
+      for (int y = 0; y < TM; ++y) {
+        if (row + y * 8 >= m || column >= n) continue;
+        float* to = out + static_cast<int64_t>(row + y * 8) * n + column;
+        float words[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) words[j] = sums[y][x * 4 + j] + shift[j];
+        if (packets) {
+          *reinterpret_cast<float4*>(to) = make_float4(words[0], words[1], words[2], words[3]);
+        } else {
+#pragma unroll
+          for (int j = 0; j < 4; ++j)
+            if (column + j < n) to[j] = words[j];
+        }
+      }
+    }
+  }
+}
+
+#endif
+
+// Tensor maps of both operands. The copy engine takes rows whose length is a multiple of 16 bytes: of `weight` four rows
+// are taken for one, so that N may be odd. A stage then holds rows 0, 4, 8, ... of the tile, then 1, 5, 9, ... and so on,
+// brought by four boxes, or by one of three dimensions where N allows it. Columns beyond the edge are not zeros then, but
+// of the next row: nothing that is written depends on them.
+struct RingMaps {
+  CUtensorMap a, weight;
+  int weight_boxes;
+};
+
+inline bool make_maps(EncodeTensorMap encode, RingMaps& maps, const MatmulCall& call) {
+  const auto whole = [](int size) { return static_cast<cuuint64_t>(size); };
+  const cuuint32_t ones[] = {1, 1, 1};
+  const auto map = [&](CUtensorMap& to, const void* matrix, int dimensions, const cuuint64_t* sizes,
+                       const cuuint64_t* strides, const cuuint32_t* box, CUtensorMapSwizzle swizzle) {
+    return encode(&to, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, dimensions, const_cast<void*>(matrix), sizes, strides, box,
+                  ones, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  };
+  const cuuint64_t a_sizes[] = {whole(call.k), whole(call.m)}, a_strides[] = {whole(call.k) * 4};
+  const cuuint32_t a_box[] = {BK, BM};
+  constexpr auto SWIZZLE = BK == 8    ? CU_TENSOR_MAP_SWIZZLE_32B
+                           : BK == 16 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                      : CU_TENSOR_MAP_SWIZZLE_128B;
+  if (!map(maps.a, call.a, 2, a_sizes, a_strides, a_box, SWIZZLE)) return false;
+  const cuuint64_t row_bytes = whole(call.n) * 4;
+  maps.weight_boxes = call.n % 4 ? 4 : 1;
+  if (call.n % 4) {
+    const cuuint64_t sizes[] = {whole(call.n) * 4, whole(call.k / 4)}, strides[] = {row_bytes * 4};
+    const cuuint32_t box[] = {BN, BK / 4};
+    return map(maps.weight, call.weight, 2, sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_NONE);
+  }
+  const cuuint64_t sizes[] = {whole(call.n), whole(call.k / 4), 4}, strides[] = {row_bytes * 4, row_bytes};
+  const cuuint32_t box[] = {BN, BK / 4, 4};
+  return map(maps.weight, call.weight, 3, sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_NONE);
+}
+
+inline Deal tiles_of(const MatmulCall& call) {
+  return {(call.m - 1) / BM + 1, (call.n - 1) / BN + 1, (call.k - 1) / BK + 1, 0, 0};
+}
+
+// The number of multiprocessors, and the maps where `takes`: whether this GPU and these operands suit the ring.
+inline cudaError_t prepare_ring(const MatmulCall& call, int& sm_count, RingMaps& maps, bool& takes) {
+  int device = 0, major = 0, minor = 0;
+  if (const cudaError_t status = cudaGetDevice(&device)) return status;
+  for (const auto& [to, what] :
+       {std::pair{&sm_count, cudaDevAttrMultiProcessorCount}, std::pair{&major, cudaDevAttrComputeCapabilityMajor},
+        std::pair{&minor, cudaDevAttrComputeCapabilityMinor}})
+    if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
+  static const EncodeTensorMap encode = find_encoder();
+  const auto addresses = reinterpret_cast<uintptr_t>(call.a) | reinterpret_cast<uintptr_t>(call.weight);
+  takes = major == 9 && minor == 0 && encode && call.k % 4 == 0 && addresses % 16 == 0 && make_maps(encode, maps, call);
+  return cudaSuccess;
+}
