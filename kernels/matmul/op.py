@@ -207,13 +207,13 @@ VARIANTS = (
     ),
     _cuda(
         "v12_ring",
-        "FFMAs in an order that suits the register banks, fed by the copy engine: FMA pipe over 80 % busy, at most 0.9 of "
+        "FFMAs ordered by register banks, fed by the copy engine: FMA pipe over 80 % busy, at most 0.9 of "
         "v09's time at 4096; refuted below, or if more",
         timings=(Timing("v09_warp_tile", high=0.9),),
     ),
     _cuda(
         "v13_split_k",
-        "equal pieces of K for all: at most 0.8 of v12's time at 1024 x 768 x 3072, at least 95 % of cuBLAS everywhere; "
+        "equal pieces of K: at most 0.8 of v12's time at 1024 x 768 x 3072, at least 95 % of cuBLAS everywhere; "
         "refuted if more, or below",
         timings=(Timing("torch", high=1 / 0.95),),
     ),
