@@ -76,10 +76,12 @@ sanitize: need-gpu  ## every kernel under compute-sanitizer, without torch: memc
 census: $(CENSUS)  ## registers, local memory, access widths of every kernel, compared with the table (nvcc, no GPU; ARGS=--update)
 	@$(PY) -m kernels.census $(ARGS)
 
-# Each of these three makes (or, with RUN=…, adds to) a run folder and reports on it.
-NEW_RUN = $(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-$@)
+# Each of these makes (or, with RUN=…, adds to) a run folder and reports on it.
+space := $(subst ,, )
+SWEPT = $(if $(filter sweep,$@),$(OP))
+NEW_RUN = $(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-$(subst $(space),-,$(strip $@ $(SWEPT))))
 define run_and_report
-@run='$(NEW_RUN)'; $(PY) -m harness.$(subst -,_,$@) --out "$$run" $(ARGS) && $(PY) analysis/report.py "$$run" --quiet
+@run='$(NEW_RUN)'; $(PY) -m harness.$(subst -,_,$@) $(SWEPT) --out "$$run" $(ARGS) && $(PY) analysis/report.py "$$run" --quiet
 endef
 
 .PHONY: layers
@@ -97,6 +99,11 @@ baseline: $(HARNESS)  ## Hugging Face transformers side by side: eager, sdpa, CU
 .PHONY: bench-analysis
 bench-analysis: $(BASE)  ## the readers against pandas on 0.5, 1 and 2 M kernels: time, peak memory, growth (ten minutes)
 	@$(PY) -m analysis.bench $(ARGS)
+
+.PHONY: sweep
+sweep: $(HARNESS)  ## try every block size and the like of OP='gelu layernorm', table and heat maps (ARGS='--counters --update'; RUN=… goes on)
+	@test -n '$(OP)' || { echo "make sweep needs OP=gelu, or several: OP='gelu layernorm'." >&2; exit 2; }
+	$(run_and_report)
 
 .PHONY: lint
 lint: $(TESTS)  ## ruff, mypy, shellcheck, clang-format

@@ -30,6 +30,7 @@ from analysis.tables import (
     selftest,
     source,
     stalls,
+    sweep,
     traffic,
 )
 from analysis.tables.schema import PROFILE_TABLES, TABLES
@@ -111,7 +112,7 @@ def analyse(
 
     if held:  # the GPU was held back and marked on purpose: what lies between kernels says nothing of the program
         tables |= {name: TABLES[name].empty() for name in ("gaps", "fusion", "fusion_check")}
-    tables |= profiles.build(capture)
+    tables |= profiles.build(capture, measured)
 
     trust = selftest.check_counters(measured, capture.ops)
     seen = int(joined.launches["requested"].sum()) if len(joined.launches) else 0
@@ -166,6 +167,8 @@ def analyse(
         ranked = findings.find(tables["gaps"], measured, tables["roofline"], tables["stalls"], tables["fusion"], queued)
     if "layer_agreement" in tables:
         notes.append(layer_profile.agreement_sentence(tables["layer_agreement"]))
+    if "sweep_best" in tables:
+        ranked = sweep.find(tables["sweep_best"])
     if "bottlenecks" in tables:
         ranked = baseline.find(tables["baseline"], tables["bottlenecks"])
     report = {
@@ -228,6 +231,14 @@ def draw(
         if figure is None:
             continue
         images[name] = figures.to_bytes(figure)
-        files = [f"figures/{name}.{suffix}" for suffix in sorted(images[name], reverse=True)]
-        report["figures"].append({"name": name, "files": files, "table": table, "caption": caption})
+        _list_figure(report, name, images[name], table, caption)
+    for op, panels in (sweep.heat_maps(tables["sweep"]) if only is None and "sweep" in tables else {}).items():
+        if (figure := figures.plot_sweep(op, panels, caption)) is not None:
+            images[f"sweep_{op}"] = figures.to_bytes(figure)
+            _list_figure(report, f"sweep_{op}", images[f"sweep_{op}"], "sweep", caption)
     return images
+
+
+def _list_figure(report: dict[str, Any], name: str, image: dict[str, bytes], table: str, caption: str) -> None:
+    files = [f"figures/{name}.{suffix}" for suffix in sorted(image, reverse=True)]
+    report["figures"].append({"name": name, "files": files, "table": table, "caption": caption})

@@ -1,7 +1,8 @@
 """Compiles the CUDA kernels: the only caller of torch.utils.cpp_extension.
 
 `extension("softmax")` builds `kernels/softmax/*.cu` and `binding.cpp` with ninja for the GPU at hand, caches the
-result under `build/` and loads it. Ninja decides what is stale.
+result under `build/` and loads it. Ninja decides what is stale. What `tuned.toml` recommends for the GPU at hand
+becomes -D flags; `KERNEL_LEDGER_TUNED=off` builds the defaults.
 
     python -m kernels.build                compiles every op for the GPU at hand
     python -m kernels.build --check-arch   compiles every .cu with nvcc alone for sm_75 to sm_90 (no torch, no GPU),
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import hashlib
 import os
 import re
 import shutil
@@ -23,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kernels import objects
+from kernels import objects, tuned
 
 FOLDER = Path(__file__).resolve().parent
 BUILD = FOLDER.parent / "build"
@@ -94,6 +96,34 @@ def _output_to(log: Path) -> Iterator[None]:
                 os.close(descriptor)
 
 
+def _tuned_flags(op: str) -> list[str]:
+    """The -D flags that kernels/tuned.toml has for this folder and the GPU at hand."""
+    import torch
+
+    try:
+        return tuned.flags(op, torch.cuda.get_device_name())
+    except ValueError as error:
+        raise BuildError(str(error)) from error
+
+
+def _target(op: str) -> str:
+    """`90`, or `90a`: wgmma and the like exist for one architecture alone; the folder's other sources do not mind."""
+    import torch
+
+    major, minor = torch.cuda.get_device_capability()
+    return max((objects.target(source, 10 * major + minor) for source in sources(op)), key=len)
+
+
+def extension_folder(op: str) -> Path:
+    """Where the extension of `kernels/<op>` is built for the GPU at hand, by torch, architecture and tuned flags."""
+    import torch
+
+    # object files of another torch would be linked in silently
+    name = f"{op}-torch{torch.__version__}-sm{_target(op)}".replace("+", "-")
+    flags = _tuned_flags(op)
+    return BUILD / (f"{name}-{hashlib.sha256(' '.join(flags).encode()).hexdigest()[:8]}" if flags else name)
+
+
 @functools.cache
 def extension(op: str) -> Any:
     """The loaded extension module of `kernels/<op>`, built if it is stale.
@@ -117,14 +147,13 @@ def extension(op: str) -> Any:
 
     from torch.utils import cpp_extension
 
-    major, minor = torch.cuda.get_device_capability()
-    files = sources(op)
-    # wgmma and the like exist for one architecture alone; the other sources of the folder do not mind
-    target = max((objects.target(source, 10 * major + minor) for source in files), key=len)
-    # one folder per torch and architecture: object files of another torch would be linked in silently
-    folder = BUILD / f"{op}-torch{torch.__version__}-sm{target}".replace("+", "-")
+    files, target, defines = sources(op), _target(op), _tuned_flags(op)
+    folder = extension_folder(op)
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "build.log"
+    if defines:
+        named = f"{tuned.TABLE.name} for {torch.cuda.get_device_name()}; {tuned.SWITCH}=off builds the defaults"
+        print(f"kernels/{op} with {' '.join(defines)} ({named})", file=sys.stderr, flush=True)
     if not any(folder.glob("*.so")):
         print(f"compiling kernels/{op} for sm_{target} (about a minute, once) ...", file=sys.stderr, flush=True)
     try:
@@ -133,7 +162,7 @@ def extension(op: str) -> Any:
                 name=f"kernel_ledger_{op}",
                 sources=[str(FOLDER / op / "binding.cpp"), *map(str, files)],
                 extra_cflags=["-O2", f"-I{FOLDER / 'include'}"],
-                extra_cuda_cflags=[*NVCC_FLAGS, f"-gencode=arch=compute_{target},code=sm_{target}"],
+                extra_cuda_cflags=[*NVCC_FLAGS, *defines, f"-gencode=arch=compute_{target},code=sm_{target}"],
                 build_directory=str(folder),
                 verbose=True,
             )

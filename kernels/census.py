@@ -213,7 +213,7 @@ def readable(demangled: str) -> str:
     return name.removeprefix("void ").strip()
 
 
-def _demangle(names: Sequence[str]) -> list[str]:
+def demangle(names: Sequence[str]) -> list[str]:
     if not names:
         return []
     done = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
@@ -247,10 +247,11 @@ def row_of(usage: build.Usage, code: Code, max_threads: int, arch: int) -> Row:
     return {name: str(value) for name, value in row.items()}
 
 
-def _dump(what: str, path: Path) -> str:
+def dump(what: str, path: Path) -> str:
+    """What `cuobjdump <what>` prints of an object. Raises BuildError."""
     environment = os.environ | {"PATH": _tool_path()}
     done = subprocess.run(
-        [_tool("cuobjdump") or "cuobjdump", what, str(path)],
+        [tool("cuobjdump") or "cuobjdump", what, str(path)],
         capture_output=True,
         text=True,
         check=False,
@@ -269,10 +270,10 @@ def rows_of(compiled: objects.Compiled, nvcc: str) -> list[Row]:
             f"{compiled.errors.strip().splitlines()[0]}"
         )
     usages = sorted(build.read_ptxas(compiled.log))
-    codes = read_sass(_dump("-sass", compiled.object))
-    threads = read_max_threads(_dump("-elf", compiled.object))
+    codes = read_sass(dump("-sass", compiled.object))
+    threads = read_max_threads(dump("-elf", compiled.object))
     rows = []
-    for usage, kernel in zip(usages, _demangle([usage.symbol for usage in usages]), strict=True):
+    for usage, kernel in zip(usages, demangle([usage.symbol for usage in usages]), strict=True):
         most = threads.get(usage.symbol, limits(compiled.arch)["block_threads"])
         identity = {"op": compiled.source.parent.name, "source": compiled.source.name, "kernel": kernel, "nvcc": nvcc}
         rows.append(identity | row_of(usage, codes[usage.symbol], most, compiled.arch))
@@ -286,7 +287,8 @@ def _tool_path() -> str:
     return os.pathsep.join([*folders, os.environ.get("PATH", ""), *([str(Path(nvcc).parent)] if nvcc else [])])
 
 
-def _tool(name: str) -> str | None:
+def tool(name: str) -> str | None:
+    """A tool of the CUDA toolkit or of NVIDIA's packages; None if it is not there."""
     return shutil.which(name, path=_tool_path())
 
 
@@ -515,7 +517,7 @@ def page_text(rows: Sequence[Row]) -> str:
 def _skip_reason(table: Sequence[Row], nvcc: str | None, update: bool) -> str:
     if nvcc is None:
         return "nvcc was not found on PATH or in CUDA_HOME"
-    missing = [name for name in TOOLS if _tool(name) is None]
+    missing = [name for name in TOOLS if tool(name) is None]
     if missing:
         return f"{', '.join(missing)} not found; run `pip install -e '.[census]'`, and install binutils for c++filt"
     version = objects.nvcc_version(nvcc)

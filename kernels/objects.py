@@ -65,38 +65,32 @@ def _with_headers(source: Path) -> dict[str, Path]:
     return found
 
 
-def _fingerprint(version: str, source: Path, arch: str) -> str:
-    digest = hashlib.sha256("\0".join([version, *FLAGS, arch]).encode())
+def fingerprint(version: str, source: Path, arch: str, more: Sequence[str] = ()) -> str:
+    """16 letters that stand for the object: of the compiler, its flags (`more` with them), the source, our headers."""
+    digest = hashlib.sha256("\0".join([version, *FLAGS, *more, arch]).encode())
     for name, path in sorted(_with_headers(source).items()):
         digest.update(f"\0{name}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
+def command(nvcc: str, source: Path, arch: str, to: Path, more: Sequence[str] = ()) -> list[str]:
+    """The command that compiles a source for a `target`; at low priority, since many run at once."""
+    gencode = f"-gencode=arch=compute_{arch},code=sm_{arch}"
+    place = [f"-I{FOLDER / 'include'}", gencode, "-c", str(source), "-o", str(to)]
+    return ["nice", "-n", "5", nvcc, *FLAGS, *more, *place]
+
+
 def compile_one(nvcc: str, version: str, source: Path, arch: int) -> Compiled:
-    """Compile, or take what was compiled before; at low priority, since many run at once."""
+    """Compile, or take what was compiled before."""
     wanted = target(source, arch)
     stem = f"{source.parent.name}-{source.stem}-sm{wanted}-"
-    found = OBJECTS / f"{stem}{_fingerprint(version, source, wanted)}.o"
+    found = OBJECTS / f"{stem}{fingerprint(version, source, wanted)}.o"
     log = found.with_suffix(".log")
     if found.is_file() and log.is_file():
         return Compiled(source, arch, found, log.read_text("utf-8"), "")
     OBJECTS.mkdir(parents=True, exist_ok=True)
     partial = found.with_suffix(f".{os.getpid()}.part.o")
-    gencode = f"-gencode=arch=compute_{wanted},code=sm_{wanted}"
-    command = [
-        "nice",
-        "-n",
-        "5",
-        nvcc,
-        *FLAGS,
-        f"-I{FOLDER / 'include'}",
-        gencode,
-        "-c",
-        str(source),
-        "-o",
-        str(partial),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command(nvcc, source, wanted, partial), capture_output=True, text=True, check=False)
     if done.returncode:
         partial.unlink(missing_ok=True)
         return Compiled(source, arch, found, done.stderr, done.stderr or f"nvcc ended with {done.returncode}")

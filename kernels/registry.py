@@ -61,6 +61,8 @@ class Variant:
     the DRAM traffic that the variant should cause, in bytes; `timings` are what `hypothesis` says about time.
     `dtypes` are those it takes, of the op's. `cannot(shape, dtype)` says why it does not take a shape, "" if it does.
     `precision` names the roof of its arithmetic where it is not that of the dtype ("tf32").
+    `tunables` are the choices that `source` leaves to the compiler's -D, macro by macro: the values that a sweep tries,
+    the first of them the one that the source takes without a -D. harness.sweep reads them.
     """
 
     name: str
@@ -74,10 +76,14 @@ class Variant:
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
     cannot: Callable[[Shape, str], str] = takes_all
     precision: str = ""
+    tunables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"variant {self.name}: kind {self.kind!r} is none of {', '.join(KINDS)}")
+        for macro, values in self.tunables.items():
+            if self.kind != "cuda" or len(set(values)) != len(values) or len(values) < 2:
+                raise ValueError(f"variant {self.name}: {macro} needs two or more different values, of a CUDA source")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,22 +10,39 @@ from __future__ import annotations
 import functools
 import importlib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from kernels.registry import ByteModel, Variant
+
+_modules: dict[str, Any] = {}  # by folder
 
 
 def from_extension(folder: str, function: str) -> Callable[..., Any]:
     """`function` of the extension built from kernels/<folder>."""
 
-    @functools.cache
-    def load() -> Callable[..., Any]:
-        from kernels.build import extension
+    def run(*inputs: Any) -> Any:
+        if folder not in _modules:
+            from kernels.build import extension
 
-        return getattr(extension(folder), function)
+            _modules[folder] = extension(folder)
+        return getattr(_modules[folder], function)(*inputs)
 
-    return lambda *inputs: load()(*inputs)
+    return run
+
+
+@contextmanager
+def calling(folder: str, module: Any) -> Iterator[None]:
+    """Inside the block `module` stands for the extension of kernels/<folder>: harness.sweep's other builds of it."""
+    before = _modules.get(folder)
+    _modules[folder] = module
+    try:
+        yield
+    finally:
+        del _modules[folder]
+        if before is not None:
+            _modules[folder] = before
 
 
 def from_module(module: str, function: str) -> Callable[..., Any]:

@@ -251,6 +251,8 @@ def _read_ours(found: _Found, source: Source) -> None:
         value, cut = ours.read_dataflow(bytes(source.sniffed.raw), name)
     elif kind == "layer_events":
         value, cut = ours.read_layer_events(bytes(source.sniffed.raw), name)
+    elif kind == "sweep_rows":
+        value, cut = ours.read_sweep(bytes(source.sniffed.raw), name)
     else:
         assert source.sniffed.data is not None
         value = ours.check_json(source.sniffed.data, name)
@@ -350,7 +352,7 @@ def _set_aside(found: _Found, reports: Sequence[str]) -> None:
 
 
 # Files of ours that are worth a report alone.
-_DATA_OF_OURS = {"cpu_ranges", "layer-profile", "kernels-of-layers", "baseline"}
+_DATA_OF_OURS = {"cpu_ranges", "layer-profile", "kernels-of-layers", "baseline", "sweep_rows"}
 # The kind that `sniff` tells -> what reads it into `_Found`. A kind without one is refused, or ignored in a folder.
 READERS: dict[str, Callable[[_Found, Source], None]] = {
     "nsys": _read_nsys,
@@ -363,6 +365,7 @@ READERS: dict[str, Callable[[_Found, Source], None]] = {
     "cpu_ranges": _read_ours,
     "dataflow": _read_ours,
     "layer_events": _read_ours,
+    "sweep_rows": _read_ours,
     **dict.fromkeys(OUR_JSON, _read_ours),
     "tool-status": _read_status,
 }
@@ -514,6 +517,8 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         layer_events=found.ours.get("layer_events", ("", None))[1],
         kernels_of_layers=found.ours.get("kernels-of-layers", ("", None))[1],
         baseline=found.ours.get("baseline", ("", None))[1],
+        sweep=found.ours.get("sweep", ("", None))[1],
+        sweep_rows=found.ours.get("sweep_rows", ("", None))[1],
         tools=found.tools,
         gaps=found.gaps,
         files=found.files,

@@ -344,6 +344,7 @@ class Capture:
     details           metrics of details pages under their labels (DETAILS)
     dataflow          operations of the captured program with their operands, as harness/dataflow.py describes them
     layer_profile     components timed by harness.layers; kernels_of_layers, baseline: by the programs of these names
+    sweep             what harness.sweep recommends; sweep_rows: one row a combination, in the order of measuring
     layer_events      what the events of the captured run read: range, ordinal, component, event_ns (as read), own_ns
     session           what a session page says of GPU, versions and clocks; never a host, a user, a path or a command
     """
@@ -373,6 +374,8 @@ class Capture:
     layer_events: pd.DataFrame | None = None
     kernels_of_layers: dict[str, Any] | None = None
     baseline: dict[str, Any] | None = None
+    sweep: dict[str, Any] | None = None
+    sweep_rows: pd.DataFrame | None = None
     tools: list[dict[str, Any]] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     files: list[SourceFile] = field(default_factory=list)

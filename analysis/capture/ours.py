@@ -23,6 +23,7 @@ _AGAIN_BY_KIND = {
     "layer-profile": "write it again with `make layers`",
     "kernels-of-layers": "write it again with `make kernels-of-layers`",
     "baseline": "write it again with `make baseline`",
+    "sweep": "write it again with `make sweep`",
 }
 _ABSENT = object()
 _LARGEST = 1e300  # a larger whole number would not fit a float
@@ -120,6 +121,18 @@ _SHAPES: dict[str, dict[str, Any]] = {
                     ("kernels_per_token?", "launches_per_token?", "busy_ns_per_token?", "floor_ns?", "first_call_s?"),
                     _AMOUNT,
                 ),
+            }
+        ]
+    },
+    "sweep": {
+        "choices": [
+            {
+                "gpu": _TEXT,
+                "source": _TEXT,
+                "macros": _TEXT,
+                "why": _TEXT,
+                "gain": _POSITIVE,
+                "measured": [{"op": _TEXT, "variant": _TEXT, "dtype": _TEXT, "shape": _TEXT}],
             }
         ]
     },
@@ -272,6 +285,35 @@ def read_layer_events(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
     header, rows, cut = _read_csv_rows(raw, where)
     frame = pd.DataFrame(rows, columns=header, dtype="str")
     numbers = {name: _numbers(frame, name, where, whole=True) for name in ("ordinal", "event_ns", "own_ns")}
+    return frame.assign(**numbers), cut
+
+
+_SWEEP_WHOLE = (
+    "default", "registers", "spill_bytes", "shared_bytes", "block_threads", "grid_blocks", "blocks_per_sm", "samples",
+    "launches_per_sample", "minimum_bytes", "bench_time_p5_ns", "bench_time_p50_ns", "bench_time_p95_ns",
+)  # fmt: skip
+_SWEEP_NUMBERS = (
+    "occupancy_theoretical_frac", "waves", "tail_frac", "tolerance_used",
+    "versus_default_p5", "versus_default_p50", "versus_default_p95",
+)  # fmt: skip
+
+
+def read_sweep(raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
+    """sweep.csv: counts and times as Int64, shares and ratios float64, the rest str; and whether its last row was cut.
+
+    Raises:
+        InputError: a damaged row, or a cell that is no number of 0 or more where one belongs.
+    """
+    header, rows, cut = _read_csv_rows(raw, where)
+    frame = pd.DataFrame(rows, columns=header, dtype="str")
+    numbers = {
+        name: _numbers(frame, name, where, whole=name in _SWEEP_WHOLE, blank=name != "default")
+        for name in (*_SWEEP_WHOLE, *_SWEEP_NUMBERS)
+    }
+    odd = frame["macros"][~frame["macros"].str.fullmatch(r"[A-Z]\w*=-?[0-9]{1,18}( [A-Z]\w*=-?[0-9]{1,18})*")]
+    if len(odd):
+        found = f"{_shown(odd.iloc[0])} in row {odd.index[0] + 1}"
+        raise InputError(f"{where}: column macros has {found} where NAME=value belongs; {_AGAIN_BY_KIND['sweep']}.")
     return frame.assign(**numbers), cut
 
 

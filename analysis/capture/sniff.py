@@ -37,7 +37,13 @@ OPS_HEADER = (
 CPU_RANGES_HEADER = "start_ns,end_ns,path,thread"
 DATAFLOW_HEADER = "range,call,ordinal,op,operand,storage,offset,shape,strides,dtype,bytes,view,masked_frac,freed"
 LAYER_EVENTS_HEADER = "range,ordinal,component,event_ns,own_ns"
-OUR_JSON = ("manifest", "timing", "ceilings", "tool-status", "layer-profile", "kernels-of-layers", "baseline")
+SWEEP_HEADER = (
+    "op,variant,source,macros,default,dtype,shape_name,shape,range,gpu,fingerprint,verdict,reason,kernel,registers,"
+    "spill_bytes,shared_bytes,block_threads,occupancy_theoretical_frac,limiter,grid_blocks,blocks_per_sm,waves,"
+    "tail_frac,tolerance_used,samples,launches_per_sample,bench_time_p5_ns,bench_time_p50_ns,bench_time_p95_ns,"
+    "minimum_bytes,versus_default_p5,versus_default_p50,versus_default_p95"
+)
+OUR_JSON = ("manifest", "timing", "ceilings", "tool-status", "layer-profile", "kernels-of-layers", "baseline", "sweep")
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Sniffed:
 
     kind     'nsys', 'nsys sqlite', 'torch trace', 'ncu report', 'ncu raw' | 'ncu details' | 'ncu source' | 'ncu
              session' (the first page of the file), 'ncu summary' (which is not read), 'ncu log', 'ops', 'cpu_ranges',
-             'dataflow', 'layer_events', one of OUR_JSON, 'binary', 'empty' or 'unknown'
+             'dataflow', 'layer_events', 'sweep_rows', one of OUR_JSON, 'binary', 'empty' or 'unknown'
     raw      the text as UTF-8 bytes, mapped where the file is large (b'' for binary files)
     advice   for a file that cannot be read: what was found, and what to do
     data     the object of one of our JSON files
@@ -131,6 +137,8 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
         return Sniffed("cpu_ranges", raw)
     if line.replace('"', "") == LAYER_EVENTS_HEADER:
         return Sniffed("layer_events", raw)
+    if line.replace('"', "") == SWEEP_HEADER:
+        return Sniffed("sweep_rows", raw)
     if line.replace('"', "") == DATAFLOW_HEADER:
         return Sniffed("dataflow", raw)
     if nsys_reports.parse_header(line):

@@ -15,6 +15,8 @@ def name_gaps(
 ) -> list[Gap]:
     """Return the gaps of this capture beside those that the readers found."""
     has_timeline, has_counters, on_cpu = len(capture.gpu_ops) > 0, len(capture.counters) > 0, capture.clock == "cpu"
+    if capture.sweep_rows is not None:  # a sweep has neither steps nor layers
+        return _sweep_gaps(capture, has_counters=has_counters)
     # a tool that failed is a gap that its own status file already named
     named = {tool.get("tool") for tool in capture.tools if tool.get("status") != "ok"}
     conditions = (
@@ -95,6 +97,17 @@ def name_gaps(
         ),
     )
     return [gap for applies, gap in conditions if applies]
+
+
+def _sweep_gaps(capture: Capture, *, has_counters: bool) -> list[Gap]:
+    assert capture.sweep_rows is not None
+    if not capture.sweep_rows["verdict"].eq("timed").any():
+        fix = "sweep on a machine with an NVIDIA GPU: `make sweep OP=…`"
+        return [Gap("times of the combinations", "nothing was timed", fix)]
+    if not has_counters and not any(tool.get("tool") == "ncu" for tool in capture.tools):
+        fix = "the same command with --counters; what is timed stays"
+        return [Gap("achieved occupancy, stalls and DRAM rates", "the sweep ran without ncu", fix)]
+    return []
 
 
 def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame) -> list[Gap]:

@@ -20,6 +20,9 @@ def gpu_name(capture: Capture) -> str | None:
         names = [name for name in frame["device"].dropna().unique() if name and not str(name).isdigit()]
         if names:
             return re.sub(r" \(\d+\)$", "", str(names[0]))  # nsys adds the device's number
+    if capture.sweep_rows is not None:
+        swept = [name for name in capture.sweep_rows["gpu"].unique() if name]
+        return str(swept[0]) if swept else None
     return capture.session.get("gpu")
 
 
@@ -35,6 +38,8 @@ def compute_capability(capture: Capture) -> str | None:
 def title(capture: Capture, gpu: str | None) -> str:
     """Return the report's title."""
     workloads = (capture.manifest or {}).get("workloads") or []
+    if capture.sweep_rows is not None:
+        return f"Configuration sweep on {gpu}" if gpu else "Configuration sweep, compiled only"
     what = "GPT-2" if any(str(w.get("range", "")).startswith("gpt2") for w in workloads) else "Capture"
     by_layer = ", layer by layer" if capture.layer_profile else ""
     if gpu:

@@ -1,15 +1,15 @@
-"""The tables of the layer profiler and of the baseline, as far as a run has such profiles."""
+"""The tables of the layer profiler, the baseline and the sweep, as far as a run has such profiles."""
 
 from __future__ import annotations
 
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.tables import baseline, layer_profile
+from analysis.tables import baseline, layer_profile, sweep
 
 
-def build(capture: Capture) -> dict[str, pd.DataFrame]:
-    """Return the tables that have rows, by name."""
+def build(capture: Capture, measured: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the tables that have rows, by name. `measured` from kernels.measured_launches."""
     profiles = (capture.layer_profile or {}).get("profiles") or []
     settings = (capture.baseline or {}).get("settings") or []
     tables = {
@@ -23,5 +23,7 @@ def build(capture: Capture) -> dict[str, pd.DataFrame]:
         "baseline_operators": baseline.build_operators(settings),
     }
     tables["bottlenecks"] = baseline.build_bottlenecks(tables["baseline"], tables["baseline_operators"])
+    tables["sweep"] = sweep.build_sweep(capture, measured)
+    tables["sweep_best"] = sweep.build_best(tables["sweep"])
     tables["published"] = baseline.build_published(tables)
     return {name: table for name, table in tables.items() if len(table)}

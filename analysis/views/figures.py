@@ -1,4 +1,4 @@
-"""The figures: roofline, stalls, traffic, layers, fusion. Each takes a finished table; None if nothing is there.
+"""The figures: roofline, stalls, traffic, layers, fusion, sweep. Each takes a finished table; None if nothing is there.
 
 Every figure is a bare `Figure` (no pyplot, no global state). `to_bytes` gives SVG and PNG that are the same
 bytes on every run: fixed hash salt, no date, no creator. SVG text stays text (`svg.fonttype: none`): small
@@ -21,9 +21,10 @@ import numpy as np
 import pandas as pd
 from matplotlib import font_manager
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from analysis.views import text
@@ -885,3 +886,79 @@ def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
         handles = [Patch(color="#a9d3ee", label="now"), Patch(color=GREEN, label="as one kernel, at least")]
         _legend(figure, handles)
         return figure
+
+
+# --- sweep ----------------------------------------------------------------------------------------
+
+_FULL_EXCESS = 0.25  # of the default's time: from here on a cell has the full colour
+_BLANK = "#f0f0f0"
+_HEATS = LinearSegmentedColormap.from_list("faster to slower", [BLUE, "#ffffff", ORANGE])
+
+
+def plot_sweep(op: str, panels: Sequence[Mapping[str, Any]], caption: str) -> Figure | None:
+    """One heat map a panel of analysis.tables.sweep.heat_maps: time over the default's, two panels abreast."""
+    if not panels:
+        return None
+    with _style():
+        pairs = [panels[at : at + 2] for at in range(0, len(panels), 2)]
+        heights = [0.95 + 0.4 * max(len(panel["rows"]) for panel in pair) for pair in pairs]
+        notes = [
+            "A cell: median time of a launch, and by how much it differs from the default in the same rounds; blue is "
+            "faster. Dashed: the default; bold, ★: the fastest; ✓: recommended for the source; grey: left out, and why."
+        ]
+        figure, _ = _canvas(f"sweep_{op}", 0.45 + sum(heights), caption, notes, f"{op}: every combination")
+        height, top = float(figure.get_size_inches()[1]), 0.45
+        for pair, tall in zip(pairs, heights, strict=True):
+            for place, panel in enumerate(pair):
+                left = 0.85 + place * WIDTH / 2
+                width = min(WIDTH / 2 - 1.0, 0.82 * len(panel["columns"]))
+                body = 0.4 * len(panel["rows"])
+                bottom = height - top - 0.35 - body
+                axes = figure.add_axes((left / WIDTH, bottom / height, width / WIDTH, body / height))
+                _heat_map(axes, panel)
+            top += tall
+        return figure
+
+
+def _heat_map(axes: Axes, panel: Mapping[str, Any]) -> None:
+    axes.set_xlim(0, len(panel["columns"]))
+    axes.set_ylim(len(panel["rows"]), 0)
+    for y, line in enumerate(panel["cells"]):
+        for x, cell in enumerate(line):
+            if cell is not None:
+                _heat_cell(axes, x, y, cell)
+    axes.set_xticks([place + 0.5 for place in range(len(panel["columns"]))], panel["columns"])
+    axes.set_yticks([place + 0.5 for place in range(len(panel["rows"]))], panel["rows"])
+    axes.tick_params(length=0)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)
+    axes.set_xlabel(_drawable(" · ".join(filter(None, (panel["x"], panel["note"]))), 60), labelpad=2, fontsize=7.5)
+    axes.set_ylabel(_drawable(panel["y"], 20), fontsize=7.5)
+    axes.set_title(_drawable(panel["title"], 48), fontsize=8.5, pad=5)
+
+
+def _heat_cell(axes: Axes, x: int, y: int, cell: Mapping[str, Any]) -> None:
+    excess, timed = cell["excess"], cell["time_ns"] is not None
+    level = 0.5 + max(-1.0, min(1.0, (excess or 0.0) / _FULL_EXCESS)) / 2
+    best, default = "fastest" in cell["marks"], "default" in cell["marks"]
+    face = mpl.colors.to_hex(_HEATS(level)) if timed else _BLANK
+    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=face, edgecolor="#d9d9d9", lw=0.8, hatch="" if timed else "////"))
+    if best or default:
+        style: Any = "-" if best else (0, (3, 2))
+        inset = 0.04
+        axes.add_patch(
+            Rectangle(
+                (x + inset, y + inset), 1 - 2 * inset, 1 - 2 * inset, fill=False, edgecolor=BLACK,
+                lw=2.2 if best else 1.1, ls=style,
+            )
+        )  # fmt: skip
+    ink = "white" if timed and level < 0.2 else BLACK
+    if timed:
+        signs = ("★" if best else "") + ("✓" if "recommended" in cell["marks"] else "")
+        first = text.number(cell["time_ns"], "ns")
+        second = f"{signs} {excess * 100:+.1f} %".replace("-", "−") if excess is not None else signs
+        axes.text(x + 0.5, y + 0.36, first, ha="center", va="center", fontsize=6.5, color=ink)
+        axes.text(x + 0.5, y + 0.7, second.strip(), ha="center", va="center", fontsize=6.5, color=ink, weight="bold")
+    else:
+        words = "\n".join(textwrap.wrap(_drawable(cell["verdict"], 24), 10))
+        axes.text(x + 0.5, y + 0.5, words, ha="center", va="center", fontsize=6, color="#444444")

@@ -89,6 +89,12 @@ def render_markdown(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame
     blocks += [
         *_figure(report, "levels"),
         *profiles.sections(tables),
+        *(
+            block
+            for figure in report.get("figures") or []
+            if figure.get("table") == "sweep"
+            for block in _figure(report, figure["name"])
+        ),
         *_section("Steps", tables, "gaps", None, untrusted),
         *_figure(report, "layers"),
         *_layers(tables, untrusted),

@@ -1,4 +1,4 @@
-"""The layer profile and the baseline as Markdown: the tables that everybody prints, in their usual shape and units."""
+"""Layer profile, baseline and sweep as Markdown: the tables that everybody prints, in their usual shape and units."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ def sections(tables: Tables) -> list[str]:
     ):
         if name in tables:
             blocks += [f"### {title}", render(tables[name]), f"All rows in [tables/{name}.csv](tables/{name}.csv)."]
+    if "sweep" in tables:
+        blocks += ["## Configuration sweep", *sweep(tables)]
     return blocks
 
 
@@ -208,6 +210,48 @@ def operators(table: pd.DataFrame) -> str:
         for r in _rows(of)
     ]
     return _table([markdown.escape(name) for name in headers], body, left=2)
+
+
+def sweep(tables: Tables) -> list[str]:
+    """For each kernel the fastest and the slowest combination and why; then what was left out, by reason."""
+    blocks = []
+    if "sweep_best" in tables:
+        headers = ["kernel", "tried", "default", "fastest", "default's time over it", "recommended", "why"]
+        body = [
+            [
+                markdown.escape(f"{r.op} {r.variant} {r.dtype} {r.shape}"),
+                _count(r.combinations),
+                markdown.escape(r.default),
+                markdown.escape(r.fastest),
+                text.MISSING if text.is_missing(r.versus_default) else f"{r.versus_default:.3f}",
+                markdown.escape(r.recommended) or text.MISSING,
+                markdown.escape(r.evidence),
+            ]
+            for r in _rows(tables["sweep_best"])
+        ]
+        blocks.append(markdown.table_of(headers, body, ["left", "right", *["left"] * 5]))
+    rows = tables["sweep"]
+    left_out = rows[~rows["verdict"].isin(["timed", "built"])]
+    if len(left_out):
+        groups = left_out.groupby(["op", "variant", "combination", "verdict", "reason"], sort=False).size()
+        listed = [[*map(markdown.escape, key)] for key in groups.index[: markdown.TOP]]
+        headers = ["op", "variant", "combination", "left out", "why"]
+        blocks += [f"Left out ({len(groups)}):", markdown.table_of(headers, listed, ["left"] * 5)]
+    built = rows[rows["verdict"] == "built"]
+    if len(built):
+        headers = ["op", "variant", "combination", "registers", "shared memory", "threads", "occupancy", "limiter"]
+        body = [
+            [
+                *(markdown.escape(value) for value in (r.op, r.variant, r.combination)),
+                *(_count(value) for value in (r.registers, r.shared_bytes, r.block_threads)),
+                text.number(r.occupancy_theoretical_frac, "frac"),
+                markdown.escape(r.limiter),
+            ]
+            for r in _rows(built.head(3 * markdown.TOP))
+        ]
+        align = [*["left"] * 3, *["right"] * 4, "left"]
+        blocks += ["Compiled and not timed (no GPU):", markdown.table_of(headers, body, align)]
+    return [*blocks, "All combinations in [tables/sweep.csv](tables/sweep.csv)."]
 
 
 def published(table: pd.DataFrame) -> str:

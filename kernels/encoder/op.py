@@ -99,6 +99,7 @@ VARIANTS = (
         "v01_element",
         "one launch, one element a thread: the minimum of dram bytes; refuted above 1.1 times that",
         minimum_bytes,
+        tunables={"ENCODER_V01_THREADS": (256, 64, 128, 512, 1024)},
     ),
     triton_variant(
         "encoder",
@@ -114,6 +115,7 @@ VARIANTS = (
         "16-byte packets: time within 10 % of the byte floor at 100 MB and more; refuted if not",
         minimum_bytes,
         timings=(Timing("floor", high=1.1),),
+        tunables={"ENCODER_V02_THREADS": (256, 64, 128, 512, 1024), "ENCODER_V02_COUNT": (2, 1, 4)},
     ),
 )
 

@@ -10,8 +10,12 @@
 #include "encoder.h"
 #include "vec.cuh"
 
+#ifndef ENCODER_V01_THREADS
+#define ENCODER_V01_THREADS 256
+#endif
+
 namespace {
-constexpr int THREADS = 256;
+constexpr int THREADS = ENCODER_V01_THREADS;
 }
 
 template <typename T>

@@ -11,9 +11,16 @@
 #include "overlap.cuh"
 #include "vec.cuh"
 
+#ifndef ENCODER_V02_THREADS
+#define ENCODER_V02_THREADS 256
+#endif
+#ifndef ENCODER_V02_COUNT
+#define ENCODER_V02_COUNT 2
+#endif
+
 namespace {
-constexpr int THREADS = 256;
-constexpr int COUNT = 2;  // packets a thread
+constexpr int THREADS = ENCODER_V02_THREADS;
+constexpr int COUNT = ENCODER_V02_COUNT;  // packets a thread
 }  // namespace
 
 template <typename T, int WIDTH>

@@ -178,6 +178,7 @@ def _variants(
             "one launch: dram bytes ~ 2 element passes; in bf16 instructions bind: refuted if within 3 % of v02",
             passes,
             function=f"{prefix}_v01_naive",
+            tunables={"GELU_V01_THREADS": (256, 64, 128, 512, 1024)},
             timings=(Timing("v02_vector", low=1.03, dtypes=("bfloat16",)),),
         ),
         triton_variant(
@@ -195,6 +196,7 @@ def _variants(
             "floor at 100 MB and more; refuted if bf16 takes 5 % more",
             passes,
             function=f"{prefix}_v02_vector",
+            tunables={"GELU_V02_THREADS": (256, 64, 128, 512, 1024), "GELU_V02_AHEAD_MB": (3, 0, 1, 6)},
             timings=(Timing("floor", high=1.03),),
         ),
     )

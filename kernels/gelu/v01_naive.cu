@@ -10,8 +10,12 @@
 #include "gelu.h"
 #include "vec.cuh"
 
+#ifndef GELU_V01_THREADS
+#define GELU_V01_THREADS 256
+#endif
+
 namespace {
-constexpr int THREADS = 256;
+constexpr int THREADS = GELU_V01_THREADS;
 }
 
 template <typename T, bool BIAS>

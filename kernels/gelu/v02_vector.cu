@@ -13,9 +13,16 @@
 #include "reduce.cuh"
 #include "vec.cuh"
 
+#ifndef GELU_V02_THREADS
+#define GELU_V02_THREADS 256
+#endif
+#ifndef GELU_V02_AHEAD_MB
+#define GELU_V02_AHEAD_MB 3
+#endif
+
 namespace {
-constexpr int THREADS = 256;
-constexpr int64_t AHEAD_BYTES = 3 << 20;  // how far ahead L2 is fed
+constexpr int THREADS = GELU_V02_THREADS;
+constexpr int64_t AHEAD_BYTES = int64_t{GELU_V02_AHEAD_MB} << 20;  // how far ahead L2 is fed, 0: not
 }  // namespace
 
 __device__ __forceinline__ float reciprocal(float value) {
@@ -42,7 +49,7 @@ __global__ void __launch_bounds__(THREADS)
   const auto loaded = Packet<T, WIDTH>::load(x + at);
   Packet<T, WIDTH> added;
   if constexpr (BIAS) added = Packet<T, WIDTH>::load(bias + static_cast<int64_t>(packet % row) * WIDTH);
-  if (WIDTH * sizeof(T) == 16 && threadIdx.x == 0 && packets - packet > ahead + THREADS)
+  if (AHEAD_BYTES > 0 && WIDTH * sizeof(T) == 16 && threadIdx.x == 0 && packets - packet > ahead + THREADS)
     prefetch_l2(x + at + static_cast<int64_t>(ahead) * WIDTH, THREADS * 16);
   float value[WIDTH];
 #pragma unroll

@@ -73,30 +73,35 @@ def layernorm_chain(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
-def _cuda(name: str, hypothesis: str, *more: str, timings: tuple[Timing, ...] = ()) -> Variant:
-    return cuda_variant(
-        "layernorm", name, hypothesis, minimum_bytes, symbols=(f"layernorm_{name}", *more), timings=timings
-    )
+def _cuda(name: str, hypothesis: str, *more_symbols: str, **more: Any) -> Variant:
+    symbols = (f"layernorm_{name}", *more_symbols)
+    return cuda_variant("layernorm", name, hypothesis, minimum_bytes, symbols=symbols, **more)
 
 
 VARIANTS = (
     torch_variant("one launch: dram bytes ~ 2 element passes", layernorm_chain, unfused_bytes),
     compile_variant("one kernel: dram bytes ~ 2 element passes; refuted above 2.2", layernorm_chain, minimum_bytes),
     _cuda(
-        "v01_thread", "32 sectors a request: dram bytes above 3 element passes where N >= 32768; refuted if below 2.5"
+        "v01_thread",
+        "32 sectors a request: dram bytes above 3 element passes where N >= 32768; refuted if below 2.5",
+        tunables={"LAYERNORM_V01_THREADS": (128, 32, 64, 256, 512)},
     ),
     _cuda(
-        "v02_shared", "walks after the first hit L1: dram bytes ~ 2 element passes, top stall barrier; refuted > 2.2"
+        "v02_shared",
+        "walks after the first hit L1: dram bytes ~ 2 element passes, top stall barrier; refuted > 2.2",
+        tunables={"LAYERNORM_V02_THREADS": (256, 64, 128, 512, 1024)},
     ),
     _cuda(
         "v03_shuffle",
         "no barrier: at least 1.2 times as fast as v02; refuted if not",
         timings=(Timing("v02_shared", high=1 / 1.2),),
+        tunables={"LAYERNORM_V03_THREADS": (128, 32, 64, 256, 512)},
     ),
     _cuda(
         "v04_constant",
         "the constant cache answers one address a cycle: slower than v03; refuted if as fast",
         timings=(Timing("v03_shuffle", low=1.0),),
+        tunables={"LAYERNORM_V04_THREADS": (128, 32, 64, 256, 512)},
     ),
     triton_variant(
         "layernorm",
@@ -112,6 +117,11 @@ VARIANTS = (
         "one walk in 16-byte packets: time within 5 % of the byte floor at 100 MB and more; refuted if not",
         "layernorm_v05_any",
         timings=(Timing("floor", high=1 / 0.95),),
+        tunables={
+            "LAYERNORM_V05_ROWS": (4, 1, 2, 8),
+            "LAYERNORM_V05_AHEAD_MB": (3, 0, 6),
+            "LAYERNORM_V05_EARLY": (3, 0),
+        },
     ),
 )
 

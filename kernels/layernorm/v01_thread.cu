@@ -11,8 +11,12 @@
 #include "layernorm.h"
 #include "vec.cuh"
 
+#ifndef LAYERNORM_V01_THREADS
+#define LAYERNORM_V01_THREADS 128
+#endif
+
 namespace {
-constexpr int THREADS = 128;
+constexpr int THREADS = LAYERNORM_V01_THREADS;
 }
 
 template <typename T>

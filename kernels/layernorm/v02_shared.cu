@@ -10,8 +10,12 @@
 #include "layernorm.h"
 #include "vec.cuh"
 
+#ifndef LAYERNORM_V02_THREADS
+#define LAYERNORM_V02_THREADS 256
+#endif
+
 namespace {
-constexpr int THREADS = 256;
+constexpr int THREADS = LAYERNORM_V02_THREADS;
 }
 
 // Sum over the block, for every thread; `partial` may be used again afterwards.

@@ -11,8 +11,12 @@
 #include "reduce.cuh"
 #include "vec.cuh"
 
+#ifndef LAYERNORM_V03_THREADS
+#define LAYERNORM_V03_THREADS 128
+#endif
+
 namespace {
-constexpr int THREADS = 128;
+constexpr int THREADS = LAYERNORM_V03_THREADS;
 constexpr int ROWS = THREADS / 32;
 }  // namespace
 

@@ -13,8 +13,12 @@
 #include "reduce.cuh"
 #include "vec.cuh"
 
+#ifndef LAYERNORM_V04_THREADS
+#define LAYERNORM_V04_THREADS 128
+#endif
+
 namespace {
-constexpr int THREADS = 128;
+constexpr int THREADS = LAYERNORM_V04_THREADS;
 constexpr int ROWS = THREADS / 32;
 constexpr int CONSTANT_BYTES = 64 << 10;
 }  // namespace

@@ -12,11 +12,24 @@
 #include "row_norm.cuh"
 #include "vec.cuh"
 
+#ifndef LAYERNORM_V05_ROWS
+#define LAYERNORM_V05_ROWS 4
+#endif
+#ifndef LAYERNORM_V05_AHEAD_MB
+#define LAYERNORM_V05_AHEAD_MB 3
+#endif
+#ifndef LAYERNORM_V05_EARLY
+#define LAYERNORM_V05_EARLY 3
+#endif
+
 namespace {
-constexpr int64_t AHEAD_BYTES = 3 << 20;  // how far ahead L2 is fed
+// how far ahead L2 is fed, 0: not
+constexpr int64_t AHEAD_BYTES = int64_t{LAYERNORM_V05_AHEAD_MB} << 20;
+constexpr int TOGETHER = LAYERNORM_V05_ROWS;  // rows a block, where a row is narrow
 constexpr int64_t FEW_ROWS = 256;
 constexpr int ANY_THREADS = 256;
-constexpr int EARLY_COUNT = 3;  // with up to so many packets a thread, weight and bias are loaded with the row
+// with up to so many packets a thread, weight and bias are loaded with the row
+constexpr int EARLY_COUNT = LAYERNORM_V05_EARLY;
 }  // namespace
 
 // G threads a row, COUNT packets of WIDTH elements each: COUNT * G * WIDTH >= C. ROWS rows a block.
@@ -43,7 +56,7 @@ __global__ void __launch_bounds__(G* ROWS) layernorm_v05_vector(const T* x, cons
       biases[k] = Packet<T, WIDTH>::load(bias + column);
     }
   }
-  if (lane == 0 && ahead < rows - row)
+  if (AHEAD_BYTES > 0 && lane == 0 && ahead < rows - row)
     prefetch_l2(x + static_cast<int64_t>(row + ahead) * columns, columns * static_cast<uint32_t>(sizeof(T)));
 
   float value[COUNT][WIDTH];
@@ -106,15 +119,15 @@ static cudaError_t launch(const LayernormCall& call) {
                          (static_cast<uintptr_t>(call.columns) * sizeof(T));
   const int packets = static_cast<int>(call.columns * sizeof(T) / 16);
   if (addresses % 16 == 0 && packets <= 1024) {
-    if (packets <= 32) return launch_rows<T, 1, 32, 4>(call);
+    if (packets <= 32) return launch_rows<T, 1, 32, TOGETHER>(call);
     // decode: a handful of rows, where only the time of one row counts
     if (call.rows <= FEW_ROWS && packets <= 128) return launch_rows<T, 1, 128, 1>(call);
     if (call.rows <= FEW_ROWS && packets <= 256) return launch_rows<T, 1, 256, 1>(call);
-    if (packets <= 64) return launch_rows<T, 2, 32, 4>(call);
-    if (packets <= 96) return launch_rows<T, 3, 32, 4>(call);
-    if (packets <= 128) return launch_rows<T, 4, 32, 4>(call);
-    if (packets <= 192) return launch_rows<T, 2, 96, 4>(call);
-    if (packets <= 256) return launch_rows<T, 8, 32, 4>(call);
+    if (packets <= 64) return launch_rows<T, 2, 32, TOGETHER>(call);
+    if (packets <= 96) return launch_rows<T, 3, 32, TOGETHER>(call);
+    if (packets <= 128) return launch_rows<T, 4, 32, TOGETHER>(call);
+    if (packets <= 192) return launch_rows<T, 2, 96, TOGETHER>(call);
+    if (packets <= 256) return launch_rows<T, 8, 32, TOGETHER>(call);
     if (packets <= 512) return launch_rows<T, 4, 128, 1>(call);
     return launch_rows<T, 4, 256, 1>(call);
   }

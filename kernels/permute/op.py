@@ -103,6 +103,12 @@ def merge_chain(by_heads: Any) -> Any:
     return by_heads.transpose(1, 2).clone(memory_format=torch.contiguous_format).flatten(2)
 
 
+TUNABLES = {
+    "split": {"PERMUTE_V02_AHEAD_MB": (3, 0, 1, 6)},
+    "merge": {"PERMUTE_V02_MERGE_COUNT": (2, 1, 4)},
+}
+
+
 def _variants(which: str, passes: Any, chain: Any, function: str, launches: str) -> dict[str, Variant]:
     variants = (
         torch_variant(
@@ -118,6 +124,7 @@ def _variants(which: str, passes: Any, chain: Any, function: str, launches: str)
             function=f"{which}_v01_element",
             symbols=(f"permute_v01_{which}",),
             timings=(Timing("v02_vector", low=1.1, dtypes=("bfloat16",)),),
+            tunables={f"PERMUTE_V01_{which.upper()}_THREADS": (256, 64, 128, 512, 1024)},
         ),
         triton_variant(
             "permute",
@@ -136,6 +143,8 @@ def _variants(which: str, passes: Any, chain: Any, function: str, launches: str)
             function=f"{which}_v02_vector",
             symbols=(f"permute_v02_{which}",),
             timings=(Timing("floor", high=1 / 0.95),),
+            # split and merge are two kernels of one source: each has choices of its own
+            tunables={f"PERMUTE_V02_{which.upper()}_THREADS": (256, 64, 128, 512, 1024), **TUNABLES[which]},
         ),
     )
     return {variant.name: variant for variant in variants}

@@ -11,13 +11,20 @@
 #include "permute.h"
 #include "place.cuh"
 
+#ifndef PERMUTE_V01_SPLIT_THREADS
+#define PERMUTE_V01_SPLIT_THREADS 256
+#endif
+#ifndef PERMUTE_V01_MERGE_THREADS
+#define PERMUTE_V01_MERGE_THREADS 256
+#endif
+
 namespace {
-constexpr int THREADS = 256;
+constexpr int SPLIT_THREADS = PERMUTE_V01_SPLIT_THREADS, MERGE_THREADS = PERMUTE_V01_MERGE_THREADS;
 }
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS) permute_v01_split(const T* qkv, T* q, T* k, T* v, Layout layout) {
-  const uint32_t item = blockIdx.x * THREADS + threadIdx.x;
+__global__ void __launch_bounds__(SPLIT_THREADS) permute_v01_split(const T* qkv, T* q, T* k, T* v, Layout layout) {
+  const uint32_t item = blockIdx.x * SPLIT_THREADS + threadIdx.x;
   if (item >= layout.items) return;
   const uint32_t token = item / layout.row, at = item - token * layout.row;
   const T* from = qkv + static_cast<int64_t>(token) * 3 * layout.row + at;
@@ -28,8 +35,8 @@ __global__ void __launch_bounds__(THREADS) permute_v01_split(const T* qkv, T* q,
 }
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS) permute_v01_merge(const T* from, T* to, Layout layout) {
-  const uint32_t item = blockIdx.x * THREADS + threadIdx.x;
+__global__ void __launch_bounds__(MERGE_THREADS) permute_v01_merge(const T* from, T* to, Layout layout) {
+  const uint32_t item = blockIdx.x * MERGE_THREADS + threadIdx.x;
   if (item >= layout.items) return;
   const uint32_t token = item / layout.row;
   to[item] = from[layout.by_heads(token, item - token * layout.row)];
@@ -41,6 +48,7 @@ static cudaError_t launch(const PermuteCall& call) {
   const auto heads = static_cast<uint32_t>(call.heads), size = static_cast<uint32_t>(call.head_size);
   const Layout layout = {static_cast<uint32_t>(call.elements), heads * size, size, static_cast<uint32_t>(call.tokens),
                          heads};
+  constexpr int THREADS = SPLIT ? SPLIT_THREADS : MERGE_THREADS;
   const unsigned blocks = (layout.items - 1) / THREADS + 1;
   const T* from = static_cast<const T*>(call.from);
   if constexpr (SPLIT) {

@@ -12,25 +12,38 @@
 #include "place.cuh"
 #include "vec.cuh"
 
+#ifndef PERMUTE_V02_SPLIT_THREADS
+#define PERMUTE_V02_SPLIT_THREADS 256
+#endif
+#ifndef PERMUTE_V02_AHEAD_MB
+#define PERMUTE_V02_AHEAD_MB 3
+#endif
+#ifndef PERMUTE_V02_MERGE_THREADS
+#define PERMUTE_V02_MERGE_THREADS 256
+#endif
+#ifndef PERMUTE_V02_MERGE_COUNT
+#define PERMUTE_V02_MERGE_COUNT 2
+#endif
+
 namespace {
-constexpr int THREADS = 256;
-constexpr int MERGE_COUNT = 2;            // packets a thread of merge; of split: one of q, k and v each
-constexpr int64_t AHEAD_BYTES = 3 << 20;  // how far ahead L2 is fed
+constexpr int SPLIT_THREADS = PERMUTE_V02_SPLIT_THREADS, MERGE_THREADS = PERMUTE_V02_MERGE_THREADS;
+constexpr int MERGE_COUNT = PERMUTE_V02_MERGE_COUNT;  // packets a thread of merge; of split: one of q, k and v each
+constexpr int64_t AHEAD_BYTES = int64_t{PERMUTE_V02_AHEAD_MB} << 20;  // how far ahead L2 is fed by split, 0: not
 }  // namespace
 
 template <typename Raw>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(SPLIT_THREADS)
     permute_v02_split(const Raw* qkv, Raw* q, Raw* k, Raw* v, Layout layout, uint32_t ahead) {
   let_next_start();
-  const uint32_t item = blockIdx.x * THREADS + threadIdx.x;
+  const uint32_t item = blockIdx.x * SPLIT_THREADS + threadIdx.x;
   if (item >= layout.items) return;
   const uint32_t token = item / layout.row, at = item - token * layout.row;
   const Raw* from = qkv + static_cast<int64_t>(token) * 3 * layout.row + at;
   wait_for_previous();
   const Raw left = from[0], middle = from[layout.row], right = from[2 * layout.row];
   // the parts that all blocks ask for cover the input once, though a block's part is not exactly what it reads later
-  if (sizeof(Raw) == 16 && threadIdx.x == 0 && layout.items - item > ahead + THREADS)
-    prefetch_l2(qkv + 3 * static_cast<int64_t>(item + ahead), 3 * THREADS * 16);
+  if (AHEAD_BYTES > 0 && sizeof(Raw) == 16 && threadIdx.x == 0 && layout.items - item > ahead + SPLIT_THREADS)
+    prefetch_l2(qkv + 3 * static_cast<int64_t>(item + ahead), 3 * SPLIT_THREADS * 16);
   const int64_t to = layout.by_heads(token, at);
   q[to] = left;
   k[to] = middle;
@@ -38,21 +51,21 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename Raw>
-__global__ void __launch_bounds__(THREADS) permute_v02_merge(const Raw* from, Raw* to, Layout layout) {
+__global__ void __launch_bounds__(MERGE_THREADS) permute_v02_merge(const Raw* from, Raw* to, Layout layout) {
   let_next_start();
-  const uint32_t first = blockIdx.x * (MERGE_COUNT * THREADS) + threadIdx.x;
+  const uint32_t first = blockIdx.x * (MERGE_COUNT * MERGE_THREADS) + threadIdx.x;
   wait_for_previous();
   Raw loaded[MERGE_COUNT];
 #pragma unroll
   for (int k = 0; k < MERGE_COUNT; ++k) {
-    const uint32_t item = first + k * THREADS;
+    const uint32_t item = first + k * MERGE_THREADS;
     if (item >= layout.items) break;
     const uint32_t token = item / layout.row;
     loaded[k] = from[layout.by_heads(token, item - token * layout.row)];
   }
 #pragma unroll
   for (int k = 0; k < MERGE_COUNT; ++k)
-    if (first + k * THREADS < layout.items) to[first + k * THREADS] = loaded[k];
+    if (first + k * MERGE_THREADS < layout.items) to[first + k * MERGE_THREADS] = loaded[k];
 }
 
 template <typename Raw, bool SPLIT>
@@ -63,6 +76,7 @@ static cudaError_t launch(const PermuteCall& call) {
   const auto heads = static_cast<uint32_t>(call.heads);
   const Layout layout = {static_cast<uint32_t>(items), heads * head, head, static_cast<uint32_t>(call.tokens), heads};
   const Raw* from = static_cast<const Raw*>(call.from);
+  constexpr int THREADS = SPLIT ? SPLIT_THREADS : MERGE_THREADS;
   constexpr int TILE = SPLIT ? THREADS : MERGE_COUNT * THREADS;
   const int blocks = static_cast<int>((items - 1) / TILE + 1);
   if constexpr (SPLIT) {

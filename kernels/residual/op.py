@@ -75,6 +75,7 @@ VARIANTS = (
         "one element a thread: in bf16 at most 90 % of v02's bandwidth; refuted if above",
         minimum_bytes,
         timings=(Timing("v02_vector", low=1 / 0.9, dtypes=("bfloat16",)),),
+        tunables={"RESIDUAL_V01_THREADS": (256, 64, 128, 512, 1024)},
     ),
     triton_variant(
         "residual",
@@ -90,6 +91,7 @@ VARIANTS = (
         "16-byte packets: time within 3 % of the byte floor at 100 MB and more; refuted if not",
         minimum_bytes,
         timings=(Timing("floor", high=1.03),),
+        tunables={"RESIDUAL_V02_THREADS": (256, 64, 128, 512, 1024)},
     ),
 )
 

@@ -10,8 +10,12 @@
 #include "residual.h"
 #include "vec.cuh"
 
+#ifndef RESIDUAL_V01_THREADS
+#define RESIDUAL_V01_THREADS 256
+#endif
+
 namespace {
-constexpr int THREADS = 256;
+constexpr int THREADS = RESIDUAL_V01_THREADS;
 }
 
 template <typename T>

@@ -11,8 +11,12 @@
 #include "residual.h"
 #include "vec.cuh"
 
+#ifndef RESIDUAL_V02_THREADS
+#define RESIDUAL_V02_THREADS 256
+#endif
+
 namespace {
-constexpr int THREADS = 256;
+constexpr int THREADS = RESIDUAL_V02_THREADS;
 }  // namespace
 
 template <typename T, int WIDTH>

@@ -94,6 +94,7 @@ VARIANTS = (
         "v01_shuffle",
         "one launch, later walks hit L1 or L2: dram bytes ~ 4 element passes; refuted above 4.4",
         minimum_bytes,
+        tunables={"RESIDUAL_LAYERNORM_V01_THREADS": (128, 32, 64, 256, 512)},
     ),
     triton_variant(
         "residual_layernorm",
@@ -112,6 +113,11 @@ VARIANTS = (
         minimum_bytes,
         symbols=("residual_layernorm_v02_vector", "residual_layernorm_v02_any"),
         timings=(Timing("torch", high=1 / 1.2), Timing("compile", high=1.0)),
+        tunables={
+            "RESIDUAL_LAYERNORM_V02_ROWS": (4, 1, 2, 8),
+            "RESIDUAL_LAYERNORM_V02_AHEAD_MB": (3, 0, 6),
+            "RESIDUAL_LAYERNORM_V02_EARLY": (3, 0),
+        },
     ),
 )
 

@@ -12,8 +12,12 @@
 #include "residual_layernorm.h"
 #include "vec.cuh"
 
+#ifndef RESIDUAL_LAYERNORM_V01_THREADS
+#define RESIDUAL_LAYERNORM_V01_THREADS 128
+#endif
+
 namespace {
-constexpr int THREADS = 128;
+constexpr int THREADS = RESIDUAL_LAYERNORM_V01_THREADS;
 constexpr int ROWS = THREADS / 32;
 }  // namespace
 

@@ -13,13 +13,26 @@
 #include "row_norm.cuh"
 #include "vec.cuh"
 
+#ifndef RESIDUAL_LAYERNORM_V02_ROWS
+#define RESIDUAL_LAYERNORM_V02_ROWS 4
+#endif
+#ifndef RESIDUAL_LAYERNORM_V02_AHEAD_MB
+#define RESIDUAL_LAYERNORM_V02_AHEAD_MB 3
+#endif
+#ifndef RESIDUAL_LAYERNORM_V02_EARLY
+#define RESIDUAL_LAYERNORM_V02_EARLY 3
+#endif
+
 namespace {
-constexpr int64_t AHEAD_BYTES = 3 << 20;  // how far ahead L2 is fed, of x and of y each
+// how far ahead L2 is fed, of x and of y each, 0: not
+constexpr int64_t AHEAD_BYTES = int64_t{RESIDUAL_LAYERNORM_V02_AHEAD_MB} << 20;
+constexpr int TOGETHER = RESIDUAL_LAYERNORM_V02_ROWS;  // rows a block, where a warp has a row
 constexpr int64_t FEW_ROWS = 256;
 constexpr int64_t MANY_ROWS = 4096;
 constexpr int64_t FED_ROWS = 16384;  // from here on L2 is fed ahead and the results stream past it
 constexpr int ANY_THREADS = 256;
-constexpr int EARLY_COUNT = 3;  // with up to so many packets a thread, weight and bias are loaded with the row
+// with up to so many packets a thread, weight and bias are loaded with the row
+constexpr int EARLY_COUNT = RESIDUAL_LAYERNORM_V02_EARLY;
 }  // namespace
 
 template <bool STREAMING, typename P, typename T>
@@ -54,7 +67,7 @@ __global__ void __launch_bounds__(G* ROWS)
       biases[k] = Packet<T, WIDTH>::load(bias + column);
     }
   }
-  if (FED && lane == 0 && ahead < rows - row) {
+  if (FED && AHEAD_BYTES > 0 && lane == 0 && ahead < rows - row) {
     const int64_t later = static_cast<int64_t>(row + ahead) * columns;
     prefetch_l2(x + later, columns * static_cast<uint32_t>(sizeof(T)));
     prefetch_l2(y + later, columns * static_cast<uint32_t>(sizeof(T)));
@@ -132,14 +145,14 @@ static cudaError_t launch(const ResidualLayernormCall& call) {
                          (static_cast<uintptr_t>(call.columns) * sizeof(T));
   const int packets = static_cast<int>(call.columns * sizeof(T) / 16);
   if (addresses % 16 == 0 && packets <= 1024) {
-    if (packets <= 32) return launch_rows<T, 1, 32, 4>(call);
+    if (packets <= 32) return launch_rows<T, 1, 32, TOGETHER>(call);
     // decode: a handful of rows, where only the time of one row counts
     if (call.rows <= FEW_ROWS && packets <= 128) return launch_rows<T, 1, 128, 1>(call);
     if (call.rows <= FEW_ROWS && packets <= 256) return launch_rows<T, 1, 256, 1>(call);
-    if (packets <= 64) return launch_rows<T, 2, 32, 4>(call);
-    if (packets <= 96 && call.rows > FED_ROWS) return launch_rows<T, 3, 32, 4, true>(call);
-    if (packets <= 96) return launch_rows<T, 3, 32, 4>(call);
-    if (packets <= 128) return launch_rows<T, 4, 32, 4>(call);
+    if (packets <= 64) return launch_rows<T, 2, 32, TOGETHER>(call);
+    if (packets <= 96 && call.rows > FED_ROWS) return launch_rows<T, 3, 32, TOGETHER, true>(call);
+    if (packets <= 96) return launch_rows<T, 3, 32, TOGETHER>(call);
+    if (packets <= 128) return launch_rows<T, 4, 32, TOGETHER>(call);
     if (packets <= 192 && call.rows > MANY_ROWS) return launch_rows<T, 1, 192, 1>(call);
     if (packets <= 192) return launch_rows<T, 2, 96, 1>(call);
     if (packets <= 256) return launch_rows<T, 2, 128, 1>(call);

@@ -247,7 +247,7 @@ def bench(tmp_path, monkeypatch):
     monkeypatch.setattr(census, "TABLE", tmp_path / "census.csv")
     monkeypatch.setattr(census, "PAGE", tmp_path / "CENSUS.md")
     monkeypatch.setattr(build, "find_nvcc", lambda: "nvcc")
-    monkeypatch.setattr(census, "_tool", lambda name: name)
+    monkeypatch.setattr(census, "tool", lambda name: name)
     monkeypatch.setattr(objects, "nvcc_version", lambda nvcc: fresh[0]["nvcc"])
     monkeypatch.setattr(census, "take", lambda nvcc: fresh)
     return fresh
@@ -288,7 +288,7 @@ def test_another_compiler_and_none_are_counted_skips(bench, capsys, monkeypatch)
     assert capsys.readouterr().out == expected
     # a new compiler's table replaces the old one: what it makes is not held against the old compiler
     assert census.main(["--update"]) == 0
-    monkeypatch.setattr(census, "_tool", lambda name: None if name == "nvdisasm" else name)
+    monkeypatch.setattr(census, "tool", lambda name: None if name == "nvdisasm" else name)
     capsys.readouterr()
     assert census.main([]) == 0
     assert "1 rows of the census are not compared: nvdisasm not found; run" in capsys.readouterr().out
@@ -329,12 +329,12 @@ def test_an_object_is_made_anew_when_a_header_changes(tmp_path, monkeypatch):
     (tmp_path / "op" / "op.h").write_text('#include "vec.cuh"\n')
     (tmp_path / "include" / "vec.cuh").write_text("// 1\n")
     (tmp_path / "include" / "other.cuh").write_text("// 1\n")
-    first = objects._fingerprint("13.0.88", source, "90")
+    first = objects.fingerprint("13.0.88", source, "90")
     (tmp_path / "include" / "other.cuh").write_text("// 2\n")
-    assert objects._fingerprint("13.0.88", source, "90") == first
+    assert objects.fingerprint("13.0.88", source, "90") == first
     (tmp_path / "include" / "vec.cuh").write_text("// 2\n")
-    assert objects._fingerprint("13.0.88", source, "90") != first
-    assert objects._fingerprint("13.1.0", source, "90") != objects._fingerprint("13.0.88", source, "90")
+    assert objects.fingerprint("13.0.88", source, "90") != first
+    assert objects.fingerprint("13.1.0", source, "90") != objects.fingerprint("13.0.88", source, "90")
     assert objects.target(source, 90) == "90"
     source.write_text("#if defined(__CUDA_ARCH_FEAT_SM90_ALL)\n#endif\n")
     assert (objects.target(source, 90), objects.target(source, 80)) == ("90a", "80")

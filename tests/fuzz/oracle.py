@@ -74,6 +74,7 @@ def check_message(error: AnalysisError, name: str, folder: str) -> None:
 _TABLES = (
     "gpu_ops", "ranges", "nsys_range_sums", "nsys_kernel_sums", "counters", "rules", "source_lines", "metric_instances", "details",
     "start_end_ranges", "overhead", "graph_nodes", "ops", "dataflow", "layer_events",
+    "sweep_rows",
 )  # fmt: skip
 _DERIVED = frozenset({"range_id", "parent_id", "level", "instruction", "block", "ordinal", "line"})
 
@@ -100,7 +101,7 @@ def facts(capture: Capture) -> dict[str, list[Row]]:
     found = {name: _rows(frame) for name in _TABLES if (frame := getattr(capture, name)) is not None}
     for name, frame in capture.summaries.items():  # names alone tell calls of CUDA and of the system
         found.setdefault("calls" if name in ("cuda_api_sum", "osrt_sum") else name, []).extend(_rows(frame))
-    for name in ("manifest", "timing", "ceilings", "layer_profile", "kernels_of_layers", "baseline"):
+    for name in ("manifest", "timing", "ceilings", "layer_profile", "kernels_of_layers", "baseline", "sweep"):
         if data := getattr(capture, name):
             found[name] = [_leaves(data)]
     return {name: rows for name, rows in found.items() if rows}

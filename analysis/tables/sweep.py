@@ -1,0 +1,278 @@
+"""The configuration sweep: every combination with its counters, the fastest of each kernel, and what sets it apart."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.tables.schema import PROFILE_TABLES
+
+CELL = ["op", "variant", "dtype", "shape"]
+_TOP_STALLS = "stall_"
+_NOT_STALLS = ("stall_selected", "stall_not_selected")  # a warp that is ready waits for nothing
+_FINDINGS = 5
+_FEW_WAVES = 20.0  # with more of them the last one does not count
+_RUNG = ["op", "variant", "dtype", "shape_name", "gpu"]
+_KEY = ["op", "variant", "macros", "dtype", "shape_name", "gpu"]
+
+
+def build_sweep(capture: Capture, measured: pd.DataFrame) -> pd.DataFrame:
+    """Return sweep.csv: one row a combination, dtype and shape, fastest first in each; `measured` joins by its path."""
+    schema = PROFILE_TABLES["sweep"]
+    if capture.sweep_rows is None or capture.sweep_rows.empty:
+        return schema.empty()
+    # measured again after a change of the source: the last one counts, and so do its choices
+    rows = capture.sweep_rows.drop_duplicates(_KEY, keep="last")
+    names = rows["macros"].str.replace(r"=-?\d+", "", regex=True)
+    rows = rows[names == names.groupby([rows[name] for name in _RUNG]).transform("last")].reset_index(drop=True)
+    rows = rows.assign(shape=rows["shape_name"], versus_default=rows["versus_default_p50"])
+    rows["combination"] = rows["macros"].map(short_name)
+    rows = rows.join(_counters(measured), on="range")
+    # by what was timed in the same rounds as the default; where no default was timed, by time alone
+    rows["cost"] = (1 / rows["versus_default"]).fillna(rows["bench_time_p50_ns"].astype("float64"))
+    fastest = rows["cost"].eq(rows.groupby(CELL)["cost"].transform("min"))
+    recommended = {
+        (choice["gpu"], choice["source"], choice["macros"]) for choice in (capture.sweep or {}).get("choices") or []
+    }
+    found = pd.Series(list(zip(rows["gpu"], rows["source"], rows["macros"], strict=True)), index=rows.index)
+    marks = {
+        "default": rows["default"].eq(1),
+        "fastest": fastest,
+        "recommended": found.isin(recommended) & rows["verdict"].eq("timed"),
+    }
+    rows["mark"] = [
+        ", ".join(name for name, is_so in zip(marks, flags, strict=True) if is_so)
+        for flags in zip(*marks.values(), strict=True)
+    ]
+    timed, counted = rows["bench_time_p50_ns"].notna(), rows["ncu_time_ns"].notna()
+    rows["tier"] = counted.map({True: "counters", False: "timing"}).where(timed, "static")
+    order = {cell: place for place, cell in enumerate(dict.fromkeys(rows[CELL].itertuples(index=False, name=None)))}
+    rows["place"] = [order[cell] for cell in rows[CELL].itertuples(index=False, name=None)]
+    rows = rows.sort_values(["place", "cost"], kind="stable", na_position="last")
+    return schema.conform(rows[schema.column_names])
+
+
+def short_name(macros: str) -> str:
+    """`THREADS=256 AHEAD_MB=3` of `GELU_V02_THREADS=256 GELU_V02_AHEAD_MB=3`."""
+    return " ".join(re.sub(r"^[A-Z0-9_]*?V\d+_(?=[A-Z])", "", part) for part in macros.split())
+
+
+def _counters(measured: pd.DataFrame) -> pd.DataFrame:
+    """By NVTX path: achieved occupancy, DRAM rate, the largest stall and the time of its longest kernel."""
+    columns = ["occupancy_achieved_frac", "dram_byte_per_s", "stall", "stall_frac", "ncu_time_ns"]
+    known = measured[measured["path"].astype("str").str.startswith("sweep/")] if len(measured) else measured
+    if known.empty or "duration_ns" not in known:
+        return pd.DataFrame(columns=columns)
+    longest = known.sort_values("duration_ns", kind="stable").groupby("path").tail(1).set_index("path")
+    reasons = [name for name in longest if str(name).startswith(_TOP_STALLS) and name not in _NOT_STALLS]
+    stalls = longest[reasons].astype("float64")
+    some = stalls.notna().any(axis=1)
+    top = stalls[some].idxmax(axis=1).reindex(longest.index)
+    moved = longest["dram_read_bytes"] + longest["dram_write_bytes"]
+    return pd.DataFrame(
+        {
+            "occupancy_achieved_frac": longest["occupancy_achieved_frac"],
+            "dram_byte_per_s": moved / longest["duration_ns"] * 1e9,
+            "stall": top.str.removeprefix(_TOP_STALLS),
+            "stall_frac": stalls.max(axis=1) / stalls.sum(axis=1).where(some),
+            "ncu_time_ns": longest["duration_ns"],
+        }
+    )
+
+
+def build_best(sweep: pd.DataFrame) -> pd.DataFrame:
+    """Return sweep_best.csv: one row a kernel, dtype and shape that was timed; `sweep` from build_sweep."""
+    schema = PROFILE_TABLES["sweep_best"]
+    found = []
+    for cell, rows in sweep.groupby(CELL, sort=False):
+        timed = rows[rows["bench_time_p50_ns"].notna()]
+        if timed.empty:
+            continue
+        fastest, slowest = timed.iloc[0], timed.iloc[-1]
+        default = next((row for _, row in timed.iterrows() if "default" in row["mark"]), None)
+        chosen = timed.loc[timed["mark"].str.contains("recommended"), "combination"]
+        is_default = default is not None and fastest["combination"] == default["combination"]
+        found.append(
+            {
+                **dict(zip(CELL, cell, strict=True)),
+                "combinations": len(rows),
+                "timed": len(timed),
+                "default": "" if default is None else default["combination"],
+                "fastest": fastest["combination"],
+                "versus_default": fastest["versus_default"],
+                "clear": "" if is_default else "yes" if is_clear(fastest) else "no",
+                "slowest": slowest["combination"],
+                "slowest_versus_default": slowest["versus_default"],
+                "recommended": "" if chosen.empty else chosen.iloc[0],
+                "evidence": " ".join(_sentences(rows, fastest, slowest, default)),
+                "tier": "counters" if (timed["tier"] == "counters").any() else "timing",
+            }
+        )
+    return schema.conform(pd.DataFrame(found)) if found else schema.empty()
+
+
+def find(best: pd.DataFrame) -> list[dict[str, Any]]:
+    """Findings of a sweep: the kernels with a clearly faster combination, the largest gain first."""
+    clear = best[best["clear"] == "yes"].sort_values("versus_default", ascending=False, kind="stable")
+    found = []
+    for _, row in clear.head(_FINDINGS).iterrows():
+        name = " ".join(str(row[part]) for part in CELL)
+        evidence = [
+            {"table": "sweep_best", "row": row["op"], "column": column, "value": row[column]}
+            for column in ("fastest", "versus_default")
+        ]
+        title = f"{name}: {row['fastest']} is {row['versus_default']:.3f} times as fast as the default"
+        found.append({"title": title, "sentence": row["evidence"], "time_to_win_ns": None, "evidence": evidence})
+    return [{"rank": rank, **finding} for rank, finding in enumerate(found, 1)]
+
+
+def is_clear(row: pd.Series) -> bool:
+    """Whether the combination was faster than the default in 95 % of the rounds, by 1 % in the median."""
+    return bool(row["versus_default_p5"] > 1 and row["versus_default"] >= 1.01)
+
+
+def _sentences(rows: pd.DataFrame, fastest: pd.Series, slowest: pd.Series, default: pd.Series | None) -> list[str]:
+    said = []
+    left_out = rows[rows["bench_time_p50_ns"].isna()]
+    if default is None:
+        said.append(f"Fastest is {fastest['combination']}; the default was not timed.")
+    elif fastest["combination"] == default["combination"]:
+        said.append(f"The default, {default['combination']}, is the fastest of {len(rows)}.")
+    else:
+        gain = f"{_times(fastest)} the default's speed"
+        if is_clear(fastest):
+            why = _apart(fastest, default)
+            said.append(f"Fastest is {fastest['combination']}, {gain}: against {default['combination']} {why}.")
+        else:
+            said.append(f"No clear difference: {fastest['combination']} comes out at {gain}.")
+    other = default if default is not None else fastest
+    if slowest["combination"] not in (other["combination"], fastest["combination"]):
+        paired = slowest["versus_default"] if default is not None else float("nan")
+        ratio = 1 / paired if pd.notna(paired) else slowest["bench_time_p50_ns"] / other["bench_time_p50_ns"]
+        if ratio >= 1.01:
+            why = _apart(slowest, other)
+            said.append(f"Slowest is {slowest['combination']}, {ratio:.3g} times {other['combination']}'s time: {why}.")
+    if len(left_out):
+        named = ", ".join(f"{count} {verdict}" for verdict, count in left_out["verdict"].value_counts().items())
+        said.append(f"Left out: {named}.")
+    return said
+
+
+def _times(row: pd.Series) -> str:
+    middle, low, high = (row[name] for name in ("versus_default", "versus_default_p5", "versus_default_p95"))
+    return f"{middle:.3f} ({low:.3f} – {high:.3f}) times"
+
+
+def _apart(row: pd.Series, other: pd.Series) -> str:
+    """In which of the numbers `row` differs from `other` by more than a little, as "a for b"."""
+    parts: list[str] = []
+
+    def known(name: str) -> bool:
+        return bool(pd.notna(row[name]) and pd.notna(other[name]))
+
+    def share(name: str, what: str, least: float, tail: str = "") -> None:
+        if known(name) and abs(row[name] - other[name]) >= least:
+            parts.append(f"{what} {row[name]:.0%}{tail} for {other[name]:.0%}")
+
+    limiter = f" (limited by {row['limiter']})" if row["limiter"] not in ("", "warps") else ""
+    share("occupancy_theoretical_frac", "theoretical occupancy", 0.02, limiter)
+    share("occupancy_achieved_frac", "achieved occupancy", 0.02)
+    if known("waves") and min(row["waves"], other["waves"]) < _FEW_WAVES:
+        ours, theirs = _idle(row), _idle(other)
+        if abs(ours - theirs) >= 0.02:
+            parts.append(
+                f"{row['waves']:.3g} waves for {other['waves']:.3g}, in which {ours:.0%} of the places stay empty "
+                f"for {theirs:.0%}"
+            )
+    if known("registers") and row["registers"] != other["registers"]:
+        parts.append(f"{int(row['registers'])} registers a thread for {int(other['registers'])}")
+    if known("dram_byte_per_s") and abs(row["dram_byte_per_s"] / other["dram_byte_per_s"] - 1) >= 0.01:
+        rates = [value["dram_byte_per_s"] / 1e12 for value in (row, other)]
+        parts.append(f"DRAM at {rates[0]:.2f} TB/s for {rates[1]:.2f}")
+    if known("stall_frac"):
+        names = [str(value["stall"]) for value in (row, other)]
+        if names[0] != names[1]:
+            parts.append(
+                f"{names[0]} {row['stall_frac']:.0%} of the stalls, there {names[1]} {other['stall_frac']:.0%}"
+            )
+        elif abs(row["stall_frac"] - other["stall_frac"]) >= 0.05:
+            parts.append(f"{names[0]} {row['stall_frac']:.0%} of the stalls for {other['stall_frac']:.0%}")
+    return ", ".join(parts) if parts else "nothing that was measured sets them apart"
+
+
+def _idle(row: pd.Series) -> float:
+    """Share of the places in all waves together that no block takes."""
+    waves: Any = row["waves"]
+    whole = waves + row["tail_frac"]
+    return float(row["tail_frac"] / whole) if whole else 0.0
+
+
+# For the figure -----------------------------------------------------------------------------------------------
+
+
+def heat_maps(sweep: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """By op the panels of its heat map: {title, x, y, note, columns, rows, cells}, one a kernel, dtype and shape.
+
+    A cell is {"excess": time over the default's - 1, "time_ns", "marks", "verdict"}, None where nothing was tried. Of
+    more than two macros the two that matter most are the axes, and a cell is the fastest over the others.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for cell, rows in sweep.groupby(CELL, sort=False):
+        if rows["bench_time_p50_ns"].notna().any():
+            found.setdefault(str(cell[0]), []).append(_panel(cell, rows))
+    return found
+
+
+def _panel(cell: Any, rows: pd.DataFrame) -> dict[str, Any]:
+    values = pd.DataFrame([_values(text) for text in rows["combination"]], index=rows.index)
+    names = list(values)
+    time = rows["bench_time_p50_ns"].astype("float64")
+    if len(names) > 2:
+        means = {name: time.groupby(values[name]).mean() for name in names}
+        spread = {name: float(mean.max() - mean.min()) for name, mean in means.items()}
+        axes = sorted(names, key=lambda name: -spread[name])[:2]
+        axes.sort(key=names.index)  # in the order of the source
+    else:
+        axes = names
+    x, y = axes[0], axes[1] if len(axes) > 1 else ""
+    columns = sorted(set(values[x]))
+    lines = sorted(set(values[y])) if y else [0]
+    default = next((row for _, row in rows.iterrows() if "default" in row["mark"]), None)
+    cells = []
+    for line in lines:
+        picked = []
+        for column in columns:
+            here = rows[(values[x] == column) & ((values[y] == line) if y else True)]
+            picked.append(_heat(here, default) if len(here) else None)
+        cells.append(picked)
+    others = [name for name in names if name not in axes]
+    return {
+        "title": " ".join(str(part) for part in cell[1:]),
+        "x": x,
+        "y": y,
+        "note": f"fastest over {' and '.join(others)}" if others else "",
+        "columns": [str(value) for value in columns],
+        "rows": [str(value) for value in lines] if y else [""],
+        "cells": cells,
+    }
+
+
+def _values(combination: str) -> dict[str, int]:
+    return {name: int(value) for name, value in (part.split("=") for part in combination.split())}
+
+
+def _heat(rows: pd.DataFrame, default: pd.Series | None) -> dict[str, Any]:
+    timed = rows[rows["bench_time_p50_ns"].notna()]  # fastest first
+    if timed.empty:
+        return {"excess": None, "time_ns": None, "marks": [], "verdict": rows["verdict"].iloc[0]}
+    first = timed.iloc[0]
+    time_ns = float(first["bench_time_p50_ns"])
+    paired = float(first["versus_default"]) if pd.notna(first["versus_default"]) else None
+    excess = 1 / paired - 1 if paired else None
+    if excess is None and default is not None:
+        excess = time_ns / float(default["bench_time_p50_ns"]) - 1
+    marks = [name for name in ("default", "fastest", "recommended") if timed["mark"].str.contains(name).any()]
+    return {"excess": excess, "time_ns": time_ns, "marks": marks, "verdict": "timed"}

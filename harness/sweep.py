@@ -1,0 +1,606 @@
+"""Tries all combinations of the compile-time choices of an op's CUDA rungs, and recommends one that is clearly faster.
+
+    python -m harness.sweep OP [OP ...] [--variants ...] [--dtype ...] [--shapes ...] [--out DIR]
+    python -m harness.sweep OP --dry-run      lists the combinations and which of them are measured already
+    python -m harness.sweep OP --counters     also takes ncu's counters of one launch of each
+    python -m harness.sweep OP --update       also writes kernels/tuned.toml, which kernels.build reads (without a GPU:
+                                              from what DIR holds, and nothing is built)
+
+The choices are the `tunables` of kernels.registry, each rung's on its own. All combinations are compiled at once by
+ninja and kept by content. In a process of its own each is checked against float64 as harness.bench checks, then those
+that pass are timed in turn, the default among them, by harness.bench's cold convention. What does not compile, link or
+launch, is wrong, crashes or hangs is a row with its reason; a crash costs its row and a new process.
+
+DIR/captures/sweep.csv gets each row as it is measured: the same command goes on where an interrupted one stopped. A row
+is known by its op, variant, dtype, shape, macros, GPU and the fingerprint of compiler, source and flags. sweep.json
+holds the choices. A combination is recommended for a source, which is compiled once for all its ops, dtypes and shapes:
+at least 1 % faster in the geometric mean of what was measured of it, faster in 95 % of the rounds somewhere, and slower
+in 95 % of the rounds nowhere. `make sweep` reports with the table, the heat maps and why.
+Exit: 0 done, 2 usage, 3 nothing can be built, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from harness.console import guarded, progress
+from harness.errors import InputError, UsageError
+from harness.sweep_rows import COLUMNS, LEAST_GAIN, Ledger, Row, choose, latest, update_tuned
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE, KIND = "sweep.csv", "sweep"
+ROUNDS = 30
+GROUP = 8  # timed in turn, the default among them: each keeps its own outputs
+STEP_SECONDS = 240.0  # a worker that says nothing for so long hangs; it starts with loading torch
+CRASHES = 20  # of workers, until the sweep gives up
+
+
+# Plan --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Cell:
+    """One rung on one dtype and shape: what is timed together. `combinations` are of kernels.combinations."""
+
+    op: Any
+    variant: str
+    dtype: str
+    shape: tuple[int, ...]
+    combinations: list[Any] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """`gelu v02_vector bf16 large`, for people."""
+        return f"{self.op.name} {self.variant} {_short(self.dtype)} {self.op.shape_name(self.shape)}"
+
+
+def _short(dtype: str) -> str:
+    from kernels.registry import short_dtype
+
+    return str(short_dtype(dtype))
+
+
+def plan(
+    ops: Sequence[Any], variants: Sequence[str] | None, dtypes: Sequence[str] | None, shapes: Sequence[str] | None
+) -> list[Cell]:
+    """The cells of what was asked for; a name that none of the ops knows is a UsageError."""
+    from kernels.combinations import combinations
+    from kernels.registry import dtype_name
+
+    tunable = {op.name: [name for name, variant in op.variants.items() if variant.tunables] for op in ops}
+    for what, wanted, known in (
+        ("--variants", variants, {name for names in tunable.values() for name in names}),
+        ("--shapes", shapes, {name for op in ops for name in op.shapes}),
+        ("--dtype", dtypes, {_short(dtype) for op in ops for dtype in op.dtypes}),
+    ):
+        for name in wanted or ():
+            if name not in known:
+                raise UsageError(f"{what} {name!r} is unknown here: use {', '.join(sorted(known)) or 'another op'}.")
+    cells = []
+    for op in ops:
+        if not tunable[op.name]:
+            raise UsageError(
+                f"op {op.name} has no variant with tunables (kernels/{op.folder}/op.py): nothing to sweep."
+            )
+        sizes = [op.shapes[name] for name in shapes if name in op.shapes] if shapes else [op.bench_shape]
+        for name in tunable[op.name]:
+            variant = op.variants[name]
+            if variants and name not in variants:
+                continue
+            for dtype in [dtype_name(name) for name in dtypes] if dtypes else op.dtypes:
+                cells += [
+                    Cell(op, name, dtype, size, combinations(op, variant))
+                    for size in sizes
+                    if dtype in variant.dtypes and not variant.cannot(size, dtype)
+                ]
+    if not cells:
+        raise UsageError("no variant takes what was asked for: give other --variants, --dtype or --shapes.")
+    return cells
+
+
+def range_of(cell: Cell, combination: Any) -> str:
+    """The NVTX path in which --counters launches a combination: sweep/gelu/v02_vector/bf16/large/256x3."""
+    values = "x".join(str(value) for _, value in combination.macros)
+    return "/".join((KIND, cell.op.name, cell.variant, _short(cell.dtype), cell.op.shape_name(cell.shape), values))
+
+
+def row_start(cell: Cell, combination: Any, gpu: str, fingerprint: str) -> Row:
+    """What a row says before anything is known of it."""
+    row: Row = dict.fromkeys(COLUMNS, "") | {
+        "op": cell.op.name,
+        "variant": cell.variant,
+        "source": f"{cell.op.folder}/{combination.source.name}",
+        "macros": combination.text,
+        "default": int(combination.is_default),
+        "gpu": gpu,
+        "fingerprint": fingerprint,
+    }
+    if not gpu:  # an object is of no dtype and no shape
+        return row
+    return row | {
+        "dtype": _short(cell.dtype),
+        "shape_name": cell.op.shape_name(cell.shape),
+        "shape": "x".join(map(str, cell.shape)),
+        "range": range_of(cell, combination),
+        "minimum_bytes": cell.op.minimum_bytes(cell.shape, cell.dtype),
+    }
+
+
+# The worker, a process that may die ---------------------------------------------------------------------------
+
+
+def events(command: Sequence[str], jobs: Sequence[Row], limit_s: float = STEP_SECONDS) -> Iterator[Row]:
+    """What a worker says of these jobs, one object a line; the last is {"end": reason}, "" where it did all of them."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        worker = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        lines: queue.Queue[str | None] = queue.Queue()
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        reader = threading.Thread(target=_pass_on, args=(worker.stdout, lines), daemon=True)
+        reader.start()
+        try:
+            try:
+                worker.stdin.write(json.dumps(list(jobs)))
+                worker.stdin.close()
+            except BrokenPipeError:
+                pass
+            while True:
+                line = lines.get(timeout=limit_s)
+                if line is None:
+                    break
+                if line.endswith("\n"):  # else it was cut off
+                    yield json.loads(line)
+            code = worker.wait()
+            yield {"end": "" if code == 0 else _why_it_ended(code, errors)}
+        except queue.Empty:
+            yield {"end": f"it did not come to an end in {limit_s:g} s"}
+        finally:
+            worker.kill()
+            worker.wait()
+            reader.join()
+            worker.stdout.close()
+
+
+def _pass_on(stream: IO[str], lines: queue.Queue[str | None]) -> None:
+    for line in stream:
+        lines.put(line)
+    lines.put(None)
+
+
+def _why_it_ended(code: int, errors: IO[str]) -> str:
+    from harness.manifest import scrub
+
+    errors.seek(0)
+    said = [line.strip() for line in errors.read().splitlines() if line.strip()]
+    # torch ends its errors with advice in several lines
+    named = [line for line in said if "rror" in line.split(":")[0]]
+    last = (named or said or ["it said nothing"])[-1]
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return scrub(f"{how}: {last}")[:300]
+
+
+def measure(
+    jobs: list[Row],
+    on_row: Callable[[int, Row], None],
+    start: Callable[[Sequence[Row]], Iterator[Row]],
+    tell: Callable[[str], None],
+) -> None:
+    """Run workers until every job has rows for all its combinations, each by its number.
+
+    Shape: a job is what harness.sweep_gpu takes: {"rows": [{"id", "library", "default"}], …}. A crash while one
+    combination is checked is its row; one while a group is timed has the group's timed one by one.
+    """
+    open_rows = {row["id"] for job in jobs for row in job["rows"] if row["wanted"]}
+    done: set[int] = set()
+    dead: set[int] = set()
+    for _ in range(CRASHES):
+        left = []
+        for job in jobs:
+            rows = [row for row in job["rows"] if row["id"] in open_rows - done or row["default"]]
+            rows = [row for row in rows if row["id"] not in dead]
+            if any(row["wanted"] and row["id"] not in done for row in rows):
+                left.append(job | {"rows": rows})
+        if not left:
+            return
+        at: list[int] = []
+        end = "it ended without a word"
+        for event in start(left):
+            if "start" in event:
+                at = event["start"]
+            elif "row" in event:
+                if event["row"] in open_rows - done:
+                    on_row(event["row"], event["fields"])
+                done.add(event["row"])
+            elif "end" in event:
+                end = event["end"]
+        pending = [row for row in at if row not in done]
+        if not end and open_rows <= done:
+            return
+        if not pending:  # it died between two combinations: nothing is to blame but the process
+            if not at and end:
+                raise InputError(f"the measuring process does not start: {end}.")
+            continue
+        if len(pending) == 1:
+            tell(f"a combination ended the process ({end}); going on without it")
+            dead.add(pending[0])
+            done.add(pending[0])
+            if pending[0] in open_rows:
+                on_row(pending[0], {"verdict": "crashed", "reason": end})
+            continue
+        tell(f"a process ended while it timed {len(pending)} combinations ({end}); timing them one by one")
+        for job in jobs:
+            if any(row["id"] in pending for row in job["rows"]):
+                job["group"] = 1
+    raise InputError(f"{CRASHES} measuring processes ended early; what was measured is kept, see sweep.csv.")
+
+
+# Running -----------------------------------------------------------------------------------------------------
+
+
+class _Progress:
+    """Ninja's counts and the measured rows: a bar on a terminal, else a line every few seconds."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._what = ""
+        self._said = 0.0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        from tqdm import tqdm
+
+        if sys.stderr.isatty():
+            if self._bar is None or self._what != what:
+                self.close()
+                self._bar, self._what = tqdm(total=total, desc=what), what
+            self._bar.total = total
+            self._bar.update(done - self._bar.n)
+        elif done == total or time.monotonic() - self._said > 5:
+            progress(f"{what} {done} of {total}")
+            self._said = time.monotonic()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def static_fields(arch: int, built: Any) -> Row:
+    """What nvcc alone says: the kernel of the source with the lowest occupancy at its launch bound."""
+    from kernels import census, combinations
+
+    bounds = combinations.max_threads(built)
+    found: list[Row] = [
+        {"kernel": census.demangle([usage.symbol])[0], "registers": usage.registers, "shared_bytes": usage.shared_bytes}
+        | occupancy_fields(arch, bounds.get(usage.symbol, 0), usage.registers, usage.shared_bytes)
+        for usage in built.usages
+    ]
+    spilled = max((usage.spill_bytes for usage in built.usages), default=0)
+    lowest = min(found, key=lambda fields: float(fields.get("occupancy_theoretical_frac", 1)), default={})
+    return lowest | {"spill_bytes": spilled}
+
+
+def occupancy_fields(arch: int, threads: int, registers: int, shared_bytes: int) -> Row:
+    """Block size, theoretical occupancy and its limiter, blocks on one multiprocessor; only the block size of a GPU
+    that sm_limits.toml does not know.
+    """
+    from kernels import census
+
+    fields: Row = {"block_threads": threads or ""}
+    try:
+        found = census.occupancy(arch, threads, registers, shared_bytes) if threads else None
+    except KeyError:
+        return fields
+    if found is not None:
+        blocks = round(found[0] * census.limits(arch)["warps"] / math.ceil(threads / 32))
+        fields |= {"occupancy_theoretical_frac": f"{found[0]:.4g}", "limiter": found[1], "blocks_per_sm": blocks}
+    return fields
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The GPU at hand: its name and its architecture, as 90."""
+
+    name: str
+    arch: int
+
+
+def gpu_at_hand() -> Gpu | None:
+    """None without one."""
+    from harness import manifest
+
+    facts = manifest.gpu_facts()
+    if facts is None:
+        return None
+    return Gpu(facts["name"], int(facts["compute_capability"].replace(".", "")))
+
+
+def sweep(cells: Sequence[Cell], ledger: Ledger, gpu: Gpu | None, arch: int, rounds: int, start: Any = None) -> None:
+    """Build, check, time; every result is a row of the ledger. Raises HarnessError where nothing can be built."""
+    from kernels import build, combinations
+
+    nvcc = build.find_nvcc()
+    if nvcc is None:
+        raise InputError("nvcc was not found, and every combination has to be compiled: install the CUDA toolkit.")
+    name = gpu.name if gpu else ""
+    if gpu is None:  # nothing is timed: one row a combination says it all
+        cells = list({(cell.op.name, cell.variant): cell for cell in cells}.values())
+    every = [one for cell in cells for one in cell.combinations]
+    shown = _Progress()
+    try:
+        wanted = _unknown(cells, ledger, name, combinations.fingerprints(nvcc, every, arch))
+        if not wanted:
+            progress("every combination is measured already")
+            return
+        extensions = _start_extensions(cells) if gpu else []
+        built = combinations.compile_all(nvcc, every, arch, shown)
+        failed = {one: found.errors for one, found in built.items() if found.errors}
+        for _, one, row in wanted:
+            if one in failed:
+                ledger.add(row | {"verdict": "does not compile", "reason": failed[one]})
+            elif gpu is None:
+                ledger.add(row | static_fields(arch, built[one]) | {"verdict": "built"})
+        if gpu is None:
+            return
+        _wait_for(extensions)
+        unlinked = combinations.link_all(built.values(), shown)
+        for _, one, row in wanted:
+            if one in unlinked:
+                ledger.add(row | {"verdict": "does not link", "reason": unlinked[one]})
+        left = [(cell, one, row) for cell, one, row in wanted if one not in failed and one not in unlinked]
+        _measure_all(cells, left, built, ledger, gpu, rounds, shown, start)
+    except build.BuildError as error:
+        raise InputError(str(error)) from error
+    finally:
+        shown.close()
+
+
+def _unknown(
+    cells: Sequence[Cell], ledger: Ledger, gpu: str, fingerprints: Mapping[Any, str]
+) -> list[tuple[Cell, Any, Row]]:
+    rows = [(cell, one, row_start(cell, one, gpu, fingerprints[one])) for cell in cells for one in cell.combinations]
+    return [(cell, one, row) for cell, one, row in rows if not ledger.has(row)]
+
+
+def _start_extensions(cells: Sequence[Cell]) -> list[tuple[str, subprocess.Popen[bytes]]]:
+    """The folders' own extensions, whose bindings the combinations use, built while the combinations compile."""
+    folders = dict.fromkeys(cell.op.folder for cell in cells)
+    command = [sys.executable, "-m", "kernels.build"]
+    return [(folder, subprocess.Popen([*command, folder], cwd=ROOT, stdout=subprocess.DEVNULL)) for folder in folders]
+
+
+def _wait_for(running: Sequence[tuple[str, subprocess.Popen[bytes]]]) -> None:
+    for number, (folder, process) in enumerate(running, 1):
+        if process.poll() is None:
+            progress(f"waiting for the extension of kernels/{folder} ({number} of {len(running)})")
+        if process.wait():
+            raise InputError(f"kernels/{folder} cannot be built as it stands: see above.")
+
+
+def _measure_all(
+    cells: Sequence[Cell],
+    left: Sequence[tuple[Cell, Any, Row]],
+    built: Mapping[Any, Any],
+    ledger: Ledger,
+    gpu: Gpu,
+    rounds: int,
+    shown: _Progress,
+    start: Any,
+) -> None:
+    from kernels import combinations
+
+    wanted = {(id(cell), one): number for number, (cell, one, _) in enumerate(left)}
+    rows = {number: row for number, (_, _, row) in enumerate(left)}
+    jobs: list[Row] = []
+    for cell in cells:
+        members = []
+        for one in cell.combinations:
+            asked = (id(cell), one) in wanted
+            if (asked or one.is_default) and not built[one].errors:
+                number = wanted.get((id(cell), one), -1 - len(jobs))
+                library = str(combinations.library_of(built[one]))
+                members.append({"id": number, "wanted": asked, "default": one.is_default, "library": library})
+        if any(member["wanted"] for member in members):
+            jobs.append(_job(cell) | {"rounds": rounds, "group": GROUP, "rows": members})
+    done = 0
+
+    def on_row(number: int, fields: Row) -> None:
+        nonlocal done
+        done += 1
+        spilled = max((usage.spill_bytes for usage in built[left[number][1]].usages), default=0)
+        row = rows[number] | {"spill_bytes": spilled} | fields
+        if "grid_blocks" in fields:
+            row |= occupancy_fields(gpu.arch, row["block_threads"], row["registers"], row["shared_bytes"])
+            row |= wave_fields(row, fields.get("sm_count", 0))
+        ledger.add({name: row[name] for name in COLUMNS})
+        shown("check and time", done, len(rows))
+
+    command = [sys.executable, "-m", "harness.sweep_gpu"]
+    measure(jobs, on_row, start or (lambda given: events(command, given)), progress)
+
+
+def _job(cell: Cell) -> Row:
+    return {"op": cell.op.name, "variant": cell.variant, "dtype": cell.dtype, "shape": list(cell.shape)}
+
+
+def wave_fields(row: Row, sm_count: int) -> Row:
+    """How many times the grid fills the GPU, and which share of its last turn stays empty."""
+    if not row.get("blocks_per_sm") or not sm_count:
+        return {}
+    waves = row["grid_blocks"] / (row["blocks_per_sm"] * sm_count)
+    return {"waves": f"{waves:.4g}", "tail_frac": f"{math.ceil(waves) - waves:.4g}"}
+
+
+# Counters ----------------------------------------------------------------------------------------------------
+
+
+def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu) -> None:
+    """One launch of each timed combination under ncu, each in its NVTX range; a sentence where that does not work."""
+    from harness import doctor
+    from kernels import build, combinations
+
+    if doctor.find_ncu() is None:
+        progress("no ncu here, so there are no counters (`make doctor` says how to get it)")
+        return
+    nvcc = build.find_nvcc()
+    assert nvcc is not None  # or nothing would have been timed
+    timed = {row["range"] for row in latest(ledger.rows) if row["verdict"] == "timed" and row["gpu"] == gpu.name}
+    built = combinations.compile_all(nvcc, [one for cell in cells for one in cell.combinations], gpu.arch, _Progress())
+    _wait_for(_start_extensions(cells))
+    combinations.link_all(built.values(), _Progress())
+    jobs: list[Row] = []
+    for cell in cells:
+        members = [
+            {"range": range_of(cell, one), "library": str(combinations.library_of(built[one]))}
+            for one in cell.combinations
+            if range_of(cell, one) in timed
+        ]
+        jobs.append(_job(cell) | {"rows": members})
+    run = Path(os.path.relpath(out, ROOT))
+    launches = out / "raw" / "launches.json"
+    launches.parent.mkdir(parents=True, exist_ok=True)
+    launches.write_text(json.dumps(jobs), encoding="utf-8")
+    scripts = ROOT / "nsys_scripts"
+    progress(f"counters of {sum(len(job['rows']) for job in jobs)} launches under ncu")
+    program = [sys.executable, "-m", "harness.sweep_gpu", "--launch", str(run / "raw" / "launches.json")]
+    capture = [str(scripts / "ncu_capture.sh"), "--window", "all", "--include", f"{KIND}/", "--out", str(run)]
+    for command in ([*capture, "--", *program], [str(scripts / "export_csv.sh"), str(run)]):
+        environment = os.environ | {"PYTHON": sys.executable}
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False)
+        if done.returncode:
+            progress(f"{Path(command[0]).name} failed, so counters are missing; ncu.json in the run says why")
+            return
+
+
+# Program -----------------------------------------------------------------------------------------------------
+
+
+def dry_run(cells: Sequence[Cell], ledger: Ledger | None, gpu: Gpu | None, arch: int) -> None:
+    """What would be tried, and what is measured already."""
+    from kernels import build, combinations
+
+    nvcc = build.find_nvcc()
+    every = [one for cell in cells for one in cell.combinations]
+    prints = combinations.fingerprints(nvcc, every, arch) if nvcc else {}
+    total = left = 0
+    for cell in cells:
+        print(f"{cell.title}: {len(cell.combinations)} combinations")
+        for one in cell.combinations:
+            row = row_start(cell, one, gpu.name if gpu else "", prints.get(one, ""))
+            known = ledger is not None and ledger.has(row)
+            total, left = total + 1, left + (not known)
+            marks = [mark for mark, is_so in (("default", one.is_default), ("measured", known)) if is_so]
+            print(f"  {one.text}" + (f" ({', '.join(marks)})" if marks else ""))
+    measured = f"{total - left} measured already" if nvcc else "which are measured is not known without nvcc"
+    print(f"{total} rows, {measured}; {len(set(every))} compilations")
+
+
+def finish(out: Path, ledger: Ledger, arguments: Sequence[str], rounds: int, sampler: Any, update: bool) -> None:
+    """sweep.json, manifest.json, what to take, and, `update`, kernels/tuned.toml."""
+    from harness import bench, manifest, outputs
+
+    choices = choose(ledger.rows)
+    if sampler is not None:
+        outputs.write_conditions(out / "captures", ["harness.sweep", *arguments], [], 0, {"source": "none"}, sampler)
+    document = {
+        "kind": KIND, "schema_version": 1, "convention": bench.CONVENTIONS["cold"], "rounds": rounds,
+        "least_gain": LEAST_GAIN, "choices": choices,
+    }  # fmt: skip
+    manifest.write_json(out / "captures" / "sweep.json", document)
+    counts: dict[str, int] = {}
+    for row in latest(ledger.rows):
+        counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
+    print("rows: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    for choice in choices:
+        print(f"{choice['source']} on {choice['gpu']}: {choice['macros'] if choice['clear'] else choice['default']}")
+        print(f"  {choice['why']}")
+    if update:
+        run = out.resolve()
+        print(update_tuned(choices, run.relative_to(ROOT).as_posix() if run.is_relative_to(ROOT) else run.name))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See the module's docstring."""
+    from kernels import tuned
+
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("ops", nargs="+", metavar="OP", help="ops of kernels.registry")
+    parser.add_argument("--variants", nargs="+", help="names of variants (default: all with tunables)")
+    parser.add_argument("--dtype", nargs="+", help="fp32, bf16 (default: all of the op)")
+    parser.add_argument("--shapes", nargs="+", help="names of the ops' shapes (default: the one of the ladder)")
+    parser.add_argument("--out", type=Path, help="run folder (default runs/<time>-<gpu>-sweep-<op>)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each combination (default {ROUNDS})")
+    parser.add_argument("--arch", type=int, default=90, help="without a GPU: compile for this one (default 90)")
+    parser.add_argument("--counters", action="store_true", help="ncu's counters of one launch of each combination")
+    parser.add_argument("--update", action="store_true", help="write kernels/tuned.toml")
+    parser.add_argument("--dry-run", action="store_true", help="list the combinations, run nothing")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = parser.parse_args(given)
+    # the default is compared with: what an earlier sweep recommends must not be compiled in, here nor in children
+    before = os.environ.get(tuned.SWITCH)
+    os.environ[tuned.SWITCH] = "off"
+    try:
+        return guarded(lambda: _run(options, given), "smaller --shapes")
+    finally:
+        del os.environ[tuned.SWITCH]
+        if before is not None:
+            os.environ[tuned.SWITCH] = before
+
+
+def _run(options: argparse.Namespace, given: Sequence[str]) -> int:
+    from harness import manifest, outputs
+    from kernels import registry
+
+    known = registry.ops()
+    for name in options.ops:
+        if name not in known:
+            raise UsageError(f"OP {name!r} is unknown: use {', '.join(known)}.")
+    if options.rounds < 2:
+        raise UsageError("--rounds must be 2 or more.")
+    cells = plan([known[name] for name in options.ops], options.variants, options.dtype, options.shapes)
+    gpu = gpu_at_hand()
+    arch = gpu.arch if gpu else options.arch
+    out = options.out or outputs.default_run(f"{KIND}-{'-'.join(options.ops)}")
+    if options.dry_run:
+        file = out / "captures" / FILE
+        dry_run(cells, Ledger(file) if file.is_file() else None, gpu, arch)
+        return 0
+    ledger = Ledger(outputs.captures_of(out) / FILE)
+    if gpu is None and options.update:
+        finish(out, ledger, given, options.rounds, None, update=True)
+        return 0
+    if gpu is None:
+        progress(f"no NVIDIA GPU: the combinations are compiled for sm_{arch}, and nothing is timed")
+        sweep(cells, ledger, None, arch, options.rounds)
+        finish(out, ledger, given, options.rounds, None, update=False)
+        return 0
+    with manifest.ClockSampler() as sampler:
+        try:
+            sweep(cells, ledger, gpu, arch, options.rounds)
+        except KeyboardInterrupt:
+            progress(f"interrupted; what was measured is kept: the same command with --out {out} goes on")
+            return 130
+    if options.counters:
+        capture_counters(out, ledger, cells, gpu)
+    finish(out, ledger, given, options.rounds, sampler, options.update)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

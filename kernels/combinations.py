@@ -1,0 +1,227 @@
+"""Every combination of a rung's compile-time choices: listed, compiled side by side by ninja, linked for a sweep.
+
+A combination is the source with a -D for each macro that is not at its default. Its object is kept by content under
+`build/objects/sweep`, as kernels.objects keeps the others. To be called it is linked in place of that source with what
+the folder's extension consists of, so that the binding, and how it is called, stay the ones that every test checks.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernels import build, objects
+from kernels.registry import Op, Variant
+
+ROOT = objects.FOLDER.parent
+OBJECTS = objects.OBJECTS / "sweep"
+LIBRARIES = ROOT / "build" / "sweep"
+# for the library that it becomes part of; a static variable must not be shared with the same kernel's other libraries
+HOST_FLAGS = ("-Xcompiler", "-fPIC,-fno-gnu-unique")
+Progress = Callable[[str, int, int], None]  # (what, done, of)
+_loaded: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One value for each macro of a source, and the -D flags that make it so (none for the defaults)."""
+
+    source: Path
+    macros: tuple[tuple[str, int], ...]
+    flags: tuple[str, ...]
+
+    @property
+    def folder(self) -> str:
+        """The folder of kernels/ that the source lies in."""
+        return self.source.parent.name
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is the source as it stands."""
+        return not self.flags
+
+    @property
+    def text(self) -> str:
+        """`GELU_V02_THREADS=256 GELU_V02_AHEAD_MB=3`."""
+        return " ".join(f"{name}={value}" for name, value in self.macros)
+
+
+@dataclass(frozen=True)
+class Built:
+    """What nvcc made of a combination: its object, what ptxas said of its kernels, or why it does not compile."""
+
+    combination: Combination
+    fingerprint: str
+    object: Path
+    usages: tuple[build.Usage, ...]
+    errors: str
+
+
+def combinations(op: Op, variant: Variant) -> list[Combination]:
+    """All combinations of the variant's tunables, the defaults first; none for a variant without."""
+    if not variant.tunables:
+        return []
+    source = objects.FOLDER / op.folder / variant.source
+    defaults = {name: values[0] for name, values in variant.tunables.items()}
+    found = []
+    for values in itertools.product(*variant.tunables.values()):
+        macros = tuple(zip(variant.tunables, values, strict=True))
+        flags = tuple(f"-D{name}={value}" for name, value in macros if value != defaults[name])
+        found.append(Combination(source, macros, flags))
+    return found
+
+
+def first_error(log: str) -> str:
+    """The first error in what nvcc or ptxas printed, in one line and without this machine's paths."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()] or ["the compiler said nothing"]
+    found = next((line for line in lines if re.search(r"\b(error|fatal)\b", line)), lines[0])
+    found = re.sub(r"^\S*?kernels/", "kernels/", found)
+    if asserted := re.search(r'static assertion failed with "(.*)"', found):
+        return asserted[1]
+    return re.sub(r"(?<![\w.])/\S*/", "", found)[:300]
+
+
+# Ninja -------------------------------------------------------------------------------------------------------
+
+
+def find_ninja() -> str:
+    """ninja on PATH or beside the interpreter. Raises BuildError."""
+    found = shutil.which("ninja") or shutil.which("ninja", path=str(Path(sys.executable).parent))
+    if found is None:
+        raise build.BuildError("ninja was not found, and it builds the combinations: run `pip install ninja`.")
+    return found
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([$ :])", r"$\1", text)
+
+
+def run_ninja(what: str, edges: Mapping[Path, tuple[str, Sequence[Path]]], progress: Progress) -> None:
+    """Make every file of `edges` (its shell command, the files that it is made of) that is absent or stale.
+
+    One that fails is left out and does not stop the others; its command keeps its messages.
+    """
+    if not edges:
+        return
+    LIBRARIES.mkdir(parents=True, exist_ok=True)
+    lines = [f"builddir = {_escaped(str(LIBRARIES))}", "rule make", "  command = $command", "  description = $out"]
+    for to, (command, inputs) in edges.items():
+        to.parent.mkdir(parents=True, exist_ok=True)
+        given = "".join(f" {_escaped(str(path))}" for path in inputs)
+        lines += [f"build {_escaped(str(to))}: make{given}", f"  command = {command.replace('$', '$$')}"]
+    file = LIBRARIES / f"{what}.ninja"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    ninja = [find_ninja(), "-k", "0", "-f", str(file)]
+    environment = os.environ | {"NINJA_STATUS": "[%f/%t] ", "TERM": "dumb"}
+    with subprocess.Popen(
+        ninja, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as running:
+        assert running.stdout is not None
+        try:
+            for line in running.stdout:
+                if found := re.match(r"\[(\d+)/(\d+)\] ", line):
+                    progress(what, int(found[1]), int(found[2]))
+        except BaseException:
+            running.terminate()
+            raise
+
+
+# Compiling and linking ---------------------------------------------------------------------------------------
+
+
+def fingerprints(nvcc: str, wanted: Iterable[Combination], arch: int) -> dict[Combination, str]:
+    """What stands for the object of each: of the compiler, the source with our headers, and the flags."""
+    version = objects.nvcc_version(nvcc)
+    return {
+        one: objects.fingerprint(version, one.source, objects.target(one.source, arch), (*HOST_FLAGS, *one.flags))
+        for one in dict.fromkeys(wanted)
+    }
+
+
+def compile_all(nvcc: str, wanted: Iterable[Combination], arch: int, progress: Progress) -> dict[Combination, Built]:
+    """Compile what is not there yet, all at once. Raises BuildError without ninja."""
+    places: dict[Combination, tuple[str, Path]] = {}
+    edges: dict[Path, tuple[str, Sequence[Path]]] = {}
+    for one, fingerprint in fingerprints(nvcc, wanted, arch).items():
+        target = objects.target(one.source, arch)
+        to = OBJECTS / f"{one.folder}-{one.source.stem}-sm{target}-{fingerprint}.o"
+        places[one] = fingerprint, to
+        part, log = to.with_suffix(".part.o"), to.with_suffix(".log")
+        compiler = shlex.join(objects.command(nvcc, one.source, target, part, (*HOST_FLAGS, *one.flags)))
+        if not (to.is_file() and log.is_file()):
+            # its name says what it is made of, so that it depends on no file
+            edges[to] = f"{compiler} > {shlex.quote(str(log))} 2>&1 && {shlex.join(['mv', str(part), str(to)])}", ()
+    run_ninja("compile", edges, progress)
+    found = {}
+    for one, (fingerprint, to) in places.items():
+        log = to.with_suffix(".log")
+        said = log.read_text("utf-8", errors="replace") if log.is_file() else ""
+        errors = "" if to.is_file() else first_error(said)
+        found[one] = Built(one, fingerprint, to, tuple(build.read_ptxas(said)) if to.is_file() else (), errors)
+    return found
+
+
+def max_threads(built: Built) -> dict[str, int]:
+    """Threads a block that each kernel's __launch_bounds__ allows, by mangled name; {} without cuobjdump."""
+    from kernels import census
+
+    return census.read_max_threads(census.dump("-elf", built.object)) if census.tool("cuobjdump") else {}
+
+
+def library_of(built: Built) -> Path:
+    """Where `link_all` puts the library of a combination."""
+    return LIBRARIES / f"{built.object.stem}.so"
+
+
+def link_all(built: Iterable[Built], progress: Progress) -> dict[Combination, str]:
+    """Link each compiled combination with its folder's extension, which is built first; why, for those that fail."""
+    ready = [one for one in built if not one.errors]
+    edges: dict[Path, tuple[str, Sequence[Path]]] = {}
+    for one in ready:
+        folder = build.extension_folder(one.combination.folder)
+        replaced = f"{one.combination.source.stem}.cuda.o"
+        others = sorted(path for path in folder.glob("*.o") if path.name != replaced)
+        # the line by which PyTorch links the extension itself
+        found = re.search(r"^ldflags = (.*)$", (folder / "build.ninja").read_text("utf-8"), flags=re.MULTILINE)
+        if found is None or not any(path.name == "binding.o" for path in others):
+            raise build.BuildError(f"{folder.name} under build/ is not as PyTorch leaves an extension: delete it.")
+        to = library_of(one)
+        inputs = [one.object, *others]
+        log = shlex.quote(str(to.with_suffix(".log")))
+        words = shlex.join(["c++", "-Wl,-Bsymbolic", *map(str, inputs), "-o", str(to)])
+        flags = re.sub(r"\$(.)", r"\1", found[1])  # as ninja reads it
+        edges[to] = f"{words} {flags} > {log} 2>&1", inputs
+    run_ninja("link", edges, progress)
+    failed = {}
+    for one in ready:
+        if not library_of(one).is_file():
+            log = library_of(one).with_suffix(".log")
+            failed[one.combination] = first_error(log.read_text("utf-8") if log.is_file() else "the linker failed")
+    return failed
+
+
+def load(library: Path, folder: str) -> Any:
+    """The extension module in a library of `link_all`; several of one folder may be loaded. Raises ImportError."""
+    # pybind11 keeps modules by their full name, Python finds the library's entry by the last part of it
+    name = f"{library.stem.replace('.', '_')}.kernel_ledger_{folder}"
+    if name in _loaded:
+        return _loaded[name]
+    spec = importlib.util.spec_from_file_location(name, library)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if any(module is other for other in _loaded.values()):
+        raise ImportError(f"{library.name} gives the module of another library")
+    _loaded[name] = module
+    return module

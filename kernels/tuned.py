@@ -1,0 +1,82 @@
+"""Which compile-time choices a sweep recommends for a GPU: kernels/tuned.toml, read by kernels.build.
+
+A source is compiled once for all ops, dtypes and shapes, so a recommendation is one of the source: the entry says on
+which of them it was measured and by how much. `KERNEL_LEDGER_TUNED=off` builds the defaults.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+TABLE = Path(__file__).resolve().parent / "tuned.toml"
+SWITCH = "KERNEL_LEDGER_TUNED"
+_HEAD = """\
+# Compile-time choices that a sweep found clearly faster than the defaults of a source, by GPU. Written by
+# `python -m harness.sweep OP --update`, read by kernels.build; KERNEL_LEDGER_TUNED=off builds the defaults.
+# gain: the default's time over this one's, the geometric mean of what was measured; p5 to p95 round by round.
+"""
+
+
+def read(path: Path = TABLE) -> list[dict[str, Any]]:
+    """The entries, [] without a file. Raises ValueError, one sentence, for a file that is none of ours."""
+    if not path.is_file():
+        return []
+    try:
+        entries = tomllib.loads(path.read_text("utf-8")).get("tuned", [])
+        for entry in entries:
+            sound = all(isinstance(entry[name], str) for name in ("gpu", "source")) and all(
+                isinstance(value, int) and re.fullmatch(r"[A-Z][A-Z0-9_]*", name)
+                for name, value in entry["macros"].items()
+            )
+            if not sound:
+                raise KeyError(entry["source"])
+    except (KeyError, TypeError, AttributeError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(
+            f"kernels/{path.name} is no table of a sweep ({error}): restore it with git, or set {SWITCH}=off."
+        ) from error
+    return list(entries)
+
+
+def flags(folder: str, gpu: str, path: Path = TABLE) -> list[str]:
+    """The -D flags of every recommendation for sources of kernels/<folder> on the GPU of that name."""
+    if os.environ.get(SWITCH, "").lower() in ("off", "0", "no"):
+        return []
+    return [
+        f"-D{name}={value}"
+        for entry in read(path)
+        if entry["gpu"] == gpu and entry["source"].startswith(f"{folder}/")
+        for name, value in sorted(entry["macros"].items())
+    ]
+
+
+def text(entries: Sequence[Mapping[str, Any]]) -> str:
+    """tuned.toml with these entries, sorted by GPU and source."""
+    parts = [_HEAD]
+    for entry in sorted(entries, key=lambda entry: (entry["gpu"], entry["source"])):
+        macros = ", ".join(f"{name} = {value}" for name, value in entry["macros"].items())
+        lines = ["[[tuned]]", f"gpu = {json.dumps(entry['gpu'])}", f"source = {json.dumps(entry['source'])}"]
+        lines += [f"macros = {{ {macros} }}", f"gain = {entry['gain']:.4g}", f"run = {json.dumps(entry['run'])}"]
+        lines.append("measured = [")
+        for cell in entry["measured"]:
+            named = ", ".join(f"{name} = {json.dumps(cell[name])}" for name in ("op", "variant", "dtype", "shape"))
+            gains = ", ".join(f"gain_{name} = {cell[f'gain_{name}']:.4g}" for name in ("p5", "p50", "p95"))
+            lines.append(f"  {{ {named}, {gains} }},")
+        parts.append("\n".join([*lines, "]"]) + "\n")
+    return "\n".join(parts)
+
+
+def replaced(
+    entries: Sequence[Mapping[str, Any]], gpu: str, source: str, macros: Sequence[str], now: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """`entries` with what they say of these macros of a source on a GPU replaced by `now`."""
+
+    def is_of_it(entry: Mapping[str, Any]) -> bool:
+        return entry["gpu"] == gpu and entry["source"] == source and set(entry["macros"]) <= set(macros)
+
+    return [*(entry for entry in entries if not is_of_it(entry)), *now]

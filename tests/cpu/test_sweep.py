@@ -1,0 +1,649 @@
+"""The configuration sweep without a GPU: the plan, the ledger, workers that die, the choice, tuned.toml, the figure."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import textwrap
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis import report as reports
+from analysis.capture.errors import InputError as AnalysisInputError
+from analysis.capture.load import load
+from analysis.pipeline import analyse
+from analysis.tables import sweep as tables
+from harness import sweep, sweep_gpu, sweep_rows
+from harness.errors import InputError, UsageError
+from kernels import build, combinations, tuned
+from kernels.registry import ops
+from tests import sweep_examples as examples
+
+GPU = sweep.Gpu("NVIDIA H200", 90)
+GELU = {"GELU_V02_THREADS": (256, 64, 128), "GELU_V02_AHEAD_MB": (3, 0)}
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    import csv
+    import io
+
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+# --- declarations -------------------------------------------------------------------------------------------------
+
+
+def test_every_tunable_is_a_guarded_macro_of_its_source_whose_default_comes_first() -> None:
+    seen = 0
+    for op in ops().values():
+        for variant in op.variants.values():
+            text = (build.FOLDER / op.folder / variant.source).read_text("utf-8") if variant.tunables else ""
+            for macro, values in variant.tunables.items():
+                assert f"#ifndef {macro}\n#define {macro} {values[0]}\n#endif\n" in text, (
+                    f"{op.name} {variant.name} {macro}"
+                )
+                assert macro.startswith(f"{op.folder.upper()}_V{variant.name[1:3]}_")
+                seen += 1
+    assert seen > 20
+
+
+def test_ops_that_share_a_macro_share_all_choices_of_its_source() -> None:
+    by_macro: dict[str, dict[str, tuple[int, ...]]] = {}
+    for op in ops().values():
+        for variant in op.variants.values():
+            for macro in variant.tunables:
+                assert by_macro.setdefault(macro, dict(variant.tunables)) == dict(variant.tunables)
+
+
+def test_combinations_start_with_the_source_as_it_stands() -> None:
+    gelu = ops()["gelu"]
+    found = combinations.combinations(gelu, gelu.variants["v02_vector"])
+    assert len(found) == len(set(found)) == 20
+    assert found[0].is_default
+    assert found[0].flags == ()
+    assert [one.flags for one in found if one.text == "GELU_V02_THREADS=64 GELU_V02_AHEAD_MB=3"] == [
+        ("-DGELU_V02_THREADS=64",)
+    ]
+    assert combinations.combinations(gelu, gelu.variants["torch"]) == []
+
+
+def test_a_plan_names_what_it_does_not_know() -> None:
+    gelu, layernorm = ops()["gelu"], ops()["layernorm"]
+    cells = sweep.plan([gelu, layernorm], ["v02_vector", "v05_vector"], ["bf16"], None)
+    assert [cell.title for cell in cells] == [
+        "gelu v02_vector bf16 large",
+        "layernorm v05_vector bf16 " + layernorm.shape_name(layernorm.bench_shape),
+    ]
+    with pytest.raises(UsageError, match="--variants 'v99' is unknown here: use v01_naive, v02_vector"):
+        sweep.plan([gelu], ["v99"], None, None)
+    with pytest.raises(UsageError, match="--dtype"):
+        sweep.plan([gelu], None, ["fp8"], None)
+
+
+# --- the ledger ---------------------------------------------------------------------------------------------------
+
+
+def test_the_ledger_keeps_rows_one_by_one_and_drops_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    first, second = examples.grid("gelu", "v02_vector", GELU)[:2]
+    ledger = sweep_rows.Ledger(tmp_path / "sweep.csv")
+    ledger.add(first)
+    ledger.add(second)
+    text = (tmp_path / "sweep.csv").read_text()
+    assert text == examples.text([first, second])
+    (tmp_path / "sweep.csv").write_text(text[:-20])
+    again = sweep_rows.Ledger(tmp_path / "sweep.csv")
+    assert again.has(first)
+    assert not again.has(second)
+    again.add(second)
+    assert (tmp_path / "sweep.csv").read_text() == text
+
+
+def test_a_row_is_measured_again_where_the_source_or_the_gpu_changed(tmp_path: Path) -> None:
+    row = examples.grid("gelu", "v02_vector", GELU)[0]
+    ledger = sweep_rows.Ledger(tmp_path / "sweep.csv")
+    ledger.add(row)
+    assert not ledger.has(row | {"fingerprint": "f" * 16})
+    assert not ledger.has(row | {"gpu": "NVIDIA A100"})
+
+
+def test_a_ledger_of_other_columns_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "sweep.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="other columns: give another --out"):
+        sweep_rows.Ledger(tmp_path / "sweep.csv")
+
+
+# --- workers that die ---------------------------------------------------------------------------------------------
+
+WORKER = """
+    import json, os, sys, time
+    jobs, script = json.load(sys.stdin), json.loads(sys.argv[1])
+    def say(**line):
+        print(json.dumps(line), flush=True)
+    for job in jobs:
+        for row in job["rows"]:
+            say(start=[row["id"]])
+            does = script.get(row["library"], "")
+            if does == "crash":
+                print("CUDA error: an illegal memory access was encountered", file=sys.stderr)
+                os.abort()
+            if does == "hang":
+                time.sleep(60)
+            if does == "fail":
+                say(row=row["id"], fields={"verdict": "does not run", "reason": "CUDA error: too many resources"})
+        left = [row for row in job["rows"] if script.get(row["library"], "") != "fail"]
+        for at in range(0, len(left), job["group"]):
+            group = left[at:at + job["group"]]
+            say(start=[row["id"] for row in group])
+            if any(script.get(row["library"], "") == "crash when timed" for row in group):
+                os._exit(7)
+            for row in group:
+                say(row=row["id"], fields={"verdict": "timed", "bench_time_p50_ns": 1000})
+"""
+
+
+def measured(
+    tmp_path: Path, libraries: Sequence[str], does: dict[str, str], limit_s: float = 20.0
+) -> dict[str, dict[str, Any]]:
+    worker = tmp_path / "worker.py"
+    worker.write_text(textwrap.dedent(WORKER))
+    rows = [{"id": at, "wanted": True, "default": at == 0, "library": name} for at, name in enumerate(libraries)]
+    found: dict[str, dict[str, Any]] = {}
+
+    def on_row(number: int, fields: dict[str, Any]) -> None:
+        assert libraries[number] not in found
+        found[libraries[number]] = fields
+
+    def start(jobs: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        return sweep.events([sys.executable, str(worker), json.dumps(does)], jobs, limit_s)
+
+    sweep.measure([{"rows": rows, "group": 8}], on_row, start, lambda message: None)
+    return found
+
+
+def test_a_crash_costs_one_row(tmp_path: Path) -> None:
+    found = measured(tmp_path, "abcd", {"c": "crash", "b": "fail"})
+    assert {name: fields["verdict"] for name, fields in found.items()} == {
+        "a": "timed", "b": "does not run", "c": "crashed", "d": "timed",
+    }  # fmt: skip
+    assert found["c"]["reason"] == "signal 6: CUDA error: an illegal memory access was encountered"
+
+
+def test_a_crash_of_the_default_does_not_stop_the_others(tmp_path: Path) -> None:
+    found = measured(tmp_path, "abc", {"a": "crash"})
+    assert [found[name]["verdict"] for name in "abc"] == ["crashed", "timed", "timed"]
+
+
+def test_a_crash_while_several_are_timed_is_found_one_by_one(tmp_path: Path) -> None:
+    found = measured(tmp_path, "abcd", {"c": "crash when timed"})
+    assert {name: fields["verdict"] for name, fields in found.items()} == {
+        "a": "timed", "b": "timed", "c": "crashed", "d": "timed",
+    }  # fmt: skip
+    assert found["c"]["reason"].startswith("exit code 7")
+
+
+def test_a_combination_that_hangs_is_left_behind(tmp_path: Path) -> None:
+    found = measured(tmp_path, "ab", {"b": "hang"}, limit_s=3.0)
+    assert found["a"]["verdict"] == "timed"
+    assert found["b"] == {"verdict": "crashed", "reason": "it did not come to an end in 3 s"}
+
+
+def test_a_worker_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
+    def start(jobs: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        return sweep.events([sys.executable, "-c", "raise RuntimeError('no CUDA')"], jobs)
+
+    rows = [{"id": 0, "wanted": True, "default": True, "library": "a"}]
+    with pytest.raises(InputError, match="does not start: exit code 1: RuntimeError: no CUDA"):
+        sweep.measure([{"rows": rows, "group": 8}], lambda number, fields: None, start, lambda message: None)
+
+
+# --- the whole sweep, with a fake compiler, linker and worker -----------------------------------------------------
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """`compiled`, `linked` and `timed` list what was done; `dies_after`: rows, then the program is interrupted."""
+    done: dict[str, Any] = {"compiled": [], "timed": [], "dies_after": None}
+
+    def compile_all(nvcc: str, wanted: Any, arch: int, progress: Any) -> dict[Any, combinations.Built]:
+        found = {}
+        for one in dict.fromkeys(wanted):
+            done["compiled"].append(one)
+            bad = "THREADS=128" in one.text
+            found[one] = combinations.Built(one, "f" * 16, tmp_path / f"{one.text}.o", (), "a reason" if bad else "")
+        return found
+
+    def start(jobs: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for job in jobs:
+            for row in job["rows"]:
+                if not row["wanted"]:
+                    continue
+                if done["dies_after"] is not None and len(done["timed"]) == done["dies_after"]:
+                    raise KeyboardInterrupt
+                name = Path(row["library"]).stem
+                yield {"start": [row["id"]]}
+                if "THREADS=512" in name:
+                    yield {
+                        "row": row["id"],
+                        "fields": {"verdict": "does not run", "reason": "CUDA error: too many resources"},
+                    }
+                    continue
+                launched = {
+                    "registers": 32,
+                    "shared_bytes": 0,
+                    "grid_blocks": 3000,
+                    "block_threads": 256,
+                    "kernel": "k",
+                    "sm_count": 132,
+                }
+                gain = 1.05 if "THREADS=64" in name else 1.0
+                seconds = [1e-5 / gain * (1 + 0.001 * (at % 3)) for at in range(20)]
+                default = [1e-5 * (1 + 0.001 * (at % 3)) for at in range(20)]
+                yield {"row": row["id"], "fields": launched | sweep_gpu.times(seconds, default, 16)}
+                done["timed"].append((job["dtype"], name))
+        yield {"end": ""}
+
+    monkeypatch.setattr(build, "find_nvcc", lambda: "nvcc")
+    monkeypatch.setattr(combinations, "fingerprints", lambda nvcc, wanted, arch: dict.fromkeys(wanted, "f" * 16))
+    monkeypatch.setattr(combinations, "compile_all", compile_all)
+    monkeypatch.setattr(combinations, "link_all", lambda built, progress: {})
+    monkeypatch.setattr(sweep, "_start_extensions", lambda cells: [])
+    done["start"] = start
+    return done
+
+
+def run(machine: dict[str, Any], path: Path) -> sweep_rows.Ledger:
+    cells = sweep.plan([ops()["gelu"]], ["v02_vector"], ["bf16"], None)
+    ledger = sweep_rows.Ledger(path)
+    sweep.sweep(cells, ledger, GPU, 90, 20, machine["start"])
+    return ledger
+
+
+def test_what_fails_is_a_row_with_its_reason_and_what_works_is_timed(machine: dict[str, Any], tmp_path: Path) -> None:
+    ledger = run(machine, tmp_path / "sweep.csv")
+    verdicts = {row["macros"].split()[0]: (row["verdict"], row["reason"]) for row in ledger.rows}
+    assert len(ledger.rows) == 20
+    assert verdicts["GELU_V02_THREADS=128"] == ("does not compile", "a reason")
+    assert verdicts["GELU_V02_THREADS=512"] == ("does not run", "CUDA error: too many resources")
+    assert verdicts["GELU_V02_THREADS=1024"] == ("timed", "")
+    timed = next(row for row in ledger.rows if row["verdict"] == "timed")
+    assert (timed["dtype"], timed["shape_name"], timed["gpu"]) == ("bf16", "large", "NVIDIA H200")
+    assert timed["range"] == "sweep/gelu/v02_vector/bf16/large/256x3"
+    # 3000 blocks, 8 on each of 132 multiprocessors: 2.84 waves
+    assert (timed["blocks_per_sm"], timed["waves"], timed["tail_frac"]) == ("8", "2.841", "0.1591")
+    assert (timed["occupancy_theoretical_frac"], timed["limiter"]) == ("1", "warps")
+    assert rows_of((tmp_path / "sweep.csv").read_text()) == ledger.rows
+
+
+def test_an_interrupted_sweep_goes_on_where_it_stopped(machine: dict[str, Any], tmp_path: Path) -> None:
+    machine["dies_after"] = 5
+    with pytest.raises(KeyboardInterrupt):
+        run(machine, tmp_path / "sweep.csv")
+    kept = rows_of((tmp_path / "sweep.csv").read_text())
+    assert sum(row["verdict"] == "timed" for row in kept) == 5
+    machine["dies_after"] = None
+    ledger = run(machine, tmp_path / "sweep.csv")
+    assert ledger.rows[: len(kept)] == kept
+    assert len(ledger.rows) == 20
+    assert len(machine["timed"]) == len(set(machine["timed"]))
+    count = len(machine["compiled"])
+    run(machine, tmp_path / "sweep.csv")  # nothing is left to do, nor to compile
+    assert len(machine["compiled"]) == count
+
+
+def test_without_nvcc_there_is_one_sentence(
+    machine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "find_nvcc", lambda: None)
+    with pytest.raises(InputError, match="nvcc was not found"):
+        run(machine, tmp_path / "sweep.csv")
+
+
+def test_the_program_says_what_it_would_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep.main(["gelu", "--dry-run", "--variants", "v01_naive", "--dtype", "bf16"]) == 0
+    out = capsys.readouterr().out
+    assert "gelu v01_naive bf16 large: 5 combinations" in out
+    assert "  GELU_V01_THREADS=256 (default)\n  GELU_V01_THREADS=64\n" in out
+    assert sweep.main(["gelo"]) == 2
+    assert "OP 'gelo' is unknown" in capsys.readouterr().err
+
+
+# --- the choice ---------------------------------------------------------------------------------------------------
+
+
+def choices(rows: Sequence[dict[str, object]]) -> list[dict[str, Any]]:
+    return sweep_rows.choose([{name: str(value) for name, value in row.items()} for row in rows])
+
+
+def versus(p5: float, p50: float, p95: float) -> dict[str, object]:
+    return {"versus_default_p5": p5, "versus_default_p50": p50, "versus_default_p95": p95}
+
+
+def two(gain: dict[str, object], **more: object) -> list[dict[str, object]]:
+    default = examples.row("gelu", "v02_vector", {"GELU_V02_THREADS": 256}, default=1, **more)
+    return [default, examples.row("gelu", "v02_vector", {"GELU_V02_THREADS": 64}, **(gain | more))]
+
+
+@pytest.mark.parametrize(
+    ("gain", "clear"),
+    [
+        (versus(1.015, 1.02, 1.03), True),
+        (versus(0.999, 1.02, 1.03), False),  # not in 95 % of the rounds
+        (versus(1.002, 1.009, 1.02), False),  # less than 1 %
+        (versus(0.9, 0.95, 0.99), False),
+    ],
+)
+def test_only_a_clear_gain_is_recommended(gain: dict[str, object], clear: bool) -> None:
+    (choice,) = choices(two(gain))
+    assert choice["clear"] is clear
+    assert choice["macros"] == ("GELU_V02_THREADS=64" if clear else "GELU_V02_THREADS=256")
+
+
+def test_a_source_is_chosen_by_all_that_was_measured_of_it() -> None:
+    faster, slower = versus(1.09, 1.1, 1.11), versus(0.96, 0.97, 0.98)
+    (choice,) = choices([*two(faster), *two(slower, dtype="fp32")])
+    assert not choice["clear"]  # slower in fp32
+    unsure = versus(0.97, 0.99, 1.01)
+    (choice,) = choices([*two(faster), *two(unsure, dtype="fp32")])
+    assert choice["clear"]
+    assert choice["gain"] == pytest.approx((1.1 * 0.99) ** 0.5)
+    assert [cell["gain_p50"] for cell in choice["measured"]] == [1.1, 0.99]
+    (choice,) = choices([*two(faster), two(faster, dtype="fp32")[0]])
+    assert not choice["clear"]  # it was not timed in fp32
+
+
+def test_the_last_row_counts_and_older_choices_of_a_source_do_not() -> None:
+    old = [examples.row("gelu", "v02_vector", {"GELU_V02_WIDTH": 4}, **versus(1.5, 1.5, 1.5))]
+    again = two(versus(1.4, 1.4, 1.4))
+    (choice,) = choices([*old, *again, *two(versus(1.02, 1.02, 1.02), fingerprint="f" * 16)])
+    assert choice["gain"] == pytest.approx(1.02)
+
+
+# --- tuned.toml ---------------------------------------------------------------------------------------------------
+
+
+def test_tuned_toml_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    (choice,) = choices(two(versus(1.015, 1.02, 1.03)))
+    entries = sweep_rows.entries_of([choice], "reports/h200-sweep")
+    path = tmp_path / "tuned.toml"
+    path.write_text(tuned.text(entries))
+    (entry,) = tuned.read(path)
+    assert entry["macros"] == {"GELU_V02_THREADS": 64}
+    assert (entry["gpu"], entry["source"], entry["run"]) == ("NVIDIA H200", "gelu/v02_vector.cu", "reports/h200-sweep")
+    assert entry["measured"] == choice["measured"]
+    assert tuned.flags("gelu", "NVIDIA H200", path) == ["-DGELU_V02_THREADS=64"]
+    assert tuned.flags("gelu", "NVIDIA A100", path) == []
+    assert tuned.flags("layernorm", "NVIDIA H200", path) == []
+
+
+def test_tuned_flags_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (choice,) = choices(two(versus(1.015, 1.02, 1.03)))
+    path = tmp_path / "tuned.toml"
+    path.write_text(tuned.text(sweep_rows.entries_of([choice], "run")))
+    monkeypatch.setenv(tuned.SWITCH, "off")
+    assert tuned.flags("gelu", "NVIDIA H200", path) == []
+
+
+def test_a_new_sweep_replaces_what_it_swept_and_nothing_else() -> None:
+    (choice,) = choices(two(versus(1.015, 1.02, 1.03)))
+    old = sweep_rows.entries_of([choice], "old")
+    other = [old[0] | {"source": "layernorm/v05_vector.cu"}, old[0] | {"gpu": "NVIDIA A100"}]
+    other.append(old[0] | {"macros": {"GELU_V02_OF_ANOTHER_KERNEL": 2}})
+    kept = tuned.replaced([*old, *other], "NVIDIA H200", "gelu/v02_vector.cu", ["GELU_V02_THREADS"], [])
+    assert kept == other
+
+
+@pytest.mark.parametrize(
+    "text", ["[[tuned]]\ngpu = 1\n", "tuned = 3\n", "[[tuned", '[[tuned]]\ngpu="a"\nsource="b"\nmacros={"x;y"=1}\n']
+)
+def test_a_damaged_tuned_toml_is_one_sentence(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "tuned.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"kernels/tuned.toml is no table of a sweep .*: restore it with git"):
+        tuned.read(path)
+
+
+def test_the_committed_recommendations_are_of_todays_choices() -> None:
+    known = {
+        f"{op.folder}/{variant.source}": variant.tunables for op in ops().values() for variant in op.variants.values()
+    }
+    choices_of: dict[str, dict[str, tuple[int, ...]]] = {}
+    for op in ops().values():
+        for variant in op.variants.values():
+            choices_of.setdefault(f"{op.folder}/{variant.source}", {}).update(variant.tunables)
+    for entry in tuned.read():
+        assert entry["source"] in known
+        for macro, value in entry["macros"].items():
+            assert value in choices_of[entry["source"]][macro]
+            assert value != choices_of[entry["source"]][macro][0]
+
+
+def test_the_build_takes_the_flags_of_the_gpu_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    (choice,) = choices(two(versus(1.015, 1.02, 1.03)))
+    path = tmp_path / "tuned.toml"
+    path.write_text(tuned.text(sweep_rows.entries_of([choice], "run")))
+    monkeypatch.delenv(tuned.SWITCH, raising=False)
+    monkeypatch.setattr(tuned.flags, "__defaults__", (path,))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    assert build._tuned_flags("gelu") == ["-DGELU_V02_THREADS=64"]
+    with_flags = build.extension_folder("gelu")
+    monkeypatch.setenv(tuned.SWITCH, "off")
+    assert build._tuned_flags("gelu") == []
+    assert with_flags.name.startswith(build.extension_folder("gelu").name + "-")
+
+
+# --- the process on the GPU, as far as it needs none ---------------------------------------------------------------
+
+
+def test_times_pair_the_rounds_with_the_defaults() -> None:
+    fields = sweep_gpu.times([1e-5, 2e-5], [2e-5, 4e-5], 16)
+    assert fields["bench_time_p50_ns"] == 15000
+    assert fields["versus_default_p50"] == "2"
+    assert "versus_default_p50" not in sweep_gpu.times([1e-5], [], 16)
+
+
+def test_the_geometry_of_a_launch_is_that_of_the_longest_kernel_in_its_range() -> None:
+    def kernel(name: str, at: float, dur: float, grid: list[int]) -> dict[str, Any]:
+        about = {"grid": grid, "block": [256, 1, 1], "registers per thread": 40, "shared memory": 1024}
+        return {"ph": "X", "cat": "kernel", "name": name, "ts": at, "dur": dur, "args": about}
+
+    events = [
+        {"ph": "X", "cat": "user_annotation", "name": "combination 3", "ts": 0.0, "dur": 10.0},
+        {"ph": "X", "cat": "user_annotation", "name": "combination 4", "ts": 20.0, "dur": 10.0},
+        kernel("void fill(int)", 1.0, 1.0, [1, 1, 1]),
+        kernel("void gelu_v02<float, 4>(float const*)", 3.0, 5.0, [10, 2, 1]),
+        kernel("elsewhere", 15.0, 50.0, [7, 1, 1]),
+    ]
+    found = sweep_gpu.read_geometry(events, ["3", "4"])
+    assert found == {
+        "3": {
+            "kernel": "gelu_v02<float, 4>",
+            "registers": 40,
+            "shared_bytes": 1024,
+            "grid_blocks": 20,
+            "block_threads": 256,
+        }
+    }
+
+
+# --- building -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        ('/home/x/kernels/gelu/v01.cu(9): error: static assertion failed with "no such tile"\n1 error\n', "no such tile"),
+        ("/a/b/kernels/gelu/v01.cu(9): error: expected a ;\n", "kernels/gelu/v01.cu(9): error: expected a ;"),
+        ("ptxas error   : Entry function 'k' uses too much shared data\n", "ptxas error   : Entry function 'k' uses too much shared data"),
+        ("", "the compiler said nothing"),
+    ],
+)  # fmt: skip
+def test_the_first_error_is_the_reason(log: str, reason: str) -> None:
+    assert combinations.first_error(log) == reason
+
+
+@pytest.mark.skipif(build.find_nvcc() is None, reason="needs nvcc")
+def test_real_combinations_compile_fail_and_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "kernels" / "toy"
+    folder.mkdir(parents=True)
+    source = folder / "v01_toy.cu"
+    source.write_text(
+        "#ifndef TOY_V01_THREADS\n#define TOY_V01_THREADS 128\n#endif\n"
+        'static_assert(TOY_V01_THREADS <= 256, "a block is at most 256 threads here");\n'
+        "__global__ void __launch_bounds__(TOY_V01_THREADS) toy(float* x) {\n"
+        "  __shared__ float all[TOY_V01_THREADS * 64];\n"
+        "  all[threadIdx.x * 64] = x[threadIdx.x];\n  __syncthreads();\n  x[threadIdx.x] = all[threadIdx.x ^ 64];\n}\n"
+    )
+    monkeypatch.setattr(combinations, "OBJECTS", tmp_path / "objects")
+    monkeypatch.setattr(combinations, "LIBRARIES", tmp_path / "build")
+    wanted = [
+        combinations.Combination(
+            source, (("TOY_V01_THREADS", value),), () if value == 128 else (f"-DTOY_V01_THREADS={value}",)
+        )
+        for value in (128, 64, 256, 512)
+    ]
+    said: list[tuple[str, int, int]] = []
+    nvcc = build.find_nvcc()
+    assert nvcc is not None
+    built = combinations.compile_all(nvcc, wanted, 90, lambda *state: said.append(state))
+    errors = {one.macros[0][1]: found.errors for one, found in built.items()}
+    assert (errors[128], errors[64]) == ("", "")
+    assert "too much shared data" in errors[256]
+    assert errors[512] == "a block is at most 256 threads here"
+    assert said
+    fields = sweep.static_fields(90, built[wanted[0]])
+    assert fields["shared_bytes"] == 128 * 64 * 4
+    if combinations.max_threads(built[wanted[0]]):
+        assert (fields["block_threads"], fields["limiter"], fields["blocks_per_sm"]) == (128, "shared", 6)
+    before = built[wanted[0]].object.stat().st_mtime_ns
+    said.clear()
+    again = combinations.compile_all(nvcc, wanted[:2], 90, lambda *state: said.append(state))
+    assert said == []
+    assert again[wanted[0]].object.stat().st_mtime_ns == before
+
+
+# --- table, figure, report ----------------------------------------------------------------------------------------
+
+
+def capture_of(tmp_path: Path, rows: Sequence[dict[str, object]]) -> Path:
+    folder = tmp_path / "run" / "captures"
+    folder.mkdir(parents=True)
+    (folder / "sweep.csv").write_text(examples.text(rows))
+    document = {"kind": "sweep", "schema_version": 1, "choices": choices(rows)}
+    (folder / "sweep.json").write_text(json.dumps(document))
+    return folder
+
+
+def test_the_table_marks_the_default_the_fastest_and_the_recommended(tmp_path: Path) -> None:
+    _, found, _ = analyse(load([capture_of(tmp_path, examples.grid("gelu", "v02_vector", GELU))]))
+    table, best = found["sweep"], found["sweep_best"]
+    assert dict(zip(table["combination"], table["mark"], strict=True))["THREADS=256 AHEAD_MB=3"] == "default"
+    first = table.iloc[0]
+    assert (first["combination"], first["mark"]) == ("THREADS=64 AHEAD_MB=0", "fastest, recommended")
+    row = best.iloc[0]
+    assert (row["combinations"], row["timed"], row["clear"], row["recommended"]) == (
+        6,
+        6,
+        "yes",
+        "THREADS=64 AHEAD_MB=0",
+    )
+    assert row["evidence"].startswith(
+        "Fastest is THREADS=64 AHEAD_MB=0, 1.061 (1.056 – 1.066) times the default's speed"
+    )
+
+
+def test_why_is_what_differs(tmp_path: Path) -> None:
+    rows = two(versus(1.09, 1.1, 1.11))
+    rows[1] |= {"bench_time_p50_ns": 9090, "occupancy_theoretical_frac": 0.5, "limiter": "registers", "registers": 64}
+    rows[1] |= {"waves": 1.1, "tail_frac": 0.9}
+    _, found, _ = analyse(load([capture_of(tmp_path, rows)]))
+    assert found["sweep_best"].iloc[0]["evidence"] == (
+        "Fastest is THREADS=64, 1.100 (1.090 – 1.110) times the default's speed: against THREADS=256 theoretical "
+        "occupancy 50% (limited by registers) for 100%, 1.1 waves for 11.6, in which 45% of the places stay empty for "
+        "3%, 64 registers a thread for 32."
+    )
+
+
+def test_no_clear_difference_is_said_as_such(tmp_path: Path) -> None:
+    rows = two(versus(0.99, 1.004, 1.01))
+    rows[1] |= {"bench_time_p50_ns": 9960}
+    _, found, _ = analyse(load([capture_of(tmp_path, rows)]))
+    row = found["sweep_best"].iloc[0]
+    assert (row["clear"], row["recommended"]) == ("no", "THREADS=256")
+    assert row["evidence"].startswith("No clear difference: THREADS=64 comes out at 1.004")
+
+
+def test_the_heat_map_has_a_cell_for_every_pair_and_marks_it() -> None:
+    import pandas as pd
+
+    from analysis.capture.model import Capture
+    from analysis.capture.ours import read_sweep
+
+    choices_of = {"A_V01_ROWS": (4, 1, 2), "A_V01_AHEAD_MB": (3, 0), "A_V01_EARLY": (3, 0)}
+    rows = examples.grid("a", "v01_x", choices_of)
+    for row in rows:
+        if "A_V01_ROWS=2 A_V01_AHEAD_MB=3" in str(row["macros"]):
+            row |= {"verdict": "does not compile", "reason": "why", "bench_time_p50_ns": "", **versus(0, 0, 0)}  # type: ignore[operator]
+            row |= dict.fromkeys(("versus_default_p5", "versus_default_p50", "versus_default_p95"), "")
+    frame, cut = read_sweep(examples.text(rows).encode(), "sweep.csv")
+    assert not cut
+    table = tables.build_sweep(Capture(sweep_rows=frame), pd.DataFrame())
+    (panel,) = tables.heat_maps(table)["a"]
+    assert (panel["x"], panel["columns"]) == ("ROWS", ["1", "2", "4"])
+    assert panel["y"] in ("AHEAD_MB", "EARLY")
+    assert panel["note"] == f"fastest over {({'AHEAD_MB', 'EARLY'} - {panel['y']}).pop()}"
+    cells = [cell for line in panel["cells"] for cell in line]
+    assert len(cells) == 6
+    assert sum("fastest" in cell["marks"] for cell in cells) == 1
+    assert sum("default" in cell["marks"] for cell in cells) == 1
+    fastest = next(cell for cell in cells if "fastest" in cell["marks"])
+    assert fastest["excess"] == pytest.approx(1 / 1.03**3 - 1, abs=1e-4)
+    if panel["y"] == "AHEAD_MB":
+        assert [cell["verdict"] for cell in cells if cell["time_ns"] is None] == ["does not compile"]
+
+
+def test_the_report_has_the_figure_and_is_the_same_every_time(tmp_path: Path) -> None:
+    rows = examples.grid("gelu", "v02_vector", GELU) + examples.grid(
+        "gelu", "v01_naive", {"GELU_V01_THREADS": (256, 64)}
+    )
+    rows[3] |= {"verdict": "wrong", "reason": "error above the tolerance", "bench_time_p50_ns": ""}
+    rows[3] |= dict.fromkeys(("versus_default_p5", "versus_default_p50", "versus_default_p95"), "")
+    captures = capture_of(tmp_path, rows)
+    report, _ = reports.build([captures], tmp_path / "one")
+    reports.build([captures], tmp_path / "two")
+    assert report["title"] == "Configuration sweep on NVIDIA H200"
+    assert [figure["name"] for figure in report["figures"]] == ["sweep_gelu"]
+    svg = (tmp_path / "one" / "figures" / "sweep_gelu.svg").read_bytes()
+    assert svg == (tmp_path / "two" / "figures" / "sweep_gelu.svg").read_bytes()
+    assert "★".encode() in svg
+    page = (tmp_path / "one" / "report.md").read_text()
+    assert "![sweep_gelu" in page
+    assert "error above the tolerance" in page
+    assert [gap["what"] for gap in report["gaps"]] == ["achieved occupancy, stalls and DRAM rates"]
+
+
+def test_a_damaged_sweep_is_one_sentence(tmp_path: Path) -> None:
+    rows = examples.grid("gelu", "v02_vector", GELU)
+    rows[1] |= {"macros": "THREADS is 256"}
+    with pytest.raises(AnalysisInputError, match=r"sweep\.csv: column macros has .* in row 2 where NAME=value belongs"):
+        load([capture_of(tmp_path, rows)])
+
+
+def test_the_header_is_the_one_that_is_written() -> None:
+    from analysis.capture.sniff import SWEEP_HEADER
+
+    assert SWEEP_HEADER == sweep_rows.HEADER
+
+
+def test_ninja_is_found() -> None:
+    assert shutil.which(combinations.find_ninja())
+
+
+def test_tuned_text_is_toml() -> None:
+    assert tomllib.loads(tuned.text([])) == {}

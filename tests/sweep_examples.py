@@ -1,0 +1,55 @@
+"""A sweep.csv as harness.sweep writes it, without a GPU: times follow a rule that tests can check."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Mapping, Sequence
+
+from harness.sweep_rows import COLUMNS
+
+GPU = "NVIDIA H200"
+
+
+def row(op: str, variant: str, macros: Mapping[str, int], dtype: str = "bf16", **more: object) -> dict[str, object]:
+    """One timed row of 10 us at the default's speed; `more` replaces fields."""
+    values = "x".join(map(str, macros.values()))
+    start: dict[str, object] = dict.fromkeys(COLUMNS, "") | {
+        "op": op, "variant": variant, "source": f"{op}/{variant}.cu", "default": 0, "dtype": dtype,
+        "macros": " ".join(f"{name}={value}" for name, value in macros.items()),
+        "shape_name": "large", "shape": "8192x3072", "range": f"sweep/{op}/{variant}/{dtype}/large/{values}",
+        "gpu": GPU, "fingerprint": "0123456789abcdef", "verdict": "timed", "kernel": "k", "registers": 32,
+        "shared_bytes": 0, "block_threads": 256, "occupancy_theoretical_frac": 1, "limiter": "warps",
+        "grid_blocks": 12288, "blocks_per_sm": 8, "waves": 11.64, "tail_frac": 0.36, "samples": 30,
+        "launches_per_sample": 16, "bench_time_p5_ns": 9900, "bench_time_p50_ns": 10000, "bench_time_p95_ns": 10100,
+        "minimum_bytes": 10**8, "versus_default_p5": 0.99, "versus_default_p50": 1, "versus_default_p95": 1.01,
+    }  # fmt: skip
+    return start | more
+
+
+def grid(op: str, variant: str, choices: Mapping[str, Sequence[int]], dtype: str = "bf16") -> list[dict[str, object]]:
+    """Every combination, the first values the default; time grows by 3 % for each step away from the second values."""
+    found = []
+    for values in itertools.product(*choices.values()):
+        steps = sum(abs(list(of).index(value) - 1) for of, value in zip(choices.values(), values, strict=True))
+        gain = 1.03 ** (len(choices) - steps)
+        found.append(
+            row(
+                op, variant, dict(zip(choices, values, strict=True)), dtype,
+                default=int(all(of[0] == value for of, value in zip(choices.values(), values, strict=True))),
+                bench_time_p50_ns=round(10_000 / gain), bench_time_p5_ns=round(9_950 / gain),
+                bench_time_p95_ns=round(10_050 / gain), versus_default_p50=round(gain, 5),
+                versus_default_p5=round(gain * 0.995, 5), versus_default_p95=round(gain * 1.005, 5),
+            )
+        )  # fmt: skip
+    return found
+
+
+def text(rows: Sequence[Mapping[str, object]]) -> str:
+    """The file."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
