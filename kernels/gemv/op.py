@@ -113,6 +113,7 @@ VARIANTS = (
         "32 sectors a request: under 50 % of the read bandwidth on the LM head; refuted over",
         minimum_bytes,
         timings=(Timing("floor", low=2.0),),
+        tunables={"GEMV_V01_THREADS": (128, 32, 64, 256, 512)},
     ),
     triton_variant(
         "gemv",
@@ -128,6 +129,7 @@ VARIANTS = (
         "all packets of a row in flight: at least 90 % of the read bandwidth on the LM head; refuted below",
         minimum_bytes,
         symbols=("gemv_v02_warp", "gemv_v02_any"),
+        tunables={"GEMV_V02_THREADS": (256, 128, 512)},
         timings=(Timing("floor", high=1 / 0.9),),
     ),
     cuda_variant(
@@ -137,6 +139,11 @@ VARIANTS = (
         "most 0.8 of it on the projections in a chain; refuted if more",
         minimum_bytes,
         timings=(Timing("v02_warp", low=0.96, high=0.99),),
+        tunables={
+            "GEMV_V04_THREADS": (256, 128),
+            "GEMV_V04_EARLY_MB": (8, 0, 16),
+            "GEMV_V04_AHEAD_MB": (6, 0, 12),
+        },
     ),
 )
 

@@ -6,6 +6,10 @@
 // Expect   at least 90 % of the read bandwidth on the LM head with cold L2.
 // Refuted if   below.
 // Source   Little's law: 4.8 TB/s * 0.7 us / 132 multiprocessors = 25 KB in flight on each
+#ifndef GEMV_V02_THREADS
+#define GEMV_V02_THREADS 256
+#endif
+#define ROWS_THREADS GEMV_V02_THREADS
 #include "check.cuh"
 #include "warp_rows.cuh"
 

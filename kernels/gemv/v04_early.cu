@@ -8,13 +8,24 @@
 // Expect   in a chain: at most 0.8 of v02's time on the four projections; 1 to 4 % less on the LM head.
 // Refuted if   more on any projection, or slower on the LM head.
 // Source   PTX ISA, cp.async.bulk.prefetch.L2 and griddepcontrol
+#ifndef GEMV_V04_THREADS
+#define GEMV_V04_THREADS 256
+#endif
+#ifndef GEMV_V04_EARLY_MB
+#define GEMV_V04_EARLY_MB 8
+#endif
+#ifndef GEMV_V04_AHEAD_MB
+#define GEMV_V04_AHEAD_MB 6
+#endif
+#define ROWS_THREADS GEMV_V04_THREADS
 #include "check.cuh"
 #include "overlap.cuh"
 #include "warp_rows.cuh"
 
 namespace {
-constexpr int64_t EARLY_BYTES = 8 << 20;  // of rows that ask for themselves: about what all multiprocessors hold
-constexpr int64_t AHEAD_BYTES = 6 << 20;  // how far ahead other rows are asked for
+constexpr int64_t EARLY_BYTES = int64_t{GEMV_V04_EARLY_MB}
+                                << 20;  // of rows that ask for themselves: about what all multiprocessors hold
+constexpr int64_t AHEAD_BYTES = int64_t{GEMV_V04_AHEAD_MB} << 20;  // how far ahead other rows are asked for, 0: not
 }  // namespace
 
 // Not __restrict__: loads of x must stay behind the wait.
@@ -30,7 +41,7 @@ __global__ void __launch_bounds__(THREADS)
   const bool one = threadIdx.x % (32 * WARPS) == 0;
   if (one && first < early) ask(first);
   wait_for_previous();
-  if (one && first + ahead >= early) ask(first + ahead);
+  if (AHEAD_BYTES > 0 && one && first + ahead >= early) ask(first + ahead);
   warp_rows<T, WARPS, COUNT, ROWS>(weight, x, bias, out, first, n, k);
 }
 

@@ -7,8 +7,8 @@
 #include "reduce.cuh"
 #include "vec.cuh"
 
-constexpr int THREADS = 256;
-constexpr int MANY_ROWS = 16384;  // from here on a warp takes two rows: x is loaded once for both
+constexpr int THREADS = ROWS_THREADS;  // of who includes this
+constexpr int MANY_ROWS = 16384;       // from here on a warp takes two rows: x is loaded once for both
 
 // ROWS rows from `first` on by WARPS warps, COUNT packets of a row and thread at a time.
 template <typename T, int WARPS, int COUNT, int ROWS>

@@ -12,9 +12,9 @@ constexpr int WARP_TILE = 64;  // outputs of a warp, in both directions: 8 x 4 l
 constexpr int WARP_ROWS = 2, WARP_COLUMNS = 4;
 constexpr int BM = WARP_TILE * WARP_ROWS, BN = WARP_TILE * WARP_COLUMNS;
 constexpr int WARPS = WARP_ROWS * WARP_COLUMNS, THREADS = 32 * WARPS;
-constexpr int BK = 16, STAGES = 4;
-constexpr int TM = 8, TN = 16;  // outputs of a lane
-constexpr int GROUP_ROWS = 16;  // tile rows that stay together in L2
+constexpr int BK = RING_DEPTH, STAGES = RING_STAGES;  // of who includes this
+constexpr int TM = 8, TN = 16;                        // outputs of a lane
+constexpr int GROUP_ROWS = 16;                        // tile rows that stay together in L2
 constexpr uint32_t A_BYTES = BM * BK * 4, STAGE_BYTES = A_BYTES + BK * BN * 4;
 constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16);
 

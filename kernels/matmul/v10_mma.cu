@@ -14,8 +14,12 @@
 #include "check.cuh"
 #include "matmul.h"
 
+#ifndef MATMUL_V10_STAGES
+#define MATMUL_V10_STAGES 4
+#endif
+
 namespace {
-constexpr int BM = 128, BN = 256, BK = 64, STAGES = 4, THREADS = 256;  // 2 x 4 warps of 64 x 64
+constexpr int BM = 128, BN = 256, BK = 64, STAGES = MATMUL_V10_STAGES, THREADS = 256;  // 2 x 4 warps of 64 x 64
 constexpr int A_BYTES = BM * BK * 2, STAGE_BYTES = A_BYTES + BK * BN * 2;
 }  // namespace
 

@@ -9,6 +9,14 @@
 // Refuted if   more, or below.
 // Source   PTX ISA, "cp.async.bulk.tensor" and "mbarrier"; register banks after Jia et al. 2018, arXiv:1804.06826,
 //          measured anew here, see README.md
+#ifndef MATMUL_V12_DEPTH
+#define MATMUL_V12_DEPTH 16
+#endif
+#ifndef MATMUL_V12_STAGES
+#define MATMUL_V12_STAGES 4
+#endif
+#define RING_DEPTH MATMUL_V12_DEPTH
+#define RING_STAGES MATMUL_V12_STAGES
 #include "ring.cuh"
 
 template <typename T>

@@ -8,6 +8,14 @@
 // Expect   at most 0.8 of v12's time at 1024 x 768 x 3072 and 1024 x 2304 x 768; at least 95 % of cuBLAS everywhere.
 // Refuted if   more, or below.
 // Source   Osama et al. 2023, "Stream-K", arXiv:2301.03598
+#ifndef MATMUL_V13_DEPTH
+#define MATMUL_V13_DEPTH 16
+#endif
+#ifndef MATMUL_V13_STAGES
+#define MATMUL_V13_STAGES 4
+#endif
+#define RING_DEPTH MATMUL_V13_DEPTH
+#define RING_STAGES MATMUL_V13_STAGES
 #include "ring.cuh"
 
 namespace {

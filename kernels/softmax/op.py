@@ -195,12 +195,14 @@ VARIANTS = (
             "softmax_v01_row_sum",
             "softmax_v01_divide",
         ),
+        tunables={"SOFTMAX_V01_THREADS": (256, 128, 512, 1024)},
     ),
     cuda_variant(
         "softmax",
         "v02_fused",
         "one launch, the second pass over a row hits L1: dram bytes ~ 2 element passes; refuted above 2.2",
         dense_bytes,
+        tunables={"SOFTMAX_V02_THREADS": (128, 64, 256, 512)},
     ),
     cuda_variant(
         "softmax",
@@ -209,6 +211,7 @@ VARIANTS = (
         "above 2.2, or if less time",
         dense_bytes,
         timings=(Timing("v02_fused", low=0.95),),
+        tunables={"SOFTMAX_V06_THREADS": (256, 128, 512, 1024)},
         cannot=_beyond_shared_memory,
     ),
     cuda_variant(
@@ -219,6 +222,7 @@ VARIANTS = (
         dense_bytes,
         symbols=("softmax_v07_warp", "softmax_v07_warp_long"),
         timings=(Timing("v06_block", high=0.85),),
+        tunables={"SOFTMAX_V07_ROWS": (4, 1, 2, 8, 16)},
     ),
     triton_variant(
         "softmax",
@@ -234,6 +238,7 @@ VARIANTS = (
         "within 4 % of the byte floor; refuted if read > 0.55 or Triton is as fast",
         causal_bytes,
         symbols=("softmax_v03_causal", "softmax_v03_causal_long"),
+        tunables={"SOFTMAX_V03_AHEAD_MB": (6, 0, 3, 12)},
     ),
     cuda_variant(
         "softmax",
@@ -241,6 +246,7 @@ VARIANTS = (
         "the first rows are prefetched into L2 while the kernel before drains: 0.3 to 0.5 us less than v03 "
         "at B 8, T 1024; refuted if less than 0.2 us there, or slower anywhere",
         causal_bytes,
+        tunables={"SOFTMAX_V05_AHEAD_MB": (6, 0, 3, 12), "SOFTMAX_V05_EARLY_MB": (8, 4, 16)},
     ),
 )
 

@@ -12,8 +12,12 @@
 #include "softmax.h"
 #include "vec.cuh"
 
+#ifndef SOFTMAX_V06_THREADS
+#define SOFTMAX_V06_THREADS 256
+#endif
+
 namespace {
-constexpr int THREADS = 256;
+constexpr int THREADS = SOFTMAX_V06_THREADS;
 
 __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float sum(float a, float b) { return a + b; }

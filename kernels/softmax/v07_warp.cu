@@ -11,8 +11,12 @@
 #include "softmax.h"
 #include "vec.cuh"
 
+#ifndef SOFTMAX_V07_ROWS
+#define SOFTMAX_V07_ROWS 4
+#endif
+
 namespace {
-constexpr int ROWS = 4;  // a block
+constexpr int ROWS = SOFTMAX_V07_ROWS;  // a block
 }
 
 // COUNT scores a lane: COUNT * 32 >= Tk.
