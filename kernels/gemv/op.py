@@ -141,8 +141,8 @@ VARIANTS = (
         timings=(Timing("v02_warp", low=0.96, high=0.99),),
         tunables={
             "GEMV_V04_THREADS": (256, 128),
-            "GEMV_V04_EARLY_MB": (8, 0, 16),
-            "GEMV_V04_AHEAD_MB": (6, 0, 12),
+            "GEMV_V04_EARLY_MB": (4, 0, 8),
+            "GEMV_V04_AHEAD_MB": (0, 6),
         },
     ),
 )

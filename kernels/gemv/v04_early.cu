@@ -12,10 +12,10 @@
 #define GEMV_V04_THREADS 256
 #endif
 #ifndef GEMV_V04_EARLY_MB
-#define GEMV_V04_EARLY_MB 8
+#define GEMV_V04_EARLY_MB 4
 #endif
 #ifndef GEMV_V04_AHEAD_MB
-#define GEMV_V04_AHEAD_MB 6
+#define GEMV_V04_AHEAD_MB 0
 #endif
 #define ROWS_THREADS GEMV_V04_THREADS
 #include "check.cuh"

@@ -231,7 +231,7 @@ VARIANTS = (
         "FFMAs ordered by register banks, fed by the copy engine: FMA pipe over 80 % busy, at most 0.9 of "
         "v09's time at 4096; refuted below, or if more",
         timings=(Timing("v09_warp_tile", high=0.9),),
-        DEPTH=(16, 8, 32),
+        DEPTH=(32, 16, 8),
         STAGES=(4, 3, 6),
     ),
     _cuda(
@@ -239,7 +239,7 @@ VARIANTS = (
         "equal pieces of K: at most 0.8 of v12's time at 1024 x 768 x 3072, at least 95 % of cuBLAS everywhere; "
         "refuted if more, or below",
         timings=(Timing("torch", high=1 / 0.95),),
-        DEPTH=(16, 8, 32),
+        DEPTH=(32, 16, 8),
         STAGES=(4, 3, 6),
     ),
     _cuda(

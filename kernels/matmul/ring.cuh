@@ -9,12 +9,14 @@
 #include "matmul.h"
 
 constexpr int WARP_TILE = 64;  // outputs of a warp, in both directions: 8 x 4 lanes of 8 x 16
-constexpr int WARP_ROWS = 2, WARP_COLUMNS = 4;
+constexpr int WARP_ROWS = RING_WARP_ROWS, WARP_COLUMNS = RING_WARP_COLUMNS, BLOCKS = RING_BLOCKS;
 constexpr int BM = WARP_TILE * WARP_ROWS, BN = WARP_TILE * WARP_COLUMNS;
+constexpr bool FEEDER = RING_FEEDER;  // a warpgroup of its own feeds the ring
 constexpr int WARPS = WARP_ROWS * WARP_COLUMNS, THREADS = 32 * WARPS;
 constexpr int BK = RING_DEPTH, STAGES = RING_STAGES;  // of who includes this
-constexpr int TM = 8, TN = 16;                        // outputs of a lane
-constexpr int GROUP_ROWS = 16;                        // tile rows that stay together in L2
+constexpr int UNROLL = RING_UNROLL;
+constexpr int TM = 8, TN = 16;  // outputs of a lane
+constexpr int GROUP_ROWS = 16;  // tile rows that stay together in L2
 constexpr uint32_t A_BYTES = BM * BK * 4, STAGE_BYTES = A_BYTES + BK * BN * 4;
 constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16);
 
@@ -66,15 +68,15 @@ struct Walk {
     first_step = 0, last_step = deal.steps;
     return true;
   }
-
-  // Row and column of the tile's first output; groups of GROUP_ROWS tile rows go column by column.
-  __device__ __forceinline__ void place(const Deal& deal, int& row, int& column) const {
-    const int in_group = GROUP_ROWS * deal.columns, first = tile / in_group * GROUP_ROWS;
-    const int height = min(GROUP_ROWS, deal.rows - first);
-    row = (first + tile % in_group % height) * BM;
-    column = tile % in_group / height * BN;
-  }
 };
+
+// Row and column of a tile's first output; groups of GROUP_ROWS tile rows go column by column.
+__device__ __forceinline__ void place(const Deal& deal, int tile, int& row, int& column) {
+  const int in_group = GROUP_ROWS * deal.columns, first = tile / in_group * GROUP_ROWS;
+  const int height = min(GROUP_ROWS, deal.rows - first);
+  row = (first + tile % in_group % height) * BM;
+  column = tile % in_group / height * BN;
+}
 
 // The compiler moves no arithmetic across this instruction, which does nothing here. Free to reorder, it lets three
 // operands of an FFMA come from one register bank or from two at a time so often that the multiprocessor stalls for a
@@ -98,10 +100,11 @@ __device__ __forceinline__ constexpr uint32_t twist(int row) {
 }
 
 // Every tile of `block`, of `deal`. weight_boxes: see make_maps(). SPLIT: steps may be shared, see Deal; partial sums
-// go through `partial` (BM * BN floats a block) and `ready` (one word a block, 0 at first).
+// go through `partial` (two tiles a block) and `ready` (two words a block, 0 at first). Blocks then wait for each other,
+// which they may because all of them find a place at once.
 template <bool SPLIT>
 __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUtensorMap* weight_map, int weight_boxes,
-                                             const float* __restrict__ bias, float* __restrict__ out, float* partial,
+                                             const float* __restrict__ bias, float* __restrict__ out, float4* partial,
                                              int* ready, int m, int n, const Deal& deal, int block) {
   extern __shared__ uint8_t memory[];
   const uint32_t stages = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
@@ -125,7 +128,7 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
     if (fetch_step == ahead.last_step) {
       ahead.next(deal);
       fetch_step = ahead.first_step;
-      ahead.place(deal, fetch_row, fetch_column);
+      place(deal, ahead.tile, fetch_row, fetch_column);
     }
     const uint32_t to = stages + stage * STAGE_BYTES, barrier = full + 8 * stage;
     const int deep = fetch_step * BK;
@@ -134,60 +137,100 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
     if (weight_boxes == 1) {
       load_box(to + A_BYTES, weight_map, barrier, fetch_column, deep / 4, 0);
     } else {
+#pragma unroll 1
       for (int box = 0; box < 4; ++box)
         load_box(to + A_BYTES + box * (BK / 4 * BN * 4), weight_map, barrier, box * n + fetch_column, deep / 4);
     }
     ++fetch_step, ++fetched;
   };
+  if constexpr (FEEDER) {
+    if (warp >= WARPS) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+      if (thread == THREADS) {
+        uint32_t stage = 0, phase = 1;  // the stages start out empty
+        while (fetched < total) {
+          wait_barrier(empty + 8 * stage, phase);
+          fetch(stage);
+          if (++stage == STAGES) stage = 0, phase ^= 1;
+        }
+      }
+      return;
+    }
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+  } else if (thread == 0) {
+#pragma unroll 1
+    for (int stage = 0; stage < STAGES && stage < total; ++stage) fetch(stage);
+  }
 
   const int my_row = warp / WARP_COLUMNS * WARP_TILE + lane / 4;
   const int my_column = warp % WARP_COLUMNS * WARP_TILE + lane % 4 * 4;
   const uint32_t a_mine = my_row * BK * 4 + twist(my_row), weight_mine = A_BYTES + my_column * 4;
   float left[TM][4];  // four steps in K at a time
   float right[2][TN / 4][4];
-  uint32_t from = stages;
-  const auto read_left = [&](int chunk, int y) {
-    read_shared(left[y], ((from + a_mine) ^ (chunk * 16)) + y * 8 * BK * 4);
-  };
+  uint32_t a_from = stages + a_mine, weight_from = stages + weight_mine;  // of the UNROLL steps in K under way
+  const auto read_left = [&](int chunk, int y) { read_shared(left[y], (a_from ^ (chunk * 16)) + y * 8 * BK * 4); };
   const auto read_right = [&](int into, int deep) {
     const int row = deep % 4 * (BK / 4) + deep / 4;  // as make_maps() orders them
 #pragma unroll
-    for (int x = 0; x < TN / 4; ++x) read_shared(right[into][x], from + weight_mine + row * BN * 4 + x * 64);
+    for (int x = 0; x < TN / 4; ++x) read_shared(right[into][x], weight_from + row * BN * 4 + x * 64);
   };
 
-  if (thread == 0)
-    for (int stage = 0; stage < min(STAGES, total); ++stage) fetch(stage);
   uint32_t stage = 0, phase = 0;
   if (total > 0) wait_barrier(full, 0);
 #pragma unroll
   for (int y = 0; y < TM; ++y) read_left(0, y);
   read_right(0, 0);
 
-  int done = 0;
+  const bool packets = n % 4 == 0 && (reinterpret_cast<uintptr_t>(out) | reinterpret_cast<uintptr_t>(bias)) % 16 == 0;
+  const auto write = [&](int row, int column, float4 words) {
+    if (row >= m || column >= n) return;
+    float* to = out + static_cast<int64_t>(row) * n + column;
+    if (packets) {
+      const float4 shift = *reinterpret_cast<const float4*>(bias + column);
+      *reinterpret_cast<float4*>(to) =
+          make_float4(words.x + shift.x, words.y + shift.y, words.z + shift.z, words.w + shift.w);
+    } else {
+      to[0] = words.x + bias[column];
+      if (column + 1 < n) to[1] = words.y + bias[column + 1];
+      if (column + 2 < n) to[2] = words.z + bias[column + 2];
+      if (column + 3 < n) to[3] = words.w + bias[column + 3];
+    }
+  };
+
+  int done = 0, head = -1, tail = -1;  // tiles of which the block has the beginning, or another part
   while (walk.next(deal)) {
     float sums[TM][TN];
 #pragma unroll
     for (int y = 0; y < TM; ++y)
 #pragma unroll
       for (int x = 0; x < TN; ++x) sums[y][x] = 0.0f;
+    const int pieces = (walk.last_step - walk.first_step) * (BK / UNROLL);
 #pragma unroll 1
-    for (int step = walk.first_step; step < walk.last_step; ++step) {
+    for (int piece = 1; piece <= pieces; ++piece) {
 #pragma unroll
-      for (int deep = 0; deep < BK; ++deep) {
+      for (int deep = 0; deep < UNROLL; ++deep) {
         const int now = deep % 2;
-        const bool last = deep == BK - 1;
-        if (last) {  // all of the stage is in registers: on to the next one, whose first operands are read below
-          __syncwarp();
-          if (lane == 0) arrive(empty + 8 * stage);
-          if (thread == 0 && done > 0 && fetched < total) {  // the stage of the step before is filled again
-            const uint32_t before = (stage + STAGES - 1) % STAGES;
-            wait_barrier(empty + 8 * before, stage == 0 ? phase ^ 1 : phase);
-            fetch(before);
+        const bool last = deep == UNROLL - 1;
+        if (last) {
+          if (BK > UNROLL && piece % (BK / UNROLL)) {
+            const uint32_t bytes = piece % (BK / UNROLL) * UNROLL * 4;  // of a row of the left tile
+            a_from = (stages + stage * STAGE_BYTES + a_mine) ^ bytes;
+            weight_from += UNROLL / 4 * BN * 4;
+          } else {  // all of the stage is in registers: on to the next one, whose first operands are read below
+            __syncwarp();
+            if (lane == 0) arrive(empty + 8 * stage);
+            if (!FEEDER && thread == 0 && done > 0 &&
+                fetched < total) {  // the stage of the step before is filled again
+              const uint32_t before = stage == 0 ? STAGES - 1 : stage - 1;
+              wait_barrier(empty + 8 * before, stage == 0 ? phase ^ 1 : phase);
+              fetch(before);
+            }
+            ++done;
+            if (++stage == STAGES) stage = 0, phase ^= 1;
+            a_from = stages + stage * STAGE_BYTES + a_mine;
+            weight_from = stages + stage * STAGE_BYTES + weight_mine;
+            if (done < total) wait_barrier(full + 8 * stage, phase);
           }
-          ++done;
-          if (++stage == STAGES) stage = 0, phase ^= 1;
-          from = stages + stage * STAGE_BYTES;
-          if (done < total) wait_barrier(full + 8 * stage, phase);
         }
         read_right(1 - now, last ? 0 : deep + 1);
         keep_order();
@@ -208,57 +251,74 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
       }
     }
 
-    if constexpr (SPLIT) {
-      if (walk.first_step > 0) {  // another block has the tile's beginning, and writes it
-        float* to = partial + static_cast<int64_t>(block) * (BM * BN) + thread;
+    if (SPLIT && walk.last_step - walk.first_step < deal.steps) {
+      // Part of a tile: to where all who have a part of it find each other's. Adding a zero that the compiler does not
+      // know of leaves it free in the choice of registers for the sums, where their banks matter.
+      const float zero = __uint_as_float(blockDim.y - 1);
+      const int slot = 2 * block + (walk.first_step == 0);
+      float4* to = partial + static_cast<int64_t>(slot) * (BM * BN / 4) + thread;
 #pragma unroll
-        for (int y = 0; y < TM; ++y)
+      for (int y = 0; y < TM; ++y)
 #pragma unroll
-          for (int x = 0; x < TN; ++x) __stcg(to + (y * TN + x) * THREADS, sums[y][x]);
-        __threadfence();
-        __syncthreads();
-        if (thread == 0) asm volatile("st.release.gpu.global.s32 [%0], 1;" ::"l"(ready + block) : "memory");
-        continue;
-      }
-      // The sums of those who have the rest, always in the same order. They began with it.
-      const int tile_end = (walk.tile + 1) * deal.steps;
-      for (int other = block + 1; walk.last_step < deal.steps && other < deal.blocks && deal.cut(other) < tile_end;
-           ++other) {
-        int is_ready = thread != 0;
-        while (!is_ready)
-          asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(is_ready) : "l"(ready + other) : "memory");
-        __syncthreads();
-        const float* theirs = partial + static_cast<int64_t>(other) * (BM * BN) + thread;
-#pragma unroll
-        for (int y = 0; y < TM; ++y)
-#pragma unroll
-          for (int x = 0; x < TN; ++x) sums[y][x] += __ldcg(theirs + (y * TN + x) * THREADS);
-      }
+        for (int x = 0; x < TN; x += 4)
+          __stcg(to + (y * TN + x) / 4 * THREADS,
+                 make_float4(sums[y][x] + zero, sums[y][x + 1] + zero, sums[y][x + 2] + zero, sums[y][x + 3] + zero));
+      __threadfence();
+      join_named(1, THREADS);
+      if (thread == 0) asm volatile("st.release.gpu.global.s32 [%0], 1;" ::"l"(ready + slot) : "memory");
+      (walk.first_step == 0 ? head : tail) = walk.tile;
+      continue;
     }
-
     int row, column;
-    walk.place(deal, row, column);
-    row += my_row, column += my_column;
-    const bool packets = n % 4 == 0 && reinterpret_cast<uintptr_t>(out) % 16 == 0;
+    place(deal, walk.tile, row, column);
 #pragma unroll
-    for (int x = 0; x < TN / 4; ++x, column += 16) {
-      float shift[4];
+    for (int x = 0; x < TN; x += 4)
 #pragma unroll
-      for (int j = 0; j < 4; ++j) shift[j] = column + j < n ? bias[column + j] : 0.0f;
+      for (int y = 0; y < TM; ++y)
+        write(row + my_row + y * 8, column + my_column + x * 4,
+              make_float4(sums[y][x], sums[y][x + 1], sums[y][x + 2], sums[y][x + 3]));
+  }
+
+  // Tiles that several blocks have parts of: each sums up as much of the tile as any other, always in the same order.
+  if constexpr (SPLIT) {
+#pragma unroll 1
+    for (int which = 0; which < 2; ++which) {
+      const int tile = which ? head : tail;
+      if (tile < 0) continue;
+      int first = block, last = block;
+      while (deal.cut(first) > tile * deal.steps) --first;
+      while (last + 1 < deal.blocks && deal.cut(last + 1) < (tile + 1) * deal.steps) ++last;
+      const auto slot_of = [&](int other) { return 2 * other + (other == first); };
+      for (int other = first + thread; other <= last; other += THREADS) {
+        int is_ready = 0;
+        while (!is_ready)
+          asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(is_ready) : "l"(ready + slot_of(other)) : "memory");
+      }
+      join_named(1, THREADS);
+      constexpr int PACKETS = TM * TN / 4, TOGETHER = 8;
+      const int count = last - first + 1;
+      const int start = PACKETS * (block - first) / count, end = PACKETS * (block - first + 1) / count;
+      int row, column;
+      place(deal, tile, row, column);
+#pragma unroll 1
+      for (int packet = start; packet < end; packet += TOGETHER) {
+        float4 sums[TOGETHER] = {};
+#pragma unroll 2
+        for (int other = first; other <= last; ++other) {
+          const float4* from = partial + static_cast<int64_t>(slot_of(other)) * (BM * BN / 4) + thread;
 #pragma unroll
-      for (int y = 0; y < TM; ++y) {
-        if (row + y * 8 >= m || column >= n) continue;
-        float* to = out + static_cast<int64_t>(row + y * 8) * n + column;
-        float words[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) words[j] = sums[y][x * 4 + j] + shift[j];
-        if (packets) {
-          *reinterpret_cast<float4*>(to) = make_float4(words[0], words[1], words[2], words[3]);
-        } else {
-#pragma unroll
-          for (int j = 0; j < 4; ++j)
-            if (column + j < n) to[j] = words[j];
+          for (int i = 0; i < TOGETHER; ++i)
+            if (packet + i < end) {
+              const float4 part = __ldcg(from + (packet + i) * THREADS);
+              sums[i].x += part.x, sums[i].y += part.y, sums[i].z += part.z, sums[i].w += part.w;
+            }
         }
+#pragma unroll
+        for (int i = 0; i < TOGETHER; ++i)
+          if (packet + i < end) {
+            const int y = (packet + i) / (TN / 4), x = (packet + i) % (TN / 4);
+            write(row + my_row + y * 8, column + my_column + x * 16, sums[i]);
+          }
       }
     }
   }
@@ -316,6 +376,7 @@ inline cudaError_t prepare_ring(const MatmulCall& call, int& sm_count, RingMaps&
     if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
   static const EncodeTensorMap encode = find_encoder();
   const auto addresses = reinterpret_cast<uintptr_t>(call.a) | reinterpret_cast<uintptr_t>(call.weight);
+  sm_count *= BLOCKS;
   takes = major == 9 && minor == 0 && encode && call.k % 4 == 0 && addresses % 16 == 0 && make_maps(encode, maps, call);
   return cudaSuccess;
 }

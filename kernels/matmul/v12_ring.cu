@@ -10,17 +10,28 @@
 // Source   PTX ISA, "cp.async.bulk.tensor" and "mbarrier"; register banks after Jia et al. 2018, arXiv:1804.06826,
 //          measured anew here, see README.md
 #ifndef MATMUL_V12_DEPTH
-#define MATMUL_V12_DEPTH 16
+#define MATMUL_V12_DEPTH 32
 #endif
 #ifndef MATMUL_V12_STAGES
 #define MATMUL_V12_STAGES 4
 #endif
 #define RING_DEPTH MATMUL_V12_DEPTH
 #define RING_STAGES MATMUL_V12_STAGES
+#ifndef RING_WARP_ROWS
+#define RING_WARP_ROWS 2
+#define RING_WARP_COLUMNS 4
+#define RING_BLOCKS 1
+#endif
+#ifndef RING_FEEDER
+#define RING_FEEDER 1
+#endif
+#ifndef RING_UNROLL
+#define RING_UNROLL 8
+#endif
 #include "ring.cuh"
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS, 1)
+__global__ void __launch_bounds__(THREADS + 128 * FEEDER, BLOCKS)
     matmul_v12_ring(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap weight_map,
                     int weight_boxes, const T* __restrict__ bias, T* __restrict__ out, int m, int n, const Deal deal) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -42,7 +53,7 @@ cudaError_t matmul_v12_ring(const MatmulCall& call) {
   if (const cudaError_t status =
           cudaFuncSetAttribute(matmul_v12_ring<float>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES))
     return status;
-  matmul_v12_ring<float><<<deal.blocks, THREADS, SHARED_BYTES, call.stream>>>(
+  matmul_v12_ring<float><<<deal.blocks, THREADS + 128 * FEEDER, SHARED_BYTES, call.stream>>>(
       maps.a, maps.weight, maps.weight_boxes, static_cast<const float*>(call.bias), static_cast<float*>(call.out),
       call.m, call.n, deal);
   RETURN_IF_LAUNCH_FAILED();

@@ -1,21 +1,32 @@
 // matmul v13_split_k: v12, and every multiprocessor computes as many steps in K as any other, across tiles.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
 // Needs    as v12, elsewhere v09 runs; a workspace, see matmul_v13_workspace()
-// Moves    as v12, and 128 KB through L2 for every block that starts inside a tile.
+// Moves    as v12, and 256 KB through L2 for every part of a tile, written and read.
 // Versus   v12: the last wave is never half empty. The steps of the tiles that do not fill a wave, and of one wave more,
-//          are cut into equal pieces; who has a tile's beginning adds what the others leave in the workspace, in the
-//          same order every time.
+//          are cut into equal pieces; who has a part of a tile leaves it in the workspace, and sums up as much of the
+//          tile as any other who has one, in the same order every time.
 // Expect   at most 0.8 of v12's time at 1024 x 768 x 3072 and 1024 x 2304 x 768; at least 95 % of cuBLAS everywhere.
 // Refuted if   more, or below.
 // Source   Osama et al. 2023, "Stream-K", arXiv:2301.03598
 #ifndef MATMUL_V13_DEPTH
-#define MATMUL_V13_DEPTH 16
+#define MATMUL_V13_DEPTH 32
 #endif
 #ifndef MATMUL_V13_STAGES
 #define MATMUL_V13_STAGES 4
 #endif
 #define RING_DEPTH MATMUL_V13_DEPTH
 #define RING_STAGES MATMUL_V13_STAGES
+#ifndef RING_WARP_ROWS
+#define RING_WARP_ROWS 2
+#define RING_WARP_COLUMNS 4
+#define RING_BLOCKS 1
+#endif
+#ifndef RING_FEEDER
+#define RING_FEEDER 1
+#endif
+#ifndef RING_UNROLL
+#define RING_UNROLL 8
+#endif
 #include "ring.cuh"
 
 namespace {
@@ -35,15 +46,14 @@ Deal shared_deal(const MatmulCall& call, int sm_count) {
 }
 }  // namespace
 
-// Blocks count from the end: one waits only for others that were placed before it.
 template <typename T>
-__global__ void __launch_bounds__(THREADS, 1)
+__global__ void __launch_bounds__(THREADS + 128 * FEEDER, BLOCKS)
     matmul_v13_split_k(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap weight_map,
-                       int weight_boxes, const T* __restrict__ bias, T* __restrict__ out, float* partial, int* ready,
+                       int weight_boxes, const T* __restrict__ bias, T* __restrict__ out, float4* partial, int* ready,
                        int m, int n, const Deal deal) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   ring_product<true>(&a_map, &weight_map, weight_boxes, bias, out, partial, ready, m, n, deal,
-                     deal.blocks - 1 - static_cast<int>(blockIdx.x));
+                     static_cast<int>(blockIdx.x));
 #else
   __trap();  // built without the instructions of sm_90a
 #endif
@@ -55,8 +65,8 @@ cudaError_t matmul_v13_workspace(const MatmulCall& call, size_t& bytes) {
   if (const cudaError_t status = cudaGetDevice(&device)) return status;
   if (const cudaError_t status = cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device))
     return status;
-  const Deal deal = shared_deal(call, sm_count);
-  if (deal.shared) bytes = deal.blocks * (BM * BN * sizeof(float) + sizeof(int));
+  const Deal deal = shared_deal(call, sm_count * BLOCKS);
+  if (deal.shared) bytes = deal.blocks * 2 * (BM * BN * sizeof(float) + sizeof(int));
   return cudaSuccess;
 }
 
@@ -67,14 +77,14 @@ cudaError_t matmul_v13_split_k(const MatmulCall& call) {
   if (const cudaError_t status = prepare_ring(call, sm_count, maps, takes)) return status;
   if (!takes) return matmul_v09_warp_tile(call);
   const Deal deal = shared_deal(call, sm_count);
-  float* partial = static_cast<float*>(call.workspace);
-  int* ready = reinterpret_cast<int*>(partial + static_cast<int64_t>(deal.blocks) * BM * BN);
+  float4* partial = static_cast<float4*>(call.workspace);
+  int* ready = reinterpret_cast<int*>(partial + static_cast<int64_t>(deal.blocks) * 2 * (BM * BN / 4));
   if (deal.shared)
-    if (const cudaError_t status = cudaMemsetAsync(ready, 0, deal.blocks * sizeof(int), call.stream)) return status;
+    if (const cudaError_t status = cudaMemsetAsync(ready, 0, deal.blocks * 2 * sizeof(int), call.stream)) return status;
   if (const cudaError_t status =
           cudaFuncSetAttribute(matmul_v13_split_k<float>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES))
     return status;
-  matmul_v13_split_k<float><<<deal.blocks, THREADS, SHARED_BYTES, call.stream>>>(
+  matmul_v13_split_k<float><<<deal.blocks, THREADS + 128 * FEEDER, SHARED_BYTES, call.stream>>>(
       maps.a, maps.weight, maps.weight_boxes, static_cast<const float*>(call.bias), static_cast<float*>(call.out),
       partial, ready, call.m, call.n, deal);
   RETURN_IF_LAUNCH_FAILED();

@@ -168,9 +168,9 @@ def test_where_the_wave_is_lost():
 
 
 def test_the_instructions_of_hopper_alone_are_compiled_for_it():
-    wgmma, mma = (build.FOLDER / "matmul" / name for name in ("v11_wgmma.cu", "v10_mma.cu"))
-    assert [objects.target(wgmma, arch) for arch in (80, 90)] == ["80", "90a"]
-    assert objects.target(mma, 90) == "90"
+    for name in ("v11_wgmma", "v12_ring", "v13_split_k"):
+        assert [objects.target(build.FOLDER / "matmul" / f"{name}.cu", arch) for arch in (80, 90)] == ["80", "90a"]
+    assert objects.target(build.FOLDER / "matmul" / "v10_mma.cu", 90) == "90"
 
 
 def test_gradients_by_hand():
