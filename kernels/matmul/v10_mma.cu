@@ -20,8 +20,6 @@
 
 namespace {
 constexpr int BM = 128, BN = 256, BK = 64, STAGES = MATMUL_V10_STAGES, THREADS = 256;  // 2 x 4 warps of 64 x 64
-constexpr int A_ROWS = THREADS / (BK / 8), WEIGHT_ROWS = THREADS / (BN / 8);  // copied by one access of a block
-constexpr int PARTS = BK / 16;                                                // products of one instruction
 constexpr int A_BYTES = BM * BK * 2, STAGE_BYTES = A_BYTES + BK * BN * 2;
 }  // namespace
 
@@ -71,6 +69,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     matmul_v10_mma(const T* __restrict__ a, const T* __restrict__ weight, const T* __restrict__ bias,
                    T* __restrict__ out, int m, int n, int k) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  constexpr int A_ROWS = THREADS / (BK / 8), WEIGHT_ROWS = THREADS / (BN / 8);
+  constexpr int PARTS = BK / 16;  // products of one instruction
   extern __shared__ __align__(128) uint8_t memory[];
   const uint32_t stages = shared_address(memory);
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
