@@ -135,14 +135,13 @@ VARIANTS = (
     cuda_variant(
         "gemv",
         "v04_early",
-        "weights are prefetched into L2 while the kernel before drains: 1 to 4 % less time than v02 on the LM head, at "
-        "most 0.8 of it on the projections in a chain; refuted if more",
+        "weights are prefetched into L2 while the kernel before drains: 1 to 5 % less time than v02 on the LM head, at "
+        "most 0.95 of it on the projections in a chain; refuted if more",
         minimum_bytes,
-        timings=(Timing("v02_warp", low=0.96, high=0.99),),
+        timings=(Timing("v02_warp", low=0.95, high=0.99),),
         tunables={
-            "GEMV_V04_THREADS": (256, 128),
-            "GEMV_V04_EARLY_MB": (4, 0, 8),
-            "GEMV_V04_AHEAD_MB": (0, 6),
+            "GEMV_V04_THREADS": (128, 64, 256),
+            "GEMV_V04_EARLY_MB": (4, 0, 2, 8),
         },
     ),
 )

@@ -9,14 +9,14 @@
 #include "matmul.h"
 
 constexpr int WARP_TILE = 64;  // outputs of a warp, in both directions: 8 x 4 lanes of 8 x 16
-constexpr int WARP_ROWS = RING_WARP_ROWS, WARP_COLUMNS = RING_WARP_COLUMNS, BLOCKS = RING_BLOCKS;
+constexpr int WARP_ROWS = 2, WARP_COLUMNS = 4;
 constexpr int BM = WARP_TILE * WARP_ROWS, BN = WARP_TILE * WARP_COLUMNS;
-constexpr bool FEEDER = RING_FEEDER;  // a warpgroup of its own feeds the ring
-constexpr int WARPS = WARP_ROWS * WARP_COLUMNS, THREADS = 32 * WARPS;
+constexpr int WARPS = WARP_ROWS * WARP_COLUMNS, THREADS = 32 * WARPS;  // that compute
+constexpr int ALL_THREADS = THREADS + 128;            // and a warpgroup, of which one thread feeds the ring
 constexpr int BK = RING_DEPTH, STAGES = RING_STAGES;  // of who includes this
-constexpr int UNROLL = RING_UNROLL;
-constexpr int TM = 8, TN = 16;  // outputs of a lane
-constexpr int GROUP_ROWS = 16;  // tile rows that stay together in L2
+constexpr int UNROLL = 8;                             // steps in K: the loop must fit into the instruction cache
+constexpr int TM = 8, TN = 16;                        // outputs of a lane
+constexpr int GROUP_ROWS = 16;                        // tile rows that stay together in L2
 constexpr uint32_t A_BYTES = BM * BK * 4, STAGE_BYTES = A_BYTES + BK * BN * 4;
 constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16);
 
@@ -99,11 +99,10 @@ __device__ __forceinline__ constexpr uint32_t twist(int row) {
   return (BK == 8 ? row / 4 % 2 : BK == 16 ? row / 2 % 4 : row % 8) * 16;
 }
 
-// Every tile of `block`, of `deal`. weight_boxes: see make_maps(). SPLIT: steps may be shared, see Deal; partial sums
-// go through `partial` (two tiles a block) and `ready` (two words a block, 0 at first). Blocks then wait for each other,
-// which they may because all of them find a place at once.
-template <bool SPLIT>
-__device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUtensorMap* weight_map, int weight_boxes,
+// Every tile of `block`, of `deal`. Where steps are shared, sums of parts of tiles go through `partial` (two tiles a
+// block) and `ready` (two words a block, 0 at first); blocks then wait for each other, which they may because all of
+// them find a place at once.
+__device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUtensorMap* weight_map,
                                              const float* __restrict__ bias, float* __restrict__ out, float4* partial,
                                              int* ready, int m, int n, const Deal& deal, int block) {
   extern __shared__ uint8_t memory[];
@@ -134,33 +133,22 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
     const int deep = fetch_step * BK;
     expect_bytes(barrier, STAGE_BYTES);  // boxes beyond the edge are filled with zeros and counted in full
     load_box(to, a_map, barrier, deep, fetch_row);
-    if (weight_boxes == 1) {
-      load_box(to + A_BYTES, weight_map, barrier, fetch_column, deep / 4, 0);
-    } else {
-#pragma unroll 1
-      for (int box = 0; box < 4; ++box)
-        load_box(to + A_BYTES + box * (BK / 4 * BN * 4), weight_map, barrier, box * n + fetch_column, deep / 4);
-    }
+    load_box(to + A_BYTES, weight_map, barrier, fetch_column, deep);
     ++fetch_step, ++fetched;
   };
-  if constexpr (FEEDER) {
-    if (warp >= WARPS) {
-      asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-      if (thread == THREADS) {
-        uint32_t stage = 0, phase = 1;  // the stages start out empty
-        while (fetched < total) {
-          wait_barrier(empty + 8 * stage, phase);
-          fetch(stage);
-          if (++stage == STAGES) stage = 0, phase ^= 1;
-        }
+  if (warp >= WARPS) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    if (thread == THREADS) {
+      uint32_t stage = 0, phase = 1;  // the stages start out empty
+      while (fetched < total) {
+        wait_barrier(empty + 8 * stage, phase);
+        fetch(stage);
+        if (++stage == STAGES) stage = 0, phase ^= 1;
       }
-      return;
     }
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-  } else if (thread == 0) {
-#pragma unroll 1
-    for (int stage = 0; stage < STAGES && stage < total; ++stage) fetch(stage);
+    return;
   }
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
 
   const int my_row = warp / WARP_COLUMNS * WARP_TILE + lane / 4;
   const int my_column = warp % WARP_COLUMNS * WARP_TILE + lane % 4 * 4;
@@ -170,9 +158,8 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
   uint32_t a_from = stages + a_mine, weight_from = stages + weight_mine;  // of the UNROLL steps in K under way
   const auto read_left = [&](int chunk, int y) { read_shared(left[y], (a_from ^ (chunk * 16)) + y * 8 * BK * 4); };
   const auto read_right = [&](int into, int deep) {
-    const int row = deep % 4 * (BK / 4) + deep / 4;  // as make_maps() orders them
 #pragma unroll
-    for (int x = 0; x < TN / 4; ++x) read_shared(right[into][x], weight_from + row * BN * 4 + x * 64);
+    for (int x = 0; x < TN / 4; ++x) read_shared(right[into][x], weight_from + deep * BN * 4 + x * 64);
   };
 
   uint32_t stage = 0, phase = 0;
@@ -215,16 +202,10 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
           if (BK > UNROLL && piece % (BK / UNROLL)) {
             const uint32_t bytes = piece % (BK / UNROLL) * UNROLL * 4;  // of a row of the left tile
             a_from = (stages + stage * STAGE_BYTES + a_mine) ^ bytes;
-            weight_from += UNROLL / 4 * BN * 4;
+            weight_from += UNROLL * BN * 4;
           } else {  // all of the stage is in registers: on to the next one, whose first operands are read below
             __syncwarp();
             if (lane == 0) arrive(empty + 8 * stage);
-            if (!FEEDER && thread == 0 && done > 0 &&
-                fetched < total) {  // the stage of the step before is filled again
-              const uint32_t before = stage == 0 ? STAGES - 1 : stage - 1;
-              wait_barrier(empty + 8 * before, stage == 0 ? phase ^ 1 : phase);
-              fetch(before);
-            }
             ++done;
             if (++stage == STAGES) stage = 0, phase ^= 1;
             a_from = stages + stage * STAGE_BYTES + a_mine;
@@ -251,7 +232,7 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
       }
     }
 
-    if (SPLIT && walk.last_step - walk.first_step < deal.steps) {
+    if (walk.last_step - walk.first_step < deal.steps) {
       // Part of a tile: to where all who have a part of it find each other's. Adding a zero that the compiler does not
       // know of leaves it free in the choice of registers for the sums, where their banks matter.
       const float zero = __uint_as_float(blockDim.y - 1);
@@ -280,86 +261,71 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
   }
 
   // Tiles that several blocks have parts of: each sums up as much of the tile as any other, always in the same order.
-  if constexpr (SPLIT) {
 #pragma unroll 1
-    for (int which = 0; which < 2; ++which) {
-      const int tile = which ? head : tail;
-      if (tile < 0) continue;
-      int first = block, last = block;
-      while (deal.cut(first) > tile * deal.steps) --first;
-      while (last + 1 < deal.blocks && deal.cut(last + 1) < (tile + 1) * deal.steps) ++last;
-      const auto slot_of = [&](int other) { return 2 * other + (other == first); };
-      for (int other = first + thread; other <= last; other += THREADS) {
-        int is_ready = 0;
-        while (!is_ready)
-          asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(is_ready) : "l"(ready + slot_of(other)) : "memory");
-      }
-      join_named(1, THREADS);
-      constexpr int PACKETS = TM * TN / 4, TOGETHER = 8;
-      const int count = last - first + 1;
-      const int start = PACKETS * (block - first) / count, end = PACKETS * (block - first + 1) / count;
-      int row, column;
-      place(deal, tile, row, column);
+  for (int which = 0; which < 2; ++which) {
+    const int tile = which ? head : tail;
+    if (tile < 0) continue;
+    int first = block, last = block;
+    while (deal.cut(first) > tile * deal.steps) --first;
+    while (last + 1 < deal.blocks && deal.cut(last + 1) < (tile + 1) * deal.steps) ++last;
+    const auto slot_of = [&](int other) { return 2 * other + (other == first); };
+    for (int other = first + thread; other <= last; other += THREADS) {
+      int is_ready = 0;
+      while (!is_ready)
+        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(is_ready) : "l"(ready + slot_of(other)) : "memory");
+    }
+    join_named(1, THREADS);
+    constexpr int PACKETS = TM * TN / 4, TOGETHER = 8;
+    const int count = last - first + 1;
+    const int start = PACKETS * (block - first) / count, end = PACKETS * (block - first + 1) / count;
+    int row, column;
+    place(deal, tile, row, column);
 #pragma unroll 1
-      for (int packet = start; packet < end; packet += TOGETHER) {
-        float4 sums[TOGETHER] = {};
+    for (int packet = start; packet < end; packet += TOGETHER) {
+      float4 sums[TOGETHER] = {};
 #pragma unroll 2
-        for (int other = first; other <= last; ++other) {
-          const float4* from = partial + static_cast<int64_t>(slot_of(other)) * (BM * BN / 4) + thread;
-#pragma unroll
-          for (int i = 0; i < TOGETHER; ++i)
-            if (packet + i < end) {
-              const float4 part = __ldcg(from + (packet + i) * THREADS);
-              sums[i].x += part.x, sums[i].y += part.y, sums[i].z += part.z, sums[i].w += part.w;
-            }
-        }
+      for (int other = first; other <= last; ++other) {
+        const float4* from = partial + static_cast<int64_t>(slot_of(other)) * (BM * BN / 4) + thread;
 #pragma unroll
         for (int i = 0; i < TOGETHER; ++i)
           if (packet + i < end) {
-            const int y = (packet + i) / (TN / 4), x = (packet + i) % (TN / 4);
-            write(row + my_row + y * 8, column + my_column + x * 16, sums[i]);
+            const float4 part = __ldcg(from + (packet + i) * THREADS);
+            sums[i].x += part.x, sums[i].y += part.y, sums[i].z += part.z, sums[i].w += part.w;
           }
       }
+#pragma unroll
+      for (int i = 0; i < TOGETHER; ++i)
+        if (packet + i < end) {
+          const int y = (packet + i) / (TN / 4), x = (packet + i) % (TN / 4);
+          write(row + my_row + y * 8, column + my_column + x * 16, sums[i]);
+        }
     }
   }
 }
 
 #endif
 
-// Tensor maps of both operands. The copy engine takes rows whose length is a multiple of 16 bytes: of `weight` four rows
-// are taken for one, so that N may be odd. A stage then holds rows 0, 4, 8, ... of the tile, then 1, 5, 9, ... and so on,
-// brought by four boxes, or by one of three dimensions where N allows it. Columns beyond the edge are not zeros then, but
-// of the next row: nothing that is written depends on them.
+// Tensor maps of both operands.
 struct RingMaps {
   CUtensorMap a, weight;
-  int weight_boxes;
 };
 
+inline bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* matrix, int rows, int columns,
+                     cuuint32_t box_rows, cuuint32_t box_columns, CUtensorMapSwizzle swizzle) {
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(columns) * 4};
+  const cuuint32_t box[] = {box_columns, box_rows}, ones[] = {1, 1};
+  return encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, const_cast<void*>(matrix), sizes, strides, box, ones,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
 inline bool make_maps(EncodeTensorMap encode, RingMaps& maps, const MatmulCall& call) {
-  const auto whole = [](int size) { return static_cast<cuuint64_t>(size); };
-  const cuuint32_t ones[] = {1, 1, 1};
-  const auto map = [&](CUtensorMap& to, const void* matrix, int dimensions, const cuuint64_t* sizes,
-                       const cuuint64_t* strides, const cuuint32_t* box, CUtensorMapSwizzle swizzle) {
-    return encode(&to, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, dimensions, const_cast<void*>(matrix), sizes, strides, box,
-                  ones, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-  };
-  const cuuint64_t a_sizes[] = {whole(call.k), whole(call.m)}, a_strides[] = {whole(call.k) * 4};
-  const cuuint32_t a_box[] = {BK, BM};
   constexpr auto SWIZZLE = BK == 8    ? CU_TENSOR_MAP_SWIZZLE_32B
                            : BK == 16 ? CU_TENSOR_MAP_SWIZZLE_64B
                                       : CU_TENSOR_MAP_SWIZZLE_128B;
-  if (!map(maps.a, call.a, 2, a_sizes, a_strides, a_box, SWIZZLE)) return false;
-  const cuuint64_t row_bytes = whole(call.n) * 4;
-  maps.weight_boxes = call.n % 4 ? 4 : 1;
-  if (call.n % 4) {
-    const cuuint64_t sizes[] = {whole(call.n) * 4, whole(call.k / 4)}, strides[] = {row_bytes * 4};
-    const cuuint32_t box[] = {BN, BK / 4};
-    return map(maps.weight, call.weight, 2, sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_NONE);
-  }
-  const cuuint64_t sizes[] = {whole(call.n), whole(call.k / 4), 4}, strides[] = {row_bytes * 4, row_bytes};
-  const cuuint32_t box[] = {BN, BK / 4, 4};
-  return map(maps.weight, call.weight, 3, sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_NONE);
+  return make_map(encode, maps.a, call.a, call.m, call.k, BM, BK, SWIZZLE) &&
+         make_map(encode, maps.weight, call.weight, call.k, call.n, BK, BN, CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
 inline Deal tiles_of(const MatmulCall& call) {
@@ -376,7 +342,7 @@ inline cudaError_t prepare_ring(const MatmulCall& call, int& sm_count, RingMaps&
     if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
   static const EncodeTensorMap encode = find_encoder();
   const auto addresses = reinterpret_cast<uintptr_t>(call.a) | reinterpret_cast<uintptr_t>(call.weight);
-  sm_count *= BLOCKS;
-  takes = major == 9 && minor == 0 && encode && call.k % 4 == 0 && addresses % 16 == 0 && make_maps(encode, maps, call);
+  takes = major == 9 && minor == 0 && encode && call.n % 4 == 0 && call.k % 4 == 0 && addresses % 16 == 0 &&
+          make_maps(encode, maps, call);
   return cudaSuccess;
 }

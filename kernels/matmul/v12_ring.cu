@@ -1,6 +1,6 @@
 // matmul v12_ring: tiles brought in by the bulk copy engine, FFMAs in an order that suits the register banks.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
-// Needs    sm_90, K % 4 == 0, 16-byte aligned a and weight; elsewhere v09 runs
+// Needs    sm_90a, N % 4 == 0, K % 4 == 0, 16-byte aligned a and weight; elsewhere v09 runs
 // Moves    (M*K * ceil(N / 256) + K*N * ceil(M / 128)) * 4 bytes through L2.
 // Versus   v09: warps neither load from global memory nor compute addresses nor wait for each other, only for a stage
 //          of the ring; `a` lies in shared memory as it does in global memory; an FFMA rarely waits for its operands,
@@ -17,26 +17,14 @@
 #endif
 #define RING_DEPTH MATMUL_V12_DEPTH
 #define RING_STAGES MATMUL_V12_STAGES
-#ifndef RING_WARP_ROWS
-#define RING_WARP_ROWS 2
-#define RING_WARP_COLUMNS 4
-#define RING_BLOCKS 1
-#endif
-#ifndef RING_FEEDER
-#define RING_FEEDER 1
-#endif
-#ifndef RING_UNROLL
-#define RING_UNROLL 8
-#endif
 #include "ring.cuh"
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS + 128 * FEEDER, BLOCKS)
+__global__ void __launch_bounds__(ALL_THREADS, 1)
     matmul_v12_ring(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap weight_map,
-                    int weight_boxes, const T* __restrict__ bias, T* __restrict__ out, int m, int n, const Deal deal) {
+                    const T* __restrict__ bias, T* __restrict__ out, int m, int n, const Deal deal) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  ring_product<false>(&a_map, &weight_map, weight_boxes, bias, out, nullptr, nullptr, m, n, deal,
-                      static_cast<int>(blockIdx.x));
+  ring_product(&a_map, &weight_map, bias, out, nullptr, nullptr, m, n, deal, static_cast<int>(blockIdx.x));
 #else
   __trap();  // built without the instructions of sm_90a
 #endif
@@ -53,9 +41,8 @@ cudaError_t matmul_v12_ring(const MatmulCall& call) {
   if (const cudaError_t status =
           cudaFuncSetAttribute(matmul_v12_ring<float>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES))
     return status;
-  matmul_v12_ring<float><<<deal.blocks, THREADS + 128 * FEEDER, SHARED_BYTES, call.stream>>>(
-      maps.a, maps.weight, maps.weight_boxes, static_cast<const float*>(call.bias), static_cast<float*>(call.out),
-      call.m, call.n, deal);
+  matmul_v12_ring<float><<<deal.blocks, ALL_THREADS, SHARED_BYTES, call.stream>>>(
+      maps.a, maps.weight, static_cast<const float*>(call.bias), static_cast<float*>(call.out), call.m, call.n, deal);
   RETURN_IF_LAUNCH_FAILED();
   return cudaSuccess;
 }

@@ -16,17 +16,6 @@
 #endif
 #define RING_DEPTH MATMUL_V13_DEPTH
 #define RING_STAGES MATMUL_V13_STAGES
-#ifndef RING_WARP_ROWS
-#define RING_WARP_ROWS 2
-#define RING_WARP_COLUMNS 4
-#define RING_BLOCKS 1
-#endif
-#ifndef RING_FEEDER
-#define RING_FEEDER 1
-#endif
-#ifndef RING_UNROLL
-#define RING_UNROLL 8
-#endif
 #include "ring.cuh"
 
 namespace {
@@ -47,13 +36,12 @@ Deal shared_deal(const MatmulCall& call, int sm_count) {
 }  // namespace
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS + 128 * FEEDER, BLOCKS)
+__global__ void __launch_bounds__(ALL_THREADS, 1)
     matmul_v13_split_k(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap weight_map,
-                       int weight_boxes, const T* __restrict__ bias, T* __restrict__ out, float4* partial, int* ready,
-                       int m, int n, const Deal deal) {
+                       const T* __restrict__ bias, T* __restrict__ out, float4* partial, int* ready, int m, int n,
+                       const Deal deal) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  ring_product<true>(&a_map, &weight_map, weight_boxes, bias, out, partial, ready, m, n, deal,
-                     static_cast<int>(blockIdx.x));
+  ring_product(&a_map, &weight_map, bias, out, partial, ready, m, n, deal, static_cast<int>(blockIdx.x));
 #else
   __trap();  // built without the instructions of sm_90a
 #endif
@@ -65,7 +53,7 @@ cudaError_t matmul_v13_workspace(const MatmulCall& call, size_t& bytes) {
   if (const cudaError_t status = cudaGetDevice(&device)) return status;
   if (const cudaError_t status = cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device))
     return status;
-  const Deal deal = shared_deal(call, sm_count * BLOCKS);
+  const Deal deal = shared_deal(call, sm_count);
   if (deal.shared) bytes = deal.blocks * 2 * (BM * BN * sizeof(float) + sizeof(int));
   return cudaSuccess;
 }
@@ -84,9 +72,9 @@ cudaError_t matmul_v13_split_k(const MatmulCall& call) {
   if (const cudaError_t status =
           cudaFuncSetAttribute(matmul_v13_split_k<float>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES))
     return status;
-  matmul_v13_split_k<float><<<deal.blocks, THREADS + 128 * FEEDER, SHARED_BYTES, call.stream>>>(
-      maps.a, maps.weight, maps.weight_boxes, static_cast<const float*>(call.bias), static_cast<float*>(call.out),
-      partial, ready, call.m, call.n, deal);
+  matmul_v13_split_k<float><<<deal.blocks, ALL_THREADS, SHARED_BYTES, call.stream>>>(
+      maps.a, maps.weight, static_cast<const float*>(call.bias), static_cast<float*>(call.out), partial, ready, call.m,
+      call.n, deal);
   RETURN_IF_LAUNCH_FAILED();
   return cudaSuccess;
 }
