@@ -140,7 +140,7 @@ VARIANTS = (
         minimum_bytes,
         timings=(Timing("v02_warp", low=0.95, high=0.99),),
         tunables={
-            "GEMV_V04_THREADS": (128, 64, 256),
+            "GEMV_V04_THREADS": (128, 256, 512),
             "GEMV_V04_EARLY_MB": (4, 0, 2, 8),
         },
     ),

@@ -20,8 +20,8 @@
 #include "warp_rows.cuh"
 
 namespace {
-constexpr int64_t EARLY_BYTES = int64_t{GEMV_V04_EARLY_MB}
-                                << 20;  // of rows that ask for themselves: about what all multiprocessors hold
+// Of rows that ask for themselves: about what all multiprocessors hold.
+constexpr int64_t EARLY_BYTES = int64_t{GEMV_V04_EARLY_MB} << 20;
 }  // namespace
 
 // Not __restrict__: loads of x must stay behind the wait.

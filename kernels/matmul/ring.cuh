@@ -305,12 +305,12 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
 
 #endif
 
-// Tensor maps of both operands.
+// Tensor maps of both operands. Functions are static: they differ between the sources that include this.
 struct RingMaps {
   CUtensorMap a, weight;
 };
 
-inline bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* matrix, int rows, int columns,
+static inline bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* matrix, int rows, int columns,
                      cuuint32_t box_rows, cuuint32_t box_columns, CUtensorMapSwizzle swizzle) {
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(columns) * 4};
@@ -320,7 +320,7 @@ inline bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* matri
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-inline bool make_maps(EncodeTensorMap encode, RingMaps& maps, const MatmulCall& call) {
+static inline bool make_maps(EncodeTensorMap encode, RingMaps& maps, const MatmulCall& call) {
   constexpr auto SWIZZLE = BK == 8    ? CU_TENSOR_MAP_SWIZZLE_32B
                            : BK == 16 ? CU_TENSOR_MAP_SWIZZLE_64B
                                       : CU_TENSOR_MAP_SWIZZLE_128B;
@@ -328,12 +328,12 @@ inline bool make_maps(EncodeTensorMap encode, RingMaps& maps, const MatmulCall& 
          make_map(encode, maps.weight, call.weight, call.k, call.n, BK, BN, CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
-inline Deal tiles_of(const MatmulCall& call) {
+static inline Deal tiles_of(const MatmulCall& call) {
   return {(call.m - 1) / BM + 1, (call.n - 1) / BN + 1, (call.k - 1) / BK + 1, 0, 0};
 }
 
 // The number of multiprocessors, and the maps where `takes`: whether this GPU and these operands suit the ring.
-inline cudaError_t prepare_ring(const MatmulCall& call, int& sm_count, RingMaps& maps, bool& takes) {
+static inline cudaError_t prepare_ring(const MatmulCall& call, int& sm_count, RingMaps& maps, bool& takes) {
   int device = 0, major = 0, minor = 0;
   if (const cudaError_t status = cudaGetDevice(&device)) return status;
   for (const auto& [to, what] :
