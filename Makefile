@@ -68,6 +68,10 @@ bench-softmax: $(HARNESS)  ## every softmax variant side by side, as three text 
 bench: $(HARNESS)  ## every variant of every op side by side, or of OP='gelu layernorm' (without a GPU: correctness.txt alone)
 	@$(PY) -m harness.bench $(OP) $(ARGS)
 
+.PHONY: ladder
+ladder: $(HARNESS)  ## check, time and capture every rung with ncu, only what is missing; OP='gelu softmax', ARGS=--missing (no GPU: that)
+	@PYTHON='$(PY)' nsys_scripts/ladder.sh $(ARGS) $(OP)
+
 .PHONY: sanitize
 sanitize: need-gpu  ## every kernel under compute-sanitizer, without torch: memcheck and racecheck (needs a GPU)
 	@tests/gpu/sanitize.sh $(ARGS)
@@ -121,9 +125,10 @@ format: $(TESTS)  ## rewrite the sources the way lint wants them
 
 .PHONY: readme
 readme: $(HARNESS)  ## rewrite the generated tables of the README files from the committed run
+	@$(PY) -m harness.ladder --mode declare --out reports/h200-ladder
+	@$(PY) -m analysis.ladder reports/h200-ladder
 	@$(PY) analysis/report.py reports/h200-gpt2-layers/captures --out reports/h200-gpt2-layers --quiet
 	@$(PY) analysis/report.py reports/h200-gpt2-fp32/captures --out reports/h200-gpt2-fp32 --update-readmes
-	@$(PY) -m harness.bench softmax --update-readme
 	@$(PY) -m analysis.bench --update-readme
 
 .PHONY: clean

@@ -34,7 +34,8 @@ from analysis.tables import (
     traffic,
 )
 from analysis.tables.schema import PROFILE_TABLES, TABLES
-from analysis.views import figures
+from analysis.views import figures, heatmap
+from analysis.views.canvas import to_bytes
 
 FIGURES = {
     "roofline": "roofline",
@@ -230,11 +231,11 @@ def draw(
         figure = plots[name](tables[table])
         if figure is None:
             continue
-        images[name] = figures.to_bytes(figure)
+        images[name] = to_bytes(figure)
         _list_figure(report, name, images[name], table, caption)
     for op, panels in (sweep.heat_maps(tables["sweep"]) if only is None and "sweep" in tables else {}).items():
-        if (figure := figures.plot_sweep(op, panels, caption)) is not None:
-            images[f"sweep_{op}"] = figures.to_bytes(figure)
+        if (figure := heatmap.plot_sweep(op, panels, caption)) is not None:
+            images[f"sweep_{op}"] = to_bytes(figure)
             _list_figure(report, f"sweep_{op}", images[f"sweep_{op}"], "sweep", caption)
     return images
 

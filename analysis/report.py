@@ -25,6 +25,8 @@ if __package__ in (None, ""):
 if TYPE_CHECKING:
     import pandas as pd
 
+    from analysis.views.ladder import Bench
+
 
 RUNS = ROOT / "runs"
 COMMITTED = ROOT / "reports"
@@ -269,8 +271,40 @@ def _index() -> str:
     return "\n".join(lines)
 
 
+def _benches() -> dict[str, Bench]:
+    """The committed benchmarks of the ops, by op."""
+    import pandas as pd
+
+    from analysis.views.ladder import Bench
+
+    found: dict[str, Bench] = {}
+    for file in sorted(COMMITTED.glob("*-bench/bench.csv")):
+        conditions = json.loads(file.with_name("bench.json").read_text(encoding="utf-8"))["conditions"]
+        rows = pd.read_csv(file)
+        rows = rows[rows["convention"] == "cold"].reset_index(drop=True)
+        found |= {str(op): Bench(of_op, conditions, file.parent.name) for op, of_op in rows.groupby("op")}
+    return found
+
+
+def _ladders() -> tuple[list[tuple[str, str, str]], dict[str, str]]:
+    """(file, part, text) of each generated part about the kernel ladder, and its figures by file."""
+    folder = COMMITTED / "h200-ladder"
+    if not (folder / "tables").is_dir():
+        return [], {}
+    from analysis.ladder import read_tables
+    from analysis.views.claims import render_claims
+    from analysis.views.ladder import folders, render_folder, render_overview
+    from analysis.views.ladder_figures import draw_ladders
+
+    tables, benches = read_tables(folder), _benches()
+    claims = render_claims(tables["claims"], tables["ladder_runs"], f"../{COMMITTED.name}/{folder.name}")
+    parts = [("kernels/CLAIMS.md", "claims", claims), ("README.md", "ladder", render_overview(tables))]
+    parts += [(f"kernels/{one}/README.md", "ladder", render_folder(one, tables, benches)) for one in folders(tables)]
+    return parts, {f"kernels/{name}.svg": text for name, text in draw_ladders(tables, benches).items()}
+
+
 def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) -> dict[str, str]:
-    """Return the READMEs with generated parts, by name, as they should be.
+    """Return the READMEs with generated parts, and the figures of the ladders in them, by name, as they should be.
 
     Raises: InputError if the committed benchmark is missing.
     """
@@ -283,7 +317,6 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
         render_layers,
         render_results,
         render_summary,
-        render_verdicts,
         replace_part,
     )
 
@@ -297,7 +330,6 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
     timed = pd.read_csv(bench / "bench.csv")
     results = Results(report, tables, timed, gpt2, seconds, folder, bench.name)
     parts = [
-        ("kernels/softmax/README.md", "verdicts", render_verdicts(timed, tables["traffic"])),
         ("reports/README.md", "runs", _index()),
         ("reports/README.md", "results", render_results(results)),
         ("README.md", "results", render_summary(results)),
@@ -308,9 +340,12 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
         content = json.loads((layers / "report.json").read_text(encoding="utf-8"))
         written = {entry["name"]: pd.read_csv(layers / entry["file"]) for entry in content["tables"]}
         parts.append(("reports/README.md", "layers", render_layers(content, written, layers.name)))
-    texts: dict[str, str] = {}
-    for name, part, text in parts:
-        texts[name] = replace_part(texts.get(name) or (ROOT / name).read_text(encoding="utf-8"), part, text)
+    of_ladders, texts = _ladders()
+    for name, part, text in (*parts, *of_ladders):
+        try:
+            texts[name] = replace_part(texts.get(name) or (ROOT / name).read_text(encoding="utf-8"), part, text)
+        except ValueError as error:
+            raise InputError(f"{name}: {error}; write `<!-- begin: {part} -->` and `<!-- end: {part} -->`") from None
     return texts
 
 

@@ -2,7 +2,6 @@
 
     python -m harness.bench [OP ...] [--out DIR] [--dtype fp32 bf16] [--shapes b8_t1024 ...] [--variants ...]
     python -m harness.bench --gpt2 [--out DIR]            GPT-2 unfused, with the best softmax, with all ops: gpt2.txt
-    python -m harness.bench [OP ...] --update-readme      the ladders in kernels/*/README.md from the committed runs
 
 Without OP: every op of kernels.registry. Writes to DIR with one OP, to DIR/<op> with several (default
 build/bench-<op>): bench.csv, bench.json (conditions), correctness.txt, microbenchmark.txt, and gpt2.txt for an op that
@@ -49,7 +48,7 @@ ROUNDS = 40
 WARMUP_ROUNDS = 3
 SLOW_SECONDS, SLOW_RATIO = 1e-3, 4.0
 SLOW_ROUNDS, SLOW_LAUNCHES = 5, 2
-GROUP_SECONDS = 6.0  # of one group of variants on one shape, unless its fewest rounds take longer
+GROUP_SECONDS = 1.5  # of one group of variants on one shape, unless its fewest rounds take longer
 GRAPH_SECONDS = 2e-3  # a sample that takes as long needs no further launch
 LONGEST_LAUNCH = 2.0  # seconds; a variant that would take longer is left out of a shape
 MANY_FLOPS = 1e12  # from here on a launch may take that long
@@ -191,7 +190,7 @@ def check_variant(
             continue
         inputs = op.make_inputs(shape, dtype, seed=sum(shape), device=device)
         checks.append(compare(op, variant, inputs, "random", run, allowance))
-        if shape in shapes:
+        if shape in shapes and not op.variants[variant].finite_only:
             checks.append(compare(op, variant, op.hostile(*inputs), "hostile", run, allowance))
     return checks
 
@@ -219,6 +218,10 @@ def correctness_text(op: Any, checks: Sequence[Check], device: str) -> str:
     headers = ["variant", "dtype", "checks", "passed", "largest error", "worst error/tolerance", "where", "verdict"]
     # on the CPU every variant is the PyTorch chain, which leaves nothing unwritten
     start = "" if device == "CPU" else "Outputs of our own kernels (CUDA, Triton) start as NaN.\n"
+    if own := [name for name in dict.fromkeys(check.variant for check in checks) if op.variants[name].finite_only]:
+        start += (
+            f"{', '.join(own)}: random inputs alone, since these libraries treat NaN and infinities in their own way.\n"
+        )
     return (
         f"{op.name}: every variant against float64, on {device}.\n"
         f"Tolerance: {op.tolerance_why}.\n"
@@ -288,13 +291,13 @@ def groups_by_speed(op: Any, variants: Sequence[str], dtype: str, shape: tuple[i
     """The variants to time together: all; of an op bound by arithmetic those that are far slower than the baseline
     apart, behind the baseline, and fewer samples of what takes long.
     """
-    if not op.compute_bound or op.baseline not in variants:
+    if not op.compute_bound:
         return [Group(list(variants), rounds)]
     inputs = op.make_inputs(shape, dtype, device="cuda")
     steps: dict[str, Callable[[], Any]] = {name: functools.partial(op.variants[name].fn, *inputs) for name in variants}
     once = int(op.flops(shape) < MANY_FLOPS)  # rounds that warm up where launches may be long
     seconds = {name: values[0] for name, values in _in_turn(steps, 1, lambda: None, warmup=once).items()}
-    limit = max(SLOW_SECONDS, SLOW_RATIO * seconds[op.baseline])
+    limit = max(SLOW_SECONDS, SLOW_RATIO * seconds.get(op.baseline, math.inf))
     fast = [name for name in variants if seconds[name] <= limit]
     slow = [name for name in variants if seconds[name] > limit]
 
@@ -475,6 +478,28 @@ def rows_of(
     return rows
 
 
+def time_shape(
+    op: Any,
+    variants: Sequence[str],
+    dtype: str,
+    shape: tuple[int, ...],
+    convention: str,
+    rounds: int,
+    copy_byte_per_s: float,
+    roofs: Mapping[str, float],
+) -> list[dict[str, Any]]:
+    """bench.csv's rows of these variants on one dtype and shape, timed side by side."""
+    import torch
+
+    time_them = time_cold if convention == "cold" else time_plain
+    by_name: dict[str, dict[str, Any]] = {}
+    for group in groups_by_speed(op, variants, dtype, shape, rounds):
+        timed = time_them(op, group, dtype, shape)
+        by_name = {row["variant"]: row for row in rows_of(op, timed, copy_byte_per_s, roofs)} | by_name
+        torch.cuda.empty_cache()
+    return [by_name[name] for name in variants]
+
+
 def csv_text(rows: Sequence[dict[str, Any]]) -> str:
     """bench.csv."""
     stream = io.StringIO()
@@ -619,206 +644,6 @@ def _span_us(quantiles_ns: dict[str, float]) -> str:
     return f"{p50:.1f} ({p5:.1f} – {p95:.1f})"
 
 
-# The ladder in the README ------------------------------------------------------------------------------------
-
-
-def committed(op: Any) -> Path:
-    """The folder of the op's committed run."""
-    return ROOT / "reports" / f"h200-{op.name}-bench"
-
-
-def ladder(op: Any, rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) -> str:
-    """One op's part of what stands between the ladder markers, from a run's bench.csv and bench.json."""
-    from kernels.registry import dtype_name, item_bytes
-
-    cold = [row for row in rows if row["convention"] == "cold"]
-    shape_name = op.shape_name(op.bench_shape)
-    sizes = ", ".join(f"{axis} {size}" for axis, size in zip(op.axes, op.bench_shape, strict=True))
-    parts = []
-    for dtype in dict.fromkeys(row["dtype"] for row in cold):
-        members = [row for row in cold if row["dtype"] == dtype and row["shape_name"] == shape_name]
-        if not members:
-            continue
-        # of an op bound by arithmetic the shape is no operand
-        elements = 1e6 if op.compute_bound else math.prod(op.bench_shape) * item_bytes(dtype)
-        floor_us = float(members[0]["floor_time_ns"]) / 1e3
-        table = [
-            [
-                f"`{row['variant']}`",
-                f"{float(row['predicted_bytes']) / elements:.2f}",
-                *_time_cells(row),
-                *_rate_cells(row, op.compute_bound),
-                f"{100 * float(row['floor_frac']):.1f} %",
-                f"{float(row['versus_torch_p50']):.2f}×",
-            ]
-            for row in members
-        ]
-        predicted = "predicted MB" if op.compute_bound else "predicted passes"
-        headers = ["variant", predicted, "p50 µs", "p5 – p95 µs", "GB/s", *(["TFLOP/s"] if op.compute_bound else [])]
-        headers += ["of the floor", "versus torch"]
-        parts.append(f"{sizes}, {dtype}; floor {floor_us:.1f} µs\n\n" + _markdown(table, headers))
-    table = []
-    measured = [row for row in cold if row["shape_name"] == shape_name]
-    shown = op.best
-    if measured and op.best not in {row["variant"] for row in measured}:  # a run older than the best variant
-        shown = min(measured, key=lambda row: float(row["bench_time_p50_ns"]))["variant"]
-    by_dtype = {row["dtype"]: op.best_by_dtype.get(dtype_name(row["dtype"]), shown) for row in cold}
-    baselines = [name for name in reversed(BASELINES) if name in op.variants]
-    for row in cold:
-        if row["variant"] == by_dtype[row["dtype"]]:
-            table.append(
-                [
-                    row["dtype"],
-                    row["shape_name"],
-                    f"{float(row['floor_time_ns']) / 1e3:.1f}",
-                    *_time_cells(row),
-                    f"{100 * float(row['floor_frac']):.1f} %",
-                    *(_ratio_cell(row, baseline) for baseline in baselines),
-                ]
-            )
-    headers = ["dtype", "shape", "floor µs", "p50 µs", "p5 – p95 µs", "of the floor"]
-    headers += [f"times faster than {name}" for name in baselines]
-    names = " and ".join(f"`{name}`" for name in dict.fromkeys(by_dtype.values()))
-    parts.append(f"{names} at every shape, median (p5 – p95)\n\n" + _markdown(table, headers))
-    if refused := refusals(op):
-        parts.append("What a rung does not take\n\n" + refused)
-    parts.append(f"![Share of the {_floor_name(op)} by variant of {op.name}]({op.name}.svg)")
-    if judged := verdicts(op, cold):
-        parts.append(f"Hypotheses about time, at {sizes}\n\n" + judged)
-    copy = max(conditions["copy_byte_per_s"].values()) / 1e12
-    parts.append(
-        f"{conditions['gpu']['name']}, driver {conditions['driver']}, torch {conditions['torch']}, triton "
-        f"{conditions['triton']}; copy in the same run {copy:.3f} TB/s; "
-        + (f"roofs: {_roofs_text(conditions['roofs'])}; " if conditions.get("roofs") else "")
-        + "convention `cold`; generated from "
-        f"`reports/{committed(op).name}/bench.csv`."
-    )
-    return "\n\n".join(parts)
-
-
-def _floor_name(op: Any) -> str:
-    return "floor" if op.compute_bound or op.reads_only else "byte floor"
-
-
-def refusals(op: Any) -> str:
-    """The shapes that a variant does not take, with the reason; empty where there are none."""
-    table = []
-    for variant in op.variants.values():
-        for dtype in variant.dtypes:
-            reasons: dict[str, list[str]] = {}
-            for name, shape in op.shapes.items():
-                if reason := variant.cannot(shape, dtype):
-                    reasons.setdefault(reason, []).append(name)
-            table += [[f"`{variant.name}`", ", ".join(names), reason] for reason, names in reasons.items()]
-    return _markdown(table, ["variant", "shapes", "reason"]) if table else ""
-
-
-def ladder_svg(op: Any, rows: Sequence[dict[str, Any]]) -> str:
-    """A figure of the ladder: each variant's share of the floor at the bench shape, fp32 and bf16 side by side."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    name = op.shape_name(op.bench_shape)
-    cold = [row for row in rows if row["convention"] == "cold" and row["shape_name"] == name]
-    variants = list(dict.fromkeys(row["variant"] for row in cold))
-    dtypes = list(dict.fromkeys(row["dtype"] for row in cold))
-    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": op.name, "font.family": "sans-serif", "font.size": 9}
-    with matplotlib.rc_context(settings):
-        figure = Figure(figsize=(7.0, 0.8 + 0.45 * len(variants)), layout="constrained")
-        axes = figure.add_subplot()
-        thick, widest = 0.8 / max(1, len(dtypes)), 100.0
-        for place, dtype in enumerate(dtypes):
-            shares = {row["variant"]: 100 * float(row["floor_frac"]) for row in cold if row["dtype"] == dtype}
-            beside = (place - (len(dtypes) - 1) / 2) * thick
-            heights = [index + beside for index, variant in enumerate(variants) if variant in shares]
-            widths = [shares[variant] for variant in variants if variant in shares]
-            widest = max([widest, *widths])
-            bars = axes.barh(heights, widths, thick, label=dtype, color=("#0072b2", "#e69f00")[place % 2])
-            backing = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-            axes.bar_label(bars, fmt="%.1f", padding=3, fontsize=7, bbox=backing, zorder=3)
-        axes.set_yticks(range(len(variants)), variants)
-        axes.invert_yaxis()
-        axes.axvline(100, color="black", linewidth=0.8, zorder=0.5)  # below the bars and their labels
-        axes.set_xlim(0, widest + 10)
-        axes.set_xticks(range(0, 101, 20))
-        sizes = ", ".join(f"{axis} {size}" for axis, size in zip(op.axes, op.bench_shape, strict=True))
-        axes.set_xlabel(f"% of the {_floor_name(op)}, {op.name}, {sizes}")
-        figure.legend(loc="outside upper right", ncols=len(dtypes), fontsize=8, frameon=False)
-        stream = io.StringIO()
-        figure.savefig(stream, format="svg", metadata={"Date": None})
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
-
-
-def verdicts(op: Any, cold: Sequence[dict[str, Any]]) -> str:
-    """What the variants say about their time beside what was measured; empty where none says anything."""
-    from kernels.registry import short_dtype
-
-    name = op.shape_name(op.bench_shape)
-    times = {
-        (row["dtype"], row["variant"]): float(row["bench_time_p50_ns"]) for row in cold if row["shape_name"] == name
-    }
-    floors = {(row["dtype"], row["variant"]): float(row["floor_time_ns"]) for row in cold if row["shape_name"] == name}
-    table = []
-    for variant in op.variants.values():
-        for timing in variant.timings:
-            found, good = [], True
-            for dtype in map(short_dtype, timing.dtypes):
-                mine = (dtype, variant.name)
-                than_ns = floors.get(mine) if timing.than == "floor" else times.get((dtype, timing.than))
-                if mine in times and than_ns:
-                    ratio = times[mine] / than_ns
-                    found.append(f"{dtype} {ratio:.3f}")
-                    good &= timing.low <= ratio <= timing.high
-            bounds = [f"≥ {timing.low:.3f}"] if timing.low > 0 else []
-            bounds += [f"≤ {timing.high:.3f}"] if timing.high < math.inf else []
-            than = "the floor" if timing.than == "floor" else f"`{timing.than}`"
-            verdict = "not measured" if not found else "confirmed" if good else "**refuted**"
-            table.append([f"`{variant.name}`", f"time over {than} {' and '.join(bounds)}", ", ".join(found), verdict])
-    return _markdown(table, ["variant", "expected", "found", "verdict"]) if table else ""
-
-
-def _markdown(table: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
-    return tabulate(table, headers, tablefmt="github", disable_numparse=True)
-
-
-def replace_between(text: str, name: str, content: str) -> str:
-    """`text` with what stands between `<!-- begin: name -->` and `<!-- end: name -->` replaced."""
-    begin, end = f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
-    if text.count(begin) != 1 or text.count(end) != 1:
-        raise InputError(f"The README needs exactly one pair of markers {begin} and {end}: add it.")
-    head, rest = text.split(begin)
-    return f"{head}{begin}\n{content}\n{end}{rest.split(end)[1]}"
-
-
-def read_run(op: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Rows and conditions of the op's committed run."""
-    import json
-
-    folder = committed(op)
-    for name in ("bench.csv", "bench.json"):
-        if not (folder / name).is_file():
-            raise InputError(f"{name} is missing in {folder.name}: run `python -m harness.bench {op.name}` on a GPU.")
-    with (folder / "bench.csv").open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    return rows, json.loads((folder / "bench.json").read_text("utf-8"))["conditions"]
-
-
-def readme_with_ladder(folder: str) -> dict[Path, str]:
-    """The text that kernels/<folder>/README.md and its figures should have, from the ops' committed runs."""
-    from kernels.registry import ops
-
-    members = [op for op in ops().values() if op.folder == folder]
-    parts, texts = [], {}
-    for op in members:
-        rows, conditions = read_run(op)
-        heading = f"### {op.name}\n\n" if len(members) > 1 else ""
-        parts.append(heading + ladder(op, rows, conditions))
-        texts[ROOT / "kernels" / folder / f"{op.name}.svg"] = ladder_svg(op, rows)
-    readme = ROOT / "kernels" / folder / "README.md"
-    texts[readme] = replace_between(readme.read_text("utf-8"), "ladder", "\n\n".join(parts))
-    return texts
-
-
 # Program -----------------------------------------------------------------------------------------------------
 
 
@@ -836,6 +661,7 @@ def bench(
     from tqdm import tqdm
 
     from harness import manifest
+    from kernels.variants import fingerprint
 
     sizes = [op.shapes[name] for name in shapes]
     checks: list[Check] = []
@@ -871,15 +697,8 @@ def bench(
                 for name in passed[dtype]
                 if not op.variants[name].cannot(size, dtype) and size not in omitted[dtype, name]
             ]
-            if not able:
-                continue
-            time_them = time_cold if convention == "cold" else time_plain
-            by_name: dict[str, dict[str, Any]] = {}
-            for group in groups_by_speed(op, able, dtype, size, rounds):
-                timed = time_them(op, group, dtype, size)
-                by_name = {row["variant"]: row for row in rows_of(op, timed, max(copies.values()), roofs)} | by_name
-                torch.cuda.empty_cache()
-            rows += [by_name[name] for name in able]
+            if able:
+                rows += time_shape(op, able, dtype, size, convention, rounds, max(copies.values()), roofs)
     arguments = ["harness.bench", op.name]
     conditions = manifest.build_manifest(arguments, [], 0, {"source": "none"}, sampler)
     conditions["copy_byte_per_s"] = copies
@@ -900,6 +719,7 @@ def bench(
         "conditions": conditions,
         "conventions": CONVENTIONS,
         "rounds": rounds,
+        "sources": {name: fingerprint(op, name) for name in variants},
         "failed": [check.variant for check in checks if not check.passed],
         "left_out": [line.strip() for line in left_out_text(op, omitted).splitlines()[1:]],
         "gpt2": gpt2,
@@ -945,7 +765,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--variants", nargs="+", help="names of variants (default: all)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each variant (default {ROUNDS})")
     parser.add_argument("--gpt2", action="store_true", help="time GPT-2 unfused, with the best softmax, with all ops")
-    parser.add_argument("--update-readme", action="store_true", help="write the ladders into kernels/*/README.md")
     options = parser.parse_args(arguments)
     return guarded(lambda: _run(options), "fewer --shapes")
 
@@ -955,12 +774,6 @@ def _run(options: argparse.Namespace) -> int:
 
     known = ops()
     chosen = [known[name] for name in _choose("OP", options.ops, list(known))]
-    if options.update_readme:
-        for folder in dict.fromkeys(op.folder for op in chosen):
-            for path, text in readme_with_ladder(folder).items():
-                _write(path, text)
-            print(f"kernels/{folder}/README.md is up to date")
-        return 0
     if options.rounds < 1:
         raise UsageError("--rounds must be 1 or more.")
     plan = []

@@ -8,8 +8,8 @@ Ranges: gpt2 > prefill | decode > embeddings, h.N > (ln_1, attn > (qkv, scores, 
 ln_2, mlp > (fc, act, proj)), ln_f, lm_head. The two residual additions of a block belong to h.N itself. With a
 fused softmax there is no `mask` and the root is `gpt2_fused`, so that one capture can hold both. With ops="fused",
 root `gpt2_fused_ops`, the additions move into the layernorm that follows them (ln_2, the next block's ln_1, ln_f) and
-the bias of fc into act. Finer parts (blocks, qkv_proj, qkv_reshape, values_apply, merge) are details: only tracers that
-ask for them open those.
+the bias of fc into act; a decode step has one `attend` for scores to values. Finer parts (blocks, qkv_proj,
+qkv_reshape, values_apply, merge) are details: only tracers that ask for them open those.
 
 Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; openai/gpt-2 `model.py`.
 """
@@ -149,13 +149,24 @@ def _kernel(op: str) -> Callable[..., Any]:
     from kernels.registry import ops
 
     checked, direct = ops()[op].call(ops()[op].best), ops()[op].variant(ops()[op].best).fn
+    strided = op == "attention_decode"  # takes the filled part of the cache where it lies
+
+    def fits(value: Any) -> bool:
+        return bool(value.is_cuda and (value.stride(-1) == 1 if strided else value.is_contiguous()))
 
     def run(*inputs: Any) -> Any:
         tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
-        plain = not torch.is_grad_enabled() and all(value.is_cuda and value.is_contiguous() for value in tensors)
+        plain = not torch.is_grad_enabled() and all(map(fits, tensors))
         return (direct if plain else checked)(*inputs)
 
     return run
+
+
+def _decode_head_size() -> int:
+    """The one that op attention_decode is written for."""
+    from kernels.attention_decode.op import HEAD_SIZE
+
+    return int(HEAD_SIZE)
 
 
 def _add_norm(norm: Any, x: Any, added: Any) -> tuple[Any, Any]:
@@ -174,12 +185,15 @@ class Attention(nn.Module):  # type: ignore[misc]
         self.n_head = config.n_head
         self.scale = config.scale(index)
         self.softmax_variant = softmax
+        self.attends = ops == FUSED_OPS and config.head_size == _decode_head_size()
         self.c_attn = Projection(config.n_embd, 3 * config.n_embd)
         self.c_proj = Projection(config.n_embd, config.n_embd)
 
     @component("attn")
     def forward(self, x: Any, cache: KVCache) -> Any:
         q, k, v = self.qkv(x, cache)
+        if self.attends and q.shape[2] == 1:
+            return self.proj(self.attend(q, k, v))
         scores = self.scores(q, k)
         if self.softmax_variant == TORCH_SOFTMAX:
             weights = self.softmax(self.mask(scores, cache))
@@ -221,6 +235,11 @@ class Attention(nn.Module):  # type: ignore[misc]
     def fused_softmax(self, scores: Any) -> Any:
         """Scale, causal mask and softmax in the registered variant."""
         return torch.ops.kernel_ledger.causal_softmax(scores, self.scale, self.softmax_variant)
+
+    @component("attend")
+    def attend(self, q: Any, k: Any, v: Any) -> Any:
+        """Scores to values of one token by one kernel, every key being visible: (B, nh, 1, hs) -> (B, 1, C), a view."""
+        return self.merge_heads(_kernel("attention_decode")(q, k, v, self.scale))
 
     @component("values")
     def values(self, weights: Any, v: Any) -> Any:
@@ -315,8 +334,9 @@ class GPT2(nn.Module):  # type: ignore[misc]
     """The model.
 
     `softmax` is "torch" (the unfused chain) or the name of a registered variant of op softmax. `ops` is "torch" or
-    "fused": then embeddings, additions with their layernorms, bias with GELU and the merging of heads are one kernel
-    each, the best of the registry. (q, k and v stay views: the copy into the cache is their permutation.)
+    "fused": then embeddings, additions with their layernorms, bias with GELU, the merging of heads and the attention of
+    one token are one kernel each, the best of the registry. (q, k and v stay views: the copy into the cache is their
+    permutation.)
     """
 
     def __init__(self, config: GPT2Config, softmax: str = TORCH_SOFTMAX, ops: str = TORCH_OPS) -> None:

@@ -44,6 +44,7 @@ COLUMNS = (
 BENCH_DTYPE = "float32"
 ALL_VARIANTS = ("softmax",)  # ops whose variants the report compares one by one; ncu takes 0.35 s a kernel
 _VIEWS = frozenset({"chunk", "transpose", "view", "unflatten", "flatten"})  # what launches nothing
+_PRODUCTS = frozenset({"addmm", "bmm", "matmul"})
 COPY_BYTES = 2 << 30  # read, and as many written: gigabytes, because what is written last stays in L2
 # 7680 is a multiple of every tile that cuBLAS takes (320 too): with 8192 it computes 1.6 % of padding, rightly counted.
 GEMMS = {"gemm_fp32": (4096, "float32"), "gemm_bf16": (7680, "bfloat16")}
@@ -206,9 +207,11 @@ def step_rows(config: GPT2Config, workload: Workload, dtype: str, softmax: str, 
 
 def bench_variants(op: registry.Op) -> list[str]:
     """The variants whose single launches are captured: an unfused chain, so that what fusing it wins can be predicted,
-    and the best, so that the prediction can be checked. None where the baseline is one kernel already.
+    and the best, so that the prediction can be checked. None where the baseline is one kernel already, or holds matrix
+    products, across which no fusion is planned.
     """
-    if len([name for name in op.chain if name not in _VIEWS]) < 2:
+    kernels = [name for name in op.chain if name not in _VIEWS]
+    if len(kernels) < 2 or not _PRODUCTS.isdisjoint(kernels):
         return []
     return [name for name in op.variants if op.name in ALL_VARIANTS or name in (op.baseline, op.best)]
 

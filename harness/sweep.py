@@ -449,7 +449,10 @@ def wave_fields(row: Row, sm_count: int) -> Row:
 
 
 def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu) -> None:
-    """One launch of each timed combination under ncu, each in its NVTX range; a sentence where that does not work."""
+    """One launch of each timed combination of `cells` under ncu, each in its NVTX range; a sentence where that fails.
+
+    A run holds the counters of one such capture: those of an earlier one are replaced.
+    """
     from harness import doctor
     from kernels import build, combinations
 
@@ -590,16 +593,17 @@ def _run(options: argparse.Namespace, given: Sequence[str]) -> int:
         sweep(cells, ledger, None, arch, options.rounds)
         finish(out, ledger, given, options.rounds, None, update=False)
         return 0
+    code = 0
     with manifest.ClockSampler() as sampler:
         try:
             sweep(cells, ledger, gpu, arch, options.rounds)
         except KeyboardInterrupt:
             progress(f"interrupted; what was measured is kept: the same command with --out {out} goes on")
-            return 130
-    if options.counters:
+            code = 130
+    if options.counters and not code:
         capture_counters(out, ledger, cells, gpu)
-    finish(out, ledger, given, options.rounds, sampler, options.update)
-    return 0
+    finish(out, ledger, given, options.rounds, sampler, options.update and not code)
+    return code
 
 
 if __name__ == "__main__":

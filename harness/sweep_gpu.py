@@ -133,11 +133,13 @@ def timed(
 
     together = [*([default] if default in op.variants and default not in keys else []), *keys]
     baseline = dataclasses.replace(op, baseline=together[0], best=together[0])
-    for place, group in enumerate(bench.groups_by_speed(baseline, together, dtype, shape, rounds)):
+    told: set[str] = set()
+    for group in bench.groups_by_speed(baseline, together, dtype, shape, rounds):
         seconds = bench.time_cold(baseline, group, dtype, shape)
         for key in group.variants:
-            if key in keys and not (place and key == together[0]):
+            if key in keys and key not in told:  # the default stands in every group
                 yield key, times(seconds.seconds[key], seconds.seconds.get(default, []), seconds.launches)
+                told.add(key)
 
 
 def times(seconds: Sequence[float], default: Sequence[float], launches: int) -> dict[str, Any]:

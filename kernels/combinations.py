@@ -142,10 +142,11 @@ def run_ninja(what: str, edges: Mapping[Path, tuple[str, Sequence[Path]]], progr
 def fingerprints(nvcc: str, wanted: Iterable[Combination], arch: int) -> dict[Combination, str]:
     """What stands for the object of each: of the compiler, the source with our headers, and the flags."""
     version = objects.nvcc_version(nvcc)
-    return {
-        one: objects.fingerprint(version, one.source, objects.target(one.source, arch), (*HOST_FLAGS, *one.flags))
-        for one in dict.fromkeys(wanted)
-    }
+    found = {}
+    for one in dict.fromkeys(wanted):
+        target = objects.target(one.source, arch)
+        found[one] = objects.object_fingerprint(version, one.source, target, (*HOST_FLAGS, *one.flags))
+    return found
 
 
 def compile_all(nvcc: str, wanted: Iterable[Combination], arch: int, progress: Progress) -> dict[Combination, Built]:

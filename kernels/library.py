@@ -30,6 +30,11 @@ def check_shapes(name: str, good: bool, expected: str, *tensors: torch.Tensor) -
         raise ValueError(f"{name} takes {expected}, got {shapes}")
 
 
+def contiguous(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs, every tensor contiguous."""
+    return tuple(value.contiguous() if isinstance(value, torch.Tensor) else value for value in inputs)
+
+
 def define(
     op: Op,
     arguments: str,
@@ -39,13 +44,14 @@ def define(
     chain: Callable[..., Any],
     save: Callable[[tuple[Any, ...], Any], tuple[torch.Tensor, ...]],
     backward: Callable[..., tuple[Any, ...]],
+    lay_out: Callable[[tuple[Any, ...]], tuple[Any, ...]] = contiguous,
 ) -> None:
     """Register `op` under its `torch_op`.
 
     `arguments` is the schema's list before `str variant`. `check(*inputs)` raises ValueError or TypeError,
     `empty(*inputs)` gives outputs of the right shape, `chain(*inputs)` computes them on the CPU. `save(inputs,
     outputs)` picks the tensors that `backward(saved, numbers, *gradients)` needs, `numbers` being the inputs that are
-    none; it returns a gradient, or None, for each input.
+    none; it returns a gradient, or None, for each input. `lay_out(inputs)` gives them as the variants take them.
     """
     name = f"kernel_ledger::{op.torch_op}"
     returns = ["Tensor"] * sum(tensor.role == "out" for tensor in op.tensors)
@@ -58,9 +64,6 @@ def define(
             raise ValueError(f"{op.torch_op} has no variant {variant!r}; known: {', '.join(op.variants)}")
         check(*inputs)
         return tuple(inputs), variant, empty(*inputs)
-
-    def contiguous(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(value.contiguous() if isinstance(value, torch.Tensor) else value for value in inputs)
 
     def is_empty(outputs: Any) -> bool:
         return all(value.numel() == 0 for value in (outputs if isinstance(outputs, tuple) else (outputs,)))
@@ -78,7 +81,7 @@ def define(
             if isinstance(value, torch.Tensor) and value.is_floating_point() and dtype_name(value.dtype) not in taken:
                 raise TypeError(f"{op.torch_op} {variant} takes {' or '.join(taken)}, got {dtype_name(value.dtype)}")
         with torch.cuda.device(inputs[0].device):
-            return op.variants[variant].fn(*contiguous(inputs))
+            return op.variants[variant].fn(*lay_out(inputs))
 
     def fake(*arguments: Any) -> Any:
         return prepare(arguments)[2]

@@ -50,7 +50,7 @@ def nvcc_version(nvcc: str) -> str:
     return found[1] if found else "unknown"
 
 
-def _with_headers(source: Path) -> dict[str, Path]:
+def with_headers(source: Path) -> dict[str, Path]:
     """The source and every header of ours that it includes, directly or not, by name."""
     found: dict[str, Path] = {}
     waiting = [source]
@@ -65,10 +65,23 @@ def _with_headers(source: Path) -> dict[str, Path]:
     return found
 
 
-def fingerprint(version: str, source: Path, arch: str, more: Sequence[str] = ()) -> str:
-    """16 letters that stand for the object: of the compiler, its flags (`more` with them), the source, our headers."""
+def fingerprint(source: Path) -> str:
+    """12 hex digits that change with what a source and the headers of ours that it includes do, not with comments or
+    line breaks of CUDA files.
+    """
+    digest = hashlib.sha256()
+    for name, path in sorted(with_headers(source).items()):
+        text = path.read_text("utf-8")
+        if path.suffix != ".py":
+            text = re.sub(r"//[^\n]*", "", text)
+        digest.update(f"\0{name}\0{' '.join(text.split())}".encode())
+    return digest.hexdigest()[:12]
+
+
+def object_fingerprint(version: str, source: Path, arch: str, more: Sequence[str] = ()) -> str:
+    """16 hex digits that stand for an object: of the compiler, its flags (and `more`), the source, our headers."""
     digest = hashlib.sha256("\0".join([version, *FLAGS, *more, arch]).encode())
-    for name, path in sorted(_with_headers(source).items()):
+    for name, path in sorted(with_headers(source).items()):
         digest.update(f"\0{name}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -84,7 +97,7 @@ def compile_one(nvcc: str, version: str, source: Path, arch: int) -> Compiled:
     """Compile, or take what was compiled before."""
     wanted = target(source, arch)
     stem = f"{source.parent.name}-{source.stem}-sm{wanted}-"
-    found = OBJECTS / f"{stem}{fingerprint(version, source, wanted)}.o"
+    found = OBJECTS / f"{stem}{object_fingerprint(version, source, wanted)}.o"
     log = found.with_suffix(".log")
     if found.is_file() and log.is_file():
         return Compiled(source, arch, found, log.read_text("utf-8"), "")

@@ -19,6 +19,7 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parent
 KINDS = ("torch", "compile", "cuda", "triton")
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8, "bool": 1}
+MOST_BYTES = 1.1  # of what a variant is predicted to move
 SHORT_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 
 Shape = tuple[int, ...]
@@ -47,6 +48,23 @@ class Timing:
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
 
 
+@dataclass(frozen=True)
+class Expectation:
+    """A hypothesis about a counter at the op's bench shape: `metric`, a column of ladder.csv, lies in [low, high], or
+    its text is `equals`.
+
+    With `than`, another variant of the op, it is the metric over that variant's. What is said here about bytes takes
+    the place of the rule for all variants, that one moves at most MOST_BYTES times its `bytes_model`.
+    """
+
+    metric: str
+    low: float = 0.0
+    high: float = math.inf
+    than: str = ""
+    equals: str = ""
+    dtypes: tuple[str, ...] = ("float32", "bfloat16")
+
+
 def takes_all(shape: Shape, dtype: str) -> str:
     """Nothing speaks against any shape."""
     return ""
@@ -58,9 +76,11 @@ class Variant:
 
     `fn(*inputs)` computes the whole op on the device of its inputs. `symbols` are the `__global__` names that
     may appear in a capture (empty where the kernels are not ours), all of them in `source`. `bytes_model` is
-    the DRAM traffic that the variant should cause, in bytes; `timings` are what `hypothesis` says about time.
+    the DRAM traffic that the variant should cause, in bytes; `timings` are what `hypothesis` says about time,
+    `expectations` what it says about counters.
     `dtypes` are those it takes, of the op's. `cannot(shape, dtype)` says why it does not take a shape, "" if it does.
-    `precision` names the roof of its arithmetic where it is not that of the dtype ("tf32").
+    `precision` names the roof of its arithmetic where it is not that of the dtype ("tf32"). One that is `finite_only`
+    promises nothing for infinities and NaN: it is not checked on the op's hostile inputs.
     `tunables` are the choices that `source` leaves to the compiler's -D, macro by macro: the values that a sweep tries,
     the first of them the one that the source takes without a -D. harness.sweep reads them.
     """
@@ -73,9 +93,11 @@ class Variant:
     symbols: tuple[str, ...] = ()
     source: str = ""
     timings: tuple[Timing, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
     cannot: Callable[[Shape, str], str] = takes_all
     precision: str = ""
+    finite_only: bool = False
     tunables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

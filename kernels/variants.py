@@ -8,13 +8,15 @@ Nothing is imported, compiled or loaded before the first call of what these func
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernels.registry import ByteModel, Variant
+from kernels import objects
+from kernels.registry import FOLDER, ByteModel, Op, Variant
 
 _modules: dict[str, Any] = {}  # by folder
 
@@ -135,6 +137,16 @@ def triton_variant(
         source=f"{module}.py",
         **more,
     )
+
+
+def fingerprint(op: Op, variant: str) -> str:
+    """12 hex digits that change with the source of a variant: a measurement with another fingerprint is of another
+    kernel. What PyTorch brings is told by the names of its operations.
+    """
+    declared = op.variant(variant)
+    if declared.source:
+        return objects.fingerprint(FOLDER / op.folder / declared.source)
+    return hashlib.sha256(" ".join((declared.kind, variant, *op.chain)).encode()).hexdigest()[:12]
 
 
 def random_normal(seed: int, device: str) -> Callable[..., Any]:

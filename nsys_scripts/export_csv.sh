@@ -8,6 +8,7 @@
 #
 # ncu prints one unit a column: beside a kernel that moves gigabytes a small one loses its last digits, and in base units ratios
 # keep only two decimals. So counts are exported in base units (ncu_raw.csv) and ratios scaled (ncu_ratios.csv).
+# Of a capture with --source or --samples the hottest source lines of each launch are kept too (ncu_lines.csv): the whole page is too large.
 # The exports go through scrub.py: no host name and no path of this machine stays in them.
 # Earlier exports of a capture are removed first, so that a failed export leaves none behind.
 # exit: 0 exported what there was, 1 an export failed, 2 usage or nothing to export, 127 the tool that wrote the capture is missing
@@ -41,10 +42,14 @@ nsys_command=("$nsys" stats --report "$(IFS=, && echo "${names[*]}")" --format c
 ncu_command=("$(find_ncu || echo ncu)" --import "$counters" --csv --page raw)
 counts=$("$PYTHON" "$HERE/status.py" metrics "$dir/captures/ncu.json" --kind counts)
 ratios=$("$PYTHON" "$HERE/status.py" metrics "$dir/captures/ncu.json" --kind ratios)
+lines_command=("${ncu_command[0]}" --import "$counters" --csv --page source --print-source 'cuda,sass')
+sampled=''
+if grep -qs -e '"--import-source"' "$dir/captures/ncu.json"; then sampled=yes; fi
 if [[ -n $dry ]]; then
   show "${nsys_command[@]}"
   show "${ncu_command[@]}" --print-units base ${counts:+--metrics "$counts"}
   if [[ -n $ratios ]]; then show "${ncu_command[@]}" --metrics "$ratios"; fi
+  if [[ -n $sampled ]]; then show "${lines_command[@]}"; fi
   exit 0
 fi
 
@@ -61,6 +66,15 @@ page() { # NAME OPTIONS…: one page of the counters as captures/NAME.csv
     "$PYTHON" "$HERE/scrub.py" "$exports/$1.csv" --to "$dir/captures" || fail ncu 1 "$1.csv could not be written."
   else
     fail ncu 1 "ncu --import gave no table: $(grep -m 1 '^==ERROR==' "$exports/$1.csv" || echo 'nothing was printed')"
+  fi
+}
+
+hottest_lines() { # the page of sources cut down to captures/ncu_lines.csv
+  show "${lines_command[@]}"
+  if "${lines_command[@]}" | (cd "$ROOT" && exec "$PYTHON" -m analysis.ladder --lines) >"$exports/ncu_lines.csv"; then
+    mv "$exports/ncu_lines.csv" "$dir/captures/ncu_lines.csv"
+  else
+    fail ncu 1 "the page of sources could not be exported, so the hottest lines are not known."
   fi
 }
 
@@ -93,13 +107,14 @@ if [[ -s $timeline.nsys-rep || -s $timeline.qdstrm ]]; then
   fi
 fi
 if [[ -s $counters ]]; then
-  rm -f "$dir"/captures/ncu_{raw,ratios}.csv
+  rm -f "$dir"/captures/ncu_{raw,ratios,lines}.csv
   if ! [[ -x ${ncu_command[0]} ]]; then
     fail ncu 127 "ncu is missing, so the counters cannot be exported."
   else
     # without a list of what was captured everything is exported, scaled: ratios matter more than last digits
     if [[ -n $counts ]]; then page ncu_raw --print-units base --metrics "$counts"; else page ncu_raw; fi
     if [[ -n $ratios ]]; then page ncu_ratios --metrics "$ratios"; fi
+    if [[ -n $sampled ]]; then hottest_lines; fi
   fi
 fi
 rm -rf "$exports"

@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
 # Capture the hardware counters of a program's kernels with Nsight Compute.
 #
-# usage: ncu_capture.sh [-n] [--window profiler|all] [--include RANGE]… [--deep] [--metrics LIST] [--cc X.Y]
-#                       [--cache-control all|none] [--replay kernel|application] [--out DIR] -- COMMAND…
+# usage: ncu_capture.sh [-n] [--window profiler|all] [--include RANGE]… [--deep] [--columns LIST] [--metrics LIST]
+#                       [--cc X.Y] [--source|--samples] [--cache-control all|none] [--replay kernel|application] [--out DIR] -- COMMAND…
 #
 #   -n                 print the exact command, run nothing
 #   --window WINDOW    profiler: between cudaProfilerStart and cudaProfilerStop (default); all: the whole program
 #   --include RANGE    only kernels launched inside this NVTX range, as ncu writes it: gpt2/ or gpt2/*/attn/ (repeatable)
 #   --deep             every kernel, whatever --include says, and the catalogue's longer list of metrics
+#   --columns LIST     comma-separated columns of the catalogue, and stalls: only their metrics
 #   --metrics LIST     comma-separated ncu metrics (default: the catalogue's for this GPU)
 #   --cc X.Y           compute capability for the catalogue (default: asked of nvidia-smi; -n without a GPU: 9.0)
+#   --source           sample and count every instruction too (section SourceCounters), and keep the sources: for the hottest
+#                      line of each kernel; its instrumented code takes many times as long as the kernel
+#   --samples          sample every instruction alone, and keep the sources
 #   --cache-control C  all: flush the caches before every pass (default); none: leave them warm
 #   --replay MODE      kernel (default) or application
 #   --out DIR          run folder: DIR/raw/counters.ncu-rep and DIR/captures/ncu.json (default: runs/<time>-capture)
@@ -18,13 +22,16 @@
 # exit: 0 captured, 1 failed or denied, 2 usage, 127 ncu missing
 source "$(dirname "$0")/common.sh"
 
-dry='' window=profiler includes=() deep='' metrics='' cc='' cache=all replay=kernel
+dry='' window=profiler includes=() deep='' columns='' metrics='' cc='' source=() samples='' cache=all replay=kernel
 out=runs/$(date -u +%Y%m%dT%H%M%SZ)-capture
 while (($#)); do
   case $1 in
   -h | --help) usage && exit 0 ;;
   -n) dry=yes && shift ;;
   --deep) deep=yes && shift ;;
+  --source) source=(--import-source yes --section SourceCounters) && shift ;;
+  --samples) source=(--import-source yes) samples=,group:smsp__pcsamp_warp_stall_reasons && shift ;;
+  --columns) value "$1" $# && columns=$2 && shift 2 ;;
   --window) value "$1" $# && window=$2 && shift 2 ;;
   --include) value "$1" $# && includes+=("$2") && shift 2 ;;
   --metrics) value "$1" $# && metrics=$2 && shift 2 ;;
@@ -52,14 +59,15 @@ if [[ -z $metrics ]]; then
       die 127 "No GPU to choose metrics for ($gpu): name its compute capability with --cc 9.0, or the metrics with --metrics."
     fi
   fi
-  metrics=$(cd "$ROOT" && "$PYTHON" -m analysis.hardware.metrics --cc "$cc" ${deep:+--deep}) || die 2 "The metric catalogue has no list for compute capability $cc: name metrics with --metrics."
+  metrics=$(cd "$ROOT" && "$PYTHON" -m analysis.hardware.metrics --cc "$cc" ${deep:+--deep} ${columns:+--columns "$columns"}) || die 2 "The metric catalogue has no list for compute capability $cc: name metrics with --metrics."
 fi
 
 stem=$out/raw/counters
 options=(--nvtx)
 for range in ${includes[@]+"${includes[@]}"}; do options+=(--nvtx-include "$range"); done
 if [[ $window == profiler ]]; then options+=(--profile-from-start off); fi
-options+=(--target-processes all --clock-control none --cache-control "$cache" --replay-mode "$replay" --metrics "$metrics")
+options+=(${source[@]+"${source[@]}"} --target-processes all --clock-control none --cache-control "$cache" --replay-mode "$replay")
+options+=(--metrics "$metrics$samples")
 ncu=$(find_ncu) || ncu=''
 command=("${ncu:-ncu}" "${options[@]}" -f -o "$stem" "$@")
 status() {
@@ -87,7 +95,7 @@ if [[ -z $ncu ]]; then
   status --missing -- "${command[@]}" || true
   exit 127
 fi
-rm -f "$stem.ncu-rep" "$out"/captures/ncu_{raw,ratios}.csv # and what was exported of an earlier capture
+rm -f "$stem.ncu-rep" "$out"/captures/ncu_{raw,ratios,lines}.csv # and what was exported of an earlier capture
 show "${command[@]}"
 code=0 started=$SECONDS
 "${command[@]}" 2>&1 | tee "$out/raw/ncu.log" | progress || code=${PIPESTATUS[0]}

@@ -91,8 +91,8 @@ WRITING_METHODS = {
     "write_text", "write_bytes", "to_csv", "to_json", "to_parquet", "to_pickle", "to_excel", "savefig", "mkdir",
     "touch", "unlink", "rmdir",
 }  # fmt: skip
-WRITERS = {"analysis/report.py", "analysis/bench.py", "analysis/bench_data.py"}  # and the cache
-MAY_WRITE_TO_A_STREAM = {"analysis/views/figures.py"}  # a figure becomes bytes in memory
+WRITERS = {"analysis/report.py", "analysis/ladder.py", "analysis/bench.py", "analysis/bench_data.py"}  # and the cache
+MAY_WRITE_TO_A_STREAM = {"analysis/views/canvas.py"}  # a figure becomes bytes in memory
 
 
 def writes(path: Path, name: str) -> Iterator[str]:

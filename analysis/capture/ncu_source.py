@@ -21,10 +21,21 @@ from analysis.capture.text import NumberStyle, decide_locale, is_missing, parse_
 
 _EXPORT = "`ncu --import <report>.ncu-rep --csv --page source --print-source cuda,sass`"
 _AGAIN = f"the file is damaged, export it again with {_EXPORT}"
-# What each number is called in 2022 and from 2023 on.
+# What each number is called in 2022 and from 2023 on, and where it was asked for by the name of its group.
+_GROUP = "group:smsp__pcsamp_warp_stall_reasons"
 _LABELS = {
-    "samples": ("Warp Stall Sampling (All Samples)", "Warp Stall Sampling (All Cycles)", "# Samples", "Samples"),
-    "samples_not_issued": ("Warp Stall Sampling (Not-issued Samples)", "Warp Stall Sampling (Not-issued Cycles)"),
+    "samples": (
+        "Warp Stall Sampling (All Samples)",
+        "Warp Stall Sampling (All Cycles)",
+        "# Samples",
+        "Samples",
+        _GROUP,
+    ),
+    "samples_not_issued": (
+        "Warp Stall Sampling (Not-issued Samples)",
+        "Warp Stall Sampling (Not-issued Cycles)",
+        f"{_GROUP}_not_issued",
+    ),
     "inst_executed": ("Instructions Executed", "# Instructions Executed"),
     "thread_inst_executed": ("Thread Instructions Executed",),
     "sectors_global": ("L2 Theoretical Sectors Global",),

@@ -1,7 +1,8 @@
 """The metric catalogue (metrics.toml): which ncu metrics to capture, and how the report's columns follow from them.
 
 `python -m analysis.hardware.metrics --cc 9.0` prints the argument of `ncu --metrics`, with `--question NAME` for one
-question alone; with a file it says which questions that file can answer and what it lacks for the others.
+question alone, with `--columns A,B` for some columns; with a file it says which questions that file can answer and what
+it lacks for the others.
 """
 
 from __future__ import annotations
@@ -186,6 +187,26 @@ def question_metrics(cc: str, names: Sequence[str]) -> list[str]:
             metrics.extend(way.needed() if way else ())
     if "stalls" in names:
         metrics += [*_stall_metrics(arch, deep=True), "smsp__inst_issued.sum"]
+    return list(dict.fromkeys(metrics))
+
+
+def column_metrics(cc: str, names: Sequence[str]) -> list[str]:
+    """The raw metrics that the columns `names` follow from best on compute capability `cc`; `stalls` names them all.
+
+    Raises:
+        UsageError: an unknown architecture or column.
+    """
+    arch = architecture(cc)
+    known = {column.name: column for column in catalogue()[0]}
+    metrics: list[str] = []
+    for name in names:
+        if name == "stalls":
+            metrics += [*_stall_metrics(arch, deep=True), "smsp__inst_issued.sum"]
+        elif name not in known:
+            raise UsageError(f"--columns {name}: is not a column; --list names them.")
+        else:
+            way = next((way for way in known[name].ways if way.holds_on(arch)), None)
+            metrics.extend(way.needed() if way else ())
     return list(dict.fromkeys(metrics))
 
 
@@ -474,6 +495,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cc", metavar="X.Y", help="compute capability of the GPU, such as 9.0")
     parser.add_argument("--deep", action="store_true", help="add what only a slow, complete capture needs")
     parser.add_argument("--question", metavar="A,B", help="only the metrics for these questions (--list names them)")
+    parser.add_argument("--columns", metavar="A,B", help="only the metrics for these columns, and stalls")
     parser.add_argument("--list", action="store_true", help="print the whole catalogue: column, unit, formula, source")
     options = parser.parse_args(arguments)
     files = [*options.files, *options.file]
@@ -487,7 +509,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _print_answers(files, options.cc or "")
             return 0
         wanted = options.question.split(",") if options.question else []
-        names = question_metrics(options.cc, wanted) if wanted else capture_metrics(options.cc, deep=options.deep)
+        if options.columns:
+            names = column_metrics(options.cc, options.columns.split(","))
+        else:
+            names = question_metrics(options.cc, wanted) if wanted else capture_metrics(options.cc, deep=options.deep)
         if options.cc in verified()["unverified"]:
             print(f"metric names for {options.cc} are not verified with any ncu", file=sys.stderr)
         if wanted and not names:

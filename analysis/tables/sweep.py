@@ -14,6 +14,7 @@ CELL = ["op", "variant", "dtype", "shape"]
 _TOP_STALLS = "stall_"
 _NOT_STALLS = ("stall_selected", "stall_not_selected")  # a warp that is ready waits for nothing
 _FINDINGS = 5
+_FEWER_BLOCKS, _ALIKE = 1.5, 0.03
 _FEW_WAVES = 20.0  # with more of them the last one does not count
 _RUNG = ["op", "variant", "dtype", "shape_name", "gpu"]
 _KEY = ["op", "variant", "macros", "dtype", "shape_name", "gpu"]
@@ -153,7 +154,7 @@ def _sentences(rows: pd.DataFrame, fastest: pd.Series, slowest: pd.Series, defau
         paired = slowest["versus_default"] if default is not None else float("nan")
         ratio = 1 / paired if pd.notna(paired) else slowest["bench_time_p50_ns"] / other["bench_time_p50_ns"]
         if ratio >= 1.01:
-            why = _apart(slowest, other)
+            why = "; ".join(filter(None, (_apart(slowest, other), _starting(slowest, rows))))
             said.append(f"Slowest is {slowest['combination']}, {ratio:.3g} times {other['combination']}'s time: {why}.")
     if len(left_out):
         named = ", ".join(f"{count} {verdict}" for verdict, count in left_out["verdict"].value_counts().items())
@@ -189,18 +190,31 @@ def _apart(row: pd.Series, other: pd.Series) -> str:
             )
     if known("registers") and row["registers"] != other["registers"]:
         parts.append(f"{int(row['registers'])} registers a thread for {int(other['registers'])}")
+    if known("spill_bytes") and row["spill_bytes"] != other["spill_bytes"]:
+        parts.append(f"{int(row['spill_bytes'])} bytes of spills for {int(other['spill_bytes'])}")
     if known("dram_byte_per_s") and abs(row["dram_byte_per_s"] / other["dram_byte_per_s"] - 1) >= 0.01:
         rates = [value["dram_byte_per_s"] / 1e12 for value in (row, other)]
         parts.append(f"DRAM at {rates[0]:.2f} TB/s for {rates[1]:.2f}")
     if known("stall_frac"):
         names = [str(value["stall"]) for value in (row, other)]
+        shares = [f"{value['stall_frac']:.0%}" for value in (row, other)]
         if names[0] != names[1]:
-            parts.append(
-                f"{names[0]} {row['stall_frac']:.0%} of the stalls, there {names[1]} {other['stall_frac']:.0%}"
-            )
+            parts.append(f"most stalls are {names[0]} ({shares[0]}) for {names[1]} ({shares[1]})")
         elif abs(row["stall_frac"] - other["stall_frac"]) >= 0.05:
-            parts.append(f"{names[0]} {row['stall_frac']:.0%} of the stalls for {other['stall_frac']:.0%}")
+            parts.append(f"{shares[0]} of the stalls are {names[0]} for {shares[1]}")
     return ", ".join(parts) if parts else "nothing that was measured sets them apart"
+
+
+def _starting(row: pd.Series, rows: pd.DataFrame) -> str:
+    """That the start of blocks binds, where fewer and larger blocks take as long each; else nothing."""
+    a_block = rows["bench_time_p50_ns"].astype("float64") / rows["grid_blocks"].astype("float64")
+    mine = row["bench_time_p50_ns"] / row["grid_blocks"] if pd.notna(row["grid_blocks"]) else float("nan")
+    fewer = rows["grid_blocks"] * _FEWER_BLOCKS <= row["grid_blocks"]
+    alike = rows[fewer & ((a_block / mine - 1).abs() < _ALIKE)]
+    if alike.empty:
+        return ""
+    larger = alike.iloc[0]["combination"]
+    return f"bound by the start of blocks: one every {mine:.2g} ns, as with {larger}, where each does more"
 
 
 def _idle(row: pd.Series) -> float:

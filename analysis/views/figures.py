@@ -1,71 +1,40 @@
-"""The figures: roofline, stalls, traffic, layers, fusion, sweep. Each takes a finished table; None if nothing is there.
-
-Every figure is a bare `Figure` (no pyplot, no global state). `to_bytes` gives SVG and PNG that are the same
-bytes on every run: fixed hash salt, no date, no creator. SVG text stays text (`svg.fonttype: none`): small
-files, names that a reader can select and search, and no glyph outlines in the bytes. The layout is computed
-with DejaVu Sans, which matplotlib ships; Verdana (the same widths) stands in where a viewer lacks it. So
-differences between machines can only come from another matplotlib, and that is pinned.
+"""The figures of a report: roofline, stalls, traffic, layers, levels, fusion. Each takes a finished table; None if
+nothing is there. What they share is in `canvas.py`.
 """
 
 from __future__ import annotations
 
-import io
 import math
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib import font_manager
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from analysis.views import text
-
-STYLE: dict[str, Any] = {
-    "figure.dpi": 100,
-    "savefig.dpi": 120,
-    "figure.facecolor": "white",
-    "axes.facecolor": "white",
-    "savefig.facecolor": "white",
-    "font.family": ["sans-serif"],
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 9,
-    "axes.labelsize": 8.5,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#777777",
-    "axes.labelcolor": "#333333",
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "axes.axisbelow": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "hatch.linewidth": 0.6,
-    "text.parse_math": False,  # a `$` in a kernel's name is a character, not a formula
-    "text.usetex": False,
-    "svg.fonttype": "none",
-    "path.simplify": False,
-}
-
-# Okabe and Ito 2008, "Color universal design": told apart with every common colour blindness.
-BLUE, ORANGE, GREEN, SKY = "#0072B2", "#E69F00", "#009E73", "#56B4E9"
-VERMILION, PURPLE, YELLOW, BLACK = "#D55E00", "#CC79A7", "#F0E442", "#222222"
-GREY, LIGHT_GREY = "#8a8a8a", "#c9c9c9"
+from analysis.views.canvas import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    LIGHT_GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    WIDTH,
+    YELLOW,
+    draw_legend,
+    drawable,
+    new_canvas,
+    place_axes,
+    style_context,
+)
 
 LEVELS = {  # level -> (name, colour, marker): the shape says the same as the colour
     "dram": ("DRAM", BLUE, "o"),
@@ -98,83 +67,12 @@ STALL_STYLES: dict[str, tuple[str, str]] = {
 }
 _SPARE_STALL_STYLES = ((BLACK, ""), (BLACK, "////"), (GREY, "...."), (LIGHT_GREY, "...."))
 
-WIDTH = 10.5  # inches, every figure
 MAX_LABELLED = 10
 MAX_STALL_KERNELS = 12
 MAX_TRAFFIC_ROWS = 20
 MAX_LAYERS = 28
 MAX_FUSIONS = 12
 _SMALL_STALL = 0.02  # a reason that never reaches this share anywhere is drawn grey, as "other"
-
-
-def _style(**more: Any) -> AbstractContextManager[None]:
-    settings: Any = {**STYLE, **more}  # matplotlib types the keys as a literal of all its 300 names
-    return mpl.rc_context(settings)
-
-
-def to_bytes(figure: Figure) -> dict[str, bytes]:
-    """{'svg': …, 'png': …}; the same figure gives the same bytes.
-
-    Ids in the SVG start with the figure's label, so that several of them can stand inline in one page.
-    """
-    name = str(figure.get_label()) or "figure"
-    with _style(**{"svg.hashsalt": name}):
-        svg, png = io.BytesIO(), io.BytesIO()
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-        figure.savefig(png, format="png", metadata={"Software": None})
-    source = svg.getvalue().decode("utf-8")
-    for mark in (' id="', "url(#", 'href="#'):
-        source = source.replace(mark, f"{mark}{name}-")
-    source = source.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
-    return {"svg": source.encode("utf-8"), "png": png.getvalue()}
-
-
-def _drawable(value: Any, width: int, head: float = 0.6) -> str:
-    """A name that the figure's font can draw: other characters would only become boxes (and warnings)."""
-    known = _glyphs()
-    return "".join(c if ord(c) in known else "?" for c in text.shorten(value, width, head))
-
-
-def _glyphs() -> Mapping[int, int]:
-    font = font_manager.get_font(font_manager.findfont("DejaVu Sans"))
-    return font.get_charmap()
-
-
-def _canvas(label: str, body: float, caption: str, notes: Sequence[str] = (), title: str = "") -> tuple[Figure, float]:
-    """A figure with `body` inches above a foot of notes and caption. Returns it and the height of the foot."""
-    columns = int(WIDTH * 16.5)  # characters of the caption's size that fit
-    lines = [line for note in notes for line in textwrap.wrap(note, columns)]
-    lines += textwrap.wrap(_drawable(caption, 600), columns)
-    foot = 0.16 * len(lines) + 0.12
-    height = body + foot
-    figure = Figure(figsize=(WIDTH, height), label=label)
-    for i, line in enumerate(lines):
-        y = (foot - 0.16 * (i + 1)) / height
-        figure.text(0.12 / WIDTH, y, line, fontsize=7.5, color="#555555", va="bottom")
-    figure.text(0.12 / WIDTH, 1 - 0.27 / height, title, fontsize=11, weight="bold")
-    return figure, foot
-
-
-def _place(figure: Figure, left: float, right: float, top: float, bottom: float) -> Axes:
-    """Axes with margins in inches: nothing moves when a label gets longer, so output stays deterministic."""
-    width, height = figure.get_size_inches()
-    return figure.add_axes(
-        (left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height)
-    )
-
-
-def _legend(figure: Figure, handles: Sequence[Any]) -> None:
-    """What the colours mean, in rows of five below the title."""
-    top = 1 - 0.36 / figure.get_size_inches()[1]
-    figure.legend(
-        handles=handles,
-        loc="upper left",
-        bbox_to_anchor=(0.0, top),
-        ncols=5,
-        fontsize=7.5,
-        handlelength=1.3,
-        columnspacing=1.4,
-    )
 
 
 # --- roofline -------------------------------------------------------------------------------------
@@ -190,7 +88,7 @@ def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: s
     """
     if roofline is None or roofline.empty:
         return None
-    with _style():
+    with style_context():
         rows = roofline.copy()
         rows["instance"] = _instances(rows)
         for column in ("flops", "intensity_flop_per_byte", "achieved_flop_per_s"):
@@ -210,9 +108,9 @@ def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: s
         key_rows = math.ceil(len(numbered) / 2)
         key_height = 0.19 * key_rows + 0.1
         title = "Roofline: how close each kernel comes to what the memory and the arithmetic units can do"
-        figure, foot = _canvas("roofline", 6.3 + key_height, caption, notes, title)
+        figure, foot = new_canvas("roofline", 6.3 + key_height, caption, notes, title)
         height = figure.get_size_inches()[1]
-        axes = _place(figure, 0.85, 1.75, 0.45, foot + key_height + 0.55)
+        axes = place_axes(figure, 0.85, 1.75, 0.45, foot + key_height + 0.55)
         _roofline_axes(axes, shown, lines)
         taken = _draw_roofs(axes, shown, lines)
         _draw_points(axes, shown, numbered, lines, taken)
@@ -220,9 +118,9 @@ def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: s
             x = 0.3 if i < key_rows else 5.4
             y = foot + 0.19 * (key_rows - 1 - (i % key_rows)) + 0.08
             figure.text(x / WIDTH, y / height, f"{i + 1}", fontsize=7.5, weight="bold", ha="right")
-            figure.text((x + 0.08) / WIDTH, y / height, _drawable(kernel, 38), fontsize=7.5)
+            figure.text((x + 0.08) / WIDTH, y / height, drawable(kernel, 38), fontsize=7.5)
             figure.text(
-                (x + 2.85) / WIDTH, y / height, _drawable(range_path, 36, text.RANGE_HEAD), fontsize=7, color="#777777"
+                (x + 2.85) / WIDTH, y / height, drawable(range_path, 36, text.RANGE_HEAD), fontsize=7, color="#777777"
             )
         return figure
 
@@ -234,7 +132,7 @@ def _instances(rows: pd.DataFrame) -> list[tuple[str, str, int]]:
 
 
 def _note(why: str, rows: pd.DataFrame) -> list[str]:
-    names = list(dict.fromkeys(_drawable(k, 40) for k in rows.kernel))
+    names = list(dict.fromkeys(drawable(k, 40) for k in rows.kernel))
     if not names:
         return []
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
@@ -538,7 +436,7 @@ def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
     """Why warps waited: one stacked bar a (kernel, range), the first twelve in the table's order."""
     if stalls is None or stalls.empty:
         return None
-    with _style():
+    with style_context():
         rows = stalls[["kernel", "range", "reason"]].astype(str)
         rows = rows.assign(share=pd.to_numeric(stalls["share_frac"], errors="coerce").astype("float64"))
         rows = rows[rows.share > 0]
@@ -558,8 +456,8 @@ def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
         notes = [f"The first {len(shown)} of {len(keys)} kernels; all in the table."] if len(keys) > len(shown) else []
         legend_rows = math.ceil((len(styles) + bool(rest)) / 5)
         body = 1.35 + 0.42 * len(shown) + 0.2 * legend_rows
-        figure, foot = _canvas("stalls", body, caption, notes, "Stalls: what the warps waited for")
-        axes = _place(figure, 3.3, 0.3, 0.5 + 0.2 * legend_rows, foot + 0.5)
+        figure, foot = new_canvas("stalls", body, caption, notes, "Stalls: what the warps waited for")
+        axes = place_axes(figure, 3.3, 0.3, 0.5 + 0.2 * legend_rows, foot + 0.5)
         for position, key in enumerate(shown):
             of_kernel = rows[(rows.kernel == key[0]) & (rows.range == key[1])]
             shares = dict(zip(of_kernel.reason, of_kernel.share, strict=True))
@@ -598,11 +496,11 @@ def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
         axes.set_xlabel("share of the warps’ stall time, weighted by issued instructions (“selected” left out)")
         axes.grid(visible=True, axis="x")
         patches = [
-            Patch(facecolor=c, hatch=h, edgecolor="white", label=_drawable(r, 24)) for r, (c, h) in styles.items()
+            Patch(facecolor=c, hatch=h, edgecolor="white", label=drawable(r, 24)) for r, (c, h) in styles.items()
         ]
         if rest:
             patches.append(Patch(facecolor="#efefef", edgecolor="#bbbbbb", label=f"other ({len(rest)}, each < 2 %)"))
-        _legend(figure, patches)
+        draw_legend(figure, patches)
         return figure
 
 
@@ -615,7 +513,7 @@ def _name_rows(axes: Axes, keys: list[tuple[str, str]]) -> None:
         range_path = "" if range_path in {"nan", "None", "<NA>"} else range_path
         for name, size, colour, side in ((kernel, 8, "#222222", 1), (range_path, 7, "#777777", -1)):
             axes.annotate(
-                _drawable(name, 42, 0.6 if side > 0 else text.RANGE_HEAD),
+                drawable(name, 42, 0.6 if side > 0 else text.RANGE_HEAD),
                 (0, position),
                 xycoords=("axes fraction", "data"),
                 xytext=(-7, side),
@@ -644,7 +542,7 @@ def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> Figure | 
         ("predicted_unfused_bytes", "predicted, unfused", ORANGE, "o"),
     )
     bars = (("dram_read_bytes", "measured DRAM read", BLUE), ("dram_write_bytes", "measured DRAM write", SKY))
-    with _style():
+    with style_context():
         rows = traffic.copy()
         numbers = [entry[0] for entry in (*marks, *bars)]
         for column in (*numbers, "measured_over_minimum"):
@@ -659,10 +557,10 @@ def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> Figure | 
             notes.append(text.BELOW_MINIMUM)
         title = "Byte ledger: what each operation had to move, and what it moved over DRAM"
         if op:
-            title = f"Byte ledger: what {_drawable(op, 30)} had to move, and what each variant moved over DRAM"
+            title = f"Byte ledger: what {drawable(op, 30)} had to move, and what each variant moved over DRAM"
         pitch = 0.36  # inches a row
-        figure, foot = _canvas("traffic_op" if op else "traffic", 1.5 + pitch * len(rows), caption, notes, title)
-        axes = _place(figure, 1.7 if op else 2.9, 1.75, 0.75, foot + 0.5)
+        figure, foot = new_canvas("traffic_op" if op else "traffic", 1.5 + pitch * len(rows), caption, notes, title)
+        axes = place_axes(figure, 1.7 if op else 2.9, 1.75, 0.75, foot + 0.5)
         for position, row in enumerate(rows.itertuples(index=False)):
             known = [(getattr(row, column), colour) for column, _, colour in bars]
             known = [(value, colour) for value, colour in known if not math.isnan(value)]
@@ -694,7 +592,7 @@ def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> Figure | 
         for column, label, colour, marker in marks:
             if rows[column].notna().any():
                 handles.append(Line2D([], [], label=label, **_mark(marker, colour, 11)))
-        _legend(figure, handles)
+        draw_legend(figure, handles)
         return figure
 
 
@@ -734,7 +632,7 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = N
     """
     if layers_folded is None or layers_folded.empty:
         return None
-    with _style():
+    with style_context():
         rows = layers_folded.copy()
         for column in ("gpu_time_ns", "gpu_self_time_ns", "cpu_time_ns", "share_frac"):
             rows[column] = pd.to_numeric(rows[column], errors="coerce").astype("float64")
@@ -750,8 +648,8 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = N
         total = total or given
         notes = [f"The {len(rows)} largest of {total} ranges{chosen}; all in the table."] if total > len(rows) else []
         body = 1.5 + 0.25 * len(rows)
-        figure, foot = _canvas("layers", body, caption, notes, "Time by layer")
-        axes = _place(figure, 3.5, 1.4, 0.75, foot + 0.5)
+        figure, foot = new_canvas("layers", body, caption, notes, "Time by layer")
+        axes = place_axes(figure, 3.5, 1.4, 0.75, foot + 0.5)
         positions = range(len(rows))
         axes.barh(positions, rows[column], height=0.72, color="#a9d3ee")
         if on_gpu:
@@ -759,7 +657,7 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = N
         for position, value, share in zip(positions, rows[column], rows.share_frac, strict=True):
             tail = "" if math.isnan(share) or not on_gpu else f" · {text.percent(share)}"
             _bar_label(axes, value, position, f"{text.number(value, 'ns')}{tail}")
-        axes.set_yticks(list(positions), [_drawable(r, 54, text.RANGE_HEAD) for r in rows.range], fontsize=7.5)
+        axes.set_yticks(list(positions), [drawable(r, 54, text.RANGE_HEAD) for r in rows.range], fontsize=7.5)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "ns") if v else "0"))
@@ -767,7 +665,7 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = N
         axes.grid(visible=True, axis="x")
         handles = [Patch(color="#a9d3ee", label="inclusive" if on_gpu else "CPU time")]
         handles += [Patch(color=BLUE, label="the range's own kernels")] if on_gpu else []
-        _legend(figure, handles)
+        draw_legend(figure, handles)
         return figure
 
 
@@ -780,13 +678,13 @@ def plot_levels(layer_profile: pd.DataFrame, caption: str) -> Figure | None:
     """One stacked bar a level of a layer profile: its components as shares of what it takes apart."""
     if layer_profile is None or layer_profile.empty:
         return None
-    with _style():
+    with style_context():
         rows = layer_profile.assign(share=pd.to_numeric(layer_profile["share_frac"], errors="coerce"))
         bars = list(dict.fromkeys(zip(rows.profile, rows.level, strict=True)))
         pitch = 0.86  # inches a level: bar, names below it
         title = "Where a token’s time goes, by level"
-        figure, foot = _canvas("levels", 0.75 + pitch * len(bars), caption, (), title)
-        axes = _place(figure, 1.9, 0.3, 0.45, foot + 0.3)
+        figure, foot = new_canvas("levels", 0.75 + pitch * len(bars), caption, (), title)
+        axes = place_axes(figure, 1.9, 0.3, 0.45, foot + 0.3)
         for position, (profile, level) in enumerate(bars):
             of = rows[(rows.profile == profile) & (rows.level == level)]
             base = of[of.component == of.base]
@@ -804,12 +702,12 @@ def plot_levels(layer_profile: pd.DataFrame, caption: str) -> Figure | None:
                     ink = BLACK if light else "white"
                     axes.text(left + part.share / 2, position, words, ha="center", va="center", fontsize=7.5, color=ink)
                 left += part.share
-                entries.append((_drawable(part.component, 30), colour, f"{part.share * 100:.1f} %"))
+                entries.append((drawable(part.component, 30), colour, f"{part.share * 100:.1f} %"))
             _level_names(axes, position, entries)
             total = text.number(float(base.avg_ns.iloc[0]), "ns") if len(base) else ""
             for words, size, colour, side in (
-                (f"{_drawable(of.base.iloc[0], 24)}, {total}", 8, "#222222", -0.1),
-                (_drawable(profile, 30), 7, "#777777", 0.12),
+                (f"{drawable(of.base.iloc[0], 24)}, {total}", 8, "#222222", -0.1),
+                (drawable(profile, 30), 7, "#777777", 0.12),
             ):
                 axes.annotate(
                     words,
@@ -852,7 +750,7 @@ def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
     """Time of each chain now, and no less than what it would take as one kernel; rows without a gain are left out."""
     if fusion is None or fusion.empty:
         return None
-    with _style():
+    with style_context():
         rows = fusion.copy()
         for column in ("now_time_ns", "bound_time_ns", "gain_ns"):
             rows[column] = pd.to_numeric(rows[column], errors="coerce").astype("float64")
@@ -866,15 +764,15 @@ def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
         notes = ["Per step; repeated layers as one row. The gain also counts the idle time before each launch saved."]
         notes += [f"The {len(rows)} largest of {total} gains; all in the table."] if total > len(rows) else []
         body = 1.5 + 0.42 * len(rows)
-        figure, foot = _canvas("fusion", body, caption, notes, "What fusing wins")
-        axes = _place(figure, 3.3, 1.6, 0.75, foot + 0.5)
+        figure, foot = new_canvas("fusion", body, caption, notes, "What fusing wins")
+        axes = place_axes(figure, 3.3, 1.6, 0.75, foot + 0.5)
         positions = np.arange(len(rows))
         axes.barh(positions - 0.18, rows.now_time_ns, height=0.34, color="#a9d3ee")
         axes.barh(positions + 0.18, rows.bound_time_ns, height=0.34, color=GREEN)
         for position, now, gain in zip(range(len(rows)), rows.now_time_ns, rows.gain_ns, strict=True):
             _bar_label(axes, now, position, f"gain {text.number(gain, 'ns')}")
         names = [
-            f"{_drawable(pattern, 46)}\n{_drawable(where, 50, text.RANGE_HEAD)}"
+            f"{drawable(pattern, 46)}\n{drawable(where, 50, text.RANGE_HEAD)}"
             for pattern, where in zip(rows.pattern, rows.range, strict=True)
         ]
         axes.set_yticks(list(positions), names, fontsize=7.5)
@@ -884,81 +782,5 @@ def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
         axes.set_xlabel("GPU time per step")
         axes.grid(visible=True, axis="x")
         handles = [Patch(color="#a9d3ee", label="now"), Patch(color=GREEN, label="as one kernel, at least")]
-        _legend(figure, handles)
+        draw_legend(figure, handles)
         return figure
-
-
-# --- sweep ----------------------------------------------------------------------------------------
-
-_FULL_EXCESS = 0.25  # of the default's time: from here on a cell has the full colour
-_BLANK = "#f0f0f0"
-_HEATS = LinearSegmentedColormap.from_list("faster to slower", [BLUE, "#ffffff", ORANGE])
-
-
-def plot_sweep(op: str, panels: Sequence[Mapping[str, Any]], caption: str) -> Figure | None:
-    """One heat map a panel of analysis.tables.sweep.heat_maps: time over the default's, two panels abreast."""
-    if not panels:
-        return None
-    with _style():
-        pairs = [panels[at : at + 2] for at in range(0, len(panels), 2)]
-        heights = [0.95 + 0.4 * max(len(panel["rows"]) for panel in pair) for pair in pairs]
-        notes = [
-            "A cell: median time of a launch, and by how much it differs from the default in the same rounds; blue is "
-            "faster. Dashed: the default; bold, ★: the fastest; ✓: recommended for the source; grey: left out, and why."
-        ]
-        figure, _ = _canvas(f"sweep_{op}", 0.45 + sum(heights), caption, notes, f"{op}: every combination")
-        height, top = float(figure.get_size_inches()[1]), 0.45
-        for pair, tall in zip(pairs, heights, strict=True):
-            for place, panel in enumerate(pair):
-                left = 0.85 + place * WIDTH / 2
-                width = min(WIDTH / 2 - 1.0, 0.82 * len(panel["columns"]))
-                body = 0.4 * len(panel["rows"])
-                bottom = height - top - 0.35 - body
-                axes = figure.add_axes((left / WIDTH, bottom / height, width / WIDTH, body / height))
-                _heat_map(axes, panel)
-            top += tall
-        return figure
-
-
-def _heat_map(axes: Axes, panel: Mapping[str, Any]) -> None:
-    axes.set_xlim(0, len(panel["columns"]))
-    axes.set_ylim(len(panel["rows"]), 0)
-    for y, line in enumerate(panel["cells"]):
-        for x, cell in enumerate(line):
-            if cell is not None:
-                _heat_cell(axes, x, y, cell)
-    axes.set_xticks([place + 0.5 for place in range(len(panel["columns"]))], panel["columns"])
-    axes.set_yticks([place + 0.5 for place in range(len(panel["rows"]))], panel["rows"])
-    axes.tick_params(length=0)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_visible(False)
-    axes.set_xlabel(_drawable(" · ".join(filter(None, (panel["x"], panel["note"]))), 60), labelpad=2, fontsize=7.5)
-    axes.set_ylabel(_drawable(panel["y"], 20), fontsize=7.5)
-    axes.set_title(_drawable(panel["title"], 48), fontsize=8.5, pad=5)
-
-
-def _heat_cell(axes: Axes, x: int, y: int, cell: Mapping[str, Any]) -> None:
-    excess, timed = cell["excess"], cell["time_ns"] is not None
-    level = 0.5 + max(-1.0, min(1.0, (excess or 0.0) / _FULL_EXCESS)) / 2
-    best, default = "fastest" in cell["marks"], "default" in cell["marks"]
-    face = mpl.colors.to_hex(_HEATS(level)) if timed else _BLANK
-    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=face, edgecolor="#d9d9d9", lw=0.8, hatch="" if timed else "////"))
-    if best or default:
-        style: Any = "-" if best else (0, (3, 2))
-        inset = 0.04
-        axes.add_patch(
-            Rectangle(
-                (x + inset, y + inset), 1 - 2 * inset, 1 - 2 * inset, fill=False, edgecolor=BLACK,
-                lw=2.2 if best else 1.1, ls=style,
-            )
-        )  # fmt: skip
-    ink = "white" if timed and level < 0.2 else BLACK
-    if timed:
-        signs = ("★" if best else "") + ("✓" if "recommended" in cell["marks"] else "")
-        first = text.number(cell["time_ns"], "ns")
-        second = f"{signs} {excess * 100:+.1f} %".replace("-", "−") if excess is not None else signs
-        axes.text(x + 0.5, y + 0.36, first, ha="center", va="center", fontsize=6.5, color=ink)
-        axes.text(x + 0.5, y + 0.7, second.strip(), ha="center", va="center", fontsize=6.5, color=ink, weight="bold")
-    else:
-        words = "\n".join(textwrap.wrap(_drawable(cell["verdict"], 24), 10))
-        axes.text(x + 0.5, y + 0.5, words, ha="center", va="center", fontsize=6, color="#444444")

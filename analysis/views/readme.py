@@ -10,14 +10,13 @@ import pandas as pd
 from tabulate import tabulate
 
 from analysis.views import profiles
-from analysis.views.text import BELOW_MINIMUM, MISSING, cell, is_missing, number
+from analysis.views.text import MISSING, is_missing, number
 
 SHAPE, DTYPE, VARIANT = "b8_t1024", "fp32", "v05_early"
 TRITON_SHAPES = [f"b{batch}_t{tokens}" for batch in (1, 8) for tokens in (512, 1024, 2048)]
 MOST_OPERATORS = 8
 CONVENTIONS = ("cold", "plain")
 FUSIONS = 6  # rows of the fusion plan
-REFUTED_ABOVE = 1.1
 NOT_MET = "**no**"
 INPUT_BYTES = 8 * 12 * 1024 * 1024 * 4  # of SHAPE in fp32
 
@@ -88,15 +87,12 @@ def render_summary(results: Results) -> str:
 
 
 def render_results(results: Results) -> str:
-    """Return the results in reports/README.md: the softmax variants, what to fuse, each goal with what was reached."""
+    """Return the results in reports/README.md: what to fuse, each goal with what was reached."""
     gpu = results.conditions
     parts = [
         f"Measured on one {gpu['GPU']} (driver {gpu['driver']}, torch {gpu['torch']}, ncu {gpu['ncu']}); generated "
         f"from [{results.run}]({results.run}/report.md) and "
         f"[{results.bench_run}]({results.bench_run}/microbenchmark.txt).",
-        "### Softmax",
-        "Scale + causal mask + softmax, fp32, B 8, 12 heads, T 1024: what each implementation takes and moves.",
-        _softmax_table(results.bench, results.tables["traffic"]),
         *_fusion_parts(results.tables, results.run),
         "### Goals",
         _markdown(_goals(results) + _rates(results), ["what", "goal", "reached", "met"]),
@@ -140,53 +136,6 @@ def _headline(bench: pd.DataFrame, traffic: pd.DataFrame) -> tuple[pd.DataFrame,
     """The timings of every variant at the headline shape, and what each moved in the captured run, by variant."""
     rows = bench[(bench["shape_name"] == SHAPE) & (bench["dtype"] == DTYPE) & (bench["convention"] == "cold")]
     return rows, traffic[traffic["range"].str.startswith("bench/softmax/")].set_index("variant")
-
-
-def _softmax_table(bench: pd.DataFrame, traffic: pd.DataFrame) -> str:
-    rows, moved = _headline(bench, traffic)
-    table = []
-    for _, row in rows.iterrows():
-        ledger = moved.loc[row["variant"]] if row["variant"] in moved.index else {}
-        table.append(
-            [
-                f"`{row['variant']}`",
-                _spread(row),
-                f"{row['floor_frac']:.1%}",
-                _times(row["versus_torch_p50"]),
-                _times(row["versus_compile_p50"]),
-                number(row["predicted_bytes"], "byte"),
-                _bytes(ledger.get("dram_read_bytes")),
-                _bytes(ledger.get("dram_write_bytes")),
-                cell(ledger.get("measured_over_minimum"), "measured_over_minimum"),
-            ]
-        )
-    headers = ["variant", "p50 (p5 – p95) µs", "of the floor", "vs torch", "vs torch.compile"]
-    headers += ["bytes predicted", "DRAM read", "DRAM written", "moved / minimum"]
-    floor = rows["floor_time_ns"].iloc[0] / 1e3 if len(rows) else float("nan")
-    note = (
-        "Floor: the lower triangle read once and every output written once, at the copy speed of the same run: "
-        f"{floor:.1f} µs. Caches cold, all variants in turn in one run. {BELOW_MINIMUM}"
-    )
-    return f"{_markdown(table, headers)}\n\n{note}"
-
-
-def render_verdicts(bench: pd.DataFrame, traffic: pd.DataFrame) -> str:
-    """Return the table of DRAM passes expected and measured of each softmax variant, with the verdict.
-
-    Shape: `bench` as bench.csv, for what each variant declares; `traffic` as traffic.csv of a run with its launches.
-    """
-    rows, moved = _headline(bench, traffic)
-    table = []
-    for _, row in rows[rows["variant"].isin(moved.index)].iterrows():
-        ledger = moved.loc[row["variant"]]
-        measured = (ledger["dram_read_bytes"] + ledger["dram_write_bytes"]) / INPUT_BYTES
-        read = ledger["dram_read_bytes"] / INPUT_BYTES
-        expected = row["predicted_bytes"] / INPUT_BYTES
-        if is_missing(measured):
-            continue
-        verdict = "confirmed" if measured <= REFUTED_ABOVE * expected else "**refuted**"
-        table.append([f"`{row['variant']}`", f"{expected:.2f}", f"{measured:.2f}", f"{read:.2f}", verdict])
-    return _markdown(table, ["variant", "passes expected", "passes measured", "of these read", "verdict"])
 
 
 def _steps_table(gaps: pd.DataFrame) -> str:
@@ -374,10 +323,6 @@ def _row(bench: pd.DataFrame, dtype: str, shape: str, convention: str) -> pd.Ser
 def _spread(row: pd.Series) -> str:
     p5, p50, p95 = (row[f"bench_time_{name}_ns"] / 1e3 for name in ("p5", "p50", "p95"))
     return f"{p50:.1f} ({p5:.1f} – {p95:.1f})"
-
-
-def _times(value: Any) -> str:
-    return MISSING if is_missing(value) else f"{float(value):.2f} ×"
 
 
 def _bytes(value: Any) -> str:

@@ -22,25 +22,45 @@ __device__ __forceinline__ void wait_for_previous() {
 #endif
 }
 
+// Blocks and threads of a launch, and how many successive blocks form a cluster (sm_90 and up; 1: none).
+struct Grid {
+  int blocks;
+  int threads;
+  int cluster = 1;
+};
+
 // Launch a kernel that waits by itself. `waits` is known per kernel: code compiled for less than sm_90 does not wait,
 // and must then be launched plainly even on a GPU that could overlap.
 template <typename... Parameters>
-inline cudaError_t launch_overlapped(void (*kernel)(Parameters...), bool waits, int blocks, int threads,
-                                     cudaStream_t stream, Parameters... arguments) {
+inline cudaError_t launch_overlapped(void (*kernel)(Parameters...), bool waits, Grid grid, cudaStream_t stream,
+                                     Parameters... arguments) {
   int device = 0, major = 0;
   if (const cudaError_t status = cudaGetDevice(&device)) return status;
   if (const cudaError_t status = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device))
     return status;
-  cudaLaunchAttribute overlap = {};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (waits && major >= 9) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (grid.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
+  }
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.gridDim = dim3(static_cast<unsigned>(grid.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
   config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = waits && major >= 9 ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   return cudaLaunchKernelEx(&config, kernel, std::forward<Parameters>(arguments)...);
+}
+
+template <typename... Parameters>
+inline cudaError_t launch_overlapped(void (*kernel)(Parameters...), bool waits, int blocks, int threads,
+                                     cudaStream_t stream, Parameters... arguments) {
+  return launch_overlapped(kernel, waits, Grid{blocks, threads}, stream, std::forward<Parameters>(arguments)...);
 }
 
 // Whether the loaded code of a kernel was compiled from compute_90 or later, where wait_for_previous() waits.

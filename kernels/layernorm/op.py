@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from kernels.normalised import EPS, TOLERANCE_WHY, awkward_rows, layernorm64, layernorm_error
-from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
+from kernels.registry import Expectation, Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -73,9 +73,9 @@ def layernorm_chain(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
-def _cuda(name: str, hypothesis: str, *more_symbols: str, **more: Any) -> Variant:
-    symbols = (f"layernorm_{name}", *more_symbols)
-    return cuda_variant("layernorm", name, hypothesis, minimum_bytes, symbols=symbols, **more)
+def _cuda(name: str, hypothesis: str, *more: str, **fields: Any) -> Variant:
+    symbols = (f"layernorm_{name}", *more)
+    return cuda_variant("layernorm", name, hypothesis, minimum_bytes, symbols=symbols, **fields)
 
 
 VARIANTS = (
@@ -84,17 +84,20 @@ VARIANTS = (
     _cuda(
         "v01_thread",
         "32 sectors a request: dram bytes above 3 element passes where N >= 32768; refuted if below 2.5",
+        expectations=(Expectation("measured_over_minimum", low=2.5 / 2),),
         tunables={"LAYERNORM_V01_THREADS": (128, 32, 64, 256, 512)},
     ),
     _cuda(
         "v02_shared",
         "walks after the first hit L1: dram bytes ~ 2 element passes, top stall barrier; refuted > 2.2",
+        expectations=(Expectation("top_stall", equals="barrier"),),
         tunables={"LAYERNORM_V02_THREADS": (256, 64, 128, 512, 1024)},
     ),
     _cuda(
         "v03_shuffle",
         "no barrier: at least 1.2 times as fast as v02; refuted if not",
         timings=(Timing("v02_shared", high=1 / 1.2),),
+        expectations=(Expectation("stall_barrier_frac", high=0.01),),
         tunables={"LAYERNORM_V03_THREADS": (128, 32, 64, 256, 512)},
     ),
     _cuda(

@@ -11,7 +11,18 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register, takes_all
+from kernels.registry import (
+    Expectation,
+    Op,
+    Shape,
+    Tensor,
+    Timing,
+    Variant,
+    dtype_name,
+    item_bytes,
+    register,
+    takes_all,
+)
 from kernels.variants import cuda_variant, random_normal, torch_variant
 
 WIDTH = 768  # GPT-2's C
@@ -142,6 +153,7 @@ def _cuda(
     dtype: str = "float32",
     cannot: Callable[[Shape, str], str] = takes_all,
     timings: tuple[Timing, ...] = (),
+    expectations: tuple[Expectation, ...] = (),
     **tunables: tuple[int, ...],
 ) -> Variant:
     """A rung; `tunables` by the last part of the macro's name."""
@@ -152,6 +164,7 @@ def _cuda(
         hypothesis,
         constant_bias_bytes if name == "v04_constant_bias" else minimum_bytes,
         timings=timings,
+        expectations=expectations,
         dtypes=(dtype,),
         cannot=cannot,
         tunables={prefix + choice: values for choice, values in tunables.items()},
@@ -174,7 +187,12 @@ VARIANTS = (
         dtypes=("float32",),
         precision="tf32",
     ),
-    _cuda("v01_naive", "8.5 sectors a load request (16 for `a`, 1 for `weight`); refuted below 8", TILE=TILES),
+    _cuda(
+        "v01_naive",
+        "8.5 sectors a load request (16 for `a`, 1 for `weight`); refuted below 8",
+        expectations=(Expectation("sectors_per_request_load", low=8.0),),
+        TILE=TILES,
+    ),
     _cuda(
         "v02_restrict",
         "__restrict__ changes nothing: time within 3 % of v01; refuted outside",
@@ -185,6 +203,7 @@ VARIANTS = (
         "v03_unroll4",
         "unrolled by four: a few per cent of time; refuted if it falls by more than 30 %",
         timings=(Timing("v02_restrict", low=0.7, high=1.03),),
+        expectations=(Expectation("sectors_per_request_load", low=0.99, high=1.01, than="v01_naive"),),
         TILE=TILES,
     ),
     _cuda(
@@ -198,6 +217,7 @@ VARIANTS = (
         "v05_coalesced",
         "2.5 sectors a load request instead of 8.5: at most half of v02's time; refuted if more",
         timings=(Timing("v02_restrict", high=0.5),),
+        expectations=(Expectation("sectors_per_request_load", low=2.4, high=2.6),),
         TILE=TILES,
     ),
     _cuda(
@@ -210,6 +230,7 @@ VARIANTS = (
         "v07_float4",
         "a quarter of v05's global load instructions; refuted if not 4.0 times fewer",
         cannot=_packets,
+        expectations=(Expectation("global_load_inst", low=1 / 4.05, high=1 / 3.95, than="v05_coalesced"),),
         ROWS=(8, 2, 4, 16),
     ),
     _cuda(
@@ -224,6 +245,7 @@ VARIANTS = (
         "v09_warp_tile",
         "FMA pipe over 85 % busy and at least 95 % of cuBLAS at 4096; refuted below either",
         timings=(Timing("torch", high=1 / 0.95),),
+        expectations=(Expectation("fma_active_frac", low=0.85),),
         DEPTH=(16, 8, 32),
     ),
     _cuda(
@@ -231,6 +253,7 @@ VARIANTS = (
         "FFMAs ordered by register banks, fed by the copy engine: FMA pipe over 80 % busy, at most 0.9 of "
         "v09's time at 4096; refuted below, or if more",
         timings=(Timing("v09_warp_tile", high=0.9),),
+        expectations=(Expectation("fma_active_frac", low=0.8),),
         DEPTH=(32, 16, 8),
         STAGES=(4, 3, 6),
     ),
@@ -252,10 +275,11 @@ VARIANTS = (
     ),
     _cuda(
         "v11_wgmma",
-        "wgmma and TMA: at least 90 % of cuBLAS bf16 at 4096; refuted below",
+        "wgmma and TMA: at least 90 % of cuBLAS bf16 at 4096, tensor pipe over 80 % busy; refuted below either",
         dtype="bfloat16",
         cannot=_tensor_tiles,
         timings=(Timing("torch", high=1 / 0.9),),
+        expectations=(Expectation("tensor_active_frac", low=0.8),),
         GROUP_ROWS=(16, 4, 8, 32),
         STAGES=(4, 3),
     ),

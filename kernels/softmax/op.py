@@ -15,6 +15,8 @@ from typing import Any
 
 from kernels.registry import (
     ITEM_BYTES,
+    MOST_BYTES,
+    Expectation,
     Op,
     Shape,
     Tensor,
@@ -34,6 +36,7 @@ from kernels.variants import (
 )
 
 FLOPS_PER_VISIBLE = 5
+BENCH_SHAPE = (8, 12, 1024, 1024)
 SHARED_FLOATS = (227 << 10) // 4 - 256  # of a block on sm_90, beside the tree of v06
 
 
@@ -172,6 +175,12 @@ def _torch_variant(scores: Any, scale: float) -> Any:
     return (scores * scale).masked_fill(_kept_mask(tq, tk, scores.device), -math.inf).softmax(-1)
 
 
+HALF_READ = tuple(  # of the input, at the bench shape
+    Expectation("dram_read_bytes", high=0.55 * math.prod(BENCH_SHAPE) * ITEM_BYTES[dtype], dtypes=(dtype,))
+    for dtype in ("float32", "bfloat16")
+)
+
+
 def _beyond_shared_memory(shape: Shape, dtype: str) -> str:
     return f"Tk is above {SHARED_FLOATS}, the floats of a block's shared memory" if shape[-1] > SHARED_FLOATS else ""
 
@@ -195,6 +204,7 @@ VARIANTS = (
             "softmax_v01_row_sum",
             "softmax_v01_divide",
         ),
+        expectations=(Expectation("measured_over_predicted", low=7 / 8, high=MOST_BYTES, dtypes=("float32",)),),
         tunables={"SOFTMAX_V01_THREADS": (256, 128, 512, 1024)},
     ),
     cuda_variant(
@@ -230,6 +240,7 @@ VARIANTS = (
         "causal_softmax",
         "masked loads skip the upper triangle: dram read ~ 0.5 of the input; refuted above 0.55",
         causal_bytes,
+        expectations=HALF_READ,
     ),
     cuda_variant(
         "softmax",
@@ -238,6 +249,8 @@ VARIANTS = (
         "within 4 % of the byte floor; refuted if read > 0.55 or Triton is as fast",
         causal_bytes,
         symbols=("softmax_v03_causal", "softmax_v03_causal_long"),
+        timings=(Timing("triton", high=0.999),),
+        expectations=HALF_READ,
         tunables={"SOFTMAX_V03_AHEAD_MB": (6, 0, 3, 12)},
     ),
     cuda_variant(
@@ -246,6 +259,10 @@ VARIANTS = (
         "the first rows are prefetched into L2 while the kernel before drains: 0.3 to 0.5 us less than v03 "
         "at B 8, T 1024; refuted if less than 0.2 us there, or slower anywhere",
         causal_bytes,
+        timings=(
+            Timing("v03_causal", high=1 - 0.2 / 144.7, dtypes=("float32",)),
+            Timing("v03_causal", high=1 - 0.2 / 73.9, dtypes=("bfloat16",)),
+        ),
         tunables={"SOFTMAX_V05_AHEAD_MB": (6, 0, 3, 12), "SOFTMAX_V05_EARLY_MB": (8, 4, 16)},
     ),
 )
@@ -263,7 +280,7 @@ SOFTMAX = register(
         ),
         dtypes=("float32", "bfloat16"),
         shapes={
-            "b8_t1024": (8, 12, 1024, 1024),
+            "b8_t1024": BENCH_SHAPE,
             "b8_t512": (8, 12, 512, 512),
             "b8_t2048": (8, 12, 2048, 2048),
             "b1_t512": (1, 12, 512, 512),
@@ -271,7 +288,7 @@ SOFTMAX = register(
             "b1_t2048": (1, 12, 2048, 2048),
             "decode_b1_t1024": (1, 12, 1, 1024),
         },
-        bench_shape=(8, 12, 1024, 1024),
+        bench_shape=BENCH_SHAPE,
         # unaligned rows, decode, Tq != Tk, rows too long for registers
         check_shapes=(
             (1, 1, 1, 1),

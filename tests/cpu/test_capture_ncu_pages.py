@@ -307,6 +307,16 @@ def test_a_sass_page_has_a_block_for_each_launch(tmp_path: Path) -> None:
     assert lines["samples"].isna().tolist() == [False, True, False, True]
 
 
+def test_samples_that_were_asked_for_by_the_name_of_their_group(tmp_path: Path) -> None:
+    """The page of ncu 2025.3.1 with `--metrics group:…` instead of the section SourceCounters."""
+    head = ["Line No", "Source", "Address", "Source", "group:smsp__pcsamp_warp_stall_reasons"]
+    text = line(["File Path", "/home/someone/k.cu"]) + line(["Function Name", KERNEL]) + line(head)
+    text += line(["20", "x = y;", "-", "-", "31"]) + line(["", "", "0x7f10", "  LDG ", "31"])
+    lines = load([put(tmp_path, text)]).source_lines
+    assert lines["samples"].tolist() == [31.0, 31.0]
+    assert lines["stall"].tolist() == ["", ""]
+
+
 def mixed(path: str = "/home/someone/src/k.cu") -> str:
     """A cuda,sass block whose source text has quotes that ncu does not double."""
     text = line(["File Path", path]) + line(["Function Name", KERNEL]) + line(MIXED)

@@ -329,12 +329,12 @@ def test_an_object_is_made_anew_when_a_header_changes(tmp_path, monkeypatch):
     (tmp_path / "op" / "op.h").write_text('#include "vec.cuh"\n')
     (tmp_path / "include" / "vec.cuh").write_text("// 1\n")
     (tmp_path / "include" / "other.cuh").write_text("// 1\n")
-    first = objects.fingerprint("13.0.88", source, "90")
+    first = objects.object_fingerprint("13.0.88", source, "90")
     (tmp_path / "include" / "other.cuh").write_text("// 2\n")
-    assert objects.fingerprint("13.0.88", source, "90") == first
+    assert objects.object_fingerprint("13.0.88", source, "90") == first
     (tmp_path / "include" / "vec.cuh").write_text("// 2\n")
-    assert objects.fingerprint("13.0.88", source, "90") != first
-    assert objects.fingerprint("13.1.0", source, "90") != objects.fingerprint("13.0.88", source, "90")
+    assert objects.object_fingerprint("13.0.88", source, "90") != first
+    assert objects.object_fingerprint("13.1.0", source, "90") != objects.object_fingerprint("13.0.88", source, "90")
     assert objects.target(source, 90) == "90"
     source.write_text("#if defined(__CUDA_ARCH_FEAT_SM90_ALL)\n#endif\n")
     assert (objects.target(source, 90), objects.target(source, 80)) == ("90a", "80")

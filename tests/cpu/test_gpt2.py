@@ -212,6 +212,31 @@ def test_ranges_of_the_fused_ops_keep_their_names() -> None:
     assert "gpt2_fused_ops/prefill/ln_f" in paths
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_decode_attention_gives_the_tokens_and_logits_of_its_parts(batch: int) -> None:
+    from harness.ranges import RecordingTracer, attach, detach
+
+    config = GPT2Config(vocab_size=97, n_positions=40, n_embd=128, n_layer=2, n_head=2)
+    plain = build_model(randomise(load_weights(config=config, seed=6), seed=7))
+    fused = plain.with_softmax("v03_causal", ops="fused")
+    ids = tokens(config, batch, 11)
+    tracer = RecordingTracer()
+    attach(fused, tracer)
+    try:
+        assert torch.equal(fused.generate(ids, 20), plain.generate(ids, 20))
+    finally:
+        detach(fused)
+    paths = {record.path.removeprefix("gpt2_fused_ops/") for record in tracer.instances}
+    assert "decode/h.1/attn/attend" in paths
+    assert not paths & {"decode/h.1/attn/scores", "decode/h.1/attn/softmax", "prefill/h.1/attn/attend"}
+    caches = plain.new_cache(batch), fused.new_cache(batch)
+    with torch.inference_mode():
+        for end in (10, 11):
+            new = ids[:, caches[0].length : end]
+            expected, got = (model(new, cache) for model, cache in zip((plain, fused), caches, strict=True))
+            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_unknown_ops_are_refused() -> None:
     with pytest.raises(UsageError, match="no ops 'fast': use torch or fused"):
         GPT2(TINY, ops="fast")

@@ -64,9 +64,6 @@ def test_what_a_rung_does_not_take():
     refusing = {name for name, variant in MATMUL.variants.items() if variant.cannot(lm_head, variant.dtypes[0])}
     assert refusing == {"v04_constant_bias", "v07_float4", "v10_mma", "v11_wgmma"}
     assert not MATMUL.variants["v11_wgmma"].cannot(padded, "bfloat16")
-    table = bench.refusals(MATMUL)
-    assert "| `v04_constant_bias` | lm_head, lm_head_padded " in table
-    assert bench.refusals(GEMV) == ""
 
 
 def timed(op, dtype, shape, seconds):
@@ -104,6 +101,8 @@ def test_slow_variants_are_timed_apart(monkeypatch):
     assert [(group.rounds, group.launches, group.warmup) for group in groups] == [(40, 10, 3), (5, 2, 1)]
     groups = bench.groups_by_speed(GEMV, ["torch", "v01_naive"], "float32", (8, 8), 40)
     assert groups == [bench.Group(["torch", "v01_naive"], 40)]
+    without = list(took)[1:]  # nothing is slow without a baseline
+    assert [group.variants for group in bench.groups_by_speed(MATMUL, without, "float32", (8, 8, 8), 40)] == [without]
 
 
 def test_a_group_of_long_launches_takes_seconds(monkeypatch):
@@ -112,10 +111,10 @@ def test_a_group_of_long_launches_takes_seconds(monkeypatch):
     monkeypatch.setattr(bench, "MANY_FLOPS", 1.0)
     op = replace(MATMUL, make_inputs=lambda *_, **__: ())
     fast, slow = bench.groups_by_speed(op, list(took), "float32", (8, 8, 8), 40)
-    assert (fast.variants, fast.rounds, fast.launches) == (["torch", "v08_register_tile"], 6, 1)
+    assert (fast.variants, fast.rounds, fast.launches) == (["torch", "v08_register_tile"], 5, 1)
     assert (slow.variants, slow.rounds, slow.launches, slow.warmup) == (
         ["torch", "v01_naive", "v05_coalesced"],
-        2,
+        1,
         1,
         0,
     )
@@ -134,29 +133,12 @@ def test_what_would_take_too_long_is_left_out_and_said(monkeypatch):
     assert bench.left_out(GEMV, "v01_naive", "float32", list(GEMV.shapes.values())) == {}
 
 
-def test_ladder_of_an_op_bound_by_arithmetic():
+def test_the_microbenchmark_of_an_op_bound_by_arithmetic_shows_its_rate():
     roofs = {"fp32": 50e12, "tf32": 400e12, "bf16": 800e12}
     seconds = {"torch": 2.7e-3, "v13_split_k": 2.9e-3}
     rows = bench.rows_of(MATMUL, timed(MATMUL, "float32", MATMUL.bench_shape, seconds), 4e12, roofs)
-    rows += bench.rows_of(
-        MATMUL, timed(MATMUL, "bfloat16", MATMUL.bench_shape, {"torch": 2e-4, "v11_wgmma": 2e-4}), 4e12, roofs
-    )
-    conditions = {
-        "gpu": {"name": "a GPU"},
-        "driver": "1",
-        "torch": "2",
-        "triton": "3",
-        "copy_byte_per_s": {"torch_copy": 4e12},
-        "roofs": roofs,
-    }
-    text = bench.ladder(MATMUL, rows, conditions)
-    assert "`v13_split_k` and `v11_wgmma` at every shape" in text
-    assert "roofs: fp32 50 TFLOP/s, tf32 400 TFLOP/s, bf16 800 TFLOP/s" in text
-    assert "| TFLOP/s   |" in text
-    assert "fp32 1.074" in text  # v13 over torch: refuted
-    assert "TFLOP/s" in bench.microbenchmark_text(rows, conditions)
-    figure = bench.ladder_svg(MATMUL, rows)
-    assert "% of the floor, matmul" in figure
+    conditions = {"gpu": {"name": "a GPU"}, "driver": "1", "torch": "2", "triton": "3", "copy_byte_per_s": {"x": 4e12}}
+    assert "TFLOP/s" in bench.microbenchmark_text(rows, conditions | {"roofs": roofs})
 
 
 def test_where_the_wave_is_lost():

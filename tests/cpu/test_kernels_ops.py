@@ -158,7 +158,9 @@ def test_declarations(op):
     for dtype in op.dtypes:
         assert dtype in op.variant(op.best_for(dtype)).dtypes
         if op.compute_bound:
-            assert op.flops(op.bench_shape) / op.minimum_bytes(op.bench_shape, dtype) > 300
+            # operations a byte: above what an H200 does while it moves one, 65 (bf16: 790) TFLOP/s over 4.28 TB/s
+            ridge = {"float32": 16, "bfloat16": 185}[dtype]
+            assert op.flops(op.bench_shape) / op.minimum_bytes(op.bench_shape, dtype) > ridge
         elif not op.reads_only and op.name != "softmax":
             assert op.minimum_bytes(op.bench_shape, dtype) >= 5e8
         for shape in op.shapes.values():
@@ -200,28 +202,3 @@ def test_gelu_reference_keeps_its_digits_in_the_tail():
     reference = ops()["gelu"].reference(torch.tensor([-7.0]))
     inner = math.sqrt(2 / math.pi) * (7.0 + 0.044715 * 343.0)
     assert float(reference) == pytest.approx(-7.0 * math.exp(-2 * inner) / (1 + math.exp(-2 * inner)), rel=1e-12)
-
-
-@pytest.mark.parametrize("folder", sorted({op.folder for op in OPS}))
-def test_readme_ladders_are_generated_from_the_committed_runs(folder):
-    texts = bench.readme_with_ladder(folder)
-    assert len(texts) == 1 + sum(op.folder == folder for op in OPS)
-    for path, expected in texts.items():
-        assert path.read_text("utf-8") == expected, path.name
-
-
-def test_hypotheses_about_time_are_judged():
-    op = ops()["residual_layernorm"]
-
-    def rows(**times):
-        shape = op.shape_name(op.bench_shape)
-        base = {"dtype": "fp32", "shape_name": shape, "floor_time_ns": "100"}
-        return [base | {"variant": name, "bench_time_p50_ns": str(value)} for name, value in times.items()]
-
-    text = bench.verdicts(op, rows(torch=200, compile=110, triton=109, v02_vector=100))
-    assert text.count("confirmed") == 4
-    text = bench.verdicts(op, rows(torch=110, compile=110, v02_vector=100))
-    assert text.count("**refuted**") == 1
-    assert "fp32 0.909" in text
-    assert bench.verdicts(op, []).count("not measured") == 4
-    assert bench.verdicts(ops()["softmax"], []) == ""

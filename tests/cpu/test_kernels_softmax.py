@@ -184,10 +184,3 @@ def test_usage_errors_are_one_sentence(arguments, capsys):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert error.endswith(".\n")
-
-
-def test_markers():
-    text = "a\n<!-- begin: ladder -->\nold\n<!-- end: ladder -->\nb\n"
-    assert bench.replace_between(text, "ladder", "new") == text.replace("old", "new")
-    with pytest.raises(bench.InputError, match="exactly one pair"):
-        bench.replace_between("nothing", "ladder", "new")

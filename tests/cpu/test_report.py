@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis import report
+from analysis.capture import errors as report_errors
 from analysis.packages import run_program
 from analysis.tables.schema import TABLES
 
@@ -301,6 +302,26 @@ def test_the_finding_to_fuse_is_the_row_of_the_plan():
     assert {item["column"]: item["value"] for item in finding["evidence"]} == {
         name: row[name] for name in ("now_time_ns", "now_bytes", "after_bytes", "bound_time_ns", "gain_ns")
     }
+
+
+@needs_committed
+def test_a_readme_without_its_markers_is_one_sentence(tmp_path, monkeypatch):
+    (tmp_path / "kernels").mkdir()
+    for file in [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("*/README.md"),
+        *ROOT.glob("kernels/*/README.md"),
+        ROOT / "kernels/CLAIMS.md",
+    ]:
+        target = tmp_path / file.relative_to(ROOT)
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    readme = tmp_path / "README.md"
+    readme.write_text(readme.read_text(encoding="utf-8").replace("<!-- begin: results -->", ""), encoding="utf-8")
+    content, tables = report.build([COMMITTED], tmp_path / "out")
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    with pytest.raises(report_errors.InputError, match=r"README\.md: the markers of the part `results` occur 0 times"):
+        report.readmes(content, tables, COMMITTED)
 
 
 def test_only_files_of_a_report_are_replaced(capture, tmp_path):

@@ -86,6 +86,15 @@ case "$*" in
   if [[ "$*" == *"${HARNESS_FAILS:-never}"* ]]; then echo "HarnessError: no memory in $PWD/harness/run.py" && exit 4; fi
   ;;
 "-m analysis.hardware.metrics"*) echo a.sum,b.sum ;;
+"-m harness.ladder --mode measure"*)
+  while (($#)); do if [[ $1 == --run ]]; then run=$2; fi; shift; done
+  for each in ${LADDER_RUNS-"$run"}; do mkdir -p "${each/RUN/$run}/captures" && echo op > "${each/RUN/$run}/captures/points.csv"; done
+  exit "${LADDER_ENDS:-0}"
+  ;;
+"-m harness.ladder"*) ;;
+"-m analysis.ladder --columns"*) echo "columns${4:+,of slow}" ;;
+"-m analysis.ladder --lines"*) cat > /dev/null && echo kernel,ordinal ;;
+"-m analysis.ladder"*) echo "points: some" ;;
 analysis/report.py*)
   while (($#)); do if [[ $1 == --out ]]; then out=$2; fi; shift; done
   mkdir -p "$out"
@@ -166,7 +175,7 @@ def gpu_machine(machine: Machine) -> Machine:
 # --- help and usage ---
 
 
-@pytest.mark.parametrize("script", ["nsys_capture.sh", "ncu_capture.sh", "export_csv.sh", "profile.sh"])
+@pytest.mark.parametrize("script", ["nsys_capture.sh", "ncu_capture.sh", "export_csv.sh", "profile.sh", "ladder.sh"])
 def test_the_header_comment_is_the_help(machine: Machine, script: str) -> None:
     answer = machine.run(script, "--help")
     assert answer.returncode == 0
@@ -187,6 +196,8 @@ def test_the_header_comment_is_the_help(machine: Machine, script: str) -> None:
         ["export_csv.sh", "nowhere"],
         ["export_csv.sh", "one", "two"],
         ["profile.sh", "--what"],
+        ["ladder.sh", "--what"],
+        ["ladder.sh", "--out"],
     ],
 )
 def test_usage_errors_are_one_sentence_and_exit_code_2(gpu_machine: Machine, command: list[str]) -> None:
@@ -238,6 +249,19 @@ def test_the_metrics_come_from_the_catalogue_of_this_gpu(gpu_machine: Machine) -
     command = gpu_machine.run("ncu_capture.sh", "-n", "--", "./app", PYTHON=str(python)).stdout
     assert "--metrics a.sum,b.sum" in command
     assert "python -m analysis.hardware.metrics --cc 9.0" in gpu_machine.calls.read_text()
+
+
+def test_some_columns_and_the_samples_of_source_lines(gpu_machine: Machine) -> None:
+    python = gpu_machine.put("python", FAKE_PYTHON.replace("REAL_PYTHON", sys.executable))
+    for option, words in (
+        ("--source", ["--import-source yes --section SourceCounters", "--metrics a.sum,b.sum -f"]),
+        ("--samples", ["--import-source yes --target", "a.sum,b.sum,group:smsp__pcsamp_warp_stall_reasons -f"]),
+    ):
+        arguments = ["-n", "--columns", "duration_ns,stalls", option, "--", "./app"]
+        command = gpu_machine.run("ncu_capture.sh", *arguments, PYTHON=str(python)).stdout
+        assert all(word in command for word in words)
+    asked = gpu_machine.calls.read_text()
+    assert "python -m analysis.hardware.metrics --cc 9.0 --columns duration_ns,stalls" in asked
 
 
 def test_ncu_without_a_gpu_asks_for_the_capability(machine: Machine) -> None:
@@ -652,3 +676,84 @@ def test_selftest_without_a_gpu_does_not_pass(machine: Machine) -> None:
     answer = profile(machine, "--only-selftest")
     assert answer.returncode == 2
     assert "needs an NVIDIA GPU" in answer.stderr
+
+
+# --- the driver of `make ladder` ---
+
+
+def ladder(machine: Machine, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    python = machine.put("python", FAKE_PYTHON.replace("REAL_PYTHON", sys.executable))
+    return machine.run("ladder.sh", *arguments, **({"PYTHON": str(python)} | environment))
+
+
+def test_the_ladder_declares_measures_captures_and_says_what_is_missing(gpu_machine: Machine) -> None:
+    answer = ladder(gpu_machine, "--out", "reports/x-ladder", "softmax", "gelu")
+    assert answer.returncode == 0, answer.stderr
+    (run,) = (gpu_machine.scripts.parent / "reports/x-ladder").iterdir()
+    assert {"points.csv", "ncu.json", "ncu_raw.csv", "ncu_lines.csv"} <= {
+        path.name for path in (run / "captures").iterdir()
+    }
+    assert (run / "captures/ncu_lines.csv").read_text() == "kernel,ordinal\n"
+    steps = [line for line in gpu_machine.calls.read_text().splitlines() if re.search(r"ladder|--import|--nvtx", line)]
+    where = f"reports/x-ladder/{run.name}"
+    words = (
+        "--mode declare --out reports/x-ladder", f"--mode measure --out reports/x-ladder --run {where} --ops softmax gelu",
+        "analysis.ladder --columns", "analysis.ladder --columns --slow", "hardware.metrics --cc 9.0 --columns columns",
+        "--nvtx-include ladder/", f"--mode capture --run {where}",
+    )  # fmt: skip
+    places = [next(at for at, line in enumerate(steps) if word in line) for word in words[:2]]
+    assert places == [0, 1]
+    calls = gpu_machine.calls.read_text()
+    assert all(word in calls for word in words)
+    assert steps[-2].endswith("-m analysis.ladder reports/x-ladder")
+    assert steps[-1].endswith("--mode missing --out reports/x-ladder --ops softmax gelu")
+
+
+def test_slow_points_are_captured_apart_with_fewer_columns(gpu_machine: Machine) -> None:
+    answer = ladder(gpu_machine, LADDER_RUNS="RUN RUN-slow")
+    assert answer.returncode == 0, answer.stderr
+    runs = sorted(path.name for path in (gpu_machine.scripts.parent / "runs/ladder").iterdir())
+    assert runs[1] == f"{runs[0]}-slow"
+    calls = gpu_machine.calls.read_text()
+    assert f"--mode capture --run runs/ladder/{runs[1]}" in calls
+    assert "--columns columns,of slow" in calls
+    fast, slow = [line for line in calls.splitlines() if line.startswith("ncu --nvtx")]
+    assert "SourceCounters" in fast
+    assert "SourceCounters" not in slow
+    assert (gpu_machine.scripts.parent / "runs/ladder" / runs[1] / "captures/ncu_lines.csv").is_file()
+    assert ladder(gpu_machine, LADDER_RUNS="RUN-slow").returncode == 0  # all of them are slow
+
+
+def test_a_point_that_fails_its_check_leaves_the_others(gpu_machine: Machine) -> None:
+    answer = ladder(gpu_machine, LADDER_ENDS="1")
+    assert answer.returncode == 1
+    assert "--mode capture" in gpu_machine.calls.read_text()
+
+
+def test_nothing_is_captured_where_nothing_is_missing_or_measuring_fails(gpu_machine: Machine) -> None:
+    assert ladder(gpu_machine, LADDER_ENDS="4", LADDER_RUNS="").returncode == 0
+    assert ladder(gpu_machine, LADDER_ENDS="3", LADDER_RUNS="").returncode == 1
+    assert "--mode capture" not in gpu_machine.calls.read_text()
+
+
+def test_a_denied_capture_fails_but_the_tables_are_made(gpu_machine: Machine) -> None:
+    answer = ladder(gpu_machine, NCU_DOES="denied")
+    assert answer.returncode == 1
+    assert "points: some" in answer.stdout
+
+
+def test_the_ladder_without_a_gpu(machine: Machine) -> None:
+    answer = ladder(machine)
+    assert answer.returncode == 2
+    assert "--missing lists" in answer.stderr
+    assert ladder(machine, "--missing", "gelu").returncode == 0
+    calls = machine.calls.read_text()
+    assert "--mode missing --out runs/ladder --ops gelu" in calls
+    assert "--mode measure" not in calls
+
+
+def test_the_ladder_prints_only(gpu_machine: Machine) -> None:
+    answer = ladder(gpu_machine, "-n", "gelu")
+    assert answer.returncode == 0, answer.stderr
+    assert not (gpu_machine.scripts.parent / "runs").exists()
+    assert answer.stdout.count("ncu --nvtx") == 2  # the slow ones apart

@@ -295,6 +295,21 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(machine: dict[str, Any], 
     assert len(machine["compiled"]) == count
 
 
+def test_an_interrupted_program_says_how_to_go_on_and_leaves_a_run_that_can_be_reported_on(
+    machine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine["dies_after"] = 5
+    monkeypatch.setattr(sweep, "gpu_at_hand", lambda: GPU)
+    monkeypatch.setattr(sweep, "events", lambda command, jobs: machine["start"](jobs))
+    command = ["gelu", "--variants", "v02_vector", "--dtype", "bf16", "--out", str(tmp_path), "--update"]
+    assert sweep.main(command) == 130
+    assert "interrupted; what was measured is kept: the same command with --out" in capsys.readouterr().err
+    names = {path.name for path in (tmp_path / "captures").iterdir()}
+    assert names == {"sweep.csv", "sweep.json", "manifest.json"}
+    report, _ = reports.build([tmp_path / "captures"], tmp_path / "report")
+    assert report["figures"]
+
+
 def test_without_nvcc_there_is_one_sentence(
     machine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -567,6 +582,22 @@ def test_why_is_what_differs(tmp_path: Path) -> None:
         "Fastest is THREADS=64, 1.100 (1.090 – 1.110) times the default's speed: against THREADS=256 theoretical "
         "occupancy 50% (limited by registers) for 100%, 1.1 waves for 11.6, in which 45% of the places stay empty for "
         "3%, 64 registers a thread for 32."
+    )
+
+
+def test_blocks_that_start_no_faster_are_named(tmp_path: Path) -> None:
+    rows = two(versus(0.49, 0.5, 0.51))
+    rows[1] |= {"bench_time_p50_ns": 20000, "grid_blocks": 49152}
+    half = examples.row("gelu", "v02_vector", {"GELU_V02_THREADS": 128}, **versus(0.99, 1.0, 1.01))
+    rows.append(half | {"bench_time_p50_ns": 10000, "grid_blocks": 24576, "versus_default_p50": 0.998})
+    _, found, _ = analyse(load([capture_of(tmp_path, rows)]))
+    assert (
+        found["sweep_best"]
+        .iloc[0]["evidence"]
+        .endswith(
+            "Slowest is THREADS=64, 2 times THREADS=256's time: nothing that was measured sets them apart; bound by the "
+            "start of blocks: one every 0.41 ns, as with THREADS=128, where each does more."
+        )
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 from matplotlib.text import Text
 
 from analysis.views import figures, text
+from analysis.views.canvas import to_bytes
 
 NAN = float("nan")
 CAPTION = "NVIDIA H200 · gpt2 fp32 · SM 1980 MHz"
@@ -89,7 +90,7 @@ every_plot = pytest.mark.parametrize("name", PLOTS)
 
 
 def svg_of(figure: Any) -> str:
-    return figures.to_bytes(figure)["svg"].decode("utf-8")
+    return to_bytes(figure)["svg"].decode("utf-8")
 
 
 def words_of(figure: Any) -> list[str]:
@@ -100,7 +101,7 @@ def words_of(figure: Any) -> list[str]:
 @every_plot
 def test_the_same_table_gives_the_same_bytes(name: str) -> None:
     table, plot = PLOTS[name]
-    first, second = figures.to_bytes(plot(table())), figures.to_bytes(plot(table()))
+    first, second = to_bytes(plot(table())), to_bytes(plot(table()))
     assert first == second
     assert first["png"].startswith(b"\x89PNG")
     assert b"date" not in first["svg"].lower()
@@ -112,7 +113,7 @@ def test_the_same_table_gives_the_same_bytes(name: str) -> None:
 def test_saving_a_figure_twice_gives_the_same_bytes(name: str) -> None:
     table, plot = PLOTS[name]
     figure = plot(table())
-    assert figures.to_bytes(figure) == figures.to_bytes(figure)
+    assert to_bytes(figure) == to_bytes(figure)
 
 
 @every_plot
@@ -144,7 +145,7 @@ def test_caption_is_under_the_figure(name: str) -> None:
 @every_plot
 def test_hostile_names_stay_text(name: str) -> None:
     table, plot = PLOTS[name]
-    image = figures.to_bytes(plot(table(HOSTILE)))
+    image = to_bytes(plot(table(HOSTILE)))
     root = ElementTree.fromstring(image["svg"])  # well-formed: no control character, no open tag
     assert not [e for e in root.iter() if e.tag.lower().endswith("script")]
     assert not [e for e in root.iter() if any(a.lower().startswith("on") for a in e.attrib)]

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "../../kernels/attention/attention.h"
+#include "../../kernels/attention_decode/attention_decode.h"
 #include "../../kernels/encoder/encoder.h"
 #include "../../kernels/gelu/gelu.h"
 #include "../../kernels/gemv/gemv.h"
@@ -137,6 +139,43 @@ static void run_softmax(DType dtype, int64_t heads, int tq, int tk) {
       softmax_v07_warp);
 }
 
+static void run_attention(DType dtype, int heads, int tokens, int window) {
+  const size_t size = dtype == DType::float32 ? 4 : 2, elements = static_cast<size_t>(heads) * tokens * 64;
+  const Buffer q(elements, size), k(elements, size), v(elements, size), out(elements, size, false),
+      workspace(window ? 1 : static_cast<size_t>(heads) * tokens * tokens, 4, false);
+  const AttentionCall call{
+      q, k, v, out, static_cast<float*>(static_cast<void*>(workspace)), heads, tokens, window, 0.125f, dtype, nullptr};
+  if (window == 0) run(call, attention_v01_separate);
+  if (window == 0 && tokens <= 1024) run(call, attention_v02_per_query);
+  run(call, attention_v03_tiled);
+  int device = 0, major = 0;
+  CHECK(cudaGetDevice(&device));
+  CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  if (dtype == DType::bfloat16 && major >= 8) run(call, attention_v04_mma);
+  if (dtype == DType::bfloat16 && major == 9) run(call, attention_v05_wgmma);
+}
+
+// Whole, and as the first tokens of a longer cache whose end must not be read; `shift` elements off an aligned address.
+static void run_attention_decode(DType dtype, int batch, int heads, int keys, int shift) {
+  const size_t size = dtype == DType::float32 ? 4 : 2;
+  const int64_t rows = static_cast<int64_t>(batch) * heads;
+  for (const int64_t capacity : {keys, keys + 3}) {
+    const int64_t elements = ((rows - 1) * capacity + keys) * 64;
+    const Buffer q(rows * 64 + shift, size), k(elements + shift, size), v(elements + shift, size),
+        out(rows * 64, size, false);
+    const auto at = [&](const Buffer& buffer) {
+      return static_cast<const void*>(static_cast<char*>(static_cast<void*>(buffer)) + shift * size);
+    };
+    const AttentionDecodeStrides of_q{heads * 64, 64, 0}, of_cache{heads * capacity * 64, capacity * 64, 64};
+    AttentionDecodeCall call{at(q),    at(k), at(v), out,  nullptr, of_q,  of_cache,
+                             of_cache, batch, heads, keys, 0.125f,  dtype, nullptr};
+    const Buffer workspace(attention_decode_workspace(call), 4, false);
+    call.workspace = static_cast<float*>(static_cast<void*>(workspace));
+    run(call, attention_decode_v01_row, attention_decode_v02_block, attention_decode_v03_split,
+        attention_decode_v04_cluster);
+  }
+}
+
 static void run_memory_bound() {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     for (const int columns : {1, 5, 6, 128, 131, 768, 1022, 1024, 1536, 3072, 4096, 8192, 9001})
@@ -145,6 +184,9 @@ static void run_memory_bound() {
     for (const int columns : {1, 6, 131, 768}) run_encoder(dtype, 3, 7, columns);
     for (const int tk : {1, 17, 131, 1000, 1023, 2046, 9001}) run_softmax(dtype, 2, 9, tk);
     run_softmax(dtype, 2, 130, 130);
+    for (const int keys : {1, 2, 31, 33, 127, 1000, 4097})
+      for (const int shift : {0, 1}) run_attention_decode(dtype, 2, 3, keys, shift);
+    run_attention_decode(dtype, 30, 12, 65, 0);
     const int bytes = dtype == DType::float32 ? 4 : 2;
     for (const int k : {1, 8, 53, 768, 1536, 3072, 8200}) run_gemv(dtype, 37, k);
     for (const int k : {64, 776}) run_gemv(dtype, 16387, k);
@@ -158,6 +200,12 @@ static void run_compute_bound() {
        {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72}, std::array{257, 1028, 36},
         std::array{65, 200, 200}, std::array{1030, 2056, 24}, std::array{300, 515, 772}, std::array{1100, 4100, 132}})
     run_matmul(m, n, k);
+  // one token, the edges of every tile; windows inside a tile and across tiles
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const auto& [tokens, window] :
+         {std::array{1, 0}, std::array{7, 0}, std::array{65, 0}, std::array{129, 0}, std::array{300, 0},
+          std::array{65, 1}, std::array{300, 64}, std::array{300, 131}})
+      run_attention(dtype, 2, tokens, window);
 }
 
 // All, or with the argument "compute" or "memory" those bound by arithmetic or by memory.

@@ -23,9 +23,11 @@ arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr
 [[ $arch == 90 ]] && arch=90a # with the instructions of Hopper alone
 build=build/sanitize
 mkdir -p "$build"
-folders=(encoder gelu gemv layernorm matmul permute residual residual_layernorm softmax)
+# every op that the driver names
 sources=(tests/gpu/driver.cu)
-for folder in "${folders[@]}"; do sources+=(kernels/"$folder"/*.cu); done
+while read -r folder; do sources+=(kernels/"$folder"/*.cu); done < <(
+  sed -n 's|^#include "../../kernels/\([^/]*\)/.*|\1|p' tests/gpu/driver.cu
+)
 
 # one compiler a file, side by side
 objects=()

@@ -1,0 +1,180 @@
+"""From a folder of the kernel ladder to its tables, and what the capture scripts ask of it.
+
+    python -m analysis.ladder DIR              writes DIR/tables/*.csv
+    python -m analysis.ladder --columns        the metric columns that a capture needs (ncu_capture.sh --columns);
+                                               with --slow those that a kernel of 10 ms and more can bear
+    python -m analysis.ladder --lines <PAGE    the hottest lines of each launch, of a source page of ncu (export_csv.sh)
+
+Only the first writes files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.capture.errors import AnalysisError, InputError
+from analysis.capture.ladder import KEY, Ladder, LadderRun, hottest_lines, read_ladder
+from analysis.tables import claims, join, ladder
+from analysis.tables.schema import LADDER_TABLES
+from analysis.views.text import cell
+
+_COUNTERS = [
+    *KEY, "launches", "kernel", "grid", "block", *ladder.COUNTERS, "uncoalesced_frac", "occupancy_limiter",
+    "measured_bytes", "top_stall", "top_stall_frac", "hot_line", "hot_line_frac", "hot_line_stall", "hot_line_text",
+]  # fmt: skip
+
+
+def build(folder: Path) -> dict[str, pd.DataFrame]:
+    """The tables of a folder of the ladder, by the names of LADDER_TABLES.
+
+    Raises:
+        InputError: there is no ladder.json, or a file is damaged.
+    """
+    read = read_ladder(folder)
+    counted, shares = [], []
+    for run in read.runs:
+        frame, stalls = _counters(run)
+        known = run.points[[*KEY, "shape", "fingerprint"]]
+        counted.append(frame.merge(known, on=KEY).assign(run=run.name))
+        shares.append(stalls.assign(run=run.name))
+    counters = ladder.choose(read.points, _concat(counted, [*_COUNTERS, "shape", "fingerprint", "run"]))
+    checked = [run.points[[*KEY, "shape", "fingerprint", "passed", "note"]] for run in read.runs]
+    checks = ladder.choose(read.points, _concat(checked, [*KEY, "shape", "fingerprint", "passed", "note"]))
+    timed = [run.bench.assign(bench_run=run.name) for run in read.runs]
+    # a benchmark of all shapes goes before what a run of the ladder took: then both tables show one number
+    times = ladder.choose(read.points, _concat([*timed, read.bench], list(read.bench)))
+    facts = [name for name in times if name not in read.points or name in KEY]
+    table = ladder.build_ladder(read.points, times[facts], counters, checks)
+    chosen = table[[*KEY, "run"]]
+    stalls = _concat(shares, [*KEY, "reason", "share_frac", "run"]).merge(chosen, on=[*KEY, "run"])
+    hypotheses = ladder.build_hypotheses(read.hypotheses, table, stalls, cell_of)
+    finished = ladder.with_verdicts(table, hypotheses)
+    return {
+        "ladder": finished,
+        "ladder_stalls": ladder.build_stalls(stalls),
+        "hypotheses": hypotheses,
+        "claims": claims.build_claims(read.claims, finished, cell_of),
+        "ladder_runs": _runs(read, finished),
+    }
+
+
+def cell_of(column: str, value: Any) -> str:
+    """A value as the tables' words and claims write it."""
+    return cell(value, column, "")
+
+
+def _concat(parts: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
+    kept = [part for part in parts if len(part)]
+    if not kept:
+        return pd.DataFrame(columns=columns)
+    return pd.concat(kept, ignore_index=True)
+
+
+def _counters(run: LadderRun) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Counters and stall shares of a run's points, with their hottest lines."""
+    if run.capture is None or run.capture.counters.empty:
+        return pd.DataFrame(columns=_COUNTERS), pd.DataFrame(columns=[*KEY, "reason", "share_frac"])
+    counters = join.prepare_counters(run.capture.counters)
+    frame, shares = ladder.measured(counters, run.capture.counter_units)
+    return frame.merge(ladder.hottest(run.lines, counters), on=KEY, how="left")[_COUNTERS], shares
+
+
+def _runs(read: Ladder, table: pd.DataFrame) -> pd.DataFrame:
+    """ladder_runs.csv, the newest run first."""
+    rows = []
+    for run in reversed(read.runs):
+        manifest = run.manifest
+        clocks = manifest.get("clocks") or {}
+        rows.append(
+            {
+                "run": run.name,
+                "gpu": (manifest.get("gpu") or {}).get("name"),
+                **{name: manifest.get(name) for name in ("driver", "cuda", "torch", "triton")},
+                "ncu": run.tool.get("version") or manifest.get("ncu"),
+                "sm_clock_mhz": (clocks.get("sm_mhz") or {}).get("median"),
+                "throttle_reasons": " ".join(clocks.get("throttle_reasons", [])),
+                "points": int((run.points["passed"] == "yes").sum()),
+                "counted": int((table["run"] == run.name).sum()),
+                "capture_s": run.tool.get("seconds"),
+                "commit": (manifest.get("git_sha") or "")[:12],
+                "tier": "counters",
+            }
+        )
+    schema = LADDER_TABLES["ladder_runs"]
+    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+
+
+def write(folder: Path, tables: dict[str, pd.DataFrame]) -> None:
+    """Write DIR/tables/*.csv, each whole or not at all."""
+    (folder / "tables").mkdir(exist_ok=True)
+    for name, table in tables.items():
+        temporary = folder / "tables" / f".{name}.csv.part"
+        table.to_csv(temporary, index=False, lineterminator="\n", float_format="%.6g")
+        temporary.replace(folder / "tables" / f"{name}.csv")
+
+
+def read_tables(folder: Path) -> dict[str, pd.DataFrame]:
+    """The written tables of a folder, by the names of LADDER_TABLES.
+
+    Raises:
+        InputError: one is not there.
+    """
+    found = {}
+    for name in LADDER_TABLES:
+        file = folder / "tables" / f"{name}.csv"
+        if not file.is_file():
+            raise InputError(f"{file.name} is missing in {folder.name}/tables: run `python -m analysis.ladder` on it.")
+        found[name] = pd.read_csv(file)
+    return found
+
+
+def summary(tables: dict[str, pd.DataFrame]) -> str:
+    """How much of the ladder is measured, and what became of its hypotheses and claims."""
+
+    def counts(column: pd.Series) -> str:
+        return ", ".join(f"{count} {name}" for name, count in column.value_counts().items())
+
+    return "\n".join(
+        f"{what}: {counts(tables[name][column])}"
+        for what, name, column in (
+            ("points", "ladder", "state"),
+            ("hypotheses", "hypotheses", "verdict"),
+            ("claims", "claims", "verdict"),
+        )
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See the module's docstring. Exit code 2: wrong usage. 3: a folder or a page that cannot be read."""
+    parser = argparse.ArgumentParser(prog="python -m analysis.ladder", description=(__doc__ or "").splitlines()[0])
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="folder of the ladder, with ladder.json")
+    asked.add_argument("--columns", action="store_true", help="print the metric columns that a capture needs")
+    asked.add_argument("--lines", action="store_true", help="print the hottest lines of the source page on stdin")
+    parser.add_argument("--slow", action="store_true", help="of --columns only what hardware counts")
+    options = parser.parse_args(arguments)
+    try:
+        if options.columns:
+            print(",".join(ladder.wanted_columns(slow=options.slow)))
+        elif options.lines:
+            print(hottest_lines(sys.stdin), end="")
+        else:
+            tables = build(options.folder)
+            write(options.folder, tables)
+            print(summary(tables))
+    except AnalysisError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    from analysis.packages import run_program
+
+    sys.exit(run_program(main, "-m analysis.ladder …"))

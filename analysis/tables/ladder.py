@@ -1,0 +1,360 @@
+"""The kernel ladder: one row a point (op, variant, dtype, shape) with its time, its counters and its verdict.
+
+Counters of a point are those of all its launches: counts are added up and their ratios made of the sums, shares of time
+are weighted by time, what an instruction costs by instructions; what one launch has (its grid) is the longest one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.hardware import metrics
+from analysis.tables.schema import LADDER_TABLES
+
+KEY = ["op", "variant", "dtype", "shape_name"]
+ROOT = "ladder"  # the outermost range around every launch of the ladder
+Show = Callable[[str, Any], str]  # a value of a column, written for people
+
+# Columns of ladder.csv made of the metric catalogue's, under other names where the ladder's differ.
+COUNTERS = {
+    "ncu_time_ns": "duration_ns",
+    "dram_read_bytes": "dram_read_bytes",
+    "dram_write_bytes": "dram_write_bytes",
+    "compute_throughput_frac": "sm_throughput_frac",
+    "memory_throughput_frac": "memory_throughput_frac",
+    "dram_throughput_frac": "dram_throughput_frac",
+    "l1_hit_frac": "l1_hit_frac",
+    "l2_hit_frac": "l2_hit_frac",
+    "inst_executed": "inst_executed",
+    "global_load_inst": "global_load_inst",
+    "occupancy_theoretical_frac": "occupancy_theoretical_frac",
+    "occupancy_achieved_frac": "occupancy_achieved_frac",
+    "grid_size": "grid_size",
+    "registers": "registers",
+    "shared_bytes_per_block": "shared_bytes_per_block",
+    "waves": "waves",
+    "branch_efficiency_frac": "branch_efficiency_frac",
+    "sectors_per_request_load": "sectors_per_request_load",
+    "sectors_per_request_store": "sectors_per_request_store",
+    "local_bytes": "local_bytes",
+    "fma_active_frac": "fma_active_frac",
+    "tensor_active_frac": "tensor_active_frac",
+    "warp_cycles_per_issue": "warp_cycles_per_issue",
+}
+# What else the rows need: the share of uncoalesced sectors, the limiter of the occupancy, the stalls.
+ALSO = (
+    "coalescing_frac", "occupancy_limit_registers", "occupancy_limit_shared_mem", "occupancy_limit_warps",
+    "occupancy_limit_blocks", "stalls",
+)  # fmt: skip
+# How hypotheses and claims call a column.
+WORDS = {
+    "bench_time_p50_ns": "time",
+    "measured_over_predicted": "DRAM bytes over predicted",
+    "measured_over_minimum": "DRAM bytes over the minimum",
+    "measured_bytes": "DRAM bytes",
+    "dram_read_bytes": "DRAM read",
+    "sectors_per_request_load": "sectors a load request",
+    "sectors_per_request_store": "sectors a store request",
+    "global_load_inst": "global load instructions",
+    "fma_active_frac": "FMA pipe busy",
+    "tensor_active_frac": "tensor pipe busy",
+    "local_bytes": "local memory",
+    "top_stall": "top stall",
+    "occupancy_achieved_frac": "achieved occupancy",
+    "l1_hit_frac": "L1 hit rate",
+    "l2_hit_frac": "L2 hit rate",
+    "uncoalesced_frac": "uncoalesced sectors",
+    "warp_cycles_per_issue": "warp cycles per issue",
+    "branch_efficiency_frac": "branch efficiency",
+}
+
+
+# Counted by instrumented code, many times slower than the kernel: not of one that takes 10 ms and more.
+INSTRUMENTED = ("branch_efficiency_frac", "coalescing_frac")
+
+
+def wanted_columns(*, slow: bool = False) -> list[str]:
+    """The columns of the metric catalogue that a capture of the ladder needs (`ncu_capture.sh --columns`); of `slow`
+    kernels those that hardware counts.
+    """
+    columns = [*COUNTERS.values(), *ALSO]
+    return [name for name in columns if not slow or name not in INSTRUMENTED]
+
+
+# Counters ----------------------------------------------------------------------------------------------------
+
+_WHOLE = ("ns", "byte", "inst", "block", "FLOP", "byte/s", "FLOP/s", "1/thread", "byte/block")  # units without halves
+_PER_INSTRUCTION = ("_per_issue_active.ratio", "per_inst_issued.ratio")
+
+
+def _is_count(metric: str) -> bool:
+    return metric.endswith(".sum") or metric.startswith("memory_l2_theoretical") or metric == "launch__grid_size"
+
+
+def by_point(counters: pd.DataFrame, units: Mapping[str, str]) -> pd.DataFrame:
+    """One row a range with the counters of all its launches as if they were one: raw metrics, `launches`, `kernel`,
+    `grid` and `block` of the longest.
+
+    Shape: `counters` from join.prepare_counters.
+    """
+    time, issued = "gpu__time_duration.sum", "smsp__inst_issued.sum"
+    rows: list[dict[str, Any]] = []
+    for path, launches in counters.groupby("path", sort=False):
+        if not str(path).startswith(f"{ROOT}/"):
+            continue
+        longest = launches.loc[launches[time].idxmax()] if launches[time].notna().any() else launches.iloc[0]
+        row: dict[str, Any] = {"path": path, "launches": len(launches)}
+        row |= {name: longest[name] for name in ("kernel", "grid", "block", "cc")}
+        for metric in units:
+            values = launches[metric]
+            if len(launches) == 1 or (metric.startswith("launch__") and metric != "launch__grid_size"):
+                row[metric] = longest[metric]
+            elif _is_count(metric):
+                row[metric] = values.sum(skipna=False)
+            else:
+                per_instruction = metric.endswith(_PER_INSTRUCTION) and issued in units
+                row[metric] = _weighted(values, launches[issued if per_instruction else time])
+        rows.append(row)
+    return pd.DataFrame(rows, columns=["path", "launches", "kernel", "grid", "block", "cc", *units])
+
+
+def _weighted(values: pd.Series, weights: pd.Series) -> float:
+    known = values.notna() & weights.notna()
+    total = float(weights[known].sum())
+    return float((values[known] * weights[known]).sum() / total) if total > 0 else np.nan
+
+
+def measured(counters: pd.DataFrame, units: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(counter columns of ladder.csv with KEY, stall shares with KEY) of one run.
+
+    Raises:
+        InputError: a metric did not come in base units.
+    """
+    points = by_point(counters, units)
+    derived = metrics.derive(points, dict(units))
+    frame = points[["launches", "kernel", "grid", "block"]].copy()
+    parts = points["path"].str.split("/", expand=True).reindex(columns=range(5))
+    for at, name in enumerate(KEY, start=1):
+        frame[name] = parts[at]
+    for name, column in COUNTERS.items():
+        frame[name] = derived[column]
+    frame["uncoalesced_frac"] = 1 - derived["coalescing_frac"]
+    frame["occupancy_limiter"] = derived["occupancy_limiter"]
+    frame["measured_bytes"] = frame["dram_read_bytes"] + frame["dram_write_bytes"]
+    shares = _stall_shares(frame, derived)
+    top = shares.drop_duplicates(KEY).rename(columns={"reason": "top_stall", "share_frac": "top_stall_frac"})
+    return frame.merge(top, on=KEY, how="left"), shares
+
+
+def _stall_shares(frame: pd.DataFrame, derived: pd.DataFrame) -> pd.DataFrame:
+    """Shares of the stall reasons of each point, largest first; `selected` is no stall."""
+    names = [name for name in derived if name.startswith("stall_") and name != "stall_selected"]
+    stalls = derived[names].rename(columns=lambda name: name.removeprefix("stall_"))
+    shares = stalls.div(stalls.sum(axis=1, min_count=1), axis=0)
+    long = pd.concat([frame[KEY], shares], axis=1).melt(KEY, var_name="reason", value_name="share_frac")
+    long = long[long["share_frac"] > 0]
+    return long.sort_values([*KEY, "share_frac", "reason"], ascending=[*[True] * 4, False, True], ignore_index=True)
+
+
+def hottest(lines: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
+    """The hottest source line of each point of one run: KEY, hot_line, hot_line_frac, hot_line_stall, hot_line_text.
+
+    Shape: `lines` as ncu_lines.csv; a launch is found by its kernel's match_key and its ordinal among those.
+    """
+    columns = [*KEY, "hot_line", "hot_line_frac", "hot_line_stall", "hot_line_text"]
+    if lines.empty or counters.empty:
+        return pd.DataFrame(columns=columns)
+    launches = counters.sort_values("ncu_id", kind="stable")
+    launches = launches.assign(ordinal=launches.groupby("symbol").cumcount())[["symbol", "ordinal", "path"]]
+    placed = lines.merge(launches, left_on=["kernel", "ordinal"], right_on=["symbol", "ordinal"])
+    placed["hot_line"] = placed["source_file"] + ":" + placed["line"].astype(str)
+    whole = placed.drop_duplicates(["path", "kernel", "ordinal"]).groupby("path")["launch_samples"].sum()
+    placed = placed.sort_values("stall_samples", ascending=False, kind="stable")
+    table = placed.groupby(["path", "hot_line"], sort=False).agg(
+        samples=("samples", "sum"), hot_line_stall=("stall", "first"), hot_line_text=("text", "first")
+    )
+    table = table.reset_index().sort_values(["path", "samples", "hot_line"], ascending=[True, False, True])
+    table = table.drop_duplicates("path")
+    table["hot_line_frac"] = table["samples"] / table["path"].map(whole)
+    parts = table["path"].str.split("/", expand=True).reindex(columns=range(5))
+    for at, name in enumerate(KEY, start=1):
+        table[name] = parts[at]
+    return table[columns]
+
+
+# Which measurement counts ------------------------------------------------------------------------------------
+
+
+def choose(points: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
+    """Of the measurements of each point the one that counts: of its source as it is now, else of an unknown one, else
+    of an older one; of these the last.
+
+    Shape: `points` with KEY, shape and fingerprint; `candidates` with KEY, shape, fingerprint, rows in time order. The
+    result has KEY, `is_current` (True, False, or NA where the fingerprint is unknown) and the other columns of
+    `candidates`.
+    """
+    now = points[[*KEY, "shape", "fingerprint"]].rename(columns={"fingerprint": "now"})
+    table = candidates.merge(now, on=[*KEY, "shape"])
+    same, unknown = table["fingerprint"] == table["now"], table["fingerprint"].fillna("") == ""
+    table["is_current"] = same.astype("boolean").mask(unknown & ~same)
+    table["rank"] = np.select([same, unknown], [2, 1], 0)
+    table["order"] = range(len(table))
+    table = table.sort_values(["rank", "order"]).drop_duplicates(KEY, keep="last")
+    return table.drop(columns=["rank", "order", "now", "fingerprint", "shape"]).reset_index(drop=True)
+
+
+def build_ladder(
+    points: pd.DataFrame, times: pd.DataFrame, counters: pd.DataFrame, checks: pd.DataFrame
+) -> pd.DataFrame:
+    """Return ladder.csv but for its verdicts.
+
+    Shape: `points` as ladder.json has them; the others as from `choose`: `times` with the columns of bench.csv and
+    `bench_run`, `counters` with those of `measured` and `hottest` and `run`, `checks` with `passed` and `note`.
+    """
+    timed = times.rename(columns={"is_current": "time_current"})
+    table = points.merge(timed, on=KEY, how="left").merge(counters, on=KEY, how="left")
+    table = table.merge(checks.rename(columns={"is_current": "check_current"}), on=KEY, how="left")
+    table["library"] = _library(table)
+    p50 = table.set_index(KEY)["bench_time_p50_ns"]
+
+    def times_faster(other: str) -> pd.Series:
+        keys = pd.MultiIndex.from_frame(table[["op", other, "dtype", "shape_name"]])
+        return pd.Series(p50.reindex(keys).to_numpy(float) / p50.to_numpy(float), index=table.index)
+
+    table["versus_below"] = times_faster("rung_below")
+    plain = times_faster("library")
+    for quantile in ("p5", "p50", "p95"):
+        paired = table["versus_torch_" + quantile].astype(float)
+        table["versus_library_" + quantile] = paired.where(table["library"] == "torch")
+    table["versus_library_p50"] = table["versus_library_p50"].fillna(plain)
+    for over in ("predicted", "minimum"):
+        below = table[f"{over}_bytes"].astype(float)
+        table[f"measured_over_{over}"] = table["measured_bytes"] / below.where(below > 0)
+    table["achieved_flop_per_s"] = table["achieved_flop_per_s"].where(table["compute_bound"])
+    hot = [name for name in table if name.startswith("hot_line")]
+    table[hot] = table[hot].where(table["kind"].isin(["cuda", "triton"]))  # what a compiler wrote is not kept
+    captured = table["ncu_time_ns"].notna()
+    stale = table["is_current"].eq(False).fillna(False) | table["time_current"].eq(False).fillna(False)
+    failed = table["passed"].eq("no") & table["check_current"].eq(True).fillna(False)
+    state = np.select([failed, ~captured, stale], ["failed", "missing", "stale"], "current")
+    tier = np.select([captured, table["bench_time_p50_ns"].notna()], ["counters", "timing"], "static")
+    return table.assign(state=state, tier=tier, failure=table["note"].astype(object).where(failed, ""))
+
+
+def _library(table: pd.DataFrame) -> pd.Series:
+    """The fastest variant of the library in the precision of the dtype, for each op, dtype and shape; '' if none is
+    timed.
+    """
+    group = ["op", "dtype", "shape_name"]
+    known = table[table["is_library"].astype(bool) & table["bench_time_p50_ns"].notna()]
+    fastest = known.sort_values("bench_time_p50_ns", kind="stable").drop_duplicates(group).set_index(group)["variant"]
+    keys = pd.MultiIndex.from_frame(table[group])
+    return pd.Series(fastest.reindex(keys).fillna("").to_numpy(object), index=table.index)
+
+
+# Verdicts ----------------------------------------------------------------------------------------------------
+
+
+def build_hypotheses(hypotheses: pd.DataFrame, ladder: pd.DataFrame, stalls: pd.DataFrame, show: Show) -> pd.DataFrame:
+    """Return hypotheses.csv: what each variant declares beside what was found.
+
+    Shape: `ladder` from build_ladder, `stalls` as ladder_stalls.csv: a metric `stall_<reason>_frac` is one's share.
+    """
+    by_key = {tuple(row[name] for name in KEY): row for row in ladder.to_dict("records")}
+    shares = {tuple(row[name] for name in (*KEY, "reason")): row["share_frac"] for row in stalls.to_dict("records")}
+
+    def value(key: tuple[str, ...], metric: str) -> Any:
+        if metric.startswith("stall_"):
+            reason = metric.removeprefix("stall_").removesuffix("_frac")
+            known = any(one[:4] == key for one in shares)
+            return shares.get((*key, reason), 0.0) if known else None
+        return by_key[key].get(metric) if key in by_key else None
+
+    rows = []
+    for said in hypotheses.to_dict("records"):
+        key = tuple(str(said[name]) for name in KEY)
+        if key not in by_key:
+            continue
+        metric, versus = said["metric"], said["versus"]
+        found = value(key, metric)
+        if versus and not _unknown(found):
+            other = by_key[key]["floor_time_ns"] if versus == "floor" else value((key[0], versus, *key[2:]), metric)
+            found = None if _unknown(other) or not other else found / other
+        rows.append(dict(zip(KEY, key, strict=True)) | _judged(said, found, show))
+    schema = LADDER_TABLES["hypotheses"]
+    table = pd.DataFrame(rows, columns=[name for name in schema.column_names if name != "tier"])
+    return schema.conform(table.assign(tier=np.where(table["metric"] == "bench_time_p50_ns", "timing", "counters")))
+
+
+def _unknown(value: Any) -> bool:
+    return value is None or value is pd.NA or value == "" or (isinstance(value, float) and np.isnan(value))
+
+
+def _end(value: Any) -> float | None:
+    return None if _unknown(value) else float(value)
+
+
+def _judged(said: Mapping[str, Any], found: Any, show: Show) -> dict[str, Any]:
+    """A row of hypotheses.csv without its key."""
+    metric, versus, equals = said["metric"], said["versus"], said["equals"]
+    low, high = _end(said["low"]), _end(said["high"])
+    low = low if low else None  # nothing measured is below 0
+    column = "" if versus else metric  # a ratio has no unit
+    ends = [f"{sign} {show(column, end)}" for sign, end in (("≥", low), ("≤", high)) if end is not None]
+    bounds = f"is {equals}" if equals else " and ".join(ends) or "any"
+    words = WORDS.get(metric, metric.removesuffix("_frac").replace("_", " "))
+    than = f" over {'the floor' if versus == 'floor' else f'`{versus}`'}" if versus else ""
+    if _unknown(found):
+        verdict = "not measured"
+    elif equals:
+        verdict = "confirmed" if found == equals else "refuted"
+    else:
+        holds = (low is None or found >= low) and (high is None or found <= high)
+        verdict = "confirmed" if holds else "refuted"
+    shown = "not measured" if _unknown(found) else show(column, found)
+    return {
+        "metric": metric, "versus": versus, "low": low, "high": high, "equals": equals,
+        "found": None if equals or _unknown(found) else float(found),
+        "found_text": f"{words}{than} {shown} ({bounds})", "verdict": verdict,
+    }  # fmt: skip
+
+
+def with_verdicts(ladder: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame:
+    """ladder.csv: `ladder` with the verdict over all hypotheses of a row, refuted parts first; those without any stay
+    not measured.
+    """
+    schema = LADDER_TABLES["ladder"]
+    order = {"refuted": 0, "confirmed": 1, "not measured": 2}
+    ranked = hypotheses.assign(order=hypotheses["verdict"].map(order)).sort_values("order", kind="stable")
+    verdicts: dict[tuple[str, ...], tuple[str, str]] = {}
+    for key, rows in ranked.groupby(KEY, sort=False):
+        told = rows[rows["verdict"] != "not measured"]
+        verdicts[tuple(map(str, key))] = (rows["verdict"].iloc[0], "; ".join(told["found_text"]))
+    keys: Iterable[tuple[str, ...]] = ladder[KEY].itertuples(index=False, name=None)
+    found = [verdicts.get(key, ("not measured", "")) for key in keys]
+    table = ladder.assign(
+        verdict=[verdict for verdict, _ in found],
+        verdict_why=[
+            f"its check failed: {note}" if note else why
+            for (_, why), note in zip(found, ladder["failure"], strict=True)
+        ],
+    )
+    table.loc[table["failure"] != "", "verdict"] = "refuted"
+    order_by = ["op", "dtype_order", "at_bench_shape", "shape_name", "rung"]
+    table["dtype_order"] = table["dtype"].map({"fp32": 0, "bf16": 1}).fillna(2)
+    table = table.sort_values(order_by, ascending=[True, True, False, True, True], kind="stable")
+    whole = [column.name for column in schema.columns if column.unit in _WHOLE or column.name == "launches"]
+    return schema.conform(
+        table[schema.column_names].assign(
+            **{name: table[name].astype("Float64").round().astype("Int64") for name in whole}
+        )
+    )
+
+
+def build_stalls(shares: pd.DataFrame) -> pd.DataFrame:
+    """Return ladder_stalls.csv of the chosen points' shares."""
+    return LADDER_TABLES["ladder_stalls"].conform(shares[[*KEY, "reason", "share_frac"]].assign(tier="counters"))

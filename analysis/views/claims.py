@@ -1,0 +1,51 @@
+"""What others claim of such kernels, as a page: claimed → found, and why."""
+
+from __future__ import annotations
+
+import pandas as pd
+from tabulate import tabulate
+
+from analysis.views.text import MISSING, is_missing
+
+_VERDICTS = {"confirmed": "confirmed", "refuted": "**refuted**", "not measured": "not measured"}
+
+
+def render_claims(claims: pd.DataFrame, runs: pd.DataFrame, folder: str) -> str:
+    """Return the table of kernels/CLAIMS.md.
+
+    Shape: `claims` and `runs` as claims.csv and ladder_runs.csv; `folder` of the ladder, relative to the page.
+    """
+    rows = []
+    for _, measures in claims.groupby("claim", sort=False):
+        for place, row in enumerate(measures.to_dict("records")):
+            first = place == 0
+            rows.append(
+                [
+                    f"{row['says']} ({row['source']})" if first else "",
+                    _points(row) if first else "",
+                    row["what"],
+                    row["claimed"],
+                    row["found"] if row["verdict"] != "not measured" else MISSING,
+                    _VERDICTS[row["verdict"]],
+                    MISSING if is_missing(row["why"]) else row["why"],
+                ]
+            )
+    headers = ["claim", "rungs", "what", "claimed", "found", "verdict", "why"]
+    table = tabulate(rows, headers, tablefmt="github", disable_numparse=True)
+    return f"{_conditions(runs, folder)}\n\n{table}"
+
+
+def _points(row: dict[str, str]) -> str:
+    sides = [f"`{side.replace(' ', '` at ', 1)}" for side in (row["before"], row["after"]) if not is_missing(side)]
+    return f"`{row['op']}` {row['dtype']}: {' → '.join(sides)}"
+
+
+def _conditions(runs: pd.DataFrame, folder: str) -> str:
+    counted = runs[runs["counted"] > 0]
+    where = f"Generated from [{folder}]({folder}/tables/claims.csv)."
+    if counted.empty:
+        return f"{where} Counters are not captured yet; times are of the benchmarks."
+    row = counted.iloc[0]
+    return (
+        f"{where} Counters: {row['gpu']}, driver {row['driver']}, ncu {row['ncu']}, each kernel alone from cold caches."
+    )

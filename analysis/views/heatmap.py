@@ -1,0 +1,90 @@
+"""The heat maps of a configuration sweep: one figure an op, a panel for each kernel, dtype and shape."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_hex
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from analysis.views import text
+from analysis.views.canvas import BLACK, BLUE, ORANGE, WIDTH, drawable, new_canvas, style_context
+
+_FULL_EXCESS = 0.25  # of the default's time: from here on a cell has the full colour
+_BLANK = "#f0f0f0"
+_HEATS = LinearSegmentedColormap.from_list("faster to slower", [BLUE, "#ffffff", ORANGE])
+
+
+def plot_sweep(op: str, panels: Sequence[Mapping[str, Any]], caption: str) -> Figure | None:
+    """One heat map a panel of analysis.tables.sweep.heat_maps: time over the default's, two panels abreast."""
+    if not panels:
+        return None
+    with style_context():
+        pairs = [panels[at : at + 2] for at in range(0, len(panels), 2)]
+        heights = [0.95 + 0.4 * max(len(panel["rows"]) for panel in pair) for pair in pairs]
+        notes = [
+            "A cell: median time of a launch, and by how much it differs from the default in the same rounds; blue is "
+            "faster. Dashed: the default; bold, ★: the fastest; ✓: recommended for the source; grey: left out, and why."
+        ]
+        figure, _ = new_canvas(f"sweep_{op}", 0.45 + sum(heights), caption, notes, f"{op}: every combination")
+        height, top = float(figure.get_size_inches()[1]), 0.45
+        for pair, tall in zip(pairs, heights, strict=True):
+            for place, panel in enumerate(pair):
+                left = 0.85 + place * WIDTH / 2
+                width = min(WIDTH / 2 - 1.0, 0.82 * len(panel["columns"]))
+                body = 0.4 * len(panel["rows"])
+                bottom = height - top - 0.35 - body
+                axes = figure.add_axes((left / WIDTH, bottom / height, width / WIDTH, body / height))
+                _heat_map(axes, panel)
+            top += tall
+        return figure
+
+
+def _heat_map(axes: Axes, panel: Mapping[str, Any]) -> None:
+    axes.set_xlim(0, len(panel["columns"]))
+    axes.set_ylim(len(panel["rows"]), 0)
+    for y, line in enumerate(panel["cells"]):
+        for x, cell in enumerate(line):
+            if cell is not None:
+                _heat_cell(axes, x, y, cell)
+    axes.set_xticks([place + 0.5 for place in range(len(panel["columns"]))], panel["columns"])
+    axes.set_yticks([place + 0.5 for place in range(len(panel["rows"]))], panel["rows"])
+    axes.tick_params(length=0)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)
+    axes.set_xlabel(drawable(" · ".join(filter(None, (panel["x"], panel["note"]))), 60), labelpad=2, fontsize=7.5)
+    axes.set_ylabel(drawable(panel["y"], 20), fontsize=7.5)
+    axes.set_title(drawable(panel["title"], 48), fontsize=8.5, pad=5)
+
+
+def _heat_cell(axes: Axes, x: int, y: int, cell: Mapping[str, Any]) -> None:
+    excess, timed = cell["excess"], cell["time_ns"] is not None
+    level = 0.5 + max(-1.0, min(1.0, (excess or 0.0) / _FULL_EXCESS)) / 2
+    best, default = "fastest" in cell["marks"], "default" in cell["marks"]
+    face = to_hex(_HEATS(level)) if timed else _BLANK
+    frame = Rectangle((x, y), 1, 1, facecolor=face, edgecolor="#d9d9d9", lw=0.8, hatch="" if timed else "////")
+    axes.add_patch(frame).set_clip_on(False)
+    if best or default:
+        style: Any = "-" if best else (0, (3, 2))
+        inset = 0.04
+        axes.add_patch(
+            Rectangle(
+                (x + inset, y + inset), 1 - 2 * inset, 1 - 2 * inset, fill=False, edgecolor=BLACK,
+                lw=2.2 if best else 1.1, ls=style,
+            )
+        )  # fmt: skip
+    ink = "white" if timed and level < 0.2 else BLACK
+    if timed:
+        signs = ("★" if best else "") + ("✓" if "recommended" in cell["marks"] else "")
+        first = text.number(cell["time_ns"], "ns")
+        percent = "" if excess is None else "±0 %" if abs(excess) < 5e-4 else f"{excess * 100:+.1f} %".replace("-", "−")
+        second = f"{signs} {percent}"
+        axes.text(x + 0.5, y + 0.36, first, ha="center", va="center", fontsize=6.5, color=ink)
+        axes.text(x + 0.5, y + 0.7, second.strip(), ha="center", va="center", fontsize=6.5, color=ink, weight="bold")
+    else:
+        words = "\n".join(textwrap.wrap(drawable(cell["verdict"], 24), 10))
+        axes.text(x + 0.5, y + 0.5, words, ha="center", va="center", fontsize=6, color="#444444")

@@ -1,0 +1,391 @@
+"""The ladders in the READMEs: of each op what its rungs take, move and wait for, and how their hypotheses fared.
+
+Everything comes from the tables of the ladder (`analysis/ladder.py`) and from the benchmarks beside them, which time
+all shapes. What has no counters yet stays blank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from tabulate import tabulate
+
+from analysis.views.markdown import escape
+from analysis.views.text import MISSING, is_missing, number, percent
+
+LIBRARY_KINDS = ("torch", "compile")  # whose variants are PyTorch's, cuBLAS' and cuDNN's: what a rung is held against
+BASELINES = ("triton", "compile", "torch")  # that a benchmark pairs by round, as its columns name them
+STALLS = 3  # of a rung, the largest
+STALE_MARK = "‡"
+STALE = f"{STALE_MARK} measured with an older version of its source."
+OUTCOMES = ("confirmed", "refuted", "not measured")
+VERDICTS = {"confirmed": "confirmed", "refuted": "**refuted**"}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The committed benchmark of one op: its rows in the convention `cold`, its conditions, and its folder's name."""
+
+    rows: pd.DataFrame
+    conditions: Mapping[str, Any]
+    run: str
+
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def folders(tables: Tables) -> list[str]:
+    """The folders under kernels/ that have a ladder."""
+    return list(dict.fromkeys(tables["ladder"]["folder"]))
+
+
+def render_folder(folder: str, tables: Tables, benches: Mapping[str, Bench]) -> str:
+    """Return the part `ladder` of kernels/<folder>/README.md: each op that lives there.
+
+    Shape: `tables` by the names of LADDER_TABLES; `benches` by op.
+    """
+    ops = ops_of(folder, tables)
+    parts = []
+    for op in ops:
+        heading = [f"### {op}"] if len(ops) > 1 else []
+        parts += [*heading, render_op(op, tables, benches.get(op))]
+    return "\n\n".join(parts)
+
+
+def ops_of(folder: str, tables: Tables) -> list[str]:
+    """The ops of a folder under kernels/."""
+    ladder = tables["ladder"]
+    return list(dict.fromkeys(ladder.loc[ladder["folder"] == folder, "op"]))
+
+
+def rungs_of(op: str, tables: Tables) -> pd.DataFrame:
+    """The rows of an op's ladder: at its bench shape, in the order of its declaration."""
+    ladder = tables["ladder"]
+    rows = ladder[(ladder["op"] == op) & ladder["at_bench_shape"].astype(bool)]
+    return rows.sort_values(["dtype", "rung"], ascending=[False, True], kind="stable").reset_index(drop=True)
+
+
+def render_op(op: str, tables: Tables, bench: Bench | None) -> str:
+    """Return the ladder of one op: rungs by dtype, counters, hypotheses, other shapes, what was refused, conditions."""
+    rungs = rungs_of(op, tables)
+    parts: list[str] = []
+    for dtype, rows in rungs.groupby("dtype", sort=False):
+        floor = rows["floor_time_ns"].dropna()
+        least = f"; floor {number(floor.iloc[0], 'ns')}" if len(floor) else ""
+        parts += [f"{sizes_of(rows.iloc[0])}, {dtype}{least}", _ladder_table(rows)]
+    parts += [STALE] if (rungs["state"] == "stale").any() else []
+    parts.append(f"![{op}: share of the measured roof by rung, with what it waits for]({op}.svg)")
+    if has_curves(op, tables, bench):
+        parts.append(f"![{op}: TFLOP/s over the shapes, beside the library]({op}_shapes.svg)")
+    counted = rungs[rungs["launches"].notna()]
+    for dtype, rows in counted.groupby("dtype", sort=False):
+        parts += [f"Counters, {dtype}: each rung once, alone, from cold caches", _counter_table(rows, tables)]
+    parts += ["Hypotheses", _hypothesis_table(rungs)]
+    if bench is not None:
+        parts += _other_shapes(op, rungs, bench)
+    parts += _refusals(rungs)
+    parts.append(_conditions(op, tables, rungs, bench))
+    return "\n\n".join(parts)
+
+
+def sizes_of(row: pd.Series) -> str:
+    """`B 8, nh 12, Tq 1024, Tk 1024`."""
+    return ", ".join(
+        f"{axis} {size}" for axis, size in zip(row["axes"].split(","), row["shape"].split("x"), strict=True)
+    )
+
+
+def name_of(row: pd.Series) -> str:
+    """The rung's name, bold where it is the best, marked where its numbers are of an older source."""
+    name = f"**`{row['variant']}`**" if row["best"] else f"`{row['variant']}`"
+    return f"{name} {STALE_MARK}" if row["state"] == "stale" else name
+
+
+def precision_of(rows: pd.DataFrame) -> pd.Series:
+    """The precision of each row where it is not that of its dtype (`tf32`), else blank."""
+    return rows["precision"].fillna("").astype("str")
+
+
+def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, float]:
+    """(variant, how many times faster than it `row` is), of PyTorch's variants of the same precision the fastest.
+
+    Shape: `rows` of one op, dtype and shape. ("", NaN) if there is none.
+    """
+    own = precision_of(rows.loc[[row.name]]).iloc[0]
+    library = rows[rows["kind"].isin(LIBRARY_KINDS) & (precision_of(rows) == own) & rows["bench_time_p50_ns"].notna()]
+    if library.empty or is_missing(row["bench_time_p50_ns"]):
+        return "", math.nan
+    fastest = library.loc[library["bench_time_p50_ns"].astype(float).idxmin()]
+    return str(fastest["variant"]), float(fastest["bench_time_p50_ns"]) / float(row["bench_time_p50_ns"])
+
+
+def _ladder_table(rows: pd.DataFrame) -> str:
+    """One dtype: what each rung takes, of what is possible, what it moves and waits for, and its verdict."""
+    compute = bool(rows["compute_bound"].iloc[0])
+    library = rows["library"].iloc[0]  # PyTorch's fastest without its compiler
+    beside = not is_missing(library) and best_library(rows, rows.iloc[0])[0] != library
+    table = []
+    for _, row in rows.iterrows():
+        fastest, faster = best_library(rows, row)
+        rate = row["achieved_flop_per_s"] if compute else row["achieved_byte_per_s"]
+        table.append(
+            [
+                name_of(row),
+                _span(row),
+                _scaled(rate, 1e12 if compute else 1e9, 1 if compute else 0),
+                _share(row["floor_frac"]),
+                _moved(row),
+                _stall(row["top_stall"], row["top_stall_frac"]),
+                _line(row),
+                _times(row["versus_below"]),
+                *([_times(row["versus_library_p50"])] if beside else []),
+                MISSING if not fastest else f"{_times(faster)} `{fastest}`",
+                "failed its check" if row["state"] == "failed" else VERDICTS.get(row["verdict"], "not measured"),
+            ]
+        )
+    headers = ["rung", "µs, p50 (p5 – p95)", "TFLOP/s" if compute else "GB/s", "of the roof", "bytes predicted → moved"]
+    headers += [
+        "waits for",
+        "hottest line",
+        "vs rung below",
+        *([f"vs `{library}`"] if beside else []),
+        "vs best library",
+    ]
+    return _markdown(table, [*headers, "verdict"])
+
+
+def _counter_table(rows: pd.DataFrame, tables: Tables) -> str:
+    """One dtype: the counters by which a rung's hypothesis is judged, and the largest stalls."""
+    stalls = tables["ladder_stalls"]
+    table = []
+    for _, row in rows.iterrows():
+        of_row = stalls[
+            (stalls["op"] == row["op"])
+            & (stalls["variant"] == row["variant"])
+            & (stalls["dtype"] == row["dtype"])
+            & (stalls["shape_name"] == row["shape_name"])
+        ].head(STALLS)
+        waits = ", ".join(
+            _stall(reason, share) for reason, share in zip(of_row["reason"], of_row["share_frac"], strict=True)
+        )
+        table.append(
+            [
+                name_of(row),
+                number(row["launches"]),
+                f"{row['grid']} × {row['block']}",
+                number(row["waves"]),
+                number(row["registers"]),
+                number(row["shared_bytes_per_block"], "byte"),
+                _two(row["occupancy_theoretical_frac"], row["occupancy_achieved_frac"])
+                + ("" if is_missing(row["occupancy_limiter"]) else f" ({row['occupancy_limiter']})"),
+                _two(row["compute_throughput_frac"], row["memory_throughput_frac"]),
+                _two(row["l1_hit_frac"], row["l2_hit_frac"]),
+                number(row["inst_executed"]),
+                f"{number(row['sectors_per_request_load'])} / {number(row['sectors_per_request_store'])}",
+                _share(row["uncoalesced_frac"]),
+                _share(row["branch_efficiency_frac"]),
+                number(row["local_bytes"], "byte"),
+                number(row["warp_cycles_per_issue"]),
+                waits or MISSING,
+            ]
+        )
+    headers = ["rung", "launches", "grid × block", "waves", "registers", "shared a block"]
+    headers += ["occupancy theoretical / achieved", "compute / memory of peak", "L1 / L2 hit", "warp instructions"]
+    headers += ["sectors a request, load / store", "uncoalesced", "branch efficiency", "local memory"]
+    return _markdown(table, [*headers, "warp cycles per issue", "largest stalls"])
+
+
+def _hypothesis_table(rungs: pd.DataFrame) -> str:
+    """What each rung says of itself, once, and by dtype what was found."""
+    table = []
+    order = rungs.sort_values(["rung", "dtype"], ascending=[True, False], kind="stable")
+    order = order.assign(
+        found=[_words(why) for why in order["verdict_why"]],
+        judged=[VERDICTS.get(verdict, "not measured") for verdict in order["verdict"]],
+    )
+    for variant, rows in order.groupby("variant", sort=False):
+        says = [f"`{variant}`", escape(rows["hypothesis"].iloc[0])]
+        for (found, judged), same in rows.groupby(["found", "judged"], sort=False):
+            table.append([*says, ", ".join(same["dtype"]), found, judged])
+            says = ["", ""]
+    return _markdown(table, ["rung", "says", "dtype", "found", "verdict"])
+
+
+def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
+    """The best rung at every shape that the benchmark timed."""
+    best = {row["dtype"]: row["variant"] for _, row in rungs[rungs["best"].astype(bool)].iterrows()}
+    rows = bench.rows[bench.rows["variant"] == bench.rows["dtype"].map(best)]
+    if rows.empty:
+        return []
+    with_library = timed(op, rungs, bench)
+    compute = bool(rungs["compute_bound"].iloc[0])
+    baselines = [name for name in BASELINES if rows[f"versus_{name}_p50"].notna().any()]
+    table = []
+    for index, row in rows.iterrows():
+        same = with_library[(with_library["dtype"] == row["dtype"]) & (with_library["shape_name"] == row["shape_name"])]
+        fastest, faster = best_library(same, same.loc[index])
+        table.append(
+            [
+                row["dtype"],
+                row["shape_name"],
+                row["shape"],
+                f"{row['floor_time_ns'] / 1e3:.1f}",
+                _span(row),
+                *([_scaled(row["achieved_flop_per_s"], 1e12, 1)] if compute else []),
+                _share(row["floor_frac"]),
+                *(_paired(row, name) for name in baselines),
+                MISSING if not fastest else f"{_times(faster)} `{fastest}`",
+            ]
+        )
+    headers = ["dtype", "shape", "sizes", "floor µs", "µs, p50 (p5 – p95)", *(["TFLOP/s"] if compute else [])]
+    headers += ["of the roof", *(f"vs `{name}` (p5 – p95)" for name in baselines), "vs best library"]
+    names = " and ".join(f"`{name}`" for name in dict.fromkeys(best.values()))
+    return [f"{names} at every shape", _markdown(table, headers)]
+
+
+def timed(op: str, rungs: pd.DataFrame, bench: Bench) -> pd.DataFrame:
+    """The rows of an op's benchmark with kind and precision of their variants."""
+    known = rungs.drop_duplicates("variant").set_index("variant")
+    kinds, precisions = known["kind"], precision_of(known)
+    rows = bench.rows
+    return rows.assign(kind=rows["variant"].map(kinds), precision=rows["variant"].map(precisions).fillna(""))
+
+
+def has_curves(op: str, tables: Tables, bench: Bench | None) -> bool:
+    """Whether a figure over the shapes is drawn: of ops bound by arithmetic that were timed at three or more."""
+    rungs = rungs_of(op, tables)
+    return bench is not None and bool(rungs["compute_bound"].iloc[0]) and bench.rows["shape_name"].nunique() >= 3
+
+
+def _refusals(rungs: pd.DataFrame) -> list[str]:
+    rows = rungs[~rungs["refuses"].map(is_missing)].drop_duplicates(["variant", "refuses"])
+    if rows.empty:
+        return []
+    table = [[f"`{row['variant']}`", _words(row["refuses"])] for _, row in rows.iterrows()]
+    return ["What a rung does not take", _markdown(table, ["rung", "shapes, and why"])]
+
+
+def _conditions(op: str, tables: Tables, rungs: pd.DataFrame, bench: Bench | None) -> str:
+    """Where times and counters come from, and under which conditions they were taken."""
+    parts = []
+    if bench is not None:
+        seen = bench.conditions
+        copy = max(seen["copy_byte_per_s"].values()) / 1e12
+        roofs = ", ".join(
+            f"{name} {value / 1e12:.4g} {'TB/s' if name == 'dram_read' else 'TFLOP/s'}"
+            for name, value in (seen.get("roofs") or {}).items()
+        )
+        parts.append(
+            f"Times: {seen['gpu']['name']}, driver {seen['driver']}, torch {seen['torch']}, triton {seen['triton']}; "
+            f"copy in the same run {copy:.3f} TB/s{f'; roofs: {roofs}' if roofs else ''}; all rungs in turn, caches "
+            f"cold; from `reports/{bench.run}/bench.csv`."
+        )
+    runs = tables["ladder_runs"].set_index("run")
+    for name in dict.fromkeys(rungs["run"].dropna()):
+        if name in runs.index:
+            run = runs.loc[name]
+            parts.append(
+                f"Counters: {run['gpu']}, driver {run['driver']}, ncu {run['ncu']}; from `reports/h200-ladder/{name}`."
+            )
+    if rungs["launches"].isna().all():
+        parts.append("Counters: not captured yet.")
+    return " ".join(parts)
+
+
+def render_overview(tables: Tables) -> str:
+    """Return the overview in README.md: one line an op, and how the claims of others fared."""
+    ladder, said = tables["ladder"], tables["hypotheses"]
+    table = []
+    for op in dict.fromkeys(ladder["op"]):
+        rungs = rungs_of(op, tables)
+        best = rungs[rungs["best"].astype(bool) & rungs["bench_time_p50_ns"].notna()]
+        if best.empty:
+            continue
+        cells: dict[str, list[str]] = {name: [] for name in ("rung", "time", "roof", "library")}
+        for _, row in best.iterrows():
+            fastest, faster = best_library(rungs[rungs["dtype"] == row["dtype"]], row)
+            cells["rung"].append(f"`{row['variant']}`")
+            cells["time"].append(number(row["bench_time_p50_ns"], "ns"))
+            cells["roof"].append(_share(row["floor_frac"]))
+            cells["library"].append(f"{_times(faster)} `{fastest}`" if fastest else MISSING)
+        counts = said.loc[said["op"] == op, "verdict"].value_counts()
+        table.append(
+            [
+                f"[{op}](kernels/{rungs['folder'].iloc[0]}/README.md)",
+                f"{sizes_of(best.iloc[0])}",
+                ", ".join(best["dtype"]),
+                *(", ".join(dict.fromkeys(values) if name == "rung" else values) for name, values in cells.items()),
+                " / ".join(str(int(counts.get(name, 0))) for name in OUTCOMES),
+            ]
+        )
+    headers = ["op", "at", "dtype", "best rung", "time", "of the measured roof", "vs best library"]
+    headers.append("hypotheses confirmed / refuted / not measured")
+    parts = [_markdown(table, headers)]
+    if len(tables["claims"]):
+        counts = tables["claims"]["verdict"].value_counts()
+        named = ", ".join(f"{counts[name]} {name}" for name in OUTCOMES if name in counts)
+        parts.append(
+            f"**Claims of others**, tested on this GPU: {tables['claims']['claim'].nunique()} claims with "
+            f"{len(tables['claims'])} numbers, {named} ([claimed → found, and why](kernels/CLAIMS.md))."
+        )
+    return "\n\n".join(parts)
+
+
+def _span(row: pd.Series) -> str:
+    if is_missing(row["bench_time_p50_ns"]):
+        return MISSING
+    p5, p50, p95 = (float(row[f"bench_time_{name}_ns"]) / 1e3 for name in ("p5", "p50", "p95"))
+    return f"{p50:.2f} ({p5:.2f} – {p95:.2f})"
+
+
+def _paired(row: pd.Series, baseline: str) -> str:
+    if is_missing(row[f"versus_{baseline}_p50"]):
+        return MISSING
+    p5, p50, p95 = (float(row[f"versus_{baseline}_{name}"]) for name in ("p5", "p50", "p95"))
+    return f"{p50:.3f} ({p5:.3f} – {p95:.3f})"
+
+
+def _scaled(value: Any, unit: float, digits: int) -> str:
+    return MISSING if is_missing(value) else f"{float(value) / unit:.{digits}f}"
+
+
+def _share(value: Any) -> str:
+    return MISSING if is_missing(value) else percent(float(value))
+
+
+def _two(first: Any, second: Any) -> str:
+    """Two shares, `75 / 71 %`."""
+    shown = [MISSING if is_missing(value) else f"{100 * float(value):.3g}" for value in (first, second)]
+    return f"{shown[0]} / {shown[1]} %"
+
+
+def _times(value: Any) -> str:
+    return MISSING if is_missing(value) else f"{float(value):.2f}×"
+
+
+def _moved(row: pd.Series) -> str:
+    predicted = number(row["predicted_bytes"], "byte")
+    if is_missing(row["measured_bytes"]):
+        return predicted
+    return f"{predicted} → {number(row['measured_bytes'], 'byte')} ({_times(row['measured_over_predicted'])})"
+
+
+def _stall(reason: Any, share: Any) -> str:
+    return MISSING if is_missing(reason) else f"{reason} {100 * float(share):.0f} %"
+
+
+def _words(value: Any) -> str:
+    """Our own words, which may hold code spans, for a cell of a table."""
+    return MISSING if is_missing(value) else str(value).replace("|", "\\|")
+
+
+def _line(row: pd.Series) -> str:
+    return MISSING if is_missing(row["hot_line"]) else f"`{row['hot_line']}` {100 * float(row['hot_line_frac']):.0f} %"
+
+
+def _markdown(table: Iterable[Iterable[Any]], headers: list[str]) -> str:
+    return tabulate([list(row) for row in table], headers, tablefmt="github", disable_numparse=True)

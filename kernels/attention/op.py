@@ -1,0 +1,544 @@
+"""The declarations of `attention` and `attention_windowed`: causal attention of GPT-2's heads, forward.
+
+    out[b, h, i] = sum over j of softmax_j(q[b, h, i] . k[b, h, j] / 8) v[b, h, j]    j <= i; with a window j > i - W
+
+A window of W sees the query itself and the W - 1 keys before it. A row that sees a NaN, a score of +inf or nothing but
+scores of -inf is NaN in every column. A key that a row does not see leaves that row alone, even if it holds a NaN or an
+infinity; PyTorch's chain and its SDPA keep that promise for k only: they multiply v by a weight of 0.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kernels.registry import (
+    ITEM_BYTES,
+    Expectation,
+    Op,
+    Shape,
+    Tensor,
+    Timing,
+    Variant,
+    dtype_name,
+    item_bytes,
+    register,
+    takes_all,
+)
+from kernels.variants import compile_variant, cuda_variant, random_normal, torch_variant
+
+HEAD_SIZE = 64
+SCALE = HEAD_SIZE**-0.5
+SOFTMAX_FLOPS = 5
+ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8}
+TENSOR_SUM = 2.0**-22  # of one addition in a tensor core, which truncates: two bits more than a rounded one
+PIECE_SCORES = 1 << 25  # of the float64 reference at a time
+L2_BYTES = 60e6  # what a smaller array may hide in
+
+
+# --- bytes and operations ------------------------------------------------------------------------------------
+def visible_pairs(tokens: int, window: int) -> int:
+    """Query and key pairs of one head: query i sees min(i + 1, window) keys."""
+    seen = min(tokens, window)
+    return seen * (seen + 1) // 2 + (tokens - seen) * seen
+
+
+def _window(shape: Shape) -> int:
+    return shape[4] if len(shape) > 4 else shape[2]
+
+
+def _pairs(shape: Shape) -> int:
+    return shape[0] * shape[1] * visible_pairs(shape[2], _window(shape))
+
+
+def minimum_bytes(shape: Shape, dtype: str) -> int:
+    """q, k and v read once, out written once."""
+    return 4 * math.prod(shape[:4]) * item_bytes(dtype)
+
+
+def unfused_bytes(shape: Shape, dtype: str) -> int:
+    """Scores written, scaled, masked and normalised (each read and written, the mask read), then read: 8 passes."""
+    batch, heads, tokens = shape[:3]
+    scores = batch * heads * tokens**2
+    return minimum_bytes(shape, dtype) + 8 * scores * item_bytes(dtype) + tokens**2 * ITEM_BYTES["bool"]
+
+
+def compiled_bytes(shape: Shape, dtype: str) -> int:
+    """The two products stay cuBLAS's; scale, mask and softmax are one kernel: 4 passes over the scores."""
+    return minimum_bytes(shape, dtype) + 4 * shape[0] * shape[1] * shape[2] ** 2 * item_bytes(dtype)
+
+
+def separate_bytes(shape: Shape, dtype: str) -> int:
+    """v01: visible scores in float32, written once, read three times and written twice by the softmax, read."""
+    return minimum_bytes(shape, dtype) + 7 * _pairs(shape) * ITEM_BYTES["float32"]
+
+
+def per_query_bytes(shape: Shape, dtype: str) -> int:
+    """v02: the array is written twice and read 66 times; from DRAM where that of all threads exceeds L2."""
+    array = _pairs(shape) * ITEM_BYTES["float32"]
+    return minimum_bytes(shape, dtype) + (68 * array if array > L2_BYTES else 0)
+
+
+def mask_bytes(shape: Shape, dtype: str) -> int:
+    """SDPA with a mask: a (T, T) bias in the dtype beside q, k, v and out; all heads but one find it in L2."""
+    return minimum_bytes(shape, dtype) + shape[2] ** 2 * item_bytes(dtype)
+
+
+def flops(shape: Shape) -> int:
+    """See FLOPS_WHY."""
+    return (4 * shape[3] + SOFTMAX_FLOPS) * _pairs(shape)
+
+
+FLOPS_WHY = (
+    "a visible pair costs head size multiply-adds for its score and as many for its value, 2 operations each, and 5 "
+    "for the softmax: scale, subtract the maximum, exp, add to the sum, multiply by 1 / sum"
+)
+
+
+# --- reference, tolerance, inputs ----------------------------------------------------------------------------
+def _pieces(q: Any, k: Any, window: int) -> Iterator[tuple[int, int, int, Any]]:
+    """(first query, one past the last, first key, weights in float64) of as many queries at a time as memory allows."""
+    import torch
+
+    batch, heads, tokens = q.shape[:3]
+    step = max(1, PIECE_SCORES // max(1, batch * heads * min(tokens, window)))
+    places = torch.arange(tokens, device=q.device)
+    for start in range(0, tokens, step):
+        end, first = min(start + step, tokens), max(0, start - window + 1)
+        scores = q[:, :, start:end].double() @ k[:, :, first:end].double().transpose(-1, -2) * SCALE
+        behind = places[start:end, None] - places[None, first:end]
+        yield start, end, first, scores.masked_fill((behind < 0) | (behind >= window), -math.inf).softmax(-1)
+
+
+def windowed_reference(q: Any, k: Any, v: Any, window: int) -> Any:
+    """In float64, slow and trusted, a piece of the queries at a time. Shape (B, nh, T, hs) in and out."""
+    import torch
+
+    wide, finite = v.double(), v.isfinite()
+    spoiled = [tuple(place) for place in (~finite.all(-1)).nonzero().tolist()]
+    clean, rest = wide.where(finite, 0.0), wide.where(~finite, 0.0)
+    out = torch.empty_like(wide)
+    for start, end, first, weights in _pieces(q, k, window):
+        out[:, :, start:end] = weights @ clean[:, :, first:end]
+        # an infinity or a NaN reaches those alone that see it, not by 0 * inf
+        for b, h, key in spoiled:
+            low, high = max(start, key), min(end, key + window)
+            if low < high:
+                out[b, h, low:high] += weights[b, h, low - start : high - start, key - first, None] * rest[b, h, key]
+    return out
+
+
+def reference(q: Any, k: Any, v: Any) -> Any:
+    """Without a window, see windowed_reference."""
+    return windowed_reference(q, k, v, q.shape[2])
+
+
+TOLERANCE_WHY = (
+    "u = 2^-24 (2^-22 where tensor cores truncate), L = |q| max |k| / 8, the largest score of a row: a dot product of "
+    "64 terms is off by 72 u L with its scaling, so that each weight is by a factor e^(2 * 72 u L) (numerator and "
+    "denominator), and sums over T terms by 2 T u; 16 * 2^-24 for exp2 and division: all of that relative to "
+    "sum of weight |v|. bf16 rounds the weights and the output, 2^-8 each; a chain that stores its scores in bf16 "
+    "puts 2^-7 L more into every exponent and rounds partial sums: 2^-7"
+)
+
+
+def windowed_allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
+    """Of every output; see TOLERANCE_WHY."""
+    import torch
+
+    q, k, v, window = inputs
+    tokens, dtype = q.shape[2], dtype_name(q.dtype)
+    magnitude = v.double().abs().nan_to_num(0.0, posinf=0.0)
+    weighted = torch.empty_like(magnitude)
+    for start, end, first, weights in _pieces(q, k, window):
+        weighted[:, :, start:end] = weights.nan_to_num(0.0) @ magnitude[:, :, first:end]
+    lengths = k.double().square().sum(-1).sqrt()
+    largest = q.double().square().sum(-1, keepdim=True).sqrt() * SCALE
+    largest = largest * lengths.where(lengths.isfinite(), 0.0).amax(-1)[:, :, None, None]
+    unit = TENSOR_SUM if dtype == "bfloat16" else ROUNDING["float32"]
+    exponent = 72 * unit * largest
+    relative = 2 * tokens * unit + 16 * ROUNDING["float32"]
+    if dtype == "bfloat16":
+        relative += ROUNDING["bfloat16"]
+        if variant.kind in ("torch", "compile"):
+            exponent = exponent + 2 * ROUNDING["bfloat16"] * largest
+            relative += 4 * ROUNDING["bfloat16"]
+    allowed = weighted * ((2 * exponent).clamp(max=60.0).expm1() + relative)
+    if dtype == "bfloat16":
+        allowed = allowed + ROUNDING["bfloat16"] * references[0].abs()
+    return (allowed + 2.0**-100 * (1.0 + magnitude.amax((-1, -2), keepdim=True)),)
+
+
+def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
+    """Without a window, see windowed_allowed_error."""
+    return windowed_allowed_error((*inputs, inputs[0].shape[2]), references, variant)
+
+
+def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, ...]:
+    """Normal q, k and v, and the window where the shape has one."""
+    import torch
+
+    normal, kind = random_normal(seed, device), getattr(torch, dtype_name(dtype))
+    return (*(normal(*shape[:4]).to(kind) for _ in range(3)), *shape[4:])
+
+
+def hostile(q: Any, k: Any, v: Any, *window: int) -> tuple[Any, ...]:
+    """A head each, as far as they go, with: a NaN query, a NaN key, an infinite key, large scores, tiny ones, large v.
+
+    And without a window a NaN in the first value, which every row sees. v stays finite otherwise, because the libraries
+    multiply what a row does not see by 0.
+    """
+    q, k, v = q.clone(), k.clone(), v.clone()
+    heads = q.shape[0] * q.shape[1]
+    tokens, size = q.shape[2:]
+    qs, ks, vs = (value.view(heads, tokens, size) for value in (q, k, v))
+    qs[2 % heads] *= 30.0
+    qs[3 % heads] *= 1e-30
+    vs[4 % heads] *= 1e15
+    # +inf for its own query, so that no row is left with -inf alone
+    ks[1 % heads, tokens // 2, 0] = qs[1 % heads, tokens // 2, 0].sign() * math.inf
+    qs[0, 3 % tokens, 5] = math.nan
+    ks[5 % heads, tokens * 3 // 4, -1] = math.nan
+    if not window:
+        vs[0, 0, 1] = math.nan
+    return (q, k, v, *window)
+
+
+# --- variants ------------------------------------------------------------------------------------------------
+def hidden(tokens: int, window: int, device: Any) -> Any:
+    """Bool (T, T), True where a query (row) does not see a key."""
+    import torch
+
+    mask = torch.ones(tokens, tokens, dtype=torch.bool, device=device)
+    return mask.triu(1) | mask.tril(-window)
+
+
+@functools.lru_cache(maxsize=4)
+def _kept_mask(tokens: int, window: int, device: Any) -> Any:
+    # GPT-2 keeps its mask as a buffer, so building it is not part of the op
+    return hidden(tokens, window, device)
+
+
+@functools.lru_cache(maxsize=2)
+def _kept_bias(tokens: int, window: int, device: Any, dtype: Any) -> Any:
+    import torch
+
+    bias = torch.zeros(tokens, tokens, dtype=dtype, device=device)
+    return bias.masked_fill_(_kept_mask(tokens, window, device), -math.inf)
+
+
+def weights_of(q: Any, k: Any, mask: Any) -> Any:
+    """Product, scale, mask and softmax: four PyTorch operations."""
+    return (q @ k.transpose(-1, -2) * SCALE).masked_fill(mask, -math.inf).softmax(-1)
+
+
+def windowed_chain(q: Any, k: Any, v: Any, window: int) -> Any:
+    """The published GPT-2 code: five PyTorch operations over a (T, T) matrix a head."""
+    return weights_of(q, k, _kept_mask(q.shape[2], window, q.device)) @ v
+
+
+def attention_chain(q: Any, k: Any, v: Any) -> Any:
+    """Without a window, see windowed_chain."""
+    return windowed_chain(q, k, v, q.shape[2])
+
+
+def _chain_with_its_mask(q: Any, k: Any, v: Any) -> Any:
+    # a graph of the compiler makes its mask itself
+    return weights_of(q, k, hidden(q.shape[2], q.shape[2], q.device)) @ v
+
+
+def _sdpa(backend: str) -> Callable[..., Any]:
+    """PyTorch's scaled_dot_product_attention with one backend; with a window it takes a mask."""
+
+    def run(q: Any, k: Any, v: Any, window: int = 0) -> Any:
+        from torch.nn import functional
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        mask = _kept_bias(q.shape[2], window, q.device, q.dtype) if window else None
+        with sdpa_kernel(getattr(SDPBackend, backend)):
+            return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=not window, scale=SCALE)
+
+    return run
+
+
+@functools.lru_cache(maxsize=16)
+def _block_mask(tokens: int, window: int, device: Any) -> Any:
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    def seen(b: Any, h: Any, query: Any, key: Any) -> Any:
+        return (key <= query) & (key > query - window)
+
+    return create_block_mask(seen, None, None, tokens, tokens, device=device)
+
+
+@functools.cache
+def _compiled_flex() -> Callable[..., Any]:
+    import torch
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=False, fullgraph=True)
+
+
+def flex(q: Any, k: Any, v: Any, window: int) -> Any:
+    """PyTorch's compiled flex_attention, which skips the blocks that no query sees; the list of blocks is kept."""
+    return _compiled_flex()(q, k, v, block_mask=_block_mask(q.shape[2], window, q.device), scale=SCALE)
+
+
+MOST_SCORES = 1 << 30
+PER_QUERY_TOKENS = 1024
+
+
+def _scores_fit(shape: Shape, dtype: str) -> str:
+    scores = math.prod(shape[:3]) * shape[2]
+    return f"it keeps all scores, {scores / 2**30:.1f} Gi of them" if scores > MOST_SCORES else ""
+
+
+def _one_key(shape: Shape, dtype: str) -> str:
+    return "PyTorch does not give it a single key" if shape[2] == 1 else ""
+
+
+def _head_size(more: Callable[[Shape, str], str] = takes_all) -> Callable[[Shape, str], str]:
+    def cannot(shape: Shape, dtype: str) -> str:
+        return f"the head size is {shape[3]}, not {HEAD_SIZE}" if shape[3] != HEAD_SIZE else more(shape, dtype)
+
+    return cannot
+
+
+def _per_query(shape: Shape, dtype: str) -> str:
+    most = PER_QUERY_TOKENS
+    return (
+        f"T is above {most}: a block has a thread for each query, a thread an array of {most}"
+        if shape[2] > most
+        else ""
+    )
+
+
+def _ours(name: str, hypothesis: str, bytes_model: Any = minimum_bytes, more: Any = takes_all, **rest: Any) -> Variant:
+    return cuda_variant("attention", name, hypothesis, bytes_model, cannot=_head_size(more), **rest)
+
+
+BF16 = ("bfloat16",)
+V01_SYMBOLS = ("attention_v01_scores", "attention_v01_softmax", "attention_v01_values")
+
+VARIANTS = (
+    torch_variant(
+        "five operations over the whole score matrix: dram bytes ~ 8 passes over it",
+        attention_chain,
+        unfused_bytes,
+        cannot=_scores_fit,
+    ),
+    compile_variant(
+        "scale, mask and softmax in one kernel between two products of cuBLAS: at most 0.6 of the time of torch",
+        _chain_with_its_mask,
+        compiled_bytes,
+        timings=(Timing("torch", high=0.6),),
+        cannot=_scores_fit,
+    ),
+    torch_variant(
+        "no score matrix, CUTLASS: in bf16 at most 0.2 of the time of torch",
+        _sdpa("EFFICIENT_ATTENTION"),
+        minimum_bytes,
+        name="sdpa_efficient",
+        finite_only=True,  # float32 as three TF32 products, a mask as a bias: NaN and infinities spread
+        timings=(Timing("torch", high=0.2, dtypes=BF16),),
+    ),
+    torch_variant(
+        "FlashAttention-2 by mma.sync: at most 0.7 of the time of sdpa_efficient",
+        _sdpa("FLASH_ATTENTION"),
+        minimum_bytes,
+        name="sdpa_flash",
+        timings=(Timing("sdpa_efficient", high=0.7, dtypes=BF16),),
+        dtypes=BF16,
+    ),
+    torch_variant(
+        "wgmma: at most 0.9 of the time of sdpa_flash",
+        _sdpa("CUDNN_ATTENTION"),
+        minimum_bytes,
+        name="sdpa_cudnn",
+        cannot=_one_key,
+        finite_only=True,
+        timings=(Timing("sdpa_flash", high=0.9, dtypes=BF16),),
+        dtypes=BF16,
+    ),
+    _ours(
+        "v01_separate",
+        "one thread an output, both operands of every multiply-add from L1 or L2: at least 20 times v03's time",
+        separate_bytes,
+        _scores_fit,
+        symbols=V01_SYMBOLS,
+        timings=(Timing("v03_tiled", low=20.0),),
+    ),
+    _ours(
+        "v02_per_query",
+        "the array of 1024 weights a thread lies in local memory and is read 66 times: slower than v01",
+        per_query_bytes,
+        _per_query,
+        timings=(Timing("v01_separate", low=1.0),),
+        expectations=(Expectation("local_bytes", low=1.0),),
+    ),
+    _ours(
+        "v03_tiled",
+        "three float4 from shared memory for 32 FMA: more than half of the fp32 roof; refuted below",
+        timings=(Timing("floor", high=2.0, dtypes=("float32",)),),
+    ),
+    _ours(
+        "v04_mma",
+        "mma.sync, scores and weights in registers: at most a fifth of v03's time in bf16, not above sdpa_flash",
+        timings=(Timing("v03_tiled", high=0.2, dtypes=BF16), Timing("sdpa_flash", high=1.0, dtypes=BF16)),
+        dtypes=BF16,
+    ),
+    _ours(
+        "v05_wgmma",
+        "wgmma and TMA: at least as fast as cuDNN at T 512 and 1024; refuted if slower",
+        timings=(Timing("sdpa_cudnn", high=1.0, dtypes=BF16),),
+        dtypes=BF16,
+    ),
+)
+
+WINDOWED_VARIANTS = (
+    torch_variant(
+        "five operations over the whole score matrix, whatever the window",
+        windowed_chain,
+        unfused_bytes,
+        cannot=_scores_fit,
+    ),
+    torch_variant(
+        "the mask is an operand, so that no tile is skipped: more time than without mask and window",
+        _sdpa("EFFICIENT_ATTENTION"),
+        mask_bytes,
+        name="sdpa_efficient",
+        finite_only=True,  # float32 as three TF32 products, a mask as a bias: NaN and infinities spread
+    ),
+    Variant(
+        name="flex",
+        kind="compile",
+        hypothesis="blocks of 128 keys outside the window are skipped: at most 0.3 of the time of sdpa_efficient",
+        fn=flex,
+        bytes_model=minimum_bytes,
+        timings=(Timing("sdpa_efficient", high=0.3, dtypes=BF16),),
+        dtypes=BF16,  # in float32 it took 28 times as long, and longer to compile than all else to run
+    ),
+    _ours(
+        "v03_tiled",
+        "tiles of 64 keys outside the window are skipped: more than 0.45 of the fp32 roof",
+        function="windowed_v03_tiled",
+        timings=(Timing("floor", high=1 / 0.45, dtypes=("float32",)),),
+    ),
+    _ours(
+        "v04_mma",
+        "tiles outside the window are skipped, masks at its two edges alone: at most 0.8 of the time of flex",
+        function="windowed_v04_mma",
+        timings=(Timing("flex", high=0.8, dtypes=BF16),),
+        dtypes=BF16,
+    ),
+    _ours(
+        "v05_wgmma",
+        "wgmma and TMA over the visible tiles alone: at most 0.8 of v04's time",
+        function="windowed_v05_wgmma",
+        timings=(Timing("v04_mma", high=0.8, dtypes=BF16),),
+        dtypes=BF16,
+    ),
+)
+
+
+def _tensors() -> tuple[Tensor, ...]:
+    axes = ("B", "nh", "T", "hs")
+    return (*(Tensor(name, axes, "in") for name in "qkv"), Tensor("out", axes, "out"))
+
+
+ATTENTION = register(
+    Op(
+        name="attention",
+        folder="attention",
+        torch_op="attention",
+        summary="causal attention, heads of 64",
+        axes=("B", "nh", "T", "hs"),
+        tensors=_tensors(),
+        dtypes=("float32", "bfloat16"),
+        shapes={
+            "b1_t1024": (1, 12, 1024, HEAD_SIZE),
+            "b8_t512": (8, 12, 512, HEAD_SIZE),
+            "b8_t1024": (8, 12, 1024, HEAD_SIZE),
+            "b4_t4096": (4, 12, 4096, HEAD_SIZE),
+            "b2_t8192": (2, 12, 8192, HEAD_SIZE),
+            "b1_t16384": (1, 12, 16384, HEAD_SIZE),
+        },
+        bench_shape=(8, 12, 1024, HEAD_SIZE),
+        # one token, fewer than a tile, the edges of the tiles of 64 and 128, lengths that no tile divides
+        check_shapes=(
+            (1, 1, 1, HEAD_SIZE),
+            (1, 6, 7, HEAD_SIZE),
+            (2, 3, 17, HEAD_SIZE),
+            (1, 1, 63, HEAD_SIZE),
+            (1, 2, 64, HEAD_SIZE),
+            (1, 6, 65, HEAD_SIZE),
+            (1, 6, 129, HEAD_SIZE),
+            (2, 3, 257, HEAD_SIZE),
+            (1, 6, 1000, HEAD_SIZE),
+            (1, 2, 2051, HEAD_SIZE),
+        ),
+        make_inputs=make_inputs,
+        hostile=hostile,
+        reference=reference,
+        allowed_error=allowed_error,
+        tolerance_why=TOLERANCE_WHY,
+        minimum_bytes=minimum_bytes,
+        unfused_bytes=unfused_bytes,
+        flops=flops,
+        flops_why=FLOPS_WHY,
+        variants={variant.name: variant for variant in VARIANTS},
+        baseline="torch",
+        chain=("matmul", "mul", "masked_fill", "softmax", "matmul"),
+        best="v03_tiled",
+        best_by_dtype={"bfloat16": "v05_wgmma"},
+        compute_bound=True,
+    )
+)
+
+ATTENTION_WINDOWED = register(
+    Op(
+        name="attention_windowed",
+        folder="attention",
+        torch_op="attention_windowed",
+        summary="causal attention over the last W keys, heads of 64",
+        axes=("B", "nh", "T", "hs", "W"),
+        tensors=_tensors(),
+        dtypes=("float32", "bfloat16"),
+        shapes={
+            "b8_t1024_w256": (8, 12, 1024, HEAD_SIZE, 256),
+            "b4_t4096_w256": (4, 12, 4096, HEAD_SIZE, 256),
+            "b1_t16384_w1024": (1, 12, 16384, HEAD_SIZE, 1024),
+        },
+        bench_shape=(1, 12, 16384, HEAD_SIZE, 1024),
+        # windows of one key, inside a tile, of a tile and around it, wider than there are tokens
+        check_shapes=(
+            (1, 1, 1, HEAD_SIZE, 1),
+            (1, 6, 7, HEAD_SIZE, 3),
+            (2, 3, 17, HEAD_SIZE, 5),
+            (1, 2, 63, HEAD_SIZE, 1),
+            (1, 6, 65, HEAD_SIZE, 64),
+            (1, 6, 129, HEAD_SIZE, 63),
+            (2, 3, 257, HEAD_SIZE, 100),
+            (1, 6, 1000, HEAD_SIZE, 129),
+            (1, 2, 1030, HEAD_SIZE, 4096),
+            (1, 2, 2051, HEAD_SIZE, 700),
+        ),
+        make_inputs=make_inputs,
+        hostile=hostile,
+        reference=windowed_reference,
+        allowed_error=windowed_allowed_error,
+        tolerance_why=TOLERANCE_WHY,
+        minimum_bytes=minimum_bytes,
+        unfused_bytes=unfused_bytes,
+        flops=flops,
+        flops_why=FLOPS_WHY,
+        variants={variant.name: variant for variant in WINDOWED_VARIANTS},
+        baseline="torch",
+        chain=("matmul", "mul", "masked_fill", "softmax", "matmul"),
+        best="v03_tiled",
+        best_by_dtype={"bfloat16": "v05_wgmma"},
+        compute_bound=True,
+    )
+)

@@ -1,0 +1,59 @@
+// attention v02_per_query: a "flash attention" as students write it: one thread a query, one block a head, the weights
+// of the thread's row in an array of 1024 floats. Kept because it is slow.
+// Shapes   q, k, v, out (batch_heads, tokens, 64)
+// Needs    1024 tokens at most, no window
+// Moves    q, k, v and out once; the array lies in local memory (4 KB a thread): visible pairs * 4 bytes written three
+//          times and read 66 times through L1 and L2.
+// Versus   v01: one launch, no workspace that the caller knows of.
+// Expect   one block a head, so 12 of them at B 1: 120 of 132 multiprocessors do nothing; a stack frame of 4096 bytes;
+//          at B 1, T 1024 more time than v01. Claimed by a student's report: occupancy 14.5 %, branch efficiency 55 %.
+// Refuted if   the array lies in registers, or v01 takes longer at B 1, T 1024.
+// Source   a student project's report
+#include "attention.h"
+#include "check.cuh"
+#include "vec.cuh"
+
+namespace {
+constexpr int D = ATTENTION_HEAD_SIZE, MOST_TOKENS = 1024;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(MOST_TOKENS)
+    attention_v02_per_query(const T* q, const T* k, const T* v, T* out, int tokens, float scale) {
+  const int query = threadIdx.x;
+  if (query >= tokens) return;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * tokens;
+  float weights[MOST_TOKENS];
+  float largest = -INFINITY;
+  for (int key = 0; key <= query; ++key) {
+    float sum = 0.0f;
+#pragma unroll 4
+    for (int i = 0; i < D; ++i) sum += to_float(q[(first + query) * D + i]) * to_float(k[(first + key) * D + i]);
+    weights[key] = scale * sum;
+    largest = fmaxf(largest, weights[key]);
+  }
+  float total = 0.0f;
+  for (int key = 0; key <= query; ++key) {
+    weights[key] = expf(weights[key] - largest);
+    total += weights[key];
+  }
+  for (int i = 0; i < D; ++i) {
+    float sum = 0.0f;
+    for (int key = 0; key <= query; ++key) sum += weights[key] / total * to_float(v[(first + key) * D + i]);
+    out[(first + query) * D + i] = from_float<T>(sum);
+  }
+}
+
+template <typename T>
+static cudaError_t launch(const AttentionCall& call) {
+  attention_v02_per_query<T><<<call.batch_heads, MOST_TOKENS, 0, call.stream>>>(
+      static_cast<const T*>(call.q), static_cast<const T*>(call.k), static_cast<const T*>(call.v),
+      static_cast<T*>(call.out), call.tokens, call.scale);
+  RETURN_IF_LAUNCH_FAILED();
+  return cudaSuccess;
+}
+
+cudaError_t attention_v02_per_query(const AttentionCall& call) {
+  if (!sizes_fit(call) || call.window || call.tokens > MOST_TOKENS) return cudaErrorInvalidValue;
+  return call.dtype == DType::float32 ? launch<float>(call) : launch<__nv_bfloat16>(call);
+}

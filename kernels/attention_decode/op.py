@@ -1,0 +1,329 @@
+"""The declaration of `attention_decode`: one query of each head against the keys and values of a cache.
+
+    out[b, h] = sum over j of softmax_j(scale * q[b, h] . k[b, h, j]) * v[b, h, j]          j < Tk, all visible
+
+A head whose scores hold a NaN or +inf, or are all -inf, is NaN in every column: what softmax gives. q, k and v may be
+strided in batch, head and token, so that the filled part of a longer cache is taken where it lies.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kernels.registry import (
+    ITEM_BYTES,
+    Expectation,
+    Op,
+    Shape,
+    Tensor,
+    Timing,
+    Variant,
+    dtype_name,
+    item_bytes,
+    register,
+)
+from kernels.variants import compile_variant, cuda_variant, random_normal, torch_variant, triton_variant
+
+HEAD_SIZE = 64  # GPT-2's, at every size of the model
+HEADS = 12
+MULTIPROCESSORS = 132  # of an H200, whose splits the byte model counts
+SPLIT_BLOCKS, SPLIT_STEP = 3, 64  # of splits.cuh
+RESULT_BYTES = (HEAD_SIZE + 2) * ITEM_BYTES["float32"]  # a split's values, its largest score and its sum
+ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float64": 2.0**-53}
+
+
+# --- bytes and operations ------------------------------------------------------------------------------------
+def minimum_bytes(shape: Shape, dtype: str) -> int:
+    """q, every key and every value read once, the output written once."""
+    batch, heads, keys, size = shape
+    return 2 * batch * heads * (keys + 1) * size * item_bytes(dtype)
+
+
+def _with_scores(shape: Shape, dtype: str, passes: int) -> int:
+    batch, heads, keys, _ = shape
+    return minimum_bytes(shape, dtype) + passes * batch * heads * keys * item_bytes(dtype)
+
+
+def unfused_bytes(shape: Shape, dtype: str) -> int:
+    """Six passes over the scores: written by q k^T, scale r+w, softmax r+w, read by the product with v."""
+    return _with_scores(shape, dtype, 6)
+
+
+def compiled_bytes(shape: Shape, dtype: str) -> int:
+    """Four passes over the scores: the scale is fused with the softmax."""
+    return _with_scores(shape, dtype, 4)
+
+
+def flops(shape: Shape) -> int:
+    """See FLOPS_WHY."""
+    batch, heads, keys, size = shape
+    return batch * heads * (keys * (4 * size + 4) + size)
+
+
+FLOPS_WHY = (
+    "a key costs hs fused multiply-adds for its score and hs for its value, 2 operations each, and 4: scale, subtract "
+    "the maximum, exp, add to the sum; an output is divided once"
+)
+
+
+# --- reference, tolerance, inputs ----------------------------------------------------------------------------
+def reference(q: Any, k: Any, v: Any, scale: float) -> Any:
+    """In float64, by the logarithm of the sum."""
+    import torch
+
+    scores = torch.einsum("bhqd,bhkd->bhqk", q.double(), k.double()) * scale
+    return torch.einsum("bhqk,bhkd->bhqd", (scores - scores.logsumexp(-1, keepdim=True)).exp(), v.double())
+
+
+TOLERANCE_WHY = (
+    "float32 inside (u = 2^-24): with L = max_j scale * sum |q| |k_j| a score is off by at most 80 u L (64 products, "
+    "their sum, scale and maximum), its weight by the factor e^d, d = 80 u L, and sums over Tk keys by 8 sqrt(Tk) u "
+    "(rounding errors as independent numbers, Higham and Mary 2019, 8 standard deviations) and 32 u for exp2, merges "
+    "and the division; once in the numerator and once in the denominator: 2 (e^d - 1 + 8 sqrt(Tk) u + 32 u) of "
+    "sum w |v|, at most 2 max |v|, since an output is a mean; plus half a unit of the output's last place. PyTorch's "
+    "operations may keep scores and weights in bf16: 2^-7 L in d and 2^-6 more; in fp32 their tensor cores "
+    "take a number as three of TF32: 2^-20 L in d and 2^-20 more"
+)
+
+
+def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
+    """Of every output; see TOLERANCE_WHY."""
+    q, k, v, scale = inputs
+    q, k, v = q.double(), k.double(), v.double()
+    rounding, unit = ROUNDING[dtype_name(inputs[0].dtype)], ROUNDING["float32"]
+
+    def finite(values: Any) -> Any:
+        return values.where(values.isfinite(), 0.0)
+
+    scores = (q @ k.mT) * scale
+    weights = finite((scores - scores.amax(-1, keepdim=True)).exp())
+    weights = weights / weights.sum(-1, keepdim=True).clamp(min=1.0)
+    largest = abs(scale) * (finite(q).abs() @ finite(k).abs().mT).amax(-1, keepdim=True)
+    exponent, relative = 80 * unit * largest, (8 * math.sqrt(k.shape[-2]) + 32) * unit
+    if variant.kind in ("torch", "compile"):
+        in_bf16 = dtype_name(inputs[0].dtype) == "bfloat16"
+        exponent = exponent + (2.0**-7 if in_bf16 else 2.0**-20) * largest
+        relative += 2.0**-6 if in_bf16 else 2.0**-20
+    values = finite(v).abs()
+    wide = 2 * (exponent.clamp(max=700.0).expm1() + relative) * (weights @ values)
+    allowed = wide.minimum(2 * values.amax(-2, keepdim=True))
+    return (allowed + references[0].abs() * rounding + 2.0**-125,)
+
+
+def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any, Any, float]:
+    """Normal queries, keys and values, and 1 / sqrt(hs)."""
+    import torch
+
+    batch, heads, keys, size = shape
+    normal, kind = random_normal(seed, device), getattr(torch, dtype_name(dtype))
+    q, k, v = (normal(batch, heads, tokens, size).to(kind) for tokens in (1, keys, keys))
+    return q, k, v, size**-0.5
+
+
+def hostile(q: Any, k: Any, v: Any, scale: float) -> tuple[Any, Any, Any, float]:
+    """Heads with a NaN, a score of +inf, one of -inf, only such, an infinite value, great and tiny numbers."""
+    import torch
+
+    k, v = k.clone(), v.clone()
+    queries, keys, values = (tensor.reshape(-1, *tensor.shape[2:]) for tensor in (q, k, v))
+    upward = torch.where(queries[:, 0, 0] < 0, -math.inf, math.inf)  # times q's first element: +inf
+    last = keys.shape[1] - 1
+    for head in range(len(keys)):
+        match head % 8:
+            case 1:
+                keys[head, last, 5] = math.nan
+            case 2:
+                keys[head, last // 2, 0] = upward[head]
+            case 3 if last:
+                keys[head, ::2, 0] = -upward[head]
+            case 4:
+                keys[head, :, 0] = -upward[head]
+            case 5:
+                values[head, last, 7] = -math.inf
+            case 6:
+                keys[head] *= 1e4
+            case 7:
+                keys[head] *= 1e-20
+                values[head] *= 1e30
+    return q, keys.view_as(k), values.view_as(v), scale
+
+
+# --- variants ------------------------------------------------------------------------------------------------
+def decode_chain(q: Any, k: Any, v: Any, scale: float) -> Any:
+    """Scores, scale, softmax, values: four PyTorch operations."""
+    return ((q @ k.transpose(-2, -1)) * scale).softmax(-1) @ v
+
+
+def _sdpa(backend: str) -> Any:
+    """PyTorch's scaled_dot_product_attention, held to one backend."""
+
+    def run(q: Any, k: Any, v: Any, scale: float) -> Any:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        from torch.nn.functional import scaled_dot_product_attention
+
+        with sdpa_kernel(getattr(SDPBackend, backend)):
+            return scaled_dot_product_attention(q, k, v, scale=scale)
+
+    return run
+
+
+def splits(shape: Shape) -> int:
+    """Into how many parts v03 splits the keys of a head on an H200: the rule of splits.cuh."""
+    batch, heads, keys, _ = shape
+    steps = -(-keys // SPLIT_STEP)
+    most = min(max(SPLIT_BLOCKS * MULTIPROCESSORS // (batch * heads), 1), steps)
+    return -(-steps // -(-steps // most))
+
+
+def split_bytes(shape: Shape, dtype: str) -> int:
+    """v03 on an H200: what every split found is written and read once more."""
+    batch, heads, *_ = shape
+    return minimum_bytes(shape, dtype) + 2 * RESULT_BYTES * batch * heads * splits(shape)
+
+
+VARIANTS = (
+    torch_variant(
+        "the unfused chain reads K and V once, but a product with one row is no product of matrices: under 50 % of the "
+        "read bandwidth at B 8, Tk 8192; refuted over",
+        decode_chain,
+        unfused_bytes,
+        timings=(Timing("floor", low=2.0),),
+    ),
+    compile_variant(
+        "the same products, scale and softmax fused: within 10 % of torch; refuted outside",
+        decode_chain,
+        compiled_bytes,
+        timings=(Timing("torch", low=0.9, high=1.1),),
+    ),
+    torch_variant(
+        "FlashAttention 2 with its own split: 70 to 90 % of the read bandwidth at B 8, Tk 8192; refuted outside",
+        _sdpa("FLASH_ATTENTION"),
+        minimum_bytes,
+        name="sdpa_flash",
+        timings=(Timing("floor", low=1 / 0.9, high=1 / 0.7, dtypes=("bfloat16",)),),
+        dtypes=("bfloat16",),
+        finite_only=True,
+    ),
+    torch_variant(
+        "one block a head, 64 queries of which 63 do not exist: under 50 % of the read bandwidth at B 8, Tk 8192; "
+        "refuted over",
+        _sdpa("EFFICIENT_ATTENTION"),
+        minimum_bytes,
+        name="sdpa_efficient",
+        timings=(Timing("floor", low=2.0),),
+        finite_only=True,
+    ),
+    torch_variant(
+        "cuDNN: at least 70 % of the read bandwidth at B 8, Tk 8192; refuted below",
+        _sdpa("CUDNN_ATTENTION"),
+        minimum_bytes,
+        name="sdpa_cudnn",
+        timings=(Timing("floor", high=1 / 0.7, dtypes=("bfloat16",)),),
+        dtypes=("bfloat16",),
+        cannot=lambda shape, _: "cuDNN takes two keys or more" if shape[2] < 2 else "",
+        finite_only=True,
+    ),
+    cuda_variant(
+        "attention_decode",
+        "v01_row",
+        "one key in flight a warp: under 10 % of the read bandwidth at B 8, Tk 8192; refuted over",
+        minimum_bytes,
+        timings=(Timing("floor", low=10.0),),
+    ),
+    cuda_variant(
+        "attention_decode",
+        "v02_block",
+        "16 bytes a lane, a quarter of v01's load instructions; but 96 blocks on 132 multiprocessors: 30 to 60 % of "
+        "the read bandwidth at B 8, Tk 8192; refuted outside",
+        minimum_bytes,
+        timings=(Timing("floor", low=1 / 0.6, high=1 / 0.3),),
+        expectations=(
+            Expectation("global_load_inst", than="v01_row", high=0.3),
+            Expectation("sectors_per_request_load", low=15.0),
+        ),
+    ),
+    triton_variant(
+        "attention_decode",
+        "v05_triton",
+        "attention_decode",
+        "the same split, blocks of 128 keys: within 25 % of the floor at B 8, Tk 8192; refuted if not",
+        split_bytes,
+        symbols=("attention_decode_v05_split", "attention_decode_v05_merge"),
+        timings=(Timing("floor", high=1.25),),
+    ),
+    cuda_variant(
+        "attention_decode",
+        "v03_split",
+        "as many blocks as the GPU holds, whatever B nh is: at least 85 % of the read bandwidth at B 8, Tk 8192; "
+        "refuted below",
+        split_bytes,
+        symbols=("attention_decode_v03_split", "attention_decode_v03_merge"),
+        timings=(Timing("floor", high=1 / 0.85),),
+    ),
+    cuda_variant(
+        "attention_decode",
+        "v04_cluster",
+        "one launch, merged in distributed shared memory: within 3 % of v03 at B 8, Tk 8192, far ahead where launches "
+        "count; refuted if slower",
+        minimum_bytes,
+        timings=(Timing("v03_split", high=1.03), Timing("floor", high=1 / 0.85)),
+    ),
+)
+
+ATTENTION_DECODE = register(
+    Op(
+        name="attention_decode",
+        folder="attention_decode",
+        torch_op="attention_decode",
+        summary="one query of each head against the keys and values of a cache",
+        axes=("B", "nh", "Tk", "hs"),
+        tensors=(
+            Tensor("q", ("B", "nh", "1", "hs"), "in"),
+            Tensor("k", ("B", "nh", "Tk", "hs"), "in"),
+            Tensor("v", ("B", "nh", "Tk", "hs"), "in"),
+            Tensor("out", ("B", "nh", "1", "hs"), "out"),
+        ),
+        dtypes=("float32", "bfloat16"),
+        shapes={
+            f"b{batch}_t{keys}": (batch, HEADS, keys, HEAD_SIZE)
+            for batch, keys in (
+                (8, 8192),
+                (1, 128),
+                (1, 1024),
+                (1, 4096),
+                (1, 16384),
+                (8, 1024),
+                (8, 16384),
+                (32, 1024),
+            )
+        },
+        bench_shape=(8, HEADS, 8192, HEAD_SIZE),
+        # one key, less than a warp's load, odd ends of every chunk, empty splits, more heads than multiprocessors
+        check_shapes=(
+            (1, 1, 1, 64),
+            (1, 2, 2, 64),
+            (2, 3, 31, 64),
+            (3, 4, 33, 64),
+            (2, 4, 127, 64),
+            (1, 8, 1000, 64),
+            (2, 4, 4097, 64),
+            (30, 12, 65, 64),
+            (1, 1, 20001, 64),
+        ),
+        make_inputs=make_inputs,
+        hostile=hostile,
+        reference=reference,
+        allowed_error=allowed_error,
+        tolerance_why=TOLERANCE_WHY,
+        minimum_bytes=minimum_bytes,
+        unfused_bytes=unfused_bytes,
+        flops=flops,
+        flops_why=FLOPS_WHY,
+        variants={variant.name: variant for variant in VARIANTS},
+        baseline="torch",
+        chain=("matmul", "mul", "softmax", "matmul"),
+        best="v04_cluster",
+        reads_only=True,
+    )
+)

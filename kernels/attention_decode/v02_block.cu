@@ -1,0 +1,40 @@
+// attention_decode v02_block: one block a head, 16-byte loads, each group of lanes with an online softmax of its own.
+// Shapes   q (B, nh, 1, 64), k, v (B, nh, Tk, 64) with any strides of batch, head and token, out (B, nh, 1, 64).
+// Needs    nothing (what is not 16-byte aligned is read element by element)
+// Moves    2 * B*nh * (Tk + 1) * 64 * sizeof(T) bytes: every key and value once.
+// Versus   v01: 16 bytes a lane, 4 keys (bf16) a load and 8 packets a lane in flight; maxima and sums of groups and
+//          warps meet once, at the end.
+// Expect   B*nh blocks on 132 multiprocessors: at B 8 each of 96 has one, 30 to 60 % of the read bandwidth at Tk 8192.
+// Refuted if   outside.
+// Source   Little's law, as for gemv v02_warp
+#include "check.cuh"
+#include "decode.cuh"
+#include "overlap.cuh"
+
+namespace {
+constexpr int WARPS = 16, UNROLL = 4;
+}
+
+template <typename T, Layout LAYOUT>
+__global__ void __launch_bounds__(32 * WARPS) attention_decode_v02_block(Operands<T> in, T* out) {
+  let_next_start();
+  const int row = blockIdx.x;
+  const Head<T, LAYOUT> head(in, row);
+  wait_for_previous();
+  const Partial<1> found = walk_by_block<WARPS, UNROLL>(head, 0, in.keys);
+  if (threadIdx.x < HEAD_SIZE)
+    out[static_cast<int64_t>(row) * HEAD_SIZE + threadIdx.x] = from_float<T>(found.value[0] / found.sum);
+}
+
+cudaError_t attention_decode_v02_block(const AttentionDecodeCall& call) {
+  return with_kind(call, [&](auto kind) {
+    using K = decltype(kind);
+    using T = typename K::Type;
+    const auto kernel = attention_decode_v02_block<T, K::layout>;
+    static const bool waits = compiled_to_wait(kernel);
+    const cudaError_t status = launch_overlapped(kernel, waits, call.batch * call.heads, 32 * WARPS, call.stream,
+                                                 operands<T>(call), static_cast<T*>(call.out));
+    RETURN_IF_LAUNCH_FAILED();
+    return status;
+  });
+}

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Check, time and capture every rung of every kernel ladder: the driver behind `make ladder`.
+#
+# usage: ladder.sh [-n] [--out DIR] [--missing] [--all] [--seconds N] [OP…]
+#
+#   -n           print the exact commands, run nothing
+#   --out DIR    folder of the ladder (default: runs/ladder); each call adds a run folder of its own
+#   --missing    only say what is missing: not measured yet, or measured with a source that has changed since
+#   --all        measure what is there already too
+#   --seconds N  capture nothing that begins later than that: our own kernels come first, what is left stays missing
+#   OP…          only these ops of kernels.registry
+#
+# What earlier calls measured stays; the newest run that has a point counts. Times that a benchmark beside DIR took
+# (reports/h200-<op>-bench beside reports/h200-ladder) are not taken again. Ends with the tables of DIR, and with what is
+# still missing. Without a GPU: --missing and the tables.
+# exit: 0 done, 1 a step failed, 2 usage or no GPU
+source "$(dirname "$0")/common.sh"
+
+dry='' dir=runs/ladder missing='' all='' seconds='' ops=()
+while (($#)); do
+  case $1 in
+  -h | --help) usage && exit 0 ;;
+  -n) dry=yes && shift ;;
+  --out) value "$1" $# && dir=$2 && shift 2 ;;
+  --missing) missing=yes && shift ;;
+  --all) all=--all && shift ;;
+  --seconds) value "$1" $# && seconds=$2 && shift 2 ;;
+  -*) bad_usage "Unknown argument $1." ;;
+  *) ops+=("$1") && shift ;;
+  esac
+done
+dir=$(realpath -m --relative-to "$ROOT" "$dir")
+cd "$ROOT"
+only=(${ops[@]+--ops "${ops[@]}"})
+run=$dir/$(date -u +%Y%m%dT%H%M%SZ)
+
+step() { # TITLE COMMAND…
+  local started=$SECONDS code=0
+  if [[ -n $dry ]]; then
+    shift
+    if [[ $1 == "$HERE"/* ]]; then "$1" -n "${@:2}"; else show "$@"; fi
+    return 0
+  fi
+  printf '\n== %s\n' "$1"
+  shift
+  if [[ $1 != "$HERE"/* ]]; then show "$@"; fi # our scripts print what they run
+  "$@" || code=$?
+  echo "   $((SECONDS - started)) s"
+  return "$code"
+}
+
+capture() { # RUN COLUMNS OPTION: the points of a run under ncu, and its exports
+  if [[ -z $dry && ! -s $1/captures/points.csv ]]; then return 0; fi # all of them are slow
+  step "2/4 counters under ncu" "$HERE/ncu_capture.sh" --include ladder/ "$3" --columns "$2" \
+    --out "$1" -- "$PYTHON" -m harness.ladder --mode capture --run "$1" ${seconds:+--seconds "$seconds"} || failed=yes
+  if [[ -n $dry || -s $1/raw/counters.ncu-rep ]]; then
+    step "3/4 export" "$HERE/export_csv.sh" "$1" || failed=yes
+  fi
+}
+
+ladder() { step "$1" "$PYTHON" -m harness.ladder --mode "${@:2}"; }
+
+ladder "what is to be measured" declare --out "$dir"
+if [[ -n $missing ]]; then
+  ladder "what is missing" missing --out "$dir" ${only[@]+"${only[@]}"}
+  exit
+fi
+if [[ -z $dry ]] && ! gpu=$(find_gpu); then die 2 "The ladder is measured on an NVIDIA GPU, and there is none here ($gpu): --missing lists what is to be done."; fi
+
+failed='' code=0
+ladder "1/4 checks and times" measure --out "$dir" --run "$run" ${all:+"$all"} ${only[@]+"${only[@]}"} || code=$?
+case $code in
+0) ;;
+1) failed=yes ;; # a point failed its check, the others go on
+4) exit 0 ;;     # nothing is missing
+*) exit 1 ;;
+esac
+columns=$("$PYTHON" -m analysis.ladder --columns) && few=$("$PYTHON" -m analysis.ladder --columns --slow) || exit 1
+capture "$run" "$columns" --source
+if [[ -n $dry || -s $run-slow/captures/points.csv ]]; then capture "$run-slow" "$few" --samples; fi
+step "4/4 tables" "$PYTHON" -m analysis.ladder "$dir" || failed=yes
+ladder "what is still missing" missing --out "$dir" ${only[@]+"${only[@]}"}
+if [[ -n $failed ]]; then exit 1; fi

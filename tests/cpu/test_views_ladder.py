@@ -1,0 +1,226 @@
+"""The ladders in the READMEs, of synthetic tables: what a reader sees, what stays blank, and the same bytes every time."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+
+from analysis.views import ladder, ladder_figures
+from analysis.views.canvas import to_bytes
+from analysis.views.ladder import STALE_MARK, Bench
+from analysis.views.text import MISSING
+
+NAN = float("nan")
+COUNTERS = {
+    "launches": 1.0, "grid": "512x1x1", "block": "256x1x1", "waves": 1.5, "registers": 32.0, "measured_bytes": 1.1e9,
+    "measured_over_predicted": 1.1, "shared_bytes_per_block": 1024.0, "occupancy_theoretical_frac": 0.75,
+    "occupancy_achieved_frac": 0.5, "occupancy_limiter": "registers", "compute_throughput_frac": 0.25,
+    "memory_throughput_frac": 0.9, "l1_hit_frac": 0.125, "l2_hit_frac": 0.5, "inst_executed": 12345.0,
+    "sectors_per_request_load": 16.0, "sectors_per_request_store": 4.0, "uncoalesced_frac": 0.48,
+    "branch_efficiency_frac": NAN, "local_bytes": 0.0, "warp_cycles_per_issue": 108.0, "top_stall": "long_scoreboard",
+    "top_stall_frac": 0.62, "hot_line": "v02_wide.cu:57", "hot_line_frac": 0.36, "run": "20260101T000000Z",
+}  # fmt: skip
+
+
+def rung(variant: str, place: int, p50_us: float, dtype: str = "fp32", **more: Any) -> dict[str, Any]:
+    """A row of ladder.csv without counters; `more` overrides."""
+    time = p50_us * 1e3
+    return {
+        "op": "widen", "folder": "wide", "variant": variant, "kind": "cuda", "rung": place, "best": False,
+        "library": "torch", "precision": NAN, "refuses": NAN, "dtype": dtype, "shape_name": "large", "shape": "64x32", "axes": "N,C",
+        "at_bench_shape": True, "hypothesis": f"{variant} is __fast__", "bench_time_p5_ns": 0.9 * time,
+        "bench_time_p50_ns": time, "bench_time_p95_ns": 1.1 * time, "minimum_bytes": 1e9, "predicted_bytes": 1e9,
+        "compute_bound": False, "reads_only": False, "achieved_byte_per_s": 1e18 / time, "achieved_flop_per_s": NAN,
+        "floor_time_ns": 1e5, "floor_frac": 1e5 / time, "rung_below": "", "versus_below": NAN,
+        "versus_library_p50": 400 / p50_us, **dict.fromkeys(COUNTERS, NAN), "verdict": "not measured",
+        "verdict_why": NAN, "state": "missing", **more,
+    }  # fmt: skip
+
+
+def tables(**more: Any) -> dict[str, pd.DataFrame]:
+    """Two dtypes: PyTorch's chain, its compiler, its reduced precision, two rungs, the better one with counters."""
+    rows = []
+    for dtype in ("bf16", "fp32"):
+        rows += [
+            rung("torch", 0, 400.0, dtype, kind="torch"),
+            rung("compile", 1, 200.0, dtype, kind="compile"),
+            rung("torch_tf32", 2, 50.0, dtype, kind="torch", precision="tf32"),
+            rung("v01_naive", 3, 1000.0, dtype, verdict="refuted", verdict_why="time over x 9 (≤ 2)"),
+            rung("v02_wide", 4, 125.0, dtype, versus_below=8.0, best=True, **COUNTERS, verdict="confirmed",
+                 state="current", refuses="odd, odder: N is odd", verdict_why="DRAM bytes 1.10 of predicted | (≤ 1.1)"),
+        ]  # fmt: skip
+    rows.append(rung("v02_wide", 4, 1.0, shape_name="for_a_claim", shape="1x1", at_bench_shape=False))
+    table = pd.DataFrame(rows).assign(**more)
+    stalls = pd.DataFrame(
+        [("widen", "v02_wide", "fp32", "large", reason, share) for reason, share in (("long_scoreboard", 0.62), ("wait", 0.2))],
+        columns=["op", "variant", "dtype", "shape_name", "reason", "share_frac"],
+    )  # fmt: skip
+    return {
+        "ladder": table,
+        "ladder_stalls": stalls,
+        "hypotheses": pd.DataFrame({"op": ["widen"] * 3, "verdict": ["confirmed", "refuted", "confirmed"]}),
+        "claims": pd.DataFrame({"claim": ["a", "a", "b"], "verdict": ["confirmed", "refuted", "not measured"]}),
+        "ladder_runs": pd.DataFrame([{"run": COUNTERS["run"], "gpu": "a GPU", "driver": "1", "ncu": "2025"}]),
+    }
+
+
+def bench(rows: pd.DataFrame | None = None, **more: Any) -> Bench:
+    found = tables()["ladder"] if rows is None else rows
+    found = found.assign(**{f"versus_{b}_{q}": NAN for b in ladder.BASELINES for q in ("p5", "p50", "p95")}, **more)
+    found = found.assign(versus_torch_p5=3.1, versus_torch_p50=3.2, versus_torch_p95=3.3)
+    conditions = {"gpu": {"name": "a GPU"}, "driver": "1", "torch": "2", "triton": "3", "copy_byte_per_s": {"a": 4e12}}
+    return Bench(found.reset_index(drop=True), conditions, "h200-widen-bench")
+
+
+def cells(text: str, name: str, nth: int = 0) -> dict[str, str]:
+    """The nth row of any table whose first cell is `name`, by the table's headings."""
+    found, headers = [], []
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            headers = []
+            continue
+        row = [cell.strip() for cell in line.replace("\\|", "¦").strip("|").split("|")]
+        headers = headers or row
+        if row[0] == name:
+            found.append(dict(zip(headers, row, strict=True)))
+    return found[nth]
+
+
+def test_a_rung_shows_time_share_bytes_stall_line_and_what_it_is_held_against() -> None:
+    text = ladder.render_folder("wide", tables(), {"widen": bench()})
+    row = cells(text, "**`v02_wide`**")
+    assert row == {
+        "rung": "**`v02_wide`**",
+        "µs, p50 (p5 – p95)": "125.00 (112.50 – 137.50)",
+        "GB/s": "8000",
+        "of the roof": "80.0 %",
+        "bytes predicted → moved": "1 GB → 1.1 GB (1.10×)",
+        "waits for": "long_scoreboard 62 %",
+        "hottest line": "`v02_wide.cu:57` 36 %",
+        "vs rung below": "8.00×",
+        "vs `torch`": "3.20×",
+        "vs best library": "1.60× `compile`",  # the faster one of reduced precision is no match
+        "verdict": "confirmed",
+    }
+    assert "N 64, C 32, fp32; floor 100 µs" in text
+    assert text.index("fp32; floor") < text.index("bf16; floor")
+    assert "for_a_claim" not in text.partition("at every shape")[0]
+
+
+def test_what_has_no_counters_stays_blank_and_has_no_row_among_them() -> None:
+    text = ladder.render_folder("wide", tables(), {})
+    row = cells(text, "`v01_naive`")
+    assert row["waits for"] == row["hottest line"] == MISSING
+    assert row["bytes predicted → moved"] == "1 GB"
+    assert row["verdict"] == "**refuted**"
+    counters = text.partition("Counters, fp32")[2].partition("Counters, bf16")[0]
+    assert "v02_wide" in counters
+    assert "v01_naive" not in counters
+    assert "nan" not in text.lower()
+    none = ladder.render_folder("wide", tables(**dict.fromkeys(COUNTERS, NAN)), {})
+    assert "Counters, " not in none
+    assert "Counters: not captured yet." in none
+
+
+def test_the_counters_that_judge_a_hypothesis() -> None:
+    text = ladder.render_folder("wide", tables(), {"widen": bench()}).partition("Counters, fp32")[2]
+    row = cells(text, "**`v02_wide`**")
+    assert row["occupancy theoretical / achieved"] == "75 / 50 % (registers)"
+    assert row["L1 / L2 hit"] == "12.5 / 50 %"
+    assert row["warp instructions"] == "12,345"
+    assert row["sectors a request, load / store"] == "16 / 4"
+    assert row["branch efficiency"] == MISSING
+    assert row["local memory"] == "0 B"
+    assert row["warp cycles per issue"] == "108"
+    assert row["largest stalls"] == "long_scoreboard 62 %, wait 20 %"
+    assert "from `reports/h200-ladder/20260101T000000Z`" in text
+
+
+def test_hypotheses_stay_text_and_say_what_was_found_by_dtype() -> None:
+    text = ladder.render_folder("wide", tables(), {}).partition("\nHypotheses\n")[2]
+    row = cells(text, "`v02_wide`")
+    assert row["says"] == "v02_wide is \\_\\_fast\\_\\_"
+    assert row["found"] == "DRAM bytes 1.10 of predicted ¦ (≤ 1.1)"
+    assert (row["dtype"], row["verdict"]) == ("fp32, bf16", "confirmed")
+    differing = tables()
+    differing["ladder"].loc[differing["ladder"]["dtype"] == "bf16", "verdict_why"] = "time over `x` 1 (≤ 2)"
+    text = ladder.render_folder("wide", differing, {}).partition("\nHypotheses\n")[2]
+    assert cells(text, "`v01_naive`")["dtype"] == "fp32"
+    assert cells(text, "")["found"] == "time over `x` 1 (≤ 2)"
+
+
+@pytest.mark.parametrize(("state", "shown"), [("stale", STALE_MARK), ("failed", "failed its check")])
+def test_older_sources_and_failed_checks_are_marked(state: str, shown: str) -> None:
+    text = ladder.render_folder("wide", tables(state=state), {})
+    assert shown in text
+    assert shown not in ladder.render_folder("wide", tables(), {})
+
+
+def test_every_shape_and_what_is_refused() -> None:
+    text = ladder.render_folder("wide", tables(), {"widen": bench()})
+    shapes = text.partition("`v02_wide` at every shape")[2]
+    assert "| for_a_claim" in shapes
+    assert "3.200 (3.100 – 3.300)" in shapes
+    assert cells(text, "`v02_wide`", -1) == {"rung": "`v02_wide`", "shapes, and why": "odd, odder: N is odd"}
+    assert "copy in the same run 4.000 TB/s" in text
+
+
+def test_ops_of_one_folder_have_headings() -> None:
+    both = tables()
+    both["ladder"] = pd.concat([both["ladder"], both["ladder"].assign(op="widen_more")])
+    text = ladder.render_folder("wide", both, {})
+    assert text.index("### widen\n") < text.index("### widen_more\n")
+    assert ladder.folders(both) == ["wide"]
+
+
+def test_the_overview_has_one_line_an_op() -> None:
+    text = ladder.render_overview(tables())
+    row = cells(text, "[widen](kernels/wide/README.md)")
+    assert row["best rung"] == "`v02_wide`"
+    assert row["time"] == "125 µs, 125 µs"
+    assert row["vs best library"] == "1.60× `compile`, 1.60× `compile`"
+    assert row["hypotheses confirmed / refuted / not measured"] == "2 / 1 / 0"
+    assert "2 claims with 3 numbers, 1 confirmed, 1 refuted, 1 not measured" in text
+    untimed = tables(bench_time_p50_ns=NAN)
+    assert "[widen]" not in ladder.render_overview(untimed)
+
+
+def words_of(svg: str) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def of_arithmetic() -> tuple[dict[str, pd.DataFrame], Bench]:
+    """The tables with compute_bound and a benchmark of three shapes."""
+    found = tables(compute_bound=True, achieved_flop_per_s=2e13)
+    rows = found["ladder"][found["ladder"]["at_bench_shape"]]
+    shapes = [
+        rows.assign(shape_name=name, achieved_flop_per_s=rate, bench_time_p50_ns=rows["bench_time_p50_ns"] * n)
+        for n, (name, rate) in enumerate((("large", 2e13), ("small", 1e12), ("huge", 3e13)), start=1)
+    ]
+    return found, bench(pd.concat(shapes))
+
+
+def test_figures_name_the_stall_and_the_library_and_are_the_same_every_time() -> None:
+    found, timed = of_arithmetic()
+    first, second = (ladder_figures.draw_ladders(found, {"widen": timed}) for _ in range(2))
+    assert first == second
+    assert set(first) == {"wide/widen", "wide/widen_shapes"}
+    words = words_of(first["wide/widen"])
+    assert "80.0 % · long_scoreboard 62 %" in words
+    assert {"fp32", "bf16", "v01_naive", "of the measured roof, at N 64, C 32"} <= set(words)
+    curves = words_of(first["wide/widen_shapes"])
+    assert {"best rung", "torch", "compile", "large", "small", "huge", "TFLOP/s"} <= set(curves)
+    assert "Not drawn, of another precision: torch_tf32." in curves
+    text = ladder.render_folder("wide", found, {"widen": timed})
+    assert all(f"]({name.partition('/')[2]}.svg)" in text for name in first)
+
+
+def test_a_bandwidth_bound_op_has_no_curve_and_a_rung_without_a_time_says_so() -> None:
+    found = tables(floor_frac=NAN)
+    drawn = ladder_figures.draw_ladders(found, {"widen": bench()})
+    assert set(drawn) == {"wide/widen"}
+    assert "not timed · long_scoreboard 62 %" in words_of(drawn["wide/widen"])
+    assert to_bytes(ladder_figures.plot_rungs(ladder.rungs_of("widen", found), ""))["png"].startswith(b"\x89PNG")
