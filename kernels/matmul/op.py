@@ -250,7 +250,7 @@ VARIANTS = (
     ),
     _cuda(
         "v12_ring",
-        "FFMAs ordered by register banks, fed by the copy engine: FMA pipe over 80 % busy, at most 0.9 of "
+        "FFMAs ordered for the reuse cache, fed by the copy engine: FMA pipe over 80 % busy, at most 0.9 of "
         "v09's time at 4096; refuted below, or if more",
         timings=(Timing("v09_warp_tile", high=0.9),),
         expectations=(Expectation("fma_active_frac", low=0.8),),

@@ -78,10 +78,10 @@ __device__ __forceinline__ void place(const Deal& deal, int tile, int& row, int&
   column = tile % in_group / height * BN;
 }
 
-// The compiler moves no arithmetic across this instruction, which does nothing here. Free to reorder, it lets three
-// operands of an FFMA come from one register bank or from two at a time so often that the multiprocessor stalls for a
-// quarter of the cycles; kept in the order below, nine of ten FFMAs find one operand in the reuse cache and the others
-// in different banks.
+// The compiler moves no arithmetic across this instruction, which does nothing here. A scheduler reads two registers a
+// cycle and lane, so that an FFMA of three takes one and a half cycles unless one of them was kept from the FFMA before.
+// Free to reorder, the compiler gives that up so often that a quarter of the cycles is lost; in the order below one
+// operand stays for sixteen FFMAs.
 __device__ __forceinline__ void keep_order() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 __device__ __forceinline__ void multiply_add(float& sum, float left, float right) {
@@ -219,8 +219,8 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
         for (int y = 0; y < TM; ++y) {
 #pragma unroll
           for (int i = 0; i < TN; ++i) {
-            // There and back, so that an operand stays at each turn; the turns lie where the next left operand, whose
-            // bank is that of `deep`, does not meet its sum.
+            // There and back, so that at a turn the other operand stays; the turns lie where the register of the next
+            // left operand, odd or even as `deep` is, does not meet its sum in a bank.
             const int walked = y % 2 ? TN - 1 - i : i;
             const int x = now == 0     ? (walked >= TN - 2 ? 2 * TN - 3 - walked : walked)
                           : walked < 2 ? 1 - walked
@@ -234,7 +234,7 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
 
     if (walk.last_step - walk.first_step < deal.steps) {
       // Part of a tile: to where all who have a part of it find each other's. Adding a zero that the compiler does not
-      // know of leaves it free in the choice of registers for the sums, where their banks matter.
+      // know of leaves it free in the choice of registers for the sums.
       const float zero = __uint_as_float(blockDim.y - 1);
       const int slot = 2 * block + (walk.first_step == 0);
       float4* to = partial + static_cast<int64_t>(slot) * (BM * BN / 4) + thread;
@@ -311,7 +311,7 @@ struct RingMaps {
 };
 
 static inline bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* matrix, int rows, int columns,
-                     cuuint32_t box_rows, cuuint32_t box_columns, CUtensorMapSwizzle swizzle) {
+                            cuuint32_t box_rows, cuuint32_t box_columns, CUtensorMapSwizzle swizzle) {
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(columns) * 4};
   const cuuint32_t box[] = {box_columns, box_rows}, ones[] = {1, 1};

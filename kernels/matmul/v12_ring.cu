@@ -1,14 +1,14 @@
-// matmul v12_ring: tiles brought in by the bulk copy engine, FFMAs in an order that suits the register banks.
+// matmul v12_ring: tiles brought in by the bulk copy engine, FFMAs in an order that spares the registers' ports.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
 // Needs    sm_90a, N % 4 == 0, K % 4 == 0, 16-byte aligned a and weight; elsewhere v09 runs
 // Moves    (M*K * ceil(N / 256) + K*N * ceil(M / 128)) * 4 bytes through L2.
 // Versus   v09: warps neither load from global memory nor compute addresses nor wait for each other, only for a stage
-//          of the ring; `a` lies in shared memory as it does in global memory; an FFMA rarely waits for its operands,
-//          because one of them stays in the reuse cache and the other two lie in different banks.
+//          of the ring; `a` lies in shared memory as it does in global memory; an FFMA seldom reads three registers,
+//          because one operand stays in the reuse cache.
 // Expect   at most 0.9 of v09's time at 4096, FMA pipe over 80 % busy, dispatch stalls gone.
 // Refuted if   more, or below.
-// Source   PTX ISA, "cp.async.bulk.tensor" and "mbarrier"; register banks after Jia et al. 2018, arXiv:1804.06826,
-//          measured anew here, see README.md
+// Source   PTX ISA, "cp.async.bulk.tensor" and "mbarrier"; reuse cache after Jia et al. 2018, arXiv:1804.06826, its
+//          effect measured anew, see README.md
 #ifndef MATMUL_V12_DEPTH
 #define MATMUL_V12_DEPTH 32
 #endif
