@@ -12,8 +12,9 @@ Two conventions, both by CUDA events, variants in turn within every round:
          four times the L2 cache together, behind a filled queue, divided by the launches: the cost with data in DRAM
 - plain  a sample is ten launches in succession on one input, behind a filled queue: inputs that fit stay in L2
 Of an op bound by arithmetic, variants that take over a millisecond and over four times the baseline's time are timed
-apart, beside the baseline, with fewer launches and rounds, and so are all where a launch of each takes over 20 ms
-together; the floor is then the longer of bytes and operations.
+apart, beside the baseline; where launches are long, samples have fewer of them and there are fewer samples, so that a
+group takes seconds; a variant of which one launch would take over two seconds is left out there, unchecked, which
+microbenchmark.txt says. The floor is then the longer of bytes and operations.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ ROUNDS = 40
 WARMUP_ROUNDS = 3
 SLOW_SECONDS, SLOW_RATIO = 1e-3, 4.0
 SLOW_ROUNDS, SLOW_LAUNCHES = 5, 2
-SLOW_TURN_SECONDS = 20e-3  # of all variants once
+GROUP_SECONDS = 1.5  # of one group of variants on one shape, unless its fewest rounds take longer
+GRAPH_SECONDS = 2e-3  # a sample that takes as long needs no further launch
+LONGEST_LAUNCH = 2.0  # seconds; a variant that would take longer is left out of a shape
+MANY_FLOPS = 1e12  # from here on a launch may take that long
 L2_MULTIPLE = 4
 KEPT_BYTES = 6 << 30  # of outputs of one variant while its graph is timed
 # the GPU sleeps this long ahead of each sample, so that the CPU has launched it before it starts: 150 us at 2 GHz
@@ -270,30 +274,72 @@ def _in_turn(
     return seconds
 
 
-def groups_by_speed(op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ...]) -> list[list[str]]:
-    """The variants to time together; the first group in full, the others with few launches and rounds.
+@dataclass(frozen=True)
+class Group:
+    """Variants that are timed together: `rounds` samples of each, behind `warmup` that do not count.
 
-    All in one; of an op bound by arithmetic those that are far slower than the baseline apart, behind the baseline. The
-    first group is empty where one launch of each of its variants already takes long.
+    `launches` bounds those of a sample; 0: as many as the convention has.
+    """
+
+    variants: list[str]
+    rounds: int
+    launches: int = 0
+    warmup: int = WARMUP_ROUNDS
+
+
+def groups_by_speed(op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int) -> list[Group]:
+    """The variants to time together: all; of an op bound by arithmetic those that are far slower than the baseline
+    apart, behind the baseline, and fewer samples of what takes long.
     """
     if not op.compute_bound:
-        return [list(variants)]
+        return [Group(list(variants), rounds)]
     inputs = op.make_inputs(shape, dtype, device="cuda")
     steps: dict[str, Callable[[], Any]] = {name: functools.partial(op.variants[name].fn, *inputs) for name in variants}
-    seconds = {name: values[0] for name, values in _in_turn(steps, 1, lambda: None, warmup=1).items()}
+    once = int(op.flops(shape) < MANY_FLOPS)  # rounds that warm up where launches may be long
+    seconds = {name: values[0] for name, values in _in_turn(steps, 1, lambda: None, warmup=once).items()}
     limit = max(SLOW_SECONDS, SLOW_RATIO * seconds.get(op.baseline, math.inf))
     fast = [name for name in variants if seconds[name] <= limit]
     slow = [name for name in variants if seconds[name] > limit]
-    groups = [fast, [op.baseline, *slow]] if slow else [fast]
-    return [[], *groups] if sum(seconds[name] for name in fast) > SLOW_TURN_SECONDS else groups
+
+    def group(names: list[str], most: int, launches: int, warmup: int) -> Group:
+        least, together = min(seconds[name] for name in names), sum(seconds[name] for name in names)
+        launches = min(launches, math.ceil(GRAPH_SECONDS / least))
+        affordable = int(GROUP_SECONDS / (launches * together))
+        fewest = SLOW_ROUNDS if together < LONGEST_LAUNCH else 1
+        return Group(names, min(most, max(fewest, affordable)), launches, warmup)
+
+    groups = [group(fast, rounds, PLAIN_LAUNCHES, WARMUP_ROUNDS)]
+    if slow:
+        groups.append(group([op.baseline, *slow], min(rounds, SLOW_ROUNDS), SLOW_LAUNCHES, once))
+    return groups
 
 
-def time_cold(
-    op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int, few: bool = False
-) -> Timed:
-    """Graphs of launches that rotate among more data than fits into L2; `few`: one launch for each set of data."""
+def seconds_of_launch(op: Any, variant: str, dtype: str, shape: tuple[int, ...]) -> float:
+    """About how long a launch takes, by operations, from that of the largest shape with a sixtieth of them or less."""
+    smaller = [size for size in op.shapes.values() if op.flops(size) <= op.flops(shape) / 60]
+    smaller = [size for size in smaller if not op.variants[variant].cannot(size, dtype)]
+    if not smaller:
+        return 0.0
+    probe = max(smaller, key=op.flops)
+    inputs = op.make_inputs(probe, dtype, device="cuda")
+    run = functools.partial(op.variants[variant].fn, *inputs)
+    seconds = _in_turn({variant: run}, 1, lambda: None, warmup=1)[variant][0]
+    return seconds * op.flops(shape) / op.flops(probe)
+
+
+def left_out(op: Any, variant: str, dtype: str, shapes: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
+    """The shapes of an op bound by arithmetic of which a launch would take too long, with its seconds, estimated."""
+    large = [shape for shape in shapes if op.compute_bound and op.flops(shape) >= MANY_FLOPS]
+    large = [shape for shape in large if not op.variants[variant].cannot(shape, dtype)]
+    seconds = {shape: seconds_of_launch(op, variant, dtype, shape) for shape in large}
+    return {shape: value for shape, value in seconds.items() if value > LONGEST_LAUNCH}
+
+
+def time_cold(op: Any, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
+    """Graphs of launches that rotate among more data than fits into L2."""
     import torch
 
+    variants = group.variants
     first = op.make_inputs(shape, dtype, seed=0, device="cuda")
     best = op.best_for(dtype)
     results = outputs(op.variants[best if best in variants else variants[0]].fn(*first))
@@ -303,8 +349,12 @@ def time_cold(
     l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
     sets = max(2, min(256, math.ceil(L2_MULTIPLE * l2_bytes / set_bytes) + 1))
     # many launches a graph, so that the start of the graph does not count; every launch keeps its own output
-    wanted = 1 if few else min(16, max(4, KEPT_BYTES // result_bytes))
+    wanted = min(16, max(4, KEPT_BYTES // result_bytes))
     launches = sets * max(1, math.ceil(wanted / sets))
+    if group.launches:
+        # what is several times the L2 is cold without taking turns
+        launches = group.launches if set_bytes > L2_MULTIPLE * l2_bytes else sets * math.ceil(group.launches / sets)
+    sets = min(sets, launches)
     inputs = [first, *(op.make_inputs(shape, dtype, seed=seed, device="cuda") for seed in range(1, sets))]
     graphs, kept = {}, []
     for name in variants:
@@ -312,7 +362,7 @@ def time_cold(
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(2):
+            for _ in range(2 if group.warmup else int(name == op.baseline)):  # cuBLAS allocates at its first
                 run(*inputs[0])
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
@@ -321,17 +371,15 @@ def time_cold(
             kept.append([run(*inputs[index % sets]) for index in range(launches)])
         graphs[name] = graph
     steps = {name: graph.replay for name, graph in graphs.items()}
-    seconds = _in_turn(steps, rounds, lambda: torch.cuda._sleep(QUEUE_CYCLES), 1 if few else WARMUP_ROUNDS)
+    seconds = _in_turn(steps, group.rounds, lambda: torch.cuda._sleep(QUEUE_CYCLES), group.warmup)
     return Timed(dtype, shape, "cold", launches, {k: [value / launches for value in v] for k, v in seconds.items()})
 
 
-def time_plain(
-    op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int, few: bool = False
-) -> Timed:
-    """Launches in succession on one input, behind a queue that is filled first; `few`: two instead of ten."""
+def time_plain(op: Any, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
+    """Launches in succession on one input, behind a queue that is filled first."""
     import torch
 
-    launches = SLOW_LAUNCHES if few else PLAIN_LAUNCHES
+    launches = group.launches or PLAIN_LAUNCHES
     inputs = op.make_inputs(shape, dtype, device="cuda")
 
     def repeat(run: Callable[..., Any]) -> Callable[[], None]:
@@ -341,8 +389,8 @@ def time_plain(
 
         return step
 
-    steps = {name: repeat(op.variants[name].fn) for name in variants}
-    seconds = _in_turn(steps, rounds, lambda: torch.cuda._sleep(10 * QUEUE_CYCLES), 1 if few else WARMUP_ROUNDS)
+    steps = {name: repeat(op.variants[name].fn) for name in group.variants}
+    seconds = _in_turn(steps, group.rounds, lambda: torch.cuda._sleep(10 * QUEUE_CYCLES), group.warmup)
     return Timed(dtype, shape, "plain", launches, {k: [value / launches for value in v] for k, v in seconds.items()})
 
 
@@ -445,11 +493,8 @@ def time_shape(
 
     time_them = time_cold if convention == "cold" else time_plain
     by_name: dict[str, dict[str, Any]] = {}
-    for place, group in enumerate(groups_by_speed(op, variants, dtype, shape)):
-        if not group:
-            continue
-        some = min(rounds, SLOW_ROUNDS) if place else rounds
-        timed = time_them(op, group, dtype, shape, some, few=place > 0)
+    for group in groups_by_speed(op, variants, dtype, shape, rounds):
+        timed = time_them(op, group, dtype, shape)
         by_name = {row["variant"]: row for row in rows_of(op, timed, copy_byte_per_s, roofs)} | by_name
         torch.cuda.empty_cache()
     return [by_name[name] for name in variants]
@@ -524,6 +569,18 @@ def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, An
             + "\n"
         )
     return "".join(parts)
+
+
+def left_out_text(op: Any, omitted: Mapping[tuple[str, str], Mapping[tuple[int, ...], float]]) -> str:
+    """Which variants are left out of which shapes, because of their time; empty where none is."""
+    from kernels.registry import short_dtype
+
+    lines = [
+        f"  {name}, {short_dtype(dtype)} {op.shape_name(shape)}: about {value:.1f} s a launch\n"
+        for (dtype, name), shapes in omitted.items()
+        for shape, value in shapes.items()
+    ]
+    return f"\nleft out, as a launch would take more than {LONGEST_LAUNCH:g} s:\n" + "".join(lines) if lines else ""
 
 
 # GPT-2 -------------------------------------------------------------------------------------------------------
@@ -610,9 +667,12 @@ def bench(
     checks: list[Check] = []
     passed: dict[str, list[str]] = {dtype: [] for dtype in dtypes}
     jobs = [(dtype, name) for dtype in dtypes for name in variants if dtype in op.variants[name].dtypes]
+    omitted: dict[tuple[str, str], dict[tuple[int, ...], float]] = {}
     for dtype, name in tqdm(jobs, desc=f"{op.name} checks", disable=None):
         try:
-            found = check_variant(op, name, dtype, check_shapes(op, name), "cuda", sizes)
+            omitted[dtype, name] = left_out(op, name, dtype, sizes)
+            full = [size for size in sizes if size not in omitted[dtype, name]]
+            found = check_variant(op, name, dtype, check_shapes(op, name), "cuda", full)
         except Exception as error:  # a compiler may fail in many ways; a variant that does not run is not timed
             reason = f"does not run: {str(error).splitlines()[0][:120] if str(error) else type(error).__name__}"
             found = [Check(name, dtype, (), "", math.nan, math.nan, False, manifest.scrub(reason))]
@@ -632,7 +692,11 @@ def bench(
         torch.cuda.empty_cache()
         plan = [(convention, dtype, size) for convention in CONVENTIONS for dtype in dtypes for size in sizes]
         for convention, dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
-            able = [name for name in passed[dtype] if not op.variants[name].cannot(size, dtype)]
+            able = [
+                name
+                for name in passed[dtype]
+                if not op.variants[name].cannot(size, dtype) and size not in omitted[dtype, name]
+            ]
             if able:
                 rows += time_shape(op, able, dtype, size, convention, rounds, max(copies.values()), roofs)
     arguments = ["harness.bench", op.name]
@@ -641,7 +705,7 @@ def bench(
     if roofs:
         conditions["roofs"] = roofs
     _write(out / "bench.csv", csv_text(rows))
-    text = microbenchmark_text(rows, conditions)
+    text = microbenchmark_text(rows, conditions) + left_out_text(op, omitted)
     print(text)
     _write(out / "microbenchmark.txt", text)
     gpt2: dict[str, Any] = {}
@@ -657,6 +721,7 @@ def bench(
         "rounds": rounds,
         "sources": {name: fingerprint(op, name) for name in variants},
         "failed": [check.variant for check in checks if not check.passed],
+        "left_out": [line.strip() for line in left_out_text(op, omitted).splitlines()[1:]],
         "gpt2": gpt2,
     }
     manifest.write_json(out / "bench.json", document)

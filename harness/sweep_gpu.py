@@ -134,12 +134,9 @@ def timed(
     together = [*([default] if default in op.variants and default not in keys else []), *keys]
     baseline = dataclasses.replace(op, baseline=together[0], best=together[0])
     told: set[str] = set()
-    for place, group in enumerate(bench.groups_by_speed(baseline, together, dtype, shape)):
-        if not group:
-            continue
-        some = min(rounds, bench.SLOW_ROUNDS) if place else rounds
-        seconds = bench.time_cold(baseline, group, dtype, shape, some, few=place > 0)
-        for key in group:
+    for group in bench.groups_by_speed(baseline, together, dtype, shape, rounds):
+        seconds = bench.time_cold(baseline, group, dtype, shape)
+        for key in group.variants:
             if key in keys and key not in told:  # the default stands in every group
                 yield key, times(seconds.seconds[key], seconds.seconds.get(default, []), seconds.launches)
                 told.add(key)

@@ -12,8 +12,12 @@
 #include "gemv.h"
 #include "vec.cuh"
 
+#ifndef GEMV_V01_THREADS
+#define GEMV_V01_THREADS 128
+#endif
+
 namespace {
-constexpr int THREADS = 128;
+constexpr int THREADS = GEMV_V01_THREADS;
 }
 
 template <typename T>

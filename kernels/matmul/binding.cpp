@@ -7,7 +7,9 @@ namespace {
 
 using Launcher = cudaError_t (*)(const MatmulCall&);
 
-template <Launcher LAUNCH, at::ScalarType TYPE>
+using Workspace = cudaError_t (*)(const MatmulCall&, size_t&);
+
+template <Launcher LAUNCH, at::ScalarType TYPE, Workspace WORKSPACE = nullptr>
 torch::Tensor run(const torch::Tensor& a, const torch::Tensor& weight, const torch::Tensor& bias) {
   check_operands("matmul", a, {weight, bias});
   TORCH_CHECK(a.scalar_type() == TYPE, "this matmul does not take this dtype");
@@ -19,9 +21,18 @@ torch::Tensor run(const torch::Tensor& a, const torch::Tensor& weight, const tor
   const c10::cuda::CUDAGuard guard(a.device());
   torch::Tensor out = torch::empty({a.size(0), weight.size(1)}, a.options());
   if (out.numel() == 0) return out;
-  const cudaError_t status = LAUNCH({a.const_data_ptr(), weight.const_data_ptr(), bias.const_data_ptr(),
-                                     out.mutable_data_ptr(), static_cast<int>(a.size(0)),
-                                     static_cast<int>(weight.size(1)), static_cast<int>(a.size(1)), current_stream()});
+  MatmulCall call = {a.const_data_ptr(),          weight.const_data_ptr(),
+                     bias.const_data_ptr(),       out.mutable_data_ptr(),
+                     static_cast<int>(a.size(0)), static_cast<int>(weight.size(1)),
+                     static_cast<int>(a.size(1)), current_stream()};
+  torch::Tensor workspace;
+  if constexpr (WORKSPACE != nullptr) {
+    size_t bytes = 0;
+    C10_CUDA_CHECK(WORKSPACE(call, bytes));
+    workspace = torch::empty({static_cast<int64_t>(bytes)}, a.options().dtype(at::kByte));
+    call.workspace = workspace.mutable_data_ptr();
+  }
+  const cudaError_t status = LAUNCH(call);
   TORCH_CHECK(status != cudaErrorNotSupported,
               "this matmul needs a GPU of compute capability 9.0: use v09_warp_tile (fp32) or torch.");
   TORCH_CHECK(status != cudaErrorMisalignedAddress,
@@ -48,4 +59,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("v09_warp_tile", run<matmul_v09_warp_tile, FP32>);
   module.def("v10_mma", run<matmul_v10_mma, BF16>);
   module.def("v11_wgmma", run<matmul_v11_wgmma, BF16>);
+  module.def("v12_ring", run<matmul_v12_ring, FP32>);
+  module.def("v13_split_k", run<matmul_v13_split_k, FP32, matmul_v13_workspace>);
 }

@@ -14,6 +14,7 @@ struct MatmulCall {
   int n;
   int k;
   cudaStream_t stream;
+  void* workspace = nullptr;  // v13 only: matmul_v13_workspace() bytes
 };
 
 // Whether 16-byte accesses may start at every operand.
@@ -35,6 +36,9 @@ cudaError_t matmul_v06_shared_tile(const MatmulCall& call);
 cudaError_t matmul_v07_float4(const MatmulCall& call);
 cudaError_t matmul_v08_register_tile(const MatmulCall& call);
 cudaError_t matmul_v09_warp_tile(const MatmulCall& call);
+cudaError_t matmul_v12_ring(const MatmulCall& call);
+cudaError_t matmul_v13_split_k(const MatmulCall& call);
+cudaError_t matmul_v13_workspace(const MatmulCall& call, size_t& bytes);
 // bfloat16
 cudaError_t matmul_v10_mma(const MatmulCall& call);
 cudaError_t matmul_v11_wgmma(const MatmulCall& call);

@@ -143,6 +143,9 @@ def _tensor_tiles(shape: Shape, dtype: str) -> str:
     return "N or K is no multiple of 8: rows are not 16-byte aligned" if n % 8 or k % 8 else ""
 
 
+TILES = (16, 8, 32)  # threads in a row of a block of the first rungs, and rows
+
+
 def _cuda(
     name: str,
     hypothesis: str,
@@ -151,7 +154,10 @@ def _cuda(
     cannot: Callable[[Shape, str], str] = takes_all,
     timings: tuple[Timing, ...] = (),
     expectations: tuple[Expectation, ...] = (),
+    **tunables: tuple[int, ...],
 ) -> Variant:
+    """A rung; `tunables` by the last part of the macro's name."""
+    prefix = f"MATMUL_{name[:3].upper()}_"
     return cuda_variant(
         "matmul",
         name,
@@ -161,6 +167,7 @@ def _cuda(
         expectations=expectations,
         dtypes=(dtype,),
         cannot=cannot,
+        tunables={prefix + choice: values for choice, values in tunables.items()},
     )
 
 
@@ -184,51 +191,79 @@ VARIANTS = (
         "v01_naive",
         "8.5 sectors a load request (16 for `a`, 1 for `weight`); refuted below 8",
         expectations=(Expectation("sectors_per_request_load", low=8.0),),
+        TILE=TILES,
     ),
     _cuda(
         "v02_restrict",
         "__restrict__ changes nothing: time within 3 % of v01; refuted outside",
         timings=(Timing("v01_naive", low=0.97, high=1.03),),
+        TILE=TILES,
     ),
     _cuda(
         "v03_unroll4",
         "unrolled by four: a few per cent of time; refuted if it falls by more than 30 %",
         timings=(Timing("v02_restrict", low=0.7, high=1.03),),
         expectations=(Expectation("sectors_per_request_load", low=0.99, high=1.01, than="v01_naive"),),
+        TILE=TILES,
     ),
     _cuda(
         "v04_constant_bias",
         "one load of 2 K + 1 less: time within 2 % of v03; refuted outside",
         cannot=_short_bias,
         timings=(Timing("v03_unroll4", low=0.98, high=1.02),),
+        TILE=TILES,
     ),
     _cuda(
         "v05_coalesced",
         "2.5 sectors a load request instead of 8.5: at most half of v02's time; refuted if more",
         timings=(Timing("v02_restrict", high=0.5),),
         expectations=(Expectation("sectors_per_request_load", low=2.4, high=2.6),),
+        TILE=TILES,
     ),
     _cuda(
         "v06_shared_tile",
         "every FMA still loads two words from shared memory: at least 0.4 of v05's time; refuted if less",
         timings=(Timing("v05_coalesced", low=0.4),),
+        TILE=(32, 16, 8),
     ),
     _cuda(
         "v07_float4",
         "a quarter of v05's global load instructions; refuted if not 4.0 times fewer",
         cannot=_packets,
         expectations=(Expectation("global_load_inst", low=1 / 4.05, high=1 / 3.95, than="v05_coalesced"),),
+        ROWS=(8, 2, 4, 16),
     ),
     _cuda(
         "v08_register_tile",
         "16 words for 64 FMA: at most half of v06's time; refuted if more",
         timings=(Timing("v06_shared_tile", high=0.5),),
+        TILE=(128, 64),
+        DEPTH=(8, 4, 16),
+        MINE=(8, 4),
     ),
     _cuda(
         "v09_warp_tile",
         "FMA pipe over 85 % busy and at least 95 % of cuBLAS at 4096; refuted below either",
         timings=(Timing("torch", high=1 / 0.95),),
         expectations=(Expectation("fma_active_frac", low=0.85),),
+        DEPTH=(16, 8, 32),
+    ),
+    _cuda(
+        "v12_ring",
+        "FFMAs ordered for the reuse cache, fed by the copy engine: FMA pipe over 80 % busy, at most 0.9 of "
+        "v09's time at 4096; refuted below, or if more",
+        timings=(Timing("v09_warp_tile", high=0.9),),
+        expectations=(Expectation("fma_active_frac", low=0.8),),
+        DEPTH=(32, 16, 8),
+        STAGES=(4, 3, 6),
+    ),
+    _cuda(
+        "v13_split_k",
+        "equal pieces of K: at most 0.8 of v12's time at 1024 x 768 x 3072, at least 95 % of cuBLAS everywhere; "
+        "refuted if more, or below",
+        timings=(Timing("torch", high=1 / 0.95),),
+        DEPTH=(32, 16, 8),
+        STAGES=(4, 3, 6),
     ),
     _cuda(
         "v10_mma",
@@ -236,6 +271,7 @@ VARIANTS = (
         dtype="bfloat16",
         cannot=_tensor_tiles,
         timings=(Timing("torch", low=1 / 0.65, high=1 / 0.55),),
+        STAGES=(4, 3, 2),
     ),
     _cuda(
         "v11_wgmma",
@@ -244,6 +280,8 @@ VARIANTS = (
         cannot=_tensor_tiles,
         timings=(Timing("torch", high=1 / 0.9),),
         expectations=(Expectation("tensor_active_frac", low=0.8),),
+        GROUP_ROWS=(16, 4, 8, 32),
+        STAGES=(4, 3),
     ),
 )
 
@@ -271,9 +309,16 @@ MATMUL = register(
             "square_1024": (1024, 1024, 1024),
             "square_2048": (2048, 2048, 2048),
             "square_4096": (4096, 4096, 4096),
+            "square_8192": (8192, 8192, 8192),
+            "square_16384": (16384, 16384, 16384),
+            # a tile more than a size that tiles divide: the waves of waves.py, and rows that are not aligned
+            "square_1792": (1792, 1792, 1792),
+            "square_1793": (1793, 1793, 1793),
+            "square_2049": (2049, 2049, 2049),
         },
         bench_shape=(4096, 4096, 4096),
-        # one element, odd sizes, one row, sizes that no tile divides; the last ones take the other tiles of v09 and v11
+        # one element, odd sizes, one row, sizes that no tile divides; then the other tiles of v09 and v11; K in pieces,
+        # without and with rows of weight that are not aligned, alone and beside whole tiles
         check_shapes=(
             (1, 1, 1),
             (64, 8, 8),
@@ -286,6 +331,9 @@ MATMUL = register(
             (5, 50257, 3),
             (1030, 1160, 40),
             (2050, 2120, 24),
+            (300, 515, 3076),
+            (1100, 4100, 132),
+            (2050, 4360, 136),
         ),
         make_inputs=make_inputs,
         hostile=hostile,
@@ -299,7 +347,7 @@ MATMUL = register(
         variants={variant.name: variant for variant in VARIANTS},
         baseline="torch",
         chain=("addmm",),
-        best="v09_warp_tile",
+        best="v13_split_k",
         best_by_dtype={"bfloat16": "v11_wgmma"},
         compute_bound=True,
     )

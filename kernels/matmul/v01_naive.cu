@@ -11,8 +11,12 @@
 #include "check.cuh"
 #include "matmul.h"
 
+#ifndef MATMUL_V01_TILE
+#define MATMUL_V01_TILE 16
+#endif
+
 namespace {
-constexpr int TILE = 16;
+constexpr int TILE = MATMUL_V01_TILE;
 }
 
 template <typename T>

@@ -11,8 +11,12 @@
 #include "check.cuh"
 #include "matmul.h"
 
+#ifndef MATMUL_V03_TILE
+#define MATMUL_V03_TILE 16
+#endif
+
 namespace {
-constexpr int TILE = 16;
+constexpr int TILE = MATMUL_V03_TILE;
 }
 
 template <typename T>

@@ -11,8 +11,12 @@
 #include "check.cuh"
 #include "matmul.h"
 
+#ifndef MATMUL_V04_TILE
+#define MATMUL_V04_TILE 16
+#endif
+
 namespace {
-constexpr int TILE = 16;
+constexpr int TILE = MATMUL_V04_TILE;
 constexpr int LONGEST = 16384;  // 64 KB of constant memory
 __constant__ float constant_bias[LONGEST];
 }  // namespace

@@ -11,8 +11,12 @@
 #include "check.cuh"
 #include "matmul.h"
 
+#ifndef MATMUL_V06_TILE
+#define MATMUL_V06_TILE 32
+#endif
+
 namespace {
-constexpr int TILE = 32;
+constexpr int TILE = MATMUL_V06_TILE;
 }
 
 template <typename T>

@@ -11,8 +11,18 @@
 #include "check.cuh"
 #include "matmul.h"
 
+#ifndef MATMUL_V08_TILE
+#define MATMUL_V08_TILE 128
+#endif
+#ifndef MATMUL_V08_DEPTH
+#define MATMUL_V08_DEPTH 8
+#endif
+#ifndef MATMUL_V08_MINE
+#define MATMUL_V08_MINE 8
+#endif
+
 namespace {
-constexpr int TILE = 128, DEPTH = 8, MINE = 8;
+constexpr int TILE = MATMUL_V08_TILE, DEPTH = MATMUL_V08_DEPTH, MINE = MATMUL_V08_MINE;
 constexpr int SIDE = TILE / MINE, THREADS = SIDE * SIDE;
 }  // namespace
 

@@ -12,6 +12,10 @@
 #include "check.cuh"
 #include "matmul.h"
 
+#ifndef MATMUL_V09_DEPTH
+#define MATMUL_V09_DEPTH 16
+#endif
+
 namespace {
 
 // Four words from row `row` on; beyond the edges they are zero.
@@ -158,7 +162,8 @@ __global__ void __launch_bounds__(BM / TM * BN / TN, BLOCKS)
 // A tile, and its speed at 4096 on an H200 relative to the fastest: outputs a second that a full multiprocessor makes.
 template <int BM_, int BN_, int TM_, int TN_, int BLOCKS_, int SPEED_>
 struct Tile {
-  static constexpr int BM = BM_, BN = BN_, TM = TM_, TN = TN_, BLOCKS = BLOCKS_, BK = 16, THREADS = BM / TM * BN / TN;
+  static constexpr int BM = BM_, BN = BN_, TM = TM_, TN = TN_, BLOCKS = BLOCKS_, BK = MATMUL_V09_DEPTH,
+                       THREADS = BM / TM * BN / TN;
   static constexpr int SHARED_BYTES = 2 * BK * (BM + 4 + BN) * 4;
 
   // What the busiest multiprocessor computes, in units of time.

@@ -14,8 +14,12 @@
 #include "check.cuh"
 #include "matmul.h"
 
+#ifndef MATMUL_V10_STAGES
+#define MATMUL_V10_STAGES 4
+#endif
+
 namespace {
-constexpr int BM = 128, BN = 256, BK = 64, STAGES = 4, THREADS = 256;  // 2 x 4 warps of 64 x 64
+constexpr int BM = 128, BN = 256, BK = 64, STAGES = MATMUL_V10_STAGES, THREADS = 256;  // 2 x 4 warps of 64 x 64
 constexpr int A_BYTES = BM * BK * 2, STAGE_BYTES = A_BYTES + BK * BN * 2;
 }  // namespace
 
@@ -65,6 +69,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     matmul_v10_mma(const T* __restrict__ a, const T* __restrict__ weight, const T* __restrict__ bias,
                    T* __restrict__ out, int m, int n, int k) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  constexpr int A_ROWS = THREADS / (BK / 8), WEIGHT_ROWS = THREADS / (BN / 8);
+  constexpr int PARTS = BK / 16;  // products of one instruction
   extern __shared__ __align__(128) uint8_t memory[];
   const uint32_t stages = shared_address(memory);
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
@@ -72,51 +78,61 @@ __global__ void __launch_bounds__(THREADS, 1)
   const int warp_row = warp / 4 * 64, warp_column = warp % 4 * 64;
   const int steps = (k + BK - 1) / BK;
 
+  // A thread copies the same chunk of every 32nd row of `a` and of every 8th row of weight.
+  const int a_row = thread / (BK / 8), a_chunk = thread % (BK / 8), weight_row = thread / 32,
+            weight_chunk = thread % 32;
+  const uint32_t a_to = stages + a_offset(a_row, a_chunk);
+  const uint32_t weight_to = stages + A_BYTES + weight_offset(weight_row, weight_chunk);
   const auto fetch = [&](int step) {
     if (step < steps) {
-      const uint32_t to = stages + step % STAGES * STAGE_BYTES;
+      const uint32_t stage = step % STAGES * STAGE_BYTES;
+      const int a_deep = step * BK + a_chunk * 8, column = first_column + weight_chunk * 8;
+      const T* from = a + static_cast<int64_t>(first_row + a_row) * k + a_deep;
 #pragma unroll
-      for (int i = 0; i < BM * BK / 8 / THREADS; ++i) {
-        const int at = thread + i * THREADS, row = at / (BK / 8), chunk = at % (BK / 8);
-        const int deep = step * BK + chunk * 8;
-        const bool inside = first_row + row < m && deep < k;
-        copy_async(to + a_offset(row, chunk), inside ? a + static_cast<int64_t>(first_row + row) * k + deep : a,
-                   inside);
+      for (int i = 0; i < BM / A_ROWS; ++i, from += static_cast<int64_t>(A_ROWS) * k) {
+        const bool inside = first_row + a_row + i * A_ROWS < m && a_deep < k;
+        copy_async(a_to + stage + i * A_ROWS * 128, inside ? from : a, inside);
       }
+      const int deep = step * BK + weight_row;
+      from = weight + static_cast<int64_t>(deep) * n + column;
 #pragma unroll
-      for (int i = 0; i < BK * BN / 8 / THREADS; ++i) {
-        const int at = thread + i * THREADS, deep = at / 32, chunk = at % 32;
-        const int column = first_column + chunk * 8;
-        const bool inside = step * BK + deep < k && column < n;
-        copy_async(to + A_BYTES + weight_offset(deep, chunk),
-                   inside ? weight + static_cast<int64_t>(step * BK + deep) * n + column : weight, inside);
+      for (int i = 0; i < BK / WEIGHT_ROWS; ++i, from += static_cast<int64_t>(WEIGHT_ROWS) * n) {
+        const bool inside = deep + i * WEIGHT_ROWS < k && column < n;
+        copy_async(weight_to + stage + i * WEIGHT_ROWS * 512, inside ? from : weight, inside);
       }
     }
     asm volatile("cp.async.commit_group;" ::: "memory");  // an empty group keeps the count
   };
 
-  float sums[4][8][4] = {};  // 16-row bands x 8-column bands
-  for (int step = 0; step < STAGES - 1; ++step) fetch(step);
-  for (int step = 0; step < steps; ++step) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-    __syncthreads();  // the stage is here for all, and the one of the step before is free
-    fetch(step + STAGES - 1);
+  uint32_t left[2][4][4], right[2][4][4];
+  const auto read = [&](int into, int step, int part) {
     const uint32_t from = stages + step % STAGES * STAGE_BYTES;
-    uint32_t left[2][4][4], right[2][4][4];
-    const auto read = [&](int into, int part) {
 #pragma unroll
-      for (int band = 0; band < 4; ++band)
-        read_matrices(left[into][band], from + a_offset(warp_row + band * 16 + lane % 16, part * 2 + lane / 16));
+    for (int band = 0; band < 4; ++band)
+      read_matrices(left[into][band], from + a_offset(warp_row + band * 16 + lane % 16, part * 2 + lane / 16));
 #pragma unroll
-      for (int pair = 0; pair < 4; ++pair)
-        read_transposed(right[into][pair],
-                        from + A_BYTES + weight_offset(part * 16 + lane % 16, warp_column / 8 + pair * 2 + lane / 16));
-    };
-    read(0, 0);
+    for (int pair = 0; pair < 4; ++pair)
+      read_transposed(right[into][pair],
+                      from + A_BYTES + weight_offset(part * 16 + lane % 16, warp_column / 8 + pair * 2 + lane / 16));
+  };
+
+  float sums[4][8][4] = {};  // 16-row bands x 8-column bands
+  for (int step = 0; step < STAGES; ++step) fetch(step);
+  asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 1) : "memory");
+  __syncthreads();
+  read(0, 0, 0);
+  for (int step = 0; step < steps; ++step) {
 #pragma unroll
-    for (int part = 0; part < BK / 16; ++part) {
+    for (int part = 0; part < PARTS; ++part) {
       const int now = part % 2;
-      if (part + 1 < BK / 16) read(1 - now, part + 1);
+      if (part + 1 < PARTS) {
+        read(1 - now, step, part + 1);
+      } else {  // the stage is in registers: the next one is here for all, this one is filled again, under the products
+        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+        __syncthreads();
+        read(1 - now, step + 1, 0);
+        fetch(step + STAGES);
+      }
 #pragma unroll
       for (int band = 0; band < 4; ++band)
 #pragma unroll

@@ -16,18 +16,25 @@
 #include "hopper.cuh"
 #include "matmul.h"
 
+#ifndef MATMUL_V11_GROUP_ROWS
+#define MATMUL_V11_GROUP_ROWS 16
+#endif
+#ifndef MATMUL_V11_STAGES
+#define MATMUL_V11_STAGES 4
+#endif
+
 namespace {
 constexpr int BM = 128, BK = 64;
 constexpr int CONSUMERS = 2;  // warpgroups, 64 rows of the tile each
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-constexpr int GROUP_ROWS = 16;  // tile rows that stay together in L2
+constexpr int GROUP_ROWS = MATMUL_V11_GROUP_ROWS;  // tile rows that stay together in L2
 constexpr uint32_t A_BYTES = BM * BK * 2;
 
 // What follows from the width of a block's tile.
 template <int BN>
 struct Tile {
   static constexpr uint32_t STAGE_BYTES = A_BYTES + BN * BK * 2;
-  static constexpr int STAGES = BN == 256 ? 4 : BN == 128 ? 6 : 8;
+  static constexpr int STAGES = BN == 256 ? MATMUL_V11_STAGES : BN == 128 ? 6 : 8;
   static constexpr int OUT_COLUMNS = BN < 128 ? BN : 128;  // staged for one store by a consumer
   static constexpr uint32_t OUT_BYTES = 64 * OUT_COLUMNS * 2;
   static constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16) + CONSUMERS * OUT_BYTES;

@@ -26,10 +26,12 @@ torch::Tensor run(Launcher launch, const torch::Tensor& scores, double scale, bo
   TORCH_CHECK(rows <= limit && tk <= limit / 2, "softmax takes at most 2^31 rows of 2^30 columns");
   torch::Tensor workspace;
   if (needs_workspace) workspace = torch::empty({rows * tk + 2 * rows}, scores.options().dtype(at::kFloat));
-  C10_CUDA_CHECK(launch(
+  const cudaError_t status = launch(
       {scores.const_data_ptr(), out.mutable_data_ptr(), needs_workspace ? workspace.mutable_data_ptr<float>() : nullptr,
        rows, static_cast<int>(tq), static_cast<int>(tk), static_cast<float>(scale),
-       type == at::kFloat ? DType::float32 : DType::bfloat16, at::cuda::getCurrentCUDAStream().stream()}));
+       type == at::kFloat ? DType::float32 : DType::bfloat16, at::cuda::getCurrentCUDAStream().stream()});
+  TORCH_CHECK(status != cudaErrorInvalidValue, "this softmax does not take rows of this length: use v03_causal.");
+  C10_CUDA_CHECK(status);
   return out;
 }
 
@@ -44,4 +46,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
              [](const torch::Tensor& scores, double scale) { return run(softmax_v03_causal, scores, scale, false); });
   module.def("v05_early",
              [](const torch::Tensor& scores, double scale) { return run(softmax_v05_early, scores, scale, false); });
+  module.def("v06_block",
+             [](const torch::Tensor& scores, double scale) { return run(softmax_v06_block, scores, scale, false); });
+  module.def("v07_warp",
+             [](const torch::Tensor& scores, double scale) { return run(softmax_v07_warp, scores, scale, false); });
 }

@@ -6,9 +6,9 @@
 #include "softmax.h"
 #include "vec.cuh"
 
-// How far ahead rows are prefetched into L2: about what all SMs hold at once. 3 to 6 MB were within 0.3 %, 8 and 2 MB
-// up to 0.6 % slower.
-constexpr int64_t AHEAD_BYTES = 6 << 20;
+// How far ahead rows are prefetched into L2, as who includes this says; 0: not. About what all SMs hold at once: 3 to 6
+// MB were within 0.3 %, 8 and 2 MB up to 0.6 % slower.
+constexpr int64_t AHEAD_BYTES = int64_t{ROW_AHEAD_MB} << 20;
 constexpr int64_t FEW_ROWS = 256;
 // Up to so many values a thread, branches around the diagonal pay.
 constexpr int BRANCH_VALUES = 16;

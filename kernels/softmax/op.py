@@ -37,6 +37,7 @@ from kernels.variants import (
 
 FLOPS_PER_VISIBLE = 5
 BENCH_SHAPE = (8, 12, 1024, 1024)
+SHARED_FLOATS = (227 << 10) // 4 - 256  # of a block on sm_90, beside the tree of v06
 
 
 # --- byte and FLOP model -------------------------------------------------------------------------------------
@@ -179,6 +180,11 @@ HALF_READ = tuple(  # of the input, at the bench shape
     for dtype in ("float32", "bfloat16")
 )
 
+
+def _beyond_shared_memory(shape: Shape, dtype: str) -> str:
+    return f"Tk is above {SHARED_FLOATS}, the floats of a block's shared memory" if shape[-1] > SHARED_FLOATS else ""
+
+
 VARIANTS = (
     torch_variant(
         "three launches that each read and write the whole tensor: dram bytes ~ 6 element passes",
@@ -199,12 +205,34 @@ VARIANTS = (
             "softmax_v01_divide",
         ),
         expectations=(Expectation("measured_over_predicted", low=7 / 8, high=MOST_BYTES, dtypes=("float32",)),),
+        tunables={"SOFTMAX_V01_THREADS": (256, 128, 512, 1024)},
     ),
     cuda_variant(
         "softmax",
         "v02_fused",
         "one launch, the second pass over a row hits L1: dram bytes ~ 2 element passes; refuted above 2.2",
         dense_bytes,
+        tunables={"SOFTMAX_V02_THREADS": (128, 64, 256, 512)},
+    ),
+    cuda_variant(
+        "softmax",
+        "v06_block",
+        "the row in shared memory, 16 barriers: dram bytes ~ 2 element passes and at least 0.95 of v02's time; refuted "
+        "above 2.2, or if less time",
+        dense_bytes,
+        timings=(Timing("v02_fused", low=0.95),),
+        tunables={"SOFTMAX_V06_THREADS": (256, 128, 512, 1024)},
+        cannot=_beyond_shared_memory,
+    ),
+    cuda_variant(
+        "softmax",
+        "v07_warp",
+        "the row in a warp's registers, no barrier: dram bytes ~ 2 element passes and at most 0.85 of v06's time; "
+        "refuted above either",
+        dense_bytes,
+        symbols=("softmax_v07_warp", "softmax_v07_warp_long"),
+        timings=(Timing("v06_block", high=0.85),),
+        tunables={"SOFTMAX_V07_ROWS": (4, 1, 2, 8, 16)},
     ),
     triton_variant(
         "softmax",
@@ -223,6 +251,7 @@ VARIANTS = (
         symbols=("softmax_v03_causal", "softmax_v03_causal_long"),
         timings=(Timing("triton", high=0.999),),
         expectations=HALF_READ,
+        tunables={"SOFTMAX_V03_AHEAD_MB": (6, 0, 3, 12)},
     ),
     cuda_variant(
         "softmax",
@@ -234,6 +263,7 @@ VARIANTS = (
             Timing("v03_causal", high=1 - 0.2 / 144.7, dtypes=("float32",)),
             Timing("v03_causal", high=1 - 0.2 / 73.9, dtypes=("bfloat16",)),
         ),
+        tunables={"SOFTMAX_V05_AHEAD_MB": (6, 0, 3, 12), "SOFTMAX_V05_EARLY_MB": (8, 4, 16)},
     ),
 )
 

@@ -23,3 +23,5 @@ cudaError_t softmax_v01_separate(const SoftmaxCall& call);
 cudaError_t softmax_v02_fused(const SoftmaxCall& call);
 cudaError_t softmax_v03_causal(const SoftmaxCall& call);
 cudaError_t softmax_v05_early(const SoftmaxCall& call);
+cudaError_t softmax_v06_block(const SoftmaxCall& call);  // cudaErrorInvalidValue: rows too long for shared memory
+cudaError_t softmax_v07_warp(const SoftmaxCall& call);

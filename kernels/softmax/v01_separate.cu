@@ -11,8 +11,12 @@
 #include "softmax.h"
 #include "vec.cuh"
 
+#ifndef SOFTMAX_V01_THREADS
+#define SOFTMAX_V01_THREADS 256
+#endif
+
 namespace {
-constexpr int THREADS = 256;
+constexpr int THREADS = SOFTMAX_V01_THREADS;
 }
 
 template <typename T>

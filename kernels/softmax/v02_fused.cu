@@ -12,8 +12,12 @@
 #include "softmax.h"
 #include "vec.cuh"
 
+#ifndef SOFTMAX_V02_THREADS
+#define SOFTMAX_V02_THREADS 128
+#endif
+
 namespace {
-constexpr int THREADS = 128;
+constexpr int THREADS = SOFTMAX_V02_THREADS;
 constexpr int WARPS = THREADS / 32;
 }  // namespace
 

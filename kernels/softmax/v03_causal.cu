@@ -7,6 +7,11 @@
 // Expect   dram read ~ 0.5 of the input, time within 4 % of the byte floor.
 // Refuted if   read > 0.55.
 // Source   apex scaled_upper_triang_masked_softmax.h (skips the loads); row mapping measured here, see README.md
+#ifndef SOFTMAX_V03_AHEAD_MB
+#define SOFTMAX_V03_AHEAD_MB 6
+#endif
+#define ROW_AHEAD_MB SOFTMAX_V03_AHEAD_MB
+
 #include "causal_row.cuh"
 #include "check.cuh"
 
@@ -24,7 +29,8 @@ __global__ void __launch_bounds__(G* ROWS)
   causal_row<T, WIDTH, COUNT, G, ROWS>(scores + start, out + start, visible, tk, scale, [&] {
     // One thread a row asks for the visible part of a row that a later block reads. DRAM then sees long reads, blocks
     // live shorter: 2 to 3 % less time on an H200.
-    if (WIDTH * sizeof(T) == 16 && lane == 0 && ahead < rows - row) prefetch_visible(scores, row + ahead, tq, tk);
+    if (AHEAD_BYTES > 0 && WIDTH * sizeof(T) == 16 && lane == 0 && ahead < rows - row)
+      prefetch_visible(scores, row + ahead, tq, tk);
   });
 }
 

@@ -7,13 +7,21 @@
 // Expect   0.3 to 0.5 us less than v03 at B 8, T 1024 after a launch that lets it start early.
 // Refuted if   less than 0.2 us there, or slower anywhere.
 // Source   PTX ISA, cp.async.bulk.prefetch.L2 and griddepcontrol; what was measured stands in README.md
+#ifndef SOFTMAX_V05_AHEAD_MB
+#define SOFTMAX_V05_AHEAD_MB 6
+#endif
+#ifndef SOFTMAX_V05_EARLY_MB
+#define SOFTMAX_V05_EARLY_MB 8
+#endif
+#define ROW_AHEAD_MB SOFTMAX_V05_AHEAD_MB
+
 #include "causal_row.cuh"
 #include "check.cuh"
 
 namespace {
 // Rows of so many bytes ask for themselves: about what all SMs hold at once. Blocks that come later find the kernel
 // before ended, and their prefetch would only repeat their loads. 6 to 10 MB were within 0.2 % at B 8, T 1024.
-constexpr int64_t EARLY_BYTES = 8 << 20;
+constexpr int64_t EARLY_BYTES = int64_t{SOFTMAX_V05_EARLY_MB} << 20;
 }  // namespace
 
 // G threads a row, COUNT packets of WIDTH elements each, ROWS rows a block.
@@ -30,7 +38,8 @@ __global__ void __launch_bounds__(G* ROWS)
   wait_for_previous();
   causal_row<T, WIDTH, COUNT, G, ROWS>(scores + start, out + start, visible, tk, scale, [&] {
     // the first rows have asked for themselves
-    if (lane == 0 && ahead < rows - row && row + ahead >= early) prefetch_visible(scores, row + ahead, tq, tk);
+    if (AHEAD_BYTES > 0 && lane == 0 && ahead < rows - row && row + ahead >= early)
+      prefetch_visible(scores, row + ahead, tq, tk);
   });
 }
 

@@ -1,6 +1,7 @@
 """matmul and gemv: byte and FLOP models, tolerance, what a rung does not take, floors, waves, the build for Hopper."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -92,19 +93,49 @@ def test_slow_variants_are_timed_apart(monkeypatch):
     monkeypatch.setattr(torch, "Generator", lambda device: original("cpu"))
     real = torch.randn
     monkeypatch.setattr(torch, "randn", lambda *a, device=None, **kw: real(*a, **kw))
-    groups = bench.groups_by_speed(MATMUL, list(took), "float32", (8, 8, 8))
-    monkeypatch.setattr(bench, "SLOW_TURN_SECONDS", 1e-3)
-    assert bench.groups_by_speed(MATMUL, list(took), "float32", (8, 8, 8)) == [[], *groups]
-    without = list(took)[1:]
-    monkeypatch.setattr(bench, "SLOW_TURN_SECONDS", 1.0)
-    assert bench.groups_by_speed(MATMUL, without, "float32", (8, 8, 8)) == [without]
-    assert groups == [["torch", "v08_register_tile", "v09_warp_tile"], ["torch", "v01_naive"]]
-    assert bench.groups_by_speed(GEMV, ["torch", "v01_naive"], "float32", (8, 8)) == [["torch", "v01_naive"]]
+    groups = bench.groups_by_speed(MATMUL, list(took), "float32", (8, 8, 8), 40)
+    assert [group.variants for group in groups] == [
+        ["torch", "v08_register_tile", "v09_warp_tile"],
+        ["torch", "v01_naive"],
+    ]
+    assert [(group.rounds, group.launches, group.warmup) for group in groups] == [(40, 10, 3), (5, 2, 1)]
+    groups = bench.groups_by_speed(GEMV, ["torch", "v01_naive"], "float32", (8, 8), 40)
+    assert groups == [bench.Group(["torch", "v01_naive"], 40)]
+    without = list(took)[1:]  # nothing is slow without a baseline
+    assert [group.variants for group in bench.groups_by_speed(MATMUL, without, "float32", (8, 8, 8), 40)] == [without]
+
+
+def test_a_group_of_long_launches_takes_seconds(monkeypatch):
+    took = {"torch": 0.2, "v01_naive": 1.2, "v05_coalesced": 1.0, "v08_register_tile": 0.7}
+    monkeypatch.setattr(bench, "_in_turn", lambda steps, *_, **__: {name: [took[name]] for name in steps})
+    monkeypatch.setattr(bench, "MANY_FLOPS", 1.0)
+    op = replace(MATMUL, make_inputs=lambda *_, **__: ())
+    fast, slow = bench.groups_by_speed(op, list(took), "float32", (8, 8, 8), 40)
+    assert (fast.variants, fast.rounds, fast.launches) == (["torch", "v08_register_tile"], 5, 1)
+    assert (slow.variants, slow.rounds, slow.launches, slow.warmup) == (
+        ["torch", "v01_naive", "v05_coalesced"],
+        1,
+        1,
+        0,
+    )
+
+
+def test_what_would_take_too_long_is_left_out_and_said(monkeypatch):
+    monkeypatch.setattr(bench, "_in_turn", lambda steps, *_, **__: {name: [0.1] for name in steps})
+    op = replace(MATMUL, make_inputs=lambda *_, **__: ())
+    sizes = [MATMUL.shapes[name] for name in ("square_4096", "square_8192", "square_16384")]
+    found = bench.left_out(op, "v01_naive", "float32", sizes)
+    assert list(found) == sizes[1:]  # 64 times the operations of 2048 and of 4096
+    assert found[sizes[1]] == pytest.approx(6.4, rel=1e-2)
+    text = bench.left_out_text(MATMUL, {("float32", "v01_naive"): found, ("float32", "torch"): {}})
+    assert "  v01_naive, fp32 square_8192: about 6.4 s a launch\n" in text
+    assert bench.left_out_text(MATMUL, {("float32", "torch"): {}}) == ""
+    assert bench.left_out(GEMV, "v01_naive", "float32", list(GEMV.shapes.values())) == {}
 
 
 def test_the_microbenchmark_of_an_op_bound_by_arithmetic_shows_its_rate():
     roofs = {"fp32": 50e12, "tf32": 400e12, "bf16": 800e12}
-    seconds = {"torch": 2.7e-3, "v09_warp_tile": 2.9e-3}
+    seconds = {"torch": 2.7e-3, "v13_split_k": 2.9e-3}
     rows = bench.rows_of(MATMUL, timed(MATMUL, "float32", MATMUL.bench_shape, seconds), 4e12, roofs)
     conditions = {"gpu": {"name": "a GPU"}, "driver": "1", "torch": "2", "triton": "3", "copy_byte_per_s": {"x": 4e12}}
     assert "TFLOP/s" in bench.microbenchmark_text(rows, conditions | {"roofs": roofs})
@@ -119,9 +150,9 @@ def test_where_the_wave_is_lost():
 
 
 def test_the_instructions_of_hopper_alone_are_compiled_for_it():
-    wgmma, mma = (build.FOLDER / "matmul" / name for name in ("v11_wgmma.cu", "v10_mma.cu"))
-    assert [objects.target(wgmma, arch) for arch in (80, 90)] == ["80", "90a"]
-    assert objects.target(mma, 90) == "90"
+    for name in ("v11_wgmma", "v12_ring", "v13_split_k"):
+        assert [objects.target(build.FOLDER / "matmul" / f"{name}.cu", arch) for arch in (80, 90)] == ["80", "90a"]
+    assert objects.target(build.FOLDER / "matmul" / "v10_mma.cu", 90) == "90"
 
 
 def test_gradients_by_hand():

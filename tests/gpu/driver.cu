@@ -106,7 +106,13 @@ static void run_matmul(int m, int n, int k) {
   const Buffer a(sizes[0], 4), weight(sizes[1], 4), bias(sizes[2], 4), out(static_cast<size_t>(m) * n, 4, false);
   run(MatmulCall{a, weight, bias, out, m, n, k, nullptr}, matmul_v01_naive, matmul_v02_restrict, matmul_v03_unroll4,
       matmul_v04_constant_bias, matmul_v05_coalesced, matmul_v06_shared_tile, matmul_v08_register_tile,
-      matmul_v09_warp_tile);
+      matmul_v09_warp_tile, matmul_v12_ring);
+  MatmulCall call{a, weight, bias, out, m, n, k, nullptr};
+  size_t bytes = 0;
+  CHECK(matmul_v13_workspace(call, bytes));
+  const Buffer workspace(bytes, 1, false);
+  call.workspace = workspace;
+  run(call, matmul_v13_split_k);
   if (n % 4 == 0) run(MatmulCall{a, weight, bias, out, m, n, k, nullptr}, matmul_v07_float4);
   int device = 0, major = 0;
   CHECK(cudaGetDevice(&device));
@@ -120,7 +126,7 @@ static void run_matmul(int m, int n, int k) {
 static void run_gemv(DType dtype, int n, int k) {
   const size_t size = dtype == DType::float32 ? 4 : 2;
   const Buffer weight(static_cast<size_t>(n) * k, size), x(k, size), bias(n, size), out(n, size, false);
-  run(GemvCall{weight, x, bias, out, n, k, dtype, nullptr}, gemv_v01_naive, gemv_v02_warp);
+  run(GemvCall{weight, x, bias, out, n, k, dtype, nullptr}, gemv_v01_naive, gemv_v02_warp, gemv_v04_early);
 }
 
 static void run_softmax(DType dtype, int64_t heads, int tq, int tk) {
@@ -129,7 +135,8 @@ static void run_softmax(DType dtype, int64_t heads, int tq, int tk) {
   const Buffer scores(rows * tk, size), out(rows * tk, size, false), workspace(rows * tk + 2 * rows, 4, false);
   run(SoftmaxCall{scores, out, static_cast<float*>(static_cast<void*>(workspace)), rows, tq, tk, 0.125f, dtype,
                   nullptr},
-      softmax_v01_separate, softmax_v02_fused, softmax_v03_causal);
+      softmax_v01_separate, softmax_v02_fused, softmax_v03_causal, softmax_v05_early, softmax_v06_block,
+      softmax_v07_warp);
 }
 
 static void run_attention(DType dtype, int heads, int tokens, int window) {
@@ -189,8 +196,9 @@ static void run_memory_bound() {
 
 static void run_compute_bound() {
   // one element, odd sizes, edges of every tile; the last ones take the wide tiles
-  for (const auto& [m, n, k] : {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72},
-                                std::array{257, 1028, 36}, std::array{65, 200, 200}, std::array{1030, 2056, 24}})
+  for (const auto& [m, n, k] :
+       {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72}, std::array{257, 1028, 36},
+        std::array{65, 200, 200}, std::array{1030, 2056, 24}, std::array{300, 515, 772}, std::array{1100, 4100, 132}})
     run_matmul(m, n, k);
   // one token, the edges of every tile; windows inside a tile and across tiles
   for (const DType dtype : {DType::float32, DType::bfloat16})

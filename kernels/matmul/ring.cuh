@@ -1,0 +1,348 @@
+// fp32 products of 128 x 256 tiles, fed through a ring of stages by the bulk copy engine: what v12 and v13 share.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "check.cuh"
+#include "hopper.cuh"
+#include "matmul.h"
+
+constexpr int WARP_TILE = 64;  // outputs of a warp, in both directions: 8 x 4 lanes of 8 x 16
+constexpr int WARP_ROWS = 2, WARP_COLUMNS = 4;
+constexpr int BM = WARP_TILE * WARP_ROWS, BN = WARP_TILE * WARP_COLUMNS;
+constexpr int WARPS = WARP_ROWS * WARP_COLUMNS, THREADS = 32 * WARPS;  // that compute
+constexpr int ALL_THREADS = THREADS + 128;            // and a warpgroup, of which one thread feeds the ring
+constexpr int BK = RING_DEPTH, STAGES = RING_STAGES;  // of who includes this
+constexpr int UNROLL = 8;                             // steps in K: the loop must fit into the instruction cache
+constexpr int TM = 8, TN = 16;                        // outputs of a lane
+constexpr int GROUP_ROWS = 16;                        // tile rows that stay together in L2
+constexpr uint32_t A_BYTES = BM * BK * 4, STAGE_BYTES = A_BYTES + BK * BN * 4;
+constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16);
+
+// How tiles are dealt out. The K steps of the first `shared` tiles, one behind the other, are cut into equal pieces,
+// one a block, wherever the cuts fall; the other tiles are taken whole, in turn.
+struct Deal {
+  int rows, columns;  // of tiles
+  int steps;          // BK deep, of a tile
+  int shared;         // tiles
+  int blocks;
+
+  __device__ __forceinline__ int cut(int block) const {
+    return static_cast<int>(static_cast<int64_t>(shared) * steps * block / blocks);
+  }
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// The tiles of a block, or parts of them, one after the other.
+struct Walk {
+  int at, end;  // of the block's piece of the shared steps
+  int whole;    // the next tile that is taken whole
+  int tile, first_step, last_step;
+
+  __device__ __forceinline__ Walk(const Deal& deal, int block)
+      : at(deal.cut(block)),
+        end(deal.cut(block + 1)),
+        whole(deal.shared + block),
+        tile(0),
+        first_step(0),
+        last_step(0) {}
+
+  __device__ __forceinline__ int total_steps(const Deal& deal) const {
+    const int left = deal.rows * deal.columns - whole;
+    return end - at + (left > 0 ? (left - 1) / deal.blocks + 1 : 0) * deal.steps;
+  }
+
+  // False at the end.
+  __device__ __forceinline__ bool next(const Deal& deal) {
+    if (at < end) {
+      tile = at / deal.steps;
+      first_step = at - tile * deal.steps;
+      last_step = min(deal.steps, first_step + end - at);
+      at += last_step - first_step;
+      return true;
+    }
+    if (whole >= deal.rows * deal.columns) return false;
+    tile = whole, whole += deal.blocks;
+    first_step = 0, last_step = deal.steps;
+    return true;
+  }
+};
+
+// Row and column of a tile's first output; groups of GROUP_ROWS tile rows go column by column.
+__device__ __forceinline__ void place(const Deal& deal, int tile, int& row, int& column) {
+  const int in_group = GROUP_ROWS * deal.columns, first = tile / in_group * GROUP_ROWS;
+  const int height = min(GROUP_ROWS, deal.rows - first);
+  row = (first + tile % in_group % height) * BM;
+  column = tile % in_group / height * BN;
+}
+
+// The compiler moves no arithmetic across this instruction, which does nothing here. A scheduler reads two registers a
+// cycle and lane, so that an FFMA of three takes one and a half cycles unless one of them was kept from the FFMA before.
+// Free to reorder, the compiler gives that up so often that a quarter of the cycles is lost; in the order below one
+// operand stays for sixteen FFMAs.
+__device__ __forceinline__ void keep_order() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+__device__ __forceinline__ void multiply_add(float& sum, float left, float right) {
+  asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(sum) : "f"(left), "f"(right));
+}
+
+__device__ __forceinline__ void read_shared(float (&to)[4], uint32_t from) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+               : "r"(from));
+}
+
+// Where 16-byte chunks of a row of the left tile lie, as the copy engine swizzles rows of BK words.
+__device__ __forceinline__ constexpr uint32_t twist(int row) {
+  return (BK == 8 ? row / 4 % 2 : BK == 16 ? row / 2 % 4 : row % 8) * 16;
+}
+
+// Every tile of `block`, of `deal`. Where steps are shared, sums of parts of tiles go through `partial` (two tiles a
+// block) and `ready` (two words a block, 0 at first); blocks then wait for each other, which they may because all of
+// them find a place at once.
+__device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUtensorMap* weight_map,
+                                             const float* __restrict__ bias, float* __restrict__ out, float4* partial,
+                                             int* ready, int m, int n, const Deal& deal, int block) {
+  extern __shared__ uint8_t memory[];
+  const uint32_t stages = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
+  const uint32_t full = stages + STAGES * STAGE_BYTES, empty = full + 8 * STAGES;
+  const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  Walk walk(deal, block), ahead = walk;
+  const int total = walk.total_steps(deal);
+
+  if (thread == 0) {
+    for (int stage = 0; stage < STAGES; ++stage) {
+      init_barrier(full + 8 * stage, 1);
+      init_barrier(empty + 8 * stage, WARPS);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+
+  // One thread asks for the next step of the walk, into the stage of index `stage`.
+  int fetched = 0, fetch_step = 0, fetch_row = 0, fetch_column = 0;
+  const auto fetch = [&](uint32_t stage) {
+    if (fetch_step == ahead.last_step) {
+      ahead.next(deal);
+      fetch_step = ahead.first_step;
+      place(deal, ahead.tile, fetch_row, fetch_column);
+    }
+    const uint32_t to = stages + stage * STAGE_BYTES, barrier = full + 8 * stage;
+    const int deep = fetch_step * BK;
+    expect_bytes(barrier, STAGE_BYTES);  // boxes beyond the edge are filled with zeros and counted in full
+    load_box(to, a_map, barrier, deep, fetch_row);
+    load_box(to + A_BYTES, weight_map, barrier, fetch_column, deep);
+    ++fetch_step, ++fetched;
+  };
+  if (warp >= WARPS) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    if (thread == THREADS) {
+      uint32_t stage = 0, phase = 1;  // the stages start out empty
+      while (fetched < total) {
+        wait_barrier(empty + 8 * stage, phase);
+        fetch(stage);
+        if (++stage == STAGES) stage = 0, phase ^= 1;
+      }
+    }
+    return;
+  }
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+
+  const int my_row = warp / WARP_COLUMNS * WARP_TILE + lane / 4;
+  const int my_column = warp % WARP_COLUMNS * WARP_TILE + lane % 4 * 4;
+  const uint32_t a_mine = my_row * BK * 4 + twist(my_row), weight_mine = A_BYTES + my_column * 4;
+  float left[TM][4];  // four steps in K at a time
+  float right[2][TN / 4][4];
+  uint32_t a_from = stages + a_mine, weight_from = stages + weight_mine;  // of the UNROLL steps in K under way
+  const auto read_left = [&](int chunk, int y) { read_shared(left[y], (a_from ^ (chunk * 16)) + y * 8 * BK * 4); };
+  const auto read_right = [&](int into, int deep) {
+#pragma unroll
+    for (int x = 0; x < TN / 4; ++x) read_shared(right[into][x], weight_from + deep * BN * 4 + x * 64);
+  };
+
+  uint32_t stage = 0, phase = 0;
+  if (total > 0) wait_barrier(full, 0);
+#pragma unroll
+  for (int y = 0; y < TM; ++y) read_left(0, y);
+  read_right(0, 0);
+
+  const bool packets = n % 4 == 0 && (reinterpret_cast<uintptr_t>(out) | reinterpret_cast<uintptr_t>(bias)) % 16 == 0;
+  const auto write = [&](int row, int column, float4 words) {
+    if (row >= m || column >= n) return;
+    float* to = out + static_cast<int64_t>(row) * n + column;
+    if (packets) {
+      const float4 shift = *reinterpret_cast<const float4*>(bias + column);
+      *reinterpret_cast<float4*>(to) =
+          make_float4(words.x + shift.x, words.y + shift.y, words.z + shift.z, words.w + shift.w);
+    } else {
+      to[0] = words.x + bias[column];
+      if (column + 1 < n) to[1] = words.y + bias[column + 1];
+      if (column + 2 < n) to[2] = words.z + bias[column + 2];
+      if (column + 3 < n) to[3] = words.w + bias[column + 3];
+    }
+  };
+
+  int done = 0, head = -1, tail = -1;  // tiles of which the block has the beginning, or another part
+  while (walk.next(deal)) {
+    float sums[TM][TN];
+#pragma unroll
+    for (int y = 0; y < TM; ++y)
+#pragma unroll
+      for (int x = 0; x < TN; ++x) sums[y][x] = 0.0f;
+    const int pieces = (walk.last_step - walk.first_step) * (BK / UNROLL);
+#pragma unroll 1
+    for (int piece = 1; piece <= pieces; ++piece) {
+#pragma unroll
+      for (int deep = 0; deep < UNROLL; ++deep) {
+        const int now = deep % 2;
+        const bool last = deep == UNROLL - 1;
+        if (last) {
+          if (BK > UNROLL && piece % (BK / UNROLL)) {
+            const uint32_t bytes = piece % (BK / UNROLL) * UNROLL * 4;  // of a row of the left tile
+            a_from = (stages + stage * STAGE_BYTES + a_mine) ^ bytes;
+            weight_from += UNROLL * BN * 4;
+          } else {  // all of the stage is in registers: on to the next one, whose first operands are read below
+            __syncwarp();
+            if (lane == 0) arrive(empty + 8 * stage);
+            ++done;
+            if (++stage == STAGES) stage = 0, phase ^= 1;
+            a_from = stages + stage * STAGE_BYTES + a_mine;
+            weight_from = stages + stage * STAGE_BYTES + weight_mine;
+            if (done < total) wait_barrier(full + 8 * stage, phase);
+          }
+        }
+        read_right(1 - now, last ? 0 : deep + 1);
+        keep_order();
+#pragma unroll
+        for (int y = 0; y < TM; ++y) {
+#pragma unroll
+          for (int i = 0; i < TN; ++i) {
+            // There and back, so that at a turn the other operand stays; the turns lie where the register of the next
+            // left operand, odd or even as `deep` is, does not meet its sum in a bank.
+            const int walked = y % 2 ? TN - 1 - i : i;
+            const int x = now == 0     ? (walked >= TN - 2 ? 2 * TN - 3 - walked : walked)
+                          : walked < 2 ? 1 - walked
+                                       : walked;
+            multiply_add(sums[y][x], left[y][deep % 4], right[now][x / 4][x % 4]);
+          }
+          if (deep % 4 == 3) read_left(last ? 0 : deep / 4 + 1, y);
+        }
+      }
+    }
+
+    if (walk.last_step - walk.first_step < deal.steps) {
+      // Part of a tile: to where all who have a part of it find each other's. Adding a zero that the compiler does not
+      // know of leaves it free in the choice of registers for the sums.
+      const float zero = __uint_as_float(blockDim.y - 1);
+      const int slot = 2 * block + (walk.first_step == 0);
+      float4* to = partial + static_cast<int64_t>(slot) * (BM * BN / 4) + thread;
+#pragma unroll
+      for (int y = 0; y < TM; ++y)
+#pragma unroll
+        for (int x = 0; x < TN; x += 4)
+          __stcg(to + (y * TN + x) / 4 * THREADS,
+                 make_float4(sums[y][x] + zero, sums[y][x + 1] + zero, sums[y][x + 2] + zero, sums[y][x + 3] + zero));
+      __threadfence();
+      join_named(1, THREADS);
+      if (thread == 0) asm volatile("st.release.gpu.global.s32 [%0], 1;" ::"l"(ready + slot) : "memory");
+      (walk.first_step == 0 ? head : tail) = walk.tile;
+      continue;
+    }
+    int row, column;
+    place(deal, walk.tile, row, column);
+#pragma unroll
+    for (int x = 0; x < TN; x += 4)
+#pragma unroll
+      for (int y = 0; y < TM; ++y)
+        write(row + my_row + y * 8, column + my_column + x * 4,
+              make_float4(sums[y][x], sums[y][x + 1], sums[y][x + 2], sums[y][x + 3]));
+  }
+
+  // Tiles that several blocks have parts of: each sums up as much of the tile as any other, always in the same order.
+#pragma unroll 1
+  for (int which = 0; which < 2; ++which) {
+    const int tile = which ? head : tail;
+    if (tile < 0) continue;
+    int first = block, last = block;
+    while (deal.cut(first) > tile * deal.steps) --first;
+    while (last + 1 < deal.blocks && deal.cut(last + 1) < (tile + 1) * deal.steps) ++last;
+    const auto slot_of = [&](int other) { return 2 * other + (other == first); };
+    for (int other = first + thread; other <= last; other += THREADS) {
+      int is_ready = 0;
+      while (!is_ready)
+        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(is_ready) : "l"(ready + slot_of(other)) : "memory");
+    }
+    join_named(1, THREADS);
+    constexpr int PACKETS = TM * TN / 4, TOGETHER = 8;
+    const int count = last - first + 1;
+    const int start = PACKETS * (block - first) / count, end = PACKETS * (block - first + 1) / count;
+    int row, column;
+    place(deal, tile, row, column);
+#pragma unroll 1
+    for (int packet = start; packet < end; packet += TOGETHER) {
+      float4 sums[TOGETHER] = {};
+#pragma unroll 2
+      for (int other = first; other <= last; ++other) {
+        const float4* from = partial + static_cast<int64_t>(slot_of(other)) * (BM * BN / 4) + thread;
+#pragma unroll
+        for (int i = 0; i < TOGETHER; ++i)
+          if (packet + i < end) {
+            const float4 part = __ldcg(from + (packet + i) * THREADS);
+            sums[i].x += part.x, sums[i].y += part.y, sums[i].z += part.z, sums[i].w += part.w;
+          }
+      }
+#pragma unroll
+      for (int i = 0; i < TOGETHER; ++i)
+        if (packet + i < end) {
+          const int y = (packet + i) / (TN / 4), x = (packet + i) % (TN / 4);
+          write(row + my_row + y * 8, column + my_column + x * 16, sums[i]);
+        }
+    }
+  }
+}
+
+#endif
+
+// Tensor maps of both operands. Functions are static: they differ between the sources that include this.
+struct RingMaps {
+  CUtensorMap a, weight;
+};
+
+static inline bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* matrix, int rows, int columns,
+                            cuuint32_t box_rows, cuuint32_t box_columns, CUtensorMapSwizzle swizzle) {
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(columns) * 4};
+  const cuuint32_t box[] = {box_columns, box_rows}, ones[] = {1, 1};
+  return encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, const_cast<void*>(matrix), sizes, strides, box, ones,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+static inline bool make_maps(EncodeTensorMap encode, RingMaps& maps, const MatmulCall& call) {
+  constexpr auto SWIZZLE = BK == 8    ? CU_TENSOR_MAP_SWIZZLE_32B
+                           : BK == 16 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                      : CU_TENSOR_MAP_SWIZZLE_128B;
+  return make_map(encode, maps.a, call.a, call.m, call.k, BM, BK, SWIZZLE) &&
+         make_map(encode, maps.weight, call.weight, call.k, call.n, BK, BN, CU_TENSOR_MAP_SWIZZLE_NONE);
+}
+
+static inline Deal tiles_of(const MatmulCall& call) {
+  return {(call.m - 1) / BM + 1, (call.n - 1) / BN + 1, (call.k - 1) / BK + 1, 0, 0};
+}
+
+// The number of multiprocessors, and the maps where `takes`: whether this GPU and these operands suit the ring.
+static inline cudaError_t prepare_ring(const MatmulCall& call, int& sm_count, RingMaps& maps, bool& takes) {
+  int device = 0, major = 0, minor = 0;
+  if (const cudaError_t status = cudaGetDevice(&device)) return status;
+  for (const auto& [to, what] :
+       {std::pair{&sm_count, cudaDevAttrMultiProcessorCount}, std::pair{&major, cudaDevAttrComputeCapabilityMajor},
+        std::pair{&minor, cudaDevAttrComputeCapabilityMinor}})
+    if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
+  static const EncodeTensorMap encode = find_encoder();
+  const auto addresses = reinterpret_cast<uintptr_t>(call.a) | reinterpret_cast<uintptr_t>(call.weight);
+  takes = major == 9 && minor == 0 && encode && call.n % 4 == 0 && call.k % 4 == 0 && addresses % 16 == 0 &&
+          make_maps(encode, maps, call);
+  return cudaSuccess;
+}
