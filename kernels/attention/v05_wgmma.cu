@@ -1,0 +1,433 @@
+// attention v05_wgmma: bf16 on Hopper's warpgroup instructions; one warp brings tiles in, two warpgroups take turns.
+// Shapes   q, k, v, out (batch_heads, tokens, 64) bf16, sums in fp32; any number of tokens, any window.
+// Needs    sm_90a, 16-byte aligned bases
+// Moves    q, k, v and out once through DRAM; k and v through L2 once for each tile of 128 queries.
+// Versus   v04: operands come by the bulk copy engine and go from shared memory to the tensor cores without registers;
+//          scores of the next keys are made while the weights of these multiply the values; a block goes from tile to
+//          tile, longest first, without a pause.
+// Expect   at least 1.0 times the best SDPA at B 8, T 1024 and at T 4096 and beyond; T 16384 with a window of 1024 in a
+//          sixth of the time of all keys.
+// Refuted if   below any.
+// Source   Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "Asynchronous Warpgroup Level Matrix
+//          Instructions"
+#include <cuda_bf16.h>
+
+#include <algorithm>
+#include <cfloat>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "attention.h"
+#include "check.cuh"
+#include "exact_row.cuh"
+#include "hopper.cuh"
+
+#ifndef ATTENTION_V05_LONG
+#define ATTENTION_V05_LONG 0
+#endif
+#ifndef ATTENTION_V05_PIECES
+#define ATTENTION_V05_PIECES 4
+#endif
+#ifndef ATTENTION_V05_LONG_KEYS
+#define ATTENTION_V05_LONG_KEYS 128
+#endif
+#ifndef ATTENTION_V05_SKIP
+#define ATTENTION_V05_SKIP 1
+#endif
+#ifndef ATTENTION_V05_HALF
+#define ATTENTION_V05_HALF 1
+#endif
+#ifndef ATTENTION_V05_POLYNOMIALS
+#define ATTENTION_V05_POLYNOMIALS 0
+#endif
+namespace {
+constexpr int LONG = ATTENTION_V05_LONG;      // from more keys a query on, 192 queries a block instead of 128
+constexpr int PIECES = ATTENTION_V05_PIECES;  // of a tile, each of which meets its values while the next is softened
+constexpr int POLYNOMIALS = ATTENTION_V05_POLYNOMIALS;  // of 16 exponentials, made by adding and multiplying
+constexpr uint32_t PART_BYTES = 64 * 128;               // of a warpgroup's queries
+
+// What follows from the number of warpgroups that compute, 64 queries each.
+template <int GROUPS>
+struct Block {
+  static_assert(GROUPS == 2 || GROUPS == 3, "registers are dealt to two or three warpgroups that compute");
+  static constexpr int ROWS = 64 * GROUPS, THREADS = 128 * (GROUPS + 1);
+  static constexpr int KEYS = GROUPS == 2 ? 128 : ATTENTION_V05_LONG_KEYS;  // of a tile
+  static constexpr int STAGES = KEYS > 128 ? 3 : 4;                         // tiles on their way or in use
+  static constexpr int REGISTERS = GROUPS == 2 ? 240 : 160, PRODUCER_REGISTERS = GROUPS == 2 ? 24 : 32;
+  static constexpr uint32_t TILE_BYTES = KEYS * 128;  // of keys, and of values
+  static constexpr uint32_t SHARED_BYTES =
+      1024 + 2 * STAGES * TILE_BYTES + 3 * GROUPS * PART_BYTES + 8 * (4 * STAGES + 4);
+};
+}  // namespace
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+namespace {
+
+constexpr float LOG2_E = 1.4426950408889634f;
+
+// Descriptor of a swizzled tile by its address in units of 16 bytes: what comes before it is the same for all.
+__device__ __forceinline__ uint64_t tile_at(uint32_t address) {
+  return static_cast<uint64_t>(address + (64U << 16)) | static_cast<uint64_t>(64U | 1U << 30) << 32;
+}
+
+// The compiler keeps what is computed before and after apart: it knows nothing of instructions that run on.
+template <int N>
+__device__ __forceinline__ void hold(float (&values)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(values[i])::"memory");
+}
+
+__device__ __forceinline__ float exp2_fast(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+__device__ __forceinline__ float max_or_nan(float a, float b) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+
+// 2^x for the pipes that add and multiply; off by 2^-13.7 of it. At least 2^-126: a little more than nothing for -inf.
+__device__ __forceinline__ float exp2_polynomial(float x) {
+  constexpr float TO_INTEGER = 12582912.0f;  // 1.5 * 2^23: the bits of x + this end with those of x, rounded
+  x = max_or_nan(x, -126.0f);
+  const float rounded = x + TO_INTEGER, rest = x - (rounded - TO_INTEGER);
+  float power = fmaf(0.055171669f, rest, 0.24261112f);
+  power = fmaf(power, rest, 0.69326099f);
+  power = fmaf(power, rest, 0.99992807f);
+  return __int_as_float(__float_as_int(power) + (__float_as_int(rounded) << 23));
+}
+
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(pair);
+}
+
+// Offset of 16 bytes in swizzled rows of 128.
+__device__ __forceinline__ uint32_t offset(int row, int chunk) { return row * 128 + ((chunk ^ row % 8) << 4); }
+
+// Queries row .. row + ROWS of a head, and the tiles of keys that they see: last down to first.
+struct Work {
+  int head, row, first, last;
+};
+
+// What a block does one after another: the tiles with the most keys go first, dealt to and fro, so that all blocks end
+// at about the same time.
+template <int ROWS, int KEYS>
+struct Deal {
+  int heads, tokens, window;
+  __device__ __forceinline__ bool take(int round, Work& work) const {
+    const int tiles = (tokens + ROWS - 1) / ROWS;
+    const int index = round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+    if (index >= tiles * heads) return false;
+    work.row = (tiles - 1 - index / heads) * ROWS;
+    work.head = index % heads;
+    work.first = max(work.row - window + 1, 0) / KEYS;
+    work.last = (min(work.row + ROWS, tokens) - 1) / KEYS;
+    return true;
+  }
+};
+
+// Where the n-th tile of keys and of values that a block meets lies, and which turn of its barriers that is.
+template <int STAGES>
+struct Ring {
+  int stage = 0;
+  uint32_t phase = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) stage = 0, phase ^= 1;
+  }
+};
+
+}  // namespace
+#endif
+
+template <typename T, int GROUPS>
+__global__ void __launch_bounds__(Block<GROUPS>::THREADS, 1)
+    attention_v05_wgmma(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
+                        const __grid_constant__ CUtensorMap v_map, const __grid_constant__ CUtensorMap out_map,
+                        const T* q, const T* k, const T* v, T* out, int heads, int tokens, int window, float scale) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  constexpr int ROWS = Block<GROUPS>::ROWS, KEYS = Block<GROUPS>::KEYS, STAGES = Block<GROUPS>::STAGES;
+  constexpr uint32_t TILE_BYTES = Block<GROUPS>::TILE_BYTES;
+  extern __shared__ uint8_t memory[];
+  const uint32_t keys = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
+  const uint32_t values = keys + STAGES * TILE_BYTES, queries = values + STAGES * TILE_BYTES;
+  const uint32_t staged = queries + 2 * GROUPS * PART_BYTES;
+  const uint32_t k_full = staged + GROUPS * PART_BYTES, k_empty = k_full + 8 * STAGES, v_full = k_empty + 8 * STAGES;
+  const uint32_t v_empty = v_full + 8 * STAGES, q_full = v_empty + 8 * STAGES, q_empty = q_full + 8 * 2;
+  const Deal<ROWS, KEYS> deal{heads, tokens, window};
+  const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // the compiler sees that a warp has one
+
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < STAGES; ++stage) {
+      init_barrier(k_full + 8 * stage, 1), init_barrier(k_empty + 8 * stage, GROUPS);
+      init_barrier(v_full + 8 * stage, 1), init_barrier(v_empty + 8 * stage, GROUPS);
+    }
+    for (int half = 0; half < 2; ++half) init_barrier(q_full + 8 * half, 1), init_barrier(q_empty + 8 * half, GROUPS);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+
+  if (group == GROUPS) {  // the producer: one thread
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Block<GROUPS>::PRODUCER_REGISTERS));
+    if (threadIdx.x % 128 == 0) {
+      Ring<STAGES> at;
+      Work work;
+      for (int round = 0; deal.take(round, work); ++round) {
+        const int half = round % 2;
+        wait_barrier(q_empty + 8 * half, round / 2 % 2 ^ 1);  // everything starts out empty
+        expect_bytes(q_full + 8 * half, GROUPS * PART_BYTES);
+        for (int part = 0; part < GROUPS; ++part)  // rows beyond the last are filled with zeros and counted in full
+          load_box(queries + (half * GROUPS + part) * PART_BYTES, &q_map, q_full + 8 * half, 0, work.row + part * 64,
+                   work.head);
+        for (int tile = work.last; tile >= work.first; --tile, at.advance()) {
+          const uint32_t barrier = 8 * at.stage, to = at.stage * TILE_BYTES;
+          wait_barrier(k_empty + barrier, at.phase ^ 1);
+          expect_bytes(k_full + barrier, TILE_BYTES);
+          load_box(keys + to, &k_map, k_full + barrier, 0, tile * KEYS, work.head);
+          wait_barrier(v_empty + barrier, at.phase ^ 1);
+          expect_bytes(v_full + barrier, TILE_BYTES);
+          load_box(values + to, &v_map, v_full + barrier, 0, tile * KEYS, work.head);
+        }
+      }
+    }
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Block<GROUPS>::REGISTERS));
+    const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+    const bool leads = thread == 0;
+    const float to_log2 = scale * LOG2_E;
+    // A lane has rows lane / 4 and lane / 4 + 8 of the 16 of its warp: value i of an array lies in row i / 2 % 2, column
+    // i / 4 * 8 + lane % 4 * 2 + i % 2.
+    float scores[KEYS / 2], sums[32] = {}, largest[2], total[2];
+    uint32_t weights[KEYS / 4];  // pairs of them, as an operand from registers lies
+    using All = std::integral_constant<int, KEYS / 2>;
+    using Half = std::integral_constant<int, KEYS / 4>;
+
+    const auto multiply_keys = [&](int half, int stage) {
+      const uint32_t a = (queries + (half * GROUPS + group) * PART_BYTES) / 16;
+      const uint32_t b = keys / 16 + stage * (TILE_BYTES / 16);
+      begin_multiply();
+#pragma unroll
+      for (int part = 0; part < 4; ++part)
+        multiply<false>(scores, tile_at(a + part * 2), tile_at(b + part * 2), part > 0);
+      commit_multiply();
+    };
+    // Scores become weights, piece by piece, and each piece multiplies its values while the next is made. Of a tile on
+    // the diagonal only the first CELLS * 2 keys are looked at.
+    const auto attend = [&](auto cells, bool diagonal, const Work& work, int tile, int stage, bool fresh) {
+      constexpr int CELLS = decltype(cells)::value, PARTS = CELLS / 8;
+      const int top = work.row + group * 64, ahead = tile * KEYS + lane % 4 * 2 - (top + warp * 16 + lane / 4);
+      if (diagonal) {
+#pragma unroll
+        for (int i = 0; i < CELLS; ++i)
+          if (ahead > i / 2 % 2 * 8 - (i / 4 * 8 + i % 2)) scores[i] = -INFINITY;
+      }
+      if (tile * KEYS <= top + 63 - window) {
+#pragma unroll
+        for (int i = 0; i < CELLS; ++i)
+          if (ahead + window <= i / 2 % 2 * 8 - (i / 4 * 8 + i % 2)) scores[i] = -INFINITY;
+      }
+      float base[2], factor[2];
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        float most = scores[row * 2], also = scores[row * 2 + 1];
+#pragma unroll
+        for (int i = row * 2 + 4; i < CELLS; i += 4)
+          most = max_or_nan(most, scores[i]), also = max_or_nan(also, scores[i + 1]);
+        most = max_or_nan(most, also);
+        most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 1));
+        most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 2));
+        const float before = largest[row];
+        largest[row] = max_or_nan(before, most);
+        base[row] = largest[row] * to_log2;
+        factor[row] = exp2_fast((before - largest[row]) * to_log2);
+        total[row] *= factor[row];
+      }
+#pragma unroll
+      for (int i = 0; i < 32; ++i) sums[i] *= factor[i / 2 % 2];
+      const uint32_t b = values / 16 + stage * (TILE_BYTES / 16);
+      const auto take = [&](auto piece) {
+        constexpr int FIRST = decltype(piece)::value * PARTS / PIECES,
+                      END = (decltype(piece)::value + 1) * PARTS / PIECES;
+        float sum[2] = {0.0f, 0.0f};
+#pragma unroll
+        for (int i = FIRST * 8; i < END * 8; ++i) {
+          const float x = scores[i] * to_log2 - base[i / 2 % 2];
+          scores[i] = i * 5 % 16 < POLYNOMIALS ? exp2_polynomial(x) : exp2_fast(x);
+          sum[i / 2 % 2] += scores[i];
+        }
+#pragma unroll
+        for (int i = FIRST * 4; i < END * 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
+        total[0] += sum[0], total[1] += sum[1];
+        if (FIRST == 0) hold(sums);
+        begin_multiply();
+#pragma unroll
+        for (int part = FIRST; part < END; ++part)
+          multiply<true>(sums, weights + part * 4, tile_at(b + part * 128), part > 0 || !fresh);
+      };
+      take(std::integral_constant<int, 0>());
+      if constexpr (PIECES > 1) take(std::integral_constant<int, 1 % PIECES>());
+      if constexpr (PIECES > 2) take(std::integral_constant<int, 2 % PIECES>());
+      if constexpr (PIECES > 3) take(std::integral_constant<int, 3 % PIECES>());
+      commit_multiply();
+    };
+    // Out: sums / total -> bf16 -> shared memory, swizzled as the copy engine expects.
+    const auto finish = [&](const Work& work, const float (&totals)[2]) {
+      const uint32_t mine = staged + group * PART_BYTES;
+      float test[2];
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        float all = totals[row];
+        all += __shfl_xor_sync(0xffffffffU, all, 1);
+        all += __shfl_xor_sync(0xffffffffU, all, 2);
+        const float inverse = __fdividef(1.0f, all);
+        test[row] = 0.0f;
+#pragma unroll
+        for (int i = row * 2; i < 32; i += 4)
+#pragma unroll
+          for (int j = i; j < i + 2; ++j) sums[j] *= inverse, test[row] += sums[j] * 0.0f;
+      }
+      if (leads) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+      join_named(1 + group);
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                         mine + offset(warp * 16 + lane % 16, i * 2 + lane / 16)),
+                     "r"(pack(sums[8 * i], sums[8 * i + 1])), "r"(pack(sums[8 * i + 2], sums[8 * i + 3])),
+                     "r"(pack(sums[8 * i + 4], sums[8 * i + 5])), "r"(pack(sums[8 * i + 6], sums[8 * i + 7]))
+                     : "memory");
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+      // rows that are not finite may have met 0 * inf of a key that they do not see: once more, key by key
+      const int row = work.row + group * 64;
+      const bool bad = !(test[0] == 0.0f && test[1] == 0.0f);
+      int any;
+      asm volatile(
+          "{\n"
+          ".reg .pred bad, any;\n"
+          "setp.ne.b32 bad, %1, 0;\n"
+          "barrier.cta.red.or.pred any, %2, 128, bad;\n"
+          "selp.b32 %0, 1, 0, any;\n"
+          "}\n"
+          : "=r"(any)
+          : "r"(static_cast<int>(bad)), "r"(1 + group)
+          : "memory");
+      if (leads) {
+        store_box(&out_map, mine, 0, row, work.head);
+        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+      }
+      if (any) {
+        if (leads) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+        join_named(1 + group);
+        const int64_t base = static_cast<int64_t>(work.head) * tokens * ATTENTION_HEAD_SIZE;
+        uint64_t rest = __ballot_sync(0xffffffffU, test[0] != 0.0f) |
+                        static_cast<uint64_t>(__ballot_sync(0xffffffffU, test[1] != 0.0f)) << 32;
+        while (rest) {
+          const int in_warp = (__ffsll(rest) - 1) / 4, query = row + warp * 16 + in_warp;
+          rest &= ~(15ULL << in_warp * 4);
+          if (query < tokens)
+            attention_exact_row(q + base + query * ATTENTION_HEAD_SIZE, k + base, v + base,
+                                out + base + query * ATTENTION_HEAD_SIZE, max(0, query - window + 1), query, scale);
+        }
+      }
+    };
+
+    Work work;
+    Ring<STAGES> at;
+    for (int round = 0; deal.take(round, work); ++round) {
+      const int half = round % 2;
+      wait_barrier(q_full + 8 * half, round / 2 % 2);
+      largest[0] = largest[1] = -FLT_MAX;
+      total[0] = total[1] = 0.0f;
+      // tiles of keys that other warpgroups see alone pass by; all do for rows beyond the last
+      const int top = work.row + group * 64;
+      const int last = top < tokens ? min(work.last, (top + 63) / KEYS) : work.first - 1;
+      const int first = max(work.first, (top - window + 1) / KEYS);
+      int tile = work.last;
+      const auto pass = [&](int end) {
+        for (; tile > end; --tile, at.advance()) {
+          wait_barrier(k_full + 8 * at.stage, at.phase);
+          wait_barrier(v_full + 8 * at.stage, at.phase);
+          if (leads) arrive(k_empty + 8 * at.stage), arrive(v_empty + 8 * at.stage);
+        }
+      };
+      if constexpr (ATTENTION_V05_SKIP) pass(last);
+      for (; tile >= (ATTENTION_V05_SKIP ? first : work.first); --tile, at.advance()) {
+        wait_barrier(k_full + 8 * at.stage, at.phase);
+        multiply_keys(half, at.stage);
+        wait_barrier(v_full + 8 * at.stage, at.phase);
+        wait_multiply<0>();
+        hold(scores);
+        if (leads) arrive(k_empty + 8 * at.stage);
+        const bool fresh = tile == (ATTENTION_V05_SKIP ? last : work.last);
+        if (ATTENTION_V05_HALF && GROUPS == 2 && tile * KEYS + KEYS / 2 > top + 63)
+          attend(Half(), true, work, tile, at.stage, fresh);  // the other keys come after all of these queries
+        else
+          attend(All(), tile * KEYS + KEYS - 1 > top, work, tile, at.stage, fresh);
+        wait_multiply<0>();
+        hold(sums);
+        if (leads) arrive(v_empty + 8 * at.stage);
+      }
+      if constexpr (ATTENTION_V05_SKIP) pass(work.first - 1);
+      if (leads) arrive(q_empty + 8 * half);
+      if (top < tokens) finish(work, total);
+    }
+    if (leads) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+  }
+#else
+  __trap();  // built without the instructions of sm_90a
+#endif
+}
+
+namespace {
+
+// Boxes of `box_rows` x 64 of (heads, tokens, 64), 128-byte swizzled in shared memory, that end with their head.
+bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* operand, int heads, int tokens, uint32_t box_rows) {
+  const cuuint64_t sizes[] = {ATTENTION_HEAD_SIZE, static_cast<cuuint64_t>(tokens), static_cast<cuuint64_t>(heads)};
+  const cuuint64_t strides[] = {ATTENTION_HEAD_SIZE * 2, static_cast<cuuint64_t>(tokens) * ATTENTION_HEAD_SIZE * 2};
+  const cuuint32_t box[] = {BOX, box_rows, 1}, steps[] = {1, 1, 1};
+  return encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(operand), sizes, strides, box, steps,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+template <int GROUPS>
+cudaError_t launch(const AttentionCall& call, EncodeTensorMap encode, int sm_count) {
+  using T = __nv_bfloat16;
+  CUtensorMap q, k, v, out;
+  const int heads = call.batch_heads, tokens = call.tokens;
+  if (!make_map(encode, q, call.q, heads, tokens, 64) ||
+      !make_map(encode, k, call.k, heads, tokens, Block<GROUPS>::KEYS) ||
+      !make_map(encode, v, call.v, heads, tokens, Block<GROUPS>::KEYS) ||
+      !make_map(encode, out, call.out, heads, tokens, 64))
+    return cudaErrorInvalidValue;
+  constexpr uint32_t bytes = Block<GROUPS>::SHARED_BYTES;
+  const auto kernel = attention_v05_wgmma<T, GROUPS>;
+  if (const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
+    return status;
+  constexpr int rows = Block<GROUPS>::ROWS;
+  const int tiles = (tokens + rows - 1) / rows * heads;  // of 16 KiB each, so that they can be counted
+  kernel<<<std::min(tiles, sm_count), Block<GROUPS>::THREADS, bytes, call.stream>>>(
+      q, k, v, out, static_cast<const T*>(call.q), static_cast<const T*>(call.k), static_cast<const T*>(call.v),
+      static_cast<T*>(call.out), heads, tokens, visible_window(call), call.scale);
+  RETURN_IF_LAUNCH_FAILED();
+  return cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t attention_v05_wgmma(const AttentionCall& call) {
+  if (call.dtype != DType::bfloat16 || !sizes_fit(call)) return cudaErrorInvalidValue;
+  if (!aligned(call)) return cudaErrorMisalignedAddress;
+  int device = 0, sm_count = 0, major = 0, minor = 0;
+  if (const cudaError_t status = cudaGetDevice(&device)) return status;
+  for (const auto& [to, what] :
+       {std::pair{&sm_count, cudaDevAttrMultiProcessorCount}, std::pair{&major, cudaDevAttrComputeCapabilityMajor},
+        std::pair{&minor, cudaDevAttrComputeCapabilityMinor}})
+    if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
+  static const EncodeTensorMap encode = find_encoder();
+  if (major != 9 || minor != 0 || encode == nullptr) return cudaErrorNotSupported;
+  return visible_window(call) > LONG ? launch<3>(call, encode, sm_count) : launch<2>(call, encode, sm_count);
+}
