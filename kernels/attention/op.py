@@ -326,6 +326,7 @@ V04_TUNABLES = {
     "ATTENTION_V04_KEYS": (64, 32),
     "ATTENTION_V04_STAGES": (4, 2),
 }
+V05_TUNABLES = {"ATTENTION_V05_PIECES": (4, 1, 2)}
 V01_SYMBOLS = ("attention_v01_scores", "attention_v01_softmax", "attention_v01_values")
 
 VARIANTS = (
@@ -401,6 +402,7 @@ VARIANTS = (
         "wgmma and TMA: at least as fast as cuDNN at T 512 and 1024; refuted if slower",
         timings=(Timing("sdpa_cudnn", high=1.0, dtypes=BF16),),
         dtypes=BF16,
+        tunables=V05_TUNABLES,
     ),
 )
 
@@ -447,6 +449,7 @@ WINDOWED_VARIANTS = (
         function="windowed_v05_wgmma",
         timings=(Timing("v04_mma", high=0.8, dtypes=BF16),),
         dtypes=BF16,
+        tunables=V05_TUNABLES,
     ),
 )
 

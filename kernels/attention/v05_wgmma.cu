@@ -1,10 +1,10 @@
-// attention v05_wgmma: bf16 on Hopper's warpgroup instructions; one warp brings tiles in, two warpgroups take turns.
+// attention v05_wgmma: bf16 on Hopper's warpgroup instructions; one thread brings tiles in, three warpgroups compute.
 // Shapes   q, k, v, out (batch_heads, tokens, 64) bf16, sums in fp32; any number of tokens, any window.
 // Needs    sm_90a, 16-byte aligned bases
-// Moves    q, k, v and out once through DRAM; k and v through L2 once for each tile of 128 queries.
-// Versus   v04: operands come by the bulk copy engine and go from shared memory to the tensor cores without registers;
-//          scores of the next keys are made while the weights of these multiply the values; a block goes from tile to
-//          tile, longest first, without a pause.
+// Moves    q, k, v and out once through DRAM; k and v through L2 once for each tile of 192 queries.
+// Versus   v04: operands come by the bulk copy engine and go from shared memory to the tensor cores without registers; a
+//          quarter of a tile's weights multiplies its values while the exponentials of the next quarter are made; a block
+//          goes from tile to tile, longest first.
 // Expect   at least 1.0 times the best SDPA at B 8, T 1024 and at T 4096 and beyond; T 16384 with a window of 1024 in a
 //          sixth of the time of all keys.
 // Refuted if   below any.
@@ -23,47 +23,24 @@
 #include "exact_row.cuh"
 #include "hopper.cuh"
 
-#ifndef ATTENTION_V05_LONG
-#define ATTENTION_V05_LONG 0
-#endif
 #ifndef ATTENTION_V05_PIECES
 #define ATTENTION_V05_PIECES 4
 #endif
-#ifndef ATTENTION_V05_LONG_KEYS
-#define ATTENTION_V05_LONG_KEYS 128
-#endif
-#ifndef ATTENTION_V05_SKIP
-#define ATTENTION_V05_SKIP 1
-#endif
-#ifndef ATTENTION_V05_HALF
-#define ATTENTION_V05_HALF 1
-#endif
-#ifndef ATTENTION_V05_POLYNOMIALS
-#define ATTENTION_V05_POLYNOMIALS 0
-#endif
 namespace {
-constexpr int LONG = ATTENTION_V05_LONG;      // from more keys a query on, 192 queries a block instead of 128
-constexpr int PIECES = ATTENTION_V05_PIECES;  // of a tile, each of which meets its values while the next is softened
-constexpr int POLYNOMIALS = ATTENTION_V05_POLYNOMIALS;  // of 16 exponentials, made by adding and multiplying
-constexpr uint32_t PART_BYTES = 64 * 128;               // of a warpgroup's queries
-
-// What follows from the number of warpgroups that compute, 64 queries each.
-template <int GROUPS>
-struct Block {
-  static_assert(GROUPS == 2 || GROUPS == 3, "registers are dealt to two or three warpgroups that compute");
-  static constexpr int ROWS = 64 * GROUPS, THREADS = 128 * (GROUPS + 1);
-  static constexpr int KEYS = GROUPS == 2 ? 128 : ATTENTION_V05_LONG_KEYS;  // of a tile
-  static constexpr int STAGES = KEYS > 128 ? 3 : 4;                         // tiles on their way or in use
-  static constexpr int REGISTERS = GROUPS == 2 ? 240 : 160, PRODUCER_REGISTERS = GROUPS == 2 ? 24 : 32;
-  static constexpr uint32_t TILE_BYTES = KEYS * 128;  // of keys, and of values
-  static constexpr uint32_t SHARED_BYTES =
-      1024 + 2 * STAGES * TILE_BYTES + 3 * GROUPS * PART_BYTES + 8 * (4 * STAGES + 4);
-};
+constexpr int GROUPS = 3;  // warpgroups that compute, 64 queries each: one makes exponentials while others multiply
+constexpr int ROWS = 64 * GROUPS, THREADS = 128 * (GROUPS + 1);
+constexpr int KEYS = 128, STAGES = 4;  // of a tile; tiles on their way or in use
+// of keys or values; of a warpgroup's queries, twice, and of its output
+constexpr uint32_t TILE_BYTES = KEYS * 128, PART_BYTES = 64 * 128;
+constexpr uint32_t SHARED_BYTES = 1024 + 2 * STAGES * TILE_BYTES + 3 * GROUPS * PART_BYTES + 8 * (4 * STAGES + 4);
 }  // namespace
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 namespace {
 
+// A tile's weights multiply its values in so many pieces: with one, two, four of them 479, 506, 519 TFLOP/s at T 8192.
+constexpr int PIECES = ATTENTION_V05_PIECES;
+static_assert(PIECES == 1 || PIECES == 2 || PIECES == 4, "a tile is cut into one, two or four pieces");
 constexpr float LOG2_E = 1.4426950408889634f;
 
 // Descriptor of a swizzled tile by its address in units of 16 bytes: what comes before it is the same for all.
@@ -90,17 +67,6 @@ __device__ __forceinline__ float max_or_nan(float a, float b) {
   return result;
 }
 
-// 2^x for the pipes that add and multiply; off by 2^-13.7 of it. At least 2^-126: a little more than nothing for -inf.
-__device__ __forceinline__ float exp2_polynomial(float x) {
-  constexpr float TO_INTEGER = 12582912.0f;  // 1.5 * 2^23: the bits of x + this end with those of x, rounded
-  x = max_or_nan(x, -126.0f);
-  const float rounded = x + TO_INTEGER, rest = x - (rounded - TO_INTEGER);
-  float power = fmaf(0.055171669f, rest, 0.24261112f);
-  power = fmaf(power, rest, 0.69326099f);
-  power = fmaf(power, rest, 0.99992807f);
-  return __int_as_float(__float_as_int(power) + (__float_as_int(rounded) << 23));
-}
-
 __device__ __forceinline__ uint32_t pack(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return reinterpret_cast<const uint32_t&>(pair);
@@ -116,7 +82,6 @@ struct Work {
 
 // What a block does one after another: the tiles with the most keys go first, dealt to and fro, so that all blocks end
 // at about the same time.
-template <int ROWS, int KEYS>
 struct Deal {
   int heads, tokens, window;
   __device__ __forceinline__ bool take(int round, Work& work) const {
@@ -131,8 +96,7 @@ struct Deal {
   }
 };
 
-// Where the n-th tile of keys and of values that a block meets lies, and which turn of its barriers that is.
-template <int STAGES>
+// Where the next tile of keys and of values lies, and which turn of its barriers that is.
 struct Ring {
   int stage = 0;
   uint32_t phase = 0;
@@ -144,21 +108,19 @@ struct Ring {
 }  // namespace
 #endif
 
-template <typename T, int GROUPS>
-__global__ void __launch_bounds__(Block<GROUPS>::THREADS, 1)
+template <typename T>
+__global__ void __launch_bounds__(THREADS, 1)
     attention_v05_wgmma(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
                         const __grid_constant__ CUtensorMap v_map, const __grid_constant__ CUtensorMap out_map,
                         const T* q, const T* k, const T* v, T* out, int heads, int tokens, int window, float scale) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  constexpr int ROWS = Block<GROUPS>::ROWS, KEYS = Block<GROUPS>::KEYS, STAGES = Block<GROUPS>::STAGES;
-  constexpr uint32_t TILE_BYTES = Block<GROUPS>::TILE_BYTES;
   extern __shared__ uint8_t memory[];
   const uint32_t keys = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
   const uint32_t values = keys + STAGES * TILE_BYTES, queries = values + STAGES * TILE_BYTES;
   const uint32_t staged = queries + 2 * GROUPS * PART_BYTES;
   const uint32_t k_full = staged + GROUPS * PART_BYTES, k_empty = k_full + 8 * STAGES, v_full = k_empty + 8 * STAGES;
   const uint32_t v_empty = v_full + 8 * STAGES, q_full = v_empty + 8 * STAGES, q_empty = q_full + 8 * 2;
-  const Deal<ROWS, KEYS> deal{heads, tokens, window};
+  const Deal deal{heads, tokens, window};
   const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // the compiler sees that a warp has one
 
   if (threadIdx.x == 0) {
@@ -172,9 +134,9 @@ __global__ void __launch_bounds__(Block<GROUPS>::THREADS, 1)
   __syncthreads();
 
   if (group == GROUPS) {  // the producer: one thread
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Block<GROUPS>::PRODUCER_REGISTERS));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
     if (threadIdx.x % 128 == 0) {
-      Ring<STAGES> at;
+      Ring at;
       Work work;
       for (int round = 0; deal.take(round, work); ++round) {
         const int half = round % 2;
@@ -195,7 +157,7 @@ __global__ void __launch_bounds__(Block<GROUPS>::THREADS, 1)
       }
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Block<GROUPS>::REGISTERS));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const bool leads = thread == 0;
     const float to_log2 = scale * LOG2_E;
@@ -203,8 +165,6 @@ __global__ void __launch_bounds__(Block<GROUPS>::THREADS, 1)
     // i / 4 * 8 + lane % 4 * 2 + i % 2.
     float scores[KEYS / 2], sums[32] = {}, largest[2], total[2];
     uint32_t weights[KEYS / 4];  // pairs of them, as an operand from registers lies
-    using All = std::integral_constant<int, KEYS / 2>;
-    using Half = std::integral_constant<int, KEYS / 4>;
 
     const auto multiply_keys = [&](int half, int stage) {
       const uint32_t a = (queries + (half * GROUPS + group) * PART_BYTES) / 16;
@@ -215,19 +175,17 @@ __global__ void __launch_bounds__(Block<GROUPS>::THREADS, 1)
         multiply<false>(scores, tile_at(a + part * 2), tile_at(b + part * 2), part > 0);
       commit_multiply();
     };
-    // Scores become weights, piece by piece, and each piece multiplies its values while the next is made. Of a tile on
-    // the diagonal only the first CELLS * 2 keys are looked at.
-    const auto attend = [&](auto cells, bool diagonal, const Work& work, int tile, int stage, bool fresh) {
-      constexpr int CELLS = decltype(cells)::value, PARTS = CELLS / 8;
+    // Scores become weights, piece by piece, and each piece multiplies its values while the next is made.
+    const auto attend = [&](const Work& work, int tile, int stage, bool fresh) {
       const int top = work.row + group * 64, ahead = tile * KEYS + lane % 4 * 2 - (top + warp * 16 + lane / 4);
-      if (diagonal) {
+      if (tile * KEYS + KEYS - 1 > top) {  // the diagonal
 #pragma unroll
-        for (int i = 0; i < CELLS; ++i)
+        for (int i = 0; i < KEYS / 2; ++i)
           if (ahead > i / 2 % 2 * 8 - (i / 4 * 8 + i % 2)) scores[i] = -INFINITY;
       }
-      if (tile * KEYS <= top + 63 - window) {
+      if (tile * KEYS <= top + 63 - window) {  // the window's edge
 #pragma unroll
-        for (int i = 0; i < CELLS; ++i)
+        for (int i = 0; i < KEYS / 2; ++i)
           if (ahead + window <= i / 2 % 2 * 8 - (i / 4 * 8 + i % 2)) scores[i] = -INFINITY;
       }
       float base[2], factor[2];
@@ -235,7 +193,7 @@ __global__ void __launch_bounds__(Block<GROUPS>::THREADS, 1)
       for (int row = 0; row < 2; ++row) {
         float most = scores[row * 2], also = scores[row * 2 + 1];
 #pragma unroll
-        for (int i = row * 2 + 4; i < CELLS; i += 4)
+        for (int i = row * 2 + 4; i < KEYS / 2; i += 4)
           most = max_or_nan(most, scores[i]), also = max_or_nan(also, scores[i + 1]);
         most = max_or_nan(most, also);
         most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 1));
@@ -250,13 +208,11 @@ __global__ void __launch_bounds__(Block<GROUPS>::THREADS, 1)
       for (int i = 0; i < 32; ++i) sums[i] *= factor[i / 2 % 2];
       const uint32_t b = values / 16 + stage * (TILE_BYTES / 16);
       const auto take = [&](auto piece) {
-        constexpr int FIRST = decltype(piece)::value * PARTS / PIECES,
-                      END = (decltype(piece)::value + 1) * PARTS / PIECES;
+        constexpr int FIRST = decltype(piece)::value * KEYS / 16 / PIECES, END = FIRST + KEYS / 16 / PIECES;
         float sum[2] = {0.0f, 0.0f};
 #pragma unroll
         for (int i = FIRST * 8; i < END * 8; ++i) {
-          const float x = scores[i] * to_log2 - base[i / 2 % 2];
-          scores[i] = i * 5 % 16 < POLYNOMIALS ? exp2_polynomial(x) : exp2_fast(x);
+          scores[i] = exp2_fast(scores[i] * to_log2 - base[i / 2 % 2]);
           sum[i / 2 % 2] += scores[i];
         }
 #pragma unroll
@@ -335,7 +291,7 @@ __global__ void __launch_bounds__(Block<GROUPS>::THREADS, 1)
     };
 
     Work work;
-    Ring<STAGES> at;
+    Ring at;
     for (int round = 0; deal.take(round, work); ++round) {
       const int half = round % 2;
       wait_barrier(q_full + 8 * half, round / 2 % 2);
@@ -353,24 +309,20 @@ __global__ void __launch_bounds__(Block<GROUPS>::THREADS, 1)
           if (leads) arrive(k_empty + 8 * at.stage), arrive(v_empty + 8 * at.stage);
         }
       };
-      if constexpr (ATTENTION_V05_SKIP) pass(last);
-      for (; tile >= (ATTENTION_V05_SKIP ? first : work.first); --tile, at.advance()) {
+      pass(last);
+      for (; tile >= first; --tile, at.advance()) {
         wait_barrier(k_full + 8 * at.stage, at.phase);
         multiply_keys(half, at.stage);
         wait_barrier(v_full + 8 * at.stage, at.phase);
         wait_multiply<0>();
         hold(scores);
         if (leads) arrive(k_empty + 8 * at.stage);
-        const bool fresh = tile == (ATTENTION_V05_SKIP ? last : work.last);
-        if (ATTENTION_V05_HALF && GROUPS == 2 && tile * KEYS + KEYS / 2 > top + 63)
-          attend(Half(), true, work, tile, at.stage, fresh);  // the other keys come after all of these queries
-        else
-          attend(All(), tile * KEYS + KEYS - 1 > top, work, tile, at.stage, fresh);
+        attend(work, tile, at.stage, tile == last);
         wait_multiply<0>();
         hold(sums);
         if (leads) arrive(v_empty + 8 * at.stage);
       }
-      if constexpr (ATTENTION_V05_SKIP) pass(work.first - 1);
+      pass(work.first - 1);
       if (leads) arrive(q_empty + 8 * half);
       if (top < tokens) finish(work, total);
     }
@@ -393,29 +345,6 @@ bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* operand, int
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-template <int GROUPS>
-cudaError_t launch(const AttentionCall& call, EncodeTensorMap encode, int sm_count) {
-  using T = __nv_bfloat16;
-  CUtensorMap q, k, v, out;
-  const int heads = call.batch_heads, tokens = call.tokens;
-  if (!make_map(encode, q, call.q, heads, tokens, 64) ||
-      !make_map(encode, k, call.k, heads, tokens, Block<GROUPS>::KEYS) ||
-      !make_map(encode, v, call.v, heads, tokens, Block<GROUPS>::KEYS) ||
-      !make_map(encode, out, call.out, heads, tokens, 64))
-    return cudaErrorInvalidValue;
-  constexpr uint32_t bytes = Block<GROUPS>::SHARED_BYTES;
-  const auto kernel = attention_v05_wgmma<T, GROUPS>;
-  if (const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
-    return status;
-  constexpr int rows = Block<GROUPS>::ROWS;
-  const int tiles = (tokens + rows - 1) / rows * heads;  // of 16 KiB each, so that they can be counted
-  kernel<<<std::min(tiles, sm_count), Block<GROUPS>::THREADS, bytes, call.stream>>>(
-      q, k, v, out, static_cast<const T*>(call.q), static_cast<const T*>(call.k), static_cast<const T*>(call.v),
-      static_cast<T*>(call.out), heads, tokens, visible_window(call), call.scale);
-  RETURN_IF_LAUNCH_FAILED();
-  return cudaSuccess;
-}
-
 }  // namespace
 
 cudaError_t attention_v05_wgmma(const AttentionCall& call) {
@@ -429,5 +358,20 @@ cudaError_t attention_v05_wgmma(const AttentionCall& call) {
     if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
   static const EncodeTensorMap encode = find_encoder();
   if (major != 9 || minor != 0 || encode == nullptr) return cudaErrorNotSupported;
-  return visible_window(call) > LONG ? launch<3>(call, encode, sm_count) : launch<2>(call, encode, sm_count);
+  using T = __nv_bfloat16;
+  CUtensorMap q, k, v, out;
+  const int heads = call.batch_heads, tokens = call.tokens;
+  if (!make_map(encode, q, call.q, heads, tokens, 64) || !make_map(encode, k, call.k, heads, tokens, KEYS) ||
+      !make_map(encode, v, call.v, heads, tokens, KEYS) || !make_map(encode, out, call.out, heads, tokens, 64))
+    return cudaErrorInvalidValue;
+  const auto kernel = attention_v05_wgmma<T>;
+  if (const cudaError_t status =
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES))
+    return status;
+  const int tiles = (tokens + ROWS - 1) / ROWS * heads;  // of 16 KiB each: memory holds fewer than 2^31
+  kernel<<<std::min(tiles, sm_count), THREADS, SHARED_BYTES, call.stream>>>(
+      q, k, v, out, static_cast<const T*>(call.q), static_cast<const T*>(call.k), static_cast<const T*>(call.v),
+      static_cast<T*>(call.out), heads, tokens, visible_window(call), call.scale);
+  RETURN_IF_LAUNCH_FAILED();
+  return cudaSuccess;
 }
