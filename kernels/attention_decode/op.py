@@ -195,6 +195,7 @@ VARIANTS = (
         decode_chain,
         compiled_bytes,
         timings=(Timing("torch", low=0.9, high=1.1),),
+        finite_only=True,  # the softmax of a single key is 1 to the compiler, NaN or not
     ),
     torch_variant(
         "FlashAttention 2 with its own split: 70 to 90 % of the read bandwidth at B 8, Tk 8192; refuted outside",
