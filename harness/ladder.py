@@ -39,7 +39,7 @@ CLAIMS = registry.FOLDER / "claims.toml"
 ROOT_RANGE = "ladder"
 POINT_COLUMNS = ("op", "variant", "dtype", "shape_name", "shape", "fingerprint", "checks", "passed", "note")
 ROUNDS = 20
-SLOW_NS = 10e6
+SLOW_NS = 30e6
 CHECKED = 3  # every third of the small shapes is checked again; the benchmark and the tests check all
 Key = tuple[str, str, str, str]
 
@@ -320,9 +320,10 @@ def check(point: Point) -> dict[str, Any]:
 
 
 def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, rounds: int) -> int:
-    """Check what is missing and time what nobody timed; points.csv, bench.csv and manifest.json of a new run.
+    """Check what is missing and time what nobody timed; points.csv, bench.csv and manifest.json of new runs RUN-OP.
 
-    Points that take SLOW_NS and more go into a run of their own, RUN-slow: not every counter can be had of them.
+    One for each op, so that a capture that a kernel holds up costs one of them. Points that take SLOW_NS and more go
+    into RUN-OP-slow: not every counter can be had of them.
     1 if a point failed its check; 4 if nothing is missing, and then no run is made.
     """
     import torch
@@ -364,12 +365,12 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
     arguments = ["harness.ladder", "--mode", "measure", *(["--ops", *ops] if ops else [])]
     conditions |= manifest.build_manifest(arguments, [], 0, {"source": "none"}, sampler)
     took = there | _cold(times, {(point.op.name, point.variant): point.fingerprint for point in wanted})
-    slow = {point.key for point in wanted if took.get((point.key, point.sizes, point.fingerprint), 0.0) >= SLOW_NS}
-    for place, is_slow in ((run, False), (run.with_name(f"{run.name}-slow"), True)):
-        mine = [row for point, row in zip(wanted, rows, strict=True) if (point.key in slow) == is_slow]
-        if not mine:
-            continue
-        captures = place / "captures"
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for point, row in zip(wanted, rows, strict=True):
+        slow = took.get((point.key, point.sizes, point.fingerprint), 0.0) >= SLOW_NS
+        parts.setdefault(f"{run.name}-{point.op.name}{'-slow' if slow else ''}", []).append(row)
+    for name, mine in parts.items():
+        captures = run.with_name(name) / "captures"
         captures.mkdir(parents=True, exist_ok=True)
         _write_csv(captures / "points.csv", POINT_COLUMNS, mine)
         keys = {tuple(row[name] for name in POINT_COLUMNS[:4]) for row in mine}

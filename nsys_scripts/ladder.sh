@@ -7,7 +7,8 @@
 #   --out DIR    folder of the ladder (default: runs/ladder); each call adds a run folder of its own
 #   --missing    only say what is missing: not measured yet, or measured with a source that has changed since
 #   --all        measure what is there already too
-#   --seconds N  capture nothing that begins later than that: our own kernels come first, what is left stays missing
+#   --seconds N  of each op's capture (default 120): nothing begins later than that, our own kernels come first; one that
+#                has not ended a minute later is ended, and its points stay missing
 #   OP…          only these ops of kernels.registry
 #
 # What earlier calls measured stays; the newest run that has a point counts. Times that a benchmark beside DIR took
@@ -16,7 +17,7 @@
 # exit: 0 done, 1 a step failed, 2 usage or no GPU
 source "$(dirname "$0")/common.sh"
 
-dry='' dir=runs/ladder missing='' all='' seconds='' ops=()
+dry='' dir=runs/ladder missing='' all='' seconds=120 ops=()
 while (($#)); do
   case $1 in
   -h | --help) usage && exit 0 ;;
@@ -34,7 +35,7 @@ cd "$ROOT"
 only=(${ops[@]+--ops "${ops[@]}"})
 run=$dir/$(date -u +%Y%m%dT%H%M%SZ)
 
-step() { # TITLE COMMAND…
+step() { # TITLE COMMAND…, ended after `limit` seconds if that is set
   local started=$SECONDS code=0
   if [[ -n $dry ]]; then
     shift
@@ -44,16 +45,20 @@ step() { # TITLE COMMAND…
   printf '\n== %s\n' "$1"
   shift
   if [[ $1 != "$HERE"/* ]]; then show "$@"; fi # our scripts print what they run
-  "$@" || code=$?
+  ${limit:+timeout -k 10 "$limit"} "$@" || code=$?
   echo "   $((SECONDS - started)) s"
   return "$code"
 }
 
 capture() { # RUN COLUMNS OPTION: the points of a run under ncu, and its exports
-  if [[ -z $dry && ! -s $1/captures/points.csv ]]; then return 0; fi # all of them are slow
-  step "2/4 counters under ncu" "$HERE/ncu_capture.sh" --include ladder/ "$3" --columns "$2" \
-    --out "$1" -- "$PYTHON" -m harness.ladder --mode capture --run "$1" ${seconds:+--seconds "$seconds"} || failed=yes
-  if [[ -n $dry || -s $1/raw/counters.ncu-rep ]]; then
+  local code=0
+  limit=$((seconds + 60)) step "2/4 counters under ncu: ${1#"$run"-}" "$HERE/ncu_capture.sh" --include ladder/ "$3" --columns "$2" \
+    --out "$1" -- "$PYTHON" -m harness.ladder --mode capture --run "$1" --seconds "$seconds" || code=$?
+  if ((code)); then failed=yes; fi
+  if ((code == 124 || code == 137)); then
+    echo "This capture did not end in time; its last kernel: $(grep '^==PROF== Profiling' "$1/raw/ncu.log" | tail -n 1 || true)" >&2
+    rm -f "$1/raw/counters.ncu-rep"
+  elif [[ -n $dry || -s $1/raw/counters.ncu-rep ]]; then
     step "3/4 export" "$HERE/export_csv.sh" "$1" || failed=yes
   fi
 }
@@ -76,8 +81,10 @@ case $code in
 *) exit 1 ;;
 esac
 columns=$("$PYTHON" -m analysis.ladder --columns) && few=$("$PYTHON" -m analysis.ladder --columns --slow) || exit 1
-capture "$run" "$columns" --source
-if [[ -n $dry || -s $run-slow/captures/points.csv ]]; then capture "$run-slow" "$few" --samples; fi
+runs=("$run"-*)
+if [[ -n $dry ]]; then runs=("$run-OP" "$run-OP-slow"); fi
+for one in "${runs[@]}"; do if [[ $one != *-slow ]]; then capture "$one" "$columns" --source; fi; done
+for one in "${runs[@]}"; do if [[ $one == *-slow ]]; then capture "$one" "$few" --samples; fi; done
 step "4/4 tables" "$PYTHON" -m analysis.ladder "$dir" || failed=yes
 ladder "what is still missing" missing --out "$dir" ${only[@]+"${only[@]}"}
 if [[ -n $failed ]]; then exit 1; fi

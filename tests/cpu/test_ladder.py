@@ -189,23 +189,25 @@ def test_measure_checks_times_and_writes_what_the_capture_launches(
     monkeypatch.setattr(bench, "time_shape", time_shape)
     out, run = tmp_path / "gpu-ladder", tmp_path / "gpu-ladder" / "r1"
     assert ladder.main(["--mode", "measure", "--out", str(out), "--run", str(run), "--ops", "residual"]) == 1
-    rows = {(row["variant"], row["dtype"]): row for row in ladder._rows(run / "captures" / "points.csv")}
+    rows = {
+        (row["variant"], row["dtype"]): row for row in ladder._rows(out / "r1-residual" / "captures" / "points.csv")
+    }
     assert rows["triton", "fp32"]["note"] == "does not run: no compiler"
     assert "too far" in rows["v01_element", "bf16"]["note"]
     assert rows["v02_vector", "fp32"]["passed"] == "yes"
     assert asked == [("float32", "v02_vector", "compile", "torch"), ("bfloat16", "v02_vector", "compile", "torch")]
-    times = ladder._rows(run / "captures" / "bench.csv")
+    times = ladder._rows(out / "r1-residual" / "captures" / "bench.csv")
     assert {row["variant"] for row in times} == {"torch", "compile", "v02_vector"}
-    manifest = json.loads((run / "captures" / "manifest.json").read_text("utf-8"))
+    manifest = json.loads((out / "r1-residual" / "captures" / "manifest.json").read_text("utf-8"))
     assert manifest["copy_byte_per_s"] == {"torch_copy": 4e12}
     # captured in between, and v02's source changed: that alone is measured again, beside the library
     passed = [point for point in some_points() if point.variant in ("torch", "compile", "v02_vector")]
     from tests.ladder_export import ncu_page
 
-    (run / "captures" / "ncu_raw.csv").write_text(ncu_page([Launch(point.key) for point in passed]))
+    (out / "r1-residual" / "captures" / "ncu_raw.csv").write_text(ncu_page([Launch(point.key) for point in passed]))
     monkeypatch.setattr(ladder, "fingerprint", lambda op, name: "new" if name == "v02_vector" else "old")
     asked.clear()
-    points_file = run / "captures" / "points.csv"
+    points_file = out / "r1-residual" / "captures" / "points.csv"
     points_file.write_text(points_file.read_text().replace(rows["torch", "fp32"]["fingerprint"], "old"))
     text = points_file.read_text()
     for row in rows.values():
@@ -218,7 +220,7 @@ def test_measure_checks_times_and_writes_what_the_capture_launches(
     )
     ladder.main(["--mode", "measure", "--out", str(out), "--run", str(out / "r2"), "--ops", "residual"])
     assert asked == [("float32", "torch", "v02_vector"), ("bfloat16", "torch", "v02_vector")]
-    assert {row["variant"] for row in ladder._rows(out / "r2" / "captures" / "bench.csv")} == {"v02_vector"}
+    assert {row["variant"] for row in ladder._rows(out / "r2-residual" / "captures" / "bench.csv")} == {"v02_vector"}
 
 
 def test_what_a_benchmark_of_the_same_source_timed_is_not_checked_again(
@@ -233,15 +235,15 @@ def test_what_a_benchmark_of_the_same_source_timed_is_not_checked_again(
     points = some_points()
     slow = points[0]
     beside = tmp_path / "gpu-residual-bench"
-    write_csv(beside / "bench.csv", [timed(one.key, one.sizes, 20_000_000 if one is slow else 900) for one in points])
+    write_csv(beside / "bench.csv", [timed(one.key, one.sizes, 50_000_000 if one is slow else 900) for one in points])
     sources = {one.variant: one.fingerprint for one in points}
     (beside / "bench.json").write_text(json.dumps({"kind": "bench", "sources": sources}))
     out, run = tmp_path / "gpu-ladder", tmp_path / "gpu-ladder" / "r1"
     assert ladder.main(["--mode", "measure", "--out", str(out), "--run", str(run), "--ops", "residual"]) == 0
-    assert len(ladder._rows(run / "captures" / "points.csv")) == len(points) - 1
-    (apart,) = ladder._rows(out / "r1-slow" / "captures" / "points.csv")
+    assert len(ladder._rows(out / "r1-residual" / "captures" / "points.csv")) == len(points) - 1
+    (apart,) = ladder._rows(out / "r1-residual-slow" / "captures" / "points.csv")
     assert (apart["variant"], apart["dtype"], apart["passed"]) == (slow.variant, slow.key[2], "yes")
-    assert not (run / "captures" / "bench.csv").exists()
+    assert not (out / "r1-residual" / "captures" / "bench.csv").exists()
 
 
 @pytest.mark.parametrize(("seconds", "captured"), [("0", 3), ("25", 2)])

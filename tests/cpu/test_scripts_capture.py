@@ -88,7 +88,7 @@ case "$*" in
 "-m analysis.hardware.metrics"*) echo a.sum,b.sum ;;
 "-m harness.ladder --mode measure"*)
   while (($#)); do if [[ $1 == --run ]]; then run=$2; fi; shift; done
-  for each in ${LADDER_RUNS-"$run"}; do mkdir -p "${each/RUN/$run}/captures" && echo op > "${each/RUN/$run}/captures/points.csv"; done
+  for each in ${LADDER_RUNS-RUN-softmax}; do mkdir -p "${each/RUN/$run}/captures" && echo op > "${each/RUN/$run}/captures/points.csv"; done
   exit "${LADDER_ENDS:-0}"
   ;;
 "-m harness.ladder"*) ;;
@@ -154,7 +154,7 @@ class Machine:
 
 
 ORDINARY_TOOLS = """
-    bash basename dirname readlink realpath date mkdir rm cp mv ln find cat tail head grep sed awk sort tr tee ldd env
+    bash basename dirname readlink realpath date mkdir rm cp mv ln find cat tail head grep sed awk sort tr tee timeout ldd env
     mktemp paste true false chmod sh
 """
 
@@ -695,11 +695,11 @@ def test_the_ladder_declares_measures_captures_and_says_what_is_missing(gpu_mach
     }
     assert (run / "captures/ncu_lines.csv").read_text() == "kernel,ordinal\n"
     steps = [line for line in gpu_machine.calls.read_text().splitlines() if re.search(r"ladder|--import|--nvtx", line)]
-    where = f"reports/x-ladder/{run.name}"
+    where = f"reports/x-ladder/{run.name.removesuffix('-softmax')}"
     words = (
         "--mode declare --out reports/x-ladder", f"--mode measure --out reports/x-ladder --run {where} --ops softmax gelu",
         "analysis.ladder --columns", "analysis.ladder --columns --slow", "hardware.metrics --cc 9.0 --columns columns",
-        "--nvtx-include ladder/", f"--mode capture --run {where}",
+        "--nvtx-include ladder/", f"--mode capture --run {where}-softmax --seconds 120",
     )  # fmt: skip
     places = [next(at for at, line in enumerate(steps) if word in line) for word in words[:2]]
     assert places == [0, 1]
@@ -710,7 +710,7 @@ def test_the_ladder_declares_measures_captures_and_says_what_is_missing(gpu_mach
 
 
 def test_slow_points_are_captured_apart_with_fewer_columns(gpu_machine: Machine) -> None:
-    answer = ladder(gpu_machine, LADDER_RUNS="RUN RUN-slow")
+    answer = ladder(gpu_machine, LADDER_RUNS="RUN-gelu RUN-gelu-slow")
     assert answer.returncode == 0, answer.stderr
     runs = sorted(path.name for path in (gpu_machine.scripts.parent / "runs/ladder").iterdir())
     assert runs[1] == f"{runs[0]}-slow"
@@ -721,7 +721,7 @@ def test_slow_points_are_captured_apart_with_fewer_columns(gpu_machine: Machine)
     assert "SourceCounters" in fast
     assert "SourceCounters" not in slow
     assert (gpu_machine.scripts.parent / "runs/ladder" / runs[1] / "captures/ncu_lines.csv").is_file()
-    assert ladder(gpu_machine, LADDER_RUNS="RUN-slow").returncode == 0  # all of them are slow
+    assert ladder(gpu_machine, LADDER_RUNS="RUN-gelu-slow").returncode == 0  # all of them are slow
 
 
 def test_a_point_that_fails_its_check_leaves_the_others(gpu_machine: Machine) -> None:
@@ -734,6 +734,24 @@ def test_nothing_is_captured_where_nothing_is_missing_or_measuring_fails(gpu_mac
     assert ladder(gpu_machine, LADDER_ENDS="4", LADDER_RUNS="").returncode == 0
     assert ladder(gpu_machine, LADDER_ENDS="3", LADDER_RUNS="").returncode == 1
     assert "--mode capture" not in gpu_machine.calls.read_text()
+
+
+def test_a_capture_that_does_not_end_costs_its_op_alone(gpu_machine: Machine) -> None:
+    ended = """#!/usr/bin/env bash
+shift 3 && "$@"
+if [[ "$*" != *-gelu* ]]; then exit; fi
+while [[ $1 != --out ]]; do shift; done
+echo '==PROF== Profiling "gelu_v01_naive" - 7: 0%' >> "$2/raw/ncu.log"
+exit 124
+"""
+    gpu_machine.put("bin/timeout", ended)
+    answer = ladder(gpu_machine, "--seconds", "30", LADDER_RUNS="RUN-gelu RUN-softmax")
+    assert answer.returncode == 1
+    assert 'did not end in time; its last kernel: ==PROF== Profiling "gelu_v01_naive" - 7' in answer.stderr
+    gelu, softmax = sorted((gpu_machine.scripts.parent / "runs/ladder").iterdir())
+    assert not (gelu / "captures/ncu_raw.csv").exists()
+    assert (softmax / "captures/ncu_raw.csv").exists()
+    assert "points: some" in answer.stdout
 
 
 def test_a_denied_capture_fails_but_the_tables_are_made(gpu_machine: Machine) -> None:
