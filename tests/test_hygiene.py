@@ -24,7 +24,7 @@ PRIVATE_PATH = re.compile(
 )
 # Tests and the scrubber have to spell such paths out.
 SPELLED_OUT = ("tests/", "nsys_scripts/scrub.py")
-REPORT_BYTES = 15_000_000
+REPORT_BYTES = 20_000_000
 
 
 @cache

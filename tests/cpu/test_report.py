@@ -1,11 +1,13 @@
 """report.py from the outside: exit codes, one-sentence errors, named gaps, and what happens to files."""
 
+import gc
 import json
 import resource
 import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -269,10 +271,31 @@ def test_the_committed_figures_are_redrawn_alike(tmp_path):
             assert max(differing_tiles(old, erased), differing_tiles(old, moved)) > TILES_THAT_MAY_DIFFER, path.name
 
 
+# The machine on which a report may take 5 s does `_yardstick` in this time; a slower one gets as much more.
+YARDSTICK_SECONDS = 0.15
+
+
+def _yardstick() -> float:
+    """CPU seconds of a fixed piece of plain Python, best of three; garbage is not looked for."""
+    return min(_yard() for _ in range(3))
+
+
+def _yard() -> float:
+    gc.collect()
+    gc.disable()
+    start = time.process_time()
+    rows = [{"name": f"kernel_{i % 97}", "time_ns": i * 7919 % 100_003} for i in range(60_000)]
+    for row in sorted(json.loads(json.dumps(rows)), key=lambda row: (row["name"], row["time_ns"])):
+        f"{row['name']:>20} {row['time_ns'] / 1e3:10.3f}".split()
+    took = time.process_time() - start
+    gc.enable()
+    return took
+
+
 @needs_committed
 def test_the_committed_report_takes_five_seconds(tmp_path):
     arguments = [str(COMMITTED / "captures"), "--out", str(tmp_path / "out"), "--quiet"]
-    assert min(_seconds(arguments) for _ in range(2)) <= 5
+    assert min(_seconds(arguments) / max(1.0, _yardstick() / YARDSTICK_SECONDS) for _ in range(3)) <= 5
 
 
 @needs_committed
