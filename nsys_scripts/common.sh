@@ -181,3 +181,19 @@ find_gpu() {
   fi
   head -n 1 <<<"$answer"
 }
+
+# Of a driver with -n (`dry`): print the command, or let our own script print it; else say the title, run, say the seconds.
+step() { # TITLE COMMAND…, ended after `limit` seconds if that is set
+  local started=$SECONDS code=0
+  if [[ -n $dry ]]; then
+    shift
+    if [[ $1 == "$HERE"/* ]]; then "$1" -n "${@:2}"; else show "$@"; fi
+    return 0
+  fi
+  printf '\n== %s\n' "$1"
+  shift
+  if [[ $1 != "$HERE"/* ]]; then show "$@"; fi # our scripts print what they run
+  ${limit:+timeout -k 10 "$limit"} "$@" || code=$?
+  echo "   $((SECONDS - started)) s"
+  return "$code"
+}

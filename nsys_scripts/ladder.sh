@@ -35,21 +35,6 @@ cd "$ROOT"
 only=(${ops[@]+--ops "${ops[@]}"})
 run=$dir/$(date -u +%Y%m%dT%H%M%SZ)
 
-step() { # TITLE COMMAND…, ended after `limit` seconds if that is set
-  local started=$SECONDS code=0
-  if [[ -n $dry ]]; then
-    shift
-    if [[ $1 == "$HERE"/* ]]; then "$1" -n "${@:2}"; else show "$@"; fi
-    return 0
-  fi
-  printf '\n== %s\n' "$1"
-  shift
-  if [[ $1 != "$HERE"/* ]]; then show "$@"; fi # our scripts print what they run
-  ${limit:+timeout -k 10 "$limit"} "$@" || code=$?
-  echo "   $((SECONDS - started)) s"
-  return "$code"
-}
-
 capture() { # RUN COLUMNS OPTION: the points of a run under ncu, and its exports
   local code=0
   limit=$((seconds + 60)) step "2/4 counters under ncu: ${1#"$run"-}" "$HERE/ncu_capture.sh" --include ladder/ "$3" --columns "$2" \

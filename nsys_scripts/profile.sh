@@ -30,21 +30,6 @@ done
 cd "$ROOT"
 stamp=$(date -u +%Y%m%dT%H%M%SZ)
 
-step() { # TITLE COMMAND…
-  local started=$SECONDS code=0
-  if [[ -n $dry ]]; then
-    shift
-    if [[ $1 == "$HERE"/* ]]; then "$1" -n "${@:2}"; else show "$@"; fi
-    return 0
-  fi
-  printf '\n== %s\n' "$1"
-  shift
-  if [[ $1 != "$HERE"/* ]]; then show "$@"; fi # our scripts print what they run
-  "$@" || code=$?
-  echo "   $((SECONDS - started)) s"
-  return "$code"
-}
-
 report() { step "$1" "$PYTHON" analysis/report.py "${@:2}"; }
 
 if ! gpu=$(find_gpu); then
