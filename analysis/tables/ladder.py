@@ -240,7 +240,7 @@ def build_ladder(
     captured = table["ncu_time_ns"].notna()
     stale = table["is_current"].eq(False).fillna(False) | table["time_current"].eq(False).fillna(False)
     failed = table["passed"].eq("no") & table["check_current"].eq(True).fillna(False)
-    state = np.select([failed, ~captured, stale], ["failed", "missing", "stale"], "current")
+    state = np.select([failed, stale, ~captured], ["failed", "stale", "missing"], "current")
     tier = np.select([captured, table["bench_time_p50_ns"].notna()], ["counters", "timing"], "static")
     return table.assign(state=state, tier=tier, failure=table["note"].astype(object).where(failed, ""))
 

@@ -257,6 +257,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
   }
 
   // through shared memory, where the warp's own queries lay, into whole rows
+  __syncwarp();  // all lanes have read them
   unsigned bad[BANDS][2];
 #pragma unroll
   for (int band = 0; band < BANDS; ++band)
