@@ -425,8 +425,7 @@ def _measure(name: str, dtype: str, model: Any, shared: Conditions, ids: dict[st
     except Exception as error:  # compilers and captures fail in many ways; the other settings still count
         if isinstance(error.__cause__, OutOfTimeError) or isinstance(error.__context__, OutOfTimeError):
             return {**entry, "skipped": "it did not finish in the time given with --seconds"}
-        first_line = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        return {**entry, "skipped": f"it failed: {manifest.scrub(first_line)}"}
+        return {**entry, "skipped": f"it failed: {manifest.first_line(error)}"}
     ids.setdefault(dtype, new)
     return entry | measured
 

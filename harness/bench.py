@@ -674,8 +674,8 @@ def bench(
             full = [size for size in sizes if size not in omitted[dtype, name]]
             found = check_variant(op, name, dtype, check_shapes(op, name), "cuda", full)
         except Exception as error:  # a compiler may fail in many ways; a variant that does not run is not timed
-            reason = f"does not run: {str(error).splitlines()[0][:120] if str(error) else type(error).__name__}"
-            found = [Check(name, dtype, (), "", math.nan, math.nan, False, manifest.scrub(reason))]
+            reason = f"does not run: {manifest.first_line(error, 120)}"
+            found = [Check(name, dtype, (), "", math.nan, math.nan, False, reason)]
         checks += found
         if all(check.passed for check in found):
             passed[dtype].append(name)

@@ -30,7 +30,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HarnessError, InputError, UsageError
+from harness.console import guarded
+from harness.errors import InputError, UsageError
 from kernels import registry
 from kernels.registry import MOST_BYTES, dtype_name, short_dtype
 from kernels.variants import fingerprint
@@ -42,6 +43,7 @@ ROUNDS = 20
 SLOW_NS = 30e6
 CHECKED = 3  # every third of the small shapes is checked again; the benchmark and the tests check all
 Key = tuple[str, str, str, str]
+Measured = tuple[Key, str, str]  # a point's key, sizes and fingerprint
 
 
 def say(text: str) -> None:
@@ -77,6 +79,11 @@ class Point:
     @cached_property
     def fingerprint(self) -> str:
         return fingerprint(self.op, self.variant)
+
+    @property
+    def measured(self) -> Measured:
+        """What tells whether a measurement is of this point as it is now."""
+        return self.key, self.sizes, self.fingerprint
 
     def able(self) -> bool:
         """Whether the variant takes this dtype and shape."""
@@ -230,7 +237,7 @@ def ranges_captured(page: Path) -> set[tuple[str, ...]]:
     return found
 
 
-def captured(folder: Path) -> set[tuple[Key, str, str]]:
+def captured(folder: Path) -> set[Measured]:
     """(key, sizes, fingerprint) of every point that a run in `folder` has checked and captured."""
     found = set()
     for file in sorted(folder.glob("*/captures/points.csv")):
@@ -242,11 +249,11 @@ def captured(folder: Path) -> set[tuple[Key, str, str]]:
     return found
 
 
-def timed(folder: Path) -> dict[tuple[Key, str, str], float]:
+def timed(folder: Path) -> dict[Measured, float]:
     """Median ns by (key, sizes, fingerprint) of every point that a run in `folder`, or a benchmark beside it, has timed
     with data in DRAM.
     """
-    found: dict[tuple[Key, str, str], float] = {}
+    found: dict[Measured, float] = {}
     for file in sorted(folder.glob("*/captures/bench.csv")):
         sources = {(row["op"], row["variant"]): row["fingerprint"] for row in _rows(file.with_name("points.csv"))}
         found |= _cold(_rows(file), sources)
@@ -259,9 +266,7 @@ def timed(folder: Path) -> dict[tuple[Key, str, str], float]:
     return found
 
 
-def _cold(
-    rows: Iterable[Mapping[str, Any]], sources: Mapping[tuple[str, str], str]
-) -> dict[tuple[Key, str, str], float]:
+def _cold(rows: Iterable[Mapping[str, Any]], sources: Mapping[tuple[str, str], str]) -> dict[Measured, float]:
     return {
         (
             (row["op"], row["variant"], row["dtype"], row["shape_name"]),
@@ -284,7 +289,7 @@ def _of(wanted: Iterable[Point], ops: Sequence[str]) -> list[Point]:
 def missing(folder: Path, ops: Sequence[str] = (), everything: bool = False) -> list[Point]:
     """The points of `ops` (default: all) that no run in `folder` has of the source as it is now; `everything`: all."""
     there = set() if everything else captured(folder)
-    lacking = [point for point in _of(points(), ops) if (point.key, point.sizes, point.fingerprint) not in there]
+    lacking = [point for point in _of(points(), ops) if point.measured not in there]
     return sorted(lacking, key=_order)
 
 
@@ -312,8 +317,7 @@ def check(point: Point) -> dict[str, Any]:
     try:
         found = bench.check_variant(point.op, point.variant, point.dtype, small, "cuda", [point.shape])
     except Exception as error:  # compilers, loaders and launches raise what they like; the others still count
-        first = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
-        return row | {"checks": 0, "passed": "no", "note": manifest.scrub(f"does not run: {first}")}
+        return row | {"checks": 0, "passed": "no", "note": f"does not run: {manifest.first_line(error, 120)}"}
     bad = [one for one in found if not one.passed]
     note = f"{'x'.join(map(str, bad[0].shape))} {bad[0].inputs}: {bad[0].note}" if bad else ""
     return row | {"checks": len(found), "passed": "no" if bad else "yes", "note": note}
@@ -342,13 +346,13 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
     conditions: dict[str, Any] = {}
     with manifest.ClockSampler() as sampler:
         for point in tqdm(wanted, desc="checks", disable=None):
-            known = (point.key, point.sizes, point.fingerprint) in there  # what was timed had passed its checks
+            known = point.measured in there  # what was timed had passed its checks
             rows.append(_row(point) | {"checks": 0, "passed": "yes", "note": ""} if known else check(point))
             torch.cuda.empty_cache()
         passed = [point for point, row in zip(wanted, rows, strict=True) if row["passed"] == "yes"]
         groups: dict[tuple[str, str, str], list[Point]] = {}
         for point in passed:
-            if (point.key, point.sizes, point.fingerprint) not in there:
+            if point.measured not in there:
                 groups.setdefault((point.op.name, point.dtype, point.sizes), []).append(point)
         if groups:
             conditions["copy_byte_per_s"] = {
@@ -367,7 +371,7 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
     took = there | _cold(times, {(point.op.name, point.variant): point.fingerprint for point in wanted})
     parts: dict[str, list[dict[str, Any]]] = {}
     for point, row in zip(wanted, rows, strict=True):
-        slow = took.get((point.key, point.sizes, point.fingerprint), 0.0) >= SLOW_NS
+        slow = took.get(point.measured, 0.0) >= SLOW_NS
         parts.setdefault(f"{run.name}-{point.op.name}{'-slow' if slow else ''}", []).append(row)
     for name, mine in parts.items():
         captures = run.with_name(name) / "captures"
@@ -496,11 +500,7 @@ def _run(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
     options = _parser().parse_args(arguments)
-    try:
-        return _run(options)
-    except HarnessError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+    return guarded(lambda: _run(options))
 
 
 if __name__ == "__main__":

@@ -265,6 +265,11 @@ def scrub(argument: str) -> str:
     return text
 
 
+def first_line(error: BaseException, most: int = 200) -> str:
+    """What an error says first, or its type where it says nothing: at most so many characters, scrubbed."""
+    return scrub((str(error).strip() or type(error).__name__).splitlines()[0][:most])
+
+
 def _texts(value: Any) -> Iterable[str]:
     if isinstance(value, str):
         yield value

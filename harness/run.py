@@ -104,7 +104,7 @@ def make_models(weights: Weights, fused: str, device: str, dtype: Any) -> list[G
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # a kernel may fail to build or to load in many ways; the baseline still runs
-        progress(f"gpt2_fused is skipped, softmax {fused} does not run: {_first_line(error)}")
+        progress(f"gpt2_fused is skipped, softmax {fused} does not run: {manifest.first_line(error)}")
         return models
     return [*models, model]
 
@@ -112,10 +112,6 @@ def make_models(weights: Weights, fused: str, device: str, dtype: Any) -> list[G
 def _tiny_step(model: GPT2) -> None:
     with torch.inference_mode():
         model(torch.zeros(1, 1, dtype=torch.int64, device=model.wte.weight.device))
-
-
-def _first_line(error: BaseException) -> str:
-    return manifest.scrub((str(error).strip() or type(error).__name__).splitlines()[0][:200])
 
 
 def warm_up(steps: Sequence[Step]) -> None:
@@ -264,7 +260,7 @@ def _prepare_op(op: Any, device: str) -> list[Launch]:
             except torch.OutOfMemoryError:
                 raise
             except Exception as error_:  # compilers and loaders raise what they like; the others still count
-                progress(f"bench/{op.name}/{name} is skipped: {_first_line(error_)}")
+                progress(f"bench/{op.name}/{name} is skipped: {manifest.first_line(error_)}")
                 continue
             if not error <= 1e-4:  # also true of NaN; a wrong kernel is off by far more than rounding
                 progress(f"bench/{op.name}/{name} is skipped: it differs from {op.baseline} by {error:.1e}")
@@ -293,7 +289,7 @@ def prepare_selftest(device: str) -> list[Launch]:
     try:
         launches.append(Launch(("selftest", "copy"), known_bytes_copy(ledger.COPY_BYTES)))
     except BuildError as error:
-        progress(f"selftest/copy is skipped, so bytes stay untested: {_first_line(error)}")
+        progress(f"selftest/copy is skipped, so bytes stay untested: {manifest.first_line(error)}")
     generator = torch.Generator(device).manual_seed(0)
     for name, (n, dtype) in ledger.GEMMS.items():
         a, b = (torch.randn(n, n, device=device, generator=generator).to(DTYPES[dtype]) for _ in range(2))
@@ -501,7 +497,7 @@ def run_bare(plan: Plan) -> None:
         try:
             manifest.write_json(plan.out / "ceilings.json", measure_ceilings())
         except BuildError as error:
-            progress(f"no ceilings.json, so the report has datasheet roofs only: {_first_line(error)}")
+            progress(f"no ceilings.json, so the report has datasheet roofs only: {manifest.first_line(error)}")
         if plan.bench:  # compiled here, so that no tool watches compilers
             prepare_bench(plan.device)
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.manifest import first_line
+
 Say = Callable[[dict[str, Any]], None]
 
 
@@ -40,17 +42,10 @@ def combined(op: Any, variant: str, libraries: dict[str, str]) -> tuple[Any, dic
         try:
             module = load(Path(path), op.folder)
         except ImportError as error:
-            failed[key] = _first_line(error)
+            failed[key] = first_line(error)
             continue
         variants[key] = dataclasses.replace(base, fn=through(module))
     return dataclasses.replace(op, variants=variants, best_by_dtype={}), failed
-
-
-def _first_line(error: BaseException) -> str:
-    from harness.manifest import scrub
-
-    lines = str(error).splitlines()
-    return scrub(lines[0][:200] if lines else type(error).__name__)
 
 
 def check(op: Any, keys: Sequence[str], dtype: str, shape: tuple[int, ...], say: Say) -> dict[str, float]:
@@ -68,7 +63,7 @@ def check(op: Any, keys: Sequence[str], dtype: str, shape: tuple[int, ...], say:
             checks = bench.check_variant(op, key, dtype, bench.check_shapes(op, key), "cuda", [shape])
             torch.cuda.synchronize()
         except Exception as error:  # a launch that fails; whatever it was, it is this combination's
-            say({"row": int(key), "fields": {"verdict": "does not run", "reason": _first_line(error)}})
+            say({"row": int(key), "fields": {"verdict": "does not run", "reason": first_line(error)}})
             torch.cuda.synchronize()  # a broken context raises here: the process ends, and another goes on
             continue
         wrong = [one for one in checks if not one.passed]
@@ -201,7 +196,7 @@ def run_job(job: dict[str, Any], say: Say) -> None:
         except Exception as error:
             if len(group) > 1:
                 raise  # one of them: the parent has them timed one by one
-            say({"row": int(group[0]), "fields": {"verdict": "not timed", "reason": _first_line(error)}})
+            say({"row": int(group[0]), "fields": {"verdict": "not timed", "reason": first_line(error)}})
             torch.cuda.synchronize()
         torch.cuda.empty_cache()
 

@@ -77,6 +77,11 @@ def find_nvcc() -> str | None:
     return shutil.which("nvcc") or shutil.which("nvcc", path=str(Path(home) / "bin"))
 
 
+def find_ninja() -> str | None:
+    """ninja on PATH or beside the interpreter, whose environment need not be activated; None if there is none."""
+    return shutil.which("ninja") or shutil.which("ninja", path=str(Path(sys.executable).parent))
+
+
 @contextlib.contextmanager
 def _output_to(log: Path) -> Iterator[None]:
     """Send this process's stdout and stderr, its children's too, to a file."""
@@ -138,12 +143,11 @@ def extension(op: str) -> Any:
         raise BuildError(
             f"kernels/{op} cannot be compiled: nvcc was not found; install the CUDA toolkit {torch.version.cuda}."
         )
-    # ninja installed into a virtual environment that was not activated is beside the interpreter
-    scripts = str(Path(sys.executable).parent)
-    if shutil.which("ninja") is None and shutil.which("ninja", path=scripts):
-        os.environ["PATH"] = scripts + os.pathsep + os.environ.get("PATH", "")
-    if shutil.which("ninja") is None:
+    ninja = find_ninja()
+    if ninja is None:
         raise BuildError(f"kernels/{op} cannot be compiled: ninja was not found; run `pip install ninja`.")
+    if shutil.which("ninja") is None:  # PyTorch looks on PATH alone
+        os.environ["PATH"] = str(Path(ninja).parent) + os.pathsep + os.environ.get("PATH", "")
 
     from torch.utils import cpp_extension
 

@@ -12,9 +12,7 @@ import itertools
 import os
 import re
 import shlex
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,14 +92,6 @@ def first_error(log: str) -> str:
 # Ninja -------------------------------------------------------------------------------------------------------
 
 
-def find_ninja() -> str:
-    """ninja on PATH or beside the interpreter. Raises BuildError."""
-    found = shutil.which("ninja") or shutil.which("ninja", path=str(Path(sys.executable).parent))
-    if found is None:
-        raise build.BuildError("ninja was not found, and it builds the combinations: run `pip install ninja`.")
-    return found
-
-
 def _escaped(text: str) -> str:
     return re.sub(r"([$ :])", r"$\1", text)
 
@@ -121,10 +111,13 @@ def run_ninja(what: str, edges: Mapping[Path, tuple[str, Sequence[Path]]], progr
         lines += [f"build {_escaped(str(to))}: make{given}", f"  command = {command.replace('$', '$$')}"]
     file = LIBRARIES / f"{what}.ninja"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    ninja = [find_ninja(), "-k", "0", "-f", str(file)]
+    ninja = build.find_ninja()
+    if ninja is None:
+        raise build.BuildError("ninja was not found, and it builds the combinations: run `pip install ninja`.")
+    command_line = [ninja, "-k", "0", "-f", str(file)]
     environment = os.environ | {"NINJA_STATUS": "[%f/%t] ", "TERM": "dumb"}
     with subprocess.Popen(
-        ninja, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        command_line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     ) as running:
         assert running.stdout is not None
         try:

@@ -157,17 +157,23 @@ def test_missing_lists_points_and_needs_no_gpu(tmp_path: Path, capsys: pytest.Ca
     assert "--run" in capsys.readouterr().err
 
 
-def test_measure_checks_times_and_writes_what_the_capture_launches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The GPU's part with stand-ins for what only a GPU can do."""
+@pytest.fixture
+def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch says that there is a GPU; what would need it is for the test to replace."""
     import torch
-
-    from harness import bench
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr("harness.manifest.gpu_facts", lambda: None)
+
+
+@pytest.mark.usefixtures("pretended_gpu")
+def test_measure_checks_times_and_writes_what_the_capture_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The GPU's part with stand-ins for what only a GPU can do."""
+    from harness import bench
+
     monkeypatch.setattr(bench, "measure_copy", lambda rounds: {"torch_copy": [4e12]})
     asked: list[tuple[str, ...]] = []
 
@@ -223,14 +229,10 @@ def test_measure_checks_times_and_writes_what_the_capture_launches(
     assert {row["variant"] for row in ladder._rows(out / "r2-residual" / "captures" / "bench.csv")} == {"v02_vector"}
 
 
+@pytest.mark.usefixtures("pretended_gpu")
 def test_what_a_benchmark_of_the_same_source_timed_is_not_checked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import torch
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    monkeypatch.setattr("harness.manifest.gpu_facts", lambda: None)
     monkeypatch.setattr(ladder, "check", lambda point: pytest.fail(f"{point.key} is checked again"))
     points = some_points()
     slow = points[0]

@@ -673,7 +673,7 @@ def test_the_header_is_the_one_that_is_written() -> None:
 
 
 def test_ninja_is_found() -> None:
-    assert shutil.which(combinations.find_ninja())
+    assert shutil.which(build.find_ninja())
 
 
 def test_tuned_text_is_toml() -> None:
