@@ -319,7 +319,7 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show) -> dict[str, Any]:
     return {
         "metric": metric, "versus": versus, "low": low, "high": high, "equals": equals,
         "found": None if equals or _unknown(found) else float(found),
-        "found_text": f"{words}{than} {shown} ({bounds})", "verdict": verdict,
+        "what": f"{words}{than}", "found_text": f"{words}{than} {shown} ({bounds})", "verdict": verdict,
     }  # fmt: skip
 
 
@@ -330,17 +330,20 @@ def with_verdicts(ladder: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFram
     schema = LADDER_TABLES["ladder"]
     order = {"refuted": 0, "confirmed": 1, "not measured": 2}
     ranked = hypotheses.assign(order=hypotheses["verdict"].map(order)).sort_values("order", kind="stable")
-    verdicts: dict[tuple[str, ...], tuple[str, str]] = {}
+    verdicts: dict[tuple[str, ...], tuple[str, str, str]] = {}
     for key, rows in ranked.groupby(KEY, sort=False):
         told = rows[rows["verdict"] != "not measured"]
-        verdicts[tuple(map(str, key))] = (rows["verdict"].iloc[0], "; ".join(told["found_text"]))
+        verdict = rows["verdict"].iloc[0]
+        by = rows.loc[rows["verdict"] == verdict, "what"]
+        verdicts[tuple(map(str, key))] = (verdict, ", ".join(by), "; ".join(told["found_text"]))
     keys: Iterable[tuple[str, ...]] = ladder[KEY].itertuples(index=False, name=None)
-    found = [verdicts.get(key, ("not measured", "")) for key in keys]
+    found = [verdicts.get(key, ("not measured", "", "")) for key in keys]
     table = ladder.assign(
-        verdict=[verdict for verdict, _ in found],
+        verdict=[verdict for verdict, _, _ in found],
+        verdict_by=["its check" if note else by for (_, by, _), note in zip(found, ladder["failure"], strict=True)],
         verdict_why=[
             f"its check failed: {note}" if note else why
-            for (_, why), note in zip(found, ladder["failure"], strict=True)
+            for (_, _, why), note in zip(found, ladder["failure"], strict=True)
         ],
     )
     table.loc[table["failure"] != "", "verdict"] = "refuted"

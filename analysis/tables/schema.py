@@ -658,6 +658,7 @@ LADDER_TABLES: dict[str, Table] = {
                 Column("hot_line_stall", "", "what its samples wait for most"),
                 Column("hot_line_text", "", "its text"),
                 Column("verdict", "", "over all hypotheses of the row: refuted if one is"),
+                Column("verdict_by", "", "the metrics that it rests on, in words"),
                 Column("verdict_why", "", "the hypotheses that were measured, refuted ones first"),
                 Column("fingerprint", "", "of the sources as they are now"),
                 Column(
@@ -689,7 +690,8 @@ LADDER_TABLES: dict[str, Table] = {
                 Column("high", "", "most that confirms, blank if open"),
                 Column("equals", "", "text that confirms"),
                 Column("found", "", "what was found, in the unit of the metric or as a ratio"),
-                Column("found_text", "", "the same as text, with the bounds"),
+                Column("what", "", "metric and versus in words"),
+                Column("found_text", "", "what was found, in words, with the bounds"),
                 Column("verdict", "", "confirmed, refuted or not measured"),
             ),
         ),

@@ -144,7 +144,7 @@ def _ladder_table(rows: pd.DataFrame) -> str:
                 _times(row["versus_below"]),
                 *([_times(row["versus_library_p50"])] if beside else []),
                 MISSING if not fastest else f"{_times(faster)} `{fastest}`",
-                "failed its check" if row["state"] == "failed" else VERDICTS.get(row["verdict"], "not measured"),
+                _verdict(row),
             ]
         )
     headers = ["rung", "µs, p50 (p5 – p95)", "TFLOP/s" if compute else "GB/s", "of the roof", "bytes predicted → moved"]
@@ -381,6 +381,15 @@ def _stall(reason: Any, share: Any) -> str:
 def _words(value: Any) -> str:
     """Our own words, which may hold code spans, for a cell of a table."""
     return MISSING if is_missing(value) else str(value).replace("|", "\\|")
+
+
+def _verdict(row: pd.Series) -> str:
+    """`**refuted**: DRAM bytes over predicted`: the verdict with the metrics it rests on."""
+    if row["state"] == "failed":
+        return "failed its check"
+    if row["verdict"] not in VERDICTS:
+        return "not measured"
+    return f"{VERDICTS[row['verdict']]}: {_words(row['verdict_by'])}"
 
 
 def _line(row: pd.Series) -> str:

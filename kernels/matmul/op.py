@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from kernels.matmul.traffic import Tiling, minimum_bytes
 from kernels.registry import (
     Expectation,
     Op,
@@ -19,7 +20,6 @@ from kernels.registry import (
     Timing,
     Variant,
     dtype_name,
-    item_bytes,
     register,
     takes_all,
 )
@@ -35,17 +35,6 @@ TF32 = 2.0**-10  # of an operand that is cut to 10 bits
 
 
 # --- bytes and operations ------------------------------------------------------------------------------------
-def minimum_bytes(shape: Shape, dtype: str) -> int:
-    """Every operand read once, every output written once."""
-    m, n, k = shape
-    return (m * k + k * n + n + m * n) * item_bytes(dtype)
-
-
-def constant_bias_bytes(shape: Shape, dtype: str) -> int:
-    """The bias is copied into constant memory first."""
-    return minimum_bytes(shape, dtype) + 2 * shape[1] * item_bytes(dtype)
-
-
 def flops(shape: Shape) -> int:
     """See FLOPS_WHY."""
     m, n, k = shape
@@ -149,6 +138,7 @@ TILES = (16, 8, 32)  # threads in a row of a block of the first rungs, and rows
 def _cuda(
     name: str,
     hypothesis: str,
+    tiling: Tiling,
     *,
     dtype: str = "float32",
     cannot: Callable[[Shape, str], str] = takes_all,
@@ -162,7 +152,7 @@ def _cuda(
         "matmul",
         name,
         hypothesis,
-        constant_bias_bytes if name == "v04_constant_bias" else minimum_bytes,
+        tiling.bytes,
         timings=timings,
         expectations=expectations,
         dtypes=(dtype,),
@@ -190,18 +180,21 @@ VARIANTS = (
     _cuda(
         "v01_naive",
         "8.5 sectors a load request (16 for `a`, 1 for `weight`); refuted below 8",
+        Tiling(16, 16, blocks=8, group=0),
         expectations=(Expectation("sectors_per_request_load", low=8.0),),
         TILE=TILES,
     ),
     _cuda(
         "v02_restrict",
         "__restrict__ changes nothing: time within 3 % of v01; refuted outside",
+        Tiling(16, 16, blocks=8, group=0),
         timings=(Timing("v01_naive", low=0.97, high=1.03),),
         TILE=TILES,
     ),
     _cuda(
         "v03_unroll4",
         "unrolled by four: a few per cent of time; refuted if it falls by more than 30 %",
+        Tiling(16, 16, blocks=8, group=0),
         timings=(Timing("v02_restrict", low=0.7, high=1.03),),
         expectations=(Expectation("sectors_per_request_load", low=0.99, high=1.01, than="v01_naive"),),
         TILE=TILES,
@@ -209,6 +202,7 @@ VARIANTS = (
     _cuda(
         "v04_constant_bias",
         "one load of 2 K + 1 less: time within 2 % of v03; refuted outside",
+        Tiling(16, 16, blocks=8, group=0),
         cannot=_short_bias,
         timings=(Timing("v03_unroll4", low=0.98, high=1.02),),
         TILE=TILES,
@@ -216,6 +210,7 @@ VARIANTS = (
     _cuda(
         "v05_coalesced",
         "2.5 sectors a load request instead of 8.5: at most half of v02's time; refuted if more",
+        Tiling(16, 32, blocks=4),
         timings=(Timing("v02_restrict", high=0.5),),
         expectations=(Expectation("sectors_per_request_load", low=2.4, high=2.6),),
         TILE=TILES,
@@ -223,12 +218,14 @@ VARIANTS = (
     _cuda(
         "v06_shared_tile",
         "every FMA still loads two words from shared memory: at least 0.4 of v05's time; refuted if less",
+        Tiling(32, 32, blocks=2),
         timings=(Timing("v05_coalesced", low=0.4),),
         TILE=(32, 16, 8),
     ),
     _cuda(
         "v07_float4",
         "a quarter of v05's global load instructions; refuted if not 4.0 times fewer",
+        Tiling(8, 128, blocks=8),
         cannot=_packets,
         expectations=(Expectation("global_load_inst", low=1 / 4.05, high=1 / 3.95, than="v05_coalesced"),),
         ROWS=(8, 2, 4, 16),
@@ -236,6 +233,7 @@ VARIANTS = (
     _cuda(
         "v08_register_tile",
         "16 words for 64 FMA: at most half of v06's time; refuted if more",
+        Tiling(128, 128, blocks=2),
         timings=(Timing("v06_shared_tile", high=0.5),),
         TILE=(128, 64),
         DEPTH=(8, 4, 16),
@@ -244,6 +242,7 @@ VARIANTS = (
     _cuda(
         "v09_warp_tile",
         "FMA pipe over 85 % busy and at least 95 % of cuBLAS at 4096; refuted below either",
+        Tiling(128, 256),
         timings=(Timing("torch", high=1 / 0.95),),
         expectations=(Expectation("fma_active_frac", low=0.85),),
         DEPTH=(16, 8, 32),
@@ -252,6 +251,7 @@ VARIANTS = (
         "v12_ring",
         "FFMAs ordered for the reuse cache, fed by the copy engine: FMA pipe over 80 % busy, at most 0.9 of "
         "v09's time at 4096; refuted below, or if more",
+        Tiling(128, 256, group=16),
         timings=(Timing("v09_warp_tile", high=0.9),),
         expectations=(Expectation("fma_active_frac", low=0.8),),
         DEPTH=(32, 16, 8),
@@ -261,6 +261,7 @@ VARIANTS = (
         "v13_split_k",
         "equal pieces of K: at most 0.8 of v12's time at 1024 x 768 x 3072, at least 95 % of cuBLAS everywhere; "
         "refuted if more, or below",
+        Tiling(128, 256, group=16, split_k=True),
         timings=(Timing("torch", high=1 / 0.95),),
         DEPTH=(32, 16, 8),
         STAGES=(4, 3, 6),
@@ -268,6 +269,7 @@ VARIANTS = (
     _cuda(
         "v10_mma",
         "mma.sync on Hopper: 55 to 65 % of cuBLAS bf16 at 4096; refuted outside",
+        Tiling(128, 256),
         dtype="bfloat16",
         cannot=_tensor_tiles,
         timings=(Timing("torch", low=1 / 0.65, high=1 / 0.55),),
@@ -276,6 +278,7 @@ VARIANTS = (
     _cuda(
         "v11_wgmma",
         "wgmma and TMA: at least 90 % of cuBLAS bf16 at 4096, tensor pipe over 80 % busy; refuted below either",
+        Tiling(128, 256, group=16),
         dtype="bfloat16",
         cannot=_tensor_tiles,
         timings=(Timing("torch", high=1 / 0.9),),
@@ -341,7 +344,7 @@ MATMUL = register(
         allowed_error=allowed_error,
         tolerance_why=TOLERANCE_WHY,
         minimum_bytes=minimum_bytes,
-        unfused_bytes=constant_bias_bytes,
+        unfused_bytes=minimum_bytes,
         flops=flops,
         flops_why=FLOPS_WHY,
         variants={variant.name: variant for variant in VARIANTS},

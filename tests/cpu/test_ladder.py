@@ -440,6 +440,7 @@ def test_hypotheses_are_judged_with_what_was_found(folder: Path) -> None:
     assert found["v02", "measured_over_predicted", ""]["verdict"] == "refuted"
     faster = found["v02", "bench_time_p50_ns", "v01"]
     assert (faster["found"], faster["verdict"], faster["tier"]) == (0.5, "confirmed", "timing")
+    assert faster["what"] == "time over `v01`"
     assert faster["found_text"] == "time over `v01` 0.5 (≤ 0.6)"
     assert found["v02", "bench_time_p50_ns", "floor"]["found"] == 2.0
     assert found["v02", "stall_barrier_frac", ""]["found"] == pytest.approx(0.25)
@@ -449,6 +450,7 @@ def test_hypotheses_are_judged_with_what_was_found(folder: Path) -> None:
     rows = rows_of(folder)
     assert rows["v01"]["verdict"] == "confirmed"
     assert rows["v02"]["verdict"] == "refuted"
+    assert rows["v02"]["verdict_by"] == "DRAM bytes over predicted"
     assert rows["v02"]["verdict_why"].startswith("DRAM bytes over predicted 1.3 (≤ 1.1); ")
     assert "tensor" not in rows["v02"]["verdict_why"]
 

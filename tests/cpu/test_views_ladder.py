@@ -36,7 +36,7 @@ def rung(variant: str, place: int, p50_us: float, dtype: str = "fp32", **more: A
         "compute_bound": False, "reads_only": False, "achieved_byte_per_s": 1e18 / time, "achieved_flop_per_s": NAN,
         "floor_time_ns": 1e5, "floor_frac": 1e5 / time, "rung_below": "", "versus_below": NAN,
         "versus_library_p50": 400 / p50_us, **dict.fromkeys(COUNTERS, NAN), "verdict": "not measured",
-        "verdict_why": NAN, "state": "missing", **more,
+        "verdict_by": "", "verdict_why": NAN, "state": "missing", **more,
     }  # fmt: skip
 
 
@@ -48,9 +48,10 @@ def tables(**more: Any) -> dict[str, pd.DataFrame]:
             rung("torch", 0, 400.0, dtype, kind="torch"),
             rung("compile", 1, 200.0, dtype, kind="compile"),
             rung("torch_tf32", 2, 50.0, dtype, kind="torch", precision="tf32"),
-            rung("v01_naive", 3, 1000.0, dtype, verdict="refuted", verdict_why="time over x 9 (≤ 2)"),
+            rung("v01_naive", 3, 1000.0, dtype, verdict="refuted", verdict_by="time over x",
+                 verdict_why="time over x 9 (≤ 2)"),
             rung("v02_wide", 4, 125.0, dtype, versus_below=8.0, best=True, **COUNTERS, verdict="confirmed",
-                 state="current", refuses="odd, odder: N is odd", verdict_why="DRAM bytes 1.10 of predicted | (≤ 1.1)"),
+                 verdict_by="DRAM bytes", state="current", refuses="odd, odder: N is odd", verdict_why="DRAM bytes 1.10 of predicted | (≤ 1.1)"),
         ]  # fmt: skip
     rows.append(rung("v02_wide", 4, 1.0, shape_name="for_a_claim", shape="1x1", at_bench_shape=False))
     table = pd.DataFrame(rows).assign(**more)
@@ -103,7 +104,7 @@ def test_a_rung_shows_time_share_bytes_stall_line_and_what_it_is_held_against() 
         "vs rung below": "8.00×",
         "vs `torch`": "3.20×",
         "vs best library": "1.60× `compile`",  # the faster one of reduced precision is no match
-        "verdict": "confirmed",
+        "verdict": "confirmed: DRAM bytes",
     }
     assert "N 64, C 32, fp32; floor 100 µs" in text
     assert text.index("fp32; floor") < text.index("bf16; floor")
@@ -115,7 +116,7 @@ def test_what_has_no_counters_stays_blank_and_has_no_row_among_them() -> None:
     row = cells(text, "`v01_naive`")
     assert row["waits for"] == row["hottest line"] == MISSING
     assert row["bytes predicted → moved"] == "1 GB"
-    assert row["verdict"] == "**refuted**"
+    assert row["verdict"] == "**refuted**: time over x"
     counters = text.partition("Counters, fp32")[2].partition("Counters, bf16")[0]
     assert "v02_wide" in counters
     assert "v01_naive" not in counters

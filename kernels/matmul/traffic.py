@@ -1,0 +1,67 @@
+"""What a tiled matrix product reads from DRAM where its operands do not fit into L2.
+
+The tiles that run at once, a wave, walk along K together: each strip of `a` and of `weight` that one of them needs
+comes from DRAM once and is in L2 for the others; the next wave finds none of it. Operands that fit into L2 are read
+once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernels.registry import Shape, item_bytes
+
+MULTIPROCESSORS = 132  # of the H200, and its L2
+L2_BYTES = 50 * 2**20
+
+
+def minimum_bytes(shape: Shape, dtype: str) -> int:
+    """Every operand read once, every output written once."""
+    m, n, k = shape
+    return (m * k + k * n + n + m * n) * item_bytes(dtype)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a rung cuts (M, N): tiles of `rows` x `columns`, `blocks` of them at once on a multiprocessor.
+
+    Groups of `group` tile rows are walked column by column; 1 goes along a row, 0 down the columns of the whole matrix.
+    `split_k`: the tiles of the last wave and of one before it are cut into pieces of K, each at a place of its own, so
+    that they share nothing.
+    """
+
+    rows: int
+    columns: int
+    blocks: int = 1
+    group: int = 1
+    split_k: bool = False
+
+    def bytes(self, shape: Shape, dtype: str) -> int:
+        """DRAM bytes of a product of this shape, outputs included."""
+        m, n, k = shape
+        if (m * k + k * n) * item_bytes(dtype) <= L2_BYTES:
+            return minimum_bytes(shape, dtype)
+        down, across = -(-m // self.rows), -(-n // self.columns)
+        at_once = MULTIPROCESSORS * self.blocks
+        tiles, whole_from = down * across, 0
+        words = m * n + n
+        if self.split_k and tiles % at_once:
+            whole_from = min(tiles, tiles % at_once + at_once)
+            words += whole_from * (self.rows + self.columns) * k
+        for first in range(whole_from, tiles, at_once):
+            strips_a, strips_weight = self._strips(first, min(first + at_once, tiles), down, across)
+            words += k * (min(strips_a * self.rows, m) + min(strips_weight * self.columns, n))
+        return words * item_bytes(dtype)
+
+    def _strips(self, first: int, end: int, down: int, across: int) -> tuple[int, int]:
+        """How many tile rows and tile columns the tiles from `first` to before `end` lie in."""
+        group = self.group or down
+        rows, columns = 0, set[int]()
+        while first < end:
+            top = first // (group * across) * group
+            height = min(group, down - top)
+            within, stop = first - top * across, min(end, (top + height) * across) - top * across
+            rows += min(height, stop - within)
+            columns.update(range(within // height, (stop - 1) // height + 1))
+            first = top * across + stop
+        return rows, len(columns)

@@ -1,0 +1,51 @@
+"""kernels/matmul/traffic.py: strips counted by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kernels.matmul.traffic import L2_BYTES, MULTIPROCESSORS, Tiling, minimum_bytes
+
+LARGE = (4096, 4096, 4096)
+STRIP = 128 * 4096 * 4  # bytes of 128 rows of `a`, or of 128 columns of `weight`
+OUT = (4096 * 4096 + 4096) * 4
+
+
+def test_operands_that_fit_into_l2_are_read_once() -> None:
+    m, n, k = shape = (1024, 3072, 768)
+    assert (m * k + k * n) * 4 < L2_BYTES
+    assert Tiling(16, 16).bytes(shape, "float32") == minimum_bytes(shape, "float32")
+
+
+def test_going_along_a_row_every_wave_reads_all_of_the_weights() -> None:
+    # 16 x 32 tiles: 132 are 8 rows and a quarter, so that the four waves touch 9, 9, 9 and 8 rows of tiles, all columns
+    assert Tiling(128, 256).bytes(LARGE, "float32") == OUT + (9 + 9 + 9 + 8) * STRIP + 4 * 32 * STRIP
+
+
+def test_groups_of_tile_rows_share_the_columns() -> None:
+    along, grouped = Tiling(128, 256).bytes(LARGE, "float32"), Tiling(128, 256, group=16).bytes(LARGE, "float32")
+    # 132 tiles of 16 rows are 8 columns and a quarter; the second wave ends with 8 rows of the second group
+    assert grouped == OUT + (16 + 24 + 16 + 16) * STRIP + (9 + 9 + 9 + 8) * 2 * STRIP
+    assert grouped < along
+
+
+def test_the_whole_matrix_can_be_one_group() -> None:
+    down, transposed = Tiling(16, 32, blocks=4, group=0), Tiling(32, 16, blocks=4)
+    assert down.bytes(LARGE, "float32") == transposed.bytes(LARGE, "float32")
+
+
+def test_pieces_of_k_share_nothing() -> None:
+    tiling = Tiling(128, 256, group=16, split_k=True)
+    shared = 512 % MULTIPROCESSORS + MULTIPROCESSORS
+    whole = dataclasses.replace(tiling, split_k=False)
+    assert tiling.bytes(LARGE, "float32") > shared * 3 * STRIP + OUT
+    # 12 x 11 tiles of 1536 x 2816 are one wave, which no piece has to fill up
+    assert tiling.bytes((1536, 2816, 8192), "float32") == whole.bytes((1536, 2816, 8192), "float32")
+
+
+@pytest.mark.parametrize("shape", [(1, 50257, 768), (1024, 50257, 768), (5, 3, 70000), (130, 70001, 515)])
+def test_odd_sizes_are_at_least_the_minimum(shape: tuple[int, int, int]) -> None:
+    for tiling in (Tiling(128, 256), Tiling(16, 16, 8, 0), Tiling(8, 128, 8), Tiling(128, 256, 1, 16, True)):
+        assert tiling.bytes(shape, "float32") >= minimum_bytes(shape, "float32")
