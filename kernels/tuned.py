@@ -43,14 +43,16 @@ def read(path: Path = TABLE) -> list[dict[str, Any]]:
     return list(entries)
 
 
-def flags(folder: str, gpu: str, path: Path = TABLE) -> list[str]:
-    """The -D flags of every recommendation for sources of kernels/<folder> on the GPU of that name."""
+def flags(place: str, gpu: str = "", path: Path = TABLE) -> list[str]:
+    """The -D flags of every recommendation for the sources of kernels/<place>, a folder or one file, on the GPU of that
+    name (default: on any).
+    """
     if os.environ.get(SWITCH, "").lower() in ("off", "0", "no"):
         return []
     return [
         f"-D{name}={value}"
         for entry in read(path)
-        if entry["gpu"] == gpu and entry["source"].startswith(f"{folder}/")
+        if gpu in ("", entry["gpu"]) and f"{entry['source']}/".startswith(f"{place}/")
         for name, value in sorted(entry["macros"].items())
     ]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernels import objects
+from kernels import objects, tuned
 from kernels.registry import FOLDER, ByteModel, Op, Variant
 
 _modules: dict[str, Any] = {}  # by folder
@@ -140,12 +140,15 @@ def triton_variant(
 
 
 def fingerprint(op: Op, variant: str) -> str:
-    """12 hex digits that change with the source of a variant: a measurement with another fingerprint is of another
-    kernel. What PyTorch brings is told by the names of its operations.
+    """12 hex digits that change with the source of a variant, and with what tuned.toml has it compiled with on any GPU:
+    a measurement with another fingerprint is of another kernel. What PyTorch brings is told by the names of its
+    operations.
     """
     declared = op.variant(variant)
     if declared.source:
-        return objects.fingerprint(FOLDER / op.folder / declared.source)
+        of_source = objects.fingerprint(FOLDER / op.folder / declared.source)
+        choices = tuned.flags(f"{op.folder}/{declared.source}")
+        return hashlib.sha256(" ".join([of_source, *choices]).encode()).hexdigest()[:12] if choices else of_source
     return hashlib.sha256(" ".join((declared.kind, variant, *op.chain)).encode()).hexdigest()[:12]
 
 

@@ -22,6 +22,7 @@ from harness import sweep, sweep_gpu, sweep_rows
 from harness.errors import InputError, UsageError
 from kernels import build, combinations, tuned
 from kernels.registry import ops
+from kernels.variants import fingerprint
 from tests import sweep_examples as examples
 
 GPU = sweep.Gpu("NVIDIA H200", 90)
@@ -395,6 +396,23 @@ def test_tuned_toml_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert tuned.flags("layernorm", "NVIDIA H200", path) == []
 
 
+def test_what_is_compiled_otherwise_is_another_kernel_to_measure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tuned.toml"
+    monkeypatch.delenv(tuned.SWITCH, raising=False)
+    monkeypatch.setattr(tuned.flags, "__defaults__", ("", path))
+    names = ("v01_naive", "v02_vector")
+    before = [fingerprint(ops()["gelu"], name) for name in names]
+    (choice,) = choices(two(versus(1.015, 1.02, 1.03)))
+    path.write_text(tuned.text(sweep_rows.entries_of([choice], "run")))
+    after = [fingerprint(ops()["gelu"], name) for name in names]
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+    monkeypatch.setenv(tuned.SWITCH, "off")
+    assert [fingerprint(ops()["gelu"], name) for name in names] == before
+
+
 def test_tuned_flags_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (choice,) = choices(two(versus(1.015, 1.02, 1.03)))
     path = tmp_path / "tuned.toml"
@@ -443,7 +461,7 @@ def test_the_build_takes_the_flags_of_the_gpu_at_hand(tmp_path: Path, monkeypatc
     path = tmp_path / "tuned.toml"
     path.write_text(tuned.text(sweep_rows.entries_of([choice], "run")))
     monkeypatch.delenv(tuned.SWITCH, raising=False)
-    monkeypatch.setattr(tuned.flags, "__defaults__", (path,))
+    monkeypatch.setattr(tuned.flags, "__defaults__", ("", path))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
     assert build._tuned_flags("gelu") == ["-DGELU_V02_THREADS=64"]
