@@ -328,7 +328,9 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
     seconds = {tool: json.loads(file.read_text(encoding="utf-8")).get("seconds") for tool, file in status.items()}
     folder = run.resolve().relative_to(COMMITTED).as_posix()
     timed = pd.read_csv(bench / "bench.csv")
-    results = Results(report, tables, timed, gpt2, seconds, folder, bench.name)
+    ops = COMMITTED / "h200-gpt2-ops" / "gpt2.json"
+    gpt2_ops = json.loads(ops.read_text(encoding="utf-8"))["gpt2"] if ops.is_file() else {}
+    results = Results(report, tables, timed, gpt2, gpt2_ops, seconds, folder, bench.name)
     parts = [
         ("reports/README.md", "runs", _index()),
         ("reports/README.md", "results", render_results(results)),

@@ -789,9 +789,17 @@ def _run(options: argparse.Namespace) -> int:
             raise UsageError("--gpt2 times on a GPU and torch sees none: leave it out.")
         out = options.out or ROOT / "build" / "bench-gpt2"
         out.mkdir(parents=True, exist_ok=True)
-        text, _ = time_gpt2(["float32", "bfloat16"], with_ops=True)
+        from harness import manifest
+
+        with manifest.ClockSampler() as sampler:
+            text, numbers = time_gpt2(["float32", "bfloat16"], with_ops=True)
         print(text)
         _write(out / "gpt2.txt", text)
+        conditions = manifest.build_manifest(
+            ["harness.bench", "--gpt2"], [], 0, {"source": "random", "seed": 0}, sampler
+        )
+        document = {"kind": "gpt2-ops", "schema_version": 1, "conditions": conditions, "gpt2": numbers}
+        manifest.write_json(out / "gpt2.json", document)
         return 0
     status = 0
     if not torch.cuda.is_available():

@@ -284,13 +284,11 @@ def _conditions(op: str, tables: Tables, rungs: pd.DataFrame, bench: Bench | Non
             f"copy in the same run {copy:.3f} TB/s{f'; roofs: {roofs}' if roofs else ''}; all rungs in turn, caches "
             f"cold; from `reports/{bench.run}/bench.csv`."
         )
-    runs = tables["ladder_runs"].set_index("run")
-    for name in dict.fromkeys(rungs["run"].dropna()):
-        if name in runs.index:
-            run = runs.loc[name]
-            parts.append(
-                f"Counters: {run['gpu']}, driver {run['driver']}, ncu {run['ncu']}; from `reports/h200-ladder/{name}`."
-            )
+    runs = tables["ladder_runs"]
+    of_rungs = runs[runs["run"].isin(rungs["run"].dropna())]
+    for (gpu, driver, ncu), same in of_rungs.groupby(["gpu", "driver", "ncu"], sort=False):
+        names = " and ".join(f"`reports/h200-ladder/{name}`" for name in same["run"])
+        parts.append(f"Counters: {gpu}, driver {driver}, ncu {ncu}; from {names}.")
     if rungs["launches"].isna().all():
         parts.append("Counters: not captured yet.")
     return " ".join(parts)

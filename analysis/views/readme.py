@@ -38,14 +38,15 @@ class Results:
     """What the committed runs hold.
 
     Shape: `report` and `tables` of the run with counters; `bench` the softmax benchmark's bench.csv, `gpt2` what its
-    bench.json has of GPT-2, by dtype; `seconds` how long each capture took, by tool; `run` and `bench_run` their
-    folders, relative to reports/.
+    bench.json has of GPT-2, by dtype; `gpt2_ops` the same with every op replaced, {} if not measured; `seconds` how
+    long each capture took, by tool; `run` and `bench_run` their folders, relative to reports/.
     """
 
     report: dict[str, Any]
     tables: dict[str, pd.DataFrame]
     bench: pd.DataFrame
     gpt2: dict[str, Any]
+    gpt2_ops: dict[str, Any]
     seconds: dict[str, Any]
     run: str
     bench_run: str
@@ -80,6 +81,7 @@ def render_summary(results: Results) -> str:
         f"**What to fuse** (`make fusion`) is predicted from the capture of the unfused chain alone: in {built} chains "
         "the kernel that was built came within 5 % of the predicted bytes and 15 % of the predicted time "
         "([all of them](reports/README.md#what-to-fuse)).",
+        *all_ops(results.gpt2_ops),
         f"**Goals:** {len(goals) - len(missed)} of {len(goals)} are met ([what was reached](reports/README.md#goals))."
         + "".join(f" Not met: {row[0]} ({row[1]}; reached {row[2]})." for row in missed),
     ]
@@ -290,6 +292,26 @@ def _goals(results: Results) -> list[list[str]]:
         total = sum(seconds.values())
         rows.append(_goal("capture under nsys and ncu", "≤ 240 s", f"{total} s", total <= 240))
     return rows
+
+
+def all_ops(measured: dict[str, Any]) -> list[str]:
+    """What GPT-2 wins with every op replaced, as a paragraph; none if that was not measured."""
+    if not measured:
+        return []
+    told = []
+    for dtype, numbers in measured.items():
+        ratio = numbers["tokens_per_s"]["gpt2_fused_ops"]["ratio_to_gpt2"]
+        steps = {step["range"]: step["gpu_ns"]["p50"] for step in numbers["steps"]}
+        less = steps["gpt2/decode"] / steps["gpt2_fused_ops/decode"]
+        told.append(
+            f"{ratio['p50']:.2f} × ({ratio['p5']:.2f} – {ratio['p95']:.2f}) the tokens a second in {dtype}, "
+            f"{less:.2f} × less GPU time a decode step"
+        )
+    return [
+        f"**With every op of `kernels/` that GPT-2 takes**, eager, batch 1, 16 + 128 tokens: {'; '.join(told)} "
+        "([all numbers](reports/h200-gpt2-ops/gpt2.txt)). The GPU waits for launches most of a decode step, whatever "
+        "the kernels save."
+    ]
 
 
 def _rates(results: Results) -> list[list[str]]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.views import text
+from analysis.views import readme, text
 from analysis.views.html import MAX_ROWS, render_html
 from analysis.views.markdown import escape, render_markdown, render_terminal
 
@@ -381,3 +381,13 @@ def test_the_ledger_shows_one_of_equal_layers_and_all_of_a_capture_without_ops()
     undeclared = layers.assign(op=None, variant=None, minimum_bytes=NAN, dram_read_bytes=[1.0, 3e6, 2e6])
     ranges = re.findall(r"^\| (h\.\d)", render_markdown(report(), {"traffic": undeclared}), re.MULTILINE)
     assert ranges == ["h.1", "h.2", "h.0"]
+
+
+def test_gpt2_with_every_op_is_told_by_ratios_of_the_same_rounds_and_gpu_time() -> None:
+    steps = [
+        {"range": f"{root}/decode", "gpu_ns": {"p50": time}} for root, time in (("gpt2", 9e5), ("gpt2_fused_ops", 6e5))
+    ]
+    rates = {"gpt2": {}, "gpt2_fused_ops": {"ratio_to_gpt2": {"p5": 1.1, "p50": 1.25, "p95": 1.4}}}
+    (said,) = readme.all_ops({"bfloat16": {"tokens_per_s": rates, "steps": steps}})
+    assert "1.25 × (1.10 – 1.40) the tokens a second in bfloat16, 1.50 × less GPU time a decode step" in said
+    assert readme.all_ops({}) == []
