@@ -73,15 +73,16 @@ def read_ladder(folder: Path) -> Ladder:
     document = _json(folder / "ladder.json", "ladder")
     if document is None:
         raise InputError(f"{folder}: has no ladder.json; write it with `python -m harness.ladder --mode declare`.")
-    points, hypotheses = [], []
+    points: list[dict[str, Any]] = []
+    hypotheses: list[dict[str, Any]] = []
     for point in document["points"]:
         said = point.pop("hypotheses")
         points.append(point)
-        hypotheses += [{name: point[name] for name in KEY} | row for row in said]
+        hypotheses += [{name: point[name] for name in KEY} | {"stated": True} | row for row in said]
     runs = [_run(file.parents[1]) for file in sorted(folder.glob("*/captures/points.csv"))]
     return Ladder(
         pd.DataFrame(points),
-        pd.DataFrame(hypotheses, columns=[*KEY, "metric", "versus", "low", "high", "equals"]),
+        pd.DataFrame(hypotheses, columns=[*KEY, "metric", "versus", "low", "high", "equals", "stated"]),
         document["claims"],
         _beside(folder),
         runs,

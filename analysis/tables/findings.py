@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.hardware import symbols
+from analysis.tables.stalls import NOT_WAITING
 
 COUNT = 3
 
@@ -127,7 +128,7 @@ def _far_from_roof(
     for _, row in rows.iterrows():
         where = (stalls["kernel"] == row["kernel"]) & (stalls["range"] == row["range"])
         # a warp that is ready but not selected waits for nothing
-        top = stalls[where & (stalls["reason"] != "not_selected")].head(1)
+        top = stalls[where & (~stalls["reason"].isin(NOT_WAITING))].head(1)
         name = symbols.short(row["kernel"], 60)
         label = f"{row['kernel']} in {row['range']}"
         evidence = [_cell("roofline", label, f"roof_frac ({row['level']})", round(float(row["roof_frac"]), 4))]

@@ -14,6 +14,7 @@ import pandas as pd
 
 from analysis.hardware import metrics
 from analysis.tables.schema import LADDER_TABLES
+from analysis.tables.stalls import NOT_WAITING
 
 KEY = ["op", "variant", "dtype", "shape_name"]
 ROOT = "ladder"  # the outermost range around every launch of the ladder
@@ -146,12 +147,13 @@ def measured(counters: pd.DataFrame, units: Mapping[str, str]) -> tuple[pd.DataF
     frame["occupancy_limiter"] = derived["occupancy_limiter"]
     frame["measured_bytes"] = frame["dram_read_bytes"] + frame["dram_write_bytes"]
     shares = _stall_shares(frame, derived)
-    top = shares.drop_duplicates(KEY).rename(columns={"reason": "top_stall", "share_frac": "top_stall_frac"})
+    waits = shares[~shares["reason"].isin(NOT_WAITING)]
+    top = waits.drop_duplicates(KEY).rename(columns={"reason": "top_stall", "share_frac": "top_stall_frac"})
     return frame.merge(top, on=KEY, how="left"), shares
 
 
 def _stall_shares(frame: pd.DataFrame, derived: pd.DataFrame) -> pd.DataFrame:
-    """Shares of the stall reasons of each point, largest first; `selected` is no stall."""
+    """Shares of the stall reasons of each point, largest first."""
     names = [name for name in derived if name.startswith("stall_") and name != "stall_selected"]
     stalls = derived[names].rename(columns=lambda name: name.removeprefix("stall_"))
     shares = stalls.div(stalls.sum(axis=1, min_count=1), axis=0)
@@ -317,24 +319,25 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show) -> dict[str, Any]:
         verdict = "confirmed" if holds else "refuted"
     shown = "not measured" if _unknown(found) else show(column, found)
     return {
-        "metric": metric, "versus": versus, "low": low, "high": high, "equals": equals,
+        "metric": metric, "versus": versus, "stated": bool(said["stated"]), "low": low, "high": high, "equals": equals,
         "found": None if equals or _unknown(found) else float(found),
         "what": f"{words}{than}", "found_text": f"{words}{than} {shown} ({bounds})", "verdict": verdict,
     }  # fmt: skip
 
 
 def with_verdicts(ladder: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame:
-    """ladder.csv: `ladder` with the verdict over all hypotheses of a row, refuted parts first; those without any stay
-    not measured.
+    """ladder.csv: `ladder` with the verdict over what each rung states: refuted if a part is, confirmed if all parts
+    are, else not measured. The rule about bytes that holds for every rung decides where one states nothing else.
     """
     schema = LADDER_TABLES["ladder"]
-    order = {"refuted": 0, "confirmed": 1, "not measured": 2}
+    order = {"refuted": 0, "not measured": 1, "confirmed": 2}
     ranked = hypotheses.assign(order=hypotheses["verdict"].map(order)).sort_values("order", kind="stable")
     verdicts: dict[tuple[str, ...], tuple[str, str, str]] = {}
     for key, rows in ranked.groupby(KEY, sort=False):
         told = rows[rows["verdict"] != "not measured"]
-        verdict = rows["verdict"].iloc[0]
-        by = rows.loc[rows["verdict"] == verdict, "what"]
+        judged = rows[rows["stated"]] if rows["stated"].any() else rows
+        verdict = judged["verdict"].iloc[0]
+        by = judged.loc[judged["verdict"] == verdict, "what"]
         verdicts[tuple(map(str, key))] = (verdict, ", ".join(by), "; ".join(told["found_text"]))
     keys: Iterable[tuple[str, ...]] = ladder[KEY].itertuples(index=False, name=None)
     found = [verdicts.get(key, ("not measured", "", "")) for key in keys]

@@ -9,6 +9,8 @@ from analysis.tables.schema import TABLES
 # Family -> prefix of its columns, and the column that weighs a launch: counters are warps per issued instruction,
 # samples are absolute numbers.
 FAMILIES = {"counters": ("stall_", "inst_issued"), "samples": ("sample_", None)}
+# A warp that issues, and one that could but another was chosen: neither waits.
+NOT_WAITING = ("selected", "not_selected")
 
 
 def build_stalls(measured: pd.DataFrame) -> pd.DataFrame:

@@ -9,10 +9,10 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.tables.schema import PROFILE_TABLES
+from analysis.tables.stalls import NOT_WAITING
 
 CELL = ["op", "variant", "dtype", "shape"]
 _TOP_STALLS = "stall_"
-_NOT_STALLS = ("stall_selected", "stall_not_selected")  # a warp that is ready waits for nothing
 _FINDINGS = 5
 _FEWER_BLOCKS, _ALIKE = 1.5, 0.03
 _FEW_WAVES = 20.0  # with more of them the last one does not count
@@ -68,7 +68,11 @@ def _counters(measured: pd.DataFrame) -> pd.DataFrame:
     if known.empty or "duration_ns" not in known:
         return pd.DataFrame(columns=columns)
     longest = known.sort_values("duration_ns", kind="stable").groupby("path").tail(1).set_index("path")
-    reasons = [name for name in longest if str(name).startswith(_TOP_STALLS) and name not in _NOT_STALLS]
+    reasons = [
+        name
+        for name in longest
+        if str(name).startswith(_TOP_STALLS) and str(name).removeprefix(_TOP_STALLS) not in NOT_WAITING
+    ]
     stalls = longest[reasons].astype("float64")
     some = stalls.notna().any(axis=1)
     top = stalls[some].idxmax(axis=1).reindex(longest.index)

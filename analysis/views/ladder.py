@@ -20,6 +20,7 @@ from analysis.views.text import MISSING, is_missing, number, percent
 LIBRARY_KINDS = ("torch", "compile")  # whose variants are PyTorch's, cuBLAS' and cuDNN's: what a rung is held against
 BASELINES = ("triton", "compile", "torch")  # that a benchmark pairs by round, as its columns name them
 STALLS = 3  # of a rung, the largest
+MOST_BYTES = 1.1  # of what is predicted: more is marked
 STALE_MARK = "‡"
 STALE = f"{STALE_MARK} measured with an older version of its source."
 OUTCOMES = ("confirmed", "refuted", "not measured")
@@ -310,7 +311,9 @@ def render_overview(tables: Tables) -> str:
             cells["time"].append(number(row["bench_time_p50_ns"], "ns"))
             cells["roof"].append(_share(row["floor_frac"]))
             cells["library"].append(f"{_times(faster)} `{fastest}`" if fastest else MISSING)
-        counts = said.loc[said["op"] == op, "verdict"].value_counts()
+        of_op = said[said["op"] == op]
+        counts = of_op.loc[of_op["stated"], "verdict"].value_counts()
+        bytes_ = of_op.loc[~of_op["stated"] & (of_op["verdict"] != "not measured"), "verdict"] == "confirmed"
         table.append(
             [
                 f"[{op}](kernels/{rungs['folder'].iloc[0]}/README.md)",
@@ -318,10 +321,11 @@ def render_overview(tables: Tables) -> str:
                 ", ".join(best["dtype"]),
                 *(", ".join(dict.fromkeys(values) if name == "rung" else values) for name, values in cells.items()),
                 " / ".join(str(int(counts.get(name, 0))) for name in OUTCOMES),
+                f"{int(bytes_.sum())} of {len(bytes_)}",
             ]
         )
     headers = ["op", "at", "dtype", "best rung", "time", "of the measured roof", "vs best library"]
-    headers.append("hypotheses confirmed / refuted / not measured")
+    headers += ["hypotheses confirmed / refuted / not measured", "rungs that move ≤ 1.1 × the predicted bytes"]
     parts = [_markdown(table, headers)]
     if len(tables["claims"]):
         counts = tables["claims"]["verdict"].value_counts()
@@ -369,7 +373,9 @@ def _moved(row: pd.Series) -> str:
     predicted = number(row["predicted_bytes"], "byte")
     if is_missing(row["measured_bytes"]):
         return predicted
-    return f"{predicted} → {number(row['measured_bytes'], 'byte')} ({_times(row['measured_over_predicted'])})"
+    ratio = _times(row["measured_over_predicted"])
+    over = float(row["measured_over_predicted"]) > MOST_BYTES
+    return f"{predicted} → {number(row['measured_bytes'], 'byte')} ({f'**{ratio}**' if over else ratio})"
 
 
 def _stall(reason: Any, share: Any) -> str:

@@ -15,7 +15,7 @@ import pytest
 from analysis import ladder as composer
 from analysis.capture.errors import InputError
 from analysis.capture.ladder import hottest_lines
-from analysis.tables import ladder as tables
+from analysis.tables import ladder as ladder_tables
 from analysis.tables.schema import LADDER_TABLES
 from harness import ladder
 from harness.errors import UsageError
@@ -589,3 +589,21 @@ def test_the_hottest_lines_of_each_launch(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setattr("sys.stdin", io.StringIO("nothing of ncu\n"))
     assert composer.main(["--lines"]) == 3
     assert capsys.readouterr().err
+
+
+def test_what_a_rung_states_and_nobody_measured_is_not_confirmed_by_the_rest(folder: Path) -> None:
+    tables = composer.build(folder)
+    hypotheses = tables["hypotheses"]
+    of_v01 = hypotheses["variant"] == "v01"
+    assert set(hypotheses.loc[of_v01, "verdict"]) == {"confirmed"}
+    bare = tables["ladder"].drop(columns=["verdict", "verdict_by", "verdict_why"])
+
+    def verdict(changed: pd.DataFrame) -> str:
+        table = ladder_tables.with_verdicts(bare, changed)
+        return str(table.set_index("variant").loc["v01", "verdict"])
+
+    unknown = hypotheses.assign(verdict=hypotheses["verdict"].mask(of_v01 & hypotheses["stated"], "not measured"))
+    assert verdict(unknown) == "not measured"
+    # more bytes than the rule allows are shown, but do not refute what the rung says of its stalls
+    moved = hypotheses.assign(verdict=hypotheses["verdict"].mask(of_v01 & ~hypotheses["stated"], "refuted"))
+    assert verdict(moved) == "confirmed"

@@ -62,7 +62,13 @@ def tables(**more: Any) -> dict[str, pd.DataFrame]:
     return {
         "ladder": table,
         "ladder_stalls": stalls,
-        "hypotheses": pd.DataFrame({"op": ["widen"] * 3, "verdict": ["confirmed", "refuted", "confirmed"]}),
+        "hypotheses": pd.DataFrame(
+            {
+                "op": ["widen"] * 5,
+                "stated": [True, True, True, False, False],
+                "verdict": ["confirmed", "refuted", "confirmed", "refuted", "confirmed"],
+            }
+        ),
         "claims": pd.DataFrame({"claim": ["a", "a", "b"], "verdict": ["confirmed", "refuted", "not measured"]}),
         "ladder_runs": pd.DataFrame([{"run": COUNTERS["run"], "gpu": "a GPU", "driver": "1", "ncu": "2025"}]),
     }
@@ -184,6 +190,7 @@ def test_the_overview_has_one_line_an_op() -> None:
     assert row["time"] == "125 µs, 125 µs"
     assert row["vs best library"] == "1.60× `compile`, 1.60× `compile`"
     assert row["hypotheses confirmed / refuted / not measured"] == "2 / 1 / 0"
+    assert row["rungs that move ≤ 1.1 × the predicted bytes"] == "1 of 2"
     assert "2 claims with 3 numbers, 1 confirmed, 1 refuted, 1 not measured" in text
     untimed = tables(bench_time_p50_ns=NAN)
     assert "[widen]" not in ladder.render_overview(untimed)
