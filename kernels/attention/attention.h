@@ -51,3 +51,4 @@ cudaError_t attention_v02_per_query(const AttentionCall& call);  // float32, bfl
 cudaError_t attention_v03_tiled(const AttentionCall& call);      // float32, bfloat16
 cudaError_t attention_v04_mma(const AttentionCall& call);        // bfloat16
 cudaError_t attention_v05_wgmma(const AttentionCall& call);      // bfloat16
+cudaError_t attention_v06_small(const AttentionCall& call);      // bfloat16

@@ -51,6 +51,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("v03_tiled", causal<attention_v03_tiled>);
   module.def("v04_mma", causal<attention_v04_mma>);
   module.def("v05_wgmma", causal<attention_v05_wgmma>);
+  module.def("v06_small", causal<attention_v06_small>);
   module.def("windowed_v03_tiled", windowed<attention_v03_tiled>);
   module.def("windowed_v04_mma", windowed<attention_v04_mma>);
   module.def("windowed_v05_wgmma", windowed<attention_v05_wgmma>);

@@ -10,18 +10,15 @@
 // Refuted if   below any.
 // Source   Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "Asynchronous Warpgroup Level Matrix
 //          Instructions"
-#include <cuda_bf16.h>
-
 #include <algorithm>
 #include <cfloat>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
 #include "attention.h"
 #include "check.cuh"
 #include "exact_row.cuh"
-#include "hopper.cuh"
+#include "tiles.cuh"
 
 #ifndef ATTENTION_V05_PIECES
 #define ATTENTION_V05_PIECES 4
@@ -41,36 +38,6 @@ namespace {
 // A tile's weights multiply its values in so many pieces: with one, two, four of them 479, 506, 519 TFLOP/s at T 8192.
 constexpr int PIECES = ATTENTION_V05_PIECES;
 static_assert(PIECES == 1 || PIECES == 2 || PIECES == 4, "a tile is cut into one, two or four pieces");
-constexpr float LOG2_E = 1.4426950408889634f;
-
-// Descriptor of a swizzled tile by its address in units of 16 bytes: what comes before it is the same for all.
-__device__ __forceinline__ uint64_t tile_at(uint32_t address) {
-  return static_cast<uint64_t>(address + (64U << 16)) | static_cast<uint64_t>(64U | 1U << 30) << 32;
-}
-
-// The compiler keeps what is computed before and after apart: it knows nothing of instructions that run on.
-template <int N>
-__device__ __forceinline__ void hold(float (&values)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(values[i])::"memory");
-}
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}
-
-__device__ __forceinline__ float max_or_nan(float a, float b) {
-  float result;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
-  return result;
-}
-
-__device__ __forceinline__ uint32_t pack(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return reinterpret_cast<const uint32_t&>(pair);
-}
 
 // Offset of 16 bytes in swizzled rows of 128.
 __device__ __forceinline__ uint32_t offset(int row, int chunk) { return row * 128 + ((chunk ^ row % 8) << 4); }
@@ -333,31 +300,13 @@ __global__ void __launch_bounds__(THREADS, 1)
 #endif
 }
 
-namespace {
-
-// Boxes of `box_rows` x 64 of (heads, tokens, 64), 128-byte swizzled in shared memory, that end with their head.
-bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* operand, int heads, int tokens, uint32_t box_rows) {
-  const cuuint64_t sizes[] = {ATTENTION_HEAD_SIZE, static_cast<cuuint64_t>(tokens), static_cast<cuuint64_t>(heads)};
-  const cuuint64_t strides[] = {ATTENTION_HEAD_SIZE * 2, static_cast<cuuint64_t>(tokens) * ATTENTION_HEAD_SIZE * 2};
-  const cuuint32_t box[] = {BOX, box_rows, 1}, steps[] = {1, 1, 1};
-  return encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(operand), sizes, strides, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
-}  // namespace
-
 cudaError_t attention_v05_wgmma(const AttentionCall& call) {
   if (call.dtype != DType::bfloat16 || !sizes_fit(call)) return cudaErrorInvalidValue;
   if (!aligned(call)) return cudaErrorMisalignedAddress;
-  int device = 0, sm_count = 0, major = 0, minor = 0;
-  if (const cudaError_t status = cudaGetDevice(&device)) return status;
-  for (const auto& [to, what] :
-       {std::pair{&sm_count, cudaDevAttrMultiProcessorCount}, std::pair{&major, cudaDevAttrComputeCapabilityMajor},
-        std::pair{&minor, cudaDevAttrComputeCapabilityMinor}})
-    if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
+  int sm_count = 0;
+  if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
   static const EncodeTensorMap encode = find_encoder();
-  if (major != 9 || minor != 0 || encode == nullptr) return cudaErrorNotSupported;
+  if (sm_count == 0 || encode == nullptr) return cudaErrorNotSupported;
   using T = __nv_bfloat16;
   CUtensorMap q, k, v, out;
   const int heads = call.batch_heads, tokens = call.tokens;

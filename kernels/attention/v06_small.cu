@@ -1,0 +1,254 @@
+// attention v06_small: tiles of 64 queries in blocks of which several share a multiprocessor; where there are few, two
+// warpgroups split a tile's keys.
+// Shapes   q, k, v, out (batch_heads, tokens, 64) bf16, sums in fp32; any number of tokens, no window.
+// Needs    sm_90a, 16-byte aligned bases
+// Moves    q, k, v and out once through DRAM; k and v through L2 once for each tile of 64 queries.
+// Versus   v05: with up to 1024 tokens a block of 192 queries has few tiles of keys to hide its start and its end behind,
+//          and of few blocks the one with the most keys sets the time. Here a third of the queries is a block, the other
+//          blocks of the multiprocessor work on while one starts or ends, and blocks take their places and ask L2 for
+//          their operands while the kernel before drains. Up to four blocks a multiprocessor, two warpgroups take a tile's
+//          keys in turn; their sums are merged in shared memory, always in the same order. More than 1024 tokens in
+//          more blocks than that: v05 runs.
+// Expect   at B 8, T 1024 at most 0.95 of v05's time; at B 1, T 1024 not above cuDNN's (claims.toml has it).
+// Refuted if   more at either.
+// Source   Dao et al., "Flash-Decoding for long-context inference", 2023; PTX ISA, griddepcontrol
+#include <cfloat>
+#include <cstdint>
+#include <type_traits>
+
+#include "attention.h"
+#include "check.cuh"
+#include "exact_row.cuh"
+#include "overlap_shared.cuh"
+#include "tiles.cuh"
+
+#ifndef ATTENTION_V06_STAGES
+#define ATTENTION_V06_STAGES 2
+#endif
+namespace {
+constexpr int STAGES = ATTENTION_V06_STAGES;      // tiles of keys and values of a warpgroup, on their way or in use
+constexpr int ROWS = 64, KEYS = 64, STRIDE = 72;  // floats of a row of partial sums: four rows lie in different banks
+constexpr uint32_t Q_BYTES = ROWS * 128, TILE_BYTES = KEYS * 128, RING_BYTES = STAGES * 2 * TILE_BYTES;
+static_assert(ROWS * STRIDE * 4 <= RING_BYTES,
+              "partial sums take the place of a warpgroup's tiles: two stages or more");
+struct Row {
+  float largest, total;
+};
+constexpr uint32_t shared_bytes(int groups) {
+  return 1024 + Q_BYTES + groups * (RING_BYTES + ROWS * sizeof(Row) + 16 * STAGES) + 8;
+}
+constexpr uint32_t ALONE_BYTES = 120 << 10;  // more than half of a multiprocessor's: a block has it to itself
+constexpr int FEW = 4, VERY_FEW = 2;         // blocks a multiprocessor: the keys are split; each is alone
+constexpr int SHORT = 1024;                  // tokens
+}  // namespace
+
+template <typename T, int GROUPS>
+__global__ void __launch_bounds__(128 * GROUPS)
+    attention_v06_small(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
+                        const __grid_constant__ CUtensorMap v_map, const T* q, const T* k, const T* v, T* out,
+                        int heads, int tokens, float scale) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ uint8_t memory[];
+  const uint32_t queries = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
+  uint8_t* const rings = memory + (queries - shared_address(memory)) + Q_BYTES;
+  Row(*const rows)[ROWS] = reinterpret_cast<Row(*)[ROWS]>(rings + GROUPS * RING_BYTES);
+  const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // the compiler sees that a warp has one
+  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+  const uint32_t ring = queries + Q_BYTES + group * RING_BYTES;
+  const uint32_t q_full = queries + Q_BYTES + GROUPS * (RING_BYTES + ROWS * sizeof(Row));
+  const uint32_t k_full = q_full + 8 + group * 16 * STAGES, v_full = k_full + 8 * STAGES;
+
+  const int row = ((tokens - 1) / ROWS - static_cast<int>(blockIdx.x) / heads) * ROWS,
+            head = blockIdx.x % heads;  // longest first
+  const int last = (min(row + ROWS, tokens) - 1) / KEYS;
+  const int64_t start = static_cast<int64_t>(head) * tokens * ATTENTION_HEAD_SIZE;
+
+  let_next_start();
+  if (threadIdx.x == 0) {  // the blocks of a head together ask for all of it
+    const uint32_t bytes = min(ROWS, tokens - row) * ATTENTION_HEAD_SIZE * 2;
+    for (const T* from : {q, k, v}) prefetch_l2(from + start + row * ATTENTION_HEAD_SIZE, bytes);
+  }
+  const auto bring = [&](int tile, int stage) {
+    const uint32_t to = ring + stage * 2 * TILE_BYTES;
+    expect_bytes(k_full + 8 * stage, TILE_BYTES);
+    load_box(to, &k_map, k_full + 8 * stage, 0, tile * KEYS, head);
+    expect_bytes(v_full + 8 * stage, TILE_BYTES);
+    load_box(to + TILE_BYTES, &v_map, v_full + 8 * stage, 0, tile * KEYS, head);
+  };
+  if (thread == 0) {
+    if (group == 0) init_barrier(q_full, 1);
+    for (int stage = 0; stage < STAGES; ++stage)
+      init_barrier(k_full + 8 * stage, 1), init_barrier(v_full + 8 * stage, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  wait_for_previous();
+  if (thread == 0) {
+    if (group == 0) {
+      expect_bytes(q_full, Q_BYTES);  // rows beyond the last are filled with zeros and counted in full
+      load_box(queries, &q_map, q_full, 0, row, head);
+    }
+    for (int stage = 0; stage < STAGES && last - group - stage * GROUPS >= 0; ++stage)
+      bring(last - group - stage * GROUPS, stage);
+  }
+  __syncthreads();
+
+  // A lane has rows lane / 4 and lane / 4 + 8 of the 16 of its warp: value i of an array lies in row i / 2 % 2, column
+  // i / 4 * 8 + lane % 4 * 2 + i % 2.
+  const float to_log2 = scale * LOG2_E;
+  float scores[KEYS / 2], sums[32] = {}, largest[2] = {-FLT_MAX, -FLT_MAX}, total[2] = {0.0f, 0.0f};
+  uint32_t weights[KEYS / 4];  // pairs of them, as an operand from registers lies
+  wait_barrier(q_full, 0);
+  int stage = 0;
+  uint32_t phase = 0;
+  for (int tile = last - group; tile >= 0; tile -= GROUPS) {
+    const uint32_t keys = ring + stage * 2 * TILE_BYTES, values = keys + TILE_BYTES;
+    wait_barrier(k_full + 8 * stage, phase);
+    begin_multiply();
+#pragma unroll
+    for (int part = 0; part < 4; ++part)
+      multiply<false>(scores, tile_at(queries / 16 + part * 2), tile_at(keys / 16 + part * 2), part > 0);
+    commit_multiply();
+    wait_barrier(v_full + 8 * stage, phase);
+    wait_multiply<0>();
+    hold(scores);
+    if (tile == last) {  // the diagonal
+      const int ahead = tile * KEYS + lane % 4 * 2 - (row + warp * 16 + lane / 4);
+#pragma unroll
+      for (int i = 0; i < KEYS / 2; ++i)
+        if (ahead > i / 2 % 2 * 8 - (i / 4 * 8 + i % 2)) scores[i] = -INFINITY;
+    }
+    float base[2], factor[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float most = scores[r * 2], also = scores[r * 2 + 1];
+#pragma unroll
+      for (int i = r * 2 + 4; i < KEYS / 2; i += 4)
+        most = max_or_nan(most, scores[i]), also = max_or_nan(also, scores[i + 1]);
+      most = max_or_nan(most, also);
+      most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 1));
+      most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 2));
+      const float before = largest[r];
+      largest[r] = max_or_nan(before, most);
+      base[r] = largest[r] * to_log2;
+      factor[r] = exp2_fast((before - largest[r]) * to_log2);
+      total[r] *= factor[r];
+    }
+#pragma unroll
+    for (int i = 0; i < 32; ++i) sums[i] *= factor[i / 2 % 2];
+    // half of the weights multiplies its values while the other half's exponentials are made
+    const auto take = [&](auto half) {
+      constexpr int FIRST = decltype(half)::value * KEYS / 32, END = FIRST + KEYS / 32;
+      float sum[2] = {0.0f, 0.0f};
+#pragma unroll
+      for (int i = FIRST * 8; i < END * 8; ++i) {
+        scores[i] = exp2_fast(scores[i] * to_log2 - base[i / 2 % 2]);
+        sum[i / 2 % 2] += scores[i];
+      }
+#pragma unroll
+      for (int i = FIRST * 4; i < END * 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
+      total[0] += sum[0], total[1] += sum[1];
+      if (FIRST == 0) hold(sums);
+      begin_multiply();
+#pragma unroll
+      for (int part = FIRST; part < END; ++part)
+        multiply<true>(sums, weights + part * 4, tile_at(values / 16 + part * 128), 1);
+    };
+    take(std::integral_constant<int, 0>());
+    take(std::integral_constant<int, 1>());
+    commit_multiply();
+    wait_multiply<0>();
+    hold(sums);
+    const int next = tile - STAGES * GROUPS;
+    if (thread == 0 && next >= 0) bring(next, stage);
+    if (++stage == STAGES) stage = 0, phase ^= 1;
+  }
+
+  // Partial sums take the place of the warpgroup's tiles.
+  const auto partial = [&](int of, int at) { return reinterpret_cast<float*>(rings + of * RING_BYTES) + at * STRIDE; };
+  join_named(1 + group);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    total[r] += __shfl_xor_sync(0xffffffffU, total[r], 1);
+    total[r] += __shfl_xor_sync(0xffffffffU, total[r], 2);
+    const int at = warp * 16 + lane / 4 + r * 8;
+    if (lane % 4 == 0) rows[group][at] = {largest[r], total[r]};
+    float2* const to = reinterpret_cast<float2*>(partial(group, at) + lane % 4 * 2);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) to[i * 4] = make_float2(sums[i * 4 + r * 2], sums[i * 4 + r * 2 + 1]);
+  }
+  __syncthreads();
+  // Eight lanes a row, eight columns each.
+#pragma unroll
+  for (int item = threadIdx.x; item < ROWS * 8; item += 128 * GROUPS) {
+    const int at = item / 8, column = item % 8 * 8;
+    float most = rows[0][at].largest, all = 0.0f, merged[8] = {}, test = 0.0f;
+#pragma unroll
+    for (int of = 1; of < GROUPS; ++of) most = max_or_nan(most, rows[of][at].largest);
+#pragma unroll
+    for (int of = 0; of < GROUPS; ++of) {
+      const float factor = exp2_fast((rows[of][at].largest - most) * to_log2);
+      all += factor * rows[of][at].total;
+      const float4* from = reinterpret_cast<const float4*>(partial(of, at) + column);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float4 four = from[i];
+        merged[i * 4] += factor * four.x, merged[i * 4 + 1] += factor * four.y;
+        merged[i * 4 + 2] += factor * four.z, merged[i * 4 + 3] += factor * four.w;
+      }
+    }
+    const float inverse = __fdividef(1.0f, all);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) merged[i] *= inverse, test += merged[i] * 0.0f;
+    // rows that are not finite may have met 0 * inf of a key that they do not see: once more, key by key
+    uint32_t bad = __ballot_sync(0xffffffffU, test != 0.0f);
+    T* const to = out + start + static_cast<int64_t>(row) * ATTENTION_HEAD_SIZE;
+    if (row + at < tokens && (bad >> (lane & 24) & 255) == 0)
+      *reinterpret_cast<uint4*>(to + at * ATTENTION_HEAD_SIZE + column) =
+          make_uint4(pack(merged[0], merged[1]), pack(merged[2], merged[3]), pack(merged[4], merged[5]),
+                     pack(merged[6], merged[7]));
+    while (bad) {
+      const int in_warp = (__ffs(bad) - 1) / 8, again = (item - lane) / 8 + in_warp;
+      bad &= ~(255U << in_warp * 8);
+      if (row + again < tokens)
+        attention_exact_row(q + (to - out) + again * ATTENTION_HEAD_SIZE, k + start, v + start,
+                            to + again * ATTENTION_HEAD_SIZE, 0, row + again, scale);
+    }
+  }
+#else
+  __trap();  // built without the instructions of sm_90a
+#endif
+}
+
+namespace {
+
+template <int GROUPS>
+cudaError_t launch(const AttentionCall& call, EncodeTensorMap encode, int blocks, uint32_t bytes) {
+  using T = __nv_bfloat16;
+  const int heads = call.batch_heads, tokens = call.tokens;
+  CUtensorMap q, k, v;
+  if (!make_map(encode, q, call.q, heads, tokens, ROWS) || !make_map(encode, k, call.k, heads, tokens, KEYS) ||
+      !make_map(encode, v, call.v, heads, tokens, KEYS))
+    return cudaErrorInvalidValue;
+  const cudaError_t status =
+      launch_overlapped(attention_v06_small<T, GROUPS>, {blocks, 128 * GROUPS}, bytes, call.stream, q, k, v,
+                        static_cast<const T*>(call.q), static_cast<const T*>(call.k), static_cast<const T*>(call.v),
+                        static_cast<T*>(call.out), heads, tokens, call.scale);
+  RETURN_IF_LAUNCH_FAILED();
+  return status;
+}
+
+}  // namespace
+
+cudaError_t attention_v06_small(const AttentionCall& call) {
+  int sm_count = 0;
+  if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
+  static const EncodeTensorMap encode = find_encoder();
+  const int64_t blocks = (static_cast<int64_t>(call.tokens) + ROWS - 1) / ROWS * call.batch_heads;
+  const bool few = blocks <= FEW * sm_count, is_short = call.tokens <= SHORT && blocks < 1LL << 31;
+  const bool takes = call.dtype == DType::bfloat16 && sizes_fit(call) && aligned(call) && sm_count > 0 &&
+                     encode != nullptr && visible_window(call) == call.tokens;
+  if (!takes || !(few || is_short)) return attention_v05_wgmma(call);  // which says what it does not take
+  if (!few) return launch<1>(call, encode, static_cast<int>(blocks), shared_bytes(1));
+  const bool alone = blocks <= VERY_FEW * sm_count;
+  return launch<2>(call, encode, static_cast<int>(blocks), alone ? ALONE_BYTES : shared_bytes(2));
+}
