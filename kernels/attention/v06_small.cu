@@ -7,8 +7,8 @@
 //          and of few blocks the one with the most keys sets the time. Here a third of the queries is a block, the other
 //          blocks of the multiprocessor work on while one starts or ends, and blocks take their places and ask L2 for
 //          their operands while the kernel before drains. Up to four blocks a multiprocessor, two warpgroups take a tile's
-//          keys in turn; their sums are merged in shared memory, always in the same order. More than 1024 tokens in
-//          more blocks than that: v05 runs.
+//          keys in turn; their sums are merged in shared memory, always in the same order. Of more blocks, v05's cost
+//          less each: it runs from 12 a multiprocessor on, and beyond 1024 tokens.
 // Expect   at B 8, T 1024 at most 0.95 of v05's time; at B 1, T 1024 not above cuDNN's (claims.toml has it).
 // Refuted if   more at either.
 // Source   Dao et al., "Flash-Decoding for long-context inference", 2023; PTX ISA, griddepcontrol
@@ -38,8 +38,8 @@ constexpr uint32_t shared_bytes(int groups) {
   return 1024 + Q_BYTES + groups * (RING_BYTES + ROWS * sizeof(Row) + 16 * STAGES) + 8;
 }
 constexpr uint32_t ALONE_BYTES = 120 << 10;  // more than half of a multiprocessor's: a block has it to itself
-constexpr int FEW = 4, VERY_FEW = 2;         // blocks a multiprocessor: the keys are split; each is alone
-constexpr int SHORT = 1024;                  // tokens
+// Blocks a multiprocessor up to which each is alone, its keys are split, and this pays at all, with so many tokens.
+constexpr int VERY_FEW = 2, FEW = 4, SOME = 12, SHORT = 1024;
 }  // namespace
 
 template <typename T, int GROUPS>
@@ -244,10 +244,10 @@ cudaError_t attention_v06_small(const AttentionCall& call) {
   if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
   static const EncodeTensorMap encode = find_encoder();
   const int64_t blocks = (static_cast<int64_t>(call.tokens) + ROWS - 1) / ROWS * call.batch_heads;
-  const bool few = blocks <= FEW * sm_count, is_short = call.tokens <= SHORT && blocks < 1LL << 31;
+  const bool few = blocks <= FEW * sm_count, some = blocks <= SOME * sm_count && call.tokens <= SHORT;
   const bool takes = call.dtype == DType::bfloat16 && sizes_fit(call) && aligned(call) && sm_count > 0 &&
                      encode != nullptr && visible_window(call) == call.tokens;
-  if (!takes || !(few || is_short)) return attention_v05_wgmma(call);  // which says what it does not take
+  if (!takes || !(few || some)) return attention_v05_wgmma(call);  // which says what it does not take
   if (!few) return launch<1>(call, encode, static_cast<int>(blocks), shared_bytes(1));
   const bool alone = blocks <= VERY_FEW * sm_count;
   return launch<2>(call, encode, static_cast<int>(blocks), alone ? ALONE_BYTES : shared_bytes(2));
