@@ -29,4 +29,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("v01_naive", run<gemv_v01_naive>);
   module.def("v02_warp", run<gemv_v02_warp>);
   module.def("v04_early", run<gemv_v04_early>);
+  module.def("v05_straight", run<gemv_v05_straight>);
 }

@@ -19,3 +19,4 @@ struct GemvCall {
 cudaError_t gemv_v01_naive(const GemvCall& call);
 cudaError_t gemv_v02_warp(const GemvCall& call);
 cudaError_t gemv_v04_early(const GemvCall& call);
+cudaError_t gemv_v05_straight(const GemvCall& call);

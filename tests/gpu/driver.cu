@@ -126,7 +126,8 @@ static void run_matmul(int m, int n, int k) {
 static void run_gemv(DType dtype, int n, int k) {
   const size_t size = dtype == DType::float32 ? 4 : 2;
   const Buffer weight(static_cast<size_t>(n) * k, size), x(k, size), bias(n, size), out(n, size, false);
-  run(GemvCall{weight, x, bias, out, n, k, dtype, nullptr}, gemv_v01_naive, gemv_v02_warp, gemv_v04_early);
+  run(GemvCall{weight, x, bias, out, n, k, dtype, nullptr}, gemv_v01_naive, gemv_v02_warp, gemv_v04_early,
+      gemv_v05_straight);
 }
 
 static void run_softmax(DType dtype, int64_t heads, int tq, int tk) {
@@ -153,6 +154,7 @@ static void run_attention(DType dtype, int heads, int tokens, int window) {
   CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
   if (dtype == DType::bfloat16 && major >= 8) run(call, attention_v04_mma);
   if (dtype == DType::bfloat16 && major == 9) run(call, attention_v05_wgmma);
+  if (dtype == DType::bfloat16 && major == 9 && window == 0) run(call, attention_v06_small);
 }
 
 // Whole, and as the first tokens of a longer cache whose end must not be read; `shift` elements off an aligned address.
@@ -189,7 +191,7 @@ static void run_memory_bound() {
     run_attention_decode(dtype, 30, 12, 65, 0);
     const int bytes = dtype == DType::float32 ? 4 : 2;
     for (const int k : {1, 8, 53, 768, 1536, 3072, 8200}) run_gemv(dtype, 37, k);
-    for (const int k : {64, 776}) run_gemv(dtype, 16387, k);
+    for (const int k : {64, 520, 776}) run_gemv(dtype, 16387, k);
     for (const int head_size : {1, 5, 6, 20, 64}) run_permute(2, 65, 3, head_size, bytes);
   }
 }
@@ -206,6 +208,9 @@ static void run_compute_bound() {
          {std::array{1, 0}, std::array{7, 0}, std::array{65, 0}, std::array{129, 0}, std::array{300, 0},
           std::array{65, 1}, std::array{300, 64}, std::array{300, 131}})
       run_attention(dtype, 2, tokens, window);
+  // more blocks of v06 than four and two a multiprocessor
+  run_attention(DType::bfloat16, 180, 129, 0);
+  run_attention(DType::bfloat16, 300, 17, 0);
 }
 
 // All, or with the argument "compute" or "memory" those bound by arithmetic or by memory.
