@@ -1,6 +1,7 @@
 """attention: byte and FLOP models by enumeration, the float64 reference against SDPA, windows, what a rung does not take."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -141,6 +142,22 @@ def test_every_dtype_has_its_best():
         assert {v.source for v in op.variants.values() if v.kind == "cuda"} <= {
             path.name for path in (declared_folder()).glob("v*.cu")
         }
+
+
+def test_the_check_shapes_reach_every_launch_of_v06():
+    """On 132 multiprocessors: blocks alone, split keys, whole keys; the shape of the ladder is of the last kind."""
+    source = (declared_folder() / "v06_small.cu").read_text("utf-8")
+    bounds = [int(re.search(rf"\b{name} = (\d+)", source)[1]) for name in ("VERY_FEW", "FEW", "SOME")]
+    short = int(re.search(r"\bSHORT = (\d+)", source)[1])
+
+    def kind(shape):
+        share = shape[0] * shape[1] * math.ceil(shape[2] / 64) / 132
+        return next((i for i, bound in enumerate(bounds) if share <= bound and (i < 2 or shape[2] <= short)), None)
+
+    assert {kind(shape) for shape in FULL.check_shapes} == {0, 1, 2}
+    assert kind(FULL.bench_shape) == 2
+    assert kind(FULL.shapes["b1_t1024"]) == 0
+    assert kind(FULL.shapes["b4_t4096"]) is None
 
 
 def declared_folder():

@@ -9,7 +9,7 @@ import torch
 from harness import bench
 from kernels import build, objects
 from kernels.matmul import waves
-from kernels.registry import ops
+from kernels.registry import item_bytes, ops
 
 MATMUL, GEMV = ops()["matmul"], ops()["gemv"]
 
@@ -169,3 +169,11 @@ def test_a_vector_is_no_matrix():
         MATMUL.call("torch")(torch.zeros(3), torch.zeros(3, 2), torch.zeros(2))
     with pytest.raises(ValueError, match=r"weight of shape \(N, K\)"):
         GEMV.call("torch")(torch.zeros(3, 2), torch.zeros(3), torch.zeros(3))
+
+
+def test_the_check_shapes_of_gemv_reach_rows_of_three_and_of_six_packets_a_lane():
+    """v05 takes N of 16384 or more and rows up to 3 KB; some rows end inside a packet of the last lane's turn."""
+    for dtype in GEMV.dtypes:
+        rows = [k * item_bytes(dtype) for n, k in GEMV.check_shapes if n >= 16384]
+        assert {-(-row // 1536) for row in rows if row <= 3072} == {1, 2}
+        assert any(row % 512 for row in rows if 1536 < row <= 3072)
