@@ -20,7 +20,7 @@ import pandas as pd
 
 from analysis.capture.errors import AnalysisError, InputError
 from analysis.capture.ladder import KEY, Ladder, LadderRun, hottest_lines, read_ladder
-from analysis.tables import claims, join, ladder
+from analysis.tables import claims, goals, join, ladder
 from analysis.tables.schema import LADDER_TABLES
 from analysis.views.text import cell
 
@@ -60,6 +60,7 @@ def build(folder: Path) -> dict[str, pd.DataFrame]:
         "ladder_stalls": ladder.build_stalls(stalls),
         "hypotheses": hypotheses,
         "claims": claims.build_claims(read.claims, finished, cell_of),
+        "goals": goals.build_goals(read.goals, read.points, read.bench),
         "ladder_runs": _runs(read, finished),
     }
 

@@ -330,7 +330,8 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
     timed = pd.read_csv(bench / "bench.csv")
     ops = COMMITTED / "h200-gpt2-ops" / "gpt2.json"
     gpt2_ops = json.loads(ops.read_text(encoding="utf-8"))["gpt2"] if ops.is_file() else {}
-    results = Results(report, tables, timed, gpt2, gpt2_ops, seconds, folder, bench.name)
+    goals = pd.read_csv(COMMITTED / "h200-ladder" / "tables" / "goals.csv")
+    results = Results(report, tables, timed, gpt2, gpt2_ops, goals, seconds, folder, bench.name)
     parts = [
         ("reports/README.md", "runs", _index()),
         ("reports/README.md", "results", render_results(results)),

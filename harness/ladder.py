@@ -37,6 +37,7 @@ from kernels.registry import MOST_BYTES, dtype_name, short_dtype
 from kernels.variants import fingerprint
 
 CLAIMS = registry.FOLDER / "claims.toml"
+GOALS = registry.FOLDER / "goals.toml"
 ROOT_RANGE = "ladder"
 POINT_COLUMNS = ("op", "variant", "dtype", "shape_name", "shape", "fingerprint", "checks", "passed", "note")
 ROUNDS = 20
@@ -203,7 +204,7 @@ def _open_ends(value: Any) -> Any:
 
 
 def declaration() -> str:
-    """The text of ladder.json, one point and one claim a line."""
+    """The text of ladder.json, one point, one claim and one goal a line."""
 
     def lines(values: Iterable[Any]) -> str:
         return ",\n  ".join(json.dumps(_open_ends(value), ensure_ascii=False, allow_nan=False) for value in values)
@@ -213,6 +214,8 @@ def declaration() -> str:
         + lines(map(declared, points()))
         + '\n ],\n "claims": [\n  '
         + lines(read_claims())
+        + '\n ],\n "goals": [\n  '
+        + lines(tomllib.loads(GOALS.read_text("utf-8"))["goal"])
         + "\n ]\n}\n"
     )
 

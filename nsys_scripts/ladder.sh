@@ -44,7 +44,12 @@ capture() { # RUN COLUMNS OPTION: the points of a run under ncu, and its exports
     echo "This capture did not end in time; its last kernel: $(grep '^==PROF== Profiling' "$1/raw/ncu.log" | tail -n 1 || true)" >&2
     rm -f "$1/raw/counters.ncu-rep"
   elif [[ -n $dry || -s $1/raw/counters.ncu-rep ]]; then
-    step "3/4 export" "$HERE/export_csv.sh" "$1" || failed=yes
+    if [[ -n $dry ]]; then
+      step "3/4 export" "$HERE/export_csv.sh" "$1"
+    else # beside the next capture: it needs no GPU
+      "$HERE/export_csv.sh" "$1" >"$1/raw/export.log" 2>&1 &
+      exports[$!]=$1
+    fi
   fi
 }
 
@@ -57,7 +62,7 @@ if [[ -n $missing ]]; then
 fi
 if [[ -z $dry ]] && ! gpu=$(find_gpu); then die 2 "The ladder is measured on an NVIDIA GPU, and there is none here ($gpu): --missing lists what is to be done."; fi
 
-failed='' code=0
+failed='' code=0 exports=()
 ladder "1/4 checks and times" measure --out "$dir" --run "$run" ${all:+"$all"} ${only[@]+"${only[@]}"} || code=$?
 case $code in
 0) ;;
@@ -70,6 +75,11 @@ runs=("$run"-*)
 if [[ -n $dry ]]; then runs=("$run-OP" "$run-OP-slow"); fi
 for one in "${runs[@]}"; do if [[ $one != *-slow ]]; then capture "$one" "$columns" --source; fi; done
 for one in "${runs[@]}"; do if [[ $one == *-slow ]]; then capture "$one" "$few" --samples; fi; done
+for export in ${exports[@]+"${!exports[@]}"}; do
+  if [[ -z $dry ]]; then printf '\n== 3/4 export: %s\n' "${exports[export]#"$run"-}"; fi
+  wait "$export" || failed=yes
+  cat "${exports[export]}/raw/export.log"
+done
 step "4/4 tables" "$PYTHON" -m analysis.ladder "$dir" || failed=yes
 ladder "what is still missing" missing --out "$dir" ${only[@]+"${only[@]}"}
 if [[ -n $failed ]]; then exit 1; fi

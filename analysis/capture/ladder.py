@@ -2,7 +2,7 @@
 
 `harness/ladder.py` and `nsys_scripts/ladder.sh` write it:
 
-    DIR/ladder.json                   points, their hypotheses, claims
+    DIR/ladder.json                   points, their hypotheses, claims, goals
     DIR/RUN/captures/points.csv       points that were checked, with the fingerprint of their source
     DIR/RUN/captures/bench.csv        times, where the run took some; as the benchmarks beside DIR have them
     DIR/RUN/captures/ncu_raw.csv …    counters; ncu_lines.csv: the hottest lines of each launch
@@ -60,6 +60,7 @@ class Ladder:
     points: pd.DataFrame
     hypotheses: pd.DataFrame
     claims: list[dict[str, Any]]
+    goals: list[dict[str, Any]]
     bench: pd.DataFrame
     runs: list[LadderRun] = field(default_factory=list)
 
@@ -84,6 +85,7 @@ def read_ladder(folder: Path) -> Ladder:
         pd.DataFrame(points),
         pd.DataFrame(hypotheses, columns=[*KEY, "metric", "versus", "low", "high", "equals", "stated"]),
         document["claims"],
+        document["goals"],
         _beside(folder),
         runs,
     )

@@ -701,6 +701,22 @@ LADDER_TABLES: dict[str, Table] = {
             ),
         ),
         Table(
+            "goals",
+            "What were the best rungs to reach, and did they?",
+            (
+                Column("goal", "", "its place in kernels/goals.toml"),
+                Column("what", "", "the goal in words"),
+                Column("op", "", "operation"),
+                Column("variant", "", "its best rung"),
+                Column("dtype", "", "fp32 or bf16"),
+                Column("shape_name", "", "name of the shape"),
+                Column("beside", "", "what it is held against"),
+                Column("least", "", "how many times as fast as that it is to be"),
+                Column("found", "", "how many times as fast it is"),
+                Column("met", "", "whether that is reached"),
+            ),
+        ),
+        Table(
             "claims",
             "What do others claim of such kernels, and what was found?",
             (

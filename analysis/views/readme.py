@@ -38,8 +38,9 @@ class Results:
     """What the committed runs hold.
 
     Shape: `report` and `tables` of the run with counters; `bench` the softmax benchmark's bench.csv, `gpt2` what its
-    bench.json has of GPT-2, by dtype; `gpt2_ops` the same with every op replaced, {} if not measured; `seconds` how
-    long each capture took, by tool; `run` and `bench_run` their folders, relative to reports/.
+    bench.json has of GPT-2, by dtype; `gpt2_ops` the same with every op replaced, {} if not measured; `ladder_goals`
+    goals.csv of the ladder; `seconds` how long each capture took, by tool; `run` and `bench_run` their folders,
+    relative to reports/.
     """
 
     report: dict[str, Any]
@@ -47,6 +48,7 @@ class Results:
     bench: pd.DataFrame
     gpt2: dict[str, Any]
     gpt2_ops: dict[str, Any]
+    ladder_goals: pd.DataFrame
     seconds: dict[str, Any]
     run: str
     bench_run: str
@@ -239,6 +241,17 @@ def _fusion_goals(check: pd.DataFrame) -> list[list[str]]:
     return goals
 
 
+def _ladder_goals(goals: pd.DataFrame) -> list[list[str]]:
+    """One row for each goal of the ladder: the least of what it is about, and how much of that reaches it."""
+    rows = []
+    for _, same in goals.groupby("goal", sort=True):
+        least, met = same.loc[same["found"].astype(float).idxmin()], int(same["met"].sum())
+        where = f"{least['dtype']} {least['shape_name']}, `{least['variant']}`"
+        reached = f"{met} of {len(same)}, least {float(least['found']):.3g} × ({where})"
+        rows.append(_goal(least["what"], f"≥ {float(least['least']):g} ×", reached, met == len(same)))
+    return rows
+
+
 def _goals(results: Results) -> list[list[str]]:
     """One row a goal: what, the goal, what was reached, whether it is met."""
     report, bench, tables, seconds = results.report, results.bench, results.tables, results.seconds
@@ -287,6 +300,7 @@ def _goals(results: Results) -> list[list[str]]:
             rows.append(
                 _goal(what, "all", f"{won} of {len(ratios)}, least {least:.3f} × ({where})", won == len(ratios))
             )
+    rows += _ladder_goals(results.ladder_goals)
     rows += _fusion_goals(tables["fusion_check"])
     if all(seconds.get(tool) is not None for tool in ("nsys", "ncu")):
         total = sum(seconds.values())

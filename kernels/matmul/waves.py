@@ -2,9 +2,9 @@
 
     python -m kernels.matmul.waves [--out waves.csv]
 
-A lecture shows 1792 -> 1793 on 108 multiprocessors. The busiest multiprocessor computes ceil(tiles / multiprocessors)
-tiles one after the other (or that many side by side), so that time steps up where that number does. Without a GPU: the
-prediction alone, for 132.
+Two tiles run side by side on a multiprocessor, and a wave is what runs at once: time steps up where a wave is begun
+that few tiles are left for. A lecture shows 1792 -> 1793 on 108 multiprocessors. Without a GPU: the prediction alone,
+for 132.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TILE = 128
-SIZES = (1792, 1793, 1920, 1921, 2048, 2049, 2176, 2177, 2304, 2305)
+BLOCKS = 2  # of v08 on a multiprocessor: 256 threads of 126 registers
+SIZES = (1408, 1409, 1792, 1793, 1920, 1921, 2048, 2049, 2176, 2177, 2304, 2305)
 SAMPLES = 30
 
 
@@ -25,15 +26,15 @@ def tiles(n: int, tile: int = TILE) -> int:
     return (-(-n // tile)) ** 2
 
 
-def tiles_of_busiest(n: int, multiprocessors: int, tile: int = TILE) -> int:
-    """How many tiles the busiest multiprocessor computes."""
-    return -(-tiles(n, tile) // multiprocessors)
+def waves(n: int, multiprocessors: int, tile: int = TILE) -> int:
+    """How many waves the tiles are."""
+    return -(-tiles(n, tile) // (BLOCKS * multiprocessors))
 
 
 def steps(multiprocessors: int, up_to: int, tile: int = TILE) -> Iterator[tuple[int, float]]:
     """(n, factor): the time of n + 1 is predicted to be `factor` times that of n, up to a size."""
     for n in range(tile, up_to + 1, tile):
-        before, behind = (tiles_of_busiest(size, multiprocessors, tile) for size in (n, n + 1))
+        before, behind = (waves(size, multiprocessors, tile) for size in (n, n + 1))
         if behind > before:
             yield n, behind / before
 
@@ -72,7 +73,7 @@ def main() -> int:
     rows = []
     for n in SIZES:
         times = measure(n) if on_gpu else []
-        row = {"n": n, "multiprocessors": count, "tiles": tiles(n), "tiles_of_busiest": tiles_of_busiest(n, count)}
+        row = {"n": n, "multiprocessors": count, "tiles": tiles(n), "waves": waves(n, count)}
         rows.append(row | {"time_p50_ns": round(times[len(times) // 2] * 1e9) if times else ""})
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")

@@ -144,9 +144,9 @@ def test_the_microbenchmark_of_an_op_bound_by_arithmetic_shows_its_rate():
 def test_where_the_wave_is_lost():
     assert waves.tiles(1793) == 225
     # the lecture's step, on its 108 multiprocessors, and where it is on 132
-    assert dict(waves.steps(108, 2048)) == {1280: 2.0, 1792: 1.5}
-    assert dict(waves.steps(132, 2300)) == {1408: 2.0, 2048: 1.5}
-    assert [waves.tiles_of_busiest(n, 132) for n in (1792, 1793, 2048, 2049)] == [2, 2, 2, 3]
+    assert dict(waves.steps(108, 2048)) == {1792: 2.0}
+    assert dict(waves.steps(132, 2300)) == {2048: 2.0}
+    assert [waves.waves(n, 132) for n in (1792, 1793, 2048, 2049)] == [1, 1, 1, 2]
 
 
 def test_the_instructions_of_hopper_alone_are_compiled_for_it():

@@ -353,7 +353,7 @@ def folder(tmp_path: Path) -> Path:
     }  # fmt: skip
     out = tmp_path / "gpu-ladder"
     out.mkdir()
-    document = {"kind": "ladder", "schema_version": 1, "points": points, "claims": [claim]}
+    document = {"kind": "ladder", "schema_version": 1, "points": points, "claims": [claim], "goals": []}
     (out / "ladder.json").write_text(json.dumps(document))
     launches = [
         Launch(key("torch")),
@@ -546,14 +546,14 @@ def test_the_program_writes_the_tables_and_says_what_they_hold(
     with pytest.raises(InputError, match=r"claims\.csv"):
         composer.read_tables(folder)
     assert composer.main(["--columns"]) == 0
-    assert capsys.readouterr().out.strip().split(",") == tables.wanted_columns()
+    assert capsys.readouterr().out.strip().split(",") == ladder_tables.wanted_columns()
 
 
 def test_every_column_of_a_capture_is_in_the_catalogue() -> None:
     from analysis.hardware.metrics import column_metrics
 
     for architecture in ("7.5", "8.0", "8.9", "9.0"):
-        assert "gpu__time_duration.sum" in column_metrics(architecture, tables.wanted_columns())
+        assert "gpu__time_duration.sum" in column_metrics(architecture, ladder_tables.wanted_columns())
 
 
 # The page of sources -----------------------------------------------------------------------------------------
@@ -596,7 +596,7 @@ def test_what_a_rung_states_and_nobody_measured_is_not_confirmed_by_the_rest(fol
     hypotheses = tables["hypotheses"]
     of_v01 = hypotheses["variant"] == "v01"
     assert set(hypotheses.loc[of_v01, "verdict"]) == {"confirmed"}
-    bare = tables["ladder"].drop(columns=["verdict", "verdict_by", "verdict_why"])
+    bare = tables["ladder"].drop(columns=["verdict", "verdict_by", "verdict_why"]).assign(failure="")
 
     def verdict(changed: pd.DataFrame) -> str:
         table = ladder_tables.with_verdicts(bare, changed)
