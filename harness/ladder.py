@@ -99,13 +99,24 @@ def read_claims() -> list[dict[str, Any]]:
 
 
 def points() -> list[Point]:
-    """Every point, in the order of the registry: bench shapes, then what claims need beside them."""
+    """Every point, in the order of the registry: bench shapes, then what hypotheses and claims need beside them."""
     known = registry.ops()
     found = [
         Point(op, variant, dtype, op.bench_shape)
         for op in known.values()
         for dtype in op.dtypes
         for variant in op.variants
+    ]
+    found += [
+        Point(op, name, dtype, op.shapes[timing.shape])
+        for op in known.values()
+        for variant in op.variants.values()
+        for timing in variant.timings
+        if timing.shape
+        for dtype in timing.dtypes
+        if dtype in variant.dtypes
+        for name in (variant.name, timing.than)
+        if name in op.variants
     ]
     for claim in read_claims():
         for side in ("before", "after"):
@@ -129,7 +140,9 @@ def rung_below(point: Point) -> str:
 
 
 def hypotheses(point: Point) -> Iterator[dict[str, Any]]:
-    """What the variant declares of this dtype, at the bench shape: metric, versus, low, high, equals."""
+    """What the variant declares of this dtype: metric, versus, low, high, equals, and of a time at which shape. It is
+    said of the bench shape's point, whichever shape it is about.
+    """
     variant = point.op.variant(point.variant)
     bytes_said = [expected for expected in variant.expectations if expected.metric.startswith("measured_over_")]
     if not any(point.dtype in expected.dtypes for expected in bytes_said):
@@ -145,7 +158,7 @@ def hypotheses(point: Point) -> Iterator[dict[str, Any]]:
                 "low": timing.low,
                 "high": timing.high,
                 "equals": "",
-            }
+            } | ({"at": timing.shape} if timing.shape else {})
     for expected in variant.expectations:
         if point.dtype in expected.dtypes:
             yield {"metric": expected.metric, "versus": expected.than, "low": expected.low, "high": expected.high,

@@ -37,15 +37,17 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Timing:
-    """A hypothesis about time at the op's bench shape: the variant's over that of `than` lies in [low, high].
+    """A hypothesis about time: the variant's over that of `than` lies in [low, high].
 
-    `than` is another variant of the op, or "floor": minimum bytes at the speed of a copy.
+    `than` is another variant of the op, or "floor": minimum bytes at the speed of a copy. `shape` is the name of one of
+    the op's; "": its bench shape.
     """
 
     than: str
     low: float = 0.0
     high: float = math.inf
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
+    shape: str = ""
 
 
 @dataclass(frozen=True)

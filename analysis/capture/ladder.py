@@ -83,7 +83,7 @@ def read_ladder(folder: Path) -> Ladder:
     runs = [_run(file.parents[1]) for file in sorted(folder.glob("*/captures/points.csv"))]
     return Ladder(
         pd.DataFrame(points),
-        pd.DataFrame(hypotheses, columns=[*KEY, "metric", "versus", "low", "high", "equals", "stated"]),
+        pd.DataFrame(hypotheses, columns=[*KEY, "metric", "versus", "low", "high", "equals", "stated", "at"]),
         document["claims"],
         document["goals"],
         _beside(folder),

@@ -282,9 +282,10 @@ def build_hypotheses(hypotheses: pd.DataFrame, ladder: pd.DataFrame, stalls: pd.
         if key not in by_key:
             continue
         metric, versus = said["metric"], said["versus"]
-        found = value(key, metric)
+        place = key if _unknown(said["at"]) else (*key[:3], said["at"])
+        found = value(place, metric)
         if versus and not _unknown(found):
-            other = by_key[key]["floor_time_ns"] if versus == "floor" else value((key[0], versus, *key[2:]), metric)
+            other = by_key[place]["floor_time_ns"] if versus == "floor" else value((key[0], versus, *place[2:]), metric)
             found = None if _unknown(other) or not other else found / other
         rows.append(dict(zip(KEY, key, strict=True)) | _judged(said, found, show))
     schema = LADDER_TABLES["hypotheses"]
@@ -310,6 +311,7 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show) -> dict[str, Any]:
     bounds = f"is {equals}" if equals else " and ".join(ends) or "any"
     words = WORDS.get(metric, metric.removesuffix("_frac").replace("_", " "))
     than = f" over {'the floor' if versus == 'floor' else f'`{versus}`'}" if versus else ""
+    than += "" if _unknown(said["at"]) else f" at {said['at']}"
     if _unknown(found):
         verdict = "not measured"
     elif equals:

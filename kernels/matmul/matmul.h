@@ -14,7 +14,7 @@ struct MatmulCall {
   int n;
   int k;
   cudaStream_t stream;
-  void* workspace = nullptr;  // v13 only: matmul_v13_workspace() bytes
+  void* workspace = nullptr;  // v13: matmul_v13_workspace() bytes, v15: matmul_v15_workspace() bytes; others none
 };
 
 // Whether 16-byte accesses may start at every operand.
@@ -39,6 +39,8 @@ cudaError_t matmul_v09_warp_tile(const MatmulCall& call);
 cudaError_t matmul_v12_ring(const MatmulCall& call);
 cudaError_t matmul_v13_split_k(const MatmulCall& call);
 cudaError_t matmul_v13_workspace(const MatmulCall& call, size_t& bytes);
+cudaError_t matmul_v15_padded(const MatmulCall& call);
+cudaError_t matmul_v15_workspace(const MatmulCall& call, size_t& bytes);
 // bfloat16
 cudaError_t matmul_v10_mma(const MatmulCall& call);
 cudaError_t matmul_v11_wgmma(const MatmulCall& call);

@@ -1,4 +1,5 @@
-// fp32 products of 128 x 256 tiles, fed through a ring of stages by the bulk copy engine: what v12 and v13 share.
+// fp32 products of 128 x 256 tiles, fed through a ring of stages by the bulk copy engine: what v12, v13 and v15
+// share. RING_ANY_OUT 1, of who includes this: rows of `out` start anywhere, as those of N no multiple of 4 do.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,10 @@
 #include "check.cuh"
 #include "hopper.cuh"
 #include "matmul.h"
+
+#ifndef RING_ANY_OUT
+#define RING_ANY_OUT 0
+#endif
 
 constexpr int WARP_TILE = 64;  // outputs of a warp, in both directions: 8 x 4 lanes of 8 x 16
 constexpr int WARP_ROWS = 2, WARP_COLUMNS = 4;
@@ -18,7 +23,9 @@ constexpr int UNROLL = 8;                             // steps in K: the loop mu
 constexpr int TM = 8, TN = 16;                        // outputs of a lane
 constexpr int GROUP_ROWS = 16;                        // tile rows that stay together in L2
 constexpr uint32_t A_BYTES = BM * BK * 4, STAGE_BYTES = A_BYTES + BK * BN * 4;
-constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16);
+constexpr uint32_t PACKET_BYTES = 512;                           // of four words of every lane
+constexpr uint32_t OUT_BYTES = RING_ANY_OUT * 4 * PACKET_BYTES;  // of a warp, on their way out
+constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16) + WARPS * OUT_BYTES;
 
 // How tiles are dealt out. The K steps of the first `shared` tiles, one behind the other, are cut into equal pieces,
 // one a block, wherever the cuts fall; the other tiles are taken whole, in turn.
@@ -184,6 +191,41 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
     }
   };
 
+  // Where rows start anywhere: four packets of the tile at `row`, `column`, `first` and those behind it but before `end`.
+  // They change lanes in shared memory, so that half a warp writes 16 words of a row. The compiler may not know how long
+  // a row is, or it keeps multiples of it, for which the loop above has no registers.
+  const auto write_four = [&](int row, int column, int first, int end, const float4* words) {
+    int pitch = n, mine = lane;
+    uint32_t staged = empty + 8 * STAGES;
+    asm volatile("" : "+r"(pitch), "+r"(mine), "+r"(staged));
+    staged += warp * OUT_BYTES;
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(staged + i * PACKET_BYTES + mine * 16),
+                   "f"(words[i].x), "f"(words[i].y), "f"(words[i].z), "f"(words[i].w)
+                   : "memory");
+    __syncwarp();
+    row += warp / WARP_COLUMNS * WARP_TILE + mine / 16;
+    column += warp % WARP_COLUMNS * WARP_TILE + mine % 16;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int from = row + (first + i) / (TN / 4) * 8, at = column + (first + i) % (TN / 4) * 16;
+      const bool inside = first + i < end && at < n;
+      const float shift = inside ? bias[at] : 0.0f;
+      float* to = out + static_cast<int64_t>(from) * pitch + at;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        float word;
+        asm volatile("ld.shared.f32 %0, [%1];"
+                     : "=f"(word)
+                     : "r"(staged + i * PACKET_BYTES + j * 128 + mine * 4)
+                     : "memory");
+        if (inside && from + j * 2 < m) to[static_cast<int64_t>(j * 2) * pitch] = word + shift;
+      }
+    }
+  };
+
   int done = 0, head = -1, tail = -1;  // tiles of which the block has the beginning, or another part
   while (walk.next(deal)) {
     float sums[TM][TN];
@@ -252,12 +294,23 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
     }
     int row, column;
     place(deal, walk.tile, row, column);
+    if constexpr (RING_ANY_OUT) {
 #pragma unroll
-    for (int x = 0; x < TN; x += 4)
+      for (int y = 0; y < TM; ++y) {
+        float4 words[TN / 4];
 #pragma unroll
-      for (int y = 0; y < TM; ++y)
-        write(row + my_row + y * 8, column + my_column + x * 4,
-              make_float4(sums[y][x], sums[y][x + 1], sums[y][x + 2], sums[y][x + 3]));
+        for (int x = 0; x < TN; x += 4)
+          words[x / 4] = make_float4(sums[y][x], sums[y][x + 1], sums[y][x + 2], sums[y][x + 3]);
+        write_four(row, column, y * (TN / 4), TM * TN / 4, words);
+      }
+    } else {
+#pragma unroll
+      for (int x = 0; x < TN; x += 4)
+#pragma unroll
+        for (int y = 0; y < TM; ++y)
+          write(row + my_row + y * 8, column + my_column + x * 4,
+                make_float4(sums[y][x], sums[y][x + 1], sums[y][x + 2], sums[y][x + 3]));
+    }
   }
 
   // Tiles that several blocks have parts of: each sums up as much of the tile as any other, always in the same order.
@@ -293,12 +346,17 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
             sums[i].x += part.x, sums[i].y += part.y, sums[i].z += part.z, sums[i].w += part.w;
           }
       }
+      if constexpr (RING_ANY_OUT) {
+        write_four(row, column, packet, end, sums);
+        write_four(row, column, packet + 4, end, sums + 4);
+      } else {
 #pragma unroll
-      for (int i = 0; i < TOGETHER; ++i)
-        if (packet + i < end) {
-          const int y = (packet + i) / (TN / 4), x = (packet + i) % (TN / 4);
-          write(row + my_row + y * 8, column + my_column + x * 16, sums[i]);
-        }
+        for (int i = 0; i < TOGETHER; ++i)
+          if (packet + i < end) {
+            const int y = (packet + i) / (TN / 4), x = (packet + i) % (TN / 4);
+            write(row + my_row + y * 8, column + my_column + x * 16, sums[i]);
+          }
+      }
     }
   }
 }
@@ -311,21 +369,35 @@ struct RingMaps {
 };
 
 static inline bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* matrix, int rows, int columns,
-                            cuuint32_t box_rows, cuuint32_t box_columns, CUtensorMapSwizzle swizzle) {
+                            int pitch, cuuint32_t box_rows, cuuint32_t box_columns, CUtensorMapSwizzle swizzle) {
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(columns) * 4};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(pitch) * 4};
   const cuuint32_t box[] = {box_columns, box_rows}, ones[] = {1, 1};
   return encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, const_cast<void*>(matrix), sizes, strides, box, ones,
                 CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-static inline bool make_maps(EncodeTensorMap encode, RingMaps& maps, const MatmulCall& call) {
+// Both operands as the copy engine takes them: rows of whole packets at 16-byte aligned addresses, `pitch` words apart.
+struct RingOperands {
+  const void *a, *weight;
+  int a_pitch, weight_pitch;
+};
+
+static inline RingOperands as_they_are(const MatmulCall& call) { return {call.a, call.weight, call.k, call.n}; }
+
+static inline bool rows_aligned(const RingOperands& from) {
+  const auto addresses = reinterpret_cast<uintptr_t>(from.a) | reinterpret_cast<uintptr_t>(from.weight);
+  return addresses % 16 == 0 && from.a_pitch % 4 == 0 && from.weight_pitch % 4 == 0;
+}
+
+static inline bool make_maps(EncodeTensorMap encode, RingMaps& maps, const MatmulCall& call, const RingOperands& from) {
   constexpr auto SWIZZLE = BK == 8    ? CU_TENSOR_MAP_SWIZZLE_32B
                            : BK == 16 ? CU_TENSOR_MAP_SWIZZLE_64B
                                       : CU_TENSOR_MAP_SWIZZLE_128B;
-  return make_map(encode, maps.a, call.a, call.m, call.k, BM, BK, SWIZZLE) &&
-         make_map(encode, maps.weight, call.weight, call.k, call.n, BK, BN, CU_TENSOR_MAP_SWIZZLE_NONE);
+  return make_map(encode, maps.a, from.a, call.m, call.k, from.a_pitch, BM, BK, SWIZZLE) &&
+         make_map(encode, maps.weight, from.weight, call.k, call.n, from.weight_pitch, BK, BN,
+                  CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
 static inline Deal tiles_of(const MatmulCall& call) {
@@ -333,7 +405,8 @@ static inline Deal tiles_of(const MatmulCall& call) {
 }
 
 // The number of multiprocessors, and the maps where `takes`: whether this GPU and these operands suit the ring.
-static inline cudaError_t prepare_ring(const MatmulCall& call, int& sm_count, RingMaps& maps, bool& takes) {
+static inline cudaError_t prepare_ring(const MatmulCall& call, const RingOperands& from, int& sm_count, RingMaps& maps,
+                                       bool& takes) {
   int device = 0, major = 0, minor = 0;
   if (const cudaError_t status = cudaGetDevice(&device)) return status;
   for (const auto& [to, what] :
@@ -341,8 +414,6 @@ static inline cudaError_t prepare_ring(const MatmulCall& call, int& sm_count, Ri
         std::pair{&minor, cudaDevAttrComputeCapabilityMinor}})
     if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
   static const EncodeTensorMap encode = find_encoder();
-  const auto addresses = reinterpret_cast<uintptr_t>(call.a) | reinterpret_cast<uintptr_t>(call.weight);
-  takes = major == 9 && minor == 0 && encode && call.n % 4 == 0 && call.k % 4 == 0 && addresses % 16 == 0 &&
-          make_maps(encode, maps, call);
+  takes = major == 9 && minor == 0 && encode && rows_aligned(from) && make_maps(encode, maps, call, from);
   return cudaSuccess;
 }

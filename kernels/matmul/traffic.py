@@ -27,7 +27,7 @@ class Tiling:
 
     Groups of `group` tile rows are walked column by column; 1 goes along a row, 0 down the columns of the whole matrix.
     `split_k`: the tiles of the last wave and of one before it are cut into pieces of K, each at a place of its own, so
-    that they share nothing.
+    that they share nothing. `padded`: a float32 operand whose rows are no multiple of 16 bytes is copied first.
     """
 
     rows: int
@@ -35,6 +35,7 @@ class Tiling:
     blocks: int = 1
     group: int = 1
     split_k: bool = False
+    padded: bool = False
 
     def bytes(self, shape: Shape, dtype: str) -> int:
         """DRAM bytes of a product of this shape, outputs included."""
@@ -45,6 +46,8 @@ class Tiling:
         at_once = MULTIPROCESSORS * self.blocks
         tiles, whole_from = down * across, 0
         words = m * n + n
+        if self.padded:  # read and written once more
+            words += 2 * (bool(k % 4) * m * k + bool(n % 4) * k * n)
         if self.split_k and tiles % at_once:
             whole_from = min(tiles, tiles % at_once + at_once)
             words += whole_from * (self.rows + self.columns) * k

@@ -34,7 +34,7 @@ cudaError_t matmul_v12_ring(const MatmulCall& call) {
   int sm_count = 0;
   RingMaps maps;
   bool takes = false;
-  if (const cudaError_t status = prepare_ring(call, sm_count, maps, takes)) return status;
+  if (const cudaError_t status = prepare_ring(call, as_they_are(call), sm_count, maps, takes)) return status;
   if (!takes) return matmul_v09_warp_tile(call);
   Deal deal = tiles_of(call);
   deal.blocks = deal.rows * deal.columns < sm_count ? deal.rows * deal.columns : sm_count;

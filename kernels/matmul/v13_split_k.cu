@@ -16,24 +16,7 @@
 #endif
 #define RING_DEPTH MATMUL_V13_DEPTH
 #define RING_STAGES MATMUL_V13_STAGES
-#include "ring.cuh"
-
-namespace {
-constexpr int LEAST_STEPS = 64 / BK;  // of a piece
-
-Deal shared_deal(const MatmulCall& call, int sm_count) {
-  Deal deal = tiles_of(call);
-  const int tiles = deal.rows * deal.columns;
-  deal.blocks = tiles < sm_count ? tiles : sm_count;
-  if (tiles % sm_count == 0) return deal;
-  const int shared = tiles < sm_count ? tiles : tiles % sm_count + sm_count;
-  const int64_t pieces = static_cast<int64_t>(shared) * deal.steps / LEAST_STEPS;
-  if (pieces < deal.blocks) return deal;
-  deal.shared = shared;
-  deal.blocks = pieces < sm_count ? static_cast<int>(pieces) : sm_count;
-  return deal;
-}
-}  // namespace
+#include "split_k.cuh"
 
 template <typename T>
 __global__ void __launch_bounds__(ALL_THREADS, 1)
@@ -47,34 +30,14 @@ __global__ void __launch_bounds__(ALL_THREADS, 1)
 #endif
 }
 
-cudaError_t matmul_v13_workspace(const MatmulCall& call, size_t& bytes) {
-  int device = 0, sm_count = 0;
-  bytes = 0;
-  if (const cudaError_t status = cudaGetDevice(&device)) return status;
-  if (const cudaError_t status = cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device))
-    return status;
-  const Deal deal = shared_deal(call, sm_count);
-  if (deal.shared) bytes = deal.blocks * 2 * (BM * BN * sizeof(float) + sizeof(int));
-  return cudaSuccess;
-}
+cudaError_t matmul_v13_workspace(const MatmulCall& call, size_t& bytes) { return split_k_workspace(call, bytes); }
 
 cudaError_t matmul_v13_split_k(const MatmulCall& call) {
-  int sm_count = 0;
-  RingMaps maps;
-  bool takes = false;
-  if (const cudaError_t status = prepare_ring(call, sm_count, maps, takes)) return status;
-  if (!takes) return matmul_v09_warp_tile(call);
-  const Deal deal = shared_deal(call, sm_count);
-  float4* partial = static_cast<float4*>(call.workspace);
-  int* ready = reinterpret_cast<int*>(partial + static_cast<int64_t>(deal.blocks) * 2 * (BM * BN / 4));
-  if (deal.shared)
-    if (const cudaError_t status = cudaMemsetAsync(ready, 0, deal.blocks * 2 * sizeof(int), call.stream)) return status;
-  if (const cudaError_t status =
-          cudaFuncSetAttribute(matmul_v13_split_k<float>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES))
-    return status;
-  matmul_v13_split_k<float><<<deal.blocks, ALL_THREADS, SHARED_BYTES, call.stream>>>(
-      maps.a, maps.weight, static_cast<const float*>(call.bias), static_cast<float*>(call.out), partial, ready, call.m,
-      call.n, deal);
-  RETURN_IF_LAUNCH_FAILED();
-  return cudaSuccess;
+  const auto kernel = matmul_v13_split_k<float>;
+  return launch_split_k(call, as_they_are(call), kernel,
+                        [&](const RingMaps& maps, float4* partial, int* ready, const Deal& deal) {
+                          kernel<<<deal.blocks, ALL_THREADS, SHARED_BYTES, call.stream>>>(
+                              maps.a, maps.weight, static_cast<const float*>(call.bias), static_cast<float*>(call.out),
+                              partial, ready, call.m, call.n, deal);
+                        });
 }

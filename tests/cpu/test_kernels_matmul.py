@@ -150,7 +150,7 @@ def test_where_the_wave_is_lost():
 
 
 def test_the_instructions_of_hopper_alone_are_compiled_for_it():
-    for name in ("v11_wgmma", "v12_ring", "v13_split_k"):
+    for name in ("v11_wgmma", "v12_ring", "v13_split_k", "v15_padded"):
         assert [objects.target(build.FOLDER / "matmul" / f"{name}.cu", arch) for arch in (80, 90)] == ["80", "90a"]
     assert objects.target(build.FOLDER / "matmul" / "v10_mma.cu", 90) == "90"
 

@@ -113,6 +113,10 @@ static void run_matmul(int m, int n, int k) {
   const Buffer workspace(bytes, 1, false);
   call.workspace = workspace;
   run(call, matmul_v13_split_k);
+  CHECK(matmul_v15_workspace(call, bytes));
+  const Buffer other(bytes, 1, false);
+  call.workspace = other;
+  run(call, matmul_v15_padded);
   if (n % 4 == 0) run(MatmulCall{a, weight, bias, out, m, n, k, nullptr}, matmul_v07_float4);
   int device = 0, major = 0;
   CHECK(cudaGetDevice(&device));
@@ -198,9 +202,9 @@ static void run_memory_bound() {
 
 static void run_compute_bound() {
   // one element, odd sizes, edges of every tile; the last ones take the wide tiles
-  for (const auto& [m, n, k] :
-       {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72}, std::array{257, 1028, 36},
-        std::array{65, 200, 200}, std::array{1030, 2056, 24}, std::array{300, 515, 772}, std::array{1100, 4100, 132}})
+  for (const auto& [m, n, k] : {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72},
+                                std::array{257, 1028, 36}, std::array{65, 200, 200}, std::array{1030, 2056, 24},
+                                std::array{300, 515, 772}, std::array{1100, 4100, 132}, std::array{257, 1029, 389}})
     run_matmul(m, n, k);
   // one token, the edges of every tile; windows inside a tile and across tiles
   for (const DType dtype : {DType::float32, DType::bfloat16})

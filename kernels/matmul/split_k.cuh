@@ -1,0 +1,52 @@
+// Equal pieces of K: how v13 and v15 deal out tiles, their workspace and their launch. Behind ring.cuh.
+#pragma once
+
+#include "ring.cuh"
+
+constexpr int LEAST_STEPS = 64 / BK;  // of a piece
+
+static inline Deal shared_deal(const MatmulCall& call, int sm_count) {
+  Deal deal = tiles_of(call);
+  const int tiles = deal.rows * deal.columns;
+  deal.blocks = tiles < sm_count ? tiles : sm_count;
+  if (tiles % sm_count == 0) return deal;
+  const int shared = tiles < sm_count ? tiles : tiles % sm_count + sm_count;
+  const int64_t pieces = static_cast<int64_t>(shared) * deal.steps / LEAST_STEPS;
+  if (pieces < deal.blocks) return deal;
+  deal.shared = shared;
+  deal.blocks = pieces < sm_count ? static_cast<int>(pieces) : sm_count;
+  return deal;
+}
+
+static inline cudaError_t split_k_workspace(const MatmulCall& call, size_t& bytes) {
+  int device = 0, sm_count = 0;
+  bytes = 0;
+  if (const cudaError_t status = cudaGetDevice(&device)) return status;
+  if (const cudaError_t status = cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device))
+    return status;
+  const Deal deal = shared_deal(call, sm_count);
+  if (deal.shared) bytes = deal.blocks * 2 * (BM * BN * sizeof(float) + sizeof(int));
+  return cudaSuccess;
+}
+
+// `launch` takes the maps, the two parts of the workspace and the deal; v09 runs where the ring does not.
+template <typename KERNEL, typename LAUNCH>
+static inline cudaError_t launch_split_k(const MatmulCall& call, const RingOperands& from, KERNEL kernel,
+                                         LAUNCH launch) {
+  int sm_count = 0;
+  RingMaps maps;
+  bool takes = false;
+  if (const cudaError_t status = prepare_ring(call, from, sm_count, maps, takes)) return status;
+  if (!takes) return matmul_v09_warp_tile(call);
+  const Deal deal = shared_deal(call, sm_count);
+  float4* partial = static_cast<float4*>(call.workspace);
+  int* ready = reinterpret_cast<int*>(partial + static_cast<int64_t>(deal.blocks) * 2 * (BM * BN / 4));
+  if (deal.shared)
+    if (const cudaError_t status = cudaMemsetAsync(ready, 0, deal.blocks * 2 * sizeof(int), call.stream)) return status;
+  if (const cudaError_t status =
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES))
+    return status;
+  launch(maps, partial, ready, deal);
+  RETURN_IF_LAUNCH_FAILED();
+  return cudaSuccess;
+}
