@@ -23,8 +23,8 @@ constexpr int UNROLL = 8;                             // steps in K: the loop mu
 constexpr int TM = 8, TN = 16;                        // outputs of a lane
 constexpr int GROUP_ROWS = 16;                        // tile rows that stay together in L2
 constexpr uint32_t A_BYTES = BM * BK * 4, STAGE_BYTES = A_BYTES + BK * BN * 4;
-constexpr uint32_t PACKET_BYTES = 512;                           // of four words of every lane
-constexpr uint32_t OUT_BYTES = RING_ANY_OUT * 4 * PACKET_BYTES;  // of a warp, on their way out
+constexpr uint32_t OUT_PITCH = (WARP_TILE + 16) * 4;  // of rows on their way out: stores of two meet no bank twice
+constexpr uint32_t OUT_BYTES = RING_ANY_OUT * 8 * OUT_PITCH;  // of a warp
 constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16) + WARPS * OUT_BYTES;
 
 // How tiles are dealt out. The K steps of the first `shared` tiles, one behind the other, are cut into equal pieces,
@@ -191,39 +191,49 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
     }
   };
 
-  // Where rows start anywhere: four packets of the tile at `row`, `column`, `first` and those behind it but before `end`.
-  // They change lanes in shared memory, so that half a warp writes 16 words of a row. The compiler may not know how long
-  // a row is, or it keeps multiples of it, for which the loop above has no registers.
-  const auto write_four = [&](int row, int column, int first, int end, const float4* words) {
+  // Where rows start anywhere: eight of the warp's rows, of which a lane has four packets, those of its sums `y`. They
+  // change lanes in shared memory, so that a warp writes whole sectors of 32 bytes but for the first and the last of a
+  // row: L2 has to read from DRAM what is written in part. The compiler may not know how long a row is, or it keeps
+  // multiples of it, for which the loop below has no registers.
+  const auto write_rows = [&](int row, int column, int y, const float4* words) {
     int pitch = n, mine = lane;
     uint32_t staged = empty + 8 * STAGES;
     asm volatile("" : "+r"(pitch), "+r"(mine), "+r"(staged));
     staged += warp * OUT_BYTES;
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(staged + i * PACKET_BYTES + mine * 16),
-                   "f"(words[i].x), "f"(words[i].y), "f"(words[i].z), "f"(words[i].w)
-                   : "memory");
+    for (int x = 0; x < TN / 4; ++x)
+      asm volatile(
+          "st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(staged + mine / 4 * OUT_PITCH + x * 64 + mine % 4 * 16),
+          "f"(words[x].x), "f"(words[x].y), "f"(words[x].z), "f"(words[x].w)
+          : "memory");
     __syncwarp();
-    row += warp / WARP_COLUMNS * WARP_TILE + mine / 16;
-    column += warp % WARP_COLUMNS * WARP_TILE + mine % 16;
+    row += warp / WARP_COLUMNS * WARP_TILE + y * 8;
+    column += warp % WARP_COLUMNS * WARP_TILE;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int from = row + (first + i) / (TN / 4) * 8, at = column + (first + i) % (TN / 4) * 16;
-      const bool inside = first + i < end && at < n;
-      const float shift = inside ? bias[at] : 0.0f;
-      float* to = out + static_cast<int64_t>(from) * pitch + at;
+    for (int i = 0; i < 8; ++i) {
+      float* to = out + static_cast<int64_t>(row + i) * pitch + column;
+      const int first = static_cast<int>(-(reinterpret_cast<uintptr_t>(to) / 4) % 8);  // word of the first whole sector
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
+      for (int j = 0; j < WARP_TILE / 32; ++j) {
+        const int at = (first + j * 32 + mine) % WARP_TILE;
         float word;
-        asm volatile("ld.shared.f32 %0, [%1];"
-                     : "=f"(word)
-                     : "r"(staged + i * PACKET_BYTES + j * 128 + mine * 4)
-                     : "memory");
-        if (inside && from + j * 2 < m) to[static_cast<int64_t>(j * 2) * pitch] = word + shift;
+        asm volatile("ld.shared.f32 %0, [%1];" : "=f"(word) : "r"(staged + i * OUT_PITCH + at * 4) : "memory");
+        if (row + i < m && column + at < n) to[at] = word;
       }
     }
+  };
+  // The bias of a lane's columns, zero beyond the edge.
+  const auto read_bias = [&](int column, float4(&shifts)[TN / 4]) {
+#pragma unroll
+    for (int x = 0; x < TN / 4; ++x) {
+      const int at = column + my_column + x * 16;
+      shifts[x] = make_float4(at < n ? bias[at] : 0.0f, at + 1 < n ? bias[at + 1] : 0.0f,
+                              at + 2 < n ? bias[at + 2] : 0.0f, at + 3 < n ? bias[at + 3] : 0.0f);
+    }
+  };
+  const auto add = [](float4 one, float4 other) {
+    return make_float4(one.x + other.x, one.y + other.y, one.z + other.z, one.w + other.w);
   };
 
   int done = 0, head = -1, tail = -1;  // tiles of which the block has the beginning, or another part
@@ -295,13 +305,15 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
     int row, column;
     place(deal, walk.tile, row, column);
     if constexpr (RING_ANY_OUT) {
+      float4 shifts[TN / 4];
+      read_bias(column, shifts);
 #pragma unroll
       for (int y = 0; y < TM; ++y) {
         float4 words[TN / 4];
 #pragma unroll
         for (int x = 0; x < TN; x += 4)
-          words[x / 4] = make_float4(sums[y][x], sums[y][x + 1], sums[y][x + 2], sums[y][x + 3]);
-        write_four(row, column, y * (TN / 4), TM * TN / 4, words);
+          words[x / 4] = add(make_float4(sums[y][x], sums[y][x + 1], sums[y][x + 2], sums[y][x + 3]), shifts[x / 4]);
+        write_rows(row, column, y, words);
       }
     } else {
 #pragma unroll
@@ -330,9 +342,13 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
     join_named(1, THREADS);
     constexpr int PACKETS = TM * TN / 4, TOGETHER = 8;
     const int count = last - first + 1;
-    const int start = PACKETS * (block - first) / count, end = PACKETS * (block - first + 1) / count;
+    constexpr int UNIT = RING_ANY_OUT ? TN / 4 : 1;  // packets that are written together
+    const int start = PACKETS / UNIT * (block - first) / count * UNIT;
+    const int end = PACKETS / UNIT * (block - first + 1) / count * UNIT;
     int row, column;
     place(deal, tile, row, column);
+    float4 shifts[TN / 4];
+    if constexpr (RING_ANY_OUT) read_bias(column, shifts);
 #pragma unroll 1
     for (int packet = start; packet < end; packet += TOGETHER) {
       float4 sums[TOGETHER] = {};
@@ -347,8 +363,11 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
           }
       }
       if constexpr (RING_ANY_OUT) {
-        write_four(row, column, packet, end, sums);
-        write_four(row, column, packet + 4, end, sums + 4);
+#pragma unroll
+        for (int i = 0; i < TOGETHER; ++i) sums[i] = add(sums[i], shifts[i % (TN / 4)]);
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i += TN / 4)
+          if (packet + i < end) write_rows(row, column, (packet + i) / (TN / 4), sums + i);
       } else {
 #pragma unroll
         for (int i = 0; i < TOGETHER; ++i)

@@ -21,7 +21,7 @@
 
 namespace {
 
-constexpr int WORDS = 8, COPY_THREADS = 256;  // of a lane, all loaded before the first is stored
+constexpr int WORDS = 8, COPY_THREADS = 256, COPY_ROWS = COPY_THREADS / 32;  // of a lane, all on their way at once
 
 // A matrix on its way to rows `pitch` words apart, a piece of a row by a warp; no rows where it stays where it is.
 struct Copy {
@@ -29,8 +29,8 @@ struct Copy {
   float* to;
   int rows, columns, pitch;
 
-  __host__ __device__ int pieces() const { return (columns - 1) / (32 * WORDS) + 1; }
-  __host__ __device__ int64_t warps() const { return static_cast<int64_t>(rows) * pieces(); }
+  __host__ __device__ unsigned pieces() const { return (columns - 1) / (32 * WORDS) + 1; }
+  __host__ __device__ unsigned blocks() const { return (rows + COPY_ROWS - 1) / COPY_ROWS * pieces(); }
 };
 
 // Copies go to the workspace, behind what the product keeps there.
@@ -59,13 +59,12 @@ cudaError_t make_plan(const MatmulCall& call, Plan& plan) {
 }  // namespace
 
 __global__ void __launch_bounds__(COPY_THREADS) matmul_v15_pad(const Copy a, const Copy weight) {
-  int64_t warp = (static_cast<int64_t>(blockIdx.x) * COPY_THREADS + threadIdx.x) / 32;
-  const bool of_a = warp < a.warps();
+  const bool of_a = blockIdx.x < a.blocks();
   const Copy copy = of_a ? a : weight;
-  warp -= of_a ? 0 : a.warps();
-  if (warp >= copy.warps()) return;
-  const int row = static_cast<int>(warp / copy.pieces());
-  const int first = static_cast<int>(warp % copy.pieces()) * 32 * WORDS + threadIdx.x % 32;
+  const unsigned block = blockIdx.x - (of_a ? 0 : a.blocks()), pieces = copy.pieces();
+  const int row = static_cast<int>(block / pieces * COPY_ROWS + threadIdx.x / 32);
+  const int first = static_cast<int>(block % pieces * 32 * WORDS + threadIdx.x % 32);
+  if (row >= copy.rows) return;
   const float* from = copy.from + static_cast<int64_t>(row) * copy.columns + first;
   float* to = copy.to + static_cast<int64_t>(row) * copy.pitch + first;
   float words[WORDS];
@@ -106,9 +105,7 @@ cudaError_t matmul_v15_padded(const MatmulCall& call) {
   const auto kernel = matmul_v15_padded<float>;
   return launch_split_k(
       call, operands, kernel, [&](const RingMaps& maps, float4* partial, int* ready, const Deal& deal) {
-        const int64_t warps = plan.a.warps() + plan.weight.warps();
-        matmul_v15_pad<<<static_cast<unsigned>((warps - 1) / (COPY_THREADS / 32) + 1), COPY_THREADS, 0, call.stream>>>(
-            plan.a, plan.weight);
+        matmul_v15_pad<<<plan.a.blocks() + plan.weight.blocks(), COPY_THREADS, 0, call.stream>>>(plan.a, plan.weight);
         kernel<<<deal.blocks, ALL_THREADS, SHARED_BYTES, call.stream>>>(
             maps.a, maps.weight, static_cast<const float*>(call.bias), static_cast<float*>(call.out), partial, ready,
             call.m, call.n, deal);
