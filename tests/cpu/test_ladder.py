@@ -455,6 +455,38 @@ def test_hypotheses_are_judged_with_what_was_found(folder: Path) -> None:
     assert "tensor" not in rows["v02"]["verdict_why"]
 
 
+def test_a_hypothesis_about_time_may_name_its_shape(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    op = registry.ops()["softmax"]
+    other = next(name for name, shape in op.shapes.items() if shape != op.bench_shape)
+    variant = dataclasses.replace(
+        op.variants["v02_fused"], timings=(registry.Timing("torch", high=0.5, dtypes=("float32",), shape=other),)
+    )
+    monkeypatch.setitem(op.variants, "v02_fused", variant)  # type: ignore[arg-type]
+    keys = {point.key for point in ladder.points()}
+    assert {("softmax", name, "fp32", other) for name in ("v02_fused", "torch")} <= keys
+    (stated,) = [
+        one
+        for one in ladder.hypotheses(ladder.Point(op, "v02_fused", "float32", op.bench_shape))
+        if one["metric"] == "bench_time_p50_ns"
+    ]
+    assert (stated["versus"], stated["high"], stated["at"]) == ("torch", 0.5, other)
+
+    document = json.loads((folder / "ladder.json").read_text())
+    document["points"][2]["hypotheses"] = [said("bench_time_p50_ns", "v01", high=0.6) | {"at": "wide"}]
+    for at, name in enumerate(("v01", "v02"), start=1):
+        wide = point(name, at, shape_name="wide", shape="2x9", at_bench_shape=False, hypotheses=[])
+        document["points"].append(wide)
+    (folder / "ladder.json").write_text(json.dumps(document))
+    wide_keys = [("op", name, "fp32", "wide") for name in ("v01", "v02")]
+    checks = [checked(one, "2x9", f"f{at}") for at, one in enumerate(wide_keys, start=1)]
+    times = [timed(wide_keys[0], "2x9", 1000), timed(wide_keys[1], "2x9", 900)]
+    write_run(folder / "20260102T000000Z", checks, [], times, "")
+    table = composer.build(folder)["hypotheses"]
+    (row,) = table[table["variant"] == "v02"].to_dict("records")
+    assert (row["shape_name"], row["found"], row["verdict"]) == ("s", 0.9, "refuted")
+    assert row["found_text"] == "time over `v01` at wide 0.9 (≤ 0.6)"
+
+
 def test_stall_shares_sum_to_one(folder: Path) -> None:
     table = composer.build(folder)["ladder_stalls"]
     sums = table.groupby("variant")["share_frac"].sum()

@@ -49,3 +49,15 @@ def test_pieces_of_k_share_nothing() -> None:
 def test_odd_sizes_are_at_least_the_minimum(shape: tuple[int, int, int]) -> None:
     for tiling in (Tiling(128, 256), Tiling(16, 16, 8, 0), Tiling(8, 128, 8), Tiling(128, 256, 1, 16, True)):
         assert tiling.bytes(shape, "float32") >= minimum_bytes(shape, "float32")
+
+
+def test_what_is_copied_first_is_read_and_written_once_more() -> None:
+    plain, padded = Tiling(128, 256, group=16), Tiling(128, 256, group=16, padded=True)
+
+    def more(*shape: int) -> int:
+        return padded.bytes(shape, "float32") - plain.bytes(shape, "float32")
+
+    assert more(4096, 4096, 4096) == 0
+    assert more(1024, 50257, 768) == 8 * 768 * 50257
+    assert more(4096, 4096, 4095) == 8 * 4096 * 4095
+    assert more(64, 64, 63) == 0  # all of it stays in L2
