@@ -16,6 +16,16 @@ _TOP_STALLS = "stall_"
 _FINDINGS = 5
 _FEWER_BLOCKS, _ALIKE = 1.5, 0.03
 _FEW_WAVES = 20.0  # with more of them the last one does not count
+_LITTLE = 0.1  # of waves, relative; of empty places and stalls, absolute
+# Column, the least difference that matters (registers are given out by eight), unit, and the words for it.
+_FIGURES = (
+    ("occupancy_theoretical_frac", 0.05, 1, "theoretical occupancy {:.0%}{limit} for {:.0%}"),
+    ("occupancy_achieved_frac", 0.05, 1, "achieved occupancy {:.0%} for {:.0%}"),
+    ("registers", 8, 1, "{:.0f} registers a thread for {:.0f}"),
+    ("shared_bytes", 4096, 1024, "{:.3g} KiB of shared memory a block for {:.3g}"),
+    ("spill_bytes", 1, 1, "{:.0f} bytes of spills for {:.0f}"),
+    ("dram_byte_per_s", 5e10, 1e12, "DRAM at {:.2f} TB/s for {:.2f}"),
+)
 _RUNG = ["op", "variant", "dtype", "shape_name", "gpu"]
 _KEY = ["op", "variant", "macros", "dtype", "shape_name", "gpu"]
 
@@ -149,7 +159,7 @@ def _sentences(rows: pd.DataFrame, fastest: pd.Series, slowest: pd.Series, defau
     else:
         gain = f"{_times(fastest)} the default's speed"
         if is_clear(fastest):
-            why = _apart(fastest, default)
+            why = _apart(fastest, default, slowest) or _untold(fastest, default)
             said.append(f"Fastest is {fastest['combination']}, {gain}: against {default['combination']} {why}.")
         else:
             said.append(f"No clear difference: {fastest['combination']} comes out at {gain}.")
@@ -158,7 +168,9 @@ def _sentences(rows: pd.DataFrame, fastest: pd.Series, slowest: pd.Series, defau
         paired = slowest["versus_default"] if default is not None else float("nan")
         ratio = 1 / paired if pd.notna(paired) else slowest["bench_time_p50_ns"] / other["bench_time_p50_ns"]
         if ratio >= 1.01:
-            why = "; ".join(filter(None, (_apart(slowest, other), _starting(slowest, rows))))
+            against = fastest if is_clear(fastest) else other
+            found = filter(None, (_apart(slowest, other, against), _starting(slowest, rows)))
+            why = "; ".join(found) or _untold(slowest, other)
             said.append(f"Slowest is {slowest['combination']}, {ratio:.3g} times {other['combination']}'s time: {why}.")
     if len(left_out):
         named = ", ".join(f"{count} {verdict}" for verdict, count in left_out["verdict"].value_counts().items())
@@ -171,42 +183,53 @@ def _times(row: pd.Series) -> str:
     return f"{middle:.3f} ({low:.3f} – {high:.3f}) times"
 
 
-def _apart(row: pd.Series, other: pd.Series) -> str:
-    """In which of the numbers `row` differs from `other` by more than a little, as "a for b"."""
-    parts: list[str] = []
+def _apart(row: pd.Series, other: pd.Series, opposite: pd.Series) -> str:
+    """In which figures `row` differs from `other`, as "a for b", and `opposite` (of the fastest the slowest, and the
+    reverse) does not in the same way.
+    """
+    shared = _differences(opposite, other)
+    found = _differences(row, other)
+    return ", ".join(words for name, (way, words) in found.items() if name not in shared or shared[name][0] != way)
+
+
+def _differences(row: pd.Series, other: pd.Series) -> dict[str, tuple[bool | str, str]]:
+    """By figure in which way `row` differs from `other` (more, or by what name), and "a for b"."""
+    found: dict[str, tuple[bool | str, str]] = {}
 
     def known(name: str) -> bool:
         return bool(pd.notna(row[name]) and pd.notna(other[name]))
 
-    def share(name: str, what: str, least: float, tail: str = "") -> None:
+    limit = f" (limited by {row['limiter']})" if row["limiter"] not in ("", "warps") else ""
+    for name, least, unit, words in _FIGURES:
         if known(name) and abs(row[name] - other[name]) >= least:
-            parts.append(f"{what} {row[name]:.0%}{tail} for {other[name]:.0%}")
-
-    limiter = f" (limited by {row['limiter']})" if row["limiter"] not in ("", "warps") else ""
-    share("occupancy_theoretical_frac", "theoretical occupancy", 0.02, limiter)
-    share("occupancy_achieved_frac", "achieved occupancy", 0.02)
-    if known("waves") and min(row["waves"], other["waves"]) < _FEW_WAVES:
+            said = words.format(row[name] / unit, other[name] / unit, limit=limit)
+            found[name] = bool(row[name] > other[name]), said
+    if known("waves"):  # and then the blocks are
+        waves = f"{row['waves']:.3g} waves for {other['waves']:.3g}"
         ours, theirs = _idle(row), _idle(other)
-        if abs(ours - theirs) >= 0.02:
-            parts.append(
-                f"{row['waves']:.3g} waves for {other['waves']:.3g}, in which {ours:.0%} of the places stay empty "
-                f"for {theirs:.0%}"
-            )
-    if known("registers") and row["registers"] != other["registers"]:
-        parts.append(f"{int(row['registers'])} registers a thread for {int(other['registers'])}")
-    if known("spill_bytes") and row["spill_bytes"] != other["spill_bytes"]:
-        parts.append(f"{int(row['spill_bytes'])} bytes of spills for {int(other['spill_bytes'])}")
-    if known("dram_byte_per_s") and abs(row["dram_byte_per_s"] / other["dram_byte_per_s"] - 1) >= 0.01:
-        rates = [value["dram_byte_per_s"] / 1e12 for value in (row, other)]
-        parts.append(f"DRAM at {rates[0]:.2f} TB/s for {rates[1]:.2f}")
+        if min(row["waves"], other["waves"]) < _FEW_WAVES and abs(ours - theirs) > _LITTLE:
+            empty = f"in which {ours:.0%} of the places stay empty for {theirs:.0%}"
+            found["idle"] = ours > theirs, f"{waves}, {empty}"
+        elif row["grid_blocks"] == other["grid_blocks"] and abs(row["waves"] / other["waves"] - 1) > _LITTLE:
+            more = bool(row["waves"] > other["waves"])
+            found["waves"] = more, f"the same {row['grid_blocks']:,} blocks in {waves}"
     if known("stall_frac"):
         names = [str(value["stall"]) for value in (row, other)]
         shares = [f"{value['stall_frac']:.0%}" for value in (row, other)]
         if names[0] != names[1]:
-            parts.append(f"most stalls are {names[0]} ({shares[0]}) for {names[1]} ({shares[1]})")
-        elif abs(row["stall_frac"] - other["stall_frac"]) >= 0.05:
-            parts.append(f"{shares[0]} of the stalls are {names[0]} for {shares[1]}")
-    return ", ".join(parts) if parts else "nothing that was measured sets them apart"
+            found["stall"] = names[0], f"most stalls are {names[0]} ({shares[0]}) for {names[1]} ({shares[1]})"
+        elif abs(row["stall_frac"] - other["stall_frac"]) > _LITTLE:
+            more = bool(row["stall_frac"] > other["stall_frac"])
+            found["stall"] = more, f"{shares[0]} of the stalls are {names[0]} for {shares[1]}"
+    return found
+
+
+def _untold(row: pd.Series, other: pd.Series) -> str:
+    """That no figure tells `row` from `other`, and which command may."""
+    if row["tier"] == other["tier"] == "counters":
+        return "neither its static figures nor its counters tell it apart"
+    command = f"make sweep OP={row['op']} ARGS='--variants {row['variant']} --counters'"
+    return f"its static figures do not tell it apart; counters may ({command})"
 
 
 def _starting(row: pd.Series, rows: pd.DataFrame) -> str:
