@@ -144,9 +144,16 @@ class ClockSampler:
     with ClockSampler() as sampler: …
     sampler.clocks      the manifest's `clocks`, or None
     sampler.reason      why it is None
+    sampler.paused      while it is set nothing is sampled
     """
 
-    def __init__(self, seconds: float = SAMPLE_SECONDS, readers: Sequence[Callable[[], Any]] = (_Nvml, _Smi)) -> None:
+    def __init__(
+        self,
+        seconds: float = SAMPLE_SECONDS,
+        readers: Sequence[Callable[[], Any]] = (_Nvml, _Smi),
+        paused: bool = False,
+    ) -> None:
+        self.paused = paused
         self._seconds = seconds
         self._readers = readers
         self._samples: list[dict[str, float]] = []
@@ -172,13 +179,14 @@ class ClockSampler:
 
     def _sample(self, source: Any) -> None:
         while True:
-            try:
-                reading, throttle = source.read()
-            except Exception as error:
-                self.reason = f"clock sampling ended early ({type(error).__name__})"
-                return
-            self._samples.append(reading)
-            self._throttle |= throttle
+            if not self.paused:
+                try:
+                    reading, throttle = source.read()
+                except Exception as error:
+                    self.reason = f"clock sampling ended early ({type(error).__name__})"
+                    return
+                self._samples.append(reading)
+                self._throttle |= throttle
             if self._stop.wait(self._seconds):
                 return
 

@@ -31,7 +31,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -44,6 +44,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FILE, KIND = "sweep.csv", "sweep"
 ROUNDS = 30
 GROUP = 8  # timed in turn, the default among them: each keeps its own outputs
+WORKER = (sys.executable, "-m", "harness.sweep_gpu")
 STEP_SECONDS = 240.0  # a worker that says nothing for so long hangs; it starts with loading torch
 CRASHES = 20  # of workers, until the sweep gives up
 
@@ -174,6 +175,14 @@ def events(command: Sequence[str], jobs: Sequence[Row], limit_s: float = STEP_SE
             worker.wait()
             reader.join()
             worker.stdout.close()
+
+
+def sampled(told: Iterable[Row], sampler: Any) -> Iterator[Row]:
+    """What a worker says; the clocks are sampled only while it times, not while it loads, checks or nothing runs."""
+    for event in told:
+        if "start" in event or "end" in event:
+            sampler.paused = not event.get("timed", False)
+        yield event
 
 
 def _pass_on(stream: IO[str], lines: queue.Queue[str | None]) -> None:
@@ -429,8 +438,7 @@ def _measure_all(
         ledger.add({name: row[name] for name in COLUMNS})
         shown("check and time", done, len(rows))
 
-    command = [sys.executable, "-m", "harness.sweep_gpu"]
-    measure(jobs, on_row, start or (lambda given: events(command, given)), progress)
+    measure(jobs, on_row, start, progress)
 
 
 def _job(cell: Cell) -> Row:
@@ -479,7 +487,7 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
     launches.write_text(json.dumps(jobs), encoding="utf-8")
     scripts = ROOT / "nsys_scripts"
     progress(f"counters of {sum(len(job['rows']) for job in jobs)} launches under ncu")
-    program = [sys.executable, "-m", "harness.sweep_gpu", "--launch", str(run / "raw" / "launches.json")]
+    program = [*WORKER, "--launch", str(run / "raw" / "launches.json")]
     capture = [str(scripts / "ncu_capture.sh"), "--window", "all", "--include", f"{KIND}/", "--out", str(run)]
     for command in ([*capture, "--", *program], [str(scripts / "export_csv.sh"), str(run)]):
         environment = os.environ | {"PYTHON": sys.executable}
@@ -512,11 +520,27 @@ def dry_run(cells: Sequence[Cell], ledger: Ledger | None, gpu: Gpu | None, arch:
     print(f"{total} rows, {measured}; {len(set(every))} compilations")
 
 
+def not_measured(choice: Row) -> list[str]:
+    """What is compiled from the source of a choice, with its macros, and was not timed: "gelu fp32"."""
+    from kernels.registry import ops
+
+    names = [part.split("=")[0] for part in choice["macros"].split()]
+    timed = {(cell["op"], cell["dtype"]) for cell in choice["measured"]}
+    return [
+        f"{op.name} {_short(dtype)}"
+        for op in ops().values()
+        for variant in op.variants.values()
+        if f"{op.folder}/{variant.source}" == choice["source"] and list(variant.tunables) == names
+        for dtype in variant.dtypes
+        if (op.name, _short(dtype)) not in timed
+    ]
+
+
 def finish(out: Path, ledger: Ledger, arguments: Sequence[str], rounds: int, sampler: Any, update: bool) -> None:
     """sweep.json, manifest.json, what to take, and, `update`, kernels/tuned.toml."""
     from harness import bench, manifest, outputs
 
-    choices = choose(ledger.rows)
+    choices = [choice | {"not_measured": not_measured(choice)} for choice in choose(ledger.rows)]
     if sampler is not None:
         outputs.write_conditions(out / "captures", ["harness.sweep", *arguments], [], 0, {"source": "none"}, sampler)
     document = {
@@ -531,6 +555,8 @@ def finish(out: Path, ledger: Ledger, arguments: Sequence[str], rounds: int, sam
     for choice in choices:
         print(f"{choice['source']} on {choice['gpu']}: {choice['macros'] if choice['clear'] else choice['default']}")
         print(f"  {choice['why']}")
+        if choice["clear"] and choice["not_measured"]:
+            print(f"  not measured: {', '.join(choice['not_measured'])}")
     if update:
         run = out.resolve()
         print(update_tuned(choices, run.relative_to(ROOT).as_posix() if run.is_relative_to(ROOT) else run.name))
@@ -594,9 +620,9 @@ def _run(options: argparse.Namespace, given: Sequence[str]) -> int:
         finish(out, ledger, given, options.rounds, None, update=False)
         return 0
     code = 0
-    with manifest.ClockSampler() as sampler:
+    with manifest.ClockSampler(paused=True) as sampler:
         try:
-            sweep(cells, ledger, gpu, arch, options.rounds)
+            sweep(cells, ledger, gpu, arch, options.rounds, lambda jobs: sampled(events(WORKER, jobs), sampler))
         except KeyboardInterrupt:
             progress(f"interrupted; what was measured is kept: the same command with --out {out} goes on")
             code = 130

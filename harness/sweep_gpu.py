@@ -3,7 +3,8 @@
     python -m harness.sweep_gpu < jobs.json                checks and times, one JSON object a line on stdout
     python -m harness.sweep_gpu --launch launches.json     one launch of each, in NVTX ranges, for ncu
 
-Lines: {"start": [numbers]} before these are touched, {"row": number, "fields": {…}} once one is known.
+Lines: {"start": [numbers]} before these are touched ("timed": true where they are timed), {"row": number,
+"fields": {…}} once one is known.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ def run_job(job: dict[str, Any], say: Say) -> None:
     others = [key for key in pending if key != default]
     for place in range(0, max(1, len(others)), size):
         group = [*(first if place == 0 else []), *others[place : place + size]]
-        say({"start": [int(key) for key in group]})
+        say({"start": [int(key) for key in group], "timed": True})
         try:
             for key, fields in timed(op, group, default if default in passed else "", dtype, shape, job["rounds"]):
                 about = launched.get(key, {}) | ({"sm_count": facts["sm_count"]} if key in launched else {})

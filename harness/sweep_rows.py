@@ -140,7 +140,7 @@ def entries_of(choices: Sequence[Row], run: str) -> list[Row]:
             chosen = dict(part.split("=") for part in choice["macros"].split())
             macros = {name: int(value) for name, value in chosen.items() if defaults.get(name) != value}
             picked = {name: choice[name] for name in ("gpu", "source", "gain", "measured")}
-            entries.append(picked | {"macros": macros, "run": run})
+            entries.append(picked | {"macros": macros, "run": run, "not_measured": choice.get("not_measured", [])})
     return entries
 
 

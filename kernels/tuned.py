@@ -20,6 +20,7 @@ _HEAD = """\
 # Compile-time choices that a sweep found clearly faster than the defaults of a source, by GPU. Written by
 # `python -m harness.sweep OP --update`, read by kernels.build; KERNEL_LEDGER_TUNED=off builds the defaults.
 # gain: the default's time over this one's, the geometric mean of what was measured; p5 to p95 round by round.
+# not_measured: ops and dtypes that are compiled from the source too, and were not timed.
 """
 
 
@@ -69,7 +70,7 @@ def text(entries: Sequence[Mapping[str, Any]]) -> str:
             named = ", ".join(f"{name} = {json.dumps(cell[name])}" for name in ("op", "variant", "dtype", "shape"))
             gains = ", ".join(f"gain_{name} = {cell[f'gain_{name}']:.4g}" for name in ("p5", "p50", "p95"))
             lines.append(f"  {{ {named}, {gains} }},")
-        parts.append("\n".join([*lines, "]"]) + "\n")
+        parts.append("\n".join([*lines, "]", f"not_measured = {json.dumps(entry.get('not_measured', []))}"]) + "\n")
     return "\n".join(parts)
 
 

@@ -133,6 +133,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
                 "why": _TEXT,
                 "gain": _POSITIVE,
                 "measured": [{"op": _TEXT, "variant": _TEXT, "dtype": _TEXT, "shape": _TEXT}],
+                "not_measured?": [_TEXT],
             }
         ]
     },

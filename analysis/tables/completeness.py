@@ -16,7 +16,7 @@ def name_gaps(
     """Return the gaps of this capture beside those that the readers found."""
     has_timeline, has_counters, on_cpu = len(capture.gpu_ops) > 0, len(capture.counters) > 0, capture.clock == "cpu"
     if capture.sweep_rows is not None:  # a sweep has neither steps nor layers
-        return _sweep_gaps(capture, has_counters=has_counters)
+        return _sweep_gaps(capture, tables["sweep"])
     # a tool that failed is a gap that its own status file already named
     named = {tool.get("tool") for tool in capture.tools if tool.get("status") != "ok"}
     conditions = (
@@ -99,15 +99,17 @@ def name_gaps(
     return [gap for applies, gap in conditions if applies]
 
 
-def _sweep_gaps(capture: Capture, *, has_counters: bool) -> list[Gap]:
-    assert capture.sweep_rows is not None
-    if not capture.sweep_rows["verdict"].eq("timed").any():
+def _sweep_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Gap]:
+    timed, without = sweep[sweep["verdict"] == "timed"], sweep["tier"].eq("timing").sum()
+    if timed.empty:
         fix = "sweep on a machine with an NVIDIA GPU: `make sweep OP=…`"
         return [Gap("times of the combinations", "nothing was timed", fix)]
-    if not has_counters and not any(tool.get("tool") == "ncu" for tool in capture.tools):
-        fix = "the same command with --counters; what is timed stays"
-        return [Gap("achieved occupancy, stalls and DRAM rates", "the sweep ran without ncu", fix)]
-    return []
+    failed = any(tool.get("tool") == "ncu" and tool.get("status") != "ok" for tool in capture.tools)
+    if not without or failed:  # which its status file has already named
+        return []
+    why = "they were not launched under ncu: achieved occupancy, stalls and DRAM rates are unknown"
+    fix = f"`make sweep OP='{' '.join(timed['op'].unique())}' RUN=… ARGS=--counters` with this run; what is timed stays"
+    return [Gap(f"the counters of {without} of {len(timed)} combinations", why, fix)]
 
 
 def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame) -> list[Gap]:

@@ -506,6 +506,9 @@ PROFILE_TABLES: dict[str, Table] = {
                     "",
                     "default, fastest (of the dtype and shape), recommended (for the source, by all that was timed)",
                 ),
+                Column(
+                    "not_measured", "", "ops and dtypes compiled with a recommended combination, and not timed with it"
+                ),
                 Column("verdict", "", "timed, or what kept it from being timed; built: without a GPU"),
                 Column("reason", "", "why it was not timed"),
                 Column("bench_time_p50_ns", "ns", "a launch with its data in DRAM, by CUDA events, median"),

@@ -46,18 +46,21 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> pd.DataFrame:
     rows["cost"] = (1 / rows["versus_default"]).fillna(rows["bench_time_p50_ns"].astype("float64"))
     fastest = rows["cost"].eq(rows.groupby(CELL)["cost"].transform("min"))
     recommended = {
-        (choice["gpu"], choice["source"], choice["macros"]) for choice in (capture.sweep or {}).get("choices") or []
+        (choice["gpu"], choice["source"], choice["macros"]): ", ".join(choice.get("not_measured") or [])
+        for choice in (capture.sweep or {}).get("choices") or []
     }
     found = pd.Series(list(zip(rows["gpu"], rows["source"], rows["macros"], strict=True)), index=rows.index)
     marks = {
         "default": rows["default"].eq(1),
         "fastest": fastest,
-        "recommended": found.isin(recommended) & rows["verdict"].eq("timed"),
+        "recommended": found.isin(set(recommended)) & rows["verdict"].eq("timed"),
     }
     rows["mark"] = [
         ", ".join(name for name, is_so in zip(marks, flags, strict=True) if is_so)
         for flags in zip(*marks.values(), strict=True)
     ]
+    is_other = marks["recommended"] & ~marks["default"]
+    rows["not_measured"] = found.map(lambda choice: recommended.get(choice, "")).where(is_other, "")
     timed, counted = rows["bench_time_p50_ns"].notna(), rows["ncu_time_ns"].notna()
     rows["tier"] = counted.map({True: "counters", False: "timing"}).where(timed, "static")
     order = {cell: place for place, cell in enumerate(dict.fromkeys(rows[CELL].itertuples(index=False, name=None)))}
@@ -108,7 +111,7 @@ def build_best(sweep: pd.DataFrame) -> pd.DataFrame:
             continue
         fastest, slowest = timed.iloc[0], timed.iloc[-1]
         default = next((row for _, row in timed.iterrows() if "default" in row["mark"]), None)
-        chosen = timed.loc[timed["mark"].str.contains("recommended"), "combination"]
+        chosen = [_recommended(row) for _, row in timed.iterrows() if "recommended" in row["mark"]]
         is_default = default is not None and fastest["combination"] == default["combination"]
         found.append(
             {
@@ -121,7 +124,7 @@ def build_best(sweep: pd.DataFrame) -> pd.DataFrame:
                 "clear": "" if is_default else "yes" if is_clear(fastest) else "no",
                 "slowest": slowest["combination"],
                 "slowest_versus_default": slowest["versus_default"],
-                "recommended": "" if chosen.empty else chosen.iloc[0],
+                "recommended": chosen[0] if chosen else "",
                 "evidence": " ".join(_sentences(rows, fastest, slowest, default)),
                 "tier": "counters" if (timed["tier"] == "counters").any() else "timing",
             }
@@ -176,6 +179,10 @@ def _sentences(rows: pd.DataFrame, fastest: pd.Series, slowest: pd.Series, defau
         named = ", ".join(f"{count} {verdict}" for verdict, count in left_out["verdict"].value_counts().items())
         said.append(f"Left out: {named}.")
     return said
+
+
+def _recommended(row: pd.Series) -> str:
+    return row["combination"] + (f" (not measured: {row['not_measured']})" if row["not_measured"] else "")
 
 
 def _times(row: pd.Series) -> str:

@@ -318,7 +318,7 @@ def _figure(report: Mapping[str, Any], name: str) -> list[str]:
 def _gaps(report: Mapping[str, Any]) -> list[str]:
     gaps = report.get("gaps") or []
     if not gaps:
-        return ["## What is missing", "Nothing: every tier and every file of a run is here."]
+        return ["## What is missing", "Nothing that a run of this kind can hold."]
     body = [[escape(g.get(k, "")) for k in ("what", "why", "fix")] for g in gaps]
     return ["## What is missing", table_of(["missing", "why", "how to get it"], body, ["left"] * 3)]
 

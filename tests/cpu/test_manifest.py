@@ -138,6 +138,15 @@ def test_clocks_are_sampled_while_the_block_runs() -> None:
     assert clocks["sm_mhz"]["min"] < clocks["sm_mhz"]["max"]
     assert clocks["memory_mhz"] == {"min": 2000.0, "median": 2000.0, "max": 2000.0}
     assert clocks["throttle_reasons"] == ["sw_power_cap"]
+
+
+def test_nothing_is_sampled_while_paused() -> None:
+    with ClockSampler(seconds=0.01, readers=(FakeSource,), paused=True) as sampler:
+        time.sleep(0.05)
+        assert sampler.clocks is None
+        sampler.paused = False
+        time.sleep(0.1)
+    assert sampler.clocks is not None
     assert validate_manifest(build([], sampler)) == []
 
 

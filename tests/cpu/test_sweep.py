@@ -9,6 +9,7 @@ import textwrap
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -421,6 +422,24 @@ def test_tuned_flags_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.Mon
     assert tuned.flags("gelu", "NVIDIA H200", path) == []
 
 
+def test_a_recommendation_names_what_it_was_not_measured_on(tmp_path: Path) -> None:
+    names = "GELU_V02_THREADS", "GELU_V02_AHEAD_MB"
+    default = examples.row("gelu", "v02_vector", dict(zip(names, (256, 3), strict=True)), default=1)
+    faster = examples.row("gelu", "v02_vector", dict(zip(names, (64, 3), strict=True)), **versus(1.09, 1.1, 1.11))
+    rows = [row | {"source": "gelu/v02_vector.cu"} for row in (default, faster)]
+    (choice,) = choices(rows)
+    choice["not_measured"] = sweep.not_measured(choice)
+    assert choice["not_measured"] == ["bias_gelu fp32", "bias_gelu bf16", "gelu fp32"]
+    entries = sweep_rows.entries_of([choice], "run")
+    assert tomllib.loads(tuned.text(entries))["tuned"][0]["not_measured"] == choice["not_measured"]
+    captures = capture_of(tmp_path, rows)
+    (captures / "sweep.json").write_text(json.dumps({"kind": "sweep", "schema_version": 1, "choices": [choice]}))
+    _, found, _ = analyse(load([captures]))
+    assert found["sweep_best"].iloc[0]["recommended"] == (
+        "THREADS=64 AHEAD_MB=3 (not measured: bias_gelu fp32, bias_gelu bf16, gelu fp32)"
+    )
+
+
 def test_a_new_sweep_replaces_what_it_swept_and_nothing_else() -> None:
     (choice,) = choices(two(versus(1.015, 1.02, 1.03)))
     old = sweep_rows.entries_of([choice], "old")
@@ -503,6 +522,30 @@ def test_the_geometry_of_a_launch_is_that_of_the_longest_kernel_in_its_range() -
             "block_threads": 256,
         }
     }
+
+
+def test_clocks_are_those_of_the_timing_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the process on the GPU tells, with stand-ins for what touches it, and when the clocks are sampled."""
+    op = SimpleNamespace(variants={"0": None, "1": None})
+    monkeypatch.setattr(sweep_gpu, "combined", lambda *_: (op, {}))
+
+    def check(op: Any, keys: Sequence[str], dtype: str, shape: Any, say: Any) -> dict[str, float]:
+        for key in keys:
+            say({"start": [int(key)]})
+        return dict.fromkeys(keys, 0.5)
+
+    monkeypatch.setattr(sweep_gpu, "check", check)
+    monkeypatch.setattr(sweep_gpu, "timed", lambda op, keys, *_: [(key, {"verdict": "timed"}) for key in keys])
+    rows = [{"id": at, "wanted": True, "default": at == 0, "library": ""} for at in (0, 1)]
+    job = {"op": "gelu", "variant": "v", "dtype": "float32", "shape": [1], "group": 1, "rounds": 2, "rows": rows}
+    told: list[dict[str, Any]] = []
+    sweep_gpu.run_job(job, told.append)
+    sampler = SimpleNamespace(paused=True)
+    seen = [
+        (next(iter(event)), sampler.paused) for event in sweep.sampled([*told, {"start": [2]}, {"end": ""}], sampler)
+    ]
+    checked, timed = ("start", True), [("start", False), ("row", False), ("row", False)]
+    assert seen == [*[checked] * 3, *timed, checked, ("end", True)]
 
 
 # --- building -----------------------------------------------------------------------------------------------------
@@ -709,7 +752,22 @@ def test_the_report_has_the_figure_and_is_the_same_every_time(tmp_path: Path) ->
     page = (tmp_path / "one" / "report.md").read_text()
     assert "![sweep_gelu" in page
     assert "error above the tolerance" in page
-    assert [gap["what"] for gap in report["gaps"]] == ["achieved occupancy, stalls and DRAM rates"]
+    assert [gap["what"] for gap in report["gaps"]] == ["the counters of 7 of 7 combinations"]
+
+
+def test_combinations_without_counters_are_missing() -> None:
+    import pandas as pd
+
+    from analysis.capture.model import Capture
+    from analysis.tables.completeness import name_gaps
+
+    rows = {"op": ["gelu", "gelu", "softmax"], "verdict": "timed", "tier": ["counters", "timing", "timing"]}
+    swept = pd.DataFrame(rows)
+    (gap,) = name_gaps(Capture(sweep_rows=swept), swept, None, device_known=True, tables={"sweep": swept})
+    assert gap.what == "the counters of 2 of 3 combinations"
+    assert gap.fix.startswith("`make sweep OP='gelu softmax' RUN=… ARGS=--counters`")
+    swept["tier"] = "counters"
+    assert name_gaps(Capture(sweep_rows=swept), swept, None, device_known=True, tables={"sweep": swept}) == []
 
 
 def test_a_damaged_sweep_is_one_sentence(tmp_path: Path) -> None:
