@@ -69,7 +69,7 @@ bench: $(HARNESS)  ## every variant of every op side by side, or of OP='gelu lay
 	@$(PY) -m harness.bench $(OP) $(ARGS)
 
 .PHONY: ladder
-ladder: $(HARNESS)  ## check, time and capture every rung with ncu, only what is missing; OP='gelu softmax', ARGS=--missing (no GPU: that)
+ladder: $(HARNESS)  ## check, time and capture every rung with ncu, only what runs/ladder lacks; OP='gelu softmax'; ARGS=--missing lists that (no GPU; of reports/h200-ladder before the first run)
 	@PYTHON='$(PY)' nsys_scripts/ladder.sh $(ARGS) $(OP)
 
 .PHONY: sanitize
@@ -85,7 +85,7 @@ space := $(subst ,, )
 SWEPT = $(if $(filter sweep,$@),$(OP))
 NEW_RUN = $(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-$(subst $(space),-,$(strip $@ $(SWEPT))))
 define run_and_report
-@run='$(NEW_RUN)'; $(PY) -m harness.$(subst -,_,$@) $(SWEPT) --out "$$run" $(ARGS) && $(PY) analysis/report.py "$$run" --quiet
+@run='$(NEW_RUN)'; $(PY) -m harness.$(subst -,_,$@) $(SWEPT) --out "$$run" $(ARGS) $(if $(filter --dry-run,$(ARGS)),,&& $(PY) analysis/report.py "$$run" --quiet)
 endef
 
 .PHONY: layers

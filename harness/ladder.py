@@ -496,6 +496,7 @@ def _run(options: argparse.Namespace) -> int:
             raise UsageError(f"--mode {options.mode} needs --{name}.")
     if options.rounds < 1:
         raise UsageError("--rounds must be 1 or more.")
+    _of((), options.ops)
     if options.mode == "declare":
         options.out.mkdir(parents=True, exist_ok=True)
         temporary = options.out / ".ladder.json.part"
@@ -503,11 +504,14 @@ def _run(options: argparse.Namespace) -> int:
         temporary.replace(options.out / "ladder.json")
         return 0
     if options.mode == "missing":
+        if not options.out.is_dir():
+            raise UsageError(f"--out {options.out} is no folder: give that of a ladder, as reports/h200-ladder.")
         lacking = missing(options.out, options.ops, options.all)
         for point in lacking:
             print(" ".join(point.key))
         total = len(_of(points(), options.ops))
-        say(f"{len(lacking)} of {total} points are missing" if lacking else f"nothing is missing of {total} points")
+        count = f"{len(lacking)} of {total} points are missing" if lacking else f"nothing of {total} points is missing"
+        say(f"{count} in {options.out}")
         return 0
     if options.mode == "measure":
         return measure(options.out, options.run, options.ops, options.all, options.rounds)

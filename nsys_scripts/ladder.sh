@@ -5,7 +5,8 @@
 #
 #   -n           print the exact commands, run nothing
 #   --out DIR    folder of the ladder (default: runs/ladder); each call adds a run folder of its own
-#   --missing    only say what is missing: not measured yet, or measured with a source that has changed since
+#   --missing    only say what is missing: not measured yet, or measured with a source that has changed since (default of
+#                DIR where nothing was measured here: the committed reports/h200-ladder)
 #   --all        measure what is there already too
 #   --seconds N  of each op's capture (default 120): nothing begins later than that, our own kernels come first; one that
 #                has not ended a minute later is ended, and its points stay missing
@@ -17,7 +18,7 @@
 # exit: 0 done, 1 a step failed, 2 usage or no GPU
 source "$(dirname "$0")/common.sh"
 
-dry='' dir=runs/ladder missing='' all='' seconds=120 ops=()
+dry='' dir='' missing='' all='' seconds=120 ops=()
 while (($#)); do
   case $1 in
   -h | --help) usage && exit 0 ;;
@@ -30,8 +31,12 @@ while (($#)); do
   *) ops+=("$1") && shift ;;
   esac
 done
-dir=$(realpath -m --relative-to "$ROOT" "$dir")
+if [[ -n $dir ]]; then dir=$(realpath -m --relative-to "$ROOT" "$dir"); fi
 cd "$ROOT"
+if [[ -z $dir ]]; then
+  dir=runs/ladder
+  if [[ -n $missing && -z $(compgen -G "$dir/*/captures") ]]; then dir=reports/h200-ladder; fi
+fi
 only=(${ops[@]+--ops "${ops[@]}"})
 run=$dir/$(date -u +%Y%m%dT%H%M%SZ)
 
@@ -55,11 +60,11 @@ capture() { # RUN COLUMNS OPTION: the points of a run under ncu, and its exports
 
 ladder() { step "$1" "$PYTHON" -m harness.ladder --mode "${@:2}"; }
 
-ladder "what is to be measured" declare --out "$dir"
 if [[ -n $missing ]]; then
   ladder "what is missing" missing --out "$dir" ${only[@]+"${only[@]}"}
   exit
 fi
+ladder "what is to be measured" declare --out "$dir" ${only[@]+"${only[@]}"}
 if [[ -z $dry ]] && ! gpu=$(find_gpu); then die 2 "The ladder is measured on an NVIDIA GPU, and there is none here ($gpu): --missing lists what is to be done."; fi
 
 failed='' code=0 exports=()

@@ -766,8 +766,19 @@ def test_the_ladder_without_a_gpu(machine: Machine) -> None:
     assert "--missing lists" in answer.stderr
     assert ladder(machine, "--missing", "gelu").returncode == 0
     calls = machine.calls.read_text()
-    assert "--mode missing --out runs/ladder --ops gelu" in calls
+    assert "--mode missing --out reports/h200-ladder --ops gelu" in calls  # nothing was measured here
     assert "--mode measure" not in calls
+    (machine.scripts.parent / "runs/ladder/r1/captures").mkdir(parents=True)
+    assert ladder(machine, "--missing").returncode == 0
+    assert machine.calls.read_text().endswith("--mode missing --out runs/ladder\n")
+
+
+def test_the_ladder_checks_names_before_it_asks_for_a_gpu(machine: Machine) -> None:
+    real = machine.put("python", f'#!/usr/bin/env bash\nPYTHONPATH={ROOT} exec {sys.executable} "$@"\n')
+    answer = machine.run("ladder.sh", "gelu", "nosuch", PYTHON=str(real))
+    assert answer.returncode == 2
+    assert "--ops 'nosuch' is unknown: use attention, " in answer.stderr
+    assert "GPU" not in answer.stderr
 
 
 def test_the_ladder_prints_only(gpu_machine: Machine) -> None:

@@ -137,6 +137,19 @@ def test_a_virtual_environment_follows_the_gpu(tmp_path: Path) -> None:
     assert torch.read_text() == "cuda\n"
 
 
+def test_a_dry_run_of_a_sweep_has_no_report(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    fake = script(tmp_path / "python", f'echo "$*" >> {log}\n')
+
+    def calls(*arguments: str) -> list[str]:
+        log.write_text("")
+        assert make("sweep", "OP=gelu", "VENV=", f"PYTHON={fake}", "RUN=run", *arguments).returncode == 0
+        return [line for line in log.read_text().splitlines() if "sweep" in line or "report" in line]
+
+    assert calls("ARGS=--dry-run --dtype bf16") == ["-m harness.sweep gelu --out run --dry-run --dtype bf16"]
+    assert calls() == ["-m harness.sweep gelu --out run", "analysis/report.py run --quiet"]
+
+
 def test_an_old_python_is_named(tmp_path: Path) -> None:
     old = script(tmp_path / "python", 'case "$1" in --version) echo Python 3.9.2 ;; *) exit 1 ;; esac\n')
     answer = make("report", f"VENV={tmp_path}/venv", f"PYTHON={old}")
