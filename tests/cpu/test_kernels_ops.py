@@ -1,6 +1,7 @@
 """Every op of the registry on the CPU: its custom op against float64, PyTorch's own checks, gradients, usage errors."""
 
 import functools
+import itertools
 import math
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from harness import bench
 from kernels.registry import ops
+from tests import chains
 
 OPS = list(ops().values())
 IDS = [op.name for op in OPS]
@@ -47,6 +49,30 @@ def test_a_wrong_result_fails_its_check(op):
 
         run = wrong if len(bench.outputs(op.reference(*inputs))) > 1 else lambda *v: wrong(*v)[0]
         assert not bench.compare(op, op.best, inputs, label, run).passed
+
+
+# of which the output fits the input that it is fed to; of the others every shape does
+FITS = {"encoder": (1, 9, 131), "gemv": (768, 768), "matmul": (64, 8, 8), "split_permute": (3**chains.THIRDS, 2, 2, 3)}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@small
+def test_every_op_can_be_fed_with_what_it_wrote(op, dtype):
+    """What the GPU's test of overlapping launches does, with as many of them."""
+    assert not op.variants[op.best_for(dtype)].cannot(chains.shape_of(op), dtype)
+    inputs = inputs_of(op, FITS.get(op.name, op.check_shapes[2]), dtype)
+    call, steps, results = op.call(op.best_for(dtype)), chains.steps_of(op), []
+
+    def noted(*values):
+        results.append((values, bench.outputs(call(*values))[0]))
+        return results[-1][1]
+
+    last = chains.chain(op, noted, inputs, steps)
+    assert len(results) == steps
+    assert last.isfinite().all()
+    assert not torch.equal(last, results[0][1])
+    for (_, written), (read, _) in itertools.pairwise(results):
+        assert written.data_ptr() in {value.data_ptr() for value in read if isinstance(value, torch.Tensor)}
 
 
 @small

@@ -7,6 +7,7 @@ import torch
 
 from harness import bench
 from kernels.registry import ops
+from tests import chains
 
 pytestmark = [
     pytest.mark.gpu,
@@ -118,24 +119,17 @@ def test_current_stream_and_graph(op, variant):
         assert torch.equal(value, reference)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("op", OPS, ids=[op.name for op in OPS])
-def test_chained_launches_read_what_the_one_before_wrote(op):
+def test_chained_launches_read_what_the_one_before_wrote(op, dtype):
     """Launches overlap: each waits for the one before. Chains give the same bits as launches one at a time."""
-    call = op.variants[op.best].fn
-    shape = op.shapes.get("b1_t1024") or op.shapes.get("proj") or op.bench_shape
-    inputs = op.make_inputs(shape, "float32", seed=3, device="cuda")
-
-    def chain(wait):
-        values = inputs
-        for _ in range(20):
-            first = bench.outputs(call(*values))[0]
-            if wait:
-                torch.cuda.synchronize()
-            if first.shape == values[0].shape and first.dtype == values[0].dtype:
-                values = (first, *values[1:])
-        return first
-
-    assert torch.equal(chain(wait=True), chain(wait=False))
+    call = op.variants[op.best_for(dtype)].fn
+    inputs = op.make_inputs(chains.shape_of(op), dtype, seed=3, device="cuda")
+    steps = chains.steps_of(op)
+    one_at_a_time = chains.chain(op, call, inputs, steps, torch.cuda.synchronize)
+    assert one_at_a_time.isfinite().all()
+    assert not torch.equal(one_at_a_time, chains.chain(op, call, inputs, 1)), "it was fed with the first inputs again"
+    assert torch.equal(one_at_a_time, chains.chain(op, call, inputs, steps))
 
 
 @pytest.mark.parametrize("op", OPS, ids=[op.name for op in OPS])
