@@ -61,6 +61,8 @@ KEY = ("op", "source", "kernel", "sm")
 # more of these is worse; code only from a tenth more on, since a line of source moves it
 LESS_IS_BETTER = ("stack_bytes", "spill_bytes", "shared_bytes", "local_instructions")
 CODE_GROWTH = 1.1
+# a kernel for newer architectures is compiled to a trap for the others
+STUB_INSTRUCTIONS = 3
 
 Row = dict[str, str]
 
@@ -431,6 +433,11 @@ def _span(values: Iterable[int]) -> str:
     return str(found[0]) if found[0] == found[-1] else f"{found[0]} – {found[-1]}"
 
 
+def _registers(rows: Sequence[Row]) -> str:
+    code = [row for row in rows if int(row["instructions"]) > STUB_INSTRUCTIONS]
+    return _span(int(row["registers"]) for row in code) if code else "stub"
+
+
 def _widths(rows: Iterable[Row], column: str) -> str:
     bits = {int(entry.split(":")[0]) for row in rows for entry in row[column].split()}
     return ", ".join(map(str, sorted(bits)))
@@ -456,7 +463,7 @@ def page_text(rows: Sequence[Row]) -> str:
             [
                 f"`{source}`",
                 str(len(here)),
-                *(_span(int(row["registers"]) for row in members if row["sm"] == str(arch)) for arch in architectures),
+                *(_registers([row for row in members if row["sm"] == str(arch)]) for arch in architectures),
             ]
         )
         fits = [(found[0], found[1]) for row in here if (found := _at_bound(row))]
@@ -492,7 +499,8 @@ def page_text(rows: Sequence[Row]) -> str:
         f"{len(rows)} kernels and architectures, from nvcc {rows[0]['nvcc']} and the disassembly, without a GPU. Made "
         "by `make census ARGS=--update`; `make census` fails where a kernel got worse and where this table is out of "
         "date. Every number stands in [census.csv](census.csv), one row a kernel and architecture.",
-        "Registers a thread, least and most of a file's kernels:",
+        "Registers a thread, least and most of a file's kernels. A stub is what is compiled of a kernel that needs a "
+        "newer architecture: a trap, never launched.",
         markdown(by_arch, ["source", "kernels", *(f"sm_{arch}" for arch in architectures)]),
         f"sm_{newest}: threads a block (`__launch_bounds__`, 1024 where there is none), the lowest theoretical "
         "occupancy at that size and its limiter, static shared memory (bytes), widths of global loads and stores "

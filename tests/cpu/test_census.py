@@ -277,6 +277,17 @@ def test_the_table_is_held_both_ways(bench, capsys):
     assert "| `gelu_v01<float>` | sm_90 | 4096 " in census.PAGE.read_text("utf-8").replace("  ", " ")
 
 
+def test_the_page_shows_no_registers_of_a_stub():
+    stub = {"sm": "75", "registers": 4, "instructions": 3}
+    other = {"source": "v02.cu", "kernel": "b"}
+    page = census.page_text([row(**stub), row(), row(source="v02.cu", **stub), row(**other, sm="75"), row(**other)])
+    cells = [[cell.strip() for cell in line.split("|")] for line in page.splitlines() if ".cu`" in line]
+    registers = str(row()["registers"])
+    assert cells[0][1:-1] == ["`gelu/v01_naive.cu`", "1", "stub", registers]
+    assert cells[1][3] == registers
+    assert "A stub is what is compiled of a kernel that needs a newer architecture" in page
+
+
 def test_another_compiler_and_none_are_counted_skips(bench, capsys, monkeypatch):
     assert census.main(["--update"]) == 0
     bench[0] = row(nvcc="13.1.0", spill_bytes=8)
