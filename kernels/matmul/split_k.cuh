@@ -46,7 +46,5 @@ static inline cudaError_t launch_split_k(const MatmulCall& call, const RingOpera
   if (const cudaError_t status =
           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES))
     return status;
-  launch(maps, partial, ready, deal);
-  RETURN_IF_LAUNCH_FAILED();
-  return cudaSuccess;
+  return launch(maps, partial, ready, deal);
 }

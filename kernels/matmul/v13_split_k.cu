@@ -39,5 +39,7 @@ cudaError_t matmul_v13_split_k(const MatmulCall& call) {
                           kernel<<<deal.blocks, ALL_THREADS, SHARED_BYTES, call.stream>>>(
                               maps.a, maps.weight, static_cast<const float*>(call.bias), static_cast<float*>(call.out),
                               partial, ready, call.m, call.n, deal);
+                          RETURN_IF_LAUNCH_FAILED();
+                          return cudaSuccess;
                         });
 }

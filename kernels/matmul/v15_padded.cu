@@ -106,8 +106,11 @@ cudaError_t matmul_v15_padded(const MatmulCall& call) {
   return launch_split_k(
       call, operands, kernel, [&](const RingMaps& maps, float4* partial, int* ready, const Deal& deal) {
         matmul_v15_pad<<<plan.a.blocks() + plan.weight.blocks(), COPY_THREADS, 0, call.stream>>>(plan.a, plan.weight);
+        RETURN_IF_LAUNCH_FAILED();
         kernel<<<deal.blocks, ALL_THREADS, SHARED_BYTES, call.stream>>>(
             maps.a, maps.weight, static_cast<const float*>(call.bias), static_cast<float*>(call.out), partial, ready,
             call.m, call.n, deal);
+        RETURN_IF_LAUNCH_FAILED();
+        return cudaSuccess;
       });
 }
