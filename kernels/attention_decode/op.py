@@ -265,7 +265,7 @@ VARIANTS = (
     cuda_variant(
         "attention_decode",
         "v04_cluster",
-        "one launch, merged in distributed shared memory: within 3 % of v03 at B 8, Tk 8192, at most 0.6 of its time at "
+        "one launch, merged in distributed shared memory: within 3 % of v03 at B 8, Tk 8192, at most 0.6 of it at "
         "B 1, Tk 1024; refuted above either",
         minimum_bytes,
         timings=(
