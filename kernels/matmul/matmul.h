@@ -44,3 +44,4 @@ cudaError_t matmul_v15_workspace(const MatmulCall& call, size_t& bytes);
 // bfloat16
 cudaError_t matmul_v10_mma(const MatmulCall& call);
 cudaError_t matmul_v11_wgmma(const MatmulCall& call);
+cudaError_t matmul_v14_fitted_tile(const MatmulCall& call);

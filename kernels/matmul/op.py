@@ -306,6 +306,16 @@ VARIANTS = (
         GROUP_ROWS=(16, 4, 8, 32),
         STAGES=(4, 3),
     ),
+    _cuda(
+        "v14_fitted_tile",
+        "tiles as wide as gives every multiprocessor one, the bias there before it is needed: at most cuBLAS' time at "
+        "4096 and at the projections of 1024 tokens; refuted if more",
+        Tiling(128, 256, group=16),
+        dtype="bfloat16",
+        cannot=_tensor_tiles,
+        timings=(Timing("torch", high=1.0),),
+        expectations=(Expectation("tensor_active_frac", low=0.8),),
+    ),
 )
 
 MATMUL = register(
@@ -341,7 +351,7 @@ MATMUL = register(
         },
         bench_shape=(4096, 4096, 4096),
         # one element, odd sizes, one row, sizes that no tile divides; then the other tiles of v09 and v11; K in pieces,
-        # without and with rows of weight that are not aligned, alone and beside whole tiles
+        # without and with rows of weight that are not aligned, alone and beside whole tiles; three widths of v14
         check_shapes=(
             (1, 1, 1),
             (64, 8, 8),
@@ -358,6 +368,9 @@ MATMUL = register(
             (1100, 4100, 132),
             (2050, 4360, 136),
             (1101, 4099, 133),
+            (1020, 2296, 200),
+            (1000, 2984, 392),
+            (1030, 3080, 72),
         ),
         make_inputs=make_inputs,
         hostile=hostile,
@@ -372,7 +385,7 @@ MATMUL = register(
         baseline="torch",
         chain=("addmm",),
         best="v15_padded",
-        best_by_dtype={"bfloat16": "v11_wgmma"},
+        best_by_dtype={"bfloat16": "v14_fitted_tile"},
         compute_bound=True,
     )
 )

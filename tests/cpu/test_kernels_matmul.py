@@ -62,7 +62,7 @@ def test_the_tolerance_knows_who_cuts_operands():
 def test_what_a_rung_does_not_take():
     lm_head, padded = MATMUL.shapes["lm_head"], MATMUL.shapes["lm_head_padded"]
     refusing = {name for name, variant in MATMUL.variants.items() if variant.cannot(lm_head, variant.dtypes[0])}
-    assert refusing == {"v04_constant_bias", "v07_float4", "v10_mma", "v11_wgmma"}
+    assert refusing == {"v04_constant_bias", "v07_float4", "v10_mma", "v11_wgmma", "v14_fitted_tile"}
     assert not MATMUL.variants["v11_wgmma"].cannot(padded, "bfloat16")
 
 
@@ -150,7 +150,7 @@ def test_where_the_wave_is_lost():
 
 
 def test_the_instructions_of_hopper_alone_are_compiled_for_it():
-    for name in ("v11_wgmma", "v12_ring", "v13_split_k", "v15_padded"):
+    for name in ("v11_wgmma", "v12_ring", "v13_split_k", "v14_fitted_tile", "v15_padded"):
         assert [objects.target(build.FOLDER / "matmul" / f"{name}.cu", arch) for arch in (80, 90)] == ["80", "90a"]
     assert objects.target(build.FOLDER / "matmul" / "v10_mma.cu", 90) == "90"
 

@@ -124,7 +124,8 @@ static void run_matmul(int m, int n, int k) {
   if (n % 8 || k % 8 || major != 9) return;
   const Buffer a16(sizes[0], 2), weight16(sizes[1], 2), bias16(sizes[2], 2),
       out16(static_cast<size_t>(m) * n, 2, false);
-  run(MatmulCall{a16, weight16, bias16, out16, m, n, k, nullptr}, matmul_v10_mma, matmul_v11_wgmma);
+  run(MatmulCall{a16, weight16, bias16, out16, m, n, k, nullptr}, matmul_v10_mma, matmul_v11_wgmma,
+      matmul_v14_fitted_tile);
 }
 
 static void run_gemv(DType dtype, int n, int k) {
@@ -202,9 +203,10 @@ static void run_memory_bound() {
 
 static void run_compute_bound() {
   // one element, odd sizes, edges of every tile; the last ones take the wide tiles
-  for (const auto& [m, n, k] : {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72},
-                                std::array{257, 1028, 36}, std::array{65, 200, 200}, std::array{1030, 2056, 24},
-                                std::array{300, 515, 772}, std::array{1100, 4100, 132}, std::array{257, 1029, 389}})
+  for (const auto& [m, n, k] :
+       {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72}, std::array{257, 1028, 36},
+        std::array{65, 200, 200}, std::array{1020, 2296, 200}, std::array{1000, 2984, 392}, std::array{1030, 3080, 72},
+        std::array{1030, 2056, 24}, std::array{300, 515, 772}, std::array{1100, 4100, 132}, std::array{257, 1029, 389}})
     run_matmul(m, n, k);
   // one token, the edges of every tile; windows inside a tile and across tiles
   for (const DType dtype : {DType::float32, DType::bfloat16})

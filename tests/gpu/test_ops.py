@@ -18,7 +18,7 @@ pytestmark = [
 OPS = [op for op in ops().values() if op.name != "softmax"]
 VARIANTS = [(op, name) for op in OPS for name in op.variants]
 # of matmul and of attention
-ALIGNED_ONLY = ("v07_float4", "v10_mma", "v11_wgmma", "v03_tiled", "v04_mma", "v05_wgmma", "v06_small")
+ALIGNED_ONLY = ("v07_float4", "v10_mma", "v11_wgmma", "v14_fitted_tile", "v03_tiled", "v04_mma", "v05_wgmma", "v06_small")
 OURS = [(op, name) for op, name in VARIANTS if op.variants[name].kind in ("cuda", "triton")]
 
 
@@ -186,6 +186,7 @@ def test_what_a_matmul_does_not_take_is_one_sentence():
         ("v07_float4", (8, 6, 4), "float32"),
         ("v10_mma", (8, 12, 8), "bfloat16"),
         ("v11_wgmma", (8, 8, 12), "bfloat16"),
+        ("v14_fitted_tile", (8, 12, 8), "bfloat16"),
     ):
         assert op.variants[variant].cannot(shape, dtype)
         with pytest.raises(RuntimeError, match="this matmul does not take these sizes"):
