@@ -2,7 +2,7 @@
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major bf16, sums in fp32.
 // Needs    sm_90a, N % 8 == 0, K % 8 == 0, 16-byte aligned bases
 // Moves    (M*K + K*N + N + M*N) * 2 bytes.
-// Versus   v11: the tile has the one of four widths that gives the busiest multiprocessor the least to do. The bias comes
+// Versus   v11: the tile has that of four widths which gives the busiest multiprocessor the least to do. The bias comes
 //          while products are made, not word by word while they are written, which took v11 a fifth of its time at
 //          1024 x 2304 x 768. A launch takes its places while the one before it drains.
 // Expect   at most cuBLAS' time at 4096 and at the projections of 1024 tokens.
@@ -25,7 +25,7 @@ namespace {
 constexpr int BM = 128, BK = 64;
 constexpr int CONSUMERS = 2;  // warpgroups, 64 rows of the tile each
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-constexpr int GROUP_ROWS = 16;  // tile rows that stay together in L2
+[[maybe_unused]] constexpr int GROUP_ROWS = 16;  // tile rows that stay together in L2
 constexpr uint32_t A_BYTES = BM * BK * 2;
 constexpr uint32_t MOST_SHARED = 227 * 1024;
 
@@ -35,7 +35,7 @@ struct Tile {
   static constexpr int TAIL = BN % BOX;  // columns in swizzled rows of 32 bytes, behind those in boxes
   static constexpr int MAIN = BN - TAIL;
   static_assert(TAIL == 0 || TAIL == 16, "rows behind the boxes have 32 bytes");
-  static constexpr uint32_t TAIL_AT = A_BYTES + MAIN * BK * 2, STAGE_BYTES = A_BYTES + BN * BK * 2;
+  static constexpr uint32_t TAIL_AT = A_BYTES + MAIN * BK * 2, STAGE_BYTES = TAIL_AT + TAIL * BK * 2;
   static constexpr int OUT_COLUMNS = BN == 256 ? 128 : BN;  // staged for one store by a consumer
   static constexpr uint32_t OUT_BYTES = 64 * OUT_COLUMNS * 2, BIAS_BYTES = BN * 2;  // of a consumer
   static constexpr uint32_t FIXED_BYTES = 1024 + CONSUMERS * (OUT_BYTES + BIAS_BYTES);
