@@ -62,5 +62,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("v12_ring", run<matmul_v12_ring, FP32>);
   module.def("v13_split_k", run<matmul_v13_split_k, FP32, matmul_v13_workspace>);
   module.def("v14_fitted_tile", run<matmul_v14_fitted_tile, BF16>);
-  module.def("v15_padded", run<matmul_v15_every_fourth, FP32, matmul_v15_workspace>);
+  module.def("v15_padded", run<matmul_v15_padded, FP32, matmul_v15_workspace>);
 }

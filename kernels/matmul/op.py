@@ -313,7 +313,13 @@ VARIANTS = (
         Tiling(128, 256, group=16),
         dtype="bfloat16",
         cannot=_tensor_tiles,
-        timings=(Timing("torch", high=1.0),),
+        timings=(
+            Timing("torch", high=1.0),
+            Timing("torch", high=1.0, shape="qkv"),
+            Timing("torch", high=1.0, shape="proj"),
+            Timing("torch", high=1.0, shape="fc"),
+            Timing("torch", high=1.0, shape="mlp_proj"),
+        ),
         expectations=(Expectation("tensor_active_frac", low=0.8),),
     ),
 )

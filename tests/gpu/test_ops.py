@@ -18,7 +18,16 @@ pytestmark = [
 OPS = [op for op in ops().values() if op.name != "softmax"]
 VARIANTS = [(op, name) for op in OPS for name in op.variants]
 # of matmul and of attention
-ALIGNED_ONLY = ("v07_float4", "v10_mma", "v11_wgmma", "v14_fitted_tile", "v03_tiled", "v04_mma", "v05_wgmma", "v06_small")
+ALIGNED_ONLY = (
+    "v07_float4",
+    "v10_mma",
+    "v11_wgmma",
+    "v14_fitted_tile",
+    "v03_tiled",
+    "v04_mma",
+    "v05_wgmma",
+    "v06_small",
+)
 OURS = [(op, name) for op, name in VARIANTS if op.variants[name].kind in ("cuda", "triton")]
 
 
