@@ -86,6 +86,11 @@ class Point:
         """What tells whether a measurement is of this point as it is now."""
         return self.key, self.sizes, self.fingerprint
 
+    @property
+    def of_torch(self) -> bool:
+        """Whether it is PyTorch's, whose source lines are not ours to read."""
+        return self.op.variant(self.variant).kind in ("torch", "compile")
+
     def able(self) -> bool:
         """Whether the variant takes this dtype and shape."""
         variant = self.op.variant(self.variant)
@@ -254,15 +259,19 @@ def ranges_captured(page: Path) -> set[tuple[str, ...]]:
     return found
 
 
-def captured(folder: Path) -> set[Measured]:
-    """(key, sizes, fingerprint) of every point that a run in `folder` has checked and captured."""
-    found = set()
+def captured(folder: Path) -> dict[Measured, bool]:
+    """(key, sizes, fingerprint) of every point that a run in `folder` has checked and captured; whether the run has the
+    hottest source lines, or is of slow points, which may lack them.
+    """
+    found: dict[Measured, bool] = {}
     for file in sorted(folder.glob("*/captures/points.csv")):
         ranges = ranges_captured(file.with_name("ncu_raw.csv"))
+        lines = file.parts[-3].endswith("-slow") or bool(_rows(file.with_name("ncu_lines.csv")))
         for row in _rows(file):
             key = (row["op"], row["variant"], row["dtype"], row["shape_name"])
             if row["passed"] == "yes" and (ROOT_RANGE, *key) in ranges:
-                found.add((key, row["shape"], row["fingerprint"]))
+                measured = key, row["shape"], row["fingerprint"]
+                found[measured] = lines or found.get(measured, False)
     return found
 
 
@@ -304,16 +313,24 @@ def _of(wanted: Iterable[Point], ops: Sequence[str]) -> list[Point]:
 
 
 def missing(folder: Path, ops: Sequence[str] = (), everything: bool = False) -> list[Point]:
-    """The points of `ops` (default: all) that no run in `folder` has of the source as it is now; `everything`: all."""
-    there = set() if everything else captured(folder)
-    lacking = [point for point in _of(points(), ops) if point.measured not in there]
+    """The points of `ops` (default: all) that no run in `folder` has of the source as it is now, ours with the hottest
+    source lines; `everything`: all.
+    """
+    there = {} if everything else captured(folder)
+    lacking = [
+        point
+        for point in _of(points(), ops)
+        if not (point.measured in there and (there[point.measured] or point.of_torch))
+    ]
+    for point in lacking:
+        if point.measured in there:
+            say(f"{' '.join(point.key)} was captured without its source lines")
     return sorted(lacking, key=_order)
 
 
 def _order(point: Point) -> tuple[bool, int]:
     """What is captured first, since time may be up before the end: ours, then the library's, long chains last."""
-    library = point.op.variant(point.variant).kind in ("torch", "compile")
-    return library, len(point.op.chain) if point.variant == point.op.baseline else 0
+    return point.of_torch, len(point.op.chain) if point.variant == point.op.baseline else 0
 
 
 # On the GPU --------------------------------------------------------------------------------------------------

@@ -39,6 +39,9 @@ PLAIN = {
 }  # fmt: skip
 
 
+LINES = "kernel,ordinal,source_file,line,text,samples,launch_samples,stall,stall_samples\n"
+
+
 @dataclass
 class Launch:
     """One kernel inside ladder/<op>/<variant>/<dtype>/<shape_name>; `metrics` over PLAIN, None: no value."""
@@ -109,16 +112,15 @@ def write_run(
     points: list[dict[str, Any]],
     launches: list[Launch],
     times: list[dict[str, Any]] | None = None,
-    lines: str = "",
+    lines: str = LINES + "k,0,a.cu,1,x,1,1,,\n",
 ) -> None:
-    """A run's captures/."""
+    """A run's captures/; `lines` as ncu_lines.csv has them."""
     captures = folder / "captures"
     write_csv(captures / "points.csv", points)
     if times:
         write_csv(captures / "bench.csv", times)
     if launches:
         (captures / "ncu_raw.csv").write_text(ncu_page(launches), encoding="utf-8")
-    if lines:
         (captures / "ncu_lines.csv").write_text(lines, encoding="utf-8")
     manifest = {"kind": "manifest", "gpu": {"name": "NVIDIA H200"}, "driver": "580.1", "cuda": "13.0", "torch": "2.11"}
     (captures / "manifest.json").write_text(

@@ -173,6 +173,8 @@ def hottest(lines: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
     launches = counters.sort_values("ncu_id", kind="stable")
     launches = launches.assign(ordinal=launches.groupby("symbol").cumcount())[["symbol", "ordinal", "path"]]
     placed = lines.merge(launches, left_on=["kernel", "ordinal"], right_on=["symbol", "ordinal"])
+    if placed.empty:
+        return pd.DataFrame(columns=columns)
     placed["hot_line"] = placed["source_file"] + ":" + placed["line"].astype(str)
     whole = placed.drop_duplicates(["path", "kernel", "ordinal"]).groupby("path")["launch_samples"].sum()
     placed = placed.sort_values("stall_samples", ascending=False, kind="stable")

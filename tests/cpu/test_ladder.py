@@ -21,7 +21,7 @@ from harness import ladder
 from harness.errors import UsageError
 from kernels import registry
 from kernels.registry import Expectation
-from tests.ladder_export import Launch, checked, timed, write_csv, write_run
+from tests.ladder_export import LINES, Launch, checked, timed, write_csv, write_run
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = ROOT / "reports" / "h200-ladder"
@@ -128,6 +128,19 @@ def test_a_point_is_missing_until_its_source_was_checked_and_captured(tmp_path: 
     assert ladder.missing(tmp_path, ["residual"], everything=True) == wanted
     with pytest.raises(UsageError, match="softmaxx"):
         ladder.missing(tmp_path, ["softmaxx"])
+
+
+def test_a_point_of_ours_without_source_lines_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    points = some_points()
+    ours = [point for point in points if point.variant not in ("torch", "compile")]
+    rows, launches = [row_of(point) for point in points], [Launch(point.key) for point in points]
+    write_run(tmp_path / "r1-residual", rows, launches, lines=LINES)  # the export held none
+    assert ladder.missing(tmp_path, ["residual"]) == ours
+    assert f"{' '.join(ours[0].key)} was captured without its source lines" in capsys.readouterr().err
+    write_run(tmp_path / "r2-residual-slow", rows, launches[:1], lines=LINES)  # there is no time for them
+    assert ladder.missing(tmp_path, ["residual"]) == ours[1:]
+    write_run(tmp_path / "r0-residual", rows, launches)
+    assert ladder.missing(tmp_path, ["residual"]) == []
 
 
 def test_a_point_of_another_shape_is_missing(tmp_path: Path) -> None:
@@ -375,8 +388,7 @@ def folder(tmp_path: Path) -> Path:
         Launch(key("v02"), "third(int)", {"dram__bytes_read.sum": 900.0}),
     ]  # fmt: skip
     lines = (
-        "kernel,ordinal,source_file,line,text,samples,launch_samples,stall,stall_samples\n"
-        "first,0,a.cu,7,x = y;,30,100,wait,20\n"
+        LINES + "first,0,a.cu,7,x = y;,30,100,wait,20\n"
         "second,0,a.cu,9,z = w;,50,100,barrier,40\n"
         "second,0,a.cu,7,x = y;,40,100,long_scoreboard,35\n"
         'third,0,b.cu,1,"f(a, b);",10,40,,\n'
