@@ -108,7 +108,7 @@ def _sweep_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Gap]:
     if not without or failed:  # which its status file has already named
         return []
     why = "they were not launched under ncu: achieved occupancy, stalls and DRAM rates are unknown"
-    fix = f"`make sweep OP='{' '.join(timed['op'].unique())}' RUN=… ARGS=--counters` with this run; what is timed stays"
+    fix = f"`make sweep RUN=… ARGS=--counters OP='{' '.join(timed['op'].unique())}'` with this run; what is timed stays"
     return [Gap(f"the counters of {without} of {len(timed)} combinations", why, fix)]
 
 

@@ -765,7 +765,7 @@ def test_combinations_without_counters_are_missing() -> None:
     swept = pd.DataFrame(rows)
     (gap,) = name_gaps(Capture(sweep_rows=swept), swept, None, device_known=True, tables={"sweep": swept})
     assert gap.what == "the counters of 2 of 3 combinations"
-    assert gap.fix.startswith("`make sweep OP='gelu softmax' RUN=… ARGS=--counters`")
+    assert gap.fix.startswith("`make sweep RUN=… ARGS=--counters OP='gelu softmax'`")
     swept["tier"] = "counters"
     assert name_gaps(Capture(sweep_rows=swept), swept, None, device_known=True, tables={"sweep": swept}) == []
 
