@@ -60,9 +60,18 @@ def build(folder: Path) -> dict[str, pd.DataFrame]:
         "ladder_stalls": ladder.build_stalls(stalls),
         "hypotheses": hypotheses,
         "claims": claims.build_claims(read.claims, finished, cell_of),
-        "goals": goals.build_goals(read.goals, read.points, read.bench),
+        "goals": goals.build_goals(read.goals, read.points, _every_time(read)),
         "ladder_runs": _runs(read, finished),
     }
+
+
+def _every_time(read: Ladder) -> pd.DataFrame:
+    """The cold rows of the benchmarks and of the ladder's runs that are of the sources as they are now."""
+    rows = _concat([read.bench, *(run.bench.assign(bench_run=run.name) for run in read.runs)], list(read.bench))
+    now = read.points.drop_duplicates(["op", "variant"])[["op", "variant", "fingerprint"]]
+    rows = rows.merge(now.rename(columns={"fingerprint": "now"}), on=["op", "variant"])
+    source = rows["fingerprint"].fillna("")
+    return rows[(source == "") | (source == rows["now"])].drop(columns="now")
 
 
 def cell_of(column: str, value: Any) -> str:

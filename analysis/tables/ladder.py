@@ -289,6 +289,9 @@ def build_hypotheses(hypotheses: pd.DataFrame, ladder: pd.DataFrame, stalls: pd.
         if versus and not _unknown(found):
             other = by_key[place]["floor_time_ns"] if versus == "floor" else value((key[0], versus, *place[2:]), metric)
             found = None if _unknown(other) or not other else found / other
+            paired = by_key[place].get("versus_torch_p50")
+            if metric == "bench_time_p50_ns" and versus == "torch" and not _unknown(paired):
+                found = 1 / float(paired)  # round by round, in one run
         rows.append(dict(zip(KEY, key, strict=True)) | _judged(said, found, show))
     schema = LADDER_TABLES["hypotheses"]
     table = pd.DataFrame(rows, columns=[name for name in schema.column_names if name != "tier"])

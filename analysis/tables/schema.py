@@ -705,12 +705,12 @@ LADDER_TABLES: dict[str, Table] = {
         ),
         Table(
             "goals",
-            "What were the best rungs to reach, and did they?",
+            "What were the fastest rungs to reach, and did they?",
             (
                 Column("goal", "", "its place in kernels/goals.toml"),
                 Column("what", "", "the goal in words"),
                 Column("op", "", "operation"),
-                Column("variant", "", "its best rung"),
+                Column("variant", "", "its fastest rung"),
                 Column("dtype", "", "fp32 or bf16"),
                 Column("shape_name", "", "name of the shape"),
                 Column("beside", "", "what it is held against"),

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 from tabulate import tabulate
 
+from analysis.tables.goals import fastest_rungs
 from analysis.views.markdown import escape
 from analysis.views.text import MISSING, is_missing, number, percent
 
@@ -22,6 +23,8 @@ BASELINES = ("triton", "compile", "torch")  # that a benchmark pairs by round, a
 STALLS = 3  # of a rung, the largest
 MOST_BYTES = 1.1  # of what is predicted: more is marked
 STALE_MARK = "‡"
+ELSEWHERE_MARK = "§"
+ELSEWHERE = f"{ELSEWHERE_MARK} timed in another run than most: its ratios to other rungs are across runs."
 STALE = f"{STALE_MARK} measured with an older version of its source."
 OUTCOMES = ("confirmed", "refuted", "not measured")
 VERDICTS = {"confirmed": "confirmed", "refuted": "**refuted**"}
@@ -29,7 +32,9 @@ VERDICTS = {"confirmed": "confirmed", "refuted": "**refuted**"}
 
 @dataclass(frozen=True)
 class Bench:
-    """The committed benchmark of one op: its rows in the convention `cold`, its conditions, and its folder's name."""
+    """The committed benchmark of one op: its rows in the convention `cold`, and those of the ladder's own runs of what
+    it lacks; its conditions, and its folder's name.
+    """
 
     rows: pd.DataFrame
     conditions: Mapping[str, Any]
@@ -64,10 +69,14 @@ def ops_of(folder: str, tables: Tables) -> list[str]:
 
 
 def rungs_of(op: str, tables: Tables) -> pd.DataFrame:
-    """The rows of an op's ladder: at its bench shape, in the order of its declaration."""
+    """The rows of an op's ladder: at its bench shape, in the order of its declaration; `elsewhere`: timed in another
+    run than most.
+    """
     ladder = tables["ladder"]
     rows = ladder[(ladder["op"] == op) & ladder["at_bench_shape"].astype(bool)]
-    return rows.sort_values(["dtype", "rung"], ascending=[False, True], kind="stable").reset_index(drop=True)
+    rows = rows.sort_values(["dtype", "rung"], ascending=[False, True], kind="stable").reset_index(drop=True)
+    runs = rows["bench_run"]
+    return rows.assign(elsewhere=runs.notna() & (runs != next(iter(runs.mode()), "")))
 
 
 def render_op(op: str, tables: Tables, bench: Bench | None) -> str:
@@ -79,6 +88,7 @@ def render_op(op: str, tables: Tables, bench: Bench | None) -> str:
         least = f"; floor {number(floor.iloc[0], 'ns')}" if len(floor) else ""
         parts += [f"{sizes_of(rows.iloc[0])}, {dtype}{least}", _ladder_table(rows)]
     parts += [STALE] if (rungs["state"] == "stale").any() else []
+    parts += [ELSEWHERE] if rungs["elsewhere"].any() else []
     parts.append(f"![{op}: share of the measured roof by rung, with what it waits for]({op}.svg)")
     if has_curves(op, tables, bench):
         parts.append(f"![{op}: TFLOP/s over the shapes, beside the library]({op}_shapes.svg)")
@@ -101,9 +111,10 @@ def sizes_of(row: pd.Series) -> str:
 
 
 def name_of(row: pd.Series) -> str:
-    """The rung's name, bold where it is the best, marked where its numbers are of an older source."""
+    """The rung's name, bold where it is the best, marked where its numbers are of an older source or another run."""
     name = f"**`{row['variant']}`**" if row["best"] else f"`{row['variant']}`"
-    return f"{name} {STALE_MARK}" if row["state"] == "stale" else name
+    marks = [STALE_MARK] * (row["state"] == "stale") + [ELSEWHERE_MARK] * bool(row.get("elsewhere", False))
+    return " ".join([name, *marks])
 
 
 def precision_of(rows: pd.DataFrame) -> pd.Series:
@@ -112,7 +123,8 @@ def precision_of(rows: pd.DataFrame) -> pd.Series:
 
 
 def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, float]:
-    """(variant, how many times faster than it `row` is), of PyTorch's variants of the same precision the fastest.
+    """(variant, how many times faster than it `row` is), of PyTorch's variants of the same precision the fastest; the
+    ratio round by round where the run has it.
 
     Shape: `rows` of one op, dtype and shape. ("", NaN) if there is none.
     """
@@ -121,6 +133,10 @@ def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, float]:
     if library.empty or is_missing(row["bench_time_p50_ns"]):
         return "", math.nan
     fastest = library.loc[library["bench_time_p50_ns"].astype(float).idxmin()]
+    paired = row.get("versus_library_p50") if row.get("library") == fastest["variant"] else None
+    paired = row.get(f"versus_{fastest['variant']}_p50", paired)
+    if not is_missing(paired):
+        return str(fastest["variant"]), float(paired)
     return str(fastest["variant"]), float(fastest["bench_time_p50_ns"]) / float(row["bench_time_p50_ns"])
 
 
@@ -217,35 +233,34 @@ def _hypothesis_table(rungs: pd.DataFrame) -> str:
 
 
 def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
-    """The best rung at every shape that the benchmark timed."""
-    best = {row["dtype"]: row["variant"] for _, row in rungs[rungs["best"].astype(bool)].iterrows()}
-    rows = bench.rows[bench.rows["variant"] == bench.rows["dtype"].map(best)]
+    """The fastest rung at every shape that was timed."""
+    with_library = timed(op, rungs, bench)
+    rows = fastest_rungs(with_library).sort_values("dtype", ascending=False, kind="stable")
     if rows.empty:
         return []
-    with_library = timed(op, rungs, bench)
     compute = bool(rungs["compute_bound"].iloc[0])
     baselines = [name for name in BASELINES if rows[f"versus_{name}_p50"].notna().any()]
     table = []
     for index, row in rows.iterrows():
         same = with_library[(with_library["dtype"] == row["dtype"]) & (with_library["shape_name"] == row["shape_name"])]
-        fastest, faster = best_library(same, same.loc[index])
+        library, faster = best_library(same, same.loc[index])
         table.append(
             [
                 row["dtype"],
                 row["shape_name"],
                 row["shape"],
+                f"`{row['variant']}`",
                 f"{row['floor_time_ns'] / 1e3:.1f}",
                 _span(row),
                 *([_scaled(row["achieved_flop_per_s"], 1e12, 1)] if compute else []),
                 _share(row["floor_frac"]),
                 *(_paired(row, name) for name in baselines),
-                MISSING if not fastest else f"{_times(faster)} `{fastest}`",
+                MISSING if not library else f"{_times(faster)} `{library}`",
             ]
         )
-    headers = ["dtype", "shape", "sizes", "floor µs", "µs, p50 (p5 – p95)", *(["TFLOP/s"] if compute else [])]
+    headers = ["dtype", "shape", "sizes", "rung", "floor µs", "µs, p50 (p5 – p95)", *(["TFLOP/s"] if compute else [])]
     headers += ["of the roof", *(f"vs `{name}` (p5 – p95)" for name in baselines), "vs best library"]
-    names = " and ".join(f"`{name}`" for name in dict.fromkeys(best.values()))
-    return [f"{names} at every shape", _markdown(table, headers)]
+    return ["The fastest rung at every shape", _markdown(table, headers)]
 
 
 def timed(op: str, rungs: pd.DataFrame, bench: Bench) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
+from analysis.tables.goals import fastest_rungs
 from analysis.views.canvas import (
     BLACK,
     BLUE,
@@ -117,7 +118,7 @@ def plot_rungs(rungs: pd.DataFrame, caption: str) -> Figure:
 
 
 def plot_shapes(op: str, rungs: pd.DataFrame, bench: Bench, caption: str) -> Figure:
-    """TFLOP/s at every shape that the benchmark timed, a panel a dtype: the best rung, the library, the other rungs.
+    """TFLOP/s at every shape that was timed, a panel a dtype: our fastest rung at each, the library, the rungs.
 
     Rungs of another precision than the panel's would flatten it, and are left to the table.
 
@@ -130,7 +131,6 @@ def plot_shapes(op: str, rungs: pd.DataFrame, bench: Bench, caption: str) -> Fig
     rows = rows.assign(tflops=rate / 1e12, flops=rate * rows["bench_time_p50_ns"] / 1e9)
     notes = [f"Not drawn, of another precision: {', '.join(others)}."] if others else []
     dtypes = list(dict.fromkeys(rows["dtype"]))
-    best = {row["dtype"]: row["variant"] for _, row in rungs[rungs["best"].astype(bool)].iterrows()}
     order = rows.groupby("shape_name", sort=False)["flops"].median().sort_values(kind="stable")
     shapes = list(order.index)
     with style_context():
@@ -143,22 +143,22 @@ def plot_shapes(op: str, rungs: pd.DataFrame, bench: Bench, caption: str) -> Fig
         for place, dtype in enumerate(dtypes):
             start = left + place * (width + gap)
             axes = place_axes(figure, start, WIDTH - start - width, 0.95, foot + 0.95)
-            _draw_shapes(axes, rows[rows["dtype"] == dtype], shapes, best.get(dtype, ""), colours)
+            _draw_shapes(axes, rows[rows["dtype"] == dtype], shapes, colours)
             axes.set_title(dtype, fontsize=9, pad=4)
             if place == 0:
                 axes.set_ylabel("TFLOP/s")
-        handles: list[Any] = [Line2D([], [], color=BLUE, lw=2.2, marker="o", ms=5, label="best rung")]
+        handles: list[Any] = [Line2D([], [], color=BLUE, lw=2.2, marker="o", ms=5, label="our fastest rung")]
         handles += [
             Line2D([], [], color=colour, lw=1.3, marker="s", ms=4, ls="--", label=drawable(name, 24))
             for name, colour in colours.items()
         ]
-        handles.append(Line2D([], [], color=LIGHT_GREY, lw=1.0, marker=".", label="other rungs"))
+        handles.append(Line2D([], [], color=LIGHT_GREY, lw=1.0, marker=".", label="rungs"))
         handles.append(Line2D([], [], color=GREY, lw=1.2, label="roof"))
         draw_legend(figure, handles)
         return figure
 
 
-def _draw_shapes(axes: Axes, rows: pd.DataFrame, shapes: list[str], best: str, colours: dict[str, str]) -> None:
+def _draw_shapes(axes: Axes, rows: pd.DataFrame, shapes: list[str], colours: dict[str, str]) -> None:
     roof = (rows["flops"] / rows["floor_time_ns"] / 1e3).groupby(rows["shape_name"]).max().reindex(shapes)
     axes.step(np.arange(len(shapes)), roof, where="mid", color=GREY, lw=1.2, zorder=1)
     for name, of_variant in rows.groupby("variant", sort=False):
@@ -166,9 +166,9 @@ def _draw_shapes(axes: Axes, rows: pd.DataFrame, shapes: list[str], best: str, c
         style: dict[str, Any] = {"color": LIGHT_GREY, "lw": 1.0, "marker": ".", "zorder": 2}
         if name in colours:
             style = {"color": colours[str(name)], "lw": 1.3, "marker": "s", "ms": 4, "ls": "--", "zorder": 3}
-        if name == best:
-            style = {"color": BLUE, "lw": 2.2, "marker": "o", "ms": 5, "zorder": 4}
         axes.plot(np.arange(len(shapes)), values, **style)
+    values = fastest_rungs(rows).set_index("shape_name")["tflops"].reindex(shapes).to_numpy(float)
+    axes.plot(np.arange(len(shapes)), values, color=BLUE, lw=2.2, marker="o", ms=5, zorder=4)
     axes.set_xticks(range(len(shapes)), [drawable(name, 18) for name in shapes], rotation=35, ha="right", fontsize=7)
     axes.set_xlim(-0.4, len(shapes) - 0.6)
     axes.set_ylim(0, None)

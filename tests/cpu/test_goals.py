@@ -31,11 +31,11 @@ TIMES = [
 BENCH = pd.DataFrame(
     [(op, variant, "fp32", shape, 90.0, time) for op, variant, shape, time in TIMES],
     columns=["op", "variant", "dtype", "shape_name", "floor_time_ns", "bench_time_p50_ns"],
-)
+).assign(versus_torch_p50=float("nan"))
 
 
-def judged(**goal: Any) -> list[tuple[str, str, float, bool]]:
-    table = build_goals([{"op": "widen", "what": "as fast", "least": 1.0} | goal], POINTS, BENCH)
+def judged(bench: pd.DataFrame = BENCH, **goal: Any) -> list[tuple[str, str, float, bool]]:
+    table = build_goals([{"op": "widen", "what": "as fast", "least": 1.0} | goal], POINTS, bench)
     return [(row.shape_name, row.beside, row.found, bool(row.met)) for row in table.itertuples()]
 
 
@@ -53,6 +53,12 @@ def test_the_floor_and_another_op() -> None:
     assert judged(beside="floor", shapes=["large"]) == [("large", "floor", 0.9, False)]
     found = judged(beside_op="narrow", beside_shape="long", shapes=["large"], least=6)
     assert found == [("large", "narrow long v01", 6.0, True)]
+
+
+def test_beside_pytorch_the_ratio_of_a_rungs_own_run_counts() -> None:
+    later = BENCH[(BENCH["variant"] == "v01") & (BENCH["shape_name"] == "large") & (BENCH["op"] == "widen")]
+    both = pd.concat([BENCH, later.assign(versus_torch_p50=2.5)], ignore_index=True)
+    assert judged(both, beside="torch", shapes=["large"]) == [("large", "torch", 2.5, True)]
 
 
 def test_what_was_not_timed_is_left_out() -> None:
