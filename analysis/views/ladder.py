@@ -94,7 +94,7 @@ def render_op(op: str, tables: Tables, bench: Bench | None) -> str:
         parts.append(f"![{op}: TFLOP/s over the shapes, beside the library]({op}_shapes.svg)")
     counted = rungs[rungs["launches"].notna()]
     for dtype, rows in counted.groupby("dtype", sort=False):
-        parts += [f"Counters, {dtype}: each rung once, alone, from cold caches", _counter_table(rows, tables)]
+        parts += [f"Counters, {dtype}: each rung once, alone, from cold caches", *_counter_tables(rows, tables)]
     parts += ["Hypotheses", _hypothesis_table(rungs)]
     if bench is not None:
         parts += _other_shapes(op, rungs, bench)
@@ -175,10 +175,10 @@ def _ladder_table(rows: pd.DataFrame) -> str:
     return _markdown(table, [*headers, "verdict"])
 
 
-def _counter_table(rows: pd.DataFrame, tables: Tables) -> str:
-    """One dtype: the counters by which a rung's hypothesis is judged, and the largest stalls."""
+def _counter_tables(rows: pd.DataFrame, tables: Tables) -> list[str]:
+    """One dtype: the counters by which a rung's hypothesis is judged, those of its launch and those of its run."""
     stalls = tables["ladder_stalls"]
-    table = []
+    launch, run = [], []
     for _, row in rows.iterrows():
         of_row = stalls[
             (stalls["op"] == row["op"])
@@ -189,31 +189,36 @@ def _counter_table(rows: pd.DataFrame, tables: Tables) -> str:
         waits = ", ".join(
             _stall(reason, share) for reason, share in zip(of_row["reason"], of_row["share_frac"], strict=True)
         )
-        table.append(
-            [
-                name_of(row),
-                number(row["launches"]),
-                f"{row['grid']} × {row['block']}",
-                number(row["waves"]),
-                number(row["registers"]),
-                number(row["shared_bytes_per_block"], "byte"),
-                _two(row["occupancy_theoretical_frac"], row["occupancy_achieved_frac"])
+        launch.append(
+            {
+                "rung": name_of(row),
+                "launches": number(row["launches"]),
+                "grid × block": f"{row['grid']} × {row['block']}",
+                "waves": number(row["waves"]),
+                "registers": number(row["registers"]),
+                "shared a block": number(row["shared_bytes_per_block"], "byte"),
+                "occupancy theoretical / achieved": _two(
+                    row["occupancy_theoretical_frac"], row["occupancy_achieved_frac"]
+                )
                 + ("" if is_missing(row["occupancy_limiter"]) else f" ({row['occupancy_limiter']})"),
-                _two(row["compute_throughput_frac"], row["memory_throughput_frac"]),
-                _two(row["l1_hit_frac"], row["l2_hit_frac"]),
-                number(row["inst_executed"]),
-                f"{number(row['sectors_per_request_load'])} / {number(row['sectors_per_request_store'])}",
-                _share(row["uncoalesced_frac"]),
-                _share(row["branch_efficiency_frac"]),
-                number(row["local_bytes"], "byte"),
-                number(row["warp_cycles_per_issue"]),
-                waits or MISSING,
-            ]
+                "local memory": number(row["local_bytes"], "byte"),
+            }
         )
-    headers = ["rung", "launches", "grid × block", "waves", "registers", "shared a block"]
-    headers += ["occupancy theoretical / achieved", "compute / memory of peak", "L1 / L2 hit", "warp instructions"]
-    headers += ["sectors a request, load / store", "uncoalesced", "branch efficiency", "local memory"]
-    return _markdown(table, [*headers, "warp cycles per issue", "largest stalls"])
+        run.append(
+            {
+                "rung": name_of(row),
+                "compute / memory of peak": _two(row["compute_throughput_frac"], row["memory_throughput_frac"]),
+                "L1 / L2 hit": _two(row["l1_hit_frac"], row["l2_hit_frac"]),
+                "warp instructions": number(row["inst_executed"]),
+                "sectors a request, load / store": f"{number(row['sectors_per_request_load'])} / "
+                f"{number(row['sectors_per_request_store'])}",
+                "uncoalesced": _share(row["uncoalesced_frac"]),
+                "branch efficiency": _share(row["branch_efficiency_frac"]),
+                "warp cycles per issue": number(row["warp_cycles_per_issue"]),
+                "largest stalls": waits or MISSING,
+            }
+        )
+    return [_markdown([list(row.values()) for row in part], list(part[0])) for part in (launch, run)]
 
 
 def _hypothesis_table(rungs: pd.DataFrame) -> str:
