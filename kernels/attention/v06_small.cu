@@ -9,7 +9,7 @@
 //          their operands while the kernel before drains. Up to four blocks a multiprocessor, two warpgroups take a tile's
 //          keys in turn; their sums are merged in shared memory, always in the same order. Of more blocks, v05's cost
 //          less each: it runs from 12 a multiprocessor on, and beyond 1024 tokens.
-// Expect   at B 8, T 1024 at most 0.95 of v05's time; at B 1, T 1024 not above cuDNN's (claims.toml has it).
+// Expect   at B 8, T 1024 at most 0.95 of v05's time; at B 1, T 1024 at most cuDNN's.
 // Refuted if   more at either.
 // Source   Dao et al., "Flash-Decoding for long-context inference", 2023; PTX ISA, griddepcontrol
 #include <cfloat>

@@ -138,7 +138,11 @@ VARIANTS = (
         "weights are prefetched into L2 while the kernel before drains: 1 to 5 % less time than v02 on the LM head, at "
         "most 0.95 of it on the projections in a chain; refuted if more",
         minimum_bytes,
-        timings=(Timing("v02_warp", low=0.95, high=0.99),),
+        timings=(
+            Timing("v02_warp", low=0.95, high=0.99),
+            Timing("v02_warp", high=0.95, shape="qkv"),
+            Timing("v02_warp", high=0.95, shape="proj"),
+        ),
         tunables={
             "GEMV_V04_THREADS": (128, 256, 512),
             "GEMV_V04_EARLY_MB": (4, 0, 2, 8),

@@ -6,7 +6,7 @@
 //          branches between loads and sums, and it asks for the bias when the rows are summed. Here a row's packets are
 //          counted at compile time.
 // Expect   at least 90 % of the read bandwidth on the LM head, in fp32 and bf16.
-// Refuted if   below.
+// Refuted if   below, or slower than v04.
 // Source   Little's law, see v02
 #ifndef GEMV_V05_THREADS
 #define GEMV_V05_THREADS 128

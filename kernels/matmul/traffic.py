@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kernels.registry import Shape, item_bytes
 
 MULTIPROCESSORS = 132  # of the H200, and its L2
-L2_BYTES = 50 * 2**20
+L2_BYTES = 60 * 2**20
 
 
 def minimum_bytes(shape: Shape, dtype: str) -> int:
