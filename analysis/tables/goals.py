@@ -11,6 +11,7 @@ from analysis.tables.schema import LADDER_TABLES
 
 Goal = Mapping[str, Any]
 _TIME = "bench_time_p50_ns"
+LIBRARY_KINDS = ("torch", "compile")  # whose variants are PyTorch's, cuBLAS' and cuDNN's: what a rung is held against
 
 
 def build_goals(goals: Sequence[Goal], points: pd.DataFrame, bench: pd.DataFrame) -> pd.DataFrame:
@@ -32,6 +33,16 @@ def fastest_rungs(timed: pd.DataFrame) -> pd.DataFrame:
     """Our fastest rung of each dtype and shape of one op, in the order of `timed`."""
     own = timed[timed["kind"] == "cuda"]
     return own.loc[own.groupby(["dtype", "shape_name"])[_TIME].idxmin().sort_values()]
+
+
+def precision_of(rows: pd.DataFrame) -> pd.Series:
+    """The precision of each row where it is not that of its dtype (`tf32`), else blank."""
+    return rows["precision"].fillna("").astype("str")
+
+
+def library_of(timed: pd.DataFrame, precision: str = "") -> pd.DataFrame:
+    """The variants of PyTorch in this precision ("": that of the dtype)."""
+    return timed[timed["kind"].isin(LIBRARY_KINDS) & (precision_of(timed) == precision)]
 
 
 def _judged(goal: Goal, timed: pd.DataFrame) -> Iterable[dict[str, Any]]:
@@ -62,7 +73,7 @@ def _found(goal: Goal, row: Mapping[str, Any], timed: pd.DataFrame) -> tuple[flo
     if other:
         same = fastest_rungs(same)
     elif goal["beside"] == "library":
-        same = same[same["kind"].isin(("torch", "compile")) & (same["precision"].fillna("") == "")]
+        same = library_of(same)
     else:
         same = same[same["variant"] == goal["beside"]]
     if same.empty:

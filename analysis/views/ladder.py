@@ -14,11 +14,10 @@ from typing import Any
 import pandas as pd
 from tabulate import tabulate
 
-from analysis.tables.goals import fastest_rungs
+from analysis.tables.goals import fastest_rungs, library_of, precision_of
 from analysis.views.markdown import escape
 from analysis.views.text import MISSING, is_missing, number, percent
 
-LIBRARY_KINDS = ("torch", "compile")  # whose variants are PyTorch's, cuBLAS' and cuDNN's: what a rung is held against
 BASELINES = ("triton", "compile", "torch")  # that a benchmark pairs by round, as its columns name them
 STALLS = 3  # of a rung, the largest
 MOST_BYTES = 1.1  # of what is predicted: more is marked
@@ -113,13 +112,8 @@ def sizes_of(row: pd.Series) -> str:
 def name_of(row: pd.Series) -> str:
     """The rung's name, bold where it is the best, marked where its numbers are of an older source or another run."""
     name = f"**`{row['variant']}`**" if row["best"] else f"`{row['variant']}`"
-    marks = [STALE_MARK] * (row["state"] == "stale") + [ELSEWHERE_MARK] * bool(row.get("elsewhere", False))
+    marks = [STALE_MARK] * (row["state"] == "stale") + [ELSEWHERE_MARK] * bool(row["elsewhere"])
     return " ".join([name, *marks])
-
-
-def precision_of(rows: pd.DataFrame) -> pd.Series:
-    """The precision of each row where it is not that of its dtype (`tf32`), else blank."""
-    return rows["precision"].fillna("").astype("str")
 
 
 def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, float]:
@@ -129,7 +123,8 @@ def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, float]:
     Shape: `rows` of one op, dtype and shape. ("", NaN) if there is none.
     """
     own = precision_of(rows.loc[[row.name]]).iloc[0]
-    library = rows[rows["kind"].isin(LIBRARY_KINDS) & (precision_of(rows) == own) & rows["bench_time_p50_ns"].notna()]
+    library = library_of(rows, own)
+    library = library[library["bench_time_p50_ns"].notna()]
     if library.empty or is_missing(row["bench_time_p50_ns"]):
         return "", math.nan
     fastest = library.loc[library["bench_time_p50_ns"].astype(float).idxmin()]

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from analysis.tables.goals import fastest_rungs
+from analysis.tables.goals import LIBRARY_KINDS, fastest_rungs, precision_of
 from analysis.views.canvas import (
     BLACK,
     BLUE,
@@ -33,13 +33,11 @@ from analysis.views.canvas import (
     to_bytes,
 )
 from analysis.views.ladder import (
-    LIBRARY_KINDS,
     Bench,
     Tables,
     folders,
     has_curves,
     ops_of,
-    precision_of,
     rungs_of,
     sizes_of,
     timed,

@@ -132,6 +132,8 @@ def _tensor_tiles(shape: Shape, dtype: str) -> str:
     return "N or K is no multiple of 8: rows are not 16-byte aligned" if n % 8 or k % 8 else ""
 
 
+ONE_A_THREAD = Tiling(16, 16, blocks=8, group=0)
+GROUPED = Tiling(128, 256, group=16)
 TILES = (16, 8, 32)  # threads in a row of a block of the first rungs, and rows
 
 
@@ -182,21 +184,21 @@ VARIANTS = (
     _cuda(
         "v01_naive",
         "8.5 sectors a load request (16 for `a`, 1 for `weight`); refuted below 8",
-        Tiling(16, 16, blocks=8, group=0),
+        ONE_A_THREAD,
         expectations=(Expectation("sectors_per_request_load", low=8.0),),
         TILE=TILES,
     ),
     _cuda(
         "v02_restrict",
         "__restrict__ changes nothing: time within 3 % of v01; refuted outside",
-        Tiling(16, 16, blocks=8, group=0),
+        ONE_A_THREAD,
         timings=(Timing("v01_naive", low=0.97, high=1.03),),
         TILE=TILES,
     ),
     _cuda(
         "v03_unroll4",
         "unrolled by four: 1 to 5 % less time, three branches of four gone; refuted if less, or more",
-        Tiling(16, 16, blocks=8, group=0),
+        ONE_A_THREAD,
         timings=(Timing("v02_restrict", low=0.95, high=0.99),),
         expectations=(Expectation("sectors_per_request_load", low=0.99, high=1.01, than="v01_naive"),),
         TILE=TILES,
@@ -204,7 +206,7 @@ VARIANTS = (
     _cuda(
         "v04_constant_bias",
         "one load of 2 K + 1 less: time within 2 % of v03; refuted outside",
-        Tiling(16, 16, blocks=8, group=0),
+        ONE_A_THREAD,
         cannot=_short_bias,
         timings=(Timing("v03_unroll4", low=0.98, high=1.02),),
         TILE=TILES,
@@ -253,7 +255,7 @@ VARIANTS = (
         "v12_ring",
         "FFMAs ordered for the reuse cache, fed by the copy engine: FMA pipe over 80 % busy, at most 0.9 of "
         "v09's time at 4096; refuted below, or if more",
-        Tiling(128, 256, group=16),
+        GROUPED,
         timings=(Timing("v09_warp_tile", high=0.9),),
         expectations=(Expectation("fma_active_frac", low=0.8),),
         DEPTH=(32, 16, 8),
@@ -298,7 +300,7 @@ VARIANTS = (
     _cuda(
         "v11_wgmma",
         "wgmma and TMA: at least 90 % of cuBLAS bf16 at 4096, tensor pipe over 80 % busy; refuted below either",
-        Tiling(128, 256, group=16),
+        GROUPED,
         dtype="bfloat16",
         cannot=_tensor_tiles,
         timings=(Timing("torch", high=1 / 0.9),),
@@ -310,16 +312,10 @@ VARIANTS = (
         "v14_fitted_tile",
         "tiles as wide as gives every multiprocessor one, the bias there before it is needed: at most cuBLAS' time at "
         "4096 and at the projections of 1024 tokens; refuted if more",
-        Tiling(128, 256, group=16),
+        GROUPED,
         dtype="bfloat16",
         cannot=_tensor_tiles,
-        timings=(
-            Timing("torch", high=1.0),
-            Timing("torch", high=1.0, shape="qkv"),
-            Timing("torch", high=1.0, shape="proj"),
-            Timing("torch", high=1.0, shape="fc"),
-            Timing("torch", high=1.0, shape="mlp_proj"),
-        ),
+        timings=tuple(Timing("torch", high=1.0, shape=shape) for shape in ("", "qkv", "proj", "fc", "mlp_proj")),
         expectations=(Expectation("tensor_active_frac", low=0.8),),
     ),
 )
