@@ -25,6 +25,7 @@ import functools
 import io
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -571,16 +572,20 @@ def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, An
     return "".join(parts)
 
 
-def left_out_text(op: Any, omitted: Mapping[tuple[str, str], Mapping[tuple[int, ...], float]]) -> str:
-    """Which variants are left out of which shapes, because of their time; empty where none is."""
+def left_out_lines(op: Any, omitted: Mapping[tuple[str, str], Mapping[tuple[int, ...], float]]) -> list[str]:
+    """Which variants are left out of which shapes, because of their time."""
     from kernels.registry import short_dtype
 
-    lines = [
-        f"  {name}, {short_dtype(dtype)} {op.shape_name(shape)}: about {value:.1f} s a launch\n"
+    return [
+        f"{name}, {short_dtype(dtype)} {op.shape_name(shape)}: about {value:.1f} s a launch"
         for (dtype, name), shapes in omitted.items()
         for shape, value in shapes.items()
     ]
-    return f"\nleft out, as a launch would take more than {LONGEST_LAUNCH:g} s:\n" + "".join(lines) if lines else ""
+
+
+def left_out_text(why: str, lines: Sequence[str]) -> str:
+    """What microbenchmark.txt says of it; empty where nothing is left out."""
+    return f"\nleft out, as {why}:\n" + "".join(f"  {line}\n" for line in lines) if lines else ""
 
 
 # GPT-2 -------------------------------------------------------------------------------------------------------
@@ -654,15 +659,23 @@ def _write(path: Path, text: str) -> None:
 
 
 def bench(
-    op: Any, out: Path, dtypes: Sequence[str], shapes: Sequence[str], variants: Sequence[str], rounds: int
+    op: Any,
+    out: Path,
+    dtypes: Sequence[str],
+    shapes: Sequence[str],
+    variants: Sequence[str],
+    rounds: int,
+    seconds: float = math.inf,
 ) -> int:
-    """Everything on a GPU; 1 if a variant failed its check."""
+    """Everything on a GPU; 1 if a variant failed its check. No shape is begun later than `seconds` after the start."""
     import torch
     from tqdm import tqdm
 
     from harness import manifest
+    from kernels.registry import short_dtype
     from kernels.variants import fingerprint
 
+    begin = time.monotonic()
     sizes = [op.shapes[name] for name in shapes]
     checks: list[Check] = []
     passed: dict[str, list[str]] = {dtype: [] for dtype in dtypes}
@@ -691,7 +704,11 @@ def bench(
         roofs = measure_roofs(op)
         torch.cuda.empty_cache()
         plan = [(convention, dtype, size) for convention in CONVENTIONS for dtype in dtypes for size in sizes]
+        no_time: list[str] = []
         for convention, dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
+            if time.monotonic() - begin > seconds:
+                no_time.append(f"{convention} {short_dtype(dtype)} {op.shape_name(size)}")
+                continue
             able = [
                 name
                 for name in passed[dtype]
@@ -705,7 +722,10 @@ def bench(
     if roofs:
         conditions["roofs"] = roofs
     _write(out / "bench.csv", csv_text(rows))
-    text = microbenchmark_text(rows, conditions) + left_out_text(op, omitted)
+    too_slow = left_out_lines(op, omitted)
+    text = microbenchmark_text(rows, conditions)
+    text += left_out_text(f"a launch would take more than {LONGEST_LAUNCH:g} s", too_slow)
+    text += left_out_text(f"--seconds {seconds:g} had passed", no_time)
     print(text)
     _write(out / "microbenchmark.txt", text)
     gpt2: dict[str, Any] = {}
@@ -721,7 +741,7 @@ def bench(
         "rounds": rounds,
         "sources": {name: fingerprint(op, name) for name in variants},
         "failed": [check.variant for check in checks if not check.passed],
-        "left_out": [line.strip() for line in left_out_text(op, omitted).splitlines()[1:]],
+        "left_out": too_slow + no_time,
         "gpt2": gpt2,
     }
     manifest.write_json(out / "bench.json", document)
@@ -764,6 +784,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shapes", nargs="+", help="names of the ops' shapes (default: all)")
     parser.add_argument("--variants", nargs="+", help="names of variants (default: all)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each variant (default {ROUNDS})")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="of each op: no shape is begun later, and what is left is named"
+    )
     parser.add_argument("--gpt2", action="store_true", help="time GPT-2 unfused, with the best softmax, with all ops")
     options = parser.parse_args(arguments)
     return guarded(lambda: _run(options), "fewer --shapes")
@@ -810,7 +833,7 @@ def _run(options: argparse.Namespace) -> int:
             out /= op.name
         out.mkdir(parents=True, exist_ok=True)
         if torch.cuda.is_available():
-            status |= bench(op, out, dtypes, shapes, variants, options.rounds)
+            status |= bench(op, out, dtypes, shapes, variants, options.rounds, options.seconds)
         else:
             status |= check_on_cpu(op, out, dtypes, variants)
         names = ", ".join(sorted(path.name for path in out.iterdir() if not path.name.startswith(".")))

@@ -520,27 +520,41 @@ def dry_run(cells: Sequence[Cell], ledger: Ledger | None, gpu: Gpu | None, arch:
     print(f"{total} rows, {measured}; {len(set(every))} compilations")
 
 
-def not_measured(choice: Row) -> list[str]:
-    """What is compiled from the source of a choice, with its macros, and was not timed: "gelu fp32"."""
+def _compiled_from(choice: Row) -> Iterator[tuple[Any, Any]]:
+    """(op, variant) of all that is compiled from the source of a choice, with its macros."""
     from kernels.registry import ops
 
     names = [part.split("=")[0] for part in choice["macros"].split()]
+    for op in ops().values():
+        for variant in op.variants.values():
+            if f"{op.folder}/{variant.source}" == choice["source"] and list(variant.tunables) == names:
+                yield op, variant
+
+
+def not_measured(choice: Row) -> list[str]:
+    """What is compiled from the source of a choice, with its macros, and was not timed: "gelu fp32"."""
     timed = {(cell["op"], cell["dtype"]) for cell in choice["measured"]}
     return [
         f"{op.name} {_short(dtype)}"
-        for op in ops().values()
-        for variant in op.variants.values()
-        if f"{op.folder}/{variant.source}" == choice["source"] and list(variant.tunables) == names
+        for op, variant in _compiled_from(choice)
         for dtype in variant.dtypes
         if (op.name, _short(dtype)) not in timed
     ]
+
+
+def keeps_default(choice: Row) -> str:
+    """Why the source of a choice is built with its defaults all the same, "" where it is not."""
+    return next((variant.keeps_default for _, variant in _compiled_from(choice) if variant.keeps_default), "")
 
 
 def finish(out: Path, ledger: Ledger, arguments: Sequence[str], rounds: int, sampler: Any, update: bool) -> None:
     """sweep.json, manifest.json, what to take, and, `update`, kernels/tuned.toml."""
     from harness import bench, manifest, outputs
 
-    choices = [choice | {"not_measured": not_measured(choice)} for choice in choose(ledger.rows)]
+    choices = [
+        choice | {"not_measured": not_measured(choice), "keeps_default": keeps_default(choice)}
+        for choice in choose(ledger.rows)
+    ]
     if sampler is not None:
         outputs.write_conditions(out / "captures", ["harness.sweep", *arguments], [], 0, {"source": "none"}, sampler)
     document = {
@@ -555,6 +569,8 @@ def finish(out: Path, ledger: Ledger, arguments: Sequence[str], rounds: int, sam
     for choice in choices:
         print(f"{choice['source']} on {choice['gpu']}: {choice['macros'] if choice['clear'] else choice['default']}")
         print(f"  {choice['why']}")
+        if choice["clear"] and choice["keeps_default"]:
+            print(f"  not compiled in: {choice['keeps_default']}")
         if choice["clear"] and choice["not_measured"]:
             print(f"  not measured: {', '.join(choice['not_measured'])}")
     if update:

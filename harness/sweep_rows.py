@@ -132,10 +132,12 @@ def _cell_of(row: Row) -> tuple[str, ...]:
 
 
 def entries_of(choices: Sequence[Row], run: str) -> list[Row]:
-    """The clear ones as entries of kernels/tuned.toml: only the macros that differ from the default."""
+    """The clear ones as entries of kernels/tuned.toml, but for sources that keep their default: only the macros that
+    differ from it.
+    """
     entries = []
     for choice in choices:
-        if choice["clear"]:
+        if choice["clear"] and not choice.get("keeps_default"):
             defaults = dict(part.split("=") for part in choice["default"].split())
             chosen = dict(part.split("=") for part in choice["macros"].split())
             macros = {name: int(value) for name, value in chosen.items() if defaults.get(name) != value}
@@ -154,5 +156,5 @@ def update_tuned(choices: Sequence[Row], run: str) -> str:
     temporary = tuned.TABLE.with_name(f".{tuned.TABLE.name}.part")
     temporary.write_text(tuned.text(entries), encoding="utf-8")
     temporary.replace(tuned.TABLE)
-    count = sum(choice["clear"] for choice in choices)
+    count = len(entries_of(choices, run))
     return f"kernels/{tuned.TABLE.name} recommends other than the default for {count} of {len(choices)} swept sources"

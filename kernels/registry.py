@@ -84,7 +84,8 @@ class Variant:
     `precision` names the roof of its arithmetic where it is not that of the dtype ("tf32"). One that is `finite_only`
     promises nothing for infinities and NaN: it is not checked on the op's hostile inputs.
     `tunables` are the choices that `source` leaves to the compiler's -D, macro by macro: the values that a sweep tries,
-    the first of them the one that the source takes without a -D. harness.sweep reads them.
+    the first of them the one that the source takes without a -D. harness.sweep reads them. Where `keeps_default` says
+    why, it is built with the first ones whatever a sweep recommends.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Variant:
     precision: str = ""
     finite_only: bool = False
     tunables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    keeps_default: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

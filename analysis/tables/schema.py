@@ -509,6 +509,7 @@ PROFILE_TABLES: dict[str, Table] = {
                 Column(
                     "not_measured", "", "ops and dtypes compiled with a recommended combination, and not timed with it"
                 ),
+                Column("keeps_default", "", "why the source is built with its defaults all the same"),
                 Column("verdict", "", "timed, or what kept it from being timed; built: without a GPU"),
                 Column("reason", "", "why it was not timed"),
                 Column("bench_time_p50_ns", "ns", "a launch with its data in DRAM, by CUDA events, median"),

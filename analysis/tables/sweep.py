@@ -46,7 +46,7 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> pd.DataFrame:
     rows["cost"] = (1 / rows["versus_default"]).fillna(rows["bench_time_p50_ns"].astype("float64"))
     fastest = rows["cost"].eq(rows.groupby(CELL)["cost"].transform("min"))
     recommended = {
-        (choice["gpu"], choice["source"], choice["macros"]): ", ".join(choice.get("not_measured") or [])
+        (choice["gpu"], choice["source"], choice["macros"]): choice
         for choice in (capture.sweep or {}).get("choices") or []
     }
     found = pd.Series(list(zip(rows["gpu"], rows["source"], rows["macros"], strict=True)), index=rows.index)
@@ -60,7 +60,9 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> pd.DataFrame:
         for flags in zip(*marks.values(), strict=True)
     ]
     is_other = marks["recommended"] & ~marks["default"]
-    rows["not_measured"] = found.map(lambda choice: recommended.get(choice, "")).where(is_other, "")
+    of_row = [recommended.get(key, {}) if other else {} for key, other in zip(found, is_other, strict=True)]
+    rows["not_measured"] = [", ".join(choice.get("not_measured") or []) for choice in of_row]
+    rows["keeps_default"] = [choice.get("keeps_default") or "" for choice in of_row]
     timed, counted = rows["bench_time_p50_ns"].notna(), rows["ncu_time_ns"].notna()
     rows["tier"] = counted.map({True: "counters", False: "timing"}).where(timed, "static")
     order = {cell: place for place, cell in enumerate(dict.fromkeys(rows[CELL].itertuples(index=False, name=None)))}
@@ -182,7 +184,9 @@ def _sentences(rows: pd.DataFrame, fastest: pd.Series, slowest: pd.Series, defau
 
 
 def _recommended(row: pd.Series) -> str:
-    return row["combination"] + (f" (not measured: {row['not_measured']})" if row["not_measured"] else "")
+    said = [f"not compiled in: {row['keeps_default']}"] if row["keeps_default"] else []
+    said += [f"not measured: {row['not_measured']}"] if row["not_measured"] else []
+    return row["combination"] + (f" ({'; '.join(said)})" if said else "")
 
 
 def _times(row: pd.Series) -> str:

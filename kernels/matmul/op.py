@@ -137,6 +137,9 @@ GROUPED = Tiling(128, 256, group=16)
 TILES = (16, 8, 32)  # threads in a row of a block of the first rungs, and rows
 
 
+OF_16_BY_16 = "its hypothesis and its predicted bytes are those of 16 x 16 threads"
+
+
 def _cuda(
     name: str,
     hypothesis: str,
@@ -147,6 +150,7 @@ def _cuda(
     timings: tuple[Timing, ...] = (),
     expectations: tuple[Expectation, ...] = (),
     symbols: tuple[str, ...] = (),
+    keeps_default: str = "",
     **tunables: tuple[int, ...],
 ) -> Variant:
     """A rung; `tunables` by the last part of the macro's name."""
@@ -162,6 +166,7 @@ def _cuda(
         cannot=cannot,
         symbols=symbols,
         tunables={prefix + choice: values for choice, values in tunables.items()},
+        keeps_default=keeps_default,
     )
 
 
@@ -186,6 +191,7 @@ VARIANTS = (
         "8.5 sectors a load request (16 for `a`, 1 for `weight`); refuted below 8",
         ONE_A_THREAD,
         expectations=(Expectation("sectors_per_request_load", low=8.0),),
+        keeps_default=OF_16_BY_16,
         TILE=TILES,
     ),
     _cuda(
@@ -193,6 +199,7 @@ VARIANTS = (
         "__restrict__ changes nothing: time within 3 % of v01; refuted outside",
         ONE_A_THREAD,
         timings=(Timing("v01_naive", low=0.97, high=1.03),),
+        keeps_default=OF_16_BY_16,
         TILE=TILES,
     ),
     _cuda(
@@ -201,6 +208,7 @@ VARIANTS = (
         ONE_A_THREAD,
         timings=(Timing("v02_restrict", low=0.95, high=0.99),),
         expectations=(Expectation("sectors_per_request_load", low=0.99, high=1.01, than="v01_naive"),),
+        keeps_default=OF_16_BY_16,
         TILE=TILES,
     ),
     _cuda(
@@ -209,6 +217,7 @@ VARIANTS = (
         ONE_A_THREAD,
         cannot=_short_bias,
         timings=(Timing("v03_unroll4", low=0.98, high=1.02),),
+        keeps_default=OF_16_BY_16,
         TILE=TILES,
     ),
     _cuda(

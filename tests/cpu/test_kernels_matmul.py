@@ -1,5 +1,6 @@
 """matmul and gemv: byte and FLOP models, tolerance, what a rung does not take, floors, waves, the build for Hopper."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -127,10 +128,45 @@ def test_what_would_take_too_long_is_left_out_and_said(monkeypatch):
     found = bench.left_out(op, "v01_naive", "float32", sizes)
     assert list(found) == sizes[1:]  # 64 times the operations of 2048 and of 4096
     assert found[sizes[1]] == pytest.approx(6.4, rel=1e-2)
-    text = bench.left_out_text(MATMUL, {("float32", "v01_naive"): found, ("float32", "torch"): {}})
-    assert "  v01_naive, fp32 square_8192: about 6.4 s a launch\n" in text
-    assert bench.left_out_text(MATMUL, {("float32", "torch"): {}}) == ""
+    lines = bench.left_out_lines(MATMUL, {("float32", "v01_naive"): found, ("float32", "torch"): {}})
+    assert lines[0] == "v01_naive, fp32 square_8192: about 6.4 s a launch"
+    assert "  v01_naive, fp32 square_8192: about 6.4 s a launch\n" in bench.left_out_text("it is slow", lines)
+    assert bench.left_out_lines(MATMUL, {("float32", "torch"): {}}) == []
+    assert bench.left_out_text("it is slow", []) == ""
     assert bench.left_out(GEMV, "v01_naive", "float32", list(GEMV.shapes.values())) == {}
+
+
+def test_no_shape_is_begun_after_the_time_given_and_what_is_left_is_named(monkeypatch, tmp_path):
+    now, timed_shapes = [0.0], []
+
+    def time_shape(_op, variants, dtype, shape, convention, *_):
+        now[0] += 10.0
+        timed_shapes.append((convention, dtype, shape))
+        seconds = dict.fromkeys(variants, 1e-3)
+        return [
+            row | {"convention": convention}
+            for row in bench.rows_of(MATMUL, timed(MATMUL, dtype, shape, seconds), 4e12)
+        ]
+
+    monkeypatch.setattr(bench.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(bench, "time_shape", time_shape)
+    monkeypatch.setattr(
+        bench, "check_variant", lambda op, name, dtype, *_: [bench.Check(name, dtype, (1,), "", 0, 0, True)]
+    )
+    monkeypatch.setattr(bench, "left_out", lambda *_: {})
+    monkeypatch.setattr(bench, "measure_copy", lambda _: {"torch_copy": [4e12]})
+    monkeypatch.setattr(bench, "measure_roofs", lambda _: {})
+    monkeypatch.setattr(bench, "microbenchmark_text", lambda rows, _: f"{len(rows)} rows\n")
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a GPU")
+    names = ["qkv", "proj", "fc"]
+    assert bench.bench(MATMUL, tmp_path, ["float32"], names, ["torch"], 3, seconds=15.0) == 0
+    assert timed_shapes == [("cold", "float32", MATMUL.shapes[name]) for name in names[:2]]
+    left = ["cold fp32 fc", *(f"plain fp32 {name}" for name in names)]
+    assert json.loads((tmp_path / "bench.json").read_text("utf-8"))["left_out"] == left
+    assert (tmp_path / "microbenchmark.txt").read_text("utf-8") == (
+        "2 rows\n\nleft out, as --seconds 15 had passed:\n" + "".join(f"  {what}\n" for what in left)
+    )
+    assert len((tmp_path / "bench.csv").read_text("utf-8").splitlines()) == 3
 
 
 def test_the_microbenchmark_of_an_op_bound_by_arithmetic_shows_its_rate():

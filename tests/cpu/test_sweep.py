@@ -440,6 +440,21 @@ def test_a_recommendation_names_what_it_was_not_measured_on(tmp_path: Path) -> N
     )
 
 
+def test_a_source_that_keeps_its_default_is_recommended_and_not_written(tmp_path: Path) -> None:
+    default = examples.row("matmul", "v01_naive", {"MATMUL_V01_TILE": 16}, default=1)
+    faster = examples.row("matmul", "v01_naive", {"MATMUL_V01_TILE": 8}, **versus(1.5, 1.6, 1.7))
+    rows = [row | {"source": "matmul/v01_naive.cu"} for row in (default, faster)]
+    (choice,) = choices(rows)
+    assert len(sweep_rows.entries_of([choice], "run")) == 1
+    choice["keeps_default"] = sweep.keeps_default(choice)
+    assert choice["keeps_default"] == ops()["matmul"].variant("v01_naive").keeps_default != ""
+    assert sweep_rows.entries_of([choice], "run") == []
+    captures = capture_of(tmp_path, rows)
+    (captures / "sweep.json").write_text(json.dumps({"kind": "sweep", "schema_version": 1, "choices": [choice]}))
+    _, found, _ = analyse(load([captures]))
+    assert found["sweep_best"].iloc[0]["recommended"] == f"TILE=8 (not compiled in: {choice['keeps_default']})"
+
+
 def test_a_new_sweep_replaces_what_it_swept_and_nothing_else() -> None:
     (choice,) = choices(two(versus(1.015, 1.02, 1.03)))
     old = sweep_rows.entries_of([choice], "old")
