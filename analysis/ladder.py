@@ -55,23 +55,35 @@ def build(folder: Path) -> dict[str, pd.DataFrame]:
     stalls = _concat(shares, [*KEY, "reason", "share_frac", "run"]).merge(chosen, on=[*KEY, "run"])
     hypotheses = ladder.build_hypotheses(read.hypotheses, table, stalls, cell_of)
     finished = ladder.with_verdicts(table, hypotheses)
+    every = _every_time(read)
     return {
         "ladder": finished,
         "ladder_stalls": ladder.build_stalls(stalls),
         "hypotheses": hypotheses,
         "claims": claims.build_claims(read.claims, finished, cell_of),
-        "goals": goals.build_goals(read.goals, read.points, _every_time(read)),
+        "goals": goals.build_goals(read.goals, read.points, every),
+        "ladder_times": _times(every),
         "ladder_runs": _runs(read, finished),
     }
 
 
 def _every_time(read: Ladder) -> pd.DataFrame:
-    """The cold rows of the benchmarks and of the ladder's runs that are of the sources as they are now."""
-    rows = _concat([read.bench, *(run.bench.assign(bench_run=run.name) for run in read.runs)], list(read.bench))
+    """The cold rows of the sources as they are now, one for each op, variant, dtype and shape: of the benchmarks, and
+    what these lack of the newest run that has it.
+    """
+    runs = [run.bench.assign(bench_run=run.name) for run in reversed(read.runs)]
+    rows = _concat([read.bench, *runs], list(read.bench))
     now = read.points.drop_duplicates(["op", "variant"])[["op", "variant", "fingerprint"]]
     rows = rows.merge(now.rename(columns={"fingerprint": "now"}), on=["op", "variant"])
     source = rows["fingerprint"].fillna("")
-    return rows[(source == "") | (source == rows["now"])].drop(columns="now")
+    rows = rows[(source == "") | (source == rows["now"])].drop(columns="now")
+    return rows.drop_duplicates(KEY, ignore_index=True)
+
+
+def _times(every: pd.DataFrame) -> pd.DataFrame:
+    """ladder_times.csv."""
+    schema = LADDER_TABLES["ladder_times"]
+    return schema.conform(every.assign(tier="timing")[schema.column_names])
 
 
 def cell_of(column: str, value: Any) -> str:

@@ -7,7 +7,6 @@ finished files into place. Run it as `python analysis/report.py [PATH …] [--ou
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import gc
 import json
 import os
@@ -272,24 +271,16 @@ def _index() -> str:
     return "\n".join(lines)
 
 
-def _benches() -> dict[str, Bench]:
-    """The committed benchmarks of the ops, by op."""
-    import pandas as pd
-
+def _benches(times: pd.DataFrame) -> dict[str, Bench]:
+    """The times of each op that has a committed benchmark, with the conditions of that."""
     from analysis.views.ladder import Bench
 
     found: dict[str, Bench] = {}
-    for file in sorted(COMMITTED.glob("*-bench/bench.csv")):
-        conditions = json.loads(file.with_name("bench.json").read_text(encoding="utf-8"))["conditions"]
-        rows = pd.read_csv(file)
-        rows = rows[rows["convention"] == "cold"].reset_index(drop=True)
-        found |= {str(op): Bench(of_op, conditions, file.parent.name) for op, of_op in rows.groupby("op")}
-    runs = [pd.read_csv(file) for file in sorted(COMMITTED.glob("h200-ladder/*/captures/bench.csv"))]
-    later = pd.concat(runs).iloc[::-1]  # the newest first
-    for op, bench in found.items():
-        rows = pd.concat([bench.rows, later[later["op"] == op]])
-        rows = rows.drop_duplicates(["variant", "dtype", "shape_name"], ignore_index=True)
-        found[op] = dataclasses.replace(bench, rows=rows)
+    for op, rows in times.groupby("op"):
+        folder = COMMITTED / f"h200-{op}-bench"
+        if (folder / "bench.json").is_file():
+            conditions = json.loads((folder / "bench.json").read_text(encoding="utf-8"))["conditions"]
+            found[str(op)] = Bench(rows.reset_index(drop=True), conditions, folder.name)
     return found
 
 
@@ -303,7 +294,8 @@ def _ladders() -> tuple[list[tuple[str, str, str]], dict[str, str]]:
     from analysis.views.ladder import folders, render_folder, render_overview
     from analysis.views.ladder_figures import draw_ladders
 
-    tables, benches = read_tables(folder), _benches()
+    tables = read_tables(folder)
+    benches = _benches(tables["ladder_times"])
     claims = render_claims(tables["claims"], tables["ladder_runs"], f"../{COMMITTED.name}/{folder.name}")
     parts = [("kernels/CLAIMS.md", "claims", claims), ("README.md", "ladder", render_overview(tables))]
     parts += [(f"kernels/{one}/README.md", "ladder", render_folder(one, tables, benches)) for one in folders(tables)]

@@ -36,8 +36,9 @@ OURS = (".cu", ".cuh", ".py")  # files of kernels; headers of CUDA end otherwise
 POINTS = [*KEY, "shape", "fingerprint", "passed", "note"]
 BENCH = [*KEY, "shape", "convention", "bench_time_p5_ns", "bench_time_p50_ns", "bench_time_p95_ns", "floor_time_ns",
          "floor_frac", "achieved_byte_per_s"]  # fmt: skip
-VERSUS = ["versus_torch_p5", "versus_torch_p50", "versus_torch_p95"]
-LATER = [*VERSUS, "achieved_flop_per_s"]  # columns that a benchmark may lack
+# columns that a benchmark may lack; a baseline is one that it pairs by round
+VERSUS = [f"versus_{baseline}_{at}" for baseline in ("torch", "compile", "triton") for at in ("p5", "p50", "p95")]
+LATER = [*VERSUS, "achieved_flop_per_s"]
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def _table(path: Path, columns: list[str], *, later: list[str] | None = None) ->
     if not path.is_file():
         return pd.DataFrame(columns=every)
     texts = dict.fromkeys([*KEY, "shape", "fingerprint"], "str")
-    numbers = [name for name in every if name.endswith(("_ns", "_frac", "_per_s")) or name in VERSUS]
+    numbers = [name for name in every if name.endswith(("_ns", "_frac", "_per_s")) or name in LATER]
     blank = {name: [""] for name in numbers}
     table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=blank)
     lacking = [name for name in columns if name not in table]

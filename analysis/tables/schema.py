@@ -582,6 +582,8 @@ _POINT = (
     Column("shape_name", "", "registered name of the shape"),
 )
 
+BASELINES = ("triton", "compile", "torch")  # that a benchmark pairs by round
+
 # The kernel ladder: of `python -m analysis.ladder`, not of every report.
 LADDER_TABLES: dict[str, Table] = {
     table.name: table
@@ -718,6 +720,31 @@ LADDER_TABLES: dict[str, Table] = {
                 Column("least", "", "how many times as fast as that it is to be"),
                 Column("found", "", "how many times as fast it is"),
                 Column("met", "", "whether that is reached"),
+            ),
+        ),
+        Table(
+            "ladder_times",
+            "How long does every variant take at every shape that was timed, its source being as it is now?",
+            (
+                *_POINT,
+                Column("shape", "", "sizes, in the order of the op's axes"),
+                Column("bench_run", "", "folder that timed it: the benchmark, else the newest run of the ladder"),
+                Column("bench_time_p5_ns", "ns", "5th percentile, by CUDA events, data in DRAM (convention cold)"),
+                Column("bench_time_p50_ns", "ns", "median"),
+                Column("bench_time_p95_ns", "ns", "95th percentile"),
+                Column("floor_time_ns", "ns", "the least time by the measured roofs"),
+                Column("floor_frac", "0-1", "floor_time_ns over the median time: of the measured roof"),
+                Column("achieved_byte_per_s", "byte/s", "minimum_bytes over the median time"),
+                Column("achieved_flop_per_s", "FLOP/s", "flops over the median time, of compute-bound ops"),
+                *(
+                    Column(
+                        f"versus_{baseline}_{quantile}",
+                        "1",
+                        f"time of `{baseline}` over this one's, paired by round: {quantile}",
+                    )
+                    for baseline in BASELINES
+                    for quantile in ("p5", "p50", "p95")
+                ),
             ),
         ),
         Table(

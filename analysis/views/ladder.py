@@ -15,10 +15,10 @@ import pandas as pd
 from tabulate import tabulate
 
 from analysis.tables.goals import fastest_rungs, library_of, precision_of
+from analysis.tables.schema import BASELINES
 from analysis.views.markdown import escape
 from analysis.views.text import MISSING, is_missing, number, percent
 
-BASELINES = ("triton", "compile", "torch")  # that a benchmark pairs by round, as its columns name them
 STALLS = 3  # of a rung, the largest
 MOST_BYTES = 1.1  # of what is predicted: more is marked
 STALE_MARK = "‡"
@@ -31,9 +31,7 @@ VERDICTS = {"confirmed": "confirmed", "refuted": "**refuted**"}
 
 @dataclass(frozen=True)
 class Bench:
-    """The committed benchmark of one op: its rows in the convention `cold`, and those of the ladder's own runs of what
-    it lacks; its conditions, and its folder's name.
-    """
+    """The times of one op (rows of ladder_times.csv), and the conditions and the folder of its benchmark."""
 
     rows: pd.DataFrame
     conditions: Mapping[str, Any]
