@@ -4,7 +4,6 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
-#include <utility>
 
 #include "attention.h"
 #include "hopper.cuh"
@@ -37,32 +36,76 @@ __device__ __forceinline__ float max_or_nan(float a, float b) {
   return result;
 }
 
-__device__ __forceinline__ uint32_t pack(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return reinterpret_cast<const uint32_t&>(pair);
+// What follows is of a warpgroup's 64 queries, 16 a warp. A lane has rows lane / 4 and lane / 4 + 8 of the 16: value i of
+// an array lies in row i / 2 % 2, column i / 4 * 8 + lane % 4 * 2 + i % 2.
+
+// Scores of queries and keys, both by their addresses in units of 16 bytes.
+template <int N>
+__device__ __forceinline__ void multiply_keys(float (&scores)[N], uint32_t queries, uint32_t keys) {
+  begin_multiply();
+#pragma unroll
+  for (int part = 0; part < 4; ++part)
+    multiply<false>(scores, tile_at(queries + part * 2), tile_at(keys + part * 2), part > 0);
+  commit_multiply();
+}
+
+// Hides the keys behind their query: on the diagonal. `ahead`: the first key of the lane less its first query.
+template <int N>
+__device__ __forceinline__ void hide_ahead(float (&scores)[N], int ahead) {
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    if (ahead > i / 2 % 2 * 8 - (i / 4 * 8 + i % 2)) scores[i] = -INFINITY;
+}
+
+// New scores may raise the largest of their row; what was summed up before them shrinks then. `base` is what the
+// exponents of the new ones are counted from.
+template <int N>
+__device__ __forceinline__ void raise_largest(const float (&scores)[N], float to_log2, float (&largest)[2],
+                                              float (&total)[2], float (&sums)[32], float (&base)[2]) {
+  float factor[2];
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    float most = scores[row * 2], also = scores[row * 2 + 1];
+#pragma unroll
+    for (int i = row * 2 + 4; i < N; i += 4) most = max_or_nan(most, scores[i]), also = max_or_nan(also, scores[i + 1]);
+    most = max_or_nan(most, also);
+    most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 1));
+    most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 2));
+    const float before = largest[row];
+    largest[row] = max_or_nan(before, most);
+    base[row] = largest[row] * to_log2;
+    factor[row] = exp2_fast((before - largest[row]) * to_log2);
+    total[row] *= factor[row];
+  }
+#pragma unroll
+  for (int i = 0; i < 32; ++i) sums[i] *= factor[i / 2 % 2];
+}
+
+// Scores of keys FIRST * 16 .. END * 16 of a tile become weights, pairs of them as an operand from registers lies, and
+// begin to multiply its values. `keep` false: sums = instead of sums +=.
+template <int FIRST, int END, int N>
+__device__ __forceinline__ void weigh_values(float (&scores)[N], uint32_t (&weights)[N / 2], float (&total)[2],
+                                             float (&sums)[32], const float (&base)[2], float to_log2, uint32_t values,
+                                             bool keep) {
+  float sum[2] = {0.0f, 0.0f};
+#pragma unroll
+  for (int i = FIRST * 8; i < END * 8; ++i) {
+    scores[i] = exp2_fast(scores[i] * to_log2 - base[i / 2 % 2]);
+    sum[i / 2 % 2] += scores[i];
+  }
+#pragma unroll
+  for (int i = FIRST * 4; i < END * 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
+  total[0] += sum[0], total[1] += sum[1];
+  if (FIRST == 0) hold(sums);
+  begin_multiply();
+#pragma unroll
+  for (int part = FIRST; part < END; ++part)
+    multiply<true>(sums, weights + part * 4, tile_at(values + part * 128), part > 0 || keep);
 }
 
 #endif
 
-// Boxes of `box_rows` x 64 of (heads, tokens, 64), 128-byte swizzled in shared memory, that end with their head.
-inline bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* operand, int heads, int tokens,
-                     uint32_t box_rows) {
-  const cuuint64_t sizes[] = {ATTENTION_HEAD_SIZE, static_cast<cuuint64_t>(tokens), static_cast<cuuint64_t>(heads)};
-  const cuuint64_t strides[] = {ATTENTION_HEAD_SIZE * 2, static_cast<cuuint64_t>(tokens) * ATTENTION_HEAD_SIZE * 2};
-  const cuuint32_t box[] = {BOX, box_rows, 1}, steps[] = {1, 1, 1};
-  return encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(operand), sizes, strides, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
-// Multiprocessors of the GPU at hand if it runs instructions of sm_90a, else 0.
-inline cudaError_t hopper_multiprocessors(int& sm_count) {
-  int device = 0, major = 0, minor = 0;
-  if (const cudaError_t status = cudaGetDevice(&device)) return status;
-  for (const auto& [to, what] :
-       {std::pair{&sm_count, cudaDevAttrMultiProcessorCount}, std::pair{&major, cudaDevAttrComputeCapabilityMajor},
-        std::pair{&minor, cudaDevAttrComputeCapabilityMinor}})
-    if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
-  if (major != 9 || minor != 0) sm_count = 0;
-  return cudaSuccess;
+// Boxes of `box_rows` x 64 of (heads, tokens, 64) that end with their head.
+inline bool map_heads(CUtensorMap& map, const void* operand, const AttentionCall& call, uint32_t box_rows) {
+  return make_map(map, operand, call.tokens, ATTENTION_HEAD_SIZE, ATTENTION_HEAD_SIZE, box_rows, BOX, call.batch_heads);
 }

@@ -39,9 +39,6 @@ namespace {
 constexpr int PIECES = ATTENTION_V05_PIECES;
 static_assert(PIECES == 1 || PIECES == 2 || PIECES == 4, "a tile is cut into one, two or four pieces");
 
-// Offset of 16 bytes in swizzled rows of 128.
-__device__ __forceinline__ uint32_t offset(int row, int chunk) { return row * 128 + ((chunk ^ row % 8) << 4); }
-
 // Queries row .. row + ROWS of a head, and the tiles of keys that they see: last down to first.
 struct Work {
   int head, row, first, last;
@@ -60,15 +57,6 @@ struct Deal {
     work.first = max(work.row - window + 1, 0) / KEYS;
     work.last = (min(work.row + ROWS, tokens) - 1) / KEYS;
     return true;
-  }
-};
-
-// Where the next tile of keys and of values lies, and which turn of its barriers that is.
-struct Ring {
-  int stage = 0;
-  uint32_t phase = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage == STAGES) stage = 0, phase ^= 1;
   }
 };
 
@@ -96,14 +84,14 @@ __global__ void __launch_bounds__(THREADS, 1)
       init_barrier(v_full + 8 * stage, 1), init_barrier(v_empty + 8 * stage, GROUPS);
     }
     for (int half = 0; half < 2; ++half) init_barrier(q_full + 8 * half, 1), init_barrier(q_empty + 8 * half, GROUPS);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    publish_barriers();
   }
   __syncthreads();
 
   if (group == GROUPS) {  // the producer: one thread
     asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
     if (threadIdx.x % 128 == 0) {
-      Ring at;
+      Ring<STAGES> at;
       Work work;
       for (int round = 0; deal.take(round, work); ++round) {
         const int half = round % 2;
@@ -128,68 +116,25 @@ __global__ void __launch_bounds__(THREADS, 1)
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const bool leads = thread == 0;
     const float to_log2 = scale * LOG2_E;
-    // A lane has rows lane / 4 and lane / 4 + 8 of the 16 of its warp: value i of an array lies in row i / 2 % 2, column
-    // i / 4 * 8 + lane % 4 * 2 + i % 2.
+    // value i of these lies where tiles.cuh says
     float scores[KEYS / 2], sums[32] = {}, largest[2], total[2];
     uint32_t weights[KEYS / 4];  // pairs of them, as an operand from registers lies
 
-    const auto multiply_keys = [&](int half, int stage) {
-      const uint32_t a = (queries + (half * GROUPS + group) * PART_BYTES) / 16;
-      const uint32_t b = keys / 16 + stage * (TILE_BYTES / 16);
-      begin_multiply();
-#pragma unroll
-      for (int part = 0; part < 4; ++part)
-        multiply<false>(scores, tile_at(a + part * 2), tile_at(b + part * 2), part > 0);
-      commit_multiply();
-    };
     // Scores become weights, piece by piece, and each piece multiplies its values while the next is made.
     const auto attend = [&](const Work& work, int tile, int stage, bool fresh) {
       const int top = work.row + group * 64, ahead = tile * KEYS + lane % 4 * 2 - (top + warp * 16 + lane / 4);
-      if (tile * KEYS + KEYS - 1 > top) {  // the diagonal
-#pragma unroll
-        for (int i = 0; i < KEYS / 2; ++i)
-          if (ahead > i / 2 % 2 * 8 - (i / 4 * 8 + i % 2)) scores[i] = -INFINITY;
-      }
-      if (tile * KEYS <= top + 63 - window) {  // the window's edge
+      if (tile * KEYS + KEYS - 1 > top) hide_ahead(scores, ahead);  // the diagonal
+      if (tile * KEYS <= top + 63 - window) {                       // the window's edge
 #pragma unroll
         for (int i = 0; i < KEYS / 2; ++i)
           if (ahead + window <= i / 2 % 2 * 8 - (i / 4 * 8 + i % 2)) scores[i] = -INFINITY;
       }
-      float base[2], factor[2];
-#pragma unroll
-      for (int row = 0; row < 2; ++row) {
-        float most = scores[row * 2], also = scores[row * 2 + 1];
-#pragma unroll
-        for (int i = row * 2 + 4; i < KEYS / 2; i += 4)
-          most = max_or_nan(most, scores[i]), also = max_or_nan(also, scores[i + 1]);
-        most = max_or_nan(most, also);
-        most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 1));
-        most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 2));
-        const float before = largest[row];
-        largest[row] = max_or_nan(before, most);
-        base[row] = largest[row] * to_log2;
-        factor[row] = exp2_fast((before - largest[row]) * to_log2);
-        total[row] *= factor[row];
-      }
-#pragma unroll
-      for (int i = 0; i < 32; ++i) sums[i] *= factor[i / 2 % 2];
+      float base[2];
+      raise_largest(scores, to_log2, largest, total, sums, base);
       const uint32_t b = values / 16 + stage * (TILE_BYTES / 16);
       const auto take = [&](auto piece) {
         constexpr int FIRST = decltype(piece)::value * KEYS / 16 / PIECES, END = FIRST + KEYS / 16 / PIECES;
-        float sum[2] = {0.0f, 0.0f};
-#pragma unroll
-        for (int i = FIRST * 8; i < END * 8; ++i) {
-          scores[i] = exp2_fast(scores[i] * to_log2 - base[i / 2 % 2]);
-          sum[i / 2 % 2] += scores[i];
-        }
-#pragma unroll
-        for (int i = FIRST * 4; i < END * 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
-        total[0] += sum[0], total[1] += sum[1];
-        if (FIRST == 0) hold(sums);
-        begin_multiply();
-#pragma unroll
-        for (int part = FIRST; part < END; ++part)
-          multiply<true>(sums, weights + part * 4, tile_at(b + part * 128), part > 0 || !fresh);
+        weigh_values<FIRST, END>(scores, weights, total, sums, base, to_log2, b, !fresh);
       };
       take(std::integral_constant<int, 0>());
       if constexpr (PIECES > 1) take(std::integral_constant<int, 1 % PIECES>());
@@ -217,11 +162,9 @@ __global__ void __launch_bounds__(THREADS, 1)
       join_named(1 + group);
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                         mine + offset(warp * 16 + lane % 16, i * 2 + lane / 16)),
-                     "r"(pack(sums[8 * i], sums[8 * i + 1])), "r"(pack(sums[8 * i + 2], sums[8 * i + 3])),
-                     "r"(pack(sums[8 * i + 4], sums[8 * i + 5])), "r"(pack(sums[8 * i + 6], sums[8 * i + 7]))
-                     : "memory");
+        store_matrices(mine + swizzled<128>(warp * 16 + lane % 16, i * 2 + lane / 16),
+                       pack(sums[8 * i], sums[8 * i + 1]), pack(sums[8 * i + 2], sums[8 * i + 3]),
+                       pack(sums[8 * i + 4], sums[8 * i + 5]), pack(sums[8 * i + 6], sums[8 * i + 7]));
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
       // rows that are not finite may have met 0 * inf of a key that they do not see: once more, key by key
       const int row = work.row + group * 64;
@@ -258,7 +201,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     };
 
     Work work;
-    Ring at;
+    Ring<STAGES> at;
     for (int round = 0; deal.take(round, work); ++round) {
       const int half = round % 2;
       wait_barrier(q_full + 8 * half, round / 2 % 2);
@@ -279,7 +222,8 @@ __global__ void __launch_bounds__(THREADS, 1)
       pass(last);
       for (; tile >= first; --tile, at.advance()) {
         wait_barrier(k_full + 8 * at.stage, at.phase);
-        multiply_keys(half, at.stage);
+        multiply_keys(scores, (queries + (half * GROUPS + group) * PART_BYTES) / 16,
+                      keys / 16 + at.stage * (TILE_BYTES / 16));
         wait_barrier(v_full + 8 * at.stage, at.phase);
         wait_multiply<0>();
         hold(scores);
@@ -305,13 +249,12 @@ cudaError_t attention_v05_wgmma(const AttentionCall& call) {
   if (!aligned(call)) return cudaErrorMisalignedAddress;
   int sm_count = 0;
   if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
-  static const EncodeTensorMap encode = find_encoder();
-  if (sm_count == 0 || encode == nullptr) return cudaErrorNotSupported;
+  if (sm_count == 0) return cudaErrorNotSupported;
   using T = __nv_bfloat16;
   CUtensorMap q, k, v, out;
   const int heads = call.batch_heads, tokens = call.tokens;
-  if (!make_map(encode, q, call.q, heads, tokens, 64) || !make_map(encode, k, call.k, heads, tokens, KEYS) ||
-      !make_map(encode, v, call.v, heads, tokens, KEYS) || !make_map(encode, out, call.out, heads, tokens, 64))
+  if (!map_heads(q, call.q, call, 64) || !map_heads(k, call.k, call, KEYS) || !map_heads(v, call.v, call, KEYS) ||
+      !map_heads(out, call.out, call, 64))
     return cudaErrorInvalidValue;
   const auto kernel = attention_v05_wgmma<T>;
   if (const cudaError_t status =

@@ -14,7 +14,6 @@
 // Source   Dao et al., "Flash-Decoding for long-context inference", 2023; PTX ISA, griddepcontrol
 #include <cfloat>
 #include <cstdint>
-#include <type_traits>
 
 #include "attention.h"
 #include "check.cuh"
@@ -79,7 +78,7 @@ __global__ void __launch_bounds__(128 * GROUPS)
     if (group == 0) init_barrier(q_full, 1);
     for (int stage = 0; stage < STAGES; ++stage)
       init_barrier(k_full + 8 * stage, 1), init_barrier(v_full + 8 * stage, 1);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    publish_barriers();
   }
   wait_for_previous();
   if (thread == 0) {
@@ -92,69 +91,27 @@ __global__ void __launch_bounds__(128 * GROUPS)
   }
   __syncthreads();
 
-  // A lane has rows lane / 4 and lane / 4 + 8 of the 16 of its warp: value i of an array lies in row i / 2 % 2, column
-  // i / 4 * 8 + lane % 4 * 2 + i % 2.
   const float to_log2 = scale * LOG2_E;
+  // value i of these lies where tiles.cuh says
   float scores[KEYS / 2], sums[32] = {}, largest[2] = {-FLT_MAX, -FLT_MAX}, total[2] = {0.0f, 0.0f};
   uint32_t weights[KEYS / 4];  // pairs of them, as an operand from registers lies
   wait_barrier(q_full, 0);
-  int stage = 0;
   uint32_t phase = 0;
+  int stage = 0;
   for (int tile = last - group; tile >= 0; tile -= GROUPS) {
     const uint32_t keys = ring + stage * 2 * TILE_BYTES, values = keys + TILE_BYTES;
     wait_barrier(k_full + 8 * stage, phase);
-    begin_multiply();
-#pragma unroll
-    for (int part = 0; part < 4; ++part)
-      multiply<false>(scores, tile_at(queries / 16 + part * 2), tile_at(keys / 16 + part * 2), part > 0);
-    commit_multiply();
+    multiply_keys(scores, queries / 16, keys / 16);
     wait_barrier(v_full + 8 * stage, phase);
     wait_multiply<0>();
     hold(scores);
-    if (tile == last) {  // the diagonal
-      const int ahead = tile * KEYS + lane % 4 * 2 - (row + warp * 16 + lane / 4);
-#pragma unroll
-      for (int i = 0; i < KEYS / 2; ++i)
-        if (ahead > i / 2 % 2 * 8 - (i / 4 * 8 + i % 2)) scores[i] = -INFINITY;
-    }
-    float base[2], factor[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float most = scores[r * 2], also = scores[r * 2 + 1];
-#pragma unroll
-      for (int i = r * 2 + 4; i < KEYS / 2; i += 4)
-        most = max_or_nan(most, scores[i]), also = max_or_nan(also, scores[i + 1]);
-      most = max_or_nan(most, also);
-      most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 1));
-      most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 2));
-      const float before = largest[r];
-      largest[r] = max_or_nan(before, most);
-      base[r] = largest[r] * to_log2;
-      factor[r] = exp2_fast((before - largest[r]) * to_log2);
-      total[r] *= factor[r];
-    }
-#pragma unroll
-    for (int i = 0; i < 32; ++i) sums[i] *= factor[i / 2 % 2];
+    if (tile == last)  // the diagonal
+      hide_ahead(scores, tile * KEYS + lane % 4 * 2 - (row + warp * 16 + lane / 4));
+    float base[2];
+    raise_largest(scores, to_log2, largest, total, sums, base);
     // half of the weights multiplies its values while the other half's exponentials are made
-    const auto take = [&](auto half) {
-      constexpr int FIRST = decltype(half)::value * KEYS / 32, END = FIRST + KEYS / 32;
-      float sum[2] = {0.0f, 0.0f};
-#pragma unroll
-      for (int i = FIRST * 8; i < END * 8; ++i) {
-        scores[i] = exp2_fast(scores[i] * to_log2 - base[i / 2 % 2]);
-        sum[i / 2 % 2] += scores[i];
-      }
-#pragma unroll
-      for (int i = FIRST * 4; i < END * 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
-      total[0] += sum[0], total[1] += sum[1];
-      if (FIRST == 0) hold(sums);
-      begin_multiply();
-#pragma unroll
-      for (int part = FIRST; part < END; ++part)
-        multiply<true>(sums, weights + part * 4, tile_at(values / 16 + part * 128), 1);
-    };
-    take(std::integral_constant<int, 0>());
-    take(std::integral_constant<int, 1>());
+    weigh_values<0, KEYS / 32>(scores, weights, total, sums, base, to_log2, values / 16, true);
+    weigh_values<KEYS / 32, KEYS / 16>(scores, weights, total, sums, base, to_log2, values / 16, true);
     commit_multiply();
     wait_multiply<0>();
     hold(sums);
@@ -222,17 +179,15 @@ __global__ void __launch_bounds__(128 * GROUPS)
 namespace {
 
 template <int GROUPS>
-cudaError_t launch(const AttentionCall& call, EncodeTensorMap encode, int blocks, uint32_t bytes) {
+cudaError_t launch(const AttentionCall& call, int blocks, uint32_t bytes) {
   using T = __nv_bfloat16;
-  const int heads = call.batch_heads, tokens = call.tokens;
   CUtensorMap q, k, v;
-  if (!make_map(encode, q, call.q, heads, tokens, ROWS) || !make_map(encode, k, call.k, heads, tokens, KEYS) ||
-      !make_map(encode, v, call.v, heads, tokens, KEYS))
+  if (!map_heads(q, call.q, call, ROWS) || !map_heads(k, call.k, call, KEYS) || !map_heads(v, call.v, call, KEYS))
     return cudaErrorInvalidValue;
   const cudaError_t status =
       launch_overlapped(attention_v06_small<T, GROUPS>, {blocks, 128 * GROUPS}, bytes, call.stream, q, k, v,
                         static_cast<const T*>(call.q), static_cast<const T*>(call.k), static_cast<const T*>(call.v),
-                        static_cast<T*>(call.out), heads, tokens, call.scale);
+                        static_cast<T*>(call.out), call.batch_heads, call.tokens, call.scale);
   RETURN_IF_LAUNCH_FAILED();
   return status;
 }
@@ -242,13 +197,12 @@ cudaError_t launch(const AttentionCall& call, EncodeTensorMap encode, int blocks
 cudaError_t attention_v06_small(const AttentionCall& call) {
   int sm_count = 0;
   if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
-  static const EncodeTensorMap encode = find_encoder();
   const int64_t blocks = (static_cast<int64_t>(call.tokens) + ROWS - 1) / ROWS * call.batch_heads;
   const bool few = blocks <= FEW * sm_count, some = blocks <= SOME * sm_count && call.tokens <= SHORT;
   const bool takes = call.dtype == DType::bfloat16 && sizes_fit(call) && aligned(call) && sm_count > 0 &&
-                     encode != nullptr && visible_window(call) == call.tokens;
+                     visible_window(call) == call.tokens;
   if (!takes || !(few || some)) return attention_v05_wgmma(call);  // which says what it does not take
-  if (!few) return launch<1>(call, encode, static_cast<int>(blocks), shared_bytes(1));
+  if (!few) return launch<1>(call, static_cast<int>(blocks), shared_bytes(1));
   const bool alone = blocks <= VERY_FEW * sm_count;
-  return launch<2>(call, encode, static_cast<int>(blocks), alone ? ALONE_BYTES : shared_bytes(2));
+  return launch<2>(call, static_cast<int>(blocks), alone ? ALONE_BYTES : shared_bytes(2));
 }

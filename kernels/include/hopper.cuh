@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cuda.h>
+#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 constexpr int BOX = 64;  // 16-bit elements of a 128-byte swizzled row
 
@@ -17,6 +20,31 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
 __device__ __forceinline__ void init_barrier(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
+
+// The copy engine, too, sees the barriers that were initialised.
+__device__ __forceinline__ void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// The barriers of a ring: stages that one thread has filled, and that `readers` have left empty. By one thread.
+template <int STAGES>
+__device__ __forceinline__ void init_ring(uint32_t full, uint32_t empty, int readers) {
+  for (int stage = 0; stage < STAGES; ++stage) {
+    init_barrier(full + 8 * stage, 1);
+    init_barrier(empty + 8 * stage, readers);
+  }
+  publish_barriers();
+}
+
+// Where a ring's next stage is, and which turn of its barriers that is.
+template <int STAGES>
+struct Ring {
+  int stage = 0;
+  uint32_t phase = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) stage = 0, phase ^= 1;
+  }
+};
 
 __device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -93,91 +121,125 @@ __device__ __forceinline__ void wait_multiply() {
 
 // d (64 x N) += a (64 x 16, its rows along K) x b (16 x N): from shared memory, rows of b along N (B_BY_ROWS) or columns
 // along K. `keep` 0: d = instead of d +=. A warpgroup together; see begin_multiply().
-#define SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define SUMS_16(i) SUMS_4(i), SUMS_4(i + 4), SUMS_4(i + 8), SUMS_4(i + 12)
-template <bool B_BY_ROWS>
-__device__ __forceinline__ void multiply(float (&d)[32], uint64_t a, uint64_t b, int keep) {
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %34, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "%32, %33, p, 1, 1, 0, %35;\n"
-      "}\n"
-      : SUMS_16(0), SUMS_16(16)
-      : "l"(a), "l"(b), "r"(keep), "n"(B_BY_ROWS));
-}
-
-template <bool B_BY_ROWS>
-__device__ __forceinline__ void multiply(float (&d)[64], uint64_t a, uint64_t b, int keep) {
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-      "%64, %65, p, 1, 1, 0, %67;\n"
-      "}\n"
-      : SUMS_16(0), SUMS_16(16), SUMS_16(32), SUMS_16(48)
-      : "l"(a), "l"(b), "r"(keep), "n"(B_BY_ROWS));
-}
-
-template <bool B_BY_ROWS>
-__device__ __forceinline__ void multiply(float (&d)[128], uint64_t a, uint64_t b, int keep) {
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %130, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
-      "%128, %129, p, 1, 1, 0, %131;\n"
-      "}\n"
-      : SUMS_16(0), SUMS_16(16), SUMS_16(32), SUMS_16(48), SUMS_16(64), SUMS_16(80), SUMS_16(96), SUMS_16(112)
-      : "l"(a), "l"(b), "r"(keep), "n"(B_BY_ROWS));
-}
+#define SUMS_8(i)                                                                                             \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
+      "+f"(d[i + 7])
+#define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
+// What the sums are called, by N.
+#define NAMES_N16 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define NAMES_N64                                                                  \
+  NAMES_N16                                                                        \
+  ", %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23" \
+  ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_N128                                                                   \
+  NAMES_N64                                                                          \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
+  ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NAMES_N192                                                                   \
+  NAMES_N128                                                                         \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79" \
+  ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define NAMES_N256                                                                               \
+  NAMES_N192                                                                                     \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111" \
+  ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define MULTIPLY(N, A, B, KEEP, BY_ROWS, ...)                                                       \
+  template <bool B_BY_ROWS>                                                                         \
+  __device__ __forceinline__ void multiply(float (&d)[N / 2], uint64_t a, uint64_t b, int keep) {   \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, " KEEP ", 0; wgmma.mma_async.sync.aligned.m64n" #N \
+                 "k16.f32.bf16.bf16 {" NAMES_N##N "}, " A ", " B ", p, 1, 1, 0, " BY_ROWS "; }"     \
+                 : __VA_ARGS__                                                                      \
+                 : "l"(a), "l"(b), "r"(keep), "n"(B_BY_ROWS));                                      \
+  }
+MULTIPLY(16, "%8", "%9", "%10", "%11", SUMS_8(0))
+MULTIPLY(64, "%32", "%33", "%34", "%35", SUMS_32(0))
+MULTIPLY(128, "%64", "%65", "%66", "%67", SUMS_32(0), SUMS_32(32))
+MULTIPLY(192, "%96", "%97", "%98", "%99", SUMS_32(0), SUMS_32(32), SUMS_32(64))
+MULTIPLY(256, "%128", "%129", "%130", "%131", SUMS_32(0), SUMS_32(32), SUMS_32(64), SUMS_32(96))
 
 // The same with a in registers: four pairs of bf16 a thread, as a 64 x 16 piece of sums lies in its registers.
 template <bool B_BY_ROWS>
 __device__ __forceinline__ void multiply(float (&d)[32], const uint32_t* a, uint64_t b, int keep) {
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %37, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "{%32, %33, %34, %35}, %36, p, 1, 1, %38;\n"
-      "}\n"
-      : SUMS_16(0), SUMS_16(16)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(B_BY_ROWS));
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" NAMES_N64
+               "}, {%32, %33, %34, %35}, %36, p, 1, 1, %38; }"
+               : SUMS_32(0)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(B_BY_ROWS));
 }
 
-#undef SUMS_4
-#undef SUMS_16
+#undef MULTIPLY
+#undef NAMES_N16
+#undef NAMES_N64
+#undef NAMES_N128
+#undef NAMES_N192
+#undef NAMES_N256
+#undef SUMS_8
+#undef SUMS_32
+
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(pair);
+}
+
+// Where 16 bytes of a row lie in swizzled rows of WIDTH bytes.
+template <int WIDTH>
+__device__ __forceinline__ uint32_t swizzled(int row, int chunk) {
+  return row * WIDTH + ((chunk ^ row * WIDTH / 128 % (WIDTH / 16)) << 4);
+}
+
+// Four 8 x 8 matrices of 16-bit elements from a warp's registers to shared memory: lane i has the address of row i % 8
+// of matrix i / 8.
+__device__ __forceinline__ void store_matrices(uint32_t to, uint32_t first, uint32_t second, uint32_t third,
+                                               uint32_t fourth) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(first), "r"(second),
+               "r"(third), "r"(fourth)
+               : "memory");
+}
 
 #endif
 
 using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
 
-// The driver's function, found at run time: no link to libcuda.
-inline EncodeTensorMap find_encoder() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found;
-  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found) !=
-          cudaSuccess ||
-      found != cudaDriverEntryPointSuccess)
-    return nullptr;
-  return reinterpret_cast<EncodeTensorMap>(function);
+// The driver's function, found at run time: no link to libcuda; nullptr of a driver that has none.
+inline EncodeTensorMap tensor_map_encoder() {
+  static void* const encoder = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found;
+    const cudaError_t status =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+    return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? function : nullptr;
+  }();
+  return reinterpret_cast<EncodeTensorMap>(encoder);
+}
+
+// Multiprocessors of the GPU at hand if it runs instructions of sm_90a and make_map() works, else 0.
+inline cudaError_t hopper_multiprocessors(int& sm_count) {
+  int device = 0, major = 0, minor = 0;
+  if (const cudaError_t status = cudaGetDevice(&device)) return status;
+  for (const auto& [to, what] :
+       {std::pair{&sm_count, cudaDevAttrMultiProcessorCount}, std::pair{&major, cudaDevAttrComputeCapabilityMajor},
+        std::pair{&minor, cudaDevAttrComputeCapabilityMinor}})
+    if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
+  if (major != 9 || minor != 0 || tensor_map_encoder() == nullptr) sm_count = 0;
+  return cudaSuccess;
+}
+
+// Boxes of `box_rows` x `box_columns` of a row-major matrix of T, bf16 or fp32, whose rows are `pitch` elements apart, or
+// of `planes` of them, one behind the other. In shared memory a box's rows are swizzled if they have 32, 64 or 128 bytes.
+// On a GPU of which hopper_multiprocessors() found some.
+template <typename T = __nv_bfloat16>
+inline bool make_map(CUtensorMap& map, const void* matrix, int rows, int columns, int pitch, uint32_t box_rows,
+                     uint32_t box_columns, int planes = 0) {
+  constexpr auto TYPE = std::is_same_v<T, float> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows),
+                              static_cast<cuuint64_t>(planes)};
+  const cuuint64_t strides[] = {pitch * sizeof(T), rows * (pitch * sizeof(T))};
+  const cuuint32_t box[] = {box_columns, box_rows, 1}, ones[] = {1, 1, 1};
+  const size_t width = box_columns * sizeof(T);
+  const auto swizzle = width == 32    ? CU_TENSOR_MAP_SWIZZLE_32B
+                       : width == 64  ? CU_TENSOR_MAP_SWIZZLE_64B
+                       : width == 128 ? CU_TENSOR_MAP_SWIZZLE_128B
+                                      : CU_TENSOR_MAP_SWIZZLE_NONE;
+  return tensor_map_encoder()(&map, TYPE, planes ? 3 : 2, const_cast<void*>(matrix), sizes, strides, box, ones,
+                              CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "check.cuh"
 #include "hopper.cuh"
 #include "matmul.h"
+#include "tile_order.cuh"
 
 #ifndef RING_ANY_OUT
 #define RING_ANY_OUT 0
@@ -19,9 +19,10 @@ constexpr int BM = WARP_TILE * WARP_ROWS, BN = WARP_TILE * WARP_COLUMNS;
 constexpr int WARPS = WARP_ROWS * WARP_COLUMNS, THREADS = 32 * WARPS;  // that compute
 constexpr int ALL_THREADS = THREADS + 128;            // and a warpgroup, of which one thread feeds the ring
 constexpr int BK = RING_DEPTH, STAGES = RING_STAGES;  // of who includes this
-constexpr int UNROLL = 8;                             // steps in K: the loop must fit into the instruction cache
-constexpr int TM = 8, TN = 16;                        // outputs of a lane
-constexpr int GROUP_ROWS = 16;                        // tile rows that stay together in L2
+static_assert(BK == 8 || BK == 16 || BK == 32, "rows of the left tile are swizzled: 32, 64 or 128 bytes");
+constexpr int UNROLL = 8;       // steps in K: the loop must fit into the instruction cache
+constexpr int TM = 8, TN = 16;  // outputs of a lane
+constexpr int GROUP_ROWS = 16;  // tile rows that stay together in L2
 constexpr uint32_t A_BYTES = BM * BK * 4, STAGE_BYTES = A_BYTES + BK * BN * 4;
 constexpr uint32_t OUT_PITCH = (WARP_TILE + 16) * 4;  // of rows on their way out: stores of two meet no bank twice
 constexpr uint32_t OUT_BYTES = RING_ANY_OUT * 8 * OUT_PITCH;  // of a warp
@@ -77,12 +78,9 @@ struct Walk {
   }
 };
 
-// Row and column of a tile's first output; groups of GROUP_ROWS tile rows go column by column.
+// Row and column of a tile's first output.
 __device__ __forceinline__ void place(const Deal& deal, int tile, int& row, int& column) {
-  const int in_group = GROUP_ROWS * deal.columns, first = tile / in_group * GROUP_ROWS;
-  const int height = min(GROUP_ROWS, deal.rows - first);
-  row = (first + tile % in_group % height) * BM;
-  column = tile % in_group / height * BN;
+  TileOrder<GROUP_ROWS, BM, BN>{deal.rows, deal.columns}.place(tile, row, column);
 }
 
 // The compiler moves no arithmetic across this instruction, which does nothing here. A scheduler reads two registers a
@@ -119,13 +117,7 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
   Walk walk(deal, block), ahead = walk;
   const int total = walk.total_steps(deal);
 
-  if (thread == 0) {
-    for (int stage = 0; stage < STAGES; ++stage) {
-      init_barrier(full + 8 * stage, 1);
-      init_barrier(empty + 8 * stage, WARPS);
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  }
+  if (thread == 0) init_ring<STAGES>(full, empty, WARPS);
   __syncthreads();
 
   // One thread asks for the next step of the walk, into the stage of index `stage`.
@@ -387,16 +379,6 @@ struct RingMaps {
   CUtensorMap a, weight;
 };
 
-static inline bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* matrix, int rows, int columns,
-                            int pitch, cuuint32_t box_rows, cuuint32_t box_columns, CUtensorMapSwizzle swizzle) {
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(pitch) * 4};
-  const cuuint32_t box[] = {box_columns, box_rows}, ones[] = {1, 1};
-  return encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, const_cast<void*>(matrix), sizes, strides, box, ones,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
 // Both operands as the copy engine takes them: rows of whole packets at 16-byte aligned addresses, `pitch` words apart.
 struct RingOperands {
   const void *a, *weight;
@@ -410,13 +392,9 @@ static inline bool rows_aligned(const RingOperands& from) {
   return addresses % 16 == 0 && from.a_pitch % 4 == 0 && from.weight_pitch % 4 == 0;
 }
 
-static inline bool make_maps(EncodeTensorMap encode, RingMaps& maps, const MatmulCall& call, const RingOperands& from) {
-  constexpr auto SWIZZLE = BK == 8    ? CU_TENSOR_MAP_SWIZZLE_32B
-                           : BK == 16 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                      : CU_TENSOR_MAP_SWIZZLE_128B;
-  return make_map(encode, maps.a, from.a, call.m, call.k, from.a_pitch, BM, BK, SWIZZLE) &&
-         make_map(encode, maps.weight, from.weight, call.k, call.n, from.weight_pitch, BK, BN,
-                  CU_TENSOR_MAP_SWIZZLE_NONE);
+static inline bool make_maps(RingMaps& maps, const MatmulCall& call, const RingOperands& from) {
+  return make_map<float>(maps.a, from.a, call.m, call.k, from.a_pitch, BM, BK) &&
+         make_map<float>(maps.weight, from.weight, call.k, call.n, from.weight_pitch, BK, BN);
 }
 
 static inline Deal tiles_of(const MatmulCall& call) {
@@ -426,13 +404,7 @@ static inline Deal tiles_of(const MatmulCall& call) {
 // The number of multiprocessors, and the maps where `takes`: whether this GPU and these operands suit the ring.
 static inline cudaError_t prepare_ring(const MatmulCall& call, const RingOperands& from, int& sm_count, RingMaps& maps,
                                        bool& takes) {
-  int device = 0, major = 0, minor = 0;
-  if (const cudaError_t status = cudaGetDevice(&device)) return status;
-  for (const auto& [to, what] :
-       {std::pair{&sm_count, cudaDevAttrMultiProcessorCount}, std::pair{&major, cudaDevAttrComputeCapabilityMajor},
-        std::pair{&minor, cudaDevAttrComputeCapabilityMinor}})
-    if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
-  static const EncodeTensorMap encode = find_encoder();
-  takes = major == 9 && minor == 0 && encode && rows_aligned(from) && make_maps(encode, maps, call, from);
+  if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
+  takes = sm_count > 0 && rows_aligned(from) && make_maps(maps, call, from);
   return cudaSuccess;
 }

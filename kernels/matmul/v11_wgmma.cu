@@ -10,11 +10,11 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
-#include <utility>
 
 #include "check.cuh"
 #include "hopper.cuh"
 #include "matmul.h"
+#include "tile_order.cuh"
 
 #ifndef MATMUL_V11_GROUP_ROWS
 #define MATMUL_V11_GROUP_ROWS 16
@@ -27,7 +27,7 @@ namespace {
 constexpr int BM = 128, BK = 64;
 constexpr int CONSUMERS = 2;  // warpgroups, 64 rows of the tile each
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-constexpr int GROUP_ROWS = MATMUL_V11_GROUP_ROWS;  // tile rows that stay together in L2
+[[maybe_unused]] constexpr int GROUP_ROWS = MATMUL_V11_GROUP_ROWS;  // tile rows that stay together in L2
 constexpr uint32_t A_BYTES = BM * BK * 2;
 
 // What follows from the width of a block's tile.
@@ -41,24 +41,6 @@ struct Tile {
 };
 }  // namespace
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-namespace {
-
-// Tiles in groups of GROUP_ROWS tile rows, column by column, so that what is resident together shares operands in L2.
-struct TileOrder {
-  int rows, columns;
-  __device__ __forceinline__ void place(int tile, int& row, int& column) const {
-    const int in_group = GROUP_ROWS * columns;
-    const int first = tile / in_group * GROUP_ROWS;
-    const int height = min(GROUP_ROWS, rows - first);
-    row = first + tile % in_group % height;
-    column = tile % in_group / height;
-  }
-};
-
-}  // namespace
-#endif
-
 template <int BN>
 __global__ void __launch_bounds__(THREADS, 1)
     matmul_v11_wgmma(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap weight_map,
@@ -71,36 +53,29 @@ __global__ void __launch_bounds__(THREADS, 1)
   const uint32_t stages = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
   const uint32_t staged = stages + STAGES * STAGE_BYTES;
   const uint32_t full = staged + CONSUMERS * OUT_BYTES, empty = full + 8 * STAGES;
-  const TileOrder order{(m + BM - 1) / BM, (n + BN - 1) / BN};
+  const TileOrder<GROUP_ROWS> order{(m + BM - 1) / BM, (n + BN - 1) / BN};
   const int tiles = order.rows * order.columns, steps = (k + BK - 1) / BK;
   const int group = threadIdx.x / 128;
 
-  if (threadIdx.x == 0) {
-    for (int stage = 0; stage < STAGES; ++stage) {
-      init_barrier(full + 8 * stage, 1);
-      init_barrier(empty + 8 * stage, CONSUMERS);
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  }
+  if (threadIdx.x == 0) init_ring<STAGES>(full, empty, CONSUMERS);
   __syncthreads();
 
   if (group == CONSUMERS) {  // the producer: one thread
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (threadIdx.x % 128 == 0) {
-      int stage = 0;
-      uint32_t phase = 1;  // the stages start out empty
+      Ring<STAGES> ring = {0, 1};  // the stages start out empty
       for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         int row, column;
         order.place(tile, row, column);
         for (int step = 0; step < steps; ++step) {
-          wait_barrier(empty + 8 * stage, phase);
-          const uint32_t barrier = full + 8 * stage, to = stages + stage * STAGE_BYTES;
+          wait_barrier(empty + 8 * ring.stage, ring.phase);
+          const uint32_t barrier = full + 8 * ring.stage, to = stages + ring.stage * STAGE_BYTES;
           expect_bytes(barrier, STAGE_BYTES);  // boxes beyond the edge are filled with zeros and counted in full
           load_box(to, &a_map, barrier, step * BK, row * BM);
 #pragma unroll
           for (int box = 0; box < BN / BOX; ++box)
             load_box(to + A_BYTES + box * BK * BOX * 2, &weight_map, barrier, column * BN + box * BOX, step * BK);
-          if (++stage == STAGES) stage = 0, phase ^= 1;
+          ring.advance();
         }
       }
     }
@@ -109,15 +84,14 @@ __global__ void __launch_bounds__(THREADS, 1)
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const uint32_t mine = staged + group * OUT_BYTES;
     float sums[BN / 2];
-    int stage = 0;
-    uint32_t phase = 0;
+    Ring<STAGES> ring;
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
       int row, column;
       order.place(tile, row, column);
       for (int step = 0; step < steps; ++step) {
-        wait_barrier(full + 8 * stage, phase);
-        const uint32_t a = stages + stage * STAGE_BYTES + group * 64 * BK * 2;
-        const uint32_t b = stages + stage * STAGE_BYTES + A_BYTES;
+        wait_barrier(full + 8 * ring.stage, ring.phase);
+        const uint32_t a = stages + ring.stage * STAGE_BYTES + group * 64 * BK * 2;
+        const uint32_t b = stages + ring.stage * STAGE_BYTES + A_BYTES;
         begin_multiply();
 #pragma unroll
         for (int part = 0; part < BK / 16; ++part)
@@ -126,11 +100,11 @@ __global__ void __launch_bounds__(THREADS, 1)
         commit_multiply();
         // the step before has ended now: its stage may be filled again
         wait_multiply<1>();
-        if (step > 0 && thread == 0) arrive(empty + 8 * ((stage + STAGES - 1) % STAGES));
-        if (++stage == STAGES) stage = 0, phase ^= 1;
+        if (step > 0 && thread == 0) arrive(empty + 8 * ((ring.stage + STAGES - 1) % STAGES));
+        ring.advance();
       }
       wait_multiply<0>();
-      if (thread == 0) arrive(empty + 8 * ((stage + STAGES - 1) % STAGES));
+      if (thread == 0) arrive(empty + 8 * ((ring.stage + STAGES - 1) % STAGES));
 
       // Out: accumulators -> bf16 -> shared memory, swizzled as the copy engine expects -> rows of 64 columns.
 #pragma unroll
@@ -150,17 +124,13 @@ __global__ void __launch_bounds__(THREADS, 1)
               low = __low2float(pair), high = __high2float(pair);
             }
             const float* from = sums + first + half * 4;
-            const __nv_bfloat162 upper = __floats2bfloat162_rn(from[0] + low, from[1] + high);
-            const __nv_bfloat162 lower = __floats2bfloat162_rn(from[2] + low, from[3] + high);
-            packed[half * 2] = reinterpret_cast<const uint32_t&>(upper);
-            packed[half * 2 + 1] = reinterpret_cast<const uint32_t&>(lower);
+            packed[half * 2] = pack(from[0] + low, from[1] + high);
+            packed[half * 2 + 1] = pack(from[2] + low, from[3] + high);
           }
-          // matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15; lane i gives the address of row i % 8 of one
-          const int in_row = warp * 16 + lane % 8 + lane / 8 % 2 * 8, chunk = j % 4 * 2 + lane / 16;
-          const uint32_t to = mine + j / 4 * 64 * 128 + in_row * 128 + ((chunk ^ in_row % 8) << 4);
-          asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(packed[0]),
-                       "r"(packed[1]), "r"(packed[2]), "r"(packed[3])
-                       : "memory");
+          // matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15
+          const int in_row = warp * 16 + lane % 8 + lane / 8 % 2 * 8;
+          store_matrices(mine + j / 4 * 64 * 128 + swizzled<128>(in_row, j % 4 * 2 + lane / 16), packed[0], packed[1],
+                         packed[2], packed[3]);
         }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         join_named(1 + group);
@@ -183,21 +153,12 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 namespace {
 
-// Boxes of `box_rows` x 64 of a (rows, columns) row-major bf16 matrix, 128-byte swizzled in shared memory.
-bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* matrix, int rows, int columns, uint32_t box_rows) {
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(columns) * 2};
-  const cuuint32_t box[] = {BOX, box_rows}, steps[] = {1, 1};
-  return encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(matrix), sizes, strides, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
 template <int BN>
-cudaError_t launch(const MatmulCall& call, EncodeTensorMap encode, int sm_count) {
+cudaError_t launch(const MatmulCall& call, int sm_count) {
   CUtensorMap a, weight, out;
-  if (!make_map(encode, a, call.a, call.m, call.k, BM) || !make_map(encode, weight, call.weight, call.k, call.n, BK) ||
-      !make_map(encode, out, call.out, call.m, call.n, 64))
+  if (!make_map(a, call.a, call.m, call.k, call.k, BM, BOX) ||
+      !make_map(weight, call.weight, call.k, call.n, call.n, BK, BOX) ||
+      !make_map(out, call.out, call.m, call.n, call.n, 64, BOX))
     return cudaErrorInvalidValue;
   constexpr uint32_t bytes = Tile<BN>::SHARED_BYTES;
   if (const cudaError_t status =
@@ -222,15 +183,10 @@ int64_t work(const MatmulCall& call, int sm_count, int columns) {
 cudaError_t matmul_v11_wgmma(const MatmulCall& call) {
   if (call.n % 8 || call.k % 8) return cudaErrorInvalidValue;
   if (!aligned(call)) return cudaErrorMisalignedAddress;
-  int device = 0, sm_count = 0, major = 0, minor = 0;
-  if (const cudaError_t status = cudaGetDevice(&device)) return status;
-  for (const auto& [to, what] :
-       {std::pair{&sm_count, cudaDevAttrMultiProcessorCount}, std::pair{&major, cudaDevAttrComputeCapabilityMajor},
-        std::pair{&minor, cudaDevAttrComputeCapabilityMinor}})
-    if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
-  static const EncodeTensorMap encode = find_encoder();
-  if (major != 9 || minor != 0 || encode == nullptr) return cudaErrorNotSupported;
+  int sm_count = 0;
+  if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
+  if (sm_count == 0) return cudaErrorNotSupported;
   const int64_t wide = work(call, sm_count, 256), middle = work(call, sm_count, 128), narrow = work(call, sm_count, 64);
-  if (wide <= middle && wide <= narrow) return launch<256>(call, encode, sm_count);
-  return middle <= narrow ? launch<128>(call, encode, sm_count) : launch<64>(call, encode, sm_count);
+  if (wide <= middle && wide <= narrow) return launch<256>(call, sm_count);
+  return middle <= narrow ? launch<128>(call, sm_count) : launch<64>(call, sm_count);
 }

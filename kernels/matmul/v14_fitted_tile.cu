@@ -13,13 +13,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <utility>
 
 #include "check.cuh"
 #include "hopper.cuh"
 #include "matmul.h"
-#include "overlap.cuh"
-#include "widths.cuh"
+#include "overlap_shared.cuh"
+#include "tile_order.cuh"
 
 namespace {
 constexpr int BM = 128, BK = 64;
@@ -51,12 +50,6 @@ struct FittedMaps {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 namespace {
 
-// Where 16 bytes of a row lie in swizzled rows of WIDTH bytes.
-template <int WIDTH>
-__device__ __forceinline__ uint32_t swizzled(int row, int chunk) {
-  return row * WIDTH + ((chunk ^ row * WIDTH / 128 % (WIDTH / 16)) << 4);
-}
-
 // Matrix descriptor of swizzled rows of 32 bytes.
 __device__ __forceinline__ uint64_t narrow_descriptor(uint32_t address) {
   return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | static_cast<uint64_t>(8 * 32 >> 4) << 32 | 3ULL << 62;
@@ -77,45 +70,32 @@ __global__ void __launch_bounds__(THREADS, 1)
   const uint32_t staged = stages + STAGES * T::STAGE_BYTES;
   const uint32_t biases = staged + CONSUMERS * T::OUT_BYTES, full = biases + CONSUMERS * T::BIAS_BYTES;
   const uint32_t empty = full + 8 * STAGES;
-  const int rows = (m + BM - 1) / BM, columns = (n + BN - 1) / BN, tiles = rows * columns, steps = (k + BK - 1) / BK;
+  const TileOrder<GROUP_ROWS, BM, BN> order{(m + BM - 1) / BM, (n + BN - 1) / BN};
+  const int tiles = order.rows * order.columns, steps = (k + BK - 1) / BK;
   const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // the compiler sees that a warp has one
-  // Tiles in groups of GROUP_ROWS tile rows, column by column, so that what is resident together shares operands in L2.
-  const auto place = [&](int tile, int& row, int& column) {
-    const int in_group = GROUP_ROWS * columns, first = tile / in_group * GROUP_ROWS;
-    const int height = min(GROUP_ROWS, rows - first);
-    row = (first + tile % in_group % height) * BM;
-    column = tile % in_group / height * BN;
-  };
 
   let_next_start();
-  if (threadIdx.x == 0) {
-    for (int stage = 0; stage < STAGES; ++stage) {
-      init_barrier(full + 8 * stage, 1);
-      init_barrier(empty + 8 * stage, CONSUMERS);
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  }
+  if (threadIdx.x == 0) init_ring<STAGES>(full, empty, CONSUMERS);
   __syncthreads();
 
   if (group == CONSUMERS) {  // the producer: one thread
     asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
     if (threadIdx.x % 128 == 0) {
       wait_for_previous();
-      int stage = 0;
-      uint32_t phase = 1;  // the stages start out empty
+      Ring<STAGES> ring = {0, 1};  // the stages start out empty
       for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         int row, column;
-        place(tile, row, column);
+        order.place(tile, row, column);
         for (int step = 0; step < steps; ++step) {
-          wait_barrier(empty + 8 * stage, phase);
-          const uint32_t barrier = full + 8 * stage, to = stages + stage * T::STAGE_BYTES;
+          wait_barrier(empty + 8 * ring.stage, ring.phase);
+          const uint32_t barrier = full + 8 * ring.stage, to = stages + ring.stage * T::STAGE_BYTES;
           expect_bytes(barrier, T::STAGE_BYTES);  // boxes beyond the edge are filled with zeros and counted in full
           load_box(to, &maps.a, barrier, step * BK, row);
 #pragma unroll
           for (int box = 0; box < MAIN / BOX; ++box)
             load_box(to + A_BYTES + box * BK * BOX * 2, &maps.weight, barrier, column + box * BOX, step * BK);
           if (TAIL > 0) load_box(to + T::TAIL_AT, &maps.weight_tail, barrier, column + MAIN, step * BK);
-          if (++stage == STAGES) stage = 0, phase ^= 1;
+          ring.advance();
         }
       }
     }
@@ -124,11 +104,10 @@ __global__ void __launch_bounds__(THREADS, 1)
     wait_for_previous();
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const uint32_t mine = staged + group * T::OUT_BYTES, bias_mine = biases + group * T::BIAS_BYTES;
-    int stage = 0;
-    uint32_t phase = 0;
+    Ring<STAGES> ring;
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
       int row, column;
-      place(tile, row, column);
+      order.place(tile, row, column);
       // 16 bytes of the bias for each of the first threads, on their way while products are made
       if (thread < BN / 8 && column + thread * 8 < n)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(bias_mine + thread * 16),
@@ -136,8 +115,8 @@ __global__ void __launch_bounds__(THREADS, 1)
                      : "memory");
       float sums[BN / 2];
       for (int step = 0; step < steps; ++step) {
-        wait_barrier(full + 8 * stage, phase);
-        const uint32_t at = stages + stage * T::STAGE_BYTES;
+        wait_barrier(full + 8 * ring.stage, ring.phase);
+        const uint32_t at = stages + ring.stage * T::STAGE_BYTES;
         begin_multiply();
 #pragma unroll
         for (int part = 0; part < BK / 16; ++part) {
@@ -151,11 +130,11 @@ __global__ void __launch_bounds__(THREADS, 1)
         commit_multiply();
         // the step before has ended now: its stage may be filled again
         wait_multiply<1>();
-        if (step > 0 && thread == 0) arrive(empty + 8 * ((stage + STAGES - 1) % STAGES));
-        if (++stage == STAGES) stage = 0, phase ^= 1;
+        if (step > 0 && thread == 0) arrive(empty + 8 * ((ring.stage + STAGES - 1) % STAGES));
+        ring.advance();
       }
       wait_multiply<0>();
-      if (thread == 0) arrive(empty + 8 * ((stage + STAGES - 1) % STAGES));
+      if (thread == 0) arrive(empty + 8 * ((ring.stage + STAGES - 1) % STAGES));
 
       // Out: accumulators -> bf16 -> shared memory, swizzled as the copy engine expects -> rows of 64 columns or fewer.
       asm volatile("cp.async.wait_all;" ::: "memory");  // the bias
@@ -179,21 +158,17 @@ __global__ void __launch_bounds__(THREADS, 1)
             const __nv_bfloat162 pair = reinterpret_cast<const __nv_bfloat162&>(shift[j * 2 + half]);
             const float low = __low2float(pair), high = __high2float(pair);
             const float* from = sums + first / 2 + half * 4;
-            const __nv_bfloat162 upper = __floats2bfloat162_rn(from[0] + low, from[1] + high);
-            const __nv_bfloat162 lower = __floats2bfloat162_rn(from[2] + low, from[3] + high);
-            packed[half * 2] = reinterpret_cast<const uint32_t&>(upper);
-            packed[half * 2 + 1] = reinterpret_cast<const uint32_t&>(lower);
+            packed[half * 2] = pack(from[0] + low, from[1] + high);
+            packed[half * 2 + 1] = pack(from[2] + low, from[3] + high);
           }
-          // matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15; lane i gives the address of row i % 8 of one
+          // matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15
           const int in_row = warp * 16 + lane % 8 + lane / 8 % 2 * 8;
           uint32_t to = mine;
           if (TAIL == 0 || j * 16 < MAIN)
             to += j / 4 * 64 * 128 + swizzled<128>(in_row, j % 4 * 2 + lane / 16);
           else
             to += MAIN * 128 + swizzled<32>(in_row, lane / 16);
-          asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(packed[0]),
-                       "r"(packed[1]), "r"(packed[2]), "r"(packed[3])
-                       : "memory");
+          store_matrices(to, packed[0], packed[1], packed[2], packed[3]);
         }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         join_named(1 + group);
@@ -216,51 +191,27 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 namespace {
 
-// Boxes of `box_rows` x `box_columns` of a (rows, columns) row-major bf16 matrix, swizzled in shared memory.
-bool make_map(EncodeTensorMap encode, CUtensorMap& map, const void* matrix, int rows, int columns, uint32_t box_rows,
-              uint32_t box_columns) {
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(columns) * 2};
-  const cuuint32_t box[] = {box_columns, box_rows}, steps[] = {1, 1};
-  const auto swizzle = box_columns == BOX ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_32B;
-  return encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(matrix), sizes, strides, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
 int64_t tiles_of(const MatmulCall& call, int columns) {
   return static_cast<int64_t>((call.m + BM - 1) / BM) * ((call.n + columns - 1) / columns);
 }
 
 template <int BN>
-cudaError_t launch(const MatmulCall& call, EncodeTensorMap encode, int sm_count) {
+cudaError_t launch(const MatmulCall& call, int sm_count) {
   using T = Tile<BN>;
   FittedMaps maps = {};
-  if (!make_map(encode, maps.a, call.a, call.m, call.k, BM, BOX) ||
-      !make_map(encode, maps.weight, call.weight, call.k, call.n, BK, BOX) ||
-      !make_map(encode, maps.out, call.out, call.m, call.n, 64, BOX))
+  if (!make_map(maps.a, call.a, call.m, call.k, call.k, BM, BOX) ||
+      !make_map(maps.weight, call.weight, call.k, call.n, call.n, BK, BOX) ||
+      !make_map(maps.out, call.out, call.m, call.n, call.n, 64, BOX))
     return cudaErrorInvalidValue;
-  if (T::TAIL > 0 && (!make_map(encode, maps.weight_tail, call.weight, call.k, call.n, BK, T::TAIL) ||
-                      !make_map(encode, maps.out_tail, call.out, call.m, call.n, 64, T::TAIL)))
+  if (T::TAIL > 0 && (!make_map(maps.weight_tail, call.weight, call.k, call.n, call.n, BK, T::TAIL) ||
+                      !make_map(maps.out_tail, call.out, call.m, call.n, call.n, 64, T::TAIL)))
     return cudaErrorInvalidValue;
-  if (const cudaError_t status = cudaFuncSetAttribute(matmul_v14_fitted_tile<BN>,
-                                                      cudaFuncAttributeMaxDynamicSharedMemorySize, T::SHARED_BYTES))
-    return status;
-  cudaLaunchAttribute overlap = {};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(std::min<int64_t>(tiles_of(call, BN), sm_count)));
-  config.blockDim = dim3(THREADS);
-  config.dynamicSmemBytes = T::SHARED_BYTES;
-  config.stream = call.stream;
-  config.attrs = &overlap;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, matmul_v14_fitted_tile<BN>, maps, static_cast<const __nv_bfloat16*>(call.bias),
-                            call.m, call.n, call.k);
+  const int blocks = static_cast<int>(std::min<int64_t>(tiles_of(call, BN), sm_count));
+  return launch_overlapped(matmul_v14_fitted_tile<BN>, {blocks, THREADS}, T::SHARED_BYTES, call.stream, maps,
+                           static_cast<const __nv_bfloat16*>(call.bias), call.m, call.n, call.k);
 }
 
-using Launch = cudaError_t (*)(const MatmulCall&, EncodeTensorMap, int);
+using Launch = cudaError_t (*)(const MatmulCall&, int);
 
 // A tile that a block may have, and its time on an H200 in ns: of a step in K, and beside its steps. With 1950 for the
 // launch these give, within 18 %, what all four widths took at GPT-2's projections and at squares of 1024 to 2048; the
@@ -285,17 +236,12 @@ int64_t nanoseconds(const MatmulCall& call, const Choice& choice, int sm_count) 
 cudaError_t matmul_v14_fitted_tile(const MatmulCall& call) {
   if (call.n % 8 || call.k % 8) return cudaErrorInvalidValue;
   if (!aligned(call)) return cudaErrorMisalignedAddress;
-  int device = 0, sm_count = 0, major = 0, minor = 0;
-  if (const cudaError_t status = cudaGetDevice(&device)) return status;
-  for (const auto& [to, what] :
-       {std::pair{&sm_count, cudaDevAttrMultiProcessorCount}, std::pair{&major, cudaDevAttrComputeCapabilityMajor},
-        std::pair{&minor, cudaDevAttrComputeCapabilityMinor}})
-    if (const cudaError_t status = cudaDeviceGetAttribute(to, what, device)) return status;
-  static const EncodeTensorMap encode = find_encoder();
-  if (major != 9 || minor != 0 || encode == nullptr) return cudaErrorNotSupported;
+  int sm_count = 0;
+  if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
+  if (sm_count == 0) return cudaErrorNotSupported;
   const auto* best =
       std::min_element(std::begin(CHOICES), std::end(CHOICES), [&](const Choice& one, const Choice& two) {
         return nanoseconds(call, one, sm_count) < nanoseconds(call, two, sm_count);
       });
-  return best->launch(call, encode, sm_count);
+  return best->launch(call, sm_count);
 }
