@@ -19,20 +19,19 @@ static inline Deal shared_deal(const MatmulCall& call, int sm_count) {
 }
 
 static inline cudaError_t split_k_workspace(const MatmulCall& call, size_t& bytes) {
-  int device = 0, sm_count = 0;
+  int sm_count = 0;
   bytes = 0;
-  if (const cudaError_t status = cudaGetDevice(&device)) return status;
-  if (const cudaError_t status = cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device))
-    return status;
+  if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
+  if (sm_count == 0) return cudaSuccess;  // v09 runs
   const Deal deal = shared_deal(call, sm_count);
   if (deal.shared) bytes = deal.blocks * 2 * (BM * BN * sizeof(float) + sizeof(int));
   return cudaSuccess;
 }
 
-// `launch` takes the maps, the two parts of the workspace and the deal; v09 runs where the ring does not.
-template <typename KERNEL, typename LAUNCH>
+// v09 runs where the ring does not; `before` launches what the kernel needs done first.
+template <typename KERNEL, typename BEFORE>
 static inline cudaError_t launch_split_k(const MatmulCall& call, const RingOperands& from, KERNEL kernel,
-                                         LAUNCH launch) {
+                                         BEFORE before) {
   int sm_count = 0;
   RingMaps maps;
   bool takes = false;
@@ -46,5 +45,10 @@ static inline cudaError_t launch_split_k(const MatmulCall& call, const RingOpera
   if (const cudaError_t status =
           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES))
     return status;
-  return launch(maps, partial, ready, deal);
+  if (const cudaError_t status = before()) return status;
+  kernel<<<deal.blocks, ALL_THREADS, SHARED_BYTES, call.stream>>>(
+      maps.a, maps.weight, static_cast<const float*>(call.bias), static_cast<float*>(call.out), partial, ready, call.m,
+      call.n, deal);
+  RETURN_IF_LAUNCH_FAILED();
+  return cudaSuccess;
 }

@@ -33,13 +33,5 @@ __global__ void __launch_bounds__(ALL_THREADS, 1)
 cudaError_t matmul_v13_workspace(const MatmulCall& call, size_t& bytes) { return split_k_workspace(call, bytes); }
 
 cudaError_t matmul_v13_split_k(const MatmulCall& call) {
-  const auto kernel = matmul_v13_split_k<float>;
-  return launch_split_k(call, as_they_are(call), kernel,
-                        [&](const RingMaps& maps, float4* partial, int* ready, const Deal& deal) {
-                          kernel<<<deal.blocks, ALL_THREADS, SHARED_BYTES, call.stream>>>(
-                              maps.a, maps.weight, static_cast<const float*>(call.bias), static_cast<float*>(call.out),
-                              partial, ready, call.m, call.n, deal);
-                          RETURN_IF_LAUNCH_FAILED();
-                          return cudaSuccess;
-                        });
+  return launch_split_k(call, as_they_are(call), matmul_v13_split_k<float>, [] { return cudaSuccess; });
 }

@@ -102,15 +102,8 @@ cudaError_t matmul_v15_padded(const MatmulCall& call) {
   if (const cudaError_t status = make_plan(call, plan)) return status;
   const RingOperands operands = {plan.a.rows ? plan.a.to : call.a, plan.weight.rows ? plan.weight.to : call.weight,
                                  plan.a.pitch, plan.weight.pitch};
-  const auto kernel = matmul_v15_padded<float>;
-  return launch_split_k(
-      call, operands, kernel, [&](const RingMaps& maps, float4* partial, int* ready, const Deal& deal) {
-        matmul_v15_pad<<<plan.a.blocks() + plan.weight.blocks(), COPY_THREADS, 0, call.stream>>>(plan.a, plan.weight);
-        RETURN_IF_LAUNCH_FAILED();
-        kernel<<<deal.blocks, ALL_THREADS, SHARED_BYTES, call.stream>>>(
-            maps.a, maps.weight, static_cast<const float*>(call.bias), static_cast<float*>(call.out), partial, ready,
-            call.m, call.n, deal);
-        RETURN_IF_LAUNCH_FAILED();
-        return cudaSuccess;
-      });
+  return launch_split_k(call, operands, matmul_v15_padded<float>, [&] {
+    matmul_v15_pad<<<plan.a.blocks() + plan.weight.blocks(), COPY_THREADS, 0, call.stream>>>(plan.a, plan.weight);
+    return cudaGetLastError();
+  });
 }
