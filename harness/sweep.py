@@ -38,6 +38,7 @@ from typing import IO, Any
 
 from harness.console import guarded, progress
 from harness.errors import InputError, UsageError
+from harness.sweep_gpu import batches
 from harness.sweep_rows import COLUMNS, LEAST_GAIN, Ledger, Row, choose, latest, update_tuned
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -438,7 +439,8 @@ def _measure_all(
         ledger.add({name: row[name] for name in COLUMNS})
         shown("check and time", done, len(rows))
 
-    measure(jobs, on_row, start, progress)
+    for batch in batches(jobs):
+        measure(batch, on_row, start, progress)
 
 
 def _job(cell: Cell) -> Row:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import multiprocessing
 import os
 import sys
 import tempfile
@@ -22,6 +23,21 @@ from typing import Any
 from harness.manifest import first_line
 
 Say = Callable[[dict[str, Any]], None]
+LIBRARIES = 150  # of one process: each takes some of the 1024 thread-specific keys that a process has
+
+
+def batches(jobs: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The jobs in turn, as many together as one process has room for their libraries; at least one."""
+    batch: list[dict[str, Any]] = []
+    held: set[str] = set()
+    for job in jobs:
+        more = {row["library"] for row in job["rows"]}
+        if batch and len(held | more) > LIBRARIES:
+            yield batch
+            batch, held = [], set()
+        batch, held = [*batch, job], held | more
+    if batch:
+        yield batch
 
 
 def combined(op: Any, variant: str, libraries: dict[str, str]) -> tuple[Any, dict[str, str]]:
@@ -224,6 +240,17 @@ def launch(jobs: Sequence[dict[str, Any]]) -> None:
         torch.cuda.empty_cache()
 
 
+def launch_all(jobs: Sequence[dict[str, Any]]) -> int:
+    """`launch` in a process for each batch, one after the other; the exit status of the first that fails."""
+    for batch in batches(jobs):
+        process = multiprocessing.get_context("spawn").Process(target=launch, args=(batch,))
+        process.start()
+        process.join()
+        if process.exitcode:
+            return abs(process.exitcode)
+    return 0
+
+
 def main() -> int:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(
@@ -232,8 +259,7 @@ def main() -> int:
     parser.add_argument("--launch", type=Path, help="launch what this file lists, once each")
     options = parser.parse_args()
     if options.launch:
-        launch(json.loads(options.launch.read_text("utf-8")))
-        return 0
+        return launch_all(json.loads(options.launch.read_text("utf-8")))
     jobs = json.load(sys.stdin)
     # whatever a library prints goes to stderr: stdout is for the lines alone
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")

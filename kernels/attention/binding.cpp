@@ -23,6 +23,7 @@ torch::Tensor run(Launcher launch, const torch::Tensor& q, const torch::Tensor& 
       launch({q.const_data_ptr(), k.const_data_ptr(), v.const_data_ptr(), out.mutable_data_ptr(),
               needs_workspace ? workspace.mutable_data_ptr<float>() : nullptr, static_cast<int>(heads),
               static_cast<int>(tokens), static_cast<int>(std::min(window, tokens)), 0.125f, dtype, current_stream()});
+  check_accepted(status);
   TORCH_CHECK(status != cudaErrorNotSupported, "this attention does not run on this GPU: use v01_separate or torch.");
   TORCH_CHECK(status != cudaErrorMisalignedAddress,
               "this attention takes 16-byte aligned operands: clone them, or use v01_separate or torch.");

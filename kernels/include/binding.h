@@ -12,6 +12,14 @@
 
 inline cudaStream_t current_stream() { return at::cuda::getCurrentCUDAStream().stream(); }
 
+// Throws where CUDA itself refused a launch, and not our launcher its operands. CUDA keeps such an error, and a later call
+// would be blamed for it.
+inline void check_accepted(cudaError_t status) {
+  TORCH_CHECK(cudaGetLastError() == cudaSuccess || status == cudaSuccess, "CUDA refused a launch (",
+              cudaGetErrorString(status),
+              "): a block may want more shared memory, registers or threads than this GPU has.");
+}
+
 // Every operand lies contiguous on the GPU of `first`, in its dtype; returns that dtype.
 inline DType check_operands(const char* op, const torch::Tensor& first, std::initializer_list<torch::Tensor> others) {
   const auto type = first.scalar_type();

@@ -33,6 +33,7 @@ torch::Tensor run(const torch::Tensor& a, const torch::Tensor& weight, const tor
     call.workspace = workspace.mutable_data_ptr();
   }
   const cudaError_t status = LAUNCH(call);
+  check_accepted(status);
   TORCH_CHECK(status != cudaErrorNotSupported,
               "this matmul needs a GPU of compute capability 9.0: use v09_warp_tile (fp32) or torch.");
   TORCH_CHECK(status != cudaErrorMisalignedAddress,

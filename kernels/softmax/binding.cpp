@@ -30,6 +30,7 @@ torch::Tensor run(Launcher launch, const torch::Tensor& scores, double scale, bo
       {scores.const_data_ptr(), out.mutable_data_ptr(), needs_workspace ? workspace.mutable_data_ptr<float>() : nullptr,
        rows, static_cast<int>(tq), static_cast<int>(tk), static_cast<float>(scale),
        type == at::kFloat ? DType::float32 : DType::bfloat16, at::cuda::getCurrentCUDAStream().stream()});
+  check_accepted(status);
   TORCH_CHECK(status != cudaErrorInvalidValue, "this softmax does not take rows of this length: use v03_causal.");
   C10_CUDA_CHECK(status);
   return out;

@@ -515,6 +515,17 @@ def test_times_pair_the_rounds_with_the_defaults() -> None:
     assert "versus_default_p50" not in sweep_gpu.times([1e-5], [], 16)
 
 
+def test_a_process_holds_no_more_libraries_than_it_has_room_for() -> None:
+    def job(name: str, count: int) -> dict[str, Any]:
+        return {"op": name, "rows": [{"library": f"{name}{i}.so"} for i in range(count)]}
+
+    most = sweep_gpu.LIBRARIES
+    jobs = [job("a", most - 1), job("b", 1), job("b", 1), job("c", 1), job("d", most + 1), job("e", 1)]
+    found = [[one["op"] for one in batch] for batch in sweep_gpu.batches(jobs)]
+    assert found == [["a", "b", "b"], ["c"], ["d"], ["e"]]
+    assert list(sweep_gpu.batches([])) == []
+
+
 def test_the_geometry_of_a_launch_is_that_of_the_longest_kernel_in_its_range() -> None:
     def kernel(name: str, at: float, dur: float, grid: list[int]) -> dict[str, Any]:
         about = {"grid": grid, "block": [256, 1, 1], "registers per thread": 40, "shared memory": 1024}

@@ -29,6 +29,12 @@
 
 static int launches = 0;
 
+// Under a tool this takes minutes: what is done is said at once.
+static void tell(const char* what) {
+  std::printf("%s: %d launches so far\n", what, launches);
+  std::fflush(stdout);
+}
+
 // Device memory of exactly so many bytes; inputs hold small floating-point numbers.
 class Buffer {
  public:
@@ -145,18 +151,24 @@ static void run_softmax(DType dtype, int64_t heads, int tq, int tk) {
       softmax_v07_warp);
 }
 
-static void run_attention(DType dtype, int heads, int tokens, int window) {
+enum class Rungs { all, v06 };
+
+static void run_attention(DType dtype, int heads, int tokens, int window, Rungs rungs = Rungs::all) {
   const size_t size = dtype == DType::float32 ? 4 : 2, elements = static_cast<size_t>(heads) * tokens * 64;
   const Buffer q(elements, size), k(elements, size), v(elements, size), out(elements, size, false),
       workspace(window ? 1 : static_cast<size_t>(heads) * tokens * tokens, 4, false);
   const AttentionCall call{
       q, k, v, out, static_cast<float*>(static_cast<void*>(workspace)), heads, tokens, window, 0.125f, dtype, nullptr};
-  if (window == 0) run(call, attention_v01_separate);
-  if (window == 0 && tokens <= 1024) run(call, attention_v02_per_query);
-  run(call, attention_v03_tiled);
   int device = 0, major = 0;
   CHECK(cudaGetDevice(&device));
   CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  if (rungs == Rungs::v06) {
+    if (major == 9) run(call, attention_v06_small);
+    return;
+  }
+  if (window == 0) run(call, attention_v01_separate);
+  if (window == 0 && tokens <= 1024) run(call, attention_v02_per_query);
+  run(call, attention_v03_tiled);
   if (dtype == DType::bfloat16 && major >= 8) run(call, attention_v04_mma);
   if (dtype == DType::bfloat16 && major == 9) run(call, attention_v05_wgmma);
   if (dtype == DType::bfloat16 && major == 9 && window == 0) run(call, attention_v06_small);
@@ -198,6 +210,7 @@ static void run_memory_bound() {
     for (const int k : {1, 8, 53, 768, 1536, 3072, 8200}) run_gemv(dtype, 37, k);
     for (const int k : {64, 520, 776}) run_gemv(dtype, 16387, k);
     for (const int head_size : {1, 5, 6, 20, 64}) run_permute(2, 65, 3, head_size, bytes);
+    tell(dtype == DType::float32 ? "bound by memory, fp32" : "bound by memory, bf16");
   }
 }
 
@@ -208,6 +221,7 @@ static void run_compute_bound() {
         std::array{65, 200, 200}, std::array{1020, 2296, 200}, std::array{1000, 2984, 392}, std::array{1030, 3080, 72},
         std::array{1030, 2056, 24}, std::array{300, 515, 772}, std::array{1100, 4100, 132}, std::array{257, 1029, 389}})
     run_matmul(m, n, k);
+  tell("matmul");
   // one token, the edges of every tile; windows inside a tile and across tiles
   for (const DType dtype : {DType::float32, DType::bfloat16})
     for (const auto& [tokens, window] :
@@ -215,8 +229,9 @@ static void run_compute_bound() {
           std::array{65, 1}, std::array{300, 64}, std::array{300, 131}})
       run_attention(dtype, 2, tokens, window);
   // more blocks of v06 than four and two a multiprocessor
-  run_attention(DType::bfloat16, 180, 129, 0);
-  run_attention(DType::bfloat16, 300, 17, 0);
+  run_attention(DType::bfloat16, 180, 129, 0, Rungs::v06);
+  run_attention(DType::bfloat16, 300, 17, 0, Rungs::v06);
+  tell("attention");
 }
 
 // All, or with the argument "compute" or "memory" those bound by arithmetic or by memory.
