@@ -169,8 +169,11 @@ def compare(
             if bool((value.isnan() != reference.isnan()).any()):
                 note = note or "NaN in other places than the reference"
                 continue
+            if bool((reference.isinf() & (value != reference)).any()):
+                note = note or "not infinite where the reference is, or of the other sign"
+                continue
             # equal infinities differ by NaN, and have no error
-            error = (value - reference).abs().where(value != reference, 0.0).nan_to_num(0.0)
+            error = (value - reference).abs().where(value != reference, 0.0).nan_to_num(0.0, posinf=math.inf)
             largest_error = max(largest_error, float(error.max()))
             share = (error / allowed.nan_to_num(1.0)).where(error > 0, 0.0)
             used = max(used, float(share.max()))

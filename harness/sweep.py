@@ -2,7 +2,8 @@
 
     python -m harness.sweep OP [OP ...] [--variants ...] [--dtype ...] [--shapes ...] [--out DIR]
     python -m harness.sweep OP --dry-run      lists the combinations and which of them are measured already
-    python -m harness.sweep OP --counters     also takes ncu's counters of one launch of each
+    python -m harness.sweep OP --counters     also takes ncu's counters of one launch of the default, of the fastest and
+                                              of the slowest of each
     python -m harness.sweep OP --update       also writes kernels/tuned.toml, which kernels.build reads (without a GPU:
                                               from what DIR holds, and nothing is built)
 
@@ -458,8 +459,25 @@ def wave_fields(row: Row, sm_count: int) -> Row:
 # Counters ----------------------------------------------------------------------------------------------------
 
 
+def telling(rows: Sequence[Row], gpu: str) -> set[str]:
+    """The ranges of the default, the fastest and the slowest of each rung, dtype and shape: what differs between their
+    counters is why one is faster.
+    """
+    cells: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row["verdict"] == "timed" and row["gpu"] == gpu:
+            cells.setdefault(tuple(row[name] for name in ("op", "variant", "dtype", "shape_name")), []).append(row)
+    found = set()
+    for members in cells.values():
+        # against the default of the same rounds, where there is one
+        ordered = sorted(members, key=lambda row: 1 / float(row["versus_default_p50"] or 1))
+        found |= {row["range"] for row in members if row["default"] == "1"}
+        found |= {ordered[0]["range"], ordered[-1]["range"]}
+    return found
+
+
 def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu) -> None:
-    """One launch of each timed combination of `cells` under ncu, each in its NVTX range; a sentence where that fails.
+    """One launch under ncu of what tells combinations apart, each in its NVTX range; a sentence where that fails.
 
     A run holds the counters of one such capture: those of an earlier one are replaced.
     """
@@ -471,7 +489,7 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
         return
     nvcc = build.find_nvcc()
     assert nvcc is not None  # or nothing would have been timed
-    timed = {row["range"] for row in latest(ledger.rows) if row["verdict"] == "timed" and row["gpu"] == gpu.name}
+    told = telling(latest(ledger.rows), gpu.name)
     built = combinations.compile_all(nvcc, [one for cell in cells for one in cell.combinations], gpu.arch, _Progress())
     _wait_for(_start_extensions(cells))
     combinations.link_all(built.values(), _Progress())
@@ -480,7 +498,7 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
         members = [
             {"range": range_of(cell, one), "library": str(combinations.library_of(built[one]))}
             for one in cell.combinations
-            if range_of(cell, one) in timed
+            if range_of(cell, one) in told
         ]
         jobs.append(_job(cell) | {"rows": members})
     run = Path(os.path.relpath(out, ROOT))
@@ -594,7 +612,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="run folder (default runs/<time>-<gpu>-sweep-<op>)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each combination (default {ROUNDS})")
     parser.add_argument("--arch", type=int, default=90, help="without a GPU: compile for this one (default 90)")
-    parser.add_argument("--counters", action="store_true", help="ncu's counters of one launch of each combination")
+    parser.add_argument(
+        "--counters", action="store_true", help="ncu's counters of the default, the fastest and the slowest of each"
+    )
     parser.add_argument("--update", action="store_true", help="write kernels/tuned.toml")
     parser.add_argument("--dry-run", action="store_true", help="list the combinations, run nothing")
     given = list(sys.argv[1:] if arguments is None else arguments)

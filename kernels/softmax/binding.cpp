@@ -1,10 +1,5 @@
 // The only torch headers of kernels/softmax: tensors in, raw pointers and the current stream out.
-#include <ATen/cuda/CUDAContext.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <torch/extension.h>
-
-#include <limits>
+#include "binding.h"
 
 #include "softmax.h"
 
@@ -26,10 +21,10 @@ torch::Tensor run(Launcher launch, const torch::Tensor& scores, double scale, bo
   TORCH_CHECK(rows <= limit && tk <= limit / 2, "softmax takes at most 2^31 rows of 2^30 columns");
   torch::Tensor workspace;
   if (needs_workspace) workspace = torch::empty({rows * tk + 2 * rows}, scores.options().dtype(at::kFloat));
-  const cudaError_t status = launch(
-      {scores.const_data_ptr(), out.mutable_data_ptr(), needs_workspace ? workspace.mutable_data_ptr<float>() : nullptr,
-       rows, static_cast<int>(tq), static_cast<int>(tk), static_cast<float>(scale),
-       type == at::kFloat ? DType::float32 : DType::bfloat16, at::cuda::getCurrentCUDAStream().stream()});
+  const cudaError_t status = launch({scores.const_data_ptr(), out.mutable_data_ptr(),
+                                     needs_workspace ? workspace.mutable_data_ptr<float>() : nullptr, rows,
+                                     static_cast<int>(tq), static_cast<int>(tk), static_cast<float>(scale),
+                                     type == at::kFloat ? DType::float32 : DType::bfloat16, current_stream()});
   check_accepted(status);
   TORCH_CHECK(status != cudaErrorInvalidValue, "this softmax does not take rows of this length: use v03_causal.");
   C10_CUDA_CHECK(status);

@@ -51,6 +51,23 @@ def test_a_wrong_result_fails_its_check(op):
         assert not bench.compare(op, op.best, inputs, label, run).passed
 
 
+INFINITE = ["attention_decode", "bias_gelu", "encoder", "gelu", "gemv", "matmul", "residual", "residual_layernorm"]
+
+
+@pytest.mark.parametrize("name", INFINITE)
+def test_where_the_reference_is_infinite_nothing_else_passes(name):
+    op = ops()[name]
+    inputs = op.hostile(*inputs_of(op, op.check_shapes[4]))
+    assert any(reference.isinf().any() for reference in bench.outputs(op.reference(*inputs)))
+    for instead, passes in ((lambda v: v, True), (lambda v: v.where(~v.isinf(), 12.5), False), (torch.neg, False)):
+
+        def run(*values, instead=instead):
+            found = [v.where(~v.isinf(), instead(v)).float() for v in bench.outputs(op.reference(*values))]
+            return tuple(found) if len(found) > 1 else found[0]
+
+        assert bench.compare(op, op.best, inputs, "hostile", run).passed == passes
+
+
 # of which the output fits the input that it is fed to; of the others every shape does
 FITS = {"encoder": (1, 9, 131), "gemv": (768, 768), "matmul": (64, 8, 8), "split_permute": (3**chains.THIRDS, 2, 2, 3)}
 

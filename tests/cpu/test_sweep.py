@@ -515,6 +515,18 @@ def test_times_pair_the_rounds_with_the_defaults() -> None:
     assert "versus_default_p50" not in sweep_gpu.times([1e-5], [], 16)
 
 
+def test_counters_are_taken_of_the_default_the_fastest_and_the_slowest() -> None:
+    def row(threads: int, gain: float, **more: Any) -> dict[str, Any]:
+        made = examples.row("gelu", "v02_vector", {"GELU_V02_THREADS": threads}, **versus(gain, gain, gain))
+        return {name: str(value) for name, value in made.items()} | {"range": str(threads)} | more
+
+    rows = [row(256, 1.0, default="1"), row(64, 1.2), row(128, 1.1), row(512, 0.9), row(1024, 0.8)]
+    assert sweep.telling(rows, rows[0]["gpu"]) == {"256", "64", "1024"}
+    crashed = row(32, 2.0, verdict="crashed")
+    assert sweep.telling([*rows[:1], crashed], rows[0]["gpu"]) == {"256"}
+    assert sweep.telling(rows, "another GPU") == set()
+
+
 def test_a_process_holds_no_more_libraries_than_it_has_room_for() -> None:
     def job(name: str, count: int) -> dict[str, Any]:
         return {"op": name, "rows": [{"library": f"{name}{i}.so"} for i in range(count)]}

@@ -1,9 +1,10 @@
 // Runs every kernel of kernels/ on small awkward shapes without torch, for compute-sanitizer: see sanitize.sh beside
 // it. Buffers have exactly the size that a kernel may touch; results are compared between rungs elsewhere, not here.
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <string>
 #include <vector>
 
 #include "../../kernels/attention/attention.h"
@@ -30,8 +31,9 @@
 static int launches = 0;
 
 // Under a tool this takes minutes: what is done is said at once.
-static void tell(const char* what) {
-  std::printf("%s: %d launches so far\n", what, launches);
+static void tell(const char* what, double seconds = 0) {
+  std::printf("%s: %d launches so far", what, launches);
+  std::printf(seconds > 0 ? " (%.1f s)\n" : "\n", seconds);
   std::fflush(stdout);
 }
 
@@ -60,9 +62,12 @@ class Buffer {
 template <typename Call, typename... Launchers>
 static void run(const Call& call, Launchers... launchers) {
   for (const auto launch : {launchers...}) {
+    const auto start = std::chrono::steady_clock::now();
     CHECK(launch(call));
     CHECK(cudaDeviceSynchronize());
     ++launches;
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    if (took.count() > 2) tell("a launch of over two seconds", took.count());
   }
 }
 
@@ -214,14 +219,16 @@ static void run_memory_bound() {
   }
 }
 
-static void run_compute_bound() {
+static void run_every_matmul() {
   // one element, odd sizes, edges of every tile; the last ones take the wide tiles
   for (const auto& [m, n, k] :
        {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72}, std::array{257, 1028, 36},
         std::array{65, 200, 200}, std::array{1020, 2296, 200}, std::array{1000, 2984, 392}, std::array{1030, 3080, 72},
         std::array{1030, 2056, 24}, std::array{300, 515, 772}, std::array{1100, 4100, 132}, std::array{257, 1029, 389}})
-    run_matmul(m, n, k);
-  tell("matmul");
+    run_matmul(m, n, k), tell("matmul");
+}
+
+static void run_every_attention() {
   // one token, the edges of every tile; windows inside a tile and across tiles
   for (const DType dtype : {DType::float32, DType::bfloat16})
     for (const auto& [tokens, window] :
@@ -234,11 +241,15 @@ static void run_compute_bound() {
   tell("attention");
 }
 
-// All, or with the argument "compute" or "memory" those bound by arithmetic or by memory.
+// All, or with an argument the part of that name; "compute" and "memory" are those bound by arithmetic and by memory.
 int main(int argc, char** argv) {
-  const char* wanted = argc > 1 ? argv[1] : "";
-  if (std::strcmp(wanted, "compute") != 0) run_memory_bound();
-  if (std::strcmp(wanted, "memory") != 0) run_compute_bound();
+  const std::string wanted = argc > 1 ? argv[1] : "";
+  const auto is_wanted = [&](const char* part, const char* bound) {
+    return wanted.empty() || wanted == part || wanted == bound;
+  };
+  if (is_wanted("memory", "memory")) run_memory_bound();
+  if (is_wanted("matmul", "compute")) run_every_matmul();
+  if (is_wanted("attention", "compute")) run_every_attention();
   CHECK(cudaDeviceSynchronize());
   std::printf("%d launches\n", launches);
   return 0;

@@ -3,7 +3,7 @@
 #
 #   tests/gpu/sanitize.sh [TOOL ...]      tools of compute-sanitizer (default: memcheck racecheck)
 #
-# BOUND=compute or BOUND=memory: only the kernels bound by arithmetic, or by memory.
+# ONLY=memory, matmul or attention: only the kernels bound by memory, only these; ONLY=compute: the last two.
 # Needs nvcc, compute-sanitizer and a GPU; 127 where one is missing, else 1 if a tool finds anything.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -45,7 +45,7 @@ status=0
 for tool in "${@:-memcheck racecheck}"; do
   for name in $tool; do
     echo "== $name"
-    compute-sanitizer --tool "$name" --error-exitcode 1 --print-limit 20 "$build/driver" "${BOUND:-}" || status=1
+    compute-sanitizer --tool "$name" --error-exitcode 1 --print-limit 20 "$build/driver" "${ONLY:-}" || status=1
   done
 done
 exit "$status"
