@@ -34,7 +34,7 @@ from harness.console import guarded
 from harness.errors import InputError, UsageError
 from kernels import registry
 from kernels.registry import MOST_BYTES, dtype_name, short_dtype
-from kernels.variants import fingerprint
+from kernels.variants import equivalents, fingerprint
 
 CLAIMS = registry.FOLDER / "claims.toml"
 GOALS = registry.FOLDER / "goals.toml"
@@ -234,7 +234,7 @@ def declaration() -> str:
         + lines(read_claims())
         + '\n ],\n "goals": [\n  '
         + lines(tomllib.loads(GOALS.read_text("utf-8"))["goal"])
-        + "\n ]\n}\n"
+        + f'\n ],\n "equivalent": {json.dumps(equivalents())}\n}}\n'
     )
 
 
@@ -264,13 +264,14 @@ def captured(folder: Path) -> dict[Measured, bool]:
     hottest source lines, or is of slow points, which may lack them.
     """
     found: dict[Measured, bool] = {}
+    same = equivalents()
     for file in sorted(folder.glob("*/captures/points.csv")):
         ranges = ranges_captured(file.with_name("ncu_raw.csv"))
         lines = file.parts[-3].endswith("-slow") or bool(_rows(file.with_name("ncu_lines.csv")))
         for row in _rows(file):
             key = (row["op"], row["variant"], row["dtype"], row["shape_name"])
             if row["passed"] == "yes" and (ROOT_RANGE, *key) in ranges:
-                measured = key, row["shape"], row["fingerprint"]
+                measured = key, row["shape"], same.get(row["fingerprint"], row["fingerprint"])
                 found[measured] = lines or found.get(measured, False)
     return found
 
@@ -293,11 +294,13 @@ def timed(folder: Path) -> dict[Measured, float]:
 
 
 def _cold(rows: Iterable[Mapping[str, Any]], sources: Mapping[tuple[str, str], str]) -> dict[Measured, float]:
+    same = equivalents()
+    now = {rung: same.get(fingerprint, fingerprint) for rung, fingerprint in sources.items()}
     return {
         (
             (row["op"], row["variant"], row["dtype"], row["shape_name"]),
             row["shape"],
-            sources.get((row["op"], row["variant"]), ""),
+            now.get((row["op"], row["variant"]), ""),
         ): float(row["bench_time_p50_ns"])
         for row in rows
         if row["convention"] == "cold"

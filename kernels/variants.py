@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
+import tomllib
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from kernels import objects, tuned
-from kernels.registry import FOLDER, ByteModel, Op, Variant
+from kernels.registry import FOLDER, ByteModel, Op, Variant, ops
 
 _modules: dict[str, Any] = {}  # by folder
 
@@ -140,16 +141,34 @@ def triton_variant(
 
 
 def fingerprint(op: Op, variant: str) -> str:
-    """12 hex digits that change with the source of a variant, and with what tuned.toml has it compiled with on any GPU:
-    a measurement with another fingerprint is of another kernel. What PyTorch brings is told by the names of its
-    operations.
+    """12 hex digits that change with the source of a variant, and with which of its tunables tuned.toml has other than
+    the default on any GPU: a measurement with another fingerprint is of another kernel, unless `equivalents` says
+    otherwise. What PyTorch brings is told by the names of its operations.
     """
     declared = op.variant(variant)
     if declared.source:
-        of_source = objects.fingerprint(FOLDER / op.folder / declared.source)
-        choices = tuned.flags(f"{op.folder}/{declared.source}")
-        return hashlib.sha256(" ".join([of_source, *choices]).encode()).hexdigest()[:12] if choices else of_source
+        return _as_built(op, declared, objects.fingerprint(FOLDER / op.folder / declared.source))
     return hashlib.sha256(" ".join((declared.kind, variant, *op.chain)).encode()).hexdigest()[:12]
+
+
+def _as_built(op: Op, variant: Variant, of_source: str) -> str:
+    flags = tuned.flags(f"{op.folder}/{variant.source}")
+    choices = [flag for flag in flags if flag.removeprefix("-D").split("=")[0] in variant.tunables]
+    return hashlib.sha256(" ".join([of_source, *choices]).encode()).hexdigest()[:12] if choices else of_source
+
+
+def equivalents() -> dict[str, str]:
+    """Older fingerprints with those of today, where kernels/equivalent.toml says that sources are the same kernels: a
+    measurement with either counts.
+    """
+    entries = tomllib.loads((FOLDER / "equivalent.toml").read_text("utf-8"))["equivalent"]
+    return {
+        _as_built(op, variant, entry["older"]): _as_built(op, variant, entry["now"])
+        for entry in entries
+        for op in ops().values()
+        for variant in op.variants.values()
+        if f"{op.folder}/{variant.source}" == entry["source"]
+    }
 
 
 def random_normal(seed: int, device: str) -> Callable[..., Any]:

@@ -81,13 +81,15 @@ def read_ladder(folder: Path) -> Ladder:
         said = point.pop("hypotheses")
         points.append(point)
         hypotheses += [{name: point[name] for name in KEY} | {"stated": True} | row for row in said]
-    runs = [_run(file.parents[1]) for file in sorted(folder.glob("*/captures/points.csv"))]
+    # older fingerprints of the same kernels, with those of today
+    same: dict[str, str] = document.get("equivalent", {})
+    runs = [_run(file.parents[1], same) for file in sorted(folder.glob("*/captures/points.csv"))]
     return Ladder(
         pd.DataFrame(points),
         pd.DataFrame(hypotheses, columns=[*KEY, "metric", "versus", "low", "high", "equals", "stated", "at"]),
         document["claims"],
         document["goals"],
-        _beside(folder),
+        _beside(folder).replace({"fingerprint": same}),
         runs,
     )
 
@@ -124,11 +126,11 @@ def _table(path: Path, columns: list[str], *, later: list[str] | None = None) ->
     return table.assign(**{name: np.nan for name in later or [] if name not in table})
 
 
-def _run(folder: Path) -> LadderRun:
+def _run(folder: Path, same: dict[str, str]) -> LadderRun:
     captures = folder / "captures"
     pages = [path for name in ("ncu_raw.csv", "ncu_ratios.csv") if (path := captures / name).is_file()]
     bench = _table(captures / "bench.csv", BENCH, later=LATER)
-    points = _table(captures / "points.csv", POINTS)
+    points = _table(captures / "points.csv", POINTS).replace({"fingerprint": same})
     sources = points[["op", "variant", "fingerprint"]].drop_duplicates(["op", "variant"])
     return LadderRun(
         folder.name,

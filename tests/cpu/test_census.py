@@ -1,6 +1,7 @@
 """The census: ptxas and disassembly text written by hand, occupancy against ncu's own, the comparison with the table."""
 
 import csv
+import tomllib
 
 import pytest
 
@@ -349,3 +350,26 @@ def test_an_object_is_made_anew_when_a_header_changes(tmp_path, monkeypatch):
     assert objects.target(source, 90) == "90"
     source.write_text("#if defined(__CUDA_ARCH_FEAT_SM90_ALL)\n#endif\n")
     assert (objects.target(source, 90), objects.target(source, 80)) == ("90a", "80")
+
+
+def test_machine_code_is_what_it_does_and_not_what_it_is_called():
+    renamed = SASS.replace("_Z5emptyv", "_Z6absentv").replace("/*0000*/                   EXIT", "/*0000*/  EXIT")
+    assert census.machine_code(renamed) == census.machine_code(SASS)
+    first, second = SASS.split("\t\tFunction : _Z5emptyv")
+    other_order = "\t\tFunction : _Z5emptyv" + second + first[first.index("\t\tFunction") :]
+    assert census.machine_code(other_order) == census.machine_code(SASS)
+    assert census.machine_code(SASS.replace("LDG.E.U8 R8", "LDG.E.U8 R9")) != census.machine_code(SASS)
+
+
+EQUIVALENT = tomllib.loads((build.FOLDER / "equivalent.toml").read_text("utf-8"))["equivalent"]
+
+
+@pytest.mark.parametrize("entry", EQUIVALENT, ids=lambda entry: entry["source"])
+def test_a_source_that_is_said_to_be_the_same_kernel_still_is(entry):
+    source = build.FOLDER / entry["source"]
+    assert objects.fingerprint(source) == entry["now"] != entry["older"]
+    nvcc = build.find_nvcc()
+    if nvcc is None or not census.tool("cuobjdump") or objects.nvcc_version(nvcc) != entry["nvcc"]:
+        pytest.skip(f"its machine code is compared with nvcc {entry['nvcc']} and cuobjdump")
+    compiled = objects.compile_one(nvcc, entry["nvcc"], source, 90)
+    assert census.machine_code(census.dump("-sass", compiled.object)) == entry["code"]

@@ -161,6 +161,16 @@ def test_times_of_a_benchmark_beside_the_ladder_count_if_of_the_same_source(tmp_
     assert ladder.timed(tmp_path / "ladder") == {}  # not beside it: another GPU's
 
 
+def test_what_an_equivalent_source_measured_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    point, other = some_points()[2:4]
+    monkeypatch.setattr(ladder, "equivalents", lambda: {"older": point.fingerprint})
+    write_run(tmp_path / "r1", [row_of(point, "older"), row_of(other, "old")], [Launch(point.key), Launch(other.key)])
+    missing = ladder.missing(tmp_path, ["residual"])
+    assert point not in missing
+    assert other in missing
+    assert json.loads(ladder.declaration())["equivalent"] == {"older": point.fingerprint}
+
+
 def test_missing_lists_points_and_needs_no_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ladder.main(["--mode", "missing", "--out", str(tmp_path), "--ops", "residual"]) == 0
     shown = capsys.readouterr()
@@ -547,6 +557,19 @@ def test_the_newest_run_of_the_present_source_counts(folder: Path) -> None:
     (folder / "ladder.json").write_text(json.dumps(document))
     assert rows_of(folder)["v02"]["state"] == "stale"
     assert rows_of(folder)["v02"]["dram_read_bytes"] == 2  # the newest of the older ones
+
+
+def test_counters_and_times_of_an_equivalent_source_are_of_the_present_one(folder: Path) -> None:
+    document = json.loads((folder / "ladder.json").read_text())
+    document["points"][2]["fingerprint"] = "newest"
+    document["equivalent"] = {"f2": "newest"}
+    (folder / "ladder.json").write_text(json.dumps(document))
+    beside = folder.parent / "gpu-op-bench"
+    write_csv(beside / "bench.csv", [timed(key("v02"), "2x3", 500)])
+    (beside / "bench.json").write_text(json.dumps({"kind": "bench", "sources": {"v02": "f2"}}))
+    rows = rows_of(folder)
+    assert (rows["v02"]["state"], rows["v02"]["bench_time_p50_ns"]) == ("current", 500)
+    assert len(composer.build(folder)["ladder_times"]) == 3
 
 
 def test_times_of_the_benchmark_beside_go_before_a_runs_own(folder: Path) -> None:
