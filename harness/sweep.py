@@ -291,18 +291,43 @@ class _Progress:
 
 
 def static_fields(arch: int, built: Any) -> Row:
-    """What nvcc alone says: the kernel of the source with the lowest occupancy at its launch bound."""
+    """What nvcc alone says: the kernel of the source with the lowest occupancy at its launch bound, none of all where
+    it cannot be launched.
+    """
     from kernels import census, combinations
 
     bounds = combinations.max_threads(built)
     found: list[Row] = [
         {"kernel": census.demangle([usage.symbol])[0], "registers": usage.registers, "shared_bytes": usage.shared_bytes}
         | occupancy_fields(arch, bounds.get(usage.symbol, 0), usage.registers, usage.shared_bytes)
+        | {"reason": cannot_launch(arch, bounds.get(usage.symbol, 0), usage.shared_bytes)}
         for usage in built.usages
     ]
     spilled = max((usage.spill_bytes for usage in built.usages), default=0)
-    lowest = min(found, key=lambda fields: float(fields.get("occupancy_theoretical_frac", 1)), default={})
+    lowest = min(
+        found,
+        key=lambda fields: (not fields["reason"], float(fields.get("occupancy_theoretical_frac", 1))),
+        default={},
+    )
     return lowest | {"spill_bytes": spilled}
+
+
+def cannot_launch(arch: int, threads: int, shared_bytes: int) -> str:
+    """Why no block of this size starts on any GPU of that architecture, "" where one may, or where its limits are not
+    in sm_limits.toml. Dynamic shared memory is not known before a launch.
+    """
+    from kernels import census
+
+    try:
+        most = census.limits(arch)
+    except KeyError:
+        return ""
+    if threads > most["block_threads"]:
+        return f"cannot launch: {threads} threads a block, at most {most['block_threads']}"
+    most_shared = most["shared_bytes"] - most["shared_reserved_bytes"]
+    if shared_bytes > most_shared:
+        return f"cannot launch: {shared_bytes:,} bytes of shared memory a block, at most {most_shared:,}"
+    return ""
 
 
 def occupancy_fields(arch: int, threads: int, registers: int, shared_bytes: int) -> Row:
@@ -567,6 +592,19 @@ def keeps_default(choice: Row) -> str:
     return next((variant.keeps_default for _, variant in _compiled_from(choice) if variant.keeps_default), "")
 
 
+def not_swept(rows: Sequence[Row]) -> list[str]:
+    """The rungs with tunables that no row is of: "attention v04_mma"."""
+    from kernels.registry import ops
+
+    swept = {(row["op"], row["variant"]) for row in rows}
+    return [
+        f"{op.name} {name}"
+        for op in ops().values()
+        for name, variant in op.variants.items()
+        if variant.tunables and (op.name, name) not in swept
+    ]
+
+
 def finish(out: Path, ledger: Ledger, arguments: Sequence[str], rounds: int, sampler: Any, update: bool) -> None:
     """sweep.json, manifest.json, what to take, and, `update`, kernels/tuned.toml."""
     from harness import bench, manifest, outputs
@@ -579,7 +617,7 @@ def finish(out: Path, ledger: Ledger, arguments: Sequence[str], rounds: int, sam
         outputs.write_conditions(out / "captures", ["harness.sweep", *arguments], [], 0, {"source": "none"}, sampler)
     document = {
         "kind": KIND, "schema_version": 1, "convention": bench.CONVENTIONS["cold"], "rounds": rounds,
-        "least_gain": LEAST_GAIN, "choices": choices,
+        "least_gain": LEAST_GAIN, "choices": choices, "not_swept": not_swept(ledger.rows),
     }  # fmt: skip
     manifest.write_json(out / "captures" / "sweep.json", document)
     counts: dict[str, int] = {}

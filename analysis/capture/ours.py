@@ -135,7 +135,8 @@ _SHAPES: dict[str, dict[str, Any]] = {
                 "measured": [{"op": _TEXT, "variant": _TEXT, "dtype": _TEXT, "shape": _TEXT}],
                 "not_measured?": [_TEXT],
             }
-        ]
+        ],
+        "not_swept?": [_TEXT],
     },
     "ceilings": {"roofs": [{"name": _TEXT, "value": _POSITIVE}]},
     "tool-status": {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.capture.model import Capture, Gap
+from analysis.tables.sweep import CELL
 
 BARE_RUN = "run `python -m harness.run --mode bare --out RUN/captures` on that GPU"
 METRICS = "capture with the metrics that `python -m analysis.hardware.metrics` prints"
@@ -100,16 +101,23 @@ def name_gaps(
 
 
 def _sweep_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Gap]:
-    timed, without = sweep[sweep["verdict"] == "timed"], sweep["tier"].eq("timing").sum()
+    timed = sweep[sweep["verdict"] == "timed"]
+    counted = timed["tier"].eq("counters").groupby([timed[name] for name in CELL]).any()
+    without = int((~counted).sum())
+    gaps = []
+    if rungs := (capture.sweep or {}).get("not_swept"):
+        wanted = dict.fromkeys(rung.split()[0] for rung in rungs)
+        fix = f"`make sweep RUN=… OP='{' '.join(wanted)}'` with this run"
+        gaps.append(Gap(f"{len(rungs)} rungs with compile-time choices", f"not swept: {', '.join(rungs)}", fix))
     if timed.empty:
         fix = "sweep on a machine with an NVIDIA GPU: `make sweep OP=…`"
-        return [Gap("times of the combinations", "nothing was timed", fix)]
+        return [Gap("times of the combinations", "nothing was timed", fix), *gaps]
     failed = any(tool.get("tool") == "ncu" and tool.get("status") != "ok" for tool in capture.tools)
     if not without or failed:  # which its status file has already named
-        return []
-    why = "they were not launched under ncu: achieved occupancy, stalls and DRAM rates are unknown"
+        return gaps
+    why = "no combination of them was launched under ncu: achieved occupancy, stalls, cache hits and bytes are unknown"
     fix = f"`make sweep RUN=… ARGS=--counters OP='{' '.join(timed['op'].unique())}'` with this run; what is timed stays"
-    return [Gap(f"the counters of {without} of {len(timed)} combinations", why, fix)]
+    return [Gap(f"the counters of {without} of {len(counted)} kernels, dtypes and shapes", why, fix), *gaps]
 
 
 def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame) -> list[Gap]:
