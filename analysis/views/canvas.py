@@ -10,6 +10,7 @@ differences between machines can only come from another matplotlib, and that is 
 from __future__ import annotations
 
 import io
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -69,20 +70,32 @@ def style_context(**more: Any) -> AbstractContextManager[None]:
 
 
 def to_bytes(figure: Figure) -> dict[str, bytes]:
-    """{'svg': …, 'png': …}; the same figure gives the same bytes.
+    """{'svg': …, 'png': …}; the same figure gives the same bytes."""
+    svg, png = to_svg(figure), io.BytesIO()
+    with style_context():
+        figure.savefig(png, format="png", metadata={"Software": None})
+    return {"svg": svg, "png": png.getvalue()}
 
-    Ids in the SVG start with the figure's label, so that several of them can stand inline in one page.
-    """
+
+def to_svg(figure: Figure) -> bytes:
+    """The SVG alone. Its ids start with the figure's label, so that several of them can stand inline in one page."""
     name = str(figure.get_label()) or "figure"
     with style_context(**{"svg.hashsalt": name}):
-        svg, png = io.BytesIO(), io.BytesIO()
+        svg = io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-        figure.savefig(png, format="png", metadata={"Software": None})
     source = svg.getvalue().decode("utf-8")
     for mark in (' id="', "url(#", 'href="#'):
         source = source.replace(mark, f"{mark}{name}-")
     source = source.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
-    return {"svg": source.encode("utf-8"), "png": png.getvalue()}
+    return source.encode("utf-8")
+
+
+def compact(svg: bytes) -> bytes:
+    """The same picture with what each of its texts repeats said once, for one with many: a third less."""
+    font = b"font-family: 'DejaVu Sans', Verdana, sans-serif, sans-serif"
+    svg = re.sub(rb' transform="rotate\(-0 [^"]*\)"', b"", svg.replace(font + b"; ", b""))
+    svg = re.sub(rb'<g id="[^"]*text_[0-9]+">\s*(<text [^>]*>[^<]*</text>)\s*</g>', rb"\1", svg)
+    return svg.replace(b"<svg ", b'<svg style="' + font + b'" ', 1)
 
 
 def drawable(value: Any, width: int, head: float = 0.6) -> str:

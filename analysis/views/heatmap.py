@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -14,7 +16,7 @@ from matplotlib.patches import Rectangle
 from analysis.views import text
 from analysis.views.canvas import BLACK, BLUE, ORANGE, WIDTH, drawable, new_canvas, style_context
 
-_FULL_EXCESS = 0.25  # of the default's time: from here on a cell has the full colour
+_FULL = 4.0  # times the default's time, and a quarter of it: from here on a cell has the full colour
 _BLANK = "#f0f0f0"
 _HEATS = LinearSegmentedColormap.from_list("faster to slower", [BLUE, "#ffffff", ORANGE])
 
@@ -27,10 +29,11 @@ def plot_sweep(op: str, panels: Sequence[Mapping[str, Any]], caption: str) -> Fi
         pairs = [panels[at : at + 2] for at in range(0, len(panels), 2)]
         heights = [0.95 + 0.4 * max(len(panel["rows"]) for panel in pair) for pair in pairs]
         notes = [
-            "A cell: median time of a launch, and by how much it differs from the default in the same rounds; blue is "
-            "faster. Dashed: the default; bold, ★: the fastest; ✓: recommended for the source; grey: left out, and why."
+            "A cell: median time of a launch, and by how much it differs from the default in the same rounds. Dashed: "
+            "the default; bold, ★: the fastest; ✓: recommended for the source; grey: left out, and why."
         ]
-        figure, _ = new_canvas(f"sweep_{op}", 0.45 + sum(heights), caption, notes, f"{op}: every combination")
+        figure, _ = new_canvas(f"sweep_{op}", 0.45 + sum(heights), caption, notes, f"{op}: time by compile-time choice")
+        _colour_bar(figure)
         height, top = float(figure.get_size_inches()[1]), 0.45
         for pair, tall in zip(pairs, heights, strict=True):
             for place, panel in enumerate(pair):
@@ -42,6 +45,28 @@ def plot_sweep(op: str, panels: Sequence[Mapping[str, Any]], caption: str) -> Fi
                 _heat_map(axes, panel)
             top += tall
         return figure
+
+
+def _level(times: float) -> float:
+    """Where so many times the default's time stand between the colours, 0 to 1; equal steps are equal factors."""
+    return 0.5 + max(-1.0, min(1.0, math.log(times, _FULL))) / 2
+
+
+def _colour_bar(figure: Figure) -> None:
+    height = float(figure.get_size_inches()[1])
+    axes = figure.add_axes(((WIDTH - 2.6) / WIDTH, 1 - 0.2 / height, 2.4 / WIDTH, 0.12 / height))
+    steps = 16
+    edges = [_FULL ** (2 * step / steps - 1) for step in range(steps + 1)]
+    for low, high in pairwise(edges):
+        axes.axvspan(low, high, color=_HEATS(_level(math.sqrt(low * high))), lw=0)
+    axes.set_xscale("log")
+    axes.set_xlim(edges[0], edges[-1])
+    axes.set_xticks([1 / _FULL, 1 / 2, 1, 2, _FULL], ["¼", "½", "1", "2", "4"])
+    axes.minorticks_off()
+    axes.set_yticks([])
+    axes.tick_params(labelsize=6.5, length=2, pad=1)
+    axes.spines["left"].set_visible(False)
+    axes.set_ylabel("time, the default's = 1", fontsize=6.5, rotation=0, ha="right", va="center", labelpad=4)
 
 
 def _heat_map(axes: Axes, panel: Mapping[str, Any]) -> None:
@@ -56,14 +81,14 @@ def _heat_map(axes: Axes, panel: Mapping[str, Any]) -> None:
     axes.tick_params(length=0)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
-    axes.set_xlabel(drawable(" · ".join(filter(None, (panel["x"], panel["note"]))), 60), labelpad=2, fontsize=7.5)
+    axes.set_xlabel(drawable(panel["x"], 60), labelpad=2, fontsize=7.5)
     axes.set_ylabel(drawable(panel["y"], 20), fontsize=7.5)
-    axes.set_title(drawable(panel["title"], 48), fontsize=8.5, pad=5)
+    axes.set_title(drawable(", ".join(filter(None, (panel["title"], panel["note"]))), 72), fontsize=8.5, pad=5)
 
 
 def _heat_cell(axes: Axes, x: int, y: int, cell: Mapping[str, Any]) -> None:
     excess, timed = cell["excess"], cell["time_ns"] is not None
-    level = 0.5 + max(-1.0, min(1.0, (excess or 0.0) / _FULL_EXCESS)) / 2
+    level = _level(1 + (excess or 0.0))
     best, default = "fastest" in cell["marks"], "default" in cell["marks"]
     face = to_hex(_HEATS(level)) if timed else _BLANK
     frame = Rectangle((x, y), 1, 1, facecolor=face, edgecolor="#d9d9d9", lw=0.8, hatch="" if timed else "////")
@@ -77,7 +102,7 @@ def _heat_cell(axes: Axes, x: int, y: int, cell: Mapping[str, Any]) -> None:
                 lw=2.2 if best else 1.1, ls=style,
             )
         )  # fmt: skip
-    ink = "white" if timed and level < 0.2 else BLACK
+    ink = "white" if timed and level < 0.1 else BLACK
     if timed:
         signs = ("★" if best else "") + ("✓" if "recommended" in cell["marks"] else "")
         first = text.number(cell["time_ns"], "ns")
