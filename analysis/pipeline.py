@@ -35,7 +35,7 @@ from analysis.tables import (
 )
 from analysis.tables.schema import PROFILE_TABLES, TABLES
 from analysis.views import figures, heatmap
-from analysis.views.canvas import to_bytes
+from analysis.views.canvas import compact, to_bytes, to_svg
 
 FIGURES = {
     "roofline": "roofline",
@@ -114,6 +114,9 @@ def analyse(
     if held:  # the GPU was held back and marked on purpose: what lies between kernels says nothing of the program
         tables |= {name: TABLES[name].empty() for name in ("gaps", "fusion", "fusion_check")}
     tables |= profiles.build(capture, measured)
+    only_swept = capture.sweep_rows is not None and not has_timeline and ranges.empty
+    if only_swept:  # a launch is of one combination, and its counters stand in the sweep's own tables
+        tables |= {name: table.empty() for name, table in TABLES.items()}
 
     trust = selftest.check_counters(measured, capture.ops)
     seen = int(joined.launches["requested"].sum()) if len(joined.launches) else 0
@@ -193,7 +196,7 @@ def analyse(
                 ],
             }
             for name, schema in (PROFILE_TABLES | TABLES).items()
-            if name in tables
+            if name in tables and not (only_swept and name in TABLES)
         ],
         "figures": [],
         "gaps": [{"what": gap.what, "why": gap.why, "fix": gap.fix} for gap in dict.fromkeys(named_gaps)],
@@ -235,7 +238,9 @@ def draw(
         _list_figure(report, name, images[name], table, caption)
     for op, panels in (sweep.heat_maps(tables["sweep"]) if only is None and "sweep" in tables else {}).items():
         if (figure := heatmap.plot_sweep(op, panels, caption)) is not None:
-            images[f"sweep_{op}"] = to_bytes(figure)
+            images[f"sweep_{op}"] = {
+                "svg": compact(to_svg(figure))
+            }  # as pixels, so many cells would weigh three times as much
             _list_figure(report, f"sweep_{op}", images[f"sweep_{op}"], "sweep", caption)
     return images
 

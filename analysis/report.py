@@ -129,7 +129,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _show_roofline(report: dict[str, Any], out: Path) -> int:
     figures = [file for figure in report["figures"] for file in figure["files"]]
     if not figures:
-        print("report.py: this run holds no counters, so it has no roofline; name one that does", file=sys.stderr)
+        print(
+            "report.py: this run has no roofline: no counters, or those of a sweep; name one that has",
+            file=sys.stderr,
+        )
         return 3
     print("\n".join(_shown(out / name) for name in (*figures, "tables/roofline.csv")))
     return 0
@@ -247,7 +250,7 @@ def build(
         with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
             written = write(Path(scratch), report, tables, images, only=only)
             stage("moving it into place")
-            stale = [] if only else _of_another_report(written, tables)
+            stale = [] if only else _of_another_report(written, out)
             _move_into_place(Path(scratch), out, written, stale)
     return report, tables
 
@@ -359,10 +362,11 @@ def write(
     from analysis.views.html import render_html
     from analysis.views.markdown import render_markdown
 
+    listed = {entry["name"] for entry in report["tables"]}
     written = {
         f"tables/{name}.csv": table.to_csv(index=False, lineterminator="\n", float_format="%.6g").encode()
         for name, table in tables.items()
-        if only is None or name.startswith(only)
+        if (name in listed if only is None else name.startswith(only))
     }
     for name, image in images.items():
         written |= {f"figures/{name}.{suffix}": content for suffix, content in image.items()}
@@ -377,11 +381,14 @@ def write(
     return list(written)
 
 
-def _of_another_report(names: list[str], tables: dict[str, pd.DataFrame]) -> list[str]:
+def _of_another_report(names: list[str], out: Path) -> list[str]:
     """Files of ours that an older report left and this one does not have: a figure whose table is empty now."""
     from analysis.pipeline import FIGURES
+    from analysis.tables.schema import PROFILE_TABLES, TABLES
 
-    ours = [f"tables/{name}.csv" for name in tables] + [f"figures/{n}.{s}" for n in FIGURES for s in ("svg", "png")]
+    heat_maps = sorted({path.stem for path in out.glob("figures/sweep_*")})
+    figures = [f"figures/{name}.{suffix}" for name in (*FIGURES, *heat_maps) for suffix in ("svg", "png")]
+    ours = [f"tables/{name}.csv" for name in (*PROFILE_TABLES, *TABLES)] + figures
     return [name for name in ours if name not in names]
 
 

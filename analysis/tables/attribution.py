@@ -16,6 +16,7 @@ import pandas as pd
 from analysis.capture.model import nest
 
 UNATTRIBUTED = "unattributed"
+SWEPT = "sweep/"  # below it harness.sweep launches combinations: their numbers are choices, not indices of layers
 _FEW_THREADS = 16  # up to here one comparison a thread is faster than an index
 
 
@@ -172,8 +173,9 @@ def fold_paths(paths: pd.Series) -> pd.Series:
     Found from the names alone: `transformer.h.7`, `model.layers.7.mlp`, `h.7`, `layer_7`.
     """
     unique = paths.unique().tolist()
+    swept = {path: path for path in unique if path.startswith(SWEPT)}
     seen: dict[tuple[str, str], set[tuple[int, ...]]] = defaultdict(set)
-    split = {path: path.split("/") for path in unique}
+    split = {path: path.split("/") for path in unique if path not in swept}
     # Parents are compared folded, so that h.0/mlp.1 and h.1/mlp.0 count as siblings of one kind.
     for parts in split.values():
         prefix = ""
@@ -192,7 +194,7 @@ def fold_paths(paths: pd.Series) -> pd.Series:
             prefix += _INDEX.sub("*", part) + "/"
         return "/".join(folded)
 
-    return paths.map({path: fold(parts) for path, parts in split.items()})
+    return paths.map(swept | {path: fold(parts) for path, parts in split.items()})
 
 
 def _are_layers(pattern: str, indices: set[tuple[int, ...]]) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.tables.attribution import SWEPT
 from analysis.tables.schema import PROFILE_TABLES
 from analysis.tables.stalls import NOT_WAITING
 
@@ -16,16 +17,24 @@ _TOP_STALLS = "stall_"
 _FINDINGS = 5
 _FEWER_BLOCKS, _ALIKE = 1.5, 0.03
 _FEW_WAVES = 20.0  # with more of them the last one does not count
-_LITTLE = 0.1  # of waves, relative; of empty places and stalls, absolute
-# Column, the least difference that matters (registers are given out by eight), unit, and the words for it.
-_FIGURES = (
-    ("occupancy_theoretical_frac", 0.05, 1, "theoretical occupancy {:.0%}{limit} for {:.0%}"),
-    ("occupancy_achieved_frac", 0.05, 1, "achieved occupancy {:.0%} for {:.0%}"),
-    ("registers", 8, 1, "{:.0f} registers a thread for {:.0f}"),
-    ("shared_bytes", 4096, 1024, "{:.3g} KiB of shared memory a block for {:.3g}"),
-    ("spill_bytes", 1, 1, "{:.0f} bytes of spills for {:.0f}"),
-    ("dram_byte_per_s", 5e10, 1e12, "DRAM at {:.2f} TB/s for {:.2f}"),
+_LITTLE = 0.1  # of empty places and stalls
+_TIE = 1.01
+# Column, the least difference that matters (absolute; of the other's), whether more of it (1) or less (-1) makes slower
+# or that depends (0), unit, and the words for it. Registers are given out by eight.
+_COUNTED = (
+    ("occupancy_achieved_frac", 0.05, 0, -1, 1, "achieved occupancy {:.0%} for {:.0%}"),
+    ("sectors_per_request_load", 0.5, 0.1, 0, 1, "{:.3g} sectors a load for {:.3g}"),
+    ("l1_hit_frac", 0.1, 0, -1, 1, "{:.0%} of the sectors found in L1 for {:.0%}"),
+    ("l2_hit_frac", 0.1, 0, -1, 1, "{:.0%} of the sectors found in L2 for {:.0%}"),
+    ("dram_bytes", 1e6, 0.1, 1, 1e6, "{:,.0f} MB through DRAM for {:,.0f}"),
 )
+_STATIC = (
+    ("occupancy_theoretical_frac", 0.05, 0, -1, 1, "theoretical occupancy {:.0%}{limit} for {:.0%}"),
+    ("registers", 8, 0, 0, 1, "{:.0f} registers a thread for {:.0f}"),
+    ("shared_bytes", 4096, 0, 0, 1024, "{:.3g} KiB of shared memory a block for {:.3g}"),
+    ("spill_bytes", 1, 0, 1, 1, "{:.0f} bytes of spills for {:.0f}"),
+)
+_OF_THE_SOURCE = "over all dtypes, ops and shapes of the source (geometric mean)"
 _RUNG = ["op", "variant", "dtype", "shape_name", "gpu"]
 _KEY = ["op", "variant", "macros", "dtype", "shape_name", "gpu"]
 
@@ -44,7 +53,12 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> pd.DataFrame:
     rows = rows.join(_counters(measured), on="range")
     # by what was timed in the same rounds as the default; where no default was timed, by time alone
     rows["cost"] = (1 / rows["versus_default"]).fillna(rows["bench_time_p50_ns"].astype("float64"))
-    fastest = rows["cost"].eq(rows.groupby(CELL)["cost"].transform("min"))
+    order = sorted({*rows[CELL].itertuples(index=False, name=None)}, key=_place)
+    place = {cell: at for at, cell in enumerate(order)}
+    rows["place"] = [place[cell] for cell in rows[CELL].itertuples(index=False, name=None)]
+    rows["other"] = 1 - rows["default"]  # of several that are as fast as each other the default comes first
+    rows = rows.sort_values(["place", "cost", "other"], kind="stable", na_position="last", ignore_index=True)
+    fastest = rows["cost"].notna() & ~rows["place"].duplicated()
     recommended = {
         (choice["gpu"], choice["source"], choice["macros"]): choice
         for choice in (capture.sweep or {}).get("choices") or []
@@ -65,10 +79,13 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> pd.DataFrame:
     rows["keeps_default"] = [choice.get("keeps_default") or "" for choice in of_row]
     timed, counted = rows["bench_time_p50_ns"].notna(), rows["ncu_time_ns"].notna()
     rows["tier"] = counted.map({True: "counters", False: "timing"}).where(timed, "static")
-    order = {cell: place for place, cell in enumerate(dict.fromkeys(rows[CELL].itertuples(index=False, name=None)))}
-    rows["place"] = [order[cell] for cell in rows[CELL].itertuples(index=False, name=None)]
-    rows = rows.sort_values(["place", "cost"], kind="stable", na_position="last")
     return schema.conform(rows[schema.column_names])
+
+
+def _place(cell: tuple[str, ...]) -> tuple[Any, ...]:
+    """By op and rung, fp32 before narrower types."""
+    op, variant, dtype, shape = cell
+    return op, variant, dtype != "fp32", dtype, shape
 
 
 def short_name(macros: str) -> str:
@@ -77,11 +94,11 @@ def short_name(macros: str) -> str:
 
 
 def _counters(measured: pd.DataFrame) -> pd.DataFrame:
-    """By NVTX path: achieved occupancy, DRAM rate, the largest stall and the time of its longest kernel."""
-    columns = ["occupancy_achieved_frac", "dram_byte_per_s", "stall", "stall_frac", "ncu_time_ns"]
-    known = measured[measured["path"].astype("str").str.startswith("sweep/")] if len(measured) else measured
+    """By NVTX path what ncu counted of its longest kernel, the largest stall of it, and its time."""
+    counted = [name for name, *_ in _COUNTED if name != "dram_bytes"]
+    known = measured[measured["path"].astype("str").str.startswith(SWEPT)] if len(measured) else measured
     if known.empty or "duration_ns" not in known:
-        return pd.DataFrame(columns=columns)
+        return pd.DataFrame(columns=[*counted, "dram_bytes", "dram_byte_per_s", "stall", "stall_frac", "ncu_time_ns"])
     longest = known.sort_values("duration_ns", kind="stable").groupby("path").tail(1).set_index("path")
     reasons = [
         name
@@ -94,7 +111,8 @@ def _counters(measured: pd.DataFrame) -> pd.DataFrame:
     moved = longest["dram_read_bytes"] + longest["dram_write_bytes"]
     return pd.DataFrame(
         {
-            "occupancy_achieved_frac": longest["occupancy_achieved_frac"],
+            **longest[counted],
+            "dram_bytes": moved,
             "dram_byte_per_s": moved / longest["duration_ns"] * 1e9,
             "stall": top.str.removeprefix(_TOP_STALLS),
             "stall_frac": stalls.max(axis=1) / stalls.sum(axis=1).where(some),
@@ -111,23 +129,24 @@ def build_best(sweep: pd.DataFrame) -> pd.DataFrame:
         timed = rows[rows["bench_time_p50_ns"].notna()]
         if timed.empty:
             continue
-        fastest, slowest = timed.iloc[0], timed.iloc[-1]
-        default = next((row for _, row in timed.iterrows() if "default" in row["mark"]), None)
-        chosen = [_recommended(row) for _, row in timed.iterrows() if "recommended" in row["mark"]]
+        fastest = timed.iloc[0]
+        default, chosen = (_marked(timed, mark) for mark in ("default", "recommended"))
+        slowest = _slowest(timed, default)
         is_default = default is not None and fastest["combination"] == default["combination"]
         found.append(
             {
                 **dict(zip(CELL, cell, strict=True)),
                 "combinations": len(rows),
                 "timed": len(timed),
+                "samples": timed["samples"].min(),
                 "default": "" if default is None else default["combination"],
                 "fastest": fastest["combination"],
                 "versus_default": fastest["versus_default"],
                 "clear": "" if is_default else "yes" if is_clear(fastest) else "no",
                 "slowest": slowest["combination"],
                 "slowest_versus_default": slowest["versus_default"],
-                "recommended": chosen[0] if chosen else "",
-                "evidence": " ".join(_sentences(rows, fastest, slowest, default)),
+                "recommended": "" if chosen is None else _recommended(chosen),
+                "evidence": " ".join(_sentences(rows, fastest, slowest, default, chosen)),
                 "tier": "counters" if (timed["tier"] == "counters").any() else "timing",
             }
         )
@@ -154,7 +173,29 @@ def is_clear(row: pd.Series) -> bool:
     return bool(row["versus_default_p5"] > 1 and row["versus_default"] >= 1.01)
 
 
-def _sentences(rows: pd.DataFrame, fastest: pd.Series, slowest: pd.Series, default: pd.Series | None) -> list[str]:
+def _marked(timed: pd.DataFrame, mark: str) -> pd.Series | None:
+    return next((row for _, row in timed.iterrows() if mark in row["mark"]), None)
+
+
+def _slowest(timed: pd.DataFrame, default: pd.Series | None) -> pd.Series:
+    """Of those that tie with the slowest, one with counters where there is one, and of these the one with the most of
+    the default's values: less sets it apart.
+    """
+    column, way = ("versus_default", -1) if pd.notna(timed["versus_default"].iloc[-1]) else ("bench_time_p50_ns", 1)
+    cost = timed[column].astype("float64") ** way
+    ties = timed[cost * _TIE >= cost.iloc[-1]]
+    counted = ties[ties["tier"] == "counters"]
+    ties = ties if counted.empty else counted
+    if default is None:
+        return ties.iloc[-1]
+    usual = set(default["combination"].split())
+    changed = ties["combination"].map(lambda combination: len(set(combination.split()) - usual))
+    return ties[changed == changed.min()].iloc[-1]
+
+
+def _sentences(
+    rows: pd.DataFrame, fastest: pd.Series, slowest: pd.Series, default: pd.Series | None, chosen: pd.Series | None
+) -> list[str]:  # fmt: skip
     said = []
     left_out = rows[rows["bench_time_p50_ns"].isna()]
     if default is None:
@@ -164,8 +205,9 @@ def _sentences(rows: pd.DataFrame, fastest: pd.Series, slowest: pd.Series, defau
     else:
         gain = f"{_times(fastest)} the default's speed"
         if is_clear(fastest):
-            why = _apart(fastest, default, slowest) or _untold(fastest, default)
-            said.append(f"Fastest is {fastest['combination']}, {gain}: against {default['combination']} {why}.")
+            found = _apart(fastest, default, slowest, slower=False)
+            why = f": against {default['combination']} {found}" if found else f"; {_untold(fastest, default)}"
+            said.append(f"Fastest is {fastest['combination']}, {gain}{why}.")
         else:
             said.append(f"No clear difference: {fastest['combination']} comes out at {gain}.")
     other = default if default is not None else fastest
@@ -174,13 +216,26 @@ def _sentences(rows: pd.DataFrame, fastest: pd.Series, slowest: pd.Series, defau
         ratio = 1 / paired if pd.notna(paired) else slowest["bench_time_p50_ns"] / other["bench_time_p50_ns"]
         if ratio >= 1.01:
             against = fastest if is_clear(fastest) else other
-            found = filter(None, (_apart(slowest, other, against), _starting(slowest, rows)))
-            why = "; ".join(found) or _untold(slowest, other)
-            said.append(f"Slowest is {slowest['combination']}, {ratio:.3g} times {other['combination']}'s time: {why}.")
+            found = "; ".join(filter(None, (_apart(slowest, other, against, slower=True), _starting(slowest, rows))))
+            why = f": {found}" if found else f"; {_untold(slowest, other)}"
+            said.append(f"Slowest is {slowest['combination']}, {ratio:.3g} times {other['combination']}'s time{why}.")
     if len(left_out):
         named = ", ".join(f"{count} {verdict}" for verdict, count in left_out["verdict"].value_counts().items())
         said.append(f"Left out: {named}.")
-    return said
+    return said + _choice(chosen, fastest, default)
+
+
+def _choice(chosen: pd.Series | None, fastest: pd.Series, default: pd.Series | None) -> list[str]:
+    """Why another is recommended than the fastest, where that is clearly faster here."""
+    if chosen is None or chosen["combination"] == fastest["combination"]:
+        return []
+    if default is None or chosen["combination"] != default["combination"]:
+        rest = "none of which it makes slower in 95 % of the rounds"
+        return [f"Recommended is {chosen['combination']}: the best {_OF_THE_SOURCE}, {rest}."]
+    if not is_clear(fastest):
+        return []
+    rest = "without making one slower in 95 % of the rounds"
+    return [f"The default stays: nothing is 1 % faster {_OF_THE_SOURCE} {rest}."]
 
 
 def _recommended(row: pd.Series) -> str:
@@ -194,53 +249,59 @@ def _times(row: pd.Series) -> str:
     return f"{middle:.3f} ({low:.3f} – {high:.3f}) times"
 
 
-def _apart(row: pd.Series, other: pd.Series, opposite: pd.Series) -> str:
-    """In which figures `row` differs from `other`, as "a for b", and `opposite` (of the fastest the slowest, and the
-    reverse) does not in the same way.
+def _apart(row: pd.Series, other: pd.Series, opposite: pd.Series, *, slower: bool) -> str:
+    """In which figures `row` differs from `other`, as "a for b": the counters where both have them and they do, else
+    the static ones. What makes the reverse likely, and what `opposite` (of the fastest the slowest, and the reverse)
+    shares, explains nothing.
     """
-    shared = _differences(opposite, other)
-    found = _differences(row, other)
-    return ", ".join(words for name, (way, words) in found.items() if name not in shared or shared[name][0] != way)
+    for figures in (_COUNTED, _STATIC):
+        shared = _differences(figures, opposite, other)
+        found = [
+            words
+            for name, (way, sign, words) in _differences(figures, row, other).items()
+            if (not sign or (way == (sign > 0)) == slower) and not (name in shared and shared[name][0] == way)
+        ]
+        if found:
+            return ", ".join(found)
+    return ""
 
 
-def _differences(row: pd.Series, other: pd.Series) -> dict[str, tuple[bool | str, str]]:
-    """By figure in which way `row` differs from `other` (more, or by what name), and "a for b"."""
-    found: dict[str, tuple[bool | str, str]] = {}
+def _differences(
+    figures: tuple[Any, ...], row: pd.Series, other: pd.Series
+) -> dict[str, tuple[bool | str, int, str]]:  # fmt: skip
+    """By figure in which way `row` differs from `other` (more, or by what name), which way is slower, and "a for b"."""
+    found: dict[str, tuple[bool | str, int, str]] = {}
 
     def known(name: str) -> bool:
         return bool(pd.notna(row[name]) and pd.notna(other[name]))
 
     limit = f" (limited by {row['limiter']})" if row["limiter"] not in ("", "warps") else ""
-    for name, least, unit, words in _FIGURES:
-        if known(name) and abs(row[name] - other[name]) >= least:
+    for name, least, of_other, sign, unit, words in figures:
+        if known(name) and abs(row[name] - other[name]) >= max(least, of_other * other[name]):
             said = words.format(row[name] / unit, other[name] / unit, limit=limit)
-            found[name] = bool(row[name] > other[name]), said
-    if known("waves"):  # and then the blocks are
-        waves = f"{row['waves']:.3g} waves for {other['waves']:.3g}"
+            found[name] = bool(row[name] > other[name]), sign, said
+    if figures is _STATIC and known("waves") and min(row["waves"], other["waves"]) < _FEW_WAVES:
         ours, theirs = _idle(row), _idle(other)
-        if min(row["waves"], other["waves"]) < _FEW_WAVES and abs(ours - theirs) > _LITTLE:
+        if abs(ours - theirs) > _LITTLE:
             empty = f"in which {ours:.0%} of the places stay empty for {theirs:.0%}"
-            found["idle"] = ours > theirs, f"{waves}, {empty}"
-        elif row["grid_blocks"] == other["grid_blocks"] and abs(row["waves"] / other["waves"] - 1) > _LITTLE:
-            more = bool(row["waves"] > other["waves"])
-            found["waves"] = more, f"the same {row['grid_blocks']:,} blocks in {waves}"
-    if known("stall_frac"):
+            found["idle"] = ours > theirs, 1, f"{row['waves']:.3g} waves for {other['waves']:.3g}, {empty}"
+    if figures is _COUNTED and known("stall_frac"):
         names = [str(value["stall"]) for value in (row, other)]
         shares = [f"{value['stall_frac']:.0%}" for value in (row, other)]
         if names[0] != names[1]:
-            found["stall"] = names[0], f"most stalls are {names[0]} ({shares[0]}) for {names[1]} ({shares[1]})"
+            found["stall"] = names[0], 0, f"most stalls are {names[0]} ({shares[0]}) for {names[1]} ({shares[1]})"
         elif abs(row["stall_frac"] - other["stall_frac"]) > _LITTLE:
             more = bool(row["stall_frac"] > other["stall_frac"])
-            found["stall"] = more, f"{shares[0]} of the stalls are {names[0]} for {shares[1]}"
+            found["stall"] = more, 0, f"{shares[0]} of the stalls are {names[0]} for {shares[1]}"
     return found
 
 
 def _untold(row: pd.Series, other: pd.Series) -> str:
-    """That no figure tells `row` from `other`, and which command may."""
-    if row["tier"] == other["tier"] == "counters":
+    """That no figure tells `row` from `other`."""
+    bare = [one["combination"] for one in (row, other) if one["tier"] != "counters"]
+    if not bare:
         return "neither its static figures nor its counters tell it apart"
-    command = f"make sweep OP={row['op']} ARGS='--variants {row['variant']} --counters'"
-    return f"its static figures do not tell it apart; counters may ({command})"
+    return f"no counters of {'it' if bare[0] == row['combination'] else bare[0]}"
 
 
 def _starting(row: pd.Series, rows: pd.DataFrame) -> str:

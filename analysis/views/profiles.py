@@ -216,11 +216,12 @@ def sweep(tables: Tables) -> list[str]:
     """For each kernel the fastest and the slowest combination and why; then what was left out, by reason."""
     blocks = []
     if "sweep_best" in tables:
-        headers = ["kernel", "tried", "default", "fastest", "default's time over it", "recommended", "why"]
+        headers = ["kernel", "tried", "rounds", "default", "fastest", "default's time over it", "recommended", "why"]
         body = [
             [
                 markdown.escape(f"{r.op} {r.variant} {r.dtype} {r.shape}"),
                 _count(r.combinations),
+                _count(r.samples),
                 markdown.escape(r.default),
                 markdown.escape(r.fastest),
                 text.MISSING if text.is_missing(r.versus_default) else f"{r.versus_default:.3f}",
@@ -229,15 +230,15 @@ def sweep(tables: Tables) -> list[str]:
             ]
             for r in _rows(tables["sweep_best"])
         ]
-        blocks.append(markdown.table_of(headers, body, ["left", "right", *["left"] * 5]))
+        blocks.append(markdown.table_of(headers, body, ["left", "right", "right", *["left"] * 5]))
     rows = tables["sweep"]
-    left_out = rows[~rows["verdict"].isin(["timed", "built"])]
+    left_out = rows[rows["reason"].ne("") | ~rows["verdict"].isin(["timed", "built"])]
     if len(left_out):
         groups = left_out.groupby(["op", "variant", "combination", "verdict", "reason"], sort=False).size()
         listed = [[*map(markdown.escape, key)] for key in groups.index[: markdown.TOP]]
         headers = ["op", "variant", "combination", "left out", "why"]
         blocks += [f"Left out ({len(groups)}):", markdown.table_of(headers, listed, ["left"] * 5)]
-    built = rows[rows["verdict"] == "built"]
+    built = rows[rows["verdict"].eq("built") & rows["reason"].eq("")]
     if len(built):
         headers = ["op", "variant", "combination", "registers", "shared memory", "threads", "occupancy", "limiter"]
         body = [

@@ -89,6 +89,7 @@ _NOT_FROM_COUNTERS = frozenset(
         "slowest_versus_default",
         "combinations",
         "timed",
+        "samples",
         "occupancy_theoretical_frac",
         "cpu_time_ns",
         "gpu_time_ns",

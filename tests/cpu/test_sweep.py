@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -19,9 +20,11 @@ from analysis.capture.errors import InputError as AnalysisInputError
 from analysis.capture.load import load
 from analysis.pipeline import analyse
 from analysis.tables import sweep as tables
+from analysis.views import heatmap
+from analysis.views.canvas import compact, to_svg
 from harness import sweep, sweep_gpu, sweep_rows
 from harness.errors import InputError, UsageError
-from kernels import build, combinations, tuned
+from kernels import build, census, combinations, tuned
 from kernels.registry import ops
 from kernels.variants import fingerprint
 from tests import sweep_examples as examples
@@ -489,6 +492,21 @@ def test_the_committed_recommendations_are_of_todays_choices() -> None:
             assert value != choices_of[entry["source"]][macro][0]
 
 
+def test_tuned_toml_is_what_its_runs_recommend() -> None:
+    kept = tuned.read()
+    committed = {
+        path.parents[1].relative_to(sweep.ROOT).as_posix() for path in sweep.ROOT.glob("reports/*/*/sweep.json")
+    }
+    for run in committed | {entry["run"] for entry in kept}:
+        choices = json.loads((sweep.ROOT / run / "captures" / "sweep.json").read_text())["choices"]
+        taken = {(entry["gpu"], entry["source"], *entry["macros"]) for entry in kept if entry["run"] != run}
+        wanted = tomllib.loads(tuned.text(sweep_rows.entries_of(choices, run)))  # rounded as there
+        wanted = [
+            entry for entry in wanted.get("tuned", []) if (entry["gpu"], entry["source"], *entry["macros"]) not in taken
+        ]
+        assert [entry for entry in kept if entry["run"] == run] == wanted
+
+
 def test_the_build_takes_the_flags_of_the_gpu_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     (choice,) = choices(two(versus(1.015, 1.02, 1.03)))
@@ -674,13 +692,14 @@ def test_the_table_marks_the_default_the_fastest_and_the_recommended(tmp_path: P
 
 def test_why_is_what_differs(tmp_path: Path) -> None:
     rows = two(versus(1.09, 1.1, 1.11))
-    rows[1] |= {"bench_time_p50_ns": 9090, "occupancy_theoretical_frac": 0.5, "limiter": "registers", "registers": 64}
-    rows[1] |= {"waves": 1.1, "tail_frac": 0.9}
+    rows[0] |= {"occupancy_theoretical_frac": 0.5, "limiter": "registers", "registers": 64}
+    rows[0] |= {"waves": 1.1, "tail_frac": 0.9}
+    rows[1] |= {"bench_time_p50_ns": 9090}
     _, found, _ = analyse(load([capture_of(tmp_path, rows)]))
     assert found["sweep_best"].iloc[0]["evidence"] == (
         "Fastest is THREADS=64, 1.100 (1.090 – 1.110) times the default's speed: against THREADS=256 theoretical "
-        "occupancy 50% (limited by registers) for 100%, 64 registers a thread for 32, 1.1 waves for 11.6, in which 45% "
-        "of the places stay empty for 3%."
+        "occupancy 100% for 50%, 32 registers a thread for 64, 11.6 waves for 1.1, in which 3% of the places stay "
+        "empty for 45%."
     )
 
 
@@ -695,28 +714,139 @@ def why(tmp_path: Path, **of_all: dict[str, object]) -> list[str]:
         for name, threads, time in (("default", 256, 10000), ("fast", 64, 9090), ("slow", 1024, 20000))
     ]
     _, found, _ = analyse(load([capture_of(tmp_path, rows)]))
-    return [sentence.split(": ", 1)[1] for sentence in found["sweep_best"].iloc[0]["evidence"].split(". ")]
+    evidence = found["sweep_best"].iloc[0]["evidence"].removesuffix(".")
+    return [re.split(r"times the default's speed|'s time", sentence)[1] for sentence in evidence.split(". ")]
 
 
 def test_what_the_fastest_and_the_slowest_share_explains_neither(tmp_path: Path) -> None:
     both: dict[str, object] = {"registers": 24, "occupancy_theoretical_frac": 1}
-    waves = {name: {"waves": count} for name, count in (("default", 331), ("fast", 62.06), ("slow", 993))}
+    said = why(tmp_path, default={"registers": 38, "occupancy_theoretical_frac": 0.75}, fast=both, slow=both)
+    assert said == ["; no counters of it", "; no counters of it"]
+
+
+def test_what_makes_the_reverse_likely_and_a_restatement_explain_nothing(tmp_path: Path) -> None:
     said = why(
         tmp_path,
-        default=waves["default"] | {"registers": 38, "occupancy_theoretical_frac": 0.75},
-        fast=both | waves["fast"],
-        slow=both | waves["slow"],
+        default={"waves": 331},
+        fast={"spill_bytes": 64, "waves": 62.06},
+        slow={"occupancy_theoretical_frac": 0.5, "limiter": "registers", "waves": 993},
     )
-    assert said == [
-        "against THREADS=256 the same 12,288 blocks in 62.1 waves for 331",
-        "the same 12,288 blocks in 993 waves for 331.",
-    ]
+    assert said == ["; no counters of it", ": theoretical occupancy 50% (limited by registers) for 100%"]
 
 
-def test_a_little_explains_nothing_and_the_way_to_counters_is_named(tmp_path: Path) -> None:
-    untold = "its static figures do not tell it apart; counters may (make sweep OP=gelu ARGS='--variants v02_vector --counters')"
+def test_a_little_explains_nothing(tmp_path: Path) -> None:
     said = why(tmp_path, default={"registers": 255}, fast={"registers": 254}, slow={"registers": 250})
-    assert said == [f"against THREADS=256 {untold}", f"{untold}."]
+    assert said == ["; no counters of it", "; no counters of it"]
+
+
+def counted(rows: Sequence[dict[str, object]], counters: dict[int, dict[str, float]]) -> Any:
+    """(sweep, sweep_best) of these rows, with ncu's counters by number of the row; what is not given is like a copy's."""
+    import pandas as pd
+
+    from analysis.capture.model import Capture
+    from analysis.capture.ours import read_sweep
+
+    usual = {
+        "duration_ns": 1e4, "occupancy_achieved_frac": 0.8, "sectors_per_request_load": 16, "l1_hit_frac": 0,
+        "l2_hit_frac": 0.5, "dram_read_bytes": 5e7, "dram_write_bytes": 5e7, "stall_long_scoreboard": 8, "stall_wait": 2,
+    }  # fmt: skip
+    measured = pd.DataFrame([{"path": rows[at]["range"], **usual, **fields} for at, fields in counters.items()])
+    frame, _ = read_sweep(examples.text(rows).encode(), "sweep.csv")
+    table = tables.build_sweep(Capture(sweep_rows=frame, sweep={"choices": choices(rows)}), measured)
+    return table, tables.build_best(table)
+
+
+def test_counters_explain_where_both_have_them_and_differ() -> None:
+    rows = two(versus(0.49, 0.5, 0.51), samples=15)
+    rows[1] |= {"bench_time_p50_ns": 20000, "registers": 64, "samples": 12}
+    head = "The default, THREADS=256, is the fastest of 2. Slowest is THREADS=64, 2 times THREADS=256's time"
+    table, best = counted(
+        rows, {0: {"l1_hit_frac": 0.6}, 1: {"l1_hit_frac": 0.2, "l2_hit_frac": 0.55, "dram_read_bytes": 1.5e8}}
+    )
+    assert best.iloc[0]["evidence"] == f"{head}: 20% of the sectors found in L1 for 60%, 200 MB through DRAM for 100."
+    assert table["dram_bytes"].tolist() == [1e8, 2e8]
+    assert (table["samples"].tolist(), best.iloc[0]["samples"]) == ([15, 12], 12)
+    stalls = {"stall_long_scoreboard": 1.0, "stall_barrier": 9.0, "dram_read_bytes": 5.5e7}
+    _, best = counted(rows, {0: {}, 1: stalls})
+    assert best.iloc[0]["evidence"] == f"{head}: most stalls are barrier (75%) for long_scoreboard (80%)."
+    _, best = counted(rows, {0: {}, 1: {}})
+    assert best.iloc[0]["evidence"] == f"{head}: 64 registers a thread for 32."
+    rows[1] |= {"registers": 32}
+    _, best = counted(rows, {0: {}, 1: {}})
+    assert best.iloc[0]["evidence"] == f"{head}; neither its static figures nor its counters tell it apart."
+    _, best = counted(rows, {1: {}})
+    assert best.iloc[0]["evidence"] == f"{head}; no counters of THREADS=256."
+
+
+def test_of_several_slowest_the_one_that_is_most_like_the_default_is_explained() -> None:
+    usual = {"GELU_V02_THREADS": 256, "GELU_V02_AHEAD_MB": 3, "GELU_V02_EARLY": 1}
+    slow = {"bench_time_p50_ns": 20000}
+    rows = [
+        examples.row("gelu", "v02_vector", usual, default=1),
+        examples.row("gelu", "v02_vector", usual | {"GELU_V02_THREADS": 64}, **versus(0.5, 0.503, 0.51), **slow),
+        examples.row(
+            "gelu",
+            "v02_vector",
+            usual | {"GELU_V02_THREADS": 64, "GELU_V02_EARLY": 0},
+            **versus(0.5, 0.5, 0.51),
+            **slow,
+        ),
+    ]
+    _, best = counted(rows, {})
+    assert (best.iloc[0]["slowest"], best.iloc[0]["slowest_versus_default"]) == ("THREADS=64 AHEAD_MB=3 EARLY=1", 0.503)
+    _, best = counted(rows, {0: {}, 2: {}})  # the other has counters to tell
+    assert best.iloc[0]["slowest"] == "THREADS=64 AHEAD_MB=3 EARLY=0"
+    rows[1] |= versus(0.5, 0.51, 0.52)
+    _, best = counted(rows, {})
+    assert best.iloc[0]["slowest"] == "THREADS=64 AHEAD_MB=3 EARLY=0"
+
+
+def test_another_than_the_fastest_is_recommended_with_a_reason() -> None:
+    def three(dtype: str, *gains: dict[str, object]) -> list[dict[str, object]]:
+        default, first = two(gains[0], dtype=dtype)
+        second = examples.row("gelu", "v02_vector", {"GELU_V02_THREADS": 512}, dtype, **gains[1])
+        return [default, first, second]
+
+    faster, fast, slower = versus(1.19, 1.2, 1.21), versus(1.09, 1.1, 1.11), versus(0.89, 0.9, 0.91)
+    _, best = counted([*three("fp32", faster, fast), *three("bf16", slower, fast)], {})
+    assert best["recommended"].tolist() == ["THREADS=512", "THREADS=512"]
+    assert (
+        best["evidence"]
+        .iloc[0]
+        .endswith(
+            "Recommended is THREADS=512: the best over all dtypes, ops and shapes of the source (geometric mean), none of "
+            "which it makes slower in 95 % of the rounds."
+        )
+    )
+    assert "ecommended" not in best["evidence"].iloc[1]  # it is the fastest there
+    _, best = counted([*three("fp32", faster, slower), *three("bf16", slower, slower)], {})
+    assert (
+        best["evidence"]
+        .iloc[0]
+        .endswith(
+            "The default stays: nothing is 1 % faster over all dtypes, ops and shapes of the source (geometric mean) without "
+            "making one slower in 95 % of the rounds."
+        )
+    )
+    assert "stays" not in best["evidence"].iloc[1]
+
+
+def test_kernels_stand_by_rung_and_fp32_first_and_one_of_each_is_the_fastest() -> None:
+    rows = [
+        examples.row(
+            "gelu", variant, {f"GELU_{variant[:3].upper()}_THREADS": threads}, dtype, default=int(threads == 8)
+        )
+        for variant, dtype in (("v02_vector", "bf16"), ("v01_naive", "bf16"), ("v02_vector", "fp32"))
+        for threads in (4, 8)
+    ]
+    table, _ = counted(rows, {})
+    panels = tables.heat_maps(table)["gelu"]
+    assert [panel["title"] for panel in panels] == [
+        "v01_naive bf16 large",
+        "v02_vector fp32 large",
+        "v02_vector bf16 large",
+    ]
+    assert table["mark"].tolist() == ["default, fastest, recommended", ""] * 3  # all are as fast as each other
 
 
 def test_blocks_that_start_no_faster_are_named(tmp_path: Path) -> None:
@@ -773,6 +903,26 @@ def test_the_heat_map_has_a_cell_for_every_pair_and_marks_it() -> None:
         assert [cell["verdict"] for cell in cells if cell["time_ns"] is None] == ["does not compile"]
 
 
+def test_colours_tell_a_little_from_a_lot() -> None:
+    levels = [heatmap._level(times) for times in (0.25, 0.5, 1, 1.26, 3.72, 9)]
+    assert levels == pytest.approx([0, 0.25, 0.5, 0.583, 0.974, 1], abs=1e-3)
+
+
+def test_the_title_of_a_heat_map_says_what_it_is_the_fastest_over() -> None:
+    rows = examples.grid("a", "v01_x", {"A_V01_ROWS": (4, 1, 2), "A_V01_AHEAD_MB": (3, 0), "A_V01_EARLY": (3, 0)})
+    table, _ = counted(rows, {})
+    figure = heatmap.plot_sweep("a", tables.heat_maps(table)["a"], "")
+    assert figure is not None
+    svg = to_svg(figure).decode()
+    assert "a: time by compile-time choice" in svg
+    assert re.search("v01_x bf16 large, fastest over (EARLY|AHEAD_MB|ROWS)<", svg)
+    assert "time, the default's = 1" in svg
+    small = compact(svg.encode()).decode()
+    assert re.findall("<text.*>(.*)</text>", small) == re.findall("<text.*>(.*)</text>", svg)
+    assert small.count("font-family") == 1
+    assert len(small) < 0.85 * len(svg)
+
+
 def test_the_report_has_the_figure_and_is_the_same_every_time(tmp_path: Path) -> None:
     rows = examples.grid("gelu", "v02_vector", GELU) + examples.grid(
         "gelu", "v01_naive", {"GELU_V01_THREADS": (256, 64)}
@@ -790,7 +940,7 @@ def test_the_report_has_the_figure_and_is_the_same_every_time(tmp_path: Path) ->
     page = (tmp_path / "one" / "report.md").read_text()
     assert "![sweep_gelu" in page
     assert "error above the tolerance" in page
-    assert [gap["what"] for gap in report["gaps"]] == ["the counters of 7 of 7 combinations"]
+    assert [gap["what"] for gap in report["gaps"]] == ["the counters of 2 of 2 kernels, dtypes and shapes"]
 
 
 def test_combinations_without_counters_are_missing() -> None:
@@ -800,12 +950,66 @@ def test_combinations_without_counters_are_missing() -> None:
     from analysis.tables.completeness import name_gaps
 
     rows = {"op": ["gelu", "gelu", "softmax"], "verdict": "timed", "tier": ["counters", "timing", "timing"]}
-    swept = pd.DataFrame(rows)
+    swept = pd.DataFrame(rows | {"variant": "v", "dtype": "fp32", "shape": "large"})
     (gap,) = name_gaps(Capture(sweep_rows=swept), swept, None, device_known=True, tables={"sweep": swept})
-    assert gap.what == "the counters of 2 of 3 combinations"
+    assert gap.what == "the counters of 1 of 2 kernels, dtypes and shapes"
     assert gap.fix.startswith("`make sweep RUN=… ARGS=--counters OP='gelu softmax'`")
-    swept["tier"] = "counters"
+    swept["tier"] = ["counters", "timing", "counters"]
     assert name_gaps(Capture(sweep_rows=swept), swept, None, device_known=True, tables={"sweep": swept}) == []
+
+
+def test_rungs_that_were_not_swept_are_missing(tmp_path: Path) -> None:
+    rows = examples.grid("gelu", "v02_vector", GELU)
+    named = sweep.not_swept(rows)  # type: ignore[arg-type]
+    assert "gelu v01_naive" in named
+    assert "gelu v02_vector" not in named
+    assert all(ops()[op].variant(rung).tunables for op, rung in (name.split() for name in named))
+    captures = capture_of(tmp_path, rows)
+    document = json.loads((captures / "sweep.json").read_text())
+    (captures / "sweep.json").write_text(
+        json.dumps(document | {"not_swept": ["gelu v01_naive", "gelu v03", "gemv v01"]})
+    )
+    report, _, _ = analyse(load([captures]))
+    gap = report["gaps"][-1]
+    assert gap["what"] == "3 rungs with compile-time choices"
+    assert gap["why"] == "not swept: gelu v01_naive, gelu v03, gemv v01"
+    assert gap["fix"] == "`make sweep RUN=… OP='gelu gemv'` with this run"
+
+
+def test_a_report_of_a_sweep_alone_holds_its_own_tables_and_removes_what_another_left(tmp_path: Path) -> None:
+    captures = capture_of(tmp_path, examples.grid("gelu", "v02_vector", GELU))
+    out = tmp_path / "report"
+    (out / "tables").mkdir(parents=True)
+    (out / "figures").mkdir()
+    for name in ("tables/stalls.csv", "tables/mine.csv", "figures/traffic.png", "figures/sweep_gemv.png"):
+        (out / name).write_text("")
+    report, _ = reports.build([captures], out)
+    assert [table["name"] for table in report["tables"]] == ["sweep", "sweep_best"]
+    found = sorted(str(path.relative_to(out)) for path in out.rglob("*.*"))
+    assert found == [
+        "figures/sweep_gelu.svg", "report.html", "report.json", "report.md", "tables/mine.csv", "tables/sweep.csv",
+        "tables/sweep_best.csv",
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_launched_is_said_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sweep.cannot_launch(90, 4096, 0) == "cannot launch: 4096 threads a block, at most 1024"
+    shared = sweep.cannot_launch(90, 128, 228 * 1024)
+    assert shared == "cannot launch: 233,472 bytes of shared memory a block, at most 232,448"
+    assert sweep.cannot_launch(90, 1024, 227 * 1024) == sweep.cannot_launch(10, 4096, 0) == ""
+    usages = tuple(build.Usage(name, 32, 0, 0, 0) for name in ("small", "large"))
+    bounds = {"small": 64, "large": 4096}
+    monkeypatch.setattr(combinations, "max_threads", lambda built: bounds)
+    monkeypatch.setattr(census, "demangle", lambda names: names)
+    fields = sweep.static_fields(90, SimpleNamespace(usages=usages))
+    assert (fields["kernel"], fields["block_threads"]) == ("large", 4096)
+    row = examples.row("gelu", "v02_vector", {"GELU_V02_THREADS": 4096}, dtype="", shape_name="", gpu="", **fields)
+    row |= {name: "" for name in row if "_p5" in name or "_p95" in name or name in ("samples", "grid_blocks")}
+    page = tmp_path / "page"
+    reports.build([capture_of(tmp_path, [row | {"verdict": "built"}])], page)
+    text = (page / "report.md").read_text()
+    assert "cannot launch: 4096 threads a block, at most 1024" in text
+    assert "Compiled and not timed" not in text
 
 
 def test_a_damaged_sweep_is_one_sentence(tmp_path: Path) -> None:

@@ -197,6 +197,7 @@ def test_kernel_time_per_range_is_compared_with_nsys_own_sums():
         (["h.3"], ["h.3"]),
         (["b8_t1024", "v01", "v02"], ["b8_t1024", "v01", "v02"]),
         (["", "unattributed"], ["", "unattributed"]),
+        (["sweep/gelu/v02/256x0", "sweep/gelu/v02/256x1"], ["sweep/gelu/v02/256x0", "sweep/gelu/v02/256x1"]),
     ],
 )  # fmt: skip
 def test_repeated_layers_fold_and_nothing_else(paths, expected):
