@@ -27,6 +27,7 @@ def test_against_float64(op):
         shapes = [shape for shape in op.check_shapes if math.prod(shape) < 70_000]
         for check in bench.check_variant(op, op.best, dtype, shapes, "cpu", []):
             assert check.passed, check
+            assert check.shape in shapes  # the op's sizes, not those of its first input
 
 
 @small

@@ -169,10 +169,23 @@ def test_what_starts_as_nan_is_said_only_where_it_does():
 def test_without_a_gpu_correctness_alone(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(registry, "ops", lambda: {"softmax": replace(SOFTMAX, check_shapes=((1, 2, 5, 7),))})
-    assert bench.main(["softmax", "--out", str(tmp_path), "--dtype", "fp32"]) == 0
+    assert bench.main(["softmax", "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().err.startswith("No NVIDIA GPU: nothing is timed")
     assert [path.name for path in tmp_path.iterdir()] == ["correctness.txt"]
-    assert "FAIL" not in (tmp_path / "correctness.txt").read_text()
+    text = (tmp_path / "correctness.txt").read_text()
+    assert "every variant is this chain there, and no kernel ran" in text.splitlines()[0]
+    rows = [line.split() for line in text.partition("---\n")[2].splitlines()]
+    assert [row[:2] for row in rows] == [["torch", "float32"], ["torch", "bfloat16"]]
+    assert all(line.endswith("pass (the PyTorch chain: no kernel ran)") for line in text.splitlines()[-2:])
+
+
+def test_error_and_place_are_those_of_the_check_nearest_to_its_tolerance():
+    checks = [
+        bench.Check("v02_fused", "float32", (1, 2, 3, 4), "hostile", 7.0, 0.1, True),
+        bench.Check("v02_fused", "float32", (5, 6, 7, 8), "random", 2.0, 0.9, True),
+    ]
+    row = bench.correctness_text(SOFTMAX, checks, "NVIDIA H200").splitlines()[-1].split()
+    assert row == ["v02_fused", "float32", "2", "2", "2.00e+00", "0.900", "5x6x7x8", "random", "pass"]
 
 
 @pytest.mark.parametrize(
