@@ -334,18 +334,22 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show) -> dict[str, Any]:
 
 def with_verdicts(ladder: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame:
     """ladder.csv: `ladder` with the verdict over what each rung states: refuted if a part is, confirmed if all parts
-    are, else not measured. The rule about bytes that holds for every rung decides where one states nothing else.
+    are, else not measured. The rule about bytes that holds for every rung decides where one states nothing else; beside
+    what one states it comes last and is told apart.
     """
     schema = LADDER_TABLES["ladder"]
     order = {"refuted": 0, "not measured": 1, "confirmed": 2}
     ranked = hypotheses.assign(order=hypotheses["verdict"].map(order)).sort_values("order", kind="stable")
     verdicts: dict[tuple[str, ...], tuple[str, str, str]] = {}
     for key, rows in ranked.groupby(KEY, sort=False):
-        told = rows[rows["verdict"] != "not measured"]
         judged = rows[rows["stated"]] if rows["stated"].any() else rows
+        known = rows[rows["verdict"] != "not measured"]
+        decides = known.index.isin(judged.index)
+        told = [*known.loc[decides, "found_text"]]
+        told += [f"{text}, not stated by the rung" for text in known.loc[~decides, "found_text"]]
         verdict = judged["verdict"].iloc[0]
         by = judged.loc[judged["verdict"] == verdict, "what"]
-        verdicts[tuple(map(str, key))] = (verdict, ", ".join(by), "; ".join(told["found_text"]))
+        verdicts[tuple(map(str, key))] = (verdict, ", ".join(by), "; ".join(told))
     keys: Iterable[tuple[str, ...]] = ladder[KEY].itertuples(index=False, name=None)
     found = [verdicts.get(key, ("not measured", "", "")) for key in keys]
     table = ladder.assign(

@@ -16,6 +16,7 @@ from tabulate import tabulate
 
 from analysis.tables.goals import fastest_rungs, library_of, precision_of
 from analysis.tables.schema import BASELINES
+from analysis.tables.sweep import short_name
 from analysis.views.markdown import escape
 from analysis.views.text import MISSING, is_missing, number, percent
 
@@ -67,23 +68,25 @@ def ops_of(folder: str, tables: Tables) -> list[str]:
 
 def rungs_of(op: str, tables: Tables) -> pd.DataFrame:
     """The rows of an op's ladder: at its bench shape, in the order of its declaration; `elsewhere`: timed in another
-    run than most.
+    run than most; `fastest`: of ours the fastest of its dtype.
     """
     ladder = tables["ladder"]
     rows = ladder[(ladder["op"] == op) & ladder["at_bench_shape"].astype(bool)]
     rows = rows.sort_values(["dtype", "rung"], ascending=[False, True], kind="stable").reset_index(drop=True)
     runs = rows["bench_run"]
-    return rows.assign(elsewhere=runs.notna() & (runs != next(iter(runs.mode()), "")))
+    fastest = fastest_rungs(rows[rows["bench_time_p50_ns"].notna()]).index
+    return rows.assign(elsewhere=runs.notna() & (runs != next(iter(runs.mode()), "")), fastest=rows.index.isin(fastest))
 
 
 def render_op(op: str, tables: Tables, bench: Bench | None) -> str:
     """Return the ladder of one op: rungs by dtype, counters, hypotheses, other shapes, what was refused, conditions."""
     rungs = rungs_of(op, tables)
     parts: list[str] = []
-    for dtype, rows in rungs.groupby("dtype", sort=False):
+    for place, (dtype, rows) in enumerate(rungs.groupby("dtype", sort=False)):
         floor = rows["floor_time_ns"].dropna()
         least = f"; floor {number(floor.iloc[0], 'ns')}" if len(floor) else ""
-        parts += [f"{sizes_of(rows.iloc[0])}, {dtype}{least}", _ladder_table(rows)]
+        parts += [f"{sizes_of(rows.iloc[0])}, {dtype}{least}", _ladder_table(rows), *_default(rows)]
+        parts += _built_with(rungs) if place == 0 else []
     parts += [STALE] if (rungs["state"] == "stale").any() else []
     parts += [ELSEWHERE] if rungs["elsewhere"].any() else []
     parts.append(f"![{op}: share of the measured roof by rung, with what it waits for]({op}.svg)")
@@ -108,8 +111,10 @@ def sizes_of(row: pd.Series) -> str:
 
 
 def name_of(row: pd.Series) -> str:
-    """The rung's name, bold where it is the best, marked where its numbers are of an older source or another run."""
-    name = f"**`{row['variant']}`**" if row["best"] else f"`{row['variant']}`"
+    """The rung's name, bold where it is the fastest of ours, marked where its numbers are of an older source or another
+    run.
+    """
+    name = f"**`{row['variant']}`**" if row["fastest"] else f"`{row['variant']}`"
     marks = [STALE_MARK] * (row["state"] == "stale") + [ELSEWHERE_MARK] * bool(row["elsewhere"])
     return " ".join([name, *marks])
 
@@ -166,6 +171,26 @@ def _ladder_table(rows: pd.DataFrame) -> str:
         "vs best library",
     ]
     return _markdown(table, [*headers, "verdict"])
+
+
+def _default(rows: pd.DataFrame) -> list[str]:
+    """One dtype: which rung runs by default, where another one is the fastest at this shape."""
+    default, fastest = rows.loc[rows["best"].astype(bool), "variant"], rows.loc[rows["fastest"], "variant"]
+    if default.empty or fastest.empty or default.iloc[0] == fastest.iloc[0]:
+        return []
+    return [f"The fastest here is `{fastest.iloc[0]}`; where no rung is named, `{default.iloc[0]}` runs."]
+
+
+def _built_with(rungs: pd.DataFrame) -> list[str]:
+    """Which rungs of an op are not built with the defaults of their sources."""
+    tuned = rungs[~rungs["macros"].map(is_missing)].drop_duplicates("variant")
+    if tuned.empty:
+        return []
+    named = ", ".join(f"`{row['variant']}` {short_name(row['macros'])}" for _, row in tuned.iterrows())
+    return [
+        f"Built with: {named} (a sweep found it faster: `reports/h200-sweep`); every other rung with the defaults of "
+        "its source. Every rung is judged as it is built."
+    ]
 
 
 def _counter_tables(rows: pd.DataFrame, tables: Tables) -> list[str]:
@@ -293,10 +318,15 @@ def _conditions(op: str, tables: Tables, rungs: pd.DataFrame, bench: Bench | Non
             f"{name} {value / 1e12:.4g} {'TB/s' if name == 'dram_read' else 'TFLOP/s'}"
             for name, value in (seen.get("roofs") or {}).items()
         )
+        clocks = seen.get("clocks") or {}
+        sm = clocks.get("sm_mhz")
+        clock = f"; SM clock {sm['min']:.0f} MHz at least, {sm['median']:.0f} median" if sm else ""
+        if clocks.get("throttle_reasons"):
+            clock += f", held back by {', '.join(clocks['throttle_reasons'])}"
         parts.append(
             f"Times: {seen['gpu']['name']}, driver {seen['driver']}, torch {seen['torch']}, triton {seen['triton']}; "
             f"copy in the same run {copy:.3f} TB/s{f'; roofs: {roofs}' if roofs else ''}; all rungs in turn, caches "
-            f"cold; from `reports/{bench.run}/bench.csv`."
+            f"cold{clock}; from `reports/{bench.run}/bench.csv`."
         )
     runs = tables["ladder_runs"]
     of_rungs = runs[runs["run"].isin(rungs["run"].dropna())]
@@ -314,11 +344,11 @@ def render_overview(tables: Tables) -> str:
     table = []
     for op in dict.fromkeys(ladder["op"]):
         rungs = rungs_of(op, tables)
-        best = rungs[rungs["best"].astype(bool) & rungs["bench_time_p50_ns"].notna()]
-        if best.empty:
+        fast = rungs[rungs["fastest"]]
+        if fast.empty:
             continue
         cells: dict[str, list[str]] = {name: [] for name in ("rung", "time", "roof", "library")}
-        for _, row in best.iterrows():
+        for _, row in fast.iterrows():
             fastest, faster = best_library(rungs[rungs["dtype"] == row["dtype"]], row)
             cells["rung"].append(f"`{row['variant']}`")
             cells["time"].append(number(row["bench_time_p50_ns"], "ns"))
@@ -330,14 +360,14 @@ def render_overview(tables: Tables) -> str:
         table.append(
             [
                 f"[{op}](kernels/{rungs['folder'].iloc[0]}/README.md)",
-                f"{sizes_of(best.iloc[0])}",
-                ", ".join(best["dtype"]),
+                f"{sizes_of(fast.iloc[0])}",
+                ", ".join(fast["dtype"]),
                 *(", ".join(dict.fromkeys(values) if name == "rung" else values) for name, values in cells.items()),
                 " / ".join(str(int(counts.get(name, 0))) for name in OUTCOMES),
                 f"{int(bytes_.sum())} of {len(bytes_)}",
             ]
         )
-    headers = ["op", "at", "dtype", "best rung", "time", "of the measured roof", "vs best library"]
+    headers = ["op", "at", "dtype", "fastest rung", "time", "of the measured roof", "vs best library"]
     headers += ["hypotheses confirmed / refuted / not measured", "rungs that move ≤ 1.1 × the predicted bytes"]
     parts = [_markdown(table, headers)]
     if len(tables["claims"]):

@@ -68,7 +68,7 @@ def plot_rungs(rungs: pd.DataFrame, caption: str) -> Figure:
     """
     op, first = str(rungs["op"].iloc[0]), rungs.iloc[0]
     names = list(dict.fromkeys(rungs.sort_values("rung", kind="stable")["variant"]))
-    best = set(rungs.loc[rungs["best"].astype(bool), "variant"])
+    fastest = set(rungs.loc[rungs["fastest"], "variant"])
     dtypes = list(dict.fromkeys(rungs["dtype"]))
     with style_context():
         pitch = 0.1 + 0.17 * len(dtypes)
@@ -103,7 +103,7 @@ def plot_rungs(rungs: pd.DataFrame, caption: str) -> Figure:
         axes.axvline(100, color=BLACK, lw=1.0, zorder=0.5)  # below the bars and their words
         axes.set_yticks(range(len(names)), [drawable(name, 24) for name in names], fontsize=8)
         for label, name in zip(axes.get_yticklabels(), names, strict=True):
-            label.set_fontweight("bold" if name in best else "normal")
+            label.set_fontweight("bold" if name in fastest else "normal")
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(names) - 0.45, -0.55)
         axes.set_xlim(0, widest * 1.02)

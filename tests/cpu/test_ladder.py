@@ -84,6 +84,19 @@ def test_the_committed_tables_are_those_of_the_committed_runs(tmp_path: Path) ->
         assert (COMMITTED / "tables" / f"{name}.csv").read_text("utf-8") == written, f"{name}.csv: run `make readme`"
 
 
+def test_a_point_names_the_macros_that_a_sweep_has_it_built_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = {"gpu": "a GPU", "source": "permute/v01_element.cu", "macros": {"PERMUTE_V01_SPLIT_THREADS": 128}}
+    monkeypatch.setattr("kernels.tuned.read", lambda path: [entry])
+
+    def told(op: registry.Op, variant: str) -> Any:
+        return ladder.declared(ladder.Point(op, variant, "float32", op.bench_shape))["macros"]
+
+    split, merge = registry.ops()["split_permute"], registry.ops()["merge_heads"]
+    assert told(split, "v01_element") == "PERMUTE_V01_SPLIT_THREADS=128"
+    assert told(split, "v02_vector") == told(split, "torch") == ""
+    assert told(merge, "v01_element") == ""  # of the same source, whose other kernel the macro is of
+
+
 def test_what_a_variant_says_of_bytes_replaces_the_rule_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     op = registry.ops()["softmax"]
     point = ladder.Point(op, "v02_fused", "float32", op.bench_shape)
@@ -329,7 +342,7 @@ def point(variant: str, rung: int, **more: Any) -> dict[str, Any]:
     """A point of ladder.json."""
     base = {
         "op": "op", "folder": "op", "variant": variant, "kind": "cuda", "rung": rung, "best": False, "is_library": False,
-        "precision": "", "refuses": "", "rung_below": "", "dtype": "fp32", "shape_name": "s", "shape": "2x3",
+        "precision": "", "macros": "", "refuses": "", "rung_below": "", "dtype": "fp32", "shape_name": "s", "shape": "2x3",
         "axes": "N,C", "at_bench_shape": True,
         "hypothesis": "h", "minimum_bytes": 800, "predicted_bytes": 1000, "flops": 10, "compute_bound": False,
         "reads_only": False, "symbols": [], "source": "", "fingerprint": f"f{rung}",
@@ -664,6 +677,7 @@ def test_the_hottest_lines_of_each_launch(capsys: pytest.CaptureFixture[str], mo
 def test_what_a_rung_states_and_nobody_measured_is_not_confirmed_by_the_rest(folder: Path) -> None:
     tables = composer.build(folder)
     hypotheses = tables["hypotheses"]
+    hypotheses = hypotheses.assign(stated=hypotheses["metric"] != "measured_over_predicted")
     of_v01 = hypotheses["variant"] == "v01"
     assert set(hypotheses.loc[of_v01, "verdict"]) == {"confirmed"}
     bare = tables["ladder"].drop(columns=["verdict", "verdict_by", "verdict_why"]).assign(failure="")
@@ -677,3 +691,7 @@ def test_what_a_rung_states_and_nobody_measured_is_not_confirmed_by_the_rest(fol
     # more bytes than the rule allows are shown, but do not refute what the rung says of its stalls
     moved = hypotheses.assign(verdict=hypotheses["verdict"].mask(of_v01 & ~hypotheses["stated"], "refuted"))
     assert verdict(moved) == "confirmed"
+    why = ladder_tables.with_verdicts(bare, moved).set_index("variant").loc["v01", "verdict_why"]
+    assert why == (
+        "top stall long_scoreboard (is long_scoreboard); DRAM bytes over predicted 1.08 (≤ 1.1), not stated by the rung"
+    )

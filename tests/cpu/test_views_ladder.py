@@ -30,7 +30,7 @@ def rung(variant: str, place: int, p50_us: float, dtype: str = "fp32", **more: A
     time = p50_us * 1e3
     return {
         "op": "widen", "folder": "wide", "variant": variant, "kind": "cuda", "rung": place, "best": False,
-        "library": "torch", "precision": NAN, "refuses": NAN, "dtype": dtype, "shape_name": "large", "shape": "64x32", "axes": "N,C",
+        "library": "torch", "precision": NAN, "macros": NAN, "refuses": NAN, "dtype": dtype, "shape_name": "large", "shape": "64x32", "axes": "N,C",
         "at_bench_shape": True, "hypothesis": f"{variant} is __fast__", "bench_time_p5_ns": 0.9 * time,
         "bench_time_p50_ns": time, "bench_time_p95_ns": 1.1 * time, "minimum_bytes": 1e9, "predicted_bytes": 1e9,
         "compute_bound": False, "reads_only": False, "achieved_byte_per_s": 1e18 / time, "achieved_flop_per_s": NAN,
@@ -146,6 +146,42 @@ def test_the_counters_that_judge_a_hypothesis() -> None:
     assert "from `reports/h200-ladder/20260101T000000Z`" in text
 
 
+def test_bold_is_the_fastest_that_was_measured_whichever_is_declared_the_best() -> None:
+    table = tables()["ladder"]
+    late = tables(bench_time_p50_ns=table["bench_time_p50_ns"].mask(table["variant"] == "v01_naive", 1e5))
+    text = ladder.render_folder("wide", late, {})
+    assert cells(text, "**`v01_naive`**")["µs, p50 (p5 – p95)"].startswith("100.00")
+    assert "**`v02_wide`**" not in text
+    assert text.count("The fastest here is `v01_naive`; where no rung is named, `v02_wide` runs.") == 2  # dtypes
+    row = cells(ladder.render_overview(late), "[widen](kernels/wide/README.md)")
+    assert (row["fastest rung"], row["time"]) == ("`v01_naive`", "100 µs, 100 µs")
+    assert "The fastest here" not in ladder.render_folder("wide", tables(), {})
+
+
+def test_rungs_that_are_not_built_with_their_defaults_are_named_once() -> None:
+    names = tables()["ladder"]["variant"]
+    text = ladder.render_folder(
+        "wide", tables(macros=names.map({"v02_wide": "WIDE_V02_THREADS=64 WIDE_V02_AHEAD=2"})), {}
+    )
+    told = "Built with: `v02_wide` THREADS=64 AHEAD=2 (a sweep found it faster: `reports/h200-sweep`); every other rung"
+    assert text.count(told) == 1
+    assert "fp32; floor" in text.partition(told)[0]
+    assert "bf16; floor" in text.partition(told)[2]
+    assert "Built with" not in ladder.render_folder("wide", tables(), {})
+
+
+def test_conditions_name_the_clock_where_it_was_sampled() -> None:
+    clocks = {"sm_mhz": {"min": 1320.0, "median": 1980.0, "max": 1980.0}, "throttle_reasons": ["sw_power_cap"]}
+    for known, told in (
+        (clocks, "caches cold; SM clock 1320 MHz at least, 1980 median, held back by sw_power_cap; from"),
+        ({**clocks, "throttle_reasons": []}, "caches cold; SM clock 1320 MHz at least, 1980 median; from"),
+        (None, "caches cold; from"),
+    ):
+        seen = bench()
+        seen = Bench(seen.rows, {**seen.conditions, "clocks": known}, seen.run)
+        assert told in ladder.render_folder("wide", tables(), {"widen": seen})
+
+
 def test_hypotheses_stay_text_and_say_what_was_found_by_dtype() -> None:
     text = ladder.render_folder("wide", tables(), {}).partition("\nHypotheses\n")[2]
     row = cells(text, "`v02_wide`")
@@ -187,7 +223,7 @@ def test_ops_of_one_folder_have_headings() -> None:
 def test_the_overview_has_one_line_an_op() -> None:
     text = ladder.render_overview(tables())
     row = cells(text, "[widen](kernels/wide/README.md)")
-    assert row["best rung"] == "`v02_wide`"
+    assert row["fastest rung"] == "`v02_wide`"
     assert row["time"] == "125 µs, 125 µs"
     assert row["vs best library"] == "1.60× `compile`, 1.60× `compile`"
     assert row["hypotheses confirmed / refuted / not measured"] == "2 / 1 / 0"
