@@ -512,14 +512,15 @@ def page_text(rows: Sequence[Row]) -> str:
         "# What the compiler makes of every kernel",
         f"{len(rows)} kernels and architectures, from nvcc {rows[0]['nvcc']} and the disassembly, without a GPU. Made "
         "by `make census ARGS=--update`; `make census` fails where a kernel got worse and where this table is out of "
-        "date. Every number stands in [census.csv](census.csv), one row a kernel and architecture.",
+        "date. Every number stands in [census.csv](census.csv), one row a kernel and architecture. All of it is of the "
+        "defaults of the sources: where [tuned.toml](tuned.toml) has others for a GPU, the build for that GPU differs.",
         "Registers a thread, least and most of a file's kernels. A stub is what is compiled of a kernel that needs a "
         "newer architecture: a trap, never launched.",
         markdown(by_arch, ["source", "kernels", *(f"sm_{arch}" for arch in architectures)]),
         f"sm_{newest}: threads a block (`__launch_bounds__`, 1024 where there is none), the lowest theoretical "
         "occupancy at that size and its limiter, static shared memory (bytes), widths of global loads and stores "
         "(bits a thread), bulk copies, tensor instructions, code (KiB of all kernels together). Dynamic shared memory "
-        "is not counted.",
+        "is known at the launch alone and counts in none of it: fewer blocks of a kernel that asks for some may fit.",
         markdown(
             detail,
             ["source", "threads", "occupancy", "shared", "loads", "stores", "bulk", "tensor", "code"],

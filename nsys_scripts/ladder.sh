@@ -26,13 +26,19 @@ while (($#)); do
   --out) value "$1" $# && dir=$2 && shift 2 ;;
   --missing) missing=yes && shift ;;
   --all) all=--all && shift ;;
-  --seconds) value "$1" $# && seconds=$2 && shift 2 ;;
+  --seconds)
+    value "$1" $# && seconds=$2 && shift 2
+    [[ $seconds =~ ^[1-9][0-9]*$ ]] || bad_usage "--seconds takes a whole number from 1 on, not '$seconds'."
+    ;;
   -*) bad_usage "Unknown argument $1." ;;
   *) ops+=("$1") && shift ;;
   esac
 done
 if [[ -n $dir ]]; then dir=$(realpath -m --relative-to "$ROOT" "$dir"); fi
 cd "$ROOT"
+if [[ -n $dir && ! -e $dir/ladder.json && -n $(compgen -G "$dir/*") ]]; then
+  bad_usage "--out $dir is no folder of a ladder: it holds other things and no ladder.json; give a new or an empty one."
+fi
 if [[ -z $dir ]]; then
   dir=runs/ladder
   if [[ -n $missing && -z $(compgen -G "$dir/*/captures") ]]; then dir=reports/h200-ladder; fi

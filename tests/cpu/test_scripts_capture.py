@@ -198,6 +198,10 @@ def test_the_header_comment_is_the_help(machine: Machine, script: str) -> None:
         ["profile.sh", "--what"],
         ["ladder.sh", "--what"],
         ["ladder.sh", "--out"],
+        ["ladder.sh", "--out", "nsys_scripts"],
+        ["ladder.sh", "--missing", "--out", "nsys_scripts"],
+        ["ladder.sh", "--seconds", "x"],
+        ["ladder.sh", "--seconds", "0"],
     ],
 )
 def test_usage_errors_are_one_sentence_and_exit_code_2(gpu_machine: Machine, command: list[str]) -> None:

@@ -323,6 +323,16 @@ def test_without_nvcc_there_is_one_sentence(
         run(machine, tmp_path / "sweep.csv")
 
 
+def test_a_folder_that_holds_something_else_is_not_written_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "captures").mkdir()
+    (tmp_path / "captures" / "timing.json").write_text("{}")
+    assert sweep.main(["gelu", "--out", str(tmp_path)]) == 2
+    assert "is no run of a sweep: it holds other things and no sweep.csv" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.rglob("*.*")] == ["timing.json"]
+
+
 def test_the_program_says_what_it_would_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep.main(["gelu", "--dry-run", "--variants", "v01_naive", "--dtype", "bf16"]) == 0
     out = capsys.readouterr().out
