@@ -42,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
+        if options.update_readmes:
+            check_readmes()
         paths = options.paths or [default_run(_NEEDED.get(options.only, "*"))]
 
         def made_of(sources: Sequence[Path]) -> tuple[Path, dict[str, Any], dict[str, pd.DataFrame]]:
@@ -253,6 +255,19 @@ def build(
             stale = [] if only else _of_another_report(written, out)
             _move_into_place(Path(scratch), out, written, stale)
     return report, tables
+
+
+def check_readmes() -> None:
+    """Raise InputError, before anything is written, if an op that was declared has no README for its ladder."""
+    from analysis.capture.errors import InputError
+    from analysis.capture.ladder import read_ladder
+
+    for folder in dict.fromkeys(read_ladder(COMMITTED / "h200-ladder").points["folder"]):
+        if not (ROOT / "kernels" / folder / "README.md").is_file():
+            raise InputError(
+                f"kernels/{folder}/README.md is missing; write it, with `<!-- begin: ladder -->` and "
+                "`<!-- end: ladder -->` where its tables go"
+            )
 
 
 def update_readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) -> None:

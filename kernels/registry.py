@@ -174,7 +174,7 @@ class Op:
         """`variant` as the custom op that PyTorch sees: checked, differentiable, on the CPU too."""
         import torch
 
-        importlib.import_module(f"kernels.{self.folder}")
+        importlib.import_module(f"kernels.{self.folder}.custom_op")
         function = getattr(torch.ops.kernel_ledger, self.torch_op)
         return lambda *inputs: function(*inputs, variant)
 

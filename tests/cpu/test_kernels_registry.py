@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,23 @@ def test_listing_names_every_variant():
 def test_registering_a_name_twice_is_an_error():
     with pytest.raises(ValueError, match="registered twice"):
         registry.register(ops()["softmax"])
+
+
+def test_an_op_is_known_to_torch_without_a_word_in_its_init(tmp_path, monkeypatch):
+    import torch
+
+    import kernels
+
+    (tmp_path / "twice").mkdir()
+    (tmp_path / "twice" / "custom_op.py").write_text(
+        "import torch\n"
+        'library = torch.library.Library("kernel_ledger", "FRAGMENT")\n'
+        'library.define("twice_in_a_test(Tensor x, str variant) -> Tensor")\n'
+        'library.impl("twice_in_a_test", lambda x, variant: 2 * x, "CPU")\n'
+    )
+    monkeypatch.setattr(kernels, "__path__", [*kernels.__path__, str(tmp_path)])
+    op = replace(ops()["residual"], folder="twice", torch_op="twice_in_a_test")
+    assert op.call("torch")(torch.ones(1)).item() == 2.0
 
 
 def test_unknown_names():

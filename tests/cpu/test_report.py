@@ -347,6 +347,16 @@ def test_a_readme_without_its_markers_is_one_sentence(tmp_path, monkeypatch):
         report.readmes(content, tables, COMMITTED)
 
 
+@needs_committed
+def test_a_readme_that_is_not_there_is_one_sentence_before_anything_is_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    assert report.main([str(COMMITTED), "--out", str(tmp_path / "out"), "--update-readmes"]) == 3
+    error = capsys.readouterr().err
+    assert "kernels/attention/README.md is missing; write it, with `<!-- begin: ladder -->`" in error
+    assert error.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
 def test_only_files_of_a_report_are_replaced(capture, tmp_path):
     out = tmp_path / "paper"
     (out / "tables").mkdir(parents=True)
