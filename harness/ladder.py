@@ -32,9 +32,9 @@ from typing import Any
 
 from harness.console import guarded
 from harness.errors import InputError, UsageError
-from kernels import registry, tuned
+from kernels import registry
 from kernels.registry import MOST_BYTES, dtype_name, short_dtype
-from kernels.variants import equivalents, fingerprint
+from kernels.variants import choices, equivalents, fingerprint
 
 CLAIMS = registry.FOLDER / "claims.toml"
 GOALS = registry.FOLDER / "goals.toml"
@@ -179,13 +179,6 @@ def refuses(point: Point) -> str:
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in shapes.items())
 
 
-def built_with(point: Point) -> str:
-    """The variant's tunables that kernels/tuned.toml has its source built with, blank where it takes the defaults."""
-    variant = point.op.variant(point.variant)
-    macros = [flag.removeprefix("-D") for flag in tuned.flags(f"{point.op.folder}/{variant.source}")]
-    return " ".join(macro for macro in macros if macro.partition("=")[0] in variant.tunables)
-
-
 def declared(point: Point) -> dict[str, Any]:
     """What the analysis has to know of a point. Open ends of hypotheses are null."""
     op, variant = point.op, point.op.variant(point.variant)
@@ -199,7 +192,7 @@ def declared(point: Point) -> dict[str, Any]:
         "best": op.best_for(point.dtype) == point.variant,
         "is_library": variant.kind == "torch" and not variant.precision,
         "precision": variant.precision,
-        "macros": built_with(point),
+        "macros": " ".join(flag.removeprefix("-D") for flag in choices(op, variant)),
         "refuses": refuses(point),
         "rung_below": rung_below(point),
         "dtype": dtype,

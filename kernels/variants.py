@@ -151,10 +151,15 @@ def fingerprint(op: Op, variant: str) -> str:
     return hashlib.sha256(" ".join((declared.kind, variant, *op.chain)).encode()).hexdigest()[:12]
 
 
-def _as_built(op: Op, variant: Variant, of_source: str) -> str:
+def choices(op: Op, variant: Variant) -> list[str]:
+    """The -D flags of its tunables that tuned.toml has other than the default on any GPU."""
     flags = tuned.flags(f"{op.folder}/{variant.source}")
-    choices = [flag for flag in flags if flag.removeprefix("-D").split("=")[0] in variant.tunables]
-    return hashlib.sha256(" ".join([of_source, *choices]).encode()).hexdigest()[:12] if choices else of_source
+    return [flag for flag in flags if flag.removeprefix("-D").split("=")[0] in variant.tunables]
+
+
+def _as_built(op: Op, variant: Variant, of_source: str) -> str:
+    flags = choices(op, variant)
+    return hashlib.sha256(" ".join([of_source, *flags]).encode()).hexdigest()[:12] if flags else of_source
 
 
 def equivalents() -> dict[str, str]:

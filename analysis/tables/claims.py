@@ -63,7 +63,7 @@ def _rows(claim: Mapping[str, Any], by_shape: Mapping[tuple[Any, ...], Any], sho
             told = {side: _Point(row, show) for side, row in sides.items()}
             why = template.format(**told)
             if any(point.unknown for point in told.values()):
-                why = ""  # the counters that would say why were not captured
+                why = "the counters that would say why were not captured"
         yield {
             "claim": claim["name"], "source": claim["source"], "says": claim["says"], "op": claim["op"],
             "dtype": claim["after"]["dtype"], **names, "what": measure["what"], "metric": metric,

@@ -548,7 +548,7 @@ def test_a_claim_is_not_explained_with_counters_that_are_not_there(folder: Path)
     (folder / "20260101T000000Z" / "captures" / "ncu_raw.csv").unlink()
     table = composer.build(folder)["claims"].set_index("what")
     assert table.loc["time", "verdict"] == "confirmed"
-    assert table.loc["time", "why"] == ""
+    assert table.loc["time", "why"] == "the counters that would say why were not captured"
 
 
 def test_the_newest_run_of_the_present_source_counts(folder: Path) -> None:
