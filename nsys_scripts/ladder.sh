@@ -9,7 +9,8 @@
 #                DIR where nothing was measured here: the committed reports/h200-ladder)
 #   --all        measure what is there already too
 #   --seconds N  of each op's capture (default 120): nothing begins later than that, our own kernels come first; one that
-#                has not ended a minute later is ended, and its points stay missing
+#                has not ended a minute later, or a minute and eight seconds a point after its start, is ended, and its
+#                points stay missing
 #   OP…          only these ops of kernels.registry
 #
 # What earlier calls measured stays; the newest run that has a point counts. Times that a benchmark beside DIR took
@@ -47,8 +48,10 @@ only=(${ops[@]+--ops "${ops[@]}"})
 run=$dir/$(date -u +%Y%m%dT%H%M%SZ)
 
 capture() { # RUN COLUMNS OPTION: the points of a run under ncu, and its exports
-  local code=0
-  limit=$((seconds + 60)) step "2/4 counters under ncu: ${1#"$run"-}" "$HERE/ncu_capture.sh" --include ladder/ "$3" --columns "$2" \
+  local code=0 points=0
+  # one kernel that hangs under ncu does not cost what the other ops need
+  if [[ -z $dry ]]; then points=$(grep -c ',yes,' "$1/captures/points.csv" || true); fi
+  limit=$((60 + (points * 8 < seconds ? points * 8 : seconds))) step "2/4 counters under ncu: ${1#"$run"-}" "$HERE/ncu_capture.sh" --include ladder/ "$3" --columns "$2" \
     --out "$1" -- "$PYTHON" -m harness.ladder --mode capture --run "$1" --seconds "$seconds" || code=$?
   if ((code)); then failed=yes; fi
   if ((code == 124 || code == 137)); then
