@@ -376,6 +376,11 @@ VARIANTS = (
         _scores_fit,
         symbols=V01_SYMBOLS,
         timings=(Timing("v03_tiled", low=20.0),),
+        tunables={
+            "ATTENTION_V01_SIDE": (16, 8, 32),
+            "ATTENTION_V01_THREADS": (128, 32, 256),
+            "ATTENTION_V01_ROWS": (4, 2, 8),
+        },
     ),
     _ours(
         "v02_per_query",

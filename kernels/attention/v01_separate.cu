@@ -11,9 +11,20 @@
 #include "check.cuh"
 #include "vec.cuh"
 
+#ifndef ATTENTION_V01_SIDE
+#define ATTENTION_V01_SIDE 16
+#endif
+#ifndef ATTENTION_V01_THREADS
+#define ATTENTION_V01_THREADS 128
+#endif
+#ifndef ATTENTION_V01_ROWS
+#define ATTENTION_V01_ROWS 4
+#endif
+
 namespace {
-constexpr int D = ATTENTION_HEAD_SIZE, SIDE = 16, THREADS = 128, ROWS = 4;
-}
+constexpr int D = ATTENTION_HEAD_SIZE;
+constexpr int SIDE = ATTENTION_V01_SIDE, THREADS = ATTENTION_V01_THREADS, ROWS = ATTENTION_V01_ROWS;
+}  // namespace
 
 // One thread a score.
 template <typename T>

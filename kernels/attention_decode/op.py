@@ -243,6 +243,7 @@ VARIANTS = (
             Expectation("global_load_inst", than="v01_row", high=0.3),
             Expectation("sectors_per_request_load", low=15.0),
         ),
+        tunables={"ATTENTION_DECODE_V02_WARPS": (16, 4, 8, 32), "ATTENTION_DECODE_V02_UNROLL": (4, 2, 8)},
     ),
     triton_variant(
         "attention_decode",
@@ -261,6 +262,7 @@ VARIANTS = (
         split_bytes,
         symbols=("attention_decode_v03_split", "attention_decode_v03_merge"),
         timings=(Timing("floor", high=1 / 0.85),),
+        tunables={"ATTENTION_DECODE_V03_WARPS": (8, 4, 16), "ATTENTION_DECODE_V03_UNROLL": (4, 2, 8)},
     ),
     cuda_variant(
         "attention_decode",
@@ -273,6 +275,7 @@ VARIANTS = (
             Timing("floor", high=1 / 0.85),
             Timing("v03_split", high=0.6, shape="b1_t1024"),
         ),
+        tunables={"ATTENTION_DECODE_V04_WARPS": (8, 4, 16), "ATTENTION_DECODE_V04_EARLY_MB": (6, 0, 3, 12)},
     ),
 )
 

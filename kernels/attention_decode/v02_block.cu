@@ -11,8 +11,15 @@
 #include "decode.cuh"
 #include "overlap.cuh"
 
+#ifndef ATTENTION_DECODE_V02_WARPS
+#define ATTENTION_DECODE_V02_WARPS 16
+#endif
+#ifndef ATTENTION_DECODE_V02_UNROLL
+#define ATTENTION_DECODE_V02_UNROLL 4
+#endif
+
 namespace {
-constexpr int WARPS = 16, UNROLL = 4;
+constexpr int WARPS = ATTENTION_DECODE_V02_WARPS, UNROLL = ATTENTION_DECODE_V02_UNROLL;
 }
 
 template <typename T, Layout LAYOUT>

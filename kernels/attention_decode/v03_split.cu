@@ -11,8 +11,15 @@
 #include "overlap.cuh"
 #include "splits.cuh"
 
+#ifndef ATTENTION_DECODE_V03_WARPS
+#define ATTENTION_DECODE_V03_WARPS 8
+#endif
+#ifndef ATTENTION_DECODE_V03_UNROLL
+#define ATTENTION_DECODE_V03_UNROLL 4
+#endif
+
 namespace {
-constexpr int WARPS = 8, UNROLL = 4;
+constexpr int WARPS = ATTENTION_DECODE_V03_WARPS, UNROLL = ATTENTION_DECODE_V03_UNROLL;
 constexpr int BLOCKS = SPLIT_BLOCKS;  // that a multiprocessor shall hold: the registers are counted for it
 }  // namespace
 

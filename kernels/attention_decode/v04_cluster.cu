@@ -17,12 +17,20 @@
 #include "overlap.cuh"
 #include "splits.cuh"
 
+#ifndef ATTENTION_DECODE_V04_WARPS
+#define ATTENTION_DECODE_V04_WARPS 8
+#endif
+#ifndef ATTENTION_DECODE_V04_EARLY_MB
+#define ATTENTION_DECODE_V04_EARLY_MB 6
+#endif
+
 namespace {
-constexpr int WARPS = 8;
-constexpr int MOST = 16;              // blocks of a cluster
-constexpr int ALONE_KEYS = 128;       // that are not worth a second block
-constexpr int LEAST_KEYS = 64;        // of a block
-constexpr int EARLY_BYTES = 6 << 20;  // that all blocks together ask L2 for before they wait
+constexpr int WARPS = ATTENTION_DECODE_V04_WARPS;
+constexpr int MOST = 16;         // blocks of a cluster
+constexpr int ALONE_KEYS = 128;  // that are not worth a second block
+constexpr int LEAST_KEYS = 64;   // of a block
+constexpr int EARLY_BYTES = ATTENTION_DECODE_V04_EARLY_MB
+                            << 20;  // that all blocks together ask L2 for before they wait
 
 // Heads are few where two blocks each do not fill the GPU. With many, three blocks a multiprocessor: those of the next
 // launch find room beside this one's. With few, two: a cluster is placed as tightly as it fits, and three to a
