@@ -79,7 +79,7 @@ def rungs_of(op: str, tables: Tables) -> pd.DataFrame:
 
 
 def render_op(op: str, tables: Tables, bench: Bench | None) -> str:
-    """Return the ladder of one op: rungs by dtype, counters, hypotheses, other shapes, what was refused, conditions."""
+    """Return the ladder of one op: rungs by dtype, other shapes, what was refused, hypotheses, counters, conditions."""
     rungs = rungs_of(op, tables)
     parts: list[str] = []
     for place, (dtype, rows) in enumerate(rungs.groupby("dtype", sort=False)):
@@ -92,13 +92,15 @@ def render_op(op: str, tables: Tables, bench: Bench | None) -> str:
     parts.append(f"![{op}: share of the measured roof by rung, with what it waits for]({op}.svg)")
     if has_curves(op, tables, bench):
         parts.append(f"![{op}: TFLOP/s over the shapes, beside the library]({op}_shapes.svg)")
-    counted = rungs[rungs["launches"].notna()]
-    for dtype, rows in counted.groupby("dtype", sort=False):
-        parts += [f"Counters, {dtype}: each rung once, alone, from cold caches", *_counter_tables(rows, tables)]
-    parts += ["Hypotheses", _hypothesis_table(rungs)]
     if bench is not None:
         parts += _other_shapes(op, rungs, bench)
     parts += _refusals(rungs)
+    parts += ["Hypotheses", _hypothesis_table(rungs)]
+    counted = rungs[rungs["launches"].notna()]
+    for dtype, rows in counted.groupby("dtype", sort=False):
+        # folded: wide, and for who asks why
+        title = f"Counters, {dtype}: each rung once, alone, from cold caches"
+        parts += [f"<details>\n<summary>{title}</summary>", *_counter_tables(rows, tables), "</details>"]
     parts.append(_conditions(op, tables, rungs, bench))
     return "\n\n".join(parts)
 
