@@ -260,9 +260,10 @@ def build(
 def check_readmes() -> None:
     """Raise InputError, before anything is written, if an op that was declared has no README for its ladder."""
     from analysis.capture.errors import InputError
-    from analysis.capture.ladder import read_ladder
+    from analysis.ladder import read_tables
+    from analysis.views.ladder import folders
 
-    for folder in dict.fromkeys(read_ladder(COMMITTED / "h200-ladder").points["folder"]):
+    for folder in folders(read_tables(COMMITTED / "h200-ladder")):
         if not (ROOT / "kernels" / folder / "README.md").is_file():
             raise InputError(
                 f"kernels/{folder}/README.md is missing; write it, with `<!-- begin: ladder -->` and "

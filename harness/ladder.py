@@ -291,17 +291,16 @@ def timed(folder: Path) -> dict[Measured, float]:
         known = json.loads(document.read_text("utf-8")).get("sources", {}) if document.is_file() else {}
         rows = [row for row in _rows(file) if "bench_time_p50_ns" in row]
         found |= _cold(rows, {(row["op"], row["variant"]): known.get(row["variant"], "") for row in rows})
-    return found
+    same = equivalents()
+    return {(key, sizes, same.get(source, source)): value for (key, sizes, source), value in found.items()}
 
 
 def _cold(rows: Iterable[Mapping[str, Any]], sources: Mapping[tuple[str, str], str]) -> dict[Measured, float]:
-    same = equivalents()
-    now = {rung: same.get(fingerprint, fingerprint) for rung, fingerprint in sources.items()}
     return {
         (
             (row["op"], row["variant"], row["dtype"], row["shape_name"]),
             row["shape"],
-            now.get((row["op"], row["variant"]), ""),
+            sources.get((row["op"], row["variant"]), ""),
         ): float(row["bench_time_p50_ns"])
         for row in rows
         if row["convention"] == "cold"

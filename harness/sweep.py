@@ -40,7 +40,7 @@ from typing import IO, Any
 from harness.console import guarded, progress
 from harness.errors import InputError, UsageError
 from harness.sweep_gpu import batches
-from harness.sweep_rows import COLUMNS, LEAST_GAIN, Ledger, Row, choose, latest, update_tuned
+from harness.sweep_rows import COLUMNS, LEAST_GAIN, Ledger, Row, cell_of, choose, latest, update_tuned
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE, KIND = "sweep.csv", "sweep"
@@ -491,7 +491,7 @@ def telling(rows: Sequence[Row], gpu: str) -> set[str]:
     cells: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if row["verdict"] == "timed" and row["gpu"] == gpu:
-            cells.setdefault(tuple(row[name] for name in ("op", "variant", "dtype", "shape_name")), []).append(row)
+            cells.setdefault(cell_of(row), []).append(row)
     found = set()
     for members in cells.values():
         # against the default of the same rounds, where there is one

@@ -95,13 +95,13 @@ def choose(rows: Sequence[Row]) -> list[Row]:
 
 
 def _choice(gpu: str, source: str, members: Sequence[Row]) -> Row:
-    cells = list(dict.fromkeys(_cell_of(row) for row in members))
+    cells = list(dict.fromkeys(cell_of(row) for row in members))
     default = next((row["macros"] for row in members if row["default"] == "1"), "")
     by_macros: dict[str, dict[tuple[str, ...], tuple[float, float, float]]] = {}
     for row in members:
         if row["versus_default_p50"]:
             gains = tuple(float(row[f"versus_default_{name}"]) for name in ("p5", "p50", "p95"))
-            by_macros.setdefault(row["macros"], {})[_cell_of(row)] = gains[0], gains[1], gains[2]
+            by_macros.setdefault(row["macros"], {})[cell_of(row)] = gains[0], gains[1], gains[2]
     clear: dict[str, float] = {}
     for macros, gains_by_cell in by_macros.items():
         gains_of = list(gains_by_cell.values())
@@ -127,7 +127,8 @@ def _choice(gpu: str, source: str, members: Sequence[Row]) -> Row:
     }  # fmt: skip
 
 
-def _cell_of(row: Row) -> tuple[str, ...]:
+def cell_of(row: Row) -> tuple[str, ...]:
+    """What is timed together: (op, variant, dtype, shape)."""
     return tuple(row[name] for name in ("op", "variant", "dtype", "shape_name"))
 
 

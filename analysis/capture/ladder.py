@@ -117,7 +117,7 @@ def _table(path: Path, columns: list[str], *, later: list[str] | None = None) ->
     if not path.is_file():
         return pd.DataFrame(columns=every)
     texts = dict.fromkeys([*KEY, "shape", "fingerprint"], "str")
-    numbers = [name for name in every if name.endswith(("_ns", "_frac", "_per_s")) or name in LATER]
+    numbers = [name for name in every if name.endswith(("_ns", "_frac", "_per_s")) or name in VERSUS]
     blank = {name: [""] for name in numbers}
     table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=blank)
     lacking = [name for name in columns if name not in table]
