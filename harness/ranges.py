@@ -2,7 +2,7 @@
 
 A component of the model is a method marked `@component("softmax")`. Marking stores the name on the function and
 returns the function itself, so a model that nobody traces pays nothing: no wrapper, no branch, 0 ns. `attach`
-binds wrapped methods on the instances of one model, `detach` takes them off again.
+gives each instance of one model a class of its own with wrapped methods, `detach` gives back the first one.
 
     model = GPT2(config)
     attach(model, NvtxTracer())      # every call now opens gpt2 > prefill > h.0 > attn > softmax …
@@ -32,6 +32,7 @@ from harness.errors import UsageError
 
 _MARK = "_component_name"
 _DETAIL = "_component_is_detail"
+_TRACED = "_traced_class"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -139,6 +140,7 @@ def _check_name(name: str) -> str:
 
 
 def _wrap(function: Callable[..., Any], name: str, tracer: Tracer) -> Callable[..., Any]:
+    """`function`, a method as its class holds it, inside a range."""
     push, pop = tracer.push, tracer.pop
 
     @functools.wraps(function)
@@ -184,18 +186,23 @@ def attach(model: Any, tracer: Tracer) -> None:
         return
     detailed = getattr(tracer, "detail", False)
     for instance in _instances(model):
-        for attribute, template, detail in _marked(instance):
-            if detail and not detailed:
-                continue
-            name = _check_name(template.format(self=instance))
-            vars(instance)[attribute] = _wrap(getattr(instance, attribute), name, tracer)
+        wrapped = {
+            attribute: _wrap(getattr(type(instance), attribute), _check_name(template.format(self=instance)), tracer)
+            for attribute, template, detail in _marked(instance)
+            if detailed or not detail
+        }
+        if wrapped:
+            # A class of its own, not attributes of the instance: a method's name among the attributes would make
+            # CPython look that method up more slowly on every instance of the class, and for good.
+            own = type(instance)
+            names = {"__module__": own.__module__, "__qualname__": own.__qualname__, _TRACED: own}
+            instance.__class__ = type(own.__name__, (own,), names | wrapped)
 
 
 def detach(model: Any) -> None:
     """Remove what `attach` bound; without effect on a model that is not traced."""
     for instance in _instances(model):
-        for attribute, _, _ in _marked(instance):
-            vars(instance).pop(attribute, None)
+        instance.__class__ = getattr(type(instance), _TRACED, type(instance))
 
 
 @contextmanager
@@ -220,7 +227,7 @@ class _Plain:
 
 
 def _marked_class() -> Any:
-    """A new class each time: once an instance was traced, CPython looks methods up more slowly on its whole class."""
+    """A new class each time, so that no case can slow another's lookup of the method."""
 
     class Marked:
         @component("work")

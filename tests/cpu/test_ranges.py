@@ -85,14 +85,16 @@ def test_a_fused_model_has_its_own_root_and_no_mask() -> None:
 def test_ranges_change_no_logits_and_detach_leaves_nothing() -> None:
     model = build_model(load_weights("random", 0, TINY))
     ids = torch.zeros(1, 4, dtype=torch.int64)
-    before = [set(vars(module)) for module in model.modules()]
+    before = [(type(module), set(vars(module))) for module in model.modules()]
     with torch.inference_mode():
         plain = model(ids)
         attach(model, RecordingTracer())
         assert torch.equal(model(ids), plain)
+        assert [type(module) for module in model.modules()] != [kind for kind, _ in before]
     detach(model)
-    assert [set(vars(module)) for module in model.modules()] == before
+    assert [(type(module), set(vars(module))) for module in model.modules()] == before
     detach(model)
+    assert [(type(module), set(vars(module))) for module in model.modules()] == before
 
 
 def test_attach_binds_one_instance_and_replaces_its_tracer() -> None:
@@ -112,7 +114,15 @@ def test_a_tracer_that_nobody_listens_to_binds_nothing() -> None:
 
     thing = Thing()
     attach(thing, Deaf())
-    assert "work" not in vars(thing)
+    assert type(thing) is Thing
+
+
+def test_a_traced_instance_still_passes_for_its_class() -> None:
+    thing = Thing()
+    attach(thing, RecordingTracer())
+    assert isinstance(thing, Thing)
+    assert repr(type(thing)) == repr(Thing)
+    assert thing.work.__name__ == "work"
 
 
 def test_a_range_closes_when_its_component_fails() -> None:
