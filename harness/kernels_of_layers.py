@@ -11,6 +11,7 @@ a GPU with nsys the same calls are in the capture that harness.layers makes.
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import sys
 import time
@@ -27,7 +28,7 @@ from harness.errors import InputError
 from harness.events import Clock, Stopwatch, make_clock
 from harness.gpt2 import KVCache
 from harness.layers import BLOCKS, Generation, fold
-from harness.ranges import Tracer, detach, marked_methods, span
+from harness.ranges import Tracer, detach, span, wrap_components
 from harness.run import DTYPES, parse_config
 from harness.weights import RANDOM, load_weights
 
@@ -89,29 +90,26 @@ def record_calls(generation: Generation, paths: set[str]) -> dict[str, Call]:
     """The last call of each path (folded) in a generation, in the first layer that has it."""
     model = generation.model
     stack: list[str] = []
-    recorded: dict[str, tuple[str, Any, str, tuple[Any, ...], dict[str, Any], tuple[tuple[KVCache, int], ...]]] = {}
+    recorded: dict[str, tuple[str, Call]] = {}
 
-    def wrap(instance: Any, attribute: str, name: str) -> None:
-        function = getattr(instance, attribute)
-
-        def recording(*args: Any, **kwargs: Any) -> Any:
+    def wrap(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def recording(instance: Any, *args: Any, **kwargs: Any) -> Any:
             path = f"{stack[-1]}/{name}" if stack else name
             folded = fold(path)
             if folded in paths and recorded.get(folded, (path,))[0] == path:  # the same layer in a later step
                 caches = tuple(
                     (value, value.length) for value in (*args, *kwargs.values()) if isinstance(value, KVCache)
                 )
-                recorded[folded] = (path, instance, attribute, args, kwargs, caches)
+                recorded[folded] = (path, Call(functools.partial(function, instance), args, kwargs, caches))
             stack.append(path)
             try:
-                return function(*args, **kwargs)
+                return function(instance, *args, **kwargs)
             finally:
                 stack.pop()
 
-        vars(instance)[attribute] = recording
+        return recording
 
-    for instance, attribute, name in list(marked_methods(model)):
-        wrap(instance, attribute, name)
+    wrap_components(model, wrap)
     try:
         with torch.inference_mode():
             generation.prepare()
@@ -119,10 +117,7 @@ def record_calls(generation: Generation, paths: set[str]) -> dict[str, Call]:
             generation.run(layers.untimed)
     finally:
         detach(model)
-    return {
-        folded: Call(getattr(instance, attribute), args, kwargs, caches)
-        for folded, (_, instance, attribute, args, kwargs, caches) in recorded.items()
-    }
+    return {folded: call for folded, (_, call) in recorded.items()}
 
 
 # Alone -------------------------------------------------------------------------------------------------------

@@ -140,7 +140,6 @@ def _check_name(name: str) -> str:
 
 
 def _wrap(function: Callable[..., Any], name: str, tracer: Tracer) -> Callable[..., Any]:
-    """`function`, a method as its class holds it, inside a range."""
     push, pop = tracer.push, tracer.pop
 
     @functools.wraps(function)
@@ -172,35 +171,37 @@ def _instances(model: Any) -> Iterator[Any]:
     yield from modules() if callable(modules) else (model,)
 
 
-def marked_methods(model: Any) -> Iterator[tuple[Any, str, str]]:
-    """Yield (instance, attribute, range name) of every component of `model`, details included."""
+def wrap_components(
+    model: Any, wrap: Callable[[Callable[..., Any], str], Callable[..., Any]], *, details: bool = True
+) -> None:
+    """Until `detach`, each marked method of `model` and its submodules is `wrap(function, range name)`.
+
+    `function` takes the instance first, as its class holds it.
+    """
+    detach(model)
     for instance in _instances(model):
-        for attribute, template, _ in _marked(instance):
-            yield instance, attribute, _check_name(template.format(self=instance))
+        own = type(instance)
+        wrapped = {
+            attribute: wrap(getattr(own, attribute), _check_name(template.format(self=instance)))
+            for attribute, template, detail in _marked(instance)
+            if details or not detail
+        }
+        if wrapped:
+            # A class of its own, not attributes of the instance: a method's name among the attributes would make
+            # CPython look that method up more slowly on every instance of the class, and for good.
+            names = {"__module__": own.__module__, "__qualname__": own.__qualname__, _TRACED: own}
+            instance.__class__ = type(own.__name__, (own,), names | wrapped)
 
 
 def attach(model: Any, tracer: Tracer) -> None:
     """Open a range around each call of a marked method of `model` and of its submodules; replaces a tracer."""
     detach(model)
-    if not tracer.enabled:
-        return
-    detailed = getattr(tracer, "detail", False)
-    for instance in _instances(model):
-        wrapped = {
-            attribute: _wrap(getattr(type(instance), attribute), _check_name(template.format(self=instance)), tracer)
-            for attribute, template, detail in _marked(instance)
-            if detailed or not detail
-        }
-        if wrapped:
-            # A class of its own, not attributes of the instance: a method's name among the attributes would make
-            # CPython look that method up more slowly on every instance of the class, and for good.
-            own = type(instance)
-            names = {"__module__": own.__module__, "__qualname__": own.__qualname__, _TRACED: own}
-            instance.__class__ = type(own.__name__, (own,), names | wrapped)
+    if tracer.enabled:
+        wrap_components(model, functools.partial(_wrap, tracer=tracer), details=getattr(tracer, "detail", False))
 
 
 def detach(model: Any) -> None:
-    """Remove what `attach` bound; without effect on a model that is not traced."""
+    """Give each instance its class back; without effect on a model that is not traced."""
     for instance in _instances(model):
         instance.__class__ = getattr(type(instance), _TRACED, type(instance))
 
