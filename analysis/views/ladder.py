@@ -190,7 +190,7 @@ def _built_with(rungs: pd.DataFrame) -> list[str]:
         return []
     named = ", ".join(f"`{row['variant']}` {short_name(row['macros'])}" for _, row in tuned.iterrows())
     return [
-        f"Built with: {named} (a sweep found it faster: `reports/h200-sweep`); every other rung with the defaults of "
+        f"Built with: {named} ([a sweep found it faster](../tuned.toml)); every other rung with the defaults of "
         "its source. Every rung is judged as it is built."
     ]
 
