@@ -216,6 +216,8 @@ __global__ void __launch_bounds__(THREADS, 1)
         for (; tile > end; --tile, at.advance()) {
           wait_barrier(k_full + 8 * at.stage, at.phase);
           wait_barrier(v_full + 8 * at.stage, at.phase);
+          // no product keeps the warps together here, and one that falls a turn of the ring behind would wait for ever
+          join_named(1 + group);
           if (leads) arrive(k_empty + 8 * at.stage), arrive(v_empty + 8 * at.stage);
         }
       };
