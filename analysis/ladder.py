@@ -53,9 +53,9 @@ def build(folder: Path) -> dict[str, pd.DataFrame]:
     table = ladder.build_ladder(read.points, times[facts], counters, checks)
     chosen = table[[*KEY, "run"]]
     stalls = _concat(shares, [*KEY, "reason", "share_frac", "run"]).merge(chosen, on=[*KEY, "run"])
-    hypotheses = ladder.build_hypotheses(read.hypotheses, table, stalls, cell_of)
-    finished = ladder.with_verdicts(table, hypotheses)
     every = _every_time(read)
+    hypotheses = ladder.build_hypotheses(read.hypotheses, table, every, stalls, cell_of)
+    finished = ladder.with_verdicts(table, hypotheses)
     return {
         "ladder": finished,
         "ladder_stalls": ladder.build_stalls(stalls),

@@ -117,7 +117,7 @@ def points() -> list[Point]:
         for op in known.values()
         for variant in op.variants.values()
         for timing in variant.timings
-        if timing.shape
+        if timing.shape and timing.counters
         for dtype in timing.dtypes
         if dtype in variant.dtypes
         for name in (variant.name, timing.than)

@@ -40,7 +40,8 @@ class Timing:
     """A hypothesis about time: the variant's over that of `than` lies in [low, high].
 
     `than` is another variant of the op, or "floor": minimum bytes at the speed of a copy. `shape` is the name of one of
-    the op's; "": its bench shape.
+    the op's; "": its bench shape. Counters are taken there too, to say why, unless `counters` is False: where one
+    sentence is about many shapes, the benchmark's times are enough.
     """
 
     than: str
@@ -48,6 +49,7 @@ class Timing:
     high: float = math.inf
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
     shape: str = ""
+    counters: bool = True
 
 
 @dataclass(frozen=True)

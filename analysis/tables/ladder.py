@@ -263,12 +263,15 @@ def _library(table: pd.DataFrame) -> pd.Series:
 # Verdicts ----------------------------------------------------------------------------------------------------
 
 
-def build_hypotheses(hypotheses: pd.DataFrame, ladder: pd.DataFrame, stalls: pd.DataFrame, show: Show) -> pd.DataFrame:
+def build_hypotheses(
+    hypotheses: pd.DataFrame, ladder: pd.DataFrame, times: pd.DataFrame, stalls: pd.DataFrame, show: Show
+) -> pd.DataFrame:
     """Return hypotheses.csv: what each variant declares beside what was found.
 
-    Shape: `ladder` from build_ladder, `stalls` as ladder_stalls.csv: a metric `stall_<reason>_frac` is one's share.
+    Shape: `ladder` from build_ladder; `times` as ladder_times.csv, for times at shapes that are no points; `stalls` as
+    ladder_stalls.csv: a metric `stall_<reason>_frac` is one's share.
     """
-    by_key = {tuple(row[name] for name in KEY): row for row in ladder.to_dict("records")}
+    by_key = {tuple(row[name] for name in KEY): row for part in (times, ladder) for row in part.to_dict("records")}
     shares = {tuple(row[name] for name in (*KEY, "reason")): row["share_frac"] for row in stalls.to_dict("records")}
 
     def value(key: tuple[str, ...], metric: str) -> Any:
@@ -325,6 +328,8 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show) -> dict[str, Any]:
         holds = (low is None or found >= low) and (high is None or found <= high)
         verdict = "confirmed" if holds else "refuted"
     shown = "not measured" if _unknown(found) else show(column, found)
+    if verdict == "refuted" and any(end is not None and shown == show(column, end) for end in (low, high)):
+        shown = f"{found:.6g}"  # beyond a bound by less than is usually shown
     return {
         "metric": metric, "versus": versus, "stated": bool(said["stated"]), "low": low, "high": high, "equals": equals,
         "found": None if equals or _unknown(found) else float(found),

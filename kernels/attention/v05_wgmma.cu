@@ -5,9 +5,9 @@
 // Versus   v04: operands come by the bulk copy engine and go from shared memory to the tensor cores without registers; a
 //          quarter of a tile's weights multiplies its values while the exponentials of the next quarter are made; a block
 //          goes from tile to tile, longest first.
-// Expect   at least 1.0 times the best SDPA at B 8, T 1024 and at T 4096 and beyond; T 16384 with a window of 1024 in a
-//          sixth of the time of all keys.
-// Refuted if   below any.
+// Expect   at least as fast as cuDNN at T 512 and 1024, and from T 4096 on; with a window at most 0.8 of v04's time. A goal
+//          (kernels/goals.toml): T 16384 with a window of 1024 in a sixth of the time of all keys.
+// Refuted if   slower at any, or more.
 // Source   Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "Asynchronous Warpgroup Level Matrix
 //          Instructions"
 #include <algorithm>

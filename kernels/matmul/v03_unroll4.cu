@@ -3,8 +3,8 @@
 // Needs    nothing
 // Moves    as v01.
 // Versus   v02: a quarter of the loop's branches, more loads under way.
-// Expect   a few per cent of time; sectors per request as in v01.
-// Refuted if   time falls by more than 30 %.
+// Expect   1 to 5 % less time; sectors per request as in v01.
+// Refuted if   less, or more.
 // Source   CUDA C++ Programming Guide, "#pragma unroll"
 #include <cstdint>
 

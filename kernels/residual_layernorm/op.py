@@ -112,7 +112,14 @@ VARIANTS = (
         "torch.compile at 100 MB and more; refuted if either fails",
         minimum_bytes,
         symbols=("residual_layernorm_v02_vector", "residual_layernorm_v02_any"),
-        timings=(Timing("torch", high=1 / 1.2), Timing("compile", high=1.0)),
+        timings=tuple(
+            timing
+            for shape, dtypes in (("", ("float32", "bfloat16")), ("b8_t1024", ("float32",)))  # 100 MB and more
+            for timing in (
+                Timing("torch", high=1 / 1.2, dtypes=dtypes, shape=shape, counters=False),
+                Timing("compile", high=1.0, dtypes=dtypes, shape=shape, counters=False),
+            )
+        ),
         tunables={
             "RESIDUAL_LAYERNORM_V02_ROWS": (4, 1, 2, 8),
             "RESIDUAL_LAYERNORM_V02_AHEAD_MB": (3, 0, 6),

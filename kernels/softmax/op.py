@@ -37,6 +37,15 @@ from kernels.variants import (
 
 FLOPS_PER_VISIBLE = 5
 BENCH_SHAPE = (8, 12, 1024, 1024)
+SHAPES = {
+    "b8_t1024": BENCH_SHAPE,
+    "b8_t512": (8, 12, 512, 512),
+    "b8_t2048": (8, 12, 2048, 2048),
+    "b1_t512": (1, 12, 512, 512),
+    "b1_t1024": (1, 12, 1024, 1024),
+    "b1_t2048": (1, 12, 2048, 2048),
+    "decode_b1_t1024": (1, 12, 1, 1024),
+}
 SHARED_FLOATS = (227 << 10) // 4 - 256  # of a block on sm_90, beside the tree of v06
 
 
@@ -262,6 +271,11 @@ VARIANTS = (
         timings=(
             Timing("v03_causal", high=1 - 0.2 / 144.7, dtypes=("float32",)),
             Timing("v03_causal", high=1 - 0.2 / 73.9, dtypes=("bfloat16",)),
+            *(
+                Timing("v03_causal", high=1.0, shape=name, counters=False)
+                for name in SHAPES
+                if SHAPES[name] != BENCH_SHAPE
+            ),
         ),
         tunables={"SOFTMAX_V05_AHEAD_MB": (6, 0, 3, 12), "SOFTMAX_V05_EARLY_MB": (8, 4, 16)},
     ),
@@ -279,15 +293,7 @@ SOFTMAX = register(
             Tensor("probabilities", ("B", "nh", "Tq", "Tk"), "out"),
         ),
         dtypes=("float32", "bfloat16"),
-        shapes={
-            "b8_t1024": BENCH_SHAPE,
-            "b8_t512": (8, 12, 512, 512),
-            "b8_t2048": (8, 12, 2048, 2048),
-            "b1_t512": (1, 12, 512, 512),
-            "b1_t1024": (1, 12, 1024, 1024),
-            "b1_t2048": (1, 12, 2048, 2048),
-            "decode_b1_t1024": (1, 12, 1, 1024),
-        },
+        shapes=SHAPES,
         bench_shape=BENCH_SHAPE,
         # unaligned rows, decode, Tq != Tk, rows too long for registers
         check_shapes=(

@@ -508,6 +508,9 @@ def test_a_hypothesis_about_time_may_name_its_shape(folder: Path, monkeypatch: p
         if one["metric"] == "bench_time_p50_ns"
     ]
     assert (stated["versus"], stated["high"], stated["at"]) == ("torch", 0.5, other)
+    by_times = dataclasses.replace(variant, timings=(dataclasses.replace(variant.timings[0], counters=False),))
+    monkeypatch.setitem(op.variants, "v02_fused", by_times)  # type: ignore[arg-type]
+    assert ("softmax", "v02_fused", "fp32", other) not in {point.key for point in ladder.points()}
 
     document = json.loads((folder / "ladder.json").read_text())
     document["points"][2]["hypotheses"] = [said("bench_time_p50_ns", "v01", high=0.6) | {"at": "wide"}]
@@ -523,6 +526,22 @@ def test_a_hypothesis_about_time_may_name_its_shape(folder: Path, monkeypatch: p
     (row,) = table[table["variant"] == "v02"].to_dict("records")
     assert (row["shape_name"], row["found"], row["verdict"]) == ("s", 0.9, "refuted")
     assert row["found_text"] == "time over `v01` at wide 0.9 (≤ 0.6)"
+    document["points"] = document["points"][:-2]  # no points: times of the benchmark are enough
+    (folder / "ladder.json").write_text(json.dumps(document))
+    table = composer.build(folder)["hypotheses"]
+    (row,) = table[table["variant"] == "v02"].to_dict("records")
+    assert (row["shape_name"], row["found"], row["verdict"]) == ("s", 0.9, "refuted")
+
+
+def test_what_is_beyond_a_bound_by_little_shows_it(folder: Path) -> None:
+    document = json.loads((folder / "ladder.json").read_text())
+    document["points"][2]["hypotheses"] = [said("bench_time_p50_ns", "v01", high=0.5)]
+    (folder / "ladder.json").write_text(json.dumps(document))
+    beside = folder.parent / "gpu-op-bench"
+    write_csv(beside / "bench.csv", [timed(key("v01"), "2x3", 200000), timed(key("v02"), "2x3", 100001)])
+    (beside / "bench.json").write_text(json.dumps({"kind": "bench", "sources": {"v01": "f1", "v02": "f2"}}))
+    (row,) = composer.build(folder)["hypotheses"].query("variant == 'v02'").to_dict("records")
+    assert (row["verdict"], row["found_text"]) == ("refuted", "time over `v01` 0.500005 (≤ 0.5)")
 
 
 def test_stall_shares_sum_to_one(folder: Path) -> None:
