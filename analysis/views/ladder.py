@@ -358,7 +358,7 @@ def render_overview(tables: Tables) -> str:
             cells["library"].append(f"{_times(faster)} `{fastest}`" if fastest else MISSING)
         of_op = said[said["op"] == op]
         counts = of_op.loc[of_op["stated"], "verdict"].value_counts()
-        bytes_ = of_op.loc[~of_op["stated"] & (of_op["verdict"] != "not measured"), "verdict"] == "confirmed"
+        moved = rungs["measured_over_predicted"].dropna()
         table.append(
             [
                 f"[{op}](kernels/{rungs['folder'].iloc[0]}/README.md)",
@@ -366,11 +366,12 @@ def render_overview(tables: Tables) -> str:
                 ", ".join(fast["dtype"]),
                 *(", ".join(dict.fromkeys(values) if name == "rung" else values) for name, values in cells.items()),
                 " / ".join(str(int(counts.get(name, 0))) for name in OUTCOMES),
-                f"{int(bytes_.sum())} of {len(bytes_)}",
+                f"{int((moved <= MOST_BYTES).sum())} of {len(moved)}",
             ]
         )
     headers = ["op", "at", "dtype", "fastest rung", "time", "of the measured roof", "vs best library"]
-    headers += ["hypotheses confirmed / refuted / not measured", "rungs that move ≤ 1.1 × the predicted bytes"]
+    headers += ["hypotheses confirmed / refuted / not measured"]
+    headers += [f"rungs that move ≤ {MOST_BYTES} × the predicted bytes"]
     parts = [_markdown(table, headers)]
     if len(tables["claims"]):
         counts = tables["claims"]["verdict"].value_counts()

@@ -228,10 +228,18 @@ def test_the_overview_has_one_line_an_op() -> None:
     assert row["time"] == "125 µs, 125 µs"
     assert row["vs best library"] == "1.60× `compile`, 1.60× `compile`"
     assert row["hypotheses confirmed / refuted / not measured"] == "2 / 1 / 0"
-    assert row["rungs that move ≤ 1.1 × the predicted bytes"] == "1 of 2"
+    assert row["rungs that move ≤ 1.1 × the predicted bytes"] == "2 of 2"  # of two dtypes; nothing else has counters
     assert "2 claims with 3 numbers, 1 confirmed, 1 refuted, 1 not measured" in text
     untimed = tables(bench_time_p50_ns=NAN)
     assert "[widen]" not in ladder.render_overview(untimed)
+
+
+def test_the_overview_counts_the_bytes_of_every_rung_at_the_bench_shape_whatever_it_states() -> None:
+    table = tables()["ladder"]
+    more = table["measured_over_predicted"].mask(table["variant"] == "v01_naive", 2.75)
+    more = more.mask(table["shape_name"] == "for_a_claim", 1.0)
+    row = cells(ladder.render_overview(tables(measured_over_predicted=more)), "[widen](kernels/wide/README.md)")
+    assert row["rungs that move ≤ 1.1 × the predicted bytes"] == "2 of 4"
 
 
 def words_of(svg: str) -> list[str]:
