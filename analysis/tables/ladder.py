@@ -19,6 +19,8 @@ from analysis.tables.stalls import NOT_WAITING
 KEY = ["op", "variant", "dtype", "shape_name"]
 ROOT = "ladder"  # the outermost range around every launch of the ladder
 Show = Callable[[str, Any], str]  # a value of a column, written for people
+# Times of two runs of one kernel differ by some per cent: their roofs by 2 %, clocks and temperatures by more.
+ACROSS_RUNS = 0.05
 
 # Columns of ladder.csv made of the metric catalogue's, under other names where the ladder's differ.
 COUNTERS = {
@@ -51,6 +53,8 @@ ALSO = (
     "coalescing_frac", "occupancy_limit_registers", "occupancy_limit_shared_mem", "occupancy_limit_warps",
     "occupancy_limit_blocks", "stalls",
 )  # fmt: skip
+# What of a row may be of an older build, by the column that says whether it is of the present one.
+OF_RUN = {"times": "time_current", "counters": "is_current"}
 # How hypotheses and claims call a column.
 WORDS = {
     "bench_time_p50_ns": "time",
@@ -242,11 +246,12 @@ def build_ladder(
     hot = [name for name in table if name.startswith("hot_line")]
     table[hot] = table[hot].where(table["kind"].isin(["cuda", "triton"]))  # what a compiler wrote is not kept
     captured = table["ncu_time_ns"].notna()
-    stale = table["is_current"].eq(False).fillna(False) | table["time_current"].eq(False).fillna(False)
+    older = {name: table[column].eq(False).fillna(False) for name, column in OF_RUN.items()}
+    stale = [" ".join(name for name in older if older[name][row]) for row in table.index]
     failed = table["passed"].eq("no") & table["check_current"].eq(True).fillna(False)
-    state = np.select([failed, stale, ~captured], ["failed", "stale", "missing"], "current")
+    state = np.select([failed, [bool(what) for what in stale], ~captured], ["failed", "stale", "missing"], "current")
     tier = np.select([captured, table["bench_time_p50_ns"].notna()], ["counters", "timing"], "static")
-    return table.assign(state=state, tier=tier, failure=table["note"].astype(object).where(failed, ""))
+    return table.assign(state=state, stale=stale, tier=tier, failure=table["note"].astype(object).where(failed, ""))
 
 
 def _library(table: pd.DataFrame) -> pd.Series:
@@ -288,14 +293,20 @@ def build_hypotheses(
             continue
         metric, versus = said["metric"], said["versus"]
         place = key if _unknown(said["at"]) else (*key[:3], said["at"])
-        found = value(place, metric)
+        found, apart = value(place, metric), False
         if versus and not _unknown(found):
-            other = by_key[place]["floor_time_ns"] if versus == "floor" else value((key[0], versus, *place[2:]), metric)
-            found = None if _unknown(other) or not other else found / other
-            paired = by_key[place].get("versus_torch_p50")
-            if metric == "bench_time_p50_ns" and versus == "torch" and not _unknown(paired):
+            own, beside = by_key[place], (key[0], versus, *place[2:])
+            of_time = metric == "bench_time_p50_ns"
+            paired = own.get("versus_torch_p50") if of_time and versus == "torch" else None
+            other = own["floor_time_ns"] if versus == "floor" else value(beside, metric)
+            if not _unknown(paired):
                 found = 1 / float(paired)  # round by round, in one run
-        rows.append(dict(zip(KEY, key, strict=True)) | _judged(said, found, show))
+            elif _unknown(other) or not other:
+                found = None
+            else:
+                found /= other
+                apart = of_time and versus != "floor" and own["bench_run"] != by_key[beside]["bench_run"]
+        rows.append(dict(zip(KEY, key, strict=True)) | _judged(said, found, show, apart=apart))
     schema = LADDER_TABLES["hypotheses"]
     table = pd.DataFrame(rows, columns=[name for name in schema.column_names if name != "tier"])
     return schema.conform(table.assign(tier=np.where(table["metric"] == "bench_time_p50_ns", "timing", "counters")))
@@ -309,8 +320,8 @@ def _end(value: Any) -> float | None:
     return None if _unknown(value) else float(value)
 
 
-def _judged(said: Mapping[str, Any], found: Any, show: Show) -> dict[str, Any]:
-    """A row of hypotheses.csv without its key."""
+def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> dict[str, Any]:
+    """A row of hypotheses.csv without its key; `apart`: a ratio of times of two runs, not judged near its bounds."""
     metric, versus, equals = said["metric"], said["versus"], said["equals"]
     low, high = _end(said["low"]), _end(said["high"])
     low = low if low else None  # nothing measured is below 0
@@ -325,15 +336,22 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show) -> dict[str, Any]:
     elif equals:
         verdict = "confirmed" if found == equals else "refuted"
     else:
-        holds = (low is None or found >= low) and (high is None or found <= high)
-        verdict = "confirmed" if holds else "refuted"
+        spread = 1 + ACROSS_RUNS if apart else 1
+        least, most = found / spread, found * spread
+        if (low is None or least >= low) and (high is None or most <= high):
+            verdict = "confirmed"
+        else:
+            outside = (low is not None and most < low) or (high is not None and least > high)
+            verdict = "refuted" if outside else "not measured"
     shown = "not measured" if _unknown(found) else show(column, found)
     if verdict == "refuted" and any(end is not None and shown == show(column, end) for end in (low, high)):
         shown = f"{found:.6g}"  # beyond a bound by less than is usually shown
+    runs = ", timed in different runs" if apart else ""
+    runs += ": too near its bounds to judge" if apart and verdict == "not measured" else ""
     return {
         "metric": metric, "versus": versus, "stated": bool(said["stated"]), "low": low, "high": high, "equals": equals,
         "found": None if equals or _unknown(found) else float(found),
-        "what": f"{words}{than}", "found_text": f"{words}{than} {shown} ({bounds})", "verdict": verdict,
+        "what": f"{words}{than}", "found_text": f"{words}{than} {shown} ({bounds}){runs}", "verdict": verdict,
     }  # fmt: skip
 
 
@@ -348,7 +366,7 @@ def with_verdicts(ladder: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFram
     verdicts: dict[tuple[str, ...], tuple[str, str, str]] = {}
     for key, rows in ranked.groupby(KEY, sort=False):
         judged = rows[rows["stated"]] if rows["stated"].any() else rows
-        known = rows[rows["verdict"] != "not measured"]
+        known = rows[(rows["verdict"] != "not measured") | rows["found"].notna()]
         decides = known.index.isin(judged.index)
         told = [*known.loc[decides, "found_text"]]
         told += [f"{text}, not stated by the rung" for text in known.loc[~decides, "found_text"]]

@@ -644,7 +644,8 @@ LADDER_TABLES: dict[str, Table] = {
                 Column("memory_throughput_frac", "0-1", "busiest part of the way to memory, weighted by time"),
                 Column("dram_throughput_frac", "0-1", "DRAM, of ncu's own peak, weighted by time"),
                 Column("l1_hit_frac", "0-1", "sectors found in L1, weighted by time"),
-                Column("l2_hit_frac", "0-1", "sectors found in L2, weighted by time"),
+                # hits and sectors are counted in different passes of ncu
+                Column("l2_hit_frac", "0-1", "sectors found in L2, weighted by time; may pass 1 by some thousandths"),
                 Column("inst_executed", "inst", "warp instructions, sum"),
                 Column("global_load_inst", "inst", "of these, global loads"),
                 Column("occupancy_theoretical_frac", "0-1", "warps that fit, of the most, weighted by time"),
@@ -685,7 +686,12 @@ LADDER_TABLES: dict[str, Table] = {
                 Column(
                     "state",
                     "",
-                    "current; stale: measured with an older source; missing: no counters; failed: its check failed",
+                    "current; stale: see there; missing: no counters; failed: its check failed",
+                ),
+                Column(
+                    "stale",
+                    "",
+                    "what of it an older build gave, times or counters or both: source or macros changed",
                 ),
                 Column("run", "", "run of the counters"),
                 Column("bench_run", "", "benchmark or run of the times"),
@@ -714,7 +720,11 @@ LADDER_TABLES: dict[str, Table] = {
                 Column("found", "", "what was found, in the unit of the metric or as a ratio"),
                 Column("what", "", "metric and versus in words"),
                 Column("found_text", "", "what was found, in words, with the bounds"),
-                Column("verdict", "", "confirmed, refuted or not measured"),
+                Column(
+                    "verdict",
+                    "",
+                    "confirmed, refuted or not measured (also: times of two runs, near a bound)",
+                ),
             ),
         ),
         Table(

@@ -493,6 +493,51 @@ def test_hypotheses_are_judged_with_what_was_found(folder: Path) -> None:
     assert "tensor" not in rows["v02"]["verdict_why"]
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (None, 0.53, "confirmed"), (None, 0.51, "not measured"), (None, 0.49, "not measured"), (None, 0.47, "refuted"),
+        (0.47, None, "confirmed"), (0.49, None, "not measured"), (0.53, None, "refuted"), (0.49, 0.51, "not measured"),
+        (0.51, 0.515, "not measured"),  # the window lies within what may be
+    ],
+)  # fmt: skip
+def test_times_of_two_runs_are_not_judged_near_a_bound(
+    folder: Path, low: float | None, high: float | None, verdict: str
+) -> None:
+    document = json.loads((folder / "ladder.json").read_text())
+    document["points"][2]["hypotheses"] = [said("bench_time_p50_ns", "v01", low=low, high=high)]
+    (folder / "ladder.json").write_text(json.dumps(document))
+
+    def judged() -> dict[str, Any]:
+        table = composer.build(folder)["hypotheses"]
+        return dict(table[table["variant"] == "v02"].iloc[0])
+
+    together = (low is None or low <= 0.5) and (high is None or high >= 0.5)
+    assert judged()["verdict"] == ("confirmed" if together else "refuted")
+    assert "runs" not in judged()["found_text"]
+    write_run(folder / "20260102T000000Z", [checked(key("v02"), "2x3", "f2")], [], [timed(key("v02"), "2x3", 1000)])
+    apart, row = judged(), rows_of(folder)["v02"]
+    assert (apart["found"], apart["verdict"]) == (0.5, verdict)
+    assert "), timed in different runs" in apart["found_text"]
+    assert ("too near its bounds to judge" in apart["found_text"]) == (verdict == "not measured")
+    assert (row["verdict"], row["verdict_why"]) == (verdict, apart["found_text"])
+
+
+def test_a_row_says_whether_times_or_counters_are_of_an_older_build(folder: Path) -> None:
+    document = json.loads((folder / "ladder.json").read_text())
+    document["points"][2]["fingerprint"] = "newest"
+    (folder / "ladder.json").write_text(json.dumps(document))
+    again = [checked(key("v02"), "2x3", "newest")]
+    write_run(folder / "20260102T000000Z", again, [], [timed(key("v02"), "2x3", 900)])
+    row = rows_of(folder)["v02"]
+    assert (row["state"], row["stale"], row["bench_time_p50_ns"]) == ("stale", "counters", 900)
+    write_run(folder / "20260102T000000Z", again, [Launch(key("v02"), "third(int)")])
+    row = rows_of(folder)["v02"]
+    assert (row["state"], row["stale"], row["bench_time_p50_ns"]) == ("current", "", 900)
+    (folder / "20260102T000000Z" / "captures" / "bench.csv").unlink()
+    assert rows_of(folder)["v02"]["stale"] == "times"
+
+
 def test_a_hypothesis_about_time_may_name_its_shape(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     op = registry.ops()["softmax"]
     other = next(name for name, shape in op.shapes.items() if shape != op.bench_shape)
@@ -587,7 +632,7 @@ def test_the_newest_run_of_the_present_source_counts(folder: Path) -> None:
     document = json.loads((folder / "ladder.json").read_text())
     document["points"][2]["fingerprint"] = "newest"
     (folder / "ladder.json").write_text(json.dumps(document))
-    assert rows_of(folder)["v02"]["state"] == "stale"
+    assert (rows_of(folder)["v02"]["state"], rows_of(folder)["v02"]["stale"]) == ("stale", "times counters")
     assert rows_of(folder)["v02"]["dram_read_bytes"] == 2  # the newest of the older ones
 
 
