@@ -297,7 +297,7 @@ def build_hypotheses(
         if versus and not _unknown(found):
             own, beside = by_key[place], (key[0], versus, *place[2:])
             of_time = metric == "bench_time_p50_ns"
-            paired = own.get("versus_torch_p50") if of_time and versus == "torch" else None
+            paired: Any = own.get("versus_torch_p50") if of_time and versus == "torch" else None
             other = own["floor_time_ns"] if versus == "floor" else value(beside, metric)
             if not _unknown(paired):
                 found = 1 / float(paired)  # round by round, in one run

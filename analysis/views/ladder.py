@@ -15,6 +15,7 @@ import pandas as pd
 from tabulate import tabulate
 
 from analysis.tables.goals import fastest_rungs, library_of, precision_of
+from analysis.tables.ladder import ACROSS_RUNS
 from analysis.tables.schema import BASELINES
 from analysis.tables.sweep import short_name
 from analysis.views.markdown import escape
@@ -24,8 +25,12 @@ STALLS = 3  # of a rung, the largest
 MOST_BYTES = 1.1  # of what is predicted: more is marked
 STALE_MARK = "‡"
 ELSEWHERE_MARK = "§"
-ELSEWHERE = f"{ELSEWHERE_MARK} timed in another run than most: its ratios to other rungs are across runs."
-STALE = f"{STALE_MARK} measured with an older version of its source."
+OLDER = "an older build: its source or its compile-time choices have changed since"
+STALE = {
+    "counters": f"counters are of {OLDER}; times are of the present one",
+    "times": f"times are of {OLDER}; counters are of the present one",
+    "times counters": f"times and counters are of {OLDER}",
+}
 OUTCOMES = ("confirmed", "refuted", "not measured")
 VERDICTS = {"confirmed": "confirmed", "refuted": "**refuted**"}
 
@@ -83,12 +88,10 @@ def render_op(op: str, tables: Tables, bench: Bench | None) -> str:
     rungs = rungs_of(op, tables)
     parts: list[str] = []
     for place, (dtype, rows) in enumerate(rungs.groupby("dtype", sort=False)):
-        floor = rows["floor_time_ns"].dropna()
-        least = f"; floor {number(floor.iloc[0], 'ns')}" if len(floor) else ""
-        parts += [f"{sizes_of(rows.iloc[0])}, {dtype}{least}", _ladder_table(rows), *_default(rows)]
+        heading = [f"{sizes_of(rows.iloc[0])}, {dtype}", *_floor(rows), *_clocks(rows, bench)]
+        parts += ["; ".join(heading), _ladder_table(rows), *_default(rows)]
         parts += _built_with(rungs) if place == 0 else []
-    parts += [STALE] if (rungs["state"] == "stale").any() else []
-    parts += [ELSEWHERE] if rungs["elsewhere"].any() else []
+    parts += [*_older(rungs), *_elsewhere(rungs)]
     parts.append(f"![{op}: share of the measured roof by rung, with what it waits for]({op}.svg)")
     if has_curves(op, tables, bench):
         parts.append(f"![{op}: TFLOP/s over the shapes, beside the library]({op}_shapes.svg)")
@@ -113,11 +116,11 @@ def sizes_of(row: pd.Series) -> str:
 
 
 def name_of(row: pd.Series) -> str:
-    """The rung's name, bold where it is the fastest of ours, marked where its numbers are of an older source or another
+    """The rung's name, bold where it is the fastest of ours, marked where its numbers are of an older build or another
     run.
     """
     name = f"**`{row['variant']}`**" if row["fastest"] else f"`{row['variant']}`"
-    marks = [STALE_MARK] * (row["state"] == "stale") + [ELSEWHERE_MARK] * bool(row["elsewhere"])
+    marks = [STALE_MARK] * (not is_missing(row["stale"])) + [ELSEWHERE_MARK] * bool(row["elsewhere"])
     return " ".join([name, *marks])
 
 
@@ -189,10 +192,68 @@ def _built_with(rungs: pd.DataFrame) -> list[str]:
     if tuned.empty:
         return []
     named = ", ".join(f"`{row['variant']}` {short_name(row['macros'])}" for _, row in tuned.iterrows())
+    judged = "Every rung" if rungs["stale"].map(is_missing).all() else f"Every rung without {STALE_MARK}"
     return [
         f"Built with: {named} ([a sweep found it faster](../tuned.toml)); every other rung with the defaults of "
-        "its source. Every rung is judged as it is built."
+        f"its source. {judged} is judged as it is built."
     ]
+
+
+def _floor(rows: pd.DataFrame) -> list[str]:
+    """The least time of one dtype in the run that timed most of it, of ops bound by arithmetic with the roof."""
+    known = rows[~rows["elsewhere"].astype(bool) & (precision_of(rows) == "") & rows["floor_time_ns"].notna()]
+    if known.empty:
+        return []
+    row = known.iloc[0]
+    return [f"floor {number(row['floor_time_ns'], 'ns')}{' at ' + _roof(row) if row['compute_bound'] else ''}"]
+
+
+def _roof(row: pd.Series) -> str:
+    """What an op bound by arithmetic was held against: `724 TFLOP/s`."""
+    return number(float(row["flops"]) / float(row["floor_time_ns"]) * 1e9, "flop/s")
+
+
+def _clocks(rows: pd.DataFrame, bench: Bench | None) -> list[str]:
+    """The SM clock beside a table of an op bound by arithmetic, whose times and roof follow it."""
+    clock = clock_of(bench.conditions) if bench is not None and rows["compute_bound"].iloc[0] else ""
+    return [clock] if clock else []
+
+
+def clock_of(conditions: Mapping[str, Any]) -> str:
+    """`SM clock 1350 MHz at least, 1980 median, held back by sw_power_cap`; '' where it was not sampled."""
+    clocks = conditions.get("clocks") or {}
+    if not clocks.get("sm_mhz"):
+        return ""
+    least, median = (f"{clocks['sm_mhz'][name]:.0f}" for name in ("min", "median"))
+    held = f", held back by {', '.join(clocks['throttle_reasons'])}" if clocks.get("throttle_reasons") else ""
+    return f"SM clock {least} MHz at least, {median} median{held}"
+
+
+def _older(rungs: pd.DataFrame) -> list[str]:
+    """What is of an older build, by rung."""
+    marked = rungs[~rungs["stale"].map(is_missing)]
+    return [
+        f"{STALE_MARK} {_variants(rows)}: {STALE[what]}; what is judged by them is judged as that build was."
+        for what, rows in marked.groupby("stale", sort=True)
+    ]
+
+
+def _elsewhere(rungs: pd.DataFrame) -> list[str]:
+    """Which rungs another run than most timed, and the floors by the roof of that run."""
+    notes = []
+    for run, rows in rungs[rungs["elsewhere"]].groupby("bench_run", sort=True):
+        floors = rows.drop_duplicates(["dtype", "floor_time_ns"])
+        held = ", ".join(f"{number(row['floor_time_ns'], 'ns')} in {row['dtype']}" for _, row in floors.iterrows())
+        notes.append(
+            f"{ELSEWHERE_MARK} {_variants(rows)}: timed in another run than most (`{run}`) and held against the roof "
+            f"of that run: floor {held}. Ratios between it and rungs without the mark are across runs, and hypotheses "
+            f"on them are not judged within {100 * ACROSS_RUNS:g} % of their bounds."
+        )
+    return notes
+
+
+def _variants(rows: pd.DataFrame) -> str:
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(rows["variant"]))
 
 
 def _counter_tables(rows: pd.DataFrame, tables: Tables) -> list[str]:
@@ -250,7 +311,8 @@ def _hypothesis_table(rungs: pd.DataFrame) -> str:
         judged=[VERDICTS.get(verdict, "not measured") for verdict in order["verdict"]],
     )
     for variant, rows in order.groupby("variant", sort=False):
-        says = [f"`{variant}`", escape(rows["hypothesis"].iloc[0])]
+        older = "" if rows["stale"].map(is_missing).all() else f" {STALE_MARK}"
+        says = [f"`{variant}`{older}", escape(rows["hypothesis"].iloc[0])]
         for (found, judged), same in rows.groupby(["found", "judged"], sort=False):
             table.append([*says, ", ".join(same["dtype"]), found, judged])
             says = ["", ""]
@@ -320,15 +382,11 @@ def _conditions(op: str, tables: Tables, rungs: pd.DataFrame, bench: Bench | Non
             f"{name} {value / 1e12:.4g} {'TB/s' if name == 'dram_read' else 'TFLOP/s'}"
             for name, value in (seen.get("roofs") or {}).items()
         )
-        clocks = seen.get("clocks") or {}
-        sm = clocks.get("sm_mhz")
-        clock = f"; SM clock {sm['min']:.0f} MHz at least, {sm['median']:.0f} median" if sm else ""
-        if clocks.get("throttle_reasons"):
-            clock += f", held back by {', '.join(clocks['throttle_reasons'])}"
+        clock = clock_of(seen)
         parts.append(
             f"Times: {seen['gpu']['name']}, driver {seen['driver']}, torch {seen['torch']}, triton {seen['triton']}; "
             f"copy in the same run {copy:.3f} TB/s{f'; roofs: {roofs}' if roofs else ''}; all rungs in turn, caches "
-            f"cold{clock}; from `reports/{bench.run}/bench.csv`."
+            f"cold{f'; {clock}' if clock else ''}; from `reports/{bench.run}/bench.csv`."
         )
     runs = tables["ladder_runs"]
     of_rungs = runs[runs["run"].isin(rungs["run"].dropna())]
@@ -406,8 +464,8 @@ def _share(value: Any) -> str:
 
 
 def _two(first: Any, second: Any) -> str:
-    """Two shares, `75 / 71 %`."""
-    shown = [MISSING if is_missing(value) else f"{100 * float(value):.3g}" for value in (first, second)]
+    """Two shares of a whole, `75 / 71 %`; ncu may count a hit rate some thousandths above 1."""
+    shown = [MISSING if is_missing(value) else f"{min(100 * float(value), 100):.3g}" for value in (first, second)]
     return f"{shown[0]} / {shown[1]} %"
 
 
@@ -438,7 +496,7 @@ def _verdict(row: pd.Series) -> str:
     if row["state"] == "failed":
         return "failed its check"
     if row["verdict"] not in VERDICTS:
-        return "not measured"
+        return "not measured" if is_missing(row["verdict_by"]) else f"not measured: {_words(row['verdict_by'])}"
     return f"{VERDICTS[row['verdict']]}: {_words(row['verdict_by'])}"
 
 

@@ -6,11 +6,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pandas as pd
-import pytest
 
 from analysis.views import ladder, ladder_figures
 from analysis.views.canvas import to_bytes
-from analysis.views.ladder import STALE_MARK, Bench
+from analysis.views.ladder import ELSEWHERE_MARK, STALE_MARK, Bench
 from analysis.views.text import MISSING
 
 NAN = float("nan")
@@ -36,7 +35,7 @@ def rung(variant: str, place: int, p50_us: float, dtype: str = "fp32", **more: A
         "compute_bound": False, "reads_only": False, "achieved_byte_per_s": 1e18 / time, "achieved_flop_per_s": NAN,
         "floor_time_ns": 1e5, "floor_frac": 1e5 / time, "rung_below": "", "versus_below": NAN,
         "versus_library_p50": 400 / p50_us, **dict.fromkeys(COUNTERS, NAN), "verdict": "not measured",
-        "verdict_by": "", "verdict_why": NAN, "state": "missing", "bench_run": "one", **more,
+        "verdict_by": "", "verdict_why": NAN, "state": "missing", "stale": NAN, "flops": 2e9, "bench_run": "one", **more,
     }  # fmt: skip
 
 
@@ -195,11 +194,50 @@ def test_hypotheses_stay_text_and_say_what_was_found_by_dtype() -> None:
     assert cells(text, "")["found"] == "time over `x` 1 (≤ 2)"
 
 
-@pytest.mark.parametrize(("state", "shown"), [("stale", STALE_MARK), ("failed", "failed its check")])
-def test_older_sources_and_failed_checks_are_marked(state: str, shown: str) -> None:
-    text = ladder.render_folder("wide", tables(state=state), {})
-    assert shown in text
-    assert shown not in ladder.render_folder("wide", tables(), {})
+def test_failed_checks_are_named() -> None:
+    assert "failed its check" in ladder.render_folder("wide", tables(state="failed"), {})
+    assert "failed its check" not in ladder.render_folder("wide", tables(), {})
+
+
+def test_rungs_with_numbers_of_an_older_build_are_marked_and_say_which() -> None:
+    names = tables()["ladder"]["variant"]
+    stale = names.map({"v01_naive": "times counters", "v02_wide": "counters"})
+    text = ladder.render_folder("wide", tables(stale=stale, macros=names.map({"v02_wide": "WIDE_V02_THREADS=64"})), {})
+    assert cells(text, f"**`v02_wide`** {STALE_MARK}")["vs rung below"] == "8.00×"
+    assert cells(text.partition("\nHypotheses\n")[2], f"`v02_wide` {STALE_MARK}")["verdict"] == "confirmed"
+    assert f"{STALE_MARK} `v02_wide`: counters are of an older build" in text
+    assert f"{STALE_MARK} `v01_naive`: times and counters are of an older build" in text
+    assert f"Every rung without {STALE_MARK} is judged as it is built." in text
+    assert STALE_MARK not in ladder.render_folder("wide", tables(), {})
+
+
+def test_rungs_of_another_run_name_it_and_the_floor_of_its_roof() -> None:
+    table = tables()["ladder"]
+    first = table["variant"] == "torch"  # which stands first: the table's own floor is still that of the others
+    apart = tables(
+        bench_run=table["bench_run"].mask(first, "two"), floor_time_ns=table["floor_time_ns"].mask(first, 1.25e5)
+    )
+    text = ladder.render_folder("wide", apart, {})
+    assert cells(text, f"`torch` {ELSEWHERE_MARK}")["rung"]
+    assert "N 64, C 32, fp32; floor 100 µs\n" in text
+    assert f"{ELSEWHERE_MARK} `torch`: timed in another run than most (`two`) and held against the roof" in text
+    assert "floor 125 µs in fp32, 125 µs in bf16. Ratios" in text
+    assert ELSEWHERE_MARK not in ladder.render_folder("wide", tables(), {})
+
+
+def test_an_op_bound_by_arithmetic_names_its_roof_and_its_clock_beside_the_table() -> None:
+    found, timed = of_arithmetic()
+    clocks = {"sm_mhz": {"min": 1350.0, "median": 1980.0}, "throttle_reasons": ["sw_power_cap"]}
+    timed = Bench(timed.rows, {**timed.conditions, "clocks": clocks}, timed.run)
+    heading = "fp32; floor 100 µs at 20 TFLOP/s; SM clock 1350 MHz at least, 1980 median, held back by sw_power_cap\n"
+    assert heading in ladder.render_folder("wide", found, {"widen": timed})
+    plain = Bench(timed.rows, timed.conditions, timed.run)
+    assert "fp32; floor 100 µs\n" in ladder.render_folder("wide", tables(), {"widen": plain})
+
+
+def test_a_hit_rate_is_shown_as_at_most_all() -> None:
+    text = ladder.render_folder("wide", tables(l2_hit_frac=1.00392), {})
+    assert cells(text.partition("Counters, fp32")[2], "**`v02_wide`**", 1)["L1 / L2 hit"] == "12.5 / 100 %"
 
 
 def test_every_shape_and_what_is_refused() -> None:
