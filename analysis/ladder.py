@@ -121,6 +121,7 @@ def _runs(read: Ladder, table: pd.DataFrame) -> pd.DataFrame:
                 "ncu": run.tool.get("version") or manifest.get("ncu"),
                 "sm_clock_mhz": (clocks.get("sm_mhz") or {}).get("median"),
                 "throttle_reasons": " ".join(clocks.get("throttle_reasons", [])),
+                "bf16_roof_flop_per_s": (manifest.get("roofs") or {}).get("bf16"),
                 "points": int((run.points["passed"] == "yes").sum()),
                 "counted": int((table["run"] == run.name).sum()),
                 "capture_s": run.tool.get("seconds"),

@@ -16,18 +16,19 @@ TESTS = ("ratio", "change", "value")
 class _Point:
     """A point of the ladder whose columns are attributes, written for people: what claims.toml calls {after.COLUMN}.
 
-    `unknown` says whether one that was asked for was not measured.
+    `unknown` says whether one that was asked for was not measured, `stale` whether one is of an older build.
     """
 
     def __init__(self, row: Mapping[str, Any], show: Show) -> None:
         self._row, self._show = row, show
-        self.unknown = False
+        self.unknown = self.stale = False
 
     def __getattr__(self, column: str) -> str:
         if column not in LADDER_TABLES["ladder"].column_names:
             raise ValueError(f"claims.toml: {column} is no column of ladder.csv")
         value = self._row.get(column)
         self.unknown |= value is None or value == "" or bool(pd.isna(value))
+        self.stale |= ("times" if _of_time(column) else "counters") in str(self._row.get("stale")).split()
         return self._show(column, value)
 
 
@@ -58,9 +59,11 @@ def _rows(claim: Mapping[str, Any], by_shape: Mapping[tuple[Any, ...], Any], sho
         values = {side: _number(row.get(metric)) for side, row in sides.items()}
         verdict = _verdict(measure, values)
         why = ""
+        told = {side: _Point(row, show) for side, row in sides.items()}
         if verdict != "not measured":
+            for point in told.values():
+                getattr(point, metric)  # what was found may be of an older build, too
             template = measure["holds" if verdict == "confirmed" else "fails"]
-            told = {side: _Point(row, show) for side, row in sides.items()}
             why = template.format(**told)
             if any(point.unknown for point in told.values()):
                 why = "the counters that would say why were not captured"
@@ -69,8 +72,13 @@ def _rows(claim: Mapping[str, Any], by_shape: Mapping[tuple[Any, ...], Any], sho
             "dtype": claim["after"]["dtype"], **names, "what": measure["what"], "metric": metric,
             "claimed": measure["claimed"], "before_value": values.get("before"), "after_value": values["after"],
             "found": _found(metric, values, show), "verdict": verdict, "why": why,
-            "tier": "timing" if metric.startswith("bench_time") else "counters",
+            "stale": ", ".join(dict.fromkeys(claim[side]["variant"] for side in told if told[side].stale)),
+            "tier": "timing" if _of_time(metric) else "counters",
         }  # fmt: skip
+
+
+def _of_time(column: str) -> bool:
+    return column.startswith("bench_time")
 
 
 def _number(value: Any) -> float | None:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from analysis.tables.schema import LADDER_TABLES
 
 Goal = Mapping[str, Any]
-_TIME = "bench_time_p50_ns"
+QUANTILES = ("p5", "p50", "p95")
+_TIME = {at: f"bench_time_{at}_ns" for at in QUANTILES}
 LIBRARY_KINDS = ("torch", "compile")  # whose variants are PyTorch's, cuBLAS' and cuDNN's: what a rung is held against
+
+
+class Span(NamedTuple):
+    """A ratio and the ends between which nine of ten of its samples lie."""
+
+    p5: float
+    p50: float
+    p95: float
 
 
 def build_goals(goals: Sequence[Goal], points: pd.DataFrame, bench: pd.DataFrame) -> pd.DataFrame:
     """Return goals.csv: a row for each goal, dtype and shape.
 
     Shape: `goals` as ladder.json has them; `points` as there, with op, variant, dtype, kind, precision; `bench` the
-    cold rows of what was timed, with op, variant, dtype, shape_name, floor_time_ns and bench_time_p50_ns.
+    cold rows of what was timed, as ladder_times.csv.
     """
     known = points.drop_duplicates(["op", "variant", "dtype"])[["op", "variant", "dtype", "kind", "precision"]]
     timed = bench.merge(known, on=["op", "variant", "dtype"])
@@ -32,7 +41,7 @@ def build_goals(goals: Sequence[Goal], points: pd.DataFrame, bench: pd.DataFrame
 def fastest_rungs(timed: pd.DataFrame) -> pd.DataFrame:
     """Our fastest rung of each dtype and shape of one op, in the order of `timed`."""
     own = timed[timed["kind"] == "cuda"]
-    return own.loc[own.groupby(["dtype", "shape_name"])[_TIME].idxmin().sort_values()]
+    return own.loc[own.groupby(["dtype", "shape_name"])[_TIME["p50"]].idxmin().sort_values()]
 
 
 def precision_of(rows: pd.DataFrame) -> pd.Series:
@@ -45,28 +54,37 @@ def library_of(timed: pd.DataFrame, precision: str = "") -> pd.DataFrame:
     return timed[timed["kind"].isin(LIBRARY_KINDS) & (precision_of(timed) == precision)]
 
 
+def versus(row: Mapping[str, Any], other: Mapping[str, Any]) -> Span:
+    """How many times as fast `row` is as `other`: of rounds in which both ran where the run pairs them, else of the
+    medians, between the ends of the two times.
+    """
+    paired: list[Any] = [row.get(f"versus_{other['variant']}_{at}") for at in QUANTILES]
+    if all(pd.notna(value) for value in paired):
+        return Span(*(float(value) for value in paired))
+    times = zip(QUANTILES, reversed(QUANTILES), strict=True)
+    return Span(*(float(other[_TIME[at]]) / float(row[_TIME[against]]) for at, against in times))
+
+
 def _judged(goal: Goal, timed: pd.DataFrame) -> Iterable[dict[str, Any]]:
-    """One row for each dtype and shape that the goal is about and that was timed: our rung that does best there."""
+    """One row for each dtype and shape that the goal is about and that was timed: our fastest rung there."""
     own = timed[(timed["op"] == goal["op"]) & (timed["kind"] == "cuda")]
     for name, column in (("dtypes", "dtype"), ("shapes", "shape_name")):
         if name in goal:
             own = own[own[column].isin(goal[name])]
-    for (dtype, shape), rows in own.groupby(["dtype", "shape_name"], sort=False):
-        judged = [(*_found(goal, row, timed), row["variant"]) for row in rows.to_dict("records")]
-        found, beside, variant = max(judged)
-        if beside:
+    for row in fastest_rungs(own).to_dict("records"):
+        found, beside = _found(goal, row, timed)
+        if found is not None:
             yield {
-                "op": goal["op"], "variant": variant, "dtype": dtype, "shape_name": shape, "beside": beside,
-                "found": found, "met": found >= goal["least"],
+                **{name: row[name] for name in ("op", "variant", "dtype", "shape_name")}, "beside": beside,
+                "found": found.p50, "found_p5": found.p5, "found_p95": found.p95, "met": found.p50 >= goal["least"],
+                "within_spread": found.p5 <= goal["least"] <= found.p95,
             }  # fmt: skip
 
 
-def _found(goal: Goal, row: Mapping[str, Any], timed: pd.DataFrame) -> tuple[float, str]:
-    """How many times as fast the rung is as what it is held against, and the name of that; (0, "") if that was not
-    timed. Beside PyTorch's chain by the ratios of its own run, round by round.
-    """
+def _found(goal: Goal, row: Mapping[str, Any], timed: pd.DataFrame) -> tuple[Span | None, str]:
+    """How many times as fast the rung is as what it is held against, and the name of that; None: not timed."""
     if goal.get("beside") == "floor":
-        return float(row["floor_time_ns"]) / row[_TIME], "floor"
+        return Span(*(float(row["floor_time_ns"]) / float(row[_TIME[at]]) for at in reversed(QUANTILES))), "floor"
     other = "beside_op" in goal
     op, shape = (goal["beside_op"], goal["beside_shape"]) if other else (row["op"], row["shape_name"])
     same = timed[(timed["op"] == op) & (timed["dtype"] == row["dtype"]) & (timed["shape_name"] == shape)]
@@ -77,9 +95,7 @@ def _found(goal: Goal, row: Mapping[str, Any], timed: pd.DataFrame) -> tuple[flo
     else:
         same = same[same["variant"] == goal["beside"]]
     if same.empty:
-        return 0.0, ""
-    fastest = same.loc[same[_TIME].idxmin()]
-    if fastest["variant"] == "torch" and not other and pd.notna(row.get("versus_torch_p50")):
-        return float(row["versus_torch_p50"]), "torch"
+        return None, ""
+    fastest = same.loc[same[_TIME["p50"]].idxmin()]
     name = f"{op} {shape} {fastest['variant']}" if other else str(fastest["variant"])
-    return float(fastest[_TIME]) / row[_TIME], name
+    return versus(row, fastest), name

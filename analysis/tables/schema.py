@@ -593,6 +593,11 @@ _POINT = (
 )
 
 BASELINES = ("triton", "compile", "torch")  # that a benchmark pairs by round
+_PAIRED = tuple(
+    Column(f"versus_{baseline}_{at}", "1", f"time of `{baseline}` over this one's, paired by round: {at}")
+    for baseline in BASELINES
+    for at in ("p5", "p50", "p95")
+)
 
 # The kernel ladder: of `python -m analysis.ladder`, not of every report.
 LADDER_TABLES: dict[str, Table] = {
@@ -632,6 +637,7 @@ LADDER_TABLES: dict[str, Table] = {
                 Column("versus_library_p5", "1", "times faster than the library, paired by round, 5th percentile"),
                 Column("versus_library_p50", "1", "median"),
                 Column("versus_library_p95", "1", "95th percentile"),
+                *_PAIRED,
                 Column("launches", "1", "kernels in the range"),
                 Column("kernel", "", "name of the longest one"),
                 Column("ncu_time_ns", "ns", "sum over the launches, replayed alone from cold caches"),
@@ -739,8 +745,11 @@ LADDER_TABLES: dict[str, Table] = {
                 Column("shape_name", "", "name of the shape"),
                 Column("beside", "", "what it is held against"),
                 Column("least", "", "how many times as fast as that it is to be"),
-                Column("found", "", "how many times as fast it is"),
-                Column("met", "", "whether that is reached"),
+                Column("found", "", "how many times as fast it is: median of paired rounds, else of the medians"),
+                Column("found_p5", "", "5th percentile of the rounds, else the least that the ends of both times give"),
+                Column("found_p95", "", "95th percentile, else the most"),
+                Column("met", "", "whether `least` is reached by `found`"),
+                Column("within_spread", "", "whether `least` lies between found_p5 and found_p95"),
             ),
         ),
         Table(
@@ -757,15 +766,7 @@ LADDER_TABLES: dict[str, Table] = {
                 Column("floor_frac", "0-1", "floor_time_ns over the median time: of the measured roof"),
                 Column("achieved_byte_per_s", "byte/s", "minimum_bytes over the median time"),
                 Column("achieved_flop_per_s", "FLOP/s", "flops over the median time, of compute-bound ops"),
-                *(
-                    Column(
-                        f"versus_{baseline}_{quantile}",
-                        "1",
-                        f"time of `{baseline}` over this one's, paired by round: {quantile}",
-                    )
-                    for baseline in BASELINES
-                    for quantile in ("p5", "p50", "p95")
-                ),
+                *_PAIRED,
             ),
         ),
         Table(
@@ -787,6 +788,7 @@ LADDER_TABLES: dict[str, Table] = {
                 Column("found", "", "both as text"),
                 Column("verdict", "", "confirmed, refuted or not measured"),
                 Column("why", "", "why, from the counters"),
+                Column("stale", "", "variants of which a number of the row is of an older build, with commas between"),
             ),
         ),
         Table(
@@ -802,6 +804,7 @@ LADDER_TABLES: dict[str, Table] = {
                 Column("ncu", "", "version"),
                 Column("sm_clock_mhz", "MHz", "median while times were taken"),
                 Column("throttle_reasons", "", "why clocks were held back, if they were"),
+                Column("bf16_roof_flop_per_s", "FLOP/s", "what cuBLAS reached in bf16, if it was measured"),
                 Column("points", "1", "points that passed their check"),
                 Column("counted", "1", "points of ladder.csv whose counters are of this run"),
                 Column("capture_s", "s", "how long ncu took"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from tabulate import tabulate
 
+from analysis.views.ladder import OLDER, STALE_MARK
 from analysis.views.text import MISSING, is_missing
 
 _VERDICTS = {"confirmed": "confirmed", "refuted": "**refuted**", "not measured": "not measured"}
@@ -25,14 +26,23 @@ def render_claims(claims: pd.DataFrame, runs: pd.DataFrame, folder: str) -> str:
                     _points(row) if first else "",
                     row["what"],
                     row["claimed"],
-                    row["found"] if row["verdict"] != "not measured" else MISSING,
+                    _found(row),
                     _VERDICTS[row["verdict"]],
                     MISSING if is_missing(row["why"]) else row["why"],
                 ]
             )
     headers = ["claim", "rungs", "what", "claimed", "found", "verdict", "why"]
     table = tabulate(rows, headers, tablefmt="github", disable_numparse=True)
-    return f"{_conditions(runs, folder)}\n\n{table}"
+    older = claims[~claims["stale"].map(is_missing)]
+    named = dict.fromkeys(f"`{row['op']}` `{name}`" for _, row in older.iterrows() for name in row["stale"].split(", "))
+    note = f"\n\n{STALE_MARK} rests on numbers of {OLDER}: {', '.join(named)}." if named else ""
+    return f"{_conditions(runs, folder)}\n\n{table}{note}"
+
+
+def _found(row: dict[str, str]) -> str:
+    if row["verdict"] == "not measured":
+        return MISSING
+    return row["found"] if is_missing(row["stale"]) else f"{row['found']} {STALE_MARK}"
 
 
 def _points(row: dict[str, str]) -> str:

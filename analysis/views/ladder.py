@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 from tabulate import tabulate
 
-from analysis.tables.goals import fastest_rungs, library_of, precision_of
+from analysis.tables.goals import Span, fastest_rungs, library_of, precision_of, versus
 from analysis.tables.ladder import ACROSS_RUNS
 from analysis.tables.schema import BASELINES
 from analysis.tables.sweep import short_name
@@ -25,11 +25,11 @@ STALLS = 3  # of a rung, the largest
 MOST_BYTES = 1.1  # of what is predicted: more is marked
 STALE_MARK = "‡"
 ELSEWHERE_MARK = "§"
-OLDER = "an older build: its source or its compile-time choices have changed since"
+OLDER = "an older build (source or compile-time choices have changed since)"
 STALE = {
-    "counters": f"counters are of {OLDER}; times are of the present one",
-    "times": f"times are of {OLDER}; counters are of the present one",
-    "times counters": f"times and counters are of {OLDER}",
+    "counters": f"its counters are of {OLDER}, and so are the verdicts on them; its times are of the present one.",
+    "times": f"its times are of {OLDER}, and so are the verdicts on them; its counters are of the present one.",
+    "times counters": f"its times and counters are of {OLDER}, and so are the verdicts on them.",
 }
 OUTCOMES = ("confirmed", "refuted", "not measured")
 VERDICTS = {"confirmed": "confirmed", "refuted": "**refuted**"}
@@ -124,23 +124,18 @@ def name_of(row: pd.Series) -> str:
     return " ".join([name, *marks])
 
 
-def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, float]:
-    """(variant, how many times faster than it `row` is), of PyTorch's variants of the same precision the fastest; the
-    ratio round by round where the run has it.
+def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span]:
+    """(variant, how many times faster than it `row` is), of PyTorch's variants of the same precision the fastest.
 
-    Shape: `rows` of one op, dtype and shape. ("", NaN) if there is none.
+    Shape: `rows` of one op, dtype and shape. "" if there is none.
     """
     own = precision_of(rows.loc[[row.name]]).iloc[0]
     library = library_of(rows, own)
     library = library[library["bench_time_p50_ns"].notna()]
     if library.empty or is_missing(row["bench_time_p50_ns"]):
-        return "", math.nan
+        return "", Span(math.nan, math.nan, math.nan)
     fastest = library.loc[library["bench_time_p50_ns"].astype(float).idxmin()]
-    paired = row.get("versus_library_p50") if row.get("library") == fastest["variant"] else None
-    paired = row.get(f"versus_{fastest['variant']}_p50", paired)
-    if not is_missing(paired):
-        return str(fastest["variant"]), float(paired)
-    return str(fastest["variant"]), float(fastest["bench_time_p50_ns"]) / float(row["bench_time_p50_ns"])
+    return str(fastest["variant"]), versus(row, fastest)
 
 
 def _ladder_table(rows: pd.DataFrame) -> str:
@@ -163,7 +158,7 @@ def _ladder_table(rows: pd.DataFrame) -> str:
                 _line(row),
                 _times(row["versus_below"]),
                 *([_times(row["versus_library_p50"])] if beside else []),
-                MISSING if not fastest else f"{_times(faster)} `{fastest}`",
+                MISSING if not fastest else f"{_times(faster.p50)} `{fastest}`",
                 _verdict(row),
             ]
         )
@@ -219,23 +214,29 @@ def _clocks(rows: pd.DataFrame, bench: Bench | None) -> list[str]:
     return [clock] if clock else []
 
 
+def is_held_back(conditions: Mapping[str, Any]) -> bool:
+    """Whether something held the clocks back."""
+    return bool((conditions.get("clocks") or {}).get("throttle_reasons"))
+
+
+def _mhz(clocks: Mapping[str, Any], which: str) -> str:
+    return f"{clocks['sm_mhz'][which]:.0f}" if clocks.get("sm_mhz") else MISSING
+
+
 def clock_of(conditions: Mapping[str, Any]) -> str:
     """`SM clock 1350 MHz at least, 1980 median, held back by sw_power_cap`; '' where it was not sampled."""
     clocks = conditions.get("clocks") or {}
     if not clocks.get("sm_mhz"):
         return ""
-    least, median = (f"{clocks['sm_mhz'][name]:.0f}" for name in ("min", "median"))
-    held = f", held back by {', '.join(clocks['throttle_reasons'])}" if clocks.get("throttle_reasons") else ""
+    least, median = (_mhz(clocks, name) for name in ("min", "median"))
+    held = f", held back by {', '.join(clocks['throttle_reasons'])}" if is_held_back(conditions) else ""
     return f"SM clock {least} MHz at least, {median} median{held}"
 
 
 def _older(rungs: pd.DataFrame) -> list[str]:
     """What is of an older build, by rung."""
     marked = rungs[~rungs["stale"].map(is_missing)]
-    return [
-        f"{STALE_MARK} {_variants(rows)}: {STALE[what]}; what is judged by them is judged as that build was."
-        for what, rows in marked.groupby("stale", sort=True)
-    ]
+    return [f"{STALE_MARK} {_variants(rows)}: {STALE[what]}" for what, rows in marked.groupby("stale", sort=True)]
 
 
 def _elsewhere(rungs: pd.DataFrame) -> list[str]:
@@ -246,8 +247,8 @@ def _elsewhere(rungs: pd.DataFrame) -> list[str]:
         held = ", ".join(f"{number(row['floor_time_ns'], 'ns')} in {row['dtype']}" for _, row in floors.iterrows())
         notes.append(
             f"{ELSEWHERE_MARK} {_variants(rows)}: timed in another run than most (`{run}`) and held against the roof "
-            f"of that run: floor {held}. Ratios between it and rungs without the mark are across runs, and hypotheses "
-            f"on them are not judged within {100 * ACROSS_RUNS:g} % of their bounds."
+            f"of that run: floor {held}. Its ratios to rungs without the mark are across runs, and hypotheses on them "
+            f"are not judged within {100 * ACROSS_RUNS:g} % of their bounds."
         )
     return notes
 
@@ -342,7 +343,7 @@ def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
                 *([_scaled(row["achieved_flop_per_s"], 1e12, 1)] if compute else []),
                 _share(row["floor_frac"]),
                 *(_paired(row, name) for name in baselines),
-                MISSING if not library else f"{_times(faster)} `{library}`",
+                MISSING if not library else f"{_times(faster.p50)} `{library}`",
             ]
         )
     headers = ["dtype", "shape", "sizes", "rung", "floor µs", "µs, p50 (p5 – p95)", *(["TFLOP/s"] if compute else [])]
@@ -398,8 +399,10 @@ def _conditions(op: str, tables: Tables, rungs: pd.DataFrame, bench: Bench | Non
     return " ".join(parts)
 
 
-def render_overview(tables: Tables) -> str:
-    """Return the overview in README.md: one line an op, and how the claims of others fared."""
+def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
+    """Return the overview in README.md: one line an op, what its columns are held against, and how the claims of others
+    fared.
+    """
     ladder, said = tables["ladder"], tables["hypotheses"]
     table = []
     for op in dict.fromkeys(ladder["op"]):
@@ -410,10 +413,13 @@ def render_overview(tables: Tables) -> str:
         cells: dict[str, list[str]] = {name: [] for name in ("rung", "time", "roof", "library")}
         for _, row in fast.iterrows():
             fastest, faster = best_library(rungs[rungs["dtype"] == row["dtype"]], row)
-            cells["rung"].append(f"`{row['variant']}`")
+            older = "times" in str(row["stale"]).split()
+            cells["rung"].append(f"`{row['variant']}` {STALE_MARK}" if older else f"`{row['variant']}`")
             cells["time"].append(number(row["bench_time_p50_ns"], "ns"))
-            cells["roof"].append(_share(row["floor_frac"]))
-            cells["library"].append(f"{_times(faster)} `{fastest}`" if fastest else MISSING)
+            against = f" of {_roof(row)}" if row["compute_bound"] and not is_missing(row["floor_frac"]) else ""
+            cells["roof"].append(_share(row["floor_frac"]) + against)
+            spread = f"{_times(faster.p50)} ({faster.p5:.2f} – {faster.p95:.2f})"
+            cells["library"].append(f"{spread} `{fastest}`" if fastest else MISSING)
         of_op = said[said["op"] == op]
         counts = of_op.loc[of_op["stated"], "verdict"].value_counts()
         moved = rungs["measured_over_predicted"].dropna()
@@ -427,10 +433,12 @@ def render_overview(tables: Tables) -> str:
                 f"{int((moved <= MOST_BYTES).sum())} of {len(moved)}",
             ]
         )
-    headers = ["op", "at", "dtype", "fastest rung", "time", "of the measured roof", "vs best library"]
+    headers = ["op", "at", "dtype", "fastest rung", "time", "of the measured roof", "vs best library (p5 – p95)"]
     headers += ["hypotheses confirmed / refuted / not measured"]
     headers += [f"rungs that move ≤ {MOST_BYTES} × the predicted bytes"]
-    parts = [_markdown(table, headers)]
+    rendered = _markdown(table, headers)
+    notes = [f"{STALE_MARK} times are of {OLDER}."] if STALE_MARK in rendered else []
+    parts = [rendered, *notes, _held_against(tables, benches)]
     if len(tables["claims"]):
         counts = tables["claims"]["verdict"].value_counts()
         named = ", ".join(f"{counts[name]} {name}" for name in OUTCOMES if name in counts)
@@ -439,6 +447,27 @@ def render_overview(tables: Tables) -> str:
             f"{len(tables['claims'])} numbers, {named} ([claimed → found, and why](kernels/CLAIMS.md))."
         )
     return "\n\n".join(parts)
+
+
+def _held_against(tables: Tables, benches: Mapping[str, Bench]) -> str:
+    """What the columns of the overview are held against, and under which clocks."""
+    told = [
+        "The measured roof is what a copy, a read, FFMAs or cuBLAS reached in the same run: clocks and L2 let a kernel "
+        "pass it.",
+        "“vs best library” is of rounds in which both ran where that is `torch` or `compile`, else of the medians, "
+        "between the ends of the two times.",
+    ]
+    held = {op: bench.conditions["clocks"] for op, bench in benches.items() if is_held_back(bench.conditions)}
+    if held:
+        reasons = ", ".join(sorted({reason for clocks in held.values() for reason in clocks["throttle_reasons"]}))
+        seen = "; ".join(f"{op} {_mhz(clocks, 'min')}, {_mhz(clocks, 'median')}" for op, clocks in held.items())
+        told.append(f"Clocks were held back at times ({reasons}); least and median SM clock in MHz: {seen}.")
+    benchmarks = [(bench.conditions.get("roofs") or {}).get("bf16") for bench in benches.values()]
+    roofs = [roof for roof in (*benchmarks, *tables["ladder_runs"]["bf16_roof_flop_per_s"]) if not is_missing(roof)]
+    if len(set(roofs)) > 1:
+        low, high = (number(end(roofs), "flop/s") for end in (min, max))
+        told.append(f"Over all committed runs the bf16 roof, cuBLAS at 8192³, lies between {low} and {high}.")
+    return " ".join(told)
 
 
 def _span(row: pd.Series) -> str:

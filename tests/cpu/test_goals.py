@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.tables.goals import build_goals
+from analysis.tables.goals import QUANTILES, build_goals
+from analysis.views.readme import _ladder_goals
 from harness.ladder import GOALS
 from kernels.registry import ops
 
@@ -29,9 +30,9 @@ TIMES = [
     ("widen", "v02", "small", 25.0), ("narrow", "v01", "long", 600.0),
 ]  # fmt: skip
 BENCH = pd.DataFrame(
-    [(op, variant, "fp32", shape, 90.0, time) for op, variant, shape, time in TIMES],
-    columns=["op", "variant", "dtype", "shape_name", "floor_time_ns", "bench_time_p50_ns"],
-).assign(versus_torch_p50=float("nan"))
+    [(op, variant, "fp32", shape, 90.0, 0.8 * time, time, 1.25 * time) for op, variant, shape, time in TIMES],
+    columns=["op", "variant", "dtype", "shape_name", "floor_time_ns", *(f"bench_time_{at}_ns" for at in QUANTILES)],
+).assign(**{f"versus_torch_{at}": float("nan") for at in QUANTILES})
 
 
 def judged(bench: pd.DataFrame = BENCH, **goal: Any) -> list[tuple[str, str, float, bool]]:
@@ -55,10 +56,47 @@ def test_the_floor_and_another_op() -> None:
     assert found == [("large", "narrow long v01", 6.0, True)]
 
 
-def test_beside_pytorch_the_ratio_of_a_rungs_own_run_counts() -> None:
-    later = BENCH[(BENCH["variant"] == "v01") & (BENCH["shape_name"] == "large") & (BENCH["op"] == "widen")]
-    both = pd.concat([BENCH, later.assign(versus_torch_p50=2.5)], ignore_index=True)
-    assert judged(both, beside="torch", shapes=["large"]) == [("large", "torch", 2.5, True)]
+def paired(variant: str, *ratios: float) -> pd.DataFrame:
+    """BENCH with p5, p50, p95 of a rung's ratios to torch at the large shape."""
+    bench = BENCH.copy()
+    mine = (bench["variant"] == variant) & (bench["shape_name"] == "large")
+    bench.loc[mine, [f"versus_torch_{at}" for at in QUANTILES]] = ratios
+    return bench
+
+
+def test_the_fastest_rung_is_judged_by_the_rounds_of_its_own_run() -> None:
+    assert judged(paired("v02", 2.4, 2.5, 2.6), beside="torch", shapes=["large"]) == [("large", "torch", 2.5, True)]
+    # not the rung whose ratios come out best
+    assert judged(paired("v01", 2.4, 2.5, 2.6), beside="torch", shapes=["large"]) == [("large", "torch", 2.0, True)]
+
+
+@pytest.mark.parametrize(
+    ("least", "met", "within"), [(2.3, True, False), (2.45, True, True), (2.55, False, True), (2.7, False, False)]
+)
+def test_a_goal_says_whether_its_limit_lies_within_the_spread(least: float, met: bool, within: bool) -> None:
+    goal = {"op": "widen", "what": "as fast", "least": least, "beside": "torch", "shapes": ["large"]}
+    (row,) = build_goals([goal], POINTS, paired("v02", 2.4, 2.5, 2.6)).to_dict("records")
+    assert (row["variant"], row["found_p5"], row["found"], row["found_p95"]) == ("v02", 2.4, 2.5, 2.6)
+    assert (row["met"], row["within_spread"]) == (met, within)
+
+
+def test_the_table_of_goals_shows_the_spread_of_the_least_and_whether_a_limit_lies_within_one() -> None:
+    bench = paired("v02", 2.4, 2.5, 2.6)
+    goals = [{"op": "widen", "what": "as fast", "least": least, "beside": "torch"} for least in (0.1, 0.7, 1.5, 2.45)]
+    rows = _ladder_goals(build_goals(goals, POINTS, bench))
+    assert {tuple(row[:1]) for row in rows} == {("as fast",)}
+    # the small shape is 0.8 times as fast, of medians: between 0.512 and 1.25
+    assert [row[1] for row in rows] == ["≥ 0.1 ×", "≥ 0.7 ×", "≥ 1.5 ×", "≥ 2.45 ×"]
+    assert rows[0][2:] == ["2 of 2, least 0.800 (0.512 – 1.250) ×, fp32 small, `v02`", "yes"]
+    assert [row[3] for row in rows] == ["yes", "yes, within the spread", "**no**", "**no**, within the spread"]
+
+
+def test_a_ratio_that_was_not_paired_lies_between_the_ends_of_both_times() -> None:
+    for goal, ends in (({"beside": "compile"}, (0.768, 1.2, 1.875)), ({"beside": "floor"}, (0.72, 0.9, 1.125))):
+        (row,) = build_goals(
+            [{"op": "widen", "what": "as fast", "least": 1.0, "shapes": ["large"]} | goal], POINTS, BENCH
+        ).to_dict("records")
+        assert [row[name] for name in ("found_p5", "found", "found_p95")] == pytest.approx(ends)
 
 
 def test_what_was_not_timed_is_left_out() -> None:

@@ -17,6 +17,8 @@ from analysis.capture.errors import InputError
 from analysis.capture.ladder import hottest_lines
 from analysis.tables import ladder as ladder_tables
 from analysis.tables.schema import LADDER_TABLES
+from analysis.views.claims import render_claims
+from analysis.views.ladder import STALE_MARK
 from harness import ladder
 from harness.errors import UsageError
 from kernels import registry
@@ -613,6 +615,21 @@ def test_a_claim_is_not_explained_with_counters_that_are_not_there(folder: Path)
     table = composer.build(folder)["claims"].set_index("what")
     assert table.loc["time", "verdict"] == "confirmed"
     assert table.loc["time", "why"] == "the counters that would say why were not captured"
+
+
+def test_a_claim_names_whose_numbers_are_of_an_older_build(folder: Path) -> None:
+    assert set(composer.build(folder)["claims"]["stale"]) == {""}
+    document = json.loads((folder / "ladder.json").read_text())
+    document["points"][2]["fingerprint"] = "newest"
+    (folder / "ladder.json").write_text(json.dumps(document))
+    write_run(folder / "20260102T000000Z", [checked(key("v02"), "2x3", "newest")], [], [timed(key("v02"), "2x3", 1000)])
+    tables = composer.build(folder)
+    stale = tables["claims"].set_index("what")["stale"]
+    # of the claim on time its reason alone is of older counters
+    assert stale.to_dict() == {"time": "v02", "L1": "v02", "blocks": "v02", "tensor": ""}
+    text = render_claims(tables["claims"], tables["ladder_runs"], "ladder")
+    assert f"2 µs → 1 µs (0.5 ×) {STALE_MARK}" in text
+    assert text.endswith("choices have changed since): `op` `v02`.")
 
 
 def test_the_newest_run_of_the_present_source_counts(folder: Path) -> None:

@@ -69,7 +69,9 @@ def tables(**more: Any) -> dict[str, pd.DataFrame]:
             }
         ),
         "claims": pd.DataFrame({"claim": ["a", "a", "b"], "verdict": ["confirmed", "refuted", "not measured"]}),
-        "ladder_runs": pd.DataFrame([{"run": COUNTERS["run"], "gpu": "a GPU", "driver": "1", "ncu": "2025"}]),
+        "ladder_runs": pd.DataFrame(
+            [{"run": COUNTERS["run"], "gpu": "a GPU", "driver": "1", "ncu": "2025", "bf16_roof_flop_per_s": 8e14}]
+        ),
     }
 
 
@@ -152,7 +154,7 @@ def test_bold_is_the_fastest_that_was_measured_whichever_is_declared_the_best() 
     assert cells(text, "**`v01_naive`**")["µs, p50 (p5 – p95)"].startswith("100.00")
     assert "**`v02_wide`**" not in text
     assert text.count("The fastest here is `v01_naive`; where no rung is named, `v02_wide` runs.") == 2  # dtypes
-    row = cells(ladder.render_overview(late), "[widen](kernels/wide/README.md)")
+    row = cells(ladder.render_overview(late, {}), "[widen](kernels/wide/README.md)")
     assert (row["fastest rung"], row["time"]) == ("`v01_naive`", "100 µs, 100 µs")
     assert "The fastest here" not in ladder.render_folder("wide", tables(), {})
 
@@ -205,10 +207,14 @@ def test_rungs_with_numbers_of_an_older_build_are_marked_and_say_which() -> None
     text = ladder.render_folder("wide", tables(stale=stale, macros=names.map({"v02_wide": "WIDE_V02_THREADS=64"})), {})
     assert cells(text, f"**`v02_wide`** {STALE_MARK}")["vs rung below"] == "8.00×"
     assert cells(text.partition("\nHypotheses\n")[2], f"`v02_wide` {STALE_MARK}")["verdict"] == "confirmed"
-    assert f"{STALE_MARK} `v02_wide`: counters are of an older build" in text
-    assert f"{STALE_MARK} `v01_naive`: times and counters are of an older build" in text
+    assert f"{STALE_MARK} `v02_wide`: its counters are of an older build" in text
+    assert f"{STALE_MARK} `v01_naive`: its times and counters are of an older build" in text
     assert f"Every rung without {STALE_MARK} is judged as it is built." in text
     assert STALE_MARK not in ladder.render_folder("wide", tables(), {})
+    for what, mark in (("counters", ""), ("times", f" {STALE_MARK}")):  # the overview shows no counters of one rung
+        overview = ladder.render_overview(tables(stale=what), {})
+        assert cells(overview, "[widen](kernels/wide/README.md)")["fastest rung"] == f"`v02_wide`{mark}"
+        assert (f"{STALE_MARK} times are of an older build" in overview) == bool(mark)
 
 
 def test_rungs_of_another_run_name_it_and_the_floor_of_its_roof() -> None:
@@ -221,7 +227,7 @@ def test_rungs_of_another_run_name_it_and_the_floor_of_its_roof() -> None:
     assert cells(text, f"`torch` {ELSEWHERE_MARK}")["rung"]
     assert "N 64, C 32, fp32; floor 100 µs\n" in text
     assert f"{ELSEWHERE_MARK} `torch`: timed in another run than most (`two`) and held against the roof" in text
-    assert "floor 125 µs in fp32, 125 µs in bf16. Ratios" in text
+    assert "floor 125 µs in fp32, 125 µs in bf16. Its ratios" in text
     assert ELSEWHERE_MARK not in ladder.render_folder("wide", tables(), {})
 
 
@@ -260,24 +266,40 @@ def test_ops_of_one_folder_have_headings() -> None:
 
 
 def test_the_overview_has_one_line_an_op() -> None:
-    text = ladder.render_overview(tables())
+    text = ladder.render_overview(tables(), {})
     row = cells(text, "[widen](kernels/wide/README.md)")
     assert row["fastest rung"] == "`v02_wide`"
     assert row["time"] == "125 µs, 125 µs"
-    assert row["vs best library"] == "1.60× `compile`, 1.60× `compile`"
+    assert row["vs best library (p5 – p95)"] == "1.60× (1.31 – 1.96) `compile`, 1.60× (1.31 – 1.96) `compile`"
+    assert row["of the measured roof"] == "80.0 %, 80.0 %"
     assert row["hypotheses confirmed / refuted / not measured"] == "2 / 1 / 0"
     assert row["rungs that move ≤ 1.1 × the predicted bytes"] == "2 of 2"  # of two dtypes; nothing else has counters
     assert "2 claims with 3 numbers, 1 confirmed, 1 refuted, 1 not measured" in text
     untimed = tables(bench_time_p50_ns=NAN)
-    assert "[widen]" not in ladder.render_overview(untimed)
+    assert "[widen]" not in ladder.render_overview(untimed, {})
 
 
 def test_the_overview_counts_the_bytes_of_every_rung_at_the_bench_shape_whatever_it_states() -> None:
     table = tables()["ladder"]
     more = table["measured_over_predicted"].mask(table["variant"] == "v01_naive", 2.75)
     more = more.mask(table["shape_name"] == "for_a_claim", 1.0)
-    row = cells(ladder.render_overview(tables(measured_over_predicted=more)), "[widen](kernels/wide/README.md)")
+    row = cells(ladder.render_overview(tables(measured_over_predicted=more), {}), "[widen](kernels/wide/README.md)")
     assert row["rungs that move ≤ 1.1 × the predicted bytes"] == "2 of 4"
+
+
+def test_the_overview_says_what_was_held_against_and_under_which_clocks() -> None:
+    found, timed = of_arithmetic()
+    found["ladder"] = found["ladder"].assign(versus_compile_p5=1.5, versus_compile_p50=1.55, versus_compile_p95=1.6)
+    clocks = {"sm_mhz": {"min": 1350.0, "median": 1980.0}, "throttle_reasons": ["sw_power_cap"]}
+    seen = {**timed.conditions, "clocks": clocks, "roofs": {"bf16": 7e14}}
+    text = ladder.render_overview(found, {"widen": Bench(timed.rows, seen, timed.run)})
+    row = cells(text, "[widen](kernels/wide/README.md)")
+    assert row["of the measured roof"] == "80.0 % of 20 TFLOP/s, 80.0 % of 20 TFLOP/s"
+    assert row["vs best library (p5 – p95)"].startswith("1.55× (1.50 – 1.60) `compile`, ")
+    assert "Clocks were held back at times (sw_power_cap); least and median SM clock in MHz: widen 1350, 1980." in text
+    assert "the bf16 roof, cuBLAS at 8192³, lies between 700 TFLOP/s and 800 TFLOP/s" in text
+    assert "clocks and L2 let a kernel pass it" in ladder.render_overview(tables(), {})
+    assert "held back" not in ladder.render_overview(tables(), {"widen": timed})
 
 
 def words_of(svg: str) -> list[str]:
