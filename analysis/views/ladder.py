@@ -27,9 +27,9 @@ STALE_MARK = "‡"
 ELSEWHERE_MARK = "§"
 OLDER = "an older build (source or compile-time choices have changed since)"
 STALE = {
-    "counters": f"its counters are of {OLDER}, and so are the verdicts on them; its times are of the present one.",
-    "times": f"its times are of {OLDER}, and so are the verdicts on them; its counters are of the present one.",
-    "times counters": f"its times and counters are of {OLDER}, and so are the verdicts on them.",
+    "counters": f"counters are of {OLDER}, and so are the verdicts on them; times are of the present one.",
+    "times": f"times are of {OLDER}, and so are the verdicts on them; counters are of the present one.",
+    "times counters": f"times and counters are of {OLDER}, and so are the verdicts on them.",
 }
 OUTCOMES = ("confirmed", "refuted", "not measured")
 VERDICTS = {"confirmed": "confirmed", "refuted": "**refuted**"}
@@ -247,7 +247,7 @@ def _elsewhere(rungs: pd.DataFrame) -> list[str]:
         held = ", ".join(f"{number(row['floor_time_ns'], 'ns')} in {row['dtype']}" for _, row in floors.iterrows())
         notes.append(
             f"{ELSEWHERE_MARK} {_variants(rows)}: timed in another run than most (`{run}`) and held against the roof "
-            f"of that run: floor {held}. Its ratios to rungs without the mark are across runs, and hypotheses on them "
+            f"of that run: floor {held}. Ratios to rungs without the mark are across runs, and hypotheses on them "
             f"are not judged within {100 * ACROSS_RUNS:g} % of their bounds."
         )
     return notes

@@ -207,8 +207,8 @@ def test_rungs_with_numbers_of_an_older_build_are_marked_and_say_which() -> None
     text = ladder.render_folder("wide", tables(stale=stale, macros=names.map({"v02_wide": "WIDE_V02_THREADS=64"})), {})
     assert cells(text, f"**`v02_wide`** {STALE_MARK}")["vs rung below"] == "8.00×"
     assert cells(text.partition("\nHypotheses\n")[2], f"`v02_wide` {STALE_MARK}")["verdict"] == "confirmed"
-    assert f"{STALE_MARK} `v02_wide`: its counters are of an older build" in text
-    assert f"{STALE_MARK} `v01_naive`: its times and counters are of an older build" in text
+    assert f"{STALE_MARK} `v02_wide`: counters are of an older build" in text
+    assert f"{STALE_MARK} `v01_naive`: times and counters are of an older build" in text
     assert f"Every rung without {STALE_MARK} is judged as it is built." in text
     assert STALE_MARK not in ladder.render_folder("wide", tables(), {})
     for what, mark in (("counters", ""), ("times", f" {STALE_MARK}")):  # the overview shows no counters of one rung
@@ -227,7 +227,7 @@ def test_rungs_of_another_run_name_it_and_the_floor_of_its_roof() -> None:
     assert cells(text, f"`torch` {ELSEWHERE_MARK}")["rung"]
     assert "N 64, C 32, fp32; floor 100 µs\n" in text
     assert f"{ELSEWHERE_MARK} `torch`: timed in another run than most (`two`) and held against the roof" in text
-    assert "floor 125 µs in fp32, 125 µs in bf16. Its ratios" in text
+    assert "floor 125 µs in fp32, 125 µs in bf16. Ratios" in text
     assert ELSEWHERE_MARK not in ladder.render_folder("wide", tables(), {})
 
 
