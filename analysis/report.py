@@ -186,21 +186,24 @@ def _says_ok(status: Path) -> bool:
 
 
 def default_run(needed: str = "*") -> Path:
-    """Return the newest folder in runs/ with data, else the committed run with counters.
+    """Return the newest folder in runs/ with data, else the committed run, which has a timeline and counters.
 
-    `needed` names a tool's status file that the run must have, and that must say ok.
+    `needed` names a tool's status file that the newest must have, and that must say ok.
 
     Raises: InputError if there is neither.
     """
     from analysis.capture.errors import InputError
 
-    for folder, file in ((RUNS, needed), (COMMITTED, "ncu.json")):
-        found = {path.parents[1] for path in folder.glob(f"*/captures/{file}") if file == "*" or _says_ok(path)}
-        found = {run for run in found if _holds_data(run)}
-        if found:
-            return max(found, key=lambda run: ((run / "captures").stat().st_mtime_ns, run.name))
+    found = {path.parents[1] for path in RUNS.glob(f"*/captures/{needed}") if needed == "*" or _says_ok(path)}
+    found = {run for run in found if _holds_data(run)}
+    if found:
+        return max(found, key=lambda run: ((run / "captures").stat().st_mtime_ns, run.name))
+    committed = COMMITTED / _WITH_COUNTERS  # by name: the times of committed folders say only when git wrote them
+    if _holds_data(committed):
+        return committed
     raise InputError(
-        "no run found in runs/ or reports/; take one with `make profile` or name a file or folder of exports"
+        f"no run found in runs/, and no {_shown(committed)}; take one with `make profile` or name a file or folder of "
+        "exports"
     )
 
 

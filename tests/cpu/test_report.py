@@ -455,6 +455,25 @@ def test_the_newest_run_is_the_newest_by_time_not_by_name(tmp_path, monkeypatch)
     assert report.default_run().name == "20260101T000000Z-x"
 
 
+def test_the_committed_default_does_not_depend_on_when_folders_were_written(tmp_path, monkeypatch):
+    committed = tmp_path / "reports"
+    monkeypatch.setattr(report, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(report, "COMMITTED", committed)
+    for path in (COMMITTED.parent).glob("*/captures"):
+        shutil.copytree(path, committed / path.parent.name / "captures")
+    names = sorted(path.name for path in committed.iterdir())
+    assert len(names) > 2
+    for newest in names:
+        for name in names:
+            seconds = 2000 if name == newest else 1000
+            report.os.utime(committed / name / "captures", (seconds, seconds))
+        for needed in ("*", *report._NEEDED.values()):
+            assert report.default_run(needed) == committed / report._WITH_COUNTERS
+    # and it has what each single figure needs
+    for needed in report._NEEDED.values():
+        assert report._says_ok(committed / report._WITH_COUNTERS / "captures" / needed)
+
+
 def test_a_run_whose_captures_failed_is_not_the_default(tmp_path, monkeypatch):
     runs, committed = tmp_path / "runs", tmp_path / "reports"
     monkeypatch.setattr(report, "RUNS", runs)
@@ -467,13 +486,14 @@ def test_a_run_whose_captures_failed_is_not_the_default(tmp_path, monkeypatch):
         report.os.utime(folder / "captures", (1000 + age, 1000 + age))
 
     ok, failed = '{"status": "ok"}', '{"status": "failed"}'
-    make(committed / "kept", 0, ncu_dot_json=ok, ncu_raw_dot_csv="a")
+    kept = report._WITH_COUNTERS
+    make(committed / kept, 0, ncu_dot_json=ok, ncu_raw_dot_csv="a")
     make(runs / "failed", 3, nsys_dot_json=failed, ncu_dot_json=failed, manifest_dot_json="{}", ops_dot_csv="a")
     for needed in ("*", "ncu.json", "nsys.json"):
-        assert report.default_run(needed).name == "kept"
+        assert report.default_run(needed).name == kept
     make(runs / "timeline", 1, nsys_dot_json=ok, ncu_dot_json=failed, nsys__cuda_gpu_trace_dot_csv="a")
     assert [report.default_run(needed).name for needed in ("*", "nsys.json", "ncu.json")] == [
-        "timeline", "timeline", "kept",
+        "timeline", "timeline", kept,
     ]  # fmt: skip
     make(runs / "on a CPU", 2, cpu_ranges_dot_csv="a")
     assert report.default_run().name == "on a CPU"
