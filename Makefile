@@ -83,9 +83,10 @@ census: $(CENSUS)  ## registers, local memory, access widths of every kernel, co
 # Each of these makes (or, with RUN=…, adds to) a run folder and reports on it.
 space := $(subst ,, )
 SWEPT = $(if $(filter sweep,$@),$(OP))
+NO_RUN := --dry-run --help -h
 NEW_RUN = $(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-$(subst $(space),-,$(strip $@ $(SWEPT))))
 define run_and_report
-@run='$(NEW_RUN)'; $(PY) -m harness.$(subst -,_,$@) $(SWEPT) --out "$$run" $(ARGS) $(if $(filter --dry-run,$(ARGS)),,&& $(PY) analysis/report.py "$$run" --quiet)
+@run='$(NEW_RUN)'; $(PY) -m harness.$(subst -,_,$@) $(SWEPT) --out "$$run" $(ARGS) $(if $(filter $(NO_RUN),$(ARGS)),,&& $(PY) analysis/report.py "$$run" --quiet)
 endef
 
 .PHONY: layers
