@@ -482,4 +482,4 @@ def main(argv: list[str] | None = None) -> int:
 if __name__ == "__main__":
     from analysis.packages import run_program
 
-    sys.exit(run_program(main, "-m analysis.bench …"))
+    sys.exit(run_program(main))

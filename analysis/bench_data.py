@@ -377,4 +377,4 @@ def main() -> int:
 if __name__ == "__main__":
     from analysis.packages import run_program
 
-    sys.exit(run_program(main, "-m analysis.bench_data …"))
+    sys.exit(run_program(main))

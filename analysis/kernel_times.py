@@ -70,4 +70,4 @@ def main() -> int:
 if __name__ == "__main__":
     from analysis.packages import run_program
 
-    sys.exit(run_program(main, "-m analysis.kernel_times …"))
+    sys.exit(run_program(main))

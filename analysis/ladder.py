@@ -200,4 +200,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 if __name__ == "__main__":
     from analysis.packages import run_program
 
-    sys.exit(run_program(main, "-m analysis.ladder …"))
+    sys.exit(run_program(main))

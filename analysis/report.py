@@ -452,7 +452,8 @@ def _shown(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    from analysis.packages import run_program
+    from analysis.packages import name_lacking_packages, run_program
 
+    name_lacking_packages()
     gc.set_threshold(100_000, 50, 50)  # a short life: looking for cycles of garbage more often costs a tenth of it
-    sys.exit(run_program(main, "analysis/report.py …"))
+    sys.exit(run_program(main))

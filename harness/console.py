@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from types import TracebackType
 
 from harness.errors import HarnessError
 
@@ -39,3 +40,27 @@ def guarded(program: Callable[[], int], lighter: str = "a smaller model") -> int
         print(f"error: The GPU ran out of memory: close other programs on it, or use {lighter}.", file=sys.stderr)
         return 3
     return code
+
+
+def name_lacking_packages() -> None:
+    """From here on a package that is not installed ends the program with one sentence and 127, not with a traceback.
+
+    A hook, as most programs import packages in their first lines, before anything of theirs could be guarded.
+    """
+    sys.excepthook = _ended
+
+
+def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    spec = sys.modules["__main__"].__spec__
+    if package in ("", "harness", "kernels") or spec is None:  # a fault of ours: the traceback says where
+        sys.__excepthook__(kind, error, trace)
+        return
+    name = spec.name.removeprefix("harness.")
+    print(
+        f"{sys.executable} lacks the Python package {package}; run `make "
+        f"{'profile' if name == 'run' else name.replace('_', '-')}`, which installs what it needs, or "
+        f"`.venv/bin/python -m {spec.name} …`.",
+        file=sys.stderr,
+    )
+    sys.exit(127)
