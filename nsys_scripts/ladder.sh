@@ -73,8 +73,8 @@ if [[ -n $missing ]]; then
   ladder "what is missing" missing --out "$dir" ${only[@]+"${only[@]}"}
   exit
 fi
-ladder "what is to be measured" declare --out "$dir" ${only[@]+"${only[@]}"}
 if [[ -z $dry ]] && ! gpu=$(find_gpu); then die 2 "The ladder is measured on an NVIDIA GPU, and there is none here ($gpu): --missing lists what is to be done."; fi
+ladder "what is to be measured" declare --out "$dir" ${only[@]+"${only[@]}"}
 
 failed='' code=0 exports=()
 ladder "1/4 checks and times" measure --out "$dir" --run "$run" ${all:+"$all"} ${only[@]+"${only[@]}"} || code=$?

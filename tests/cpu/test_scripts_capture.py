@@ -768,6 +768,7 @@ def test_the_ladder_without_a_gpu(machine: Machine) -> None:
     answer = ladder(machine)
     assert answer.returncode == 2
     assert "--missing lists" in answer.stderr
+    assert "ladder" not in machine.calls.read_text()  # said at once, and nothing is left behind
     assert ladder(machine, "--missing", "gelu").returncode == 0
     calls = machine.calls.read_text()
     assert "--mode missing --out reports/h200-ladder --ops gelu" in calls  # nothing was measured here
@@ -777,12 +778,12 @@ def test_the_ladder_without_a_gpu(machine: Machine) -> None:
     assert machine.calls.read_text().endswith("--mode missing --out runs/ladder\n")
 
 
-def test_the_ladder_checks_names_before_it_asks_for_a_gpu(machine: Machine) -> None:
-    real = machine.put("python", f'#!/usr/bin/env bash\nPYTHONPATH={ROOT} exec {sys.executable} "$@"\n')
-    answer = machine.run("ladder.sh", "gelu", "nosuch", PYTHON=str(real))
+def test_the_ladder_checks_names_before_it_measures(gpu_machine: Machine) -> None:
+    real = gpu_machine.put("python", f'#!/usr/bin/env bash\nPYTHONPATH={ROOT} exec {sys.executable} "$@"\n')
+    answer = gpu_machine.run("ladder.sh", "gelu", "nosuch", PYTHON=str(real))
     assert answer.returncode == 2
     assert "--ops 'nosuch' is unknown: use attention, " in answer.stderr
-    assert "GPU" not in answer.stderr
+    assert not (gpu_machine.scripts.parent / "runs").exists()
 
 
 def test_the_ladder_prints_only(gpu_machine: Machine) -> None:
