@@ -352,7 +352,6 @@ def run_baseline(options: argparse.Namespace, argv: Sequence[str]) -> Path:
     device = layers.resolve_device(options.device)
     started = time.monotonic()
     run = options.out or outputs.default_run("baseline")
-    captures = outputs.captures_of(run)
     config = parse_config(options.config) if options.config else None
     weights = load_weights(options.weights, options.seed, config)
     prompt = torch.tensor([encode_prompt(options.prompt, weights)], device=device)
@@ -361,6 +360,7 @@ def run_baseline(options: argparse.Namespace, argv: Sequence[str]) -> Path:
             f"A prompt of {prompt.shape[1]} tokens and --tokens {options.tokens} do not fit the model's "
             f"{weights.config.n_positions} positions: shorten one."
         )
+    captures = outputs.captures_of(run)
     bandwidth = copy_bandwidth() if device == "cuda" else None
     shared = Conditions(prompt, options.tokens, device, bandwidth, started + options.seconds)
     settings = ["eager", "sdpa", *(["graph", "static+compile"] if device == "cuda" else [])]

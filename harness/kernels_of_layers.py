@@ -284,7 +284,7 @@ def run_alone(options: argparse.Namespace, argv: Sequence[str]) -> Path:
     """Find the heaviest components, run each alone, show and write; returns the run folder."""
     device = layers.resolve_device(options.device)
     run = options.out or outputs.default_run("kernels-of-layers")
-    captures = outputs.captures_of(run)
+    captures = run / "captures"
     shared = [
         *(f"--{name}={getattr(options, name)}" for name in ("prompt", "tokens", "weights", "dtype", "seed")),
         *([f"--config={options.config}"] if options.config else []),

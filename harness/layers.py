@@ -18,9 +18,11 @@ Its levels are its own modules, by name, with the modules of a list folded (`h.*
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import functools
 import importlib
+import inspect
 import io
 import re
 import subprocess
@@ -346,13 +348,18 @@ def _nothing() -> None:
 def load_module(spec: str, device: str, passes: int, depth: int) -> ModuleForward:
     """Import `package.module:build`, call it and look at what it returns; one sentence for what does not fit."""
     place, colon, attribute = spec.partition(":")
-    if not colon or not place or not attribute:
+    if not colon or not attribute or not all(map(str.isidentifier, place.split("."))):
         raise UsageError(f"--model {spec!r} names no function: write package.module:build.")
     sys.path.insert(0, str(Path.cwd()))
     try:
         build = getattr(importlib.import_module(place), attribute)
     except (ImportError, AttributeError) as error:
         raise InputError(f"--model {spec} cannot be imported ({error}): check the name and where you are.") from error
+    try:
+        with contextlib.suppress(ValueError):  # some that C implements tell no signature
+            inspect.signature(build).bind()
+    except TypeError as error:  # also of what is no function
+        raise InputError(f"--model {spec} cannot be called ({error}): give a function that needs none.") from None
     built = build()
     parts = built if isinstance(built, tuple) else (built,)
     if not 2 <= len(parts) <= 3 or not isinstance(parts[0], torch.nn.Module) or not isinstance(parts[1], tuple | list):
@@ -732,9 +739,9 @@ def run_profile(options: argparse.Namespace, argv: Sequence[str]) -> Path:
     """Profile, show and write; returns the run folder."""
     device = resolve_device(options.device)
     run = options.out or outputs.default_run("layers")
-    captures = outputs.captures_of(run)
     progress(f"preparing the model on the {'GPU' if device == 'cuda' else 'CPU'}")
     subjects, weights = _subjects(options, device)
+    captures = outputs.captures_of(run)  # not before: a model that cannot be had leaves no empty run
     clock = make_clock(device)
     if options.capture:
         from harness.kernels_of_layers import prepare_alone

@@ -120,6 +120,7 @@ def test_mistakes_get_one_sentence(
     assert message.startswith("error: ")
     assert "\n" not in message
     assert word in message
+    assert not list(tmp_path.iterdir())
 
 
 def test_busy_time_is_a_union() -> None:

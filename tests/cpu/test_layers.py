@@ -322,7 +322,11 @@ def test_the_captured_run_writes_what_its_events_read(tmp_path: Path) -> None:
         (["--prompt", ""], 2, "prompt"),
         (["--tokens", "500"], 2, "positions"),
         (["--model", "nowhere"], 2, "package.module:build"),
+        (["--model", "./net.py:build"], 2, "package.module:build"),
         (["--model", "no_such_package.module:build"], 3, "cannot be imported"),
+        (["--model", "json:nope"], 3, "cannot be imported"),
+        (["--model", "json:dumps"], 3, "(missing a required argument: 'obj'): give a function that needs none"),
+        (["--model", "json:__name__"], 3, "not a callable object): give a function"),
         (["--device", "cuda"], 3, "needs a GPU"),
         (["--weights", "gone.safetensors"], 3, "not found"),
     ],
@@ -339,6 +343,7 @@ def test_mistakes_get_one_sentence(
     assert len(lines) == 1
     assert lines[0].startswith("error: ")
     assert word in lines[0]
+    assert not (tmp_path / "run").exists()
 
 
 # Any module ----------------------------------------------------------------------------------------------------
