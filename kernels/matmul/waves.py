@@ -4,7 +4,7 @@
 
 Two tiles run side by side on a multiprocessor, and a wave is what runs at once: time steps up where a wave is begun
 that few tiles are left for. A lecture shows 1792 -> 1793 on 108 multiprocessors. Without a GPU: the prediction alone,
-for 132.
+for 132, and no --out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 TILE = 128
@@ -61,20 +62,29 @@ def measure(n: int) -> list[float]:
     return sorted(start.elapsed_time(end) / 1e3 for start, end in pairs)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m kernels.matmul.waves", description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="write the table there too, as CSV")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     import torch
 
+    count = 132
     on_gpu = torch.cuda.is_available()
-    count = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count if on_gpu else 132
+    if on_gpu:
+        count = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
+    elif options.out:
+        print("error: --out keeps times, which need an NVIDIA GPU, and torch sees none: leave it out.", file=sys.stderr)
+        return 2
+    else:
+        print(f"No NVIDIA GPU: nothing is timed, and the waves are those of {count} multiprocessors.", file=sys.stderr)
     rows = []
     for n in SIZES:
-        times = measure(n) if on_gpu else []
         row = {"n": n, "multiprocessors": count, "tiles": tiles(n), "waves": waves(n, count)}
-        rows.append(row | {"time_p50_ns": round(times[len(times) // 2] * 1e9) if times else ""})
+        if on_gpu:
+            times = measure(n)
+            row["time_p50_ns"] = round(times[len(times) // 2] * 1e9)
+        rows.append(row)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -183,6 +184,27 @@ def test_where_the_wave_is_lost():
     assert dict(waves.steps(108, 2048)) == {1792: 2.0}
     assert dict(waves.steps(132, 2300)) == {2048: 2.0}
     assert [waves.waves(n, 132) for n in (1792, 1793, 2048, 2049)] == [1, 1, 1, 2]
+
+
+def test_waves_without_a_gpu_are_a_prediction_and_overwrite_nothing(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    kept = tmp_path / "waves.csv"
+    kept.write_text("measured")
+    assert waves.main(["--out", str(kept)]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("error: --out keeps times")
+    assert said.err.count("\n") == 1
+    assert (said.out, kept.read_text()) == ("", "measured")
+    assert waves.main([]) == 0
+    said = capsys.readouterr()
+    assert "nothing is timed" in said.err
+    assert said.out.splitlines()[:2] == ["n,multiprocessors,tiles,waves", "1408,132,121,1"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=108))
+    monkeypatch.setattr(waves, "measure", lambda n: [1e-6, 2e-6, 3e-6])
+    assert waves.main(["--out", str(kept)]) == 0
+    assert kept.read_text().splitlines()[:2] == ["n,multiprocessors,tiles,waves,time_p50_ns", "1408,108,121,1,2000"]
 
 
 def test_the_instructions_of_hopper_alone_are_compiled_for_it():
