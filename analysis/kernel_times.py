@@ -27,7 +27,7 @@ def read_kernel_times(path: Path) -> pd.DataFrame:
     from analysis.capture.sqlite_table import open_tables
     from analysis.tables.kernel_times import KernelTimes
 
-    with open_tables(path) as tables:
+    with open_tables(path, str(path)) as tables:
         names = tables.read_table("StringIds", ["id", "value"])
         text_of = dict(zip(names["id"].values.tolist(), names["value"].values.tolist(), strict=True))
         of_lane = [name for name in ("globalPid", "deviceId") if name in tables.tables().get(_KERNELS, ())]

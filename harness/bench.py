@@ -844,7 +844,7 @@ def _run(options: argparse.Namespace) -> int:
         else:
             status |= check_on_cpu(op, out, dtypes)
         names = ", ".join(sorted(path.name for path in out.iterdir() if not path.name.startswith(".")))
-        print(f"written to {out.name}: {names}")
+        print(f"written to {out.relative_to(ROOT) if out.is_relative_to(ROOT) else out}: {names}")
     return status
 
 

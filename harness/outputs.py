@@ -28,7 +28,7 @@ def captures_of(run: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"--out {run.name} cannot be made ({error.strerror}): give a writable folder.") from error
+        raise InputError(f"--out {run} cannot be made ({error.strerror}): give a writable folder.") from error
     return folder
 
 

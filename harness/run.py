@@ -626,9 +626,7 @@ def make_plan(argv: Sequence[str]) -> Plan:
     try:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(
-            f"--out {options.out.name} cannot be made ({error.strerror}): give a writable folder."
-        ) from error
+        raise InputError(f"--out {options.out} cannot be made ({error.strerror}): give a writable folder.") from error
     return Plan(
         mode=options.mode,
         out=options.out,

@@ -76,10 +76,10 @@ def load_weights(weights: str = RANDOM, seed: int = 0, config: GPT2Config | None
         return _from_transformers(str(path), f"folder {path.name}", "local", local=True)
     if path.is_file():
         if path.suffix != ".safetensors":
-            raise InputError(f"{path.name} is not a .safetensors file: give one, or the checkpoint's folder.")
+            raise InputError(f"{weights} is not a .safetensors file: give one, or the checkpoint's folder.")
         return _from_safetensors(path, config)
     if path.suffix == ".safetensors" or path.is_absolute() or weights.startswith((".", "~")):
-        raise InputError(f"{path.name} was not found: give --weights an existing file or folder, or a hub name.")
+        raise InputError(f"{weights} was not found: give --weights an existing file or folder, or a hub name.")
     if not _HUB_NAME.fullmatch(weights):
         raise UsageError(f"--weights {weights!r} is no file, folder or hub name: use random, gpt2, or a path.")
     return _from_transformers(weights, f"checkpoint {weights}", f"transformers:{weights}", local=False)

@@ -396,3 +396,6 @@ def test_the_command_prints_the_table_or_one_sentence(
     shutil.copy(__file__, base)
     assert main() == 3
     assert capsys.readouterr().err.count("\n") == 1
+    monkeypatch.setattr("sys.argv", ["kernel_times", "/nope"])
+    assert main() == 3
+    assert capsys.readouterr().err.startswith("/nope: cannot be read")

@@ -169,10 +169,16 @@ def test_what_starts_as_nan_is_said_only_where_it_does():
 def test_without_a_gpu_correctness_alone(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(registry, "ops", lambda: {"softmax": replace(SOFTMAX, check_shapes=((1, 2, 5, 7),))})
-    assert bench.main(["softmax", "--out", str(tmp_path)]) == 0
-    assert capsys.readouterr().err.startswith("No NVIDIA GPU: nothing is timed")
-    assert [path.name for path in tmp_path.iterdir()] == ["correctness.txt"]
-    text = (tmp_path / "correctness.txt").read_text()
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setattr(bench, "ROOT", tmp_path / "project")
+    beside = str(tmp_path / "beside")
+    for given, shown in (([], "build/bench-softmax"), (["--out", "../mine"], "../mine"), (["--out", beside], beside)):
+        assert bench.main(["softmax", *given]) == 0
+        said = capsys.readouterr()
+        assert said.err.startswith("No NVIDIA GPU: nothing is timed")
+        assert f"written to {shown}: correctness.txt\n" in said.out
+    text = (tmp_path / "mine" / "correctness.txt").read_text()
     assert "every variant is this chain there, and no kernel ran" in text.splitlines()[0]
     rows = [line.split() for line in text.partition("---\n")[2].splitlines()]
     assert [row[:2] for row in rows] == [["torch", "float32"], ["torch", "bfloat16"]]

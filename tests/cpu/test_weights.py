@@ -143,11 +143,14 @@ def test_files_that_are_no_safetensors(tmp_path: Path, content: bytes) -> None:
 
 def test_paths_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError) as caught:
+        load_weights(str(tmp_path / "empty"))
+    one_sentence(caught.value)
     (tmp_path / "model.bin").write_bytes(b"x")
-    for source in ("empty", "model.bin", "none.safetensors", "none"):
+    for given in (str(tmp_path / "model.bin"), "/none.safetensors", "/none", "./none", "~/none"):
         with pytest.raises(InputError) as caught:
-            load_weights(str(tmp_path / source))
-        one_sentence(caught.value)
+            load_weights(given)
+        assert str(caught.value).startswith(f"{given} ")  # as it was given
     with pytest.raises(UsageError, match="hub name"):
         load_weights("a/b/c")
 
