@@ -168,6 +168,17 @@ def architecture(cc: str) -> int:
     return arch
 
 
+def check_names(asked: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise UsageError for the first name that is no question, or no column: `stalls` names many."""
+    for name in asked:
+        if name not in questions():
+            raise UsageError(f"--question {name}: is not a question; give some of {', '.join(questions())}.")
+    known = {"stalls", *(column.name for column in catalogue()[0])}
+    for name in columns:
+        if name not in known:
+            raise UsageError(f"--columns {name}: is not a column; --list names them.")
+
+
 def question_metrics(cc: str, names: Sequence[str]) -> list[str]:
     """The raw metrics that answer the questions `names` best on compute capability `cc`.
 
@@ -177,9 +188,7 @@ def question_metrics(cc: str, names: Sequence[str]) -> list[str]:
         UsageError: an unknown architecture or question.
     """
     arch = architecture(cc)
-    unknown = [name for name in names if name not in questions()]
-    if unknown:
-        raise UsageError(f"--question {unknown[0]}: is not a question; give some of {', '.join(questions())}.")
+    check_names(names, ())
     metrics: list[str] = []
     for column in catalogue()[0]:
         if column.question in names:
@@ -197,13 +206,12 @@ def column_metrics(cc: str, names: Sequence[str]) -> list[str]:
         UsageError: an unknown architecture or column.
     """
     arch = architecture(cc)
+    check_names((), names)
     known = {column.name: column for column in catalogue()[0]}
     metrics: list[str] = []
     for name in names:
         if name == "stalls":
             metrics += [*_stall_metrics(arch, deep=True), "smsp__inst_issued.sum"]
-        elif name not in known:
-            raise UsageError(f"--columns {name}: is not a column; --list names them.")
         else:
             way = next((way for way in known[name].ways if way.holds_on(arch)), None)
             metrics.extend(way.needed() if way else ())
@@ -502,15 +510,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list:
         _print_list()
         return 0
-    if not options.cc and not files:
-        parser.error("give --cc X.Y, a file, or --list")
+    wanted = options.question.split(",") if options.question else []
+    columns = options.columns.split(",") if options.columns else []
     try:
+        check_names(wanted, columns)
+        if not options.cc and not files:
+            parser.error("give --cc X.Y, a file, or --list")
         if files:
             _print_answers(files, options.cc or "")
             return 0
-        wanted = options.question.split(",") if options.question else []
-        if options.columns:
-            names = column_metrics(options.cc, options.columns.split(","))
+        if columns:
+            names = column_metrics(options.cc, columns)
         else:
             names = question_metrics(options.cc, wanted) if wanted else capture_metrics(options.cc, deep=options.deep)
         if options.cc in verified()["unverified"]:

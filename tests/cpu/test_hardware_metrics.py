@@ -232,6 +232,15 @@ def test_each_question_has_metrics_on_each_architecture(cc: str) -> None:
     assert set(both) == {*metrics.question_metrics(cc, ["dram"]), *metrics.question_metrics(cc, ["stalls"])}
 
 
+@pytest.mark.parametrize(("option", "what"), [("--question", "a question"), ("--columns", "a column")])
+def test_an_unknown_name_is_named_before_what_is_missing(
+    option: str, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more in ([], ["--cc", "9.0"], ["no such file"]):
+        assert metrics.main([option, "foo", *more]) == 2
+        assert capsys.readouterr().err.startswith(f"{option} foo: is not {what}; ")
+
+
 def test_orin_is_asked_for_no_dram_counters() -> None:
     assert not any(name.startswith(("dram__", "gpu__dram")) for name in metrics.capture_metrics("8.7", deep=True))
 
