@@ -121,7 +121,14 @@ def analyse(
     trust = selftest.check_counters(measured, capture.ops)
     seen = int(joined.launches["requested"].sum()) if len(joined.launches) else 0
     coverage = {
-        "sentence": conditions.coverage_sentence(joined.matched, seen, len(launches), joined.how, bool(len(counters))),
+        "sentence": conditions.coverage_sentence(
+            joined.matched,
+            seen,
+            len(launches),
+            joined.how,
+            has_counters=bool(len(counters)),
+            has_times=not only_swept or bool(tables["sweep"]["verdict"].eq("timed").any()),
+        ),
         "matched": joined.matched,
         "seen": seen,
         "frac": joined.matched / seen if seen and len(counters) else None,

@@ -686,6 +686,8 @@ def _run(options: argparse.Namespace, given: Sequence[str]) -> int:
         file = out / "captures" / FILE
         dry_run(cells, Ledger(file) if file.is_file() else None, gpu, arch)
         return 0
+    if gpu is None and options.counters:
+        progress("no NVIDIA GPU, so --counters takes none")
     if out.is_dir() and any(out.iterdir()) and not (out / "captures" / FILE).is_file():
         raise UsageError(f"--out {out} is no run of a sweep: it holds other things and no {FILE}; give a new folder.")
     ledger = Ledger(outputs.captures_of(out) / FILE)

@@ -75,8 +75,10 @@ def list_conditions(capture: Capture, gpu: str | None, ncu: dict[str, Any] | Non
     return [{"name": name, "value": str(value)} for name, value in rows if value]
 
 
-def coverage_sentence(matched: int, seen: int, total: int, how: str, has_counters: bool) -> str:
+def coverage_sentence(matched: int, seen: int, total: int, how: str, *, has_counters: bool, has_times: bool) -> str:
     """Return how much of the timeline has counters, and how it was matched."""
+    if not has_times and not has_counters:
+        return "No ncu counters, and nothing was timed: everything here is of tier static."
     if not has_counters:
         return "No ncu counters: everything here is of tier timing."
     if not total:

@@ -333,6 +333,18 @@ def test_a_folder_that_holds_something_else_is_not_written_to(
     assert [path.name for path in tmp_path.rglob("*.*")] == ["timing.json"]
 
 
+def test_counters_without_a_gpu_are_not_left_out_silently(
+    machine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sweep, "gpu_at_hand", lambda: None)
+    monkeypatch.setattr(sweep, "sweep", lambda *_: None)
+    command = ["gelu", "--variants", "v02_vector", "--dtype", "bf16", "--out", str(tmp_path)]
+    assert sweep.main([*command, "--counters"]) == 0
+    assert "harness: no NVIDIA GPU, so --counters takes none\n" in capsys.readouterr().err
+    assert sweep.main(command) == 0
+    assert "--counters" not in capsys.readouterr().err
+
+
 def test_the_program_says_what_it_would_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep.main(["gelu", "--dry-run", "--variants", "v01_naive", "--dtype", "bf16"]) == 0
     out = capsys.readouterr().out
@@ -1020,6 +1032,8 @@ def test_what_cannot_be_launched_is_said_without_a_gpu(tmp_path: Path, monkeypat
     text = (page / "report.md").read_text()
     assert "cannot launch: 4096 threads a block, at most 1024" in text
     assert "Compiled and not timed" not in text
+    assert "No ncu counters, and nothing was timed: everything here is of tier static." in text
+    assert "tier timing" not in text
 
 
 def test_a_damaged_sweep_is_one_sentence(tmp_path: Path) -> None:
