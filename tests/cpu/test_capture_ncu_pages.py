@@ -307,12 +307,15 @@ def test_a_sass_page_has_a_block_for_each_launch(tmp_path: Path) -> None:
     assert lines["samples"].isna().tolist() == [False, True, False, True]
 
 
-def test_samples_that_were_asked_for_by_the_name_of_their_group(tmp_path: Path) -> None:
+def by_group() -> str:
     """The page of ncu 2025.3.1 with `--metrics group:…` instead of the section SourceCounters."""
     head = ["Line No", "Source", "Address", "Source", "group:smsp__pcsamp_warp_stall_reasons"]
     text = line(["File Path", "/home/someone/k.cu"]) + line(["Function Name", KERNEL]) + line(head)
-    text += line(["20", "x = y;", "-", "-", "31"]) + line(["", "", "0x7f10", "  LDG ", "31"])
-    lines = load([put(tmp_path, text)]).source_lines
+    return text + line(["20", "x = y;", "-", "-", "31"]) + line(["", "", "0x7f10", "  LDG ", "31"])
+
+
+def test_samples_that_were_asked_for_by_the_name_of_their_group(tmp_path: Path) -> None:
+    lines = load([put(tmp_path, by_group())]).source_lines
     assert lines["samples"].tolist() == [31.0, 31.0]
     assert lines["stall"].tolist() == ["", ""]
 

@@ -94,6 +94,7 @@ def _ncu() -> dict[str, str]:
     german = ncu_raw.page([ncu_raw.kernel(0, "0,200960", "2,880000", "CachePreferNone", "26.112")])
     return {
         **ncu_pages.WHOLE,
+        "source by group": ncu_pages.by_group(),
         "raw live": live + raw + "done, 3 s\n==PROF== Disconnected from process 99\n",
         "raw nvtx": ncu_raw.page([row], head=ncu_raw.HEAD_NVTX),
         "raw instances": instances,
