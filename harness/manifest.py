@@ -1,13 +1,15 @@
 """The conditions of a run, in manifest.json: enough to judge its numbers, nothing that names a person or a machine.
 
 Never written: the environment, a user name, a host name, an absolute path. `find_leaks` looks for them and
-`write_manifest` refuses to write a manifest in which it finds one.
+`write_manifest` refuses to write a manifest in which it finds one. Of a card's UUID a short hash is written, so that
+runs of one card can be told from those of several.
 """
 
 from __future__ import annotations
 
 import contextlib
 import getpass
+import hashlib
 import json
 import locale
 import os
@@ -98,8 +100,8 @@ class _Nvml:
 
     def _find(self) -> Any:
         # CUDA may number GPUs otherwise than NVML does; the UUID is the same in both.
-        uuid = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)
-        if uuid is not None:
+        uuid = _uuid(torch.cuda.get_device_properties(torch.cuda.current_device()))
+        if uuid:
             try:
                 return self._nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
             except self._nvml.NVMLError:
@@ -212,17 +214,25 @@ class ClockSampler:
 
 
 def gpu_facts() -> dict[str, Any] | None:
-    """Name and sizes of the current GPU; None without one."""
+    """Name and sizes of the current GPU, and which card it is, where its UUID is known; None without one."""
     if not torch.cuda.is_available():
         return None
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    uuid = _uuid(properties)
+    card = {"card": hashlib.sha256(uuid.encode()).hexdigest()[:8]} if uuid else {}
     return {
         "name": properties.name,
         "compute_capability": f"{properties.major}.{properties.minor}",
         "sm_count": properties.multi_processor_count,
         "l2_bytes": properties.L2_cache_size,
         "memory_bytes": properties.total_memory,
+        **card,
     }
+
+
+def _uuid(properties: Any) -> str:
+    """A GPU's UUID, '' where this PyTorch does not tell it."""
+    return str(getattr(properties, "uuid", ""))
 
 
 def _cpu_facts() -> dict[str, Any]:

@@ -40,7 +40,7 @@ _SPREAD = {"p50": _POSITIVE, "p5?": _POSITIVE, "p95?": _POSITIVE}
 _CLOCK = {"min": _AMOUNT, "median": _AMOUNT, "max": _AMOUNT}
 _SHAPES: dict[str, dict[str, Any]] = {
     "manifest": {
-        "gpu?": {"name?": _TEXT, "compute_capability?": _TEXT},
+        "gpu?": {"name?": _TEXT, "compute_capability?": _TEXT, "card?": _TEXT},
         "workloads?": [{"name?": _TEXT, "dtype?": _TEXT, "range?": _TEXT}],
         "clocks?": {"sm_mhz?": _CLOCK, "memory_mhz?": _CLOCK, "power_w?": _CLOCK, "throttle_reasons?": [_TEXT]},
         "weights?": {"source?": _TEXT},

@@ -51,7 +51,8 @@ def list_conditions(capture: Capture, gpu: str | None, ncu: dict[str, Any] | Non
     """Return name and value of every condition that is known; what is unknown has no row."""
     manifest = capture.manifest or {}
     names = [f"{w.get('name')} {w.get('dtype', '')}".strip() for w in manifest.get("workloads") or []]
-    rows: list[tuple[str, Any]] = [("GPU", gpu), ("workload", ", ".join(dict.fromkeys(names)))]
+    card = (manifest.get("gpu") or {}).get("card")
+    rows: list[tuple[str, Any]] = [("GPU", gpu), ("card", card), ("workload", ", ".join(dict.fromkeys(names)))]
     clocks = manifest.get("clocks") or {}
     for label, key, unit in (
         ("SM clock", "sm_mhz", "MHz"),

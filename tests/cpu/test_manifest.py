@@ -5,16 +5,26 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import socket
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness import manifest as manifest_module
 from harness.errors import InputError
-from harness.manifest import ClockSampler, build_manifest, find_leaks, scrub, validate_manifest, write_manifest
+from harness.manifest import (
+    ClockSampler,
+    build_manifest,
+    find_leaks,
+    gpu_facts,
+    scrub,
+    validate_manifest,
+    write_manifest,
+)
 
 WORKLOAD = {
     "name": "prefill_b1_t8",
@@ -37,6 +47,25 @@ def test_a_manifest_is_valid_and_survives_json() -> None:
     assert (manifest["kind"], manifest["schema_version"], manifest["seed"]) == ("manifest", 1, 3)
     assert manifest["matmul_precision"]["tf32"] is False
     assert manifest["weights"] == {"source": "random"}
+
+
+def test_a_card_is_told_by_a_short_hash_of_its_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    def facts(**uuid: str) -> dict[str, Any]:
+        sizes = {"multi_processor_count": 132, "L2_cache_size": 50, "total_memory": 80}
+        properties = SimpleNamespace(name="NVIDIA H200", major=9, minor=0, **sizes, **uuid)
+        monkeypatch.setattr("torch.cuda.get_device_properties", lambda _: properties)
+        found = gpu_facts()
+        assert found is not None
+        return found
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
+    first = facts(uuid="3f0b57a1-2c7d-4d52-9d49-000000000001")
+    assert re.fullmatch("[0-9a-f]{8}", first["card"])
+    assert "3f0b57a1" not in json.dumps(first)
+    assert facts(uuid="3f0b57a1-2c7d-4d52-9d49-000000000001") == first
+    assert facts(uuid="3f0b57a1-2c7d-4d52-9d49-000000000002")["card"] != first["card"]
+    assert "card" not in facts()
 
 
 def test_nothing_names_the_user_the_machine_or_a_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,3 +160,9 @@ def test_an_empty_table_of_ncu_is_a_named_gap_where_there_are_counters(table: st
 def test_the_commit_says_that_files_were_changed(manifest: dict[str, object], commit: str | None) -> None:
     rows = {row["name"]: row["value"] for row in list_conditions(Capture(manifest=manifest), None, None)}
     assert rows.get("commit") == commit
+
+
+def test_the_card_is_a_condition_where_it_is_known() -> None:
+    for gpu, card in (({"name": "NVIDIA H200", "card": "1b2c3d4e"}, "1b2c3d4e"), ({"name": "NVIDIA H200"}, None)):
+        rows = {row["name"]: row["value"] for row in list_conditions(Capture(manifest={"gpu": gpu}), None, None)}
+        assert rows.get("card") == card

@@ -126,7 +126,7 @@ def _ours() -> dict[str, str]:
 def _json() -> dict[str, object]:
     spread = {"p5": 1.5e6, "p50": 1.75e6, "p95": 2.25e6}
     return {
-        "manifest": {"gpu": {"name": "NVIDIA H200", "compute_capability": "9.0", "sm_count": 132}, "driver": "575.57",
+        "manifest": {"gpu": {"name": "NVIDIA H200", "compute_capability": "9.0", "sm_count": 132, "card": "1b2c3d4e"}, "driver": "575.57",
                      "workloads": [{"name": "gpt2", "dtype": "float32", "range": "gpt2/prefill"}],
                      "clocks": {"sm_mhz": {"min": 1500, "median": 1900, "max": 1980}, "throttle_reasons": ["none"]}},
         "timing": {"steps": [{"range": "gpt2/prefill", "wall_ns": spread}], "tokens_per_s": {"gpt2": spread}},
