@@ -348,7 +348,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("build/fuzz"), help="folder for the inputs of findings")
     parser.add_argument("--results", type=Path, help="JSON file, a list, to which the counts of the run are added")
     options = parser.parse_args()
-    options.out = options.out.resolve()
+    options.out = options.out.resolve()  # a target changes the working directory
+    options.results = options.results and options.results.resolve()
     os.environ[cache.ENVIRONMENT] = "off"
     at_commit = commit()
     seeds()
