@@ -221,6 +221,7 @@ def build_published(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
             "figure": entry["figure"],
             "unit": entry["unit"],
             "ours": _OURS[entry["ours"]](tables),
+            "our_clock": entry["clock"],
             "theirs": entry["theirs"],
             "their_machine": entry["machine"],
             "their_setting": entry["setting"],
@@ -257,14 +258,14 @@ def _addmm(column: str, factor: float) -> Callable[[dict[str, pd.DataFrame]], fl
     return read
 
 
-def _forward_ms(tables: dict[str, pd.DataFrame]) -> float | None:
-    value = _of_profile(tables, "layer_tokens", "forward_avg_ns")
+def _token_ms(tables: dict[str, pd.DataFrame]) -> float | None:
+    value = _of_profile(tables, "layer_tokens", "token_ns")
     return None if value is None else value / 1e6
 
 
 # What published.toml may name in `ours`.
 _OURS: dict[str, Callable[[dict[str, pd.DataFrame]], float | None]] = {
-    "forward_ms": _forward_ms,
+    "token_ms": _token_ms,
     "tokens_per_s": lambda tables: _of_profile(tables, "layer_tokens", "tokens_per_s"),
     "qkv_share": _share("Multi-Head Attention", "QKV_Projection"),
     "mask_share": _share("Multi-Head Attention", "Mask_Apply"),
