@@ -13,8 +13,9 @@ from analysis.tables.schema import TABLES
 
 LEVELS = {"dram": ("dram_read_bytes", "dram_write_bytes"), "l2": ("l2_bytes",), "l1": ("l1_bytes",)}
 
-# The measured roof of a level is the best rate that any of its micro-kernels sustained. At DRAM reads are faster than
-# writes, so what a kernel can reach there depends on its mix of both (`dram_roof`).
+# The measured roof of a level is the best rate that any of its micro-kernels sustained, in the median of its samples,
+# as the floors of benchmarks have it: a kernel whose samples scatter as much may stand a little above it. At DRAM reads
+# are faster than writes, so what a kernel can reach there depends on its mix of both (`dram_roof`).
 MEASURED_BANDWIDTH = {"dram": ("dram_copy", "dram_read"), "l2": ("l2_read",), "l1": ("l1_read",)}
 # fp16 runs through the same tensor pipe at the same rate as bf16 on every device in the table
 COMPUTE_ROOF_OF_PIPE = {"fp32": "fp32", "tf32": "tf32", "bf16": "bf16", "fp16_tensor": "bf16"}
@@ -66,8 +67,7 @@ def refuse_impossible(
 def build_roofs(ceilings: dict[str, object] | None, device: Device | None) -> pd.DataFrame:
     """Return the roofs: name, kind (bandwidth, compute), level, measured, datasheet (byte/s or FLOP/s, NaN unknown)."""
     roofs: list[dict[str, object]] = (ceilings or {}).get("roofs", [])  # type: ignore[assignment]
-    # p95, not the median: under a power limit the median of a matrix product is no ceiling
-    measured = {str(roof["name"]): float(roof.get("p95") or roof["value"]) for roof in roofs}  # type: ignore[arg-type]
+    measured = {str(roof["name"]): float(roof["value"]) for roof in roofs}  # type: ignore[arg-type]
     rows = []
     for level, names in MEASURED_BANDWIDTH.items():
         best = max((measured[name] for name in names if name in measured), default=np.nan)

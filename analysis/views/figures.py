@@ -104,6 +104,8 @@ def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: s
         lines = _roof_lines(roofs)
         if not lines:
             notes.append("No roofs: neither measured ceilings nor this GPU's datasheet are known.")
+        if any(entry["measured"] for entry in lines):
+            notes.append("A measured roof is the median of its micro-kernel's samples.")
 
         key_rows = math.ceil(len(numbered) / 2)
         key_height = 0.19 * key_rows + 0.1

@@ -61,6 +61,12 @@ def test_a_memory_bound_kernel_stands_under_the_measured_slope():
     assert pd.isna(dram["roof_datasheet_flop_per_s"])
 
 
+def test_a_measured_roof_is_the_value_that_the_floors_of_benchmarks_use():
+    """The median, whatever the best samples reached: one number for a roof in reports, ladders and ceilings.json."""
+    scattered = {"roofs": [roof | {"p5": roof["value"] / 2, "p95": roof["value"] * 2} for roof in CEILINGS["roofs"]]}
+    pd.testing.assert_frame_equal(build_roofs(scattered, None), build_roofs(CEILINGS, None))
+
+
 def test_a_kernel_without_flops_is_judged_by_its_bandwidth():
     dram = build_roofline(measured(flops=[0.0]), build_roofs(CEILINGS, None)).iloc[0]
     assert dram["achieved_flop_per_s"] == 0
