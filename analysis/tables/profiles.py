@@ -12,11 +12,12 @@ def build(capture: Capture, measured: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the tables that have rows, by name. `measured` from kernels.measured_launches."""
     profiles = (capture.layer_profile or {}).get("profiles") or []
     settings = (capture.baseline or {}).get("settings") or []
+    agreement = layer_profile.build_agreement(capture)
     tables = {
-        "layer_profile": layer_profile.build_profile(profiles),
+        "layer_profile": layer_profile.build_profile(profiles, agreement),
         "layer_tokens": layer_profile.build_tokens(profiles),
         "layer_instrument": layer_profile.build_instrument(profiles),
-        "layer_agreement": layer_profile.build_agreement(capture),
+        "layer_agreement": agreement,
         "component_kernels": layer_profile.build_component_kernels(capture),
         "component_launches": layer_profile.build_component_launches(capture),
         "baseline": baseline.build_baseline(settings),

@@ -126,7 +126,7 @@ TABLES: dict[str, Table] = {
                     "roof_flop_per_s",
                     "FLOP/s",
                     "lower of measured bandwidth (at DRAM for the row's reads and writes) x intensity and "
-                    "measured compute peak; blank for kernels without FLOPs",
+                    "measured compute peak, medians of ceilings.json; blank for kernels without FLOPs",
                 ),
                 Column(
                     "roof_datasheet_flop_per_s",
@@ -357,6 +357,11 @@ PROFILE_TABLES: dict[str, Table] = {
                 Column("total_ns", "ns", "sum over all instances"),
                 Column("count", "1", "instances"),
                 Column("share_frac", "0-1", "total_ns over that of the base; components and the rest add up to 1"),
+                Column(
+                    "nsys_share_frac",
+                    "0-1",
+                    "the same by nsys in its captured run, first kernel's start to last one's end; blank without one",
+                ),
                 Column("base", "", "the component that is 100 %"),
             ),
         ),
@@ -408,7 +413,8 @@ PROFILE_TABLES: dict[str, Table] = {
                 Column("difference_ns", "ns", "event_ns - nsys_ns"),
                 Column("difference_frac", "0-1", "difference_ns over nsys_ns"),
                 Column("largest_difference_ns", "ns", "the difference of the instance where it is largest"),
-                Column("agrees", "", "yes: within 2 % or 2 µs"),
+                Column("within_frac", "", "yes: difference_ns is at most 2 % of nsys_ns"),
+                Column("within_ns", "", "yes: difference_ns is at most 2 µs"),
             ),
         ),
         Table(
@@ -576,6 +582,9 @@ PROFILE_TABLES: dict[str, Table] = {
                 Column("figure", "", "what is compared"),
                 Column("unit", "", "unit of both numbers"),
                 Column("ours", "", "this run"),
+                Column(
+                    "our_clock", "", "what this run's figure was taken by; theirs may be another where it is not said"
+                ),
                 Column("theirs", "", "as published"),
                 Column("their_machine", "", "GPU of the published figure"),
                 Column("their_setting", "", "how it was taken"),

@@ -56,6 +56,5 @@ def _conditions(runs: pd.DataFrame, folder: str) -> str:
     if counted.empty:
         return f"{where} Counters are not captured yet; times are of the benchmarks."
     row = counted.iloc[0]
-    return (
-        f"{where} Counters: {row['gpu']}, driver {row['driver']}, ncu {row['ncu']}, each kernel alone from cold caches."
-    )
+    cards = f"{row['gpu']} GPUs" if len(counted) > 1 else f"an {row['gpu']}"
+    return f"{where} Counters: {cards}, driver {row['driver']}, ncu {row['ncu']}, each kernel alone from cold caches."

@@ -10,6 +10,7 @@ import pandas as pd
 from analysis.hardware import symbols
 from analysis.views import markdown, text
 
+BY_NSYS = "% by nsys"  # the share beside that by events
 MAX_OPERATORS = 15  # rows of the operator table on a page; the CSV has the rest
 Tables = Mapping[str, pd.DataFrame]
 
@@ -49,10 +50,12 @@ def levels(profile: pd.DataFrame) -> list[str]:
                 _ms(r.total_ns),
                 _count(r.instances),
                 _percent(r.share_frac),
+                *([_percent(r.nsys_share_frac)] if rows["nsys_share_frac"].notna().any() else []),
             ]
             for r in _rows(rows, "count")
         ]
         headers = [markdown.escape(setting), "Avg (ms)", "Total (ms)", "Count", f"% of {base}"]
+        headers += [BY_NSYS] if rows["nsys_share_frac"].notna().any() else []
         blocks.append(_table(headers, body))
     return blocks
 
@@ -63,9 +66,10 @@ def levels_side_by_side(profile: pd.DataFrame, names: Mapping[str, str]) -> list
     settings = [name for name in names if name in set(profile["profile"])]
     for _, rows in profile.groupby("level", sort=False):
         by_setting = {name: rows[rows["profile"] == name].set_index("component") for name in settings}
+        by_nsys = [BY_NSYS] if rows["nsys_share_frac"].notna().any() else []
         headers = ["component"]
         for name in settings:
-            headers += [f"{names[name]}: Avg (ms)", "Count", f"% of {rows['base'].iloc[0]}"]
+            headers += [f"{names[name]}: Avg (ms)", "Count", f"% of {rows['base'].iloc[0]}", *by_nsys]
         body = []
         for component in dict.fromkeys(rows["component"]):
             cells = [component]
@@ -73,8 +77,9 @@ def levels_side_by_side(profile: pd.DataFrame, names: Mapping[str, str]) -> list
                 if component in of.index:
                     row = of.loc[component]
                     cells += [_ms(row["avg_ns"], 4), _count(row["count"]), _percent(row["share_frac"])]
+                    cells += [_percent(row["nsys_share_frac"])] if by_nsys else []
                 else:
-                    cells += [text.MISSING] * 3
+                    cells += [text.MISSING] * (3 + len(by_nsys))
             body.append(cells)
         blocks.append(_table(headers, body))
     return blocks
@@ -114,7 +119,7 @@ def instrument(table: pd.DataFrame) -> str:
 
 def agreement(table: pd.DataFrame) -> str:
     headers = ["profile", "level", "component", "events, as read (µs)", "own (µs)", "events (µs)", "nsys (µs)"]
-    headers += ["difference (µs)", "difference", "agrees"]
+    headers += ["difference (µs)", "difference", "within 2 %", "within 2 µs"]
     body = [
         [
             markdown.escape(r.profile),
@@ -122,7 +127,8 @@ def agreement(table: pd.DataFrame) -> str:
             markdown.escape(r.component),
             *(_us(value) for value in (r.read_ns, r.own_ns, r.event_ns, r.nsys_ns, r.difference_ns)),
             text.number(r.difference_frac, "frac"),
-            r.agrees,
+            r.within_frac,
+            r.within_ns,
         ]
         for r in _rows(table)
     ]
@@ -256,11 +262,12 @@ def sweep(tables: Tables) -> list[str]:
 
 
 def published(table: pd.DataFrame) -> str:
-    headers = ["figure", "unit", "published", "on", "how", "here"]
+    headers = ["figure", "unit", "published", "on", "how", "here", "here by"]
     body = [
         [
             *(markdown.escape(value) for value in (r.figure, r.unit, r.theirs, r.their_machine, r.their_setting)),
             text.number(r.ours),
+            markdown.escape(r.our_clock),
         ]
         for r in _rows(table)
     ]

@@ -40,9 +40,9 @@ class Results:
     """What the committed runs hold.
 
     Shape: `report` and `tables` of the run with counters; `bench` the softmax benchmark's bench.csv, `gpt2` what its
-    bench.json has of GPT-2, by dtype; `gpt2_ops` the same with every op replaced, {} if not measured; `ladder_goals`
-    goals.csv of the ladder; `seconds` how long each capture took, by tool; `run` and `bench_run` their folders,
-    relative to reports/.
+    bench.json has of GPT-2, by dtype; `gpt2_ops` the same with every op that it takes, {} if not measured;
+    `ladder_goals` goals.csv of the ladder; `seconds` how long each capture took, by tool; `run` and `bench_run` their
+    folders, relative to reports/.
     """
 
     report: dict[str, Any]
@@ -72,7 +72,7 @@ def render_summary(results: Results) -> str:
     missed = [row for row in goals if row[-1].startswith(NOT_MET)]
     near = sum(row[-1].endswith(NEAR) for row in goals)
     judged = _declared(check).dropna(subset=["within"])
-    measured = f"Measured on one {gpu['GPU']} (driver {gpu['driver']}, torch {gpu['torch']}, ncu {gpu['ncu']})"
+    measured = f"Measured on {gpu['GPU']} GPUs (driver {gpu['driver']}, torch {gpu['torch']}, ncu {gpu['ncu']})"
     built = f"{int((judged['within'] == 'yes').sum())} of {len(judged)}"
     parts = [
         f"![bytes that each softmax had to move, was predicted to move, and moved]({folder}/figures/traffic_op.png)",
@@ -98,7 +98,7 @@ def render_results(results: Results) -> str:
     """Return the results in reports/README.md: what to fuse, each goal with what was reached."""
     gpu = results.conditions
     parts = [
-        f"Measured on one {gpu['GPU']} (driver {gpu['driver']}, torch {gpu['torch']}, ncu {gpu['ncu']}); generated "
+        f"Measured on {gpu['GPU']} GPUs (driver {gpu['driver']}, torch {gpu['torch']}, ncu {gpu['ncu']}); generated "
         f"from [{results.run}]({results.run}/report.md) and "
         f"[{results.bench_run}]({results.bench_run}/microbenchmark.txt).",
         *_fusion_parts(results.tables, results.run),
@@ -120,9 +120,10 @@ def render_layers(report: dict[str, Any], tables: dict[str, pd.DataFrame], folde
     limits = tables["bottlenecks"][tables["bottlenecks"]["question"] == "what limits a token"]
     parts = [
         f"**Where a token goes**, GPT-2 124M from scratch, fp32, batch 1, {tokens['prompt_tokens']:.0f} prompt tokens, "
-        f"then {tokens['new_tokens']:.0f} new ones, {tokens['runs']:.0f} runs on one {conditions['GPU']}: GPU time "
+        f"then {tokens['new_tokens']:.0f} new ones, {tokens['runs']:.0f} runs on an {conditions['GPU']}: GPU time "
         "by CUDA events, what the events add measured and taken off (so what lies between components may come out "
-        f"slightly negative). All tables: [{folder}]({folder}/report.md).",
+        "slightly negative). The shares by nsys are of a run of its own under that tool, of the first tokens alone: "
+        f"without a cache those passes are shorter than the average one. All tables: [{folder}]({folder}/report.md).",
         *profiles.levels_side_by_side(profile, settings),
         *agreement,
         profiles.tokens(tables["layer_tokens"]),
@@ -172,16 +173,18 @@ def _fusion_parts(tables: dict[str, pd.DataFrame], folder: str) -> list[str]:
             f"`{row['step']}`",
             number(row["launches"]),
             f"{_bytes(row['now_bytes'])} → {_bytes(row['after_bytes'])}",
-            f"{number(row['now_time_ns'], 'ns')} → {number(row['bound_time_ns'], 'ns')}",
+            row["now_from"],
+            f"{number(row['now_time_ns'], 'ns')} → {_bound(row)}",
             number(row["gain_ns"], "ns"),
         ]
         for _, row in plan[plan["step"].str.split("/").str[0] == root].head(FUSIONS).iterrows()
     ]
-    headers = ["chain", "step", "launches", "bytes now → fused", "time now → bound", "gain"]
+    headers = ["chain", "step", "launches", "bytes now → fused", "bytes now by", "time now → bound", "gain"]
     parts = [
         "### What to fuse",
         f"Predicted from the capture alone (`make fusion`), per step, the {len(rows)} largest of "
-        f"[tables/fusion.csv]({folder}/tables/fusion.csv):",
+        f"[tables/fusion.csv]({folder}/tables/fusion.csv). The bytes of a chain that is not far larger than L2 are "
+        "those between L2 and the SMs, not DRAM's; fused bytes are from shapes, each input and result once:",
         _markdown(rows, headers),
     ]
     if len(check):
@@ -225,6 +228,12 @@ def _declared(check: pd.DataFrame) -> pd.DataFrame:
     runs = check[in_step].drop_duplicates("op").set_index("op")["variant"]
     alone = check[~in_step & (check["variant"] == check["op"].map(runs).fillna(check["variant"]))]
     return alone.drop_duplicates("op")
+
+
+def _bound(row: pd.Series) -> str:
+    """The least time of a fused kernel; work that a matrix product takes over has no kernel of its own."""
+    inside = row["scope"] == "epilogue" and row["bound_time_ns"] == 0
+    return f"{MISSING} (inside the product)" if inside else number(row["bound_time_ns"], "ns")
 
 
 def _error(value: Any) -> str:
@@ -321,7 +330,7 @@ def _goals(results: Results) -> list[list[str]]:
 
 
 def all_ops(measured: dict[str, Any]) -> list[str]:
-    """What GPT-2 wins with every op replaced, as a paragraph; none if that was not measured."""
+    """What GPT-2 wins with every op that it takes, as a paragraph; none if that was not measured."""
     if not measured:
         return []
     told = []

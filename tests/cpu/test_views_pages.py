@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis.views import readme, text
+from analysis.views.claims import render_claims
 from analysis.views.html import MAX_ROWS, render_html
 from analysis.views.markdown import escape, render_markdown, render_terminal
 
@@ -391,3 +392,34 @@ def test_gpt2_with_every_op_is_told_by_ratios_of_the_same_rounds_and_gpu_time() 
     (said,) = readme.all_ops({"bfloat16": {"tokens_per_s": rates, "steps": steps}})
     assert "1.25 × (1.10 – 1.40) the tokens a second in bfloat16, 1.50 × less GPU time a decode step" in said
     assert readme.all_ops({}) == []
+
+
+def test_the_plan_says_at_which_level_bytes_are_and_what_has_no_kernel_of_its_own() -> None:
+    """An epilogue's work is the product's: that is no bound of 0 ns beside the bytes of its result."""
+    columns = [
+        "pattern",
+        "step",
+        "scope",
+        "launches",
+        "now_from",
+        "now_bytes",
+        "after_bytes",
+        "now_time_ns",
+        "bound_time_ns",
+        "gain_ns",
+    ]
+    plan = [
+        ("softmax", "gpt2/decode", "sibling ranges", 3, "L2 (ncu)", 5e6, 1e6, 8e4, 1e4, 9e4),
+        ("GELU behind a product", "gpt2/decode", "epilogue", 1, "shapes", 453e6, 151e6, 65_700.0, 0.0, 79e3),
+    ]
+    check = pd.DataFrame(columns=["measured_gain_ns", "predicted_gain_ns"])
+    shown = "".join(readme._fusion_parts({"fusion": pd.DataFrame(plan, columns=columns), "fusion_check": check}, "run"))
+    assert re.search(r"5 MB → 1 MB +\| L2 \(ncu\) +\| 80 µs → 10 µs +\|", shown)
+    assert re.search(r"453 MB → 151 MB +\| shapes +\| 65.7 µs → – \(inside the product\) +\|", shown)
+
+
+@pytest.mark.parametrize(("runs", "cards"), [(1, "an NVIDIA H200"), (3, "NVIDIA H200 GPUs")])
+def test_claims_of_several_runs_name_no_single_card(runs: int, cards: str) -> None:
+    told = pd.DataFrame([{"counted": 5, "gpu": "NVIDIA H200", "driver": "580.1", "ncu": "2025.3"}] * runs)
+    empty = pd.DataFrame(columns=["claim"])
+    assert f"Counters: {cards}, driver 580.1" in render_claims(empty, told, "ladder")
