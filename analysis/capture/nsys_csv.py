@@ -327,7 +327,7 @@ def _paths_from_stacks(range_ids: list[int], names: list[str], stacks: list[str]
         if last != str(range_id):
             return None
         if above not in known:
-            outer = [by_id.get(int(part)) for part in above.split(":") if part.isdigit()]
+            outer = [by_id.get(int(part)) for part in above.split(":") if part.isdecimal()]
             known[above] = "/".join(part for part in outer if part is not None)
         paths.append(f"{known[above]}/{name}" if known[above] else name)
     return paths
