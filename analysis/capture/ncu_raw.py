@@ -26,7 +26,7 @@ _NUMERIC_NAME = re.compile(r".*\.(?:sum|avg|min|max|ratio|pct|max_rate)(?:\.[a-z
 _CONSTANT = ("launch__", "device__", "profiler__")
 _UNSCALED = frozenset({"", "inst", "warp", "sector", "request", "byte", "ns", "nsecond", "thread", "block", "cycle"})
 _LEADING_ZERO = re.compile(r"\s*[-+]?0[0-9]")  # of a number that lost its decimal sign
-_GLUED = re.compile(r": [0-9.,]+ ")
+_GLUED = re.compile(r": [0-9.,]+[^\w.,]")
 _INSTANCE = re.compile(r"\s*(?:(?P<label>.*): )?(?P<value>[^:]*)")
 
 
