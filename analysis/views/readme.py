@@ -123,7 +123,7 @@ def render_layers(report: dict[str, Any], tables: dict[str, pd.DataFrame], folde
         f"then {tokens['new_tokens']:.0f} new ones, {tokens['runs']:.0f} runs on an {conditions['GPU']}: GPU time "
         "by CUDA events, what the events add measured and taken off (so what lies between components may come out "
         "slightly negative). The shares by nsys are of a run of its own under that tool, of the first tokens alone: "
-        f"without a cache those passes are shorter than the average one. All tables: [{folder}]({folder}/report.md).",
+        f"without a cache those are of other shapes than the average pass. All tables: [{folder}]({folder}/report.md).",
         *profiles.levels_side_by_side(profile, settings),
         *agreement,
         profiles.tokens(tables["layer_tokens"]),
