@@ -69,6 +69,7 @@ _SPARE_STALL_STYLES = ((BLACK, ""), (BLACK, "////"), (GREY, "...."), (LIGHT_GREY
 
 MAX_LABELLED = 10
 MAX_STALL_KERNELS = 12
+_SCALE = 4.0  # times as long as another row: more needs a scale of its own
 MAX_TRAFFIC_ROWS = 20
 MAX_LAYERS = 28
 MAX_FUSIONS = 12
@@ -545,7 +546,7 @@ def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> Figure | 
     )
     bars = (("dram_read_bytes", "measured DRAM read", BLUE), ("dram_write_bytes", "measured DRAM write", SKY))
     with style_context():
-        rows = traffic.copy()
+        rows = traffic.reset_index(drop=True)
         numbers = [entry[0] for entry in (*marks, *bars)]
         for column in (*numbers, "measured_over_minimum"):
             rows[column] = pd.to_numeric(rows[column], errors="coerce").astype("float64")
@@ -560,35 +561,22 @@ def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> Figure | 
         title = "Byte ledger: what each operation had to move, and what it moved over DRAM"
         if op:
             title = f"Byte ledger: what {drawable(op, 30)} had to move, and what each variant moved over DRAM"
-        pitch = 0.36  # inches a row
-        figure, foot = new_canvas("traffic_op" if op else "traffic", 1.5 + pitch * len(rows), caption, notes, title)
-        axes = place_axes(figure, 1.7 if op else 2.9, 1.75, 0.75, foot + 0.5)
-        for position, row in enumerate(rows.itertuples(index=False)):
-            known = [(getattr(row, column), colour) for column, _, colour in bars]
-            known = [(value, colour) for value, colour in known if not math.isnan(value)]
-            left = 0.0
-            for value, colour in known:
-                axes.barh(position, value, left=left, height=0.5, color=colour)
-                left += value
-            at = {column: getattr(row, column) for column, *_ in marks}
-            for column, _, colour, marker in marks:
-                if not math.isnan(at[column]):
-                    axes.plot([at[column]], [position], zorder=4, **_mark(marker, colour, 17))
-            words = text.number(left, "byte") if known else "not measured"
-            if len(known) == 1:
-                words += " (read only)" if not math.isnan(row.dram_read_bytes) else " (write only)"
-            if known and not math.isnan(row.measured_over_minimum):
-                words += f" = {text.number(row.measured_over_minimum, 'ratio')} minimum"
-                words += f" {text.BELOW_MARK}" if text.is_below_minimum(row.measured_over_minimum) else ""
-            furthest = max([left, *(value for value in at.values() if not math.isnan(value))])
-            _bar_label(axes, furthest, position, words, weight="bold" if known else "normal", gap=8)
-        names = [_op_name(row) for row in rows.itertuples(index=False)]
-        _name_rows(axes, [(str(row.variant), "") for row in rows.itertuples(index=False)] if op else names)
-        axes.set_xlim(0, None)
-        axes.margins(x=0)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "byte") if v else "0"))
+        furthest = rows[[column for column, *_ in marks]].assign(bar=rows[[column for column, *_ in bars]].sum(axis=1))
+        panels = [rows] if op else _of_like_size(rows, furthest.max(axis=1))
+        if len(panels) > 1:
+            notes.append("Each group of rows has a scale of its own.")
+        pitch, apart = 0.36, 0.5  # inches a row, and between panels
+        body = 1.5 + pitch * len(rows) + apart * (len(panels) - 1)
+        figure, _ = new_canvas("traffic_op" if op else "traffic", body, caption, notes, title)
+        height, top = float(figure.get_size_inches()[1]), 0.75
+        for panel in panels:
+            bottom = height - top - (pitch * len(panel) + 0.25 / len(panels))
+            axes = place_axes(figure, 1.7 if op else 2.9, 1.75, top, bottom)
+            _draw_traffic(axes, panel, bars, marks)
+            names = [_op_name(row) for row in panel.itertuples(index=False)]
+            _name_rows(axes, [(str(row.variant), "") for row in panel.itertuples(index=False)] if op else names)
+            top = height - bottom + apart
         axes.set_xlabel("bytes over DRAM (totals of the row)")
-        axes.grid(visible=True, axis="x")
         series = [(label, colour) for column, label, colour in bars if rows[column].notna().any()]
         handles: list[Any] = [Patch(color=colour, label=label) for label, colour in series]
         for column, label, colour, marker in marks:
@@ -596,6 +584,45 @@ def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> Figure | 
                 handles.append(Line2D([], [], label=label, **_mark(marker, colour, 11)))
         draw_legend(figure, handles)
         return figure
+
+
+def _of_like_size(rows: pd.DataFrame, furthest: pd.Series) -> list[pd.DataFrame]:
+    """The rows in groups, in the order of their first rows: no row of a group is more than four times as long as
+    another of it, so that all of it can be read at one scale.
+    """
+    groups = []
+    left = furthest
+    while len(left):
+        alike = left[~(left < left.max() / _SCALE)]
+        groups.append(rows.loc[alike.index])
+        left = left.drop(alike.index)
+    return sorted(groups, key=lambda group: rows.index.get_loc(group.index[0]))
+
+
+def _draw_traffic(axes: Axes, rows: pd.DataFrame, bars: Sequence[Any], marks: Sequence[Any]) -> None:
+    for position, row in enumerate(rows.itertuples(index=False)):
+        known = [(getattr(row, column), colour) for column, _, colour in bars]
+        known = [(value, colour) for value, colour in known if not math.isnan(value)]
+        left = 0.0
+        for value, colour in known:
+            axes.barh(position, value, left=left, height=0.5, color=colour)
+            left += value
+        at = {column: getattr(row, column) for column, *_ in marks}
+        for column, _, colour, marker in marks:
+            if not math.isnan(at[column]):
+                axes.plot([at[column]], [position], zorder=4, clip_on=False, **_mark(marker, colour, 17))
+        words = text.number(left, "byte") if known else "not measured"
+        if len(known) == 1:
+            words += " (read only)" if not math.isnan(row.dram_read_bytes) else " (write only)"
+        if known and not math.isnan(row.measured_over_minimum):
+            words += f" = {text.number(row.measured_over_minimum, 'ratio')} minimum"
+            words += f" {text.BELOW_MARK}" if text.is_below_minimum(row.measured_over_minimum) else ""
+        furthest = max([left, *(value for value in at.values() if not math.isnan(value))])
+        _bar_label(axes, furthest, position, words, weight="bold" if known else "normal", gap=8)
+    axes.set_xlim(0, None)
+    axes.margins(x=0)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "byte") if v else "0"))
+    axes.grid(visible=True, axis="x")
 
 
 def _mark(marker: str, colour: str, height: float) -> dict[str, Any]:

@@ -285,6 +285,22 @@ def test_traffic_of_one_op_names_variants_and_stays_small() -> None:
     assert "Byte ledger: what softmax had to move, and what each variant moved over DRAM" in words
 
 
+def test_traffic_of_other_sizes_has_a_scale_of_its_own() -> None:
+    small, large = traffic(("small",)), traffic(("large", "half"))
+    numbers = [name for name in large if name.endswith("_bytes")]
+    large[numbers] = large[numbers].mul([100, 50], axis=0)
+    figure = figures.plot_traffic(pd.concat([small, large]), CAPTION)
+    assert figure is not None
+    assert [len(axes.get_lines()) for axes in figure.axes] == [3, 6]  # marks: one row, and two
+    assert figure.axes[0].get_xlim()[1] < figure.axes[1].get_xlim()[1] / 50
+    words = words_of(figure)
+    assert "Each group of rows has a scale of its own." in words
+    assert words.index("small · torch") < words.index("large · torch")
+    one = figures.plot_traffic(large, CAPTION)
+    assert one is not None
+    assert len(one.axes) == 1
+
+
 def test_traffic_draws_twenty_rows_at_most() -> None:
     figure = figures.plot_traffic(traffic(tuple(f"op{i}" for i in range(30))), CAPTION)
     assert "The first 20 of 30 rows; all in the table." in words_of(figure)
