@@ -21,6 +21,7 @@ HEADER = (
 COLUMNS = HEADER.split(",")
 KEY = ("op", "variant", "macros", "dtype", "shape", "gpu", "fingerprint")
 LEAST_GAIN = 1.01
+TOGETHER = "over its dtypes and shapes together (geometric mean)"  # a source is compiled once for all of them
 
 Row = dict[str, Any]
 
@@ -113,7 +114,7 @@ def _choice(gpu: str, source: str, members: Sequence[Row]) -> Row:
     best = max(clear, key=lambda macros: clear[macros]) if clear else default
     count = len({row["macros"] for row in members})
     if clear:
-        why = f"{clear[best]:.3f} times as fast as the default"
+        why = f"{clear[best]:.3f} times as fast as the default {TOGETHER}"
     else:
         why = f"none of {count} combinations is clearly faster: the default stays"
     measured = []

@@ -17,8 +17,9 @@ from typing import Any
 TABLE = Path(__file__).resolve().parent / "tuned.toml"
 SWITCH = "KERNEL_LEDGER_TUNED"
 _HEAD = """\
-# Compile-time choices that a sweep found clearly faster than the defaults of a source, by GPU. Written by
-# `python -m harness.sweep OP --update`, read by kernels.build; KERNEL_LEDGER_TUNED=off builds the defaults.
+# Compile-time choices that a sweep found faster than the defaults of a source over its dtypes and shapes together
+# (geometric mean), by GPU: on one of them alone a choice may be no faster, but none is slower in 95 % of the rounds.
+# Written by `python -m harness.sweep OP --update`, read by kernels.build; KERNEL_LEDGER_TUNED=off builds the defaults.
 # gain: the default's time over this one's, the geometric mean of what was measured; p5 to p95 round by round.
 # not_measured: ops and dtypes that are compiled from the source too, and were not timed.
 """
