@@ -31,6 +31,7 @@ from analysis.tables import (
     source,
     stalls,
     sweep,
+    sweep_calls,
     traffic,
 )
 from analysis.tables.schema import PROFILE_TABLES, TABLES
@@ -210,6 +211,8 @@ def analyse(
         "files": [{"name": file.name, "kind": file.kind, "rows": file.rows} for file in capture.files],
         "notes": notes,
     }
+    if capture.sweep_rows is not None:
+        report["calls"] = sweep_calls.list_clocks(capture)
     return report, tables, roofs
 
 
@@ -244,11 +247,13 @@ def draw(
         images[name] = to_bytes(figure)
         _list_figure(report, name, images[name], table, caption)
     for op, panels in (sweep.heat_maps(tables["sweep"]) if only is None and "sweep" in tables else {}).items():
-        if (figure := heatmap.plot_sweep(op, panels, caption)) is not None:
+        numbers = [number for panel in panels for number in panel["call"].split(", ")]
+        timed_in = "  ·  ".join(filter(None, [caption, sweep_calls.caption(report["calls"], numbers)]))
+        if (figure := heatmap.plot_sweep(op, panels, timed_in)) is not None:
             images[f"sweep_{op}"] = {
                 "svg": compact(to_svg(figure))
             }  # as pixels, so many cells would weigh three times as much
-            _list_figure(report, f"sweep_{op}", images[f"sweep_{op}"], "sweep", caption)
+            _list_figure(report, f"sweep_{op}", images[f"sweep_{op}"], "sweep", timed_in)
     return images
 
 

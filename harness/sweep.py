@@ -14,15 +14,17 @@ launch, is wrong, crashes or hangs is a row with its reason; a crash costs its r
 
 DIR/captures/sweep.csv gets each row as it is measured: the same command goes on where an interrupted one stopped. A row
 is known by its op, variant, dtype, shape, macros, GPU and the fingerprint of compiler, source and flags. sweep.json
-holds the choices. A combination is recommended for a source, which is compiled once for all its ops, dtypes and shapes:
-at least 1 % faster in the geometric mean of what was measured of it, faster in 95 % of the rounds somewhere, and slower
-in 95 % of the rounds nowhere. `make sweep` reports with the table, the heat maps and why.
+holds the choices and, call by call, which rows it measured and under which conditions. A combination is recommended
+for a source, which is compiled once for all its ops, dtypes and shapes: at least 1 % faster in the geometric mean of
+what was measured of it, faster in 95 % of the rounds somewhere, and slower in 95 % of the rounds nowhere. `make sweep`
+reports with the table, the heat maps and why.
 Exit: 0 done, 2 usage, 3 nothing can be built, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -605,21 +607,52 @@ def not_swept(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def finish(out: Path, ledger: Ledger, arguments: Sequence[str], rounds: int, sampler: Any, update: bool) -> None:
-    """sweep.json, manifest.json, what to take, and, `update`, kernels/tuned.toml."""
-    from harness import bench, manifest, outputs
+def describe(out: Path, ledger: Ledger, rounds: int, calls: Sequence[Row]) -> list[Row]:
+    """Write sweep.json; the choices in it."""
+    from harness import bench, manifest
 
     choices = [
         choice | {"not_measured": not_measured(choice), "keeps_default": keeps_default(choice)}
         for choice in choose(ledger.rows)
     ]
-    if sampler is not None:
-        outputs.write_conditions(out / "captures", ["harness.sweep", *arguments], [], 0, {"source": "none"}, sampler)
     document = {
         "kind": KIND, "schema_version": 1, "convention": bench.CONVENTIONS["cold"], "rounds": rounds,
-        "least_gain": LEAST_GAIN, "choices": choices, "not_swept": not_swept(ledger.rows),
+        "least_gain": LEAST_GAIN, "calls": list(calls), "choices": choices, "not_swept": not_swept(ledger.rows),
     }  # fmt: skip
     manifest.write_json(out / "captures" / "sweep.json", document)
+    return choices
+
+
+def recorded(
+    out: Path, ledger: Ledger, given: Sequence[str], rounds: int, sampler: Any, measure_all: Callable[[], None]
+) -> None:
+    """Run `measure_all`; sweep.json says from its start whose rows those are, and, however it ends, their clocks.
+
+    manifest.json is of the last call that measured something.
+    """
+    from harness import manifest, sweep_calls
+
+    captures = out / "captures"
+    facts = manifest.build_manifest(["harness.sweep", *given], [], 0, {"source": "none"})
+    before = sweep_calls.earlier(captures / "sweep.json", len(ledger.rows))
+    call = sweep_calls.begin(facts, len(ledger.rows))
+    describe(out, ledger, rounds, [*before, call])
+    try:
+        measure_all()
+    finally:
+        clocks = {} if sampler is None else {"clocks": sampler.clocks, "clocks_reason": sampler.reason}
+        ended = sweep_calls.end(call, len(ledger.rows), clocks)
+        describe(out, ledger, rounds, [*before, *ended])
+        if sampler is not None and (ended or not (captures / "manifest.json").is_file()):
+            manifest.write_manifest(captures / "manifest.json", facts | clocks)
+
+
+def finish(out: Path, ledger: Ledger, rounds: int, update: bool) -> None:
+    """What to take, and, `update`, kernels/tuned.toml."""
+    from harness import sweep_calls
+
+    calls = sweep_calls.earlier(out / "captures" / "sweep.json", len(ledger.rows))
+    choices = describe(out, ledger, rounds, calls)
     counts: dict[str, int] = {}
     for row in latest(ledger.rows):
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
@@ -692,23 +725,24 @@ def _run(options: argparse.Namespace, given: Sequence[str]) -> int:
         raise UsageError(f"--out {out} is no run of a sweep: it holds other things and no {FILE}; give a new folder.")
     ledger = Ledger(outputs.captures_of(out) / FILE)
     if gpu is None and options.update:
-        finish(out, ledger, given, options.rounds, None, update=True)
+        finish(out, ledger, options.rounds, update=True)
         return 0
     if gpu is None:
         progress(f"no NVIDIA GPU: the combinations are compiled for sm_{arch}, and nothing is timed")
-        sweep(cells, ledger, None, arch, options.rounds)
-        finish(out, ledger, given, options.rounds, None, update=False)
-        return 0
     code = 0
-    with manifest.ClockSampler(paused=True) as sampler:
-        try:
+    with manifest.ClockSampler(paused=True) if gpu else contextlib.nullcontext() as sampler:
+
+        def measure_all() -> None:
             sweep(cells, ledger, gpu, arch, options.rounds, lambda jobs: sampled(events(WORKER, jobs), sampler))
+
+        try:
+            recorded(out, ledger, given, options.rounds, sampler, measure_all)
         except KeyboardInterrupt:
             progress(f"interrupted; what was measured is kept: the same command with --out {out} goes on")
             code = 130
-    if options.counters and not code:
+    if options.counters and gpu and not code:
         capture_counters(out, ledger, cells, gpu)
-    finish(out, ledger, given, options.rounds, sampler, options.update and not code)
+    finish(out, ledger, options.rounds, options.update and not code)
     return code
 
 

@@ -38,11 +38,12 @@ _LEAVES: dict[str, Callable[[Any], bool]] = {
 _TEXT, _POSITIVE, _AMOUNT = _LEAVES
 _SPREAD = {"p50": _POSITIVE, "p5?": _POSITIVE, "p95?": _POSITIVE}
 _CLOCK = {"min": _AMOUNT, "median": _AMOUNT, "max": _AMOUNT}
+_CLOCKS = {"sm_mhz?": _CLOCK, "memory_mhz?": _CLOCK, "power_w?": _CLOCK, "throttle_reasons?": [_TEXT]}
 _SHAPES: dict[str, dict[str, Any]] = {
     "manifest": {
         "gpu?": {"name?": _TEXT, "compute_capability?": _TEXT, "card?": _TEXT},
         "workloads?": [{"name?": _TEXT, "dtype?": _TEXT, "range?": _TEXT}],
-        "clocks?": {"sm_mhz?": _CLOCK, "memory_mhz?": _CLOCK, "power_w?": _CLOCK, "throttle_reasons?": [_TEXT]},
+        "clocks?": _CLOCKS,
         "weights?": {"source?": _TEXT},
         **dict.fromkeys(("driver?", "cuda?", "torch?", "nsys?", "ncu?", "locale?", "git_sha?"), _TEXT),
     },
@@ -137,6 +138,16 @@ _SHAPES: dict[str, dict[str, Any]] = {
             }
         ],
         "not_swept?": [_TEXT],
+        "calls?": [
+            {
+                "first_row": _POSITIVE,
+                "last_row?": _POSITIVE,
+                "arguments": [_TEXT],
+                "clocks?": _CLOCKS,
+                **dict.fromkeys(("driver?", "cuda?", "torch?", "nvcc?", "when?", "git_sha?"), _TEXT),
+                **dict.fromkeys(("sampled?", "clocks_reason?", "note?"), _TEXT),
+            }
+        ],
     },
     "ceilings": {"roofs": [{"name": _TEXT, "value": _POSITIVE}]},
     "tool-status": {

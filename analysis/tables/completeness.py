@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
 from analysis.capture.model import Capture, Gap
@@ -109,6 +111,9 @@ def _sweep_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Gap]:
         wanted = dict.fromkeys(rung.split()[0] for rung in rungs)
         fix = f"`make sweep RUN=… OP='{' '.join(wanted)}'` with this run"
         gaps.append(Gap(f"{len(rungs)} rungs with compile-time choices", f"not swept: {', '.join(rungs)}", fix))
+    if count := _without_row(sweep):
+        why = "sweep.csv holds no row of them: the sweep was interrupted, or they came to it later"
+        gaps.append(Gap(f"{count} combinations", why, "`make sweep RUN=… OP=…` with this run goes on"))
     if timed.empty:
         fix = "sweep on a machine with an NVIDIA GPU: `make sweep OP=…`"
         return [Gap("times of the combinations", "nothing was timed", fix), *gaps]
@@ -118,6 +123,15 @@ def _sweep_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Gap]:
     why = "no combination of them was launched under ncu: achieved occupancy, stalls, cache hits and bytes are unknown"
     fix = f"`make sweep RUN=… ARGS=--counters OP='{' '.join(timed['op'].unique())}'` with this run; what is timed stays"
     return [Gap(f"the counters of {without} of {len(counted)} kernels, dtypes and shapes", why, fix), *gaps]
+
+
+def _without_row(sweep: pd.DataFrame) -> int:
+    """How many combinations of the values that each kernel was tried with have no row."""
+    missing = 0
+    for _, rows in sweep.groupby([*CELL, "gpu"], sort=False):
+        values = rows["combination"].str.split(expand=True)
+        missing += math.prod(values.nunique()) - len(rows)
+    return missing
 
 
 def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame) -> list[Gap]:

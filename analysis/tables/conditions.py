@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.tables import sweep_calls
 
 
 def gpu_name(capture: Capture) -> str | None:
@@ -50,9 +51,14 @@ def title(capture: Capture, gpu: str | None) -> str:
 def list_conditions(capture: Capture, gpu: str | None, ncu: dict[str, Any] | None) -> list[dict[str, str]]:
     """Return name and value of every condition that is known; what is unknown has no row."""
     manifest = capture.manifest or {}
+    calls: list[tuple[str, Any]] = []
+    if capture.sweep_rows is not None:  # its rows are of several calls, and the manifest is of one of them
+        calls = [*sweep_calls.list_calls(capture)]
+        manifest = {name: manifest.get(name) for name in ("nsys", "ncu")}
     names = [f"{w.get('name')} {w.get('dtype', '')}".strip() for w in manifest.get("workloads") or []]
     card = (manifest.get("gpu") or {}).get("card")
-    rows: list[tuple[str, Any]] = [("GPU", gpu), ("card", card), ("workload", ", ".join(dict.fromkeys(names)))]
+    workload = ", ".join(dict.fromkeys(names))
+    rows: list[tuple[str, Any]] = [("GPU", gpu), ("card", card), ("workload", workload), *calls]
     clocks = manifest.get("clocks") or {}
     for label, key, unit in (
         ("SM clock", "sm_mhz", "MHz"),

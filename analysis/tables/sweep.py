@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from typing import Any
 
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.tables import sweep_calls
 from analysis.tables.attribution import SWEPT
 from analysis.tables.schema import PROFILE_TABLES
 from analysis.tables.stalls import NOT_WAITING
@@ -35,6 +38,9 @@ _STATIC = (
     ("spill_bytes", 1, 0, 1, 1, "{:.0f} bytes of spills for {:.0f}"),
 )
 _OF_THE_SOURCE = "over all dtypes, ops and shapes of the source (geometric mean)"
+_ACROSS = 5  # cells of a heat map abreast
+_JOINED = " · "
+_NO_ROW: dict[str, Any] = {"excess": None, "time_ns": None, "marks": [], "verdict": "no row"}
 _RUNG = ["op", "variant", "dtype", "shape_name", "gpu"]
 _KEY = ["op", "variant", "macros", "dtype", "shape_name", "gpu"]
 
@@ -45,7 +51,7 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> pd.DataFrame:
     if capture.sweep_rows is None or capture.sweep_rows.empty:
         return schema.empty()
     # measured again after a change of the source: the last one counts, and so do its choices
-    rows = capture.sweep_rows.drop_duplicates(_KEY, keep="last")
+    rows = capture.sweep_rows.assign(call=sweep_calls.number_rows(capture)).drop_duplicates(_KEY, keep="last")
     names = rows["macros"].str.replace(r"=-?\d+", "", regex=True)
     rows = rows[names == names.groupby([rows[name] for name in _RUNG]).transform("last")].reset_index(drop=True)
     rows = rows.assign(shape=rows["shape_name"], versus_default=rows["versus_default_p50"])
@@ -139,6 +145,7 @@ def build_best(sweep: pd.DataFrame) -> pd.DataFrame:
                 "combinations": len(rows),
                 "timed": len(timed),
                 "samples": timed["samples"].min(),
+                "calls": ", ".join(sorted(set(rows["call"]))),
                 "default": "" if default is None else default["combination"],
                 "fastest": fastest["combination"],
                 "versus_default": fastest["versus_default"],
@@ -231,7 +238,8 @@ def _choice(chosen: pd.Series | None, fastest: pd.Series, default: pd.Series | N
         return []
     if default is None or chosen["combination"] != default["combination"]:
         rest = "none of which it makes slower in 95 % of the rounds"
-        return [f"Recommended is {chosen['combination']}: the best {_OF_THE_SOURCE}, {rest}."]
+        here = "" if pd.isna(chosen["versus_default"]) else f", here at {_times(chosen)} the default's speed"
+        return [f"Recommended is {chosen['combination']}{here}: the best {_OF_THE_SOURCE}, {rest}."]
     if not is_clear(fastest):
         return []
     rest = "without making one slower in 95 % of the rounds"
@@ -327,10 +335,10 @@ def _idle(row: pd.Series) -> float:
 
 
 def heat_maps(sweep: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """By op the panels of its heat map: {title, x, y, note, columns, rows, cells}, one a kernel, dtype and shape.
+    """By op the panels of its heat map: {title, x, y, call, columns, rows, cells}, one a kernel, dtype and shape.
 
-    A cell is {"excess": time over the default's - 1, "time_ns", "marks", "verdict"}, None where nothing was tried. Of
-    more than two macros the two that matter most are the axes, and a cell is the fastest over the others.
+    A cell is one combination: {"excess": time over the default's - 1, "time_ns", "marks", "verdict"}; one without a row
+    says so. `call` is the call that measured the panel's rows, several with commas.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for cell, rows in sweep.groupby(CELL, sort=False):
@@ -341,51 +349,49 @@ def heat_maps(sweep: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
 
 def _panel(cell: Any, rows: pd.DataFrame) -> dict[str, Any]:
     values = pd.DataFrame([_values(text) for text in rows["combination"]], index=rows.index)
-    names = list(values)
-    time = rows["bench_time_p50_ns"].astype("float64")
-    if len(names) > 2:
-        means = {name: time.groupby(values[name]).mean() for name in names}
-        spread = {name: float(mean.max() - mean.min()) for name, mean in means.items()}
-        axes = sorted(names, key=lambda name: -spread[name])[:2]
-        axes.sort(key=names.index)  # in the order of the source
-    else:
-        axes = names
-    x, y = axes[0], axes[1] if len(axes) > 1 else ""
-    columns = sorted(set(values[x]))
-    lines = sorted(set(values[y])) if y else [0]
+    across = _across({name: values[name].nunique() for name in values})
+    down = [name for name in values if name not in across]
+    # what is across and what is down of each row; with one macro nothing is down
+    at = {
+        (tuple(values.loc[row, across]), tuple(values.loc[row, down])): row for row in reversed(list(rows.index))
+    }  # the first row, the fastest, of several GPUs
+    columns = list(itertools.product(*(sorted(set(values[name])) for name in across)))
+    lines = list(itertools.product(*(sorted(set(values[name])) for name in down)))
     default = next((row for _, row in rows.iterrows() if "default" in row["mark"]), None)
-    cells = []
-    for line in lines:
-        picked = []
-        for column in columns:
-            here = rows[(values[x] == column) & ((values[y] == line) if y else True)]
-            picked.append(_heat(here, default) if len(here) else None)
-        cells.append(picked)
-    others = [name for name in names if name not in axes]
     return {
         "title": " ".join(str(part) for part in cell[1:]),
-        "x": x,
-        "y": y,
-        "note": f"fastest over {' and '.join(others)}" if others else "",
-        "columns": [str(value) for value in columns],
-        "rows": [str(value) for value in lines] if y else [""],
-        "cells": cells,
+        "x": _JOINED.join(across),
+        "y": _JOINED.join(down),
+        "call": ", ".join(sorted(set(rows["call"]))),
+        "columns": [_JOINED.join(map(str, column)) for column in columns],
+        "rows": [_JOINED.join(map(str, line)) for line in lines],
+        "cells": [
+            [_heat(rows.loc[at[column, line]], default) if (column, line) in at else _NO_ROW for column in columns]
+            for line in lines
+        ],
     }
+
+
+def _across(counts: dict[str, int]) -> list[str]:
+    """The macros that stand across: those of which the combinations fill the width best, whatever was measured."""
+    sets = [list(names) for size in range(1, len(counts) + 1) for names in itertools.combinations(counts, size)]
+    fitting = [names for names in sets if math.prod(counts[name] for name in names) <= _ACROSS]
+    return max(fitting or [list(counts)[:1]], key=lambda names: math.prod(counts[name] for name in names))
 
 
 def _values(combination: str) -> dict[str, int]:
     return {name: int(value) for name, value in (part.split("=") for part in combination.split())}
 
 
-def _heat(rows: pd.DataFrame, default: pd.Series | None) -> dict[str, Any]:
-    timed = rows[rows["bench_time_p50_ns"].notna()]  # fastest first
-    if timed.empty:
-        return {"excess": None, "time_ns": None, "marks": [], "verdict": rows["verdict"].iloc[0]}
-    first = timed.iloc[0]
-    time_ns = float(first["bench_time_p50_ns"])
-    paired = float(first["versus_default"]) if pd.notna(first["versus_default"]) else None
+def _heat(row: pd.Series, default: pd.Series | None) -> dict[str, Any]:
+    if pd.isna(row["bench_time_p50_ns"]):
+        return {"excess": None, "time_ns": None, "marks": [], "verdict": row["verdict"]}
+    time_ns = float(row["bench_time_p50_ns"])
+    paired = float(row["versus_default"]) if pd.notna(row["versus_default"]) else None
     excess = 1 / paired - 1 if paired else None
     if excess is None and default is not None:
         excess = time_ns / float(default["bench_time_p50_ns"]) - 1
-    marks = [name for name in ("default", "fastest", "recommended") if timed["mark"].str.contains(name).any()]
+    marks = row["mark"].split(", ") if row["mark"] else []
+    if "fastest" in marks and ("default" in marks or is_clear(row)):
+        marks.append("clear")
     return {"excess": excess, "time_ns": time_ns, "marks": marks, "verdict": "timed"}

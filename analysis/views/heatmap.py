@@ -29,8 +29,10 @@ def plot_sweep(op: str, panels: Sequence[Mapping[str, Any]], caption: str) -> Fi
         pairs = [panels[at : at + 2] for at in range(0, len(panels), 2)]
         heights = [0.95 + 0.4 * max(len(panel["rows"]) for panel in pair) for pair in pairs]
         notes = [
-            "A cell: median time of a launch, and by how much it differs from the default in the same rounds. Dashed: "
-            "the default; bold, ★: the fastest; ✓: recommended for the source; grey: left out, and why."
+            "A cell: median time of a launch, and by how much it differs from the default in the same rounds, by which "
+            "the fastest is found: times by themselves may be of other rounds. Dashed: the default; bold, ★: the "
+            "fastest; ☆: the fastest, by less than 1 % or not in 95 % of the rounds; ✓: recommended for the source; "
+            "grey: left out, and why, or without a row in sweep.csv."
         ]
         figure, _ = new_canvas(f"sweep_{op}", 0.45 + sum(heights), caption, notes, f"{op}: time by compile-time choice")
         _colour_bar(figure)
@@ -74,8 +76,7 @@ def _heat_map(axes: Axes, panel: Mapping[str, Any]) -> None:
     axes.set_ylim(len(panel["rows"]), 0)
     for y, line in enumerate(panel["cells"]):
         for x, cell in enumerate(line):
-            if cell is not None:
-                _heat_cell(axes, x, y, cell)
+            _heat_cell(axes, x, y, cell)
     axes.set_xticks([place + 0.5 for place in range(len(panel["columns"]))], panel["columns"])
     axes.set_yticks([place + 0.5 for place in range(len(panel["rows"]))], panel["rows"])
     axes.tick_params(length=0)
@@ -83,18 +84,18 @@ def _heat_map(axes: Axes, panel: Mapping[str, Any]) -> None:
         axes.spines[side].set_visible(False)
     axes.set_xlabel(drawable(panel["x"], 60), labelpad=2, fontsize=7.5)
     axes.set_ylabel(drawable(panel["y"], 20), fontsize=7.5)
-    axes.set_title(drawable(", ".join(filter(None, (panel["title"], panel["note"]))), 72), fontsize=8.5, pad=5)
+    axes.set_title(drawable(f"{panel['title']}, call {panel['call']}", 72), fontsize=8.5, pad=5)
 
 
 def _heat_cell(axes: Axes, x: int, y: int, cell: Mapping[str, Any]) -> None:
     excess, timed = cell["excess"], cell["time_ns"] is not None
     level = _level(1 + (excess or 0.0))
-    best, default = "fastest" in cell["marks"], "default" in cell["marks"]
+    best, default = "clear" in cell["marks"], "default" in cell["marks"]
     face = to_hex(_HEATS(level)) if timed else _BLANK
     frame = Rectangle((x, y), 1, 1, facecolor=face, edgecolor="#d9d9d9", lw=0.8, hatch="" if timed else "////")
     axes.add_patch(frame).set_clip_on(False)
     if best or default:
-        style: Any = "-" if best else (0, (3, 2))
+        style: Any = (0, (3, 2)) if default else "-"
         inset = 0.04
         axes.add_patch(
             Rectangle(
@@ -104,7 +105,8 @@ def _heat_cell(axes: Axes, x: int, y: int, cell: Mapping[str, Any]) -> None:
         )  # fmt: skip
     ink = "white" if timed and level < 0.1 else BLACK
     if timed:
-        signs = ("★" if best else "") + ("✓" if "recommended" in cell["marks"] else "")
+        signs = "★" if best else "☆" if "fastest" in cell["marks"] else ""
+        signs += "✓" if "recommended" in cell["marks"] else ""
         first = text.number(cell["time_ns"], "ns")
         percent = "" if excess is None else "±0 %" if abs(excess) < 5e-4 else f"{excess * 100:+.1f} %".replace("-", "−")
         second = f"{signs} {percent}"

@@ -176,7 +176,9 @@ def _facts(report: Mapping[str, Any]) -> str:
     return "\n".join(facts)
 
 
-_CONDITIONS = ("GPU", "driver", "cuda", "torch", "nsys", "ncu", "SM clock", "memory clock", "throttling", "workload")
+_CONDITIONS = (
+    "GPU", "driver", "cuda", "torch", "nsys", "ncu", "SM clock", "memory clock", "throttling", "workload", "calls",
+)  # fmt: skip
 
 
 def conditions_line(report: Mapping[str, Any]) -> str:

@@ -222,12 +222,14 @@ def sweep(tables: Tables) -> list[str]:
     """For each kernel the fastest and the slowest combination and why; then what was left out, by reason."""
     blocks = []
     if "sweep_best" in tables:
-        headers = ["kernel", "tried", "rounds", "default", "fastest", "default's time over it", "recommended", "why"]
+        headers = ["kernel", "tried", "rounds", "call", "default", "fastest", "default's time over it"]
+        headers += ["recommended", "why"]
         body = [
             [
                 markdown.escape(f"{r.op} {r.variant} {r.dtype} {r.shape}"),
                 _count(r.combinations),
                 _count(r.samples),
+                markdown.escape(r.calls),
                 markdown.escape(r.default),
                 markdown.escape(r.fastest),
                 text.MISSING if text.is_missing(r.versus_default) else f"{r.versus_default:.3f}",
@@ -236,7 +238,7 @@ def sweep(tables: Tables) -> list[str]:
             ]
             for r in _rows(tables["sweep_best"])
         ]
-        blocks.append(markdown.table_of(headers, body, ["left", "right", "right", *["left"] * 5]))
+        blocks.append(markdown.table_of(headers, body, ["left", "right", "right", *["left"] * 6]))
     rows = tables["sweep"]
     left_out = rows[rows["reason"].ne("") | ~rows["verdict"].isin(["timed", "built"])]
     if len(left_out):
