@@ -189,8 +189,8 @@ def _built_with(rungs: pd.DataFrame) -> list[str]:
     named = ", ".join(f"`{row['variant']}` {short_name(row['macros'])}" for _, row in tuned.iterrows())
     judged = "Every rung" if rungs["stale"].map(is_missing).all() else f"Every rung without {STALE_MARK}"
     return [
-        f"Built with: {named} ([a sweep found it faster](../tuned.toml)); every other rung with the defaults of "
-        f"its source. {judged} is judged as it is built."
+        f"Built with: {named} ([a sweep found it faster over its dtypes and shapes together](../tuned.toml)); every "
+        f"other rung with the defaults of its source. {judged} is judged as it is built."
     ]
 
 

@@ -164,7 +164,10 @@ def test_rungs_that_are_not_built_with_their_defaults_are_named_once() -> None:
     text = ladder.render_folder(
         "wide", tables(macros=names.map({"v02_wide": "WIDE_V02_THREADS=64 WIDE_V02_AHEAD=2"})), {}
     )
-    told = "Built with: `v02_wide` THREADS=64 AHEAD=2 ([a sweep found it faster](../tuned.toml)); every other rung"
+    told = (
+        "Built with: `v02_wide` THREADS=64 AHEAD=2 ([a sweep found it faster over its dtypes and shapes together]"
+        "(../tuned.toml)); every other rung"
+    )
     assert text.count(told) == 1
     assert "fp32; floor" in text.partition(told)[0]
     assert "bf16; floor" in text.partition(told)[2]
