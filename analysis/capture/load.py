@@ -38,6 +38,7 @@ from analysis.capture.nsys_numbers import Table
 from analysis.capture.sniff import OUR_JSON, Sniffed, sniff
 from analysis.capture.summaries import SUMMARIES
 from analysis.capture.text import NumberStyle
+from analysis.words import count_of
 
 _WHAT_TO_GIVE = (
     "give exports of nsys (SQLite, CSV) or of ncu (`--csv --page raw`), a trace of torch.profiler, "
@@ -220,7 +221,7 @@ def _take_ncu(found: _Found, source: Source, parts: ncu.Parts) -> None:
     found.gaps.extend(parts.gaps)
     metrics = len({metric for _, units in parts.units for metric in units})
     for page, rows in parts.counted.items():
-        found.files.append(SourceFile(source.name, f"ncu {page}", rows, source.size, f"{metrics} metrics"))
+        found.files.append(SourceFile(source.name, f"ncu {page}", rows, source.size, count_of(metrics, "metric")))
     if not parts.counted:
         found.files.append(SourceFile(source.name, "ignored", 0, source.size, " ".join(parts.log or ("it is empty",))))
 

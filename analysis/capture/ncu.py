@@ -11,6 +11,7 @@ from analysis.capture import ncu_csv, ncu_details, ncu_raw, ncu_rep, ncu_session
 from analysis.capture.errors import InputError
 from analysis.capture.model import Gap
 from analysis.capture.text import NumberStyle
+from analysis.words import count_of
 
 
 @dataclass
@@ -152,7 +153,7 @@ def details_gaps(parts: Parts) -> list[Gap]:
     if alone:
         gaps.append(
             Gap(
-                f"all digits of the counters of {len(alone)} launches",
+                f"all digits of the counters of {count_of(len(alone), 'launch')}",
                 "they come from a details page, which prints two decimals",
                 f"add the raw page: {ncu_csv.EXPORT.format(page='raw')}",
             )
@@ -161,7 +162,7 @@ def details_gaps(parts: Parts) -> list[Gap]:
         shown = ", ".join(sorted(labels)[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
         gaps.append(
             Gap(
-                f"{len(labels)} metrics of the details page ({shown})",
+                f"{count_of(len(labels), 'metric')} of the details page ({shown})",
                 "the page has only their labels, and which metrics these stand for is not known",
                 "export it with --print-metric-name name, or the raw page",
             )

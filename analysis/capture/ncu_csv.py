@@ -16,6 +16,7 @@ import pandas as pd
 from analysis.capture.errors import InputError
 from analysis.capture.model import COUNTERS_COLUMNS, Gap, as_table
 from analysis.capture.text import parse_integer
+from analysis.words import count_of
 
 csv.field_size_limit(1 << 30)  # a cell with the samples of a whole kernel is long; the file bounds it
 
@@ -224,7 +225,7 @@ def missing_gap(page: Page, ids: Iterable[int]) -> list[Gap]:
         return []
     return [
         Gap(
-            f"{missing} launches of {page.name} between ID {known[0]} and {known[-1]}",
+            f"{count_of(missing, 'launch')} of {page.name} between ID {known[0]} and {known[-1]}",
             "their IDs are not in the file: it was filtered, or lines were lost",
             f"export the whole report with {EXPORT.format(page='raw')}",
         )

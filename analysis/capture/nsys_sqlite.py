@@ -33,6 +33,7 @@ from analysis.capture.model import (
     nest_ranges,
 )
 from analysis.capture.sqlite_table import Tables, open_tables
+from analysis.words import count_of
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -567,7 +568,7 @@ def _whole_graphs(export: _Export, calls: dict[str, Column], parts: list[dict[st
             total = int(built["duration_ns"].sum())
             export.gaps.append(
                 Gap(
-                    f"the kernels inside {int(fresh.sum())} launches of CUDA graphs ({total} ns)",
+                    f"the kernels inside {count_of(fresh.sum(), 'launch')} of CUDA graphs ({total} ns)",
                     "nsys recorded each graph as a whole; they count as busy time, in no kernel's and no layer's time",
                     "capture with `nsys profile --cuda-graph-trace=node`",
                 )
@@ -580,7 +581,7 @@ def _whole_graphs(export: _Export, calls: dict[str, Column], parts: list[dict[st
         if count:
             export.gaps.append(
                 Gap(
-                    f"the kernels inside {count} launches of CUDA graphs",
+                    f"the kernels inside {count_of(count, 'launch')} of CUDA graphs",
                     "the capture holds neither the kernels of graphs nor the graphs as a whole, so their time may "
                     "look idle",
                     "capture with `nsys profile --cuda-graph-trace=node`",

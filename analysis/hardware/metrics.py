@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.capture.errors import AnalysisError, InputError, UsageError
+from analysis.words import count_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -479,7 +480,7 @@ def _print_answers(paths: Sequence[Path], cc: str) -> None:
     if capture.counters.empty:
         raise InputError(f"{shown}: holds no counters of ncu; give a raw page, a details page or a report of ncu.")
     counters = prepare_counters(capture.counters)
-    print(f"{shown}: {len(counters)} kernels, {len(capture.counter_units)} metrics")
+    print(f"{shown}: {count_of(len(counters), 'kernel')}, {count_of(len(capture.counter_units), 'metric')}")
     for answer in answers(counters, capture.counter_units, cc):
         if not answer.columns:
             continue

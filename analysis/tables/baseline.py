@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis.tables.gaps import BUSY_FRAC_LIMIT
 from analysis.tables.schema import PROFILE_TABLES
+from analysis.words import count_of
 
 # Names of the kernels in which cuBLAS, CUTLASS and PyTorch multiply a matrix with a matrix or a vector.
 _GEMM = re.compile(r"gemm|gemv|gevm|cutlass|xmma|splitk|nvjet|dot_kernel", re.IGNORECASE)
@@ -143,7 +144,7 @@ def _about_launches(row: pd.Series) -> list[tuple[str, float, str, str]]:
             "launches per token",
             float(launches),
             "",
-            f"A token takes {launches:.0f} launches for {kernels:.0f} kernels: the CPU has "
+            f"A token takes {count_of(launches, 'launch')} for {count_of(kernels, 'kernel')}: the CPU has "
             f"{wall_ns / max(launches, 1) / 1e3:.1f} µs for each.",
         )
     )
@@ -169,8 +170,8 @@ def judge(busy_frac: float, floor_frac: float | None, launches: float, kernels: 
     """The verdict on a token and its reason, from the busy fraction, the floor's share of the wall time and counts."""
     if busy_frac < BUSY_FRAC_LIMIT and launches < kernels / 2:
         return "bound by gaps", (
-            f"the GPU idles in {1 - busy_frac:.0%} of the time though a token takes only {launches:.0f} launches: gaps "
-            "between kernels, and what the host does from one token to the next."
+            f"the GPU idles in {1 - busy_frac:.0%} of the time though a token takes only "
+            f"{count_of(launches, 'launch')}: gaps between kernels, and what the host does from one token to the next."
         )
     if busy_frac < BUSY_FRAC_LIMIT:
         return "launch-bound", f"the GPU waits for work in {1 - busy_frac:.0%} of the time."

@@ -8,6 +8,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture, Gap
 from analysis.tables.sweep import CELL
+from analysis.words import count_of
 
 BARE_RUN = "run `python -m harness.run --mode bare --out RUN/captures` on that GPU"
 METRICS = "capture with the metrics that `python -m analysis.hardware.metrics` prints"
@@ -110,10 +111,11 @@ def _sweep_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Gap]:
     if rungs := (capture.sweep or {}).get("not_swept"):
         wanted = dict.fromkeys(rung.split()[0] for rung in rungs)
         fix = f"`make sweep RUN=… OP='{' '.join(wanted)}'` with this run"
-        gaps.append(Gap(f"{len(rungs)} rungs with compile-time choices", f"not swept: {', '.join(rungs)}", fix))
+        what = f"{count_of(len(rungs), 'rung')} with compile-time choices"
+        gaps.append(Gap(what, f"not swept: {', '.join(rungs)}", fix))
     if count := _without_row(sweep):
         why = "sweep.csv holds no row of them: the sweep was interrupted, or they came to it later"
-        gaps.append(Gap(f"{count} combinations", why, "`make sweep RUN=… OP=…` with this run goes on"))
+        gaps.append(Gap(count_of(count, "combination"), why, "`make sweep RUN=… OP=…` with this run goes on"))
     if timed.empty:
         fix = "sweep on a machine with an NVIDIA GPU: `make sweep OP=…`"
         return [Gap("times of the combinations", "nothing was timed", fix), *gaps]

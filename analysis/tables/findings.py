@@ -8,6 +8,7 @@ import pandas as pd
 
 from analysis.hardware import symbols
 from analysis.tables.stalls import NOT_WAITING
+from analysis.words import count_of
 
 COUNT = 3
 
@@ -65,8 +66,9 @@ def _launch_bound(gaps: pd.DataFrame, root: str | None, queued_ns: dict[str, flo
             {
                 "title": f"{path} waits for launches",
                 "sentence": (
-                    f"In {len(rows)} step{'s' * (len(rows) > 1)} of {step['bare_wall_ns'] / 1e3:,.0f} us the GPU works "
-                    f"{told}, with {step['launches']} kernels: capture the step in a CUDA graph or launch fewer."
+                    f"In {count_of(len(rows), 'step')} of {step['bare_wall_ns'] / 1e3:,.0f} us the GPU works "
+                    f"{told}, with {count_of(step['launches'], 'kernel')}: "
+                    "capture the step in a CUDA graph or launch fewer."
                 ),
                 "time_to_win_ns": int((rows["bare_wall_ns"].astype(float) - least).sum()),
                 "evidence": evidence,
@@ -89,7 +91,8 @@ def _fusions(to_fuse: pd.DataFrame) -> list[dict[str, Any]]:
             {
                 "title": f"{row['step']}: fuse {row['pattern']}",
                 "sentence": (
-                    f"{row['launches']:g} launches in {row['step']} take {row['now_time_ns'] / 1e3:,.0f} us{moved}; "
+                    f"{count_of(row['launches'], 'launch')} in {row['step']} "
+                    f"take{'s' * (row['launches'] == 1)} {row['now_time_ns'] / 1e3:,.0f} us{moved}; "
                     f"one kernel in place of each chain needs {row['after_bytes'] / 1e6:,.0f} MB and at least "
                     f"{row['bound_time_ns'] / 1e3:,.0f} us. The idle time before each launch saved counts as well."
                 ),
@@ -142,7 +145,7 @@ def _far_from_roof(
             {
                 "title": f"{row['range']}: {name} is far from its roof",
                 "sentence": (
-                    f"{int(row['launches'])} launches take {row['nsys_time_ns'] / 1e3:,.0f} us "
+                    f"{count_of(row['launches'], 'launch takes', 'launches take')} {row['nsys_time_ns'] / 1e3:,.0f} us "
                     f"at {row['roof_frac']:.0%} of the nearest roof, {nearest_roof(row)}{why}."
                 ),
                 "time_to_win_ns": int(row["win"]),
@@ -168,8 +171,8 @@ def _longest_kernels(measured: pd.DataFrame, root: str | None) -> list[dict[str,
     return [
         {
             "title": f"{where}: {symbols.short(kernel, 60)} takes {row['sum'] / total:.0%} of the kernel time",
-            "sentence": f"{row['size']} launches take {row['sum'] / 1e3:,.0f} us by {clock}; "
-            "no measured roof says how much could be won.",
+            "sentence": f"{count_of(row['size'], 'launch takes', 'launches take')} {row['sum'] / 1e3:,.0f} us "
+            f"by {clock}; no measured roof says how much could be won.",
             "time_to_win_ns": None,
             "evidence": [_cell("kernels", f"{kernel} in {where}", f"{clock}_time_ns", int(row["sum"]))],
         }
@@ -187,7 +190,9 @@ def largest_ranges(layers_folded: pd.DataFrame) -> list[dict[str, Any]]:
         {
             "rank": rank,
             "title": f"{row['range']} takes {row['share_frac']:.0%} of the CPU time",
-            "sentence": f"{row['calls']} calls take {row['cpu_time_ns'] / 1e6:,.1f} ms in all.",
+            "sentence": (
+                f"{count_of(row['calls'], 'call takes', 'calls take')} {row['cpu_time_ns'] / 1e6:,.1f} ms in all."
+            ),
             "time_to_win_ns": None,
             "evidence": [
                 _cell("layers_folded", row["range"], name, row[name]) for name in ("cpu_time_ns", "share_frac")

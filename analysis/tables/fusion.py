@@ -28,6 +28,7 @@ from analysis.tables.attribution import fold_paths
 from analysis.tables.gaps import STEP_NAMES
 from analysis.tables.roofline import dram_roof
 from analysis.tables.schema import TABLES
+from analysis.words import count_of
 
 MOST_LAUNCHES = 20_000  # a plan of that many serves a capture of any length
 FAR_BEYOND_L2 = 4  # working sets so many times L2 leave little of their traffic there
@@ -1027,7 +1028,9 @@ def plan(
     if not len(work):  # a run without a GPU repeats what was recorded once
         instances = dict.fromkeys(instances, 1)
     waiting = {
-        str(row["step"]).split("#")[0]: f"the step waits for its {row['launches']} launches, so fewer of them win more"
+        str(row["step"]).split("#")[0]: (
+            f"the step waits for its {count_of(row['launches'], 'launch')}, so fewer of them win more"
+        )
         for _, row in steps[steps["verdict"].eq("launch-bound")].iterrows()
     }
     return (

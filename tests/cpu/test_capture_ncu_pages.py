@@ -117,7 +117,7 @@ def test_labels_stand_for_raw_names_only_where_that_is_known(tmp_path: Path) -> 
     assert "lts__t_sector_hit_rate.pct" not in capture.counters
     assert capture.details["text"].tolist()[5] == "CachePreferNone"
     gaps = {gap.what: gap for gap in capture.gaps}
-    assert "two decimals" in gaps["all digits of the counters of 1 launches"].why
+    assert "two decimals" in gaps["all digits of the counters of 1 launch"].why
     assert "3 metrics of the details page (A New Label, L2 Hit Rate, stall_wait)" in gaps
 
 

@@ -387,7 +387,7 @@ def test_whole_graphs_are_busy_time_and_a_gap(tmp_path: Path) -> None:
     assert (step["busy_ns"], step["largest_gaps_ns"], step["launches"]) == (700, "50", 1)
     assert int(tables["layers"]["gpu_self_time_ns"].sum()) == 100
     gap = next(gap for gap in content["gaps"] if "CUDA graphs" in gap["what"])
-    assert gap["what"] == "the kernels inside 1 launches of CUDA graphs (600 ns)"
+    assert gap["what"] == "the kernels inside 1 launch of CUDA graphs (600 ns)"
 
 
 def test_a_graph_seen_both_ways_counts_once(tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ def test_graph_launches_that_left_nothing_are_named(tmp_path: Path) -> None:
     export = two_layers(2021)
     export.call(600, 610, name="cudaGraphLaunch_v10000")
     timeline = read(export, tmp_path)
-    assert timeline.gaps[0].what == "the kernels inside 1 launches of CUDA graphs"
+    assert timeline.gaps[0].what == "the kernels inside 1 launch of CUDA graphs"
 
 
 # ------------------------------------------------------------------------------------- nsys about itself; privacy

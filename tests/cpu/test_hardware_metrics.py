@@ -343,7 +343,7 @@ def test_what_a_file_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     (tmp_path / "mine").write_text(head + '"","","","","byte","byte","ns"\n' + '"0","1","k","8.6","10","20","30"\n')
     assert metrics.main([str(tmp_path / "mine")]) == 0
     shown = capsys.readouterr().out
-    assert "mine: 1 kernels, 3 metrics" in shown
+    assert "mine: 1 kernel, 3 metrics" in shown
     assert "yes     dram: " in shown
     assert "in part time: " in shown
     assert "sm_clock_hz: not collected: sm__cycles_elapsed.avg.per_second" in shown

@@ -16,6 +16,7 @@ import pytest
 from analysis import packages, report
 from analysis.capture import errors as report_errors
 from analysis.tables.schema import TABLES
+from analysis.words import count_of
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = ROOT / "reports" / "h200-gpt2-fp32"
@@ -162,6 +163,15 @@ def test_the_report_goes_into_a_run_but_never_over_a_committed_one(tmp_path):
     assert report.default_out(COMMITTED) == report.RUNS / "h200-gpt2-fp32-report"
     assert report.default_out(COMMITTED / "captures") == report.RUNS / "h200-gpt2-fp32-report"
     assert report.default_out(tmp_path) == report.RUNS / f"{tmp_path.name}-report"
+
+
+def test_one_launch_is_no_launches(capture, tmp_path):
+    built, _ = report.build([capture], tmp_path / "out")
+    assert [finding["sentence"].split(" us")[0] for finding in built["findings"]] == [
+        "1 launch takes 0", "1 launch takes 0",
+    ]  # fmt: skip
+    assert [count_of(number, "launch") for number in (0, 1, 2)] == ["0 launches", "1 launch", "2 launches"]
+    assert [count_of(number, "row stands", "rows stand") for number in (1, 1.6)] == ["1 row stands", "2 rows stand"]
 
 
 def test_help_answers_at_once():
