@@ -38,6 +38,13 @@ def test_what_was_found_stays_fixed(path: Path, target: Target) -> None:
     assert attempt(target, one, made) in ("capture", "error")
 
 
+def test_the_last_run_damaged_every_kind_of_file() -> None:
+    last = json.loads((CORPUS[0].parents[1] / "RESULTS.json").read_text())[-1]
+    missing = {seed.name for seed in seeds()} - set(last["files"])
+    assert not missing, "run `make fuzz` again with --results tests/fuzz/RESULTS.json (CONTRIBUTING.md)"
+    assert not last["findings"], "fix what it found, put it into tests/fuzz/corpus and run it again"
+
+
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(number=st.integers(0, 1 << 30))
 def test_any_bytes_are_a_capture_or_a_sentence(number: int, target: Target) -> None:
