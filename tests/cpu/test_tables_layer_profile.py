@@ -341,6 +341,7 @@ def test_the_committed_events_and_nsys_differ_by_a_gap() -> None:
     by_events = rest["share_frac"]
     assert by_events.drop(index="block", level="level").abs().max() <= 0.03
     assert by_events.xs("block", level="level").between(0, 0.1).all()
-    # the gaps between their kernels, which nsys leaves there, are what the short components have too much
-    assert (rest["nsys_share_frac"] - by_events).between(0, 0.3).all()
-    assert (rest["nsys_share_frac"] - by_events).xs("attention", level="level").min() > 0.1
+    # the gaps between their kernels, which nsys leaves there, are what short components have too much by events
+    gaps = rest["nsys_share_frac"] - by_events
+    assert gaps.drop(index="model", level="level").between(0.02, 0.3).all()
+    assert gaps.xs("attention", level="level").min() > 0.1
