@@ -1022,7 +1022,7 @@ def test_a_combination_without_a_row_is_drawn_as_such_and_missing(tmp_path: Path
     report, found, _ = analyse(load([captures]))
     (panel,) = tables.heat_maps(found["sweep"])["gelu"]
     assert [cell["verdict"] for line in panel["cells"] for cell in line].count("no row") == 1
-    assert "1 combinations" in [gap["what"] for gap in report["gaps"]]
+    assert "1 combination" in [gap["what"] for gap in report["gaps"]]
     figure = heatmap.plot_sweep("gelu", [panel], "")
     assert figure is not None
     assert "no row" in [text.get_text().replace("\n", " ") for axes in figure.axes for text in axes.texts]
