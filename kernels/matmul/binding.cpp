@@ -64,4 +64,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("v13_split_k", run<matmul_v13_split_k, FP32, matmul_v13_workspace>);
   module.def("v14_fitted_tile", run<matmul_v14_fitted_tile, BF16>);
   module.def("v15_padded", run<matmul_v15_padded, FP32, matmul_v15_workspace>);
+  module.def("v16_any_rows", run<matmul_v16_any_rows, BF16, matmul_v16_workspace>);
 }

@@ -14,7 +14,7 @@ struct MatmulCall {
   int n;
   int k;
   cudaStream_t stream;
-  void* workspace = nullptr;  // v13: matmul_v13_workspace() bytes, v15: matmul_v15_workspace() bytes; others none
+  void* workspace = nullptr;  // v13, v15 and v16: matmul_v13_workspace() bytes and so on; others none
 };
 
 // Whether 16-byte accesses may start at every operand.
@@ -45,3 +45,5 @@ cudaError_t matmul_v15_workspace(const MatmulCall& call, size_t& bytes);
 cudaError_t matmul_v10_mma(const MatmulCall& call);
 cudaError_t matmul_v11_wgmma(const MatmulCall& call);
 cudaError_t matmul_v14_fitted_tile(const MatmulCall& call);
+cudaError_t matmul_v16_any_rows(const MatmulCall& call);
+cudaError_t matmul_v16_workspace(const MatmulCall& call, size_t& bytes);

@@ -1,4 +1,4 @@
-// The order in which tiles of a product are taken: what v11 and v14, and the kernels on ring.cuh, share.
+// The order in which tiles of a product are taken: what v11, fitted_tile.cuh and ring.cuh share.
 #pragma once
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

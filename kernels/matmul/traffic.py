@@ -27,7 +27,7 @@ class Tiling:
 
     Groups of `group` tile rows are walked column by column; 1 goes along a row, 0 down the columns of the whole matrix.
     `split_k`: the tiles of the last wave and of one before it are cut into pieces of K, each at a place of its own, so
-    that they share nothing. `padded`: a float32 operand whose rows are no multiple of 16 bytes is copied first.
+    that they share nothing. `padded`: an operand whose rows are no multiple of 16 bytes is copied first.
     """
 
     rows: int
@@ -47,7 +47,8 @@ class Tiling:
         tiles, whole_from = down * across, 0
         words = m * n + n
         if self.padded:  # read and written once more
-            words += 2 * (bool(k % 4) * m * k + bool(n % 4) * k * n)
+            unit = 16 // item_bytes(dtype)
+            words += 2 * (bool(k % unit) * m * k + bool(n % unit) * k * n)
         if self.split_k and tiles % at_once:
             whole_from = min(tiles, tiles % at_once + at_once)
             words += whole_from * (self.rows + self.columns) * k

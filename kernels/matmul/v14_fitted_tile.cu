@@ -8,240 +8,32 @@
 // Expect   at most cuBLAS' time at 4096 and at the projections of 1024 tokens.
 // Refuted if   more.
 // Source   PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"
-#include <cuda_bf16.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <iterator>
-
-#include "check.cuh"
-#include "hopper.cuh"
-#include "matmul.h"
-#include "overlap_shared.cuh"
-#include "tile_order.cuh"
-
-namespace {
-constexpr int BM = 128, BK = 64;
-constexpr int CONSUMERS = 2;  // warpgroups, 64 rows of the tile each
-constexpr int THREADS = 128 * (CONSUMERS + 1);
-[[maybe_unused]] constexpr int GROUP_ROWS = 16;  // tile rows that stay together in L2
-constexpr uint32_t A_BYTES = BM * BK * 2;
-constexpr uint32_t MOST_SHARED = 227 * 1024;
-
-// What follows from the width of a block's tile.
-template <int BN>
-struct Tile {
-  static constexpr int TAIL = BN % BOX;  // columns in swizzled rows of 32 bytes, behind those in boxes
-  static constexpr int MAIN = BN - TAIL;
-  static_assert(TAIL == 0 || TAIL == 16, "rows behind the boxes have 32 bytes");
-  static constexpr uint32_t TAIL_AT = A_BYTES + MAIN * BK * 2, STAGE_BYTES = TAIL_AT + TAIL * BK * 2;
-  static constexpr int OUT_COLUMNS = BN == 256 ? 128 : BN;  // staged for one store by a consumer
-  static constexpr uint32_t OUT_BYTES = 64 * OUT_COLUMNS * 2, BIAS_BYTES = BN * 2;  // of a consumer
-  static constexpr uint32_t FIXED_BYTES = 1024 + CONSUMERS * (OUT_BYTES + BIAS_BYTES);
-  static constexpr int FIT = (MOST_SHARED - FIXED_BYTES) / (STAGE_BYTES + 16), STAGES = FIT < 8 ? FIT : 8;
-  static constexpr uint32_t SHARED_BYTES = FIXED_BYTES + STAGES * (STAGE_BYTES + 16);
-};
-}  // namespace
-
-struct FittedMaps {
-  CUtensorMap a, weight, out, weight_tail, out_tail;
-};
-
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-namespace {
-
-// Matrix descriptor of swizzled rows of 32 bytes.
-__device__ __forceinline__ uint64_t narrow_descriptor(uint32_t address) {
-  return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | static_cast<uint64_t>(8 * 32 >> 4) << 32 | 3ULL << 62;
-}
-
-}  // namespace
-#endif
+#include "fitted_tile.cuh"
 
 template <int BN>
 __global__ void __launch_bounds__(THREADS, 1)
     matmul_v14_fitted_tile(const __grid_constant__ FittedMaps maps, const __nv_bfloat16* __restrict__ bias, int m,
                            int n, int k) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using T = Tile<BN>;
-  constexpr int STAGES = T::STAGES, OUT_COLUMNS = T::OUT_COLUMNS, MAIN = T::MAIN, TAIL = T::TAIL;
-  extern __shared__ uint8_t memory[];
-  const uint32_t stages = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
-  const uint32_t staged = stages + STAGES * T::STAGE_BYTES;
-  const uint32_t biases = staged + CONSUMERS * T::OUT_BYTES, full = biases + CONSUMERS * T::BIAS_BYTES;
-  const uint32_t empty = full + 8 * STAGES;
-  const TileOrder<GROUP_ROWS, BM, BN> order{(m + BM - 1) / BM, (n + BN - 1) / BN};
-  const int tiles = order.rows * order.columns, steps = (k + BK - 1) / BK;
-  const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // the compiler sees that a warp has one
-
-  let_next_start();
-  if (threadIdx.x == 0) init_ring<STAGES>(full, empty, CONSUMERS);
-  __syncthreads();
-
-  if (group == CONSUMERS) {  // the producer: one thread
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
-    if (threadIdx.x % 128 == 0) {
-      wait_for_previous();
-      Ring<STAGES> ring = {0, 1};  // the stages start out empty
-      for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        int row, column;
-        order.place(tile, row, column);
-        for (int step = 0; step < steps; ++step) {
-          wait_barrier(empty + 8 * ring.stage, ring.phase);
-          const uint32_t barrier = full + 8 * ring.stage, to = stages + ring.stage * T::STAGE_BYTES;
-          expect_bytes(barrier, T::STAGE_BYTES);  // boxes beyond the edge are filled with zeros and counted in full
-          load_box(to, &maps.a, barrier, step * BK, row);
-#pragma unroll
-          for (int box = 0; box < MAIN / BOX; ++box)
-            load_box(to + A_BYTES + box * BK * BOX * 2, &maps.weight, barrier, column + box * BOX, step * BK);
-          if (TAIL > 0) load_box(to + T::TAIL_AT, &maps.weight_tail, barrier, column + MAIN, step * BK);
-          ring.advance();
-        }
-      }
-    }
-  } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
-    wait_for_previous();
-    const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-    const uint32_t mine = staged + group * T::OUT_BYTES, bias_mine = biases + group * T::BIAS_BYTES;
-    Ring<STAGES> ring;
-    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-      int row, column;
-      order.place(tile, row, column);
-      // 16 bytes of the bias for each of the first threads, on their way while products are made
-      if (thread < BN / 8 && column + thread * 8 < n)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(bias_mine + thread * 16),
-                     "l"(bias + column + thread * 8)
-                     : "memory");
-      float sums[BN / 2];
-      for (int step = 0; step < steps; ++step) {
-        wait_barrier(full + 8 * ring.stage, ring.phase);
-        const uint32_t at = stages + ring.stage * T::STAGE_BYTES;
-        begin_multiply();
-#pragma unroll
-        for (int part = 0; part < BK / 16; ++part) {
-          const uint64_t a = descriptor(at + group * 64 * BK * 2 + part * 32, 16, 1024);
-          multiply<true>(reinterpret_cast<float (&)[MAIN / 2]>(sums[0]), a,
-                         descriptor(at + A_BYTES + part * 2048, BK * BOX * 2, 1024), step > 0 || part > 0);
-          if constexpr (TAIL > 0)
-            multiply<true>(reinterpret_cast<float (&)[TAIL / 2]>(sums[MAIN / 2]), a,
-                           narrow_descriptor(at + T::TAIL_AT + part * 16 * TAIL * 2), step > 0 || part > 0);
-        }
-        commit_multiply();
-        // the step before has ended now: its stage may be filled again
-        wait_multiply<1>();
-        if (step > 0 && thread == 0) arrive(empty + 8 * ((ring.stage + STAGES - 1) % STAGES));
-        ring.advance();
-      }
-      wait_multiply<0>();
-      if (thread == 0) arrive(empty + 8 * ((ring.stage + STAGES - 1) % STAGES));
-
-      // Out: accumulators -> bf16 -> shared memory, swizzled as the copy engine expects -> rows of 64 columns or fewer.
-      asm volatile("cp.async.wait_all;" ::: "memory");  // the bias
-#pragma unroll
-      for (int part = 0; part < BN / OUT_COLUMNS; ++part) {
-        if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-        join_named(1 + group);
-        uint32_t shift[OUT_COLUMNS / 8];  // the bias of the columns of this lane, two at a time
-#pragma unroll
-        for (int j = 0; j < OUT_COLUMNS / 8; ++j)
-          asm volatile("ld.shared.b32 %0, [%1];"
-                       : "=r"(shift[j])
-                       : "r"(bias_mine + (part * OUT_COLUMNS + j * 8 + lane % 4 * 2) * 2)
-                       : "memory");
-#pragma unroll
-        for (int j = 0; j < OUT_COLUMNS / 16; ++j) {  // 16 columns: one stmatrix of four 8 x 8 matrices
-          const int first = part * OUT_COLUMNS + j * 16;
-          uint32_t packed[4];
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const __nv_bfloat162 pair = reinterpret_cast<const __nv_bfloat162&>(shift[j * 2 + half]);
-            const float low = __low2float(pair), high = __high2float(pair);
-            const float* from = sums + first / 2 + half * 4;
-            packed[half * 2] = pack(from[0] + low, from[1] + high);
-            packed[half * 2 + 1] = pack(from[2] + low, from[3] + high);
-          }
-          // matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15
-          const int in_row = warp * 16 + lane % 8 + lane / 8 % 2 * 8;
-          uint32_t to = mine;
-          if (TAIL == 0 || j * 16 < MAIN)
-            to += j / 4 * 64 * 128 + swizzled<128>(in_row, j % 4 * 2 + lane / 16);
-          else
-            to += MAIN * 128 + swizzled<32>(in_row, lane / 16);
-          store_matrices(to, packed[0], packed[1], packed[2], packed[3]);
-        }
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        join_named(1 + group);
-        if (thread == 0) {
-          const int to_row = row + group * 64, at = column + part * OUT_COLUMNS;
-#pragma unroll
-          for (int box = 0; box < OUT_COLUMNS / BOX; ++box)
-            if (at + box * BOX < n) store_box(&maps.out, mine + box * 64 * 128, at + box * BOX, to_row);
-          if (TAIL > 0 && at + MAIN < n) store_box(&maps.out_tail, mine + MAIN * 128, at + MAIN, to_row);
-          asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-        }
-      }
-    }
-    if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-  }
+  fitted_product<BN, false>(maps, bias, nullptr, m, n, k);
 #else
   __trap();  // built without the instructions of sm_90a
 #endif
 }
 
-namespace {
-
-int64_t tiles_of(const MatmulCall& call, int columns) {
-  return static_cast<int64_t>((call.m + BM - 1) / BM) * ((call.n + columns - 1) / columns);
-}
-
-template <int BN>
-cudaError_t launch(const MatmulCall& call, int sm_count) {
-  using T = Tile<BN>;
-  FittedMaps maps = {};
-  if (!make_map(maps.a, call.a, call.m, call.k, call.k, BM, BOX) ||
-      !make_map(maps.weight, call.weight, call.k, call.n, call.n, BK, BOX) ||
-      !make_map(maps.out, call.out, call.m, call.n, call.n, 64, BOX))
-    return cudaErrorInvalidValue;
-  if (T::TAIL > 0 && (!make_map(maps.weight_tail, call.weight, call.k, call.n, call.n, BK, T::TAIL) ||
-                      !make_map(maps.out_tail, call.out, call.m, call.n, call.n, 64, T::TAIL)))
-    return cudaErrorInvalidValue;
-  const int blocks = static_cast<int>(std::min<int64_t>(tiles_of(call, BN), sm_count));
-  return launch_overlapped(matmul_v14_fitted_tile<BN>, {blocks, THREADS}, T::SHARED_BYTES, call.stream, maps,
-                           static_cast<const __nv_bfloat16*>(call.bias), call.m, call.n, call.k);
-}
-
-using Launch = cudaError_t (*)(const MatmulCall&, int);
-
-// A tile that a block may have, and its time on an H200 in ns: of a step in K, and beside its steps. With 1950 for the
-// launch these give, within 18 %, what all four widths took at GPT-2's projections and at squares of 1024 to 2048; the
-// width that they choose was the fastest at each.
-struct Choice {
-  int columns, step, rest;
-  Launch launch;
-};
-constexpr Choice CHOICES[] = {{256, 582, 2270, launch<256>},
-                              {192, 477, 2300, launch<192>},
-                              {144, 420, 1570, launch<144>},
-                              {64, 220, 450, launch<64>}};
-
-// Of what the busiest multiprocessor does.
-int64_t nanoseconds(const MatmulCall& call, const Choice& choice, int sm_count) {
-  const int64_t steps = (call.k + BK - 1) / BK, waves = (tiles_of(call, choice.columns) + sm_count - 1) / sm_count;
-  return waves * (steps * choice.step + choice.rest);
-}
-
-}  // namespace
-
 cudaError_t matmul_v14_fitted_tile(const MatmulCall& call) {
   if (call.n % 8 || call.k % 8) return cudaErrorInvalidValue;
   if (!aligned(call)) return cudaErrorMisalignedAddress;
-  int sm_count = 0;
-  if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
-  if (sm_count == 0) return cudaErrorNotSupported;
-  const auto* best =
-      std::min_element(std::begin(CHOICES), std::end(CHOICES), [&](const Choice& one, const Choice& two) {
-        return nanoseconds(call, one, sm_count) < nanoseconds(call, two, sm_count);
-      });
-  return best->launch(call, sm_count);
+  Fitted fitted;
+  if (const cudaError_t status = fit(call, {call.a, call.weight, call.k, call.n}, fitted)) return status;
+  const Choice& choice = CHOICES[fitted.place];
+  if (!make_map(fitted.maps.out, call.out, call.m, call.n, call.n, 64, BOX) ||
+      (choice.tail && !make_map(fitted.maps.out_tail, call.out, call.m, call.n, call.n, 64, choice.tail)))
+    return cudaErrorInvalidValue;
+  // in the order of CHOICES
+  constexpr decltype(&matmul_v14_fitted_tile<256>) KERNELS[] = {
+      matmul_v14_fitted_tile<256>, matmul_v14_fitted_tile<192>, matmul_v14_fitted_tile<144>,
+      matmul_v14_fitted_tile<64>};
+  return launch_overlapped(KERNELS[fitted.place], fitted.grid, choice.shared_bytes, call.stream, fitted.maps,
+                           static_cast<const __nv_bfloat16*>(call.bias), call.m, call.n, call.k);
 }

@@ -17,63 +17,30 @@
 #define RING_DEPTH MATMUL_V15_DEPTH
 #define RING_STAGES MATMUL_V15_STAGES
 #define RING_ANY_OUT 1
+#include "any_rows.cuh"
 #include "split_k.cuh"
 
 namespace {
 
-constexpr int WORDS = 8, COPY_THREADS = 256, COPY_ROWS = COPY_THREADS / 32;  // of a lane, all on their way at once
-
-// A matrix on its way to rows `pitch` words apart, a piece of a row by a warp; no rows where it stays where it is.
-struct Copy {
-  const float* from;
-  float* to;
-  int rows, columns, pitch;
-
-  __host__ __device__ unsigned pieces() const { return (columns - 1) / (32 * WORDS) + 1; }
-  __host__ __device__ unsigned blocks() const { return (rows + COPY_ROWS - 1) / COPY_ROWS * pieces(); }
-};
-
 // Copies go to the workspace, behind what the product keeps there.
 struct Plan {
-  Copy a, weight;
+  Copy<float> a, weight;
   size_t bytes;  // of the workspace
-
-  Copy copy(const MatmulCall& call, const void* from, int rows, int columns) {
-    Copy copy = {static_cast<const float*>(from), nullptr, 0, columns, columns};
-    if (columns % 4 == 0 && reinterpret_cast<uintptr_t>(from) % 16 == 0) return copy;
-    const size_t start = (bytes + 255) / 256 * 256;
-    copy.to = reinterpret_cast<float*>(reinterpret_cast<uintptr_t>(call.workspace) + start);
-    copy.rows = rows, copy.pitch = (columns + 3) / 4 * 4;
-    bytes = start + static_cast<size_t>(rows) * copy.pitch * sizeof(float);
-    return copy;
-  }
 };
 
 cudaError_t make_plan(const MatmulCall& call, Plan& plan) {
   if (const cudaError_t status = split_k_workspace(call, plan.bytes)) return status;
-  plan.a = plan.copy(call, call.a, call.m, call.k);
-  plan.weight = plan.copy(call, call.weight, call.k, call.n);
+  plan.a = Copy<float>::plan(call.a, call.m, call.k, 16, call.workspace, plan.bytes);
+  plan.weight = Copy<float>::plan(call.weight, call.k, call.n, 16, call.workspace, plan.bytes);
   return cudaSuccess;
 }
 
 }  // namespace
 
-__global__ void __launch_bounds__(COPY_THREADS) matmul_v15_pad(const Copy a, const Copy weight) {
+__global__ void __launch_bounds__(COPY_THREADS) matmul_v15_pad(const Copy<float> a, const Copy<float> weight) {
   const bool of_a = blockIdx.x < a.blocks();
-  const Copy copy = of_a ? a : weight;
-  const unsigned block = blockIdx.x - (of_a ? 0 : a.blocks()), pieces = copy.pieces();
-  const int row = static_cast<int>(block / pieces * COPY_ROWS + threadIdx.x / 32);
-  const int first = static_cast<int>(block % pieces * 32 * WORDS + threadIdx.x % 32);
-  if (row >= copy.rows) return;
-  const float* from = copy.from + static_cast<int64_t>(row) * copy.columns + first;
-  float* to = copy.to + static_cast<int64_t>(row) * copy.pitch + first;
-  float words[WORDS];
-#pragma unroll
-  for (int i = 0; i < WORDS; ++i)
-    if (first + i * 32 < copy.columns) words[i] = from[i * 32];
-#pragma unroll
-  for (int i = 0; i < WORDS; ++i)
-    if (first + i * 32 < copy.columns) to[i * 32] = words[i];
+  const Copy<float> copy = of_a ? a : weight;
+  copy_rows(copy, blockIdx.x - (of_a ? 0 : a.blocks()));
 }
 
 template <typename T>
@@ -100,8 +67,7 @@ cudaError_t matmul_v15_padded(const MatmulCall& call) {
   if (rows_aligned(as_they_are(call))) return matmul_v13_split_k(call);
   Plan plan;
   if (const cudaError_t status = make_plan(call, plan)) return status;
-  const RingOperands operands = {plan.a.rows ? plan.a.to : call.a, plan.weight.rows ? plan.weight.to : call.weight,
-                                 plan.a.pitch, plan.weight.pitch};
+  const RingOperands operands = {plan.a.operand(), plan.weight.operand(), plan.a.pitch, plan.weight.pitch};
   return launch_split_k(call, operands, matmul_v15_padded<float>, [&] {
     matmul_v15_pad<<<plan.a.blocks() + plan.weight.blocks(), COPY_THREADS, 0, call.stream>>>(plan.a, plan.weight);
     return cudaGetLastError();

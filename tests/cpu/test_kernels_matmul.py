@@ -208,7 +208,7 @@ def test_waves_without_a_gpu_are_a_prediction_and_overwrite_nothing(monkeypatch,
 
 
 def test_the_instructions_of_hopper_alone_are_compiled_for_it():
-    for name in ("v11_wgmma", "v12_ring", "v13_split_k", "v14_fitted_tile", "v15_padded"):
+    for name in ("v11_wgmma", "v12_ring", "v13_split_k", "v14_fitted_tile", "v15_padded", "v16_any_rows"):
         assert [objects.target(build.FOLDER / "matmul" / f"{name}.cu", arch) for arch in (80, 90)] == ["80", "90a"]
     assert objects.target(build.FOLDER / "matmul" / "v10_mma.cu", 90) == "90"
 

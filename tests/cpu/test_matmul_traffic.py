@@ -61,3 +61,5 @@ def test_what_is_copied_first_is_read_and_written_once_more() -> None:
     assert more(1024, 50257, 768) == 8 * 768 * 50257
     assert more(4096, 4096, 4095) == 8 * 4096 * 4095
     assert more(64, 64, 63) == 0  # all of it stays in L2
+    in_bf16 = [tiling.bytes((1024, 50260, 768), "bfloat16") for tiling in (plain, padded)]
+    assert in_bf16[1] - in_bf16[0] == 4 * 768 * 50260  # rows of 16-byte packets are multiples of 8

@@ -59,6 +59,13 @@ class Buffer {
   void* data_ = nullptr;
 };
 
+static int compute_major() {
+  int device = 0, major = 0;
+  CHECK(cudaGetDevice(&device));
+  CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  return major;
+}
+
 template <typename Call, typename... Launchers>
 static void run(const Call& call, Launchers... launchers) {
   for (const auto launch : {launchers...}) {
@@ -112,6 +119,21 @@ static void run_encoder(DType dtype, int batch, int tokens, int columns) {
       encoder_v01_element, encoder_v02_vector);
 }
 
+// Operands and the output start `shift` elements off an aligned address.
+static void run_matmul_any_rows(int m, int n, int k, int shift) {
+  const Buffer a(static_cast<size_t>(m) * k + shift, 2), weight(static_cast<size_t>(k) * n + shift, 2),
+      bias(n + shift, 2), out(static_cast<size_t>(m) * n + shift, 2, false);
+  const auto at = [&](const Buffer& buffer) {
+    return static_cast<void*>(static_cast<char*>(static_cast<void*>(buffer)) + shift * 2);
+  };
+  MatmulCall call{at(a), at(weight), at(bias), at(out), m, n, k, nullptr};
+  size_t bytes = 0;
+  CHECK(matmul_v16_workspace(call, bytes));
+  const Buffer workspace(bytes, 1, false);
+  call.workspace = workspace;
+  run(call, matmul_v16_any_rows);
+}
+
 static void run_matmul(int m, int n, int k) {
   const size_t sizes[] = {static_cast<size_t>(m) * k, static_cast<size_t>(k) * n, static_cast<size_t>(n)};
   const Buffer a(sizes[0], 4), weight(sizes[1], 4), bias(sizes[2], 4), out(static_cast<size_t>(m) * n, 4, false);
@@ -129,10 +151,7 @@ static void run_matmul(int m, int n, int k) {
   call.workspace = other;
   run(call, matmul_v15_padded);
   if (n % 4 == 0) run(MatmulCall{a, weight, bias, out, m, n, k, nullptr}, matmul_v07_float4);
-  int device = 0, major = 0;
-  CHECK(cudaGetDevice(&device));
-  CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  if (n % 8 || k % 8 || major != 9) return;
+  if (n % 8 || k % 8 || compute_major() != 9) return;
   const Buffer a16(sizes[0], 2), weight16(sizes[1], 2), bias16(sizes[2], 2),
       out16(static_cast<size_t>(m) * n, 2, false);
   run(MatmulCall{a16, weight16, bias16, out16, m, n, k, nullptr}, matmul_v10_mma, matmul_v11_wgmma,
@@ -164,9 +183,7 @@ static void run_attention(DType dtype, int heads, int tokens, int window, Rungs 
       workspace(window ? 1 : static_cast<size_t>(heads) * tokens * tokens, 4, false);
   const AttentionCall call{
       q, k, v, out, static_cast<float*>(static_cast<void*>(workspace)), heads, tokens, window, 0.125f, dtype, nullptr};
-  int device = 0, major = 0;
-  CHECK(cudaGetDevice(&device));
-  CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  const int major = compute_major();
   if (rungs == Rungs::v06) {
     if (major == 9) run(call, attention_v06_small);
     return;
@@ -226,6 +243,13 @@ static void run_every_matmul() {
         std::array{65, 200, 200}, std::array{1020, 2296, 200}, std::array{1000, 2984, 392}, std::array{1030, 3080, 72},
         std::array{1030, 2056, 24}, std::array{300, 515, 772}, std::array{1100, 4100, 132}, std::array{257, 1029, 389}})
     run_matmul(m, n, k), tell("matmul");
+  if (compute_major() != 9) return;
+  // every width of tile, where rows start anywhere
+  for (const auto& [m, n, k] :
+       {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72}, std::array{257, 1029, 389},
+        std::array{1021, 2295, 200}, std::array{1000, 2983, 391}, std::array{1030, 3080, 71}})
+    for (const int shift : {0, 1, 2}) run_matmul_any_rows(m, n, k, shift);
+  tell("matmul of any rows");
 }
 
 static void run_every_attention() {

@@ -132,8 +132,18 @@ def test_current_stream_and_graph(op, variant):
 @pytest.mark.parametrize("op", OPS, ids=[op.name for op in OPS])
 def test_chained_launches_read_what_the_one_before_wrote(op, dtype):
     """Launches overlap: each waits for the one before. Chains give the same bits as launches one at a time."""
+    check_chain(op, dtype, chains.shape_of(op))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_chained_products_copy_what_the_one_before_wrote(dtype):
+    """Where rows are no multiple of 16 bytes, operands go to a workspace first, which the next call may take over."""
+    check_chain(ops()["matmul"], dtype, (1024, 769, 769))
+
+
+def check_chain(op, dtype, shape):
     call = op.variants[op.best_for(dtype)].fn
-    inputs = op.make_inputs(chains.shape_of(op), dtype, seed=3, device="cuda")
+    inputs = op.make_inputs(shape, dtype, seed=3, device="cuda")
     steps = chains.steps_of(op)
     one_at_a_time = chains.chain(op, call, inputs, steps, torch.cuda.synchronize)
     assert one_at_a_time.isfinite().all()

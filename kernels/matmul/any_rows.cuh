@@ -1,0 +1,97 @@
+// Rows of any length and address, which the copy engine does not take: copied to where it does, word by word. What v15
+// and v16 share.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+constexpr int WORDS = 8, COPY_THREADS = 256, COPY_ROWS = COPY_THREADS / 32;  // of a lane, all on their way at once
+
+// A matrix on its way to rows `pitch` elements apart, a piece of a row by a warp; no rows where it stays where it is.
+template <typename T>
+struct Copy {
+  const T* from;
+  T* to;
+  int rows, columns, pitch;
+
+  // What the copy engine takes stays. Else a place behind the first `bytes` of the workspace, to which that of the copy
+  // is added; its rows are a multiple of `unit` bytes apart, which is one of 16.
+  static Copy plan(const void* from, int rows, int columns, int unit, void* workspace, size_t& bytes) {
+    Copy copy = {static_cast<const T*>(from), nullptr, 0, columns, columns};
+    const int width = columns * static_cast<int>(sizeof(T));
+    if (width % 16 == 0 && reinterpret_cast<uintptr_t>(from) % 16 == 0) return copy;
+    const size_t start = (bytes + 255) / 256 * 256;
+    copy.to = reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(workspace) + start);
+    copy.rows = rows, copy.pitch = (width + unit - 1) / unit * unit / static_cast<int>(sizeof(T));
+    bytes = start + static_cast<size_t>(rows) * copy.pitch * sizeof(T);
+    return copy;
+  }
+
+  const T* operand() const { return rows ? to : from; }
+
+  __host__ __device__ int words() const { return (columns - 1) / static_cast<int>(4 / sizeof(T)) + 1; }  // of a row
+  __host__ __device__ unsigned pieces() const { return (words() - 1) / (32 * WORDS) + 1; }
+  __host__ __device__ unsigned blocks() const { return (rows + COPY_ROWS - 1) / COPY_ROWS * pieces(); }
+};
+
+// Whether a row of 16-bit elements starts with the second half of a word.
+__device__ __forceinline__ int starts_inside_a_word(const uint16_t* row) {
+  return static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row)) / 2 % 2);
+}
+
+// The lane's word, or where rows are `odd` what starts in the middle of it and ends in the next lane's; behind the last
+// lane's comes `following` of the first. By all of a warp.
+__device__ __forceinline__ uint32_t shifted(uint32_t word, uint32_t following, int odd) {
+  const int lane = threadIdx.x % 32;
+  const uint32_t next = __shfl_sync(0xffffffffU, lane == 0 ? following : word, lane + 1);
+  return __byte_perm(word, next, odd ? 0x5432 : 0x3210);
+}
+
+// Of a row the words of a lane, 32 apart from that of index `first` on. Nothing outside of the row is read.
+__device__ __forceinline__ void read_words(const float* row, int columns, int first, uint32_t (&words)[WORDS]) {
+  const float* from = row + first;
+#pragma unroll
+  for (int i = 0; i < WORDS; ++i)
+    if (first + i * 32 < columns) words[i] = __float_as_uint(from[i * 32]);
+}
+
+// The same where a row may start and end inside a word: aligned words of two elements are read, of the first and the
+// last one only the row's half, and shifted.
+__device__ __forceinline__ void read_words(const __nv_bfloat16* row, int columns, int first, uint32_t (&words)[WORDS]) {
+  const auto* from = reinterpret_cast<const uint16_t*>(row);
+  const int odd = starts_inside_a_word(from), lane = threadIdx.x % 32;
+  const auto* pairs = reinterpret_cast<const uint32_t*>(from + first * 2 - odd);
+  const int left = columns + odd - first * 2;  // elements from the beginning of that word on
+  const bool starts = odd && first == 0, ends = left > 0 && left <= WORDS * 64 + 1;
+  uint32_t whole[WORDS + 1] = {}, start = 0, end = 0;
+#pragma unroll
+  for (int i = 0; i <= WORDS; ++i) {
+    const bool wanted = i == 0 ? !starts : i < WORDS || (odd && lane == 0);  // the last one by the lane before only
+    if (wanted && left > i * 64 + 1) whole[i] = pairs[i * 32];
+  }
+  if (starts) start = from[0];
+  if (ends) end = from[columns - 1];
+  if (starts) whole[0] = start << 16;
+#pragma unroll
+  for (int i = 0; i <= WORDS; ++i)
+    if (left == i * 64 + 1) whole[i] = end;
+#pragma unroll
+  for (int i = 0; i < WORDS; ++i) words[i] = shifted(whole[i], whole[i + 1], odd);
+}
+
+// The part of `block`, of copy.blocks().
+template <typename T>
+__device__ __forceinline__ void copy_rows(const Copy<T>& copy, unsigned block) {
+  const unsigned pieces = copy.pieces();
+  const int row = static_cast<int>(block / pieces * COPY_ROWS + threadIdx.x / 32);
+  const int first = static_cast<int>(block % pieces * 32 * WORDS + threadIdx.x % 32);
+  if (row >= copy.rows) return;
+  auto* to = reinterpret_cast<uint32_t*>(copy.to + static_cast<int64_t>(row) * copy.pitch) + first;
+  uint32_t words[WORDS];
+  read_words(copy.from + static_cast<int64_t>(row) * copy.columns, copy.columns, first, words);
+#pragma unroll
+  for (int i = 0; i < WORDS; ++i)
+    if (first + i * 32 < copy.words()) to[i * 32] = words[i];
+}
