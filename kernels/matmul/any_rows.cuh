@@ -68,7 +68,8 @@ __device__ __forceinline__ void read_words(const __nv_bfloat16* row, int columns
   uint32_t whole[WORDS + 1] = {}, start = 0, end = 0;
 #pragma unroll
   for (int i = 0; i <= WORDS; ++i) {
-    const bool wanted = i == 0 ? !starts : i < WORDS || (odd && lane == 0);  // the last one by the lane before only
+    // the last one is of the next piece, where the last lane's last word may end
+    const bool wanted = i == 0 ? !starts : i < WORDS || (odd && lane == 0);
     if (wanted && left > i * 64 + 1) whole[i] = pairs[i * 32];
   }
   if (starts) start = from[0];
