@@ -554,6 +554,10 @@ ATTENTION_WINDOWED = register(
             (1, 6, 65, HEAD_SIZE, 64),
             (1, 6, 129, HEAD_SIZE, 63),
             (2, 3, 257, HEAD_SIZE, 100),
+            # windows that end with the first half of a tile of v05, and one key before
+            (1, 3, 300, HEAD_SIZE, 65),
+            (1, 3, 450, HEAD_SIZE, 66),
+            (1, 3, 700, HEAD_SIZE, 130),
             (1, 6, 1000, HEAD_SIZE, 129),
             (1, 2, 1030, HEAD_SIZE, 4096),
             (1, 2, 2051, HEAD_SIZE, 700),

@@ -3,8 +3,8 @@
 // Needs    sm_90a, 16-byte aligned bases
 // Moves    q, k, v and out once through DRAM; k and v through L2 once for each tile of 192 queries.
 // Versus   v04: operands come by the bulk copy engine and go from shared memory to the tensor cores without registers; a
-//          quarter of a tile's weights multiplies its values while the exponentials of the next quarter are made; a block
-//          goes from tile to tile, longest first.
+//          quarter of a tile's weights multiplies its values while the exponentials of the next quarter are made; the half
+//          of a tile that none of a warpgroup's queries sees is left out; a block goes from tile to tile, longest first.
 // Expect   at least as fast as cuDNN at T 512 and 1024, and from T 4096 on; with a window at most 0.8 of v04's time. A goal
 //          (kernels/goals.toml): T 16384 with a window of 1024 in a sixth of the time of all keys.
 // Refuted if   slower at any, or more.
@@ -117,30 +117,42 @@ __global__ void __launch_bounds__(THREADS, 1)
     const bool leads = thread == 0;
     const float to_log2 = scale * LOG2_E;
     // value i of these lies where tiles.cuh says
-    float scores[KEYS / 2], sums[32] = {}, largest[2], total[2];
-    uint32_t weights[KEYS / 4];  // pairs of them, as an operand from registers lies
+    float sums[32] = {}, largest[2], total[2];
+    Ring<STAGES> at;
 
-    // Scores become weights, piece by piece, and each piece multiplies its values while the next is made.
-    const auto attend = [&](const Work& work, int tile, int stage, bool fresh) {
-      const int top = work.row + group * 64, ahead = tile * KEYS + lane % 4 * 2 - (top + warp * 16 + lane / 4);
-      if (tile * KEYS + KEYS - 1 > top) hide_ahead(scores, ahead);  // the diagonal
-      if (tile * KEYS <= top + 63 - window) {                       // the window's edge
+    // Of N keys from `key` on, a tile or half of one: scores become weights, piece by piece, and each piece multiplies its
+    // values while the next is made.
+    const auto attend = [&](auto count, const Work& work, int half, int key, int stage, bool fresh) {
+      constexpr int N = decltype(count)::value, PARTS = PIECES * N / KEYS > 0 ? PIECES * N / KEYS : 1;
+      float scores[N / 2];
+      uint32_t weights[N / 4];  // pairs of them, as an operand from registers lies
+      const uint32_t from = stage * (TILE_BYTES / 16) + (N < KEYS ? key % KEYS * 8 : 0);
+      multiply_keys(scores, (queries + (half * GROUPS + group) * PART_BYTES) / 16, keys / 16 + from);
+      wait_barrier(v_full + 8 * stage, at.phase);
+      wait_multiply<0>();
+      hold(scores);
+      if (leads) arrive(k_empty + 8 * stage);
+      const int top = work.row + group * 64, ahead = key + lane % 4 * 2 - (top + warp * 16 + lane / 4);
+      if (key + N - 1 > top) hide_ahead(scores, ahead);  // the diagonal
+      if (key <= top + 63 - window) {                    // the window's edge
 #pragma unroll
-        for (int i = 0; i < KEYS / 2; ++i)
+        for (int i = 0; i < N / 2; ++i)
           if (ahead + window <= i / 2 % 2 * 8 - (i / 4 * 8 + i % 2)) scores[i] = -INFINITY;
       }
       float base[2];
       raise_largest(scores, to_log2, largest, total, sums, base);
-      const uint32_t b = values / 16 + stage * (TILE_BYTES / 16);
+      const uint32_t b = values / 16 + from;
       const auto take = [&](auto piece) {
-        constexpr int FIRST = decltype(piece)::value * KEYS / 16 / PIECES, END = FIRST + KEYS / 16 / PIECES;
+        constexpr int FIRST = decltype(piece)::value * N / 16 / PARTS, END = FIRST + N / 16 / PARTS;
         weigh_values<FIRST, END>(scores, weights, total, sums, base, to_log2, b, !fresh);
       };
       take(std::integral_constant<int, 0>());
-      if constexpr (PIECES > 1) take(std::integral_constant<int, 1 % PIECES>());
-      if constexpr (PIECES > 2) take(std::integral_constant<int, 2 % PIECES>());
-      if constexpr (PIECES > 3) take(std::integral_constant<int, 3 % PIECES>());
+      if constexpr (PARTS > 1) take(std::integral_constant<int, 1 % PARTS>());
+      if constexpr (PARTS > 2) take(std::integral_constant<int, 2 % PARTS>());
+      if constexpr (PARTS > 3) take(std::integral_constant<int, 3 % PARTS>());
       commit_multiply();
+      wait_multiply<0>();
+      hold(sums);
     };
     // Out: sums / total -> bf16 -> shared memory, swizzled as the copy engine expects.
     const auto finish = [&](const Work& work, const float (&totals)[2]) {
@@ -201,7 +213,6 @@ __global__ void __launch_bounds__(THREADS, 1)
     };
 
     Work work;
-    Ring<STAGES> at;
     for (int round = 0; deal.take(round, work); ++round) {
       const int half = round % 2;
       wait_barrier(q_full + 8 * half, round / 2 % 2);
@@ -224,15 +235,13 @@ __global__ void __launch_bounds__(THREADS, 1)
       pass(last);
       for (; tile >= first; --tile, at.advance()) {
         wait_barrier(k_full + 8 * at.stage, at.phase);
-        multiply_keys(scores, (queries + (half * GROUPS + group) * PART_BYTES) / 16,
-                      keys / 16 + at.stage * (TILE_BYTES / 16));
-        wait_barrier(v_full + 8 * at.stage, at.phase);
-        wait_multiply<0>();
-        hold(scores);
-        if (leads) arrive(k_empty + 8 * at.stage);
-        attend(work, tile, at.stage, tile == last);
-        wait_multiply<0>();
-        hold(sums);
+        const int key = tile * KEYS, middle = key + KEYS / 2;
+        // the first half of the tile, or the second, that none of the warpgroup's queries sees
+        const bool behind = middle <= top - window + 1, in_front = middle > top + 63;
+        if (behind || in_front)
+          attend(std::integral_constant<int, KEYS / 2>(), work, half, behind ? middle : key, at.stage, tile == last);
+        else
+          attend(std::integral_constant<int, KEYS>(), work, half, key, at.stage, tile == last);
         if (leads) arrive(v_empty + 8 * at.stage);
       }
       pass(work.first - 1);
