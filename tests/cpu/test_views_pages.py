@@ -421,5 +421,5 @@ def test_the_plan_says_at_which_level_bytes_are_and_what_has_no_kernel_of_its_ow
 @pytest.mark.parametrize(("runs", "cards"), [(1, "an NVIDIA H200"), (3, "NVIDIA H200 GPUs")])
 def test_claims_of_several_runs_name_no_single_card(runs: int, cards: str) -> None:
     told = pd.DataFrame([{"counted": 5, "gpu": "NVIDIA H200", "driver": "580.1", "ncu": "2025.3"}] * runs)
-    empty = pd.DataFrame(columns=["claim"])
+    empty = pd.DataFrame(columns=["claim", "stale"])
     assert f"Counters: {cards}, driver 580.1" in render_claims(empty, told, "ladder")
