@@ -195,9 +195,10 @@ def wrap_components(
 
 def attach(model: Any, tracer: Tracer) -> None:
     """Open a range around each call of a marked method of `model` and of its submodules; replaces a tracer."""
-    detach(model)
     if tracer.enabled:
         wrap_components(model, functools.partial(_wrap, tracer=tracer), details=getattr(tracer, "detail", False))
+    else:
+        detach(model)
 
 
 def detach(model: Any) -> None:
