@@ -420,7 +420,7 @@ MATMUL = register(
         baseline="torch",
         chain=("addmm",),
         best="v15_padded",
-        best_by_dtype={"bfloat16": "v14_fitted_tile"},
+        best_by_dtype={"bfloat16": "v16_any_rows"},
         compute_bound=True,
     )
 )
