@@ -232,18 +232,21 @@ __global__ void __launch_bounds__(THREADS, 1)
           if (leads) arrive(k_empty + 8 * at.stage), arrive(v_empty + 8 * at.stage);
         }
       };
-      pass(last);
-      for (; tile >= first; --tile, at.advance()) {
+      const auto step = [&](auto count, int key) {
         wait_barrier(k_full + 8 * at.stage, at.phase);
-        const int key = tile * KEYS, middle = key + KEYS / 2;
-        // the first half of the tile, or the second, that none of the warpgroup's queries sees
-        const bool behind = middle <= top - window + 1, in_front = middle > top + 63;
-        if (behind || in_front)
-          attend(std::integral_constant<int, KEYS / 2>(), work, half, behind ? middle : key, at.stage, tile == last);
-        else
-          attend(std::integral_constant<int, KEYS>(), work, half, key, at.stage, tile == last);
+        attend(count, work, half, key, at.stage, tile == last);
         if (leads) arrive(v_empty + 8 * at.stage);
-      }
+        --tile, at.advance();
+      };
+      const auto whole = std::integral_constant<int, KEYS>();
+      const auto part = std::integral_constant<int, KEYS / 2>();
+      pass(last);
+      // Of the last tile none of the warpgroup's queries may see the second half, of the first tile the first half. These
+      // stand outside the loop: a choice in it costs every tile 5 to 7 % on an H200.
+      if (tile >= first && tile * KEYS + KEYS / 2 > top + 63) step(part, tile * KEYS);
+      const bool behind = first * KEYS + KEYS / 2 <= top - window + 1;
+      while (tile >= first + behind) step(whole, tile * KEYS);
+      if (tile >= first) step(part, tile * KEYS + KEYS / 2);
       pass(work.first - 1);
       if (leads) arrive(q_empty + 8 * half);
       if (top < tokens) finish(work, total);
