@@ -29,6 +29,7 @@ import json
 import math
 import os
 import queue
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -506,7 +507,8 @@ def telling(rows: Sequence[Row], gpu: str) -> set[str]:
 def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu) -> None:
     """One launch under ncu of what tells combinations apart, each in its NVTX range; a sentence where that fails.
 
-    A run holds the counters of one such capture: those of an earlier one are replaced.
+    One capture an op, to captures/<op>: once it is complete it replaces an earlier one, so that an interruption costs
+    one op.
     """
     from harness import doctor
     from kernels import build, combinations
@@ -520,28 +522,40 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
     built = combinations.compile_all(nvcc, [one for cell in cells for one in cell.combinations], gpu.arch, _Progress())
     _wait_for(_start_extensions(cells))
     combinations.link_all(built.values(), _Progress())
-    jobs: list[Row] = []
+    jobs: dict[str, list[Row]] = {}
     for cell in cells:
         members = [
             {"range": range_of(cell, one), "library": str(combinations.library_of(built[one]))}
             for one in cell.combinations
             if range_of(cell, one) in told
         ]
-        jobs.append(_job(cell) | {"rows": members})
-    run = Path(os.path.relpath(out, ROOT))
-    launches = out / "raw" / "launches.json"
+        if members:
+            jobs.setdefault(cell.op.name, []).append(_job(cell) | {"rows": members})
+    for number, (op, of_op) in enumerate(jobs.items(), 1):
+        count = sum(len(job["rows"]) for job in of_op)
+        progress(f"counters of {count} launches of {op} under ncu ({number} of {len(jobs)})")
+        run = out / "raw" / op
+        if (failed := _capture(run, of_op)) is not None:
+            shown = os.path.relpath(run, ROOT)
+            progress(f"{failed} failed, so the counters of {op} stay as they were; {shown}/captures/ncu.json says why")
+            continue
+        shutil.rmtree(out / "captures" / op, ignore_errors=True)
+        shutil.move(run / "captures", out / "captures" / op)
+
+
+def _capture(run: Path, jobs: Sequence[Row]) -> str | None:
+    """The launches of `jobs` under ncu and their exports, to a run folder of their own; or which script failed."""
+    launches = run / "launches.json"
     launches.parent.mkdir(parents=True, exist_ok=True)
     launches.write_text(json.dumps(jobs), encoding="utf-8")
-    scripts = ROOT / "nsys_scripts"
-    progress(f"counters of {sum(len(job['rows']) for job in jobs)} launches under ncu")
-    program = [*WORKER, "--launch", str(run / "raw" / "launches.json")]
-    capture = [str(scripts / "ncu_capture.sh"), "--window", "all", "--include", f"{KIND}/", "--out", str(run)]
-    for command in ([*capture, "--", *program], [str(scripts / "export_csv.sh"), str(run)]):
+    scripts, to = ROOT / "nsys_scripts", os.path.relpath(run, ROOT)
+    program = [*WORKER, "--launch", os.path.relpath(launches, ROOT)]
+    capture = [str(scripts / "ncu_capture.sh"), "--window", "all", "--include", f"{KIND}/", "--out", to]
+    for command in ([*capture, "--", *program], [str(scripts / "export_csv.sh"), to]):
         environment = os.environ | {"PYTHON": sys.executable}
-        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False)
-        if done.returncode:
-            progress(f"{Path(command[0]).name} failed, so counters are missing; ncu.json in the run says why")
-            return
+        if subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False).returncode:
+            return Path(command[0]).name
+    return None
 
 
 # Program -----------------------------------------------------------------------------------------------------

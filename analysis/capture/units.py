@@ -29,9 +29,9 @@ _BINARY = {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 _SCALED = re.compile(r"([KkMGTP]?)(bytes?|hz|Hz|B|flops?|cycles?)")
 _COUNTED_WORDS = """
 % access bank barrier bit block branch cluster conflict context count cta CTA device event flop gpc GPC grid hit inst
-instruction item iteration kernel lane launch link metric miss node op operation packet page pass percent pixel point
-primitive process quad ratio register replay request row sample scheduler sector slice slot sm SM stall step stream tag
-texel thread tpc TPC transaction unit uop vertex warp wave wavefront workload W mW V mV C
+instruction issue item iteration kernel lane launch link metric miss node op operation packet page pass percent pixel
+point primitive process quad ratio register replay request row sample scheduler sector slice slot sm SM stall step
+stream tag texel thread tpc TPC transaction unit uop vertex warp wave wavefront workload W mW V mV C
 """
 _COUNTED = frozenset(_COUNTED_WORDS.split()) | {""}
 _SINGULAR = {"branches": "branch", "passes": "pass", "misses": "miss", "accesses": "access", "vertices": "vertex"}

@@ -120,10 +120,11 @@ def _sweep_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Gap]:
         fix = "sweep on a machine with an NVIDIA GPU: `make sweep OP=…`"
         return [Gap("times of the combinations", "nothing was timed", fix), *gaps]
     failed = any(tool.get("tool") == "ncu" and tool.get("status") != "ok" for tool in capture.tools)
-    if not without or failed:  # which its status file has already named
+    if not without or (failed and not counted.any()):  # which its status file has already named
         return gaps
     why = "no combination of them was launched under ncu: achieved occupancy, stalls, cache hits and bytes are unknown"
-    fix = f"`make sweep RUN=… ARGS=--counters OP='{' '.join(timed['op'].unique())}'` with this run; what is timed stays"
+    bare = dict.fromkeys(cell[0] for cell in counted.index[~counted])
+    fix = f"`make sweep RUN=… ARGS=--counters OP='{' '.join(bare)}'` with this run; what is timed or counted stays"
     return [Gap(f"the counters of {without} of {len(counted)} kernels, dtypes and shapes", why, fix), *gaps]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 import numpy as np
 import pandas as pd
@@ -51,7 +52,8 @@ def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
     """Return `Capture.counters` with the kernel key, one row a launch.
 
     Several files may be pages of one capture, say one with counts and one with ratios: then the same ncu id is the same
-    launch in all of them, and they become one row. Files of different captures may cover different kernels.
+    launch in all of them, and they become one row. Where it is not, there are several captures, one a folder, and they
+    cover different kernels.
     Raises: InputError if two files disagree on a metric, or both hold a kernel that may be two different launches.
     """
     rows = _with_names(counters.reset_index(drop=True))
@@ -59,14 +61,17 @@ def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
         return rows
     names = " and ".join(dict.fromkeys(rows["file"]))
     identity = ["path", "symbol", "grid", "block"]
-    by_id = rows.groupby("ncu_id")[identity].nunique()
-    if (by_id > 1).any(axis=None):
-        owners = rows.groupby(["path", "symbol"])["file"].nunique()
-        if (owners > 1).any():
+    launch = ["ncu_id"]
+    if not _is_one_launch(rows, launch, identity):
+        rows = rows.assign(folder=rows["file"].map(lambda file: str(PurePosixPath(file).parent)))
+        launch = ["folder", "ncu_id"]
+        one_each = _is_one_launch(rows, launch, identity)
+        if (rows.groupby(["path", "symbol"])["folder" if one_each else "file"].nunique() > 1).any():
             raise InputError(f"{names} are different ncu captures with kernels in common; give one capture at a time.")
-        return rows
+        if not one_each:
+            return rows.drop(columns="folder")
     metrics = [name for name in rows.select_dtypes("number") if name not in ("ncu_id", "pid")]
-    spread = rows.groupby("ncu_id")[metrics].agg(["min", "max"])
+    spread = rows.groupby(launch)[metrics].agg(["min", "max"])
     low, high = spread.xs("min", axis=1, level=1), spread.xs("max", axis=1, level=1)
     apart = (high - low) > np.maximum(PAGES_DIFFER * np.maximum(high.abs(), low.abs()), LAST_DIGIT)
     # scaled pages round small values to nothing, so only a value that is large in both can contradict
@@ -74,7 +79,12 @@ def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
     if apart.any(axis=None):
         metric = str(apart.any()[lambda column: column].index[0])
         raise InputError(f"{names} hold different values of {metric} for the same kernels; give one capture at a time.")
-    return rows.groupby("ncu_id", sort=False).first().reset_index()
+    return rows.groupby(launch, sort=False).first().reset_index().drop(columns=launch[:-1])
+
+
+def _is_one_launch(rows: pd.DataFrame, launch: list[str], identity: list[str]) -> bool:
+    """Whether all rows with equal `launch` are of one kernel in one place."""
+    return not (rows.groupby(launch)[identity].nunique() > 1).any(axis=None)
 
 
 def _with_names(rows: pd.DataFrame) -> pd.DataFrame:

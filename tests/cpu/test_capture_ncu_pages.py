@@ -437,7 +437,7 @@ def test_paths_are_reduced_to_names(text: str, plain: str) -> None:
 OLD_AND_NEW = [
     ("nsecond", "ns", 1.0), ("usecond", "us", 1e3), ("msecond", "ms", 1e6), ("second", "s", 1e9), ("Kbyte", "KB", 1e3),
     ("Gbyte/second", "Gbyte/s", 1e9), ("cycle/nsecond", "Ghz", 1e9), ("cycle/usecond", "Mhz", 1e6), ("cycle/second", "hz", 1.0),
-    ("sector/usecond", "sector/us", 1e6), ("Kbyte/block", "Kbyte/block", 1e3), ("%", "%", 1.0), ("", "", 1.0),
+    ("warp/issue", "warp/issue", 1.0), ("sector/usecond", "sector/us", 1e6), ("Kbyte/block", "Kbyte/block", 1e3), ("%", "%", 1.0), ("", "", 1.0),
 ]  # fmt: skip
 
 

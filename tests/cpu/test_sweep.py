@@ -648,6 +648,61 @@ def test_counters_are_taken_of_the_default_the_fastest_and_the_slowest() -> None
     assert sweep.telling(rows, "another GPU") == set()
 
 
+FAKE_NCU = """#!/usr/bin/env bash
+case $1 in
+--version) echo Version 2025.3.1.0 ;;
+--import)
+  printf '"ID","Kernel Name","a.sum"\\n"","","byte"\\n"0","%s","1"\\n' "$(cat "$2")" ;;
+*)
+  while [[ $1 != -o ]]; do shift; done
+  "${@:3}" > "$2.ncu-rep" || exit 9 ;;
+esac
+"""
+# Its launches go to the report as they are; of `residual` nothing can be launched.
+LAUNCHER = """
+import json, sys
+ops = {job["op"] for job in json.load(open(sys.argv[-1]))}
+assert "residual" not in ops
+print(*ops)
+"""
+
+
+def test_counters_are_captured_op_by_op_and_kept_where_a_later_capture_fails(
+    machine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from harness import doctor
+
+    for name, text in (("ncu", FAKE_NCU), ("nvidia-smi", "#!/bin/sh\necho 'NVIDIA H200, 9.0'\n")):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    monkeypatch.setattr(doctor, "find_ncu", lambda: "ncu")
+    monkeypatch.setattr(combinations, "library_of", lambda built: built.object.with_suffix(".so"))
+    monkeypatch.setattr(sweep, "WORKER", (sys.executable, "-c", LAUNCHER))
+    cells = sweep.plan(
+        [ops()[name] for name in ("gelu", "residual", "encoder")], ["v01_element", "v01_naive"], ["bf16"], None
+    )
+    (tmp_path / "run" / "captures").mkdir(parents=True)
+    ledger = sweep_rows.Ledger(tmp_path / "run" / "captures" / "sweep.csv")
+    sweep.sweep(cells, ledger, GPU, 90, 20, machine["start"])
+    old = tmp_path / "run" / "captures" / "residual" / "ncu_raw.csv"
+    for file in (old, tmp_path / "run" / "captures" / "gelu" / "old.csv"):
+        file.parent.mkdir()
+        file.write_text("counted before")
+    sweep.capture_counters(tmp_path / "run", ledger, cells, GPU)
+    said = capfd.readouterr().err
+    assert "of gelu under ncu (1 of 3)" in said
+    assert "ncu_capture.sh failed, so the counters of residual stay as they were" in said
+    captures = tmp_path / "run" / "captures"
+    assert old.read_text() == "counted before"
+    for op in ("gelu", "encoder"):
+        assert {path.name for path in (captures / op).iterdir()} == {"ncu.json", "ncu_raw.csv", "ncu_ratios.csv"}
+        assert f'"0","{op}","1"' in (captures / op / "ncu_raw.csv").read_text()
+    failed = json.loads((tmp_path / "run" / "raw" / "residual" / "captures" / "ncu.json").read_text())
+    assert failed["status"] == "failed"
+
+
 def test_a_process_holds_no_more_libraries_than_it_has_room_for() -> None:
     def job(name: str, count: int) -> dict[str, Any]:
         return {"op": name, "rows": [{"library": f"{name}{i}.so"} for i in range(count)]}
@@ -1090,7 +1145,9 @@ def test_combinations_without_counters_are_missing() -> None:
     swept = pd.DataFrame(rows | choices_of | {"variant": "v", "dtype": "fp32", "shape": "large"})
     (gap,) = name_gaps(Capture(sweep_rows=swept), swept, None, device_known=True, tables={"sweep": swept})
     assert gap.what == "the counters of 1 of 2 kernels, dtypes and shapes"
-    assert gap.fix.startswith("`make sweep RUN=… ARGS=--counters OP='gelu softmax'`")
+    assert gap.fix.startswith("`make sweep RUN=… ARGS=--counters OP='softmax'`")
+    ended = Capture(sweep_rows=swept, tools=[{"tool": "ncu", "status": "failed", "reason": "ended by its limit"}])
+    assert gap in name_gaps(ended, swept, None, device_known=True, tables={"sweep": swept})
     swept["tier"] = ["counters", "timing", "counters"]
     assert name_gaps(Capture(sweep_rows=swept), swept, None, device_known=True, tables={"sweep": swept}) == []
 

@@ -64,6 +64,21 @@ def test_a_window_from_the_middle_is_refused():
     assert joined.launches["refused"][0] == "nsys and ncu saw a different number of these kernels in this range"
 
 
+def test_captures_in_folders_of_their_own_may_number_their_launches_alike():
+    def pages(folder, *rows):
+        both = [counters(*rows, file=f"{folder}/{page}.csv") for page in ("raw", "ratios")]
+        return [page.assign(**{f"{folder}{at}.sum": 1.0}) for at, page in enumerate(both)]
+
+    one, other = pages("a", ("a/x", "k"), ("a/y", "k")), pages("b", ("b/x", "j"), ("b/y", "j"))
+    found = prepare_counters(pd.concat([*one, *other], ignore_index=True))
+    assert found["path"].tolist() == ["a/x", "a/y", "b/x", "b/y"]
+    assert found[["a0.sum", "a1.sum"]].sum().tolist() == [2, 2]
+    assert "folder" not in found
+    same = pages("b", ("b/x", "j"), ("a/y", "k"))
+    with pytest.raises(InputError, match="different ncu captures with kernels in common"):
+        prepare_counters(pd.concat([*one, *same], ignore_index=True))
+
+
 def test_another_grid_is_refused():
     joined = join(launches(("p", "k", "8x1x1")), prepare_counters(counters(("p", "k", "4x1x1"))), [])
     assert rows_of(joined) == [-1]
