@@ -825,9 +825,7 @@ def _run(options: argparse.Namespace) -> int:
             text, numbers = time_gpt2(["float32", "bfloat16"], with_ops=True)
         print(text)
         _write(out / "gpt2.txt", text)
-        conditions = manifest.build_manifest(
-            ["harness.bench", "--gpt2"], [], 0, {"source": "random"}, sampler
-        )
+        conditions = manifest.build_manifest(["harness.bench", "--gpt2"], [], 0, {"source": "random"}, sampler)
         document = {"kind": "gpt2-ops", "schema_version": 1, "conditions": conditions, "gpt2": numbers}
         manifest.write_json(out / "gpt2.json", document)
         return 0
