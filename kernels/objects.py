@@ -65,15 +65,34 @@ def with_headers(source: Path) -> dict[str, Path]:
     return found
 
 
+def with_called(source: Path) -> dict[str, Path]:
+    """What `with_headers` gives, of the source and of every other rung of its op that it calls, directly or not."""
+    rungs = {f"{path.parent.name}_{path.stem}": path for path in sorted(source.parent.glob("*.cu"))}
+    found: dict[str, Path] = {}
+    waiting = [source]
+    while waiting:
+        new = {name: path for name, path in with_headers(waiting.pop()).items() if name not in found}
+        found |= new
+        for path in new.values():
+            if path.suffix != ".h":  # which declares every rung
+                words = set(re.findall(r"\w+", _without_comments(path.read_text("utf-8"))))
+                waiting += [rung for word, rung in rungs.items() if word in words]
+    return found
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*", "", text)
+
+
 def fingerprint(source: Path) -> str:
-    """12 hex digits that change with what a source and the headers of ours that it includes do, not with comments or
-    line breaks of CUDA files.
+    """12 hex digits that change with what a source does, and the headers of ours that it includes and the rungs that it
+    calls, not with comments or line breaks of CUDA files.
     """
     digest = hashlib.sha256()
-    for name, path in sorted(with_headers(source).items()):
+    for name, path in sorted(with_called(source).items()):
         text = path.read_text("utf-8")
         if path.suffix != ".py":
-            text = re.sub(r"//[^\n]*", "", text)
+            text = _without_comments(text)
         digest.update(f"\0{name}\0{' '.join(text.split())}".encode())
     return digest.hexdigest()[:12]
 

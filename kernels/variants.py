@@ -141,9 +141,9 @@ def triton_variant(
 
 
 def fingerprint(op: Op, variant: str) -> str:
-    """12 hex digits that change with the source of a variant, and with which of its tunables tuned.toml has other than
-    the default on any GPU: a measurement with another fingerprint is of another kernel, unless `equivalents` says
-    otherwise. What PyTorch brings is told by the names of its operations.
+    """12 hex digits that change with the source of a variant and of the rungs that it calls, and with which of its own
+    tunables tuned.toml has other than the default on any GPU: a measurement with another fingerprint is of another
+    kernel, unless `equivalents` says otherwise. What PyTorch brings is told by the names of its operations.
     """
     declared = op.variant(variant)
     if declared.source:

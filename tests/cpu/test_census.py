@@ -352,6 +352,31 @@ def test_an_object_is_made_anew_when_a_header_changes(tmp_path, monkeypatch):
     assert (objects.target(source, 90), objects.target(source, 80)) == ("90a", "80")
 
 
+def test_a_fingerprint_follows_the_rungs_that_a_source_calls(tmp_path):
+    folder = tmp_path / "op"
+    folder.mkdir()
+    (folder / "op.h").write_text("int op_v01_a(int); int op_v02_b(int); int op_v03_c(int);")
+    (folder / "v01_a.cu").write_text('#include "op.h"\nint op_v01_a(int x) { return x; }')
+    (folder / "step.cuh").write_text("// as op_v03_c does\ninline int step(int x) { return op_v01_a(x); }")
+    (folder / "v02_b.cu").write_text('#include "op.h"\n#include "step.cuh"\nint op_v02_b(int x) { return step(x); }')
+    (folder / "v03_c.cu").write_text('#include "op.h"\nint op_v03_c(int x) { return op_v02_b(x); }')
+
+    def prints():
+        return [objects.fingerprint(folder / f"{name}.cu") for name in ("v01_a", "v02_b", "v03_c")]
+
+    before = prints()
+    assert len(set(before)) == 3
+    (folder / "v03_c.cu").write_text((folder / "v03_c.cu").read_text().replace("op_v02_b(x)", "op_v02_b(x + 1)"))
+    after = prints()
+    assert after[:2] == before[:2]
+    assert after[2] != before[2]
+    (folder / "v01_a.cu").write_text((folder / "v01_a.cu").read_text() + "  // said otherwise")
+    assert prints() == after
+    (folder / "v01_a.cu").write_text('#include "op.h"\nint op_v01_a(int x) { return -x; }')
+    assert all(new != old for new, old in zip(prints(), after, strict=True))
+    assert set(objects.with_headers(folder / "v02_b.cu")) == {"v02_b.cu", "op.h", "step.cuh"}
+
+
 def test_machine_code_is_what_it_does_and_not_what_it_is_called():
     renamed = SASS.replace("_Z5emptyv", "_Z6absentv").replace("/*0000*/                   EXIT", "/*0000*/  EXIT")
     assert census.machine_code(renamed) == census.machine_code(SASS)
