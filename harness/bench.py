@@ -617,10 +617,7 @@ def time_gpt2(dtypes: Sequence[str], with_ops: bool, seed: int = 0) -> tuple[str
     from kernels.registry import ops
 
     best = ops()["softmax"].best
-    names = ["before", "after", "all fused"][: 3 if with_ops else 2]
     numbers: dict[str, Any] = {}
-    lines = [f"GPT-2 124M, random weights, batch 1; before: the unfused PyTorch chain, after: {best}"]
-    lines.append("; all fused: also the other ops of kernels/ that the model takes\n" if with_ops else "\n")
     for dtype in dtypes:
         models = run.make_models(load_weights(seed=seed), best, "cuda", run.DTYPES[dtype])
         if len(models) < 2:
@@ -629,32 +626,44 @@ def time_gpt2(dtypes: Sequence[str], with_ops: bool, seed: int = 0) -> tuple[str
             models.append(models[0].with_softmax(best, ops=FUSED_OPS))
         tokens = run.time_generation(models, seed, True, run.NEW_TOKENS)
         steps = [run.prepare_step(model, find_workload(name), seed) for model in models for name in GPU_WORKLOADS]
-        entries = run.time_steps(steps, samples=30, on_gpu=True)
-        numbers[dtype] = {"tokens_per_s": tokens, "steps": entries}
-        rates = [tokens[model.root] for model in models]
+        numbers[dtype] = {"tokens_per_s": tokens, "steps": run.time_steps(steps, samples=30, on_gpu=True)}
+        del models, steps
+        torch.cuda.empty_cache()
+    return gpt2_text(best, numbers), numbers
+
+
+def gpt2_text(best: str, numbers: dict[str, Any]) -> str:
+    """gpt2.txt of the numbers of `time_gpt2`, by dtype; `best` softmax. How much faster: of tokens/s the median of the
+    rounds, in each of which all models ran, of the steps that of the medians.
+    """
+    of_all = [entry["tokens_per_s"] for entry in numbers.values()]
+    names = ["before", "after", "all fused"][: len(of_all[0])]
+    lines = [f"GPT-2 124M, random weights, batch 1; before: the unfused PyTorch chain, after: {best}"]
+    lines.append("; all fused: also the other ops of kernels/ that the model takes\n" if len(names) > 2 else "\n")
+    for dtype, entry in numbers.items():
+        rates, steps = list(entry["tokens_per_s"].values()), entry["steps"]
         table = [
             [
                 f"generate {rates[0]['prompt_tokens']} + {rates[0]['new_tokens']} tokens, tokens/s",
                 *(f"{rate['p50']:.1f} ({rate['p5']:.1f} – {rate['p95']:.1f})" for rate in rates),
-                *(f"{rate['p50'] / rates[0]['p50']:.3f}" for rate in rates[1:]),
+                *(f"{rate['ratio_to_gpt2']['p50']:.3f}" for rate in rates[1:]),
             ]
         ]
-        for place in range(len(GPU_WORKLOADS)):
-            same = entries[place :: len(GPU_WORKLOADS)]
+        workloads = len(steps) // len(rates)
+        for place in range(workloads):
+            same = steps[place::workloads]
             for clock in ("wall_ns", "gpu_ns"):
-                cells = [_span_us(entry[clock]) for entry in same]
-                speedups = [f"{same[0][clock]['p50'] / entry[clock]['p50']:.3f}" for entry in same[1:]]
+                cells = [_span_us(step[clock]) for step in same]
+                speedups = [f"{same[0][clock]['p50'] / step[clock]['p50']:.3f}" for step in same[1:]]
                 table.append([f"{same[0]['workload']}, {clock.removesuffix('_ns')} us", *cells, *speedups])
         equal = all(rate["tokens_equal_gpt2"] for rate in rates)
-        headers = ["", *names, "times faster", "all fused"][: 2 * len(models)]
+        headers = ["", *names, "times faster", "all fused"][: 2 * len(rates)]
         lines.append(
             f"\n{dtype}; greedy tokens identical: {'yes' if equal else 'NO'}\n"
             + tabulate(table, headers, disable_numparse=True)
             + "\n"
         )
-        del models, steps
-        torch.cuda.empty_cache()
-    return "".join(lines), numbers
+    return "".join(lines)
 
 
 def _span_us(quantiles_ns: dict[str, float]) -> str:

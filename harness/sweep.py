@@ -488,9 +488,10 @@ def wave_fields(row: Row, sm_count: int) -> Row:
 
 
 def telling(rows: Sequence[Row], gpu: str) -> set[str]:
-    """The ranges of the default, the fastest and the slowest of each rung, dtype and shape: what differs between their
-    counters is why one is faster.
+    """The ranges of the default, the recommended, the fastest and the slowest of each rung, dtype and shape: what
+    differs between their counters is why one is faster.
     """
+    chosen = {(choice["source"], choice["macros"]) for choice in choose(rows) if choice["gpu"] == gpu}
     cells: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if row["verdict"] == "timed" and row["gpu"] == gpu:
@@ -499,7 +500,7 @@ def telling(rows: Sequence[Row], gpu: str) -> set[str]:
     for members in cells.values():
         # against the default of the same rounds, where there is one
         ordered = sorted(members, key=lambda row: 1 / float(row["versus_default_p50"] or 1))
-        found |= {row["range"] for row in members if row["default"] == "1"}
+        found |= {row["range"] for row in members if row["default"] == "1" or (row["source"], row["macros"]) in chosen}
         found |= {ordered[0]["range"], ordered[-1]["range"]}
     return found
 
@@ -507,8 +508,8 @@ def telling(rows: Sequence[Row], gpu: str) -> set[str]:
 def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu) -> None:
     """One launch under ncu of what tells combinations apart, each in its NVTX range; a sentence where that fails.
 
-    One capture an op, to captures/<op>: once it is complete it replaces an earlier one, so that an interruption costs
-    one op.
+    One capture an op of `cells`, of all that the ledger holds of the op, to captures/<op>: once it is complete it
+    replaces an earlier one, so that an interruption costs one op.
     """
     from harness import doctor
     from kernels import build, combinations
@@ -518,7 +519,13 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
         return
     nvcc = build.find_nvcc()
     assert nvcc is not None  # or nothing would have been timed
-    told = telling(latest(ledger.rows), gpu.name)
+    rows = latest(ledger.rows)
+    told = telling(rows, gpu.name)
+    asked = {cell.op.name: cell.op for cell in cells}
+    cells = []
+    for name, op in asked.items():
+        shapes = dict.fromkeys(row["shape_name"] for row in rows if row["op"] == name)
+        cells += plan([op], None, None, [shape for shape in shapes if shape in op.shapes])
     built = combinations.compile_all(nvcc, [one for cell in cells for one in cell.combinations], gpu.arch, _Progress())
     _wait_for(_start_extensions(cells))
     combinations.link_all(built.values(), _Progress())
@@ -541,6 +548,8 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
             continue
         shutil.rmtree(out / "captures" / op, ignore_errors=True)
         shutil.move(run / "captures", out / "captures" / op)
+        for file in (out / "captures").glob("ncu*"):  # of all ops together, as an earlier version left them
+            file.unlink()
 
 
 def _capture(run: Path, jobs: Sequence[Row]) -> str | None:
@@ -568,12 +577,14 @@ def dry_run(cells: Sequence[Cell], ledger: Ledger | None, gpu: Gpu | None, arch:
     nvcc = build.find_nvcc()
     every = [one for cell in cells for one in cell.combinations]
     prints = combinations.fingerprints(nvcc, every, arch) if nvcc else {}
+    gpus = [gpu.name] if gpu else list(dict.fromkeys(row["gpu"] for row in ledger.rows)) if ledger else []
     total = left = 0
     for cell in cells:
         print(f"{cell.title}: {len(cell.combinations)} combinations")
         for one in cell.combinations:
-            row = row_start(cell, one, gpu.name if gpu else "", prints.get(one, ""))
-            known = ledger is not None and ledger.has(row)
+            known = (
+                any(ledger.has(row_start(cell, one, name, prints.get(one, ""))) for name in gpus) if ledger else False
+            )
             total, left = total + 1, left + (not known)
             marks = [mark for mark, is_so in (("default", one.is_default), ("measured", known)) if is_so]
             print(f"  {one.text}" + (f" ({', '.join(marks)})" if marks else ""))

@@ -54,7 +54,7 @@ def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
     Several files may be pages of one capture, say one with counts and one with ratios: then the same ncu id is the same
     launch in all of them, and they become one row. Where it is not, there are several captures, one a folder, and they
     cover different kernels.
-    Raises: InputError if two files disagree on a metric, or both hold a kernel that may be two different launches.
+    Raises: InputError if two files disagree on a metric, or number their launches alike and have kernels in common.
     """
     rows = _with_names(counters.reset_index(drop=True))
     if rows["file"].nunique() < 2:
@@ -66,7 +66,10 @@ def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
         rows = rows.assign(folder=rows["file"].map(lambda file: str(PurePosixPath(file).parent)))
         launch = ["folder", "ncu_id"]
         one_each = _is_one_launch(rows, launch, identity)
-        if (rows.groupby(["path", "symbol"])["folder" if one_each else "file"].nunique() > 1).any():
+        owner = "folder" if one_each else "file"
+        shared = rows[rows.groupby(["path", "symbol"])[owner].transform("nunique") > 1]
+        if len(shared):
+            names = " and ".join(dict.fromkeys(shared["file"]))
             raise InputError(f"{names} are different ncu captures with kernels in common; give one capture at a time.")
         if not one_each:
             return rows.drop(columns="folder")

@@ -547,6 +547,7 @@ PROFILE_TABLES: dict[str, Table] = {
                 Column("sectors_per_request_load", "1", "sectors of 32 bytes a warp and global load, by ncu"),
                 Column("stall", "", "the largest stall reason, by ncu"),
                 Column("stall_frac", "0-1", "its share of all stalls"),
+                Column("stalls", "", "the shares of all that make up half a per cent, largest first"),
                 Column("ncu_time_ns", "ns", "time of one launch alone, by ncu"),
                 Column("gpu", "", "the GPU"),
             ),

@@ -21,6 +21,7 @@ _FINDINGS = 5
 _FEWER_BLOCKS, _ALIKE = 1.5, 0.03
 _FEW_WAVES = 20.0  # with more of them the last one does not count
 _LITTLE = 0.1  # of empty places and stalls
+_LEAST_SHARE = 0.005  # of a stall that is listed
 _TIE = 1.01
 # Column, the least difference that matters (absolute; of the other's), whether more of it (1) or less (-1) makes slower
 # or that depends (0), unit, and the words for it. Registers are given out by eight.
@@ -33,7 +34,7 @@ _COUNTED = (
 )
 _STATIC = (
     ("occupancy_theoretical_frac", 0.05, 0, -1, 1, "theoretical occupancy {:.0%}{limit} for {:.0%}"),
-    ("registers", 8, 0, 0, 1, "{:.0f} registers a thread for {:.0f}"),
+    ("registers", 8, 0, 1, 1, "{:.0f} registers a thread for {:.0f}"),
     ("shared_bytes", 4096, 0, 0, 1024, "{:.3g} KiB of shared memory a block for {:.3g}"),
     ("spill_bytes", 1, 0, 1, 1, "{:.0f} bytes of spills for {:.0f}"),
 )
@@ -104,7 +105,9 @@ def _counters(measured: pd.DataFrame) -> pd.DataFrame:
     counted = [name for name, *_ in _COUNTED if name != "dram_bytes"]
     known = measured[measured["path"].astype("str").str.startswith(SWEPT)] if len(measured) else measured
     if known.empty or "duration_ns" not in known:
-        return pd.DataFrame(columns=[*counted, "dram_bytes", "dram_byte_per_s", "stall", "stall_frac", "ncu_time_ns"])
+        return pd.DataFrame(
+            columns=[*counted, "dram_bytes", "dram_byte_per_s", "stall", "stall_frac", "stalls", "ncu_time_ns"]
+        )
     longest = known.sort_values("duration_ns", kind="stable").groupby("path").tail(1).set_index("path")
     reasons = [
         name
@@ -122,9 +125,17 @@ def _counters(measured: pd.DataFrame) -> pd.DataFrame:
             "dram_byte_per_s": moved / longest["duration_ns"] * 1e9,
             "stall": top.str.removeprefix(_TOP_STALLS),
             "stall_frac": stalls.max(axis=1) / stalls.sum(axis=1).where(some),
+            "stalls": [_listed(row) for _, row in stalls.iterrows()],
             "ncu_time_ns": longest["duration_ns"],
         }
     )
+
+
+def _listed(stalls: pd.Series) -> str:
+    """`long_scoreboard 0.7, wait 0.3` of a launch's stalls by column."""
+    shares = (stalls / stalls.sum()).dropna().sort_values(ascending=False, kind="stable")
+    named = [(name.removeprefix(_TOP_STALLS), share) for name, share in shares.items() if share >= _LEAST_SHARE]
+    return ", ".join(f"{name} {share:.3f}" for name, share in named)
 
 
 def build_best(sweep: pd.DataFrame) -> pd.DataFrame:
@@ -213,7 +224,11 @@ def _sentences(
         gain = f"{_times(fastest)} the default's speed"
         if is_clear(fastest):
             found = _apart(fastest, default, slowest, slower=False)
-            why = f": against {default['combination']} {found}" if found else f"; {_untold(fastest, default)}"
+            why = (
+                f": against {default['combination']} {found}"
+                if found
+                else f"; {_untold(fastest, default, slower=False)}"
+            )
             said.append(f"Fastest is {fastest['combination']}, {gain}{why}.")
         else:
             said.append(f"No clear difference: {fastest['combination']} comes out at {gain}.")
@@ -224,7 +239,7 @@ def _sentences(
         if ratio >= 1.01:
             against = fastest if is_clear(fastest) else other
             found = "; ".join(filter(None, (_apart(slowest, other, against, slower=True), _starting(slowest, rows))))
-            why = f": {found}" if found else f"; {_untold(slowest, other)}"
+            why = f": {found}" if found else f"; {_untold(slowest, other, slower=True)}"
             said.append(f"Slowest is {slowest['combination']}, {ratio:.3g} times {other['combination']}'s time{why}.")
     if len(left_out):
         named = ", ".join(f"{count} {verdict}" for verdict, count in left_out["verdict"].value_counts().items())
@@ -259,10 +274,12 @@ def _times(row: pd.Series) -> str:
 
 def _apart(row: pd.Series, other: pd.Series, opposite: pd.Series, *, slower: bool) -> str:
     """In which figures `row` differs from `other`, as "a for b": the counters where both have them and they do, else
-    the static ones. What makes the reverse likely, and what `opposite` (of the fastest the slowest, and the reverse)
-    shares, explains nothing.
+    the static ones. What makes the reverse likely, what `opposite` (of the fastest the slowest, and the reverse)
+    shares, and what was counted of launches that differ in time the other way round explain nothing.
     """
     for figures in (_COUNTED, _STATIC):
+        if figures is _COUNTED and _contradicted(row, other, slower=slower):
+            continue
         shared = _differences(figures, opposite, other)
         found = [
             words
@@ -276,9 +293,9 @@ def _apart(row: pd.Series, other: pd.Series, opposite: pd.Series, *, slower: boo
 
 def _differences(
     figures: tuple[Any, ...], row: pd.Series, other: pd.Series
-) -> dict[str, tuple[bool | str, int, str]]:  # fmt: skip
-    """By figure in which way `row` differs from `other` (more, or by what name), which way is slower, and "a for b"."""
-    found: dict[str, tuple[bool | str, int, str]] = {}
+) -> dict[str, tuple[bool, int, str]]:  # fmt: skip
+    """By figure whether `row` has more of it than `other`, which way is slower, and "a for b"."""
+    found: dict[str, tuple[bool, int, str]] = {}
 
     def known(name: str) -> bool:
         return bool(pd.notna(row[name]) and pd.notna(other[name]))
@@ -294,19 +311,33 @@ def _differences(
             empty = f"in which {ours:.0%} of the places stay empty for {theirs:.0%}"
             found["idle"] = ours > theirs, 1, f"{row['waves']:.3g} waves for {other['waves']:.3g}, {empty}"
     if figures is _COUNTED and known("stall_frac"):
-        names = [str(value["stall"]) for value in (row, other)]
-        shares = [f"{value['stall_frac']:.0%}" for value in (row, other)]
-        if names[0] != names[1]:
-            found["stall"] = names[0], 0, f"most stalls are {names[0]} ({shares[0]}) for {names[1]} ({shares[1]})"
-        elif abs(row["stall_frac"] - other["stall_frac"]) > _LITTLE:
-            more = bool(row["stall_frac"] > other["stall_frac"])
-            found["stall"] = more, 0, f"{shares[0]} of the stalls are {names[0]} for {shares[1]}"
+        ours_of, theirs_of = (_shares(value["stalls"]) for value in (row, other))
+        changes = {name: ours_of.get(name, 0.0) - theirs_of.get(name, 0.0) for name in (*ours_of, *theirs_of)}
+        for name in (
+            max(changes, key=lambda reason: changes[reason]),
+            min(changes, key=lambda reason: changes[reason]),
+        ):
+            if abs(changes[name]) > _LITTLE:
+                said = f"{ours_of.get(name, 0):.0%} of the stalls are {name} for {theirs_of.get(name, 0):.0%}"
+                found[f"stall {name}"] = changes[name] > 0, 1, said
     return found
 
 
-def _untold(row: pd.Series, other: pd.Series) -> str:
+def _shares(stalls: str) -> dict[str, float]:
+    """By reason its share, of a cell of the column `stalls`."""
+    return {name: float(share) for name, share in (part.split(" ") for part in stalls.split(", ") if part)}
+
+
+def _contradicted(row: pd.Series, other: pd.Series, *, slower: bool) -> bool:
+    """Whether the launches that ncu counted differ the other way round than those that were timed."""
+    return bool((row["ncu_time_ns"] < other["ncu_time_ns"]) if slower else (row["ncu_time_ns"] > other["ncu_time_ns"]))
+
+
+def _untold(row: pd.Series, other: pd.Series, *, slower: bool) -> str:
     """That no figure tells `row` from `other`."""
     bare = [one["combination"] for one in (row, other) if one["tier"] != "counters"]
+    if not bare and _contradicted(row, other, slower=slower):
+        return f"the launch that ncu counted was {'faster' if slower else 'slower'} than {other['combination']}'s"
     if not bare:
         return "neither its static figures nor its counters tell it apart"
     return f"no counters of {'it' if bare[0] == row['combination'] else bare[0]}"

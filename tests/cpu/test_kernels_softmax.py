@@ -1,6 +1,7 @@
 """The custom op on the CPU, and the bench around it as far as it goes without a GPU."""
 
 import csv
+import json
 import math
 from dataclasses import replace
 
@@ -183,6 +184,44 @@ def test_without_a_gpu_correctness_alone(tmp_path, capsys, monkeypatch):
     rows = [line.split() for line in text.partition("---\n")[2].splitlines()]
     assert [row[:2] for row in rows] == [["torch", "float32"], ["torch", "bfloat16"]]
     assert all(line.endswith("pass (the PyTorch chain: no kernel ran)") for line in text.splitlines()[-2:])
+
+
+def test_gpt2_in_numbers_and_words(tmp_path, monkeypatch):
+    def spread(median):
+        return {"p5": median * 0.9, "p50": median, "p95": median * 1.1}
+
+    def rate(median, **more):
+        return spread(median) | {"prompt_tokens": 16, "new_tokens": 128, "tokens_equal_gpt2": True} | more
+
+    tokens = {"gpt2": rate(200.0), "gpt2_fused": rate(300.0, ratio_to_gpt2=spread(1.4))}
+    steps = [{"workload": "prefill", "wall_ns": spread(wall), "gpu_ns": spread(6e3)} for wall in (8e3, 4e3)]
+    numbers = {"float32": {"tokens_per_s": tokens, "steps": steps}}
+    text = bench.gpt2_text("v05_early", numbers)
+    rows = {line.split("  ")[0]: line.split()[-1] for line in text.splitlines()[4:]}
+    # paired by round, not 300 / 200
+    assert rows == {
+        "-" * 34: "-" * 14,
+        "generate 16 + 128 tokens, tokens/s": "1.400",
+        "prefill, wall us": "2.000",
+        "prefill, gpu us": "1.000",
+    }
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(bench, "time_gpt2", lambda dtypes, with_ops: (text, numbers))
+    monkeypatch.setattr("harness.manifest.gpu_facts", lambda: {"name": "a GPU"})
+    assert bench.main(["--gpt2", "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "gpt2.txt").read_text() == text
+    written = json.loads((tmp_path / "out" / "gpt2.json").read_text())
+    assert written["gpt2"] == numbers
+    assert written["conditions"]["weights"] == {"source": "random"}
+
+
+@pytest.mark.parametrize("run", ["h200-gpt2-ops/gpt2", "h200-softmax-bench/bench"])
+def test_the_committed_words_are_those_of_the_committed_numbers(run):
+    numbers = bench.ROOT / "reports" / f"{run}.json"
+    if not numbers.is_file():
+        pytest.skip("the committed H200 runs are not in this checkout")
+    text = (numbers.parent / "gpt2.txt").read_text()
+    assert bench.gpt2_text(SOFTMAX.best, json.loads(numbers.read_text())["gpt2"]) == text
 
 
 def test_error_and_place_are_those_of_the_check_nearest_to_its_tolerance():

@@ -644,6 +644,12 @@ def test_counters_are_taken_of_the_default_the_fastest_and_the_slowest() -> None
     rows = [row(256, 1.0, default="1"), row(64, 1.2), row(128, 1.1), row(512, 0.9), row(1024, 0.8)]
     assert sweep.telling(rows, rows[0]["gpu"]) == {"256", "64", "1024"}
     crashed = row(32, 2.0, verdict="crashed")
+    # the fastest at large alone, and the best of both shapes
+    small = {"shape_name": "small", "shape": "1024x768"}
+    of_both = [row(256, 1.0, default="1", **small), row(64, 0.9, **small) | {"range": "s64"}, row(128, 1.1, **small)]
+    of_both += [row(32, 0.5, **small), row(512, 2.0, **small) | {"range": "s512"}]
+    told = sweep.telling([*rows[:3], row(1024, 0.8), *of_both], rows[0]["gpu"])
+    assert "128" in told
     assert sweep.telling([*rows[:1], crashed], rows[0]["gpu"]) == {"256"}
     assert sweep.telling(rows, "another GPU") == set()
 
@@ -926,12 +932,21 @@ def test_counters_explain_where_both_have_them_and_differ() -> None:
     assert (table["samples"].tolist(), best.iloc[0]["samples"]) == ([15, 12], 12)
     stalls = {"stall_long_scoreboard": 1.0, "stall_barrier": 9.0, "dram_read_bytes": 5.5e7}
     _, best = counted(rows, {0: {}, 1: stalls})
-    assert best.iloc[0]["evidence"] == f"{head}: most stalls are barrier (75%) for long_scoreboard (80%)."
+    assert best.iloc[0]["evidence"] == f"{head}: 75% of the stalls are barrier for 0%."
+    assert table["stalls"].tolist() == ["long_scoreboard 0.800, wait 0.200"] * 2
+    # another stall is the largest by a hair: nothing that explains half the speed
+    hair = {"stall_long_scoreboard": 4.9, "stall_wait": 5.1}
+    _, best = counted(rows, {0: {"stall_long_scoreboard": 5.1, "stall_wait": 4.9}, 1: hair})
+    assert best.iloc[0]["evidence"] == f"{head}: 64 registers a thread for 32."
+    _, best = counted(rows, {0: {}, 1: {"l1_hit_frac": 0.2, "duration_ns": 9e3}})
+    assert best.iloc[0]["evidence"] == f"{head}: 64 registers a thread for 32."
     _, best = counted(rows, {0: {}, 1: {}})
     assert best.iloc[0]["evidence"] == f"{head}: 64 registers a thread for 32."
     rows[1] |= {"registers": 32}
     _, best = counted(rows, {0: {}, 1: {}})
     assert best.iloc[0]["evidence"] == f"{head}; neither its static figures nor its counters tell it apart."
+    _, best = counted(rows, {0: {}, 1: {"dram_read_bytes": 1.5e8, "duration_ns": 9e3}})
+    assert best.iloc[0]["evidence"] == f"{head}; the launch that ncu counted was faster than THREADS=256's."
     _, best = counted(rows, {1: {}})
     assert best.iloc[0]["evidence"] == f"{head}; no counters of THREADS=256."
 
@@ -1239,3 +1254,42 @@ def test_a_recommendation_is_said_of_dtypes_and_shapes_together() -> None:
 
 def test_tuned_text_is_toml() -> None:
     assert tomllib.loads(tuned.text([])) == {}
+
+
+# The committed run -----------------------------------------------------------------------------------------------
+
+COMMITTED = reports.COMMITTED / "h200-sweep"
+
+
+@pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed H200 sweep is not in this checkout")
+def test_the_committed_sweep_is_rebuilt_byte_for_byte(tmp_path: Path) -> None:
+    assert reports.main([str(COMMITTED / "captures"), "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    texts = [path for part in ("tables/*.csv", "report.md", "report.json") for path in sorted(COMMITTED.glob(part))]
+    assert len(texts) == 4
+    for path in texts:
+        assert (tmp_path / "out" / path.relative_to(COMMITTED)).read_bytes() == path.read_bytes(), path.name
+
+
+def test_counters_of_one_rung_are_taken_with_those_of_its_op(
+    machine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harness import doctor
+
+    (tmp_path / "captures").mkdir()
+    (tmp_path / "captures" / "ncu_raw.csv").write_text("of all ops, by an earlier version")
+    monkeypatch.setattr(doctor, "find_ncu", lambda: "ncu")
+    monkeypatch.setattr(combinations, "library_of", lambda built: built.object.with_suffix(".so"))
+    launched: list[str] = []
+
+    def capture(run: Path, jobs: Sequence[dict[str, Any]]) -> None:
+        launched.extend(row["range"] for job in jobs for row in job["rows"])
+        (run / "captures").mkdir(parents=True)
+
+    monkeypatch.setattr(sweep, "_capture", capture)
+    ledger = sweep_rows.Ledger(tmp_path / "captures" / "sweep.csv")
+    sweep.sweep(sweep.plan([ops()["gelu"]], None, ["bf16"], None), ledger, GPU, 90, 20, machine["start"])
+    asked = sweep.plan([ops()["gelu"]], ["v01_naive"], ["bf16"], None)
+    sweep.capture_counters(tmp_path, ledger, asked, GPU)
+    assert {name.split("/")[2] for name in launched} == {"v01_naive", "v02_vector"}
+    assert {name.split("/")[3] for name in launched} == {"bf16"}
+    assert {path.name for path in (tmp_path / "captures").iterdir()} == {"sweep.csv", "gelu"}
