@@ -511,7 +511,7 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
     One capture an op of `cells`, of all that the ledger holds of the op, to captures/<op>: once it is complete it
     replaces an earlier one, so that an interruption costs one op.
     """
-    from harness import doctor
+    from harness import doctor, manifest
     from kernels import build, combinations
 
     if doctor.find_ncu() is None:
@@ -532,7 +532,11 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
     jobs: dict[str, list[Row]] = {}
     for cell in cells:
         members = [
-            {"range": range_of(cell, one), "library": str(combinations.library_of(built[one]))}
+            {
+                "range": range_of(cell, one),
+                "fingerprint": built[one].fingerprint,
+                "library": str(combinations.library_of(built[one])),
+            }
             for one in cell.combinations
             if range_of(cell, one) in told
         ]
@@ -546,6 +550,9 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
             shown = os.path.relpath(run, ROOT)
             progress(f"{failed} failed, so the counters of {op} stay as they were; {shown}/captures/ncu.json says why")
             continue
+        status = run / "captures" / "ncu.json"  # which says of which builds these are, too
+        counted = {row["range"]: row["fingerprint"] for job in of_op for row in job["rows"]}
+        manifest.write_json(status, json.loads(status.read_text("utf-8")) | {"counted": counted})
         shutil.rmtree(out / "captures" / op, ignore_errors=True)
         shutil.move(run / "captures", out / "captures" / op)
         for file in (out / "captures").glob("ncu*"):  # of all ops together, as an earlier version left them

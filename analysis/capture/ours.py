@@ -155,6 +155,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
         "status": _TEXT,
         "nvtx_include?": [_TEXT],
         "metrics?": [_TEXT],
+        "counted?": {"*": _TEXT},  # of a sweep: the fingerprint of what was launched, by its NVTX path
         **dict.fromkeys(("reason?", "fix?", "cache_control?", "clock_control?", "replay_mode?"), _TEXT),
     },
 }

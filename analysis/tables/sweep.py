@@ -57,7 +57,7 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> pd.DataFrame:
     rows = rows[names == names.groupby([rows[name] for name in _RUNG]).transform("last")].reset_index(drop=True)
     rows = rows.assign(shape=rows["shape_name"], versus_default=rows["versus_default_p50"])
     rows["combination"] = rows["macros"].map(short_name)
-    rows = rows.join(_counters(measured), on="range")
+    rows = rows.join(_counters(measured).drop(index=_of_other_builds(rows, capture.tools), errors="ignore"), on="range")
     # by what was timed in the same rounds as the default; where no default was timed, by time alone
     rows["cost"] = (1 / rows["versus_default"]).fillna(rows["bench_time_p50_ns"].astype("float64"))
     order = sorted({*rows[CELL].itertuples(index=False, name=None)}, key=_place)
@@ -98,6 +98,13 @@ def _place(cell: tuple[str, ...]) -> tuple[Any, ...]:
 def short_name(macros: str) -> str:
     """`THREADS=256 AHEAD_MB=3` of `GELU_V02_THREADS=256 GELU_V02_AHEAD_MB=3`."""
     return " ".join(re.sub(r"^[A-Z0-9_]*?V\d+_(?=[A-Z])", "", part) for part in macros.split())
+
+
+def _of_other_builds(rows: pd.DataFrame, tools: list[dict[str, Any]]) -> list[str]:
+    """The NVTX paths of which ncu counted another build than the one that was timed: that explains no time."""
+    counted = {path: build for tool in tools for path, build in (tool.get("counted") or {}).items()}
+    timed = zip(rows["range"], rows["fingerprint"], strict=True)
+    return [path for path, build in timed if counted.get(path, build) != build]
 
 
 def _counters(measured: pd.DataFrame) -> pd.DataFrame:

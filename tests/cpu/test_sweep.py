@@ -705,6 +705,10 @@ def test_counters_are_captured_op_by_op_and_kept_where_a_later_capture_fails(
     for op in ("gelu", "encoder"):
         assert {path.name for path in (captures / op).iterdir()} == {"ncu.json", "ncu_raw.csv", "ncu_ratios.csv"}
         assert f'"0","{op}","1"' in (captures / op / "ncu_raw.csv").read_text()
+        status = json.loads((captures / op / "ncu.json").read_text())
+        assert status["status"] == "ok"
+        assert set(status["counted"].values()) == {"f" * 16}
+        assert {path.split("/")[1] for path in status["counted"]} == {op}
     failed = json.loads((tmp_path / "run" / "raw" / "residual" / "captures" / "ncu.json").read_text())
     assert failed["status"] == "failed"
 
@@ -903,7 +907,9 @@ def test_a_little_explains_nothing(tmp_path: Path) -> None:
     assert said == ["; no counters of it", "; no counters of it"]
 
 
-def counted(rows: Sequence[dict[str, object]], counters: dict[int, dict[str, float]]) -> Any:
+def counted(
+    rows: Sequence[dict[str, object]], counters: dict[int, dict[str, float]], tools: Sequence[dict[str, object]] = ()
+) -> Any:
     """(sweep, sweep_best) of these rows, with ncu's counters by number of the row; what is not given is like a copy's."""
     import pandas as pd
 
@@ -916,8 +922,22 @@ def counted(rows: Sequence[dict[str, object]], counters: dict[int, dict[str, flo
     }  # fmt: skip
     measured = pd.DataFrame([{"path": rows[at]["range"], **usual, **fields} for at, fields in counters.items()])
     frame, _ = read_sweep(examples.text(rows).encode(), "sweep.csv")
-    table = tables.build_sweep(Capture(sweep_rows=frame, sweep={"choices": choices(rows)}), measured)
+    capture = Capture(sweep_rows=frame, sweep={"choices": choices(rows)}, tools=list(tools))
+    table = tables.build_sweep(capture, measured)
     return table, tables.build_best(table)
+
+
+def test_counters_of_another_build_than_the_timed_one_explain_nothing() -> None:
+    rows = two(versus(0.49, 0.5, 0.51))
+    older = {
+        "tool": "ncu",
+        "status": "ok",
+        "counted": {rows[0]["range"]: rows[0]["fingerprint"], rows[1]["range"]: "older"},
+    }
+    table, _ = counted(rows, {0: {}, 1: {}}, tools=[older])
+    assert table.set_index("combination")["tier"].to_dict() == {"THREADS=256": "counters", "THREADS=64": "timing"}
+    table, _ = counted(rows, {0: {}, 1: {}})
+    assert set(table["tier"]) == {"counters"}
 
 
 def test_counters_explain_where_both_have_them_and_differ() -> None:
@@ -1284,6 +1304,7 @@ def test_counters_of_one_rung_are_taken_with_those_of_its_op(
     def capture(run: Path, jobs: Sequence[dict[str, Any]]) -> None:
         launched.extend(row["range"] for job in jobs for row in job["rows"])
         (run / "captures").mkdir(parents=True)
+        (run / "captures" / "ncu.json").write_text("{}")
 
     monkeypatch.setattr(sweep, "_capture", capture)
     ledger = sweep_rows.Ledger(tmp_path / "captures" / "sweep.csv")
