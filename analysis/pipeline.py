@@ -64,7 +64,7 @@ def analyse(
     gpu_ops = gpu_ops.assign(owner=owner, recorded=recorded, path=attribution.paths_of(owner, ranges))
     launches = join.prepare_launches(gpu_ops)
     counters = join.prepare_counters(capture.counters)
-    ncu = next((tool for tool in capture.tools if tool.get("tool") == "ncu"), None)
+    ncu = conditions.ncu_status(capture.tools)
     include = ncu.get("nvtx_include") if ncu and ncu.get("status") == "ok" else None
     joined = join.join(launches, counters, include, extrapolate=extrapolate)
     derived = metrics.derive(counters, capture.counter_units)

@@ -48,6 +48,17 @@ def title(capture: Capture, gpu: str | None) -> str:
     return f"{what} on the CPU{by_layer}" if capture.clock == "cpu" else f"{what}{by_layer}"
 
 
+_CONTROLS = ("cache control", "clock control", "replay mode")
+
+
+def ncu_status(tools: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """What the status files of ncu say: of several captures the first, with all that the others were taken under."""
+    found = [tool for tool in tools if tool.get("tool") == "ncu"]
+    keys = [name.replace(" ", "_") for name in _CONTROLS]
+    together = {key: ", ".join(dict.fromkeys(str(tool[key]) for tool in found if tool.get(key))) for key in keys}
+    return found[0] | together if found else None
+
+
 def list_conditions(capture: Capture, gpu: str | None, ncu: dict[str, Any] | None) -> list[dict[str, str]]:
     """Return name and value of every condition that is known; what is unknown has no row."""
     manifest = capture.manifest or {}
@@ -73,7 +84,7 @@ def list_conditions(capture: Capture, gpu: str | None, ncu: dict[str, Any] | Non
     rows += [(name, known.get(name)) for name in ("driver", "cuda", "torch", "nsys", "ncu")]
     source = (manifest.get("weights") or {}).get("source")
     rows.append(("weights", f"random, seed {manifest.get('seed')}" if source == "random" else source))
-    for name in ("cache control", "clock control", "replay mode"):
+    for name in _CONTROLS:
         key = name.replace(" ", "_")
         rows.append((f"ncu {name}", (ncu or {}).get(key) or capture.session.get(key)))
     commit = manifest.get("git_sha")

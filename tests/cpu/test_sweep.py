@@ -1187,6 +1187,18 @@ def test_combinations_without_counters_are_missing() -> None:
     assert name_gaps(Capture(sweep_rows=swept), swept, None, device_known=True, tables={"sweep": swept}) == []
 
 
+def test_captures_taken_under_different_conditions_are_told(tmp_path: Path) -> None:
+    captures = capture_of(tmp_path, two(versus(1.0, 1.0, 1.0)))
+    for op, cache in (("gelu", "all"), ("softmax", "none"), ("residual", "all")):
+        status = {"kind": "tool-status", "schema_version": 1, "tool": "ncu", "status": "ok"}
+        (captures / op).mkdir()
+        (captures / op / "ncu.json").write_text(json.dumps(status | {"cache_control": cache, "clock_control": "none"}))
+    report, _, _ = analyse(load([captures]))
+    told = {row["name"]: row["value"] for row in report["conditions"]}
+    assert told["ncu cache control"] == "all, none"
+    assert told["ncu clock control"] == "none"
+
+
 def test_rungs_that_were_not_swept_are_missing(tmp_path: Path) -> None:
     rows = examples.grid("gelu", "v02_vector", GELU)
     named = sweep.not_swept(rows)  # type: ignore[arg-type]
