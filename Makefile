@@ -128,7 +128,8 @@ format: $(TESTS)  ## rewrite the sources the way lint wants them
 readme: $(HARNESS)  ## rewrite the generated tables of the README files from the committed run
 	@$(PY) -m harness.ladder --mode declare --out reports/h200-ladder
 	@$(PY) -m analysis.ladder reports/h200-ladder
-	@for run in h200-gpt2-layers h200-sweep; do $(PY) analysis/report.py reports/$$run/captures --out reports/$$run --quiet; done
+	@$(PY) analysis/report.py reports/h200-gpt2-layers/captures --out reports/h200-gpt2-layers --quiet
+	@$(PY) analysis/report.py reports/h200-sweep/captures --out reports/h200-sweep --quiet
 	@$(PY) analysis/report.py reports/h200-gpt2-fp32/captures --out reports/h200-gpt2-fp32 --update-readmes
 	@$(PY) -m analysis.bench --update-readme
 

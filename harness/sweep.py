@@ -589,9 +589,8 @@ def dry_run(cells: Sequence[Cell], ledger: Ledger | None, gpu: Gpu | None, arch:
     for cell in cells:
         print(f"{cell.title}: {len(cell.combinations)} combinations")
         for one in cell.combinations:
-            known = (
-                any(ledger.has(row_start(cell, one, name, prints.get(one, ""))) for name in gpus) if ledger else False
-            )
+            starts = [row_start(cell, one, name, prints.get(one, "")) for name in gpus]
+            known = ledger is not None and any(ledger.has(start) for start in starts)
             total, left = total + 1, left + (not known)
             marks = [mark for mark, is_so in (("default", one.is_default), ("measured", known)) if is_so]
             print(f"  {one.text}" + (f" ({', '.join(marks)})" if marks else ""))

@@ -48,14 +48,13 @@ def title(capture: Capture, gpu: str | None) -> str:
     return f"{what} on the CPU{by_layer}" if capture.clock == "cpu" else f"{what}{by_layer}"
 
 
-_CONTROLS = ("cache control", "clock control", "replay mode")
+_CONTROLS = ("cache_control", "clock_control", "replay_mode")
 
 
 def ncu_status(tools: list[dict[str, Any]]) -> dict[str, Any] | None:
     """What the status files of ncu say: of several captures the first, with all that the others were taken under."""
     found = [tool for tool in tools if tool.get("tool") == "ncu"]
-    keys = [name.replace(" ", "_") for name in _CONTROLS]
-    together = {key: ", ".join(dict.fromkeys(str(tool[key]) for tool in found if tool.get(key))) for key in keys}
+    together = {key: ", ".join(dict.fromkeys(tool[key] for tool in found if tool.get(key))) for key in _CONTROLS}
     return found[0] | together if found else None
 
 
@@ -71,22 +70,14 @@ def list_conditions(capture: Capture, gpu: str | None, ncu: dict[str, Any] | Non
     workload = ", ".join(dict.fromkeys(names))
     rows: list[tuple[str, Any]] = [("GPU", gpu), ("card", card), ("workload", workload), *calls]
     clocks = manifest.get("clocks") or {}
-    for label, key, unit in (
-        ("SM clock", "sm_mhz", "MHz"),
-        ("memory clock", "memory_mhz", "MHz"),
-        ("power", "power_w", "W"),
-    ):
-        seen = clocks.get(key)
-        if seen:
-            rows.append((label, f"{seen['min']:g}–{seen['max']:g} {unit}, median {seen['median']:g}"))
+    rows += sweep_calls.list_spans(clocks)
     rows.append(("throttling", ", ".join(clocks.get("throttle_reasons") or [])))
     known = capture.session | {name: value for name, value in manifest.items() if value}
     rows += [(name, known.get(name)) for name in ("driver", "cuda", "torch", "nsys", "ncu")]
     source = (manifest.get("weights") or {}).get("source")
     rows.append(("weights", f"random, seed {manifest.get('seed')}" if source == "random" else source))
-    for name in _CONTROLS:
-        key = name.replace(" ", "_")
-        rows.append((f"ncu {name}", (ncu or {}).get(key) or capture.session.get(key)))
+    for key in _CONTROLS:
+        rows.append((f"ncu {key.replace('_', ' ')}", (ncu or {}).get(key) or capture.session.get(key)))
     commit = manifest.get("git_sha")
     changed = ", with uncommitted changes" if commit and manifest.get("git_dirty") is True else ""
     rows += [("locale", manifest.get("locale")), ("commit", f"{commit or ''}{changed}")]

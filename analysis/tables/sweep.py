@@ -121,28 +121,27 @@ def _counters(measured: pd.DataFrame) -> pd.DataFrame:
         for name in longest
         if str(name).startswith(_TOP_STALLS) and str(name).removeprefix(_TOP_STALLS) not in NOT_WAITING
     ]
-    stalls = longest[reasons].astype("float64")
+    stalls = longest[reasons].astype("float64").rename(columns=lambda name: name.removeprefix(_TOP_STALLS))
     some = stalls.notna().any(axis=1)
-    top = stalls[some].idxmax(axis=1).reindex(longest.index)
+    shares = stalls.div(stalls.sum(axis=1).where(some), axis=0)
     moved = longest["dram_read_bytes"] + longest["dram_write_bytes"]
     return pd.DataFrame(
         {
             **longest[counted],
             "dram_bytes": moved,
             "dram_byte_per_s": moved / longest["duration_ns"] * 1e9,
-            "stall": top.str.removeprefix(_TOP_STALLS),
-            "stall_frac": stalls.max(axis=1) / stalls.sum(axis=1).where(some),
-            "stalls": [_listed(row) for _, row in stalls.iterrows()],
+            "stall": stalls[some].idxmax(axis=1).reindex(longest.index),
+            "stall_frac": shares.max(axis=1),
+            "stalls": [_listed(row) for _, row in shares.iterrows()],
             "ncu_time_ns": longest["duration_ns"],
         }
     )
 
 
-def _listed(stalls: pd.Series) -> str:
-    """`long_scoreboard 0.7, wait 0.3` of a launch's stalls by column."""
-    shares = (stalls / stalls.sum()).dropna().sort_values(ascending=False, kind="stable")
-    named = [(name.removeprefix(_TOP_STALLS), share) for name, share in shares.items() if share >= _LEAST_SHARE]
-    return ", ".join(f"{name} {share:.3f}" for name, share in named)
+def _listed(shares: pd.Series) -> str:
+    """`long_scoreboard 0.700, wait 0.300` of a launch's stalls."""
+    largest = shares[shares >= _LEAST_SHARE].sort_values(ascending=False, kind="stable")
+    return ", ".join(f"{name} {share:.3f}" for name, share in largest.items())
 
 
 def build_best(sweep: pd.DataFrame) -> pd.DataFrame:
@@ -231,11 +230,8 @@ def _sentences(
         gain = f"{_times(fastest)} the default's speed"
         if is_clear(fastest):
             found = _apart(fastest, default, slowest, slower=False)
-            why = (
-                f": against {default['combination']} {found}"
-                if found
-                else f"; {_untold(fastest, default, slower=False)}"
-            )
+            found = f": against {default['combination']} {found}" if found else ""
+            why = found or f"; {_untold(fastest, default, slower=False)}"
             said.append(f"Fastest is {fastest['combination']}, {gain}{why}.")
         else:
             said.append(f"No clear difference: {fastest['combination']} comes out at {gain}.")
@@ -320,10 +316,7 @@ def _differences(
     if figures is _COUNTED and known("stall_frac"):
         ours_of, theirs_of = (_shares(value["stalls"]) for value in (row, other))
         changes = {name: ours_of.get(name, 0.0) - theirs_of.get(name, 0.0) for name in (*ours_of, *theirs_of)}
-        for name in (
-            max(changes, key=lambda reason: changes[reason]),
-            min(changes, key=lambda reason: changes[reason]),
-        ):
+        for name in (max(changes, key=changes.__getitem__), min(changes, key=changes.__getitem__)):
             if abs(changes[name]) > _LITTLE:
                 said = f"{ours_of.get(name, 0):.0%} of the stalls are {name} for {theirs_of.get(name, 0):.0%}"
                 found[f"stall {name}"] = changes[name] > 0, 1, said

@@ -39,6 +39,15 @@ def list_clocks(capture: Capture) -> dict[str, str]:
     return {str(number): _clocks(call)[0] for number, call in enumerate(_calls(capture), 1)}
 
 
+def list_spans(clocks: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Name and span of each clock that was sampled, and of the power; `clocks` as a manifest has them."""
+    return [
+        (label, f"{seen['min']:g}–{seen['max']:g} {unit}, median {seen['median']:g}")
+        for label, key, unit in _CLOCKS
+        if (seen := clocks.get(key))
+    ]
+
+
 def caption(clocks: Mapping[str, str], numbers: Iterable[str]) -> str:
     """The clocks of these calls; `clocks` from list_clocks."""
     here = set(numbers)
@@ -53,11 +62,7 @@ def _calls(capture: Capture) -> list[dict[str, Any]]:
 
 def _clocks(call: Mapping[str, Any]) -> list[str]:
     clocks = call.get("clocks") or {}
-    said = [
-        f"{label} {seen['min']:g}–{seen['max']:g} {unit}, median {seen['median']:g}"
-        for label, key, unit in _CLOCKS
-        if (seen := clocks.get(key))
-    ]
+    said = [" ".join(span) for span in list_spans(clocks)]
     if not said:
         return [f"clocks {call.get('clocks_reason') or NOT_RECORDED}"]
     said[0] += f", {call['sampled']}" if call.get("sampled") else ""
