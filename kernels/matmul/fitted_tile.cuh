@@ -13,6 +13,7 @@
 #include "hopper.cuh"
 #include "matmul.h"
 #include "overlap_shared.cuh"
+#include "ring_steps.cuh"
 #include "tile_order.cuh"
 
 constexpr int BM = 128, BK = 64;
@@ -161,10 +162,8 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
                      "l"(bias + column + thread * 8)
                      : "memory");
       float sums[BN / 2];
-      for (int step = 0; step < steps; ++step) {
-        wait_barrier(full + 8 * ring.stage, ring.phase);
-        const uint32_t at = stages + ring.stage * T::STAGE_BYTES;
-        begin_multiply();
+      multiply_steps(ring, steps, full, empty, thread == 0, [&](int step, int stage) {
+        const uint32_t at = stages + stage * T::STAGE_BYTES;
 #pragma unroll
         for (int part = 0; part < BK / 16; ++part) {
           const uint64_t a = descriptor(at + group * 64 * BK * 2 + part * 32, 16, 1024);
@@ -174,14 +173,7 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
             multiply<true>(reinterpret_cast<float (&)[TAIL / 2]>(sums[MAIN / 2]), a,
                            narrow_descriptor(at + T::TAIL_AT + part * 16 * TAIL * 2), step > 0 || part > 0);
         }
-        commit_multiply();
-        // the step before has ended now: its stage may be filled again
-        wait_multiply<1>();
-        if (step > 0 && thread == 0) arrive(empty + 8 * ((ring.stage + STAGES - 1) % STAGES));
-        ring.advance();
-      }
-      wait_multiply<0>();
-      if (thread == 0) arrive(empty + 8 * ((ring.stage + STAGES - 1) % STAGES));
+      });
 
       // Out: accumulators -> bf16 -> shared memory, swizzled as the copy engine expects -> rows of 64 columns or fewer.
       asm volatile("cp.async.wait_all;" ::: "memory");  // the bias

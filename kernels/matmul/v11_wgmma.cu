@@ -14,6 +14,7 @@
 #include "check.cuh"
 #include "hopper.cuh"
 #include "matmul.h"
+#include "ring_steps.cuh"
 #include "tile_order.cuh"
 
 #ifndef MATMUL_V11_GROUP_ROWS
@@ -88,23 +89,14 @@ __global__ void __launch_bounds__(THREADS, 1)
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
       int row, column;
       order.place(tile, row, column);
-      for (int step = 0; step < steps; ++step) {
-        wait_barrier(full + 8 * ring.stage, ring.phase);
-        const uint32_t a = stages + ring.stage * STAGE_BYTES + group * 64 * BK * 2;
-        const uint32_t b = stages + ring.stage * STAGE_BYTES + A_BYTES;
-        begin_multiply();
+      multiply_steps(ring, steps, full, empty, thread == 0, [&](int step, int stage) {
+        const uint32_t a = stages + stage * STAGE_BYTES + group * 64 * BK * 2;
+        const uint32_t b = stages + stage * STAGE_BYTES + A_BYTES;
 #pragma unroll
         for (int part = 0; part < BK / 16; ++part)
           multiply<true>(sums, descriptor(a + part * 32, 16, 1024), descriptor(b + part * 2048, BK * BOX * 2, 1024),
                          step > 0 || part > 0);
-        commit_multiply();
-        // the step before has ended now: its stage may be filled again
-        wait_multiply<1>();
-        if (step > 0 && thread == 0) arrive(empty + 8 * ((ring.stage + STAGES - 1) % STAGES));
-        ring.advance();
-      }
-      wait_multiply<0>();
-      if (thread == 0) arrive(empty + 8 * ((ring.stage + STAGES - 1) % STAGES));
+      });
 
       // Out: accumulators -> bf16 -> shared memory, swizzled as the copy engine expects -> rows of 64 columns.
 #pragma unroll
