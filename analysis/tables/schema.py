@@ -539,6 +539,8 @@ PROFILE_TABLES: dict[str, Table] = {
                 Column("limiter", "", "what limits them: warps (full), blocks, registers or shared memory"),
                 Column("waves", "1", "blocks over what all multiprocessors hold at once"),
                 Column("tail_frac", "0-1", "share of the last wave that stays empty"),
+                Column("instructions", "inst", "warp instructions issued, by ncu"),
+                Column("warp_cycles", "cycle", "warp cycles per issued instruction, by ncu: from one to the next"),
                 Column("occupancy_achieved_frac", "0-1", "warps resident, by ncu"),
                 Column("dram_bytes", "byte", "DRAM bytes read and written, by ncu"),
                 Column("dram_byte_per_s", "byte/s", "the same over the time"),
@@ -547,7 +549,7 @@ PROFILE_TABLES: dict[str, Table] = {
                 Column("sectors_per_request_load", "1", "sectors of 32 bytes a warp and global load, by ncu"),
                 Column("stall", "", "the largest stall reason, by ncu"),
                 Column("stall_frac", "0-1", "its share of all stalls"),
-                Column("stalls", "", "the shares of all that make up half a per cent, largest first"),
+                Column("stalls", "", "the cycles of `warp_cycles` in each, largest first, those of half a per cent"),
                 Column("ncu_time_ns", "ns", "time of one launch alone, by ncu"),
                 Column("gpu", "", "the GPU"),
             ),
@@ -575,7 +577,12 @@ PROFILE_TABLES: dict[str, Table] = {
                 ),
                 Column("slowest_versus_default", "1", "the default's time over the slowest one's, median"),
                 Column("recommended", "", "for the source: by all dtypes, shapes and ops that were timed of it"),
-                Column("evidence", "", "what sets the fastest and the slowest apart, and why another is recommended"),
+                Column(
+                    "evidence",
+                    "",
+                    "what sets the fastest and the slowest apart, and why another is recommended; a launch takes its "
+                    "instructions times the warp cycles per issued instruction over the resident warps",
+                ),
             ),
         ),
         Table(

@@ -20,13 +20,17 @@ _TOP_STALLS = "stall_"
 _FINDINGS = 5
 _FEWER_BLOCKS, _ALIKE = 1.5, 0.03
 _FEW_WAVES = 20.0  # with more of them the last one does not count
-_LITTLE = 0.1  # of empty places and stalls
+_LITTLE = 0.1  # of empty places
 _LEAST_SHARE = 0.005  # of a stall that is listed
+# The cycles of a launch are its instructions, times the cycles from one of a warp to its next, over the warps that take
+# turns: by factor 1, or -1 where more of it makes faster.
+_FACTORS = {"instructions": 1, "warp_cycles": 1, "occupancy_achieved_frac": -1}
+_LEAST_FACTOR = math.log(1.02)
+_ENOUGH = 1 / 3  # of the difference in time, in logarithms, that the factors have to account for
 _TIE = 1.01
 # Column, the least difference that matters (absolute; of the other's), whether more of it (1) or less (-1) makes slower
 # or that depends (0), unit, and the words for it. Registers are given out by eight.
 _COUNTED = (
-    ("occupancy_achieved_frac", 0.05, 0, -1, 1, "achieved occupancy {:.0%} for {:.0%}"),
     ("sectors_per_request_load", 0.5, 0.1, 0, 1, "{:.3g} sectors a load for {:.3g}"),
     ("l1_hit_frac", 0.1, 0, -1, 1, "{:.0%} of the sectors found in L1 for {:.0%}"),
     ("l2_hit_frac", 0.1, 0, -1, 1, "{:.0%} of the sectors found in L2 for {:.0%}"),
@@ -38,6 +42,12 @@ _STATIC = (
     ("shared_bytes", 4096, 0, 0, 1024, "{:.3g} KiB of shared memory a block for {:.3g}"),
     ("spill_bytes", 1, 0, 1, 1, "{:.0f} bytes of spills for {:.0f}"),
 )
+# Which static figure is told beside counters: the cause of the factor that it stands at.
+_CAUSES = {
+    "occupancy_theoretical_frac": "occupancy_achieved_frac",
+    "idle": "occupancy_achieved_frac",
+    "spill_bytes": "instructions",
+}
 _OF_THE_SOURCE = "over all dtypes, ops and shapes of the source (geometric mean)"
 _ACROSS = 5  # cells of a heat map abreast
 _JOINED = " · "
@@ -109,39 +119,38 @@ def _of_other_builds(rows: pd.DataFrame, tools: list[dict[str, Any]]) -> list[st
 
 def _counters(measured: pd.DataFrame) -> pd.DataFrame:
     """By NVTX path what ncu counted of its longest kernel, the largest stall of it, and its time."""
-    counted = [name for name, *_ in _COUNTED if name != "dram_bytes"]
+    counted = ["occupancy_achieved_frac", *(name for name, *_ in _COUNTED if name != "dram_bytes")]
     known = measured[measured["path"].astype("str").str.startswith(SWEPT)] if len(measured) else measured
     if known.empty or "duration_ns" not in known:
-        return pd.DataFrame(
-            columns=[*counted, "dram_bytes", "dram_byte_per_s", "stall", "stall_frac", "stalls", "ncu_time_ns"]
-        )
+        more = ["instructions", "warp_cycles", "dram_bytes", "dram_byte_per_s", "stall", "stall_frac", "stalls"]
+        return pd.DataFrame(columns=[*counted, *more, "ncu_time_ns"])
     longest = known.sort_values("duration_ns", kind="stable").groupby("path").tail(1).set_index("path")
-    reasons = [
-        name
-        for name in longest
-        if str(name).startswith(_TOP_STALLS) and str(name).removeprefix(_TOP_STALLS) not in NOT_WAITING
-    ]
-    stalls = longest[reasons].astype("float64").rename(columns=lambda name: name.removeprefix(_TOP_STALLS))
+    reasons = [name for name in longest if str(name).startswith(_TOP_STALLS)]
+    cycles = longest[reasons].astype("float64").rename(columns=lambda name: name.removeprefix(_TOP_STALLS))
+    cycles["selected"] = 1.0  # in which the warp issues
+    stalls = cycles.drop(columns=[name for name in NOT_WAITING if name in cycles])
     some = stalls.notna().any(axis=1)
-    shares = stalls.div(stalls.sum(axis=1).where(some), axis=0)
+    waiting = stalls.sum(axis=1).where(some)
     moved = longest["dram_read_bytes"] + longest["dram_write_bytes"]
     return pd.DataFrame(
         {
             **longest[counted],
+            "instructions": longest["inst_issued"],
+            "warp_cycles": cycles.sum(axis=1).where(some),
             "dram_bytes": moved,
             "dram_byte_per_s": moved / longest["duration_ns"] * 1e9,
             "stall": stalls[some].idxmax(axis=1).reindex(longest.index),
-            "stall_frac": shares.max(axis=1),
-            "stalls": [_listed(row) for _, row in shares.iterrows()],
+            "stall_frac": stalls.max(axis=1) / waiting,
+            "stalls": [_listed(row) for _, row in stalls.iterrows()],
             "ncu_time_ns": longest["duration_ns"],
         }
     )
 
 
-def _listed(shares: pd.Series) -> str:
-    """`long_scoreboard 0.700, wait 0.300` of a launch's stalls."""
-    largest = shares[shares >= _LEAST_SHARE].sort_values(ascending=False, kind="stable")
-    return ", ".join(f"{name} {share:.3f}" for name, share in largest.items())
+def _listed(stalls: pd.Series) -> str:
+    """`long_scoreboard 8.00, wait 2.50` of a launch's stalls, those of half a per cent."""
+    largest = stalls[stalls >= _LEAST_SHARE * stalls.sum()].sort_values(ascending=False, kind="stable")
+    return ", ".join(f"{name} {cycles:.2f}" for name, cycles in largest.items() if cycles > 0)
 
 
 def build_best(sweep: pd.DataFrame) -> pd.DataFrame:
@@ -230,7 +239,7 @@ def _sentences(
         gain = f"{_times(fastest)} the default's speed"
         if is_clear(fastest):
             found = _apart(fastest, default, slowest, slower=False)
-            found = f": against {default['combination']} {found}" if found else ""
+            found = f": against {default['combination']}, {found}" if found else ""
             why = found or f"; {_untold(fastest, default, slower=False)}"
             said.append(f"Fastest is {fastest['combination']}, {gain}{why}.")
         else:
@@ -276,22 +285,63 @@ def _times(row: pd.Series) -> str:
 
 
 def _apart(row: pd.Series, other: pd.Series, opposite: pd.Series, *, slower: bool) -> str:
-    """In which figures `row` differs from `other`, as "a for b": the counters where both have them and they do, else
-    the static ones. What makes the reverse likely, what `opposite` (of the fastest the slowest, and the reverse)
-    shares, and what was counted of launches that differ in time the other way round explain nothing.
+    """What of `row` differs from `other`: the factors of its time and other counters where both have them, with the
+    static figures that cause a factor; else all static ones. What makes the reverse likely, what `opposite` (of the
+    fastest the slowest, and the reverse) shares, and what was counted of launches that differ in time the other way
+    round explain nothing.
     """
-    for figures in (_COUNTED, _STATIC):
-        if figures is _COUNTED and _contradicted(row, other, slower=slower):
-            continue
-        shared = _differences(figures, opposite, other)
-        found = [
-            words
-            for name, (way, sign, words) in _differences(figures, row, other).items()
-            if (not sign or (way == (sign > 0)) == slower) and not (name in shared and shared[name][0] == way)
-        ]
-        if found:
-            return ", ".join(found)
-    return ""
+    static = _one_way(_STATIC, row, other, opposite, slower=slower)
+    if _contradicted(row, other, slower=slower):
+        return ", ".join(static.values())
+    factors = _factors(row, other)
+    explain = {name for name in factors if ((row[name] > other[name]) == (_FACTORS[name] > 0)) == slower}
+    causes = {name: words for name, words in static.items() if _CAUSES.get(name) in explain}
+    counted = factors | causes | _one_way(_COUNTED, row, other, opposite, slower=slower)
+    return ", ".join((counted or static).values())
+
+
+def _one_way(
+    figures: tuple[Any, ...], row: pd.Series, other: pd.Series, opposite: pd.Series, *, slower: bool
+) -> dict[str, str]:
+    """By figure "a for b", of those that differ the way that explains `row` and that `opposite` does not share."""
+    shared = _differences(figures, opposite, other)
+    return {
+        name: words
+        for name, (way, sign, words) in _differences(figures, row, other).items()
+        if (not sign or (way == (sign > 0)) == slower) and not (name in shared and shared[name][0] == way)
+    }
+
+
+def _factors(row: pd.Series, other: pd.Series) -> dict[str, str]:
+    """By factor of the time of a launch how many times `other`'s it is, of those that differ by 2 %; nothing where they
+    multiply to less than a third of the difference in time, as ncu took it.
+    """
+    names = ["ncu_time_ns", *_FACTORS]
+    if not (row[names].gt(0) & other[names].gt(0)).all():
+        return {}
+    logs = {name: math.log(row[name] / other[name]) for name in names}
+    told = {name: way * logs[name] for name, way in _FACTORS.items() if abs(logs[name]) >= _LEAST_FACTOR}
+    time = logs["ncu_time_ns"]
+    if not told or sum(told.values()) * math.copysign(1, time) < _ENOUGH * abs(time):
+        return {}
+    return {name: f"{math.exp(logs[name]):.2f} times {_factor(name, row, other)}" for name in told}
+
+
+def _factor(name: str, row: pd.Series, other: pd.Series) -> str:
+    if name == "instructions":
+        return "the instructions"
+    if name == "warp_cycles":
+        return f"the warp cycles per issued instruction{_longer(row, other)}"
+    return f"the achieved occupancy ({row[name]:.0%} for {other[name]:.0%})"
+
+
+def _longer(row: pd.Series, other: pd.Series) -> str:
+    """Which stall makes up most of the difference in a warp's cycles: " (barrier 6.3 for 0.3)", or nothing."""
+    ours, theirs = _cycles(row["stalls"]), _cycles(other["stalls"])
+    change = row["warp_cycles"] - other["warp_cycles"]
+    most = max({**theirs, **ours}, key=lambda name: (ours.get(name, 0) - theirs.get(name, 0)) / change, default="")
+    mine, its = ours.get(most, 0.0), theirs.get(most, 0.0)
+    return f" ({most} {mine:.1f} for {its:.1f})" if (mine - its) / change >= _ENOUGH else ""
 
 
 def _differences(
@@ -313,19 +363,12 @@ def _differences(
         if abs(ours - theirs) > _LITTLE:
             empty = f"in which {ours:.0%} of the places stay empty for {theirs:.0%}"
             found["idle"] = ours > theirs, 1, f"{row['waves']:.3g} waves for {other['waves']:.3g}, {empty}"
-    if figures is _COUNTED and known("stall_frac"):
-        ours_of, theirs_of = (_shares(value["stalls"]) for value in (row, other))
-        changes = {name: ours_of.get(name, 0.0) - theirs_of.get(name, 0.0) for name in (*ours_of, *theirs_of)}
-        for name in (max(changes, key=changes.__getitem__), min(changes, key=changes.__getitem__)):
-            if abs(changes[name]) > _LITTLE:
-                said = f"{ours_of.get(name, 0):.0%} of the stalls are {name} for {theirs_of.get(name, 0):.0%}"
-                found[f"stall {name}"] = changes[name] > 0, 1, said
     return found
 
 
-def _shares(stalls: str) -> dict[str, float]:
-    """By reason its share, of a cell of the column `stalls`."""
-    return {name: float(share) for name, share in (part.split(" ") for part in stalls.split(", ") if part)}
+def _cycles(stalls: str) -> dict[str, float]:
+    """By reason its cycles, of a cell of the column `stalls`."""
+    return {name: float(cycles) for name, cycles in (part.split(" ") for part in stalls.split(", ") if part)}
 
 
 def _contradicted(row: pd.Series, other: pd.Series, *, slower: bool) -> bool:

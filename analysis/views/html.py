@@ -204,13 +204,13 @@ def _cell(value: Any, column: str, unit: str, style: str, width: int, head: floa
             "kind": "number",
             "style": ("bar" if bar else "") + style,
             "shown": shown,
-            "sort": repr(float(value)),
+            "sort": repr(float(value)).removesuffix(".0"),
             "bar": bar,
         }
     if column == "tier":
         return {"kind": "tier", "shown": text.clean(value)}
     full = text.clean(text.cell(value, column, unit))
     if len(full) <= width or column in _PROSE:
-        kind = "prose" if column in _PROSE and len(full) > 30 else "name"
-        return {"kind": "text", "style": style if " n" in style else kind, "shown": full}
+        prose = "prose" if column in _PROSE and len(full) > 30 else ""
+        return {"kind": "text", "style": style if " n" in style else prose, "shown": full}
     return {"kind": "name", "shown": text.shorten(full, width, head), "full": full}

@@ -865,7 +865,7 @@ def test_why_is_what_differs(tmp_path: Path) -> None:
     rows[1] |= {"bench_time_p50_ns": 9090}
     _, found, _ = analyse(load([capture_of(tmp_path, rows)]))
     assert found["sweep_best"].iloc[0]["evidence"] == (
-        "Fastest is THREADS=64, 1.100 (1.090 – 1.110) times the default's speed: against THREADS=256 theoretical "
+        "Fastest is THREADS=64, 1.100 (1.090 – 1.110) times the default's speed: against THREADS=256, theoretical "
         "occupancy 100% for 50%, 32 registers a thread for 64, 11.6 waves for 1.1, in which 3% of the places stay "
         "empty for 45%."
     )
@@ -917,8 +917,9 @@ def counted(
     from analysis.capture.ours import read_sweep
 
     usual = {
-        "duration_ns": 1e4, "occupancy_achieved_frac": 0.8, "sectors_per_request_load": 16, "l1_hit_frac": 0,
-        "l2_hit_frac": 0.5, "dram_read_bytes": 5e7, "dram_write_bytes": 5e7, "stall_long_scoreboard": 8, "stall_wait": 2,
+        "duration_ns": 1e4, "inst_issued": 1e6, "occupancy_achieved_frac": 0.8, "sectors_per_request_load": 16,
+        "l1_hit_frac": 0, "l2_hit_frac": 0.5, "dram_read_bytes": 5e7, "dram_write_bytes": 5e7,
+        "stall_long_scoreboard": 8, "stall_wait": 2,
     }  # fmt: skip
     measured = pd.DataFrame([{"path": rows[at]["range"], **usual, **fields} for at, fields in counters.items()])
     frame, _ = read_sweep(examples.text(rows).encode(), "sweep.csv")
@@ -950,10 +951,8 @@ def test_counters_explain_where_both_have_them_and_differ() -> None:
     assert best.iloc[0]["evidence"] == f"{head}: 20% of the sectors found in L1 for 60%, 200 MB through DRAM for 100."
     assert table["dram_bytes"].tolist() == [1e8, 2e8]
     assert (table["samples"].tolist(), best.iloc[0]["samples"]) == ([15, 12], 12)
-    stalls = {"stall_long_scoreboard": 1.0, "stall_barrier": 9.0, "dram_read_bytes": 5.5e7}
-    _, best = counted(rows, {0: {}, 1: stalls})
-    assert best.iloc[0]["evidence"] == f"{head}: 75% of the stalls are barrier for 0%."
-    assert table["stalls"].tolist() == ["long_scoreboard 0.800, wait 0.200"] * 2
+    assert table["stalls"].tolist() == ["long_scoreboard 8.00, wait 2.00"] * 2
+    assert table["warp_cycles"].tolist() == [11.0, 11.0]  # one of them issues
     # another stall is the largest by a hair: nothing that explains half the speed
     hair = {"stall_long_scoreboard": 4.9, "stall_wait": 5.1}
     _, best = counted(rows, {0: {"stall_long_scoreboard": 5.1, "stall_wait": 4.9}, 1: hair})
@@ -969,6 +968,38 @@ def test_counters_explain_where_both_have_them_and_differ() -> None:
     assert best.iloc[0]["evidence"] == f"{head}; the launch that ncu counted was faster than THREADS=256's."
     _, best = counted(rows, {1: {}})
     assert best.iloc[0]["evidence"] == f"{head}; no counters of THREADS=256."
+
+
+def test_the_factors_of_a_time_explain_it_with_the_static_figures_that_cause_them() -> None:
+    rows = two(versus(0.49, 0.5, 0.51))
+    rows[0] |= {"spill_bytes": 0}
+    rows[1] |= {"bench_time_p50_ns": 20000, "registers": 64, "spill_bytes": 72, "occupancy_theoretical_frac": 0.5}
+    head = "The default, THREADS=256, is the fastest of 2. Slowest is THREADS=64, 2 times THREADS=256's time"
+
+    def said(**counters: float) -> str:
+        _, best = counted(rows, {0: {}, 1: {"duration_ns": 2e4, **counters}})
+        evidence: str = best.iloc[0]["evidence"]
+        assert evidence.startswith(head)
+        return evidence.removeprefix(head)
+
+    longer = "2.00 times the warp cycles per issued instruction (barrier 13.0 for 0.0)"
+    assert said(stall_barrier=13, stall_long_scoreboard=6) == f": {longer}."
+    warps = "0.50 times the achieved occupancy (40% for 80%), theoretical occupancy 50% for 100%"
+    assert said(occupancy_achieved_frac=0.4) == f": {warps}."
+    assert said(inst_issued=2e6) == ": 2.00 times the instructions, 72 bytes of spills for 0."
+    # all of them are told, what makes faster too: only together they are the time
+    both = said(inst_issued=1.5e6, stall_long_scoreboard=23.3, occupancy_achieved_frac=0.96)
+    assert both == (
+        ": 1.50 times the instructions, 2.39 times the warp cycles per issued instruction (long_scoreboard 23.3 for "
+        "8.0), 1.20 times the achieved occupancy (96% for 80%), 72 bytes of spills for 0."
+    )
+    # a cycle more of each of many stalls: none of them makes it up
+    spread = said(stall_long_scoreboard=11, stall_wait=5, stall_barrier=3, stall_drain=3)
+    assert spread == ": 2.09 times the warp cycles per issued instruction."
+    # they have to account for a third of the difference in time: otherwise the static figures are left
+    static = ": theoretical occupancy 50% for 100%, 64 registers a thread for 32, 72 bytes of spills for 0."
+    assert said(inst_issued=1.2e6) == said(inst_issued=0.5e6) == said() == static
+    assert said(inst_issued=1.27e6) != static
 
 
 def test_of_several_slowest_the_one_that_is_most_like_the_default_is_explained() -> None:

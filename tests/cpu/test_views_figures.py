@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.text import Text
+from PIL import Image
 
 from analysis.views import figures, text
-from analysis.views.canvas import to_bytes
+from analysis.views.canvas import style_context, to_bytes, to_png
 
 NAN = float("nan")
 CAPTION = "NVIDIA H200 · gpt2 fp32 · SM 1980 MHz"
@@ -107,6 +110,20 @@ def test_the_same_table_gives_the_same_bytes(name: str) -> None:
     assert b"date" not in first["svg"].lower()
     assert b"Matplotlib" not in first["svg"]
     assert len(first["svg"]) < 100_000
+
+
+@every_plot
+def test_the_palette_of_a_png_keeps_its_colours(name: str) -> None:
+    table, plot = PLOTS[name]
+    figure, full = plot(table()), io.BytesIO()
+    with style_context():
+        figure.savefig(full, format="png")
+    small = to_png(figure)
+    with Image.open(full) as drawn, Image.open(io.BytesIO(small)) as kept:
+        colours, of_palette = (np.asarray(image.convert("RGB"), int) for image in (drawn, kept))
+    assert colours.shape == of_palette.shape
+    assert np.abs(colours - of_palette).max() <= 16
+    assert len(small) < 0.6 * len(full.getvalue())
 
 
 @every_plot
