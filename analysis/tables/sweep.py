@@ -10,45 +10,41 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.tables import sweep_calls
-from analysis.tables.attribution import SWEPT
+from analysis.tables import sweep_calls, sweep_counters
 from analysis.tables.schema import PROFILE_TABLES
-from analysis.tables.stalls import NOT_WAITING
 
 CELL = ["op", "variant", "dtype", "shape"]
-_TOP_STALLS = "stall_"
 _FINDINGS = 5
+_LEAST_GAIN = 1.01
 _FEWER_BLOCKS, _ALIKE = 1.5, 0.03
 _FEW_WAVES = 20.0  # with more of them the last one does not count
 _LITTLE = 0.1  # of empty places
-_LEAST_SHARE = 0.005  # of a stall that is listed
-# The cycles of a launch are its instructions, times the cycles from one of a warp to its next, over the warps that take
-# turns: by factor 1, or -1 where more of it makes faster.
-_FACTORS = {"instructions": 1, "warp_cycles": 1, "occupancy_achieved_frac": -1}
-_LEAST_FACTOR = math.log(1.02)
-_ENOUGH = 1 / 3  # of the difference in time, in logarithms, that the factors have to account for
 _TIE = 1.01
+_AGREES = 0.5  # of the difference in time, in logarithms, that ncu has to see: else its counters are of another one
 # Column, the least difference that matters (absolute; of the other's), whether more of it (1) or less (-1) makes slower
 # or that depends (0), unit, and the words for it. Registers are given out by eight.
 _COUNTED = (
-    ("sectors_per_request_load", 0.5, 0.1, 0, 1, "{:.3g} sectors a load for {:.3g}"),
-    ("l1_hit_frac", 0.1, 0, -1, 1, "{:.0%} of the sectors found in L1 for {:.0%}"),
-    ("l2_hit_frac", 0.1, 0, -1, 1, "{:.0%} of the sectors found in L2 for {:.0%}"),
-    ("dram_bytes", 1e6, 0.1, 1, 1e6, "{:,.0f} MB through DRAM for {:,.0f}"),
+    ("sectors_per_request_load", 0.5, 0.1, 0, 1, "{:.3g} sectors/request of loads vs {:.3g}"),
+    ("l1_hit_frac", 0.1, 0, -1, 1, "{:.0%} L1 hits vs {:.0%}"),
+    ("l2_hit_frac", 0.1, 0, -1, 1, "{:.0%} L2 hits vs {:.0%}"),
+    ("dram_bytes", 1e6, 0.1, 1, 1e6, "{:,.0f} MB through DRAM vs {:,.0f}"),
 )
 _STATIC = (
-    ("occupancy_theoretical_frac", 0.05, 0, -1, 1, "theoretical occupancy {:.0%}{limit} for {:.0%}"),
-    ("registers", 8, 0, 1, 1, "{:.0f} registers a thread for {:.0f}"),
-    ("shared_bytes", 4096, 0, 0, 1024, "{:.3g} KiB of shared memory a block for {:.3g}"),
-    ("spill_bytes", 1, 0, 1, 1, "{:.0f} bytes of spills for {:.0f}"),
+    ("occupancy_theoretical_frac", 0.05, 0, -1, 1, "theoretical occupancy {:.0%}{limit} vs {:.0%}"),
+    ("registers", 8, 0, 1, 1, "{:.0f} registers a thread vs {:.0f}"),
+    ("shared_bytes", 4096, 0, 0, 1024, "{:.3g} KiB of shared memory a block vs {:.3g}"),
+    ("spill_bytes", 1, 0, 1, 1, "{:.0f} bytes of spills vs {:.0f}"),
 )
-# Which static figure is told beside counters: the cause of the factor that it stands at.
+_EITHER_WAY = {"shared_bytes"}  # explains nothing by itself
+# Which factors a static figure is told with: those that it causes.
 _CAUSES = {
-    "occupancy_theoretical_frac": "occupancy_achieved_frac",
-    "idle": "occupancy_achieved_frac",
-    "spill_bytes": "instructions",
+    "occupancy_theoretical_frac": {"occupancy_achieved_frac"},
+    "idle": {"occupancy_achieved_frac", "sm_active_frac"},
+    "blocks": {"sm_active_frac"},
+    "spill_bytes": {"instructions"},
 }
 _OF_THE_SOURCE = "over all dtypes, ops and shapes of the source (geometric mean)"
+_NO_COUNTERS = "; no counters of"
 _ACROSS = 5  # cells of a heat map abreast
 _JOINED = " · "
 _NO_ROW: dict[str, Any] = {"excess": None, "time_ns": None, "marks": [], "verdict": "no row"}
@@ -67,7 +63,7 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> pd.DataFrame:
     rows = rows[names == names.groupby([rows[name] for name in _RUNG]).transform("last")].reset_index(drop=True)
     rows = rows.assign(shape=rows["shape_name"], versus_default=rows["versus_default_p50"])
     rows["combination"] = rows["macros"].map(short_name)
-    rows = rows.join(_counters(measured).drop(index=_of_other_builds(rows, capture.tools), errors="ignore"), on="range")
+    rows = sweep_counters.join(rows, measured, capture.tools)
     # by what was timed in the same rounds as the default; where no default was timed, by time alone
     rows["cost"] = (1 / rows["versus_default"]).fillna(rows["bench_time_p50_ns"].astype("float64"))
     order = sorted({*rows[CELL].itertuples(index=False, name=None)}, key=_place)
@@ -108,49 +104,6 @@ def _place(cell: tuple[str, ...]) -> tuple[Any, ...]:
 def short_name(macros: str) -> str:
     """`THREADS=256 AHEAD_MB=3` of `GELU_V02_THREADS=256 GELU_V02_AHEAD_MB=3`."""
     return " ".join(re.sub(r"^[A-Z0-9_]*?V\d+_(?=[A-Z])", "", part) for part in macros.split())
-
-
-def _of_other_builds(rows: pd.DataFrame, tools: list[dict[str, Any]]) -> list[str]:
-    """The NVTX paths of which ncu counted another build than the one that was timed: that explains no time."""
-    counted = {path: build for tool in tools for path, build in (tool.get("counted") or {}).items()}
-    timed = zip(rows["range"], rows["fingerprint"], strict=True)
-    return [path for path, build in timed if counted.get(path, build) != build]
-
-
-def _counters(measured: pd.DataFrame) -> pd.DataFrame:
-    """By NVTX path what ncu counted of its longest kernel, the largest stall of it, and its time."""
-    counted = ["occupancy_achieved_frac", *(name for name, *_ in _COUNTED if name != "dram_bytes")]
-    known = measured[measured["path"].astype("str").str.startswith(SWEPT)] if len(measured) else measured
-    if known.empty or "duration_ns" not in known:
-        more = ["instructions", "warp_cycles", "dram_bytes", "dram_byte_per_s", "stall", "stall_frac", "stalls"]
-        return pd.DataFrame(columns=[*counted, *more, "ncu_time_ns"])
-    longest = known.sort_values("duration_ns", kind="stable").groupby("path").tail(1).set_index("path")
-    reasons = [name for name in longest if str(name).startswith(_TOP_STALLS)]
-    cycles = longest[reasons].astype("float64").rename(columns=lambda name: name.removeprefix(_TOP_STALLS))
-    cycles["selected"] = 1.0  # in which the warp issues
-    stalls = cycles.drop(columns=[name for name in NOT_WAITING if name in cycles])
-    some = stalls.notna().any(axis=1)
-    waiting = stalls.sum(axis=1).where(some)
-    moved = longest["dram_read_bytes"] + longest["dram_write_bytes"]
-    return pd.DataFrame(
-        {
-            **longest[counted],
-            "instructions": longest["inst_issued"],
-            "warp_cycles": cycles.sum(axis=1).where(some),
-            "dram_bytes": moved,
-            "dram_byte_per_s": moved / longest["duration_ns"] * 1e9,
-            "stall": stalls[some].idxmax(axis=1).reindex(longest.index),
-            "stall_frac": stalls.max(axis=1) / waiting,
-            "stalls": [_listed(row) for _, row in stalls.iterrows()],
-            "ncu_time_ns": longest["duration_ns"],
-        }
-    )
-
-
-def _listed(stalls: pd.Series) -> str:
-    """`long_scoreboard 8.00, wait 2.50` of a launch's stalls, those of half a per cent."""
-    largest = stalls[stalls >= _LEAST_SHARE * stalls.sum()].sort_values(ascending=False, kind="stable")
-    return ", ".join(f"{name} {cycles:.2f}" for name, cycles in largest.items() if cycles > 0)
 
 
 def build_best(sweep: pd.DataFrame) -> pd.DataFrame:
@@ -203,7 +156,7 @@ def find(best: pd.DataFrame) -> list[dict[str, Any]]:
 
 def is_clear(row: pd.Series) -> bool:
     """Whether the combination was faster than the default in 95 % of the rounds, by 1 % in the median."""
-    return bool(row["versus_default_p5"] > 1 and row["versus_default"] >= 1.01)
+    return bool(row["versus_default_p5"] > 1 and row["versus_default"] >= _LEAST_GAIN)
 
 
 def _marked(timed: pd.DataFrame, mark: str) -> pd.Series | None:
@@ -238,9 +191,7 @@ def _sentences(
     else:
         gain = f"{_times(fastest)} the default's speed"
         if is_clear(fastest):
-            found = _apart(fastest, default, slowest, slower=False)
-            found = f": against {default['combination']}, {found}" if found else ""
-            why = found or f"; {_untold(fastest, default, slower=False)}"
+            why = _why(fastest, default, slowest, 1 / fastest["versus_default"])
             said.append(f"Fastest is {fastest['combination']}, {gain}{why}.")
         else:
             said.append(f"No clear difference: {fastest['combination']} comes out at {gain}.")
@@ -248,10 +199,11 @@ def _sentences(
     if slowest["combination"] not in (other["combination"], fastest["combination"]):
         paired = slowest["versus_default"] if default is not None else float("nan")
         ratio = 1 / paired if pd.notna(paired) else slowest["bench_time_p50_ns"] / other["bench_time_p50_ns"]
-        if ratio >= 1.01:
+        if ratio >= _LEAST_GAIN:
             against = fastest if is_clear(fastest) else other
-            found = "; ".join(filter(None, (_apart(slowest, other, against, slower=True), _starting(slowest, rows))))
-            why = f": {found}" if found else f"; {_untold(slowest, other, slower=True)}"
+            why, starting = _why(slowest, other, against, ratio), _starting(slowest, rows)
+            if starting:
+                why = f": {starting}" if why.startswith(_NO_COUNTERS) else f"{why}; {starting}"
             said.append(f"Slowest is {slowest['combination']}, {ratio:.3g} times {other['combination']}'s time{why}.")
     if len(left_out):
         named = ", ".join(f"{count} {verdict}" for verdict, count in left_out["verdict"].value_counts().items())
@@ -284,20 +236,34 @@ def _times(row: pd.Series) -> str:
     return f"{middle:.3f} ({low:.3f} – {high:.3f}) times"
 
 
-def _apart(row: pd.Series, other: pd.Series, opposite: pd.Series, *, slower: bool) -> str:
-    """What of `row` differs from `other`: the factors of its time and other counters where both have them, with the
-    static figures that cause a factor; else all static ones. What makes the reverse likely, what `opposite` (of the
-    fastest the slowest, and the reverse) shares, and what was counted of launches that differ in time the other way
-    round explain nothing.
+def _why(row: pd.Series, other: pd.Series, opposite: pd.Series, ratio: float) -> str:
+    """What of `row` differs from `other`, whose time it takes `ratio` times: the factors of its time and other counters
+    where both have them, with the static figures that cause a factor; else the static ones. What makes the reverse
+    likely, and what `opposite` (of the fastest the slowest, and the reverse) shares, explains nothing.
     """
-    static = _one_way(_STATIC, row, other, opposite, slower=slower)
-    if _contradicted(row, other, slower=slower):
-        return ", ".join(static.values())
-    factors = _factors(row, other)
-    explain = {name for name in factors if ((row[name] > other[name]) == (_FACTORS[name] > 0)) == slower}
-    causes = {name: words for name, words in static.items() if _CAUSES.get(name) in explain}
+    slower = ratio > 1
+    static = {} if _kernel(row) != _kernel(other) else _one_way(_STATIC, row, other, opposite, slower=slower)
+    static = static if set(static) - _EITHER_WAY else {}
+    alone = f": {', '.join(static.values())}" if static else ""
+    bare = [one["combination"] for one in (row, other) if one["tier"] != "counters"]
+    if bare:
+        return alone or f"{_NO_COUNTERS} {'it' if bare[0] == row['combination'] else bare[0]}"
+    under = row["ncu_time_ns"] / other["ncu_time_ns"]
+    if math.log(under) / math.log(ratio) < _AGREES:
+        besides = f"; its static figures{alone}" if alone else ""
+        return f"; alone under ncu it takes {under:.3f} times the time, so its counters do not tell why{besides}"
+    factors = sweep_counters.factors(row, other)
+    explain = {name for name in factors if ((row[name] > other[name]) == (sweep_counters.FACTORS[name] > 0)) == slower}
+    causes = {name: words for name, words in static.items() if _CAUSES.get(name, set()) & explain}
     counted = factors | causes | _one_way(_COUNTED, row, other, opposite, slower=slower)
-    return ", ".join((counted or static).values())
+    if counted:
+        return f": {', '.join(counted.values())}"
+    return alone or "; neither its static figures nor its counters tell it apart"
+
+
+def _kernel(row: pd.Series) -> str:
+    """The kernel that the static figures are of, without its template arguments."""
+    return str(row["kernel"]).split("<")[0]
 
 
 def _one_way(
@@ -310,38 +276,6 @@ def _one_way(
         for name, (way, sign, words) in _differences(figures, row, other).items()
         if (not sign or (way == (sign > 0)) == slower) and not (name in shared and shared[name][0] == way)
     }
-
-
-def _factors(row: pd.Series, other: pd.Series) -> dict[str, str]:
-    """By factor of the time of a launch how many times `other`'s it is, of those that differ by 2 %; nothing where they
-    multiply to less than a third of the difference in time, as ncu took it.
-    """
-    names = ["ncu_time_ns", *_FACTORS]
-    if not (row[names].gt(0) & other[names].gt(0)).all():
-        return {}
-    logs = {name: math.log(row[name] / other[name]) for name in names}
-    told = {name: way * logs[name] for name, way in _FACTORS.items() if abs(logs[name]) >= _LEAST_FACTOR}
-    time = logs["ncu_time_ns"]
-    if not told or sum(told.values()) * math.copysign(1, time) < _ENOUGH * abs(time):
-        return {}
-    return {name: f"{math.exp(logs[name]):.2f} times {_factor(name, row, other)}" for name in told}
-
-
-def _factor(name: str, row: pd.Series, other: pd.Series) -> str:
-    if name == "instructions":
-        return "the instructions"
-    if name == "warp_cycles":
-        return f"the warp cycles per issued instruction{_longer(row, other)}"
-    return f"the achieved occupancy ({row[name]:.0%} for {other[name]:.0%})"
-
-
-def _longer(row: pd.Series, other: pd.Series) -> str:
-    """Which stall makes up most of the difference in a warp's cycles: " (barrier 6.3 for 0.3)", or nothing."""
-    ours, theirs = _cycles(row["stalls"]), _cycles(other["stalls"])
-    change = row["warp_cycles"] - other["warp_cycles"]
-    most = max({**theirs, **ours}, key=lambda name: (ours.get(name, 0) - theirs.get(name, 0)) / change, default="")
-    mine, its = ours.get(most, 0.0), theirs.get(most, 0.0)
-    return f" ({most} {mine:.1f} for {its:.1f})" if (mine - its) / change >= _ENOUGH else ""
 
 
 def _differences(
@@ -358,32 +292,19 @@ def _differences(
         if known(name) and abs(row[name] - other[name]) >= max(least, of_other * other[name]):
             said = words.format(row[name] / unit, other[name] / unit, limit=limit)
             found[name] = bool(row[name] > other[name]), sign, said
-    if figures is _STATIC and known("waves") and min(row["waves"], other["waves"]) < _FEW_WAVES:
+    if figures is _STATIC and known("multiprocessors") and known("grid_blocks"):
+        many = row["multiprocessors"]
+        ours, theirs = (min(value["grid_blocks"] / many, 1.0) for value in (row, other))
+        if abs(ours - theirs) > _LITTLE:
+            said = f"{row['grid_blocks']:.0f} blocks vs {other['grid_blocks']:.0f} for {many:.0f} multiprocessors"
+            found["blocks"] = ours > theirs, -1, said
+    alike = "blocks" not in found and "occupancy_theoretical_frac" not in found  # places of one size
+    if figures is _STATIC and alike and known("waves") and min(row["waves"], other["waves"]) < _FEW_WAVES:
         ours, theirs = _idle(row), _idle(other)
         if abs(ours - theirs) > _LITTLE:
-            empty = f"in which {ours:.0%} of the places stay empty for {theirs:.0%}"
-            found["idle"] = ours > theirs, 1, f"{row['waves']:.3g} waves for {other['waves']:.3g}, {empty}"
+            empty = f"in which {ours:.0%} vs {theirs:.0%} of the places stay empty"
+            found["idle"] = ours > theirs, 1, f"{row['waves']:.3g} vs {other['waves']:.3g} waves, {empty}"
     return found
-
-
-def _cycles(stalls: str) -> dict[str, float]:
-    """By reason its cycles, of a cell of the column `stalls`."""
-    return {name: float(cycles) for name, cycles in (part.split(" ") for part in stalls.split(", ") if part)}
-
-
-def _contradicted(row: pd.Series, other: pd.Series, *, slower: bool) -> bool:
-    """Whether the launches that ncu counted differ the other way round than those that were timed."""
-    return bool((row["ncu_time_ns"] < other["ncu_time_ns"]) if slower else (row["ncu_time_ns"] > other["ncu_time_ns"]))
-
-
-def _untold(row: pd.Series, other: pd.Series, *, slower: bool) -> str:
-    """That no figure tells `row` from `other`."""
-    bare = [one["combination"] for one in (row, other) if one["tier"] != "counters"]
-    if not bare and _contradicted(row, other, slower=slower):
-        return f"the launch that ncu counted was {'faster' if slower else 'slower'} than {other['combination']}'s"
-    if not bare:
-        return "neither its static figures nor its counters tell it apart"
-    return f"no counters of {'it' if bare[0] == row['combination'] else bare[0]}"
 
 
 def _starting(row: pd.Series, rows: pd.DataFrame) -> str:
@@ -395,7 +316,7 @@ def _starting(row: pd.Series, rows: pd.DataFrame) -> str:
     if alike.empty:
         return ""
     larger = alike.iloc[0]["combination"]
-    return f"bound by the start of blocks: one every {mine:.2g} ns, as with {larger}, where each does more"
+    return f"bound by the launch of blocks: one every {mine:.2g} ns, as with {larger}, where each does more"
 
 
 def _idle(row: pd.Series) -> float:

@@ -861,14 +861,32 @@ def test_the_table_marks_the_default_the_fastest_and_the_recommended(tmp_path: P
 def test_why_is_what_differs(tmp_path: Path) -> None:
     rows = two(versus(1.09, 1.1, 1.11))
     rows[0] |= {"occupancy_theoretical_frac": 0.5, "limiter": "registers", "registers": 64}
-    rows[0] |= {"waves": 1.1, "tail_frac": 0.9}
     rows[1] |= {"bench_time_p50_ns": 9090}
     _, found, _ = analyse(load([capture_of(tmp_path, rows)]))
-    assert found["sweep_best"].iloc[0]["evidence"] == (
-        "Fastest is THREADS=64, 1.100 (1.090 – 1.110) times the default's speed: against THREADS=256, theoretical "
-        "occupancy 100% for 50%, 32 registers a thread for 64, 11.6 waves for 1.1, in which 3% of the places stay "
-        "empty for 45%."
-    )
+    said = found["sweep_best"].iloc[0]["evidence"]
+    head = "Fastest is THREADS=64, 1.100 (1.090 – 1.110) times the default's speed"
+    assert said == f"{head}: theoretical occupancy 100% vs 50%, 32 registers a thread vs 64."
+
+
+def test_empty_places_are_compared_where_they_are_of_one_size(tmp_path: Path) -> None:
+    tail: dict[str, object] = {"waves": 1.1, "tail_frac": 0.9}
+    said = why(tmp_path, default={}, fast={}, slow=tail)
+    assert said[1] == ": 1.1 vs 11.6 waves, in which 45% vs 3% of the places stay empty"
+    half: dict[str, object] = {"occupancy_theoretical_frac": 0.5, "limiter": "registers"}
+    said = why(tmp_path / "half", default={}, fast={}, slow=tail | half)
+    assert said[1] == ": theoretical occupancy 50% (limited by registers) vs 100%"
+
+
+def test_fewer_blocks_than_multiprocessors_are_told(tmp_path: Path) -> None:
+    said = why(tmp_path, default={}, fast={}, slow={"grid_blocks": 99, "waves": 99 / 132 / 8, "tail_frac": 0.9})
+    assert said[1] == ": 99 blocks vs 12288 for 132 multiprocessors"
+
+
+def test_shared_memory_alone_and_another_kernel_explain_nothing(tmp_path: Path) -> None:
+    assert why(tmp_path, default={}, fast={}, slow={"shared_bytes": 65536})[1] == "; no counters of it"
+    other: dict[str, object] = {"kernel": "other<float>", "registers": 255}
+    assert why(tmp_path / "other", default={}, fast={}, slow=other)[1] == "; no counters of it"
+    assert why(tmp_path / "same", default={}, fast={}, slow=other | {"kernel": "k<64>"})[1] != "; no counters of it"
 
 
 def why(tmp_path: Path, **of_all: dict[str, object]) -> list[str]:
@@ -899,7 +917,7 @@ def test_what_makes_the_reverse_likely_and_a_restatement_explain_nothing(tmp_pat
         fast={"spill_bytes": 64, "waves": 62.06},
         slow={"occupancy_theoretical_frac": 0.5, "limiter": "registers", "waves": 993},
     )
-    assert said == ["; no counters of it", ": theoretical occupancy 50% (limited by registers) for 100%"]
+    assert said == ["; no counters of it", ": theoretical occupancy 50% (limited by registers) vs 100%"]
 
 
 def test_a_little_explains_nothing(tmp_path: Path) -> None:
@@ -917,7 +935,7 @@ def counted(
     from analysis.capture.ours import read_sweep
 
     usual = {
-        "duration_ns": 1e4, "inst_issued": 1e6, "occupancy_achieved_frac": 0.8, "sectors_per_request_load": 16,
+        "duration_ns": 1e4, "sm_clock_hz": 2e9, "inst_issued": 1e7, "occupancy_achieved_frac": 0.8, "sectors_per_request_load": 16,
         "l1_hit_frac": 0, "l2_hit_frac": 0.5, "dram_read_bytes": 5e7, "dram_write_bytes": 5e7,
         "stall_long_scoreboard": 8, "stall_wait": 2,
     }  # fmt: skip
@@ -941,40 +959,53 @@ def test_counters_of_another_build_than_the_timed_one_explain_nothing() -> None:
     assert set(table["tier"]) == {"counters"}
 
 
-def test_counters_explain_where_both_have_them_and_differ() -> None:
+def slow_of_two(**static: object) -> tuple[list[dict[str, object]], str]:
+    """Rows of a default and of one that takes twice its time, and how the evidence of it begins."""
     rows = two(versus(0.49, 0.5, 0.51), samples=15)
-    rows[1] |= {"bench_time_p50_ns": 20000, "registers": 64, "samples": 12}
-    head = "The default, THREADS=256, is the fastest of 2. Slowest is THREADS=64, 2 times THREADS=256's time"
-    table, best = counted(
-        rows, {0: {"l1_hit_frac": 0.6}, 1: {"l1_hit_frac": 0.2, "l2_hit_frac": 0.55, "dram_read_bytes": 1.5e8}}
+    rows[0] |= {"spill_bytes": 0}
+    rows[1] |= {"bench_time_p50_ns": 20000, "samples": 12, "registers": 64, **static}
+    return rows, "The default, THREADS=256, is the fastest of 2. Slowest is THREADS=64, 2 times THREADS=256's time"
+
+
+def test_counters_explain_where_both_have_them_and_differ() -> None:
+    rows, head = slow_of_two()
+    missed = {"l1_hit_frac": 0.2, "l2_hit_frac": 0.55, "dram_read_bytes": 1.5e8, "sectors_per_request_load": 32}
+    table, best = counted(rows, {0: {"l1_hit_frac": 0.6}, 1: {"duration_ns": 2e4, "stall_wait": 13, **missed}})
+    assert best.iloc[0]["evidence"] == (
+        f"{head}: 2.00 times the warp cycles per issued instruction (22.0 vs 11.0: wait +11.0), "
+        "32 sectors/request of loads vs 16, 20% L1 hits vs 60%, 200 MB through DRAM vs 100."
     )
-    assert best.iloc[0]["evidence"] == f"{head}: 20% of the sectors found in L1 for 60%, 200 MB through DRAM for 100."
     assert table["dram_bytes"].tolist() == [1e8, 2e8]
     assert (table["samples"].tolist(), best.iloc[0]["samples"]) == ([15, 12], 12)
-    assert table["stalls"].tolist() == ["long_scoreboard 8.00, wait 2.00"] * 2
-    assert table["warp_cycles"].tolist() == [11.0, 11.0]  # one of them issues
-    # another stall is the largest by a hair: nothing that explains half the speed
-    hair = {"stall_long_scoreboard": 4.9, "stall_wait": 5.1}
-    _, best = counted(rows, {0: {"stall_long_scoreboard": 5.1, "stall_wait": 4.9}, 1: hair})
-    assert best.iloc[0]["evidence"] == f"{head}: 64 registers a thread for 32."
-    _, best = counted(rows, {0: {}, 1: {"l1_hit_frac": 0.2, "duration_ns": 9e3}})
-    assert best.iloc[0]["evidence"] == f"{head}: 64 registers a thread for 32."
-    _, best = counted(rows, {0: {}, 1: {}})
-    assert best.iloc[0]["evidence"] == f"{head}: 64 registers a thread for 32."
-    rows[1] |= {"registers": 32}
-    _, best = counted(rows, {0: {}, 1: {}})
-    assert best.iloc[0]["evidence"] == f"{head}; neither its static figures nor its counters tell it apart."
-    _, best = counted(rows, {0: {}, 1: {"dram_read_bytes": 1.5e8, "duration_ns": 9e3}})
-    assert best.iloc[0]["evidence"] == f"{head}; the launch that ncu counted was faster than THREADS=256's."
+    assert table["stalls"].tolist() == ["long_scoreboard 8.00, wait 2.00", "wait 13.00, long_scoreboard 8.00"]
+    assert table["warp_cycles"].tolist() == [11.0, 22.0]  # in one of them it issues
+    assert table["multiprocessors"].tolist() == [132, 132]
+    active = 1e7 * 11 / (132 * 64 * 0.8 * 1e4 * 2)  # warp cycles over the resident warps' in all cycles
+    assert table["sm_active_frac"].tolist() == pytest.approx([active, active])
+    _, best = counted(rows, {1: {}})
+    assert best.iloc[0]["evidence"] == f"{head}: 64 registers a thread vs 32."
+    rows, head = slow_of_two(registers=32)
     _, best = counted(rows, {1: {}})
     assert best.iloc[0]["evidence"] == f"{head}; no counters of THREADS=256."
+    _, best = counted(rows, {0: {"sm_clock_hz": float("nan")}, 1: {"duration_ns": 2e4}})
+    assert best.iloc[0]["evidence"] == f"{head}; neither its static figures nor its counters tell it apart."
 
 
-def test_the_factors_of_a_time_explain_it_with_the_static_figures_that_cause_them() -> None:
-    rows = two(versus(0.49, 0.5, 0.51))
-    rows[0] |= {"spill_bytes": 0}
-    rows[1] |= {"bench_time_p50_ns": 20000, "registers": 64, "spill_bytes": 72, "occupancy_theoretical_frac": 0.5}
-    head = "The default, THREADS=256, is the fastest of 2. Slowest is THREADS=64, 2 times THREADS=256's time"
+def test_counters_of_a_launch_of_another_time_tell_nothing_and_that_is_said() -> None:
+    rows, head = slow_of_two()
+    for under in (0.9e4, 1e4, 1.4e4):  # half of twice the time, in logarithms, is 1.414 times
+        _, best = counted(rows, {0: {}, 1: {"duration_ns": under, "inst_issued": 2e7}})
+        assert best.iloc[0]["evidence"] == (
+            f"{head}; alone under ncu it takes {under / 1e4:.3f} times the time, so its counters do not tell why; "
+            "its static figures: 64 registers a thread vs 32."
+        )
+    _, best = counted(rows, {0: {}, 1: {"duration_ns": 1.42e4, "inst_issued": 2e7}})
+    assert best.iloc[0]["evidence"].startswith(f"{head}: 2.00 times the instructions, ")
+
+
+def test_the_factors_of_a_time_multiply_to_it_with_the_static_figures_that_cause_them() -> None:
+    half = {"occupancy_theoretical_frac": 0.5, "blocks_per_sm": 4, "waves": 23.28}
+    rows, head = slow_of_two(spill_bytes=72, **half)
 
     def said(**counters: float) -> str:
         _, best = counted(rows, {0: {}, 1: {"duration_ns": 2e4, **counters}})
@@ -982,24 +1013,48 @@ def test_the_factors_of_a_time_explain_it_with_the_static_figures_that_cause_the
         assert evidence.startswith(head)
         return evidence.removeprefix(head)
 
-    longer = "2.00 times the warp cycles per issued instruction (barrier 13.0 for 0.0)"
+    # what changes a lot both ways is told, small changes are not
+    longer = "2.00 times the warp cycles per issued instruction (22.0 vs 11.0: barrier +13.0)"
     assert said(stall_barrier=13, stall_long_scoreboard=6) == f": {longer}."
-    warps = "0.50 times the achieved occupancy (40% for 80%), theoretical occupancy 50% for 100%"
+    moved = "2.00 times the warp cycles per issued instruction (22.0 vs 11.0: barrier +19.0, long_scoreboard −8.0)"
+    assert said(stall_barrier=19, stall_long_scoreboard=0) == f": {moved}."
+    warps = "0.50 times the achieved occupancy (40.0% vs 80.0%), theoretical occupancy 50% vs 100%"
     assert said(occupancy_achieved_frac=0.4) == f": {warps}."
-    assert said(inst_issued=2e6) == ": 2.00 times the instructions, 72 bytes of spills for 0."
+    assert said(inst_issued=2e7) == ": 2.00 times the instructions, 72 bytes of spills vs 0."
+    assert said(sm_clock_hz=1e9) == ": 0.50 times the SM clock."
+    idle = "0.50 times the share of cycles with SMs active (40.7% vs 81.4%)"
+    assert said() == f": {idle}."
     # all of them are told, what makes faster too: only together they are the time
-    both = said(inst_issued=1.5e6, stall_long_scoreboard=23.3, occupancy_achieved_frac=0.96)
+    both = said(inst_issued=1.5e7, stall_long_scoreboard=14.6, occupancy_achieved_frac=0.96)
     assert both == (
-        ": 1.50 times the instructions, 2.39 times the warp cycles per issued instruction (long_scoreboard 23.3 for "
-        "8.0), 1.20 times the achieved occupancy (96% for 80%), 72 bytes of spills for 0."
+        ": 1.50 times the instructions, 1.60 times the warp cycles per issued instruction (17.6 vs 11.0: "
+        "long_scoreboard +6.6), 1.20 times the achieved occupancy (96.0% vs 80.0%), 72 bytes of spills vs 0."
     )
-    # a cycle more of each of many stalls: none of them makes it up
-    spread = said(stall_long_scoreboard=11, stall_wait=5, stall_barrier=3, stall_drain=3)
-    assert spread == ": 2.09 times the warp cycles per issued instruction."
-    # they have to account for a third of the difference in time: otherwise the static figures are left
-    static = ": theoretical occupancy 50% for 100%, 64 registers a thread for 32, 72 bytes of spills for 0."
-    assert said(inst_issued=1.2e6) == said(inst_issued=0.5e6) == said() == static
-    assert said(inst_issued=1.27e6) != static
+
+
+def test_counters_of_several_kernels_are_of_them_together() -> None:
+    import pandas as pd
+
+    from analysis.tables import sweep_counters
+
+    kernel = {"path": "sweep/a", "dram_read_bytes": 1.0, "dram_write_bytes": 1.0, "sm_clock_hz": 1e9}
+    first = kernel | {"duration_ns": 3e4, "inst_issued": 1e6, "occupancy_achieved_frac": 0.4, "stall_wait": 9.0}
+    second = kernel | {"duration_ns": 1e4, "inst_issued": 3e6, "occupancy_achieved_frac": 0.8, "stall_wait": 1.0}
+    row = sweep_counters._counters(pd.DataFrame([first, second])).loc["sweep/a"]
+    assert (row["ncu_time_ns"], row["instructions"], row["dram_bytes"]) == (4e4, 4e6, 4)
+    assert row["occupancy_achieved_frac"] == pytest.approx(0.5)  # by time
+    assert row["warp_cycles"] == pytest.approx(4)  # 3 of waiting, by instruction, and the one in which it issues
+    assert pd.isna(row["ncu_theoretical"])
+
+
+def test_ncu_knows_better_which_warps_fit() -> None:
+    rows, _ = slow_of_two()
+    told = {"occupancy_theoretical_frac": 0.25, "waves": 2.91, "occupancy_limiter": "shared_mem"}
+    table, _ = counted(rows, {0: {"occupancy_theoretical_frac": 1.0, "waves": 9.0}, 1: {"duration_ns": 2e4, **told}})
+    first, second = table.iloc[0], table.iloc[1]
+    assert (first["occupancy_theoretical_frac"], first["limiter"], first["waves"]) == (1, "warps", 11.64)
+    assert (second["occupancy_theoretical_frac"], second["limiter"], second["waves"]) == (0.25, "shared", 2.91)
+    assert second["tail_frac"] == pytest.approx(0.09)
 
 
 def test_of_several_slowest_the_one_that_is_most_like_the_default_is_explained() -> None:
@@ -1084,7 +1139,7 @@ def test_blocks_that_start_no_faster_are_named(tmp_path: Path) -> None:
         .iloc[0]["evidence"]
         .endswith(
             "Slowest is THREADS=64, 2 times THREADS=256's time: bound by the "
-            "start of blocks: one every 0.41 ns, as with THREADS=128, where each does more."
+            "launch of blocks: one every 0.41 ns, as with THREADS=128, where each does more."
         )
     )
 
