@@ -12,12 +12,18 @@ ninja and kept by content. In a process of its own each is checked against float
 that pass are timed in turn, the default among them, by harness.bench's cold convention. What does not compile, link or
 launch, is wrong, crashes or hangs is a row with its reason; a crash costs its row and a new process.
 
+All are tried at the shape of the ladder. A source is compiled once for all its ops, dtypes and shapes: so in a second
+stage the default and the (at most three) best of those that are clearly faster are tried at every other registered
+shape, too, in all dtypes of all ops that are compiled from the source. With --shapes all are tried at these shapes, and
+there is no second stage.
+
 DIR/captures/sweep.csv gets each row as it is measured: the same command goes on where an interrupted one stopped. A row
 is known by its op, variant, dtype, shape, macros, GPU and the fingerprint of compiler, source and flags. sweep.json
 holds the choices and, call by call, which rows it measured and under which conditions. A combination is recommended
-for a source, which is compiled once for all its ops, dtypes and shapes: at least 1 % faster in the geometric mean of
-what was measured of it, faster in 95 % of the rounds somewhere, and slower in 95 % of the rounds nowhere. `make sweep`
-reports with the table, the heat maps and why.
+for a source if it was timed wherever the default was: at least 1 % faster in the geometric mean of the dtypes and
+shapes at which all were tried, faster in 95 % of the rounds somewhere, and slower in 95 % of the rounds nowhere. It is
+not compiled in where an op takes the rung unasked and a registered shape was not timed with it. `make sweep` reports
+with the table, the heat maps and why.
 Exit: 0 done, 2 usage, 3 nothing can be built, 130 interrupted.
 """
 
@@ -35,7 +41,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -43,7 +49,19 @@ from typing import IO, Any
 from harness.console import guarded, progress
 from harness.errors import InputError, UsageError
 from harness.sweep_gpu import batches
-from harness.sweep_rows import COLUMNS, LEAST_GAIN, Ledger, Row, cell_of, choose, latest, update_tuned
+from harness.sweep_rows import (
+    COLUMNS,
+    LEAST_GAIN,
+    Ledger,
+    Row,
+    cell_of,
+    choose,
+    finalists,
+    latest,
+    not_taken,
+    swept_cells,
+    update_tuned,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE, KIND = "sweep.csv", "sweep"
@@ -115,6 +133,47 @@ def plan(
     if not cells:
         raise UsageError("no variant takes what was asked for: give other --variants, --dtype or --shapes.")
     return cells
+
+
+def second_stage(cells: Sequence[Cell], rows: Sequence[Row], gpu: str) -> list[Cell]:
+    """Of the sources of `cells` the default and what `rows` show to be clearly faster on that GPU, at every registered
+    shape; not of sources that keep their default, which are built with it whatever is found.
+    """
+    from kernels.combinations import combinations
+
+    rungs = [(cell.op, cell.op.variant(cell.variant)) for cell in cells]
+    asked = {(_source(op, variant), tuple(variant.tunables)) for op, variant in rungs}
+    found = []
+    for (name, source, macros), best in finalists(rows).items():
+        if name != gpu or (source, macros) not in asked:
+            continue
+        for op, variant in _compiled_from(source, macros):
+            taken = [one for one in combinations(op, variant) if one.is_default or one.text in best]
+            if len(taken) > 1 and not variant.keeps_default:
+                found += [Cell(op, variant.name, dtype, shape, taken) for dtype, shape in _registered(op, variant)]
+    return found
+
+
+def _source(op: Any, variant: Any) -> str:
+    return f"{op.folder}/{variant.source}"
+
+
+def _registered(op: Any, variant: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """(dtype, shape) of all that a variant takes."""
+    for dtype in op.dtypes:
+        for shape in op.shapes.values():
+            if dtype in variant.dtypes and not variant.cannot(shape, dtype):
+                yield dtype, shape
+
+
+def _compiled_from(source: str, macros: Sequence[str]) -> Iterator[tuple[Any, Any]]:
+    """(op, variant) of all that is compiled from a source with these macros."""
+    from kernels.registry import ops
+
+    for op in ops().values():
+        for variant in op.variants.values():
+            if _source(op, variant) == source and tuple(variant.tunables) == tuple(macros):
+                yield op, variant
 
 
 def range_of(cell: Cell, combination: Any) -> str:
@@ -488,13 +547,14 @@ def wave_fields(row: Row, sm_count: int) -> Row:
 
 
 def telling(rows: Sequence[Row], gpu: str) -> set[str]:
-    """The ranges of the default, the recommended, the fastest and the slowest of each rung, dtype and shape: what
-    differs between their counters is why one is faster.
+    """The ranges of the default, the recommended, the fastest and the slowest of each rung, dtype and shape at which
+    all were tried: what differs between their counters is why one is faster.
     """
     chosen = {(choice["source"], choice["macros"]) for choice in choose(rows) if choice["gpu"] == gpu}
+    swept = swept_cells(rows, gpu)
     cells: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        if row["verdict"] == "timed" and row["gpu"] == gpu:
+        if row["verdict"] == "timed" and row["gpu"] == gpu and cell_of(row) in swept:
             cells.setdefault(cell_of(row), []).append(row)
     found = set()
     for members in cells.values():
@@ -577,14 +637,26 @@ def _capture(run: Path, jobs: Sequence[Row]) -> str | None:
 # Program -----------------------------------------------------------------------------------------------------
 
 
-def dry_run(cells: Sequence[Cell], ledger: Ledger | None, gpu: Gpu | None, arch: int) -> None:
-    """What would be tried, and what is measured already."""
-    from kernels import build, combinations
+def dry_run(cells: Sequence[Cell], ledger: Ledger | None, gpu: Gpu | None, arch: int, every_shape: bool) -> None:
+    """What would be tried, and what is measured already; of the second stage as far as the ledger says it."""
+    from kernels import build
 
+    rows = ledger.rows if ledger else []
+    gpus = [gpu.name] if gpu else list(dict.fromkeys(row["gpu"] for row in rows))
     nvcc = build.find_nvcc()
+    _list(cells, ledger, gpus, nvcc, arch)
+    if every_shape:
+        more = [cell for name in gpus for cell in second_stage(cells, rows, name)]
+        print("second stage, at every shape" + ("" if more else ": nothing is known to be clearly faster yet"))
+        if more:
+            _list(more, ledger, gpus, nvcc, arch)
+
+
+def _list(cells: Sequence[Cell], ledger: Ledger | None, gpus: Sequence[str], nvcc: str | None, arch: int) -> None:
+    from kernels import combinations
+
     every = [one for cell in cells for one in cell.combinations]
     prints = combinations.fingerprints(nvcc, every, arch) if nvcc else {}
-    gpus = [gpu.name] if gpu else list(dict.fromkeys(row["gpu"] for row in ledger.rows)) if ledger else []
     total = left = 0
     for cell in cells:
         print(f"{cell.title}: {len(cell.combinations)} combinations")
@@ -598,31 +670,42 @@ def dry_run(cells: Sequence[Cell], ledger: Ledger | None, gpu: Gpu | None, arch:
     print(f"{total} rows, {measured}; {len(set(every))} compilations")
 
 
-def _compiled_from(choice: Row) -> Iterator[tuple[Any, Any]]:
-    """(op, variant) of all that is compiled from the source of a choice, with its macros."""
-    from kernels.registry import ops
+def not_measured(choice: Row, none_of_it: Collection[tuple[str, ...]] = ()) -> list[str]:
+    """What is compiled from the source of a choice, with its macros, and was not timed with it: "gelu fp32", or where
+    some shapes of the dtype were "merge_heads fp32, bf16 at b1_t1024, decode_b1". `none_of_it`: cells that the default
+    does not take either.
+    """
+    timed = {tuple(cell[name] for name in ("op", "variant", "dtype", "shape")) for cell in choice["measured"]}
+    said: list[str] = []
+    for op, variant in _compiled_from(choice["source"], _macros_of(choice)):
+        cells: dict[str, list[str]] = {}
+        for dtype, shape in _registered(op, variant):
+            cells.setdefault(_short(dtype), []).append(op.shape_name(shape))
+        partly: dict[str, list[str]] = {}  # the dtypes that lack the same shapes
+        for dtype, shapes in cells.items():
+            rung = op.name, variant.name, dtype
+            left = [shape for shape in shapes if not {(*rung, shape)} & {*timed, *none_of_it}]
+            if left and not any(cell[:3] == rung for cell in timed):
+                said.append(f"{op.name} {dtype}")
+            elif left:
+                partly.setdefault(", ".join(left), []).append(dtype)
+        said += [f"{op.name} {', '.join(lacking)} at {left}" for left, lacking in partly.items()]
+    return said
 
-    names = [part.split("=")[0] for part in choice["macros"].split()]
-    for op in ops().values():
-        for variant in op.variants.values():
-            if f"{op.folder}/{variant.source}" == choice["source"] and list(variant.tunables) == names:
-                yield op, variant
 
-
-def not_measured(choice: Row) -> list[str]:
-    """What is compiled from the source of a choice, with its macros, and was not timed: "gelu fp32"."""
-    timed = {(cell["op"], cell["dtype"]) for cell in choice["measured"]}
-    return [
-        f"{op.name} {_short(dtype)}"
-        for op, variant in _compiled_from(choice)
-        for dtype in variant.dtypes
-        if (op.name, _short(dtype)) not in timed
-    ]
+def _macros_of(choice: Row) -> list[str]:
+    return [part.split("=")[0] for part in choice["macros"].split()]
 
 
 def keeps_default(choice: Row) -> str:
-    """Why the source of a choice is built with its defaults all the same, "" where it is not."""
-    return next((variant.keeps_default for _, variant in _compiled_from(choice) if variant.keeps_default), "")
+    """Why the source of a choice is built with its defaults all the same, "" where it is not: by declaration, or as it
+    is what an op takes unasked, and would take untimed.
+    """
+    rungs = list(_compiled_from(choice["source"], _macros_of(choice)))
+    if declared := next((variant.keeps_default for _, variant in rungs if variant.keeps_default), ""):
+        return str(declared)
+    runs = any(op.best_for(dtype) == variant.name for op, variant in rungs for dtype in variant.dtypes)
+    return "it runs where no rung is named, and was not timed at every shape" if runs and choice["not_measured"] else ""
 
 
 def not_swept(rows: Sequence[Row]) -> list[str]:
@@ -642,10 +725,11 @@ def describe(out: Path, ledger: Ledger, rounds: int, calls: Sequence[Row]) -> li
     """Write sweep.json; the choices in it."""
     from harness import bench, manifest
 
-    choices = [
-        choice | {"not_measured": not_measured(choice), "keeps_default": keeps_default(choice)}
-        for choice in choose(ledger.rows)
-    ]
+    choices = choose(ledger.rows)
+    for choice in choices:
+        untimed = not_measured(choice, not_taken(ledger.rows, choice["gpu"])) if choice["clear"] else []
+        choice["not_measured"] = untimed
+        choice["keeps_default"] = keeps_default(choice) if choice["clear"] else ""
     document = {
         "kind": KIND, "schema_version": 1, "convention": bench.CONVENTIONS["cold"], "rounds": rounds,
         "least_gain": LEAST_GAIN, "calls": list(calls), "choices": choices, "not_swept": not_swept(ledger.rows),
@@ -694,7 +778,7 @@ def finish(out: Path, ledger: Ledger, rounds: int, update: bool) -> None:
         if choice["clear"] and choice["keeps_default"]:
             print(f"  not compiled in: {choice['keeps_default']}")
         if choice["clear"] and choice["not_measured"]:
-            print(f"  not measured: {', '.join(choice['not_measured'])}")
+            print(f"  not measured: {'; '.join(choice['not_measured'])}")
     if update:
         run = out.resolve()
         print(update_tuned(choices, run.relative_to(ROOT).as_posix() if run.is_relative_to(ROOT) else run.name))
@@ -710,7 +794,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("ops", nargs="+", metavar="OP", help="ops of kernels.registry")
     parser.add_argument("--variants", nargs="+", help="names of variants (default: all with tunables)")
     parser.add_argument("--dtype", nargs="+", help="fp32, bf16 (default: all of the op)")
-    parser.add_argument("--shapes", nargs="+", help="names of the ops' shapes (default: the one of the ladder)")
+    parser.add_argument(
+        "--shapes", nargs="+", help="names of shapes: these alone, no second stage (default: the ladder's)"
+    )
     parser.add_argument("--out", type=Path, help="run folder (default runs/<time>-<gpu>-sweep-<op>)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each combination (default {ROUNDS})")
     parser.add_argument("--arch", type=int, default=90, help="without a GPU: compile for this one (default 90)")
@@ -748,7 +834,7 @@ def _run(options: argparse.Namespace, given: Sequence[str]) -> int:
     out = options.out or outputs.default_run(f"{KIND}-{'-'.join(options.ops)}")
     if options.dry_run:
         file = out / "captures" / FILE
-        dry_run(cells, Ledger(file) if file.is_file() else None, gpu, arch)
+        dry_run(cells, Ledger(file) if file.is_file() else None, gpu, arch, every_shape=not options.shapes)
         return 0
     if gpu is None and options.counters:
         progress("no NVIDIA GPU, so --counters takes none")
@@ -764,7 +850,13 @@ def _run(options: argparse.Namespace, given: Sequence[str]) -> int:
     with manifest.ClockSampler(paused=True) if gpu else contextlib.nullcontext() as sampler:
 
         def measure_all() -> None:
-            sweep(cells, ledger, gpu, arch, options.rounds, lambda jobs: sampled(events(WORKER, jobs), sampler))
+            def start(jobs: Sequence[Row]) -> Iterator[Row]:
+                return sampled(events(WORKER, jobs), sampler)
+
+            sweep(cells, ledger, gpu, arch, options.rounds, start)
+            if gpu and not options.shapes and (more := second_stage(cells, ledger.rows, gpu.name)):
+                progress("second stage: what is clearly faster, and the default, at every shape")
+                sweep(more, ledger, gpu, arch, options.rounds, start)
 
         try:
             recorded(out, ledger, given, options.rounds, sampler, measure_all)

@@ -21,9 +21,15 @@ HEADER = (
 COLUMNS = HEADER.split(",")
 KEY = ("op", "variant", "macros", "dtype", "shape", "gpu", "fingerprint")
 LEAST_GAIN = 1.01
-TOGETHER = "over its dtypes and shapes together (geometric mean)"  # a source is compiled once for all of them
+# Combinations of a source that are timed at every shape. At a small shape the best one often loses, by blocks too large
+# to fill the GPU, where another that is nearly as good does not.
+FINALISTS = 3
+# of all that is timed, so that many small shapes, which a choice hardly matters to, do not hide the large one's gain
+TOGETHER = "over the dtypes and shapes at which all were tried (geometric mean)"
 
 Row = dict[str, Any]
+Cell = tuple[str, ...]  # what is timed together: (op, variant, dtype, shape)
+Source = tuple[str, str, tuple[str, ...]]  # (GPU, source, macros): each of several kernels in one source has its own
 
 
 # The ledger --------------------------------------------------------------------------------------------------
@@ -86,40 +92,107 @@ def _names(row: Row) -> tuple[str, ...]:
     return tuple(part.split("=")[0] for part in row["macros"].split())
 
 
+def _by_source(rows: Sequence[Row]) -> dict[Source, list[Row]]:
+    groups: dict[Source, list[Row]] = {}
+    for row in latest(rows):
+        if row["gpu"]:
+            groups.setdefault((row["gpu"], row["source"], _names(row)), []).append(row)
+    return groups
+
+
 def choose(rows: Sequence[Row]) -> list[Row]:
     """For each source and GPU the combination to take: {gpu, source, macros, default, gain, clear, why, measured}."""
-    groups: dict[tuple[str, str, tuple[str, ...]], list[Row]] = {}
-    for row in latest(rows):
-        if row["verdict"] == "timed" and row["gpu"]:
-            groups.setdefault((row["gpu"], row["source"], _names(row)), []).append(row)
-    return [_choice(gpu, source, members) for (gpu, source, _), members in sorted(groups.items())]
+    return [
+        _choice(gpu, source, members)
+        for (gpu, source, _), members in sorted(_by_source(rows).items())
+        if any(row["verdict"] == "timed" for row in members)
+    ]
+
+
+def finalists(rows: Sequence[Row]) -> dict[Source, list[str]]:
+    """The combinations to time at every shape, best first: those that are clearly faster where all were tried, at most
+    FINALISTS. Rows of other shapes change nothing, so that an interrupted second stage goes on with the same ones.
+    """
+    found = {}
+    for source, members in sorted(_by_source(rows).items()):
+        tried = _where_all_were_tried(members)
+        if best := list(_clear(members, [cell for cell in _of_default(members) if cell in tried]))[:FINALISTS]:
+            found[source] = best
+    return found
+
+
+def swept_cells(rows: Sequence[Row], gpu: str) -> set[Cell]:
+    """Where all combinations of a source were tried on that GPU, not only those of the second stage."""
+    return {
+        cell
+        for (name, *_), members in _by_source(rows).items()
+        if name == gpu
+        for cell in _where_all_were_tried(members)
+    }
+
+
+def not_taken(rows: Sequence[Row], gpu: str) -> set[Cell]:
+    """Where the default was tried on that GPU and does not run: no shapes of it."""
+    of_default = [row for row in latest(rows) if row["gpu"] == gpu and row["default"] == "1"]
+    return {cell_of(row) for row in of_default if row["verdict"] != "timed"}
+
+
+def _where_all_were_tried(members: Sequence[Row]) -> set[Cell]:
+    tried: dict[Cell, set[str]] = {}
+    for row in members:
+        tried.setdefault(cell_of(row), set()).add(row["macros"])
+    most = max(len(macros) for macros in tried.values())
+    return {cell for cell, macros in tried.items() if len(macros) == most}
+
+
+def _of_default(members: Sequence[Row]) -> list[Cell]:
+    """Where the default of a source was timed; a shape that it does not take is none of it."""
+    return list(dict.fromkeys(cell_of(row) for row in members if row["default"] == "1" and row["verdict"] == "timed"))
+
+
+def _gains(members: Sequence[Row]) -> dict[str, dict[Cell, tuple[float, float, float]]]:
+    """By combination and cell the default's time over its own: p5, p50, p95 of the rounds."""
+    gains: dict[str, dict[Cell, tuple[float, float, float]]] = {}
+    for row in members:
+        if row["verdict"] == "timed" and row["versus_default_p50"]:
+            low, middle, high = (float(row[f"versus_default_{name}"]) for name in ("p5", "p50", "p95"))
+            gains.setdefault(row["macros"], {})[cell_of(row)] = low, middle, high
+    return gains
+
+
+def _clear(members: Sequence[Row], cells: Sequence[Cell]) -> dict[str, float]:
+    """By how much each combination is faster than the default, the best first, of those that are clearly: timed in all
+    of `cells`, in 95 % of the rounds faster in one and slower in none.
+    """
+    tried = _where_all_were_tried(members)
+    others = {row["macros"] for row in members if row["default"] != "1"}
+    clear = {}
+    for macros, by_cell in _gains(members).items():
+        if macros not in others or not all(cell in by_cell for cell in cells):
+            continue
+        spans = [by_cell[cell] for cell in cells]
+        logs = [math.log(by_cell[cell][1]) for cell in cells if cell in tried]
+        gain = math.exp(sum(logs) / len(logs)) if logs else 0.0
+        faster, slower = any(low > 1 for low, _, _ in spans), any(high < 1 for _, _, high in spans)
+        if gain >= LEAST_GAIN and faster and not slower:
+            clear[macros] = gain
+    return dict(sorted(clear.items(), key=lambda found: -found[1]))
 
 
 def _choice(gpu: str, source: str, members: Sequence[Row]) -> Row:
-    cells = list(dict.fromkeys(cell_of(row) for row in members))
     default = next((row["macros"] for row in members if row["default"] == "1"), "")
-    by_macros: dict[str, dict[tuple[str, ...], tuple[float, float, float]]] = {}
-    for row in members:
-        if row["versus_default_p50"]:
-            gains = tuple(float(row[f"versus_default_{name}"]) for name in ("p5", "p50", "p95"))
-            by_macros.setdefault(row["macros"], {})[cell_of(row)] = gains[0], gains[1], gains[2]
-    clear: dict[str, float] = {}
-    for macros, gains_by_cell in by_macros.items():
-        gains_of = list(gains_by_cell.values())
-        mean = math.exp(sum(math.log(middle) for _, middle, _ in gains_of) / len(gains_of))
-        everywhere = len(gains_by_cell) == len(cells)
-        faster, slower = any(low > 1 for low, _, _ in gains_of), any(high < 1 for _, _, high in gains_of)
-        if macros != default and everywhere and mean >= LEAST_GAIN and faster and not slower:
-            clear[macros] = mean
-    best = max(clear, key=lambda macros: clear[macros]) if clear else default
-    count = len({row["macros"] for row in members})
+    cells = _of_default(members)
+    clear = _clear(members, cells)
+    best = next(iter(clear), default)
+    count = len({row["macros"] for row in members if row["verdict"] == "timed"})
     if clear:
         why = f"{clear[best]:.3f} times as fast as the default {TOGETHER}"
     else:
         why = f"none of {count} combinations is clearly faster: the default stays"
+    of_best = _gains(members).get(best, {})
     measured = []
     for cell in cells:
-        low, middle, high = by_macros.get(best, {}).get(cell, (1.0, 1.0, 1.0))
+        low, middle, high = of_best.get(cell, (1.0, 1.0, 1.0))
         named = dict(zip(("op", "variant", "dtype", "shape"), cell, strict=True))
         measured.append(named | {"gain_p5": low, "gain_p50": middle, "gain_p95": high})
     return {
@@ -128,8 +201,8 @@ def _choice(gpu: str, source: str, members: Sequence[Row]) -> Row:
     }  # fmt: skip
 
 
-def cell_of(row: Row) -> tuple[str, ...]:
-    """What is timed together: (op, variant, dtype, shape)."""
+def cell_of(row: Row) -> Cell:
+    """(op, variant, dtype, shape) of a row."""
     return tuple(row[name] for name in ("op", "variant", "dtype", "shape_name"))
 
 

@@ -1,7 +1,7 @@
 """Which compile-time choices a sweep recommends for a GPU: kernels/tuned.toml, read by kernels.build.
 
 A source is compiled once for all ops, dtypes and shapes, so a recommendation is one of the source: the entry says on
-which of them it was measured and by how much. `KERNEL_LEDGER_TUNED=off` builds the defaults.
+which of them it was measured and by how much, and on which it was not. `KERNEL_LEDGER_TUNED=off` builds the defaults.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from typing import Any
 TABLE = Path(__file__).resolve().parent / "tuned.toml"
 SWITCH = "KERNEL_LEDGER_TUNED"
 _HEAD = """\
-# Compile-time choices that a sweep found faster than the defaults of a source over its dtypes and shapes together
-# (geometric mean), by GPU: on one of them alone a choice may be no faster, but none is slower in 95 % of the rounds.
+# Compile-time choices that a sweep found faster than the defaults of a source, by GPU: by 1 % and more over the dtypes
+# and shapes at which all were tried (geometric mean), mostly those of the ladder. On one of them alone a choice may be
+# no faster, but at none of those that were timed (`measured`) is it slower in 95 % of the rounds.
 # Written by `python -m harness.sweep OP --update`, read by kernels.build; KERNEL_LEDGER_TUNED=off builds the defaults.
-# gain: the default's time over this one's, the geometric mean of what was measured; p5 to p95 round by round.
-# not_measured: ops and dtypes that are compiled from the source too, and were not timed.
+# gain: the default's time over this one's, that geometric mean; p5 to p95 round by round.
+# not_measured: ops, dtypes and shapes that are compiled from the source too, and were not timed with the choice. A rung
+# that runs where none is named is built with its default while there are any.
 """
 
 

@@ -211,8 +211,11 @@ def test_a_worker_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
-    """`compiled`, `linked` and `timed` list what was done; `dies_after`: rows, then the program is interrupted."""
+    """`compiled`, `linked` and `timed` list what was done; `dies_after`: rows, then the program is interrupted; `gain` is
+    how many times as fast as the default a combination is in a job, "" where it does not run.
+    """
     done: dict[str, Any] = {"compiled": [], "timed": [], "dies_after": None}
+    done["gain"] = lambda name, job: "" if "THREADS=512" in name else 1.05 if "THREADS=64" in name else 1.0
 
     def compile_all(nvcc: str, wanted: Any, arch: int, progress: Any) -> dict[Any, combinations.Built]:
         found = {}
@@ -231,7 +234,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
                     raise KeyboardInterrupt
                 name = Path(row["library"]).stem
                 yield {"start": [row["id"]]}
-                if "THREADS=512" in name:
+                gain = done["gain"](name, job)
+                if not gain:
                     yield {
                         "row": row["id"],
                         "fields": {"verdict": "does not run", "reason": "CUDA error: too many resources"},
@@ -245,11 +249,10 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
                     "kernel": "k",
                     "sm_count": 132,
                 }
-                gain = 1.05 if "THREADS=64" in name else 1.0
                 seconds = [1e-5 / gain * (1 + 0.001 * (at % 3)) for at in range(20)]
                 default = [1e-5 * (1 + 0.001 * (at % 3)) for at in range(20)]
                 yield {"row": row["id"], "fields": launched | sweep_gpu.times(seconds, default, 16)}
-                done["timed"].append((job["dtype"], name))
+                done["timed"].append((job["op"], job["dtype"], *job["shape"], name))
         yield {"end": ""}
 
     monkeypatch.setattr(build, "find_nvcc", lambda: "nvcc")
@@ -306,7 +309,8 @@ def test_an_interrupted_program_says_how_to_go_on_and_leaves_a_run_that_can_be_r
     machine["dies_after"] = 5
     monkeypatch.setattr(sweep, "gpu_at_hand", lambda: GPU)
     monkeypatch.setattr(sweep, "events", lambda command, jobs: machine["start"](jobs))
-    command = ["gelu", "--variants", "v02_vector", "--dtype", "bf16", "--out", str(tmp_path), "--update"]
+    command = ["gelu", "--variants", "v02_vector", "--dtype", "bf16", "--shapes", "large", "--out", str(tmp_path)]
+    command.append("--update")
     assert sweep.main(command) == 130
     assert "interrupted; what was measured is kept: the same command with --out" in capsys.readouterr().err
     names = {path.name for path in (tmp_path / "captures").iterdir()}
@@ -320,7 +324,7 @@ def test_each_call_keeps_its_rows_and_its_conditions(
 ) -> None:
     monkeypatch.setattr(sweep, "gpu_at_hand", lambda: GPU)
     monkeypatch.setattr(sweep, "events", lambda command, jobs: machine["start"](jobs))
-    command = ["gelu", "--variants", "v02_vector", "--dtype", "bf16", "--out", str(tmp_path)]
+    command = ["gelu", "--variants", "v02_vector", "--dtype", "bf16", "--shapes", "large", "--out", str(tmp_path)]
 
     def calls() -> list[dict[str, Any]]:
         return list(json.loads((tmp_path / "captures" / "sweep.json").read_text())["calls"])
@@ -390,10 +394,154 @@ def test_the_committed_calls_asked_for_the_rows_that_they_are_said_to_have_measu
         assert calls
         for call in calls:
             asked = set(call["arguments"])
+            folders = {ops()[name].folder for name in asked & set(ops())}
+            others: dict[tuple[str, ...], int] = {}
             for row in rows[call["first_row"] - 1 : call["last_row"]]:
-                assert row["op"] in asked
+                assert row["source"].split("/")[0] in folders
                 assert "--variants" not in asked or row["variant"] in asked
-                assert "--dtype" not in asked or row["dtype"] in asked
+                if row["op"] not in asked or ("--dtype" in asked and row["dtype"] not in asked):
+                    cell = sweep_rows.cell_of(row)  # of the second stage
+                    others[cell] = others.get(cell, 0) + 1
+            assert max(others.values(), default=0) <= 1 + sweep_rows.FINALISTS
+
+
+# --- the second stage ---------------------------------------------------------------------------------------------
+
+
+def by_threads(name: str, job: dict[str, Any]) -> float | str:
+    """At `large` the fewer threads the faster, with AHEAD_MB=3; at decode_b1 64 of them are slower."""
+    gains = {"=64 ": 1.3, "=512 ": 1.2, "=1024 ": 1.1}
+    gain = next((gain for threads, gain in gains.items() if f"THREADS{threads}" in name), 1.0)
+    if "AHEAD_MB=3" not in name:
+        return 1.0
+    return 0.8 if gain == 1.3 and job["shape"][0] == 1 else gain if job["shape"][0] == 65536 else 1.0
+
+
+@pytest.fixture
+def swept(machine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs the program with the fakes: the rows and the choice of gelu v02 on bf16, by the arguments behind these."""
+    monkeypatch.setattr(sweep, "gpu_at_hand", lambda: GPU)
+    monkeypatch.setattr(sweep, "events", lambda command, jobs: machine["start"](jobs))
+    machine["gain"] = by_threads
+
+    def call(*more: str) -> tuple[list[dict[str, str]], dict[str, Any]]:
+        command = ["gelu", "--variants", "v02_vector", "--dtype", "bf16", "--out", str(tmp_path), *more]
+        machine["code"] = sweep.main(command)
+        rows = rows_of((tmp_path / "captures" / "sweep.csv").read_text())
+        (choice,) = json.loads((tmp_path / "captures" / "sweep.json").read_text())["choices"]
+        return rows, choice
+
+    return call
+
+
+def test_the_best_are_timed_at_every_shape_of_all_that_is_compiled_from_the_source(swept: Any) -> None:
+    rows, choice = swept()
+    second = rows[20:]
+    assert {row["macros"] for row in second} == {
+        f"GELU_V02_THREADS={count} GELU_V02_AHEAD_MB=3" for count in (256, 64, 512, 1024)
+    }
+    cells = {sweep_rows.cell_of(row) for row in second}
+    wanted = {
+        (op, "v02_vector", dtype, shape)
+        for op in ("gelu", "bias_gelu")
+        for dtype in ("fp32", "bf16")
+        for shape in ops()[op].shapes
+    }
+    assert cells == wanted - {("gelu", "v02_vector", "bf16", "large")}
+    assert len(second) == 4 * len(cells)  # each once
+    # 64 threads are slower at decode_b1, and the next best is taken
+    assert (choice["macros"], choice["clear"]) == ("GELU_V02_THREADS=512 GELU_V02_AHEAD_MB=3", True)
+    assert choice["gain"] == pytest.approx(1.2)
+    assert len(choice["measured"]) == len(wanted)
+    assert choice["not_measured"] == []
+    assert choice["keeps_default"] == ""  # it runs unasked, and every shape was timed
+
+
+def test_the_second_stage_goes_on_where_it_stopped(swept: Any, machine: dict[str, Any]) -> None:
+    machine["dies_after"] = 16 + 10  # 128 threads do not compile
+    rows, choice = swept()
+    assert machine["code"] == 130
+    assert len(rows) == 20 + 10
+    machine["dies_after"] = None
+    after, choice = swept()
+    assert after[:30] == rows
+    assert len(after) == 20 + 15 * 4
+    assert len(set(machine["timed"])) == len(machine["timed"])
+    assert choice["macros"] == "GELU_V02_THREADS=512 GELU_V02_AHEAD_MB=3"
+    swept()
+    assert len(machine["timed"]) == 16 + 15 * 4
+
+
+def test_what_fails_at_another_shape_is_a_row_and_falls(swept: Any, machine: dict[str, Any]) -> None:
+    def gain(name: str, job: dict[str, Any]) -> float | str:
+        refused = job["op"] == "bias_gelu" and job["shape"][0] == 1024 and "THREADS=512" in name
+        return "" if refused else by_threads(name, job)
+
+    machine["gain"] = gain
+    rows, choice = swept()
+    assert [(row["dtype"], row["reason"]) for row in rows if row["verdict"] == "does not run"] == [
+        (dtype, "CUDA error: too many resources") for dtype in ("fp32", "bf16")
+    ]
+    assert choice["macros"] == "GELU_V02_THREADS=1024 GELU_V02_AHEAD_MB=3"
+
+
+def test_a_shape_that_the_default_does_not_take_is_none_of_the_source(swept: Any, machine: dict[str, Any]) -> None:
+    def gain(name: str, job: dict[str, Any]) -> float | str:
+        return "" if job["op"] == "bias_gelu" and job["shape"][0] == 1024 else by_threads(name, job)
+
+    machine["gain"] = gain
+    _, choice = swept()
+    assert choice["macros"] == "GELU_V02_THREADS=512 GELU_V02_AHEAD_MB=3"
+    assert len(choice["measured"]) == 14
+    assert choice["not_measured"] == []
+    assert choice["keeps_default"] == ""
+
+
+def test_with_shapes_given_there_is_no_second_stage(swept: Any, machine: dict[str, Any]) -> None:
+    rows, choice = swept("--shapes", "large")
+    assert len(rows) == 20
+    assert choice["macros"] == "GELU_V02_THREADS=64 GELU_V02_AHEAD_MB=3"
+    assert "gelu bf16 at b8_t1024, b1_t1024, decode_b1" in choice["not_measured"]
+    assert choice["keeps_default"] != ""
+
+
+def test_where_nothing_is_faster_there_is_no_second_stage(swept: Any, machine: dict[str, Any]) -> None:
+    machine["gain"] = lambda name, job: 1.0
+    rows, choice = swept()
+    assert len(rows) == 20
+    assert not choice["clear"]
+
+
+def test_the_second_stage_leaves_out_what_a_variant_refuses_and_what_keeps_its_default() -> None:
+    def cells_of(op: str, variant: str, macros: dict[str, int], faster: dict[str, int]) -> list[sweep.Cell]:
+        found = examples.row(op, variant, macros, default=1), examples.row(op, variant, macros | faster, **at(1.1))
+        rows = [{name: str(value) for name, value in row.items()} for row in found]
+        return sweep.second_stage(sweep.plan([ops()[op]], [variant], None, None), rows, GPU.name)
+
+    macros = {"ATTENTION_V01_SIDE": 16, "ATTENTION_V01_THREADS": 128, "ATTENTION_V01_ROWS": 4}
+    cells = cells_of("attention", "v01_separate", macros, {"ATTENTION_V01_SIDE": 8})
+    names = {ops()["attention"].shape_name(cell.shape) for cell in cells}
+    assert names == {"b1_t1024", "b8_t512", "b8_t1024", "b4_t4096"}  # the scores of the others do not fit
+    assert {len(cell.combinations) for cell in cells} == {2}
+    assert cells_of("matmul", "v01_naive", {"MATMUL_V01_TILE": 16}, {"MATMUL_V01_TILE": 8}) == []
+    assert cells_of("matmul", "v05_coalesced", {"MATMUL_V05_TILE": 16}, {"MATMUL_V05_TILE": 32}) != []
+
+
+def test_a_dry_run_lists_the_second_stage_as_far_as_it_is_known(
+    swept: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    swept("--shapes", "large")
+    capsys.readouterr()
+    swept("--dry-run")
+    first, second = capsys.readouterr().out.split("second stage, at every shape\n")
+    assert "20 rows, 20 measured already; 20 compilations" in first
+    assert "bias_gelu v02_vector fp32 decode_b1: 4 combinations" in second
+    assert second.endswith("64 rows, 4 measured already; 4 compilations\n")
+    swept("--dry-run", "--shapes", "large")
+    assert "second stage" not in capsys.readouterr().out
+    (tmp_path / "captures" / "sweep.csv").write_text(examples.text([]))
+    swept("--dry-run")
+    assert "second stage, at every shape: nothing is known to be clearly faster yet" in capsys.readouterr().out
 
 
 def test_without_nvcc_there_is_one_sentence(
@@ -477,6 +625,44 @@ def test_a_source_is_chosen_by_all_that_was_measured_of_it() -> None:
     assert [cell["gain_p50"] for cell in choice["measured"]] == [1.1, 0.99]
     (choice,) = choices([*two(faster), two(faster, dtype="fp32")[0]])
     assert not choice["clear"]  # it was not timed in fp32
+    default, other = two(faster, dtype="fp32")
+    (choice,) = choices([*two(faster), default, other | {"verdict": "does not run"}])
+    assert not choice["clear"]  # it does not run there
+    refused = {"verdict": "does not run", "versus_default_p50": ""}
+    (choice,) = choices([*two(faster), default | refused, other | refused])
+    assert choice["clear"]  # nor does the default: no shape of it
+    assert [cell["dtype"] for cell in choice["measured"]] == ["bf16"]
+
+
+def threads(gains: dict[int, dict[str, object]], **more: object) -> list[dict[str, object]]:
+    default = examples.row("gelu", "v02_vector", {"GELU_V02_THREADS": 256}, default=1, **more)
+    others = [
+        examples.row("gelu", "v02_vector", {"GELU_V02_THREADS": count}, **gain, **more) for count, gain in gains.items()
+    ]
+    return [default, *others]
+
+
+def at(gain: float) -> dict[str, object]:
+    return versus(gain * 0.999, gain, gain * 1.001)
+
+
+def test_where_few_are_timed_the_slower_fall_and_the_mean_stays() -> None:
+    tried = threads({32: at(1.2), 64: at(1.15), 128: at(1.02), 512: at(0.9), 1024: at(1.1)})
+    small = {"shape_name": "small", "shape": "1024x768"}
+    few = threads({32: at(0.9), 64: at(1.0), 1024: at(1.5)}, **small)
+    rows = [{name: str(value) for name, value in row.items()} for row in [*tried, *few]]
+    source = "NVIDIA H200", "gelu/v02_vector.cu", ("GELU_V02_THREADS",)
+    best = [f"GELU_V02_THREADS={count}" for count in (32, 64, 1024)]
+    assert sweep_rows.finalists(rows) == sweep_rows.finalists(rows[:-1]) == {source: best}
+    (choice,) = choices(tried)
+    assert (choice["macros"], choice["gain"]) == (best[0], pytest.approx(1.2))
+    (choice,) = choices([*tried, *few])
+    assert (choice["macros"], choice["gain"]) == (best[1], pytest.approx(1.15))  # not 1024, which is faster at small
+    assert [cell["gain_p50"] for cell in choice["measured"]] == [1.15, 1.0]
+    few[2] |= at(0.99)
+    few[3] |= at(0.99)
+    (choice,) = choices([*tried, *few])
+    assert not choice["clear"]  # 128 is faster where it was timed
 
 
 def test_the_last_row_counts_and_older_choices_of_a_source_do_not() -> None:
@@ -535,15 +721,73 @@ def test_a_recommendation_names_what_it_was_not_measured_on(tmp_path: Path) -> N
     rows = [row | {"source": "gelu/v02_vector.cu"} for row in (default, faster)]
     (choice,) = choices(rows)
     choice["not_measured"] = sweep.not_measured(choice)
-    assert choice["not_measured"] == ["bias_gelu fp32", "bias_gelu bf16", "gelu fp32"]
+    at_three = "gelu bf16 at b8_t1024, b1_t1024, decode_b1"
+    assert choice["not_measured"] == ["bias_gelu fp32", "bias_gelu bf16", "gelu fp32", at_three]
     entries = sweep_rows.entries_of([choice], "run")
     assert tomllib.loads(tuned.text(entries))["tuned"][0]["not_measured"] == choice["not_measured"]
     captures = capture_of(tmp_path, rows)
     (captures / "sweep.json").write_text(json.dumps({"kind": "sweep", "schema_version": 1, "choices": [choice]}))
     _, found, _ = analyse(load([captures]))
     assert found["sweep_best"].iloc[0]["recommended"] == (
-        "THREADS=64 AHEAD_MB=3 (not measured: bias_gelu fp32, bias_gelu bf16, gelu fp32)"
+        f"THREADS=64 AHEAD_MB=3 (not measured: bias_gelu fp32, bias_gelu bf16, gelu fp32, {at_three})"
     )
+
+
+def merged(op: str, variant: str, macros: dict[str, int]) -> dict[str, Any]:
+    """A choice of kernels/permute that was timed at the ladder's shape in both dtypes."""
+    default = examples.row(op, variant, macros, default=1)
+    first = next(iter(macros))
+    faster = examples.row(op, variant, macros | {first: 1024}, **at(1.1))
+    rows = [
+        row | {"source": f"permute/{variant}.cu", "dtype": dtype}
+        for dtype in ("fp32", "bf16")
+        for row in (default, faster)
+    ]
+    (choice,) = choices(rows)
+    return choice
+
+
+def test_dtypes_that_lack_the_same_shapes_are_named_together() -> None:
+    choice = merged("merge_heads", "v01_element", {"PERMUTE_V01_MERGE_THREADS": 256})
+    assert sweep.not_measured(choice) == ["merge_heads fp32, bf16 at b8_t1024, b1_t1024, decode_b1"]
+    choice["measured"].append(choice["measured"][0] | {"shape": "decode_b1"})
+    assert sweep.not_measured(choice) == [
+        "merge_heads fp32 at b8_t1024, b1_t1024", "merge_heads bf16 at b8_t1024, b1_t1024, decode_b1",
+    ]  # fmt: skip
+    others = ops()["merge_heads"].shapes
+    none_of_it = {("merge_heads", "v01_element", "bf16", name) for name in others}
+    assert sweep.not_measured(choice, none_of_it) == ["merge_heads fp32 at b8_t1024, b1_t1024"]
+
+
+def test_what_a_variant_does_not_take_is_not_missing() -> None:
+    macros = {"ATTENTION_V01_SIDE": 16, "ATTENTION_V01_THREADS": 128, "ATTENTION_V01_ROWS": 4}
+    cell = {"op": "attention", "variant": "v01_separate", "dtype": "fp32", "shape": "b8_t1024"}
+    names = " ".join(f"{name}={value}" for name, value in macros.items())
+    choice = {"source": "attention/v01_separate.cu", "macros": names, "measured": [cell, cell | {"dtype": "bf16"}]}
+    assert sweep.not_measured(choice) == ["attention fp32, bf16 at b1_t1024, b8_t512, b4_t4096"]
+
+
+def test_what_runs_unasked_is_not_built_with_a_choice_that_was_not_timed_at_every_shape(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    choice = merged("merge_heads", "v02_vector", {"PERMUTE_V02_MERGE_THREADS": 256, "PERMUTE_V02_MERGE_COUNT": 2})
+    choice["not_measured"] = sweep.not_measured(choice)
+    reason = "it runs where no rung is named, and was not timed at every shape"
+    assert sweep.keeps_default(choice) == reason
+    assert sweep.keeps_default(choice | {"not_measured": []}) == ""
+    by_name = merged("merge_heads", "v01_element", {"PERMUTE_V01_MERGE_THREADS": 256})
+    assert sweep.keeps_default(by_name | {"not_measured": sweep.not_measured(by_name)}) == ""
+    mma = "ATTENTION_V06_STAGES=2"  # of bf16 alone
+    small = {"source": "attention/v06_small.cu", "macros": mma, "not_measured": ["attention bf16 at b1_t1024"]}
+    assert sweep.keeps_default(small) == reason
+    (tmp_path / "captures").mkdir()
+    ledger = sweep_rows.Ledger(tmp_path / "captures" / "sweep.csv")
+    for row in two(at(1.1)):
+        ledger.add(row | {"macros": f"{row['macros']} GELU_V02_AHEAD_MB=3"})
+    (found,) = sweep.describe(tmp_path, ledger, 30, [])
+    assert found["keeps_default"] == reason
+    sweep.finish(tmp_path, ledger, 30, update=False)
+    assert f"not compiled in: {reason}\n  not measured: bias_gelu fp32; bias_gelu bf16" in capsys.readouterr().out
 
 
 def test_a_source_that_keeps_its_default_is_recommended_and_not_written(tmp_path: Path) -> None:
@@ -552,13 +796,15 @@ def test_a_source_that_keeps_its_default_is_recommended_and_not_written(tmp_path
     rows = [row | {"source": "matmul/v01_naive.cu"} for row in (default, faster)]
     (choice,) = choices(rows)
     assert len(sweep_rows.entries_of([choice], "run")) == 1
+    choice["not_measured"] = sweep.not_measured(choice)
     choice["keeps_default"] = sweep.keeps_default(choice)
     assert choice["keeps_default"] == ops()["matmul"].variant("v01_naive").keeps_default != ""
     assert sweep_rows.entries_of([choice], "run") == []
     captures = capture_of(tmp_path, rows)
     (captures / "sweep.json").write_text(json.dumps({"kind": "sweep", "schema_version": 1, "choices": [choice]}))
     _, found, _ = analyse(load([captures]))
-    assert found["sweep_best"].iloc[0]["recommended"] == f"TILE=8 (not compiled in: {choice['keeps_default']})"
+    recommended = f"TILE=8 (not compiled in: {choice['keeps_default']}; not measured: matmul fp32)"
+    assert found["sweep_best"].iloc[0]["recommended"] == recommended
 
 
 def test_a_new_sweep_replaces_what_it_swept_and_nothing_else() -> None:
@@ -642,13 +888,17 @@ def test_counters_are_taken_of_the_default_the_fastest_and_the_slowest() -> None
         return {name: str(value) for name, value in made.items()} | {"range": str(threads)} | more
 
     rows = [row(256, 1.0, default="1"), row(64, 1.2), row(128, 1.1), row(512, 0.9), row(1024, 0.8)]
+    few = {"shape_name": "small", "shape": "1024x768"}  # of the second stage
+    assert sweep.telling([*rows, row(256, 1.0, default="1", **few) | {"range": "s256"}], rows[0]["gpu"]) == {
+        "256", "64", "1024",
+    }  # fmt: skip
     assert sweep.telling(rows, rows[0]["gpu"]) == {"256", "64", "1024"}
     crashed = row(32, 2.0, verdict="crashed")
     # the fastest at large alone, and the best of both shapes
     small = {"shape_name": "small", "shape": "1024x768"}
     of_both = [row(256, 1.0, default="1", **small), row(64, 0.9, **small) | {"range": "s64"}, row(128, 1.1, **small)]
     of_both += [row(32, 0.5, **small), row(512, 2.0, **small) | {"range": "s512"}]
-    told = sweep.telling([*rows[:3], row(1024, 0.8), *of_both], rows[0]["gpu"])
+    told = sweep.telling([*rows[:4], row(32, 0.8), *of_both], rows[0]["gpu"])
     assert "128" in told
     assert sweep.telling([*rows[:1], crashed], rows[0]["gpu"]) == {"256"}
     assert sweep.telling(rows, "another GPU") == set()
@@ -1365,7 +1615,7 @@ def test_the_committed_recommendations_are_written_as_they_are_said_today() -> N
 def test_a_recommendation_is_said_of_dtypes_and_shapes_together() -> None:
     faster, unsure = versus(1.09, 1.1, 1.11), versus(0.97, 0.99, 1.01)
     (choice,) = choices([*two(faster), *two(unsure, dtype="fp32")])
-    together = "over its dtypes and shapes together (geometric mean)"
+    together = "over the dtypes and shapes at which all were tried (geometric mean)"
     assert choice["why"] == f"1.044 times as fast as the default {together}"
     assert together in " ".join(tuned.text([]).replace("#", "").split())
 
