@@ -111,7 +111,7 @@ def choose(rows: Sequence[Row]) -> list[Row]:
 
 def finalists(rows: Sequence[Row]) -> dict[Source, list[str]]:
     """The combinations to time at every shape, best first: those that are clearly faster where all were tried, at most
-    FINALISTS. Rows of other shapes change nothing, so that an interrupted second stage goes on with the same ones.
+    FINALISTS. Where only these are tried changes nothing, so that an interrupted second stage goes on with the same.
     """
     found = {}
     for source, members in sorted(_by_source(rows).items()):

@@ -632,6 +632,8 @@ def test_a_source_is_chosen_by_all_that_was_measured_of_it() -> None:
     (choice,) = choices([*two(faster), default | refused, other | refused])
     assert choice["clear"]  # nor does the default: no shape of it
     assert [cell["dtype"] for cell in choice["measured"]] == ["bf16"]
+    (choice,) = choices([*two(faster), default | refused, other | {"versus_default_p50": ""}])
+    assert choice["clear"]
 
 
 def threads(gains: dict[int, dict[str, object]], **more: object) -> list[dict[str, object]]:

@@ -19,7 +19,8 @@ def rows(run: Path) -> list[dict[str, Any]]:
 
 
 def test_combinations_are_checked_timed_and_different_code(tmp_path: Path) -> None:
-    command = ["residual", "--variants", "v02_vector", "--dtype", "bf16", "--rounds", "5", "--out", str(tmp_path)]
+    command = ["residual", "--variants", "v02_vector", "--dtype", "bf16", "--shapes", "large"]
+    command += ["--rounds", "5", "--out", str(tmp_path)]
     assert sweep.main(command) == 0
     found = rows(tmp_path)
     assert [row["verdict"] for row in found] == ["timed"] * 5
