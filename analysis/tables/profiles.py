@@ -24,7 +24,7 @@ def build(capture: Capture, measured: pd.DataFrame) -> dict[str, pd.DataFrame]:
         "baseline_operators": baseline.build_operators(settings),
     }
     tables["bottlenecks"] = baseline.build_bottlenecks(tables["baseline"], tables["baseline_operators"])
-    tables["sweep"] = sweep.build_sweep(capture, measured)
+    tables |= sweep.build_sweep(capture, measured)
     tables["sweep_best"] = sweep.build_best(tables["sweep"])
     tables["published"] = baseline.build_published(tables)
     return {name: table for name, table in tables.items() if len(table)}

@@ -513,7 +513,9 @@ PROFILE_TABLES: dict[str, Table] = {
                     "default, fastest (of the dtype and shape), recommended (for the source, by all that was timed)",
                 ),
                 Column(
-                    "not_measured", "", "ops and dtypes compiled with a recommended combination, and not timed with it"
+                    "not_measured",
+                    "",
+                    "ops, dtypes and shapes compiled with a recommended combination, and not timed with it",
                 ),
                 Column("keeps_default", "", "why the source is built with its defaults all the same"),
                 Column("verdict", "", "timed, or what kept it from being timed; built: without a GPU"),
@@ -593,6 +595,27 @@ PROFILE_TABLES: dict[str, Table] = {
                     "what sets the fastest and the slowest apart, and why another is recommended; time is instructions "
                     "times warp cycles per issued instruction, over occupancy, share of cycles with SMs active, clock",
                 ),
+            ),
+        ),
+        Table(
+            "sweep_shapes",
+            "What do the fastest combinations do at the other shapes that their source is compiled for?",
+            (
+                Column("op", "", "operation"),
+                Column("variant", "", "rung"),
+                Column("dtype", "", "data type"),
+                Column("shape", "", "name of the shape"),
+                Column("combination", "", "the macros of its source, without what all their names begin with"),
+                Column("mark", "", "recommended (for the source, by all that was timed)"),
+                Column("verdict", "", "timed, or what kept it from being timed"),
+                Column("reason", "", "why it was not timed"),
+                Column("bench_time_p50_ns", "ns", "a launch with its data in DRAM, by CUDA events, median"),
+                Column("versus_default", "1", "the default's time over this one's, paired by round, median"),
+                Column("versus_default_p5", "1", "the same, p5"),
+                Column("versus_default_p95", "1", "the same, p95"),
+                Column("samples", "1", "rounds that the times and ratios rest on"),
+                Column("call", "", "of harness.sweep that measured it: its number in the conditions, or not recorded"),
+                Column("gpu", "", "the GPU"),
             ),
         ),
         Table(

@@ -43,7 +43,7 @@ _CAUSES = {
     "blocks": {"sm_active_frac"},
     "spill_bytes": {"instructions"},
 }
-_OF_THE_SOURCE = "over all dtypes, ops and shapes of the source (geometric mean)"
+_OF_THE_SOURCE = "over the dtypes, ops and shapes of the source at which all were tried (geometric mean)"
 _NO_COUNTERS = "; no counters of"
 _ACROSS = 5  # cells of a heat map abreast
 _JOINED = " · "
@@ -52,11 +52,13 @@ _RUNG = ["op", "variant", "dtype", "shape_name", "gpu"]
 _KEY = ["op", "variant", "macros", "dtype", "shape_name", "gpu"]
 
 
-def build_sweep(capture: Capture, measured: pd.DataFrame) -> pd.DataFrame:
-    """Return sweep.csv: one row a combination, dtype and shape, fastest first in each; `measured` joins by its path."""
-    schema = PROFILE_TABLES["sweep"]
+def build_sweep(capture: Capture, measured: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return `sweep` and `sweep_shapes`: one row a combination, dtype and shape, fastest first in each, where all
+    combinations were tried, and where only the best of them were; `measured` joins by its path.
+    """
+    schemas = {name: PROFILE_TABLES[name] for name in ("sweep", "sweep_shapes")}
     if capture.sweep_rows is None or capture.sweep_rows.empty:
-        return schema.empty()
+        return {name: schema.empty() for name, schema in schemas.items()}
     # measured again after a change of the source: the last one counts, and so do its choices
     rows = capture.sweep_rows.assign(call=sweep_calls.number_rows(capture)).drop_duplicates(_KEY, keep="last")
     names = rows["macros"].str.replace(r"=-?\d+", "", regex=True)
@@ -88,11 +90,21 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> pd.DataFrame:
     ]
     is_other = marks["recommended"] & ~marks["default"]
     of_row = [recommended.get(key, {}) if other else {} for key, other in zip(found, is_other, strict=True)]
-    rows["not_measured"] = [", ".join(choice.get("not_measured") or []) for choice in of_row]
+    rows["not_measured"] = ["; ".join(choice.get("not_measured") or []) for choice in of_row]
     rows["keeps_default"] = [choice.get("keeps_default") or "" for choice in of_row]
     timed, counted = rows["bench_time_p50_ns"].notna(), rows["ncu_time_ns"].notna()
     rows["tier"] = counted.map({True: "counters", False: "timing"}).where(timed, "static")
-    return schema.conform(rows[schema.column_names])
+    whole = _where_all_were_tried(rows)
+    few = ~whole & rows["default"].ne(1)
+    parts = {"sweep": rows[whole], "sweep_shapes": rows[few]}
+    return {name: schemas[name].conform(part[schemas[name].column_names]) for name, part in parts.items()}
+
+
+def _where_all_were_tried(rows: pd.DataFrame) -> pd.Series:
+    """Of each row whether its dtype and shape have as many combinations as any of its source."""
+    source = [rows["gpu"], rows["source"], rows["macros"].str.replace(r"=-?\d+", "", regex=True)]
+    tried = rows.groupby([*source, *(rows[name] for name in CELL)])["macros"].transform("nunique")
+    return tried == tried.groupby(source).transform("max")
 
 
 def _place(cell: tuple[str, ...]) -> tuple[Any, ...]:

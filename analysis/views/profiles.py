@@ -218,6 +218,34 @@ def operators(table: pd.DataFrame) -> str:
     return _table([markdown.escape(name) for name in headers], body, left=2)
 
 
+_AT_OTHER_SHAPES = (
+    "The default's time over that of the best combinations at the other shapes (p5 – p95 of the rounds); what is "
+    "slower at one of them is not recommended:"
+)
+
+
+def _other_shapes(rows: pd.DataFrame) -> str:
+    """A line for each kernel, dtype and combination, the shapes that make it slower in bold."""
+
+    def cell(r: Any) -> str:
+        if text.is_missing(r.versus_default):
+            return f"{r.shape} {r.verdict}"
+        said = f"{r.shape} {r.versus_default:.3f} ({r.versus_default_p5:.3f} – {r.versus_default_p95:.3f})"
+        return f"**{said}**" if r.versus_default_p95 < 1 else said
+
+    groups = rows.groupby(["op", "variant", "dtype", "combination"], sort=False)
+    body = [
+        [
+            markdown.escape(f"{op} {variant} {dtype}"),
+            markdown.escape(combination),
+            "yes" if of["mark"].str.contains("recommended").any() else "no",
+            ", ".join(cell(r) for r in _rows(of)),
+        ]
+        for (op, variant, dtype, combination), of in groups
+    ]
+    return markdown.table_of(["kernel", "combination", "recommended", "at"], body, ["left"] * 4)
+
+
 def sweep(tables: Tables) -> list[str]:
     """For each kernel the fastest and the slowest combination and why; then what was left out, by reason."""
     blocks = []
@@ -239,6 +267,8 @@ def sweep(tables: Tables) -> list[str]:
             for r in _rows(tables["sweep_best"])
         ]
         blocks.append(markdown.table_of(headers, body, ["left", "right", "right", *["left"] * 6]))
+    if "sweep_shapes" in tables:
+        blocks += [_AT_OTHER_SHAPES, _other_shapes(tables["sweep_shapes"])]
     rows = tables["sweep"]
     left_out = rows[rows["reason"].ne("") | ~rows["verdict"].isin(["timed", "built"])]
     if len(left_out):

@@ -22,6 +22,7 @@ from analysis.pipeline import analyse
 from analysis.tables import sweep as tables
 from analysis.views import heatmap
 from analysis.views.canvas import compact, to_svg
+from analysis.views.markdown import render_markdown
 from harness import sweep, sweep_calls, sweep_gpu, sweep_rows
 from harness.errors import InputError, UsageError
 from kernels import build, census, combinations, tuned
@@ -731,7 +732,7 @@ def test_a_recommendation_names_what_it_was_not_measured_on(tmp_path: Path) -> N
     (captures / "sweep.json").write_text(json.dumps({"kind": "sweep", "schema_version": 1, "choices": [choice]}))
     _, found, _ = analyse(load([captures]))
     assert found["sweep_best"].iloc[0]["recommended"] == (
-        f"THREADS=64 AHEAD_MB=3 (not measured: bias_gelu fp32, bias_gelu bf16, gelu fp32, {at_three})"
+        f"THREADS=64 AHEAD_MB=3 (not measured: bias_gelu fp32; bias_gelu bf16; gelu fp32; {at_three})"
     )
 
 
@@ -1194,7 +1195,7 @@ def counted(
     measured = pd.DataFrame([{"path": rows[at]["range"], **usual, **fields} for at, fields in counters.items()])
     frame, _ = read_sweep(examples.text(rows).encode(), "sweep.csv")
     capture = Capture(sweep_rows=frame, sweep={"choices": choices(rows)}, tools=list(tools))
-    table = tables.build_sweep(capture, measured)
+    table = tables.build_sweep(capture, measured)["sweep"]
     return table, tables.build_best(table)
 
 
@@ -1345,8 +1346,8 @@ def test_another_than_the_fastest_is_recommended_with_a_reason() -> None:
         best["evidence"]
         .iloc[0]
         .endswith(
-            "Recommended is THREADS=512, here at 1.100 (1.090 – 1.110) times the default's speed: the best over all dtypes, "
-            "ops and shapes of the source (geometric mean), none of which it makes slower in 95 % of the rounds."
+            "Recommended is THREADS=512, here at 1.100 (1.090 – 1.110) times the default's speed: the best over the dtypes, "
+            "ops and shapes of the source at which all were tried (geometric mean), none of which it makes slower in 95 % of the rounds."
         )
     )
     assert "ecommended" not in best["evidence"].iloc[1]  # it is the fastest there
@@ -1355,8 +1356,8 @@ def test_another_than_the_fastest_is_recommended_with_a_reason() -> None:
         best["evidence"]
         .iloc[0]
         .endswith(
-            "The default stays: nothing is 1 % faster over all dtypes, ops and shapes of the source (geometric mean) without "
-            "making one slower in 95 % of the rounds."
+            "The default stays: nothing is 1 % faster over the dtypes, ops and shapes of the source at which all were "
+            "tried (geometric mean) without making one slower in 95 % of the rounds."
         )
     )
     assert "stays" not in best["evidence"].iloc[1]
@@ -1396,6 +1397,29 @@ def test_blocks_that_start_no_faster_are_named(tmp_path: Path) -> None:
     )
 
 
+def test_where_only_the_best_were_tried_is_a_table_of_its_own(tmp_path: Path) -> None:
+    rows = examples.grid("gelu", "v02_vector", GELU)
+    macros = [{"GELU_V02_THREADS": 256, "GELU_V02_AHEAD_MB": 3}, {"GELU_V02_THREADS": 64, "GELU_V02_AHEAD_MB": 0}]
+    slow: dict[str, object] = versus(0.69, 0.7, 0.71)
+    for shape, fields in (("decode", slow), ("small", versus(1.0, 1.01, 1.02))):
+        at = {"shape_name": shape, "shape": "1x3072"}
+        rows += [
+            examples.row("gelu", "v02_vector", macros[0], default=1, range=f"sweep/{shape}/0", **at),
+            examples.row("gelu", "v02_vector", macros[1], range=f"sweep/{shape}/1", **at, **fields),
+        ]
+    report, found, _ = analyse(load([capture_of(tmp_path, rows)]))
+    assert set(found["sweep"]["shape"]) == set(found["sweep_best"]["shape"]) == {"large"}
+    few = found["sweep_shapes"]
+    assert few[["shape", "combination", "versus_default"]].values.tolist() == [
+        ["decode", "THREADS=64 AHEAD_MB=0", 0.7],
+        ["small", "THREADS=64 AHEAD_MB=0", 1.01],
+    ]
+    assert not [gap for gap in report["gaps"] if "no row" in gap["why"]]
+    assert len(tables.heat_maps(found["sweep"])["gelu"]) == 1
+    page = render_markdown(report, found)
+    assert "**decode 0.700 (0.690 – 0.710)**, small 1.010 (1.000 – 1.020)" in page
+
+
 def test_no_clear_difference_is_said_as_such(tmp_path: Path) -> None:
     rows = two(versus(0.99, 1.004, 1.01))
     rows[1] |= {"bench_time_p50_ns": 9960}
@@ -1419,7 +1443,7 @@ def test_the_heat_map_has_a_cell_for_every_pair_and_marks_it() -> None:
             row |= dict.fromkeys(("versus_default_p5", "versus_default_p50", "versus_default_p95"), "")
     frame, cut = read_sweep(examples.text(rows).encode(), "sweep.csv")
     assert not cut
-    table = tables.build_sweep(Capture(sweep_rows=frame), pd.DataFrame())
+    table = tables.build_sweep(Capture(sweep_rows=frame), pd.DataFrame())["sweep"]
     (panel,) = tables.heat_maps(table)["a"]
     assert (panel["x"], panel["columns"]) == ("AHEAD_MB · EARLY", ["0 · 0", "0 · 3", "3 · 0", "3 · 3"])
     assert (panel["y"], panel["rows"]) == ("ROWS", ["1", "2", "4"])
