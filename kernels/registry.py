@@ -87,7 +87,8 @@ class Variant:
     promises nothing for infinities and NaN: it is not checked on the op's hostile inputs.
     `tunables` are the choices that `source` leaves to the compiler's -D, macro by macro: the values that a sweep tries,
     the first of them the one that the source takes without a -D. harness.sweep reads them. Where `keeps_default` says
-    why, it is built with the first ones whatever a sweep recommends.
+    why, it is built with the first ones whatever a sweep recommends. A CUDA source that leaves none says why in
+    `no_tunables`.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Variant:
     finite_only: bool = False
     tunables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     keeps_default: str = ""
+    no_tunables: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -257,6 +259,9 @@ def main() -> int:
             print(f"  {variant.name} [{variant.kind}] {passes:.2f} element passes over DRAM")
             print(f"    symbols: {', '.join(variant.symbols) or 'not ours'}")
             print(f"    expects: {variant.hypothesis}")
+            choices = "; ".join(f"{macro} {values}" for macro, values in variant.tunables.items())
+            if choices or variant.no_tunables:
+                print(f"    choices: {choices or f'none: {variant.no_tunables}'}")
     return 0
 
 

@@ -14,12 +14,23 @@
 #include "exact_row.cuh"
 #include "vec.cuh"
 
+#ifndef ATTENTION_V03_ROWS
+#define ATTENTION_V03_ROWS 128
+#endif
+#ifndef ATTENTION_V03_UNROLL
+#define ATTENTION_V03_UNROLL 1
+#endif
+
 namespace {
-constexpr int D = ATTENTION_HEAD_SIZE, ROWS = 128, KEYS = 64, THREADS = 256;
-constexpr int SIDE = 16, MY_ROWS = ROWS / SIDE, MY_COLUMNS = KEYS / SIDE;  // 16 x 16 threads
+constexpr int D = ATTENTION_HEAD_SIZE, ROWS = ATTENTION_V03_ROWS, KEYS = 64;
+constexpr int UNROLL = ATTENTION_V03_UNROLL;                         // of products, by four of what they sum over
+constexpr int SIDE = 16, MY_ROWS = 8, MY_COLUMNS = KEYS / SIDE;      // 16 threads side by side
+constexpr int TOGETHER = ROWS / MY_ROWS, THREADS = TOGETHER * SIDE;  // rows that a block reads at a time
 constexpr int SHARED_BYTES = (D * ROWS + D * KEYS + KEYS * D + KEYS * ROWS) * 4;
+constexpr int BLOCKS = 228 * 1024 / (SHARED_BYTES + 1024);  // that Hopper's shared memory holds
 constexpr float LOG2_E = 1.4426950408889634f;
-static_assert(MY_ROWS == 8 && MY_COLUMNS == 4 && D == KEYS, "two float4 of one operand, one of the other");
+static_assert(MY_COLUMNS == 4 && D == KEYS, "two float4 of one operand, one of the other");
+static_assert(ROWS == 32 || ROWS == 64 || ROWS == 128 || ROWS == 256, "groups of rows are found by xor");
 
 // Offset of element (line, four * 4 + one) of a matrix whose lines are shuffled by groups of 4 elements, so that neither
 // lines nor columns meet one bank over and over. Bits of `four` may be flipped afterwards: group g is 4 * g away by xor.
@@ -49,14 +60,14 @@ __device__ __forceinline__ float exp2_fast(float x) {
 
 // Blocks with the most keys start first.
 template <typename T>
-__global__ void __launch_bounds__(THREADS, 2)
+__global__ void __launch_bounds__(THREADS, BLOCKS)
     attention_v03_tiled(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, T* __restrict__ out,
                         int heads, int tokens, int window, float scale) {
   extern __shared__ __align__(16) float memory[];
-  float* const queries = memory;             // [64][128], transposed
+  float* const queries = memory;             // [64][ROWS], transposed
   float* const keys = queries + D * ROWS;    // [64][64], transposed
   float* const values = keys + D * KEYS;     // [64][64]
-  float* const weights = values + KEYS * D;  // [64][128], transposed
+  float* const weights = values + KEYS * D;  // [64][ROWS], transposed
   const int head = blockIdx.x % heads, first_query = (gridDim.x / heads - 1 - blockIdx.x / heads) * ROWS;
   const int64_t base = static_cast<int64_t>(head) * tokens * D;
   const int my_row = threadIdx.x / SIDE, my_column = threadIdx.x % SIDE;  // groups of 8 rows and of 4 columns
@@ -73,14 +84,14 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
     return result;
   };
-  // 16 rows further are 4 groups further
+  // TOGETHER rows further are TOGETHER / 4 groups further
   const unsigned line = threadIdx.x % 16 * 4, row = threadIdx.x / 16;
   const auto transpose = [&](float* to, unsigned width, int step, const float4& from) {
-    to += place(line, row / 4, row % 4, width) ^ step * 16;
+    to += place(line, row / 4, row % 4, width) ^ step * TOGETHER;
     to[0] = from.x, to[width] = from.y, to[2 * width] = from.z, to[3 * width] = from.w;
   };
 #pragma unroll
-  for (int i = 0; i < ROWS / 16; ++i) transpose(queries, ROWS, i, read(q, first_query + row + i * 16));
+  for (int i = 0; i < ROWS / TOGETHER; ++i) transpose(queries, ROWS, i, read(q, first_query + row + i * TOGETHER));
 
   const float to_log2 = scale * LOG2_E;
   float sums[MY_ROWS][MY_COLUMNS] = {}, largest[MY_ROWS], weight_sums[MY_ROWS] = {};
@@ -92,16 +103,16 @@ __global__ void __launch_bounds__(THREADS, 2)
     const int first_key = tile * KEYS;
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < KEYS / 16; ++i) {
-      transpose(keys, KEYS, i, read(k, first_key + row + i * 16));
-      *reinterpret_cast<float4*>(values + (threadIdx.x + i * THREADS) * 4) = read(v, first_key + row + i * 16);
+    for (int i = 0; i < KEYS / TOGETHER; ++i) {
+      transpose(keys, KEYS, i, read(k, first_key + row + i * TOGETHER));
+      *reinterpret_cast<float4*>(values + (threadIdx.x + i * THREADS) * 4) = read(v, first_key + row + i * TOGETHER);
     }
     __syncthreads();
     // nothing here that this warp sees
     if (first_key > warp_last || first_key + KEYS - 1 <= warp_query - window) continue;
 
     float scores[MY_ROWS][MY_COLUMNS] = {};
-#pragma unroll 1
+#pragma unroll UNROLL
     for (int first = 0; first < D; first += 4) {
       const unsigned left = place(first, my_row * 2, 0, ROWS), right = place(first, my_column, 0, KEYS);
 #pragma unroll
@@ -142,7 +153,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         *reinterpret_cast<float4*>(weights + (place(my_column * 4, my_row * 2, 0, ROWS) ^ high * 4) + j * ROWS) =
             make_float4(scores[high * 4][j], scores[high * 4 + 1][j], scores[high * 4 + 2][j], scores[high * 4 + 3][j]);
     __syncwarp();
-#pragma unroll 1
+#pragma unroll UNROLL
     for (int first = 0; first < KEYS; first += 4) {
       const unsigned left = place(first, my_row * 2, 0, ROWS);
 #pragma unroll

@@ -231,6 +231,8 @@ VARIANTS = (
         "one key in flight a warp: under 10 % of the read bandwidth at B 8, Tk 8192; refuted over",
         minimum_bytes,
         timings=(Timing("floor", low=10.0),),
+        tunables={"ATTENTION_DECODE_V01_UNROLL": (2, 1, 4, 8)},
+        keeps_default="its hypothesis is of the loop as the compiler unrolls it by itself",
     ),
     cuda_variant(
         "attention_decode",

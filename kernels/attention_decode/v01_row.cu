@@ -10,8 +10,12 @@
 #include "decode.cuh"
 #include "reduce.cuh"
 
+#ifndef ATTENTION_DECODE_V01_UNROLL
+#define ATTENTION_DECODE_V01_UNROLL 2
+#endif
+
 namespace {
-constexpr int THREADS = 32;
+constexpr int THREADS = 32, UNROLL = ATTENTION_DECODE_V01_UNROLL;  // keys; two without a word to the compiler
 }
 
 template <typename T>
@@ -22,6 +26,7 @@ __global__ void __launch_bounds__(THREADS) attention_decode_v01_row(Operands<T> 
   const T* k = start_of(in.k, in.k_strides, row, in.heads) + first;
   const T* v = start_of(in.v, in.v_strides, row, in.heads) + first;
   Partial<OWN> partial;
+#pragma unroll UNROLL
   for (int key = 0; key < in.keys; ++key, k += in.k_strides.token, v += in.v_strides.token) {
     float sum = 0.0f;
 #pragma unroll

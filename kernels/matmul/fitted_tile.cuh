@@ -1,5 +1,5 @@
 // bf16 products of tiles that have that of four widths which gives the busiest multiprocessor the least to do: what v14
-// and v16 share.
+// and v16 share. FITTED_GROUP_ROWS and FITTED_STAGES are of who includes this.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -19,9 +19,11 @@
 constexpr int BM = 128, BK = 64;
 constexpr int CONSUMERS = 2;  // warpgroups, 64 rows of the tile each
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-[[maybe_unused]] constexpr int GROUP_ROWS = 16;  // tile rows that stay together in L2
+[[maybe_unused]] constexpr int GROUP_ROWS = FITTED_GROUP_ROWS;  // tile rows that stay together in L2
 constexpr uint32_t A_BYTES = BM * BK * 2;
 constexpr uint32_t MOST_SHARED = 227 * 1024;
+constexpr int MOST_STAGES = FITTED_STAGES;
+static_assert(MOST_STAGES >= 2, "a stage is given back when the products of the next one are issued");
 
 // What follows from the width of a block's tile.
 template <int BN>
@@ -33,7 +35,8 @@ struct Tile {
   static constexpr int OUT_COLUMNS = BN == 256 ? 128 : BN;  // staged for one store by a consumer
   static constexpr uint32_t OUT_BYTES = 64 * OUT_COLUMNS * 2, BIAS_BYTES = BN * 2;  // of a consumer
   static constexpr uint32_t FIXED_BYTES = 1024 + CONSUMERS * (OUT_BYTES + BIAS_BYTES);
-  static constexpr int FIT = (MOST_SHARED - FIXED_BYTES) / (STAGE_BYTES + 16), STAGES = FIT < 8 ? FIT : 8;
+  static constexpr int FIT = (MOST_SHARED - FIXED_BYTES) / (STAGE_BYTES + 16),
+                       STAGES = FIT < MOST_STAGES ? FIT : MOST_STAGES;
   static constexpr uint32_t SHARED_BYTES = FIXED_BYTES + STAGES * (STAGE_BYTES + 16);
 };
 

@@ -332,6 +332,8 @@ VARIANTS = (
         cannot=_tensor_tiles,
         timings=tuple(Timing("torch", high=1.0, shape=shape) for shape in ("", "qkv", "proj", "fc", "mlp_proj")),
         expectations=(Expectation("tensor_active_frac", low=0.8),),
+        GROUP_ROWS=(16, 4, 8, 32),
+        STAGES=(8, 3, 2),
     ),
     _cuda(
         "v16_any_rows",
@@ -345,6 +347,8 @@ VARIANTS = (
             Timing("torch", high=0.6, shape="square_1793"),
             Timing("torch", high=0.6, shape="square_2049"),
         ),
+        GROUP_ROWS=(16, 4, 8, 32),
+        STAGES=(8, 3, 2),
     ),
 )
 

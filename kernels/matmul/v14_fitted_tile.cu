@@ -8,6 +8,14 @@
 // Expect   at most cuBLAS' time at 4096 and at the projections of 1024 tokens.
 // Refuted if   more.
 // Source   PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"
+#ifndef MATMUL_V14_GROUP_ROWS
+#define MATMUL_V14_GROUP_ROWS 16
+#endif
+#ifndef MATMUL_V14_STAGES
+#define MATMUL_V14_STAGES 8
+#endif
+#define FITTED_GROUP_ROWS MATMUL_V14_GROUP_ROWS
+#define FITTED_STAGES MATMUL_V14_STAGES
 #include "fitted_tile.cuh"
 
 template <int BN>

@@ -8,6 +8,14 @@
 // Expect   at most 0.4 of cuBLAS's time at 1024 x 50257 x 768, at most 0.6 at 1793 and 2049.
 // Refuted if   more.
 // Source   CUDA driver API, "cuTensorMapEncodeTiled", for what the copy engine takes
+#ifndef MATMUL_V16_GROUP_ROWS
+#define MATMUL_V16_GROUP_ROWS 16
+#endif
+#ifndef MATMUL_V16_STAGES
+#define MATMUL_V16_STAGES 8
+#endif
+#define FITTED_GROUP_ROWS MATMUL_V16_GROUP_ROWS
+#define FITTED_STAGES MATMUL_V16_STAGES
 #include "any_rows.cuh"
 #include "fitted_tile.cuh"
 

@@ -41,6 +41,11 @@ def test_symbols_are_the_kernels_of_the_source(op, variant):
         assert symbol.startswith(f"{op.folder}_{source.stem[:3]}_")
 
 
+@pytest.mark.parametrize(("op", "variant"), VARIANTS, ids=VARIANT_IDS)
+def test_a_cuda_source_leaves_choices_or_says_why_it_has_none(op, variant):
+    assert bool(variant.no_tunables) == (variant.kind == "cuda" and not variant.tunables)
+
+
 @pytest.mark.parametrize("folder", sorted({op.folder for op in ops().values()}))
 def test_every_kernel_is_registered(folder):
     declared = {}
