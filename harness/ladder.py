@@ -24,6 +24,7 @@ import re
 import sys
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -249,31 +250,45 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def ranges_captured(page: Path) -> set[tuple[str, ...]]:
-    """The ranges of the kernels in a raw page of ncu, outermost name first."""
+def _plain(kernel: str) -> str:
+    """The name of a kernel of ours as both pages of a report have it: `k<float, 4>` of `void k<float, (int)4>(T1 *)`.
+
+    The analysis, which the harness does not import, has the rule for any kernel.
+    """
+    return re.sub(r"\([a-z ]+\)(?=\d)", "", kernel).partition("(")[0].removeprefix("void ")
+
+
+def _launches(page: Path) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The ranges, outermost name first, by kernel and its ordinal of every launch in a raw page of ncu."""
     csv.field_size_limit(1 << 30)
-    found = set()
+    count: Counter[str] = Counter()
+    found = {}
     for row in _rows(page):
-        for name, cell in row.items():
-            if name and "Push/Pop" in name:
-                found.add(tuple(re.findall(r"<default domain>:([^:\"]+)", cell or "")))
+        kernel = _plain(row["Kernel Name"])
+        stacks = " ".join(cell or "" for name, cell in row.items() if name and "Push/Pop" in name)
+        found[kernel, str(count[kernel])] = tuple(re.findall(r"<default domain>:([^:\"]+)", stacks))
+        count[kernel] += 1
     return found
 
 
 def captured(folder: Path) -> dict[Measured, bool]:
-    """(key, sizes, fingerprint) of every point that a run in `folder` has checked and captured; whether the run has the
-    hottest source lines, or is of slow points, which may lack them.
+    """(key, sizes, fingerprint) of every point that a run in `folder` has checked and captured; whether that has the
+    hottest source lines of one of its launches, or the run is of slow points, which may lack them.
     """
     found: dict[Measured, bool] = {}
     same = equivalents()
     for file in sorted(folder.glob("*/captures/points.csv")):
-        ranges = ranges_captured(file.with_name("ncu_raw.csv"))
-        lines = file.parts[-3].endswith("-slow") or bool(_rows(file.with_name("ncu_lines.csv")))
+        launches = _launches(file.with_name("ncu_raw.csv"))
+        ranges = set(launches.values())
+        lines = _rows(file.with_name("ncu_lines.csv"))
+        lined = {launches.get((_plain(row["kernel"]), row["ordinal"])) for row in lines}
+        slow = file.parts[-3].endswith("-slow")
         for row in _rows(file):
             key = (row["op"], row["variant"], row["dtype"], row["shape_name"])
-            if row["passed"] == "yes" and (ROOT_RANGE, *key) in ranges:
+            path = (ROOT_RANGE, *key)
+            if row["passed"] == "yes" and path in ranges:
                 measured = key, row["shape"], same.get(row["fingerprint"], row["fingerprint"])
-                found[measured] = lines or found.get(measured, False)
+                found[measured] = slow or path in lined or found.get(measured, False)
     return found
 
 

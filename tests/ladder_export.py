@@ -112,9 +112,13 @@ def write_run(
     points: list[dict[str, Any]],
     launches: list[Launch],
     times: list[dict[str, Any]] | None = None,
-    lines: str = LINES + "k,0,a.cu,1,x,1,1,,\n",
+    lines: str | None = None,
 ) -> None:
-    """A run's captures/; `lines` as ncu_lines.csv has them."""
+    """A run's captures/; `lines` as ncu_lines.csv has them, by default one of every launch."""
+    if lines is None:
+        kernels = [launch.kernel for launch in launches]
+        ordinals = [kernels[:at].count(name) for at, name in enumerate(kernels)]
+        lines = LINES + "".join(f'"{name}",{at},a.cu,1,x,1,1,,\n' for name, at in zip(kernels, ordinals, strict=True))
     captures = folder / "captures"
     write_csv(captures / "points.csv", points)
     if times:

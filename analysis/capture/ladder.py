@@ -132,12 +132,14 @@ def _run(folder: Path, same: dict[str, str]) -> LadderRun:
     bench = _table(captures / "bench.csv", BENCH, later=LATER)
     points = _table(captures / "points.csv", POINTS).replace({"fingerprint": same})
     sources = points[["op", "variant", "fingerprint"]].drop_duplicates(["op", "variant"])
+    lines = _table(captures / "ncu_lines.csv", LINES)
+    lines["kernel"] = [symbols.match_key(name) for name in lines["kernel"]]  # older runs kept whole signatures
     return LadderRun(
         folder.name,
         points,
         bench[bench["convention"] == "cold"].merge(sources, on=["op", "variant"], how="left"),
         load(pages) if pages else None,
-        _table(captures / "ncu_lines.csv", LINES),
+        lines,
         _json(captures / "manifest.json", "manifest") or {},
         _json(captures / "ncu.json", "tool-status") or {},
     )

@@ -14,8 +14,9 @@ import pytest
 
 from analysis import ladder as composer
 from analysis.capture.errors import InputError
-from analysis.capture.ladder import hottest_lines
+from analysis.capture.ladder import hottest_lines, read_ladder
 from analysis.tables import ladder as ladder_tables
+from analysis.tables.join import prepare_counters
 from analysis.tables.schema import LADDER_TABLES
 from analysis.views.claims import render_claims
 from analysis.views.ladder import STALE_MARK
@@ -156,6 +157,36 @@ def test_a_point_of_ours_without_source_lines_is_missing(tmp_path: Path, capsys:
     assert ladder.missing(tmp_path, ["residual"]) == ours[1:]
     write_run(tmp_path / "r0-residual", rows, launches)
     assert ladder.missing(tmp_path, ["residual"]) == []
+
+
+def test_source_lines_are_asked_for_point_by_point(tmp_path: Path) -> None:
+    points = [point for point in some_points() if not point.of_torch]
+    launches = [
+        Launch(points[0].key, "void ours<float, 4, 1>(const T1 *, T1 *, int)"),
+        Launch(points[1].key, "void ours<float, 4, 1>(const T1 *, T1 *, int)"),
+        *(Launch(point.key, "other(int)") for point in points[2:]),
+    ]
+    lines = LINES + '"void ours<float, (int)4, (bool)1>(const T1 *, T1 *, int)",0,a.cu,1,x,1,1,,\n'
+    write_run(tmp_path / "r1", [row_of(point) for point in points], launches, lines=lines)
+    assert [point for point in ladder.missing(tmp_path, ["residual"]) if not point.of_torch] == points[1:]
+    lines += '"ours<float, 4, 1>",1,a.cu,1,x,1,1,,\n' + "".join(
+        f"other,{at},a.cu,1,x,1,1,,\n" for at in range(len(points) - 2)
+    )
+    write_run(tmp_path / "r2", [row_of(point) for point in points], launches, lines=lines)
+    assert [point for point in ladder.missing(tmp_path, ["residual"]) if not point.of_torch] == []
+
+
+def test_the_harness_and_the_analysis_find_lines_of_the_same_points() -> None:
+    """Of every committed run: one says what is missing, the other makes the tables."""
+    ours = {point.key for point in ladder.points() if not point.of_torch}
+    for run in read_ladder(COMMITTED).runs:
+        if run.capture is None or run.name.endswith("-slow"):
+            continue
+        hot = ladder_tables.hottest(run.lines, prepare_counters(run.capture.counters))
+        launches = ladder._launches(COMMITTED / run.name / "captures" / "ncu_raw.csv")
+        lines = ladder._rows(COMMITTED / run.name / "captures" / "ncu_lines.csv")
+        found = {launches[ladder._plain(row["kernel"]), row["ordinal"]][1:] for row in lines} & ours
+        assert found == {*hot[ladder_tables.KEY].itertuples(index=False, name=None)} & ours, run.name
 
 
 def test_a_point_of_another_shape_is_missing(tmp_path: Path) -> None:
@@ -416,7 +447,7 @@ def folder(tmp_path: Path) -> Path:
         LINES + "first,0,a.cu,7,x = y;,30,100,wait,20\n"
         "second,0,a.cu,9,z = w;,50,100,barrier,40\n"
         "second,0,a.cu,7,x = y;,40,100,long_scoreboard,35\n"
-        'third,0,b.cu,1,"f(a, b);",10,40,,\n'
+        'void third(int),0,b.cu,1,"f(a, b);",10,40,,\n'
         "third,1,b.cu,2,never,99,99,,\n"
     )
     checks = [checked(key(name), "2x3", f"f{at}") for at, name in enumerate(("torch", "v01", "v02"))]
