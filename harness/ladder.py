@@ -146,8 +146,8 @@ def rung_below(point: Point) -> str:
 
 
 def hypotheses(point: Point) -> Iterator[dict[str, Any]]:
-    """What the variant declares of this dtype: metric, versus, low, high, equals, and of a time at which shape. It is
-    said of the bench shape's point, whichever shape it is about.
+    """What the variant declares of this dtype: metric, versus, low, high, equals, and of what is timed at which shape.
+    It is said of the bench shape's point, whichever shape it is about.
     """
     variant = point.op.variant(point.variant)
     bytes_said = [expected for expected in variant.expectations if expected.metric.startswith("measured_over_")]
@@ -168,7 +168,7 @@ def hypotheses(point: Point) -> Iterator[dict[str, Any]]:
     for expected in variant.expectations:
         if point.dtype in expected.dtypes:
             yield {"metric": expected.metric, "versus": expected.than, "low": expected.low, "high": expected.high,
-                   "equals": expected.equals}  # fmt: skip
+                   "equals": expected.equals} | ({"at": expected.shape} if expected.shape else {})  # fmt: skip
 
 
 def refuses(point: Point) -> str:

@@ -57,8 +57,9 @@ class Expectation:
     """A hypothesis about a counter at the op's bench shape: `metric`, a column of ladder.csv, lies in [low, high], or
     its text is `equals`.
 
-    With `than`, another variant of the op, it is the metric over that variant's. What is said here about bytes takes
-    the place of the rule for all variants, that one moves at most MOST_BYTES times its `bytes_model`.
+    With `than`, another variant of the op, it is the metric over that variant's. `shape` names another shape of the op,
+    of a metric that the benchmark has ("achieved_flop_per_s"). What is said here about bytes takes the place of the
+    rule for all variants, that one moves at most MOST_BYTES times its `bytes_model`.
     """
 
     metric: str
@@ -67,6 +68,7 @@ class Expectation:
     than: str = ""
     equals: str = ""
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
+    shape: str = ""
 
 
 def takes_all(shape: Shape, dtype: str) -> str:
@@ -80,8 +82,8 @@ class Variant:
 
     `fn(*inputs)` computes the whole op on the device of its inputs. `symbols` are the `__global__` names that
     may appear in a capture (empty where the kernels are not ours), all of them in `source`. `bytes_model` is
-    the DRAM traffic that the variant should cause, in bytes; `timings` are what `hypothesis` says about time,
-    `expectations` what it says about counters.
+    the DRAM traffic that the variant should cause, in bytes; `timings` are what `hypothesis` says about time beside
+    another variant's, `expectations` what it says about counters and rates.
     `dtypes` are those it takes, of the op's. `cannot(shape, dtype)` says why it does not take a shape, "" if it does.
     `precision` names the roof of its arithmetic where it is not that of the dtype ("tf32"). One that is `finite_only`
     promises nothing for infinities and NaN: it is not checked on the op's hostile inputs.

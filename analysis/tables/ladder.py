@@ -55,9 +55,12 @@ ALSO = (
 )  # fmt: skip
 # What of a row may be of an older build, by the column that says whether it is of the present one.
 OF_RUN = {"times": "time_current", "counters": "is_current"}
+TIMED = ("bench_time_p50_ns", "achieved_flop_per_s")  # what hypotheses say of a benchmark, not of counters
 # How hypotheses and claims call a column.
 WORDS = {
     "bench_time_p50_ns": "time",
+    "achieved_flop_per_s": "throughput",
+    "stall_dispatch_stall_frac": "dispatch stalls",
     "measured_over_predicted": "DRAM bytes over predicted",
     "measured_over_minimum": "DRAM bytes over the minimum",
     "measured_bytes": "DRAM bytes",
@@ -309,7 +312,7 @@ def build_hypotheses(
         rows.append(dict(zip(KEY, key, strict=True)) | _judged(said, found, show, apart=apart))
     schema = LADDER_TABLES["hypotheses"]
     table = pd.DataFrame(rows, columns=[name for name in schema.column_names if name != "tier"])
-    return schema.conform(table.assign(tier=np.where(table["metric"] == "bench_time_p50_ns", "timing", "counters")))
+    return schema.conform(table.assign(tier=np.where(table["metric"].isin(TIMED), "timing", "counters")))
 
 
 def _unknown(value: Any) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
+from kernels.registry import Expectation, Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -113,6 +113,7 @@ VARIANTS = (
         "32 sectors a request: under 50 % of the read bandwidth on the LM head; refuted over",
         minimum_bytes,
         timings=(Timing("floor", low=2.0),),
+        expectations=(Expectation("sectors_per_request_load", low=31.0),),
         tunables={"GEMV_V01_THREADS": (128, 32, 64, 256, 512)},
     ),
     triton_variant(
@@ -136,12 +137,14 @@ VARIANTS = (
         "gemv",
         "v04_early",
         "weights are prefetched into L2 while the kernel before drains: 1 to 5 % less time than v02 on the LM head, at "
-        "most 0.95 of it on the projections in a chain; refuted if more",
+        "most 0.95 of it on the four projections in a chain; refuted if more",
         minimum_bytes,
         timings=(
             Timing("v02_warp", low=0.95, high=0.99),
             Timing("v02_warp", high=0.95, shape="qkv"),
             Timing("v02_warp", high=0.95, shape="proj"),
+            Timing("v02_warp", high=0.95, shape="fc", counters=False),
+            Timing("v02_warp", high=0.95, shape="mlp_proj", counters=False),
         ),
         tunables={
             "GEMV_V04_THREADS": (128, 256, 512),

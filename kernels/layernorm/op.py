@@ -84,13 +84,20 @@ VARIANTS = (
     _cuda(
         "v01_thread",
         "32 sectors a request: dram bytes above 3 element passes where N >= 32768; refuted if below 2.5",
-        expectations=(Expectation("measured_over_minimum", low=2.5 / 2),),
+        expectations=(
+            Expectation("measured_over_minimum", low=2.5 / 2),
+            Expectation("sectors_per_request_load", low=31.0),
+        ),
         tunables={"LAYERNORM_V01_THREADS": (128, 32, 64, 256, 512)},
     ),
     _cuda(
         "v02_shared",
-        "walks after the first hit L1: dram bytes ~ 2 element passes, top stall barrier; refuted > 2.2",
-        expectations=(Expectation("top_stall", equals="barrier"),),
+        "4 sectors a request, walks after the first hit L1: dram bytes ~ 2 element passes, top stall barrier; refuted "
+        "> 2.2",
+        expectations=(
+            Expectation("top_stall", equals="barrier"),
+            Expectation("sectors_per_request_load", low=3.8, high=4.2),
+        ),
         tunables={"LAYERNORM_V02_THREADS": (256, 64, 128, 512, 1024)},
     ),
     _cuda(

@@ -70,6 +70,9 @@ def test_hypotheses_name_columns_and_variants_that_exist() -> None:
     for point in ladder.points():
         for said in ladder.hypotheses(point):
             assert said["metric"] in columns or said["metric"].startswith("stall_"), (point.key, said)
+            if "at" in said:  # need not be a point
+                assert said["metric"] in LADDER_TABLES["ladder_times"].column_names, (point.key, said)
+                assert said["at"] in point.op.shapes, (point.key, said)
             assert said["versus"] in ("", "floor", *point.op.variants), (point.key, said)
 
 
@@ -609,6 +612,27 @@ def test_a_hypothesis_about_time_may_name_its_shape(folder: Path, monkeypatch: p
     table = composer.build(folder)["hypotheses"]
     (row,) = table[table["variant"] == "v02"].to_dict("records")
     assert (row["shape_name"], row["found"], row["verdict"]) == ("s", 0.9, "refuted")
+
+
+def test_a_rate_is_judged_at_another_shape_by_the_times_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    op = registry.ops()["attention"]
+    rate = Expectation("achieved_flop_per_s", low=250e12, dtypes=("float32",), shape="b4_t4096")
+    variant = dataclasses.replace(op.variants["v03_tiled"], timings=(), expectations=(rate,))
+    monkeypatch.setitem(op.variants, "v03_tiled", variant)  # type: ignore[arg-type]
+    stated = [*ladder.hypotheses(ladder.Point(op, "v03_tiled", "float32", op.bench_shape))][-1]
+    assert (stated["metric"], stated["low"], stated["at"]) == ("achieved_flop_per_s", 250e12, "b4_t4096")
+
+    document = json.loads((folder / "ladder.json").read_text())
+    document["points"][2]["hypotheses"] = [
+        said("achieved_flop_per_s", low=low) | {"at": at} for low, at in ((3e14, "wide"), (4e14, "wide"), (1, "other"))
+    ]
+    (folder / "ladder.json").write_text(json.dumps(document))
+    wide = timed(("op", "v02", "fp32", "wide"), "2x9", 900) | {"achieved_flop_per_s": 3.5e14}
+    write_run(folder / "20260102T000000Z", [checked(("op", "v02", "fp32", "wide"), "2x9", "f2")], [], [wide])
+    rows = composer.build(folder)["hypotheses"].query("variant == 'v02'")
+    assert rows["verdict"].tolist() == ["confirmed", "refuted", "not measured"]
+    assert set(rows["tier"]) == {"timing"}
+    assert rows["found_text"].iloc[0] == "throughput at wide 350 TFLOP/s (≥ 300 TFLOP/s)"
 
 
 def test_what_is_beyond_a_bound_by_little_shows_it(folder: Path) -> None:
