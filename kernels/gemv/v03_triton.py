@@ -1,4 +1,12 @@
-"""gemv in Triton: some rows a program, a block of columns at a time."""
+"""gemv v03_triton: four rows a program, a block of columns at a time.
+
+Shapes   weight (N, K) row-major, x (K), bias, out (N).   Needs  nothing
+Moves    (N*K + K + 2*N) * sizeof(T) bytes.
+Versus   v01: Triton picks the access width, sums stay in registers; blocks are 1024 columns wide, so at K 768 a quarter
+         of the lanes idles.
+Expect   time within 15 % of the byte floor on the LM head. Refuted if not.
+Source   v01_naive
+"""
 
 import torch
 import triton

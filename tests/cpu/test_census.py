@@ -1,6 +1,8 @@
 """The census: ptxas and disassembly text written by hand, occupancy against ncu's own, the comparison with the table."""
 
+import ast
 import csv
+import hashlib
 import tomllib
 
 import pytest
@@ -393,6 +395,11 @@ EQUIVALENT = tomllib.loads((build.FOLDER / "equivalent.toml").read_text("utf-8")
 def test_a_source_that_is_said_to_be_the_same_kernel_still_is(entry):
     source = build.FOLDER / entry["source"]
     assert objects.fingerprint(source) == entry["now"] != entry["older"]
+    if "behind" in entry:
+        text = source.read_text("utf-8")
+        behind = "".join(text.splitlines(keepends=True)[ast.parse(text).body[0].end_lineno :])
+        assert hashlib.sha256(behind.encode()).hexdigest().startswith(entry["behind"])
+        return
     nvcc = build.find_nvcc()
     if nvcc is None or not census.tool("cuobjdump") or objects.nvcc_version(nvcc) != entry["nvcc"]:
         pytest.skip(f"its machine code is compared with nvcc {entry['nvcc']} and cuobjdump")
