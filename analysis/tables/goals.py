@@ -27,7 +27,7 @@ def build_goals(goals: Sequence[Goal], points: pd.DataFrame, bench: pd.DataFrame
     """Return goals.csv: a row for each goal, dtype and shape.
 
     Shape: `goals` as ladder.json has them; `points` as there, with op, variant, dtype, kind, precision; `bench` the
-    cold rows of what was timed, as ladder_times.csv.
+    cold rows of what was timed, as ladder_times.csv, with the run that each is of.
     """
     known = points.drop_duplicates(["op", "variant", "dtype"])[["op", "variant", "dtype", "kind", "precision"]]
     timed = bench.merge(known, on=["op", "variant", "dtype"])
@@ -72,19 +72,22 @@ def _judged(goal: Goal, timed: pd.DataFrame) -> Iterable[dict[str, Any]]:
         if name in goal:
             own = own[own[column].isin(goal[name])]
     for row in fastest_rungs(own).to_dict("records"):
-        found, beside = _found(goal, row, timed)
+        found, beside, other_run = _found(goal, row, timed)
         if found is not None:
             yield {
                 **{name: row[name] for name in ("op", "variant", "dtype", "shape_name")}, "beside": beside,
                 "found": found.p50, "found_p5": found.p5, "found_p95": found.p95, "met": found.p50 >= goal["least"],
-                "within_spread": found.p5 <= goal["least"] <= found.p95,
+                "within_spread": found.p5 <= goal["least"] <= found.p95, "two_runs": other_run,
             }  # fmt: skip
 
 
-def _found(goal: Goal, row: Mapping[str, Any], timed: pd.DataFrame) -> tuple[Span | None, str]:
-    """How many times as fast the rung is as what it is held against, and the name of that; None: not timed."""
+def _found(goal: Goal, row: Mapping[str, Any], timed: pd.DataFrame) -> tuple[Span | None, str, bool]:
+    """How many times as fast the rung is as what it is held against, the name of that, and whether another run timed
+    it; None: not timed.
+    """
     if goal.get("beside") == "floor":
-        return Span(*(float(row["floor_time_ns"]) / float(row[_TIME[at]]) for at in reversed(QUANTILES))), "floor"
+        span = Span(*(float(row["floor_time_ns"]) / float(row[_TIME[at]]) for at in reversed(QUANTILES)))
+        return span, "floor", False
     other = "beside_op" in goal
     op, shape = (goal["beside_op"], goal["beside_shape"]) if other else (row["op"], row["shape_name"])
     same = timed[(timed["op"] == op) & (timed["dtype"] == row["dtype"]) & (timed["shape_name"] == shape)]
@@ -95,7 +98,7 @@ def _found(goal: Goal, row: Mapping[str, Any], timed: pd.DataFrame) -> tuple[Spa
     else:
         same = same[same["variant"] == goal["beside"]]
     if same.empty:
-        return None, ""
+        return None, "", False
     fastest = same.loc[same[_TIME["p50"]].idxmin()]
     name = f"{op} {shape} {fastest['variant']}" if other else str(fastest["variant"])
-    return versus(row, fastest), name
+    return versus(row, fastest), name, fastest["bench_run"] != row["bench_run"]

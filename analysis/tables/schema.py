@@ -802,6 +802,7 @@ LADDER_TABLES: dict[str, Table] = {
                 Column("found_p95", "", "95th percentile, else the most"),
                 Column("met", "", "whether `least` is reached by `found`"),
                 Column("within_spread", "", "whether `least` lies between found_p5 and found_p95"),
+                Column("two_runs", "", "whether the two times are of two runs, not of one"),
             ),
         ),
         Table(

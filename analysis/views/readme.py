@@ -264,6 +264,7 @@ def _ladder_goals(goals: pd.DataFrame) -> list[list[str]]:
         where = f"{least['dtype']} {least['shape_name']}, `{least['variant']}`"
         found = Span(*(least[name] for name in ("found_p5", "found", "found_p95")))
         reached = f"{met} of {len(same)}, least {_ratio(found)}, {where}"
+        reached += ", times of two runs" if same["two_runs"].any() else ""
         near = bool(same["within_spread"].any())
         rows.append(_goal(least["what"], f"≥ {float(least['least']):g} ×", reached, met == len(same), near=near))
     return rows

@@ -32,7 +32,7 @@ TIMES = [
 BENCH = pd.DataFrame(
     [(op, variant, "fp32", shape, 90.0, 0.8 * time, time, 1.25 * time) for op, variant, shape, time in TIMES],
     columns=["op", "variant", "dtype", "shape_name", "floor_time_ns", *(f"bench_time_{at}_ns" for at in QUANTILES)],
-).assign(**{f"versus_torch_{at}": float("nan") for at in QUANTILES})
+).assign(bench_run="a run", **{f"versus_torch_{at}": float("nan") for at in QUANTILES})
 
 
 def judged(bench: pd.DataFrame = BENCH, **goal: Any) -> list[tuple[str, str, float, bool]]:
@@ -89,6 +89,18 @@ def test_the_table_of_goals_shows_the_spread_of_the_least_and_whether_a_limit_li
     assert [row[1] for row in rows] == ["≥ 0.1 ×", "≥ 0.7 ×", "≥ 1.5 ×", "≥ 2.45 ×"]
     assert rows[0][2:] == ["2 of 2, least 0.800 (0.512 – 1.250) ×, fp32 small, `v02`", "yes"]
     assert [row[3] for row in rows] == ["yes", "yes, within the spread", "**no**", "**no**, within the spread"]
+
+
+def test_a_goal_says_whether_its_times_are_of_two_runs() -> None:
+    of_another = BENCH.assign(bench_run=BENCH["op"] + "-bench")
+    goals = [
+        {"op": "widen", "what": "as fast", "least": 1, "shapes": ["large"]} | beside
+        for beside in ({"beside_op": "narrow", "beside_shape": "long"}, {"beside": "torch"}, {"beside": "floor"})
+    ]
+    for bench, apart in ((of_another, [True, False, False]), (BENCH, [False] * 3)):
+        table = build_goals(goals, POINTS, bench)
+        assert table["two_runs"].tolist() == apart
+        assert [row[2].endswith(", times of two runs") for row in _ladder_goals(table)] == apart
 
 
 def test_a_ratio_that_was_not_paired_lies_between_the_ends_of_both_times() -> None:
