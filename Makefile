@@ -74,7 +74,7 @@ ladder: $(HARNESS)  ## check, time and capture every rung with ncu, only what ru
 
 .PHONY: sanitize
 sanitize: need-gpu  ## every kernel under compute-sanitizer, without torch: memcheck and racecheck (needs a GPU)
-	@tests/gpu/sanitize.sh $(ARGS)
+	@PYTHON='$(PY)' tests/gpu/sanitize.sh $(ARGS)
 
 .PHONY: census
 census: $(CENSUS)  ## registers, local memory, access widths of every kernel, compared with the table (nvcc, no GPU; ARGS=--update)

@@ -3,49 +3,85 @@
 #
 #   tests/gpu/sanitize.sh [TOOL ...]      tools of compute-sanitizer (default: memcheck racecheck)
 #
+# The driver is built twice: of the sources as they stand ("default"), and with what kernels/tuned.toml has for the GPU
+# at hand ("tuned"), as kernels.build builds them. Every line that a driver or a tool prints begins with the build.
+#
 # ONLY=memory, matmul or attention: only the kernels bound by memory, only these; ONLY=compute: the last two.
+# BUILD=default or tuned: only that build; KERNEL_LEDGER_TUNED=off: no tuned one.
 # Needs nvcc, compute-sanitizer and a GPU; 127 where one is missing, else 1 if a tool finds anything.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+source "$(dirname "$0")/../../nsys_scripts/common.sh"
+cd "$ROOT"
 
 if [[ ${1:-} == --help || ${1:-} == -h ]]; then
-  sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
+  usage
   exit 0
 fi
 for tool in nvcc compute-sanitizer nvidia-smi; do
   if ! command -v "$tool" >/dev/null; then
-    echo "$tool was not found: install the CUDA toolkit, on a machine with an NVIDIA GPU." >&2
-    exit 127
+    die 127 "$tool was not found: install the CUDA toolkit, on a machine with an NVIDIA GPU."
   fi
 done
 
 arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
 [[ $arch == 90 ]] && arch=90a # with the instructions of Hopper alone
-build=build/sanitize
-mkdir -p "$build"
+gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
+place=build/sanitize
+mkdir -p "$place"
 # every op that the driver names
 sources=(tests/gpu/driver.cu)
 while read -r folder; do sources+=(kernels/"$folder"/*.cu); done < <(
   sed -n 's|^#include "../../kernels/\([^/]*\)/.*|\1|p' tests/gpu/driver.cu
 )
+# a line each: a source that is tuned, and its flags
+tuned=$("$PYTHON" -c '
+import sys
+from kernels import tuned
 
-# one compiler a file, side by side
-objects=()
-pids=()
-for source in "${sources[@]}"; do
-  object=$build/$(tr / _ <<<"${source%.cu}").o
-  objects+=("$object")
-  nvcc -std=c++17 -O1 -lineinfo -Ikernels/include -gencode "arch=compute_$arch,code=sm_$arch" -c "$source" -o "$object" &
-  pids+=($!)
+for source in sys.argv[2:]:
+    if flags := tuned.flags(source.removeprefix("kernels/"), sys.argv[1]):
+        print(source, *flags)
+' "$gpu" "${sources[@]:1}")
+builds=(default)
+declare -A flags=() made=()
+if [[ -n $tuned ]]; then
+  builds+=(tuned)
+  while read -r source words; do
+    echo "tuned: $source $words"
+    flags[tuned $source]=$words
+  done <<<"$tuned"
+else
+  echo "There is no tuned build: kernels/tuned.toml has nothing for $gpu, or KERNEL_LEDGER_TUNED is off."
+fi
+if [[ -n ${BUILD:-} ]]; then
+  [[ " ${builds[*]} " == *" $BUILD "* ]] || bad_usage "BUILD is one of ${builds[*]}, not '$BUILD'."
+  builds=("$BUILD")
+fi
+
+for build in "${builds[@]}"; do
+  objects=() pids=()
+  for source in "${sources[@]}"; do
+    read -ra more <<<"${flags[$build $source]:-}"
+    object=$place/$(tr / _ <<<"${source%.cu}")${more[*]:+.tuned}.o
+    objects+=("$object")
+    [[ -z ${made[$object]:-} ]] || continue
+    made[$object]=yes
+    # one compiler a file, side by side
+    nvcc -std=c++17 -O1 -lineinfo -Ikernels/include -gencode "arch=compute_$arch,code=sm_$arch" ${more[@]+"${more[@]}"} \
+      -c "$source" -o "$object" &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid"; done
+  nvcc -o "$place/driver-$build" "${objects[@]}"
 done
-for pid in "${pids[@]}"; do wait "$pid"; done
-nvcc -o "$build/driver" "${objects[@]}"
 
 status=0
 for tool in "${@:-memcheck racecheck}"; do
   for name in $tool; do
-    echo "== $name"
-    compute-sanitizer --tool "$name" --error-exitcode 1 --print-limit 20 "$build/driver" "${ONLY:-}" || status=1
+    for build in "${builds[@]}"; do
+      echo "== $name, $build build"
+      compute-sanitizer --tool "$name" --error-exitcode 1 --print-limit 20 "$place/driver-$build" "${ONLY:-}" 2>&1 |
+        sed -u "s/^/$build: /" || status=1
+    done
   done
 done
 exit "$status"
