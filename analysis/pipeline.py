@@ -168,6 +168,8 @@ def analyse(
         notes.append(
             f"{siblings} kernels carry the counters of a sibling layer (--extrapolate-siblings), not their own."
         )
+    if rungs := (capture.sweep or {}).get("without_choices"):
+        notes.append(f"Rungs without compile-time choices: {'; '.join(rungs)}.")
     notes += conditions.timing_notes(capture.timing)
     notes += conditions.api_notes(capture.summaries)
     notes += conditions.counter_notes(tables, ncu)

@@ -721,6 +721,18 @@ def not_swept(rows: Sequence[Row]) -> list[str]:
     ]
 
 
+def without_choices() -> list[str]:
+    """The CUDA rungs that leave no choice to a sweep, and why: "attention v02_per_query: a specimen …"."""
+    from kernels.registry import ops
+
+    return [
+        f"{op.name} {name}: {variant.no_tunables}"
+        for op in ops().values()
+        for name, variant in op.variants.items()
+        if variant.no_tunables
+    ]
+
+
 def describe(out: Path, ledger: Ledger, rounds: int, calls: Sequence[Row]) -> list[Row]:
     """Write sweep.json; the choices in it."""
     from harness import bench, manifest
@@ -733,6 +745,7 @@ def describe(out: Path, ledger: Ledger, rounds: int, calls: Sequence[Row]) -> li
     document = {
         "kind": KIND, "schema_version": 1, "convention": bench.CONVENTIONS["cold"], "rounds": rounds,
         "least_gain": LEAST_GAIN, "calls": list(calls), "choices": choices, "not_swept": not_swept(ledger.rows),
+        "without_choices": without_choices(),
     }  # fmt: skip
     manifest.write_json(out / "captures" / "sweep.json", document)
     return choices

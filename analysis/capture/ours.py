@@ -138,6 +138,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
             }
         ],
         "not_swept?": [_TEXT],
+        "without_choices?": [_TEXT],
         "calls?": [
             {
                 "first_row": _POSITIVE,
