@@ -24,8 +24,12 @@
 #ifndef ATTENTION_V06_STAGES
 #define ATTENTION_V06_STAGES 2
 #endif
+#ifndef ATTENTION_V06_CARVEOUT
+#define ATTENTION_V06_CARVEOUT -1
+#endif
 namespace {
 constexpr int STAGES = ATTENTION_V06_STAGES;      // tiles of keys and values of a warpgroup, on their way or in use
+constexpr int CARVEOUT = ATTENTION_V06_CARVEOUT;  // shared memory's part of L1, in per cent; -1: the driver's choice
 constexpr int ROWS = 64, KEYS = 64, STRIDE = 72;  // floats of a row of partial sums: four rows lie in different banks
 constexpr uint32_t Q_BYTES = ROWS * 128, TILE_BYTES = KEYS * 128, RING_BYTES = STAGES * 2 * TILE_BYTES;
 static_assert(ROWS * STRIDE * 4 <= RING_BYTES,
@@ -184,6 +188,11 @@ cudaError_t launch(const AttentionCall& call, int blocks, uint32_t bytes) {
   CUtensorMap q, k, v;
   if (!map_heads(q, call.q, call, ROWS) || !map_heads(k, call.k, call, KEYS) || !map_heads(v, call.v, call, KEYS))
     return cudaErrorInvalidValue;
+  if constexpr (CARVEOUT >= 0) {
+    if (const cudaError_t status = cudaFuncSetAttribute(attention_v06_small<T, GROUPS>,
+                                                        cudaFuncAttributePreferredSharedMemoryCarveout, CARVEOUT))
+      return status;
+  }
   const cudaError_t status =
       launch_overlapped(attention_v06_small<T, GROUPS>, {blocks, 128 * GROUPS}, bytes, call.stream, q, k, v,
                         static_cast<const T*>(call.q), static_cast<const T*>(call.k), static_cast<const T*>(call.v),

@@ -780,7 +780,7 @@ def test_what_runs_unasked_is_not_built_with_a_choice_that_was_not_timed_at_ever
     assert sweep.keeps_default(choice | {"not_measured": []}) == ""
     by_name = merged("merge_heads", "v01_element", {"PERMUTE_V01_MERGE_THREADS": 256})
     assert sweep.keeps_default(by_name | {"not_measured": sweep.not_measured(by_name)}) == ""
-    mma = "ATTENTION_V06_STAGES=2"  # of bf16 alone
+    mma = "ATTENTION_V06_STAGES=2 ATTENTION_V06_CARVEOUT=-1"  # of bf16 alone
     small = {"source": "attention/v06_small.cu", "macros": mma, "not_measured": ["attention bf16 at b1_t1024"]}
     assert sweep.keeps_default(small) == reason
     (tmp_path / "captures").mkdir()
