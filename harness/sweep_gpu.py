@@ -202,8 +202,12 @@ def run_job(job: dict[str, Any], say: Say) -> None:
     size = max(1, job["group"] - 1)
     first = [key for key in pending if key == default]
     others = [key for key in pending if key != default]
-    for place in range(0, max(1, len(others)), size):
-        group = [*(first if place == 0 else []), *others[place : place + size]]
+    groups = [others[place : place + size] for place in range(0, len(others), size)]
+    if first and size > 1 and groups:
+        groups[0] = [*first, *groups[0]]
+    elif first:  # one by one, so that whatever ends the program is one's own
+        groups = [first, *groups]
+    for group in groups:
         say({"start": [int(key) for key in group], "timed": True})
         try:
             for key, fields in timed(op, group, default if default in passed else "", dtype, shape, job["rounds"]):

@@ -20,7 +20,8 @@ HEADER = (
 )
 COLUMNS = HEADER.split(",")
 KEY = ("op", "variant", "macros", "dtype", "shape", "gpu", "fingerprint")
-LEAST_GAIN = 1.01
+LEAST_GAIN = 1.01  # and the least loss that counts against a combination: less is where its data happen to lie
+LEAST_ROUNDS = 5  # fewer have no 95 %
 # Combinations of a source that are timed at every shape. At a small shape the best one often loses, by blocks too large
 # to fill the GPU, where another that is nearly as good does not.
 FINALISTS = 3
@@ -76,16 +77,25 @@ class Ledger:
 
 
 def latest(rows: Sequence[Row]) -> list[Row]:
-    """The last row of each combination, dtype, shape and GPU, with the macros that the rung has now: what was measured
-    before is of another version of the source.
+    """The last row of each combination, dtype, shape and GPU, of what the source is now: with the macros of the last
+    row of its rung, and of the build of the last row of the combination, which is one for all dtypes and shapes.
     """
-    found = {tuple(row[name] for name in KEY if name != "fingerprint"): row for row in rows}
     names = {_rung_of(row): _names(row) for row in rows}
-    return [row for row in found.values() if _names(row) == names[_rung_of(row)]]
+    builds = {_build_of(row): row["fingerprint"] for row in rows}
+    found = {
+        tuple(row[name] for name in KEY): row
+        for row in rows
+        if _names(row) == names[_rung_of(row)] and row["fingerprint"] == builds[_build_of(row)]
+    }
+    return list(found.values())
 
 
 def _rung_of(row: Row) -> tuple[str, ...]:
-    return tuple(row[name] for name in ("op", "variant", "dtype", "shape", "gpu"))
+    return tuple(row[name] for name in ("gpu", "op", "variant"))
+
+
+def _build_of(row: Row) -> tuple[str, ...]:
+    return tuple(row[name] for name in ("gpu", "source", "macros"))
 
 
 def _names(row: Row) -> tuple[str, ...]:
@@ -110,13 +120,13 @@ def choose(rows: Sequence[Row]) -> list[Row]:
 
 
 def finalists(rows: Sequence[Row]) -> dict[Source, list[str]]:
-    """The combinations to time at every shape, best first: those that are clearly faster where all were tried, at most
-    FINALISTS. Where only these are tried changes nothing, so that an interrupted second stage goes on with the same.
+    """The combinations to time at every shape, best first: those that are clearly faster where all were tried and that
+    no row shows to be slower elsewhere, at most FINALISTS: where one falls, the next one takes its place.
     """
     found = {}
     for source, members in sorted(_by_source(rows).items()):
-        tried = _where_all_were_tried(members)
-        if best := list(_clear(members, [cell for cell in _of_default(members) if cell in tried]))[:FINALISTS]:
+        fallen = {row["macros"] for row in members if _is_slower(row)}
+        if best := [macros for macros in _clear_where_all_were_tried(members) if macros not in fallen][:FINALISTS]:
             found[source] = best
     return found
 
@@ -134,7 +144,7 @@ def swept_cells(rows: Sequence[Row], gpu: str) -> set[Cell]:
 def not_taken(rows: Sequence[Row], gpu: str) -> set[Cell]:
     """Where the default was tried on that GPU and does not run: no shapes of it."""
     of_default = [row for row in latest(rows) if row["gpu"] == gpu and row["default"] == "1"]
-    return {cell_of(row) for row in of_default if row["verdict"] != "timed"}
+    return {cell_of(row) for row in of_default if row["verdict"] == "does not run"}
 
 
 def _where_all_were_tried(members: Sequence[Row]) -> set[Cell]:
@@ -142,7 +152,13 @@ def _where_all_were_tried(members: Sequence[Row]) -> set[Cell]:
     for row in members:
         tried.setdefault(cell_of(row), set()).add(row["macros"])
     most = max(len(macros) for macros in tried.values())
-    return {cell for cell, macros in tried.items() if len(macros) == most}
+    whole = {cell for cell, macros in tried.items() if len(macros) == most}
+    if most > FINALISTS + 1:
+        return whole
+    first: dict[Cell, Cell] = {}  # the second stage tries all of so few as well, and comes later
+    for row in members:
+        first.setdefault(cell_of(row)[:-1], cell_of(row))
+    return whole & set(first.values())
 
 
 def _of_default(members: Sequence[Row]) -> list[Cell]:
@@ -162,9 +178,10 @@ def _gains(members: Sequence[Row]) -> dict[str, dict[Cell, tuple[float, float, f
 
 def _clear(members: Sequence[Row], cells: Sequence[Cell]) -> dict[str, float]:
     """By how much each combination is faster than the default, the best first, of those that are clearly: timed in all
-    of `cells`, in 95 % of the rounds faster in one and slower in none.
+    of `cells`, in 95 % of the rounds faster in one, and slower in none (_is_slower).
     """
     tried = _where_all_were_tried(members)
+    slower = {(row["macros"], cell_of(row)) for row in members if _is_slower(row)}
     others = {row["macros"] for row in members if row["default"] != "1"}
     clear = {}
     for macros, by_cell in _gains(members).items():
@@ -173,10 +190,23 @@ def _clear(members: Sequence[Row], cells: Sequence[Cell]) -> dict[str, float]:
         spans = [by_cell[cell] for cell in cells]
         logs = [math.log(by_cell[cell][1]) for cell in cells if cell in tried]
         gain = math.exp(sum(logs) / len(logs)) if logs else 0.0
-        faster, slower = any(low > 1 for low, _, _ in spans), any(high < 1 for _, _, high in spans)
-        if gain >= LEAST_GAIN and faster and not slower:
+        faster = any(low > 1 for low, _, _ in spans)
+        if gain >= LEAST_GAIN and faster and not any((macros, cell) in slower for cell in cells):
             clear[macros] = gain
     return dict(sorted(clear.items(), key=lambda found: -found[1]))
+
+
+def _clear_where_all_were_tried(members: Sequence[Row]) -> dict[str, float]:
+    tried = _where_all_were_tried(members)
+    return _clear(members, [cell for cell in _of_default(members) if cell in tried])
+
+
+def _is_slower(row: Row) -> bool:
+    """Whether a combination is slower than the default by 1 % in the median, and in 95 % of the rounds."""
+    if row["verdict"] != "timed" or not row["versus_default_p50"]:
+        return False
+    middle, high = float(row["versus_default_p50"]), float(row["versus_default_p95"])
+    return high < 1 and middle * LEAST_GAIN <= 1 and int(row["samples"]) >= LEAST_ROUNDS
 
 
 def _choice(gpu: str, source: str, members: Sequence[Row]) -> Row:
@@ -187,6 +217,9 @@ def _choice(gpu: str, source: str, members: Sequence[Row]) -> Row:
     count = len({row["macros"] for row in members if row["verdict"] == "timed"})
     if clear:
         why = f"{clear[best]:.3f} times as fast as the default {TOGETHER}"
+    elif fallen := _clear_where_all_were_tried(members):
+        why = f"{len(fallen)} of {count} combinations are clearly faster where all were tried, none at every shape: "
+        why += "the default stays"
     else:
         why = f"none of {count} combinations is clearly faster: the default stays"
     of_best = _gains(members).get(best, {})

@@ -592,8 +592,8 @@ PROFILE_TABLES: dict[str, Table] = {
                 Column(
                     "evidence",
                     "",
-                    "what sets the fastest and the slowest apart, and why another is recommended; time is instructions "
-                    "times warp cycles per issued instruction, over occupancy, share of cycles with SMs active, clock",
+                    "what sets the fastest and the slowest apart, and why another is recommended; cycles are "
+                    "instructions times warp cycles per issued instruction, over occupancy and share of active cycles",
                 ),
             ),
         ),

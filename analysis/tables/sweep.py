@@ -48,7 +48,9 @@ _NO_COUNTERS = "; no counters of"
 _ACROSS = 5  # cells of a heat map abreast
 _JOINED = " · "
 _NO_ROW: dict[str, Any] = {"excess": None, "time_ns": None, "marks": [], "verdict": "no row"}
-_RUNG = ["op", "variant", "dtype", "shape_name", "gpu"]
+_RUNG = ["op", "variant", "gpu"]
+_BUILD = ["gpu", "source", "macros"]
+_FINALISTS = 3  # of a sweep's second stage, beside the default
 _KEY = ["op", "variant", "macros", "dtype", "shape_name", "gpu"]
 
 
@@ -59,10 +61,14 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> dict[str, pd.DataFr
     schemas = {name: PROFILE_TABLES[name] for name in ("sweep", "sweep_shapes")}
     if capture.sweep_rows is None or capture.sweep_rows.empty:
         return {name: schema.empty() for name, schema in schemas.items()}
-    # measured again after a change of the source: the last one counts, and so do its choices
-    rows = capture.sweep_rows.assign(call=sweep_calls.number_rows(capture)).drop_duplicates(_KEY, keep="last")
+    # measured again after a change of the source: the last build of a combination counts, and the rung's last choices
+    rows = capture.sweep_rows.assign(call=sweep_calls.number_rows(capture))
+    last_build = rows.groupby(_BUILD)["fingerprint"].transform("last")
     names = rows["macros"].str.replace(r"=-?\d+", "", regex=True)
-    rows = rows[names == names.groupby([rows[name] for name in _RUNG]).transform("last")].reset_index(drop=True)
+    last_names = names.groupby([rows[name] for name in _RUNG]).transform("last")
+    rows = rows[rows["fingerprint"].eq(last_build) & names.eq(last_names)]
+    rows = rows.drop_duplicates(_KEY, keep="last").reset_index(drop=True)
+    rows["whole"] = _where_all_were_tried(rows.assign(shape=rows["shape_name"]))
     rows = rows.assign(shape=rows["shape_name"], versus_default=rows["versus_default_p50"])
     rows["combination"] = rows["macros"].map(short_name)
     rows = sweep_counters.join(rows, measured, capture.tools)
@@ -94,17 +100,20 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> dict[str, pd.DataFr
     rows["keeps_default"] = [choice.get("keeps_default") or "" for choice in of_row]
     timed, counted = rows["bench_time_p50_ns"].notna(), rows["ncu_time_ns"].notna()
     rows["tier"] = counted.map({True: "counters", False: "timing"}).where(timed, "static")
-    whole = _where_all_were_tried(rows)
-    few = ~whole & rows["default"].ne(1)
-    parts = {"sweep": rows[whole], "sweep_shapes": rows[few]}
+    few = ~rows["whole"] & rows["default"].ne(1)
+    parts = {"sweep": rows[rows["whole"]], "sweep_shapes": rows[few]}
     return {name: schemas[name].conform(part[schemas[name].column_names]) for name, part in parts.items()}
 
 
 def _where_all_were_tried(rows: pd.DataFrame) -> pd.Series:
-    """Of each row whether its dtype and shape have as many combinations as any of its source."""
+    """Of each row whether its dtype and shape have as many combinations as any of its source; of so few that the second
+    stage of a sweep tries them all as well, only the shape that came first.
+    """
     source = [rows["gpu"], rows["source"], rows["macros"].str.replace(r"=-?\d+", "", regex=True)]
     tried = rows.groupby([*source, *(rows[name] for name in CELL)])["macros"].transform("nunique")
-    return tried == tried.groupby(source).transform("max")
+    most = tried.groupby(source).transform("max")
+    first = rows.groupby([*source, *(rows[name] for name in CELL[:-1])])["shape_name"].transform("first")
+    return (tried == most) & ((most > _FINALISTS + 1) | (rows["shape_name"] == first))
 
 
 def _place(cell: tuple[str, ...]) -> tuple[Any, ...]:
@@ -171,6 +180,11 @@ def is_clear(row: pd.Series) -> bool:
     return bool(row["versus_default_p5"] > 1 and row["versus_default"] >= _LEAST_GAIN)
 
 
+def is_slower(row: Any) -> bool:
+    """Whether it was slower in 95 % of the rounds, and by 1 % in the median."""
+    return bool(row.versus_default_p95 < 1 and row.versus_default * _LEAST_GAIN <= 1)
+
+
 def _marked(timed: pd.DataFrame, mark: str) -> pd.Series | None:
     return next((row for _, row in timed.iterrows() if mark in row["mark"]), None)
 
@@ -228,12 +242,12 @@ def _choice(chosen: pd.Series | None, fastest: pd.Series, default: pd.Series | N
     if chosen is None or chosen["combination"] == fastest["combination"]:
         return []
     if default is None or chosen["combination"] != default["combination"]:
-        rest = "none of which it makes slower in 95 % of the rounds"
+        rest = "of what is slower nowhere by 1 % and in 95 % of the rounds"
         here = "" if pd.isna(chosen["versus_default"]) else f", here at {_times(chosen)} the default's speed"
         return [f"Recommended is {chosen['combination']}{here}: the best {_OF_THE_SOURCE}, {rest}."]
     if not is_clear(fastest):
         return []
-    rest = "without making one slower in 95 % of the rounds"
+    rest = "and slower nowhere by 1 % and in 95 % of the rounds"
     return [f"The default stays: nothing is 1 % faster {_OF_THE_SOURCE} {rest}."]
 
 
@@ -260,10 +274,10 @@ def _why(row: pd.Series, other: pd.Series, opposite: pd.Series, ratio: float) ->
     bare = [one["combination"] for one in (row, other) if one["tier"] != "counters"]
     if bare:
         return alone or f"{_NO_COUNTERS} {'it' if bare[0] == row['combination'] else bare[0]}"
-    under = row["ncu_time_ns"] / other["ncu_time_ns"]
+    under = sweep_counters.cycles_over(row, other)
     if math.log(under) / math.log(ratio) < _AGREES:
         besides = f"; its static figures{alone}" if alone else ""
-        return f"; alone under ncu it takes {under:.3f} times the time, so its counters do not tell why{besides}"
+        return f"; alone under ncu it takes {under:.3f} times the cycles, so its counters do not tell why{besides}"
     factors = sweep_counters.factors(row, other)
     explain = {name for name in factors if ((row[name] > other[name]) == (sweep_counters.FACTORS[name] > 0)) == slower}
     causes = {name: words for name, words in static.items() if _CAUSES.get(name, set()) & explain}

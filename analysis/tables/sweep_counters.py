@@ -14,15 +14,15 @@ from analysis.tables.stalls import NOT_WAITING
 _STALL = "stall_"
 _LEAST_SHARE = 0.005  # of a stall that is listed
 _SAME_OCCUPANCY = 0.005
-# The time of a launch is its instructions, times the cycles from one of a warp to its next, over the warps resident on
-# an active multiprocessor, the share of cycles in which it is active, and the clock: by factor 1, or -1 where more of
-# it is faster. The last but one is what the others leave of the time, so they multiply to it.
+# The cycles of a launch are its instructions, times the cycles from one of a warp to its next, over the warps resident
+# on an active multiprocessor and the share of cycles in which it is active: by factor 1, or -1 where more of it is
+# faster. The last is what the others leave of the cycles, so they multiply to them. In cycles, since the clock under
+# ncu is that of its launch alone.
 FACTORS = {
     "instructions": 1,
     "warp_cycles": 1,
     "occupancy_achieved_frac": -1,
     "sm_active_frac": -1,
-    "sm_clock_hz": -1,
 }
 _SMALL_FACTOR, _NO_FACTOR = 0.1, math.log(1.005)  # of the difference in time, in logarithms; of any
 _STALLS_TOLD, _OF_LARGEST, _LEAST_CYCLES = 3, 0.25, 0.05
@@ -121,13 +121,19 @@ def _listed(stalls: pd.Series) -> str:
     return ", ".join(f"{name} {cycles:.2f}" for name, cycles in largest.items() if cycles > 0)
 
 
+def cycles_over(row: pd.Series, other: pd.Series) -> float:
+    """The SM cycles that ncu counted over `other`'s; without a clock of both, of the times."""
+    clocks = row["sm_clock_hz"] / other["sm_clock_hz"]
+    return float(row["ncu_time_ns"] / other["ncu_time_ns"] * (clocks if pd.notna(clocks) else 1.0))
+
+
 def factors(row: pd.Series, other: pd.Series) -> dict[str, str]:
-    """By factor of the time of a launch how many times `other`'s it is, those of a tenth of the difference."""
-    names = ["ncu_time_ns", *FACTORS]
+    """By factor of the cycles of a launch how many times `other`'s it is, those of a tenth of the difference."""
+    names = list(FACTORS)
     if not (row[names].gt(0) & other[names].gt(0)).all():
         return {}
     logs = {name: math.log(row[name] / other[name]) for name in names}
-    least = max(_SMALL_FACTOR * abs(logs["ncu_time_ns"]), _NO_FACTOR)
+    least = max(_SMALL_FACTOR * abs(math.log(cycles_over(row, other))), _NO_FACTOR)
     return {
         name: f"{math.exp(logs[name]):.2f} times {_factor(name, row, other)}"
         for name in FACTORS
@@ -138,8 +144,6 @@ def factors(row: pd.Series, other: pd.Series) -> dict[str, str]:
 def _factor(name: str, row: pd.Series, other: pd.Series) -> str:
     if name == "instructions":
         return "the instructions"
-    if name == "sm_clock_hz":
-        return "the SM clock"
     if name == "warp_cycles":
         more = _stalls_between(row, other)
         return f"the warp cycles per issued instruction ({row[name]:.1f} vs {other[name]:.1f}{more})"

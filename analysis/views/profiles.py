@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.hardware import symbols
+from analysis.tables.sweep import is_slower
 from analysis.views import markdown, text
 
 BY_NSYS = "% by nsys"  # the share beside that by events
@@ -231,7 +232,7 @@ def _other_shapes(rows: pd.DataFrame) -> str:
         if text.is_missing(r.versus_default):
             return f"{r.shape} {r.verdict}"
         said = f"{r.shape} {r.versus_default:.3f} ({r.versus_default_p5:.3f} – {r.versus_default_p95:.3f})"
-        return f"**{said}**" if r.versus_default_p95 < 1 else said
+        return f"**{said}**" if is_slower(r) else said
 
     groups = rows.groupby(["op", "variant", "dtype", "combination"], sort=False)
     body = [

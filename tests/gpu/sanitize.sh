@@ -8,7 +8,7 @@
 #
 # ONLY=memory, matmul or attention: only the kernels bound by memory, only these; ONLY=compute: the last two.
 # BUILD=default or tuned: only that build; KERNEL_LEDGER_TUNED=off: no tuned one.
-# Needs nvcc, compute-sanitizer and a GPU; 127 where one is missing, else 1 if a tool finds anything.
+# Needs nvcc, compute-sanitizer, Python and a GPU; 127 where one is missing, else 1 if a tool finds anything.
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 cd "$ROOT"
 
@@ -16,9 +16,9 @@ if [[ ${1:-} == --help || ${1:-} == -h ]]; then
   usage
   exit 0
 fi
-for tool in nvcc compute-sanitizer nvidia-smi; do
+for tool in nvcc compute-sanitizer nvidia-smi "$PYTHON"; do
   if ! command -v "$tool" >/dev/null; then
-    die 127 "$tool was not found: install the CUDA toolkit, on a machine with an NVIDIA GPU."
+    die 127 "$tool was not found: install the CUDA toolkit and Python 3.11 or newer, on a machine with an NVIDIA GPU."
   fi
 done
 
@@ -33,14 +33,15 @@ while read -r folder; do sources+=(kernels/"$folder"/*.cu); done < <(
   sed -n 's|^#include "../../kernels/\([^/]*\)/.*|\1|p' tests/gpu/driver.cu
 )
 # a line each: a source that is tuned, and its flags
-tuned=$("$PYTHON" -c '
+tuned=""
+[[ ${BUILD:-} == default ]] || tuned=$("$PYTHON" -c '
 import sys
 from kernels import tuned
 
 for source in sys.argv[2:]:
     if flags := tuned.flags(source.removeprefix("kernels/"), sys.argv[1]):
         print(source, *flags)
-' "$gpu" "${sources[@]:1}")
+' "$gpu" "${sources[@]:1}") || die 127 "kernels/tuned.toml was not read: Python 3.11 or newer reads it, give its path as PYTHON."
 builds=(default)
 declare -A flags=() made=()
 if [[ -n $tuned ]]; then
@@ -49,7 +50,7 @@ if [[ -n $tuned ]]; then
     echo "tuned: $source $words"
     flags[tuned $source]=$words
   done <<<"$tuned"
-else
+elif [[ ${BUILD:-} != default ]]; then
   echo "There is no tuned build: kernels/tuned.toml has nothing for $gpu, or KERNEL_LEDGER_TUNED is off."
 fi
 if [[ -n ${BUILD:-} ]]; then
