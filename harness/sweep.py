@@ -739,8 +739,7 @@ def describe(out: Path, ledger: Ledger, rounds: int, calls: Sequence[Row]) -> li
 
     choices = choose(ledger.rows)
     for choice in choices:
-        untimed = not_measured(choice, not_taken(ledger.rows, choice["gpu"])) if choice["clear"] else []
-        choice["not_measured"] = untimed
+        choice["not_measured"] = not_measured(choice, not_taken(ledger.rows, choice["gpu"])) if choice["clear"] else []
         choice["keeps_default"] = keeps_default(choice) if choice["clear"] else ""
     document = {
         "kind": KIND, "schema_version": 1, "convention": bench.CONVENTIONS["cold"], "rounds": rounds,

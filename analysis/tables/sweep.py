@@ -66,10 +66,10 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> dict[str, pd.DataFr
     last_build = rows.groupby(_BUILD)["fingerprint"].transform("last")
     names = rows["macros"].str.replace(r"=-?\d+", "", regex=True)
     last_names = names.groupby([rows[name] for name in _RUNG]).transform("last")
+    rows = rows.assign(shape=rows["shape_name"], versus_default=rows["versus_default_p50"], names=names)
     rows = rows[rows["fingerprint"].eq(last_build) & names.eq(last_names)]
     rows = rows.drop_duplicates(_KEY, keep="last").reset_index(drop=True)
-    rows["whole"] = _where_all_were_tried(rows.assign(shape=rows["shape_name"]))
-    rows = rows.assign(shape=rows["shape_name"], versus_default=rows["versus_default_p50"])
+    rows["whole"] = _where_all_were_tried(rows)
     rows["combination"] = rows["macros"].map(short_name)
     rows = sweep_counters.join(rows, measured, capture.tools)
     # by what was timed in the same rounds as the default; where no default was timed, by time alone
@@ -109,11 +109,11 @@ def _where_all_were_tried(rows: pd.DataFrame) -> pd.Series:
     """Of each row whether its dtype and shape have as many combinations as any of its source; of so few that the second
     stage of a sweep tries them all as well, only the shape that came first.
     """
-    source = [rows["gpu"], rows["source"], rows["macros"].str.replace(r"=-?\d+", "", regex=True)]
-    tried = rows.groupby([*source, *(rows[name] for name in CELL)])["macros"].transform("nunique")
-    most = tried.groupby(source).transform("max")
-    first = rows.groupby([*source, *(rows[name] for name in CELL[:-1])])["shape_name"].transform("first")
-    return (tried == most) & ((most > _FINALISTS + 1) | (rows["shape_name"] == first))
+    source = ["gpu", "source", "names"]
+    tried = rows.groupby([*source, *CELL])["macros"].transform("nunique")
+    most = tried.groupby([rows[name] for name in source]).transform("max")
+    first = rows.groupby([*source, *CELL[:-1]])["shape"].transform("first")
+    return (tried == most) & ((most > _FINALISTS + 1) | (rows["shape"] == first))
 
 
 def _place(cell: tuple[str, ...]) -> tuple[Any, ...]:
@@ -295,7 +295,7 @@ def _kernel(row: pd.Series) -> str:
 def _one_way(
     figures: tuple[Any, ...], row: pd.Series, other: pd.Series, opposite: pd.Series, *, slower: bool
 ) -> dict[str, str]:
-    """By figure "a for b", of those that differ the way that explains `row` and that `opposite` does not share."""
+    """By figure "a vs b", of those that differ the way that explains `row` and that `opposite` does not share."""
     shared = _differences(figures, opposite, other)
     return {
         name: words
@@ -307,7 +307,7 @@ def _one_way(
 def _differences(
     figures: tuple[Any, ...], row: pd.Series, other: pd.Series
 ) -> dict[str, tuple[bool, int, str]]:  # fmt: skip
-    """By figure whether `row` has more of it than `other`, which way is slower, and "a for b"."""
+    """By figure whether `row` has more of it than `other`, which way is slower, and "a vs b"."""
     found: dict[str, tuple[bool, int, str]] = {}
 
     def known(name: str) -> bool:

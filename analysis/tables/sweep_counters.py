@@ -1,4 +1,4 @@
-"""What ncu counted of the combinations of a sweep, and the factors of their times."""
+"""What ncu counted of the combinations of a sweep, and the factors of their cycles."""
 
 from __future__ import annotations
 
