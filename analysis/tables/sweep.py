@@ -15,7 +15,7 @@ from analysis.tables.schema import PROFILE_TABLES
 
 CELL = ["op", "variant", "dtype", "shape"]
 _FINDINGS = 5
-_LEAST_GAIN = 1.01
+_LEAST_GAIN, _LEAST_ROUNDS = 1.01, 5  # as harness.sweep_rows judges
 _FEWER_BLOCKS, _ALIKE = 1.5, 0.03
 _FEW_WAVES = 20.0  # with more of them the last one does not count
 _LITTLE = 0.1  # of empty places
@@ -181,8 +181,9 @@ def is_clear(row: pd.Series) -> bool:
 
 
 def is_slower(row: Any) -> bool:
-    """Whether it was slower in 95 % of the rounds, and by 1 % in the median."""
-    return bool(row.versus_default_p95 < 1 and row.versus_default * _LEAST_GAIN <= 1)
+    """Whether it was slower in 95 % of the rounds, of five or more, and by 1 % in the median."""
+    enough = row.samples >= _LEAST_ROUNDS
+    return bool(enough and row.versus_default_p95 < 1 and row.versus_default * _LEAST_GAIN <= 1)
 
 
 def _marked(timed: pd.DataFrame, mark: str) -> pd.Series | None:
