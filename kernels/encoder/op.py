@@ -135,6 +135,7 @@ ENCODER = register(
         dtypes=("float32", "bfloat16"),
         shapes={
             "b8_t1024": (8, 1024, WIDTH),
+            "b8_t4096": (8, 4096, WIDTH),
             "b1_t1024": (1, 1024, WIDTH),
             "decode_b1": (1, 1, WIDTH),
             "large": (256, 1024, WIDTH),

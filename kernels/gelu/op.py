@@ -209,6 +209,7 @@ def _variants(
 
 SHAPES = {
     "b8_t1024": (8192, WIDTH),
+    "b8_t4096": (32768, WIDTH),
     "b1_t1024": (1024, WIDTH),
     "decode_b1": (1, WIDTH),
     "large": (65536, WIDTH),

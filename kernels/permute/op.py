@@ -188,6 +188,7 @@ SPLIT_PERMUTE = register(
         dtypes=("float32", "bfloat16"),
         shapes={
             "b8_t1024": (8, 1024, HEADS, HEAD_SIZE),
+            "b8_t4096": (8, 4096, HEADS, HEAD_SIZE),
             "b1_t1024": (1, 1024, HEADS, HEAD_SIZE),
             "decode_b1": (1, 1, HEADS, HEAD_SIZE),
             "large": (96, 1024, HEADS, HEAD_SIZE),
@@ -221,6 +222,7 @@ MERGE_HEADS = register(
         dtypes=("float32", "bfloat16"),
         shapes={
             "b8_t1024": (8, 1024, HEADS, HEAD_SIZE),
+            "b8_t4096": (8, 4096, HEADS, HEAD_SIZE),
             "b1_t1024": (1, 1024, HEADS, HEAD_SIZE),
             "decode_b1": (1, 1, HEADS, HEAD_SIZE),
             "large": (256, 1024, HEADS, HEAD_SIZE),

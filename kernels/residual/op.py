@@ -106,6 +106,7 @@ RESIDUAL = register(
         dtypes=("float32", "bfloat16"),
         shapes={
             "b8_t1024": (8192, WIDTH),
+            "b8_t4096": (32768, WIDTH),
             "b1_t1024": (1024, WIDTH),
             "decode_b1": (1, WIDTH),
             "large": (196608, WIDTH),
