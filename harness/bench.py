@@ -362,7 +362,7 @@ def time_cold(op: Any, group: Group, dtype: str, shape: tuple[int, ...]) -> Time
     del results
     l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
     sets = max(2, min(256, math.ceil(L2_MULTIPLE * l2_bytes / set_bytes) + 1))
-    # many launches a graph, so that the start of the graph does not count; every launch keeps its own output
+    # many launches a graph, so that the start of the graph does not count
     wanted = min(16, max(4, KEPT_BYTES // result_bytes))
     launches = sets * max(1, math.ceil(wanted / sets))
     if group.launches:
@@ -371,6 +371,9 @@ def time_cold(op: Any, group: Group, dtype: str, shape: tuple[int, ...]) -> Time
     sets = min(sets, launches)
     inputs = [first, *(op.make_inputs(shape, dtype, seed=seed, device="cuda") for seed in range(1, sets))]
     graphs, kept = {}, []
+    # otherwise every launch would write the same memory; outputs of which not even four fit are cold by themselves
+    keeps = 4 * result_bytes <= KEPT_BYTES
+    pool = None if keeps else torch.cuda.graph_pool_handle()
     for name in variants:
         run = op.variants[name].fn
         side = torch.cuda.Stream()
@@ -380,9 +383,12 @@ def time_cold(op: Any, group: Group, dtype: str, shape: tuple[int, ...]) -> Time
                 run(*inputs[0])
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            # kept alive: otherwise every launch would write the same memory
-            kept.append([run(*inputs[index % sets]) for index in range(launches)])
+        with torch.cuda.graph(graph, pool=pool):
+            for index in range(launches):
+                result = run(*inputs[index % sets])
+                if keeps:
+                    kept.append(result)
+                del result
         graphs[name] = graph
     steps = {name: graph.replay for name, graph in graphs.items()}
     seconds = _in_turn(steps, group.rounds, lambda: torch.cuda._sleep(QUEUE_CYCLES), group.warmup)
