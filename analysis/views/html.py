@@ -47,7 +47,6 @@ def render_html(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], s
         untrusted=untrusted,
         untrusted_sentence=markdown.UNTRUSTED_SENTENCE,
         mark=text.UNTRUSTED_MARK,
-        missing=text.MISSING,
         summary=text.clean(markdown.conditions_line(report)),
         conditions=[_cleaned(c, "name", "value") for c in report.get("conditions") or []],
         trust=_trust(report.get("trust") or {}),
@@ -193,16 +192,17 @@ def _is_numeric(table: pd.DataFrame, column: str) -> bool:
 def _cell(value: Any, column: str, unit: str, style: str, width: int, head: float) -> dict[str, Any]:
     """kind: missing, number (with sort key; shares with a bar), tier, name (short and full), or text.
 
-    style: classes of the cell; `n` is set to the right, `u` is marked where the row's counters are untrusted.
+    style: classes of the cell; `n` is set to the right, as a number is without it, `u` is marked where the row's counters
+    are untrusted.
     """
     if text.is_missing(value):
-        return {"kind": "missing", "style": "none" + style.removesuffix(" u")}
+        return {"kind": "missing"}
     if text.is_number(value):
         shown = text.cell(value, column, unit)
         bar = f"{min(max(float(value), 0.0), 1.0) * 100:.1f}" if column in _BARS else ""
         return {
             "kind": "number",
-            "style": ("bar" if bar else "") + style,
+            "style": (("bar" if bar else "") + style.removeprefix(" n")).strip(),
             "shown": shown,
             "sort": repr(float(value)).removesuffix(".0"),
             "bar": bar,

@@ -22,7 +22,8 @@ for (const table of document.querySelectorAll("table[data-table]")) {
     const sign = order === "ascending" ? 1 : -1;
     const key = (row) => {
       const cell = row.cells[column];
-      return cell.classList.contains("none") ? null : cell.dataset.v === undefined ? shown(cell) : Number(cell.dataset.v);
+      if (!cell.hasChildNodes()) return null;
+      return cell.dataset.v === undefined ? shown(cell) : Number(cell.dataset.v);
     };
     const keyed = rows.map((row, i) => [key(row), i, row]);
     keyed.sort(([a, i], [b, j]) => {
