@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -248,15 +249,25 @@ def draw(
             continue
         images[name] = to_bytes(figure)
         _list_figure(report, name, images[name], table, caption)
-    for op, panels in (sweep.heat_maps(tables["sweep"]) if only is None and "sweep" in tables else {}).items():
+    for name, table, panels, plot in _heat_maps(tables) if only is None else ():
         numbers = [number for panel in panels for number in panel["call"].split(", ")]
         timed_in = "  ·  ".join(filter(None, [caption, sweep_calls.caption(report["calls"], numbers)]))
-        if (figure := heatmap.plot_sweep(op, panels, timed_in)) is not None:
-            images[f"sweep_{op}"] = {
-                "svg": compact(to_svg(figure))
-            }  # as pixels, so many cells would weigh three times as much
-            _list_figure(report, f"sweep_{op}", images[f"sweep_{op}"], "sweep", timed_in)
+        if (figure := plot(panels, timed_in)) is not None:
+            images[name] = {"svg": compact(to_svg(figure))}  # as pixels, so many cells would weigh three times as much
+            _list_figure(report, name, images[name], table, timed_in)
     return images
+
+
+def _heat_maps(
+    tables: Mapping[str, pd.DataFrame],
+) -> Iterator[tuple[str, str, list[dict[str, Any]], Callable[..., Any]]]:
+    """Of a sweep's heat maps: name, table, panels, and what draws them."""
+    if "sweep" not in tables:
+        return
+    for op, panels in sweep.heat_maps(tables["sweep"]).items():
+        yield f"sweep_{op}", "sweep", panels, functools.partial(heatmap.plot_sweep, op)
+    if (shapes := tables.get("sweep_shapes")) is not None:
+        yield "sweep_shapes", "sweep_shapes", sweep.shape_maps(tables["sweep"], shapes), heatmap.plot_shapes
 
 
 def _list_figure(report: dict[str, Any], name: str, image: dict[str, bytes], table: str, caption: str) -> None:

@@ -359,6 +359,11 @@ _SWEEP = (
         "ops, dtypes and shapes compiled with a recommended combination, and not timed with it",
     ),
     Column("keeps_default", "", "why the source is built with its defaults all the same"),
+    Column(
+        "slower_at",
+        "",
+        "of what is clearly faster than the default here: where it is slower by 1 % in 95 % of the rounds, worst first",
+    ),
     Column("verdict", "", "timed, or what kept it from being timed; built: without a GPU"),
     Column("reason", "", "why it was not timed"),
     Column("bench_time_p50_ns", "ns", "a launch with its data in DRAM, by CUDA events, median"),

@@ -47,6 +47,8 @@ _OF_THE_SOURCE = "over the dtypes, ops and shapes of the source at which all wer
 _NO_COUNTERS = "; no counters of"
 _ACROSS = 5  # cells of a heat map abreast
 _JOINED = " · "
+_JOINED_PLACES = ", "
+_PLACES_NAMED = 3
 _NO_ROW: dict[str, Any] = {"excess": None, "time_ns": None, "marks": [], "verdict": "no row"}
 _RUNG = ["op", "variant", "gpu"]
 _BUILD = ["gpu", "source", "macros"]
@@ -98,6 +100,7 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> dict[str, pd.DataFr
     of_row = [recommended.get(key, {}) if other else {} for key, other in zip(found, is_other, strict=True)]
     rows["not_measured"] = ["; ".join(choice.get("not_measured") or []) for choice in of_row]
     rows["keeps_default"] = [choice.get("keeps_default") or "" for choice in of_row]
+    rows["slower_at"] = _slower_elsewhere(rows)
     timed, counted = rows["bench_time_p50_ns"].notna(), rows["ncu_time_ns"].notna()
     rows["tier"] = counted.map({True: "counters", False: "timing"}).where(timed, "static")
     few = ~rows["whole"] & rows["default"].ne(1)
@@ -116,10 +119,36 @@ def _where_all_were_tried(rows: pd.DataFrame) -> pd.Series:
     return (tried == most) & ((most > _FINALISTS + 1) | (rows["shape"] == first))
 
 
+def _slower_elsewhere(rows: pd.DataFrame) -> list[str]:
+    """Of each row that is clearly faster than the default, where the same build is slower; else nothing."""
+    rows = rows.astype(
+        dict.fromkeys(("samples", "versus_default", "versus_default_p5", "versus_default_p95"), "float64")
+    )
+    found: dict[Any, list[Any]] = {}
+    for row in rows.itertuples(index=False):
+        if is_slower(row):
+            found.setdefault((row.gpu, row.source, row.macros), []).append(row)
+
+    def said(row: Any) -> str:
+        worst_first = sorted(found.get((row.gpu, row.source, row.macros), ()), key=lambda other: other.versus_default)
+        return _JOINED_PLACES.join(
+            f"{'' if one.op == row.op else f'{one.op} '}{one.dtype} {one.shape} ({one.versus_default:.3f} ×)"
+            for one in worst_first
+        )
+
+    return [said(row) if is_clear(row) else "" for row in rows.itertuples(index=False)]
+
+
 def _place(cell: tuple[str, ...]) -> tuple[Any, ...]:
     """By op and rung, fp32 before narrower types."""
     op, variant, dtype, shape = cell
     return op, variant, dtype != "fp32", dtype, shape
+
+
+def _by_size(cell: tuple[str, ...]) -> tuple[Any, ...]:
+    """As _place, with the numbers in the shape's name as numbers."""
+    words = [int(word) if word.isdigit() else word for word in re.split(r"(\d+)", cell[-1])]
+    return *_place(cell)[:-1], words
 
 
 def short_name(macros: str) -> str:
@@ -175,9 +204,9 @@ def find(best: pd.DataFrame) -> list[dict[str, Any]]:
     return [{"rank": rank, **finding} for rank, finding in enumerate(found, 1)]
 
 
-def is_clear(row: pd.Series) -> bool:
+def is_clear(row: Any) -> bool:
     """Whether the combination was faster than the default in 95 % of the rounds, by 1 % in the median."""
-    return bool(row["versus_default_p5"] > 1 and row["versus_default"] >= _LEAST_GAIN)
+    return bool(row.versus_default_p5 > 1 and row.versus_default >= _LEAST_GAIN)
 
 
 def is_slower(row: Any) -> bool:
@@ -245,11 +274,20 @@ def _choice(chosen: pd.Series | None, fastest: pd.Series, default: pd.Series | N
     if default is None or chosen["combination"] != default["combination"]:
         rest = "of what is slower nowhere by 1 % and in 95 % of the rounds"
         here = "" if pd.isna(chosen["versus_default"]) else f", here at {_times(chosen)} the default's speed"
-        return [f"Recommended is {chosen['combination']}{here}: the best {_OF_THE_SOURCE}, {rest}."]
+        return [f"Recommended is {chosen['combination']}{here}: the best {_OF_THE_SOURCE}, {rest}{_falls(fastest)}."]
     if not is_clear(fastest):
         return []
     rest = "and slower nowhere by 1 % and in 95 % of the rounds"
-    return [f"The default stays: nothing is 1 % faster {_OF_THE_SOURCE} {rest}."]
+    return [f"The default stays: nothing is 1 % faster {_OF_THE_SOURCE} {rest}{_falls(fastest)}."]
+
+
+def _falls(fastest: pd.Series) -> str:
+    places = [place for place in fastest["slower_at"].split(_JOINED_PLACES) if place]
+    if not places:
+        return ""
+    more = f" and {len(places) - _PLACES_NAMED} more" if len(places) > _PLACES_NAMED else ""
+    named = _JOINED_PLACES.join(places[:_PLACES_NAMED])
+    return f"; {fastest['combination']} loses at {named}{more}"
 
 
 def _recommended(row: pd.Series) -> str:
@@ -366,6 +404,35 @@ def heat_maps(sweep: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
     for cell, rows in sweep.groupby(CELL, sort=False):
         if rows["bench_time_p50_ns"].notna().any():
             found.setdefault(str(cell[0]), []).append(_panel(cell, rows))
+    return found
+
+
+def shape_maps(sweep: pd.DataFrame, shapes: pd.DataFrame) -> list[dict[str, Any]]:
+    """Panels as of heat_maps, of the rungs whose best choice depends on the shape: one column a combination that was
+    timed at other shapes too, one row a dtype and shape; `sweep` and `shapes` from build_sweep.
+    """
+    found = []
+    everywhere = pd.concat([shapes, sweep[shapes.columns]], ignore_index=True)
+    for (op, variant), rows in everywhere.groupby(["op", "variant"], sort=False):
+        tried = set(shapes[shapes["op"].eq(op) & shapes["variant"].eq(variant)]["combination"])
+        timed = rows[rows["combination"].isin(tried) & rows["versus_default"].notna()]
+        faster = {row.combination for row in timed.itertuples() if is_clear(row)}
+        if not faster & {row.combination for row in timed.itertuples() if is_slower(row)}:
+            continue
+        columns = list(dict.fromkeys(timed.sort_values("versus_default", ascending=False)["combination"]))
+        places = sorted({*timed[CELL].itertuples(index=False, name=None)}, key=_by_size)
+        at = {(*row[CELL], row["combination"]): _heat(row, None) for _, row in timed.iterrows()}
+        found.append(
+            {
+                "title": f"{op} {variant}",
+                "x": "",
+                "y": "",
+                "call": ", ".join(sorted(set(timed["call"]))),
+                "columns": [column.replace(" ", "\n") for column in columns],
+                "rows": [" ".join(place[2:]) for place in places],
+                "cells": [[at.get((*place, column), _NO_ROW) for column in columns] for place in places],
+            }
+        )
     return found
 
 

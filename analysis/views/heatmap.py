@@ -16,6 +16,13 @@ from matplotlib.patches import Rectangle
 from analysis.views import text
 from analysis.views.canvas import BLACK, BLUE, ORANGE, WIDTH, drawable, new_canvas, style_context
 
+_CELL = (
+    "A cell: median time of a launch, and by how much it differs from the default in the same rounds, by which the "
+    "fastest is found: times by themselves may be of other rounds."
+)
+_SIGNS = (
+    "bold, ★: the fastest; ☆: the fastest, by less than 1 % or not in 95 % of the rounds; ✓: recommended for the source"
+)
 _FULL = 4.0  # times the default's time, and a quarter of it: from here on a cell has the full colour
 _BLANK = "#f0f0f0"
 _HEATS = LinearSegmentedColormap.from_list("faster to slower", [BLUE, "#ffffff", ORANGE])
@@ -23,24 +30,35 @@ _HEATS = LinearSegmentedColormap.from_list("faster to slower", [BLUE, "#ffffff",
 
 def plot_sweep(op: str, panels: Sequence[Mapping[str, Any]], caption: str) -> Figure | None:
     """One heat map a panel of analysis.tables.sweep.heat_maps: time over the default's, two panels abreast."""
+    note = f"{_CELL} Dashed: the default; {_SIGNS}; grey: left out, and why, or without a row in sweep.csv."
+    return _plot(f"sweep_{op}", panels, caption, note, f"{op}: time by compile-time choice")
+
+
+def plot_shapes(panels: Sequence[Mapping[str, Any]], caption: str) -> Figure | None:
+    """The same of analysis.tables.sweep.shape_maps: the shapes under each other, a column a combination."""
+    rungs = (
+        "Rungs are here if a combination is clearly faster than the default at one shape and clearly slower at another."
+    )
+    note = f"{rungs} {_CELL} {_SIGNS.capitalize()}."
+    return _plot("sweep_shapes", panels, caption, note, "Where the best choice depends on the shape")
+
+
+def _plot(name: str, panels: Sequence[Mapping[str, Any]], caption: str, note: str, title: str) -> Figure | None:
     if not panels:
         return None
     with style_context():
         pairs = [panels[at : at + 2] for at in range(0, len(panels), 2)]
-        heights = [0.95 + 0.4 * max(len(panel["rows"]) for panel in pair) for pair in pairs]
-        notes = [
-            "A cell: median time of a launch, and by how much it differs from the default in the same rounds, by which "
-            "the fastest is found: times by themselves may be of other rounds. Dashed: the default; bold, ★: the "
-            "fastest; ☆: the fastest, by less than 1 % or not in 95 % of the rounds; ✓: recommended for the source; "
-            "grey: left out, and why, or without a row in sweep.csv."
-        ]
-        figure, _ = new_canvas(f"sweep_{op}", 0.45 + sum(heights), caption, notes, f"{op}: time by compile-time choice")
+        lines = max(column.count("\n") for panel in panels for column in panel["columns"])
+        heights = [0.95 + 0.12 * lines + 0.4 * max(len(panel["rows"]) for panel in pair) for pair in pairs]
+        longest = max(len(row) for panel in panels for row in panel["rows"])
+        margin = max(0.85, 0.25 + 0.075 * longest)
+        figure, _ = new_canvas(name, 0.45 + sum(heights), caption, [note], title)
         _colour_bar(figure)
         height, top = float(figure.get_size_inches()[1]), 0.45
         for pair, tall in zip(pairs, heights, strict=True):
             for place, panel in enumerate(pair):
-                left = 0.85 + place * WIDTH / 2
-                width = min(WIDTH / 2 - 1.0, 0.82 * len(panel["columns"]))
+                left = margin + place * WIDTH / 2
+                width = min(WIDTH / 2 - margin - 0.15, 0.82 * len(panel["columns"]))
                 body = 0.4 * len(panel["rows"])
                 bottom = height - top - 0.35 - body
                 axes = figure.add_axes((left / WIDTH, bottom / height, width / WIDTH, body / height))
@@ -80,6 +98,8 @@ def _heat_map(axes: Axes, panel: Mapping[str, Any]) -> None:
     axes.set_xticks([place + 0.5 for place in range(len(panel["columns"]))], panel["columns"])
     axes.set_yticks([place + 0.5 for place in range(len(panel["rows"]))], panel["rows"])
     axes.tick_params(length=0)
+    if any("=" in column for column in panel["columns"]):  # whole combinations
+        axes.tick_params("x", labelsize=6.5)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
     axes.set_xlabel(drawable(panel["x"], 60), labelpad=2, fontsize=7.5)

@@ -192,8 +192,8 @@ def _is_numeric(table: pd.DataFrame, column: str) -> bool:
 def _cell(value: Any, column: str, unit: str, style: str, width: int, head: float) -> dict[str, Any]:
     """kind: missing, number (with sort key; shares with a bar), tier, name (short and full), or text.
 
-    style: classes of the cell; `n` is set to the right, as a number is without it, `u` is marked where the row's counters
-    are untrusted.
+    style: classes of the cell; `n` is set to the right, as a number is without it; `u` is marked where the row's
+    counters are untrusted.
     """
     if text.is_missing(value):
         return {"kind": "missing"}

@@ -92,7 +92,7 @@ def render_markdown(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame
         *(
             block
             for figure in report.get("figures") or []
-            if figure.get("table") == "sweep"
+            if figure.get("table") in ("sweep", "sweep_shapes")
             for block in _figure(report, figure["name"])
         ),
         *_section("Steps", tables, "gaps", None, untrusted),

@@ -32,6 +32,12 @@ from tests import sweep_examples as examples
 
 GPU = sweep.Gpu("NVIDIA H200", 90)
 GELU = {"GELU_V02_THREADS": (256, 64, 128), "GELU_V02_AHEAD_MB": (3, 0)}
+GELU_CELLS = sum(len(op.dtypes) * len(op.shapes) for op in (ops()["gelu"], ops()["bias_gelu"]))
+
+
+def others(op: str, *measured: str) -> str:
+    """The shapes of `op` but the ladder's and those measured, as a recommendation names them."""
+    return ", ".join(name for name in ops()[op].shapes if name not in ("large", *measured))
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -459,17 +465,18 @@ def test_the_best_are_timed_at_every_shape_of_all_that_is_compiled_from_the_sour
 
 
 def test_the_second_stage_goes_on_where_it_stopped(swept: Any, machine: dict[str, Any]) -> None:
-    machine["dies_after"] = 16 + 10  # 128 threads do not compile
+    done = 4 * len(ops()["gelu"].shapes) - 2  # decode_b1 is among them, where the fastest falls
+    machine["dies_after"] = 16 + done  # 128 threads do not compile
     rows, choice = swept()
     assert machine["code"] == 130
-    assert len(rows) == 20 + 10
+    assert len(rows) == 20 + done
     machine["dies_after"] = None
     after, choice = swept()
-    assert after[:30] == rows
-    assert len(after) < 20 + 15 * 4  # what had fallen is not timed elsewhere
+    assert after[: 20 + done] == rows
+    assert len(after) < 20 + 4 * (GELU_CELLS - 1)  # what had fallen is not timed elsewhere
     assert len(set(machine["timed"])) == len(machine["timed"])
     assert choice["macros"] == "GELU_V02_THREADS=512 GELU_V02_AHEAD_MB=3"
-    assert (len(choice["measured"]), choice["not_measured"]) == (16, [])
+    assert (len(choice["measured"]), choice["not_measured"]) == (GELU_CELLS, [])
     assert swept() == (after, choice)
 
 
@@ -493,7 +500,7 @@ def test_a_shape_that_the_default_does_not_take_is_none_of_the_source(swept: Any
     machine["gain"] = gain
     _, choice = swept()
     assert choice["macros"] == "GELU_V02_THREADS=512 GELU_V02_AHEAD_MB=3"
-    assert len(choice["measured"]) == 14
+    assert len(choice["measured"]) == GELU_CELLS - 2
     assert choice["not_measured"] == []
     assert choice["keeps_default"] == ""
 
@@ -502,7 +509,7 @@ def test_with_shapes_given_there_is_no_second_stage(swept: Any, machine: dict[st
     rows, choice = swept("--shapes", "large")
     assert len(rows) == 20
     assert choice["macros"] == "GELU_V02_THREADS=64 GELU_V02_AHEAD_MB=3"
-    assert "gelu bf16 at b8_t1024, b1_t1024, decode_b1" in choice["not_measured"]
+    assert f"gelu bf16 at {others('gelu')}" in choice["not_measured"]
     assert choice["keeps_default"] != ""
 
 
@@ -537,7 +544,7 @@ def test_a_dry_run_lists_the_second_stage_as_far_as_it_is_known(
     first, second = capsys.readouterr().out.split("second stage, at every shape\n")
     assert "20 rows, 20 measured already; 20 compilations" in first
     assert "bias_gelu v02_vector fp32 decode_b1: 4 combinations" in second
-    assert second.endswith("64 rows, 4 measured already; 4 compilations\n")
+    assert second.endswith(f"{4 * GELU_CELLS} rows, 4 measured already; 4 compilations\n")
     swept("--dry-run", "--shapes", "large")
     assert "second stage" not in capsys.readouterr().out
     (tmp_path / "captures" / "sweep.csv").write_text(examples.text([]))
@@ -725,15 +732,15 @@ def test_a_recommendation_names_what_it_was_not_measured_on(tmp_path: Path) -> N
     rows = [row | {"source": "gelu/v02_vector.cu"} for row in (default, faster)]
     (choice,) = choices(rows)
     choice["not_measured"] = sweep.not_measured(choice)
-    at_three = "gelu bf16 at b8_t1024, b1_t1024, decode_b1"
-    assert choice["not_measured"] == ["bias_gelu fp32", "bias_gelu bf16", "gelu fp32", at_three]
+    at_others = f"gelu bf16 at {others('gelu')}"
+    assert choice["not_measured"] == ["bias_gelu fp32", "bias_gelu bf16", "gelu fp32", at_others]
     entries = sweep_rows.entries_of([choice], "run")
     assert tomllib.loads(tuned.text(entries))["tuned"][0]["not_measured"] == choice["not_measured"]
     captures = capture_of(tmp_path, rows)
     (captures / "sweep.json").write_text(json.dumps({"kind": "sweep", "schema_version": 1, "choices": [choice]}))
     _, found, _ = analyse(load([captures]))
     assert found["sweep_best"].iloc[0]["recommended"] == (
-        f"THREADS=64 AHEAD_MB=3 (not measured: bias_gelu fp32; bias_gelu bf16; gelu fp32; {at_three})"
+        f"THREADS=64 AHEAD_MB=3 (not measured: bias_gelu fp32; bias_gelu bf16; gelu fp32; {at_others})"
     )
 
 
@@ -753,14 +760,14 @@ def merged(op: str, variant: str, macros: dict[str, int]) -> dict[str, Any]:
 
 def test_dtypes_that_lack_the_same_shapes_are_named_together() -> None:
     choice = merged("merge_heads", "v01_element", {"PERMUTE_V01_MERGE_THREADS": 256})
-    assert sweep.not_measured(choice) == ["merge_heads fp32, bf16 at b8_t1024, b1_t1024, decode_b1"]
+    assert sweep.not_measured(choice) == [f"merge_heads fp32, bf16 at {others('merge_heads')}"]
     choice["measured"].append(choice["measured"][0] | {"shape": "decode_b1"})
     assert sweep.not_measured(choice) == [
-        "merge_heads fp32 at b8_t1024, b1_t1024", "merge_heads bf16 at b8_t1024, b1_t1024, decode_b1",
+        f"merge_heads fp32 at {others('merge_heads', 'decode_b1')}", f"merge_heads bf16 at {others('merge_heads')}",
     ]  # fmt: skip
-    others = ops()["merge_heads"].shapes
-    none_of_it = {("merge_heads", "v01_element", "bf16", name) for name in others}
-    assert sweep.not_measured(choice, none_of_it) == ["merge_heads fp32 at b8_t1024, b1_t1024"]
+    none_of_it = {("merge_heads", "v01_element", "bf16", name) for name in ops()["merge_heads"].shapes}
+    lacking = f"merge_heads fp32 at {others('merge_heads', 'decode_b1')}"
+    assert sweep.not_measured(choice, none_of_it) == [lacking]
 
 
 def test_what_a_variant_does_not_take_is_not_missing() -> None:
@@ -1231,19 +1238,26 @@ def counted(
     """(sweep, sweep_best) of these rows, with ncu's counters by number of the row; what is not given is like a copy's."""
     import pandas as pd
 
-    from analysis.capture.model import Capture
-    from analysis.capture.ours import read_sweep
-
     usual = {
         "duration_ns": 1e4, "sm_clock_hz": 2e9, "inst_issued": 1e7, "occupancy_achieved_frac": 0.8, "sectors_per_request_load": 16,
         "l1_hit_frac": 0, "l2_hit_frac": 0.5, "dram_read_bytes": 5e7, "dram_write_bytes": 5e7,
         "stall_long_scoreboard": 8, "stall_wait": 2,
     }  # fmt: skip
     measured = pd.DataFrame([{"path": rows[at]["range"], **usual, **fields} for at, fields in counters.items()])
+    table = build_of(rows, measured, tools)["sweep"]
+    return table, tables.build_best(table)
+
+
+def build_of(rows: Sequence[dict[str, object]], measured: Any = None, tools: Sequence[dict[str, object]] = ()) -> Any:
+    """`sweep` and `sweep_shapes` of these rows, by name."""
+    import pandas as pd
+
+    from analysis.capture.model import Capture
+    from analysis.capture.ours import read_sweep
+
     frame, _ = read_sweep(examples.text(rows).encode(), "sweep.csv")
     capture = Capture(sweep_rows=frame, sweep={"choices": choices(rows)}, tools=list(tools))
-    table = tables.build_sweep(capture, measured)["sweep"]
-    return table, tables.build_best(table)
+    return tables.build_sweep(capture, pd.DataFrame() if measured is None else measured)
 
 
 def test_counters_of_another_build_than_the_timed_one_explain_nothing() -> None:
@@ -1395,7 +1409,7 @@ def test_another_than_the_fastest_is_recommended_with_a_reason() -> None:
         .endswith(
             "Recommended is THREADS=512, here at 1.100 (1.090 – 1.110) times the default's speed: the best over the dtypes, "
             "ops and shapes of the source at which all were tried (geometric mean), of what is slower nowhere by 1 % "
-            "and in 95 % of the rounds."
+            "and in 95 % of the rounds; THREADS=64 loses at bf16 large (0.900 ×)."
         )
     )
     assert "ecommended" not in best["evidence"].iloc[1]  # it is the fastest there
@@ -1405,7 +1419,8 @@ def test_another_than_the_fastest_is_recommended_with_a_reason() -> None:
         .iloc[0]
         .endswith(
             "The default stays: nothing is 1 % faster over the dtypes, ops and shapes of the source at which all were "
-            "tried (geometric mean) and slower nowhere by 1 % and in 95 % of the rounds."
+            "tried (geometric mean) and slower nowhere by 1 % and in 95 % of the rounds; THREADS=64 loses at bf16 "
+            "large (0.900 ×)."
         )
     )
     assert "stays" not in best["evidence"].iloc[1]
@@ -1469,6 +1484,37 @@ def test_where_only_the_best_were_tried_is_a_table_of_its_own(tmp_path: Path) ->
     page = render_markdown(report, found)
     said = "**decode 0.700 (0.690 – 0.710)**, small 1.010 (1.000 – 1.020), wide 0.700 (0.690 – 0.710)"
     assert said in page  # of four rounds 95 % are none
+    fastest = found["sweep"].iloc[0]
+    assert (fastest["combination"], fastest["slower_at"]) == ("THREADS=64 AHEAD_MB=0", "bf16 decode (0.700 ×)")
+    assert found["sweep"]["slower_at"].astype(bool).sum() == 1
+    (panel,) = tables.shape_maps(found["sweep"], few)
+    assert panel["rows"] == ["bf16 decode", "bf16 large", "bf16 small", "bf16 wide"]
+    assert panel["columns"] == ["THREADS=64\nAHEAD_MB=0"]
+    assert [line[0]["excess"] for line in panel["cells"]] == pytest.approx([0.4286, -0.0574, -0.0099, 0.4286], abs=1e-3)
+    figure = heatmap.plot_shapes([panel], "")
+    assert figure is not None
+    assert "gelu v02_vector, call not recorded" in to_svg(figure).decode()
+
+
+def test_a_combination_that_is_slower_nowhere_is_in_no_panel_of_shapes(tmp_path: Path) -> None:
+    rows = [row for shape in ("large", "t2", "t10") for row in two(versus(1.09, 1.1, 1.11), shape_name=shape)]
+    table = build_of(rows)
+    assert set(table["sweep_shapes"]["shape"]) == {"t2", "t10"}
+    assert tables.shape_maps(table["sweep"], table["sweep_shapes"]) == []
+    assert not table["sweep"]["slower_at"].any()
+    rows[-1] |= versus(0.9, 0.91, 0.92)
+    table = build_of(rows)
+    (panel,) = tables.shape_maps(table["sweep"], table["sweep_shapes"])
+    assert panel["rows"] == ["bf16 large", "bf16 t2", "bf16 t10"]
+
+
+def test_many_places_where_the_fastest_loses_are_counted() -> None:
+    rows = two(versus(1.09, 1.1, 1.11))
+    for at in range(5):
+        rows += two(versus(0.8 + at / 100, 0.81 + at / 100, 0.82 + at / 100), shape_name=f"t{at}")
+    table = build_of(rows)
+    evidence = tables.build_best(table["sweep"]).iloc[0]["evidence"]
+    assert evidence.endswith("THREADS=64 loses at bf16 t0 (0.810 ×), bf16 t1 (0.820 ×), bf16 t2 (0.830 ×) and 2 more.")
 
 
 def test_no_clear_difference_is_said_as_such(tmp_path: Path) -> None:
@@ -1710,7 +1756,7 @@ COMMITTED = reports.COMMITTED / "h200-sweep"
 def test_the_committed_sweep_is_rebuilt_byte_for_byte(tmp_path: Path) -> None:
     assert reports.main([str(COMMITTED / "captures"), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     texts = [path for part in ("tables/*.csv", "report.md", "report.json") for path in sorted(COMMITTED.glob(part))]
-    assert len(texts) == 4
+    assert len(texts) == 5
     for path in texts:
         assert (tmp_path / "out" / path.relative_to(COMMITTED)).read_bytes() == path.read_bytes(), path.name
 
