@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -66,13 +67,23 @@ static int compute_major() {
   return major;
 }
 
+// The launchers behind their names: a kernel that a tool does not instrument may fail too, and nobody else names it.
+#define RUNGS(...) #__VA_ARGS__, __VA_ARGS__
+
 template <typename Call, typename... Launchers>
-static void run(const Call& call, Launchers... launchers) {
+static void run(const Call& call, const char* names, Launchers... launchers) {
+  std::istringstream left(names);
   for (const auto launch : {launchers...}) {
+    std::string name;
+    std::getline(left >> std::ws, name, ',');
     const auto start = std::chrono::steady_clock::now();
-    CHECK(launch(call));
-    CHECK(cudaDeviceSynchronize());
+    cudaError_t status = launch(call);
+    if (status == cudaSuccess) status = cudaDeviceSynchronize();
     ++launches;
+    if (status != cudaSuccess) {
+      std::fprintf(stderr, "%s, launch %d: %s\n", name.c_str(), launches, cudaGetErrorString(status));
+      std::exit(1);
+    }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     if (took.count() > 2) tell("a launch of over two seconds", took.count());
   }
@@ -84,26 +95,26 @@ static void run_rows(DType dtype, int rows, int columns) {
   const Buffer x(elements, size), y(elements, size), weight(columns, size), bias(columns, size);
   const Buffer out(elements, size, false), residual(elements, size, false);
   for (const void* added : {static_cast<const void*>(nullptr), static_cast<const void*>(bias)})
-    run(GeluCall{x, added, out, static_cast<int64_t>(elements), columns, dtype, nullptr}, gelu_v01_naive,
-        gelu_v02_vector);
-  run(ResidualCall{x, y, out, static_cast<int64_t>(elements), dtype, nullptr}, residual_v01_element,
-      residual_v02_vector);
-  run(LayernormCall{x, weight, bias, out, rows, columns, 1e-5f, dtype, nullptr}, layernorm_v01_thread,
-      layernorm_v02_shared, layernorm_v03_shuffle, layernorm_v05_vector);
+    run(GeluCall{x, added, out, static_cast<int64_t>(elements), columns, dtype, nullptr},
+        RUNGS(gelu_v01_naive, gelu_v02_vector));
+  run(ResidualCall{x, y, out, static_cast<int64_t>(elements), dtype, nullptr},
+      RUNGS(residual_v01_element, residual_v02_vector));
+  run(LayernormCall{x, weight, bias, out, rows, columns, 1e-5f, dtype, nullptr},
+      RUNGS(layernorm_v01_thread, layernorm_v02_shared, layernorm_v03_shuffle, layernorm_v05_vector));
   if (columns <= 8192)
-    run(LayernormCall{x, weight, bias, out, rows, columns, 1e-5f, dtype, nullptr}, layernorm_v04_constant);
+    run(LayernormCall{x, weight, bias, out, rows, columns, 1e-5f, dtype, nullptr}, RUNGS(layernorm_v04_constant));
   run(ResidualLayernormCall{x, y, weight, bias, residual, out, rows, columns, 1e-5f, dtype, nullptr},
-      residual_layernorm_v01_shuffle, residual_layernorm_v02_vector);
+      RUNGS(residual_layernorm_v01_shuffle, residual_layernorm_v02_vector));
 }
 
 static void run_permute(int batch, int tokens, int heads, int head_size, int element_bytes) {
   const int64_t elements = static_cast<int64_t>(batch) * tokens * heads * head_size;
   const Buffer qkv(3 * elements, element_bytes), q(elements, element_bytes, false), k(elements, element_bytes, false),
       v(elements, element_bytes, false);
-  run(PermuteCall{qkv, {q, k, v}, elements, tokens, heads, head_size, element_bytes, nullptr}, permute_v01_split,
-      permute_v02_split);
+  run(PermuteCall{qkv, {q, k, v}, elements, tokens, heads, head_size, element_bytes, nullptr},
+      RUNGS(permute_v01_split, permute_v02_split));
   run(PermuteCall{q, {v, nullptr, nullptr}, elements, tokens, heads, head_size, element_bytes, nullptr},
-      permute_v01_merge, permute_v02_merge);
+      RUNGS(permute_v01_merge, permute_v02_merge));
 }
 
 static void run_encoder(DType dtype, int batch, int tokens, int columns) {
@@ -116,7 +127,7 @@ static void run_encoder(DType dtype, int batch, int tokens, int columns) {
   CHECK(cudaMemcpy(ids, host.data(), rows * 8, cudaMemcpyHostToDevice));
   run(EncoderCall{static_cast<const int64_t*>(static_cast<void*>(ids)), table, positions, out, rows, vocabulary, tokens,
                   columns, dtype, nullptr},
-      encoder_v01_element, encoder_v02_vector);
+      RUNGS(encoder_v01_element, encoder_v02_vector));
 }
 
 // Operands and the output start `shift` elements off an aligned address.
@@ -131,38 +142,38 @@ static void run_matmul_any_rows(int m, int n, int k, int shift) {
   CHECK(matmul_v16_workspace(call, bytes));
   const Buffer workspace(bytes, 1, false);
   call.workspace = workspace;
-  run(call, matmul_v16_any_rows);
+  run(call, RUNGS(matmul_v16_any_rows));
 }
 
 static void run_matmul(int m, int n, int k) {
   const size_t sizes[] = {static_cast<size_t>(m) * k, static_cast<size_t>(k) * n, static_cast<size_t>(n)};
   const Buffer a(sizes[0], 4), weight(sizes[1], 4), bias(sizes[2], 4), out(static_cast<size_t>(m) * n, 4, false);
-  run(MatmulCall{a, weight, bias, out, m, n, k, nullptr}, matmul_v01_naive, matmul_v02_restrict, matmul_v03_unroll4,
-      matmul_v04_constant_bias, matmul_v05_coalesced, matmul_v06_shared_tile, matmul_v08_register_tile,
-      matmul_v09_warp_tile, matmul_v12_ring);
+  run(MatmulCall{a, weight, bias, out, m, n, k, nullptr},
+      RUNGS(matmul_v01_naive, matmul_v02_restrict, matmul_v03_unroll4, matmul_v04_constant_bias, matmul_v05_coalesced,
+            matmul_v06_shared_tile, matmul_v08_register_tile, matmul_v09_warp_tile, matmul_v12_ring));
   MatmulCall call{a, weight, bias, out, m, n, k, nullptr};
   size_t bytes = 0;
   CHECK(matmul_v13_workspace(call, bytes));
   const Buffer workspace(bytes, 1, false);
   call.workspace = workspace;
-  run(call, matmul_v13_split_k);
+  run(call, RUNGS(matmul_v13_split_k));
   CHECK(matmul_v15_workspace(call, bytes));
   const Buffer other(bytes, 1, false);
   call.workspace = other;
-  run(call, matmul_v15_padded);
-  if (n % 4 == 0) run(MatmulCall{a, weight, bias, out, m, n, k, nullptr}, matmul_v07_float4);
+  run(call, RUNGS(matmul_v15_padded));
+  if (n % 4 == 0) run(MatmulCall{a, weight, bias, out, m, n, k, nullptr}, RUNGS(matmul_v07_float4));
   if (n % 8 || k % 8 || compute_major() != 9) return;
   const Buffer a16(sizes[0], 2), weight16(sizes[1], 2), bias16(sizes[2], 2),
       out16(static_cast<size_t>(m) * n, 2, false);
-  run(MatmulCall{a16, weight16, bias16, out16, m, n, k, nullptr}, matmul_v10_mma, matmul_v11_wgmma,
-      matmul_v14_fitted_tile);
+  run(MatmulCall{a16, weight16, bias16, out16, m, n, k, nullptr},
+      RUNGS(matmul_v10_mma, matmul_v11_wgmma, matmul_v14_fitted_tile));
 }
 
 static void run_gemv(DType dtype, int n, int k) {
   const size_t size = dtype == DType::float32 ? 4 : 2;
   const Buffer weight(static_cast<size_t>(n) * k, size), x(k, size), bias(n, size), out(n, size, false);
-  run(GemvCall{weight, x, bias, out, n, k, dtype, nullptr}, gemv_v01_naive, gemv_v02_warp, gemv_v04_early,
-      gemv_v05_straight);
+  run(GemvCall{weight, x, bias, out, n, k, dtype, nullptr},
+      RUNGS(gemv_v01_naive, gemv_v02_warp, gemv_v04_early, gemv_v05_straight));
 }
 
 static void run_softmax(DType dtype, int64_t heads, int tq, int tk) {
@@ -171,8 +182,8 @@ static void run_softmax(DType dtype, int64_t heads, int tq, int tk) {
   const Buffer scores(rows * tk, size), out(rows * tk, size, false), workspace(rows * tk + 2 * rows, 4, false);
   run(SoftmaxCall{scores, out, static_cast<float*>(static_cast<void*>(workspace)), rows, tq, tk, 0.125f, dtype,
                   nullptr},
-      softmax_v01_separate, softmax_v02_fused, softmax_v03_causal, softmax_v05_early, softmax_v06_block,
-      softmax_v07_warp);
+      RUNGS(softmax_v01_separate, softmax_v02_fused, softmax_v03_causal, softmax_v05_early, softmax_v06_block,
+            softmax_v07_warp));
 }
 
 enum class Rungs { all, v06 };
@@ -185,15 +196,15 @@ static void run_attention(DType dtype, int heads, int tokens, int window, Rungs 
       q, k, v, out, static_cast<float*>(static_cast<void*>(workspace)), heads, tokens, window, 0.125f, dtype, nullptr};
   const int major = compute_major();
   if (rungs == Rungs::v06) {
-    if (major == 9) run(call, attention_v06_small);
+    if (major == 9) run(call, RUNGS(attention_v06_small));
     return;
   }
-  if (window == 0) run(call, attention_v01_separate);
-  if (window == 0 && tokens <= 1024) run(call, attention_v02_per_query);
-  run(call, attention_v03_tiled);
-  if (dtype == DType::bfloat16 && major >= 8) run(call, attention_v04_mma);
-  if (dtype == DType::bfloat16 && major == 9) run(call, attention_v05_wgmma);
-  if (dtype == DType::bfloat16 && major == 9 && window == 0) run(call, attention_v06_small);
+  if (window == 0) run(call, RUNGS(attention_v01_separate));
+  if (window == 0 && tokens <= 1024) run(call, RUNGS(attention_v02_per_query));
+  run(call, RUNGS(attention_v03_tiled));
+  if (dtype == DType::bfloat16 && major >= 8) run(call, RUNGS(attention_v04_mma));
+  if (dtype == DType::bfloat16 && major == 9) run(call, RUNGS(attention_v05_wgmma));
+  if (dtype == DType::bfloat16 && major == 9 && window == 0) run(call, RUNGS(attention_v06_small));
 }
 
 // Whole, and as the first tokens of a longer cache whose end must not be read; `shift` elements off an aligned address.
@@ -212,8 +223,8 @@ static void run_attention_decode(DType dtype, int batch, int heads, int keys, in
                              of_cache, batch, heads, keys, 0.125f,  dtype, nullptr};
     const Buffer workspace(attention_decode_workspace(call), 4, false);
     call.workspace = static_cast<float*>(static_cast<void*>(workspace));
-    run(call, attention_decode_v01_row, attention_decode_v02_block, attention_decode_v03_split,
-        attention_decode_v04_cluster);
+    run(call, RUNGS(attention_decode_v01_row, attention_decode_v02_block, attention_decode_v03_split,
+                    attention_decode_v04_cluster));
   }
 }
 
