@@ -63,6 +63,7 @@ def build(folder: Path) -> dict[str, pd.DataFrame]:
         "claims": claims.build_claims(read.claims, finished, cell_of),
         "goals": goals.build_goals(read.goals, read.points, every),
         "ladder_times": _times(every),
+        "not_timed": _not_timed(read, every),
         "ladder_runs": _runs(read, finished),
     }
 
@@ -84,6 +85,20 @@ def _times(every: pd.DataFrame) -> pd.DataFrame:
     """ladder_times.csv."""
     schema = LADDER_TABLES["ladder_times"]
     return schema.conform(every.assign(tier="timing")[schema.column_names])
+
+
+def _not_timed(read: Ladder, every: pd.DataFrame) -> pd.DataFrame:
+    """not_timed.csv."""
+    columns = ["op", "dtype", "shape_name"]
+    known = set(every[columns].itertuples(index=False, name=None))
+    registered = [
+        (op, dtype, name)
+        for op, of_op in read.shapes.items()
+        for dtype, names in of_op.items()
+        for name in names
+    ]  # fmt: skip
+    rows = [key for key in registered if key not in known]
+    return LADDER_TABLES["not_timed"].conform(pd.DataFrame(rows, columns=columns).assign(tier="static"))
 
 
 def cell_of(column: str, value: Any) -> str:
@@ -163,14 +178,18 @@ def summary(tables: dict[str, pd.DataFrame]) -> str:
     def counts(column: pd.Series) -> str:
         return ", ".join(f"{count} {name}" for name, count in column.value_counts().items())
 
-    return "\n".join(
+    lines = [
         f"{what}: {counts(tables[name][column])}"
         for what, name, column in (
             ("points", "ladder", "state"),
             ("hypotheses", "hypotheses", "verdict"),
             ("claims", "claims", "verdict"),
         )
-    )
+    ]
+    untimed = tables["not_timed"]
+    by_op = untimed.groupby("op", sort=False)["shape_name"].agg(lambda names: ", ".join(dict.fromkeys(names)))
+    lines += [f"not timed: {op} at {names}" for op, names in by_op.items()]
+    return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

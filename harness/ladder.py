@@ -223,8 +223,18 @@ def _open_ends(value: Any) -> Any:
     return None if value in (math.inf, -math.inf) else value
 
 
+def shapes() -> dict[str, dict[str, list[str]]]:
+    """By op and dtype the names of the registered shapes that a variant takes."""
+
+    def taken(op: registry.Op, dtype: str) -> list[str]:
+        able = [variant for variant in op.variants.values() if dtype in variant.dtypes]
+        return [name for name, shape in op.shapes.items() if any(not one.cannot(shape, dtype) for one in able)]
+
+    return {op.name: {short_dtype(dtype): taken(op, dtype) for dtype in op.dtypes} for op in registry.ops().values()}
+
+
 def declaration() -> str:
-    """The text of ladder.json, one point, one claim and one goal a line."""
+    """The text of ladder.json, one point, one claim, one goal and the shapes of one op a line."""
 
     def lines(values: Iterable[Any]) -> str:
         return ",\n  ".join(json.dumps(_open_ends(value), ensure_ascii=False, allow_nan=False) for value in values)
@@ -236,7 +246,9 @@ def declaration() -> str:
         + lines(read_claims())
         + '\n ],\n "goals": [\n  '
         + lines(tomllib.loads(GOALS.read_text("utf-8"))["goal"])
-        + f'\n ],\n "equivalent": {json.dumps(equivalents())}\n}}\n'
+        + '\n ],\n "shapes": {\n  '
+        + ",\n  ".join(f"{json.dumps(name)}: {json.dumps(of_op)}" for name, of_op in shapes().items())
+        + f'\n }},\n "equivalent": {json.dumps(equivalents())}\n}}\n'
     )
 
 

@@ -2,7 +2,7 @@
 
 `harness/ladder.py` and `nsys_scripts/ladder.sh` write it:
 
-    DIR/ladder.json                   points, their hypotheses, claims, goals
+    DIR/ladder.json                   points, their hypotheses, claims, goals, registered shapes
     DIR/RUN/captures/points.csv       points that were checked, with the fingerprint of their source
     DIR/RUN/captures/bench.csv        times, where the run took some; as the benchmarks beside DIR have them
     DIR/RUN/captures/ncu_raw.csv …    counters; ncu_lines.csv: the hottest lines of each launch
@@ -56,12 +56,15 @@ class LadderRun:
 
 @dataclass(frozen=True)
 class Ladder:
-    """A folder: `points` and `hypotheses` one row each, with KEY; `bench` the cold rows of the benchmarks beside it."""
+    """A folder: `points` and `hypotheses` one row each, with KEY; `bench` the cold rows of the benchmarks beside it;
+    `shapes` the registered ones by op and dtype.
+    """
 
     points: pd.DataFrame
     hypotheses: pd.DataFrame
     claims: list[dict[str, Any]]
     goals: list[dict[str, Any]]
+    shapes: dict[str, dict[str, list[str]]]
     bench: pd.DataFrame
     runs: list[LadderRun] = field(default_factory=list)
 
@@ -89,6 +92,7 @@ def read_ladder(folder: Path) -> Ladder:
         pd.DataFrame(hypotheses, columns=[*KEY, "metric", "versus", "low", "high", "equals", "stated", "at"]),
         document["claims"],
         document["goals"],
+        document.get("shapes", {}),  # older ones have none
         _beside(folder).replace({"fingerprint": same}),
         runs,
     )

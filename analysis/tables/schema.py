@@ -816,6 +816,15 @@ LADDER_TABLES: dict[str, Table] = {
             ),
         ),
         Table(
+            "not_timed",
+            "Which registered shapes has nothing been timed at, the sources being as they are now?",
+            (
+                Column("op", "", "operation"),
+                Column("dtype", "", "fp32 or bf16"),
+                Column("shape_name", "", "name of the shape"),
+            ),
+        ),
+        Table(
             "claims",
             "What do others claim of such kernels, and what was found?",
             (

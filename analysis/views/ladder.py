@@ -97,6 +97,7 @@ def render_op(op: str, tables: Tables, bench: Bench | None) -> str:
         parts.append(f"![{op}: TFLOP/s over the shapes, beside the library]({op}_shapes.svg)")
     if bench is not None:
         parts += _other_shapes(op, rungs, bench)
+    parts += _not_timed(op, tables)
     parts += _refusals(rungs)
     parts += ["Hypotheses", _hypothesis_table(rungs)]
     counted = rungs[rungs["launches"].notna()]
@@ -349,6 +350,18 @@ def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
     headers = ["dtype", "shape", "sizes", "rung", "floor µs", "µs, p50 (p5 – p95)", *(["TFLOP/s"] if compute else [])]
     headers += ["of the roof", *(f"vs `{name}` (p5 – p95)" for name in baselines), "vs best library"]
     return ["The fastest rung at every shape", _markdown(table, headers)]
+
+
+def _not_timed(op: str, tables: Tables) -> list[str]:
+    """The registered shapes without a time, in a sentence."""
+    rows = tables["not_timed"]
+    rows = rows[rows["op"] == op]
+    dtypes = rows.groupby("shape_name", sort=False)["dtype"].agg(", ".join)
+    places = [
+        f"{', '.join(f'`{name}`' for name in same.index)} in {dtype}"
+        for dtype, same in dtypes.groupby(dtypes, sort=False)
+    ]
+    return [f"Registered, and not timed yet: {'; '.join(places)}."] if places else []
 
 
 def timed(op: str, rungs: pd.DataFrame, bench: Bench) -> pd.DataFrame:

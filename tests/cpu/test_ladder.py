@@ -464,6 +464,31 @@ def rows_of(folder: Path, name: str = "ladder") -> dict[str, dict[str, Any]]:
     return {row["variant"]: row for row in composer.build(folder)[name].to_dict("records")}
 
 
+def test_what_is_registered_and_has_no_time_is_a_row(folder: Path) -> None:
+    assert composer.build(folder)["not_timed"].empty  # an older ladder.json, without shapes
+    document = json.loads((folder / "ladder.json").read_text())
+    shapes = {"op": {"fp32": ["s", "wide"], "bf16": ["s"]}}
+    (folder / "ladder.json").write_text(json.dumps(document | {"shapes": shapes}))
+    rows = composer.build(folder)["not_timed"]
+    assert rows.values.tolist() == [["op", "fp32", "wide", "static"], ["op", "bf16", "s", "static"]]
+
+
+def test_a_shape_that_no_rung_takes_in_a_dtype_is_not_declared() -> None:
+    known = registry.ops()["gelu"]
+    assert ladder.shapes()["gelu"] == {"fp32": list(known.shapes), "bf16": list(known.shapes)}
+    some = dataclasses.replace(known, shapes={"a": (1, 8), "b": (2, 8)})
+
+    class Refuses:
+        dtypes = ("float32", "bfloat16")
+
+        def cannot(self, shape: tuple[int, ...], dtype: str) -> str:
+            return "too many rows" if shape[0] == 2 and dtype == "bfloat16" else ""
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "ops", lambda: {"gelu": dataclasses.replace(some, variants={"v01": Refuses()})})
+        assert ladder.shapes() == {"gelu": {"fp32": ["a", "b"], "bf16": ["a"]}}
+
+
 def test_counters_of_several_launches_are_those_of_one(folder: Path) -> None:
     row = rows_of(folder)["v01"]
     assert row["launches"] == 2

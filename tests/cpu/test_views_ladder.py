@@ -72,6 +72,7 @@ def tables(**more: Any) -> dict[str, pd.DataFrame]:
         "ladder_runs": pd.DataFrame(
             [{"run": COUNTERS["run"], "gpu": "a GPU", "driver": "1", "ncu": "2025", "bf16_roof_flop_per_s": 8e14}]
         ),
+        "not_timed": pd.DataFrame(columns=["op", "dtype", "shape_name"]),
     }
 
 
@@ -95,6 +96,15 @@ def cells(text: str, name: str, nth: int = 0) -> dict[str, str]:
         if row[0] == name:
             found.append(dict(zip(headers, row, strict=True)))
     return found[nth]
+
+
+def test_registered_shapes_without_a_time_are_named_by_dtype() -> None:
+    rows = [("widen", "fp32", "a"), ("widen", "fp32", "b"), ("widen", "bf16", "a"), ("other", "fp32", "c")]
+    lacking = tables() | {"not_timed": pd.DataFrame(rows, columns=["op", "dtype", "shape_name"])}
+    for times in ({"widen": bench()}, {}):
+        text = ladder.render_folder("wide", lacking, times)
+        assert "\nRegistered, and not timed yet: `a` in fp32, bf16; `b` in fp32.\n" in text
+    assert "not timed yet" not in ladder.render_folder("wide", tables(), {"widen": bench()})
 
 
 def test_a_rung_shows_time_share_bytes_stall_line_and_what_it_is_held_against() -> None:
