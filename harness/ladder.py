@@ -158,17 +158,32 @@ def hypotheses(point: Point) -> Iterator[dict[str, Any]]:
         return
     for timing in variant.timings:
         if point.dtype in timing.dtypes:
-            yield {
+            said = {
                 "metric": "bench_time_p50_ns",
                 "versus": timing.than,
                 "low": timing.low,
                 "high": timing.high,
                 "equals": "",
-            } | ({"at": timing.shape} if timing.shape else {})
+            }
+            yield said | ({"at": timing.shape} if timing.shape else {})
+            if timing.least_bytes:
+                yield from (said | {"at": name} for name in other_shapes(point, timing.least_bytes))
     for expected in variant.expectations:
         if point.dtype in expected.dtypes:
             yield {"metric": expected.metric, "versus": expected.than, "low": expected.low, "high": expected.high,
                    "equals": expected.equals} | ({"at": expected.shape} if expected.shape else {})  # fmt: skip
+
+
+def other_shapes(point: Point, least_bytes: float) -> list[str]:
+    """The registered shapes but the bench shape that move so many bytes at least on the point's dtype."""
+    op = point.op
+    return [
+        name
+        for name, shape in op.shapes.items()
+        if shape != op.bench_shape
+        and op.minimum_bytes(shape, point.dtype) >= least_bytes
+        and not op.variant(point.variant).cannot(shape, point.dtype)
+    ]
 
 
 def refuses(point: Point) -> str:

@@ -21,9 +21,9 @@ DIR/captures/sweep.csv gets each row as it is measured: the same command goes on
 is known by its op, variant, dtype, shape, macros, GPU and the fingerprint of compiler, source and flags. sweep.json
 holds the choices and, call by call, which rows it measured and under which conditions. A combination is recommended
 for a source if it was timed wherever the default was: at least 1 % faster in the geometric mean of the dtypes and
-shapes at which all were tried, faster in 95 % of the rounds somewhere, and slower nowhere, by 1 % and in 95 % of the
-rounds. It is not compiled in where an op takes the rung unasked and a registered shape was not timed with it. `make
-sweep` reports with the table, the heat maps and why.
+shapes at which all were tried, faster in 95 % of the rounds somewhere, and slower nowhere, which is by 1 % in the
+median and at all in 95 % of the rounds. It is not compiled in where an op takes the rung unasked and a registered
+shape was not timed with it. `make sweep` reports with the table, the heat maps and why.
 Exit: 0 done, 2 usage, 3 nothing can be built, 130 interrupted.
 """
 

@@ -19,6 +19,7 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parent
 KINDS = ("torch", "compile", "cuda", "triton")
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8, "bool": 1}
+LARGE = 100e6  # bytes: "at 100 MB and more", far beyond the L2 cache
 MOST_BYTES = 1.1  # of what a variant is predicted to move
 SHORT_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 
@@ -40,8 +41,9 @@ class Timing:
     """A hypothesis about time: the variant's over that of `than` lies in [low, high].
 
     `than` is another variant of the op, or "floor": minimum bytes at the speed of a copy. `shape` is the name of one of
-    the op's; "": its bench shape. Counters are taken there too, to say why, unless `counters` is False: where one
-    sentence is about many shapes, the benchmark's times are enough.
+    the op's; "": its bench shape, and with `least_bytes` every registered shape that moves so many at least. Counters
+    are taken at the one shape too, to say why, unless `counters` is False: where one sentence is about many shapes, the
+    benchmark's times are enough.
     """
 
     than: str
@@ -50,6 +52,7 @@ class Timing:
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
     shape: str = ""
     counters: bool = True
+    least_bytes: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,12 @@ SWITCH = "KERNEL_LEDGER_TUNED"
 _HEAD = """\
 # Compile-time choices that a sweep found faster than the defaults of a source, by GPU: by 1 % and more over the dtypes
 # and shapes at which all were tried (geometric mean), mostly those of the ladder. On one of them alone a choice may be
-# no faster, but at none of those that were timed (`measured`) is it slower by 1 % and in 95 % of the rounds.
+# no faster, but at none of those that were timed (`measured`) is it slower by 1 % in the median and at all in 95 %
+# of the rounds.
 # Written by `python -m harness.sweep OP --update`, read by kernels.build; KERNEL_LEDGER_TUNED=off builds the defaults.
 # gain: the default's time over this one's, that geometric mean; p5 to p95 round by round.
 # not_measured: ops, dtypes and shapes that are compiled from the source too, and were not timed with the choice. A rung
-# that runs where none is named is built with its default while there are any.
+# that an op takes when no variant is named keeps its default as long as any are left.
 """
 
 

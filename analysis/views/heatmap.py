@@ -39,7 +39,8 @@ def plot_shapes(panels: Sequence[Mapping[str, Any]], caption: str) -> Figure | N
     rungs = (
         "Rungs are here if a combination is clearly faster than the default at one shape and clearly slower at another."
     )
-    note = f"{rungs} {_CELL} {_SIGNS.capitalize()}."
+    starless = "a line without a star: the default, or what is no column here, is the fastest"
+    note = f"{rungs} {_CELL} {_SIGNS.capitalize()}; {starless}."
     return _plot("sweep_shapes", panels, caption, note, "Where the best choice depends on the shape")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
+from kernels.registry import LARGE, Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -198,9 +198,10 @@ def _variants(
             function=f"{prefix}_v02_vector",
             tunables={"GELU_V02_THREADS": (256, 64, 128, 512, 1024), "GELU_V02_AHEAD_MB": (3, 0, 1, 6)},
             timings=(
-                Timing("floor", high=1.03),
-                Timing("floor", high=1.03, dtypes=("float32",), shape="b8_t1024", counters=False),
+                Timing("floor", high=1.03, dtypes=("float32",), least_bytes=LARGE),
+                Timing("floor", high=1.03, dtypes=("bfloat16",)),
                 Timing("floor", high=1.05, dtypes=("bfloat16",), shape="b8_t1024", counters=False),
+                Timing("floor", high=1.05, dtypes=("bfloat16",), shape="b8_t4096", counters=False),
             ),
         ),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
+from kernels.registry import LARGE, Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -107,11 +107,6 @@ TUNABLES = {
     "split": {"PERMUTE_V02_AHEAD_MB": (3, 0, 1, 6)},
     "merge": {"PERMUTE_V02_MERGE_COUNT": (2, 1, 4)},
 }
-# where else than at the bench shape 100 MB and more are moved
-LARGE = {
-    "split": (Timing("floor", high=1 / 0.95, dtypes=("float32",), shape="b8_t1024", counters=False),),
-    "merge": (),
-}
 
 
 def _variants(which: str, passes: Any, chain: Any, function: str, launches: str) -> dict[str, Variant]:
@@ -150,7 +145,7 @@ def _variants(which: str, passes: Any, chain: Any, function: str, launches: str)
             passes,
             function=f"{which}_v02_vector",
             symbols=(f"permute_v02_{which}",),
-            timings=(Timing("floor", high=1 / 0.95), *LARGE[which]),
+            timings=(Timing("floor", high=1 / 0.95, least_bytes=LARGE),),
             # split and merge are two kernels of one source: each has choices of its own
             tunables={f"PERMUTE_V02_{which.upper()}_THREADS": (256, 64, 128, 512, 1024), **TUNABLES[which]},
         ),

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from kernels.normalised import EPS, TOLERANCE_WHY, UNIT, awkward_rows, layernorm64, layernorm_error
-from kernels.registry import Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
+from kernels.registry import LARGE, Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -112,13 +112,9 @@ VARIANTS = (
         "torch.compile at 100 MB and more; refuted if either fails",
         minimum_bytes,
         symbols=("residual_layernorm_v02_vector", "residual_layernorm_v02_any"),
-        timings=tuple(
-            timing
-            for shape, dtypes in (("", ("float32", "bfloat16")), ("b8_t1024", ("float32",)))  # 100 MB and more
-            for timing in (
-                Timing("torch", high=1 / 1.2, dtypes=dtypes, shape=shape, counters=False),
-                Timing("compile", high=1.0, dtypes=dtypes, shape=shape, counters=False),
-            )
+        timings=(
+            Timing("torch", high=1 / 1.2, counters=False, least_bytes=LARGE),
+            Timing("compile", high=1.0, counters=False, least_bytes=LARGE),
         ),
         tunables={
             "RESIDUAL_LAYERNORM_V02_ROWS": (4, 1, 2, 8),
