@@ -362,8 +362,8 @@ _SWEEP = (
     Column(
         "slower_at",
         "",
-        "of what is clearly faster than the default here: where it is clearly slower (by 1 % in the median, at all in 95 % "
-        "of the rounds), worst first",
+        "of what is clearly faster than the default here: where it is clearly slower (by 1 % in the median, at all in "
+        "95 % of the rounds), worst first",
     ),
     Column("verdict", "", "timed, or what kept it from being timed; built: without a GPU"),
     Column("reason", "", "why it was not timed"),

@@ -101,10 +101,16 @@ def to_svg(figure: Figure) -> bytes:
 
 
 def compact(svg: bytes) -> bytes:
-    """The same picture with what each of its texts repeats said once, for one with many: a third less."""
+    """The same picture, for one of many texts and patches: what each repeats is said once, and no group is empty or of
+    one thing alone.
+    """
     font = b"font-family: 'DejaVu Sans', Verdana, sans-serif, sans-serif"
     svg = re.sub(rb' transform="rotate\(-0 [^"]*\)"', b"", svg.replace(font + b"; ", b""))
     svg = re.sub(rb'<g id="[^"]*text_[0-9]+">\s*(<text [^>]*>[^<]*</text>)\s*</g>', rb"\1", svg)
+    svg = re.sub(rb'<g id="[^"]*patch_[0-9]+">\s*(<path [^>]*/>)\s*</g>', rb"\1", svg)
+    svg = re.sub(rb'\s*<g id="[^"]*line2d_[0-9]+"/>', b"", svg)
+    svg = re.sub(rb'<g id="[^"]*tick_[0-9]+">\s*(<text [^>]*>[^<]*</text>)\s*</g>', rb"\1", svg)
+    svg = re.sub(rb"\n +", b"\n", svg)
     return svg.replace(b"<svg ", b'<svg style="' + font + b'" ', 1)
 
 
