@@ -172,6 +172,28 @@ def read_tables(folder: Path) -> dict[str, pd.DataFrame]:
     return found
 
 
+def lines_today(table: pd.DataFrame, sources: Path) -> pd.Series:
+    """`hot_line` of ladder.csv as the sources lie now: a capture counts as long as the machine code is the same, and a
+    line may have moved since. The nearest line of its text; the file alone where none has it.
+
+    Shape: `sources` holds a folder an op, as kernels/ does. Files of others, as headers of CUDA, stay as they are.
+    """
+
+    def place(row: pd.Series) -> Any:
+        if pd.isna(row["hot_line"]):
+            return row["hot_line"]
+        name, _, number = str(row["hot_line"]).rpartition(":")
+        files = [sources / str(row["folder"]) / name, *sorted(sources.glob(f"*/{name}"))]
+        file = next((file for file in files if file.is_file()), None)
+        if file is None:
+            return row["hot_line"]
+        lines = enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        same = [at for at, line in lines if line.strip() == str(row["hot_line_text"]).strip()]
+        return f"{name}:{min(same, key=lambda at: abs(at - int(number)))}" if same else name
+
+    return table.apply(place, axis="columns")
+
+
 def summary(tables: dict[str, pd.DataFrame]) -> str:
     """How much of the ladder is measured, and what became of its hypotheses and claims."""
 

@@ -311,12 +311,13 @@ def _ladders() -> tuple[list[tuple[str, str, str]], dict[str, str]]:
     folder = COMMITTED / "h200-ladder"
     if not (folder / "tables").is_dir():
         return [], {}
-    from analysis.ladder import read_tables
+    from analysis.ladder import lines_today, read_tables
     from analysis.views.claims import render_claims
     from analysis.views.ladder import folders, render_folder, render_overview
     from analysis.views.ladder_figures import draw_ladders
 
     tables = read_tables(folder)
+    tables["ladder"] = tables["ladder"].assign(hot_line=lines_today(tables["ladder"], ROOT / "kernels"))
     benches = _benches(tables["ladder_times"])
     claims = render_claims(tables["claims"], tables["ladder_runs"], f"../{COMMITTED.name}/{folder.name}")
     parts = [("kernels/CLAIMS.md", "claims", claims), ("README.md", "ladder", render_overview(tables, benches))]

@@ -115,7 +115,11 @@ VARIANTS = (
         "16-byte packets: time within 10 % of the byte floor at 100 MB and more; refuted if not",
         minimum_bytes,
         timings=(Timing("floor", high=1.1, least_bytes=LARGE),),
-        tunables={"ENCODER_V02_THREADS": (256, 64, 128, 512, 1024), "ENCODER_V02_COUNT": (2, 1, 4)},
+        tunables={
+            "ENCODER_V02_THREADS": (256, 64, 128, 512, 1024),
+            "ENCODER_V02_COUNT": (2, 1, 4),
+            "ENCODER_V02_BATCH_FIRST": (0, 1),
+        },
     ),
 )
 

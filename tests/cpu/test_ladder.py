@@ -473,6 +473,28 @@ def test_what_is_registered_and_has_no_time_is_a_row(folder: Path) -> None:
     assert rows.values.tolist() == [["op", "fp32", "wide", "static"], ["op", "bf16", "s", "static"]]
 
 
+def test_a_hottest_line_is_found_where_its_text_stands_today(tmp_path: Path) -> None:
+    for folder in ("op", "include"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "op" / "a.cu").write_text("// a word more\n\n  x = y;\n  z();\n\n\n\n  x = y;\n")
+    (tmp_path / "include" / "h.cuh").write_text("first();\nsecond();\n")
+    lines = [
+        ("a.cu:4", "z();", "a.cu:4"),
+        ("a.cu:1", "x = y;", "a.cu:3"),  # the nearest of two
+        ("a.cu:9", "x = y;", "a.cu:8"),
+        ("a.cu:2", "gone();", "a.cu"),
+        ("h.cuh:7", "second();", "h.cuh:2"),
+        ("cuda_bf16.hpp:585", "asm();", "cuda_bf16.hpp:585"),
+    ]
+    table = pd.DataFrame(
+        [("op", line, text) for line, text, _ in lines], columns=["folder", "hot_line", "hot_line_text"]
+    )
+    table.loc[len(table)] = ["op", float("nan"), float("nan")]
+    found = composer.lines_today(table, tmp_path)
+    assert found.tolist()[:-1] == [now for *_, now in lines]
+    assert pd.isna(found.iloc[-1])
+
+
 def test_a_shape_that_no_rung_takes_in_a_dtype_is_not_declared() -> None:
     known = registry.ops()["gelu"]
     assert ladder.shapes()["gelu"] == {"fp32": list(known.shapes), "bf16": list(known.shapes)}
