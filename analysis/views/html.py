@@ -23,6 +23,7 @@ MAX_ROWS = 2000  # of a table on the page; more would make a browser slow, and t
 _TEMPLATES = Path(__file__).parent / "templates"
 _BARS = frozenset({"share_frac", "roof_frac"})
 _PROSE = frozenset({"evidence", "reason"})  # sentences wrap; names do not
+_LONG = 300  # letters of sentences that get a wide column, so that rows stay low
 
 
 def render_html(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str]) -> str:
@@ -211,6 +212,8 @@ def _cell(value: Any, column: str, unit: str, style: str, width: int, head: floa
         return {"kind": "tier", "shown": text.clean(value)}
     full = text.clean(text.cell(value, column, unit))
     if len(full) <= width or column in _PROSE:
-        prose = "prose" if column in _PROSE and len(full) > 30 else ""
+        prose = ""
+        if column in _PROSE and len(full) > 30:
+            prose = "prose long" if len(full) > _LONG else "prose"
         return {"kind": "text", "style": style if " n" in style else prose, "shown": full}
     return {"kind": "name", "shown": text.shorten(full, width, head), "full": full}
