@@ -225,10 +225,10 @@ def _mhz(clocks: Mapping[str, Any], which: str) -> str:
 
 
 def clock_of(conditions: Mapping[str, Any]) -> str:
-    """`SM clock 1350 MHz at least, 1980 median, held back by sw_power_cap`; '' where it was not sampled."""
+    """`SM clock 1350 MHz at least, 1980 median, held back by sw_power_cap`; that it lacks where a run says why."""
     clocks = conditions.get("clocks") or {}
     if not clocks.get("sm_mhz"):
-        return ""
+        return "SM clock not recorded" if conditions.get("clocks_reason") else ""
     least, median = (_mhz(clocks, name) for name in ("min", "median"))
     held = f", held back by {', '.join(clocks['throttle_reasons'])}" if is_held_back(conditions) else ""
     return f"SM clock {least} MHz at least, {median} median{held}"
@@ -475,6 +475,8 @@ def _held_against(tables: Tables, benches: Mapping[str, Bench]) -> str:
         reasons = ", ".join(sorted({reason for clocks in held.values() for reason in clocks["throttle_reasons"]}))
         seen = "; ".join(f"{op} {_mhz(clocks, 'min')}, {_mhz(clocks, 'median')}" for op, clocks in held.items())
         told.append(f"Clocks were held back at times ({reasons}); least and median SM clock in MHz: {seen}.")
+    if lost := [op for op, bench in benches.items() if bench.conditions.get("clocks_reason")]:
+        told.append(f"Not recorded: the clocks of {', '.join(lost)}.")
     benchmarks = [(bench.conditions.get("roofs") or {}).get("bf16") for bench in benches.values()]
     roofs = [roof for roof in (*benchmarks, *tables["ladder_runs"]["bf16_roof_flop_per_s"]) if not is_missing(roof)]
     if len(set(roofs)) > 1:

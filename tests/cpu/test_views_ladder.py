@@ -196,6 +196,14 @@ def test_conditions_name_the_clock_where_it_was_sampled() -> None:
         assert told in ladder.render_folder("wide", tables(), {"widen": seen})
 
 
+def test_clocks_that_a_run_lost_are_said_to_be_lacking() -> None:
+    seen = bench()
+    lost = Bench(seen.rows, {**seen.conditions, "clocks": None, "clocks_reason": "the call ended"}, seen.run)
+    assert "caches cold; SM clock not recorded; from" in ladder.render_folder("wide", tables(), {"widen": lost})
+    assert "Not recorded: the clocks of widen." in ladder.render_overview(tables(), {"widen": lost})
+    assert "Not recorded" not in ladder.render_overview(tables(), {"widen": seen})
+
+
 def test_hypotheses_stay_text_and_say_what_was_found_by_dtype() -> None:
     text = ladder.render_folder("wide", tables(), {}).partition("\nHypotheses\n")[2]
     row = cells(text, "`v02_wide`")
