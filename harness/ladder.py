@@ -94,8 +94,7 @@ class Point:
 
     def able(self) -> bool:
         """Whether the variant takes this dtype and shape."""
-        variant = self.op.variant(self.variant)
-        return self.dtype in variant.dtypes and not variant.cannot(self.shape, self.dtype)
+        return self.op.variant(self.variant).takes(self.shape, self.dtype)
 
 
 def read_claims() -> list[dict[str, Any]]:
@@ -167,22 +166,23 @@ def hypotheses(point: Point) -> Iterator[dict[str, Any]]:
             }
             yield said | ({"at": timing.shape} if timing.shape else {})
             if timing.least_bytes:
-                yield from (said | {"at": name} for name in other_shapes(point, timing.least_bytes))
+                yield from (said | {"at": name} for name in other_shapes(point, timing))
     for expected in variant.expectations:
         if point.dtype in expected.dtypes:
             yield {"metric": expected.metric, "versus": expected.than, "low": expected.low, "high": expected.high,
                    "equals": expected.equals} | ({"at": expected.shape} if expected.shape else {})  # fmt: skip
 
 
-def other_shapes(point: Point, least_bytes: float) -> list[str]:
-    """The registered shapes but the bench shape that move so many bytes at least on the point's dtype."""
+def other_shapes(point: Point, timing: registry.Timing) -> list[str]:
+    """The other shapes than its own and the bench shape that a timing with `least_bytes` is about."""
     op = point.op
     return [
         name
         for name, shape in op.shapes.items()
-        if shape != op.bench_shape
-        and op.minimum_bytes(shape, point.dtype) >= least_bytes
-        and not op.variant(point.variant).cannot(shape, point.dtype)
+        if name != timing.shape
+        and shape != op.bench_shape
+        and op.minimum_bytes(shape, point.dtype) >= timing.least_bytes
+        and op.variant(point.variant).takes(shape, point.dtype)
     ]
 
 
@@ -242,8 +242,9 @@ def shapes() -> dict[str, dict[str, list[str]]]:
     """By op and dtype the names of the registered shapes that a variant takes."""
 
     def taken(op: registry.Op, dtype: str) -> list[str]:
-        able = [variant for variant in op.variants.values() if dtype in variant.dtypes]
-        return [name for name, shape in op.shapes.items() if any(not one.cannot(shape, dtype) for one in able)]
+        return [
+            name for name, shape in op.shapes.items() if any(one.takes(shape, dtype) for one in op.variants.values())
+        ]
 
     return {op.name: {short_dtype(dtype): taken(op, dtype) for dtype in op.dtypes} for op in registry.ops().values()}
 

@@ -128,7 +128,7 @@ def plan(
                 cells += [
                     Cell(op, name, dtype, size, combinations(op, variant))
                     for size in sizes
-                    if dtype in variant.dtypes and not variant.cannot(size, dtype)
+                    if variant.takes(size, dtype)
                 ]
     if not cells:
         raise UsageError("no variant takes what was asked for: give other --variants, --dtype or --shapes.")
@@ -162,7 +162,7 @@ def _registered(op: Any, variant: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
     """(dtype, shape) of all that a variant takes."""
     for dtype in op.dtypes:
         for shape in op.shapes.values():
-            if dtype in variant.dtypes and not variant.cannot(shape, dtype):
+            if variant.takes(shape, dtype):
                 yield dtype, shape
 
 

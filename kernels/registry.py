@@ -41,9 +41,9 @@ class Timing:
     """A hypothesis about time: the variant's over that of `than` lies in [low, high].
 
     `than` is another variant of the op, or "floor": minimum bytes at the speed of a copy. `shape` is the name of one of
-    the op's; "": its bench shape, and with `least_bytes` every registered shape that moves so many at least. Counters
-    are taken at the one shape too, to say why, unless `counters` is False: where one sentence is about many shapes, the
-    benchmark's times are enough.
+    the op's; "": its bench shape. Counters are taken there too, to say why, unless `counters` is False: where one
+    sentence is about many shapes, the benchmark's times are enough. With `least_bytes` the same is said of every other
+    registered shape but the bench shape that moves so many at least.
     """
 
     than: str
@@ -119,6 +119,10 @@ class Variant:
         for macro, values in self.tunables.items():
             if self.kind != "cuda" or len(set(values)) != len(values) or len(values) < 2:
                 raise ValueError(f"variant {self.name}: {macro} needs two or more different values, of a CUDA source")
+
+    def takes(self, shape: Shape, dtype: str) -> bool:
+        """Whether the variant runs this dtype and shape."""
+        return dtype in self.dtypes and not self.cannot(shape, dtype)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,10 +106,10 @@ def compact(svg: bytes) -> bytes:
     """
     font = b"font-family: 'DejaVu Sans', Verdana, sans-serif, sans-serif"
     svg = re.sub(rb' transform="rotate\(-0 [^"]*\)"', b"", svg.replace(font + b"; ", b""))
-    svg = re.sub(rb'<g id="[^"]*text_[0-9]+">\s*(<text [^>]*>[^<]*</text>)\s*</g>', rb"\1", svg)
-    svg = re.sub(rb'<g id="[^"]*patch_[0-9]+">\s*(<path [^>]*/>)\s*</g>', rb"\1", svg)
     svg = re.sub(rb'\s*<g id="[^"]*line2d_[0-9]+"/>', b"", svg)
-    svg = re.sub(rb'<g id="[^"]*tick_[0-9]+">\s*(<text [^>]*>[^<]*</text>)\s*</g>', rb"\1", svg)
+    one = rb"(<text [^>]*>[^<]*</text>|<path [^>]*/>)"
+    for _ in range(2):  # the group of a text lies in that of its tick
+        svg = re.sub(rb'<g id="[^"]*(?:text|patch|tick)_[0-9]+">\s*' + one + rb"\s*</g>", rb"\1", svg)
     svg = re.sub(rb"\n +", b"\n", svg)
     return svg.replace(b"<svg ", b'<svg style="' + font + b'" ', 1)
 
