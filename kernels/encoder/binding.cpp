@@ -30,4 +30,5 @@ torch::Tensor run(const torch::Tensor& ids, const torch::Tensor& tokens, const t
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("v01_element", run<encoder_v01_element>);
   module.def("v02_vector", run<encoder_v02_vector>);
+  module.def("v04_reuse", run<encoder_v04_reuse>);
 }

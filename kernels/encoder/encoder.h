@@ -22,3 +22,4 @@ struct EncoderCall {
 
 cudaError_t encoder_v01_element(const EncoderCall& call);
 cudaError_t encoder_v02_vector(const EncoderCall& call);
+cudaError_t encoder_v04_reuse(const EncoderCall& call);

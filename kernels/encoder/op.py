@@ -115,11 +115,20 @@ VARIANTS = (
         "16-byte packets: time within 10 % of the byte floor at 100 MB and more; refuted if not",
         minimum_bytes,
         timings=(Timing("floor", high=1.1, least_bytes=LARGE),),
-        tunables={
-            "ENCODER_V02_THREADS": (256, 64, 128, 512, 1024),
-            "ENCODER_V02_COUNT": (2, 1, 4),
-            "ENCODER_V02_BATCH_FIRST": (0, 1),
-        },
+        tunables={"ENCODER_V02_THREADS": (256, 64, 128, 512, 1024), "ENCODER_V02_COUNT": (2, 1, 4)},
+    ),
+    cuda_variant(
+        "encoder",
+        "v04_reuse",
+        "a position in registers for two sequences: at B 8, T 4096 at most 0.9 of v02's time in fp32 and within 10 % of "
+        "the byte floor, at the large shape at most 3 % more than v02; refuted if not",
+        minimum_bytes,
+        timings=(
+            Timing("v02_vector", high=0.9, dtypes=("float32",), shape="b8_t4096"),
+            Timing("floor", high=1.1, shape="b8_t4096"),
+            Timing("v02_vector", high=1.03),
+        ),
+        tunables={"ENCODER_V04_THREADS": (256, 128, 512), "ENCODER_V04_COUNT": (2, 4)},
     ),
 )
 

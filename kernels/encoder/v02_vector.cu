@@ -10,6 +10,7 @@
 #include "encoder.h"
 #include "overlap.cuh"
 #include "vec.cuh"
+#include "widest.cuh"
 
 #ifndef ENCODER_V02_THREADS
 #define ENCODER_V02_THREADS 256
@@ -17,30 +18,16 @@
 #ifndef ENCODER_V02_COUNT
 #define ENCODER_V02_COUNT 2
 #endif
-#ifndef ENCODER_V02_BATCH_FIRST
-#define ENCODER_V02_BATCH_FIRST 0
-#endif
 
 namespace {
 constexpr int THREADS = ENCODER_V02_THREADS;
 constexpr int COUNT = ENCODER_V02_COUNT;  // packets a thread
-// 1: blocks go through the batch first and then through T, so that a position is read again at once: as rows lie, all
-// tokens, positions and results of a sequence pass through L2 before it is, 38 MB in fp32 at T 4096
-constexpr bool BATCH_FIRST = ENCODER_V02_BATCH_FIRST;
-
-// Which row of the output the nth one that blocks come to is, and its position.
-struct Row {
-  uint32_t at, position;
-  __device__ Row(uint32_t nth, uint32_t length, uint32_t batch)
-      : at(BATCH_FIRST ? nth % batch * length + nth / batch : nth),
-        position(BATCH_FIRST ? nth / batch : nth % length) {}
-};
 }  // namespace
 
 template <typename T, int WIDTH>
 __global__ void __launch_bounds__(THREADS)
     encoder_v02_vector(const int64_t* ids, const T* tokens, const T* positions, T* out, uint32_t packets,
-                       int64_t vocabulary, uint32_t length, uint32_t row_packets, uint32_t batch) {
+                       int64_t vocabulary, uint32_t length, uint32_t row_packets) {
   let_next_start();
   const uint32_t first = blockIdx.x * (COUNT * THREADS) + threadIdx.x;
   const int64_t columns = static_cast<int64_t>(row_packets) * WIDTH;
@@ -51,7 +38,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) {
     const uint32_t packet = first + k * THREADS;
-    id[k] = packet < packets ? ids[Row(packet / row_packets, length, batch).at] : -1;
+    id[k] = packet < packets ? ids[packet / row_packets] : -1;
     if (id[k] >= vocabulary) id[k] = -1;
   }
 #pragma unroll
@@ -60,7 +47,7 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t column = static_cast<int64_t>(packet - row * row_packets) * WIDTH;
     if (id[k] >= 0) {
       token[k] = Packet<T, WIDTH>::load(tokens + id[k] * columns + column);
-      position[k] = Packet<T, WIDTH>::load(positions + Row(row, length, batch).position * columns + column);
+      position[k] = Packet<T, WIDTH>::load(positions + row % length * columns + column);
     }
   }
 #pragma unroll
@@ -71,12 +58,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int j = 0; j < WIDTH; ++j)
       sum[j] = id[k] >= 0 ? to_float(token[k].values[j]) + to_float(position[k].values[j]) : NAN;
-    int64_t to = packet;
-    if constexpr (BATCH_FIRST) {
-      const uint32_t row = packet / row_packets;
-      to = static_cast<int64_t>(Row(row, length, batch).at) * row_packets + (packet - row * row_packets);
-    }
-    Packet<T, WIDTH>::scaled(sum, 1.0f).store(out + to * WIDTH);
+    Packet<T, WIDTH>::scaled(sum, 1.0f).store(out + static_cast<int64_t>(packet) * WIDTH);
   }
 }
 
@@ -89,23 +71,14 @@ static cudaError_t launch(const EncoderCall& call) {
       encoder_v02_vector<T, WIDTH>, waits, static_cast<int>((packets - 1) / (COUNT * THREADS) + 1), THREADS,
       call.stream, call.ids, static_cast<const T*>(call.tokens), static_cast<const T*>(call.positions),
       static_cast<T*>(call.out), static_cast<uint32_t>(packets), call.vocabulary, static_cast<uint32_t>(call.length),
-      static_cast<uint32_t>(call.columns / WIDTH), static_cast<uint32_t>(call.rows / call.length));
+      static_cast<uint32_t>(call.columns / WIDTH));
   RETURN_IF_LAUNCH_FAILED();
   return status;
 }
 
-// The widest packet that the addresses and the length of a row allow.
-template <typename T>
-static cudaError_t launch_widest(const EncoderCall& call) {
-  const auto addresses = reinterpret_cast<uintptr_t>(call.tokens) | reinterpret_cast<uintptr_t>(call.positions) |
-                         reinterpret_cast<uintptr_t>(call.out) | (static_cast<uintptr_t>(call.columns) * sizeof(T));
-  constexpr int FULL = 16 / sizeof(T);
-  if (addresses % 16 == 0) return launch<T, FULL>(call);
-  if (addresses % 8 == 0) return launch<T, FULL / 2>(call);
-  if (addresses % sizeof(T) == 0) return launch<T, 1>(call);
-  return cudaErrorMisalignedAddress;
-}
-
 cudaError_t encoder_v02_vector(const EncoderCall& call) {
-  return call.dtype == DType::float32 ? launch_widest<float>(call) : launch_widest<__nv_bfloat16>(call);
+  return launch_widest(call, [&](auto packet) {
+    using Widest = decltype(packet);
+    return launch<typename Widest::Type, Widest::WIDTH>(call);
+  });
 }

@@ -127,7 +127,7 @@ static void run_encoder(DType dtype, int batch, int tokens, int columns) {
   CHECK(cudaMemcpy(ids, host.data(), rows * 8, cudaMemcpyHostToDevice));
   run(EncoderCall{static_cast<const int64_t*>(static_cast<void*>(ids)), table, positions, out, rows, vocabulary, tokens,
                   columns, dtype, nullptr},
-      RUNGS(encoder_v01_element, encoder_v02_vector));
+      RUNGS(encoder_v01_element, encoder_v02_vector, encoder_v04_reuse));
 }
 
 // Operands and the output start `shift` elements off an aligned address.
