@@ -97,6 +97,8 @@ def to_svg(figure: Figure) -> bytes:
     for mark in (' id="', "url(#", 'href="#'):
         source = source.replace(mark, f"{mark}{name}-")
     source = source.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    # 0.01 pt is less than a screen shows
+    source = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda place: re.sub(r"(\.\d\d)\d+", r"\1", place[0]), source)
     return source.encode("utf-8")
 
 

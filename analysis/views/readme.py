@@ -87,8 +87,9 @@ def render_summary(results: Results) -> str:
         "the kernel that was built came within 5 % of the predicted bytes and 15 % of the predicted time "
         "([all of them](reports/README.md#what-to-fuse)).",
         *all_ops(results.gpt2_ops),
-        f"**Goals:** {len(goals) - len(missed)} of {len(goals)} are met, by medians; the limit of {near} lies "
-        "within the spread ([what was reached](reports/README.md#goals))."
+        f"**Goals:** {len(goals) - len(missed)} of {len(goals)} are met, by medians"
+        + (f"; the limit of {near} lies within the spread" if near else "")
+        + " ([what was reached](reports/README.md#goals))."
         + "".join(f" Not met: {row[0]} ({row[1]}; reached {row[2]})." for row in missed),
     ]
     return "\n\n".join(parts)

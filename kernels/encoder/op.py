@@ -168,6 +168,6 @@ ENCODER = register(
         variants={variant.name: variant for variant in VARIANTS},
         baseline="torch",
         chain=("embedding", "add"),
-        best="v02_vector",
+        best="v04_reuse",
     )
 )

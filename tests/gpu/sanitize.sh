@@ -8,6 +8,7 @@
 #
 # ONLY=memory, matmul or attention: only the kernels bound by memory, only these; ONLY=compute: the last two.
 # BUILD=default or tuned: only that build; KERNEL_LEDGER_TUNED=off: no tuned one.
+# All kernels are watched: racecheck 2025.3.1, given a filter of kernels, breaks any cluster that the filter leaves out.
 # Needs nvcc, compute-sanitizer, Python and a GPU; 127 where one is missing, else 1 if a tool finds anything.
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 cd "$ROOT"

@@ -1,5 +1,6 @@
 
 "use strict";
+for (const short of document.querySelectorAll("td summary")) short.title = short.nextSibling.textContent;
 for (const table of document.querySelectorAll("table[data-table]")) {
   const name = table.dataset.table, body = table.tBodies[0], rows = [...body.rows], heads = [...table.tHead.rows[0].cells];
   const input = document.querySelector(`input[data-filter="${name}"]`), count = document.querySelector(`[data-count="${name}"]`);
