@@ -120,8 +120,8 @@ VARIANTS = (
     cuda_variant(
         "encoder",
         "v04_reuse",
-        "a position in registers for two sequences: at B 8, T 4096 at most 0.9 of v02's time in fp32 and within 10 % of "
-        "the byte floor, at the large shape at most 3 % more than v02; refuted if not",
+        "a position in registers for two sequences: at B 8, T 4096 at most 0.9 of v02's time in fp32 and within 10 % "
+        "of the byte floor, at the large shape at most 3 % more than v02; refuted if not",
         minimum_bytes,
         timings=(
             Timing("v02_vector", high=0.9, dtypes=("float32",), shape="b8_t4096"),
