@@ -184,7 +184,7 @@ def test_ids_outside_the_vocabulary_are_nan():
     op = ops()["encoder"]
     ids_, tokens, positions = inputs_of(op)
     ids_[0, 1], ids_[1, 0] = len(tokens), -1
-    for variant in ("v01_element", "v02_vector"):
+    for variant in (name for name, declared in op.variants.items() if declared.kind == "cuda"):
         out = op.call(variant)(ids_, tokens, positions)
         assert out.isnan().all(-1).sum() == 2
         assert out[0, 1].isnan().all()
