@@ -191,7 +191,12 @@ def find(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, An
         wall_ns = 1e9 / of["tokens_per_s"]
         name = f"{row['setting']}, {row['dtype']}"
         evidence = [
-            {"table": "baseline", "row": row["setting"], "column": column, "value": float(of[column])}
+            {
+                "table": "baseline",
+                "row": f"{row['setting']} {row['dtype']}",
+                "column": column,
+                "value": float(of[column]),
+            }
             for column in ("tokens_per_s", "launches_per_token", "busy_frac", "floor_frac")
             if not pd.isna(of[column])
         ]

@@ -197,7 +197,7 @@ def find(best: pd.DataFrame) -> list[dict[str, Any]]:
     for _, row in clear.head(_FINDINGS).iterrows():
         name = " ".join(str(row[part]) for part in CELL)
         evidence = [
-            {"table": "sweep_best", "row": row["op"], "column": column, "value": row[column]}
+            {"table": "sweep_best", "row": name, "column": column, "value": row[column]}
             for column in ("fastest", "versus_default")
         ]
         title = f"{name}: {row['fastest']} is {row['versus_default']:.3f} times as fast as the default"

@@ -295,13 +295,22 @@ def _counter_tables(rows: pd.DataFrame, tables: Tables) -> list[str]:
                 "warp instructions": number(row["inst_executed"]),
                 "sectors a request, load / store": f"{number(row['sectors_per_request_load'])} / "
                 f"{number(row['sectors_per_request_store'])}",
-                "uncoalesced": _share(row["uncoalesced_frac"]),
-                "branch efficiency": _share(row["branch_efficiency_frac"]),
+                "uncoalesced": _share_somewhere(row, "uncoalesced_frac", tables["ladder"]),
+                "branch efficiency": _share_somewhere(row, "branch_efficiency_frac", tables["ladder"]),
                 "warp cycles per issue": number(row["warp_cycles_per_issue"]),
                 "largest stalls": waits or MISSING,
             }
         )
     return [_markdown([list(row.values()) for row in part], list(part[0])) for part in (launch, run)]
+
+
+def _share_somewhere(row: pd.Series, column: str, ladder: pd.DataFrame) -> str:
+    """A share that instrumented code counts; of a kernel too slow for that at this shape, what it is at another one."""
+    same = (ladder[["op", "variant", "dtype"]] == row[["op", "variant", "dtype"]].to_list()).all(axis=1)
+    known = ladder[same & ladder[column].notna()]
+    if not is_missing(row[column]) or known.empty:
+        return _share(row[column])
+    return f"{_share(known[column].iloc[0])} at {known['shape_name'].iloc[0]}"
 
 
 def _hypothesis_table(rungs: pd.DataFrame) -> str:

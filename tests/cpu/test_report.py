@@ -255,6 +255,24 @@ def test_the_committed_report_is_rebuilt_byte_for_byte(tmp_path):
         assert (tmp_path / "out" / path.relative_to(COMMITTED)).read_bytes() == path.read_bytes(), path.name
 
 
+@pytest.mark.parametrize("place", sorted(path.parent.name for path in ROOT.glob("reports/*/report.json")))
+def test_what_a_finding_cites_stands_in_its_table(place):
+    """Once by the first columns, or by kernel and range: what the page's links look for (report.js)."""
+    folder = ROOT / "reports" / place
+    cited = [
+        item for found in json.loads((folder / "report.json").read_text())["findings"] for item in found["evidence"]
+    ]
+    assert cited
+    for item in cited:
+        table = pd.read_csv(
+            folder / "tables" / f"{item['table'].removesuffix('.csv')}.csv", dtype=str, keep_default_na=False
+        )
+        leads = [" ".join(row[:n]) for row in table.to_numpy() for n in range(1, 5)]
+        parts = {part for way in (" + ", " in ") for part in item["row"].split(way)}
+        keys = table[[name for name in ("kernel", "range", "step") if name in table]]
+        assert leads.count(item["row"]) == 1 or keys.isin(parts).any(axis=None), item
+
+
 # Text may differ by a sub-pixel between builds of FreeType. A moved bar, point or line changes whole tiles.
 TILE, TILE_DIFFERENCE, TILES_THAT_MAY_DIFFER = 16, 0.1, 0.005
 

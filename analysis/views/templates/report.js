@@ -40,12 +40,13 @@ for (const link of document.querySelectorAll("a[data-row]")) {
     document.querySelectorAll("tr.hit").forEach((row) => row.classList.remove("hit"));
     const table = document.querySelector(`table[data-table="${CSS.escape(link.getAttribute("href").slice(1))}"]`);
     const rows = table ? [...table.tBodies[0].rows] : [];
-    // evidence names a row by its key ("step"), by two ("kernel in range"), or several rows ("range + range")
+    // evidence names a row by its first columns ("step", "setting dtype"), by "kernel in range", or several rows ("range + range")
     const parts = new Set([link.dataset.row, ...link.dataset.row.split(" + "), ...link.dataset.row.split(" in ")]);
     const keys = table ? [...table.tHead.rows[0].cells].flatMap((head, i) => /^(kernel|range|step)$/.test(head.textContent.trim()) ? [i] : []) : [];
     const full = (cell) => cell.querySelector("summary")?.title || cell.textContent;
     const named = (cell) => parts.has(full(cell));
-    const hits = rows.filter((row) => keys.length && (keys.every((i) => named(row.cells[i])) || full(row.cells[keys[0]]) === link.dataset.row));
+    const leads = (row) => [1, 2, 3, 4].some((n) => [...row.cells].slice(0, n).map(full).join(" ") === link.dataset.row);
+    const hits = rows.filter((row) => leads(row) || keys.length && (keys.every((i) => named(row.cells[i])) || full(row.cells[keys[0]]) === link.dataset.row));
     hits.forEach((row) => row.classList.add("hit"));
     if (hits.length) hits[0].parentElement.parentElement.parentElement.scrollTop = hits[0].offsetTop - 80;
   });
