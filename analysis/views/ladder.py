@@ -263,12 +263,7 @@ def _counter_tables(rows: pd.DataFrame, tables: Tables) -> list[str]:
     stalls = tables["ladder_stalls"]
     launch, run = [], []
     for _, row in rows.iterrows():
-        of_row = stalls[
-            (stalls["op"] == row["op"])
-            & (stalls["variant"] == row["variant"])
-            & (stalls["dtype"] == row["dtype"])
-            & (stalls["shape_name"] == row["shape_name"])
-        ].head(STALLS)
+        of_row = _rows_like(row, ["op", "variant", "dtype", "shape_name"], stalls).head(STALLS)
         waits = ", ".join(
             _stall(reason, share) for reason, share in zip(of_row["reason"], of_row["share_frac"], strict=True)
         )
@@ -305,12 +300,19 @@ def _counter_tables(rows: pd.DataFrame, tables: Tables) -> list[str]:
 
 
 def _share_somewhere(row: pd.Series, column: str, ladder: pd.DataFrame) -> str:
-    """A share that instrumented code counts; of a kernel too slow for that at this shape, what it is at another one."""
-    same = (ladder[["op", "variant", "dtype"]] == row[["op", "variant", "dtype"]].to_list()).all(axis=1)
-    known = ladder[same & ladder[column].notna()]
-    if not is_missing(row[column]) or known.empty:
-        return _share(row[column])
-    return f"{_share(known[column].iloc[0])} at {known['shape_name'].iloc[0]}"
+    """A share that instrumented code counts; of a kernel too slow for that at this shape, today's at another one."""
+    if is_missing(row[column]):
+        others = _rows_like(row, ["op", "variant", "dtype"], ladder)
+        older = others["stale"].map(lambda stale: "counters" in str(stale).split())
+        known = others[others[column].notna() & ~older]
+        if len(known):
+            return f"{_share(known[column].iloc[0])} at {known['shape_name'].iloc[0]}"
+    return _share(row[column])
+
+
+def _rows_like(row: pd.Series, names: list[str], table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table that have what `row` has at `names`."""
+    return table[(table[names] == row[names].to_list()).all(axis=1)]
 
 
 def _hypothesis_table(rungs: pd.DataFrame) -> str:

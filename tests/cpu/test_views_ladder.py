@@ -184,6 +184,19 @@ def test_rungs_that_are_not_built_with_their_defaults_are_named_once() -> None:
     assert "Built with" not in ladder.render_folder("wide", tables(), {})
 
 
+def test_a_share_that_only_another_shape_has_stands_with_its_name() -> None:
+    def told(**more: Any) -> str:
+        found = tables()
+        other = rung("v02_wide", 4, 1.0, shape_name="small", at_bench_shape=False, branch_efficiency_frac=0.986, **more)
+        found["ladder"] = pd.concat([found["ladder"], pd.DataFrame([other])], ignore_index=True)
+        return cells(ladder.render_folder("wide", found, {}), "**`v02_wide`**", 3)["branch efficiency"]
+
+    assert told() == "98.6 % at small"
+    assert told(stale="times") == "98.6 % at small"
+    assert told(stale="times counters") == MISSING
+    assert told(dtype="fp8") == MISSING
+
+
 def test_conditions_name_the_clock_where_it_was_sampled() -> None:
     clocks = {"sm_mhz": {"min": 1320.0, "median": 1980.0, "max": 1980.0}, "throttle_reasons": ["sw_power_cap"]}
     for known, told in (

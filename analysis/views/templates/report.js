@@ -1,11 +1,11 @@
 
 "use strict";
 for (const short of document.querySelectorAll("td summary")) short.title = short.nextSibling.textContent;
+const full = (cell) => cell.querySelector("summary")?.title || cell.textContent;
 for (const table of document.querySelectorAll("table[data-table]")) {
   const name = table.dataset.table, body = table.tBodies[0], rows = [...body.rows], heads = [...table.tHead.rows[0].cells];
   const input = document.querySelector(`input[data-filter="${name}"]`), count = document.querySelector(`[data-count="${name}"]`);
-  const shown = (cell) => cell.querySelector("summary")?.title || cell.textContent;
-  const words = rows.map((row) => [...row.cells].map(shown).join(" ").toLowerCase());
+  const words = rows.map((row) => [...row.cells].map(full).join(" ").toLowerCase());
   input.addEventListener("input", () => {
     const wanted = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     let left = 0;
@@ -24,7 +24,7 @@ for (const table of document.querySelectorAll("table[data-table]")) {
     const key = (row) => {
       const cell = row.cells[column];
       if (!cell.hasChildNodes()) return null;
-      return cell.dataset.v === undefined ? shown(cell) : Number(cell.dataset.v);
+      return cell.dataset.v === undefined ? full(cell) : Number(cell.dataset.v);
     };
     const keyed = rows.map((row, i) => [key(row), i, row]);
     keyed.sort(([a, i], [b, j]) => {
@@ -43,7 +43,6 @@ for (const link of document.querySelectorAll("a[data-row]")) {
     // evidence names a row by its first columns ("step", "setting dtype"), by "kernel in range", or several rows ("range + range")
     const parts = new Set([link.dataset.row, ...link.dataset.row.split(" + "), ...link.dataset.row.split(" in ")]);
     const keys = table ? [...table.tHead.rows[0].cells].flatMap((head, i) => /^(kernel|range|step)$/.test(head.textContent.trim()) ? [i] : []) : [];
-    const full = (cell) => cell.querySelector("summary")?.title || cell.textContent;
     const named = (cell) => parts.has(full(cell));
     const leads = (row) => [1, 2, 3, 4].some((n) => [...row.cells].slice(0, n).map(full).join(" ") === link.dataset.row);
     const hits = rows.filter((row) => leads(row) || keys.length && (keys.every((i) => named(row.cells[i])) || full(row.cells[keys[0]]) === link.dataset.row));
