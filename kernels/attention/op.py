@@ -388,7 +388,7 @@ VARIANTS = (
         "the array of 1024 weights a thread lies in local memory and is read 66 times: slower than v01",
         per_query_bytes,
         _per_query,
-        timings=(Timing("v01_separate", low=1.0),),
+        timings=(Timing("v01_separate", low=1.0), Timing("v01_separate", low=1.0, shape="b1_t1024")),
         expectations=(Expectation("local_bytes", low=1.0),),
         no_tunables="a specimen, as it is often written first: a block a head, a thread a query of 1024",
     ),
@@ -498,6 +498,7 @@ ATTENTION = register(
         tensors=_tensors(),
         dtypes=("float32", "bfloat16"),
         shapes={
+            "b1_t512": (1, 12, 512, HEAD_SIZE),
             "b1_t1024": (1, 12, 1024, HEAD_SIZE),
             "b8_t512": (8, 12, 512, HEAD_SIZE),
             "b8_t1024": (8, 12, 1024, HEAD_SIZE),

@@ -2,8 +2,9 @@
 // Shapes   ids (B, T); tokens (V, C); positions (T, C); out (B, T, C).
 // Needs    < 2^31 packets (16-byte ones where rows are a multiple of 16 bytes); an id outside 0 to V - 1 gives NaN
 // Moves    8 bytes an id, each row of tokens that occurs once, positions once, B * T * C * sizeof(T) out.
-// Versus   v02: its blocks come to a position again one whole sequence later; here they go through the batch first.
-// Expect   at B 8, T 4096 at most 0.9 of v02's time in fp32, within 10 % of the floor; at the large shape at most 3 %
+// Versus   v02: its blocks come to a position again one whole sequence later; here they go through the batch first, where
+//          L2 would have lost it by then.
+// Expect   at B 8, T 4096 at most 0.9 of v02's time in fp32, within 10 % of the floor; at the large shape at most 1 %
 //          more than v02.
 // Refuted if   not.
 // Source   v02_vector
@@ -19,25 +20,35 @@
 #ifndef ENCODER_V04_COUNT
 #define ENCODER_V04_COUNT 2
 #endif
+#ifndef ENCODER_V04_L2_PERCENT
+#define ENCODER_V04_L2_PERCENT 33
+#endif
 
 namespace {
 constexpr int THREADS = ENCODER_V04_THREADS;
 constexpr int COUNT = ENCODER_V04_COUNT;  // sequences that a thread adds its packet of a position to
+// Of L2: where COUNT sequences move more, blocks go through the batch first. Where they move less, L2 keeps the positions
+// for the next COUNT, and to go along a sequence reads and writes memory in one stretch.
+constexpr int L2_PERCENT = ENCODER_V04_L2_PERCENT;
 }  // namespace
 
 template <typename T, int WIDTH>
 __global__ void __launch_bounds__(THREADS)
     encoder_v04_reuse(const int64_t* ids, const T* tokens, const T* positions, T* out, int64_t vocabulary,
-                      uint32_t length, uint32_t row_packets, uint32_t batch) {
+                      uint32_t length, uint32_t row_packets, uint32_t batch, bool batch_first) {
   let_next_start();
   const uint32_t packet = blockIdx.x * THREADS + threadIdx.x, unit = packet / row_packets;
-  const uint32_t groups = (batch - 1) / COUNT + 1, row = unit / groups, first = (unit - row * groups) * COUNT;
-  if (row >= length) return;
-  const int64_t columns = static_cast<int64_t>(row_packets) * WIDTH;
-  const int64_t column = static_cast<int64_t>(packet - unit * row_packets) * WIDTH;
+  const uint32_t inner = batch_first ? (batch - 1) / COUNT + 1 : length, outer = unit / inner;
+  const uint32_t row = batch_first ? outer : unit - outer * inner;
+  const uint32_t first = (batch_first ? unit - outer * inner : outer) * COUNT;
+  if (row >= length || first >= batch) return;
+  // counted in packets, and their width multiplied last: else the compiler does not see that a sum is aligned, and makes
+  // four stores of one
+  const uint32_t column = packet - unit * row_packets;
+  const auto at = [=](int64_t place) { return (place * row_packets + column) * WIDTH; };
   wait_for_previous();
   // the rows are known only when the ids are there, so all ids are asked for first, then all rows
-  const auto position = Packet<T, WIDTH>::load(positions + row * columns + column);
+  const auto position = Packet<T, WIDTH>::load(positions + at(row));
   int64_t id[COUNT];
   Packet<T, WIDTH> token[COUNT];
 #pragma unroll
@@ -47,7 +58,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 #pragma unroll
   for (int k = 0; k < COUNT; ++k)
-    if (id[k] >= 0) token[k] = Packet<T, WIDTH>::load(tokens + id[k] * columns + column);
+    if (id[k] >= 0) token[k] = Packet<T, WIDTH>::load(tokens + at(id[k]));
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) {
     if (first + k >= batch) return;
@@ -55,7 +66,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int j = 0; j < WIDTH; ++j)
       sum[j] = id[k] >= 0 ? to_float(token[k].values[j]) + to_float(position.values[j]) : NAN;
-    Packet<T, WIDTH>::scaled(sum, 1.0f).store(out + ((first + k) * length + row) * columns + column);
+    Packet<T, WIDTH>::scaled(sum, 1.0f).store(out + at((first + k) * length + row));
   }
 }
 
@@ -63,13 +74,17 @@ template <typename T, int WIDTH>
 static cudaError_t launch(const EncoderCall& call) {
   const int64_t batch = call.rows / call.length, row_packets = call.columns / WIDTH;
   const int64_t packets = ((batch - 1) / COUNT + 1) * call.length * row_packets;
-  if (COUNT * packets > 0x7fffffff) return cudaErrorInvalidConfiguration;
+  if (call.rows * row_packets > 0x7fffffff) return cudaErrorInvalidConfiguration;
+  int device = 0, l2_bytes = 0;
+  if (const cudaError_t status = cudaGetDevice(&device)) return status;
+  if (const cudaError_t status = cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, device)) return status;
+  const int64_t moved = (2 * COUNT + 1) * static_cast<int64_t>(call.length) * call.columns * sizeof(T);
   static const bool waits = compiled_to_wait(encoder_v04_reuse<T, WIDTH>);
   const cudaError_t status = launch_overlapped(
       encoder_v04_reuse<T, WIDTH>, waits, static_cast<int>((packets - 1) / THREADS + 1), THREADS, call.stream, call.ids,
       static_cast<const T*>(call.tokens), static_cast<const T*>(call.positions), static_cast<T*>(call.out),
       call.vocabulary, static_cast<uint32_t>(call.length), static_cast<uint32_t>(row_packets),
-      static_cast<uint32_t>(batch));
+      static_cast<uint32_t>(batch), 100 * moved > static_cast<int64_t>(L2_PERCENT) * l2_bytes);
   RETURN_IF_LAUNCH_FAILED();
   return status;
 }
