@@ -2,7 +2,7 @@
 
     python -m analysis.ladder DIR              writes DIR/tables/*.csv
     python -m analysis.ladder --columns        the metric columns that a capture needs (ncu_capture.sh --columns);
-                                               with --slow those that a kernel of 30 ms and more can bear
+                                               with --slow those that a kernel of 35 ms and more can bear
     python -m analysis.ladder --lines <PAGE    the hottest lines of each launch, of a source page of ncu (export_csv.sh)
 
 Only the first writes files.

@@ -81,7 +81,7 @@ WORDS = {
 }
 
 
-# Counted by instrumented code, many times slower than the kernel: not of one that takes 30 ms and more.
+# Counted by instrumented code, many times slower than the kernel: not of one that takes 35 ms and more.
 INSTRUMENTED = ("branch_efficiency_frac", "coalescing_frac")
 
 

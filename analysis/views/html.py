@@ -191,7 +191,8 @@ def _is_numeric(table: pd.DataFrame, column: str) -> bool:
 
 
 def _cell(value: Any, column: str, unit: str, style: str, width: int, head: float) -> dict[str, Any]:
-    """kind: missing, number (with sort key; shares with a bar), tier, name (short and full), or text.
+    """kind: missing, number (with sort key, "" where that is what is shown; shares with a bar), tier, name (short and
+    full), or text.
 
     style: classes of the cell; `n` is set to the right, as a number is without it; `u` is marked where the row's
     counters are untrusted.
@@ -201,11 +202,12 @@ def _cell(value: Any, column: str, unit: str, style: str, width: int, head: floa
     if text.is_number(value):
         shown = text.cell(value, column, unit)
         bar = f"{min(max(float(value), 0.0), 1.0) * 100:.1f}" if column in _BARS else ""
+        key = f"{value:.0f}" if float(value).is_integer() else f"{value:.7g}"
         return {
             "kind": "number",
             "style": (("bar" if bar else "") + style.removeprefix(" n")).strip(),
             "shown": shown,
-            "sort": repr(float(value)).removesuffix(".0"),
+            "sort": "" if key == shown else key,
             "bar": bar,
         }
     if column == "tier":

@@ -24,7 +24,7 @@ for (const table of document.querySelectorAll("table[data-table]")) {
     const key = (row) => {
       const cell = row.cells[column];
       if (!cell.hasChildNodes()) return null;
-      return cell.dataset.v === undefined ? full(cell) : Number(cell.dataset.v);
+      return cell.dataset.v === undefined ? full(cell) : Number(cell.dataset.v || cell.textContent);
     };
     const keyed = rows.map((row, i) => [key(row), i, row]);
     keyed.sort(([a, i], [b, j]) => {
