@@ -415,7 +415,7 @@ VARIANTS = (
         "wgmma and TMA: at least as fast as cuDNN at T 512 and 1024, and from T 4096 on; refuted if slower",
         timings=tuple(
             Timing("sdpa_cudnn", high=1.0, dtypes=BF16, shape=shape, counters=False)
-            for shape in ("", "b8_t512", "b1_t1024", "b4_t4096", "b2_t8192", "b1_t16384")
+            for shape in ("", "b1_t512", "b8_t512", "b1_t1024", "b4_t4096", "b2_t8192", "b1_t16384")
         ),
         dtypes=BF16,
         tunables=V05_TUNABLES,
