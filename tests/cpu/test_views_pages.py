@@ -206,6 +206,21 @@ def test_bytes_below_the_minimum_are_marked_in_their_row_and_explained_below() -
     assert text.BELOW_MARK not in Page(render_html(report(), tables(), SVGS)).shown
 
 
+def test_numbers_are_sorted_by_their_values_whatever_is_shown() -> None:
+    values = [7, 12, 1234, -3, 123_456_789_012, 0.25, 1e-9, 2.00000049, 0.0]
+    kernels = pd.DataFrame(
+        {"kernel": [f"k{i}" for i in range(len(values))], "occupancy": values, "nsys_time_ns": values}
+    )
+    described = report()
+    described["tables"] = [entry for entry in described["tables"] if entry["name"] == "kernels"]
+    page = render_html(described, {"kernels": kernels.assign(share_frac=values)}, {})
+    cells = re.findall(r'<td[^>]*? data-v(?:="([^"]*)")?(?: style="[^"]*")?>([^<]*)</td>', page)
+    keys = [float(key or shown) for key, shown in cells]
+    assert keys == pytest.approx([value for value in values for _ in range(3)], rel=1e-6)
+    assert keys[12] == 123_456_789_012  # a start in nanoseconds: not rounded
+    assert any(not key for key, _ in cells), "what is shown already is not written twice"
+
+
 def test_missing_numbers_are_never_zero() -> None:
     source = render_html(report(), tables(), {})
     assert "nan" not in Page(source).shown.split("What is missing")[0].replace("unanswered", "")
