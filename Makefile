@@ -73,7 +73,7 @@ ladder: $(HARNESS)  ## check, time and capture every rung with ncu, only what ru
 	@PYTHON='$(PY)' nsys_scripts/ladder.sh $(ARGS) $(OP)
 
 .PHONY: sanitize
-sanitize: need-gpu  ## every kernel under compute-sanitizer, without torch: memcheck and racecheck (needs a GPU)
+sanitize: need-gpu  ## every CUDA rung under compute-sanitizer, without torch: memcheck and racecheck (needs a GPU)
 	@PYTHON='$(PY)' tests/gpu/sanitize.sh $(ARGS)
 
 .PHONY: census

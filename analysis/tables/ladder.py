@@ -309,7 +309,7 @@ def build_hypotheses(
             else:
                 found /= other
                 apart = of_time and versus != "floor" and own["bench_run"] != by_key[beside]["bench_run"]
-        rows.append(dict(zip(KEY, key, strict=True)) | _judged(said, found, show, apart=apart))
+        rows.append(dict(zip(KEY, key, strict=True)) | {"at": place[-1]} | _judged(said, found, show, apart=apart))
     schema = LADDER_TABLES["hypotheses"]
     table = pd.DataFrame(rows, columns=[name for name in schema.column_names if name != "tier"])
     return schema.conform(table.assign(tier=np.where(table["metric"].isin(TIMED), "timing", "counters")))
@@ -361,12 +361,16 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
 def with_verdicts(ladder: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame:
     """ladder.csv: `ladder` with the verdict over what each rung states: refuted if a part is, confirmed if all parts
     are, else not measured. The rule about bytes that holds for every rung decides where one states nothing else; beside
-    what one states it comes last and is told apart.
+    what one states it comes last and is told apart. At another shape than the ladder's only what is said about that
+    shape counts.
     """
     schema = LADDER_TABLES["ladder"]
     order = {"refuted": 0, "not measured": 1, "confirmed": 2}
-    ranked = hypotheses.assign(order=hypotheses["verdict"].map(order)).sort_values("order", kind="stable")
+    ranked = hypotheses.assign(order=hypotheses["verdict"].map(order))
     verdicts: dict[tuple[str, ...], tuple[str, str, str]] = {}
+    elsewhere = ranked[ranked["at"] != ranked["shape_name"]]
+    ranked = pd.concat([ranked, elsewhere.assign(shape_name=elsewhere["at"])], ignore_index=True)
+    ranked = ranked.sort_values("order", kind="stable", ignore_index=True)
     for key, rows in ranked.groupby(KEY, sort=False):
         judged = rows[rows["stated"]] if rows["stated"].any() else rows
         known = rows[(rows["verdict"] != "not measured") | rows["found"].notna()]

@@ -763,6 +763,7 @@ LADDER_TABLES: dict[str, Table] = {
             "Which hypotheses of the rungs held?",
             (
                 *_POINT,
+                Column("at", "", "name of the shape that it is about"),
                 Column("metric", "", "column of ladder.csv, or stall_<reason>_frac"),
                 Column("versus", "", "variant (or floor) whose value it is divided by, if any"),
                 Column("stated", "", "whether the rung states it; else it is the rule about bytes that holds for all"),

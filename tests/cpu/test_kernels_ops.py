@@ -235,6 +235,24 @@ def test_bytes_of_the_encoder():
     assert int(ids.max()) < len(tokens)
 
 
+def test_the_check_shapes_of_the_encoder_reach_both_orders_of_v04():
+    """On an H200, with whole packets and single elements: through the batch first, and along the sequences."""
+    encoder, l2_bytes = ops()["encoder"], 60 * 2**20
+    choices = {name.removeprefix("ENCODER_V04_"): of[0] for name, of in encoder.variant("v04_reuse").tunables.items()}
+
+    def launch(shape, size):
+        _, length, columns = shape
+        moved = (2 * choices["COUNT"] + 1) * length * columns * size
+        widths = (width for width in (16, 8, size) if columns * size % width == 0)
+        return 100 * moved > choices["L2_PERCENT"] * l2_bytes, next(widths) // size
+
+    assert {launch(shape, 4) for shape in encoder.check_shapes} >= set(itertools.product((True, False), (1, 4)))
+    assert {launch(shape, 2) for shape in encoder.check_shapes} >= set(itertools.product((True, False), (1, 8)))
+    assert {launch(shape, 4)[1] for shape in encoder.check_shapes} == {1, 2, 4}
+    assert launch(encoder.shapes["b8_t4096"], 2)[0]
+    assert not launch(encoder.bench_shape, 4)[0]
+
+
 def test_unfused_passes():
     shape = (128, 768)
     elements = 4 * 128 * 768

@@ -876,3 +876,19 @@ def test_what_a_rung_states_and_nobody_measured_is_not_confirmed_by_the_rest(fol
     assert why == (
         "top stall long_scoreboard (is long_scoreboard); DRAM bytes over predicted 1.08 (≤ 1.1), not stated by the rung"
     )
+
+
+def test_a_point_at_another_shape_is_judged_by_what_is_said_of_that_shape(folder: Path) -> None:
+    tables = composer.build(folder)
+    bare = tables["ladder"].drop(columns=["verdict", "verdict_by", "verdict_why"]).assign(failure="")
+    point = bare[bare["variant"] == "v01"].iloc[:1].assign(shape_name="small", at_bench_shape=False)
+    own = tables["hypotheses"].query("variant == 'v01' and metric == 'measured_over_predicted'").iloc[:1]
+    rule = own.assign(shape_name="small", at="small", stated=False, verdict="refuted")
+    said = own.assign(at="small", stated=True, verdict="confirmed", what="time over `v00` at small")
+
+    def verdict(*rows: pd.DataFrame) -> tuple[str, str]:
+        table = ladder_tables.with_verdicts(point, pd.concat(rows, ignore_index=True))
+        return str(table["verdict"].iloc[0]), str(table["verdict_by"].iloc[0])
+
+    assert verdict(rule, said) == ("confirmed", "time over `v00` at small")
+    assert verdict(rule, said.assign(at="large"))[0] == "refuted"

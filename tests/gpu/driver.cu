@@ -1,4 +1,4 @@
-// Runs every kernel of kernels/ on small awkward shapes without torch, for compute-sanitizer: see sanitize.sh beside
+// Runs every rung of kernels/ on small awkward shapes without torch, for compute-sanitizer: see sanitize.sh beside
 // it. Buffers have exactly the size that a kernel may touch; results are compared between rungs elsewhere, not here.
 #include <array>
 #include <chrono>
@@ -234,6 +234,8 @@ static void run_memory_bound() {
       run_rows(dtype, 5, columns);
     for (const int columns : {128, 257, 768, 1024, 1536, 3072}) run_rows(dtype, 261, columns);
     for (const int columns : {1, 6, 131, 768}) run_encoder(dtype, 3, 7, columns);
+    run_encoder(dtype, 3, 2731, 768);  // long enough for v04 to go through the batch first on an H200, in every width
+    for (const int columns : {131, 132, 134}) run_encoder(dtype, 3, 16001, columns);
     for (const int tk : {1, 17, 131, 1000, 1023, 2046, 9001}) run_softmax(dtype, 2, 9, tk);
     run_softmax(dtype, 2, 130, 130);
     for (const int keys : {1, 2, 31, 33, 127, 1000, 4097})

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every kernel under compute-sanitizer by the torch-free driver beside this script: memcheck, then racecheck.
+# Runs every CUDA rung under compute-sanitizer by the torch-free driver beside this script: memcheck, then racecheck.
 #
 #   tests/gpu/sanitize.sh [TOOL ...]      tools of compute-sanitizer (default: memcheck racecheck)
 #
