@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -113,7 +114,21 @@ def compact(svg: bytes) -> bytes:
     for _ in range(2):  # the group of a text lies in that of its tick
         svg = re.sub(rb'<g id="[^"]*(?:text|patch|tick)_[0-9]+">\s*' + one + rb"\s*</g>", rb"\1", svg)
     svg = re.sub(rb"\n +", b"\n", svg)
-    return svg.replace(b"<svg ", b'<svg style="' + font + b'" ', 1)
+    svg = re.sub(rb'(?<= d=")[^"]*', lambda path: re.sub(rb"\s*([A-Za-z])\s*", rb"\1", path[0]), svg)
+    return _share_styles(svg).replace(b"<svg ", b'<svg style="' + font + b'" ', 1)
+
+
+def _share_styles(svg: bytes) -> bytes:
+    """Styles that occur more than once as classes, named after the figure as its ids are."""
+    figure = re.search(rb'id="([^"]*-)figure_1"', svg)
+    assert figure is not None
+    counts = Counter(re.findall(rb' style="([^"]*)"', svg))
+    rules = b""
+    for number, style in enumerate(style for style, count in counts.items() if count > 1):
+        name = figure[1] + b"%d" % number
+        svg = svg.replace(b' style="' + style + b'"', b' class="' + name + b'"')
+        rules += b".%s{%s}" % (name, style)
+    return svg.replace(b"</style>", rules + b"</style>", 1)
 
 
 def drawable(value: Any, width: int, head: float = 0.6) -> str:
