@@ -45,11 +45,11 @@ report: $(BASE)  ## report on RUN=folder-or-file (default: the newest run, else 
 	@$(PY) analysis/report.py $(RUN) $(ARGS)
 
 .PHONY: roofline
-roofline: $(BASE)  ## draw the rooflines of the newest run (or of RUN=…)
+roofline: $(BASE)  ## draw the rooflines of RUN=folder-or-file (default: the newest run with counters, else the committed one)
 	@$(PY) analysis/report.py $(RUN) --only roofline $(ARGS)
 
 .PHONY: fusion
-fusion: $(BASE)  ## which neighbouring kernels to fuse, what it wins, and what built ones did (newest run, or RUN=…)
+fusion: $(BASE)  ## which neighbouring kernels to fuse, what it wins, and what built ones did (RUN=…; default: the newest run with a timeline, else the committed one)
 	@$(PY) analysis/report.py $(RUN) --only fusion $(ARGS)
 
 .PHONY: selftest

@@ -105,7 +105,9 @@ def analyse(
     limits = gaps.step_limits(
         measured, tables["roofline"], capture.ops, roofs, list(steps["path"]) if len(steps) else []
     )
-    tables["gaps"] = gaps.build_gaps(gpu_ops, steps, step_of_op, bare, limits, capture.overhead)
+    tables["gaps"] = gaps.build_gaps(
+        gpu_ops, steps, step_of_op, bare, limits, capture.overhead, bare_gpu_ns=queued
+    )
 
     l2_bytes = ((capture.manifest or {}).get("gpu") or {}).get("l2_bytes") or (device.l2_bytes if device else None)
     tables["fusion"], tables["fusion_check"] = fusion.plan(
@@ -179,7 +181,7 @@ def analyse(
     if capture.clock == "cpu":
         ranked = findings.largest_ranges(tables["layers_folded"])
     else:
-        ranked = findings.find(tables["gaps"], measured, tables["roofline"], tables["stalls"], tables["fusion"], queued)
+        ranked = findings.find(tables["gaps"], measured, tables["roofline"], tables["stalls"], tables["fusion"])
     if "layer_agreement" in tables:
         notes.append(layer_profile.agreement_sentence(tables["layer_agreement"]))
     if "sweep_best" in tables:

@@ -10,6 +10,7 @@ import argparse
 import gc
 import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.update_readmes:
             check_readmes()
-        paths = options.paths or [default_run(_NEEDED.get(options.only, "*"))]
+        paths = options.paths or [_run_with(options.only)]
 
         def made_of(sources: Sequence[Path]) -> tuple[Path, dict[str, Any], dict[str, pd.DataFrame]]:
             out = options.out or default_out(sources[0])
@@ -81,10 +82,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from analysis.views.markdown import render_terminal
 
     if options.only == "roofline":
-        return _show_roofline(report, out)
+        return _show_roofline(report, out, paths)
     if options.only == "fusion":
         return _show_fusion(report, tables, out, paths)
-    print(render_terminal(report))
+    run = _run_of(paths[0])
+    print(render_terminal(report, run=shlex.quote(_shown(run)) if (run / "captures").is_dir() else ""))
     print(f"\nreport: {_shown(out / 'report.html')}  {_shown(out / 'report.md')}")
     return 0
 
@@ -102,7 +104,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "paths", nargs="*", type=Path, metavar="PATH",
-        help="files or folders of exports (default: the newest run in runs/, else the committed one)",
+        help="files or folders of exports (default: the newest run in runs/ that has what is asked for, else the "
+        "committed one)",
     )  # fmt: skip
     parser.add_argument(
         "--out",
@@ -128,7 +131,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _show_roofline(report: dict[str, Any], out: Path) -> int:
+def _head(report: dict[str, Any], paths: Sequence[Path]) -> str:
+    return f"{report['title']} ({', '.join(_shown(path) for path in paths)})\n"
+
+
+def _show_roofline(report: dict[str, Any], out: Path, paths: Sequence[Path]) -> int:
     figures = [file for figure in report["figures"] for file in figure["files"]]
     if not figures:
         print(
@@ -136,11 +143,13 @@ def _show_roofline(report: dict[str, Any], out: Path) -> int:
             file=sys.stderr,
         )
         return 3
+    print(_head(report, paths))
     print("\n".join(_shown(out / name) for name in (*figures, "tables/roofline.csv")))
     return 0
 
 
 _NEEDED = {"roofline": "ncu.json", "fusion": "nsys.json"}  # what a run must hold for one figure alone
+_HOLDS = {"ncu.json": "counters", "nsys.json": "timeline"}
 
 
 _WITH_COUNTERS = "h200-gpt2-fp32"  # the committed run with a timeline, ranges and counters
@@ -157,6 +166,7 @@ def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: P
             file=sys.stderr,
         )
         return 3
+    print(_head(report, paths))
     print(render_fusion(tables))
     figures = [file for figure in report["figures"] for file in figure["files"]]
     names = (*figures, "tables/fusion.csv", "tables/fusion_check.csv")
@@ -207,10 +217,27 @@ def default_run(needed: str = "*") -> Path:
     )
 
 
+def _run_with(figure: str | None) -> Path:
+    """The default run that has what `figure` needs; says so if the newest run lacks it."""
+    needed = _NEEDED.get(figure or "", "*")
+    run, newest = default_run(needed), default_run()
+    if run != newest:
+        print(
+            f"report.py: {_shown(newest)}, the newest run, has no {_HOLDS[needed]}; so this is of {_shown(run)}",
+            file=sys.stderr,
+        )
+    return run
+
+
+def _run_of(path: Path) -> Path:
+    """The folder above `captures`; any other path is its own."""
+    resolved = path.resolve()
+    return resolved.parent if resolved.name == "captures" else resolved
+
+
 def default_out(path: Path) -> Path:
     """A run of runs/ gets its report inside; everything else, committed runs above all, one in runs/NAME-report."""
-    resolved = path.resolve()
-    run = resolved.parent if resolved.name == "captures" else resolved
+    run = _run_of(path)
     if run.parent == RUNS and run.is_dir():
         return run
     return RUNS / f"{run.stem if run.is_file() else run.name}-report"

@@ -424,7 +424,7 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
     rows, times = [], []
     there = {} if everything else timed(folder)
     conditions: dict[str, Any] = {}
-    with manifest.ClockSampler() as sampler:
+    with manifest.ClockSampler(paused=True) as sampler:
         for point in tqdm(wanted, desc="checks", disable=None):
             known = point.measured in there  # what was timed had passed its checks
             rows.append(_row(point) | {"checks": 0, "passed": "yes", "note": ""} if known else check(point))
@@ -435,6 +435,7 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
             if point.measured not in there:
                 groups.setdefault((point.op.name, point.dtype, point.sizes), []).append(point)
         if groups:
+            sampler.paused = False  # what checks leave idle are nobody's clocks
             conditions["copy_byte_per_s"] = {
                 name: bench.quantiles(values)[1] for name, values in bench.measure_copy(rounds).items()
             }
@@ -448,6 +449,8 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
         conditions["roofs"] = {name: value for known in roofs.values() for name, value in known.items()}
     arguments = ["harness.ladder", "--mode", "measure", *(["--ops", *ops] if ops else [])]
     conditions |= manifest.build_manifest(arguments, [], 0, {"source": "none"}, sampler)
+    if not groups:
+        conditions["clocks_reason"] = "nothing was timed in this run"
     took = there | _cold(times, {(point.op.name, point.variant): point.fingerprint for point in wanted})
     parts: dict[str, list[dict[str, Any]]] = {}
     for point, row in zip(wanted, rows, strict=True):

@@ -254,18 +254,26 @@ def sectors_read(starts: Any, lengths: Any, sector_bytes: int = 32) -> int:
 
 
 def main() -> int:
-    """List every op and variant."""
+    """List ops with their variants: the bytes that each should move, its kernels, hypothesis and choices."""
+    known = ops()
     parser = argparse.ArgumentParser(prog="python -m kernels.registry", description=main.__doc__)
-    parser.parse_args()
-    for op in ops().values():
+    parser.add_argument("ops", nargs="*", metavar="OP", help=f"only these of {', '.join(known)}")
+    asked = parser.parse_args().ops
+    if unknown := [name for name in asked if name not in known]:
+        parser.error(f"OP {unknown[0]!r} is unknown: use {', '.join(known)}")
+    for op in (known[name] for name in asked or known):
         print(f"{op.name} ({', '.join(op.axes)}): {op.summary}")
         print(f"  tolerance: {op.tolerance_why}")
         print("  shapes: " + ", ".join(f"{name} {shape}" for name, shape in op.shapes.items()))
-        shape = next(iter(op.shapes.values()))
-        elements = math.prod(shape) * item_bytes(op.dtypes[0])
+        shape = op.bench_shape
+        print(f"  DRAM bytes below: the model's at {op.shape_name(shape)}, against the least that the op can move")
         for variant in op.variants.values():
-            passes = variant.bytes_model(shape, op.dtypes[0]) / elements
-            print(f"  {variant.name} [{variant.kind}] {passes:.2f} element passes over DRAM")
+            dtype = next((name for name in variant.dtypes if not variant.cannot(shape, name)), None)
+            moved = "does not run at this shape"
+            if dtype:
+                predicted, least = variant.bytes_model(shape, dtype), op.minimum_bytes(shape, dtype)
+                moved = f"{predicted / 1e6:,.2f} MB in {short_dtype(dtype)}, {predicted / least:.2f} times the least"
+            print(f"  {variant.name} [{variant.kind}] {moved}")
             print(f"    symbols: {', '.join(variant.symbols) or 'not ours'}")
             print(f"    expects: {variant.hypothesis}")
             choices = "; ".join(f"{macro} {values}" for macro, values in variant.tunables.items())

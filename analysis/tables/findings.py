@@ -19,18 +19,17 @@ def find(
     roofline: pd.DataFrame,
     stalls: pd.DataFrame,
     fusion: pd.DataFrame,
-    queued_ns: dict[str, float],
 ) -> list[dict[str, Any]]:
     """Return the findings of report.json, most time first, at most COUNT.
 
-    Shape: `fusion` fusion.csv; `queued_ns` a step's GPU time behind a filled queue, by path.
+    Shape: `gaps` gaps.csv, `fusion` fusion.csv.
     Only the program under the first step's outermost range is judged: other roots are variants of it. In a step that
     waits for launches faster kernels win nothing, so its kernels give no finding.
     """
     root = str(gaps["step"].iloc[0]).split("/")[0] if len(gaps) and "/" in str(gaps["step"].iloc[0]) else None
     waiting = tuple(str(step).split("#")[0] + "/" for step in gaps.loc[gaps["verdict"].eq("launch-bound"), "step"])
     judged = _under(measured["range"], root) & ~measured["range"].str.startswith(waiting or ("\0",))
-    candidates = _launch_bound(gaps, root, queued_ns)
+    candidates = _launch_bound(gaps, root)
     to_fuse = fusion[fusion["gain_ns"].notna() & (fusion["scope"] != "epilogue") & _under(fusion["step"], root)]
     to_fuse = to_fuse[~(to_fuse["step"] + "/").str.startswith(waiting or ("\0",))]
     candidates += _fusions(to_fuse)
@@ -50,18 +49,17 @@ def _cell(table: str, row: str, column: str, value: object) -> dict[str, object]
     return {"table": f"{table}.csv", "row": row, "column": column, "value": value}
 
 
-def _launch_bound(gaps: pd.DataFrame, root: str | None, queued_ns: dict[str, float]) -> list[dict[str, Any]]:
+def _launch_bound(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
     found = []
     bound = gaps[gaps["verdict"].eq("launch-bound") & _under(gaps["step"].astype(str), root)]
     for path, rows in bound.groupby(bound["step"].str.replace(r"#\d+$", "", regex=True), sort=False):
         step = rows.iloc[0]
         # behind a filled queue the GPU also pays for the start and end of every kernel: that is what launches can win
-        needed = queued_ns.get(str(path))
-        least = rows["busy_ns"].astype(float) if needed is None else needed
-        evidence = [
-            _cell("gaps", step["step"], name, int(step[name])) for name in ("bare_wall_ns", "busy_ns", "launches")
-        ]
-        told = f"for {needed / 1e3:,.0f} us when nothing waits" if needed else f"for {step['busy_ns'] / 1e3:,.0f} us"
+        known = pd.notna(step["bare_gpu_ns"])
+        least = rows["bare_gpu_ns" if known else "busy_ns"].astype(float)
+        told = f"for {least.iloc[0] / 1e3:,.0f} us{' when nothing waits' * known}"
+        cited = ("bare_wall_ns", *["bare_gpu_ns"] * known, "busy_ns", "launches")
+        evidence = [_cell("gaps", step["step"], name, int(step[name])) for name in cited]
         found.append(
             {
                 "title": f"{path} waits for launches",

@@ -60,12 +60,12 @@ def add_other_threads(gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np
 
 def build_gaps(
     gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np.ndarray, bare_wall_ns: dict[str, float],
-    limits: dict[str, tuple[str, str]], overhead: pd.DataFrame | None = None,
+    limits: dict[str, tuple[str, str]], overhead: pd.DataFrame | None = None, *, bare_gpu_ns: dict[str, float],
 ) -> pd.DataFrame:  # fmt: skip
     """Return gaps.csv, one row a step instance in order of time.
 
     Shape: `gpu_ops` with every GPU operation; `step_of_op` row of its step (-1 none), ignored if there are no steps.
-    `bare_wall_ns` by range path; `limits` path -> (memory | compute, evidence sentence); `overhead` as in `Capture`:
+    `bare_wall_ns` and `bare_gpu_ns` by range path; `limits` path -> (memory | compute, evidence sentence); `overhead` as in `Capture`:
     the GPU is not called idle while the profiler held the program.
     """
     schema = TABLES["gaps"]
@@ -76,7 +76,10 @@ def build_gaps(
         ops: np.ndarray, label: str, path: str, start: int, end: int, held: pd.DataFrame | None
     ) -> dict[str, object]:  # fmt: skip
         bare = bare_wall_ns.get(path)
-        return _row(label, start, end, begin[ops], length[ops], int(is_kernel[ops].sum()), bare, limits.get(path), held)
+        found = _row(
+            label, start, end, begin[ops], length[ops], int(is_kernel[ops].sum()), bare, limits.get(path), held
+        )
+        return found | {"bare_gpu_ns": bare_gpu_ns.get(path, pd.NA)}
 
     rows = []
     if steps.empty:
@@ -106,7 +109,7 @@ def build_gaps(
             )
         )
     table = pd.DataFrame(rows)
-    for name in ("wall_ns", "bare_wall_ns", "busy_ns", "launches"):
+    for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "launches"):
         table[name] = table[name].astype("Float64").round().astype("Int64")
     return schema.conform(table)
 

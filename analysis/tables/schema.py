@@ -240,6 +240,12 @@ TABLES: dict[str, Table] = {
                 Column("step", "", "instance of a range named step, decode or prefill; else the whole capture"),
                 Column("wall_ns", "ns", "from the start of the step to its last GPU operation, nsys attached"),
                 Column("bare_wall_ns", "ns", "the same step with no tool attached and the ranges off, median"),
+                Column(
+                    "bare_gpu_ns",
+                    "ns",
+                    "first kernel to last with no tool attached and all of them queued ahead: the wall time that is "
+                    "left when no launch is waited for; median",
+                ),
                 Column("busy_ns", "ns", "union of the intervals in which a GPU operation of the step ran"),
                 Column("launches", "1", "kernels of the step"),
                 Column(
@@ -859,7 +865,7 @@ LADDER_TABLES: dict[str, Table] = {
                 Column("torch", "", "version"),
                 Column("triton", "", "version"),
                 Column("ncu", "", "version"),
-                Column("sm_clock_mhz", "MHz", "median while times were taken"),
+                Column("sm_clock_mhz", "MHz", "median while times were taken; blank where none were, only counters"),
                 Column("throttle_reasons", "", "why clocks were held back, if they were"),
                 Column("bf16_roof_flop_per_s", "FLOP/s", "what cuBLAS reached in bf16, if it was measured"),
                 Column("points", "1", "points that passed their check"),

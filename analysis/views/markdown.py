@@ -391,8 +391,17 @@ def render_fusion(tables: Mapping[str, pd.DataFrame], width: int = 44) -> str:
     return "\n".join(lines)
 
 
-def render_terminal(report: Mapping[str, Any], width: int = 100) -> str:
-    """The end of `make profile`: trust, the findings with their evidence, what is missing. Holds no path."""
+def _with_run(fix: Any, run: str) -> str:
+    """`fix` with this run's folder where it leaves that open (`RUN=…`, `RUN/captures`)."""
+    said = text.clean(fix)
+    return said.replace("RUN=…", f"RUN={run}").replace(" RUN/captures", f" {run}/captures") if run else said
+
+
+def render_terminal(report: Mapping[str, Any], width: int = 100, run: str = "") -> str:
+    """The end of `make profile`: trust, the findings with their evidence, what is missing.
+
+    `run` is the run's folder, which stands in the commands that go on with it; no other path is named.
+    """
     lines: list[str] = [text.clean(report.get("title") or "Report")]
     trust, coverage = report.get("trust") or {}, report.get("coverage") or {}
     if is_untrusted(report):
@@ -414,8 +423,8 @@ def render_terminal(report: Mapping[str, Any], width: int = 100) -> str:
     gaps = report.get("gaps") or []
     if gaps:
         lines += ["", f"Missing ({len(gaps)}):"]
-        lines += [
-            f"   - {text.shorten(g.get('what', ''), 80)}  Fix: {text.shorten(g.get('fix', ''), 120)}" for g in gaps[:4]
-        ]
+        for gap in gaps[:4]:
+            # a command that is cut or wrapped cannot be copied: each on a line of its own, whole
+            lines += [f"   - {text.shorten(gap.get('what', ''), 80)}", f"     Fix: {_with_run(gap.get('fix', ''), run)}"]
         lines += [f"   - and {len(gaps) - 4} more, all in the report"] if len(gaps) > 4 else []
     return "\n".join(lines) + "\n"

@@ -97,6 +97,7 @@ _NOT_FROM_COUNTERS = frozenset(
         "nsys_time_ns",
         "wall_ns",
         "bare_wall_ns",
+        "bare_gpu_ns",
         "busy_ns",
         "largest_gaps_ns",
         "minimum_bytes",

@@ -97,15 +97,35 @@ def test_importing_the_registry_loads_no_torch():
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
+def listed(*asked: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kernels.registry", *asked]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
 def test_listing_names_every_variant():
-    done = subprocess.run(
-        [sys.executable, "-m", "kernels.registry"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    said = listed().stdout
     for op, variant in VARIANTS:
-        assert op.name in done.stdout
-        assert variant.name in done.stdout
+        assert op.name in said
+        assert variant.name in said
         for symbol in variant.symbols:
-            assert symbol in done.stdout
+            assert symbol in said
+    times = [float(found) for found in re.findall(r"([\d.]+) times the least", said)]
+    not_run = said.count("does not run at this shape")
+    assert len(times) + not_run == len(VARIANTS)
+    assert min(times) == 1
+
+
+def test_listing_has_the_bytes_of_the_ladders_shape_and_only_the_ops_asked_for():
+    said = listed("gelu", "matmul").stdout
+    assert re.findall(r"^(\w+) \(", said, re.M) == ["gelu", "matmul"]
+    # 262144 rows of 768 floats, read and written
+    assert "the model's at large" in said
+    assert "v02_vector [cuda] 1,610.61 MB in fp32, 1.00 times the least" in said
+    # no rung in fp32: the bytes are those of bf16
+    assert re.search(r"v11_wgmma \[cuda\] [\d.]+ MB in bf16", said)
+    refused = listed("nix")
+    assert refused.returncode == 2
+    assert "OP 'nix' is unknown: use attention," in refused.stderr
 
 
 def test_registering_a_name_twice_is_an_error():

@@ -321,6 +321,8 @@ def test_what_a_benchmark_of_the_same_source_timed_is_not_checked_again(
     (apart,) = ladder._rows(out / "r1-residual-slow" / "captures" / "points.csv")
     assert (apart["variant"], apart["dtype"], apart["passed"]) == (slow.variant, slow.key[2], "yes")
     assert not (out / "r1-residual" / "captures" / "bench.csv").exists()
+    conditions = json.loads((out / "r1-residual" / "captures" / "manifest.json").read_text("utf-8"))
+    assert (conditions["clocks"], conditions["clocks_reason"]) == (None, "nothing was timed in this run")
 
 
 @pytest.mark.parametrize(("seconds", "captured"), [("0", 3), ("25", 2)])
@@ -751,6 +753,17 @@ def test_the_newest_run_of_the_present_source_counts(folder: Path) -> None:
     (folder / "ladder.json").write_text(json.dumps(document))
     assert (rows_of(folder)["v02"]["state"], rows_of(folder)["v02"]["stale"]) == ("stale", "times counters")
     assert rows_of(folder)["v02"]["dram_read_bytes"] == 2  # the newest of the older ones
+
+
+def test_clocks_of_a_run_that_timed_nothing_are_nobodys(folder: Path) -> None:
+    file = folder / "20260101T000000Z" / "captures" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    clocks = {"sm_mhz": {"median": 345.0}, "throttle_reasons": ["sw_power_cap"]}
+    file.write_text(json.dumps(manifest | {"clocks": clocks}))
+    shown = ["sm_clock_mhz", "throttle_reasons"]
+    assert composer.build(folder)["ladder_runs"][shown].fillna("").to_numpy().tolist() == [["", ""]]
+    file.write_text(json.dumps(manifest | {"clocks": clocks, "copy_byte_per_s": {"torch_copy": 4e12}}))
+    assert composer.build(folder)["ladder_runs"][shown].to_numpy().tolist() == [[345, "sw_power_cap"]]
 
 
 def test_counters_and_times_of_an_equivalent_source_are_of_the_present_one(folder: Path) -> None:

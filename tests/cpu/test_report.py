@@ -459,6 +459,25 @@ def test_a_newest_run_without_fusion_plan_gives_way_to_the_committed_one(capture
     assert sorted(path.name for path in (runs / "mine").iterdir()) == ["captures"]
 
 
+@pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed H200 run is not in this checkout")
+def test_a_newest_run_without_counters_gives_way_to_the_committed_one_and_says_so(
+    capture, tmp_path, monkeypatch, capsys
+):
+    runs = tmp_path / "runs"
+    (runs / "mine").mkdir(parents=True)
+    capture.rename(runs / "mine" / "captures")
+    monkeypatch.setattr(report, "RUNS", runs)
+    assert run("--only", "roofline", "--quiet") == 0
+    shown = capsys.readouterr()
+    assert shown.err == (
+        f"report.py: {runs / 'mine'}, the newest run, has no counters; so this is of reports/h200-gpt2-fp32\n"
+    )
+    assert shown.out.startswith("GPT-2 on NVIDIA H200 (reports/h200-gpt2-fp32)\n")
+    assert run(runs / "h200-gpt2-fp32-report", "--only", "roofline", "--quiet") != 0  # a report is no run
+    assert run("reports/h200-gpt2-fp32", "--out", tmp_path / "out", "--only", "roofline", "--quiet") == 0
+    assert capsys.readouterr().out.startswith("GPT-2 on NVIDIA H200 (reports/h200-gpt2-fp32)\n")
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_an_interrupt_is_one_line_and_leaves_nothing_behind(capture, tmp_path, name):
     done = subprocess.run(

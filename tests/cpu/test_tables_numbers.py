@@ -254,7 +254,7 @@ STEPS = pd.DataFrame({"path": ["m/decode"], "start_ns": [0], "end_ns": [50], "na
     ],
 )
 def test_verdicts_rest_on_bare_time(bare, limits, verdict):
-    table = build_gaps(gpu_ops((10, 10), (40, 10)), STEPS, np.array([0, 0]), bare, limits)
+    table = build_gaps(gpu_ops((10, 10), (40, 10)), STEPS, np.array([0, 0]), bare, limits, bare_gpu_ns={})
     row = table.iloc[0]
     assert (row["wall_ns"], row["busy_ns"], row["launches"], row["largest_gaps_ns"]) == (50, 20, 2, "20")
     assert row["verdict"] == verdict
@@ -271,20 +271,24 @@ def test_kernels_of_other_threads_keep_the_gpu_busy_in_a_step():
 
 
 def test_a_step_that_waits_is_found_and_its_kernels_are_not():
-    gaps = build_gaps(gpu_ops((10, 10), (40, 10)), STEPS, np.array([0, 0]), {"m/decode": 100.0}, {})
+    gaps = build_gaps(gpu_ops((10, 10), (40, 10)), STEPS, np.array([0, 0]), {"m/decode": 100.0}, {}, bare_gpu_ns={"m/decode": 30.0})
     rows = measured(path=["m/decode/a"], range=["m/decode/a"])
     roofs = build_roofs(CEILINGS, None)
     tables = (gaps, rows, build_roofline(rows, roofs), build_stalls(rows))
-    found = find(*tables, plan(), {"m/decode": 30.0})
+    found = find(*tables, plan())
     assert [finding["title"] for finding in found] == ["m/decode waits for launches"]
     assert found[0]["time_to_win_ns"] == 70
-    unlocked = find(gaps.assign(verdict="memory-bound"), *tables[1:], plan().head(0), {})
+    cited = {item["column"]: item["value"] for item in found[0]["evidence"]}
+    assert cited == {"bare_wall_ns": 100, "bare_gpu_ns": 30, "busy_ns": 20, "launches": 2}
+    seen = find(gaps.assign(bare_gpu_ns=pd.NA), *tables[1:], plan())[0]  # all that the GPU worked is needed then
+    assert (seen["time_to_win_ns"], len(seen["evidence"])) == (80, 3)
+    unlocked = find(gaps.assign(verdict="memory-bound"), *tables[1:], plan().head(0))
     assert unlocked[0]["time_to_win_ns"] == 1100 * 0.5
     # the chain of the plan takes the place of its memory-bound kernels, not of those that arithmetic limits
-    fused = find(gaps.assign(verdict="memory-bound"), *tables[1:], plan(), {})
+    fused = find(gaps.assign(verdict="memory-bound"), *tables[1:], plan())
     assert [(finding["title"], finding["time_to_win_ns"]) for finding in fused] == [("m/decode: fuse add + mul", 60)]
     product = tables[2].assign(bound="compute")
-    both = find(gaps.assign(verdict="memory-bound"), rows, product, tables[3], plan(), {})
+    both = find(gaps.assign(verdict="memory-bound"), rows, product, tables[3], plan())
     assert [finding["time_to_win_ns"] for finding in both] == [1100 * 0.5, 60]
 
 
@@ -295,7 +299,7 @@ def plan():
 
 
 def test_the_whole_capture_is_the_step_where_no_range_is():
-    table = build_gaps(gpu_ops((10, 10), (40, 10)), STEPS.head(0), np.array([-1, -1]), {}, {})
+    table = build_gaps(gpu_ops((10, 10), (40, 10)), STEPS.head(0), np.array([-1, -1]), {}, {}, bare_gpu_ns={})
     assert table["step"].tolist() == ["capture"]
     assert table["wall_ns"][0] == 40
 

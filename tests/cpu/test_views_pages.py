@@ -331,6 +331,18 @@ def test_the_terminal_summary_holds_findings_evidence_and_no_control_characters(
     assert "/" not in render_terminal(report())
 
 
+def test_the_terminals_commands_are_whole_and_name_the_run() -> None:
+    options = " ".join(f"--option-{number}" for number in range(20))
+    gaps = [
+        {"what": "counters", "why": "not asked", "fix": f"`make sweep RUN=… ARGS='{options}'` with this run"},
+        {"what": "roofs", "why": "no file", "fix": "run `python -m harness.run --out RUN/captures` on that GPU"},
+    ]
+    shown = render_terminal({**report(), "gaps": gaps}, run="runs/one")
+    assert f"     Fix: `make sweep RUN=runs/one ARGS='{options}'` with this run\n" in shown
+    assert "--out runs/one/captures`" in shown
+    assert "RUN=…" in render_terminal({**report(), "gaps": gaps})
+
+
 def test_a_finding_without_a_known_win_claims_none() -> None:
     unknown = report()
     unknown["findings"][0]["time_to_win_ns"] = None
