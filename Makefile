@@ -107,7 +107,7 @@ bench-analysis: $(BASE)  ## the readers against pandas on 0.5, 1 and 2 M kernels
 
 .PHONY: sweep
 sweep: $(HARNESS)  ## try every block size and the like of OP='gelu layernorm', table and heat maps (ARGS='--counters --update'; RUN=… goes on)
-	@test -n '$(OP)' || { echo "make sweep needs OP=gelu, or several: OP='gelu layernorm'." >&2; exit 2; }
+	@test -n '$(OP)' || { echo "make sweep needs OP=gelu, or several: OP='gelu layernorm'. \`python -m kernels.registry\` lists all." >&2; exit 2; }
 	$(run_and_report)
 
 .PHONY: lint

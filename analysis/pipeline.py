@@ -105,9 +105,7 @@ def analyse(
     limits = gaps.step_limits(
         measured, tables["roofline"], capture.ops, roofs, list(steps["path"]) if len(steps) else []
     )
-    tables["gaps"] = gaps.build_gaps(
-        gpu_ops, steps, step_of_op, bare, limits, capture.overhead, bare_gpu_ns=queued
-    )
+    tables["gaps"] = gaps.build_gaps(gpu_ops, steps, step_of_op, bare, limits, capture.overhead, bare_gpu_ns=queued)
 
     l2_bytes = ((capture.manifest or {}).get("gpu") or {}).get("l2_bytes") or (device.l2_bytes if device else None)
     tables["fusion"], tables["fusion_check"] = fusion.plan(

@@ -346,7 +346,9 @@ def _ladders() -> tuple[list[tuple[str, str, str]], dict[str, str]]:
     tables = read_tables(folder)
     tables["ladder"] = tables["ladder"].assign(hot_line=lines_today(tables["ladder"], ROOT / "kernels"))
     benches = _benches(tables["ladder_times"])
-    claims = render_claims(tables["claims"], tables["ladder_runs"], f"../{COMMITTED.name}/{folder.name}")
+    claims = render_claims(
+        tables["claims"], tables["ladder"], tables["ladder_runs"], f"../{COMMITTED.name}/{folder.name}"
+    )
     parts = [("kernels/CLAIMS.md", "claims", claims), ("README.md", "ladder", render_overview(tables, benches))]
     parts += [(f"kernels/{one}/README.md", "ladder", render_folder(one, tables, benches)) for one in folders(tables)]
     return parts, {f"kernels/{name}.svg": text for name, text in draw_ladders(tables, benches).items()}

@@ -4,7 +4,7 @@
     python -m harness.bench --gpt2 [--out DIR]            GPT-2 unfused, with the best softmax, with all ops: gpt2.txt
 
 Without OP: every op of kernels.registry. Writes to DIR with one OP, to DIR/<op> with several (default
-build/bench-<op>): bench.csv, bench.json (conditions), correctness.txt, microbenchmark.txt, and gpt2.txt for an op that
+runs/bench-<op>): bench.csv, bench.json (conditions), correctness.txt, microbenchmark.txt, and gpt2.txt for an op that
 the model takes by name. Without a GPU no kernel runs: correctness.txt alone, of the PyTorch chain that every variant is
 on the CPU.
 
@@ -801,7 +801,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("ops", nargs="*", metavar="OP", help="ops of kernels.registry (default: all)")
     parser.add_argument(
-        "--out", type=Path, help="folder to write to (default build/bench-<op>); of several ops: one folder each in it"
+        "--out", type=Path, help="folder to write to (default runs/bench-<op>); of several ops: one folder each in it"
     )
     parser.add_argument("--dtype", nargs="+", help="fp32, bf16 (default: all of the op)")
     parser.add_argument("--shapes", nargs="+", help="names of the ops' shapes (default: all)")
@@ -833,7 +833,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.gpt2:
         if not torch.cuda.is_available():
             raise UsageError("--gpt2 times on a GPU and torch sees none: leave it out.")
-        out = options.out or ROOT / "build" / "bench-gpt2"
+        out = options.out or ROOT / "runs" / "bench-gpt2"
         out.mkdir(parents=True, exist_ok=True)
         from harness import manifest
 
@@ -849,7 +849,7 @@ def _run(options: argparse.Namespace) -> int:
     if not torch.cuda.is_available():
         print("No NVIDIA GPU: nothing is timed, no kernel runs; the PyTorch chain is checked.", file=sys.stderr)
     for op, dtypes, shapes, variants in plan:
-        out = options.out or ROOT / "build" / f"bench-{op.name}"
+        out = options.out or ROOT / "runs" / f"bench-{op.name}"
         if options.out and len(plan) > 1:
             out /= op.name
         out.mkdir(parents=True, exist_ok=True)

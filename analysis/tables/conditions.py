@@ -64,7 +64,7 @@ def list_conditions(capture: Capture, gpu: str | None, ncu: dict[str, Any] | Non
     calls: list[tuple[str, Any]] = []
     if capture.sweep_rows is not None:  # its rows are of several calls, and the manifest is of one of them
         calls = [*sweep_calls.list_calls(capture)]
-        manifest = {name: manifest.get(name) for name in ("nsys", "ncu")}
+        manifest = {name: manifest.get(name) for name in ("nsys", "ncu")} | sweep_calls.list_shared(capture)
     names = [f"{w.get('name')} {w.get('dtype', '')}".strip() for w in manifest.get("workloads") or []]
     card = (manifest.get("gpu") or {}).get("card")
     workload = ", ".join(dict.fromkeys(names))

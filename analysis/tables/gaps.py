@@ -65,8 +65,8 @@ def build_gaps(
     """Return gaps.csv, one row a step instance in order of time.
 
     Shape: `gpu_ops` with every GPU operation; `step_of_op` row of its step (-1 none), ignored if there are no steps.
-    `bare_wall_ns` and `bare_gpu_ns` by range path; `limits` path -> (memory | compute, evidence sentence); `overhead` as in `Capture`:
-    the GPU is not called idle while the profiler held the program.
+    `bare_wall_ns` and `bare_gpu_ns` by range path; `limits` path -> (memory | compute, evidence sentence);
+    `overhead` as in `Capture`: the GPU is not called idle while the profiler held the program.
     """
     schema = TABLES["gaps"]
     begin, length = gpu_ops["start_ns"].to_numpy(np.int64), gpu_ops["duration_ns"].to_numpy(np.int64)

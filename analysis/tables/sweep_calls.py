@@ -34,6 +34,17 @@ def list_calls(capture: Capture) -> list[tuple[str, str]]:
     return [("calls", known), *found]
 
 
+def list_shared(capture: Capture) -> dict[str, str]:
+    """Versions that are the same in every call, by their names in a manifest; those that differ are left out."""
+    calls = _calls(capture)
+    first = calls[0] if calls else {}
+    return {
+        name: first[name]
+        for name in ("driver", "cuda", "torch")
+        if first.get(name) and all(call.get(name) == first[name] for call in calls)
+    }
+
+
 def list_clocks(capture: Capture) -> dict[str, str]:
     """The SM clock of each call, by its number."""
     return {str(number): _clocks(call)[0] for number, call in enumerate(_calls(capture), 1)}

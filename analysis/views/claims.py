@@ -11,10 +11,11 @@ from analysis.views.text import MISSING, is_missing
 _VERDICTS = {"confirmed": "confirmed", "refuted": "**refuted**", "not measured": "not measured"}
 
 
-def render_claims(claims: pd.DataFrame, runs: pd.DataFrame, folder: str) -> str:
+def render_claims(claims: pd.DataFrame, ladder: pd.DataFrame, runs: pd.DataFrame, folder: str) -> str:
     """Return the table of kernels/CLAIMS.md.
 
-    Shape: `claims` and `runs` as claims.csv and ladder_runs.csv; `folder` of the ladder, relative to the page.
+    Shape: `claims`, `ladder`, `runs` as claims.csv, ladder.csv, ladder_runs.csv; `folder` of the ladder, relative to
+    the page.
     """
     rows = []
     for _, measures in claims.groupby("claim", sort=False):
@@ -36,7 +37,19 @@ def render_claims(claims: pd.DataFrame, runs: pd.DataFrame, folder: str) -> str:
     older = claims[~claims["stale"].map(is_missing)]
     named = dict.fromkeys(f"`{row['op']}` `{name}`" for _, row in older.iterrows() for name in row["stale"].split(", "))
     note = f"\n\n{STALE_MARK} rests on numbers of {OLDER}: {', '.join(named)}." if named else ""
-    return f"{_conditions(runs, folder)}\n\n{table}{note}"
+    return f"{_conditions(runs, folder)}\n\n{table}{_sizes(claims, ladder)}{note}"
+
+
+def _sizes(claims: pd.DataFrame, ladder: pd.DataFrame) -> str:
+    """The sizes of every shape that a claim names, op by op."""
+    said = {(row["op"], side.split()[1]) for _, row in claims.iterrows() for side in (row["before"], row["after"])
+            if not is_missing(side)}  # fmt: skip
+    parts: dict[tuple[str, str], list[str]] = {}
+    for op, axes, name, shape in ladder[["op", "axes", "shape_name", "shape"]].drop_duplicates().to_numpy():
+        if (op, name) in said:
+            parts.setdefault((op, axes), []).append(f"{name} {shape.replace('x', ' × ')}")
+    listed = [f"`{op}` ({axes.replace(',', ', ')}): {', '.join(sizes)}" for (op, axes), sizes in parts.items()]
+    return f"\n\nSizes: {'; '.join(listed)}." if listed else ""
 
 
 def _found(row: dict[str, str]) -> str:
@@ -57,4 +70,5 @@ def _conditions(runs: pd.DataFrame, folder: str) -> str:
         return f"{where} Counters are not captured yet; times are of the benchmarks."
     row = counted.iloc[0]
     cards = f"{row['gpu']} GPUs" if len(counted) > 1 else f"an {row['gpu']}"
-    return f"{where} Counters: {cards}, driver {row['driver']}, ncu {row['ncu']}, each kernel alone from cold caches."
+    counters = f"Counters: {cards}, driver {row['driver']}, ncu {row['ncu']}, each kernel alone from cold caches."
+    return f"{where} {counters} Times: medians; their runs and clocks stand in each op's README."

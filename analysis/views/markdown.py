@@ -425,6 +425,9 @@ def render_terminal(report: Mapping[str, Any], width: int = 100, run: str = "") 
         lines += ["", f"Missing ({len(gaps)}):"]
         for gap in gaps[:4]:
             # a command that is cut or wrapped cannot be copied: each on a line of its own, whole
-            lines += [f"   - {text.shorten(gap.get('what', ''), 80)}", f"     Fix: {_with_run(gap.get('fix', ''), run)}"]
+            lines += [
+                f"   - {text.shorten(gap.get('what', ''), 80)}",
+                f"     Fix: {_with_run(gap.get('fix', ''), run)}",
+            ]
         lines += [f"   - and {len(gaps) - 4} more, all in the report"] if len(gaps) > 4 else []
     return "\n".join(lines) + "\n"

@@ -174,7 +174,7 @@ def test_without_a_gpu_correctness_alone(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.setattr(bench, "ROOT", tmp_path / "project")
     beside = str(tmp_path / "beside")
-    for given, shown in (([], "build/bench-softmax"), (["--out", "../mine"], "../mine"), (["--out", beside], beside)):
+    for given, shown in (([], "runs/bench-softmax"), (["--out", "../mine"], "../mine"), (["--out", beside], beside)):
         assert bench.main(["softmax", *given]) == 0
         said = capsys.readouterr()
         assert said.err.startswith("No NVIDIA GPU: nothing is timed")

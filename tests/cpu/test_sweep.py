@@ -361,6 +361,13 @@ def test_each_call_keeps_its_rows_and_its_conditions(
     assert f"rows {second['first_row']} to 20 of sweep.csv" in named["call 2"]
     assert set(found["sweep"]["call"]) == {"1", "2"}
     assert "SM clock" not in named
+    for drivers, shown in ((("580.1", "580.1"), "580.1"), (("580.1", "590.2"), None)):
+        document = json.loads((tmp_path / "captures" / "sweep.json").read_text())
+        for call, driver in zip(document["calls"], drivers, strict=True):
+            call["driver"] = driver
+        (tmp_path / "captures" / "sweep.json").write_text(json.dumps(document))
+        report, *_ = analyse(load([tmp_path / "captures"]))
+        assert {row["name"]: row["value"] for row in report["conditions"]}.get("driver") == shown
 
 
 def test_a_call_that_was_ended_from_outside_keeps_its_rows(tmp_path: Path) -> None:

@@ -271,7 +271,9 @@ def test_kernels_of_other_threads_keep_the_gpu_busy_in_a_step():
 
 
 def test_a_step_that_waits_is_found_and_its_kernels_are_not():
-    gaps = build_gaps(gpu_ops((10, 10), (40, 10)), STEPS, np.array([0, 0]), {"m/decode": 100.0}, {}, bare_gpu_ns={"m/decode": 30.0})
+    gaps = build_gaps(
+        gpu_ops((10, 10), (40, 10)), STEPS, np.array([0, 0]), {"m/decode": 100.0}, {}, bare_gpu_ns={"m/decode": 30.0}
+    )
     rows = measured(path=["m/decode/a"], range=["m/decode/a"])
     roofs = build_roofs(CEILINGS, None)
     tables = (gaps, rows, build_roofline(rows, roofs), build_stalls(rows))

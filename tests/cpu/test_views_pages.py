@@ -451,4 +451,5 @@ def test_the_plan_says_at_which_level_bytes_are_and_what_has_no_kernel_of_its_ow
 def test_claims_of_several_runs_name_no_single_card(runs: int, cards: str) -> None:
     told = pd.DataFrame([{"counted": 5, "gpu": "NVIDIA H200", "driver": "580.1", "ncu": "2025.3"}] * runs)
     empty = pd.DataFrame(columns=["claim", "stale"])
-    assert f"Counters: {cards}, driver 580.1" in render_claims(empty, told, "ladder")
+    ladder = pd.DataFrame(columns=["op", "axes", "shape_name", "shape"])
+    assert f"Counters: {cards}, driver 580.1" in render_claims(empty, ladder, told, "ladder")
