@@ -127,8 +127,7 @@ def _runs(read: Ladder, table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for run in reversed(read.runs):
         manifest = run.manifest
-        timed = bool(manifest.get("copy_byte_per_s"))  # else those are the clocks of a GPU that waited for checks
-        clocks = (manifest.get("clocks") or {}) if timed else {}
+        clocks = (manifest.get("clocks") or {}) if len(run.bench) else {}  # else they are of checks, or another's times
         rows.append(
             {
                 "run": run.name,

@@ -85,8 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _show_roofline(report, out, paths)
     if options.only == "fusion":
         return _show_fusion(report, tables, out, paths)
-    run = _run_of(paths[0])
-    print(render_terminal(report, run=shlex.quote(_shown(run)) if (run / "captures").is_dir() else ""))
+    print(render_terminal(report, run=_run_to_add_to(paths)))
     print(f"\nreport: {_shown(out / 'report.html')}  {_shown(out / 'report.md')}")
     return 0
 
@@ -233,6 +232,13 @@ def _run_of(path: Path) -> Path:
     """The folder above `captures`; any other path is its own."""
     resolved = path.resolve()
     return resolved.parent if resolved.name == "captures" else resolved
+
+
+def _run_to_add_to(paths: Sequence[Path]) -> str:
+    """The run that a command may go on with, for a shell; "" for exports that are no run and for a committed one."""
+    run = _run_of(paths[0])
+    ours = len(paths) == 1 and (run / "captures").is_dir() and not run.is_relative_to(COMMITTED)
+    return shlex.quote(_shown(run)) if ours else ""
 
 
 def default_out(path: Path) -> Path:

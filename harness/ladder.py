@@ -435,7 +435,7 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
             if point.measured not in there:
                 groups.setdefault((point.op.name, point.dtype, point.sizes), []).append(point)
         if groups:
-            sampler.paused = False  # what checks leave idle are nobody's clocks
+            sampler.paused = False  # while checks run the GPU mostly waits: no clocks are taken
             conditions["copy_byte_per_s"] = {
                 name: bench.quantiles(values)[1] for name, values in bench.measure_copy(rounds).items()
             }

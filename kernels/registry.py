@@ -266,7 +266,7 @@ def main() -> int:
         print(f"  tolerance: {op.tolerance_why}")
         print("  shapes: " + ", ".join(f"{name} {shape}" for name, shape in op.shapes.items()))
         shape = op.bench_shape
-        print(f"  DRAM bytes below: the model's at {op.shape_name(shape)}, against the least that the op can move")
+        print(f"  DRAM bytes below: predicted at {op.shape_name(shape)}, and over the least that the op can move")
         for variant in op.variants.values():
             dtype = next((name for name in variant.dtypes if not variant.cannot(shape, name)), None)
             moved = "does not run at this shape"

@@ -35,8 +35,8 @@ def list_calls(capture: Capture) -> list[tuple[str, str]]:
 
 
 def list_shared(capture: Capture) -> dict[str, str]:
-    """Versions that are the same in every call, by their names in a manifest; those that differ are left out."""
-    calls = _calls(capture)
+    """Versions that are the same for every row, by their names in a manifest; none where a row's call is unknown."""
+    calls = [] if number_rows(capture).eq(NOT_RECORDED).any() else _calls(capture)
     first = calls[0] if calls else {}
     return {
         name: first[name]

@@ -443,7 +443,8 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
             against = f" of {_roof(row)}" if row["compute_bound"] and not is_missing(row["floor_frac"]) else ""
             cells["roof"].append(_share(row["floor_frac"]) + against)
             spread = f"{_times(faster.p50)} ({faster.p5:.2f} – {faster.p95:.2f})"
-            cells["library"].append(f"{spread} `{fastest}`" if fastest else MISSING)
+            apart = f" {ELSEWHERE_MARK}" if fastest and _run_timed(rungs, row, fastest) != row["bench_run"] else ""
+            cells["library"].append(f"{spread} `{fastest}`{apart}" if fastest else MISSING)
         of_op = said[said["op"] == op]
         counts = of_op.loc[of_op["stated"], "verdict"].value_counts()
         moved = rungs["measured_over_predicted"].dropna()
@@ -462,6 +463,7 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
     headers += [f"rungs that move ≤ {MOST_BYTES} × the predicted bytes"]
     rendered = _markdown(table, headers)
     notes = [f"{STALE_MARK} times are of {OLDER}."] if STALE_MARK in rendered else []
+    notes += [f"{ELSEWHERE_MARK} the two times are of different runs."] if ELSEWHERE_MARK in rendered else []
     parts = [rendered, *notes, _held_against(tables, benches)]
     if len(tables["claims"]):
         counts = tables["claims"]["verdict"].value_counts()
@@ -471,6 +473,11 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
             f"{len(tables['claims'])} numbers, {named} ([claimed → found, and why](kernels/CLAIMS.md))."
         )
     return "\n\n".join(parts)
+
+
+def _run_timed(rungs: pd.DataFrame, row: pd.Series, variant: str) -> str:
+    """The run that timed `variant` in the dtype of `row`."""
+    return str(rungs.loc[(rungs["variant"] == variant) & (rungs["dtype"] == row["dtype"]), "bench_run"].iloc[0])
 
 
 def _held_against(tables: Tables, benches: Mapping[str, Bench]) -> str:

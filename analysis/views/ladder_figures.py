@@ -127,7 +127,7 @@ def plot_shapes(op: str, rungs: pd.DataFrame, bench: Bench, caption: str) -> Fig
     rows = rows[precision_of(rows) == ""]
     rate = pd.to_numeric(rows["achieved_flop_per_s"]).astype(float)
     rows = rows.assign(tflops=rate / 1e12, flops=rate * rows["bench_time_p50_ns"] / 1e9)
-    notes = ["The roof at a shape is of what takes longer there, the operations or the bytes: of bytes it lies lower."]
+    notes = ["The roof at a shape is the lower of two: that of the operations and that of the bytes."]
     notes += [f"Not drawn, of another precision: {', '.join(others)}."] if others else []
     dtypes = list(dict.fromkeys(rows["dtype"]))
     order = rows.groupby("shape_name", sort=False)["flops"].median().sort_values(kind="stable")

@@ -263,7 +263,7 @@ def _sdpa(backend: str) -> Callable[..., Any]:
     return run
 
 
-FLEX_BLOCK = 128  # queries and keys that its list of blocks has together, if nothing else is asked for
+FLEX_BLOCK = 128  # queries, and keys, of a block of its mask: PyTorch's default
 
 
 @functools.lru_cache(maxsize=16)
@@ -281,7 +281,7 @@ def _compiled_flex() -> Callable[..., Any]:
     import torch._dynamo
     from torch.nn.attention.flex_attention import flex_attention
 
-    # a graph for each shape, dtype and list of blocks; by default the ninth is an error
+    # a graph for each shape, dtype and list of blocks; by default the ninth is an error. It holds for the whole process
     torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
     return torch.compile(flex_attention, dynamic=False, fullgraph=True)
 
@@ -294,7 +294,7 @@ def flex(q: Any, k: Any, v: Any, window: int) -> Any:
 
 def flex_64(q: Any, k: Any, v: Any, window: int) -> Any:
     """flex with tiles of 64 queries and keys, and a list of blocks as fine."""
-    # for less than 128 queries it would take a kernel for decoding, which has tiles of its own
+    # for fewer than 128 queries it would take a kernel for decoding, which has tiles of its own
     options = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2, "FORCE_USE_FLEX_ATTENTION": True}
     mask = _block_mask(q.shape[2], window, q.device, 64)
     return _compiled_flex()(q, k, v, block_mask=mask, scale=SCALE, kernel_options=options)

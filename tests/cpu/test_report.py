@@ -478,6 +478,15 @@ def test_a_newest_run_without_counters_gives_way_to_the_committed_one_and_says_s
     assert capsys.readouterr().out.startswith("GPT-2 on NVIDIA H200 (reports/h200-gpt2-fp32)\n")
 
 
+def test_a_command_goes_on_with_a_run_of_ours_alone(tmp_path):
+    mine = tmp_path / "my run"
+    (mine / "captures").mkdir(parents=True)
+    assert report._run_to_add_to([mine]) == report._run_to_add_to([mine / "captures"]) == f"'{mine}'"
+    assert report._run_to_add_to([mine, mine]) == ""
+    assert report._run_to_add_to([tmp_path]) == ""  # a folder of exports
+    assert report._run_to_add_to([COMMITTED]) == ""
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_an_interrupt_is_one_line_and_leaves_nothing_behind(capture, tmp_path, name):
     done = subprocess.run(

@@ -313,6 +313,18 @@ def test_the_overview_has_one_line_an_op() -> None:
     assert "[widen]" not in ladder.render_overview(untimed, {})
 
 
+def test_the_overview_marks_a_ratio_of_two_runs() -> None:
+    table = tables()["ladder"]
+    assert ELSEWHERE_MARK not in ladder.render_overview(tables(), {})
+    apart = tables(
+        bench_run=table["bench_run"].mask((table["variant"] == "compile") & (table["dtype"] == "fp32"), "two")
+    )
+    text = ladder.render_overview(apart, {})
+    ratios = cells(text, "[widen](kernels/wide/README.md)")["vs best library (p5 – p95)"]
+    assert ratios == "1.60× (1.31 – 1.96) `compile` §, 1.60× (1.31 – 1.96) `compile`"
+    assert f"{ELSEWHERE_MARK} the two times are of different runs." in text
+
+
 def test_the_overview_counts_the_bytes_of_every_rung_at_the_bench_shape_whatever_it_states() -> None:
     table = tables()["ladder"]
     more = table["measured_over_predicted"].mask(table["variant"] == "v01_naive", 2.75)
