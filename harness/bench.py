@@ -3,10 +3,10 @@
     python -m harness.bench [OP ...] [--out DIR] [--dtype fp32 bf16] [--shapes b8_t1024 ...] [--variants ...]
     python -m harness.bench --gpt2 [--out DIR]            GPT-2 unfused, with the best softmax, with all ops: gpt2.txt
 
-Without OP: every op of kernels.registry. Writes to DIR with one OP, to DIR/<op> with several (default
-runs/bench-<op>, which the next benchmark writes over): bench.csv, bench.json (conditions), correctness.txt, microbenchmark.txt, and gpt2.txt for an op that
-the model takes by name. Without a GPU no kernel runs: correctness.txt alone, of the PyTorch chain that every variant is
-on the CPU.
+Without OP: every op of kernels.registry. Writes to DIR with one OP, to DIR/<op> with several (default runs/bench-<op>,
+which the next benchmark writes over): bench.csv, bench.json (conditions), correctness.txt, microbenchmark.txt, and
+gpt2.txt for an op that the model takes by name. Without a GPU no kernel runs: correctness.txt alone, of the PyTorch
+chain that every variant is on the CPU.
 
 Two conventions, both by CUDA events, variants in turn within every round:
 - cold   a sample is one CUDA graph of several launches that rotate among sets of inputs and outputs of more than
@@ -803,7 +803,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--out",
         type=Path,
-        help="folder to write to (default runs/bench-<op>, anew each time); of several ops: one each in it",
+        help="folder to write to (default runs/bench-<op>, which the next writes over); of several: one each in it",
     )
     parser.add_argument("--dtype", nargs="+", help="fp32, bf16 (default: all of the op)")
     parser.add_argument("--shapes", nargs="+", help="names of the ops' shapes (default: all)")
