@@ -818,6 +818,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from harness import outputs
     from kernels.registry import dtype_name, ops, short_dtype
 
     known = ops()
@@ -835,7 +836,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.gpt2:
         if not torch.cuda.is_available():
             raise UsageError("--gpt2 times on a GPU and torch sees none: leave it out.")
-        out = options.out or ROOT / "runs" / "bench-gpt2"
+        out = options.out or outputs.RUNS / "bench-gpt2"
         out.mkdir(parents=True, exist_ok=True)
         from harness import manifest
 
@@ -851,7 +852,7 @@ def _run(options: argparse.Namespace) -> int:
     if not torch.cuda.is_available():
         print("No NVIDIA GPU: nothing is timed, no kernel runs; the PyTorch chain is checked.", file=sys.stderr)
     for op, dtypes, shapes, variants in plan:
-        out = options.out or ROOT / "runs" / f"bench-{op.name}"
+        out = options.out or outputs.RUNS / f"bench-{op.name}"
         if options.out and len(plan) > 1:
             out /= op.name
         out.mkdir(parents=True, exist_ok=True)

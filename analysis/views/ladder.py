@@ -125,8 +125,9 @@ def name_of(row: pd.Series) -> str:
     return " ".join([name, *marks])
 
 
-def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span]:
-    """(variant, how many times faster than it `row` is), of PyTorch's variants of the same precision the fastest.
+def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span, bool]:
+    """(variant, how many times faster than it `row` is, whether another run timed it), of PyTorch's variants of the
+    same precision the fastest.
 
     Shape: `rows` of one op, dtype and shape. "" if there is none.
     """
@@ -134,9 +135,9 @@ def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span]:
     library = library_of(rows, own)
     library = library[library["bench_time_p50_ns"].notna()]
     if library.empty or is_missing(row["bench_time_p50_ns"]):
-        return "", Span(math.nan, math.nan, math.nan)
+        return "", Span(math.nan, math.nan, math.nan), False
     fastest = library.loc[library["bench_time_p50_ns"].astype(float).idxmin()]
-    return str(fastest["variant"]), versus(row, fastest)
+    return str(fastest["variant"]), versus(row, fastest), fastest["bench_run"] != row["bench_run"]
 
 
 def _ladder_table(rows: pd.DataFrame) -> str:
@@ -146,7 +147,7 @@ def _ladder_table(rows: pd.DataFrame) -> str:
     beside = not is_missing(library) and best_library(rows, rows.iloc[0])[0] != library
     table = []
     for _, row in rows.iterrows():
-        fastest, faster = best_library(rows, row)
+        fastest, faster, _ = best_library(rows, row)
         rate = row["achieved_flop_per_s"] if compute else row["achieved_byte_per_s"]
         table.append(
             [
@@ -343,7 +344,7 @@ def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
     table = []
     for index, row in rows.iterrows():
         same = with_library[(with_library["dtype"] == row["dtype"]) & (with_library["shape_name"] == row["shape_name"])]
-        library, faster = best_library(same, same.loc[index])
+        library, faster, _ = best_library(same, same.loc[index])
         table.append(
             [
                 row["dtype"],
@@ -436,15 +437,15 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
             continue
         cells: dict[str, list[str]] = {name: [] for name in ("rung", "time", "roof", "library")}
         for _, row in fast.iterrows():
-            fastest, faster = best_library(rungs[rungs["dtype"] == row["dtype"]], row)
+            fastest, faster, apart = best_library(rungs[rungs["dtype"] == row["dtype"]], row)
             older = "times" in str(row["stale"]).split()
             cells["rung"].append(f"`{row['variant']}` {STALE_MARK}" if older else f"`{row['variant']}`")
             cells["time"].append(number(row["bench_time_p50_ns"], "ns"))
             against = f" of {_roof(row)}" if row["compute_bound"] and not is_missing(row["floor_frac"]) else ""
             cells["roof"].append(_share(row["floor_frac"]) + against)
             spread = f"{_times(faster.p50)} ({faster.p5:.2f} – {faster.p95:.2f})"
-            apart = f" {ELSEWHERE_MARK}" if fastest and _run_timed(rungs, row, fastest) != row["bench_run"] else ""
-            cells["library"].append(f"{spread} `{fastest}`{apart}" if fastest else MISSING)
+            mark = f" {ELSEWHERE_MARK}" if apart else ""
+            cells["library"].append(f"{spread} `{fastest}`{mark}" if fastest else MISSING)
         of_op = said[said["op"] == op]
         counts = of_op.loc[of_op["stated"], "verdict"].value_counts()
         moved = rungs["measured_over_predicted"].dropna()
@@ -473,11 +474,6 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
             f"{len(tables['claims'])} numbers, {named} ([claimed → found, and why](kernels/CLAIMS.md))."
         )
     return "\n\n".join(parts)
-
-
-def _run_timed(rungs: pd.DataFrame, row: pd.Series, variant: str) -> str:
-    """The run that timed `variant` in the dtype of `row`."""
-    return str(rungs.loc[(rungs["variant"] == variant) & (rungs["dtype"] == row["dtype"]), "bench_run"].iloc[0])
 
 
 def _held_against(tables: Tables, benches: Mapping[str, Bench]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kernels.registry import (
@@ -263,9 +263,6 @@ def _sdpa(backend: str) -> Callable[..., Any]:
     return run
 
 
-FLEX_BLOCK = 128  # queries, and keys, of a block of its mask: PyTorch's default
-
-
 @functools.lru_cache(maxsize=16)
 def _block_mask(tokens: int, window: int, device: Any, block: int) -> Any:
     from torch.nn.attention.flex_attention import create_block_mask
@@ -286,20 +283,20 @@ def _compiled_flex() -> Callable[..., Any]:
     return torch.compile(flex_attention, dynamic=False, fullgraph=True)
 
 
-def flex(q: Any, k: Any, v: Any, window: int) -> Any:
-    """PyTorch's compiled flex_attention, which skips the blocks that no query sees; the list of blocks is kept."""
-    mask = _block_mask(q.shape[2], window, q.device, FLEX_BLOCK)
-    return _compiled_flex()(q, k, v, block_mask=mask, scale=SCALE)
+def _flex(block: int, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
+    """PyTorch's compiled flex_attention, which skips the blocks that no query sees; the list of blocks is kept. A block
+    has `block` queries and keys; `options` are those of its kernel.
+    """
+
+    def run(q: Any, k: Any, v: Any, window: int) -> Any:
+        mask = _block_mask(q.shape[2], window, q.device, block)
+        return _compiled_flex()(q, k, v, block_mask=mask, scale=SCALE, kernel_options=options)
+
+    return run
 
 
-def flex_64(q: Any, k: Any, v: Any, window: int) -> Any:
-    """flex with tiles of 64 queries and keys, and a list of blocks as fine."""
-    # for fewer than 128 queries it would take a kernel for decoding, which has tiles of its own
-    options = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2, "FORCE_USE_FLEX_ATTENTION": True}
-    mask = _block_mask(q.shape[2], window, q.device, 64)
-    return _compiled_flex()(q, k, v, block_mask=mask, scale=SCALE, kernel_options=options)
-
-
+# for fewer than 128 queries it would take a kernel for decoding, which has tiles of its own
+FLEX_64 = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2, "FORCE_USE_FLEX_ATTENTION": True}
 MOST_SCORES = 1 << 30
 PER_QUERY_TOKENS = 1024
 
@@ -466,7 +463,7 @@ WINDOWED_VARIANTS = (
         name="flex",
         kind="compile",
         hypothesis="blocks of 128 keys outside the window are skipped: at most 0.3 of the time of sdpa_efficient",
-        fn=flex,
+        fn=_flex(128),  # PyTorch's default
         bytes_model=minimum_bytes,
         timings=(Timing("sdpa_efficient", high=0.3),),
     ),
@@ -474,7 +471,7 @@ WINDOWED_VARIANTS = (
         name="flex_64",
         kind="compile",
         hypothesis="17 blocks of 64 keys are seen where 9 of 128 were, 0.94 of the keys: at most 0.95 of flex's time",
-        fn=flex_64,
+        fn=_flex(64, FLEX_64),
         bytes_model=minimum_bytes,
         timings=(Timing("flex", high=0.95),),
     ),

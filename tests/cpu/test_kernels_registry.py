@@ -118,7 +118,7 @@ def test_listing_names_every_variant():
 def test_listing_has_the_bytes_of_the_ladders_shape_and_only_the_ops_asked_for():
     said = listed("gelu", "matmul").stdout
     assert re.findall(r"^(\w+) \(", said, re.M) == ["gelu", "matmul"]
-    # 262144 rows of 768 floats, read and written
+    # 65536 rows of 3072 floats, read and written
     assert "predicted at large" in said
     assert "v02_vector [cuda] 1,610.61 MB in fp32, 1.00 times the least" in said
     # no rung in fp32: the bytes are those of bf16

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness import bench
+from harness import bench, outputs
 from kernels import registry
 from kernels.registry import ops
 from kernels.softmax import causal_softmax
@@ -173,6 +173,7 @@ def test_without_a_gpu_correctness_alone(tmp_path, capsys, monkeypatch):
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.setattr(bench, "ROOT", tmp_path / "project")
+    monkeypatch.setattr(outputs, "RUNS", tmp_path / "project" / "runs")
     beside = str(tmp_path / "beside")
     for given, shown in (([], "runs/bench-softmax"), (["--out", "../mine"], "../mine"), (["--out", beside], beside)):
         assert bench.main(["softmax", *given]) == 0
