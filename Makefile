@@ -85,8 +85,12 @@ space := $(subst ,, )
 SWEPT = $(if $(filter sweep,$@),$(OP))
 NO_RUN := --dry-run --help -h
 NEW_RUN = $(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-$(subst $(space),-,$(strip $@ $(SWEPT))))
+MEASURE_layers = studies.layers.measure
+MEASURE_kernels-of-layers = studies.layers.measure_alone
+MEASURE_baseline = studies.baseline.measure
+MEASURE_sweep = studies.sweep.run
 define run_and_report
-@run='$(NEW_RUN)'; $(PY) -m harness.$(subst -,_,$@) $(SWEPT) --out "$$run" $(ARGS) $(if $(filter $(NO_RUN),$(ARGS)),,&& $(PY) analysis/report.py "$$run" --quiet)
+@run='$(NEW_RUN)'; $(PY) -m $(MEASURE_$@) $(SWEPT) --out "$$run" $(ARGS) $(if $(filter $(NO_RUN),$(ARGS)),,&& $(PY) analysis/report.py "$$run" --quiet)
 endef
 
 .PHONY: layers
@@ -103,7 +107,7 @@ baseline: $(HARNESS)  ## Hugging Face transformers side by side: eager, sdpa, CU
 
 .PHONY: bench-analysis
 bench-analysis: $(BASE)  ## the readers against pandas on 0.5, 1 and 2 M kernels: time, peak memory, growth (ten minutes)
-	@$(PY) -m analysis.bench $(ARGS)
+	@$(PY) -m tests.bench.readers $(ARGS)
 
 .PHONY: sweep
 sweep: $(HARNESS)  ## try every block size and the like of OP='gelu layernorm', table and heat maps (ARGS='--counters --update'; RUN=… goes on)
@@ -126,12 +130,12 @@ format: $(TESTS)  ## rewrite the sources the way lint wants them
 
 .PHONY: readme
 readme: $(HARNESS)  ## rewrite the generated tables of the README files from the committed run
-	@$(PY) -m harness.ladder --mode declare --out reports/h200-ladder
-	@$(PY) -m analysis.ladder reports/h200-ladder
+	@$(PY) -m studies.ladder.measure --mode declare --out reports/h200-ladder
+	@$(PY) -m studies.ladder.build reports/h200-ladder
 	@$(PY) analysis/report.py reports/h200-gpt2-layers/captures --out reports/h200-gpt2-layers --quiet
 	@$(PY) analysis/report.py reports/h200-sweep/captures --out reports/h200-sweep --quiet
 	@$(PY) analysis/report.py reports/h200-gpt2-fp32/captures --out reports/h200-gpt2-fp32 --update-readmes
-	@$(PY) -m analysis.bench --update-readme
+	@$(PY) -m tests.bench.readers --update-readme
 
 .PHONY: clean
 clean:  ## remove what can be made again (build/, caches); runs/ and the virtual environment stay

@@ -56,7 +56,7 @@ def main() -> int:
     arguments = parser.parse_args()
     from tabulate import tabulate
 
-    from analysis.capture.errors import AnalysisError
+    from analysis.formats.errors import AnalysisError
 
     try:
         table = read_kernel_times(arguments.file)

@@ -32,7 +32,7 @@ def name_lacking_packages() -> None:
 
 def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    if package in ("", "analysis"):  # no missing package but a fault of ours: the traceback says where
+    if package in ("", "analysis", "studies"):  # no missing package but a fault of ours: the traceback says where
         sys.__excepthook__(kind, error, trace)
         return
     spec = sys.modules["__main__"].__spec__

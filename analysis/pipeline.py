@@ -10,19 +10,19 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture, Gap
+from analysis.diagnosis import findings
+from analysis.fusion import plan as fusion
 from analysis.hardware import metrics
 from analysis.hardware.devices import find_device
+from analysis.page import figures
+from analysis.page.canvas import compact, to_bytes, to_svg
 from analysis.tables import (
     attribution,
-    baseline,
     completeness,
     conditions,
-    findings,
-    fusion,
     gaps,
     join,
     kernels,
-    layer_profile,
     layers,
     nsys_sums,
     profiles,
@@ -31,13 +31,14 @@ from analysis.tables import (
     selftest,
     source,
     stalls,
-    sweep,
-    sweep_calls,
     traffic,
 )
 from analysis.tables.schema import PROFILE_TABLES, TABLES
-from analysis.views import figures, heatmap
-from analysis.views.canvas import compact, to_bytes, to_svg
+from studies.baseline import tables as baseline
+from studies.layers import tables as layer_profile
+from studies.sweep import calls as sweep_calls
+from studies.sweep import figures as heatmap
+from studies.sweep import tables as sweep
 
 FIGURES = {
     "roofline": "roofline",

@@ -26,7 +26,7 @@ if __package__ in (None, ""):
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.views.ladder import Bench
+    from studies.ladder.page import Bench
 
 
 RUNS = ROOT / "runs"
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0: report written. 2: wrong usage. 3: input that cannot be read."""
     options = _parse(arguments)
     # Imported late so that --help answers at once.
-    from analysis.capture.errors import AnalysisError, UsageError
+    from analysis.formats.errors import AnalysisError, UsageError
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("report.py: interrupted; the report that was there is untouched", file=sys.stderr)
         return 130
-    from analysis.views.markdown import render_terminal
+    from analysis.page.markdown import render_terminal
 
     if options.only == "roofline":
         return _show_roofline(report, out, paths)
@@ -155,7 +155,7 @@ _WITH_COUNTERS = "h200-gpt2-fp32"  # the committed run with a timeline, ranges a
 
 
 def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: Path, paths: Sequence[Path]) -> int:
-    from analysis.views.markdown import render_fusion
+    from analysis.page.markdown import render_fusion
 
     if tables["fusion"].empty:
         print(
@@ -201,7 +201,7 @@ def default_run(needed: str = "*") -> Path:
 
     Raises: InputError if there is neither.
     """
-    from analysis.capture.errors import InputError
+    from analysis.formats.errors import InputError
 
     found = {path.parents[1] for path in RUNS.glob(f"*/captures/{needed}") if needed == "*" or _says_ok(path)}
     found = {run for run in found if _holds_data(run)}
@@ -295,9 +295,9 @@ def build(
 
 def check_readmes() -> None:
     """Raise InputError, before anything is written, if an op that was declared has no README for its ladder."""
-    from analysis.capture.errors import InputError
-    from analysis.ladder import read_tables
-    from analysis.views.ladder import folders
+    from analysis.formats.errors import InputError
+    from studies.ladder.build import read_tables
+    from studies.ladder.page import folders
 
     for folder in folders(read_tables(COMMITTED / "h200-ladder")):
         if not (ROOT / "kernels" / folder / "README.md").is_file():
@@ -328,7 +328,7 @@ def _index() -> str:
 
 def _benches(times: pd.DataFrame) -> dict[str, Bench]:
     """The times of each op that has a committed benchmark, with the conditions of that."""
-    from analysis.views.ladder import Bench
+    from studies.ladder.page import Bench
 
     found: dict[str, Bench] = {}
     for op, rows in times.groupby("op"):
@@ -344,10 +344,10 @@ def _ladders() -> tuple[list[tuple[str, str, str]], dict[str, str]]:
     folder = COMMITTED / "h200-ladder"
     if not (folder / "tables").is_dir():
         return [], {}
-    from analysis.ladder import lines_today, read_tables
-    from analysis.views.claims import render_claims
-    from analysis.views.ladder import folders, render_folder, render_overview
-    from analysis.views.ladder_figures import draw_ladders
+    from studies.ladder.build import lines_today, read_tables
+    from studies.ladder.claims_page import render_claims
+    from studies.ladder.figures import draw_ladders
+    from studies.ladder.page import folders, render_folder, render_overview
 
     tables = read_tables(folder)
     tables["ladder"] = tables["ladder"].assign(hot_line=lines_today(tables["ladder"], ROOT / "kernels"))
@@ -367,15 +367,15 @@ def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) 
     """
     import pandas as pd
 
-    from analysis.capture.errors import InputError
-    from analysis.tables.schema import document_columns
-    from analysis.views.readme import (
+    from analysis.formats.errors import InputError
+    from analysis.page.readme import (
         Results,
         render_layers,
         render_results,
         render_summary,
         replace_part,
     )
+    from analysis.tables.schema import document_columns
 
     bench = COMMITTED / "h200-softmax-bench"
     if not (bench / "bench.csv").is_file():
@@ -414,8 +414,8 @@ def write(
     *, only: str | None,
 ) -> list[str]:  # fmt: skip
     """Write the report's parts into `folder`; return their names relative to it."""
-    from analysis.views.html import render_html
-    from analysis.views.markdown import render_markdown
+    from analysis.page.html import render_html
+    from analysis.page.markdown import render_markdown
 
     listed = {entry["name"] for entry in report["tables"]}
     written = {

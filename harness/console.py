@@ -9,6 +9,13 @@ from types import TracebackType
 
 from harness.errors import HarnessError
 
+# The `make` target that installs what a program needs, where it is not called like the program.
+_TARGETS = {
+    "harness.run": "profile",
+    "studies.ladder.build": "report",
+    "studies.layers.measure_alone": "kernels-of-layers",
+}
+
 
 def say(text: str) -> None:
     """A result of a program, on stdout."""
@@ -53,13 +60,12 @@ def name_lacking_packages() -> None:
 def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     spec = sys.modules["__main__"].__spec__
-    if package in ("", "harness", "kernels") or spec is None:  # a fault of ours: the traceback says where
+    if package in ("", "harness", "kernels", "studies") or spec is None:  # a fault of ours: the traceback says where
         sys.__excepthook__(kind, error, trace)
         return
-    name = spec.name.removeprefix("harness.")
+    target = _TARGETS.get(spec.name, spec.name.split(".")[1].replace("_", "-"))
     print(
-        f"{sys.executable} lacks the Python package {package}; run `make "
-        f"{'profile' if name == 'run' else name.replace('_', '-')}`, which installs what it needs, or "
+        f"{sys.executable} lacks the Python package {package}; run `make {target}`, which installs what it needs, or "
         f"`.venv/bin/python -m {spec.name} …`.",
         file=sys.stderr,
     )

@@ -91,7 +91,7 @@ class Variant:
     `precision` names the roof of its arithmetic where it is not that of the dtype ("tf32"). One that is `finite_only`
     promises nothing for infinities and NaN: it is not checked on the op's hostile inputs.
     `tunables` are the choices that `source` leaves to the compiler's -D, macro by macro: the values that a sweep tries,
-    the first of them the one that the source takes without a -D. harness.sweep reads them. Where `keeps_default` says
+    the first of them the one that the source takes without a -D. studies/sweep reads them. Where `keeps_default` says
     why, it is built with the first ones whatever a sweep recommends. A CUDA source that leaves none says why in
     `no_tunables`.
     """

@@ -37,7 +37,7 @@ def from_extension(folder: str, function: str) -> Callable[..., Any]:
 
 @contextmanager
 def calling(folder: str, module: Any) -> Iterator[None]:
-    """Inside the block `module` stands for the extension of kernels/<folder>: harness.sweep's other builds of it."""
+    """Inside the block `module` stands for the extension of kernels/<folder>: the sweep's other builds of it."""
     before = _modules.get(folder)
     _modules[folder] = module
     try:

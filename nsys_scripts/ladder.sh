@@ -52,7 +52,7 @@ capture() { # RUN COLUMNS OPTION: the points of a run under ncu, and its exports
   # one kernel that hangs under ncu does not cost what the other ops need
   if [[ -z $dry ]]; then points=$(grep -c ',yes,' "$1/captures/points.csv" || true); fi
   limit=$((60 + (points * 8 < seconds ? points * 8 : seconds))) step "2/4 counters under ncu: ${1#"$run"-}" "$HERE/ncu_capture.sh" --include ladder/ "$3" --columns "$2" \
-    --out "$1" -- "$PYTHON" -m harness.ladder --mode capture --run "$1" --seconds "$seconds" || code=$?
+    --out "$1" -- "$PYTHON" -m studies.ladder.measure --mode capture --run "$1" --seconds "$seconds" || code=$?
   if ((code)); then failed=yes; fi
   if ((code == 124 || code == 137)); then
     echo "This capture did not end in time; its last kernel: $(grep '^==PROF== Profiling' "$1/raw/ncu.log" | tail -n 1 || true)" >&2
@@ -67,7 +67,7 @@ capture() { # RUN COLUMNS OPTION: the points of a run under ncu, and its exports
   fi
 }
 
-ladder() { step "$1" "$PYTHON" -m harness.ladder --mode "${@:2}"; }
+ladder() { step "$1" "$PYTHON" -m studies.ladder.measure --mode "${@:2}"; }
 
 if [[ -n $missing ]]; then
   ladder "what is missing" missing --out "$dir" ${only[@]+"${only[@]}"}
@@ -84,7 +84,7 @@ case $code in
 4) exit 0 ;;     # nothing is missing
 *) exit 1 ;;
 esac
-columns=$("$PYTHON" -m analysis.ladder --columns) && few=$("$PYTHON" -m analysis.ladder --columns --slow) || exit 1
+columns=$("$PYTHON" -m studies.ladder.build --columns) && few=$("$PYTHON" -m studies.ladder.build --columns --slow) || exit 1
 runs=("$run"-*)
 if [[ -n $dry ]]; then runs=("$run-OP" "$run-OP-slow"); fi
 for one in "${runs[@]}"; do if [[ $one != *-slow ]]; then capture "$one" "$columns" --source; fi; done
@@ -94,6 +94,6 @@ for export in ${exports[@]+"${!exports[@]}"}; do
   wait "$export" || failed=yes
   cat "${exports[export]}/raw/export.log"
 done
-step "4/4 tables" "$PYTHON" -m analysis.ladder "$dir" || failed=yes
+step "4/4 tables" "$PYTHON" -m studies.ladder.build "$dir" || failed=yes
 ladder "what is still missing" missing --out "$dir" ${only[@]+"${only[@]}"}
 if [[ -n $failed ]]; then exit 1; fi

@@ -1,4 +1,4 @@
-"""Writes a folder of the kernel ladder as `harness.ladder` and ncu leave it, from a few numbers a launch."""
+"""Writes a folder of the kernel ladder as `studies.ladder.measure` and ncu leave it, from a few numbers a launch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.hardware.metrics import column_metrics
-from analysis.tables.ladder import wanted_columns
+from studies.ladder.tables import wanted_columns
 
 IDENTITY = (
     "ID", "Process ID", "Process Name", "Host Name", "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg",

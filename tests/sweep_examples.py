@@ -1,4 +1,4 @@
-"""A sweep.csv as harness.sweep writes it, without a GPU: times follow a rule that tests can check."""
+"""A sweep.csv as studies.sweep.run writes it, without a GPU: times follow a rule that tests can check."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import itertools
 from collections.abc import Mapping, Sequence
 
-from harness.sweep_rows import COLUMNS
+from studies.sweep.rows import COLUMNS
 
 GPU = "NVIDIA H200"
 

@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture import cache, ncu, ncu_csv, nsys_csv, nsys_sqlite, ours, torch_trace
-from analysis.capture.errors import InputError
 from analysis.capture.model import (
     COUNTERS_COLUMNS,
     DETAILS_COLUMNS,
@@ -38,7 +37,8 @@ from analysis.capture.nsys_numbers import Table
 from analysis.capture.sniff import OUR_JSON, Sniffed, sniff
 from analysis.capture.summaries import SUMMARIES
 from analysis.capture.text import NumberStyle
-from analysis.words import count_of
+from analysis.formats.errors import InputError
+from analysis.formats.words import count_of
 
 _WHAT_TO_GIVE = (
     "give exports of nsys (SQLite, CSV) or of ncu (`--csv --page raw`), a trace of torch.profiler, "

@@ -343,8 +343,8 @@ class Capture:
     metric_instances  values behind a value, such as instructions by opcode (METRIC_INSTANCES)
     details           metrics of details pages under their labels (DETAILS)
     dataflow          operations of the captured program with their operands, as harness/dataflow.py describes them
-    layer_profile     components timed by harness.layers; kernels_of_layers, baseline: by the programs of these names
-    sweep             what harness.sweep recommends; sweep_rows: one row a combination, in the order of measuring
+    layer_profile     components timed by studies/layers; kernels_of_layers, baseline: by the programs of these names
+    sweep             what studies.sweep.run recommends; sweep_rows: one row a combination, in the order of measuring
     layer_events      what the events of the captured run read: range, ordinal, component, event_ns (as read), own_ns
     session           what a session page says of GPU, versions and clocks; never a host, a user, a path or a command
     """

@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.capture import ncu_csv, ncu_details, ncu_raw, ncu_rep, ncu_session, ncu_source
-from analysis.capture.errors import InputError
 from analysis.capture.model import Gap
 from analysis.capture.text import NumberStyle
-from analysis.words import count_of
+from analysis.formats.errors import InputError
+from analysis.formats.words import count_of
 
 
 @dataclass

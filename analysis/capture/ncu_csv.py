@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from analysis.capture.errors import InputError
 from analysis.capture.model import COUNTERS_COLUMNS, Gap, as_table
 from analysis.capture.text import parse_integer
-from analysis.words import count_of
+from analysis.formats.errors import InputError
+from analysis.formats.words import count_of
 
 csv.field_size_limit(1 << 30)  # a cell with the samples of a whole kernel is long; the file bounds it
 

@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture import ncu_csv
-from analysis.capture.errors import InputError
 from analysis.capture.model import COUNTERS_COLUMNS, DETAILS_COLUMNS, RULES_COLUMNS, Gap, as_table
 from analysis.capture.ncu_raw import column_values, crash_gap, crashed, locale_of
 from analysis.capture.text import C_LOCALE, NumberStyle, is_missing, parse_number
 from analysis.capture.units import base_unit, check_metric
+from analysis.formats.errors import InputError
 
 _EXPORT = ncu_csv.EXPORT.format(page="details")
 # `dram__bytes_read.sum`, `launch__grid_size`, and the few names without `__` or a suffix; labels look otherwise.

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture import ncu_csv
-from analysis.capture.errors import InputError
 from analysis.capture.model import METRIC_INSTANCES_COLUMNS, Gap, as_table, empty_table
 from analysis.capture.text import NumberStyle, decide_locale, is_missing, parse_number
 from analysis.capture.units import base_unit, check_metric
+from analysis.formats.errors import InputError
 
 _EXPORT = ncu_csv.EXPORT.format(page="raw")
 _NUMERIC_NAME = re.compile(r".*\.(?:sum|avg|min|max|ratio|pct|max_rate)(?:\.[a-z_]+)?")

@@ -16,7 +16,6 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.capture.errors import InputError
 from analysis.capture.model import (
     COUNTERS_COLUMNS,
     METRIC_INSTANCES_COLUMNS,
@@ -29,6 +28,7 @@ from analysis.capture.ncu_details import TITLES, without_paths
 from analysis.capture.ncu_raw import crash_gap, crashed
 from analysis.capture.ncu_source import base_name, hottest_stall
 from analysis.capture.units import base_unit
+from analysis.formats.errors import InputError
 
 INSTALL = "install NVIDIA's reader with `pip install ncu-report==2026.3.1`, or export it with"
 EXPORT = "`ncu --import <report>.ncu-rep --csv --page raw > ncu_raw.csv`"

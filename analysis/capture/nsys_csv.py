@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture import summaries
-from analysis.capture.errors import InputError
 from analysis.capture.model import (
     API_CALLS_COLUMNS,
     GPU_OPS_COLUMNS,
@@ -33,6 +32,7 @@ from analysis.capture.nsys_numbers import Table, in_order, read_file, shares
 from analysis.capture.nsys_reports import KINDS, UNKNOWN_SIZE
 from analysis.capture.nsys_table import RawTable, ends_within, kind_of, lost_headers
 from analysis.capture.text import NumberStyle, is_missing, open_text
+from analysis.formats.errors import InputError
 
 _MEMORY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "HtoH": "Host-to-Host"}
 _MEMORY |= {"PtoP": "Peer-to-Peer", "HtoA": "Host-to-Array", "AtoH": "Array-to-Host", "AtoA": "Array-to-Array"}

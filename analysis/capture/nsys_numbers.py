@@ -18,7 +18,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analysis.capture.errors import InputError
 from analysis.capture.model import Gap
 from analysis.capture.nsys_reports import Report
 from analysis.capture.nsys_table import RawTable, kind_of, read_tables
@@ -30,6 +29,7 @@ from analysis.capture.text import (
     parse_number,
 )
 from analysis.capture.units import base_unit
+from analysis.formats.errors import InputError
 
 _AGAIN = "export it again with `nsys stats`"
 _ENOUGH = 10_000  # different cells with a sign in a column; the style is in them, and every cell is checked against it

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.capture.errors import InputError
 from analysis.capture.model import (
     GPU_OPS_COLUMNS,
     GRAPH_NODES_COLUMNS,
@@ -33,7 +32,8 @@ from analysis.capture.model import (
     nest_ranges,
 )
 from analysis.capture.sqlite_table import Tables, open_tables
-from analysis.words import count_of
+from analysis.formats.errors import InputError
+from analysis.formats.words import count_of
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"

@@ -29,9 +29,9 @@ import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from analysis.capture import nsys_reports
-from analysis.capture.errors import InputError
 from analysis.capture.nsys_reports import KINDS, UNKNOWN_SIZE, Header, Report
 from analysis.capture.text import text_start
+from analysis.formats.errors import InputError
 
 Raw = bytes | mmap.mmap
 _PIECE = 8 << 20

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.capture.errors import InputError
 from analysis.capture.model import RANGES_COLUMNS, as_table, empty_table, nest_ranges
+from analysis.formats.errors import InputError
 
 SCHEMA_VERSION = 1
 _OPS_TEXT = ("op", "variant", "symbols", "range", "workload", "shape", "dtype", "note")

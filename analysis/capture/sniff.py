@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.capture import ncu_csv, ncu_rep, nsys_reports, nsys_sqlite, nsys_table, sqlite_table, torch_trace
-from analysis.capture.errors import InputError
 from analysis.capture.text import open_text, text_start
+from analysis.formats.errors import InputError
 
 _HEAD = 65536
 _BINARY = (

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.errors import InputError
 from analysis.capture.sqlite_pages import ROWID, DamagedError, OddLayoutError, Part, open_pages, read_parts
+from analysis.formats.errors import InputError
 
 _MAGIC = b"SQLite format 3\0"
 _EXPORT_AGAIN = "export it again with `nsys export --type sqlite`"

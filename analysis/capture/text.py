@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.capture.errors import InputError, UsageError
+from analysis.formats.errors import InputError, UsageError
 
 POINT = "."
 COMMA = ","

@@ -23,7 +23,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analysis.capture.errors import InputError
 from analysis.capture.model import (
     GPU_OPS_COLUMNS,
     RANGES_COLUMNS,
@@ -34,6 +33,7 @@ from analysis.capture.model import (
     empty_table,
     nest_ranges,
 )
+from analysis.formats.errors import InputError
 
 MARK = b'"traceEvents"'
 GZIP = b"\x1f\x8b"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from analysis.capture.errors import InputError
+from analysis.formats.errors import InputError
 
 _PREFIX = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _TIME_NS = {

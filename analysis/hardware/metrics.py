@@ -17,8 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.capture.errors import AnalysisError, InputError, UsageError
-from analysis.words import count_of
+from analysis.formats.errors import AnalysisError, InputError, UsageError
+from analysis.formats.words import count_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ import math
 import pandas as pd
 
 from analysis.capture.model import Capture, Gap
-from analysis.tables.sweep import CELL
-from analysis.words import count_of
+from analysis.formats.words import count_of
+from studies.sweep.tables import CELL
 
 BARE_RUN = "run `python -m harness.run --mode bare --out RUN/captures` on that GPU"
 METRICS = "capture with the metrics that `python -m analysis.hardware.metrics` prints"

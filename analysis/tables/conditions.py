@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.tables import sweep_calls
+from studies.sweep import calls as sweep_calls
 
 
 def gpu_name(capture: Capture) -> str | None:

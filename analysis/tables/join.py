@@ -14,8 +14,8 @@ from pathlib import PurePosixPath
 import numpy as np
 import pandas as pd
 
-from analysis.capture.errors import InputError
-from analysis.hardware import symbols
+from analysis.formats import symbols
+from analysis.formats.errors import InputError
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.schema import TABLES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.hardware import symbols
+from analysis.formats import symbols
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.schema import TABLES
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.tables import baseline, layer_profile, sweep
+from studies.baseline import tables as baseline
+from studies.layers import tables as layer_profile
+from studies.sweep import tables as sweep
 
 
 def build(capture: Capture, measured: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.hardware import symbols
+from analysis.formats import symbols
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.schema import TABLES
 

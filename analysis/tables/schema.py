@@ -380,7 +380,7 @@ _SWEEP = (
     Column("versus_default_p5", "1", "the same, p5"),
     Column("versus_default_p95", "1", "the same, p95"),
     Column("samples", "1", "rounds that the times and ratios rest on"),
-    Column("call", "", "of harness.sweep that measured it: its number in the conditions, or not recorded"),
+    Column("call", "", "of `make sweep` that measured it: its number in the conditions, or not recorded"),
     Column("kernel", "", "its kernel that runs longest, of which the figures up to `tail_frac` are"),
     Column("registers", "1/thread", "registers a thread"),
     Column(
@@ -593,7 +593,7 @@ PROFILE_TABLES: dict[str, Table] = {
                 Column("combinations", "1", "that were tried"),
                 Column("timed", "1", "of them, right and timed"),
                 Column("samples", "1", "rounds that each of the times rests on, the fewest where they differ"),
-                Column("calls", "", "of harness.sweep that measured them: numbers in the conditions, or not recorded"),
+                Column("calls", "", "of `make sweep` that measured them: numbers in the conditions, or not recorded"),
                 Column("default", "", "the source as it stands"),
                 Column("fastest", "", "least median time; clear only if faster than the default in 95 % of the rounds"),
                 Column("versus_default", "1", "the default's time over the fastest one's, paired by round, median"),
@@ -651,7 +651,7 @@ _PAIRED = tuple(
     for at in ("p5", "p50", "p95")
 )
 
-# The kernel ladder: of `python -m analysis.ladder`, not of every report.
+# The kernel ladder: of `python -m studies.ladder.build`, not of every report.
 LADDER_TABLES: dict[str, Table] = {
     table.name: table
     for table in (

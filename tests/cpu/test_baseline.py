@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.tables import baseline as tables
-from harness import baseline
 from harness.gpt2 import GPT2Config
 from harness.weights import build_model, build_transformers_model, load_weights
+from studies.baseline import measure as baseline
+from studies.baseline import tables
 
 SMALL = GPT2Config(n_layer=2, n_embd=32, n_head=4, n_positions=64, vocab_size=61)
 ARGUMENTS = ["--config", "n_layer=2,n_embd=32,n_head=4,n_positions=64,vocab_size=61", "--device", "cpu"]

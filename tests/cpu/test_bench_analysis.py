@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import bench
-from analysis.bench_data import PIDS, make_program, place_of, write_csv, write_sqlite
 from analysis.capture.load import load
+from tests.bench import readers as bench
+from tests.bench.make_captures import PIDS, make_program, place_of, write_csv, write_sqlite
 
 SIZE = 5000
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.bench_data import make_program, write_sqlite
 from analysis.capture import cache
 from analysis.capture import load as load_module
 from analysis.capture.load import load
 from analysis.capture.model import Capture, Gap, SourceFile
+from tests.bench.make_captures import make_program, write_sqlite
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.capture import ours
-from analysis.capture.errors import AnalysisError, InputError
 from analysis.capture.load import load
 from analysis.capture.model import COUNTERS_COLUMNS, GPU_OPS_COLUMNS, RANGES_COLUMNS
 from analysis.capture.sniff import OPS_HEADER
+from analysis.formats.errors import AnalysisError, InputError
 
 KERNELS = (
     "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.capture import ncu, ncu_csv, ncu_details, ncu_source
-from analysis.capture.errors import InputError
 from analysis.capture.load import load
 from analysis.capture.units import base_unit
+from analysis.formats.errors import InputError
 
 ANCIENT = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream"]
 HEAD = [

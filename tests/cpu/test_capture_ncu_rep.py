@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from analysis.capture import ncu_rep, sniff
-from analysis.capture.errors import InputError
 from analysis.capture.load import load
+from analysis.formats.errors import InputError
 
 MAGIC = b"NVR\0"
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from analysis.capture import nsys_csv, nsys_reports
-from analysis.capture.errors import InputError
 from analysis.capture.load import load
 from analysis.capture.model import API_CALLS_COLUMNS, GPU_OPS_COLUMNS, as_table
+from analysis.formats.errors import InputError
 
 GPU = (
     "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),"

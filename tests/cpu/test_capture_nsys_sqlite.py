@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from analysis import pipeline, report
 from analysis.capture import nsys_sqlite, sqlite_table
-from analysis.capture.errors import InputError
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Timeline
+from analysis.formats.errors import InputError
 from analysis.tables import layers, nsys_sums
 from analysis.tables.attribution import attribute, attribute_recorded, enclosing_pairs, parent_rows
 from tests.nsys_export import ERAS, Export

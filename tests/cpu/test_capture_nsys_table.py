@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.capture import nsys_csv, nsys_table
-from analysis.capture.errors import InputError
 from analysis.capture.nsys_numbers import read_file
 from analysis.capture.nsys_reports import parse_header
 from analysis.capture.text import open_text
+from analysis.formats.errors import InputError
 
 GPU = (
     "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),"

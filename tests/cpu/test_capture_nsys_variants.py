@@ -5,7 +5,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.capture.errors import AnalysisError, InputError, UsageError
 from analysis.capture.load import load
 from analysis.capture.model import Capture, dtypes
 from analysis.capture.nsys_csv import operation, without_range
@@ -13,6 +12,7 @@ from analysis.capture.nsys_numbers import read_file
 from analysis.capture.nsys_reports import REPORTS, parse_header, report_of_header
 from analysis.capture.summaries import SUMMARIES
 from analysis.capture.text import AmbiguousNumbersError, locale_style
+from analysis.formats.errors import AnalysisError, InputError, UsageError
 from analysis.report import build
 from analysis.tables.conditions import api_notes
 

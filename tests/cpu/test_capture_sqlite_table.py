@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis.capture import sqlite_pages, sqlite_table
-from analysis.capture.errors import InputError
 from analysis.capture.sqlite_table import Column, open_tables
+from analysis.formats.errors import InputError
 from analysis.kernel_times import main, read_kernel_times
 from analysis.tables.kernel_times import KernelTimes
 

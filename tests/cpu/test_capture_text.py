@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.capture.errors import InputError, UsageError
 from analysis.capture.text import (
     C_LOCALE,
     AmbiguousNumbersError,
@@ -23,6 +22,7 @@ from analysis.capture.text import (
     text_start,
 )
 from analysis.capture.units import base_unit
+from analysis.formats.errors import InputError, UsageError
 
 EN, DE = locale_style("en"), locale_style("de")
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from analysis import pipeline
 from analysis.capture import torch_trace
-from analysis.capture.errors import InputError
 from analysis.capture.load import load
 from analysis.capture.model import Timeline
+from analysis.formats.errors import InputError
 from analysis.tables.attribution import attribute
 
 BASE = 1_790_857_026_000_000_000

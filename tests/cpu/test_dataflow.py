@@ -214,7 +214,7 @@ def test_an_op_that_does_not_fit_is_skipped_and_named(
 
 def test_the_analysis_reads_what_is_recorded(tmp_path: Path) -> None:
     from analysis.capture import ours, sniff
-    from analysis.capture.errors import InputError
+    from analysis.formats.errors import InputError
 
     recorder = dataflow.Recorder()
     mask = torch.tensor([True, False, False, False])

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.capture.errors import AnalysisError, InputError
 from analysis.capture.load import load
+from analysis.formats.errors import AnalysisError, InputError
 from tests.cpu import test_capture_nsys_table as nsys
 from tests.fuzz.fuzz_readers import NAME, Target, attempt, limited, pick
 from tests.fuzz.oracle import Damaged, Truth, damage, truth_of, wrong

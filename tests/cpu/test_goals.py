@@ -1,4 +1,4 @@
-"""analysis/tables/goals.py, and that kernels/goals.toml names what is declared."""
+"""studies/ladder/goals.py, and that kernels/goals.toml names what is declared."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.tables.goals import QUANTILES, build_goals
-from analysis.views.readme import _ladder_goals
-from harness.ladder import GOALS
+from analysis.page.readme import _ladder_goals
 from kernels.registry import ops
+from studies.ladder.goals import QUANTILES, build_goals
+from studies.ladder.measure import GOALS
 
 POINTS = pd.DataFrame(
     [

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.capture.errors import InputError, UsageError
+from analysis.formats.errors import InputError, UsageError
 from analysis.hardware import metrics
 from analysis.tables.stalls import build_stalls
 

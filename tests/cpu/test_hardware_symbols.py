@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.hardware import symbols
+from analysis.formats import symbols
 
 NAMES = Path(__file__).parent / "data" / "kernel_names.csv"
 PAIRS = list(csv.DictReader(NAMES.read_text(encoding="utf-8").splitlines()))

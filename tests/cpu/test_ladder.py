@@ -12,18 +12,18 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis import ladder as composer
-from analysis.capture.errors import InputError
-from analysis.capture.ladder import hottest_lines, read_ladder
-from analysis.tables import ladder as ladder_tables
+from analysis.formats.errors import InputError
 from analysis.tables.join import prepare_counters
 from analysis.tables.schema import LADDER_TABLES
-from analysis.views.claims import render_claims
-from analysis.views.ladder import STALE_MARK
-from harness import ladder
 from harness.errors import UsageError
 from kernels import registry
 from kernels.registry import Expectation
+from studies.ladder import build as composer
+from studies.ladder import measure as ladder
+from studies.ladder import tables as ladder_tables
+from studies.ladder.claims_page import render_claims
+from studies.ladder.page import STALE_MARK
+from studies.ladder.read import hottest_lines, read_ladder
 from tests.ladder_export import LINES, Launch, checked, timed, write_csv, write_run
 
 ROOT = Path(__file__).resolve().parents[2]

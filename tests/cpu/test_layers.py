@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from harness import kernels_of_layers, layers
 from harness.events import CpuClock, EventTracer, NullTracer, Stopwatch
 from harness.gpt2 import GPT2Config
-from harness.layers import BETWEEN, GPT2_LEVELS, Generation, Level, fold
 from harness.ranges import RecordingTracer, attach, component, detach
 from harness.weights import build_model, encode_prompt, load_weights
+from studies.layers import measure as layers
+from studies.layers import measure_alone as kernels_of_layers
+from studies.layers.measure import BETWEEN, GPT2_LEVELS, Generation, Level, fold
 
 SMALL = "n_layer=2,n_embd=32,n_head=4,n_positions=64,vocab_size=61"
 RUN = ["--config", SMALL, "--runs", "2", "--warmup", "0", "--device", "cpu"]

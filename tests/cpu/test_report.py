@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 from analysis import packages, report
-from analysis.capture import errors as report_errors
+from analysis.formats import errors as report_errors
+from analysis.formats.words import count_of
 from analysis.tables.schema import TABLES
-from analysis.words import count_of
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = ROOT / "reports" / "h200-gpt2-fp32"
@@ -185,10 +185,10 @@ def test_help_answers_at_once():
         ("analysis/report.py", "report"),
         ("-m analysis.hardware.metrics", "report"),
         ("-m analysis.kernel_times", "report"),
-        ("-m analysis.ladder", "report"),
-        ("-m harness.sweep", "sweep"),
-        ("-m harness.layers", "layers"),
-        ("-m harness.kernels_of_layers", "kernels-of-layers"),
+        ("-m studies.ladder.build", "report"),
+        ("-m studies.sweep.run", "sweep"),
+        ("-m studies.layers.measure", "layers"),
+        ("-m studies.layers.measure_alone", "kernels-of-layers"),
         ("-m harness.bench", "bench"),
         ("-m harness.run", "profile"),
     ],

@@ -86,15 +86,15 @@ case "$*" in
   if [[ "$*" == *"${HARNESS_FAILS:-never}"* ]]; then echo "HarnessError: no memory in $PWD/harness/run.py" && exit 4; fi
   ;;
 "-m analysis.hardware.metrics"*) echo a.sum,b.sum ;;
-"-m harness.ladder --mode measure"*)
+"-m studies.ladder.measure --mode measure"*)
   while (($#)); do if [[ $1 == --run ]]; then run=$2; fi; shift; done
   for each in ${LADDER_RUNS-RUN-softmax}; do mkdir -p "${each/RUN/$run}/captures" && echo op > "${each/RUN/$run}/captures/points.csv"; done
   exit "${LADDER_ENDS:-0}"
   ;;
-"-m harness.ladder"*) ;;
-"-m analysis.ladder --columns"*) echo "columns${4:+,of slow}" ;;
-"-m analysis.ladder --lines"*) cat > /dev/null && echo kernel,ordinal ;;
-"-m analysis.ladder"*) echo "points: some" ;;
+"-m studies.ladder.measure"*) ;;
+"-m studies.ladder.build --columns"*) echo "columns${4:+,of slow}" ;;
+"-m studies.ladder.build --lines"*) cat > /dev/null && echo kernel,ordinal ;;
+"-m studies.ladder.build"*) echo "points: some" ;;
 analysis/report.py*)
   while (($#)); do if [[ $1 == --out ]]; then out=$2; fi; shift; done
   mkdir -p "$out"
@@ -702,14 +702,14 @@ def test_the_ladder_declares_measures_captures_and_says_what_is_missing(gpu_mach
     where = f"reports/x-ladder/{run.name.removesuffix('-softmax')}"
     words = (
         "--mode declare --out reports/x-ladder", f"--mode measure --out reports/x-ladder --run {where} --ops softmax gelu",
-        "analysis.ladder --columns", "analysis.ladder --columns --slow", "hardware.metrics --cc 9.0 --columns columns",
+        "studies.ladder.build --columns", "studies.ladder.build --columns --slow", "hardware.metrics --cc 9.0 --columns columns",
         "--nvtx-include ladder/", f"--mode capture --run {where}-softmax --seconds 120",
     )  # fmt: skip
     places = [next(at for at, line in enumerate(steps) if word in line) for word in words[:2]]
     assert places == [0, 1]
     calls = gpu_machine.calls.read_text()
     assert all(word in calls for word in words)
-    assert steps[-2].endswith("-m analysis.ladder reports/x-ladder")
+    assert steps[-2].endswith("-m studies.ladder.build reports/x-ladder")
     assert steps[-1].endswith("--mode missing --out reports/x-ladder --ops softmax gelu")
 
 

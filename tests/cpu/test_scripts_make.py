@@ -137,17 +137,25 @@ def test_a_virtual_environment_follows_the_gpu(tmp_path: Path) -> None:
     assert torch.read_text() == "cuda\n"
 
 
-@pytest.mark.parametrize("target", ["layers", "kernels-of-layers", "baseline", "sweep"])
-def test_what_makes_no_run_has_no_report(target: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "module"),
+    [
+        ("layers", "layers.measure"),
+        ("kernels-of-layers", "layers.measure_alone"),
+        ("baseline", "baseline.measure"),
+        ("sweep", "sweep.run"),
+    ],
+)
+def test_what_makes_no_run_has_no_report(target: str, module: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     fake = script(tmp_path / "python", f'echo "$*" >> {log}\n')
 
     def calls(*arguments: str) -> list[str]:
         log.write_text("")
         assert make(target, "OP=gelu", "VENV=", f"PYTHON={fake}", "RUN=run", *arguments).returncode == 0
-        return [line for line in log.read_text().splitlines() if "harness." in line or "report" in line]
+        return [line for line in log.read_text().splitlines() if "studies." in line or "report" in line]
 
-    program = f"-m harness.{target.replace('-', '_')} {'gelu ' if target == 'sweep' else ''}--out run"
+    program = f"-m studies.{module} {'gelu ' if target == 'sweep' else ''}--out run"
     for arguments in ("--dry-run --dtype bf16", "--help", "--dtype bf16 -h"):
         assert calls(f"ARGS={arguments}") == [f"{program} {arguments}"]
     assert calls() == [program, "analysis/report.py run --quiet"]

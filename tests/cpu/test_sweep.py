@@ -16,18 +16,21 @@ from typing import Any
 import pytest
 
 from analysis import report as reports
-from analysis.capture.errors import InputError as AnalysisInputError
 from analysis.capture.load import load
+from analysis.formats.errors import InputError as AnalysisInputError
+from analysis.page.canvas import compact, to_svg
+from analysis.page.markdown import render_markdown
 from analysis.pipeline import analyse
-from analysis.tables import sweep as tables
-from analysis.views import heatmap
-from analysis.views.canvas import compact, to_svg
-from analysis.views.markdown import render_markdown
-from harness import sweep, sweep_calls, sweep_gpu, sweep_rows
 from harness.errors import InputError, UsageError
 from kernels import build, census, combinations, tuned
 from kernels.registry import ops
 from kernels.variants import fingerprint
+from studies.sweep import figures as heatmap
+from studies.sweep import measure as sweep_gpu
+from studies.sweep import record as sweep_calls
+from studies.sweep import rows as sweep_rows
+from studies.sweep import run as sweep
+from studies.sweep import tables
 from tests import sweep_examples as examples
 
 GPU = sweep.Gpu("NVIDIA H200", 90)
@@ -341,7 +344,7 @@ def test_each_call_keeps_its_rows_and_its_conditions(
     (first,) = calls()
     assert (first["first_row"], first["arguments"][:2], first["sampled"]) == (
         1,
-        ["harness.sweep", "gelu"],
+        ["studies.sweep.run", "gelu"],
         "while timing",
     )
     assert {"when", "git_sha", "driver", "nvcc", "clocks", "clocks_reason"} <= set(first)
@@ -383,7 +386,7 @@ def test_a_call_that_was_ended_from_outside_keeps_its_rows(tmp_path: Path) -> No
 def test_rows_name_their_call_and_a_figure_the_clocks_of_its_own(tmp_path: Path) -> None:
     captures = capture_of(tmp_path, two(versus(1.09, 1.1, 1.11)) + two(versus(1.09, 1.1, 1.11), dtype="fp32"))
     seen = {"min": 345.0, "median": 1700.0, "max": 1980.0}
-    call = {"arguments": ["harness.sweep", "gelu"], "sampled": "while timing", "clocks": {"sm_mhz": seen}}
+    call = {"arguments": ["studies.sweep.run", "gelu"], "sampled": "while timing", "clocks": {"sm_mhz": seen}}
     document = json.loads((captures / "sweep.json").read_text())
     calls = [call | {"first_row": 1, "last_row": 2}]
     (captures / "sweep.json").write_text(json.dumps(document | {"calls": calls}))
@@ -1356,7 +1359,7 @@ def test_the_factors_of_a_time_multiply_to_it_with_the_static_figures_that_cause
 def test_counters_of_several_kernels_are_of_them_together() -> None:
     import pandas as pd
 
-    from analysis.tables import sweep_counters
+    from studies.sweep import counters as sweep_counters
 
     kernel = {"path": "sweep/a", "dram_read_bytes": 1.0, "dram_write_bytes": 1.0, "sm_clock_hz": 1e9}
     first = kernel | {"duration_ns": 3e4, "inst_issued": 1e6, "occupancy_achieved_frac": 0.4, "stall_wait": 9.0}

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, as_table
-from analysis.tables import fusion, opmap
+from analysis.fusion import opmap
+from analysis.fusion import plan as fusion
 from analysis.tables.roofline import build_roofline, build_roofs
 
 MIB = 1 << 20

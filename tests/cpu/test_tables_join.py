@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from analysis.capture.errors import InputError
+from analysis.formats.errors import InputError
 from analysis.tables.join import build_coverage, join, path_matcher, prepare_counters
 
 

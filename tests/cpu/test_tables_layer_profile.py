@@ -12,11 +12,12 @@ import pytest
 from analysis import pipeline, report
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table
-from analysis.tables import layer_profile, profiles
+from analysis.page import figures
+from analysis.page.canvas import to_bytes
+from analysis.page.profiles import levels, levels_side_by_side, sections
+from analysis.tables import profiles
 from analysis.tables.schema import PROFILE_TABLES, TABLES
-from analysis.views import figures
-from analysis.views.canvas import to_bytes
-from analysis.views.profiles import levels, levels_side_by_side, sections
+from studies.layers import tables as layer_profile
 
 NO_NSYS = PROFILE_TABLES["layer_agreement"].empty()
 SPREAD = {"p5": 9e5, "p50": 1e6, "p95": 2e6}

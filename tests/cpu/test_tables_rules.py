@@ -5,13 +5,13 @@ import pytest
 
 from analysis import pipeline
 from analysis.capture.model import COUNTERS_COLUMNS, RULES, SOURCE_LINES, Capture, as_table, dtypes
+from analysis.page.html import render_html
+from analysis.page.markdown import render_markdown
 from analysis.tables.completeness import name_gaps
 from analysis.tables.conditions import list_conditions
 from analysis.tables.rules import build_rules
 from analysis.tables.schema import TABLES
 from analysis.tables.source import MOST, build_source
-from analysis.views.html import render_html
-from analysis.views.markdown import render_markdown
 
 
 def rules(*rows: dict) -> pd.DataFrame:

@@ -44,8 +44,8 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from analysis.capture import cache
-from analysis.capture.errors import AnalysisError
 from analysis.capture.load import load
+from analysis.formats.errors import AnalysisError
 from tests.fuzz.mutate import mutate
 from tests.fuzz.oracle import BrokenPromiseError, Damaged, Truth, check_message, damage, truth_of, wrong
 from tests.fuzz.seeds import Seed, seeds

@@ -38,10 +38,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.capture.errors import AnalysisError
 from analysis.capture.model import Capture
 from analysis.capture.ncu_csv import page_of_line
 from analysis.capture.nsys_reports import parse_header
+from analysis.formats.errors import AnalysisError
 from tests.fuzz.seeds import Seed
 
 LONGEST = 1000

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harness import baseline, layers
 from harness.events import CudaClock, EventTracer, Stopwatch
 from harness.gpt2 import GPT2Config
 from harness.weights import build_model, build_transformers_model, encode_prompt, load_weights
+from studies.baseline import measure as baseline
+from studies.layers import measure as layers
 
 pytestmark = pytest.mark.gpu
 CONFIG = GPT2Config(n_layer=4, n_embd=256, n_head=4, n_positions=128, vocab_size=512)

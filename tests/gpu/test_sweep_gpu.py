@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness import sweep
+from studies.sweep import run as sweep
 
 pytestmark = pytest.mark.gpu
 

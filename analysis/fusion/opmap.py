@@ -1,0 +1,274 @@
+"""Which kernels belong to which operation: kernels sorted into kinds by name, and matched to operations in order.
+
+A profiler names kernels and a recorded dataflow names operations. Inside one instance of a range both are in the order
+of the program, and what an operation launches is known by kind: a `masked_fill` is a copy and a fill. An assignment
+counts only if it is the only one possible.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from analysis.formats import symbols
+
+MATRIX = "matrix"
+# Kind of a kernel -> what its name holds. The first that fits decides.
+_KINDS = tuple(
+    (kind, re.compile(pattern, re.IGNORECASE))
+    for kind, pattern in (
+        (MATRIX, r"gemm|gemv|xmma|cutlass|splitkreduce|cublas|nvjet|cudnn|flash|fmha|conv\dd|wgmma|::dot_kernel"),
+        ("softmax", r"softmax"),
+        ("layer_norm", r"layer_?norm|rowwisemoments|rms_?norm"),
+        ("gelu", r"gelu"),
+        ("masked_fill", r"masked_fill"),
+        ("cat", r"CatArray"),
+        ("copy", r"direct_copy_kernel|(?:bfloat16|float16|float8\w*)_copy_kernel|conj_kernel"),
+        ("argmax", r"ArgMax|ArgMin"),
+        ("reduce", r"(?<![a-z_])reduce_kernel"),
+        ("gather", r"gather_kernel|indexSelect|index_select|index_elementwise|index_kernel|embedding"),
+        ("mul", r"MulFunctor"),
+        ("add", r"CUDAFunctor(?:OnSelf|OnOther)?_add|AddFunctor"),
+        ("div", r"DivFunctor|div_true"),
+        ("pow", r"pow_tensor"),
+        ("where", r"where_kernel"),
+        ("fill", r"FillFunctor"),
+        ("tri", r"tri[ul]_"),
+        ("arange", r"arange"),
+    )
+)
+_NAMED = re.compile(r"(?<![A-Za-z0-9_])(?!gpu_|elementwise|vectorized|unrolled)([a-z][a-z0-9]*)_(?:scalar_)?kernel")
+
+ELEMENTWISE = frozenset(
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "pow",
+        "tanh",
+        "gelu",
+        "relu",
+        "silu",
+        "sigmoid",
+        "exp",
+        "log",
+        "sqrt",
+        "rsqrt",
+        "neg",
+        "abs",
+        "erf",
+        "masked_fill",
+        "where",
+        "clamp",
+        "maximum",
+        "minimum",
+        "reciprocal",
+        "square",
+        "rsub",
+        "fill",
+        "zero",
+        "dropout",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_not",
+        "logical_and",
+        "logical_or",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "cos",
+        "sin",
+    ]
+)
+MOVES = frozenset(["copy", "clone", "_to_copy", "cat", "stack", "embedding", "index_select", "index", "gather"])
+REDUCTIONS = frozenset(
+    [
+        "_softmax",
+        "_safe_softmax",
+        "_log_softmax",
+        "native_layer_norm",
+        "_fused_rms_norm",
+        "sum",
+        "mean",
+        "amax",
+        "amin",
+        "var",
+        "var_mean",
+        "max",
+        "argmax",
+        "argmin",
+        "any",
+        "all",
+        "linalg_vector_norm",
+    ]
+)
+PRODUCTS = frozenset(
+    [
+        "mm",
+        "addmm",
+        "bmm",
+        "baddbmm",
+        "linear",
+        "matmul",
+        "convolution",
+        "dot",
+        "mv",
+        "addmv",
+        "addbmm",
+        "_addmm_activation",
+    ]
+)
+GATHERS = frozenset(["embedding", "index_select", "index", "gather"])
+LAUNCH_NOTHING = frozenset(
+    [
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "detach",
+        "alias",
+        "lift_fresh",
+        "resize_",
+        "set_",
+    ]
+)
+
+_ANY = r"(?!matrix )\S+ "
+# What an operation launches, as a pattern over the kinds of its kernels, each kind followed by a blank.
+_LAUNCHES = {
+    **dict.fromkeys(PRODUCTS, r"(?:memset |memcpy |copy |fill )*matrix (?:matrix |reduce )*(?:add |gelu )?"),
+    **dict.fromkeys(("copy", "clone", "_to_copy"), r"(?:memcpy |copy )"),
+    "masked_fill": r"(?:memcpy |copy )masked_fill ",
+    "masked_fill_": r"masked_fill ",
+    "mul": r"mul ",
+    "add": r"add ",
+    "sub": r"(?:sub|add) ",
+    "rsub": r"(?:sub|add) ",
+    "div": r"(?:div|mul) ",
+    "pow": r"(?:pow|mul) ",
+    "gelu": r"gelu ",
+    "where": r"where ",
+    **dict.fromkeys(("_softmax", "_safe_softmax", "_log_softmax"), r"softmax "),
+    "native_layer_norm": r"(?:layer_norm ){1,2}",
+    **dict.fromkeys(GATHERS, r"gather "),
+    **dict.fromkeys(("argmax", "argmin"), r"(?:argmax |reduce ){1,2}"),
+    **dict.fromkeys(("sum", "mean", "amax", "amin", "any", "all", "var", "var_mean"), r"reduce (?:reduce )?"),
+    "max": r"(?:reduce |argmax ){1,2}",
+    "cat": r"(?:cat |copy |memcpy )+",
+    "stack": r"(?:cat |copy |memcpy )+",
+    **dict.fromkeys(("fill", "zero"), r"(?:fill|memset) "),
+}
+_UNKNOWN = r"(?:\S+ ){1,6}"
+_LONGEST = 8  # launches of one operation
+
+
+@lru_cache(maxsize=1 << 14)
+def kind_of_kernel(name: str) -> str:
+    """What a kernel does, in one word; its short name where nothing says it."""
+    key = symbols.key(name)
+    for kind, pattern in _KINDS:
+        if pattern.search(key):
+            return kind
+    named = _NAMED.search(key)
+    return named[1] if named else symbols.short(name, 40).replace(" ", "_")
+
+
+def base_name(op: str) -> str:
+    """`mul` for aten.mul.Tensor; the name with its namespace for what is not ATen's; in-place forms keep their `_`."""
+    space, _, rest = op.partition(".")
+    return rest.partition(".")[0] if space == "aten" else f"{space}::{rest.partition('.')[0]}"
+
+
+def plain_name(base: str) -> str:
+    """A base name without the `_` of its in-place form."""
+    return base.removesuffix("_")
+
+
+def _pattern(op: str) -> re.Pattern[str]:
+    base = base_name(op)
+    if base in LAUNCH_NOTHING:
+        return re.compile(r"")
+    plain = plain_name(base)
+    text = _LAUNCHES.get(base) or _LAUNCHES.get(plain) or (_ANY if plain in ELEMENTWISE else _UNKNOWN)
+    return re.compile(text)
+
+
+_compiled = lru_cache(maxsize=1 << 10)(_pattern)
+
+
+def assign(ops: Sequence[str], kinds: Sequence[str]) -> list[range] | None:
+    """Return for each operation the places of its launches in `kinds`; None if that is impossible or not certain.
+
+    Shape: `ops` names such as aten.mul.Tensor, `kinds` words of kind_of_kernel, memcpy or memset; both in order.
+    """
+    return _assign(tuple(ops), tuple(kinds))
+
+
+@lru_cache(maxsize=1 << 10)
+def _assign(ops: tuple[str, ...], kinds: tuple[str, ...]) -> list[range] | None:
+    # ways[j]: in how many ways (2 means several) the operations so far take the first j launches, and the last cut
+    ways: list[dict[int, tuple[int, int]]] = [{0: (1, 0)}]
+    for op in ops:
+        pattern = _compiled(op)
+        reached: dict[int, tuple[int, int]] = {}
+        for start, (count, _) in ways[-1].items():
+            text = ""
+            for end in range(start, min(start + _LONGEST, len(kinds)) + 1):
+                text += f"{kinds[end - 1]} " if end > start else ""
+                if pattern.fullmatch(text):
+                    before = reached.get(end, (0, 0))[0]
+                    reached[end] = (min(before + count, 2), start)
+        ways.append(reached)
+    if ways[-1].get(len(kinds), (0, 0))[0] != 1:
+        return None
+    found, end = [], len(kinds)
+    for reached in reversed(ways[1:]):
+        start = reached[end][1]
+        found.append(range(start, end))
+        end = start
+    return found[::-1]
+
+
+_SCALARS = re.compile(
+    r"(?<![A-Za-z0-9_])(?:float|double|c10::Half|Half|c10::BFloat16|BFloat16|__half|__nv_bfloat16)(?![A-Za-z0-9_])"
+)
+_ITEM_BYTES = {"float": 4, "double": 8}
+_ELEMENTWISE_KERNEL = re.compile(r"^(vectorized_elementwise_kernel|elementwise_kernel|unrolled_elementwise_kernel)<")
+_FIXED = re.compile(r"^elementwise_kernel<(\d+), (\d+), ")
+_POINTERS = re.compile(r"std::array<char\*, ?(\d+)")
+ELEMENTS_A_THREAD = (4, 8, 16)  # of vectorized_elementwise_kernel, by version of PyTorch and size of its operands
+
+
+def item_bytes(kernel: str) -> int | None:
+    """Size of the elements of a kernel whose template names one floating type, bytes; None for none or several."""
+    found = {name.removeprefix("c10::") for name in _SCALARS.findall(kernel)}
+    return _ITEM_BYTES.get(found.pop(), 2) if len(found) == 1 else None
+
+
+def pointers(kernel: str) -> int | None:
+    """Tensors that an elementwise kernel of PyTorch touches, its output included; None where the name does not say."""
+    found = _POINTERS.search(kernel)
+    return int(found[1]) if found else None
+
+
+def element_count(kernel: str, grid: str, block: str, a_thread: int | None) -> tuple[int, int] | None:
+    """Least and most elements of a PyTorch elementwise kernel, from name and launch; None where they say nothing.
+
+    Shape: `kernel` from symbols.key; `a_thread` elements that a thread of this vectorized_elementwise_kernel computes,
+    None if unknown: it is no part of the name.
+    Source: ATen/native/cuda/CUDALoops.cuh and Loops.cuh: grid = ceil(elements / (threads a block x elements a thread)).
+    """
+    if not _ELEMENTWISE_KERNEL.match(kernel):
+        return None
+    fixed = _FIXED.match(kernel)
+    blocks, threads = int(grid.split("x")[0]), int(block.split("x")[0])
+    each = int(fixed[2]) if fixed else a_thread
+    if each is None or not kernel.startswith(("elementwise_kernel", "vectorized")):
+        return None
+    return (blocks - 1) * threads * each + 1, blocks * threads * each

@@ -1,0 +1,1039 @@
+"""What to fuse, and what it would buy: chains of neighbouring memory-bound kernels, before and after.
+
+With a recorded dataflow (dataflow.csv) a chain is a run of operations without a matrix product between them, each
+reading what one before it wrote, or the same tensor as its neighbour. Fused, it reads every tensor from outside once
+and writes once what is read outside or outlives the chain; everything between is gone. Elements that a mask throws
+away need not be read. Without a dataflow the chain is known only where the names of its kernels are a known pattern,
+and its size where counters, copies, or grid, block and the kernel's name give it. What is not certain has no gain.
+
+The time after is bounded by the bytes after over the measured roof (L2's where everything fits there, else DRAM's at
+this mix of reads and writes) plus the shortest kernel of the capture. A gain is the time now less that bound, plus, for
+every launch saved, the time that the GPU of this capture idles between two kernels that are both queued.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain as joined
+
+import numpy as np
+import pandas as pd
+
+from analysis.formats import symbols
+from analysis.formats.words import count_of
+from analysis.fusion import opmap
+from analysis.tables.attribution import fold_paths
+from analysis.tables.gaps import STEP_NAMES
+from analysis.tables.roofline import dram_roof
+from analysis.tables.schema import TABLES
+
+MOST_LAUNCHES = 20_000  # a plan of that many serves a capture of any length
+FAR_BEYOND_L2 = 4  # working sets so many times L2 leave little of their traffic there
+MOVED = ("dram_read_bytes", "dram_write_bytes", "l2_read_bytes", "l2_write_bytes")
+NO_DATAFLOW = "which tensors these kernels share is not recorded (dataflow.csv)"
+
+Key = tuple[int, int, int]  # storage, offset, bytes
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor that an operation reads or writes; `freed` is the operation before which its memory was freed."""
+
+    storage: int
+    offset: int
+    bytes: int
+    elements: int
+    masked_frac: float
+    freed: float
+
+    @property
+    def key(self) -> Key:
+        return self.storage, self.offset, self.bytes
+
+
+@dataclass
+class Node:
+    """An operation. `rows` are its launches in the timeline, None where they are unknown or not certain."""
+
+    number: int
+    path: str
+    call: int
+    op: str
+    reads: list[Operand] = field(default_factory=list)
+    writes: list[Operand] = field(default_factory=list)
+    rows: list[int] | None = None
+    bound: str = ""
+
+    @property
+    def name(self) -> str:
+        return opmap.plain_name(opmap.base_name(self.op))
+
+    @property
+    def is_product(self) -> bool:
+        return self.name in opmap.PRODUCTS
+
+    @property
+    def is_memory_bound(self) -> bool:
+        known = self.name in opmap.ELEMENTWISE or self.name in opmap.MOVES or self.name in opmap.REDUCTIONS
+        return known and self.bound != "compute"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One occurrence of something to fuse. Units: bytes; NaN where unknown.
+
+    `rows` launches in the timeline, None if they could not be told; `epilogue` if a matrix product takes the work over,
+    so that no kernel remains; `now` and `read` + `write` (after) are from shapes.
+    """
+
+    pattern: str
+    paths: tuple[str, ...]
+    kernels: tuple[str, ...]
+    rows: tuple[int, ...] | None
+    launches: int
+    now: float
+    read: float
+    write: float
+    bound_bytes: float
+    notes: tuple[str, ...] = ()
+    epilogue: bool = False
+
+    @property
+    def after(self) -> float:
+        return self.read + self.write
+
+    @property
+    def step(self) -> str:
+        return step_of(self.paths[0])
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What bounds a fused kernel: roofs in byte/s, the shortest kernel and the gap between queued kernels in ns."""
+
+    roofs: pd.DataFrame
+    l2_rate: float
+    dram_sheet: float
+    l2_bytes: float
+    shortest_ns: float
+    gap_ns: float
+    at_mix: dict[float, float] = field(default_factory=dict)  # DRAM's rates at the shares of reads asked for so far
+
+    def rate(self, read: float, write: float) -> tuple[float, str]:
+        """(byte/s, which roof) for that traffic: measured, or of DRAM what the datasheet says."""
+        if read + write <= self.l2_bytes and np.isfinite(self.l2_rate):
+            return self.l2_rate, "L2, where it all fits"
+        share = round(read / (read + write), 4) if read + write else 0.5
+        if share not in self.at_mix:
+            self.at_mix[share] = float(dram_roof(self.roofs, share))
+        rate = self.at_mix[share]
+        return (rate, "DRAM") if np.isfinite(rate) else (self.dram_sheet, "DRAM by the datasheet")
+
+
+# The timeline ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Work:
+    """The GPU operations in launch order, a column an array: numbers float64 with NaN for unknown, the rest objects."""
+
+    path: np.ndarray
+    call: np.ndarray
+    folded: np.ndarray
+    place: np.ndarray
+    label: np.ndarray
+    kernel: np.ndarray
+    grid: np.ndarray
+    block: np.ndarray
+    duration_ns: np.ndarray
+    dram_read_bytes: np.ndarray
+    dram_write_bytes: np.ndarray
+    l2_read_bytes: np.ndarray
+    l2_write_bytes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    def rows_of(self, keys: Sequence[object]) -> dict[object, list[int]]:
+        """The rows of each key, in launch order; `keys` one a row."""
+        found: dict[object, list[int]] = defaultdict(list)
+        for row, key in enumerate(keys):
+            found[key].append(row)
+        return found
+
+
+def prepare_work(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, measured: pd.DataFrame) -> Work:
+    """Return every GPU operation in launch order with the instance of its range, its kind of work and its counters.
+
+    Shape: `gpu_ops` as in `Capture`, in launch order, with `owner` (index of `ranges`) and `path`; `measured` from
+    kernels.measured_launches, whose rows are its kernels.
+    """
+    calls = ranges.sort_values("start_ns", kind="stable").groupby("path").cumcount()
+    owner = gpu_ops["owner"].to_numpy(np.int64)
+    names = {name: (symbols.key(name), opmap.kind_of_kernel(name)) for name in gpu_ops["name"].unique()}
+    kind = gpu_ops["kind"].to_numpy(object)
+    is_kernel = kind == "kernel"
+    # ncu sees no copies and nsys names their bytes: read once and written once, of sets written alone
+    moved = gpu_ops["bytes"].astype("Float64").to_numpy(float, na_value=np.nan)
+    has_counters = len(measured) == int(is_kernel.sum()) and {"dram_read_bytes", "l2_read_bytes"} <= set(measured)
+    bytes_ = {}
+    for name in MOVED:
+        copied = np.where(kind == "memset", 0.0 if "read" in name else moved, moved)
+        bytes_[name] = np.where(is_kernel, np.nan, copied)
+        if has_counters:
+            bytes_[name][is_kernel] = measured[name].to_numpy(float, na_value=np.nan)
+    places = gpu_ops.groupby(["device", "stream"], dropna=False, sort=False).ngroup()
+    return Work(
+        path=gpu_ops["path"].to_numpy(object),
+        call=calls.reindex(owner).fillna(0).to_numpy(np.int64),
+        folded=fold_paths(gpu_ops["path"]).to_numpy(object),
+        place=places.to_numpy(np.int64),
+        label=np.where(is_kernel, gpu_ops["name"].map({name: kind for name, (_, kind) in names.items()}), kind),
+        kernel=gpu_ops["name"].map({name: key for name, (key, _) in names.items()}).to_numpy(object),
+        grid=gpu_ops["grid"].to_numpy(object),
+        block=gpu_ops["block"].to_numpy(object),
+        duration_ns=gpu_ops["duration_ns"].to_numpy(float),
+        **bytes_,
+    )
+
+
+def measure_machine(gpu_ops: pd.DataFrame, roofs: pd.DataFrame, l2_bytes: float | None) -> Machine:
+    """The roofs with what this timeline says of short kernels and of the gaps between them."""
+    kernels = gpu_ops[gpu_ops["kind"] == "kernel"]
+    shortest = float(kernels["duration_ns"].min()) if len(kernels) else np.nan
+    ran = gpu_ops.sort_values("start_ns", kind="stable")
+    end = (ran["start_ns"] + ran["duration_ns"]).shift()
+    gap = ran["start_ns"] - end
+    queued = (ran["api_end_ns"].astype("Float64") < end).fillna(False) & (ran["stream"] == ran["stream"].shift())
+    gaps = gap[queued.to_numpy(bool, na_value=False) & (gap >= 0).to_numpy()]
+    level = roofs.set_index("name")
+    l2_rate, sheet = float(level.loc["l2", "measured"]), float(level.loc["dram", "datasheet"])
+    idle = float(gaps.median()) if len(gaps) else 0.0
+    return Machine(roofs, l2_rate, sheet, float(l2_bytes or np.nan), shortest, idle)
+
+
+def _bytes(value: float) -> str:
+    unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if value >= unit), (1e3, "kB"))
+    return f"{value / unit:,.4g} {name}"
+
+
+def step_of(path: str) -> str:
+    """The path up to the step it lies in (a range named step, decode or prefill), '' if it lies in none."""
+    parts = path.split("/")
+    place = next((place for place, part in enumerate(parts) if part in STEP_NAMES), None)
+    return "" if place is None else "/".join(parts[: place + 1])
+
+
+# Operations --------------------------------------------------------------------------------------------------
+
+
+def read_nodes(dataflow: pd.DataFrame) -> list[Node]:
+    """The operations of dataflow.csv in the order of the program."""
+    nodes: list[Node] = []
+    columns = [
+        "range",
+        "call",
+        "ordinal",
+        "op",
+        "operand",
+        "storage",
+        "offset",
+        "bytes",
+        "shape",
+        "masked_frac",
+        "freed",
+    ]
+    frame = dataflow[columns].astype({"masked_frac": float, "freed": "Float64"})
+    last: object = None
+    for path, call, ordinal, op, operand, storage, offset, size, shape, masked, freed in frame.itertuples(
+        index=False, name=None
+    ):
+        if (path, call, ordinal) != last:
+            last = (path, call, ordinal)
+            nodes.append(Node(len(nodes), path, int(call), op))
+        elements = int(np.prod([int(axis) for axis in shape.split("x") if axis], dtype=np.int64))
+        tensor = Operand(
+            int(storage), int(offset), int(size), elements, float(masked), np.nan if pd.isna(freed) else float(freed)
+        )
+        (nodes[-1].reads if operand.startswith("in") else nodes[-1].writes).append(tensor)
+    return nodes
+
+
+def assign_launches(nodes: Sequence[Node], work: Work, bound_of: Mapping[tuple[str, str], str]) -> None:
+    """Give each operation its launches, where the order inside its range instance leaves one possibility.
+
+    Shape: `bound_of` (kernel, folded range) -> memory | compute, from the roofline.
+    """
+    places = work.rows_of(list(zip(work.path, work.call, strict=True))) if nodes else {}
+    inside: dict[tuple[str, int], list[Node]] = defaultdict(list)
+    for node in nodes:
+        inside[node.path, node.call].append(node)
+    for key, members in inside.items():
+        rows = places.get(key)
+        if rows is None:
+            continue
+        assigned = opmap.assign([node.op for node in members], [str(work.label[row]) for row in rows])
+        for node, taken in zip(members, assigned or [], strict=bool(assigned)):
+            node.rows = [rows[place] for place in taken]
+            bounds = {bound_of.get((work.kernel[row], work.folded[row]), "") for row in node.rows}
+            node.bound = "compute" if bounds == {"compute"} else ""
+
+
+def _streams(nodes: Iterable[Node], work: Work) -> set[int]:
+    return {int(work.place[row]) for node in nodes for row in node.rows or []}
+
+
+@dataclass(frozen=True)
+class _Readers:
+    """Which operations read each storage."""
+
+    of: Mapping[int, list[int]]
+
+    @classmethod
+    def among(cls, nodes: Iterable[Node]) -> _Readers:
+        found: dict[int, list[int]] = defaultdict(list)
+        for node in nodes:
+            for storage in {operand.storage for operand in node.reads}:
+                found[storage].append(node.number)
+        return cls(found)
+
+    def outside(self, storage: int, first: int, last: int) -> bool:
+        return any(number > last for number in self.of.get(storage, ()) if not first <= number <= last)
+
+    def inside(self, storage: int, first: int, last: int) -> bool:
+        return any(first < number <= last for number in self.of.get(storage, ()))
+
+
+def _read_bytes(node: Node, place: int) -> int:
+    """Bytes that the operation needs of its input: of a table that it gathers from, the rows it takes."""
+    if node.name in opmap.GATHERS and place == 0 and node.writes:
+        return min(node.reads[0].bytes, node.writes[0].bytes)
+    return node.reads[place].bytes
+
+
+def bytes_now(node: Node) -> int:
+    """What the operation moves, from its shapes; `masked_fill` first copies its input."""
+    moved = sum(_read_bytes(node, place) for place in range(len(node.reads))) + sum(w.bytes for w in node.writes)
+    return moved + (2 * node.writes[0].bytes if opmap.base_name(node.op) == "masked_fill" and node.writes else 0)
+
+
+def bytes_after(chain: Sequence[Node], readers: _Readers) -> tuple[float, float, list[str]]:
+    """(bytes read, bytes written, notes) of the chain as one kernel."""
+    first, last = chain[0].number, chain[-1].number
+    made: set[int] = set()
+    reads: dict[Key, float] = {}
+    for node in chain:
+        for place, operand in enumerate(node.reads):
+            if operand.storage not in made:
+                reads[operand.key] = max(reads.get(operand.key, 0.0), _read_bytes(node, place))
+        made |= {operand.storage for operand in node.writes}
+    notes = []
+    needless, why = _masked_out(chain, reads)
+    for key, size in needless.items():
+        reads[key] -= size
+    notes += why
+    writes: dict[Key, float] = {}
+    gone: set[int] = set()
+    for node in chain:
+        for place, operand in enumerate(node.writes):
+            outlives = np.isnan(operand.freed) or operand.freed > last + 1
+            unread = not readers.inside(operand.storage, node.number, last)
+            if readers.outside(operand.storage, first, last) or outlives or (unread and place == 0):
+                writes[operand.key] = operand.bytes
+            else:
+                gone.add(operand.storage)
+    if gone:
+        notes.append(f"{len(gone)} tensor{'s' * (len(gone) > 1)} that nothing else reads gone")
+    return float(sum(reads.values())), float(sum(writes.values())), notes
+
+
+def _masked_out(chain: Sequence[Node], reads: Mapping[Key, float]) -> tuple[dict[Key, float], list[str]]:
+    """Bytes of each input whose elements a mask throws away before anything but elementwise work has seen them."""
+    for place, node in enumerate(chain):
+        if node.name not in opmap.ELEMENTWISE:
+            break
+        masks = [operand for operand in node.reads if not np.isnan(operand.masked_frac)]
+        if node.name != "masked_fill" or not masks or not node.reads:
+            continue
+        frac, elements = masks[0].masked_frac, node.reads[0].elements
+        later = {operand.key for other in chain[place + 1 :] for operand in other.reads}
+        found = {
+            operand.key: reads[operand.key] * frac
+            for other in chain[: place + 1]
+            for operand in other.reads
+            if operand.elements == elements and operand.key in reads and operand.key not in later
+        }
+        if frac and found:
+            return found, [f"{frac:.0%} of its input is masked out (recorded) and need not be read"]
+    return {}, []
+
+
+def _connected(chain: Sequence[Node], node: Node) -> bool:
+    """Whether the operation reads what the chain wrote, or in the range of its neighbour what that reads."""
+    written = {operand.storage for member in chain for operand in member.writes}
+    if written & {operand.storage for operand in node.reads}:
+        return True
+    before = chain[-1]
+    return (before.path, before.call) == (node.path, node.call) and bool(
+        {operand.storage for operand in before.reads} & {operand.storage for operand in node.reads}
+    )
+
+
+def find_chains(nodes: Sequence[Node], work: Work) -> Iterator[list[Node]]:
+    """Runs of neighbouring memory-bound operations that share tensors; single ones too, as lists of one.
+
+    Shape: `nodes` in the order of the program.
+    """
+    chain: list[Node] = []
+    for node in nodes:
+        fits = (
+            bool(chain)
+            and node.is_memory_bound
+            and step_of(node.path) == step_of(chain[0].path)
+            and node.path.split("/")[0] == chain[0].path.split("/")[0]
+            and len(_streams([*chain, node], work)) <= 1
+            and _connected(chain, node)
+        )
+        if fits:
+            chain.append(node)
+            continue
+        if chain:
+            yield chain
+        chain = [node] if node.is_memory_bound else []
+    if chain:
+        yield chain
+
+
+# Names -------------------------------------------------------------------------------------------------------
+
+_MANUAL_GELU = sorted(["mul", "pow", "mul", "add", "mul", "tanh", "add", "mul"])
+_SOFTMAX = ("softmax", "_softmax", "_safe_softmax")
+_LAYER_NORM = ("native_layer_norm", "layer_norm")
+
+
+def name_pattern(names: Sequence[str]) -> str:
+    """The known name of a chain of operations (or kinds of kernels), else what it is made of."""
+    words = [word for word in names if word not in ("memcpy", "memset")]
+    if words and words[-1] in _SOFTMAX:
+        before = set(words[:-1])
+        if before <= {"mul", "div", "masked_fill", "where", "add", "copy"} and before & {"masked_fill", "where", "add"}:
+            return "scale + mask + softmax" if before & {"mul", "div"} else "mask + softmax"
+    if sorted(words) == _MANUAL_GELU:
+        return "manual GELU in eight operations"
+    if words == ["add", "gelu"]:
+        return "bias + GELU"
+    if len(words) == 2 and words[0] == "add" and words[1] in _LAYER_NORM:
+        return "residual + LayerNorm"
+    if len(words) > 1 and set(words) <= {"copy", "clone", "cat"}:
+        return "QKV split and permute" if len(words) in (2, 3) and "cat" not in words else "copies"
+    return " + ".join(_plain(word) for word in words)
+
+
+def _plain(word: str) -> str:
+    return {"native_layer_norm": "LayerNorm", "layer_norm": "LayerNorm", "clone": "copy"}.get(word, word.strip("_"))
+
+
+def scope_of(paths: Sequence[str]) -> str:
+    """How the ranges of a chain lie to each other."""
+    unique = list(dict.fromkeys(paths))
+    if len(unique) == 1:
+        return "one range"
+    if len({path.rpartition("/")[0] for path in unique}) == 1:
+        return "sibling ranges"
+    shortest = min(unique, key=len)
+    return "nested ranges" if all((path + "/").startswith(shortest + "/") for path in unique) else "neighbouring ranges"
+
+
+# Candidates from a dataflow ----------------------------------------------------------------------------------
+
+
+def chain_candidate(chain: Sequence[Node], readers: _Readers, work: Work) -> Candidate:
+    """What fusing the chain into one kernel changes."""
+    read, write, notes = bytes_after(chain, readers)
+    certain = all(node.rows is not None for node in chain)
+    rows = tuple(row for node in chain for row in node.rows or ()) if certain else None
+    names = [node.name for node in chain]
+    return Candidate(
+        pattern=name_pattern(names),
+        paths=tuple(node.path for node in chain),
+        kernels=tuple(str(work.label[row]) for row in rows) if rows else tuple(names),
+        rows=rows,
+        launches=len(rows) if rows is not None else len(chain),
+        now=float(sum(bytes_now(node) for node in chain)),
+        read=read,
+        write=write,
+        bound_bytes=read + write,
+        notes=tuple(notes),
+    )
+
+
+_EPILOGUES = {
+    "gelu": ("GELU", "the library's product has this epilogue (cuBLASLt GELU_BIAS, torch._addmm_activation)"),
+    "relu": ("ReLU", "the library's product has this epilogue (cuBLASLt RELU_BIAS)"),
+    "add": ("residual", "the library's product adds a matrix itself (beta = 1)"),
+    "clone": ("permute", "the library's product can write that layout itself (strides of its result)"),
+    "copy": ("permute", "the library's product can write that layout itself (strides of its result)"),
+    "argmax": ("argmax", "no library has this epilogue: a product of one's own would keep the best of each tile"),
+}
+
+
+def epilogue_candidate(product: Node, node: Node, readers: _Readers, work: Work) -> Candidate | None:
+    """The operation as the last act of the matrix product before it; None where that is not possible."""
+    if node.name not in _EPILOGUES or not product.writes:
+        return None
+    result = product.writes[0]
+    wanted = [operand for operand in node.reads if operand.storage == result.storage]
+    if not wanted or readers.outside(result.storage, product.number, node.number):
+        return None
+    if np.isnan(result.freed) or result.freed > node.number + 1:
+        return None
+    others = float(sum(operand.bytes for operand in node.reads if operand.storage != result.storage))
+    out = float(sum(operand.bytes for operand in node.writes))
+    name, how = _EPILOGUES[node.name]
+    what = "logits + argmax" if node.name == "argmax" else f"{name} behind a matrix product"
+    if node.name == "gelu" and "addmm" in product.name:
+        what = "bias + GELU behind a matrix product"
+    rows = tuple(node.rows) if node.rows is not None else None
+    return Candidate(
+        pattern=what,
+        paths=(product.path, node.path),
+        kernels=("matrix", *(str(work.label[row]) for row in rows or ())) if rows else ("matrix", node.name),
+        rows=rows,
+        launches=len(rows) if rows is not None else 1,
+        now=2.0 * result.bytes + others + out,
+        read=others,
+        write=out,
+        bound_bytes=max(others + out - result.bytes, 0.0),
+        notes=(how, "the product itself may become slower"),
+        epilogue=True,
+    )
+
+
+def from_dataflow(nodes: Sequence[Node], work: Work) -> list[Candidate]:
+    """Every chain of two operations and more, and single operations that the product before them could do."""
+    readers = _Readers.among(nodes)
+    found = []
+    for chain in find_chains(nodes, work):
+        before = nodes[chain[0].number - 1] if chain[0].number else None
+        product = before if before is not None and before.is_product and before.path.split("/")[0] else None
+        if len(chain) > 1:
+            candidate = chain_candidate(chain, readers, work)
+            if product and epilogue_candidate(product, chain[0], readers, work):
+                how = _EPILOGUES[chain[0].name][1]
+                note = f"instead, its first operation could be part of the product before it: {how}"
+                candidate = replace(candidate, notes=(*candidate.notes, note))
+            found.append(candidate)
+        elif product and step_of(product.path) == step_of(chain[0].path):
+            alone = epilogue_candidate(product, chain[0], readers, work)
+            found += [alone] if alone else []
+    return found
+
+
+# Candidates from kernels alone -------------------------------------------------------------------------------
+
+_MEMORY_KINDS = frozenset(
+    [
+        "softmax",
+        "layer_norm",
+        "gelu",
+        "masked_fill",
+        "cat",
+        "copy",
+        "argmax",
+        "reduce",
+        "gather",
+        "mul",
+        "add",
+        "div",
+        "pow",
+        "where",
+        "fill",
+        "tanh",
+        "sub",
+        "exp",
+        "sigmoid",
+        "silu",
+        "relu",
+        "neg",
+        "rsqrt",
+        "memcpy",
+    ]
+)
+# Kinds in launch order whose dataflow the pattern's name fixes -> (kernels whose reads, whose writes remain).
+_KNOWN_RUNS: tuple[tuple[re.Pattern[str], tuple[list[int], list[int]]], ...] = (
+    (re.compile(r"(?:mul |div )?(?:(?:memcpy |copy )?masked_fill |add |where )softmax "), ([0], [-1])),
+    (re.compile(r"mul pow mul add mul tanh add mul |pow mul add mul tanh add mul mul "), ([0], [-1])),
+    (re.compile(r"add layer_norm "), ([0], [0, -1])),
+    (re.compile(r"add gelu "), ([0], [-1])),
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """Bytes that a kernel reads and writes: least and most, and how they are known."""
+
+    read: tuple[float, float]
+    write: tuple[float, float]
+    how: str
+
+
+def size_of(work: Work, row: int, a_thread: Mapping[str, int]) -> Size | None:
+    """The bytes of one launch, from counters, the copy's own size, or grid, block and name; None if nothing says it."""
+    read, write, kernel = work.l2_read_bytes[row], work.l2_write_bytes[row], work.kernel[row]
+    if np.isfinite(read) and np.isfinite(write):
+        return Size((read, read), (write, write), "copies" if work.label[row] == "memcpy" else "L2 (ncu)")
+    count = opmap.element_count(kernel, work.grid[row], work.block[row], a_thread.get(kernel))
+    item, tensors = opmap.item_bytes(kernel), opmap.pointers(kernel)
+    if count is None or item is None:
+        return None
+    low, high = count[0] * item, count[1] * item
+    # an index kernel hides how many tensors it reads: one at the least, and what more it reads is not counted
+    inputs = (tensors or 2) - 1
+    return Size((low * inputs, high * inputs), (low, high), "grid and block")
+
+
+def elements_a_thread(work: Work) -> dict[str, int]:
+    """Elements a thread of each vectorized kernel, by kernel, where a launch with counters gives it away.
+
+    It is a constant of the compiled kernel, so one measured launch tells it for all.
+    """
+    found: dict[str, int] = {}
+    for row in np.flatnonzero(work.l2_write_bytes > 0):
+        kernel = str(work.kernel[row])
+        item = None if kernel in found or not kernel.startswith("vectorized_e") else opmap.item_bytes(kernel)
+        for each in opmap.ELEMENTS_A_THREAD if item else ():
+            count = opmap.element_count(kernel, work.grid[row], work.block[row], each)
+            if count and item and count[0] <= work.l2_write_bytes[row] / item <= count[1]:
+                found.setdefault(kernel, each)
+    return found
+
+
+def from_kernels(work: Work, covered: set[tuple[str, int]]) -> list[Candidate]:
+    """Runs of neighbouring memory-bound kernels in ranges without a recorded dataflow.
+
+    A known pattern fixes the dataflow by its name; any other run is listed without a gain.
+    """
+    a_thread = elements_a_thread(work)
+    usable = np.array([label in _MEMORY_KINDS for label in work.label], dtype=bool) & (work.path != "")
+    step = {path: step_of(path) for path in set(work.path)}
+    found: list[Candidate] = []
+    run: list[int] = []
+
+    def together(row: int, other: int) -> bool:
+        a, b = work.path[row], work.path[other]
+        near = a == b or (step[a] == step[b] and scope_of([a, b]) != "neighbouring ranges")
+        return other == row + 1 and bool(work.place[row] == work.place[other]) and near
+
+    for place in np.flatnonzero(usable):
+        row = int(place)
+        if (work.path[row], int(work.call[row])) in covered:
+            continue
+        if run and not together(run[-1], row):
+            found += _split_run(run, work, a_thread)
+            run = []
+        follows = work.label[row] == "argmax" and row and work.label[row - 1] == opmap.MATRIX
+        if follows and step[work.path[row - 1]] == step[work.path[row]]:
+            found += _split_run(run, work, a_thread)
+            found.append(_argmax_of_product(row, work))
+            run = []
+        else:
+            run.append(row)
+    return found + _split_run(run, work, a_thread)
+
+
+def _argmax_of_product(row: int, work: Work) -> Candidate:
+    read, write = float(work.l2_read_bytes[row]), float(work.l2_write_bytes[row])
+    unknown = () if np.isfinite(read) else ("size unknown: it has no counters",)
+    return Candidate(
+        pattern="logits + argmax",
+        paths=(work.path[row - 1], work.path[row]),
+        kernels=(opmap.MATRIX, "argmax"),
+        rows=(row,),
+        launches=1,
+        now=2 * read,
+        read=read * 0,
+        write=write,
+        bound_bytes=read * 0,
+        notes=(_EPILOGUES["argmax"][1], *unknown),
+        epilogue=True,
+    )
+
+
+def _split_run(run: list[int], work: Work, a_thread: Mapping[str, int]) -> list[Candidate]:
+    """The known patterns of a run, and what is left between them."""
+    if len(run) < 2:
+        return []
+    words = [f"{work.label[row]} " for row in run]
+    starts = np.cumsum([0, *map(len, words)]).tolist()
+    text, found, at, left = "".join(words), [], 0, 0
+    while at < len(run):
+        matches = [(pattern.match(text, starts[at]), remain) for pattern, remain in _KNOWN_RUNS]
+        best = max(((m.end(), remain) for m, remain in matches if m), default=None, key=lambda item: item[0])
+        if best is None:
+            at += 1
+            continue
+        found += _unknown_run(run[left:at], work)
+        end = starts.index(best[0])
+        found.append(_known_run(run[at:end], work, a_thread, *best[1]))
+        at = left = end
+    return [*found, *_unknown_run(run[left:], work)]
+
+
+def _kernel_candidate(run: Sequence[int], work: Work, **values: object) -> Candidate:
+    kinds = [str(work.label[row]) for row in run]
+    fields: dict[str, object] = {
+        "pattern": name_pattern(kinds),
+        "paths": tuple(work.path[row] for row in run),
+        "kernels": tuple(kinds),
+        "rows": tuple(run),
+        "launches": len(run),
+        **dict.fromkeys(("now", "read", "write", "bound_bytes"), np.nan),
+        **values,
+    }
+    return Candidate(**fields)  # type: ignore[arg-type]
+
+
+def _unknown_run(run: Sequence[int], work: Work) -> list[Candidate]:
+    return [_kernel_candidate(run, work, notes=(NO_DATAFLOW,))] if len(run) > 1 else []
+
+
+def _known_run(
+    run: Sequence[int], work: Work, a_thread: Mapping[str, int], reading: Sequence[int], writing: Sequence[int]
+) -> Candidate:
+    sizes = [size_of(work, row, a_thread) for row in run]
+    # Of a chain of equal tensors one kernel tells the size of all.
+    known = [size for size in sizes if size is not None]
+    if not known:
+        return _kernel_candidate(run, work, notes=("size unknown: neither counters nor names and grids give it",))
+    low, high = max(size.write[0] for size in known), min(size.write[1] for size in known)
+    if low > high * 1.05:
+        return _kernel_candidate(run, work, notes=("the kernels write different sizes, so they are no chain",))
+    filled = [size or Size((low, high), (low, high), "its neighbours") for size in sizes]
+    read = sum(filled[place].read[1] for place in reading)
+    write = sum(filled[place].write[1] for place in writing)
+    now = sum(size.read[1] + size.write[1] for size in filled)
+    how = ", ".join(dict.fromkeys(size.how for size in filled))
+    notes = [f"the dataflow is that of the known pattern; sizes from {how}"]
+    if high > low:
+        notes.append(f"at most: tensors of {low:,.0f} to {high:,.0f} bytes")
+    after = read + write
+    values = {"now": max(now, after), "read": read, "write": write, "bound_bytes": after, "notes": tuple(notes)}
+    return _kernel_candidate(run, work, **values)
+
+
+# The table ---------------------------------------------------------------------------------------------------
+
+
+def evaluate(candidate: Candidate, work: Work, machine: Machine) -> dict[str, object]:
+    """One occurrence as numbers: bytes now (modelled and measured) and after, time now, its bound after and the gain.
+
+    NaN where unknown. Measured at DRAM where the chain is far larger than L2, else between L2 and the SMs.
+    """
+    after, measured, how = candidate.after, np.nan, ""
+    time = dram = l2 = np.nan
+    if candidate.rows:
+        rows = list(candidate.rows)
+        time = float(work.duration_ns[rows].sum())
+        dram = float((work.dram_read_bytes[rows] + work.dram_write_bytes[rows]).sum())
+        l2 = float((work.l2_read_bytes[rows] + work.l2_write_bytes[rows]).sum())
+    if not candidate.epilogue:
+        beyond = after >= FAR_BEYOND_L2 * machine.l2_bytes
+        measured, how = (dram, "DRAM (ncu)") if beyond else (l2, "L2 (ncu)")
+        if not measured >= after:  # what stayed in a cache is missing from it
+            measured, how = np.nan, ""
+    rate, roof = machine.rate(candidate.read, candidate.write)
+    kernels_after = 0 if candidate.epilogue else 1
+    bound = candidate.bound_bytes / rate * 1e9 + kernels_after * machine.shortest_ns
+    saved = candidate.launches - kernels_after
+    gain = max(time - bound, 0.0) + saved * machine.gap_ns if np.isfinite(time) and np.isfinite(bound) else np.nan
+    notes = list(candidate.notes)
+    if candidate.rows is None and len(work):
+        notes.insert(0, "which kernels are its operations is not certain, so it has no gain")
+    if np.isfinite(bound) and candidate.epilogue and not candidate.bound_bytes:
+        notes.append("no byte of its own is left")
+    elif np.isfinite(bound):
+        notes.append(
+            f"at least {_bytes(candidate.bound_bytes)} at {rate / 1e12:.2f} TB/s ({roof})"
+            + (f" and the {machine.shortest_ns / 1e3:.1f} us of the shortest kernel" if kernels_after else "")
+        )
+    if saved and np.isfinite(gain):
+        notes.append(f"{saved} launch{'es' * (saved > 1)} fewer, {machine.gap_ns / 1e3:.2f} us idle before each")
+    return {
+        "launches": candidate.launches,
+        "modelled": candidate.now,
+        "measured": measured,
+        "after_bytes": after,
+        "now_time_ns": time,
+        "bound_time_ns": bound,
+        "gain_ns": gain,
+        "measured_by": how,
+        "evidence": notes,
+    }
+
+
+def build_fusion(
+    candidates: Sequence[Candidate],
+    work: Work,
+    machine: Machine,
+    steps: Mapping[str, int],
+    waiting: Mapping[str, str],
+) -> pd.DataFrame:
+    """Return fusion.csv: equal fusions of repeated layers as one row, per step (token, prefill), most gain first.
+
+    Shape: `steps` instances of each step's range; where there are steps, only they are judged. `waiting` step -> why
+    its time is that of its launches, for steps that are launch-bound.
+    """
+    schema = TABLES["fusion"]
+    judged = [candidate for candidate in candidates if candidate.step or not steps]
+    if not judged:
+        return schema.empty()
+    paths = pd.Series(list(dict.fromkeys(path for candidate in judged for path in candidate.paths)))
+    folded = dict(zip(paths, fold_paths(paths), strict=True))
+    rows = []
+    for candidate in judged:
+        numbers = evaluate(candidate, work, machine)
+        ranges = list(dict.fromkeys(folded[path] for path in candidate.paths))
+        rows.append(
+            {
+                "pattern": candidate.pattern,
+                "step": candidate.step,
+                "range": " + ".join(ranges),
+                "scope": "epilogue" if candidate.epilogue else scope_of(candidate.paths),
+                "kernels": " > ".join(candidate.kernels),
+                "occurrences": 1,
+                **numbers,
+            }
+        )
+    frame = pd.DataFrame(rows)
+    frame["certain"] = frame["gain_ns"].notna()
+    key = ["pattern", "step", "range", "scope", "kernels", "certain"]
+    summed = ["occurrences", "launches", "after_bytes", "now_time_ns", "bound_time_ns", "gain_ns"]
+    groups = frame.groupby(key, sort=False)
+    table = groups[summed].agg(lambda values: values.sum(skipna=False))
+    table["evidence"] = groups["evidence"].agg(lambda notes: "; ".join(dict.fromkeys(joined.from_iterable(notes))))
+    # one occurrence without counters leaves the others' bytes to the shapes too: rows do not mix the two
+    bytes_ = groups[["modelled", "measured"]].agg(lambda values: values.sum(skipna=False))
+    by = groups["measured_by"].first()
+    table["now_bytes"] = bytes_["measured"].fillna(bytes_["modelled"])
+    table["now_from"] = by.where(bytes_["measured"].notna(), "shapes").where(table["now_bytes"].notna(), "")
+    table = table.reset_index().drop(columns="certain")
+    table["tier"] = np.where(
+        table["now_from"].str.endswith("(ncu)"), "counters", np.where(table["now_time_ns"].isna(), "static", "timing")
+    )
+    summed.append("now_bytes")
+    instances = table["step"].map(steps).fillna(1).clip(lower=1).astype(float)
+    for name in summed:
+        per_step = table[name].astype("Float64") / instances
+        whole = name.endswith(("_bytes", "_ns"))  # of what some steps alone launch, there is a fraction a step
+        table[name] = per_step.round().astype("Int64") if whole else per_step.round(3)
+    table["evidence"] = [
+        f"{text}; {waiting[step]}" if step in waiting else text
+        for text, step in zip(table["evidence"], table["step"], strict=True)
+    ]
+    table = table.sort_values(["gain_ns", "now_bytes", "range"], ascending=[False, False, True], na_position="last")
+    return schema.conform(table)
+
+
+# The check ---------------------------------------------------------------------------------------------------
+
+BYTES_GOAL, TIME_GOAL = 0.05, 0.15
+_SIZE = ["op", "shape", "dtype"]
+
+
+def build_check(
+    candidates: Sequence[Candidate],
+    work: Work,
+    machine: Machine,
+    ops: pd.DataFrame | None,
+    queued_ns: Mapping[str, float],
+) -> pd.DataFrame:
+    """Return fusion_check.csv: what the plan said of a chain's one-kernel form, and what built ones did.
+
+    The prediction knows the unfused chain's part of the capture alone. An op is checked where ops.csv declares ranges
+    for its chain and others, of the same size, for single kernels: alone outside of any step, the fastest first, then
+    inside the steps of a model. Where two timed steps differ in nothing else, the gain of the whole step is held
+    against the difference of their GPU times without a tool.
+
+    Shape: `queued_ns` a step's GPU time behind a filled queue, no tool attached, by path.
+    """
+    schema = TABLES["fusion_check"]
+    if ops is None or not len(work):
+        return schema.empty()
+    declared = ops.drop_duplicates("range").set_index("range")
+    declared = declared.assign(
+        folded=fold_paths(pd.Series(declared.index)).to_numpy(), step=declared.index.map(step_of)
+    )
+    places = work.rows_of(list(work.path))
+    chains: dict[tuple[object, ...], list[Candidate]] = defaultdict(list)
+    unfused: set[str] = set()
+    for candidate in candidates:
+        paths = list(dict.fromkeys(candidate.paths))
+        known = declared.loc[paths if set(paths) <= set(declared.index) else [], _SIZE].drop_duplicates()
+        # the chain is all that its ranges did, or the kernel in their place does more than the chain
+        whole = candidate.rows and sum(len(places.get(path, ())) for path in paths) == candidate.launches
+        if len(known) == 1 and whole and not candidate.epilogue and np.isfinite(candidate.after):
+            chains[(*known.iloc[0], bool(candidate.step))].append(candidate)
+            unfused |= set(paths)
+    rows = []
+    built = declared[[len(places.get(path, ())) == 1 and path not in unfused for path in declared.index]]
+    for key, group in built.groupby([*_SIZE, "variant", "folded"], sort=False):
+        same = chains.get((*key[: len(_SIZE)], bool(group["step"].iloc[0])))
+        if same:
+            launches = [places[path][0] for path in group.index]
+            steps = same[0].step, str(group["step"].iloc[0])
+            gained = queued_ns[steps[0]] - queued_ns[steps[1]] if set(steps) <= set(queued_ns) else np.nan
+            gained = (
+                gained if _differ_in(str(key[0]), *(declared[declared["step"] == step] for step in steps)) else np.nan
+            )
+            rows.append(_check(key, same, work, launches, machine, gained))
+    if not rows:
+        return schema.empty()
+    table = pd.DataFrame(rows)
+    for name in table.columns[table.columns.str.endswith(("_bytes", "_ns"))]:
+        table[name] = table[name].astype("Float64").round().astype("Int64")
+    order = {op: place for place, op in enumerate(table["op"].unique())}
+    table["in_step"] = table["range"].map(step_of) != ""
+    table = table.assign(place=table["op"].map(order)).sort_values(
+        ["place", "in_step", "measured_time_ns"], kind="stable"
+    )
+    return schema.conform(table.drop(columns=["place", "in_step"]))
+
+
+def _differ_in(op: str, one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    """Whether two steps do the same but for the variants of that op."""
+    rest = [
+        sorted(map(tuple, step.loc[step["op"] != op, [*_SIZE, "variant"]].astype(str).to_numpy()))
+        for step in (one, other)
+    ]
+    return rest[0] == rest[1]
+
+
+def _check(
+    key: tuple[object, ...],
+    same: Sequence[Candidate],
+    work: Work,
+    launches: list[int],
+    machine: Machine,
+    gained_ns: float,
+) -> dict[str, object]:
+    """One row: numbers of one launch, the mean of all that there are."""
+    op, shape, dtype, variant, folded = key
+    chain = same[0]
+    plans = [evaluate(candidate, work, machine) for candidate in same]
+    plan_ = {**plans[0], "now_time_ns": float(np.mean([float(str(one["now_time_ns"])) for one in plans]))}
+    reads, writes = work.dram_read_bytes[launches], work.dram_write_bytes[launches]
+    counted = int(np.isfinite(reads + writes).sum())
+    read, write = (float(np.nanmean(moved)) if counted else np.nan for moved in (reads, writes))
+    of_l2 = work.l2_read_bytes[launches]
+    asked = float(np.nanmean(of_l2)) if np.isfinite(of_l2).any() else np.nan
+    time = float(work.duration_ns[launches].mean())
+    predicted_ns = float(str(plan_["bound_time_ns"]))
+    bytes_error, time_error = (read + write) / chain.after - 1, time / predicted_ns - 1
+    far = chain.after >= FAR_BEYOND_L2 * machine.l2_bytes
+    within = abs(bytes_error) <= BYTES_GOAL and abs(time_error) <= TIME_GOAL
+    several = [f"mean of {len(launches)} launches, {counted} with counters"] if len(launches) > 1 else []
+    return {
+        "op": op,
+        "variant": variant,
+        "range": folded,
+        "shape": shape,
+        "dtype": dtype,
+        "pattern": chain.pattern,
+        "over_l2": chain.after / machine.l2_bytes,
+        "predicted_bytes": chain.after,
+        "measured_bytes": read + write,
+        "bytes_error_frac": bytes_error,
+        "now_time_ns": plan_["now_time_ns"],
+        "predicted_time_ns": predicted_ns,
+        "measured_time_ns": time,
+        "time_error_frac": time_error,
+        "predicted_gain_ns": np.nan if np.isnan(gained_ns) else sum(float(str(one["gain_ns"])) for one in plans),
+        "measured_gain_ns": gained_ns,
+        "within": pd.NA if not far or np.isnan(bytes_error + time_error) else "yes" if within else "no",
+        "reason": "; ".join((*several, *_reasons(chain, read, write, asked, time_error, machine, far=far))),
+        "tier": "timing" if np.isnan(read + write) else "counters",
+    }
+
+
+def _reasons(
+    chain: Candidate, read: float, write: float, asked: float, time_error: float, machine: Machine, *, far: bool
+) -> Iterator[str]:
+    """What the difference between the plan and the built kernel consists of; `asked`: bytes that it reads from L2."""
+    if not far:
+        yield f"the working set is only {chain.after / machine.l2_bytes:.2g} times L2, so it is not judged"
+    if np.isnan(read + write):
+        yield "ncu has no bytes of this kernel"
+    masked = any("masked out" in note for note in chain.notes)
+    if read > chain.read * 1.01:
+        more = " that the mask throws away" if masked and read > chain.read * 1.5 else ""
+        again = asked <= chain.read * 1.005
+        extra = _bytes(read - chain.read)
+        yield (
+            f"L2 fetches {extra} more than the kernel asks of it" if again else f"reads {extra}{more} more than it must"
+        )
+    elif read < chain.read * 0.99:
+        yield f"reads {_bytes(chain.read - read)} less than planned"
+    left = chain.write - write
+    if left > chain.write * 0.01:
+        held = "still lay in L2 when the kernel ended" if left <= machine.l2_bytes else "were not written to DRAM"
+        yield f"{_bytes(left)} of its results {held}"
+    elif write > chain.write * 1.01:
+        yield f"writes {_bytes(write - chain.write)} more than planned"
+    if abs(time_error) > TIME_GOAL:
+        yield f"takes {1 + time_error:.2f} times the bound"
+
+
+# The whole plan ----------------------------------------------------------------------------------------------
+
+
+def plan(
+    gpu_ops: pd.DataFrame,
+    ranges: pd.DataFrame,
+    measured: pd.DataFrame,
+    roofline: pd.DataFrame,
+    roofs: pd.DataFrame,
+    steps: pd.DataFrame,
+    dataflow: pd.DataFrame | None,
+    ops: pd.DataFrame | None,
+    l2_bytes: float | None,
+    queued_ns: Mapping[str, float],
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return fusion.csv and fusion_check.csv.
+
+    Shape: `gpu_ops` and `ranges` as in `Capture`, with `owner` and `path`; `measured` from kernels.measured_launches;
+    `roofline` and `steps` (gaps.csv) as tables; `dataflow` and `ops` as in `Capture`; `l2_bytes` of the GPU;
+    `queued_ns` as build_check takes it.
+    """
+    order = gpu_ops["api_start_ns"].fillna(gpu_ops["start_ns"]).to_numpy(np.int64)
+    first = np.argsort(order, kind="stable")[:MOST_LAUNCHES]
+    gpu_ops = gpu_ops.iloc[first].reset_index(drop=True)
+    if len(gpu_ops):  # of a longer capture the plan is that of its first part
+        ranges = ranges[ranges["start_ns"] <= order[first[-1]]]
+    measured = measured.head(int((gpu_ops["kind"] == "kernel").sum()))
+    work = prepare_work(gpu_ops, ranges, measured)
+    machine = measure_machine(gpu_ops, roofs, l2_bytes)
+    nodes = read_nodes(dataflow) if dataflow is not None else []
+    at_dram = roofline[roofline["level"] == "dram"].dropna(subset=["bound"])
+    bound_of = dict(zip(zip(at_dram["kernel"], at_dram["range"], strict=True), at_dram["bound"], strict=True))
+    assign_launches(nodes, work, bound_of)
+    candidates = from_dataflow(nodes, work) + from_kernels(work, {(node.path, node.call) for node in nodes})
+    seen = set(work.path)
+    if seen:  # what was recorded and did not run in this timeline has no place in its plan
+        candidates = [candidate for candidate in candidates if set(candidate.paths) & seen]
+    paths = ranges["path"].map(lambda path: path == step_of(path)) if len(ranges) else pd.Series(dtype=bool)
+    instances = ranges.loc[paths, "path"].value_counts().to_dict() if len(ranges) else {}
+    if not len(work):  # a run without a GPU repeats what was recorded once
+        instances = dict.fromkeys(instances, 1)
+    waiting = {
+        str(row["step"]).split("#")[0]: (
+            f"the step waits for its {count_of(row['launches'], 'launch')}, so fewer of them win more"
+        )
+        for _, row in steps[steps["verdict"].eq("launch-bound")].iterrows()
+    }
+    return (
+        build_fusion(candidates, work, machine, instances, waiting),
+        build_check(candidates, work, machine, ops, queued_ns),
+    )

@@ -1,0 +1,181 @@
+"""What every figure shares: the style, the colours, a canvas with title and foot, and the same bytes every time.
+
+Every figure is a bare `Figure` (no pyplot, no global state). `to_bytes` gives SVG and PNG that are the same
+bytes on every run: fixed hash salt, no date, no creator. SVG text stays text (`svg.fonttype: none`): small
+files, names that a reader can select and search, and no glyph outlines in the bytes. The layout is computed
+with DejaVu Sans, which matplotlib ships; Verdana (the same widths) stands in where a viewer lacks it. So
+differences between machines can only come from another matplotlib or Pillow, and both are pinned.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from analysis.page import text
+
+STYLE: dict[str, Any] = {
+    "figure.dpi": 100,
+    "savefig.dpi": 120,
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "savefig.facecolor": "white",
+    "font.family": ["sans-serif"],
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9,
+    "axes.labelsize": 8.5,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#777777",
+    "axes.labelcolor": "#333333",
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "hatch.linewidth": 0.6,
+    "text.parse_math": False,  # a `$` in a kernel's name is a character, not a formula
+    "text.usetex": False,
+    "svg.fonttype": "none",
+    "path.simplify": False,
+}
+
+# Okabe and Ito 2008, "Color universal design": told apart with every common colour blindness.
+BLUE, ORANGE, GREEN, SKY = "#0072B2", "#E69F00", "#009E73", "#56B4E9"
+VERMILION, PURPLE, YELLOW, BLACK = "#D55E00", "#CC79A7", "#F0E442", "#222222"
+GREY, LIGHT_GREY = "#8a8a8a", "#c9c9c9"
+
+WIDTH = 10.5  # inches, every figure
+
+
+def style_context(**more: Any) -> AbstractContextManager[None]:
+    settings: Any = {**STYLE, **more}  # matplotlib types the keys as a literal of all its 300 names
+    return mpl.rc_context(settings)
+
+
+def to_bytes(figure: Figure) -> dict[str, bytes]:
+    """{'svg': …, 'png': …}; the same figure gives the same bytes."""
+    return {"svg": to_svg(figure), "png": to_png(figure)}
+
+
+def to_png(figure: Figure) -> bytes:
+    """The PNG alone, of a palette of 256: a third of the bytes, and no colour is off by more than 16 of 255."""
+    pixels, png = io.BytesIO(), io.BytesIO()
+    with style_context():
+        figure.savefig(pixels, format="rgba")
+        width = int(figure.get_figwidth() * mpl.rcParams["savefig.dpi"])
+    drawn = pixels.getvalue()
+    image = Image.frombytes("RGBA", (width, len(drawn) // 4 // width), drawn).convert("RGB")
+    image.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(png, "PNG")
+    return png.getvalue()
+
+
+def to_svg(figure: Figure) -> bytes:
+    """The SVG alone. Its ids start with the figure's label, so that several of them can stand inline in one page."""
+    name = str(figure.get_label()) or "figure"
+    with style_context(**{"svg.hashsalt": name}):
+        svg = io.BytesIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    source = svg.getvalue().decode("utf-8")
+    for mark in (' id="', "url(#", 'href="#'):
+        source = source.replace(mark, f"{mark}{name}-")
+    source = source.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    # 0.01 pt is less than a screen shows
+    source = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda place: re.sub(r"(\.\d\d)\d+", r"\1", place[0]), source)
+    return source.encode("utf-8")
+
+
+def compact(svg: bytes) -> bytes:
+    """The same picture, for one of many texts and patches: what each repeats is said once, and no group is empty or of
+    one thing alone.
+    """
+    font = b"font-family: 'DejaVu Sans', Verdana, sans-serif, sans-serif"
+    svg = re.sub(rb' transform="rotate\(-0 [^"]*\)"', b"", svg.replace(font + b"; ", b""))
+    svg = re.sub(rb'\s*<g id="[^"]*line2d_[0-9]+"/>', b"", svg)
+    one = rb"(<text [^>]*>[^<]*</text>|<path [^>]*/>)"
+    for _ in range(2):  # the group of a text lies in that of its tick
+        svg = re.sub(rb'<g id="[^"]*(?:text|patch|tick)_[0-9]+">\s*' + one + rb"\s*</g>", rb"\1", svg)
+    svg = re.sub(rb"\n +", b"\n", svg)
+    svg = re.sub(rb'(?<= d=")[^"]*', lambda path: re.sub(rb"\s*([A-Za-z])\s*", rb"\1", path[0]), svg)
+    return _share_styles(svg).replace(b"<svg ", b'<svg style="' + font + b'" ', 1)
+
+
+def _share_styles(svg: bytes) -> bytes:
+    """Styles that occur more than once as classes, named after the figure as its ids are."""
+    figure = re.search(rb'id="([^"]*-)figure_1"', svg)
+    assert figure is not None
+    counts = Counter(re.findall(rb' style="([^"]*)"', svg))
+    rules = b""
+    for number, style in enumerate(style for style, count in counts.items() if count > 1):
+        name = figure[1] + b"%d" % number
+        svg = svg.replace(b' style="' + style + b'"', b' class="' + name + b'"')
+        rules += b".%s{%s}" % (name, style)
+    return svg.replace(b"</style>", rules + b"</style>", 1)
+
+
+def drawable(value: Any, width: int, head: float = 0.6) -> str:
+    """A name that the figure's font can draw: other characters would only become boxes (and warnings)."""
+    known = _glyphs()
+    return "".join(c if ord(c) in known else "?" for c in text.shorten(value, width, head))
+
+
+def _glyphs() -> Mapping[int, int]:
+    font = font_manager.get_font(font_manager.findfont("DejaVu Sans"))
+    return font.get_charmap()
+
+
+def new_canvas(
+    label: str, body: float, caption: str, notes: Sequence[str] = (), title: str = ""
+) -> tuple[Figure, float]:
+    """A figure with `body` inches above a foot of notes and caption. Returns it and the height of the foot."""
+    columns = int(WIDTH * 16.5)  # characters of the caption's size that fit
+    lines = [line for note in notes for line in textwrap.wrap(note, columns)]
+    lines += textwrap.wrap(drawable(caption, 600), columns)
+    foot = 0.16 * len(lines) + 0.12
+    height = body + foot
+    figure = Figure(figsize=(WIDTH, height), label=label)
+    for i, line in enumerate(lines):
+        y = (foot - 0.16 * (i + 1)) / height
+        figure.text(0.12 / WIDTH, y, line, fontsize=7.5, color="#555555", va="bottom")
+    figure.text(0.12 / WIDTH, 1 - 0.27 / height, title, fontsize=11, weight="bold")
+    return figure, foot
+
+
+def place_axes(figure: Figure, left: float, right: float, top: float, bottom: float) -> Axes:
+    """Axes with margins in inches: nothing moves when a label gets longer, so output stays deterministic."""
+    width, height = figure.get_size_inches()
+    return figure.add_axes(
+        (left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height)
+    )
+
+
+def draw_legend(figure: Figure, handles: Sequence[Any]) -> None:
+    """What the colours mean, in rows of five below the title."""
+    top = 1 - 0.36 / figure.get_size_inches()[1]
+    figure.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(0.0, top),
+        ncols=5,
+        fontsize=7.5,
+        handlelength=1.3,
+        columnspacing=1.4,
+    )

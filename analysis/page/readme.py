@@ -1,0 +1,399 @@
+"""The generated parts of the READMEs: text between `<!-- begin: NAME -->` and `<!-- end: NAME -->`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from tabulate import tabulate
+
+from analysis.page import profiles
+from analysis.page.text import MISSING, is_missing, number
+from studies.ladder.goals import QUANTILES, Span
+
+SHAPE, DTYPE, VARIANT = "b8_t1024", "fp32", "v05_early"
+TRITON_SHAPES = [f"b{batch}_t{tokens}" for batch in (1, 8) for tokens in (512, 1024, 2048)]
+MOST_OPERATORS = 8
+CONVENTIONS = ("cold", "plain")
+FUSIONS = 6  # rows of the fusion plan
+NOT_MET = "**no**"
+NEAR = ", within the spread"  # of a goal met or not by the median, whose limit lies between p5 and p95
+INPUT_BYTES = 8 * 12 * 1024 * 1024 * 4  # of SHAPE in fp32
+
+
+def replace_part(text: str, name: str, content: str) -> str:
+    """Return `text` with the part `name` replaced by `content`.
+
+    Raises: ValueError if the markers are not there exactly once.
+    """
+    pattern = re.compile(rf"(<!-- begin: {re.escape(name)} -->\n).*?(<!-- end: {re.escape(name)} -->)", re.DOTALL)
+    new, count = pattern.subn(lambda match: f"{match[1]}\n{content.strip()}\n\n{match[2]}", text)
+    if count != 1:
+        raise ValueError(f"the markers of the part `{name}` occur {count} times, expected once")
+    return new
+
+
+@dataclass(frozen=True)
+class Results:
+    """What the committed runs hold.
+
+    Shape: `report` and `tables` of the run with counters; `bench` the softmax benchmark's bench.csv, `gpt2` what its
+    bench.json has of GPT-2, by dtype; `gpt2_ops` the same with every op that it takes, {} if not measured;
+    `ladder_goals` goals.csv of the ladder; `seconds` how long each capture took, by tool; `run` and `bench_run` their
+    folders, relative to reports/.
+    """
+
+    report: dict[str, Any]
+    tables: dict[str, pd.DataFrame]
+    bench: pd.DataFrame
+    gpt2: dict[str, Any]
+    gpt2_ops: dict[str, Any]
+    ladder_goals: pd.DataFrame
+    seconds: dict[str, Any]
+    run: str
+    bench_run: str
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        return {row["name"]: row["value"] for row in self.report["conditions"]}
+
+
+def render_summary(results: Results) -> str:
+    """Return the results of the README: the byte ledger of one op, where GPT-2's time goes, how many goals are met."""
+    gpu, folder = results.conditions, f"reports/{results.run}"
+    traffic, check = results.tables["traffic"], results.tables["fusion_check"]
+    rows, moved = _headline(results.bench, traffic)
+    time = (rows.set_index("variant")["bench_time_p50_ns"] / 1e3).map("{:.1f} µs".format)
+    floor = rows.set_index("variant")["floor_frac"].map("{:.1%}".format)
+    total = (moved["dram_read_bytes"] + moved["dram_write_bytes"]).map(_bytes)
+    goals = _goals(results)
+    missed = [row for row in goals if row[-1].startswith(NOT_MET)]
+    near = sum(row[-1].endswith(NEAR) for row in goals)
+    judged = _declared(check).dropna(subset=["within"])
+    measured = f"Measured on {gpu['GPU']} GPUs (driver {gpu['driver']}, torch {gpu['torch']}, ncu {gpu['ncu']})"
+    built = f"{int((judged['within'] == 'yes').sum())} of {len(judged)}"
+    parts = [
+        f"![bytes that each softmax had to move, was predicted to move, and moved]({folder}/figures/traffic_op.png)",
+        f"Scale + causal mask + softmax, fp32, B 8, 12 heads, T 1024: the PyTorch chain moves {total['torch']} in "
+        f"{time['torch']}, torch.compile {total['compile']} in {time['compile']}, `{VARIANT}` {total[VARIANT]} in "
+        f"{time[VARIANT]}: {floor[VARIANT]} of what the copy speed of the same run allows. {measured}; every table and "
+        "number here is generated from [committed runs](reports/README.md).",
+        "**Where a step's time goes**, GPT-2 124M, fp32, batch 1: prefill of 1024 tokens, and the decode step at the "
+        "last position.",
+        _steps_table(results.tables["gaps"]),
+        f"**What to fuse** (`make fusion`) is predicted from the capture of the unfused chain alone: in {built} chains "
+        "the kernel that was built came within 5 % of the predicted bytes and 15 % of the predicted time "
+        "([all of them](reports/README.md#what-to-fuse)).",
+        *all_ops(results.gpt2_ops),
+        f"**Goals:** {len(goals) - len(missed)} of {len(goals)} are met, by medians"
+        + (f"; the limit of {near} lies within the spread" if near else "")
+        + " ([what was reached](reports/README.md#goals))."
+        + "".join(f" Not met: {row[0]} ({row[1]}; reached {row[2]})." for row in missed),
+    ]
+    return "\n\n".join(parts)
+
+
+def render_results(results: Results) -> str:
+    """Return the results in reports/README.md: what to fuse, each goal with what was reached."""
+    gpu = results.conditions
+    parts = [
+        f"Measured on {gpu['GPU']} GPUs (driver {gpu['driver']}, torch {gpu['torch']}, ncu {gpu['ncu']}); generated "
+        f"from [{results.run}]({results.run}/report.md) and "
+        f"[{results.bench_run}]({results.bench_run}/microbenchmark.txt).",
+        *_fusion_parts(results.tables, results.run),
+        "### Goals",
+        _markdown(_goals(results) + _rates(results), ["what", "goal", "reached", "met"]),
+    ]
+    return "\n\n".join(parts)
+
+
+def render_layers(report: dict[str, Any], tables: dict[str, pd.DataFrame], folder: str) -> str:
+    """Return the layer profile, the baseline, and what others published beside it.
+
+    Shape: `report` and `tables` of the committed run with the profiles; `folder` that run, relative to the README.
+    """
+    conditions = {row["name"]: row["value"] for row in report["conditions"]}
+    agreement = [note for note in report["notes"] if note.startswith("Events and nsys agree")]
+    settings = {"no_cache, float32": "no cache", "cache, float32": "KV cache"}
+    profile, tokens = tables["layer_profile"], tables["layer_tokens"].iloc[0]
+    limits = tables["bottlenecks"][tables["bottlenecks"]["question"] == "what limits a token"]
+    parts = [
+        f"**Where a token goes**, GPT-2 124M from scratch, fp32, batch 1, {tokens['prompt_tokens']:.0f} prompt tokens, "
+        f"then {tokens['new_tokens']:.0f} new ones, {tokens['runs']:.0f} runs on an {conditions['GPU']}: GPU time "
+        "by CUDA events, what the events add measured and taken off (so what lies between components may come out "
+        "slightly negative). The shares by nsys are of a run of its own under that tool, of the first tokens alone: "
+        f"without a cache those are of other shapes than the average pass. All tables: [{folder}]({folder}/report.md).",
+        *profiles.levels_side_by_side(profile, settings),
+        *agreement,
+        profiles.tokens(tables["layer_tokens"]),
+        f"![components of each level as shares of it]({folder}/figures/levels.png)",
+        f"**The five heaviest components alone**, 50 calls each ([their kernels]({folder}/report.md)).",
+        profiles.component_launches(tables["component_launches"]),
+        "**Beside what two student projects published**",
+        profiles.published(tables["published"]),
+        "**The same weights in Hugging Face transformers**, generate() with each attention, one decode step as a CUDA "
+        "graph, static cache with compiler; the floor is reading the weights once at the copy speed of this GPU.",
+        profiles.baseline(tables["baseline"]),
+        profiles.operators(tables["baseline_operators"].head(MOST_OPERATORS)),
+        "\n".join(f"- {row.setting}, {row.dtype}: {row.answer}" for row in limits.itertuples(index=False)),
+    ]
+    return "\n\n".join(parts)
+
+
+def _headline(bench: pd.DataFrame, traffic: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The timings of every variant at the headline shape, and what each moved in the captured run, by variant."""
+    rows = bench[(bench["shape_name"] == SHAPE) & (bench["dtype"] == DTYPE) & (bench["convention"] == "cold")]
+    return rows, traffic[traffic["range"].str.startswith("bench/softmax/")].set_index("variant")
+
+
+def _steps_table(gaps: pd.DataFrame) -> str:
+    table = [
+        [
+            f"`{row['step']}`",
+            number(row["bare_wall_ns"], "ns"),
+            number(row["busy_ns"], "ns"),
+            number(row["launches"]),
+            row["verdict"] or MISSING,
+        ]
+        for _, row in gaps.iterrows()
+    ]
+    return _markdown(table, ["step", "wall, no tool", "GPU busy", "kernels", "verdict"])
+
+
+def _fusion_parts(tables: dict[str, pd.DataFrame], folder: str) -> list[str]:
+    """What to fuse, most gain first, and what the built kernels did; nothing where the run holds no plan."""
+    plan, check = tables["fusion"].dropna(subset=["gain_ns"]), tables["fusion_check"]
+    if plan.empty:
+        return []
+    root = str(plan["step"].iloc[0]).split("/")[0]
+    rows = [
+        [
+            row["pattern"],
+            f"`{row['step']}`",
+            number(row["launches"]),
+            f"{_bytes(row['now_bytes'])} → {_bytes(row['after_bytes'])}",
+            row["now_from"],
+            f"{number(row['now_time_ns'], 'ns')} → {_bound(row)}",
+            number(row["gain_ns"], "ns"),
+        ]
+        for _, row in plan[plan["step"].str.split("/").str[0] == root].head(FUSIONS).iterrows()
+    ]
+    headers = ["chain", "step", "launches", "bytes now → fused", "bytes now by", "time now → bound", "gain"]
+    parts = [
+        "### What to fuse",
+        f"Predicted from the capture alone (`make fusion`), per step, the {len(rows)} largest of "
+        f"[tables/fusion.csv]({folder}/tables/fusion.csv). The bytes of a chain that is not far larger than L2 are "
+        "those between L2 and the SMs, not DRAM's; fused bytes are from shapes, each input and result once:",
+        _markdown(rows, headers),
+    ]
+    if len(check):
+        rows = [
+            [
+                row["pattern"],
+                f"`{row['op']}` `{row['variant']}`",
+                number(row["now_time_ns"], "ns"),
+                f"{_bytes(row['predicted_bytes'])} / {_bytes(row['measured_bytes'])} "
+                f"({_error(row['bytes_error_frac'])})",
+                f"{number(row['predicted_time_ns'], 'ns')} / {number(row['measured_time_ns'], 'ns')} "
+                f"({_error(row['time_error_frac'])})",
+                MISSING if is_missing(row["reason"]) else row["reason"],
+            ]
+            for _, row in _declared(check).iterrows()
+        ]
+        headers = ["chain", "kernel that was built", "chain takes", "bytes: plan / kernel", "time: plan / kernel"]
+        parts += [
+            "The same plan for single chains far larger than L2, **against the kernels that replace them**, which the "
+            "prediction has not seen:",
+            _markdown(rows, [*headers, "difference"]),
+        ]
+        saved = []
+        for _, row in check.dropna(subset=["measured_gain_ns", "predicted_gain_ns"]).iterrows():
+            predicted, measured = row["predicted_gain_ns"], row["measured_gain_ns"]
+            saved.append(
+                f"- `{row['op']}` `{row['variant']}` in each `{row['range'].partition('/h.')[0]}`: predicted "
+                f"{number(predicted, 'ns')}, measured {number(measured, 'ns')} ({_error(measured / predicted - 1)})"
+            )
+        if saved:
+            parts.append(
+                "What a step of the model saves when it runs from a filled queue without a tool, with the idle time "
+                "before each launch that is gone (GPU busy does not count that):\n\n" + "\n".join(saved)
+            )
+    return parts
+
+
+def _declared(check: pd.DataFrame) -> pd.DataFrame:
+    """Of each op the kernel that the model runs, which is its declared best; where no step runs it, the first."""
+    in_step = check["measured_gain_ns"].notna()
+    runs = check[in_step].drop_duplicates("op").set_index("op")["variant"]
+    alone = check[~in_step & (check["variant"] == check["op"].map(runs).fillna(check["variant"]))]
+    return alone.drop_duplicates("op")
+
+
+def _bound(row: pd.Series) -> str:
+    """The least time of a fused kernel; work that a matrix product takes over has no kernel of its own."""
+    inside = row["scope"] == "epilogue" and row["bound_time_ns"] == 0
+    return f"{MISSING} (inside the product)" if inside else number(row["bound_time_ns"], "ns")
+
+
+def _error(value: Any) -> str:
+    return MISSING if is_missing(value) else f"{float(value):+.1%}"
+
+
+def _fusion_goals(check: pd.DataFrame) -> list[list[str]]:
+    """One row for the bytes and one for the time of the fusions that can be judged."""
+    judged, goals = _declared(check).dropna(subset=["within"]), []
+    for what, column, limit in (("bytes", "bytes_error_frac", 0.05), ("time", "time_error_frac", 0.15)):
+        errors = judged[column].astype(float)
+        if judged.empty:
+            continue
+        within, worst = int((errors.abs() <= limit).sum()), errors.abs().idxmax()
+        reached = f"{within} of {len(judged)}, worst {_error(errors[worst])} ({judged.loc[worst, 'op']})"
+        name = f"{what} of fused kernels, predicted from the unfused chain alone ({', '.join(judged['op'])})"
+        goals.append(_goal(name, f"≤ {limit:.0%} off", reached, within == len(judged)))
+    return goals
+
+
+def _ladder_goals(goals: pd.DataFrame) -> list[list[str]]:
+    """One row for each goal of the ladder: the least of what it is about, with its p5 to p95, and how much of that
+    reaches it.
+    """
+    rows = []
+    for _, same in goals.groupby("goal", sort=True):
+        least, met = same.loc[same["found"].astype(float).idxmin()], int(same["met"].sum())
+        where = f"{least['dtype']} {least['shape_name']}, `{least['variant']}`"
+        found = Span(*(least[name] for name in ("found_p5", "found", "found_p95")))
+        reached = f"{met} of {len(same)}, least {_ratio(found)}, {where}"
+        reached += ", times of two runs" if same["two_runs"].any() else ""
+        near = bool(same["within_spread"].any())
+        rows.append(_goal(least["what"], f"≥ {float(least['least']):g} ×", reached, met == len(same), near=near))
+    return rows
+
+
+def _goals(results: Results) -> list[list[str]]:
+    """One row a goal: what, the goal, what was reached, whether it is met."""
+    report, bench, tables, seconds = results.report, results.bench, results.tables, results.seconds
+    traffic = tables["traffic"]
+    coverage, equality = report["coverage"], report["nsys_equality"]
+    rows = [
+        _goal(
+            "kernels in the captured ranges that have counters",
+            "≥ 99 %",
+            f"{coverage['matched']} of {coverage['seen']}",
+            coverage["matched"] >= 0.99 * coverage["seen"],
+        ),
+        _goal(
+            "ranges whose kernel time equals nsys' own sum to the ns",
+            "all",
+            f"{equality['equal']} of {equality['compared']}",
+            equality["equal"] == equality["compared"] > 0,
+        ),
+    ]
+    for unit, name, limit in (("byte", "bytes", 0.03), ("FLOP", "FLOPs", 0.01)):
+        errors = [abs(check["error_frac"]) for check in report["trust"]["checks"] if check["unit"] == unit]
+        if errors:
+            goal = f"≤ {limit:.0%} off"
+            rows.append(_goal(f"self-test: known {name}", goal, f"{max(errors):.2%}", max(errors) <= limit))
+    ours = traffic[traffic["range"] == f"bench/softmax/{VARIANT}"]
+    if len(ours):
+        read = ours["dram_read_bytes"].iloc[0] / INPUT_BYTES
+        rows.append(_goal("DRAM read of the fused softmax over its input", "≤ 0.55 ×", f"{read:.3f} ×", read <= 0.55))
+    for dtype, limit_us in (("fp32", 146.0), ("bf16", None)):
+        row = _row(bench, dtype, SHAPE, "cold")
+        if row is not None:
+            goal = f"≥ 96 % of the floor{f', ≤ {limit_us:g} µs' if limit_us else ''}"
+            in_time = limit_us is None or row["bench_time_p50_ns"] <= limit_us * 1e3
+            low, high = (row["floor_time_ns"] / row[f"bench_time_{name}_ns"] for name in ("p95", "p5"))
+            reached = f"{row['floor_frac']:.1%} ({low:.1%} – {high:.1%}), {_spread(row)} µs"
+            met = bool(row["floor_frac"] >= 0.96 and in_time)
+            near = bool(low <= 0.96 <= high) or bool(
+                limit_us and row["bench_time_p5_ns"] <= limit_us * 1e3 <= row["bench_time_p95_ns"]
+            )
+            rows.append(_goal(f"fused softmax, {dtype}, B 8, T 1024", goal, reached, met, near=near))
+        ratios = [
+            (Span(*(float(row[f"versus_triton_{at}"]) for at in QUANTILES)), f"{shape} {convention}")
+            for shape in TRITON_SHAPES
+            for convention in CONVENTIONS
+            if (row := _row(bench, dtype, shape, convention)) is not None
+        ]
+        if ratios:
+            won, (least, where) = sum(ratio.p50 > 1 for ratio, _ in ratios), min(ratios, key=lambda one: one[0].p50)
+            near = any(ratio.p5 <= 1 <= ratio.p95 for ratio, _ in ratios)
+            what = f"fused softmax faster than Triton, {dtype}: B 1 and 8, T 512 to 2048, caches cold and warm"
+            reached = f"{won} of {len(ratios)}, least {_ratio(least)}, {where}"
+            rows.append(_goal(what, "all", reached, won == len(ratios), near=near))
+    rows += _ladder_goals(results.ladder_goals)
+    rows += _fusion_goals(tables["fusion_check"])
+    if all(seconds.get(tool) is not None for tool in ("nsys", "ncu")):
+        total = sum(seconds.values())
+        rows.append(_goal("capture under nsys and ncu", "≤ 240 s", f"{total} s", total <= 240))
+    return rows
+
+
+def all_ops(measured: dict[str, Any]) -> list[str]:
+    """What GPT-2 wins with every op that it takes, as a paragraph; none if that was not measured."""
+    if not measured:
+        return []
+    told = []
+    for dtype, numbers in measured.items():
+        ratio = numbers["tokens_per_s"]["gpt2_fused_ops"]["ratio_to_gpt2"]
+        steps = {step["range"]: step["gpu_ns"]["p50"] for step in numbers["steps"]}
+        less = steps["gpt2/decode"] / steps["gpt2_fused_ops/decode"]
+        told.append(
+            f"{ratio['p50']:.2f} × ({ratio['p5']:.2f} – {ratio['p95']:.2f}) the tokens a second in {dtype}, "
+            f"{less:.2f} × less GPU time a decode step"
+        )
+    return [
+        f"**With every op of `kernels/` that GPT-2 takes**, eager, batch 1, 16 + 128 tokens: {'; '.join(told)} "
+        "([all numbers](reports/h200-gpt2-ops/gpt2.txt)). The GPU waits for launches most of a decode step, whatever "
+        "the kernels save."
+    ]
+
+
+def _rates(results: Results) -> list[list[str]]:
+    """Rows of the table of goals for what has none: how fast GPT-2 generates."""
+    rows = []
+    for dtype, measured in results.gpt2.items():
+        before, after = (measured["tokens_per_s"][root] for root in ("gpt2", "gpt2_fused"))
+        reached = f"{_rate(before)} → {_rate(after)} tokens/s"
+        rows.append(
+            [f"GPT-2, {dtype}, eager, 16 + 128 tokens, unfused → with the fused softmax", MISSING, reached, MISSING]
+        )
+    return rows
+
+
+def _goal(what: str, goal: str, reached: str, met: bool, *, near: bool = False) -> list[str]:
+    """A row of the table of goals; `near`: the limit lies between p5 and p95 of what was reached."""
+    return [what, goal, reached, ("yes" if met else NOT_MET) + (NEAR if near else "")]
+
+
+def _rate(rate: dict[str, float]) -> str:
+    return f"{rate['p50']:.0f} ({rate['p5']:.0f} – {rate['p95']:.0f})"
+
+
+def _row(bench: pd.DataFrame, dtype: str, shape: str, convention: str) -> pd.Series | None:
+    rows = bench[
+        (bench["variant"] == VARIANT)
+        & (bench["dtype"] == dtype)
+        & (bench["shape_name"] == shape)
+        & (bench["convention"] == convention)
+    ]
+    return rows.iloc[0] if len(rows) else None
+
+
+def _spread(row: pd.Series) -> str:
+    p5, p50, p95 = (row[f"bench_time_{name}_ns"] / 1e3 for name in ("p5", "p50", "p95"))
+    return f"{p50:.1f} ({p5:.1f} – {p95:.1f})"
+
+
+def _ratio(found: Span) -> str:
+    return f"{found.p50:.3f} ({found.p5:.3f} – {found.p95:.3f}) ×"
+
+
+def _bytes(value: Any) -> str:
+    return MISSING if is_missing(value) else number(value, "byte")
+
+
+def _markdown(table: list[list[str]], headers: list[str]) -> str:
+    return tabulate(table, headers, tablefmt="github", disable_numparse=True)

@@ -1,0 +1,289 @@
+"""The Hugging Face baseline: settings side by side, the operator table, and what limits a token, said by rule."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.formats.words import count_of
+from analysis.tables.gaps import BUSY_FRAC_LIMIT
+from analysis.tables.schema import PROFILE_TABLES
+
+# Names of the kernels in which cuBLAS, CUTLASS and PyTorch multiply a matrix with a matrix or a vector.
+_GEMM = re.compile(r"gemm|gemv|gevm|cutlass|xmma|splitk|nvjet|dot_kernel", re.IGNORECASE)
+SMALL_NS = 20_000  # a kernel shorter than a few launches: its fixed costs are a good part of it
+# From this share of the busy time on, reading the weights once explains what the kernels do.
+MEMORY_FRAC = 0.6
+_EQUAL = {True: "yes", False: "no", None: ""}
+_PUBLISHED = Path(__file__).parent / "published.toml"
+
+
+def build_baseline(settings: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return baseline.csv: one row a setting and type; one that was not measured says why."""
+    rows = []
+    for entry in settings:
+        rate, token = entry.get("tokens_per_s") or {}, entry.get("token_ns") or {}
+        wall_ns = 1e9 / rate["p50"] if rate else None
+        rows.append(
+            {
+                "setting": entry["setting"],
+                "dtype": entry["dtype"],
+                "tokens_per_s": rate.get("p50"),
+                "tokens_per_s_p5": rate.get("p5"),
+                "tokens_per_s_p95": rate.get("p95"),
+                "token_p50_ns": token.get("p50"),
+                "token_p95_ns": token.get("p95"),
+                "kernels_per_token": entry.get("kernels_per_token"),
+                "launches_per_token": entry.get("launches_per_token"),
+                "busy_ns": entry.get("busy_ns_per_token"),
+                "busy_frac": _ratio(entry.get("busy_ns_per_token"), wall_ns),
+                "floor_ns": entry.get("floor_ns"),
+                "floor_frac": _ratio(entry.get("floor_ns"), wall_ns),
+                "first_call_s": entry.get("first_call_s"),
+                "tokens_equal_first": _EQUAL[entry.get("tokens_equal_first")],
+                "reason": entry.get("skipped", ""),
+            }
+        )
+    return _table("baseline", rows)
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def build_operators(settings: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return baseline_operators.csv: torch.profiler's table, shares among operators or among kernels."""
+    rows = []
+    for entry in settings:
+        listed = entry.get("operators") or []
+        on_gpu = any(row.get("self_cuda_ns") for row in listed)
+        measure = "self_cuda_ns" if on_gpu else "self_cpu_ns"
+        for row in listed:
+            total = sum(other.get(measure) or 0 for other in listed if other["kind"] == row["kind"])
+            rows.append(
+                {
+                    "setting": entry["setting"],
+                    "dtype": entry["dtype"],
+                    "name": row["name"],
+                    "kind": row["kind"],
+                    **{name: row.get(name) for name in ("self_cpu_ns", "cpu_ns", "self_cuda_ns", "cuda_ns")},
+                    "calls": row["calls"],
+                    "calls_per_token": _ratio(row["calls"], entry.get("profile_tokens")),
+                    "share_frac": _ratio(row.get(measure), total),
+                }
+            )
+    return _table("baseline_operators", rows)
+
+
+def build_bottlenecks(baseline: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
+    """Return bottlenecks.csv: for each setting the questions that the numbers answer, and the verdict last."""
+    rows: list[dict[str, Any]] = []
+    for _, row in baseline.iterrows():
+        if pd.isna(row["tokens_per_s"]):
+            continue
+        of = operators[(operators["setting"] == row["setting"]) & (operators["dtype"] == row["dtype"])]
+        answers = [*_about_kernels(of), *_about_launches(row)]
+        rows += [
+            {"setting": row["setting"], "dtype": row["dtype"], "question": q, "value": value, "unit": unit, "answer": a}
+            for q, value, unit, a in answers
+        ]
+    return _table("bottlenecks", rows)
+
+
+def _about_kernels(operators: pd.DataFrame) -> list[tuple[str, float, str, str]]:
+    kernels = operators[operators["kind"] == "kernel"]
+    total_ns = float(kernels["self_cuda_ns"].fillna(0).sum()) if len(kernels) else 0.0
+    if not total_ns:
+        return []
+    answers = []
+    gemms = kernels[kernels["name"].str.contains(_GEMM)]
+    each = gemms["self_cuda_ns"] / gemms["calls"]
+    small = gemms[each < SMALL_NS]
+    share = float(small["self_cuda_ns"].sum()) / total_ns
+    mean_ns = float(small["self_cuda_ns"].sum() / small["calls"].sum()) if len(small) else 0.0
+    answers.append(
+        (
+            "share of small GEMM and GEMV kernels",
+            share,
+            "frac",
+            f"{share:.1%} of the kernels' time is in matrix products of {mean_ns / 1e3:.1f} µs on average "
+            f"(below {SMALL_NS / 1e3:g} µs each); all matrix products take "
+            f"{float(gemms['self_cuda_ns'].sum()) / total_ns:.1%}.",
+        )
+    )
+    addmm = operators[operators["name"] == "aten::addmm"]
+    if len(addmm):
+        row = addmm.iloc[0]
+        answers.append(
+            (
+                "share of aten::addmm",
+                float(row["share_frac"]),
+                "frac",
+                f"aten::addmm takes {row['share_frac']:.1%} of the CUDA time in {int(row['calls']):,} calls, "
+                f"{row['calls_per_token']:.0f} a token.",
+            )
+        )
+    return answers
+
+
+def _about_launches(row: pd.Series) -> list[tuple[str, float, str, str]]:
+    answers: list[tuple[str, float, str, str]] = []
+    wall_ns = 1e9 / row["tokens_per_s"]
+    launches, kernels, busy, floor = (
+        row[name] for name in ("launches_per_token", "kernels_per_token", "busy_frac", "floor_frac")
+    )
+    if pd.isna(busy):
+        return answers
+    answers.append(
+        (
+            "launches per token",
+            float(launches),
+            "",
+            f"A token takes {count_of(launches, 'launch')} for {count_of(kernels, 'kernel')}: the CPU has "
+            f"{wall_ns / max(launches, 1) / 1e3:.1f} µs for each.",
+        )
+    )
+    answers.append(
+        ("GPU busy fraction", float(busy), "frac", f"The GPU works in {busy:.1%} of a token's {wall_ns / 1e6:.3f} ms.")
+    )
+    if not pd.isna(floor):
+        answers.append(
+            (
+                "share of the bandwidth floor",
+                float(floor),
+                "frac",
+                f"Reading the weights once takes {row['floor_ns'] / 1e3:.0f} µs at the copy speed of this GPU: "
+                f"{floor:.1%} of a token's time.",
+            )
+        )
+    verdict, why = judge(float(busy), None if pd.isna(floor) else float(floor), float(launches), float(kernels))
+    answers.append(("what limits a token", float(busy), "frac", f"{verdict[0].upper()}{verdict[1:]}: {why}"))
+    return answers
+
+
+def judge(busy_frac: float, floor_frac: float | None, launches: float, kernels: float) -> tuple[str, str]:
+    """The verdict on a token and its reason, from the busy fraction, the floor's share of the wall time and counts."""
+    if busy_frac < BUSY_FRAC_LIMIT and launches < kernels / 2:
+        return "bound by gaps", (
+            f"the GPU idles in {1 - busy_frac:.0%} of the time though a token takes only "
+            f"{count_of(launches, 'launch')}: gaps between kernels, and what the host does from one token to the next."
+        )
+    if busy_frac < BUSY_FRAC_LIMIT:
+        return "launch-bound", f"the GPU waits for work in {1 - busy_frac:.0%} of the time."
+    if floor_frac is None:
+        return "GPU-bound", "the GPU is busy; without a measured bandwidth nothing more can be said."
+    of_busy = floor_frac / busy_frac
+    if of_busy >= MEMORY_FRAC:
+        return "memory-bound", f"reading the weights explains {of_busy:.0%} of the busy time."
+    return "bound by small kernels", f"the GPU is busy, but reading the weights explains only {of_busy:.0%} of it."
+
+
+def find(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, Any]]:
+    """Findings of a baseline: the verdict on each setting, those with the most time above the floor first."""
+    found: list[dict[str, Any]] = []
+    for _, row in bottlenecks[bottlenecks["question"] == "what limits a token"].iterrows():
+        of = baseline[(baseline["setting"] == row["setting"]) & (baseline["dtype"] == row["dtype"])].iloc[0]
+        wall_ns = 1e9 / of["tokens_per_s"]
+        name = f"{row['setting']}, {row['dtype']}"
+        evidence = [
+            {
+                "table": "baseline",
+                "row": f"{row['setting']} {row['dtype']}",
+                "column": column,
+                "value": float(of[column]),
+            }
+            for column in ("tokens_per_s", "launches_per_token", "busy_frac", "floor_frac")
+            if not pd.isna(of[column])
+        ]
+        gain_ns = None if pd.isna(of["floor_ns"]) else wall_ns - float(of["floor_ns"])
+        verdict, _, why = row["answer"].partition(": ")
+        verdict = verdict[0].lower() + verdict[1:]
+        sentence = f"{why[0].upper()}{why[1:]}"
+        found.append(
+            {
+                "title": f"transformers, {name}: {verdict}",
+                "sentence": sentence,
+                "time_to_win_ns": gain_ns,
+                "evidence": evidence,
+            }
+        )
+    found.sort(key=lambda finding: -float(finding["time_to_win_ns"] or 0))
+    return [{"rank": rank, **finding} for rank, finding in enumerate(found, 1)]
+
+
+# Beside what others published --------------------------------------------------------------------------------------
+
+
+def build_published(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return published.csv: figures of two student projects (published.toml) beside the same figure of this run."""
+    entries = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["figure"]
+    rows = [
+        {
+            "figure": entry["figure"],
+            "unit": entry["unit"],
+            "ours": _OURS[entry["ours"]](tables),
+            "our_clock": entry["clock"],
+            "theirs": entry["theirs"],
+            "their_machine": entry["machine"],
+            "their_setting": entry["setting"],
+        }
+        for entry in entries
+    ]
+    known = [row for row in rows if row["ours"] is not None]
+    return _table("published", rows if known else [])
+
+
+def _of_profile(tables: dict[str, pd.DataFrame], table: str, column: str) -> float | None:
+    rows = tables[table]
+    found = rows[rows["profile"] == "no_cache, float32"]
+    return float(found[column].iloc[0]) if len(found) and not pd.isna(found[column].iloc[0]) else None
+
+
+def _share(base: str, component: str) -> Callable[[dict[str, pd.DataFrame]], float | None]:
+    def read(tables: dict[str, pd.DataFrame]) -> float | None:
+        rows = tables["layer_profile"]
+        wanted = (rows["profile"] == "no_cache, float32") & (rows["base"] == base) & (rows["component"] == component)
+        found = rows.loc[wanted, "share_frac"]
+        return 100 * float(found.iloc[0]) if len(found) else None
+
+    return read
+
+
+def _addmm(column: str, factor: float) -> Callable[[dict[str, pd.DataFrame]], float | None]:
+    def read(tables: dict[str, pd.DataFrame]) -> float | None:
+        rows = tables["baseline_operators"]
+        wanted = (rows["setting"] == "eager") & (rows["dtype"] == "float32") & (rows["name"] == "aten::addmm")
+        found = rows.loc[wanted & rows["self_cuda_ns"].notna(), column]
+        return factor * float(found.iloc[0]) if len(found) else None
+
+    return read
+
+
+def _token_ms(tables: dict[str, pd.DataFrame]) -> float | None:
+    value = _of_profile(tables, "layer_tokens", "token_ns")
+    return None if value is None else value / 1e6
+
+
+# What published.toml may name in `ours`.
+_OURS: dict[str, Callable[[dict[str, pd.DataFrame]], float | None]] = {
+    "token_ms": _token_ms,
+    "tokens_per_s": lambda tables: _of_profile(tables, "layer_tokens", "tokens_per_s"),
+    "qkv_share": _share("Multi-Head Attention", "QKV_Projection"),
+    "mask_share": _share("Multi-Head Attention", "Mask_Apply"),
+    "scores_share": _share("Multi-Head Attention", "Scores_Compute"),
+    "activation_share": _share("MLP", "Activation"),
+    "addmm_share": _addmm("share_frac", 100.0),
+    "addmm_calls": _addmm("calls", 1.0),
+}
+
+
+def _table(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
+    schema = PROFILE_TABLES[name]
+    if not rows:
+        return schema.empty()
+    return schema.conform(pd.DataFrame(rows).assign(tier="timing"))

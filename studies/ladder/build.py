@@ -1,0 +1,248 @@
+"""From a folder of the kernel ladder to its tables, and what the capture scripts ask of it.
+
+    python -m studies.ladder.build DIR              writes DIR/tables/*.csv
+    python -m studies.ladder.build --columns        the metric columns that a capture needs (ncu_capture.sh --columns);
+                                               with --slow those that a kernel of 35 ms and more can bear
+    python -m studies.ladder.build --lines <PAGE   the hottest lines of each launch, from a source page of ncu
+
+Only the first writes files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.formats.errors import AnalysisError, InputError
+from analysis.page.text import cell
+from analysis.tables import join
+from analysis.tables.schema import LADDER_TABLES
+from studies.ladder import claims, goals
+from studies.ladder import tables as ladder
+from studies.ladder.read import KEY, Ladder, LadderRun, hottest_lines, read_ladder
+
+_COUNTERS = [
+    *KEY, "launches", "kernel", "grid", "block", *ladder.COUNTERS, "uncoalesced_frac", "occupancy_limiter",
+    "measured_bytes", "top_stall", "top_stall_frac", "hot_line", "hot_line_frac", "hot_line_stall", "hot_line_text",
+]  # fmt: skip
+
+
+def build(folder: Path) -> dict[str, pd.DataFrame]:
+    """The tables of a folder of the ladder, by the names of LADDER_TABLES.
+
+    Raises:
+        InputError: there is no ladder.json, or a file is damaged.
+    """
+    read = read_ladder(folder)
+    counted, shares = [], []
+    for run in read.runs:
+        frame, stalls = _counters(run)
+        known = run.points[[*KEY, "shape", "fingerprint"]]
+        counted.append(frame.merge(known, on=KEY).assign(run=run.name))
+        shares.append(stalls.assign(run=run.name))
+    counters = ladder.choose(read.points, _concat(counted, [*_COUNTERS, "shape", "fingerprint", "run"]))
+    checked = [run.points[[*KEY, "shape", "fingerprint", "passed", "note"]] for run in read.runs]
+    checks = ladder.choose(read.points, _concat(checked, [*KEY, "shape", "fingerprint", "passed", "note"]))
+    timed = [run.bench.assign(bench_run=run.name) for run in read.runs]
+    # a benchmark of all shapes goes before what a run of the ladder took: then both tables show one number
+    times = ladder.choose(read.points, _concat([*timed, read.bench], list(read.bench)))
+    facts = [name for name in times if name not in read.points or name in KEY]
+    table = ladder.build_ladder(read.points, times[facts], counters, checks)
+    chosen = table[[*KEY, "run"]]
+    stalls = _concat(shares, [*KEY, "reason", "share_frac", "run"]).merge(chosen, on=[*KEY, "run"])
+    every = _every_time(read)
+    hypotheses = ladder.build_hypotheses(read.hypotheses, table, every, stalls, cell_of)
+    finished = ladder.with_verdicts(table, hypotheses)
+    return {
+        "ladder": finished,
+        "ladder_stalls": ladder.build_stalls(stalls),
+        "hypotheses": hypotheses,
+        "claims": claims.build_claims(read.claims, finished, cell_of),
+        "goals": goals.build_goals(read.goals, read.points, every),
+        "ladder_times": _times(every),
+        "not_timed": _not_timed(read, every),
+        "ladder_runs": _runs(read, finished),
+    }
+
+
+def _every_time(read: Ladder) -> pd.DataFrame:
+    """The cold rows of the sources as they are now, one for each op, variant, dtype and shape: of the benchmarks, and
+    what these lack of the newest run that has it.
+    """
+    runs = [run.bench.assign(bench_run=run.name) for run in reversed(read.runs)]
+    rows = _concat([read.bench, *runs], list(read.bench))
+    now = read.points.drop_duplicates(["op", "variant"])[["op", "variant", "fingerprint"]]
+    rows = rows.merge(now.rename(columns={"fingerprint": "now"}), on=["op", "variant"])
+    source = rows["fingerprint"].fillna("")
+    rows = rows[(source == "") | (source == rows["now"])].drop(columns="now")
+    return rows.drop_duplicates(KEY, ignore_index=True)
+
+
+def _times(every: pd.DataFrame) -> pd.DataFrame:
+    """ladder_times.csv."""
+    schema = LADDER_TABLES["ladder_times"]
+    return schema.conform(every.assign(tier="timing")[schema.column_names])
+
+
+def _not_timed(read: Ladder, every: pd.DataFrame) -> pd.DataFrame:
+    """not_timed.csv."""
+    columns = ["op", "dtype", "shape_name"]
+    known = set(every[columns].itertuples(index=False, name=None))
+    registered = [
+        (op, dtype, name)
+        for op, of_op in read.shapes.items()
+        for dtype, names in of_op.items()
+        for name in names
+    ]  # fmt: skip
+    rows = [key for key in registered if key not in known]
+    return LADDER_TABLES["not_timed"].conform(pd.DataFrame(rows, columns=columns).assign(tier="static"))
+
+
+def cell_of(column: str, value: Any) -> str:
+    """A value as the tables' words and claims write it."""
+    return cell(value, column, "")
+
+
+def _concat(parts: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
+    kept = [part for part in parts if len(part)]
+    if not kept:
+        return pd.DataFrame(columns=columns)
+    return pd.concat(kept, ignore_index=True)
+
+
+def _counters(run: LadderRun) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Counters and stall shares of a run's points, with their hottest lines."""
+    if run.capture is None or run.capture.counters.empty:
+        return pd.DataFrame(columns=_COUNTERS), pd.DataFrame(columns=[*KEY, "reason", "share_frac"])
+    counters = join.prepare_counters(run.capture.counters)
+    frame, shares = ladder.measured(counters, run.capture.counter_units)
+    return frame.merge(ladder.hottest(run.lines, counters), on=KEY, how="left")[_COUNTERS], shares
+
+
+def _runs(read: Ladder, table: pd.DataFrame) -> pd.DataFrame:
+    """ladder_runs.csv, the newest run first."""
+    rows = []
+    for run in reversed(read.runs):
+        manifest = run.manifest
+        clocks = (manifest.get("clocks") or {}) if len(run.bench) else {}  # else they are of checks, or another's times
+        rows.append(
+            {
+                "run": run.name,
+                "gpu": (manifest.get("gpu") or {}).get("name"),
+                **{name: manifest.get(name) for name in ("driver", "cuda", "torch", "triton")},
+                "ncu": run.tool.get("version") or manifest.get("ncu"),
+                "sm_clock_mhz": (clocks.get("sm_mhz") or {}).get("median"),
+                "throttle_reasons": " ".join(clocks.get("throttle_reasons", [])),
+                "bf16_roof_flop_per_s": (manifest.get("roofs") or {}).get("bf16"),
+                "points": int((run.points["passed"] == "yes").sum()),
+                "counted": int((table["run"] == run.name).sum()),
+                "capture_s": run.tool.get("seconds"),
+                "commit": (manifest.get("git_sha") or "")[:12],
+                "tier": "counters",
+            }
+        )
+    schema = LADDER_TABLES["ladder_runs"]
+    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+
+
+def write(folder: Path, tables: dict[str, pd.DataFrame]) -> None:
+    """Write DIR/tables/*.csv, each whole or not at all."""
+    (folder / "tables").mkdir(exist_ok=True)
+    for name, table in tables.items():
+        temporary = folder / "tables" / f".{name}.csv.part"
+        table.to_csv(temporary, index=False, lineterminator="\n", float_format="%.6g")
+        temporary.replace(folder / "tables" / f"{name}.csv")
+
+
+def read_tables(folder: Path) -> dict[str, pd.DataFrame]:
+    """The written tables of a folder, by the names of LADDER_TABLES.
+
+    Raises:
+        InputError: one is not there.
+    """
+    found = {}
+    for name in LADDER_TABLES:
+        file = folder / "tables" / f"{name}.csv"
+        if not file.is_file():
+            raise InputError(
+                f"{file.name} is missing in {folder.name}/tables: run `python -m studies.ladder.build` on it."
+            )
+        found[name] = pd.read_csv(file)
+    return found
+
+
+def lines_today(table: pd.DataFrame, sources: Path) -> pd.Series:
+    """`hot_line` of ladder.csv as the sources lie now: a capture counts as long as the machine code is the same, and a
+    line may have moved since. The nearest line of its text; the file alone where none has it.
+
+    Shape: `sources` holds a folder an op, as kernels/ does. Files of others, as headers of CUDA, stay as they are.
+    """
+
+    def place(row: pd.Series) -> Any:
+        if pd.isna(row["hot_line"]):
+            return row["hot_line"]
+        name, _, number = str(row["hot_line"]).rpartition(":")
+        files = [sources / str(row["folder"]) / name, *sorted(sources.glob(f"*/{name}"))]
+        file = next((file for file in files if file.is_file()), None)
+        if file is None:
+            return row["hot_line"]
+        lines = enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        same = [at for at, line in lines if line.strip() == str(row["hot_line_text"]).strip()]
+        return f"{name}:{min(same, key=lambda at: abs(at - int(number)))}" if same else name
+
+    return table.apply(place, axis="columns")
+
+
+def summary(tables: dict[str, pd.DataFrame]) -> str:
+    """How much of the ladder is measured, and what became of its hypotheses and claims."""
+
+    def counts(column: pd.Series) -> str:
+        return ", ".join(f"{count} {name}" for name, count in column.value_counts().items())
+
+    lines = [
+        f"{what}: {counts(tables[name][column])}"
+        for what, name, column in (
+            ("points", "ladder", "state"),
+            ("hypotheses", "hypotheses", "verdict"),
+            ("claims", "claims", "verdict"),
+        )
+    ]
+    untimed = tables["not_timed"]
+    by_op = untimed.groupby("op", sort=False)["shape_name"].agg(lambda names: ", ".join(dict.fromkeys(names)))
+    lines += [f"not timed: {op} at {names}" for op, names in by_op.items()]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See the module's docstring. Exit code 2: wrong usage. 3: a folder or a page that cannot be read."""
+    parser = argparse.ArgumentParser(prog="python -m studies.ladder.build", description=(__doc__ or "").splitlines()[0])
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="folder of the ladder, with ladder.json")
+    asked.add_argument("--columns", action="store_true", help="print the metric columns that a capture needs")
+    asked.add_argument("--lines", action="store_true", help="print the hottest lines of the source page on stdin")
+    parser.add_argument("--slow", action="store_true", help="of --columns only what hardware counts")
+    options = parser.parse_args(arguments)
+    try:
+        if options.columns:
+            print(",".join(ladder.wanted_columns(slow=options.slow)))
+        elif options.lines:
+            print(hottest_lines(sys.stdin), end="")
+        else:
+            tables = build(options.folder)
+            write(options.folder, tables)
+            print(summary(tables))
+    except AnalysisError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    from analysis.packages import run_program
+
+    sys.exit(run_program(main))

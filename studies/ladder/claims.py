@@ -1,0 +1,113 @@
+"""What others claim of such kernels, beside what was found: each claim's rungs are points of the ladder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis.tables.schema import LADDER_TABLES
+from studies.ladder.tables import Show
+
+TESTS = ("ratio", "change", "value")
+
+
+class _Point:
+    """A point of the ladder whose columns are attributes, written for people: what claims.toml calls {after.COLUMN}.
+
+    `unknown` says whether one that was asked for was not measured, `stale` whether one is of an older build.
+    """
+
+    def __init__(self, row: Mapping[str, Any], show: Show) -> None:
+        self._row, self._show = row, show
+        self.unknown = self.stale = False
+
+    def __getattr__(self, column: str) -> str:
+        if column not in LADDER_TABLES["ladder"].column_names:
+            raise ValueError(f"claims.toml: {column} is no column of ladder.csv")
+        value = self._row.get(column)
+        self.unknown |= value is None or value == "" or bool(pd.isna(value))
+        self.stale |= ("times" if _of_time(column) else "counters") in str(self._row.get("stale")).split()
+        return self._show(column, value)
+
+
+def build_claims(claims: list[dict[str, Any]], ladder: pd.DataFrame, show: Show) -> pd.DataFrame:
+    """Return claims.csv, one row a measure, in the order of claims.toml.
+
+    Shape: `claims` as ladder.json has them, `ladder` as ladder.csv.
+    """
+    by_shape = {(row["op"], row["variant"], row["dtype"], row["shape"]): row for row in ladder.to_dict("records")}
+    schema = LADDER_TABLES["claims"]
+    rows = [row for claim in claims for row in _rows(claim, by_shape, show)]
+    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+
+
+def _rows(claim: Mapping[str, Any], by_shape: Mapping[tuple[Any, ...], Any], show: Show) -> Iterator[dict[str, Any]]:
+    sides: dict[str, Any] = {}
+    names = {"before": "", "after": ""}
+    for side in ("before", "after"):
+        if side not in claim:
+            continue
+        asked = claim[side]
+        shape = "x".join(map(str, asked["shape"]))
+        row = by_shape.get((claim["op"], asked["variant"], asked["dtype"], shape), {})
+        names[side] = f"{asked['variant']} {row.get('shape_name', shape)}"
+        sides[side] = row
+    for measure in claim["measure"]:
+        metric = measure["metric"]
+        values = {side: _number(row.get(metric)) for side, row in sides.items()}
+        verdict = _verdict(measure, values)
+        why = ""
+        told = {side: _Point(row, show) for side, row in sides.items()}
+        if verdict != "not measured":
+            for point in told.values():
+                getattr(point, metric)  # what was found may be of an older build, too
+            template = measure["holds" if verdict == "confirmed" else "fails"]
+            why = template.format(**told)
+            if any(point.unknown for point in told.values()):
+                why = "the counters that would say why were not captured"
+        yield {
+            "claim": claim["name"], "source": claim["source"], "says": claim["says"], "op": claim["op"],
+            "dtype": claim["after"]["dtype"], **names, "what": measure["what"], "metric": metric,
+            "claimed": measure["claimed"], "before_value": values.get("before"), "after_value": values["after"],
+            "found": _found(metric, values, show), "verdict": verdict, "why": why,
+            "stale": ", ".join(dict.fromkeys(claim[side]["variant"] for side in told if told[side].stale)),
+            "tier": "timing" if _of_time(metric) else "counters",
+        }  # fmt: skip
+
+
+def _of_time(column: str) -> bool:
+    return column.startswith("bench_time")
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or value == "" or pd.isna(value) else float(value)
+
+
+def _verdict(measure: Mapping[str, Any], values: Mapping[str, float | None]) -> str:
+    """confirmed, refuted, or not measured.
+
+    Raises:
+        ValueError: the measure has not exactly one of TESTS.
+    """
+    (test,) = [name for name in TESTS if name in measure]
+    if any(value is None for value in values.values()):
+        return "not measured"
+    after, before = values["after"], values.get("before")
+    assert after is not None
+    if test != "value":
+        if before is None or (test == "ratio" and before == 0):
+            return "not measured"
+        after = after / before if test == "ratio" else after - before
+    low, high = measure[test]
+    return "confirmed" if (low is None or after >= low) and (high is None or after <= high) else "refuted"
+
+
+def _found(metric: str, values: Mapping[str, float | None], show: Show) -> str:
+    """`5.06 ms → 433.7 µs (0.0854 ×)`: what was found, with the ratio of quantities that are no shares."""
+    text = " → ".join(show(metric, value) for value in values.values())
+    before, after = values.get("before"), values["after"]
+    if before and after is not None and not metric.endswith("_frac"):
+        text += f" ({after / before:.4g} ×)"
+    return text

@@ -1,0 +1,596 @@
+"""Every variant of every op at its bench shape, checked, timed and captured once: what explains the kernel ladder.
+
+    python -m studies.ladder.measure --mode declare --out DIR                what to measure, as DIR/ladder.json; no GPU
+    python -m studies.ladder.measure --mode missing --out DIR [--ops OP …]   what DIR lacks, one point a line; no GPU
+    python -m studies.ladder.measure --mode measure --out DIR --run RUN      checks and times what DIR lacks
+    python -m studies.ladder.measure --mode capture --run RUN                the program that ncu runs: each once
+
+A point is a variant, a dtype and a shape: the op's bench shape, and what kernels/claims.toml compares. DIR holds one
+folder a run, RUN, with captures/points.csv (what was checked, with the fingerprint of its source), captures/bench.csv
+(only of points that no benchmark beside DIR has timed) and what ncu_capture.sh and export_csv.sh add. Nothing is
+overwritten: the newest run that has a point counts, and a point whose source has changed since is lacking again.
+`nsys_scripts/ladder.sh` (`make ladder`) does all of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import functools
+import json
+import math
+import os
+import re
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.console import guarded
+from harness.errors import InputError, UsageError
+from kernels import registry
+from kernels.registry import MOST_BYTES, dtype_name, short_dtype
+from kernels.variants import choices, equivalents, fingerprint
+
+CLAIMS = registry.FOLDER / "claims.toml"
+GOALS = registry.FOLDER / "goals.toml"
+ROOT_RANGE = "ladder"
+POINT_COLUMNS = ("op", "variant", "dtype", "shape_name", "shape", "fingerprint", "checks", "passed", "note")
+ROUNDS = 20
+SLOW_NS = 35e6
+CHECKED = 3  # every third of the small shapes is checked again; the benchmark and the tests check all
+Key = tuple[str, str, str, str]
+Measured = tuple[Key, str, str]  # a point's key, sizes and fingerprint
+
+
+def say(text: str) -> None:
+    print(f"ladder: {text}", file=sys.stderr, flush=True)
+
+
+# What is to be measured --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Point:
+    """One variant of an op on one dtype ("float32") and shape."""
+
+    op: registry.Op
+    variant: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @cached_property
+    def key(self) -> Key:
+        """(op, variant, dtype, shape name), as tables name it."""
+        return self.op.name, self.variant, short_dtype(self.dtype), self.op.shape_name(self.shape)
+
+    @property
+    def sizes(self) -> str:
+        return "x".join(map(str, self.shape))
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names of the ranges around its launch."""
+        return ROOT_RANGE, *self.key
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint(self.op, self.variant)
+
+    @property
+    def measured(self) -> Measured:
+        """What tells whether a measurement is of this point as it is now."""
+        return self.key, self.sizes, self.fingerprint
+
+    @property
+    def of_torch(self) -> bool:
+        """Whether it is PyTorch's, whose source lines are not ours to read."""
+        return self.op.variant(self.variant).kind in ("torch", "compile")
+
+    def able(self) -> bool:
+        """Whether the variant takes this dtype and shape."""
+        return self.op.variant(self.variant).takes(self.shape, self.dtype)
+
+
+def read_claims() -> list[dict[str, Any]]:
+    """kernels/claims.toml, as it is."""
+    claims: list[dict[str, Any]] = tomllib.loads(CLAIMS.read_text("utf-8"))["claim"]
+    return claims
+
+
+def points() -> list[Point]:
+    """Every point, in the order of the registry: bench shapes, then what hypotheses and claims need beside them."""
+    known = registry.ops()
+    found = [
+        Point(op, variant, dtype, op.bench_shape)
+        for op in known.values()
+        for dtype in op.dtypes
+        for variant in op.variants
+    ]
+    found += [
+        Point(op, name, dtype, op.shapes[timing.shape])
+        for op in known.values()
+        for variant in op.variants.values()
+        for timing in variant.timings
+        if timing.shape and timing.counters
+        for dtype in timing.dtypes
+        if dtype in variant.dtypes
+        for name in (variant.name, timing.than)
+        if name in op.variants
+    ]
+    for claim in read_claims():
+        for side in ("before", "after"):
+            if side not in claim or claim["op"] not in known:
+                continue
+            op, asked = known[claim["op"]], claim[side]
+            found.append(Point(op, asked["variant"], dtype_name(asked["dtype"]), tuple(asked["shape"])))
+    unique = {point.key: point for point in found if point.able()}
+    return list(unique.values())
+
+
+def rung_below(point: Point) -> str:
+    """The rung that a variant is compared with: the nearest one of ours before it that takes its dtype and shape."""
+    below = ""
+    for name, variant in point.op.variants.items():
+        if name == point.variant:
+            return below
+        if variant.kind == "cuda" and Point(point.op, name, point.dtype, point.shape).able():
+            below = name
+    return below
+
+
+def hypotheses(point: Point) -> Iterator[dict[str, Any]]:
+    """What the variant declares of this dtype: metric, versus, low, high, equals, and of what is timed at which shape.
+    It is said of the bench shape's point, whichever shape it is about.
+    """
+    variant = point.op.variant(point.variant)
+    bytes_said = [expected for expected in variant.expectations if expected.metric.startswith("measured_over_")]
+    if not any(point.dtype in expected.dtypes for expected in bytes_said):
+        yield {"metric": "measured_over_predicted", "versus": "", "low": 0.0, "high": MOST_BYTES, "equals": "",
+               "stated": False}  # fmt: skip
+    if point.shape != point.op.bench_shape:
+        return
+    for timing in variant.timings:
+        if point.dtype in timing.dtypes:
+            said = {
+                "metric": "bench_time_p50_ns",
+                "versus": timing.than,
+                "low": timing.low,
+                "high": timing.high,
+                "equals": "",
+            }
+            yield said | ({"at": timing.shape} if timing.shape else {})
+            if timing.least_bytes:
+                yield from (said | {"at": name} for name in other_shapes(point, timing))
+    for expected in variant.expectations:
+        if point.dtype in expected.dtypes:
+            yield {"metric": expected.metric, "versus": expected.than, "low": expected.low, "high": expected.high,
+                   "equals": expected.equals} | ({"at": expected.shape} if expected.shape else {})  # fmt: skip
+
+
+def other_shapes(point: Point, timing: registry.Timing) -> list[str]:
+    """The other shapes than its own and the bench shape that a timing with `least_bytes` is about."""
+    op = point.op
+    return [
+        name
+        for name, shape in op.shapes.items()
+        if name != timing.shape
+        and shape != op.bench_shape
+        and op.minimum_bytes(shape, point.dtype) >= timing.least_bytes
+        and op.variant(point.variant).takes(shape, point.dtype)
+    ]
+
+
+def refuses(point: Point) -> str:
+    """Which registered shapes the variant does not take on this dtype, and why; blank where it takes all."""
+    shapes: dict[str, list[str]] = {}
+    for name, shape in point.op.shapes.items():
+        if reason := point.op.variant(point.variant).cannot(shape, point.dtype):
+            shapes.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in shapes.items())
+
+
+def declared(point: Point) -> dict[str, Any]:
+    """What the analysis has to know of a point. Open ends of hypotheses are null."""
+    op, variant = point.op, point.op.variant(point.variant)
+    name, _, dtype, shape_name = point.key
+    return {
+        "op": name,
+        "folder": op.folder,
+        "variant": point.variant,
+        "kind": variant.kind,
+        "rung": list(op.variants).index(point.variant),
+        "best": op.best_for(point.dtype) == point.variant,
+        "is_library": variant.kind == "torch" and not variant.precision,
+        "precision": variant.precision,
+        "macros": " ".join(flag.removeprefix("-D") for flag in choices(op, variant)),
+        "refuses": refuses(point),
+        "rung_below": rung_below(point),
+        "dtype": dtype,
+        "shape_name": shape_name,
+        "shape": point.sizes,
+        "axes": ",".join(op.axes),
+        "at_bench_shape": point.shape == op.bench_shape,
+        "hypothesis": variant.hypothesis,
+        "minimum_bytes": op.minimum_bytes(point.shape, point.dtype),
+        "predicted_bytes": op.fused_bytes(point.shape, point.dtype, point.variant),
+        "flops": op.flops(point.shape),
+        "compute_bound": op.compute_bound,
+        "reads_only": op.reads_only,
+        "symbols": list(variant.symbols),
+        "source": variant.source,
+        "fingerprint": point.fingerprint,
+        "hypotheses": list(hypotheses(point)),
+    }
+
+
+def _open_ends(value: Any) -> Any:
+    """`value` with null for infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _open_ends(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_open_ends(item) for item in value]
+    return None if value in (math.inf, -math.inf) else value
+
+
+def shapes() -> dict[str, dict[str, list[str]]]:
+    """By op and dtype the names of the registered shapes that a variant takes."""
+
+    def taken(op: registry.Op, dtype: str) -> list[str]:
+        return [
+            name for name, shape in op.shapes.items() if any(one.takes(shape, dtype) for one in op.variants.values())
+        ]
+
+    return {op.name: {short_dtype(dtype): taken(op, dtype) for dtype in op.dtypes} for op in registry.ops().values()}
+
+
+def declaration() -> str:
+    """The text of ladder.json, one point, one claim, one goal and the shapes of one op a line."""
+
+    def lines(values: Iterable[Any]) -> str:
+        return ",\n  ".join(json.dumps(_open_ends(value), ensure_ascii=False, allow_nan=False) for value in values)
+
+    return (
+        '{\n "kind": "ladder",\n "schema_version": 1,\n "points": [\n  '
+        + lines(map(declared, points()))
+        + '\n ],\n "claims": [\n  '
+        + lines(read_claims())
+        + '\n ],\n "goals": [\n  '
+        + lines(tomllib.loads(GOALS.read_text("utf-8"))["goal"])
+        + '\n ],\n "shapes": {\n  '
+        + ",\n  ".join(f"{json.dumps(name)}: {json.dumps(of_op)}" for name, of_op in shapes().items())
+        + f'\n }},\n "equivalent": {json.dumps(equivalents())}\n}}\n'
+    )
+
+
+# What is there already ---------------------------------------------------------------------------------------
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def _plain(kernel: str) -> str:
+    """The name of a kernel of ours as both pages of a report have it: `k<float, 4>` of `void k<float, (int)4>(T1 *)`.
+
+    The analysis, which the harness does not import, has the rule for any kernel.
+    """
+    return re.sub(r"\([a-z ]+\)(?=\d)", "", kernel).partition("(")[0].removeprefix("void ")
+
+
+def _launches(page: Path) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The ranges, outermost name first, by kernel and its ordinal of every launch in a raw page of ncu."""
+    csv.field_size_limit(1 << 30)
+    count: Counter[str] = Counter()
+    found = {}
+    for row in _rows(page):
+        kernel = _plain(row["Kernel Name"])
+        stacks = " ".join(cell or "" for name, cell in row.items() if name and "Push/Pop" in name)
+        found[kernel, str(count[kernel])] = tuple(re.findall(r"<default domain>:([^:\"]+)", stacks))
+        count[kernel] += 1
+    return found
+
+
+def captured(folder: Path) -> dict[Measured, bool]:
+    """(key, sizes, fingerprint) of every point that a run in `folder` has checked and captured; whether that has the
+    hottest source lines of one of its launches, or the run is of slow points, which may lack them.
+    """
+    found: dict[Measured, bool] = {}
+    same = equivalents()
+    for file in sorted(folder.glob("*/captures/points.csv")):
+        launches = _launches(file.with_name("ncu_raw.csv"))
+        ranges = set(launches.values())
+        lines = _rows(file.with_name("ncu_lines.csv"))
+        lined = {launches.get((_plain(row["kernel"]), row["ordinal"])) for row in lines}
+        slow = file.parts[-3].endswith("-slow")
+        for row in _rows(file):
+            key = (row["op"], row["variant"], row["dtype"], row["shape_name"])
+            path = (ROOT_RANGE, *key)
+            if row["passed"] == "yes" and path in ranges:
+                measured = key, row["shape"], same.get(row["fingerprint"], row["fingerprint"])
+                found[measured] = slow or path in lined or found.get(measured, False)
+    return found
+
+
+def timed(folder: Path) -> dict[Measured, float]:
+    """Median ns by (key, sizes, fingerprint) of every point that a run in `folder`, or a benchmark beside it, has timed
+    with data in DRAM.
+    """
+    found: dict[Measured, float] = {}
+    for file in sorted(folder.glob("*/captures/bench.csv")):
+        sources = {(row["op"], row["variant"]): row["fingerprint"] for row in _rows(file.with_name("points.csv"))}
+        found |= _cold(_rows(file), sources)
+    beside = folder.name.removesuffix("ladder")
+    for file in folder.parent.glob(f"{beside}*-bench/bench.csv") if beside else ():
+        document = file.with_name("bench.json")
+        known = json.loads(document.read_text("utf-8")).get("sources", {}) if document.is_file() else {}
+        rows = [row for row in _rows(file) if "bench_time_p50_ns" in row]
+        found |= _cold(rows, {(row["op"], row["variant"]): known.get(row["variant"], "") for row in rows})
+    same = equivalents()
+    return {(key, sizes, same.get(source, source)): value for (key, sizes, source), value in found.items()}
+
+
+def _cold(rows: Iterable[Mapping[str, Any]], sources: Mapping[tuple[str, str], str]) -> dict[Measured, float]:
+    return {
+        (
+            (row["op"], row["variant"], row["dtype"], row["shape_name"]),
+            row["shape"],
+            sources.get((row["op"], row["variant"]), ""),
+        ): float(row["bench_time_p50_ns"])
+        for row in rows
+        if row["convention"] == "cold"
+    }
+
+
+def _of(wanted: Iterable[Point], ops: Sequence[str]) -> list[Point]:
+    names = registry.ops()
+    for name in ops:
+        if name not in names:
+            raise UsageError(f"--ops {name!r} is unknown: use {', '.join(names)}.")
+    return [point for point in wanted if not ops or point.op.name in ops]
+
+
+def missing(folder: Path, ops: Sequence[str] = (), everything: bool = False) -> list[Point]:
+    """The points of `ops` (default: all) that no run in `folder` has of the source as it is now, ours with the hottest
+    source lines; `everything`: all.
+    """
+    there = {} if everything else captured(folder)
+    lacking = [
+        point
+        for point in _of(points(), ops)
+        if not (point.measured in there and (there[point.measured] or point.of_torch))
+    ]
+    for point in lacking:
+        if point.measured in there:
+            say(f"{' '.join(point.key)} was captured without its source lines")
+    return sorted(lacking, key=_order)
+
+
+def _order(point: Point) -> tuple[bool, int]:
+    """What is captured first, since time may be up before the end: ours, then the library's, long chains last."""
+    return point.of_torch, len(point.op.chain) if point.variant == point.op.baseline else 0
+
+
+# On the GPU --------------------------------------------------------------------------------------------------
+
+
+def _row(point: Point) -> dict[str, Any]:
+    return dict(zip(POINT_COLUMNS, (*point.key, point.sizes, point.fingerprint), strict=False))
+
+
+def check(point: Point) -> dict[str, Any]:
+    """A row of points.csv: the point against float64, on small shapes and on its own."""
+    from harness import bench, manifest
+
+    row = _row(point)
+    # torch.compile takes seconds for each shape, and is not ours
+    compiled = point.op.variant(point.variant).kind == "compile"
+    small = () if compiled else bench.check_shapes(point.op, point.variant)[::CHECKED]
+    try:
+        found = bench.check_variant(point.op, point.variant, point.dtype, small, "cuda", [point.shape])
+    except Exception as error:  # compilers, loaders and launches raise what they like; the others still count
+        return row | {"checks": 0, "passed": "no", "note": f"does not run: {manifest.first_line(error, 120)}"}
+    bad = [one for one in found if not one.passed]
+    note = f"{'x'.join(map(str, bad[0].shape))} {bad[0].inputs}: {bad[0].note}" if bad else ""
+    return row | {"checks": len(found), "passed": "no" if bad else "yes", "note": note}
+
+
+def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, rounds: int) -> int:
+    """Check what is missing and time what nobody timed; points.csv, bench.csv and manifest.json of new runs RUN-OP.
+
+    One for each op, so that a capture that a kernel holds up costs one of them. Points that take SLOW_NS and more go
+    into RUN-OP-slow: not every counter can be had of them.
+    1 if a point failed its check; 4 if nothing is missing, and then no run is made.
+    """
+    import torch
+    from tqdm import tqdm
+
+    from harness import bench, manifest
+
+    wanted = missing(folder, ops, everything)
+    if not wanted:
+        say("nothing is missing")
+        return 4
+    if not torch.cuda.is_available():
+        raise InputError("--mode measure needs a CUDA GPU and torch sees none: --mode missing lists what it would do.")
+    rows, times = [], []
+    there = {} if everything else timed(folder)
+    conditions: dict[str, Any] = {}
+    with manifest.ClockSampler(paused=True) as sampler:
+        for point in tqdm(wanted, desc="checks", disable=None):
+            known = point.measured in there  # what was timed had passed its checks
+            rows.append(_row(point) | {"checks": 0, "passed": "yes", "note": ""} if known else check(point))
+            torch.cuda.empty_cache()
+        passed = [point for point, row in zip(wanted, rows, strict=True) if row["passed"] == "yes"]
+        groups: dict[tuple[str, str, str], list[Point]] = {}
+        for point in passed:
+            if point.measured not in there:
+                groups.setdefault((point.op.name, point.dtype, point.sizes), []).append(point)
+        if groups:
+            sampler.paused = False  # while checks run the GPU mostly waits: no clocks are taken
+            conditions["copy_byte_per_s"] = {
+                name: bench.quantiles(values)[1] for name, values in bench.measure_copy(rounds).items()
+            }
+        roofs: dict[tuple[bool, bool], dict[str, float]] = {}
+        for members in tqdm(groups.values(), desc="timing", disable=None):
+            first = members[0]
+            bound = (first.op.compute_bound, first.op.reads_only)
+            if bound not in roofs:
+                roofs[bound] = bench.measure_roofs(first.op)
+            times += time_group(members, rounds, max(conditions["copy_byte_per_s"].values()), roofs[bound])
+        conditions["roofs"] = {name: value for known in roofs.values() for name, value in known.items()}
+    arguments = ["studies.ladder.measure", "--mode", "measure", *(["--ops", *ops] if ops else [])]
+    conditions |= manifest.build_manifest(arguments, [], 0, {"source": "none"}, sampler)
+    if not groups:
+        conditions["clocks_reason"] = "nothing was timed in this run"
+    took = there | _cold(times, {(point.op.name, point.variant): point.fingerprint for point in wanted})
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for point, row in zip(wanted, rows, strict=True):
+        slow = took.get(point.measured, 0.0) >= SLOW_NS
+        parts.setdefault(f"{run.name}-{point.op.name}{'-slow' if slow else ''}", []).append(row)
+    for name, mine in parts.items():
+        captures = run.with_name(name) / "captures"
+        captures.mkdir(parents=True, exist_ok=True)
+        _write_csv(captures / "points.csv", POINT_COLUMNS, mine)
+        keys = {tuple(row[name] for name in POINT_COLUMNS[:4]) for row in mine}
+        if mine_timed := [row for row in times if tuple(row[name] for name in POINT_COLUMNS[:4]) in keys]:
+            (captures / "bench.csv").write_text(bench.csv_text(mine_timed), encoding="utf-8")
+        manifest.write_manifest(captures / "manifest.json", conditions)
+    failed = [row for row in rows if row["passed"] != "yes"]
+    for row in failed:
+        say(f"{row['op']} {row['variant']} {row['dtype']} {row['shape_name']} is left out: {row['note']}")
+    say(f"{len(rows) - len(failed)} of {len(rows)} points passed, {len(times)} were timed")
+    return int(bool(failed))
+
+
+def time_group(members: Sequence[Point], rounds: int, copy_byte_per_s: float, roofs: Mapping[str, float]) -> list[Any]:
+    """bench.csv's rows of points of one op, dtype and shape, timed beside the library."""
+    from harness import bench
+
+    op, dtype, shape = members[0].op, members[0].dtype, members[0].shape
+    names = [point.variant for point in members]
+    beside = [
+        name
+        for name in bench.BASELINES[:1]
+        if name in op.variants and name not in names and Point(op, name, dtype, shape).able()
+    ]
+    rows = bench.time_shape(op, [*beside, *names], dtype, shape, "cold", rounds, copy_byte_per_s, roofs)
+    return [row for row in rows if row["variant"] in names]
+
+
+def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    temporary = path.with_name(f".{path.name}.part")
+    with temporary.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    temporary.replace(path)
+
+
+def capture(run: Path, seconds: float) -> int:
+    """Launch every point of the run that passed once, warmed, inside its ranges, between cudaProfilerStart and Stop;
+    none that would begin after `seconds` (0: no limit).
+    """
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # its worker processes would each be profiled
+    import torch
+
+    from harness.ranges import NvtxTracer
+    from harness.run import Launch, run_launches
+
+    known = registry.ops()
+    rows = [row for row in _rows(run / "captures" / "points.csv") if row["passed"] == "yes"]
+    if not rows:
+        raise InputError(f"{run.name} has no points that passed: run --mode measure first.")
+    if not torch.cuda.is_available():
+        raise InputError("--mode capture needs a CUDA GPU and torch sees none.")
+    tracer: NvtxTracer | None = None
+    profiler = torch.cuda.cudart()
+    started = time.monotonic()
+    for place, row in enumerate(rows):
+        if seconds and time.monotonic() - started > seconds:
+            say(f"time is up: {len(rows) - place} of {len(rows)} points are left")
+            return 0
+        op = known[row["op"]]
+        point = Point(op, row["variant"], dtype_name(row["dtype"]), tuple(map(int, row["shape"].split("x"))))
+        call = functools.partial(op.variant(point.variant).fn, *op.make_inputs(point.shape, point.dtype, device="cuda"))
+        with torch.inference_mode():
+            call()
+        torch.cuda.synchronize()
+        torch.cuda.check_error(profiler.cudaProfilerStart())
+        try:
+            # made inside the window: the NVTX package asks once, at its first call, whether a tool is listening
+            tracer = tracer or NvtxTracer()
+            run_launches(tracer, [Launch(point.path, call)])
+            torch.cuda.synchronize()
+        finally:
+            torch.cuda.check_error(profiler.cudaProfilerStop())
+        del call
+        torch.cuda.empty_cache()
+    say(f"launched {len(rows)} points")
+    return 0
+
+
+# Command line ------------------------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.ladder.measure",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--mode", choices=("declare", "missing", "measure", "capture"), required=True)
+    parser.add_argument("--out", type=Path, help="folder of the ladder, with a folder for each run")
+    parser.add_argument("--run", type=Path, help="folder of one run")
+    parser.add_argument("--ops", nargs="+", default=(), metavar="OP", help="only these ops")
+    parser.add_argument("--all", action="store_true", help="measure what is there already again")
+    parser.add_argument("--seconds", type=float, default=0.0, help="capture nothing that begins later than that")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each variant (default {ROUNDS})")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    needs = {"declare": ("out",), "missing": ("out",), "measure": ("out", "run"), "capture": ("run",)}[options.mode]
+    for name in needs:
+        if getattr(options, name) is None:
+            raise UsageError(f"--mode {options.mode} needs --{name}.")
+    if options.rounds < 1:
+        raise UsageError("--rounds must be 1 or more.")
+    _of((), options.ops)
+    if options.mode == "declare":
+        options.out.mkdir(parents=True, exist_ok=True)
+        temporary = options.out / ".ladder.json.part"
+        temporary.write_text(declaration(), encoding="utf-8")
+        temporary.replace(options.out / "ladder.json")
+        return 0
+    if options.mode == "missing":
+        if not options.out.is_dir():
+            raise UsageError(f"--out {options.out} is no folder: give that of a ladder, as reports/h200-ladder.")
+        lacking = missing(options.out, options.ops, options.all)
+        for point in lacking:
+            print(" ".join(point.key))
+        total = len(_of(points(), options.ops))
+        count = f"{len(lacking)} of {total} points are missing" if lacking else f"nothing of {total} points is missing"
+        say(f"{count} in {options.out}")
+        return 0
+    if options.mode == "measure":
+        return measure(options.out, options.run, options.ops, options.all, options.rounds)
+    return capture(options.run, options.seconds)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See the module's docstring."""
+    options = _parser().parse_args(arguments)
+    return guarded(lambda: _run(options))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,566 @@
+"""The ladders in the READMEs: of each op what its rungs take, move and wait for, and how their hypotheses fared.
+
+Everything comes from the tables that `build.py` makes and from the benchmarks beside them, which time all shapes. What
+has no counters yet stays blank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from tabulate import tabulate
+
+from analysis.page.markdown import escape
+from analysis.page.text import MISSING, is_missing, number, percent
+from analysis.tables.schema import BASELINES
+from studies.ladder.goals import Span, fastest_rungs, library_of, precision_of, versus
+from studies.ladder.tables import ACROSS_RUNS
+from studies.sweep.tables import short_name
+
+STALLS = 3  # of a rung, the largest
+MOST_BYTES = 1.1  # of what is predicted: more is marked
+STALE_MARK = "‡"
+ELSEWHERE_MARK = "§"
+OLDER = "an older build (source or compile-time choices have changed since)"
+STALE = {
+    "counters": f"counters are of {OLDER}, and so are the verdicts on them; times are of the present one.",
+    "times": f"times are of {OLDER}, and so are the verdicts on them; counters are of the present one.",
+    "times counters": f"times and counters are of {OLDER}, and so are the verdicts on them.",
+}
+OUTCOMES = ("confirmed", "refuted", "not measured")
+VERDICTS = {"confirmed": "confirmed", "refuted": "**refuted**"}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The times of one op (rows of ladder_times.csv), and the conditions and the folder of its benchmark."""
+
+    rows: pd.DataFrame
+    conditions: Mapping[str, Any]
+    run: str
+
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def folders(tables: Tables) -> list[str]:
+    """The folders under kernels/ that have a ladder."""
+    return list(dict.fromkeys(tables["ladder"]["folder"]))
+
+
+def render_folder(folder: str, tables: Tables, benches: Mapping[str, Bench]) -> str:
+    """Return the part `ladder` of kernels/<folder>/README.md: each op that lives there.
+
+    Shape: `tables` by the names of LADDER_TABLES; `benches` by op.
+    """
+    ops = ops_of(folder, tables)
+    parts = []
+    for op in ops:
+        heading = [f"### {op}"] if len(ops) > 1 else []
+        parts += [*heading, render_op(op, tables, benches.get(op))]
+    return "\n\n".join(parts)
+
+
+def ops_of(folder: str, tables: Tables) -> list[str]:
+    """The ops of a folder under kernels/."""
+    ladder = tables["ladder"]
+    return list(dict.fromkeys(ladder.loc[ladder["folder"] == folder, "op"]))
+
+
+def rungs_of(op: str, tables: Tables) -> pd.DataFrame:
+    """The rows of an op's ladder: at its bench shape, in the order of its declaration; `elsewhere`: timed in another
+    run than most; `fastest`: of ours the fastest of its dtype.
+    """
+    ladder = tables["ladder"]
+    rows = ladder[(ladder["op"] == op) & ladder["at_bench_shape"].astype(bool)]
+    rows = rows.sort_values(["dtype", "rung"], ascending=[False, True], kind="stable").reset_index(drop=True)
+    runs = rows["bench_run"]
+    fastest = fastest_rungs(rows[rows["bench_time_p50_ns"].notna()]).index
+    return rows.assign(elsewhere=runs.notna() & (runs != next(iter(runs.mode()), "")), fastest=rows.index.isin(fastest))
+
+
+def render_op(op: str, tables: Tables, bench: Bench | None) -> str:
+    """Return the ladder of one op: rungs by dtype, other shapes, what was refused, hypotheses, counters, conditions."""
+    rungs = rungs_of(op, tables)
+    parts: list[str] = []
+    for place, (dtype, rows) in enumerate(rungs.groupby("dtype", sort=False)):
+        heading = [f"{sizes_of(rows.iloc[0])}, {dtype}", *_floor(rows), *_clocks(rows, bench)]
+        parts += ["; ".join(heading), _ladder_table(rows), *_default(rows)]
+        parts += _built_with(rungs) if place == 0 else []
+    parts += [*_older(rungs), *_elsewhere(rungs)]
+    parts.append(f"![{op}: share of the measured roof by rung, with what it waits for]({op}.svg)")
+    if has_curves(op, tables, bench):
+        parts.append(f"![{op}: TFLOP/s over the shapes, beside the library]({op}_shapes.svg)")
+    if bench is not None:
+        parts += _other_shapes(op, rungs, bench)
+    parts += _not_timed(op, tables)
+    parts += _refusals(rungs)
+    parts += ["Hypotheses", _hypothesis_table(rungs)]
+    counted = rungs[rungs["launches"].notna()]
+    for dtype, rows in counted.groupby("dtype", sort=False):
+        # folded: wide, and for who asks why
+        title = f"Counters, {dtype}: each rung once, alone, from cold caches"
+        parts += [f"<details>\n<summary>{title}</summary>", *_counter_tables(rows, tables), "</details>"]
+    parts.append(_conditions(op, tables, rungs, bench))
+    return "\n\n".join(parts)
+
+
+def sizes_of(row: pd.Series) -> str:
+    """`B 8, nh 12, Tq 1024, Tk 1024`."""
+    return ", ".join(
+        f"{axis} {size}" for axis, size in zip(row["axes"].split(","), row["shape"].split("x"), strict=True)
+    )
+
+
+def name_of(row: pd.Series) -> str:
+    """The rung's name, bold where it is the fastest of ours, marked where its numbers are of an older build or another
+    run.
+    """
+    name = f"**`{row['variant']}`**" if row["fastest"] else f"`{row['variant']}`"
+    marks = [STALE_MARK] * (not is_missing(row["stale"])) + [ELSEWHERE_MARK] * bool(row["elsewhere"])
+    return " ".join([name, *marks])
+
+
+def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span, bool]:
+    """(variant, how many times faster than it `row` is, whether another run timed it), of PyTorch's variants of the
+    same precision the fastest.
+
+    Shape: `rows` of one op, dtype and shape. "" if there is none.
+    """
+    own = precision_of(rows.loc[[row.name]]).iloc[0]
+    library = library_of(rows, own)
+    library = library[library["bench_time_p50_ns"].notna()]
+    if library.empty or is_missing(row["bench_time_p50_ns"]):
+        return "", Span(math.nan, math.nan, math.nan), False
+    fastest = library.loc[library["bench_time_p50_ns"].astype(float).idxmin()]
+    return str(fastest["variant"]), versus(row, fastest), fastest["bench_run"] != row["bench_run"]
+
+
+def _ladder_table(rows: pd.DataFrame) -> str:
+    """One dtype: what each rung takes, of what is possible, what it moves and waits for, and its verdict."""
+    compute = bool(rows["compute_bound"].iloc[0])
+    library = rows["library"].iloc[0]  # PyTorch's fastest without its compiler
+    beside = not is_missing(library) and best_library(rows, rows.iloc[0])[0] != library
+    table = []
+    for _, row in rows.iterrows():
+        fastest, faster, _ = best_library(rows, row)
+        rate = row["achieved_flop_per_s"] if compute else row["achieved_byte_per_s"]
+        table.append(
+            [
+                name_of(row),
+                _span(row),
+                _scaled(rate, 1e12 if compute else 1e9, 1 if compute else 0),
+                _share(row["floor_frac"]),
+                _moved(row),
+                _stall(row["top_stall"], row["top_stall_frac"]),
+                _line(row),
+                _times(row["versus_below"]),
+                *([_times(row["versus_library_p50"])] if beside else []),
+                MISSING if not fastest else f"{_times(faster.p50)} `{fastest}`",
+                _verdict(row),
+            ]
+        )
+    headers = ["rung", "µs, p50 (p5 – p95)", "TFLOP/s" if compute else "GB/s", "of the roof", "bytes predicted → moved"]
+    headers += [
+        "waits for",
+        "hottest line",
+        "vs rung below",
+        *([f"vs `{library}`"] if beside else []),
+        "vs best library",
+    ]
+    return _markdown(table, [*headers, "verdict"])
+
+
+def _default(rows: pd.DataFrame) -> list[str]:
+    """One dtype: which rung runs by default, where another one is the fastest at this shape."""
+    default, fastest = rows.loc[rows["best"].astype(bool), "variant"], rows.loc[rows["fastest"], "variant"]
+    if default.empty or fastest.empty or default.iloc[0] == fastest.iloc[0]:
+        return []
+    return [f"The fastest here is `{fastest.iloc[0]}`; where no rung is named, `{default.iloc[0]}` runs."]
+
+
+def _built_with(rungs: pd.DataFrame) -> list[str]:
+    """Which rungs of an op are not built with the defaults of their sources."""
+    tuned = rungs[~rungs["macros"].map(is_missing)].drop_duplicates("variant")
+    if tuned.empty:
+        return []
+    named = ", ".join(f"`{row['variant']}` {short_name(row['macros'])}" for _, row in tuned.iterrows())
+    judged = "Every rung" if rungs["stale"].map(is_missing).all() else f"Every rung without {STALE_MARK}"
+    return [
+        f"Built with: {named} ([a sweep found it faster over its dtypes and shapes together](../tuned.toml)); every "
+        f"other rung with the defaults of its source. {judged} is judged as it is built."
+    ]
+
+
+def _floor(rows: pd.DataFrame) -> list[str]:
+    """The least time of one dtype in the run that timed most of it, of ops bound by arithmetic with the roof."""
+    known = rows[~rows["elsewhere"].astype(bool) & (precision_of(rows) == "") & rows["floor_time_ns"].notna()]
+    if known.empty:
+        return []
+    row = known.iloc[0]
+    return [f"floor {number(row['floor_time_ns'], 'ns')}{' at ' + _roof(row) if row['compute_bound'] else ''}"]
+
+
+def _roof(row: pd.Series) -> str:
+    """What an op bound by arithmetic was held against: `724 TFLOP/s`."""
+    return number(float(row["flops"]) / float(row["floor_time_ns"]) * 1e9, "flop/s")
+
+
+def _clocks(rows: pd.DataFrame, bench: Bench | None) -> list[str]:
+    """The SM clock beside a table of an op bound by arithmetic, whose times and roof follow it."""
+    clock = clock_of(bench.conditions) if bench is not None and rows["compute_bound"].iloc[0] else ""
+    return [clock] if clock else []
+
+
+def is_held_back(conditions: Mapping[str, Any]) -> bool:
+    """Whether something held the clocks back."""
+    return bool((conditions.get("clocks") or {}).get("throttle_reasons"))
+
+
+def _mhz(clocks: Mapping[str, Any], which: str) -> str:
+    return f"{clocks['sm_mhz'][which]:.0f}" if clocks.get("sm_mhz") else MISSING
+
+
+def clock_of(conditions: Mapping[str, Any]) -> str:
+    """`SM clock 1350 MHz at least, 1980 median, held back by sw_power_cap`; that it lacks where a run says why."""
+    clocks = conditions.get("clocks") or {}
+    if not clocks.get("sm_mhz"):
+        return "SM clock not recorded" if conditions.get("clocks_reason") else ""
+    least, median = (_mhz(clocks, name) for name in ("min", "median"))
+    held = f", held back by {', '.join(clocks['throttle_reasons'])}" if is_held_back(conditions) else ""
+    return f"SM clock {least} MHz at least, {median} median{held}"
+
+
+def _older(rungs: pd.DataFrame) -> list[str]:
+    """What is of an older build, by rung."""
+    marked = rungs[~rungs["stale"].map(is_missing)]
+    return [f"{STALE_MARK} {_variants(rows)}: {STALE[what]}" for what, rows in marked.groupby("stale", sort=True)]
+
+
+def _elsewhere(rungs: pd.DataFrame) -> list[str]:
+    """Which rungs another run than most timed, and the floors by the roof of that run."""
+    notes = []
+    for run, rows in rungs[rungs["elsewhere"]].groupby("bench_run", sort=True):
+        floors = rows.drop_duplicates(["dtype", "floor_time_ns"])
+        held = ", ".join(f"{number(row['floor_time_ns'], 'ns')} in {row['dtype']}" for _, row in floors.iterrows())
+        notes.append(
+            f"{ELSEWHERE_MARK} {_variants(rows)}: timed in another run than most (`{run}`) and held against the roof "
+            f"of that run: floor {held}. Ratios to rungs without the mark are across runs, and hypotheses on them "
+            f"are not judged within {100 * ACROSS_RUNS:g} % of their bounds."
+        )
+    return notes
+
+
+def _variants(rows: pd.DataFrame) -> str:
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(rows["variant"]))
+
+
+def _counter_tables(rows: pd.DataFrame, tables: Tables) -> list[str]:
+    """One dtype: the counters by which a rung's hypothesis is judged, those of its launch and those of its run."""
+    stalls = tables["ladder_stalls"]
+    launch, run = [], []
+    for _, row in rows.iterrows():
+        of_row = _rows_like(row, ["op", "variant", "dtype", "shape_name"], stalls).head(STALLS)
+        waits = ", ".join(
+            _stall(reason, share) for reason, share in zip(of_row["reason"], of_row["share_frac"], strict=True)
+        )
+        launch.append(
+            {
+                "rung": name_of(row),
+                "launches": number(row["launches"]),
+                "grid × block": f"{row['grid']} × {row['block']}",
+                "waves": number(row["waves"]),
+                "registers": number(row["registers"]),
+                "shared a block": number(row["shared_bytes_per_block"], "byte"),
+                "occupancy theoretical / achieved": _two(
+                    row["occupancy_theoretical_frac"], row["occupancy_achieved_frac"]
+                )
+                + ("" if is_missing(row["occupancy_limiter"]) else f" ({row['occupancy_limiter']})"),
+                "local memory": number(row["local_bytes"], "byte"),
+            }
+        )
+        run.append(
+            {
+                "rung": name_of(row),
+                "compute / memory of peak": _two(row["compute_throughput_frac"], row["memory_throughput_frac"]),
+                "L1 / L2 hit": _two(row["l1_hit_frac"], row["l2_hit_frac"]),
+                "warp instructions": number(row["inst_executed"]),
+                "sectors a request, load / store": f"{number(row['sectors_per_request_load'])} / "
+                f"{number(row['sectors_per_request_store'])}",
+                "uncoalesced": _share_somewhere(row, "uncoalesced_frac", tables["ladder"]),
+                "branch efficiency": _share_somewhere(row, "branch_efficiency_frac", tables["ladder"]),
+                "warp cycles per issue": number(row["warp_cycles_per_issue"]),
+                "largest stalls": waits or MISSING,
+            }
+        )
+    return [_markdown([list(row.values()) for row in part], list(part[0])) for part in (launch, run)]
+
+
+def _share_somewhere(row: pd.Series, column: str, ladder: pd.DataFrame) -> str:
+    """A share that instrumented code counts; of a kernel too slow for that at this shape, today's at another one."""
+    if is_missing(row[column]):
+        others = _rows_like(row, ["op", "variant", "dtype"], ladder)
+        older = others["stale"].map(lambda stale: "counters" in str(stale).split())
+        known = others[others[column].notna() & ~older]
+        if len(known):
+            return f"{_share(known[column].iloc[0])} at {known['shape_name'].iloc[0]}"
+    return _share(row[column])
+
+
+def _rows_like(row: pd.Series, names: list[str], table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table that have what `row` has at `names`."""
+    return table[(table[names] == row[names].to_list()).all(axis=1)]
+
+
+def _hypothesis_table(rungs: pd.DataFrame) -> str:
+    """What each rung says of itself, once, and by dtype what was found."""
+    table = []
+    order = rungs.sort_values(["rung", "dtype"], ascending=[True, False], kind="stable")
+    order = order.assign(
+        found=[_words(why) for why in order["verdict_why"]],
+        judged=[VERDICTS.get(verdict, "not measured") for verdict in order["verdict"]],
+    )
+    for variant, rows in order.groupby("variant", sort=False):
+        older = "" if rows["stale"].map(is_missing).all() else f" {STALE_MARK}"
+        says = [f"`{variant}`{older}", escape(rows["hypothesis"].iloc[0])]
+        for (found, judged), same in rows.groupby(["found", "judged"], sort=False):
+            table.append([*says, ", ".join(same["dtype"]), found, judged])
+            says = ["", ""]
+    return _markdown(table, ["rung", "says", "dtype", "found", "verdict"])
+
+
+def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
+    """The fastest rung at every shape that was timed."""
+    with_library = timed(op, rungs, bench)
+    rows = fastest_rungs(with_library).sort_values("dtype", ascending=False, kind="stable")
+    if rows.empty:
+        return []
+    compute = bool(rungs["compute_bound"].iloc[0])
+    baselines = [name for name in BASELINES if rows[f"versus_{name}_p50"].notna().any()]
+    table = []
+    for index, row in rows.iterrows():
+        same = with_library[(with_library["dtype"] == row["dtype"]) & (with_library["shape_name"] == row["shape_name"])]
+        library, faster, _ = best_library(same, same.loc[index])
+        table.append(
+            [
+                row["dtype"],
+                row["shape_name"],
+                row["shape"],
+                f"`{row['variant']}`",
+                f"{row['floor_time_ns'] / 1e3:.1f}",
+                _span(row),
+                *([_scaled(row["achieved_flop_per_s"], 1e12, 1)] if compute else []),
+                _share(row["floor_frac"]),
+                *(_paired(row, name) for name in baselines),
+                MISSING if not library else f"{_times(faster.p50)} `{library}`",
+            ]
+        )
+    headers = ["dtype", "shape", "sizes", "rung", "floor µs", "µs, p50 (p5 – p95)", *(["TFLOP/s"] if compute else [])]
+    headers += ["of the roof", *(f"vs `{name}` (p5 – p95)" for name in baselines), "vs best library"]
+    return ["The fastest rung at every shape", _markdown(table, headers)]
+
+
+def _not_timed(op: str, tables: Tables) -> list[str]:
+    """The registered shapes without a time, in a sentence."""
+    rows = tables["not_timed"]
+    rows = rows[rows["op"] == op]
+    dtypes = rows.groupby("shape_name", sort=False)["dtype"].agg(", ".join)
+    places = [
+        f"{', '.join(f'`{name}`' for name in same.index)} in {dtype}"
+        for dtype, same in dtypes.groupby(dtypes, sort=False)
+    ]
+    return [f"Registered, and not timed yet: {'; '.join(places)}."] if places else []
+
+
+def timed(op: str, rungs: pd.DataFrame, bench: Bench) -> pd.DataFrame:
+    """The rows of an op's benchmark with kind and precision of their variants."""
+    known = rungs.drop_duplicates("variant").set_index("variant")
+    kinds, precisions = known["kind"], precision_of(known)
+    rows = bench.rows
+    return rows.assign(kind=rows["variant"].map(kinds), precision=rows["variant"].map(precisions).fillna(""))
+
+
+def has_curves(op: str, tables: Tables, bench: Bench | None) -> bool:
+    """Whether a figure over the shapes is drawn: of ops bound by arithmetic that were timed at three or more."""
+    rungs = rungs_of(op, tables)
+    return bench is not None and bool(rungs["compute_bound"].iloc[0]) and bench.rows["shape_name"].nunique() >= 3
+
+
+def _refusals(rungs: pd.DataFrame) -> list[str]:
+    rows = rungs[~rungs["refuses"].map(is_missing)].drop_duplicates(["variant", "refuses"])
+    if rows.empty:
+        return []
+    table = [[f"`{row['variant']}`", _words(row["refuses"])] for _, row in rows.iterrows()]
+    return ["What a rung does not take", _markdown(table, ["rung", "shapes, and why"])]
+
+
+def _conditions(op: str, tables: Tables, rungs: pd.DataFrame, bench: Bench | None) -> str:
+    """Where times and counters come from, and under which conditions they were taken."""
+    parts = []
+    if bench is not None:
+        seen = bench.conditions
+        copy = max(seen["copy_byte_per_s"].values()) / 1e12
+        roofs = ", ".join(
+            f"{name} {value / 1e12:.4g} {'TB/s' if name == 'dram_read' else 'TFLOP/s'}"
+            for name, value in (seen.get("roofs") or {}).items()
+        )
+        clock = clock_of(seen)
+        parts.append(
+            f"Times: {seen['gpu']['name']}, driver {seen['driver']}, torch {seen['torch']}, triton {seen['triton']}; "
+            f"copy in the same run {copy:.3f} TB/s{f'; roofs: {roofs}' if roofs else ''}; all rungs in turn, caches "
+            f"cold{f'; {clock}' if clock else ''}; from `reports/{bench.run}/bench.csv`."
+        )
+    runs = tables["ladder_runs"]
+    of_rungs = runs[runs["run"].isin(rungs["run"].dropna())]
+    for (gpu, driver, ncu), same in of_rungs.groupby(["gpu", "driver", "ncu"], sort=False):
+        names = " and ".join(f"`reports/h200-ladder/{name}`" for name in same["run"])
+        parts.append(f"Counters: {gpu}, driver {driver}, ncu {ncu}; from {names}.")
+    if rungs["launches"].isna().all():
+        parts.append("Counters: not captured yet.")
+    return " ".join(parts)
+
+
+def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
+    """Return the overview in README.md: one line an op, what its columns are held against, and how the claims of others
+    fared.
+    """
+    ladder, said = tables["ladder"], tables["hypotheses"]
+    table = []
+    for op in dict.fromkeys(ladder["op"]):
+        rungs = rungs_of(op, tables)
+        fast = rungs[rungs["fastest"]]
+        if fast.empty:
+            continue
+        cells: dict[str, list[str]] = {name: [] for name in ("rung", "time", "roof", "library")}
+        for _, row in fast.iterrows():
+            fastest, faster, apart = best_library(rungs[rungs["dtype"] == row["dtype"]], row)
+            older = "times" in str(row["stale"]).split()
+            cells["rung"].append(f"`{row['variant']}` {STALE_MARK}" if older else f"`{row['variant']}`")
+            cells["time"].append(number(row["bench_time_p50_ns"], "ns"))
+            against = f" of {_roof(row)}" if row["compute_bound"] and not is_missing(row["floor_frac"]) else ""
+            cells["roof"].append(_share(row["floor_frac"]) + against)
+            spread = f"{_times(faster.p50)} ({faster.p5:.2f} – {faster.p95:.2f})"
+            mark = f" {ELSEWHERE_MARK}" if apart else ""
+            cells["library"].append(f"{spread} `{fastest}`{mark}" if fastest else MISSING)
+        of_op = said[said["op"] == op]
+        counts = of_op.loc[of_op["stated"], "verdict"].value_counts()
+        moved = rungs["measured_over_predicted"].dropna()
+        table.append(
+            [
+                f"[{op}](kernels/{rungs['folder'].iloc[0]}/README.md)",
+                f"{sizes_of(fast.iloc[0])}",
+                ", ".join(fast["dtype"]),
+                *(", ".join(dict.fromkeys(values) if name == "rung" else values) for name, values in cells.items()),
+                " / ".join(str(int(counts.get(name, 0))) for name in OUTCOMES),
+                f"{int((moved <= MOST_BYTES).sum())} of {len(moved)}",
+            ]
+        )
+    headers = ["op", "at", "dtype", "fastest rung", "time", "of the measured roof", "vs best library (p5 – p95)"]
+    headers += ["hypotheses confirmed / refuted / not measured"]
+    headers += [f"rungs that move ≤ {MOST_BYTES} × the predicted bytes"]
+    rendered = _markdown(table, headers)
+    notes = [f"{STALE_MARK} times are of {OLDER}."] if STALE_MARK in rendered else []
+    notes += [f"{ELSEWHERE_MARK} the two times are of different runs."] if ELSEWHERE_MARK in rendered else []
+    parts = [rendered, *notes, _held_against(tables, benches)]
+    if len(tables["claims"]):
+        counts = tables["claims"]["verdict"].value_counts()
+        named = ", ".join(f"{counts[name]} {name}" for name in OUTCOMES if name in counts)
+        parts.append(
+            f"**Claims of others**, tested on this GPU: {tables['claims']['claim'].nunique()} claims with "
+            f"{len(tables['claims'])} numbers, {named} ([claimed → found, and why](kernels/CLAIMS.md))."
+        )
+    return "\n\n".join(parts)
+
+
+def _held_against(tables: Tables, benches: Mapping[str, Bench]) -> str:
+    """What the columns of the overview are held against, and under which clocks."""
+    told = [
+        "The measured roof is what a copy, a read, FFMAs or cuBLAS reached in the same run: clocks and L2 let a kernel "
+        "pass it.",
+        "“vs best library” is of rounds in which both ran where that is `torch` or `compile`, else of the medians, "
+        "between the ends of the two times.",
+    ]
+    held = {op: bench.conditions["clocks"] for op, bench in benches.items() if is_held_back(bench.conditions)}
+    if held:
+        reasons = ", ".join(sorted({reason for clocks in held.values() for reason in clocks["throttle_reasons"]}))
+        seen = "; ".join(f"{op} {_mhz(clocks, 'min')}, {_mhz(clocks, 'median')}" for op, clocks in held.items())
+        told.append(f"Clocks were held back at times ({reasons}); least and median SM clock in MHz: {seen}.")
+    if lost := [op for op, bench in benches.items() if bench.conditions.get("clocks_reason")]:
+        told.append(f"Not recorded: the clocks of {', '.join(lost)}.")
+    benchmarks = [(bench.conditions.get("roofs") or {}).get("bf16") for bench in benches.values()]
+    roofs = [roof for roof in (*benchmarks, *tables["ladder_runs"]["bf16_roof_flop_per_s"]) if not is_missing(roof)]
+    if len(set(roofs)) > 1:
+        low, high = (number(end(roofs), "flop/s") for end in (min, max))
+        told.append(f"Over all committed runs the bf16 roof, cuBLAS at 8192³, lies between {low} and {high}.")
+    return " ".join(told)
+
+
+def _span(row: pd.Series) -> str:
+    if is_missing(row["bench_time_p50_ns"]):
+        return MISSING
+    p5, p50, p95 = (float(row[f"bench_time_{name}_ns"]) / 1e3 for name in ("p5", "p50", "p95"))
+    return f"{p50:.2f} ({p5:.2f} – {p95:.2f})"
+
+
+def _paired(row: pd.Series, baseline: str) -> str:
+    if is_missing(row[f"versus_{baseline}_p50"]):
+        return MISSING
+    p5, p50, p95 = (float(row[f"versus_{baseline}_{name}"]) for name in ("p5", "p50", "p95"))
+    return f"{p50:.3f} ({p5:.3f} – {p95:.3f})"
+
+
+def _scaled(value: Any, unit: float, digits: int) -> str:
+    return MISSING if is_missing(value) else f"{float(value) / unit:.{digits}f}"
+
+
+def _share(value: Any) -> str:
+    return MISSING if is_missing(value) else percent(float(value))
+
+
+def _two(first: Any, second: Any) -> str:
+    """Two shares of a whole, `75 / 71 %`; ncu may count a hit rate some thousandths above 1."""
+    shown = [MISSING if is_missing(value) else f"{min(100 * float(value), 100):.3g}" for value in (first, second)]
+    return f"{shown[0]} / {shown[1]} %"
+
+
+def _times(value: Any) -> str:
+    return MISSING if is_missing(value) else f"{float(value):.2f}×"
+
+
+def _moved(row: pd.Series) -> str:
+    predicted = number(row["predicted_bytes"], "byte")
+    if is_missing(row["measured_bytes"]):
+        return predicted
+    ratio = _times(row["measured_over_predicted"])
+    over = float(row["measured_over_predicted"]) > MOST_BYTES
+    return f"{predicted} → {number(row['measured_bytes'], 'byte')} ({f'**{ratio}**' if over else ratio})"
+
+
+def _stall(reason: Any, share: Any) -> str:
+    return MISSING if is_missing(reason) else f"{reason} {100 * float(share):.0f} %"
+
+
+def _words(value: Any) -> str:
+    """Our own words, which may hold code spans, for a cell of a table."""
+    return MISSING if is_missing(value) else str(value).replace("|", "\\|")
+
+
+def _verdict(row: pd.Series) -> str:
+    """`**refuted**: DRAM bytes over predicted`: the verdict with the metrics it rests on."""
+    if row["state"] == "failed":
+        return "failed its check"
+    if row["verdict"] not in VERDICTS:
+        return "not measured" if is_missing(row["verdict_by"]) else f"not measured: {_words(row['verdict_by'])}"
+    return f"{VERDICTS[row['verdict']]}: {_words(row['verdict_by'])}"
+
+
+def _line(row: pd.Series) -> str:
+    return MISSING if is_missing(row["hot_line"]) else f"`{row['hot_line']}` {100 * float(row['hot_line_frac']):.0f} %"
+
+
+def _markdown(table: Iterable[Iterable[Any]], headers: list[str]) -> str:
+    return tabulate([list(row) for row in table], headers, tablefmt="github", disable_numparse=True)

@@ -1,0 +1,222 @@
+"""Reads a folder of the kernel ladder: what is to be measured (ladder.json), and each run that measured some of it.
+
+`studies/ladder/measure.py` and `nsys_scripts/ladder.sh` write it:
+
+    DIR/ladder.json                   points, their hypotheses, claims, goals, registered shapes
+    DIR/RUN/captures/points.csv       points that were checked, with the fingerprint of their source
+    DIR/RUN/captures/bench.csv        times, where the run took some; as the benchmarks beside DIR have them
+    DIR/RUN/captures/ncu_raw.csv …    counters; ncu_lines.csv: the hottest lines of each launch
+    DIR/RUN/captures/manifest.json    conditions
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture import ncu_csv, ncu_source
+from analysis.capture.load import load
+from analysis.capture.model import Capture
+from analysis.formats import symbols
+from analysis.formats.errors import InputError
+
+KEY = ["op", "variant", "dtype", "shape_name"]
+LINES = [
+    "kernel", "ordinal", "source_file", "line", "text", "samples", "launch_samples", "stall", "stall_samples",
+]  # fmt: skip
+KEPT_LINES = 5  # of each launch
+OURS = (".cu", ".cuh", ".py")  # files of kernels; headers of CUDA end otherwise
+POINTS = [*KEY, "shape", "fingerprint", "passed", "note"]
+BENCH = [*KEY, "shape", "convention", "bench_time_p5_ns", "bench_time_p50_ns", "bench_time_p95_ns", "floor_time_ns",
+         "floor_frac", "achieved_byte_per_s"]  # fmt: skip
+# columns that a benchmark may lack; a baseline is one that it pairs by round
+VERSUS = [f"versus_{baseline}_{at}" for baseline in ("torch", "compile", "triton") for at in ("p5", "p50", "p95")]
+LATER = [*VERSUS, "achieved_flop_per_s"]
+
+
+@dataclass(frozen=True)
+class LadderRun:
+    """One run. `capture` holds its counters, None where ncu left none; `lines` the hottest lines (LINES)."""
+
+    name: str
+    points: pd.DataFrame
+    bench: pd.DataFrame
+    capture: Capture | None
+    lines: pd.DataFrame
+    manifest: dict[str, Any]
+    tool: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """A folder: `points` and `hypotheses` one row each, with KEY; `bench` the cold rows of the benchmarks beside it;
+    `shapes` the registered ones by op and dtype.
+    """
+
+    points: pd.DataFrame
+    hypotheses: pd.DataFrame
+    claims: list[dict[str, Any]]
+    goals: list[dict[str, Any]]
+    shapes: dict[str, dict[str, list[str]]]
+    bench: pd.DataFrame
+    runs: list[LadderRun] = field(default_factory=list)
+
+
+def read_ladder(folder: Path) -> Ladder:
+    """Everything in a folder of the ladder, runs by name, the newest last.
+
+    Raises:
+        InputError: no ladder.json, or a damaged file.
+    """
+    document = _json(folder / "ladder.json", "ladder")
+    if document is None:
+        raise InputError(
+            f"{folder}: has no ladder.json; write it with `python -m studies.ladder.measure --mode declare`."
+        )
+    points: list[dict[str, Any]] = []
+    hypotheses: list[dict[str, Any]] = []
+    for point in document["points"]:
+        said = point.pop("hypotheses")
+        points.append(point)
+        hypotheses += [{name: point[name] for name in KEY} | {"stated": True} | row for row in said]
+    # older fingerprints of the same kernels, with those of today
+    same: dict[str, str] = document.get("equivalent", {})
+    runs = [_run(file.parents[1], same) for file in sorted(folder.glob("*/captures/points.csv"))]
+    return Ladder(
+        pd.DataFrame(points),
+        pd.DataFrame(hypotheses, columns=[*KEY, "metric", "versus", "low", "high", "equals", "stated", "at"]),
+        document["claims"],
+        document["goals"],
+        document.get("shapes", {}),  # older ones have none
+        _beside(folder).replace({"fingerprint": same}),
+        runs,
+    )
+
+
+def _json(path: Path, kind: str) -> dict[str, Any] | None:
+    """The object of one of our files, None where there is none."""
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path.name}: is no JSON ({error}); make it again.") from None
+    if not isinstance(content, dict) or content.get("kind") != kind:
+        raise InputError(f"{path.name}: is no {kind} file of this project; make it again.")
+    return content
+
+
+def _table(path: Path, columns: list[str], *, later: list[str] | None = None) -> pd.DataFrame:
+    """A CSV file of ours, texts as texts; an empty table where there is none. Columns of `later` may be absent.
+
+    Raises:
+        InputError: another column is.
+    """
+    every = [*columns, *(later or [])]
+    if not path.is_file():
+        return pd.DataFrame(columns=every)
+    texts = dict.fromkeys([*KEY, "shape", "fingerprint"], "str")
+    numbers = [name for name in every if name.endswith(("_ns", "_frac", "_per_s")) or name in VERSUS]
+    blank = {name: [""] for name in numbers}
+    table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=blank)
+    lacking = [name for name in columns if name not in table]
+    if lacking:
+        raise InputError(f"{path.parent.name}/{path.name}: has no column {lacking[0]}; make it again.")
+    return table.assign(**{name: np.nan for name in later or [] if name not in table})
+
+
+def _run(folder: Path, same: dict[str, str]) -> LadderRun:
+    captures = folder / "captures"
+    pages = [path for name in ("ncu_raw.csv", "ncu_ratios.csv") if (path := captures / name).is_file()]
+    bench = _table(captures / "bench.csv", BENCH, later=LATER)
+    points = _table(captures / "points.csv", POINTS).replace({"fingerprint": same})
+    sources = points[["op", "variant", "fingerprint"]].drop_duplicates(["op", "variant"])
+    lines = _table(captures / "ncu_lines.csv", LINES)
+    lines["kernel"] = [symbols.match_key(name) for name in lines["kernel"]]  # older runs kept whole signatures
+    return LadderRun(
+        folder.name,
+        points,
+        bench[bench["convention"] == "cold"].merge(sources, on=["op", "variant"], how="left"),
+        load(pages) if pages else None,
+        lines,
+        _json(captures / "manifest.json", "manifest") or {},
+        _json(captures / "ncu.json", "tool-status") or {},
+    )
+
+
+def _beside(folder: Path) -> pd.DataFrame:
+    """Cold rows of the benchmarks beside `h200-ladder`, those of h200-<op>-bench, with `bench_run`.
+
+    `fingerprint` is blank where a benchmark does not say which sources it timed.
+    """
+    resolved = folder.resolve()
+    prefix = resolved.name.removesuffix("ladder")
+    parts = []
+    for file in sorted(resolved.parent.glob(f"{prefix}*-bench/bench.csv")) if prefix else []:
+        header = file.read_text(encoding="utf-8").partition("\n")[0].split(",")
+        if not set(BENCH) <= set(header):
+            continue  # a benchmark of something else
+        rows = _table(file, BENCH, later=LATER)
+        sources = (_json(file.with_name("bench.json"), "bench") or {}).get("sources", {})
+        rows = rows[rows["convention"] == "cold"]
+        known = [sources.get(variant, "") for variant in rows["variant"]]
+        parts.append(rows.assign(fingerprint=known, bench_run=file.parent.name))
+    return (
+        pd.concat(parts, ignore_index=True)
+        if parts
+        else pd.DataFrame(columns=[*BENCH, *LATER, "fingerprint", "bench_run"])
+    )
+
+
+def hottest_lines(page: TextIO) -> str:
+    """ncu_lines.csv of a source page of ncu (`--page source --print-source cuda,sass`): a few lines of each launch.
+
+    `ordinal` counts the launches of one kernel in the order of the page. The page lists an instruction of an inlined
+    function under several lines: it counts for the one in the file in which the kernel begins, else for one in another
+    of OURS. What has lines in headers of CUDA alone counts for the launch only.
+    """
+    sections = [one for one in ncu_csv.sections(page.read(), "source page") if one.page == "source"]
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, LINES, lineterminator="\n")
+    writer.writeheader()
+    if not sections:
+        return stream.getvalue()
+    lines, _ = ncu_source.read_source(sections[0])
+    for row in lines_of_launches(lines).to_dict("records"):
+        writer.writerow(row)
+    return stream.getvalue()
+
+
+def lines_of_launches(lines: pd.DataFrame) -> pd.DataFrame:
+    """LINES of SOURCE_LINES rows: of each launch the lines with most samples, most first; kernels by their match_key,
+    because two pages of one report write their template arguments differently (`<float, 4>`, `<float, (int)4>`).
+    """
+    lines = lines.assign(kernel=[symbols.match_key(name) for name in lines["kernel"]])
+    sass = lines[lines["instruction"].notna() & lines["samples"].notna()]
+    first = sass[sass["instruction"] == 0].drop_duplicates("block").set_index("block")["source_file"]
+    begins = sass["source_file"] == sass["block"].map(first)
+    ours = sass["source_file"].str.endswith(OURS)
+    sass = pd.concat([sass[begins], sass[~begins & ours], sass[~begins & ~ours]])
+    sass = sass.drop_duplicates(["block", "instruction"])
+    blocks = lines[["block", "kernel"]].drop_duplicates("block")
+    ordinal = blocks.groupby("kernel").cumcount().set_axis(blocks["block"])
+    placed = sass[sass["line"].notna() & sass["source_file"].str.endswith(OURS)]
+    key = ["block", "kernel", "source_file", "line"]
+    table = placed.groupby(key, sort=False)["samples"].sum().reset_index()
+    stalls = placed[placed["stall"] != ""].groupby([*key, "stall"], sort=True)["stall_samples"].sum().reset_index()
+    stalls = stalls.sort_values("stall_samples", ascending=False, kind="stable").drop_duplicates(key)
+    texts = lines[lines["instruction"].isna() & lines["line"].notna()].drop_duplicates(key)[[*key, "text"]]
+    table = table.merge(stalls, on=key, how="left").merge(texts, on=key, how="left")
+    table["launch_samples"] = table["block"].map(sass.groupby("block")["samples"].sum())
+    table["ordinal"] = table["block"].map(ordinal)
+    table = table[table["samples"] > 0].sort_values(["block", "samples"], ascending=[True, False], kind="stable")
+    table = table.groupby("block", sort=False).head(KEPT_LINES)
+    table = table.assign(**{name: table[name].fillna("") for name in ("stall", "text")})
+    return table[LINES].astype({"samples": int, "launch_samples": int})

@@ -1,0 +1,345 @@
+"""The kernels of the five heaviest components, each run alone 50 times.
+
+    python -m studies.layers.measure_alone [--out RUN]
+
+Which components are the heaviest is read from RUN/captures/layers.json (`make layers` writes it; without one a short
+profile is taken first). Each is then called alone with the inputs it had in the last step of a generation, under
+torch.profiler: kernel summary, CUDA API calls, what launching costs. Results: RUN/captures/kernels_of_layers.json. On
+a GPU with nsys the same calls are in the capture that studies.layers.measure makes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness import outputs
+from harness.console import guarded, progress, say
+from harness.errors import InputError
+from harness.events import Clock, Stopwatch, make_clock
+from harness.gpt2 import KVCache
+from harness.ranges import Tracer, detach, span, wrap_components
+from harness.run import DTYPES, parse_config
+from harness.weights import RANDOM, load_weights
+from studies.layers import measure as layers
+from studies.layers.measure import BLOCKS, Generation, fold
+
+KIND = "kernels-of-layers"
+FILE = "kernels_of_layers.json"
+HEAVIEST, CALLS, WARMUP = 5, 50, 5
+ALONE = "alone"
+_API = re.compile(r"cu(?:da)?[A-Z]\w+")
+_NOT_OF_THE_LOOP = re.compile(r"Synchronize|Event|Profiler|IsCapturing|GetDevice|Attribute")
+
+
+@dataclass(frozen=True)
+class Heavy:
+    """A component without components of its own, named with its level, and what it takes of a forward pass."""
+
+    component: str
+    path: str
+    per_forward_ns: float
+    share_frac: float
+
+
+def heaviest(profile: dict[str, Any], count: int = HEAVIEST) -> list[Heavy]:
+    """The components of a layer profile that take the most time of a forward pass, the heaviest first."""
+    whole = next(row for level in profile["levels"] for row in level["components"] if row["component"] == layers.WHOLE)
+    bases = {row["path"] for level in profile["levels"] for row in level["components"] if row["base"]}
+    found = [
+        Heavy(
+            f"{level['name']} {row['component']}",
+            row["path"],
+            row["total_ns"] / whole["count"],
+            row["total_ns"] / whole["total_ns"],
+        )
+        for level in profile["levels"]
+        for row in level["components"]
+        if not row["base"] and row["path"] not in bases and row["component"] != BLOCKS
+    ]
+    return sorted(found, key=lambda heavy: -heavy.per_forward_ns)[:count]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A component of the first block with the inputs it had, ready to be called again."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    lengths: tuple[tuple[KVCache, int], ...]
+
+    def run(self) -> Any:
+        return self.function(*self.args, **self.kwargs)
+
+    def rewind(self) -> None:
+        """Caches as long as they were: the component then computes what it did."""
+        for cache, length in self.lengths:
+            cache.truncate(length)
+
+
+def record_calls(generation: Generation, paths: set[str]) -> dict[str, Call]:
+    """The last call of each path (folded) in a generation, in the first layer that has it."""
+    model = generation.model
+    stack: list[str] = []
+    recorded: dict[str, tuple[str, Call]] = {}
+
+    def wrap(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def recording(instance: Any, *args: Any, **kwargs: Any) -> Any:
+            path = f"{stack[-1]}/{name}" if stack else name
+            folded = fold(path)
+            if folded in paths and recorded.get(folded, (path,))[0] == path:  # the same layer in a later step
+                caches = tuple(
+                    (value, value.length) for value in (*args, *kwargs.values()) if isinstance(value, KVCache)
+                )
+                recorded[folded] = (path, Call(functools.partial(function, instance), args, kwargs, caches))
+            stack.append(path)
+            try:
+                return function(instance, *args, **kwargs)
+            finally:
+                stack.pop()
+
+        return recording
+
+    wrap_components(model, wrap)
+    try:
+        with torch.inference_mode():
+            generation.prepare()
+            recorded.clear()
+            generation.run(layers.untimed)
+    finally:
+        detach(model)
+    return {folded: call for folded, (_, call) in recorded.items()}
+
+
+# Alone -------------------------------------------------------------------------------------------------------
+
+
+def profile_alone(call: Call, clock: Clock, on_gpu: bool) -> dict[str, Any]:
+    """CALLS calls: GPU and CPU time of one without a profiler, then kernels and API calls with torch.profiler."""
+    from torch.profiler import ProfilerActivity, profile
+
+    call.rewind()
+    for _ in range(WARMUP):
+        call.run()
+    clock.synchronise()
+    started_ns = time.perf_counter_ns()
+    for _ in range(CALLS):
+        call.run()
+    cpu_ns = (time.perf_counter_ns() - started_ns) / CALLS
+    clock.synchronise()
+    watch = Stopwatch(clock)
+
+    def many() -> None:
+        for _ in range(CALLS):
+            call.run()
+
+    watch.time(many, call.rewind)
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+    with profile(activities=activities, acc_events=True) as profiler:
+        many()
+        clock.synchronise()
+    kernels: dict[str, list[float]] = {}
+    api: dict[str, list[float]] = {}
+    for event in profiler.events():
+        took_ns = event.time_range.elapsed_us() * 1e3
+        if on_gpu and event.device_type == torch.autograd.DeviceType.CUDA:
+            kernels.setdefault(event.name, []).append(took_ns)
+        elif _API.fullmatch(event.name) and not _NOT_OF_THE_LOOP.search(event.name):
+            api.setdefault(event.name, []).append(took_ns)
+        elif not on_gpu and event.self_cpu_time_total:
+            kernels.setdefault(event.name, []).append(event.self_cpu_time_total * 1e3)
+    return {
+        "gpu_ns": round(watch.forward_ns / CALLS, 1) if on_gpu else None,
+        "cpu_ns": round(cpu_ns, 1),
+        "api_calls": sum(map(len, api.values())) if on_gpu else None,
+        "api_ns": round(sum(map(sum, api.values())), 1) if on_gpu else None,
+        "kernels": _summary(kernels),
+        "api": _summary(api),
+    }
+
+
+def _summary(times: dict[str, list[float]]) -> list[dict[str, Any]]:
+    rows = [{"name": name, "count": len(values), "self_ns": round(sum(values), 1)} for name, values in times.items()]
+    return sorted(rows, key=lambda row: -float(row["self_ns"]))
+
+
+def prepare_alone(captures: Path, generations: Sequence[Generation]) -> Callable[[Tracer], None]:
+    """Record the heaviest components' inputs; what is returned runs them under `alone.<profile>/<component>`, for nsys.
+
+    Generations as long as the profiled ones; without a layer profile in `captures` there is nothing to run.
+    """
+    ready: list[tuple[str, list[tuple[Heavy, Call]]]] = []
+    for generation in generations:
+        profile = profile_of(captures, generation.name)
+        if profile is None:
+            continue
+        heavy = heaviest(profile)
+        whole = replace(generation, tokens=int(profile.get("new_tokens") or generation.tokens))
+        calls = record_calls(whole, {component.path for component in heavy})
+        ready.append((generation.name, [(component, calls[component.path]) for component in heavy]))
+
+    def run(ranges: Tracer) -> None:
+        for name, components in ready:
+            with span(ranges, f"{ALONE}.{name}"):
+                for component, call in components:
+                    call.rewind()
+                    call.run()
+                    with span(ranges, component.component):
+                        for _ in range(CALLS):
+                            call.run()
+                    if torch.cuda.is_available():  # each component starts on an empty queue
+                        torch.cuda.synchronize()
+
+    return run
+
+
+def profile_of(captures: Path, name: str) -> dict[str, Any] | None:
+    """The layer profile of that name in a run, None if there is none."""
+    found = outputs.read_json(captures / layers.FILE) or {}
+    return next((entry for entry in found.get("profiles") or [] if entry.get("name") == name), None)
+
+
+def heaviest_of(captures: Path, name: str) -> list[Heavy]:
+    """The heaviest components of the profile of that name in a run, [] if there is none."""
+    profile = profile_of(captures, name)
+    try:
+        return heaviest(profile) if profile else []
+    except (KeyError, TypeError, StopIteration, ZeroDivisionError):
+        raise InputError(f"{layers.FILE} is damaged: write it again with `python -m studies.layers.measure`.") from None
+
+
+# Command line ------------------------------------------------------------------------------------------------
+
+
+def show(entry: dict[str, Any]) -> None:
+    """The kernel summary and the launches of each component, for the terminal."""
+    rows: list[list[Any]] = []
+    for component in entry["components"]:
+        for kernel in component["kernels"]:
+            rows.append(
+                [
+                    component["component"],
+                    kernel["name"] if len(kernel["name"]) <= 60 else f"{kernel['name'][:40]}…{kernel['name'][-19:]}",
+                    kernel["self_ns"] / 1e3,
+                    kernel["count"],
+                    kernel["self_ns"] / kernel["count"] / 1e3,
+                ]
+            )
+    what = "kernel" if entry["on_gpu"] else "operator (no GPU)"
+    headers = ["component", what, "self time (µs)", "count", "average (µs)"]
+    outputs.print_table(f"Heaviest components alone, {entry['calls']} calls, {entry['name']}", headers, rows, say)
+    outputs.print_table(
+        "Launches, of all calls",
+        [
+            "component",
+            "% of the forward pass",
+            "CUDA API calls",
+            "in the API (µs)",
+            "GPU a call (µs)",
+            "CPU a call (µs)",
+        ],
+        [
+            [
+                row["component"],
+                100 * row["share_frac"],
+                row["api_calls"],
+                None if row["api_ns"] is None else row["api_ns"] / 1e3,
+                None if row["gpu_ns"] is None else row["gpu_ns"] / 1e3,
+                row["cpu_ns"] / 1e3,
+            ]
+            for row in entry["components"]
+        ],
+        say,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.layers.measure_alone",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, help="run folder with a layer profile (default: a new one, profiled first)")
+    parser.add_argument("--prompt", default=layers.PROMPT)
+    parser.add_argument("--tokens", type=int, default=30, help="tokens of the generation whose last step is taken")
+    parser.add_argument("--weights", default=RANDOM, help="random (default), gpt2, a folder, a .safetensors file")
+    parser.add_argument("--config", default="", help="sizes of random weights, such as n_layer=2,n_embd=128")
+    parser.add_argument("--dtype", choices=tuple(DTYPES), default="float32")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU if there is one")
+    parser.add_argument("--no-nsys", action="store_true", help="do not run the same calls under nsys")
+    return parser
+
+
+def run_alone(options: argparse.Namespace, argv: Sequence[str]) -> Path:
+    """Find the heaviest components, run each alone, show and write; returns the run folder."""
+    device = layers.resolve_device(options.device)
+    run = options.out or outputs.default_run("kernels-of-layers")
+    captures = run / "captures"
+    shared = [
+        *(f"--{name}={getattr(options, name)}" for name in ("prompt", "tokens", "weights", "dtype", "seed")),
+        *([f"--config={options.config}"] if options.config else []),
+    ]
+    if not heaviest_of(captures, "cache") and not heaviest_of(captures, "no_cache"):
+        progress("no layer profile in this run: taking a short one")
+        brief = ["--runs=3", "--warmup=3", "--cache=both", "--no-nsys", f"--device={device}", f"--out={run}"]
+        layers.run_profile(layers.parse([*shared, *brief]), argv)
+    config = parse_config(options.config) if options.config else None
+    weights = load_weights(options.weights, options.seed, config)
+    found = layers.generations(weights, options.prompt, options.tokens, "both", device, options.dtype, options.seed)
+    clock = make_clock(device)
+    for generation in found:
+        heavy = heaviest_of(captures, generation.name)
+        if not heavy:
+            continue
+        calls = record_calls(generation, {component.path for component in heavy})
+        with torch.inference_mode():
+            profile_alone(calls[heavy[0].path], clock, device == "cuda")  # the profiler's own start
+            entry = {
+                "name": generation.name,
+                "dtype": options.dtype,
+                "on_gpu": device == "cuda",
+                "calls": CALLS,
+                "components": [
+                    {
+                        "component": component.component,
+                        "path": component.path,
+                        "per_forward_ns": round(component.per_forward_ns, 1),
+                        "share_frac": round(component.share_frac, 6),
+                        **profile_alone(calls[component.path], clock, device == "cuda"),
+                    }
+                    for component in heavy
+                ],
+            }
+        show(entry)
+        outputs.merge_entry(captures / FILE, KIND, "profiles", entry, ("name", "dtype"))
+    if device == "cuda" and not options.no_nsys and not (captures / "nsys").is_dir():
+        layers.capture_under_nsys(run, [*shared, "--cache=both"])
+    return run
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    argv = list(sys.argv[1:] if argv is None else argv)
+    options = _parser().parse_args(argv)
+
+    def program() -> int:
+        torch.set_float32_matmul_precision("highest")
+        layers.check_counts(options, "tokens")
+        progress(f"wrote {run_alone(options, argv)}")
+        return 0
+
+    return guarded(program)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Which call of studies.sweep.run each row of a sweep is from, and the conditions of each call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis.capture.model import Capture
+
+NOT_RECORDED = "not recorded"
+_CLOCKS = (("SM clock", "sm_mhz", "MHz"), ("memory clock", "memory_mhz", "MHz"), ("power", "power_w", "W"))
+
+
+def number_rows(capture: Capture) -> pd.Series:
+    """For each row of sweep.csv, in its order, the number of its call: "1", or that it is not recorded."""
+    rows: pd.DataFrame = capture.sweep_rows
+    numbers = pd.Series(NOT_RECORDED, index=rows.index, dtype="str")
+    for number, call in enumerate(_calls(capture), 1):  # of one without a last row the next call takes what is its own
+        last = call.get("last_row") or len(rows)
+        numbers.iloc[int(call["first_row"]) - 1 : int(last)] = str(number)
+    return numbers
+
+
+def list_calls(capture: Capture) -> list[tuple[str, str]]:
+    """Name and conditions of each call, and of how many rows no call is known."""
+    numbers = number_rows(capture)
+    found = [(f"call {number}", _conditions(call)) for number, call in enumerate(_calls(capture), 1)]
+    unknown, total = int(numbers.eq(NOT_RECORDED).sum()), len(numbers)
+    known = f"{total - unknown} of {total} rows in {len(found)} recorded calls"
+    if unknown:
+        found.append((f"call {NOT_RECORDED}", f"{unknown} of {total} rows: nor are their commit and their clocks"))
+    return [("calls", known), *found]
+
+
+def list_shared(capture: Capture) -> dict[str, str]:
+    """Versions that are the same for every row, by their names in a manifest; none where a row's call is unknown."""
+    calls = [] if number_rows(capture).eq(NOT_RECORDED).any() else _calls(capture)
+    first = calls[0] if calls else {}
+    return {
+        name: first[name]
+        for name in ("driver", "cuda", "torch")
+        if first.get(name) and all(call.get(name) == first[name] for call in calls)
+    }
+
+
+def list_clocks(capture: Capture) -> dict[str, str]:
+    """The SM clock of each call, by its number."""
+    return {str(number): _clocks(call)[0] for number, call in enumerate(_calls(capture), 1)}
+
+
+def list_spans(clocks: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Name and span of each clock that was sampled, and of the power; `clocks` as a manifest has them."""
+    return [
+        (label, f"{seen['min']:g}–{seen['max']:g} {unit}, median {seen['median']:g}")
+        for label, key, unit in _CLOCKS
+        if (seen := clocks.get(key))
+    ]
+
+
+def caption(clocks: Mapping[str, str], numbers: Iterable[str]) -> str:
+    """The clocks of these calls; `clocks` from list_clocks."""
+    here = set(numbers)
+    parts = [f"call {number}: {said}" for number, said in clocks.items() if number in here]
+    unknown = [f"call {NOT_RECORDED}: nor are its clocks"] if NOT_RECORDED in here else []
+    return "  ·  ".join([*parts, *unknown])
+
+
+def _calls(capture: Capture) -> list[dict[str, Any]]:
+    return (capture.sweep or {}).get("calls") or []
+
+
+def _clocks(call: Mapping[str, Any]) -> list[str]:
+    clocks = call.get("clocks") or {}
+    said = [" ".join(span) for span in list_spans(clocks)]
+    if not said:
+        return [f"clocks {call.get('clocks_reason') or NOT_RECORDED}"]
+    said[0] += f", {call['sampled']}" if call.get("sampled") else ""
+    return [*said, f"throttling {', '.join(clocks.get('throttle_reasons') or []) or 'none'}"]
+
+
+def _conditions(call: Mapping[str, Any]) -> str:
+    rows = f"rows {call['first_row']:g} to {call['last_row']:g}" if call.get("last_row") else "not ended"
+    changed = ", with uncommitted changes" if call.get("git_dirty") is True else ""
+    said = [
+        " ".join(call["arguments"]),
+        f"{rows} of sweep.csv",
+        f"commit {call.get('git_sha') or NOT_RECORDED}{changed}",
+        *(f"{name} {call.get(name) or NOT_RECORDED}" for name in ("when", "driver", "cuda", "torch", "nvcc")),
+        *_clocks(call),
+    ]
+    return " · ".join([*said, *filter(None, [call.get("note")])])

@@ -1,0 +1,491 @@
+"""The configuration sweep: every combination with its counters, the fastest of each kernel, and what sets it apart."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from typing import Any
+
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.tables.schema import PROFILE_TABLES
+from studies.sweep import calls as sweep_calls
+from studies.sweep import counters as sweep_counters
+
+CELL = ["op", "variant", "dtype", "shape"]
+_FINDINGS = 5
+_LEAST_GAIN, _LEAST_ROUNDS = 1.01, 5  # as studies.sweep.rows judges
+_FEWER_BLOCKS, _ALIKE = 1.5, 0.03
+_FEW_WAVES = 20.0  # with more of them the last one does not count
+_LITTLE = 0.1  # of empty places
+_TIE = 1.01
+_AGREES = 0.5  # of the difference in time, in logarithms, that ncu has to see: else its counters are of another one
+# Column, the least difference that matters (absolute; of the other's), whether more of it (1) or less (-1) makes slower
+# or that depends (0), unit, and the words for it. Registers are given out by eight.
+_COUNTED = (
+    ("sectors_per_request_load", 0.5, 0.1, 0, 1, "{:.3g} sectors/request of loads vs {:.3g}"),
+    ("l1_hit_frac", 0.1, 0, -1, 1, "{:.0%} L1 hits vs {:.0%}"),
+    ("l2_hit_frac", 0.1, 0, -1, 1, "{:.0%} L2 hits vs {:.0%}"),
+    ("dram_bytes", 1e6, 0.1, 1, 1e6, "{:,.0f} MB through DRAM vs {:,.0f}"),
+)
+_STATIC = (
+    ("occupancy_theoretical_frac", 0.05, 0, -1, 1, "theoretical occupancy {:.0%}{limit} vs {:.0%}"),
+    ("registers", 8, 0, 1, 1, "{:.0f} registers a thread vs {:.0f}"),
+    ("shared_bytes", 4096, 0, 0, 1024, "{:.3g} KiB of shared memory a block vs {:.3g}"),
+    ("spill_bytes", 1, 0, 1, 1, "{:.0f} bytes of spills vs {:.0f}"),
+)
+_EITHER_WAY = {"shared_bytes"}  # explains nothing by itself
+# Which factors a static figure is told with: those that it causes.
+_CAUSES = {
+    "occupancy_theoretical_frac": {"occupancy_achieved_frac"},
+    "idle": {"occupancy_achieved_frac", "sm_active_frac"},
+    "blocks": {"sm_active_frac"},
+    "spill_bytes": {"instructions"},
+}
+_OF_THE_SOURCE = "over the dtypes, ops and shapes of the source at which all were tried (geometric mean)"
+_SLOWER = " by 1 % in the median and at all in 95 % of the rounds"
+_NO_COUNTERS = "; no counters of"
+_ACROSS = 5  # cells of a heat map abreast
+_JOINED = " · "
+_JOINED_PLACES = ", "
+_PLACES_NAMED = 3
+_NO_ROW: dict[str, Any] = {"excess": None, "time_ns": None, "marks": [], "verdict": "no row"}
+_RUNG = ["op", "variant", "gpu"]
+_BUILD = ["gpu", "source", "macros"]
+_FINALISTS = 3  # of a sweep's second stage, beside the default
+_KEY = ["op", "variant", "macros", "dtype", "shape_name", "gpu"]
+
+
+def build_sweep(capture: Capture, measured: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return `sweep` and `sweep_shapes`: one row a combination, dtype and shape, fastest first in each, where all
+    combinations were tried, and where only the best of them were; `measured` joins by its path.
+    """
+    schemas = {name: PROFILE_TABLES[name] for name in ("sweep", "sweep_shapes")}
+    if capture.sweep_rows is None or capture.sweep_rows.empty:
+        return {name: schema.empty() for name, schema in schemas.items()}
+    # measured again after a change of the source: the last build of a combination counts, and the rung's last choices
+    rows = capture.sweep_rows.assign(call=sweep_calls.number_rows(capture))
+    last_build = rows.groupby(_BUILD)["fingerprint"].transform("last")
+    names = rows["macros"].str.replace(r"=-?\d+", "", regex=True)
+    last_names = names.groupby([rows[name] for name in _RUNG]).transform("last")
+    rows = rows.assign(shape=rows["shape_name"], versus_default=rows["versus_default_p50"], names=names)
+    rows = rows[rows["fingerprint"].eq(last_build) & names.eq(last_names)]
+    rows = rows.drop_duplicates(_KEY, keep="last").reset_index(drop=True)
+    rows["whole"] = _where_all_were_tried(rows)
+    rows["combination"] = rows["macros"].map(short_name)
+    rows = sweep_counters.join(rows, measured, capture.tools)
+    # by what was timed in the same rounds as the default; where no default was timed, by time alone
+    rows["cost"] = (1 / rows["versus_default"]).fillna(rows["bench_time_p50_ns"].astype("float64"))
+    order = sorted({*rows[CELL].itertuples(index=False, name=None)}, key=_place)
+    place = {cell: at for at, cell in enumerate(order)}
+    rows["place"] = [place[cell] for cell in rows[CELL].itertuples(index=False, name=None)]
+    rows["other"] = 1 - rows["default"]  # of several that are as fast as each other the default comes first
+    rows = rows.sort_values(["place", "cost", "other"], kind="stable", na_position="last", ignore_index=True)
+    fastest = rows["cost"].notna() & ~rows["place"].duplicated()
+    recommended = {
+        (choice["gpu"], choice["source"], choice["macros"]): choice
+        for choice in (capture.sweep or {}).get("choices") or []
+    }
+    found = pd.Series(list(zip(rows["gpu"], rows["source"], rows["macros"], strict=True)), index=rows.index)
+    marks = {
+        "default": rows["default"].eq(1),
+        "fastest": fastest,
+        "recommended": found.isin(set(recommended)) & rows["verdict"].eq("timed"),
+    }
+    rows["mark"] = [
+        ", ".join(name for name, is_so in zip(marks, flags, strict=True) if is_so)
+        for flags in zip(*marks.values(), strict=True)
+    ]
+    is_other = marks["recommended"] & ~marks["default"]
+    of_row = [recommended.get(key, {}) if other else {} for key, other in zip(found, is_other, strict=True)]
+    rows["not_measured"] = ["; ".join(choice.get("not_measured") or []) for choice in of_row]
+    rows["keeps_default"] = [choice.get("keeps_default") or "" for choice in of_row]
+    rows["slower_at"] = _slower_elsewhere(rows)
+    timed, counted = rows["bench_time_p50_ns"].notna(), rows["ncu_time_ns"].notna()
+    rows["tier"] = counted.map({True: "counters", False: "timing"}).where(timed, "static")
+    few = ~rows["whole"] & rows["default"].ne(1)
+    parts = {"sweep": rows[rows["whole"]], "sweep_shapes": rows[few]}
+    return {name: schemas[name].conform(part[schemas[name].column_names]) for name, part in parts.items()}
+
+
+def _where_all_were_tried(rows: pd.DataFrame) -> pd.Series:
+    """Of each row whether its dtype and shape have as many combinations as any of its source; of so few that the second
+    stage of a sweep tries them all as well, only the shape that came first.
+    """
+    source = ["gpu", "source", "names"]
+    tried = rows.groupby([*source, *CELL])["macros"].transform("nunique")
+    most = tried.groupby([rows[name] for name in source]).transform("max")
+    first = rows.groupby([*source, *CELL[:-1]])["shape"].transform("first")
+    return (tried == most) & ((most > _FINALISTS + 1) | (rows["shape"] == first))
+
+
+def _slower_elsewhere(rows: pd.DataFrame) -> list[str]:
+    """Of each row that is clearly faster than the default, where the same build is slower; else nothing."""
+    rows = rows.astype(
+        dict.fromkeys(("samples", "versus_default", "versus_default_p5", "versus_default_p95"), "float64")
+    )
+    found: dict[Any, list[Any]] = {}
+    for row in rows.itertuples(index=False):
+        if is_slower(row):
+            found.setdefault((row.gpu, row.source, row.macros), []).append(row)
+
+    def said(row: Any) -> str:
+        worst_first = sorted(found.get((row.gpu, row.source, row.macros), ()), key=lambda other: other.versus_default)
+        return _JOINED_PLACES.join(
+            f"{'' if one.op == row.op else f'{one.op} '}{one.dtype} {one.shape} ({one.versus_default:.3f} ×)"
+            for one in worst_first
+        )
+
+    return [said(row) if is_clear(row) else "" for row in rows.itertuples(index=False)]
+
+
+def _place(cell: tuple[str, ...]) -> tuple[Any, ...]:
+    """By op and rung, fp32 before narrower types."""
+    op, variant, dtype, shape = cell
+    return op, variant, dtype != "fp32", dtype, shape
+
+
+def _by_size(cell: tuple[str, ...]) -> tuple[Any, ...]:
+    """As _place, with the numbers in the shape's name as numbers."""
+    words = [int(word) if word.isdigit() else word for word in re.split(r"(\d+)", cell[-1])]
+    return *_place(cell)[:-1], words
+
+
+def short_name(macros: str) -> str:
+    """`THREADS=256 AHEAD_MB=3` of `GELU_V02_THREADS=256 GELU_V02_AHEAD_MB=3`."""
+    return " ".join(re.sub(r"^[A-Z0-9_]*?V\d+_(?=[A-Z])", "", part) for part in macros.split())
+
+
+def build_best(sweep: pd.DataFrame) -> pd.DataFrame:
+    """Return sweep_best.csv: one row a kernel, dtype and shape that was timed; `sweep` from build_sweep."""
+    schema = PROFILE_TABLES["sweep_best"]
+    found = []
+    for cell, rows in sweep.groupby(CELL, sort=False):
+        timed = rows[rows["bench_time_p50_ns"].notna()]
+        if timed.empty:
+            continue
+        fastest = timed.iloc[0]
+        default, chosen = (_marked(timed, mark) for mark in ("default", "recommended"))
+        slowest = _slowest(timed, default)
+        is_default = default is not None and fastest["combination"] == default["combination"]
+        found.append(
+            {
+                **dict(zip(CELL, cell, strict=True)),
+                "combinations": len(rows),
+                "timed": len(timed),
+                "samples": timed["samples"].min(),
+                "calls": ", ".join(sorted(set(rows["call"]))),
+                "default": "" if default is None else default["combination"],
+                "fastest": fastest["combination"],
+                "versus_default": fastest["versus_default"],
+                "clear": "" if is_default else "yes" if is_clear(fastest) else "no",
+                "slowest": slowest["combination"],
+                "slowest_versus_default": slowest["versus_default"],
+                "recommended": "" if chosen is None else _recommended(chosen),
+                "evidence": " ".join(_sentences(rows, fastest, slowest, default, chosen)),
+                "tier": "counters" if (timed["tier"] == "counters").any() else "timing",
+            }
+        )
+    return schema.conform(pd.DataFrame(found)) if found else schema.empty()
+
+
+def find(best: pd.DataFrame) -> list[dict[str, Any]]:
+    """Findings of a sweep: the kernels with a clearly faster combination, the largest gain first."""
+    clear = best[best["clear"] == "yes"].sort_values("versus_default", ascending=False, kind="stable")
+    found = []
+    for _, row in clear.head(_FINDINGS).iterrows():
+        name = " ".join(str(row[part]) for part in CELL)
+        evidence = [
+            {"table": "sweep_best", "row": name, "column": column, "value": row[column]}
+            for column in ("fastest", "versus_default")
+        ]
+        title = f"{name}: {row['fastest']} is {row['versus_default']:.3f} times as fast as the default"
+        found.append({"title": title, "sentence": row["evidence"], "time_to_win_ns": None, "evidence": evidence})
+    return [{"rank": rank, **finding} for rank, finding in enumerate(found, 1)]
+
+
+def is_clear(row: Any) -> bool:
+    """Whether the combination was faster than the default in 95 % of the rounds, by 1 % in the median."""
+    return bool(row.versus_default_p5 > 1 and row.versus_default >= _LEAST_GAIN)
+
+
+def is_slower(row: Any) -> bool:
+    """Whether it was slower in 95 % of the rounds, of five or more, and by 1 % in the median."""
+    enough = row.samples >= _LEAST_ROUNDS
+    return bool(enough and row.versus_default_p95 < 1 and row.versus_default * _LEAST_GAIN <= 1)
+
+
+def _marked(timed: pd.DataFrame, mark: str) -> pd.Series | None:
+    return next((row for _, row in timed.iterrows() if mark in row["mark"]), None)
+
+
+def _slowest(timed: pd.DataFrame, default: pd.Series | None) -> pd.Series:
+    """Of those that tie with the slowest, one with counters where there is one, and of these the one with the most of
+    the default's values: less sets it apart.
+    """
+    column, way = ("versus_default", -1) if pd.notna(timed["versus_default"].iloc[-1]) else ("bench_time_p50_ns", 1)
+    cost = timed[column].astype("float64") ** way
+    ties = timed[cost * _TIE >= cost.iloc[-1]]
+    counted = ties[ties["tier"] == "counters"]
+    ties = ties if counted.empty else counted
+    if default is None:
+        return ties.iloc[-1]
+    usual = set(default["combination"].split())
+    changed = ties["combination"].map(lambda combination: len(set(combination.split()) - usual))
+    return ties[changed == changed.min()].iloc[-1]
+
+
+def _sentences(
+    rows: pd.DataFrame, fastest: pd.Series, slowest: pd.Series, default: pd.Series | None, chosen: pd.Series | None
+) -> list[str]:  # fmt: skip
+    said = []
+    left_out = rows[rows["bench_time_p50_ns"].isna()]
+    if default is None:
+        said.append(f"Fastest is {fastest['combination']}; the default was not timed.")
+    elif fastest["combination"] == default["combination"]:
+        said.append(f"The default, {default['combination']}, is the fastest of {len(rows)}.")
+    else:
+        gain = f"{_times(fastest)} the default's speed"
+        if is_clear(fastest):
+            why = _why(fastest, default, slowest, 1 / fastest["versus_default"])
+            said.append(f"Fastest is {fastest['combination']}, {gain}{why}.")
+        else:
+            said.append(f"No clear difference: {fastest['combination']} comes out at {gain}.")
+    other = default if default is not None else fastest
+    if slowest["combination"] not in (other["combination"], fastest["combination"]):
+        paired = slowest["versus_default"] if default is not None else float("nan")
+        ratio = 1 / paired if pd.notna(paired) else slowest["bench_time_p50_ns"] / other["bench_time_p50_ns"]
+        if ratio >= _LEAST_GAIN:
+            against = fastest if is_clear(fastest) else other
+            why, starting = _why(slowest, other, against, ratio), _starting(slowest, rows)
+            if starting:
+                why = f": {starting}" if why.startswith(_NO_COUNTERS) else f"{why}; {starting}"
+            said.append(f"Slowest is {slowest['combination']}, {ratio:.3g} times {other['combination']}'s time{why}.")
+    if len(left_out):
+        named = ", ".join(f"{count} {verdict}" for verdict, count in left_out["verdict"].value_counts().items())
+        said.append(f"Left out: {named}.")
+    return said + _choice(chosen, fastest, default)
+
+
+def _choice(chosen: pd.Series | None, fastest: pd.Series, default: pd.Series | None) -> list[str]:
+    """Why another is recommended than the fastest, where that is clearly faster here."""
+    if chosen is None:
+        return []
+    if chosen["combination"] == fastest["combination"]:
+        kept = chosen["keeps_default"]
+        return [f"It is recommended and not compiled in: {kept}."] if kept else []
+    if default is None or chosen["combination"] != default["combination"]:
+        rest = f"of what is slower nowhere{_SLOWER}"
+        here = "" if pd.isna(chosen["versus_default"]) else f", here at {_times(chosen)} the default's speed"
+        return [f"Recommended is {chosen['combination']}{here}: the best {_OF_THE_SOURCE}, {rest}{_falls(fastest)}."]
+    if not is_clear(fastest):
+        return []
+    rest = f"and slower nowhere{_SLOWER}"
+    return [f"The default stays: nothing is 1 % faster {_OF_THE_SOURCE} {rest}{_falls(fastest)}."]
+
+
+def _falls(fastest: pd.Series) -> str:
+    places = [place for place in fastest["slower_at"].split(_JOINED_PLACES) if place]
+    if not places:
+        return ""
+    more = f" and {len(places) - _PLACES_NAMED} more" if len(places) > _PLACES_NAMED else ""
+    named = _JOINED_PLACES.join(places[:_PLACES_NAMED])
+    return f"; {fastest['combination']} loses at {named}{more}"
+
+
+def _recommended(row: pd.Series) -> str:
+    said = [f"not compiled in: {row['keeps_default']}"] if row["keeps_default"] else []
+    said += [f"not measured: {row['not_measured']}"] if row["not_measured"] else []
+    return row["combination"] + (f" ({'; '.join(said)})" if said else "")
+
+
+def _times(row: pd.Series) -> str:
+    middle, low, high = (row[name] for name in ("versus_default", "versus_default_p5", "versus_default_p95"))
+    return f"{middle:.3f} ({low:.3f} – {high:.3f}) times"
+
+
+def _why(row: pd.Series, other: pd.Series, opposite: pd.Series, ratio: float) -> str:
+    """What of `row` differs from `other`, whose time it takes `ratio` times: the factors of its time and other counters
+    where both have them, with the static figures that cause a factor; else the static ones. What makes the reverse
+    likely, and what `opposite` (of the fastest the slowest, and the reverse) shares, explains nothing.
+    """
+    slower = ratio > 1
+    static = {} if _kernel(row) != _kernel(other) else _one_way(_STATIC, row, other, opposite, slower=slower)
+    static = static if set(static) - _EITHER_WAY else {}
+    alone = f": {', '.join(static.values())}" if static else ""
+    bare = [one["combination"] for one in (row, other) if one["tier"] != "counters"]
+    if bare:
+        return alone or f"{_NO_COUNTERS} {'it' if bare[0] == row['combination'] else bare[0]}"
+    under = sweep_counters.cycles_over(row, other)
+    if math.log(under) / math.log(ratio) < _AGREES:
+        besides = f"; its static figures{alone}" if alone else ""
+        return f"; alone under ncu it takes {under:.3f} times the cycles, so its counters do not tell why{besides}"
+    factors = sweep_counters.factors(row, other)
+    explain = {name for name in factors if ((row[name] > other[name]) == (sweep_counters.FACTORS[name] > 0)) == slower}
+    causes = {name: words for name, words in static.items() if _CAUSES.get(name, set()) & explain}
+    counted = factors | causes | _one_way(_COUNTED, row, other, opposite, slower=slower)
+    if counted:
+        return f": {', '.join(counted.values())}"
+    return alone or "; neither its static figures nor its counters tell it apart"
+
+
+def _kernel(row: pd.Series) -> str:
+    """The kernel that the static figures are of, without its template arguments."""
+    return str(row["kernel"]).split("<")[0]
+
+
+def _one_way(
+    figures: tuple[Any, ...], row: pd.Series, other: pd.Series, opposite: pd.Series, *, slower: bool
+) -> dict[str, str]:
+    """By figure "a vs b", of those that differ the way that explains `row` and that `opposite` does not share."""
+    shared = _differences(figures, opposite, other)
+    return {
+        name: words
+        for name, (way, sign, words) in _differences(figures, row, other).items()
+        if (not sign or (way == (sign > 0)) == slower) and not (name in shared and shared[name][0] == way)
+    }
+
+
+def _differences(
+    figures: tuple[Any, ...], row: pd.Series, other: pd.Series
+) -> dict[str, tuple[bool, int, str]]:  # fmt: skip
+    """By figure whether `row` has more of it than `other`, which way is slower, and "a vs b"."""
+    found: dict[str, tuple[bool, int, str]] = {}
+
+    def known(name: str) -> bool:
+        return bool(pd.notna(row[name]) and pd.notna(other[name]))
+
+    limit = f" (limited by {row['limiter']})" if row["limiter"] not in ("", "warps") else ""
+    for name, least, of_other, sign, unit, words in figures:
+        if known(name) and abs(row[name] - other[name]) >= max(least, of_other * other[name]):
+            said = words.format(row[name] / unit, other[name] / unit, limit=limit)
+            found[name] = bool(row[name] > other[name]), sign, said
+    if figures is _STATIC and known("multiprocessors") and known("grid_blocks"):
+        many = row["multiprocessors"]
+        ours, theirs = (min(value["grid_blocks"] / many, 1.0) for value in (row, other))
+        if abs(ours - theirs) > _LITTLE:
+            said = f"{row['grid_blocks']:.0f} blocks vs {other['grid_blocks']:.0f} for {many:.0f} multiprocessors"
+            found["blocks"] = ours > theirs, -1, said
+    alike = "blocks" not in found and "occupancy_theoretical_frac" not in found  # places of one size
+    if figures is _STATIC and alike and known("waves") and min(row["waves"], other["waves"]) < _FEW_WAVES:
+        ours, theirs = _idle(row), _idle(other)
+        if abs(ours - theirs) > _LITTLE:
+            empty = f"in which {ours:.0%} vs {theirs:.0%} of the places stay empty"
+            found["idle"] = ours > theirs, 1, f"{row['waves']:.3g} vs {other['waves']:.3g} waves, {empty}"
+    return found
+
+
+def _starting(row: pd.Series, rows: pd.DataFrame) -> str:
+    """That the start of blocks binds, where fewer and larger blocks take as long each; else nothing."""
+    a_block = rows["bench_time_p50_ns"].astype("float64") / rows["grid_blocks"].astype("float64")
+    mine = row["bench_time_p50_ns"] / row["grid_blocks"] if pd.notna(row["grid_blocks"]) else float("nan")
+    fewer = rows["grid_blocks"] * _FEWER_BLOCKS <= row["grid_blocks"]
+    alike = rows[fewer & ((a_block / mine - 1).abs() < _ALIKE)]
+    if alike.empty:
+        return ""
+    larger = alike.iloc[0]["combination"]
+    return f"bound by the launch of blocks: one every {mine:.2g} ns, as with {larger}, where each does more"
+
+
+def _idle(row: pd.Series) -> float:
+    """Share of the places in all waves together that no block takes."""
+    waves: Any = row["waves"]
+    whole = waves + row["tail_frac"]
+    return float(row["tail_frac"] / whole) if whole else 0.0
+
+
+# For the figure -----------------------------------------------------------------------------------------------
+
+
+def heat_maps(sweep: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """By op the panels of its heat map: {title, x, y, call, columns, rows, cells}, one a kernel, dtype and shape.
+
+    A cell is one combination: {"excess": time over the default's - 1, "time_ns", "marks", "verdict"}; one without a row
+    says so. `call` is the call that measured the panel's rows, several with commas.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for cell, rows in sweep.groupby(CELL, sort=False):
+        if rows["bench_time_p50_ns"].notna().any():
+            found.setdefault(str(cell[0]), []).append(_panel(cell, rows))
+    return found
+
+
+def shape_maps(sweep: pd.DataFrame, shapes: pd.DataFrame) -> list[dict[str, Any]]:
+    """Panels as of heat_maps, of the rungs whose best choice depends on the shape: one column a combination that was
+    timed at other shapes too, one row a dtype and shape; `sweep` and `shapes` from build_sweep.
+    """
+    found = []
+    everywhere = pd.concat([shapes, sweep[shapes.columns]], ignore_index=True)
+    for (op, variant), rows in everywhere.groupby(["op", "variant"], sort=False):
+        tried = set(shapes[shapes["op"].eq(op) & shapes["variant"].eq(variant)]["combination"])
+        timed = rows[rows["combination"].isin(tried) & rows["versus_default"].notna()]
+        faster = {row.combination for row in timed.itertuples() if is_clear(row)}
+        if not faster & {row.combination for row in timed.itertuples() if is_slower(row)}:
+            continue
+        columns = list(dict.fromkeys(timed.sort_values("versus_default", ascending=False)["combination"]))
+        places = sorted({*timed[CELL].itertuples(index=False, name=None)}, key=_by_size)
+        at = {(*row[CELL], row["combination"]): _heat(row, None) for _, row in timed.iterrows()}
+        found.append(
+            {
+                "title": f"{op} {variant}",
+                "x": "",
+                "y": "",
+                "call": ", ".join(sorted(set(timed["call"]), key=lambda call: (len(call), call))),
+                "columns": [column.replace(" ", "\n") for column in columns],
+                "rows": [" ".join(place[2:]) for place in places],
+                "cells": [[at.get((*place, column), _NO_ROW) for column in columns] for place in places],
+            }
+        )
+    return found
+
+
+def _panel(cell: Any, rows: pd.DataFrame) -> dict[str, Any]:
+    values = pd.DataFrame([_values(text) for text in rows["combination"]], index=rows.index)
+    across = _across({name: values[name].nunique() for name in values})
+    down = [name for name in values if name not in across]
+    # what is across and what is down of each row; with one macro nothing is down
+    at = {
+        (tuple(values.loc[row, across]), tuple(values.loc[row, down])): row for row in reversed(list(rows.index))
+    }  # the first row, the fastest, of several GPUs
+    columns = list(itertools.product(*(sorted(set(values[name])) for name in across)))
+    lines = list(itertools.product(*(sorted(set(values[name])) for name in down)))
+    default = next((row for _, row in rows.iterrows() if "default" in row["mark"]), None)
+    return {
+        "title": " ".join(str(part) for part in cell[1:]),
+        "x": _JOINED.join(across),
+        "y": _JOINED.join(down),
+        "call": ", ".join(sorted(set(rows["call"]))),
+        "columns": [_JOINED.join(map(str, column)) for column in columns],
+        "rows": [_JOINED.join(map(str, line)) for line in lines],
+        "cells": [
+            [_heat(rows.loc[at[column, line]], default) if (column, line) in at else _NO_ROW for column in columns]
+            for line in lines
+        ],
+    }
+
+
+def _across(counts: dict[str, int]) -> list[str]:
+    """The macros that stand across: those of which the combinations fill the width best, whatever was measured."""
+    sets = [list(names) for size in range(1, len(counts) + 1) for names in itertools.combinations(counts, size)]
+    fitting = [names for names in sets if math.prod(counts[name] for name in names) <= _ACROSS]
+    return max(fitting or [list(counts)[:1]], key=lambda names: math.prod(counts[name] for name in names))
+
+
+def _values(combination: str) -> dict[str, int]:
+    return {name: int(value) for name, value in (part.split("=") for part in combination.split())}
+
+
+def _heat(row: pd.Series, default: pd.Series | None) -> dict[str, Any]:
+    if pd.isna(row["bench_time_p50_ns"]):
+        return {"excess": None, "time_ns": None, "marks": [], "verdict": row["verdict"]}
+    time_ns = float(row["bench_time_p50_ns"])
+    paired = float(row["versus_default"]) if pd.notna(row["versus_default"]) else None
+    excess = 1 / paired - 1 if paired else None
+    if excess is None and default is not None:
+        excess = time_ns / float(default["bench_time_p50_ns"]) - 1
+    marks = row["mark"].split(", ") if row["mark"] else []
+    if "fastest" in marks and ("default" in marks or is_clear(row)):
+        marks.append("clear")
+    return {"excess": excess, "time_ns": time_ns, "marks": marks, "verdict": "timed"}
