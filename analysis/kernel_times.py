@@ -56,11 +56,11 @@ def main() -> int:
     arguments = parser.parse_args()
     from tabulate import tabulate
 
-    from analysis.formats.errors import AnalysisError
+    from analysis.formats.errors import LedgerError
 
     try:
         table = read_kernel_times(arguments.file)
-    except AnalysisError as error:
+    except LedgerError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     print(tabulate(table.to_dict("list"), headers="keys", floatfmt=".0f", intfmt=",", tablefmt="simple"))
@@ -68,6 +68,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from analysis.packages import run_program
+    from analysis.formats.console import run_program
 
     sys.exit(run_program(main))

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0: report written. 2: wrong usage. 3: input that cannot be read."""
     options = _parse(arguments)
     # Imported late so that --help answers at once.
-    from analysis.formats.errors import AnalysisError, UsageError
+    from analysis.formats.errors import LedgerError, UsageError
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             out, report, tables = made_of(paths)
         if options.update_readmes:
             update_readmes(report, tables, out)
-    except AnalysisError as error:
+    except LedgerError as error:
         print(f"report.py: {error}", file=sys.stderr)
         return error.exit_code
     except OSError as error:
@@ -260,7 +260,7 @@ def build(
 ) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
     """Read, analyse, write a report into `out`; return report.json's content and the tables. Leaves nothing on failure.
 
-    Raises: AnalysisError with one sentence for input that cannot be used.
+    Raises: LedgerError with one sentence for input that cannot be used.
     """
     from tqdm import tqdm
 
@@ -488,7 +488,7 @@ def _shown(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    from analysis.packages import name_lacking_packages, run_program
+    from analysis.formats.console import name_lacking_packages, run_program
 
     name_lacking_packages()
     gc.set_threshold(100_000, 50, 50)  # a short life: looking for cycles of garbage more often costs a tenth of it

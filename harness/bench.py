@@ -35,8 +35,8 @@ from typing import Any
 
 from tabulate import tabulate
 
-from harness.console import guarded
-from harness.errors import InputError, UsageError
+from analysis.formats.console import guarded
+from analysis.formats.errors import InputError, UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
 CONVENTIONS = {

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.console import guarded
+from analysis.formats.console import guarded
 
 # Where the tools hide is known in one place, to the capture scripts.
 _COMMON = Path(__file__).resolve().parent.parent / "nsys_scripts" / "common.sh"

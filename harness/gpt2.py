@@ -26,7 +26,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  the name everybody knows
 
-from harness.errors import InputError, UsageError
+from analysis.formats.errors import InputError, UsageError
 from harness.ranges import component
 
 TORCH_SOFTMAX = "torch"  # the unfused chain: scale, masked_fill, softmax

@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 
+from analysis.formats.errors import InputError
 from harness import doctor
-from harness.errors import InputError
 
 KIND, SCHEMA_VERSION = "manifest", 1
 SAMPLE_SECONDS = 0.5  # each reading asks the driver, which the timed program needs too

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from analysis.formats.errors import InputError
 from harness import manifest
-from harness.errors import InputError
 
 RUNS = Path(__file__).resolve().parent.parent / "runs"
 

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from harness.errors import UsageError
+from analysis.formats.errors import UsageError
 
 _MARK = "_component_name"
 _DETAIL = "_component_is_detail"

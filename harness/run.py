@@ -30,9 +30,10 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
 
+from analysis.formats.console import guarded
+from analysis.formats.errors import InputError, UsageError
 from harness import dataflow, ledger, manifest
-from harness.console import guarded, progress
-from harness.errors import InputError, UsageError
+from harness.console import progress
 from harness.gpt2 import GPT2, TORCH_SOFTMAX, GPT2Config, KVCache
 from harness.ranges import NvtxTracer, RecordingTracer, Tracer, attach, detach, span
 from harness.timing import Measurement, measure_gpu, measure_wall

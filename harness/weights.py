@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from harness.errors import InputError, UsageError
+from analysis.formats.errors import InputError, UsageError
 from harness.gpt2 import GPT2, GPT2Config
 
 RANDOM = "random"

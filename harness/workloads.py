@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from harness.errors import UsageError
+from analysis.formats.errors import UsageError
 from harness.gpt2 import GPT2Config
 
 _NAME = re.compile(r"(?:(?P<prefill>prefill)_b(?P<pb>\d+)_t(?P<t>\d+)|decode_b(?P<db>\d+)_ctx(?P<ctx>\d+))")

@@ -59,7 +59,7 @@ if [[ -z $metrics ]]; then
       die 127 "No GPU to choose metrics for ($gpu): name its compute capability with --cc 9.0, or the metrics with --metrics."
     fi
   fi
-  metrics=$(cd "$ROOT" && "$PYTHON" -m analysis.hardware.metrics --cc "$cc" ${deep:+--deep} ${columns:+--columns "$columns"}) || die 2 "The metric catalogue has no list for compute capability $cc: name metrics with --metrics."
+  metrics=$(cd "$ROOT" && "$PYTHON" -m analysis.metrics --cc "$cc" ${deep:+--deep} ${columns:+--columns "$columns"}) || die 2 "The metric catalogue has no list for compute capability $cc: name metrics with --metrics."
 fi
 
 stem=$out/raw/counters

@@ -1,6 +1,7 @@
 """The import rule: who may import whom, read from the syntax trees, and which modules may write files."""
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,12 @@ def offenders(folder: str, forbidden: set[str], *, lazy: bool = True) -> list[st
     ]
 
 
+def names_one_of(entry: str, names: set[str]) -> bool:
+    """Whether an entry of `offenders` is of one of these modules, or of something in it."""
+    module = entry.rpartition(" ")[2]
+    return any(module == name or module.startswith(name + ".") for name in names)
+
+
 def test_the_folders_are_there() -> None:
     for folder in ("analysis", "harness", "kernels"):
         assert len(modules(folder)) > 2
@@ -74,8 +81,29 @@ def test_kernels_import_nothing_of_ours() -> None:
     assert offenders("kernels", OURS - {"kernels"}) == []
 
 
-def test_harness_does_not_import_the_analysis() -> None:
-    assert offenders("harness", {"analysis", "tests"}) == []
+def test_of_the_analysis_the_harness_imports_what_files_look_like_and_no_more() -> None:
+    formats = {f"analysis.formats.{path.stem}" for path in modules("analysis/formats")}
+    others = {entry for entry in offenders("harness", {"analysis", "tests"}) if not names_one_of(entry, formats)}
+    assert others == set()
+
+
+def test_formats_need_nothing_of_ours() -> None:
+    own = {f"analysis.formats.{path.stem}" for path in modules("analysis/formats")}
+    assert [entry for entry in offenders("analysis/formats", OURS | {"studies"}) if not names_one_of(entry, own)] == []
+    known = {*sys.stdlib_module_names, "msgspec", "analysis"}
+    others = [
+        f"{path.name}:{line} {module}"
+        for path in modules("analysis/formats")
+        for line, module in imports(path)
+        if module.partition(".")[0] not in known
+    ]
+    assert others == []
+
+
+def test_hardware_imports_what_files_look_like_and_itself() -> None:
+    own = {f"analysis.{part}.{path.stem}" for part in ("formats", "hardware") for path in modules(f"analysis/{part}")}
+    found = offenders("analysis/hardware", OURS | {"studies"})
+    assert [entry for entry in found if not names_one_of(entry, own | {"analysis.hardware"})] == []
 
 
 def test_transformers_is_imported_lazily_and_in_one_module() -> None:

@@ -1,15 +1,11 @@
 """The metric catalogue (metrics.toml): which ncu metrics to capture, and how the report's columns follow from them.
 
-`python -m analysis.hardware.metrics --cc 9.0` prints the argument of `ncu --metrics`, with `--question NAME` for one
-question alone, with `--columns A,B` for some columns; with a file it says which questions that file can answer and what
-it lacks for the others.
+`python -m analysis.metrics` is its command line.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.formats.errors import AnalysisError, InputError, UsageError
-from analysis.formats.words import count_of
+from analysis.formats.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -390,34 +385,7 @@ def _no_tensor(counters: pd.DataFrame, frame: pd.DataFrame) -> Any:
     return pd.Series(np.where(proof, 0.0, np.nan), index=counters.index)
 
 
-# ------------------------------------------------------------------------------------------------ command line
-
-
-def _span(way: Way) -> str:
-    """The architectures of a way, as text."""
-    text = "" if (way.min_cc, way.max_cc) == (0, 999) else f"cc {way.min_cc / 10} to {way.max_cc / 10}"
-    without = ", ".join(str(arch / 10) for arch in way.not_cc)
-    return f"  ({', '.join(filter(None, (text, f'not {without}' if without else '')))})" if text or without else ""
-
-
-def _print_list() -> None:
-    columns, stalls = catalogue()
-    for question, asks in questions().items():
-        print(f"{question}: {asks}")
-        for column in columns:
-            if column.question != question:
-                continue
-            print(f"  {column.name} [{column.unit}]: {column.why}")
-            for way in column.ways:
-                print(f"      {way.formula()}{_span(way)}")
-            print(f"      source: {column.source}")
-        for family, name, prefix in ((stalls, "stalls", "stall"), (samples(), "samples", "sample")):
-            if question == name:
-                print(f"  {prefix}_<reason> [{family.unit}]: {family.metric}")
-                print(f"      reasons: {', '.join(family.all_reasons())}")
-                print(f"      source: {family.source}")
-    tool, chips = verified()["tool"], verified()["chips"]
-    print(f"Names verified with {tool} for {', '.join(chips)}; not verified for {', '.join(verified()['unverified'])}.")
+# ---------------------------------------------------------------------------------------------- what a capture answers
 
 
 @dataclass(frozen=True)
@@ -464,78 +432,3 @@ def answers(counters: pd.DataFrame, units: dict[str, str], cc: str = "") -> list
                 missing[f"{prefix}_<reason>"] = (family.metric.format(reason="*"),)
         result.append(Answer(question, total, total - len(missing), missing))
     return result
-
-
-def _print_answers(paths: Sequence[Path], cc: str) -> None:
-    """Says which questions the counters of some files answer, and what they lack for the others.
-
-    Raises:
-        AnalysisError: the files cannot be read or hold no counters.
-    """
-    from analysis.capture.load import load
-    from analysis.tables.join import prepare_counters
-
-    capture = load(paths)
-    shown = ", ".join(path.name for path in paths)
-    if capture.counters.empty:
-        raise InputError(f"{shown}: holds no counters of ncu; give a raw page, a details page or a report of ncu.")
-    counters = prepare_counters(capture.counters)
-    print(f"{shown}: {count_of(len(counters), 'kernel')}, {count_of(len(capture.counter_units), 'metric')}")
-    for answer in answers(counters, capture.counter_units, cc):
-        if not answer.columns:
-            continue
-        verdict = "yes" if not answer.missing else "no" if not answer.answered else "in part"
-        print(f"{verdict:8}{answer.question}: {questions()[answer.question]}")
-        for column, metrics in answer.missing.items():
-            print(f"          {column}: not collected: {', '.join(metrics)}")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the metrics of a capture as ncu's `--metrics` takes them, or what a capture can answer.
-
-    Exit code 2: unknown architecture or question. 3: a file that cannot be read.
-    """
-    parser = argparse.ArgumentParser(
-        prog="python -m analysis.hardware.metrics",
-        description="Metrics for `ncu --metrics`; or, with files, which questions these can answer.",
-    )
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="exports or reports of ncu to look at")
-    parser.add_argument("--file", action="append", type=Path, default=[], metavar="F", help="the same as FILE")
-    parser.add_argument("--cc", metavar="X.Y", help="compute capability of the GPU, such as 9.0")
-    parser.add_argument("--deep", action="store_true", help="add what only a slow, complete capture needs")
-    parser.add_argument("--question", metavar="A,B", help="only the metrics for these questions (--list names them)")
-    parser.add_argument("--columns", metavar="A,B", help="only the metrics for these columns, and stalls")
-    parser.add_argument("--list", action="store_true", help="print the whole catalogue: column, unit, formula, source")
-    options = parser.parse_args(arguments)
-    files = [*options.files, *options.file]
-    if options.list:
-        _print_list()
-        return 0
-    wanted = options.question.split(",") if options.question else []
-    columns = options.columns.split(",") if options.columns else []
-    try:
-        check_names(wanted, columns)
-        if not options.cc and not files:
-            parser.error("give --cc X.Y, a file, or --list")
-        if files:
-            _print_answers(files, options.cc or "")
-            return 0
-        if columns:
-            names = column_metrics(options.cc, columns)
-        else:
-            names = question_metrics(options.cc, wanted) if wanted else capture_metrics(options.cc, deep=options.deep)
-        if options.cc in verified()["unverified"]:
-            print(f"metric names for {options.cc} are not verified with any ncu", file=sys.stderr)
-        if wanted and not names:
-            raise UsageError(f"--question {options.question}: needs `ncu --section SourceCounters`, no --metrics.")
-        print(",".join(names))
-    except AnalysisError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    from analysis.packages import run_program
-
-    sys.exit(run_program(main))

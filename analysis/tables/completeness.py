@@ -11,7 +11,7 @@ from analysis.formats.words import count_of
 from studies.sweep.tables import CELL
 
 BARE_RUN = "run `python -m harness.run --mode bare --out RUN/captures` on that GPU"
-METRICS = "capture with the metrics that `python -m analysis.hardware.metrics` prints"
+METRICS = "capture with the metrics that `python -m analysis.metrics` prints"
 
 
 def name_gaps(

@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from analysis.formats.console import guarded
+from analysis.formats.errors import InputError
 from harness import manifest, outputs
-from harness.console import guarded, progress, say
-from harness.errors import InputError
+from harness.console import progress, say
 from harness.run import DTYPES, parse_config
 from harness.timing import Measurement, measure_gpu
 from harness.weights import RANDOM, build_transformers_model, encode_prompt, load_weights, static_cache

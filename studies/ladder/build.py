@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.formats.errors import AnalysisError, InputError
+from analysis.formats.errors import InputError, LedgerError
 from analysis.page.text import cell
 from analysis.tables import join
 from analysis.tables.schema import LADDER_TABLES
@@ -236,13 +236,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tables = build(options.folder)
             write(options.folder, tables)
             print(summary(tables))
-    except AnalysisError as error:
+    except LedgerError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     return 0
 
 
 if __name__ == "__main__":
-    from analysis.packages import run_program
+    from analysis.formats.console import run_program
 
     sys.exit(run_program(main))

@@ -31,8 +31,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.console import guarded
-from harness.errors import InputError, UsageError
+from analysis.formats.console import guarded
+from analysis.formats.errors import InputError, UsageError
 from kernels import registry
 from kernels.registry import MOST_BYTES, dtype_name, short_dtype
 from kernels.variants import choices, equivalents, fingerprint

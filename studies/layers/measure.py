@@ -36,9 +36,10 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from analysis.formats.console import guarded
+from analysis.formats.errors import InputError, UsageError
 from harness import doctor, manifest, outputs
-from harness.console import guarded, progress, say
-from harness.errors import InputError, UsageError
+from harness.console import progress, say
 from harness.events import HOLD, Clock, EventTracer, Instance, NullTracer, Stopwatch, make_clock
 from harness.ranges import NvtxTracer, Tracer, attach, detach, span
 from harness.run import DTYPES, parse_config

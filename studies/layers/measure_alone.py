@@ -22,9 +22,10 @@ from typing import Any
 
 import torch
 
+from analysis.formats.console import guarded
+from analysis.formats.errors import InputError
 from harness import outputs
-from harness.console import guarded, progress, say
-from harness.errors import InputError
+from harness.console import progress, say
 from harness.events import Clock, Stopwatch, make_clock
 from harness.gpt2 import KVCache
 from harness.ranges import Tracer, detach, span, wrap_components

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.errors import InputError
+from analysis.formats.errors import InputError
 
 HEADER = (
     "op,variant,source,macros,default,dtype,shape_name,shape,range,gpu,fingerprint,verdict,reason,kernel,registers,"

@@ -46,8 +46,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from harness.console import guarded, progress
-from harness.errors import InputError, UsageError
+from analysis.formats.console import guarded
+from analysis.formats.errors import InputError, UsageError
+from harness.console import progress
 from studies.sweep.measure import batches
 from studies.sweep.rows import (
     COLUMNS,
@@ -428,7 +429,7 @@ def gpu_at_hand() -> Gpu | None:
 
 
 def sweep(cells: Sequence[Cell], ledger: Ledger, gpu: Gpu | None, arch: int, rounds: int, start: Any = None) -> None:
-    """Build, check, time; every result is a row of the ledger. Raises HarnessError where nothing can be built."""
+    """Build, check, time; every result is a row of the ledger. Raises LedgerError where nothing can be built."""
     from kernels import build, combinations
 
     nvcc = build.find_nvcc()

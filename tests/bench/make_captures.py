@@ -375,6 +375,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from analysis.packages import run_program
+    from analysis.formats.console import run_program
 
     sys.exit(run_program(main))

@@ -480,6 +480,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from analysis.packages import run_program
+    from analysis.formats.console import run_program
 
     sys.exit(run_program(main))

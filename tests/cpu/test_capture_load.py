@@ -14,7 +14,7 @@ from analysis.capture import ours
 from analysis.capture.load import load
 from analysis.capture.model import COUNTERS_COLUMNS, GPU_OPS_COLUMNS, RANGES_COLUMNS
 from analysis.capture.sniff import OPS_HEADER
-from analysis.formats.errors import AnalysisError, InputError
+from analysis.formats.errors import InputError, LedgerError
 
 KERNELS = (
     "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"
@@ -310,7 +310,7 @@ def test_names_are_relative(tmp_path: Path) -> None:
 def test_no_bytes_make_a_traceback(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
     folder = tmp_path_factory.mktemp("f")
     (folder / "f").write_bytes(raw)
-    with pytest.raises(AnalysisError):
+    with pytest.raises(LedgerError):
         load([folder / "f"])
 
 

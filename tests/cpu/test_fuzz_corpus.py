@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.capture.load import load
-from analysis.formats.errors import AnalysisError, InputError
+from analysis.formats.errors import InputError, LedgerError
 from tests.cpu import test_capture_nsys_table as nsys
 from tests.fuzz.fuzz_readers import NAME, Target, attempt, limited, pick
 from tests.fuzz.oracle import Damaged, Truth, damage, truth_of, wrong
@@ -108,8 +108,8 @@ def test_what_sqlite_repeats_of_a_file_is_not_told(tmp_path: Path) -> None:
 
 
 def test_messages_stay_on_one_line_and_short() -> None:
-    assert str(AnalysisError("a\nb\x1b[2J")) == "a\\nb\\x1b[2J"
-    long = str(AnalysisError("f.dat: " + "x" * 5000 + "; export it again."))
+    assert str(LedgerError("a\nb\x1b[2J")) == "a\\nb\\x1b[2J"
+    long = str(LedgerError("f.dat: " + "x" * 5000 + "; export it again."))
     assert len(long) < 700
     assert long.startswith("f.dat: ")
     assert long.endswith("again.")

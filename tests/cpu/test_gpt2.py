@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.errors import InputError, UsageError
+from analysis.formats.errors import InputError, UsageError
 from harness.gpt2 import GPT2, GPT2Config
 from harness.weights import Weights, build_model, load_weights
 

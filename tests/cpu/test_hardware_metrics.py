@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis import metrics as command
 from analysis.formats.errors import InputError, UsageError
 from analysis.hardware import metrics
 from analysis.tables.stalls import build_stalls
@@ -44,14 +45,14 @@ def test_an_unknown_architecture_is_a_usage_error(cc: str, capsys: pytest.Captur
     with pytest.raises(UsageError):
         metrics.capture_metrics(cc)
     if cc:
-        assert metrics.main(["--cc", cc]) == 2
+        assert command.main(["--cc", cc]) == 2
         assert cc in capsys.readouterr().err
 
 
 def test_the_command_prints_what_ncu_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert metrics.main(["--cc", "9.0"]) == 0
+    assert command.main(["--cc", "9.0"]) == 0
     assert capsys.readouterr().out.strip().split(",") == metrics.capture_metrics("9.0")
-    assert metrics.main(["--list"]) == 0
+    assert command.main(["--list"]) == 0
     listed = capsys.readouterr().out
     assert all(column.name in listed and column.source in listed for column in metrics.catalogue()[0])
 
@@ -237,7 +238,7 @@ def test_an_unknown_name_is_named_before_what_is_missing(
     option: str, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for more in ([], ["--cc", "9.0"], ["no such file"]):
-        assert metrics.main([option, "foo", *more]) == 2
+        assert command.main([option, "foo", *more]) == 2
         assert capsys.readouterr().err.startswith(f"{option} foo: is not {what}; ")
 
 
@@ -341,7 +342,7 @@ def test_what_a_file_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         '"ID","Process ID","Kernel Name","CC","dram__bytes_read.sum","dram__bytes_write.sum","gpu__time_duration.sum"\n'
     )
     (tmp_path / "mine").write_text(head + '"","","","","byte","byte","ns"\n' + '"0","1","k","8.6","10","20","30"\n')
-    assert metrics.main([str(tmp_path / "mine")]) == 0
+    assert command.main([str(tmp_path / "mine")]) == 0
     shown = capsys.readouterr().out
     assert "mine: 1 kernel, 3 metrics" in shown
     assert "yes     dram: " in shown
@@ -349,21 +350,21 @@ def test_what_a_file_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "sm_clock_hz: not collected: sm__cycles_elapsed.avg.per_second" in shown
     assert "no      bank_conflicts: " in shown
     assert "tma_read_bytes" not in shown  # 8.6 has no TMA
-    assert metrics.main(["--file", str(tmp_path / "mine")]) == 0
+    assert command.main(["--file", str(tmp_path / "mine")]) == 0
     assert capsys.readouterr().out == shown
     (tmp_path / "log").write_text("==PROF== Connected to process 1\n")
-    assert metrics.main([str(tmp_path / "log")]) == 3
+    assert command.main([str(tmp_path / "log")]) == 3
     assert "profiled no kernel" in capsys.readouterr().err
 
 
 def test_the_command_asks_by_question(capsys: pytest.CaptureFixture[str]) -> None:
-    assert metrics.main(["--cc", "8.6", "--question", "coalescing,branches"]) == 0
+    assert command.main(["--cc", "8.6", "--question", "coalescing,branches"]) == 0
     names = capsys.readouterr().out.strip().split(",")
     assert "smsp__sass_branch_targets.sum" in names
     assert "smsp__sass_data_bytes_mem_global_op_ld.sum" in names
-    assert metrics.main(["--cc", "8.6", "--question", "colour"]) == 2
+    assert command.main(["--cc", "8.6", "--question", "colour"]) == 2
     assert "colour" in capsys.readouterr().err
-    assert metrics.main(["--cc", "8.6", "--question", "samples"]) == 2
+    assert command.main(["--cc", "8.6", "--question", "samples"]) == 2
     assert "SourceCounters" in capsys.readouterr().err
-    assert metrics.main(["--cc", "12.0"]) == 0
+    assert command.main(["--cc", "12.0"]) == 0
     assert "not verified" in capsys.readouterr().err

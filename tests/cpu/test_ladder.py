@@ -12,10 +12,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.formats.errors import InputError
+from analysis.formats.errors import InputError, UsageError
 from analysis.tables.join import prepare_counters
 from analysis.tables.schema import LADDER_TABLES
-from harness.errors import UsageError
 from kernels import registry
 from kernels.registry import Expectation
 from studies.ladder import build as composer

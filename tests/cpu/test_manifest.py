@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from analysis.formats.errors import InputError
 from harness import manifest as manifest_module
-from harness.errors import InputError
 from harness.manifest import (
     ClockSampler,
     build_manifest,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.errors import UsageError
+from analysis.formats.errors import UsageError
 from harness.gpt2 import GPT2Config
 from harness.ranges import RecordingTracer, attach, component, detach, main, measure_range_cost, span
 from harness.weights import build_model, load_weights

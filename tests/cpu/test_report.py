@@ -13,7 +13,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import packages, report
+from analysis import report
+from analysis.formats import console
 from analysis.formats import errors as report_errors
 from analysis.formats.words import count_of
 from analysis.tables.schema import TABLES
@@ -183,7 +184,7 @@ def test_help_answers_at_once():
     ("program", "target"),
     [
         ("analysis/report.py", "report"),
-        ("-m analysis.hardware.metrics", "report"),
+        ("-m analysis.metrics", "report"),
         ("-m analysis.kernel_times", "report"),
         ("-m studies.ladder.build", "report"),
         ("-m studies.sweep.run", "sweep"),
@@ -203,14 +204,14 @@ def test_a_missing_package_is_one_sentence(program, target, capture):
     assert " lacks the Python package " in said.stderr
     assert f"`make {target}`" in said.stderr
     assert f"`.venv/bin/python {program} …`" in said.stderr
-    if program in {"analysis/report.py", "-m analysis.hardware.metrics", "-m analysis.kernel_times"}:
+    if program in {"analysis/report.py", "-m analysis.metrics", "-m analysis.kernel_times"}:
         assert subprocess.run([*bare, "--help"], cwd=ROOT, capture_output=True).returncode == 0
 
 
 @pytest.mark.parametrize(
     "program",
     [
-        ["-m", "analysis.hardware.metrics"],
+        ["-m", "analysis.metrics"],
         ["analysis/report.py", "--only", "fusion"],
         ["-m", "kernels.registry"],
         ["-m", "harness.doctor"],
@@ -219,7 +220,7 @@ def test_a_missing_package_is_one_sentence(program, target, capture):
 )
 def test_a_reader_that_has_seen_enough_ends_a_program_quietly(program, tmp_path):
     command = shlex.join([sys.executable, *program]) + {
-        "analysis.hardware.metrics": f" {COMMITTED / 'captures' / 'ncu_raw.csv'}",
+        "analysis.metrics": f" {COMMITTED / 'captures' / 'ncu_raw.csv'}",
         "fusion": f" --out {tmp_path / 'out'} --quiet {COMMITTED / 'captures'}",
     }.get(program[-1], "")
     ended = subprocess.run(
@@ -231,7 +232,7 @@ def test_a_reader_that_has_seen_enough_ends_a_program_quietly(program, tmp_path)
 
 
 def test_a_missing_module_of_ours_is_no_missing_package(capsys):
-    packages._ended(ModuleNotFoundError, ModuleNotFoundError("No module", name="analysis.gone"), None)
+    console._ended(ModuleNotFoundError, ModuleNotFoundError("No module", name="analysis.gone"), None)
     assert capsys.readouterr().err == "ModuleNotFoundError: No module\n"
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
+from analysis.formats.errors import UsageError
 from harness import doctor, ledger, run
-from harness.errors import UsageError
 from harness.gpt2 import GPT2Config
 from harness.ranges import RecordingTracer
 from harness.workloads import GPU_WORKLOADS, WORKLOADS, find_workload

@@ -85,7 +85,7 @@ case "$*" in
 "-m harness.run"*)
   if [[ "$*" == *"${HARNESS_FAILS:-never}"* ]]; then echo "HarnessError: no memory in $PWD/harness/run.py" && exit 4; fi
   ;;
-"-m analysis.hardware.metrics"*) echo a.sum,b.sum ;;
+"-m analysis.metrics"*) echo a.sum,b.sum ;;
 "-m studies.ladder.measure --mode measure"*)
   while (($#)); do if [[ $1 == --run ]]; then run=$2; fi; shift; done
   for each in ${LADDER_RUNS-RUN-softmax}; do mkdir -p "${each/RUN/$run}/captures" && echo op > "${each/RUN/$run}/captures/points.csv"; done
@@ -252,7 +252,7 @@ def test_the_metrics_come_from_the_catalogue_of_this_gpu(gpu_machine: Machine) -
     python = gpu_machine.put("python", FAKE_PYTHON.replace("REAL_PYTHON", sys.executable))
     command = gpu_machine.run("ncu_capture.sh", "-n", "--", "./app", PYTHON=str(python)).stdout
     assert "--metrics a.sum,b.sum" in command
-    assert "python -m analysis.hardware.metrics --cc 9.0" in gpu_machine.calls.read_text()
+    assert "python -m analysis.metrics --cc 9.0" in gpu_machine.calls.read_text()
 
 
 def test_some_columns_and_the_samples_of_source_lines(gpu_machine: Machine) -> None:
@@ -265,7 +265,7 @@ def test_some_columns_and_the_samples_of_source_lines(gpu_machine: Machine) -> N
         command = gpu_machine.run("ncu_capture.sh", *arguments, PYTHON=str(python)).stdout
         assert all(word in command for word in words)
     asked = gpu_machine.calls.read_text()
-    assert "python -m analysis.hardware.metrics --cc 9.0 --columns duration_ns,stalls" in asked
+    assert "python -m analysis.metrics --cc 9.0 --columns duration_ns,stalls" in asked
 
 
 def test_ncu_without_a_gpu_asks_for_the_capability(machine: Machine) -> None:
@@ -282,7 +282,7 @@ def test_the_dry_run_of_ncu_needs_no_gpu(machine: Machine) -> None:
     assert "--metrics a.sum,b.sum" in answer.stdout
     assert "No GPU to choose metrics for" in answer.stderr
     assert "compute capability 9.0's" in answer.stderr
-    assert "python -m analysis.hardware.metrics --cc 9.0" in machine.calls.read_text()
+    assert "python -m analysis.metrics --cc 9.0" in machine.calls.read_text()
 
 
 def test_no_script_touches_a_clock() -> None:
@@ -702,7 +702,7 @@ def test_the_ladder_declares_measures_captures_and_says_what_is_missing(gpu_mach
     where = f"reports/x-ladder/{run.name.removesuffix('-softmax')}"
     words = (
         "--mode declare --out reports/x-ladder", f"--mode measure --out reports/x-ladder --run {where} --ops softmax gelu",
-        "studies.ladder.build --columns", "studies.ladder.build --columns --slow", "hardware.metrics --cc 9.0 --columns columns",
+        "studies.ladder.build --columns", "studies.ladder.build --columns --slow", "analysis.metrics --cc 9.0 --columns columns",
         "--nvtx-include ladder/", f"--mode capture --run {where}-softmax --seconds 120",
     )  # fmt: skip
     places = [next(at for at, line in enumerate(steps) if word in line) for word in words[:2]]

@@ -17,11 +17,10 @@ import pytest
 
 from analysis import report as reports
 from analysis.capture.load import load
-from analysis.formats.errors import InputError as AnalysisInputError
+from analysis.formats.errors import InputError, UsageError
 from analysis.page.canvas import compact, to_svg
 from analysis.page.markdown import render_markdown
 from analysis.pipeline import analyse
-from harness.errors import InputError, UsageError
 from kernels import build, census, combinations, tuned
 from kernels.registry import ops
 from kernels.variants import fingerprint
@@ -1731,7 +1730,7 @@ def test_what_cannot_be_launched_is_said_without_a_gpu(tmp_path: Path, monkeypat
 def test_a_damaged_sweep_is_one_sentence(tmp_path: Path) -> None:
     rows = examples.grid("gelu", "v02_vector", GELU)
     rows[1] |= {"macros": "THREADS is 256"}
-    with pytest.raises(AnalysisInputError, match=r"sweep\.csv: column macros has .* in row 2 where NAME=value belongs"):
+    with pytest.raises(InputError, match=r"sweep\.csv: column macros has .* in row 2 where NAME=value belongs"):
         load([capture_of(tmp_path, rows)])
 
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from analysis.formats.errors import InputError, LedgerError, UsageError
 from harness import weights as weights_module
-from harness.errors import HarnessError, InputError, UsageError
 from harness.gpt2 import GPT2Config
 from harness.weights import build_model, import_transformers, load_weights
 
@@ -44,7 +44,7 @@ def official(folder: Path) -> Any:
         return model(torch.arange(10)[None]).logits
 
 
-def one_sentence(error: HarnessError) -> None:
+def one_sentence(error: LedgerError) -> None:
     text = str(error)
     assert "\n" not in text
     assert text.endswith(".")

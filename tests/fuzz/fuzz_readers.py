@@ -45,7 +45,7 @@ from tqdm import tqdm
 
 from analysis.capture import cache
 from analysis.capture.load import load
-from analysis.formats.errors import AnalysisError
+from analysis.formats.errors import LedgerError
 from tests.fuzz.mutate import mutate
 from tests.fuzz.oracle import BrokenPromiseError, Damaged, Truth, check_message, damage, truth_of, wrong
 from tests.fuzz.seeds import Seed, seeds
@@ -97,7 +97,7 @@ class Target:
     def _truth(self, seed: Seed) -> tuple[list[Path], Truth]:
         self.path.write_bytes(seed.data)
         for paths in ([self.path], [self.path, self.companion]):
-            with contextlib.suppress(AnalysisError):
+            with contextlib.suppress(LedgerError):
                 truth = truth_of(load(paths))
                 if truth.facts:
                     return paths, truth
@@ -108,7 +108,7 @@ class Target:
         self.path.write_bytes(data)
         try:
             load([self.path])
-        except AnalysisError as error:
+        except LedgerError as error:
             check_message(error, NAME, self.folder)
             return "error"
         return "capture"
@@ -119,7 +119,7 @@ class Target:
         paths, truth = self.truths[seed.name]
         try:
             capture = load(paths)
-        except AnalysisError as error:
+        except LedgerError as error:
             check_message(error, NAME, self.folder)
             return "error"
         found = wrong(capture, truth, done)

@@ -1,6 +1,6 @@
 """What the readers owe a damaged file, as two checks that a program can make.
 
-`check_message`, for every input: a Capture, or an AnalysisError whose message is one sentence (one line without control
+`check_message`, for every input: a Capture, or an LedgerError whose message is one sentence (one line without control
 characters, at most 1,000 long, ending in a full stop, naming the file, without a traceback and without the folder the
 file lies in). Any other exception, more than two seconds of CPU time, or 256 MB more memory is a finding.
 
@@ -41,7 +41,7 @@ import pandas as pd
 from analysis.capture.model import Capture
 from analysis.capture.ncu_csv import page_of_line
 from analysis.capture.nsys_reports import parse_header
-from analysis.formats.errors import AnalysisError
+from analysis.formats.errors import LedgerError
 from tests.fuzz.seeds import Seed
 
 LONGEST = 1000
@@ -52,7 +52,7 @@ class BrokenPromiseError(AssertionError):
     """A reader broke one of the promises above."""
 
 
-def check_message(error: AnalysisError, name: str, folder: str) -> None:
+def check_message(error: LedgerError, name: str, folder: str) -> None:
     """Raises BrokenPromiseError unless the message is one sentence about the file."""
     text = str(error)
     if len(text) > LONGEST:

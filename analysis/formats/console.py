@@ -1,0 +1,73 @@
+"""How every program of ours ends: an exit code, one sentence for what went wrong, also where Python lacks a package.
+
+Imports the standard library alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from types import TracebackType
+
+from analysis.formats.errors import INTERRUPTED, MISSING, InputError, LedgerError
+
+_OURS = ("", "analysis", "harness", "kernels", "studies")
+# The `make` target that installs what a program needs, where it is not called like the program.
+_TARGETS = {
+    "harness.run": "profile",
+    "studies.ladder.build": "report",
+    "studies.layers.measure_alone": "kernels-of-layers",
+}
+
+
+def run_program(main: Callable[[], int]) -> int:
+    """The exit code of `main`, 0 where the reader of our output has seen enough, as `| head` does."""
+    try:
+        code = main()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def guarded(program: Callable[[], int], lighter: str = "a smaller model") -> int:
+    """The exit code of a program that measures; `lighter` is what to use where the GPU's memory does not suffice."""
+    try:
+        return run_program(program)
+    except LedgerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("error: Interrupted: files that were not finished are not there, so run it again.", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's; not every program imports it
+            raise
+        print(f"error: The GPU ran out of memory: close other programs on it, or use {lighter}.", file=sys.stderr)
+        return InputError.exit_code
+
+
+def name_lacking_packages() -> None:
+    """From here on a package that is not installed ends the program with one sentence and 127, not with a traceback.
+
+    A hook, as most programs import packages in their first lines, before anything of theirs could be guarded.
+    """
+    sys.excepthook = _ended
+
+
+def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package in _OURS:  # no missing package but a fault of ours: the traceback says where
+        sys.__excepthook__(kind, error, trace)
+        return
+    spec = sys.modules["__main__"].__spec__
+    name = spec.name if spec else "analysis.report"
+    target = "report" if name.startswith("analysis.") else name.split(".")[1].replace("_", "-")
+    print(
+        f"{sys.executable} lacks the Python package {package}; run `make {_TARGETS.get(name, target)}`, which installs "
+        f"what it needs, or `.venv/bin/python {f'-m {name}' if spec else 'analysis/report.py'} …`.",
+        file=sys.stderr,
+    )
+    sys.exit(MISSING)
