@@ -33,8 +33,8 @@ profile: announce $(HARNESS)  ## profile GPT-2 from model to report (without a G
 	@PYTHON='$(PY)' ANNOUNCED=yes nsys_scripts/profile.sh $(ARGS)
 
 .PHONY: test
-test: $(TESTS)  ## run all tests (GPU tests are skipped, and counted, without a GPU)
-	@$(PY) -m pytest $(ARGS)
+test: $(TESTS)  ## run all tests, a worker a processor; ARGS='-n 0' one by one (GPU tests are skipped, and counted, without a GPU)
+	@$(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(TESTS)  ## damage files at random and read them, ARGS="--inputs 1000000 --seed 1 --jobs 2"

@@ -1,13 +1,17 @@
-"""GPU tests are skipped with a reason on a machine without a GPU, and the summary says how many."""
+"""Which worker runs what, GPU tests skipped with a reason where there is no GPU, and a summary that says it in a few lines."""
 
 import functools
 import importlib.util
+import os
 import shutil
 import subprocess
+from collections import Counter
 
 import pytest
 
-GPU_SKIPS = pytest.StashKey[int]()
+GPU_TEST = "GPU test: "
+if "PYTEST_XDIST_WORKER" in os.environ:  # a worker a processor: more threads only wait for each other
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @functools.cache
@@ -25,16 +29,24 @@ def gpu_missing() -> str:
     return "" if torch.cuda.is_available() else "torch sees no CUDA device (a CPU build of torch?)"
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what is marked gpu where there is none."""
-    marked = [item for item in items if item.get_closest_marker("gpu")]
-    if marked and gpu_missing():
-        for item in marked:
-            item.add_marker(pytest.mark.skip(reason=f"GPU test: {gpu_missing()}"))
-        config.stash[GPU_SKIPS] = len(marked)
+@pytest.hookimpl(tryfirst=True)  # workers read the groups from what this leaves
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what is marked gpu where there is no GPU, and share the one there is; what takes long starts first."""
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.xdist_group("gpu"))
+            if gpu_missing():
+                item.add_marker(pytest.mark.skip(reason=GPU_TEST + gpu_missing()))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Show the number of GPU tests that did not run."""
-    if count := config.stash.get(GPU_SKIPS, 0):
-        terminalreporter.write_line(f"{count} GPU tests were skipped: {gpu_missing()}.", yellow=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Count what was skipped by reason, and the GPU tests that did not run."""
+    skipped = terminalreporter.getreports("skipped")
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+    if reasons:
+        terminalreporter.section("skipped", yellow=True)
+    for reason, count in reasons.most_common():
+        if reason.startswith(GPU_TEST):
+            reason = f"GPU tests were skipped: {reason.removeprefix(GPU_TEST)}."
+        terminalreporter.write_line(f"{count:5} {reason}", yellow=True)

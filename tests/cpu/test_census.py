@@ -391,6 +391,7 @@ def test_machine_code_is_what_it_does_and_not_what_it_is_called():
 EQUIVALENT = tomllib.loads((build.FOLDER / "equivalent.toml").read_text("utf-8"))["equivalent"]
 
 
+@pytest.mark.xdist_group("compiler")
 @pytest.mark.parametrize("entry", EQUIVALENT, ids=lambda entry: entry["source"])
 def test_a_source_that_is_said_to_be_the_same_kernel_still_is(entry):
     source = build.FOLDER / entry["source"]

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
+pytestmark = pytest.mark.gpu
 
 SMALL = ["--config", "n_layer=2,n_embd=64,n_head=4,n_positions=64,vocab_size=211"]
 SHAPES = ["--workloads", "prefill_b1_t32,decode_b1_ctx63"]
