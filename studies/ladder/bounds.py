@@ -1,0 +1,330 @@
+"""Writes kernels/bounds.csv: when each bound of a hypothesis was committed, changed, withdrawn, and first measured.
+
+    python -m studies.ladder.bounds              adds what kernels/ declares now and the table lacks: no git
+    python -m studies.ladder.bounds --history    makes the whole table again from git, which needs all of it: minutes
+
+A bound is what a variant declares of one metric (over that of `than`, if there is one) on one dtype and shape. A row is
+one event of a bound; `commit` and `date` (when it was committed, UTC) say where:
+
+    declared, changed, withdrawn   low, high (blank: open) and equals are those after it
+    measured                       the first commit with a committed measurement of it, in the file `seen_in`
+    said                           the metric is "sentence": what a variant said in words, as long as those stood
+                                   beside its bounds; before 2026-11-21 there were only words
+
+How `--history` reads it. The declarations of a commit are read by importing its own `kernels.registry`, so that they
+count as data, whatever the types were called and wherever files stood. Of every commit that has other Python or TOML
+files under kernels/ than its parents, a bound that differs from that of every parent is an event. A bound is known by
+op, variant, dtype, shape, metric and `than`: one that is renamed is withdrawn and declared. The row of `*` is the rule
+for all variants about bytes. A bound on time or throughput is measured from the commit on that has cold times of the
+variant and of `than` in any bench.csv; one on a counter from that on whose ladder.csv (of a stall: hypotheses.csv) has
+the counter of both. Counters that were committed before there was a ladder.csv, inside GPT-2, do not count. What the
+table gets without git has a blank commit, and the day as its date, until `--history` is run after the commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import datetime
+import io
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = ROOT / "kernels" / "bounds.csv"
+COLUMNS = [
+    "op", "variant", "dtype", "shape_name", "metric", "than", "event", "date", "commit", "low", "high", "equals",
+    "said", "seen_in",
+]  # fmt: skip
+TIME = "bench_time_p50_ns"
+TIMED = (TIME, "achieved_flop_per_s")
+SENTENCE = "sentence"
+ANY = "*"
+AFTER = ("low", "high", "equals", "said")
+
+Row = dict[str, str]
+Key = tuple[str, str, str, str, str, str]
+Values = tuple[str, str, str, str]  # AFTER
+Bounds = dict[Key, Values]
+Point = tuple[str, str, str, str]
+
+
+class Commit(NamedTuple):
+    """One commit: its date in UTC, and its parents."""
+
+    name: str
+    date: str
+    parents: tuple[str, ...]
+
+
+class Seen(NamedTuple):
+    """Where something was measured first."""
+
+    date: str
+    commit: str
+    path: str
+
+
+# Declarations ------------------------------------------------------------------------------------------------
+
+
+def _text(value: float) -> str:
+    return "" if value in (0.0, math.inf) else repr(value)
+
+
+def _shapes(op: Any, variant: Any, said: Any, dtype: str) -> Iterator[str]:
+    """The names of the shapes that a hypothesis is about, as studies.ladder.measure tells them."""
+    yield getattr(said, "shape", "") or op.shape_name(op.bench_shape)
+    if least := getattr(said, "least_bytes", 0):
+        for name, shape in op.shapes.items():
+            elsewhere = name != said.shape and shape != op.bench_shape
+            if elsewhere and op.minimum_bytes(shape, dtype) >= least and _takes(op, variant, shape, dtype):
+                yield name
+
+
+def _takes(op: Any, variant: Any, shape: Any, dtype: str) -> bool:
+    """Whether it runs them; the first variants took every shape, and every dtype of their op."""
+    cannot = getattr(variant, "cannot", None)
+    return dtype in getattr(variant, "dtypes", op.dtypes) and not (cannot and cannot(shape, dtype))
+
+
+def declared() -> Bounds:
+    """The bounds that the `kernels` on the path declares, in any form that it ever had, and each variant's sentence."""
+    from kernels import registry
+
+    found: Bounds = {}
+    if (most := getattr(registry, "MOST_BYTES", None)) is not None:
+        found[ANY, ANY, ANY, ANY, "measured_over_predicted", ""] = ("", _text(most), "", "")
+    for op in registry.ops().values():
+        for name, variant in op.variants.items():
+            if hasattr(variant, "hypothesis"):
+                found[op.name, name, "", "", SENTENCE, ""] = ("", "", "", variant.hypothesis)
+            forms = [getattr(variant, form, ()) for form in ("timings", "expectations", "hypotheses")]
+            for said in (said for form in forms for said in form):
+                values = _text(said.low), _text(said.high), getattr(said, "equals", ""), ""
+                for dtype in (dtype for dtype in said.dtypes if _takes(op, variant, op.bench_shape, dtype)):
+                    short = registry.short_dtype(dtype)
+                    for shape in _shapes(op, variant, said, dtype):
+                        key = (op.name, name, short, shape, getattr(said, "metric", TIME), said.than)
+                        if found.setdefault(key, values) != values:
+                            raise ValueError(f"two hypotheses are about {' '.join(key)}")
+    return found
+
+
+def stated() -> Bounds:
+    """What `declared` says, without sentences."""
+    return {key: values for key, values in declared().items() if key[4] != SENTENCE}
+
+
+# Git ---------------------------------------------------------------------------------------------------------
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def _commits(*paths: str) -> list[Commit]:
+    """Every commit that touched `paths`, parents before children; of rewritten parents, those that touched them too."""
+    log = _git("rev-list", "--topo-order", "--reverse", "--parents", "--timestamp", "HEAD", "--", *paths)
+    found = []
+    for line in log.splitlines():
+        stamp, name, *parents = line.split()
+        date = datetime.datetime.fromtimestamp(int(stamp), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        found.append(Commit(name, date, tuple(parents)))
+    return found
+
+
+def _bounds_of(commit: str, place: Path, known: dict[str, Bounds]) -> Bounds:
+    """What `declared` says in the kernels/ of a commit; `known` by the objects of its Python and TOML files."""
+    listing = _git("ls-tree", "-r", commit, "--", "kernels").splitlines()
+    files = [line for line in listing if line.endswith((".py", ".toml"))]
+    if not any(line.endswith("\tkernels/registry.py") for line in files):
+        return {}
+    if (kind := "\n".join(files)) not in known:
+        folder = place / commit
+        folder.mkdir()
+        archive = subprocess.run(
+            ["git", "-C", str(ROOT), "archive", commit, "kernels"], capture_output=True, check=True
+        )
+        subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
+        said = subprocess.run(
+            [sys.executable, __file__, "--dump"],
+            capture_output=True, text=True, check=False, cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)},
+        )  # fmt: skip
+        if said.returncode:
+            raise SystemExit(f"the declarations of {commit} were not read: {said.stderr.strip().splitlines()[-1]}")
+        known[kind] = {tuple(key): tuple(values) for key, values in json.loads(said.stdout)}
+    return known[kind]
+
+
+def _events(commit: Commit, now: Bounds, before: Iterable[Bounds]) -> Iterator[Row]:
+    parents = list(before) or [{}]
+    for key in now.keys() | {key for parent in parents for key in parent}:
+        values = now.get(key)
+        old = [parent.get(key) for parent in parents]
+        if values in old or (key[4] == SENTENCE and not values):
+            continue
+        event = "withdrawn" if values is None else "changed" if any(old) else "declared"
+        yield _row(key, "said" if key[4] == SENTENCE and values else event, commit, values)
+
+
+def _row(key: Key, event: str, at: Commit | Seen, values: Values | None = None, seen_in: str = "") -> Row:
+    name = at.name if isinstance(at, Commit) else at.commit
+    cells = (*key, event, at.date, name[:12], *(values or ("", "", "", "")), seen_in)
+    return dict(zip(COLUMNS, cells, strict=True))
+
+
+def _declarations() -> Iterator[Row]:
+    """Every event of a declaration in the history."""
+    known: dict[str, Bounds] = {}
+    at: dict[str, Bounds] = {}
+    with tempfile.TemporaryDirectory() as place:
+        commits = _commits("kernels")
+        for done, commit in enumerate(commits, 1):
+            at[commit.name] = _bounds_of(commit.name, Path(place), known)
+            yield from _events(commit, at[commit.name], (at[name] for name in commit.parents))
+            if done == len(commits) or not done % 20:
+                print(f"{done} of {len(commits)} commits", file=sys.stderr, flush=True)
+
+
+# Measurements ------------------------------------------------------------------------------------------------
+
+
+def _tables(name: str) -> Iterator[tuple[Seen, list[Row]]]:
+    """Every version of every committed file of that name under reports/, in the order in which it was committed."""
+    pattern = f":(glob)reports/**/{name}"
+    dates = {commit.name: commit.date for commit in _commits("reports")}
+    log = _git("log", "--format=commit %H", "--raw", "--no-abbrev", "-m", "--no-renames", "HEAD", "--", pattern)
+    versions: dict[str, Seen] = {}
+    commit = ""
+    for line in log.splitlines():
+        if line.startswith("commit "):
+            commit = line.split()[1]
+        elif line.startswith(":") and not line.split()[4].startswith("D"):
+            seen = Seen(dates.get(commit) or _date(commit), commit, line.split("\t")[1])
+            blob = line.split()[3]
+            versions[blob] = min(seen, versions.get(blob, seen))
+    for blob, seen in sorted(versions.items(), key=lambda item: item[1]):
+        yield seen, list(csv.DictReader(io.StringIO(_git("cat-file", "blob", blob))))
+
+
+def _date(commit: str) -> str:
+    stamp = int(_git("log", "-1", "--format=%ct", commit))
+    return datetime.datetime.fromtimestamp(stamp, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _point(row: Mapping[str, str]) -> Point:
+    return row["op"], row["variant"], row["dtype"], row["shape_name"]
+
+
+def _first_measured() -> dict[tuple[Point, str], Seen]:
+    """Where each point's time ("bench_time_p50_ns") and each of its counters was committed first."""
+    found: dict[tuple[Point, str], Seen] = {}
+    for seen, rows in _tables("bench.csv"):
+        for row in rows:
+            if row.get("convention") == "cold" and row.get(TIME):
+                found.setdefault((_point(row), TIME), seen)
+    for seen, rows in _tables("ladder.csv"):
+        for row in rows:
+            for metric, value in row.items():
+                if value and metric not in (*COLUMNS, *TIMED):
+                    found.setdefault((_point(row), metric), seen)
+    for seen, rows in _tables("hypotheses.csv"):  # stalls are no columns of ladder.csv
+        for row in rows:
+            if row["found"] and row["metric"] not in TIMED:
+                point = row["op"], row["variant"], row["dtype"], row.get("at") or row["shape_name"]
+                found.setdefault((point, row["metric"]), seen)
+    return found
+
+
+def _measured(keys: Iterable[Key]) -> Iterator[Row]:
+    """The event "measured" of every bound that has one."""
+    first = _first_measured()
+    for key in keys:
+        op, variant, dtype, shape, metric, than = key
+        column = TIME if metric in TIMED else metric
+        sides = [variant] if than in ("", "floor") else [variant, than]
+        seen = [first.get(((op, side, dtype, shape), column)) for side in sides]
+        if (found := [one for one in seen if one is not None]) and len(found) == len(sides):
+            last = max(found)
+            yield _row(key, "measured", last, seen_in=last.path)
+
+
+# The table ---------------------------------------------------------------------------------------------------
+
+
+def _key(row: Mapping[str, str]) -> Key:
+    op, variant, dtype, shape, metric, than = (row[name] for name in COLUMNS[:6])
+    return op, variant, dtype, shape, metric, than
+
+
+def current(rows: Iterable[Mapping[str, str]]) -> Bounds:
+    """The bounds that stand at the end of the table, without sentences."""
+    found: Bounds = {}
+    for row in sorted(rows, key=lambda row: row["date"]):
+        if row["event"] == "withdrawn":
+            found.pop(_key(row), None)
+        elif row["event"] in ("declared", "changed"):
+            found[_key(row)] = (row["low"], row["high"], row["equals"], row["said"])
+    return found
+
+
+def read() -> list[Row]:
+    """The rows of the committed table."""
+    with TABLE.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def text(rows: Iterable[Row]) -> str:
+    """bounds.csv, by bound and then by date."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(sorted(rows, key=lambda row: (_key(row), row["date"], row["event"])))
+    return stream.getvalue()
+
+
+def history() -> list[Row]:
+    """The whole table, from git. Raises SystemExit, one sentence, where the history is cut off."""
+    if _git("rev-parse", "--is-shallow-repository").strip() == "true":
+        raise SystemExit("this clone has not the whole history: run `git fetch --unshallow` first.")
+    rows = list(_declarations())
+    keys = sorted({_key(row) for row in rows if row["metric"] != SENTENCE})
+    return [*rows, *_measured(keys)]
+
+
+def with_today(rows: list[Row]) -> list[Row]:
+    """`rows` and what the working tree declares otherwise, without a commit."""
+    today = Commit("", datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), ())
+    return [*rows, *_events(today, stated(), [current(rows)])]
+
+
+def main() -> int:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.ladder.bounds",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--history", action="store_true", help="make the whole table again from git")
+    parser.add_argument("--dump", action="store_true", help="print what kernels/ declares as JSON, and write nothing")
+    options = parser.parse_args()
+    if options.dump:
+        print(json.dumps(list(declared().items())))
+        return 0
+    rows = with_today(history() if options.history else read())
+    partial = TABLE.with_name(f".{TABLE.name}.part")
+    partial.write_text(text(rows), encoding="utf-8")
+    partial.replace(TABLE)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
