@@ -29,7 +29,7 @@ help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: profile
-profile: announce $(HARNESS)  ## profile GPT-2 from model to report (without a GPU: CPU layer times, and the committed H200 run)
+profile: announce $(HARNESS)  ## profile GPT-2 from model to report (without a GPU: CPU layer times, and the committed run)
 	@PYTHON='$(PY)' ANNOUNCED=yes nsys_scripts/profile.sh $(ARGS)
 
 .PHONY: test
@@ -69,7 +69,7 @@ bench: $(HARNESS)  ## every variant of every op side by side, or of OP='gelu lay
 	@$(PY) -m harness.bench $(OP) $(ARGS)
 
 .PHONY: ladder
-ladder: $(HARNESS)  ## check, time and capture every rung with ncu, only what runs/ladder lacks; OP='gelu softmax'; ARGS=--missing lists that (no GPU; of reports/h200-ladder before the first run)
+ladder: $(HARNESS)  ## check, time and capture every rung with ncu, only what runs/ladder lacks; OP='gelu softmax'; ARGS=--missing lists that (no GPU; of the committed ladder before the first run)
 	@PYTHON='$(PY)' nsys_scripts/ladder.sh $(ARGS) $(OP)
 
 .PHONY: sanitize
@@ -129,12 +129,12 @@ format: $(TESTS)  ## rewrite the sources the way lint wants them
 	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format -i
 
 .PHONY: readme
-readme: $(HARNESS)  ## rewrite the generated tables of the README files from the committed run
-	@$(PY) -m studies.ladder.measure --mode declare --out reports/h200-ladder
-	@$(PY) -m studies.ladder.build reports/h200-ladder
-	@$(PY) analysis/report.py reports/h200-gpt2-layers/captures --out reports/h200-gpt2-layers --quiet
-	@$(PY) analysis/report.py reports/h200-sweep/captures --out reports/h200-sweep --quiet
-	@$(PY) analysis/report.py reports/h200-gpt2-fp32/captures --out reports/h200-gpt2-fp32 --update-readmes
+readme: $(HARNESS)  ## make the committed reports anew, and rewrite the generated parts of the README files from them
+	@folders=$$($(PY) -m analysis.published ladder); for folder in $$folders; do \
+	$(PY) -m studies.ladder.measure --mode declare --out $$folder; $(PY) -m studies.ladder.build $$folder; done
+	@folders=$$(for part in layers sweep overview; do $(PY) -m analysis.published $$part; done); \
+	for folder in $$folders; do $(PY) analysis/report.py $$folder/captures --out $$folder --quiet; done
+	@$(PY) -m analysis.readmes
 	@$(PY) -m tests.bench.readers --update-readme
 
 .PHONY: clean
@@ -147,7 +147,7 @@ clean:  ## remove what can be made again (build/, caches); runs/ and the virtual
 .PHONY: announce
 announce:
 	@source nsys_scripts/common.sh; if gpu=$$(find_gpu); then echo "NVIDIA GPU found: $$gpu."; \
-	else echo "No NVIDIA GPU found: $$gpu. GPT-2 runs on the CPU for its layer times; the full report is of the committed H200 run."; fi
+	else echo "No NVIDIA GPU found: $$gpu. GPT-2 runs on the CPU for its layer times; the full report is of the committed run."; fi
 
 .PHONY: need-gpu
 need-gpu:

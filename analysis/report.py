@@ -26,8 +26,6 @@ if __package__ in (None, ""):
 if TYPE_CHECKING:
     import pandas as pd
 
-    from studies.ladder.page import Bench
-
 
 RUNS = ROOT / "runs"
 COMMITTED = ROOT / "reports"
@@ -38,40 +36,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0: report written. 2: wrong usage. 3: input that cannot be read."""
     options = _parse(arguments)
     # Imported late so that --help answers at once.
-    from analysis.formats.errors import LedgerError, UsageError
+    from analysis.formats.errors import LedgerError
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
-        if options.update_readmes:
-            check_readmes()
-        paths = options.paths or [_run_with(options.only)]
-
-        def made_of(sources: Sequence[Path]) -> tuple[Path, dict[str, Any], dict[str, pd.DataFrame]]:
-            out = options.out or default_out(sources[0])
-            if out.exists() and not out.is_dir():
-                raise UsageError(f"--out {out} is a file; name a folder")
-            report, tables = build(
-                sources, out, extrapolate=options.extrapolate_siblings, only=options.only, quiet=options.quiet,
-                locale=options.locale,
-            )  # fmt: skip
-            return out, report, tables
-
-        out, report, tables = made_of(paths)
-        committed = COMMITTED / _WITH_COUNTERS / "captures"
-        if options.only == "fusion" and tables["fusion"].empty and not options.paths and committed.is_dir():
-            print(
-                f"report.py: {_shown(paths[0])}, the newest run with a timeline, has no two neighbouring kernels that "
-                f"one could replace; so this is of the committed {_shown(committed)}",
-                file=sys.stderr,
-            )
-            paths = [committed]
-            out, report, tables = made_of(paths)
-        if options.update_readmes:
-            update_readmes(report, tables, out)
+        return _run(options)
     except LedgerError as error:
         print(f"report.py: {error}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:  # whoever read our output has seen enough
+        raise
     except OSError as error:
         name = error.filename or "a file"
         print(f"report.py: {name}: {error.strerror}; check the path and its permissions", file=sys.stderr)
@@ -79,8 +54,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("report.py: interrupted; the report that was there is untouched", file=sys.stderr)
         return 130
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Write the report that was asked for, say where it is, and return the exit code."""
+    from analysis.formats.errors import UsageError
     from analysis.page.markdown import render_terminal
 
+    paths = options.paths or [_run_with(options.only)]
+
+    def made_of(sources: Sequence[Path]) -> tuple[Path, dict[str, Any], dict[str, pd.DataFrame]]:
+        out = options.out or default_out(sources[0])
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"--out {out} is a file; name a folder")
+        report, tables = build(
+            sources, out, extrapolate=options.extrapolate_siblings, only=options.only, quiet=options.quiet,
+            locale=options.locale,
+        )  # fmt: skip
+        return out, report, tables
+
+    out, report, tables = made_of(paths)
+    if options.only == "fusion" and tables["fusion"].empty and not options.paths:
+        committed = committed_run() / "captures"
+        if committed.is_dir():
+            print(
+                f"report.py: {_shown(paths[0])}, the newest run with a timeline, has no two neighbouring kernels that "
+                f"one could replace; so this is of the committed {_shown(committed)}",
+                file=sys.stderr,
+            )
+            paths = [committed]
+            out, report, tables = made_of(paths)
     if options.only == "roofline":
         return _show_roofline(report, out, paths)
     if options.only == "fusion":
@@ -121,11 +124,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="how the exports write numbers where they do not prove it: C, en, de, fr, de_CH …",
     )  # fmt: skip
     parser.add_argument("--only", choices=["roofline", "fusion"], help="write only this figure and its tables")
-    parser.add_argument(
-        "--update-readmes",
-        action="store_true",
-        help="rewrite the generated parts of this repository's READMEs from this run",
-    )
     parser.add_argument("--quiet", action="store_true", help="no progress")
     return parser.parse_args(arguments)
 
@@ -151,9 +149,6 @@ _NEEDED = {"roofline": "ncu.json", "fusion": "nsys.json"}  # what a run must hol
 _HOLDS = {"ncu.json": "counters", "nsys.json": "timeline"}
 
 
-_WITH_COUNTERS = "h200-gpt2-fp32"  # the committed run with a timeline, ranges and counters
-
-
 def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: Path, paths: Sequence[Path]) -> int:
     from analysis.page.markdown import render_fusion
 
@@ -161,7 +156,7 @@ def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: P
         print(
             f"report.py: {', '.join(_shown(path) for path in paths)}: has no two neighbouring kernels that one could "
             "replace; name a capture with a timeline and ranges, such as "
-            f"RUN={COMMITTED.name}/{_WITH_COUNTERS}/captures with `make fusion`",
+            f"RUN={COMMITTED.name}/{committed_run().name}/captures with `make fusion`",
             file=sys.stderr,
         )
         return 3
@@ -194,6 +189,20 @@ def _says_ok(status: Path) -> bool:
     return isinstance(content, dict) and content.get("status") == "ok"
 
 
+def committed_run() -> Path:
+    """The committed run with a timeline, ranges and counters that stands in where nothing was captured.
+
+    Raises: InputError if reports/published.toml names none.
+    """
+    from analysis import published
+    from analysis.formats.errors import InputError
+
+    found = published.folders("overview", COMMITTED)
+    if not found:
+        raise InputError(f"{COMMITTED.name}/{published.FILE}: names no overview; name a file or folder of exports")
+    return found[0]
+
+
 def default_run(needed: str = "*") -> Path:
     """Return the newest folder in runs/ with data, else the committed run, which has a timeline and counters.
 
@@ -207,7 +216,7 @@ def default_run(needed: str = "*") -> Path:
     found = {run for run in found if _holds_data(run)}
     if found:
         return max(found, key=lambda run: ((run / "captures").stat().st_mtime_ns, run.name))
-    committed = COMMITTED / _WITH_COUNTERS  # by name: the times of committed folders say only when git wrote them
+    committed = committed_run()  # by name: the times of committed folders say only when git wrote them
     if _holds_data(committed):
         return committed
     raise InputError(
@@ -291,122 +300,6 @@ def build(
             stale = [] if only else _of_another_report(written, out)
             _move_into_place(Path(scratch), out, written, stale)
     return report, tables
-
-
-def check_readmes() -> None:
-    """Raise InputError, before anything is written, if an op that was declared has no README for its ladder."""
-    from analysis.formats.errors import InputError
-    from studies.ladder.build import read_tables
-    from studies.ladder.page import folders
-
-    for folder in folders(read_tables(COMMITTED / "h200-ladder")):
-        if not (ROOT / "kernels" / folder / "README.md").is_file():
-            raise InputError(
-                f"kernels/{folder}/README.md is missing; write it, with `<!-- begin: ladder -->` and "
-                "`<!-- end: ladder -->` where its tables go"
-            )
-
-
-def update_readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) -> None:
-    """Rewrite the generated parts of this repository's READMEs from the committed run at `run`."""
-    for name, text in readmes(report, tables, run).items():
-        (ROOT / name).write_text(text, encoding="utf-8", newline="\n")
-
-
-def _index() -> str:
-    """Return the list of the committed runs that have a report."""
-    lines = ["| run | what | conditions |", "|---|---|---|"]
-    for file in sorted(COMMITTED.glob("*/report.json")):
-        content = json.loads(file.read_text(encoding="utf-8"))
-        named = {row["name"]: row["value"] for row in content["conditions"]}
-        told = "; ".join(
-            f"{name} {named[name]}" for name in ("driver", "torch", "nsys", "ncu", "weights") if name in named
-        )
-        lines.append(f"| [{file.parent.name}]({file.parent.name}/report.md) | {content['title']} | {told} |")
-    return "\n".join(lines)
-
-
-def _benches(times: pd.DataFrame) -> dict[str, Bench]:
-    """The times of each op that has a committed benchmark, with the conditions of that."""
-    from studies.ladder.page import Bench
-
-    found: dict[str, Bench] = {}
-    for op, rows in times.groupby("op"):
-        folder = COMMITTED / f"h200-{op}-bench"
-        if (folder / "bench.json").is_file():
-            conditions = json.loads((folder / "bench.json").read_text(encoding="utf-8"))["conditions"]
-            found[str(op)] = Bench(rows.reset_index(drop=True), conditions, folder.name)
-    return found
-
-
-def _ladders() -> tuple[list[tuple[str, str, str]], dict[str, str]]:
-    """(file, part, text) of each generated part about the kernel ladder, and its figures by file."""
-    folder = COMMITTED / "h200-ladder"
-    if not (folder / "tables").is_dir():
-        return [], {}
-    from studies.ladder.build import lines_today, read_tables
-    from studies.ladder.claims_page import render_claims
-    from studies.ladder.figures import draw_ladders
-    from studies.ladder.page import folders, render_folder, render_overview
-
-    tables = read_tables(folder)
-    tables["ladder"] = tables["ladder"].assign(hot_line=lines_today(tables["ladder"], ROOT / "kernels"))
-    benches = _benches(tables["ladder_times"])
-    claims = render_claims(
-        tables["claims"], tables["ladder"], tables["ladder_runs"], f"../{COMMITTED.name}/{folder.name}"
-    )
-    parts = [("kernels/CLAIMS.md", "claims", claims), ("README.md", "ladder", render_overview(tables, benches))]
-    parts += [(f"kernels/{one}/README.md", "ladder", render_folder(one, tables, benches)) for one in folders(tables)]
-    return parts, {f"kernels/{name}.svg": text for name, text in draw_ladders(tables, benches).items()}
-
-
-def readmes(report: dict[str, Any], tables: dict[str, pd.DataFrame], run: Path) -> dict[str, str]:
-    """Return the READMEs with generated parts, and the figures of the ladders in them, by name, as they should be.
-
-    Raises: InputError if the committed benchmark is missing.
-    """
-    import pandas as pd
-
-    from analysis.formats.errors import InputError
-    from analysis.page.readme import (
-        Results,
-        render_layers,
-        render_results,
-        render_summary,
-        replace_part,
-    )
-    from analysis.tables.schema import document_columns
-
-    bench = COMMITTED / "h200-softmax-bench"
-    if not (bench / "bench.csv").is_file():
-        raise InputError(f"{bench.relative_to(ROOT)}/bench.csv is missing; make it with `make bench-softmax` on a GPU")
-    gpt2 = json.loads((bench / "bench.json").read_text(encoding="utf-8"))["gpt2"]
-    status = {tool: run / "captures" / f"{tool}.json" for tool in ("nsys", "ncu")}
-    seconds = {tool: json.loads(file.read_text(encoding="utf-8")).get("seconds") for tool, file in status.items()}
-    folder = run.resolve().relative_to(COMMITTED).as_posix()
-    timed = pd.read_csv(bench / "bench.csv")
-    ops = COMMITTED / "h200-gpt2-ops" / "gpt2.json"
-    gpt2_ops = json.loads(ops.read_text(encoding="utf-8"))["gpt2"] if ops.is_file() else {}
-    goals = pd.read_csv(COMMITTED / "h200-ladder" / "tables" / "goals.csv")
-    results = Results(report, tables, timed, gpt2, gpt2_ops, goals, seconds, folder, bench.name)
-    parts = [
-        ("reports/README.md", "runs", _index()),
-        ("reports/README.md", "results", render_results(results)),
-        ("README.md", "results", render_summary(results)),
-        ("analysis/README.md", "columns", document_columns()),
-    ]
-    layers = COMMITTED / "h200-gpt2-layers"
-    if (layers / "report.json").is_file():
-        content = json.loads((layers / "report.json").read_text(encoding="utf-8"))
-        written = {entry["name"]: pd.read_csv(layers / entry["file"]) for entry in content["tables"]}
-        parts.append(("reports/README.md", "layers", render_layers(content, written, layers.name)))
-    of_ladders, texts = _ladders()
-    for name, part, text in (*parts, *of_ladders):
-        try:
-            texts[name] = replace_part(texts.get(name) or (ROOT / name).read_text(encoding="utf-8"), part, text)
-        except ValueError as error:
-            raise InputError(f"{name}: {error}; write `<!-- begin: {part} -->` and `<!-- end: {part} -->`") from None
-    return texts
 
 
 def write(

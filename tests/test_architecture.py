@@ -121,6 +121,7 @@ WRITING_METHODS = {
 }  # fmt: skip
 WRITERS = {
     "analysis/report.py",
+    "analysis/readmes.py",
     "studies/ladder/build.py",
     "tests/bench/readers.py",
     "tests/bench/make_captures.py",

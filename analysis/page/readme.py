@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 from tabulate import tabulate
 
-from analysis.page import profiles
+from analysis.formats.spans import QUANTILES, Span
 from analysis.page.text import MISSING, is_missing, number
-from studies.ladder.goals import QUANTILES, Span
 
 SHAPE, DTYPE, VARIANT = "b8_t1024", "fp32", "v05_early"
 TRITON_SHAPES = [f"b{batch}_t{tokens}" for batch in (1, 8) for tokens in (512, 1024, 2048)]
-MOST_OPERATORS = 8
 CONVENTIONS = ("cold", "plain")
 FUSIONS = 6  # rows of the fusion plan
 NOT_MET = "**no**"
@@ -35,14 +34,25 @@ def replace_part(text: str, name: str, content: str) -> str:
     return new
 
 
+def join_gpus(texts: Mapping[str, str]) -> str:
+    """Return a part of a README: the text of the only GPU as it is, of several each under the name of its GPU.
+
+    Shape: `texts` by the name of the GPU. Headings inside a text go one level down below that name.
+    """
+    if len(texts) == 1:
+        return next(iter(texts.values()))
+    deeper = {gpu: re.sub(r"^(#+ )", r"#\1", text, flags=re.MULTILINE) for gpu, text in texts.items()}
+    return "\n\n".join(f"### {gpu}\n\n{text.strip()}" for gpu, text in deeper.items())
+
+
 @dataclass(frozen=True)
 class Results:
     """What the committed runs hold.
 
     Shape: `report` and `tables` of the run with counters; `bench` the softmax benchmark's bench.csv, `gpt2` what its
     bench.json has of GPT-2, by dtype; `gpt2_ops` the same with every op that it takes, {} if not measured;
-    `ladder_goals` goals.csv of the ladder; `seconds` how long each capture took, by tool; `run` and `bench_run` their
-    folders, relative to reports/.
+    `ladder_goals` goals.csv of the ladder; `seconds` how long each capture took, by tool; `run`, `bench_run` and
+    `gpt2_ops_run` their folders, relative to reports/.
     """
 
     report: dict[str, Any]
@@ -54,6 +64,7 @@ class Results:
     seconds: dict[str, Any]
     run: str
     bench_run: str
+    gpt2_ops_run: str
 
     @property
     def conditions(self) -> dict[str, str]:
@@ -86,7 +97,7 @@ def render_summary(results: Results) -> str:
         f"**What to fuse** (`make fusion`) is predicted from the capture of the unfused chain alone: in {built} chains "
         "the kernel that was built came within 5 % of the predicted bytes and 15 % of the predicted time "
         "([all of them](reports/README.md#what-to-fuse)).",
-        *all_ops(results.gpt2_ops),
+        *all_ops(results.gpt2_ops, f"reports/{results.gpt2_ops_run}"),
         f"**Goals:** {len(goals) - len(missed)} of {len(goals)} are met, by medians"
         + (f"; the limit of {near} lies within the spread" if near else "")
         + " ([what was reached](reports/README.md#goals))."
@@ -105,39 +116,6 @@ def render_results(results: Results) -> str:
         *_fusion_parts(results.tables, results.run),
         "### Goals",
         _markdown(_goals(results) + _rates(results), ["what", "goal", "reached", "met"]),
-    ]
-    return "\n\n".join(parts)
-
-
-def render_layers(report: dict[str, Any], tables: dict[str, pd.DataFrame], folder: str) -> str:
-    """Return the layer profile, the baseline, and what others published beside it.
-
-    Shape: `report` and `tables` of the committed run with the profiles; `folder` that run, relative to the README.
-    """
-    conditions = {row["name"]: row["value"] for row in report["conditions"]}
-    agreement = [note for note in report["notes"] if note.startswith("Events and nsys agree")]
-    settings = {"no_cache, float32": "no cache", "cache, float32": "KV cache"}
-    profile, tokens = tables["layer_profile"], tables["layer_tokens"].iloc[0]
-    limits = tables["bottlenecks"][tables["bottlenecks"]["question"] == "what limits a token"]
-    parts = [
-        f"**Where a token goes**, GPT-2 124M from scratch, fp32, batch 1, {tokens['prompt_tokens']:.0f} prompt tokens, "
-        f"then {tokens['new_tokens']:.0f} new ones, {tokens['runs']:.0f} runs on an {conditions['GPU']}: GPU time "
-        "by CUDA events, what the events add measured and taken off (so what lies between components may come out "
-        "slightly negative). The shares by nsys are of a run of its own under that tool, of the first tokens alone: "
-        f"without a cache those are of other shapes than the average pass. All tables: [{folder}]({folder}/report.md).",
-        *profiles.levels_side_by_side(profile, settings),
-        *agreement,
-        profiles.tokens(tables["layer_tokens"]),
-        f"![components of each level as shares of it]({folder}/figures/levels.png)",
-        f"**The five heaviest components alone**, 50 calls each ([their kernels]({folder}/report.md)).",
-        profiles.component_launches(tables["component_launches"]),
-        "**Beside what two student projects published**",
-        profiles.published(tables["published"]),
-        "**The same weights in Hugging Face transformers**, generate() with each attention, one decode step as a CUDA "
-        "graph, static cache with compiler; the floor is reading the weights once at the copy speed of this GPU.",
-        profiles.baseline(tables["baseline"]),
-        profiles.operators(tables["baseline_operators"].head(MOST_OPERATORS)),
-        "\n".join(f"- {row.setting}, {row.dtype}: {row.answer}" for row in limits.itertuples(index=False)),
     ]
     return "\n\n".join(parts)
 
@@ -331,8 +309,11 @@ def _goals(results: Results) -> list[list[str]]:
     return rows
 
 
-def all_ops(measured: dict[str, Any]) -> list[str]:
-    """What GPT-2 wins with every op that it takes, as a paragraph; none if that was not measured."""
+def all_ops(measured: dict[str, Any], folder: str) -> list[str]:
+    """What GPT-2 wins with every op that it takes, as a paragraph; none if that was not measured.
+
+    Shape: `folder` of that run, relative to the README.
+    """
     if not measured:
         return []
     told = []
@@ -346,7 +327,7 @@ def all_ops(measured: dict[str, Any]) -> list[str]:
         )
     return [
         f"**With every op of `kernels/` that GPT-2 takes**, eager, batch 1, 16 + 128 tokens: {'; '.join(told)} "
-        "([all numbers](reports/h200-gpt2-ops/gpt2.txt)). The GPU waits for launches most of a decode step, whatever "
+        f"([all numbers]({folder}/gpt2.txt)). The GPU waits for launches most of a decode step, whatever "
         "the kernels save."
     ]
 

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
+from analysis.formats.spans import QUANTILES, Span
 from analysis.tables.schema import LADDER_TABLES
 
 Goal = Mapping[str, Any]
-QUANTILES = ("p5", "p50", "p95")
 _TIME = {at: f"bench_time_{at}_ns" for at in QUANTILES}
 LIBRARY_KINDS = ("torch", "compile")  # whose variants are PyTorch's, cuBLAS' and cuDNN's: what a rung is held against
-
-
-class Span(NamedTuple):
-    """A ratio and the ends between which nine of ten of its samples lie."""
-
-    p5: float
-    p50: float
-    p95: float
 
 
 def build_goals(goals: Sequence[Goal], points: pd.DataFrame, bench: pd.DataFrame) -> pd.DataFrame:
@@ -46,7 +38,8 @@ def fastest_rungs(timed: pd.DataFrame) -> pd.DataFrame:
 
 def precision_of(rows: pd.DataFrame) -> pd.Series:
     """The precision of each row where it is not that of its dtype (`tf32`), else blank."""
-    return rows["precision"].fillna("").astype("str")
+    # all blank it is read as numbers
+    return rows["precision"].astype("object").fillna("").astype("str")
 
 
 def library_of(timed: pd.DataFrame, precision: str = "") -> pd.DataFrame:

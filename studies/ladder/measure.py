@@ -573,7 +573,7 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     if options.mode == "missing":
         if not options.out.is_dir():
-            raise UsageError(f"--out {options.out} is no folder: give that of a ladder, as reports/h200-ladder.")
+            raise UsageError(f"--out {options.out} is no folder: give that of a ladder, as runs/ladder.")
         lacking = missing(options.out, options.ops, options.all)
         for point in lacking:
             print(" ".join(point.key))

@@ -14,10 +14,11 @@ from typing import Any
 import pandas as pd
 from tabulate import tabulate
 
+from analysis.formats.spans import Span
 from analysis.page.markdown import escape
 from analysis.page.text import MISSING, is_missing, number, percent
 from analysis.tables.schema import BASELINES
-from studies.ladder.goals import Span, fastest_rungs, library_of, precision_of, versus
+from studies.ladder.goals import fastest_rungs, library_of, precision_of, versus
 from studies.ladder.tables import ACROSS_RUNS
 from studies.sweep.tables import short_name
 
@@ -52,16 +53,19 @@ def folders(tables: Tables) -> list[str]:
     return list(dict.fromkeys(tables["ladder"]["folder"]))
 
 
-def render_folder(folder: str, tables: Tables, benches: Mapping[str, Bench]) -> str:
+def render_folder(
+    folder: str, tables: Tables, benches: Mapping[str, Bench], *, where: str = "", suffix: str = ""
+) -> str:
     """Return the part `ladder` of kernels/<folder>/README.md: each op that lives there.
 
-    Shape: `tables` by the names of LADDER_TABLES; `benches` by op.
+    Shape: `tables` by the names of LADDER_TABLES; `benches` by op; `where` is the folder of the ladder, as a reader
+    finds it; `suffix` is what the names of its figures end with.
     """
     ops = ops_of(folder, tables)
     parts = []
     for op in ops:
         heading = [f"### {op}"] if len(ops) > 1 else []
-        parts += [*heading, render_op(op, tables, benches.get(op))]
+        parts += [*heading, render_op(op, tables, benches.get(op), where, suffix)]
     return "\n\n".join(parts)
 
 
@@ -83,7 +87,7 @@ def rungs_of(op: str, tables: Tables) -> pd.DataFrame:
     return rows.assign(elsewhere=runs.notna() & (runs != next(iter(runs.mode()), "")), fastest=rows.index.isin(fastest))
 
 
-def render_op(op: str, tables: Tables, bench: Bench | None) -> str:
+def render_op(op: str, tables: Tables, bench: Bench | None, where: str, suffix: str) -> str:
     """Return the ladder of one op: rungs by dtype, other shapes, what was refused, hypotheses, counters, conditions."""
     rungs = rungs_of(op, tables)
     parts: list[str] = []
@@ -92,9 +96,9 @@ def render_op(op: str, tables: Tables, bench: Bench | None) -> str:
         parts += ["; ".join(heading), _ladder_table(rows), *_default(rows)]
         parts += _built_with(rungs) if place == 0 else []
     parts += [*_older(rungs), *_elsewhere(rungs)]
-    parts.append(f"![{op}: share of the measured roof by rung, with what it waits for]({op}.svg)")
+    parts.append(f"![{op}: share of the measured roof by rung, with what it waits for]({op}{suffix}.svg)")
     if has_curves(op, tables, bench):
-        parts.append(f"![{op}: TFLOP/s over the shapes, beside the library]({op}_shapes.svg)")
+        parts.append(f"![{op}: TFLOP/s over the shapes, beside the library]({op}_shapes{suffix}.svg)")
     if bench is not None:
         parts += _other_shapes(op, rungs, bench)
     parts += _not_timed(op, tables)
@@ -105,7 +109,7 @@ def render_op(op: str, tables: Tables, bench: Bench | None) -> str:
         # folded: wide, and for who asks why
         title = f"Counters, {dtype}: each rung once, alone, from cold caches"
         parts += [f"<details>\n<summary>{title}</summary>", *_counter_tables(rows, tables), "</details>"]
-    parts.append(_conditions(op, tables, rungs, bench))
+    parts.append(_conditions(tables, rungs, bench, where))
     return "\n\n".join(parts)
 
 
@@ -398,7 +402,7 @@ def _refusals(rungs: pd.DataFrame) -> list[str]:
     return ["What a rung does not take", _markdown(table, ["rung", "shapes, and why"])]
 
 
-def _conditions(op: str, tables: Tables, rungs: pd.DataFrame, bench: Bench | None) -> str:
+def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where: str) -> str:
     """Where times and counters come from, and under which conditions they were taken."""
     parts = []
     if bench is not None:
@@ -417,7 +421,7 @@ def _conditions(op: str, tables: Tables, rungs: pd.DataFrame, bench: Bench | Non
     runs = tables["ladder_runs"]
     of_rungs = runs[runs["run"].isin(rungs["run"].dropna())]
     for (gpu, driver, ncu), same in of_rungs.groupby(["gpu", "driver", "ncu"], sort=False):
-        names = " and ".join(f"`reports/h200-ladder/{name}`" for name in same["run"])
+        names = " and ".join(f"`{where}/{name}`" for name in same["run"])
         parts.append(f"Counters: {gpu}, driver {driver}, ncu {ncu}; from {names}.")
     if rungs["launches"].isna().all():
         parts.append("Counters: not captured yet.")

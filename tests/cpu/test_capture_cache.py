@@ -20,6 +20,7 @@ from analysis.capture import cache
 from analysis.capture import load as load_module
 from analysis.capture.load import load
 from analysis.capture.model import Capture, Gap, SourceFile
+from tests import committed
 from tests.bench.make_captures import make_program, write_sqlite
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,7 +98,7 @@ def test_a_report_is_the_same_from_the_cache(
 ) -> None:
     from analysis import report
 
-    captures = ROOT / "reports" / "h200-gpt2-fp32" / "captures"
+    captures = committed.folder("overview") / "captures"
     for name in ("fresh", "again"):
         assert report.main([str(captures), "--out", str(tmp_path / name)]) == 0
     assert len(entries(place)) == 1

@@ -8,9 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from analysis.formats.spans import QUANTILES
 from analysis.page.readme import _ladder_goals
 from kernels.registry import ops
-from studies.ladder.goals import QUANTILES, build_goals
+from studies.ladder.goals import build_goals
 from studies.ladder.measure import GOALS
 
 POINTS = pd.DataFrame(

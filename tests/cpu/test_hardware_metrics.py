@@ -13,6 +13,7 @@ from analysis import metrics as command
 from analysis.formats.errors import InputError, UsageError
 from analysis.hardware import metrics
 from analysis.tables.stalls import build_stalls
+from tests import committed
 
 SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 COLUMNS = """
@@ -252,7 +253,7 @@ def test_the_committed_capture_is_still_what_is_asked_for() -> None:
         "launch__occupancy_limit_registers", "launch__occupancy_limit_shared_mem", "launch__occupancy_limit_warps",
         "launch__occupancy_limit_blocks", "launch__shared_mem_per_block", "launch__waves_per_multiprocessor",
     }  # fmt: skip
-    status = Path(__file__).parents[2] / "reports" / "h200-gpt2-fp32" / "captures" / "ncu.json"
+    status = committed.folder("overview") / "captures" / "ncu.json"
     captured = json.loads(status.read_text())["metrics"]
     assert set(metrics.capture_metrics("9.0")) - set(captured) <= added
 

@@ -13,6 +13,7 @@ from kernels import registry
 from kernels.registry import ops
 from kernels.softmax import causal_softmax
 from kernels.softmax.op import causal_mask
+from tests import committed
 
 SOFTMAX = ops()["softmax"]
 VARIANTS = list(SOFTMAX.variants)
@@ -216,11 +217,14 @@ def test_gpt2_in_numbers_and_words(tmp_path, monkeypatch):
     assert written["conditions"]["weights"] == {"source": "random"}
 
 
-@pytest.mark.parametrize("run", ["h200-gpt2-ops/gpt2", "h200-softmax-bench/bench"])
-def test_the_committed_words_are_those_of_the_committed_numbers(run):
-    numbers = bench.ROOT / "reports" / f"{run}.json"
+@pytest.mark.parametrize(
+    "numbers",
+    [committed.folder("gpt2_ops") / "gpt2.json", committed.bench("softmax") / "bench.json"],
+    ids=["gpt2", "bench"],
+)
+def test_the_committed_words_are_those_of_the_committed_numbers(numbers):
     if not numbers.is_file():
-        pytest.skip("the committed H200 runs are not in this checkout")
+        pytest.skip("the committed runs are not in this checkout")
     text = (numbers.parent / "gpt2.txt").read_text()
     assert bench.gpt2_text(SOFTMAX.best, json.loads(numbers.read_text())["gpt2"]) == text
 

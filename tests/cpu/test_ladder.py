@@ -23,10 +23,11 @@ from studies.ladder import tables as ladder_tables
 from studies.ladder.claims_page import render_claims
 from studies.ladder.page import STALE_MARK
 from studies.ladder.read import hottest_lines, read_ladder
+from tests import committed
 from tests.ladder_export import LINES, Launch, checked, timed, write_csv, write_run
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMITTED = ROOT / "reports" / "h200-ladder"
+COMMITTED = committed.folder("ladder")
 
 
 # What is declared --------------------------------------------------------------------------------------------
@@ -226,7 +227,7 @@ def test_missing_lists_points_and_needs_no_gpu(tmp_path: Path, capsys: pytest.Ca
     assert f"{len(some_points())} of {len(some_points())} points are missing" in shown.err
     assert f"are missing in {tmp_path}" in shown.err
     assert ladder.main(["--mode", "missing", "--out", str(tmp_path / "nowhere")]) == 2
-    assert "nowhere is no folder: give that of a ladder, as reports/h200-ladder" in capsys.readouterr().err
+    assert "nowhere is no folder: give that of a ladder, as runs/ladder" in capsys.readouterr().err
     assert ladder.main(["--mode", "measure", "--out", str(tmp_path)]) == 2
     assert "--run" in capsys.readouterr().err
 

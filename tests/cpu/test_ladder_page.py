@@ -82,7 +82,7 @@ def bench(rows: pd.DataFrame | None = None, **more: Any) -> Bench:
     found = found.assign(**{f"versus_{b}_{q}": NAN for b in ladder.BASELINES for q in ("p5", "p50", "p95")}, **more)
     found = found.assign(versus_torch_p5=3.1, versus_torch_p50=3.2, versus_torch_p95=3.3)
     conditions = {"gpu": {"name": "a GPU"}, "driver": "1", "torch": "2", "triton": "3", "copy_byte_per_s": {"a": 4e12}}
-    return Bench(found.reset_index(drop=True), conditions, "h200-widen-bench")
+    return Bench(found.reset_index(drop=True), conditions, "gpu-widen-bench")
 
 
 def cells(text: str, name: str, nth: int = 0) -> dict[str, str]:
@@ -145,7 +145,8 @@ def test_what_has_no_counters_stays_blank_and_has_no_row_among_them() -> None:
 
 
 def test_the_counters_that_judge_a_hypothesis() -> None:
-    text = ladder.render_folder("wide", tables(), {"widen": bench()}).partition("Counters, fp32")[2]
+    text = ladder.render_folder("wide", tables(), {"widen": bench()}, where="reports/gpu-ladder")
+    text = text.partition("Counters, fp32")[2]
     row = cells(text, "**`v02_wide`**") | cells(text, "**`v02_wide`**", 1)
     assert row["occupancy theoretical / achieved"] == "75 / 50 % (registers)"
     assert row["L1 / L2 hit"] == "12.5 / 50 %"
@@ -155,7 +156,7 @@ def test_the_counters_that_judge_a_hypothesis() -> None:
     assert row["local memory"] == "0 B"
     assert row["warp cycles per issue"] == "108"
     assert row["largest stalls"] == "long_scoreboard 62 %, wait 20 %"
-    assert "from `reports/h200-ladder/20260101T000000Z`" in text
+    assert "from `reports/gpu-ladder/20260101T000000Z`" in text
 
 
 def test_bold_is_the_fastest_that_was_measured_whichever_is_declared_the_best() -> None:

@@ -13,14 +13,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import report
+from analysis import published, report
 from analysis.formats import console
-from analysis.formats import errors as report_errors
 from analysis.formats.words import count_of
 from analysis.tables.schema import TABLES
+from tests import committed as committed_runs
+from tests.committed import needs_committed
 
 ROOT = Path(__file__).parents[2]
-COMMITTED = ROOT / "reports" / "h200-gpt2-fp32"
+COMMITTED = committed_runs.folder("overview")
 
 TRACE = (
     "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),"
@@ -161,8 +162,8 @@ def test_an_interrupted_run_leaves_the_old_report_whole(capture, tmp_path, monke
 
 def test_the_report_goes_into_a_run_but_never_over_a_committed_one(tmp_path):
     assert report.default_out(report.RUNS / "20260101-x" / "captures").name == "20260101-x-report"
-    assert report.default_out(COMMITTED) == report.RUNS / "h200-gpt2-fp32-report"
-    assert report.default_out(COMMITTED / "captures") == report.RUNS / "h200-gpt2-fp32-report"
+    assert report.default_out(COMMITTED) == report.RUNS / f"{COMMITTED.name}-report"
+    assert report.default_out(COMMITTED / "captures") == report.RUNS / f"{COMMITTED.name}-report"
     assert report.default_out(tmp_path) == report.RUNS / f"{tmp_path.name}-report"
 
 
@@ -242,9 +243,6 @@ def _seconds(arguments):
     subprocess.run([sys.executable, ROOT / "analysis" / "report.py", *arguments], check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-needs_committed = pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed H200 run is not in this checkout")
 
 
 @needs_committed
@@ -344,13 +342,6 @@ def test_a_committed_run_is_left_alone_by_default(tmp_path, monkeypatch):
 
 
 @needs_committed
-def test_the_readmes_say_what_the_committed_run_says(tmp_path):
-    content, tables = report.build([COMMITTED], tmp_path / "out")
-    for name, text in report.readmes(content, tables, COMMITTED).items():
-        assert (ROOT / name).read_text(encoding="utf-8") == text, f"{name} is out of date: run `make readme`"
-
-
-@needs_committed
 def test_the_finding_to_fuse_is_the_row_of_the_plan():
     content = json.loads((COMMITTED / "report.json").read_text(encoding="utf-8"))
     finding = next(one for one in content["findings"] if "fuse" in one["title"])
@@ -361,36 +352,6 @@ def test_the_finding_to_fuse_is_the_row_of_the_plan():
     assert {item["column"]: item["value"] for item in finding["evidence"]} == {
         name: row[name] for name in ("now_time_ns", "now_bytes", "after_bytes", "bound_time_ns", "gain_ns")
     }
-
-
-@needs_committed
-def test_a_readme_without_its_markers_is_one_sentence(tmp_path, monkeypatch):
-    (tmp_path / "kernels").mkdir()
-    for file in [
-        *ROOT.glob("*.md"),
-        *ROOT.glob("*/README.md"),
-        *ROOT.glob("kernels/*/README.md"),
-        ROOT / "kernels/CLAIMS.md",
-    ]:
-        target = tmp_path / file.relative_to(ROOT)
-        target.parent.mkdir(exist_ok=True)
-        target.write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
-    readme = tmp_path / "README.md"
-    readme.write_text(readme.read_text(encoding="utf-8").replace("<!-- begin: results -->", ""), encoding="utf-8")
-    content, tables = report.build([COMMITTED], tmp_path / "out")
-    monkeypatch.setattr(report, "ROOT", tmp_path)
-    with pytest.raises(report_errors.InputError, match=r"README\.md: the markers of the part `results` occur 0 times"):
-        report.readmes(content, tables, COMMITTED)
-
-
-@needs_committed
-def test_a_readme_that_is_not_there_is_one_sentence_before_anything_is_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(report, "ROOT", tmp_path)
-    assert report.main([str(COMMITTED), "--out", str(tmp_path / "out"), "--update-readmes"]) == 3
-    error = capsys.readouterr().err
-    assert "kernels/attention/README.md is missing; write it, with `<!-- begin: ladder -->`" in error
-    assert error.count("\n") == 1
-    assert not any(tmp_path.iterdir())
 
 
 def test_only_files_of_a_report_are_replaced(capture, tmp_path):
@@ -434,12 +395,12 @@ def test_no_fusion_plan_is_one_sentence(capture, tmp_path, capsys):
     assert run(capture, "--out", tmp_path / "out", "--only", "fusion", "--quiet") == 3
     said = capsys.readouterr().err
     assert said.startswith(f"report.py: {capture}: has no two neighbouring kernels")
-    assert "RUN=reports/h200-gpt2-fp32/captures" in said
+    assert f"RUN=reports/{COMMITTED.name}/captures" in said
     assert said.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed H200 run is not in this checkout")
+@needs_committed
 def test_a_newest_run_without_fusion_plan_gives_way_to_the_committed_one(capture, tmp_path, monkeypatch, capsys):
     runs = tmp_path / "runs"
     runs.mkdir()
@@ -455,12 +416,12 @@ def test_a_newest_run_without_fusion_plan_gives_way_to_the_committed_one(capture
     shown = capsys.readouterr()
     assert shown.err.count("\n") == 1
     assert f"{runs / 'mine'}, the newest run with a timeline, has no two neighbouring kernels" in shown.err
-    assert "reports/h200-gpt2-fp32/captures" in shown.err
-    assert (runs / "h200-gpt2-fp32-report" / "tables" / "fusion.csv").is_file()
+    assert f"reports/{COMMITTED.name}/captures" in shown.err
+    assert (runs / f"{COMMITTED.name}-report" / "tables" / "fusion.csv").is_file()
     assert sorted(path.name for path in (runs / "mine").iterdir()) == ["captures"]
 
 
-@pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed H200 run is not in this checkout")
+@needs_committed
 def test_a_newest_run_without_counters_gives_way_to_the_committed_one_and_says_so(
     capture, tmp_path, monkeypatch, capsys
 ):
@@ -471,12 +432,13 @@ def test_a_newest_run_without_counters_gives_way_to_the_committed_one_and_says_s
     assert run("--only", "roofline", "--quiet") == 0
     shown = capsys.readouterr()
     assert shown.err == (
-        f"report.py: {runs / 'mine'}, the newest run, has no counters; so this is of reports/h200-gpt2-fp32\n"
+        f"report.py: {runs / 'mine'}, the newest run, has no counters; so this is of reports/{COMMITTED.name}\n"
     )
-    assert shown.out.startswith("GPT-2 on NVIDIA H200 (reports/h200-gpt2-fp32)\n")
-    assert run(runs / "h200-gpt2-fp32-report", "--only", "roofline", "--quiet") != 0  # a report is no run
-    assert run("reports/h200-gpt2-fp32", "--out", tmp_path / "out", "--only", "roofline", "--quiet") == 0
-    assert capsys.readouterr().out.startswith("GPT-2 on NVIDIA H200 (reports/h200-gpt2-fp32)\n")
+    head = f"GPT-2 on {published.read()[0].gpu} (reports/{COMMITTED.name})\n"
+    assert shown.out.startswith(head)
+    assert run(runs / f"{COMMITTED.name}-report", "--only", "roofline", "--quiet") != 0  # a report is no run
+    assert run(f"reports/{COMMITTED.name}", "--out", tmp_path / "out", "--only", "roofline", "--quiet") == 0
+    assert capsys.readouterr().out.startswith(head)
 
 
 def test_a_command_goes_on_with_a_run_of_ours_alone(tmp_path):
@@ -523,19 +485,21 @@ def test_the_committed_default_does_not_depend_on_when_folders_were_written(tmp_
     committed = tmp_path / "reports"
     monkeypatch.setattr(report, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(report, "COMMITTED", committed)
+    committed.mkdir()
+    shutil.copy(published.REPORTS / published.FILE, committed)
     for path in (COMMITTED.parent).glob("*/captures"):
         shutil.copytree(path, committed / path.parent.name / "captures")
-    names = sorted(path.name for path in committed.iterdir())
+    names = sorted(path.name for path in committed.iterdir() if path.is_dir())
     assert len(names) > 2
     for newest in names:
         for name in names:
             seconds = 2000 if name == newest else 1000
             report.os.utime(committed / name / "captures", (seconds, seconds))
         for needed in ("*", *report._NEEDED.values()):
-            assert report.default_run(needed) == committed / report._WITH_COUNTERS
+            assert report.default_run(needed) == committed / COMMITTED.name
     # and it has what each single figure needs
     for needed in report._NEEDED.values():
-        assert report._says_ok(committed / report._WITH_COUNTERS / "captures" / needed)
+        assert report._says_ok(committed / COMMITTED.name / "captures" / needed)
 
 
 def test_a_run_whose_captures_failed_is_not_the_default(tmp_path, monkeypatch):
@@ -550,7 +514,9 @@ def test_a_run_whose_captures_failed_is_not_the_default(tmp_path, monkeypatch):
         report.os.utime(folder / "captures", (1000 + age, 1000 + age))
 
     ok, failed = '{"status": "ok"}', '{"status": "failed"}'
-    kept = report._WITH_COUNTERS
+    kept = COMMITTED.name
+    committed.mkdir()
+    shutil.copy(published.REPORTS / published.FILE, committed)
     make(committed / kept, 0, ncu_dot_json=ok, ncu_raw_dot_csv="a")
     make(runs / "failed", 3, nsys_dot_json=failed, ncu_dot_json=failed, manifest_dot_json="{}", ops_dot_csv="a")
     for needed in ("*", "ncu.json", "nsys.json"):

@@ -30,6 +30,7 @@ from studies.sweep import record as sweep_calls
 from studies.sweep import rows as sweep_rows
 from studies.sweep import run as sweep
 from studies.sweep import tables
+from tests import committed
 from tests import sweep_examples as examples
 
 GPU = sweep.Gpu("NVIDIA H200", 90)
@@ -1762,10 +1763,10 @@ def test_tuned_text_is_toml() -> None:
 
 # The committed run -----------------------------------------------------------------------------------------------
 
-COMMITTED = reports.COMMITTED / "h200-sweep"
+COMMITTED = committed.folder("sweep")
 
 
-@pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed H200 sweep is not in this checkout")
+@pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed sweep is not in this checkout")
 def test_the_committed_sweep_is_rebuilt_byte_for_byte(tmp_path: Path) -> None:
     assert reports.main([str(COMMITTED / "captures"), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     texts = [path for part in ("tables/*.csv", "report.md", "report.json") for path in sorted(COMMITTED.glob(part))]

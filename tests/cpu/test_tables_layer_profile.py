@@ -18,6 +18,7 @@ from analysis.page.profiles import levels, levels_side_by_side, sections
 from analysis.tables import profiles
 from analysis.tables.schema import PROFILE_TABLES, TABLES
 from studies.layers import tables as layer_profile
+from tests import committed
 
 NO_NSYS = PROFILE_TABLES["layer_agreement"].empty()
 SPREAD = {"p5": 9e5, "p50": 1e6, "p95": 2e6}
@@ -318,8 +319,8 @@ def test_the_figure_has_a_bar_for_each_level() -> None:
 
 # The committed run -----------------------------------------------------------------------------------------------
 
-COMMITTED = report.COMMITTED / "h200-gpt2-layers"
-needs_committed = pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed H200 run is not in this checkout")
+COMMITTED = committed.folder("layers")
+needs_committed = pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed run is not in this checkout")
 
 
 @needs_committed

@@ -1,0 +1,104 @@
+"""Print which committed runs the README files show, one folder a line.
+
+    python -m analysis.published ladder            every GPU's
+    python -m analysis.published overview --first  only the first GPU's, which stands in where nothing was captured
+
+reports/published.toml names the runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from analysis.formats.console import guarded
+from analysis.formats.errors import InputError
+
+ROOT = Path(__file__).resolve().parent.parent
+REPORTS = ROOT / "reports"
+FILE = "published.toml"
+PARTS = ("overview", "layers", "sweep", "ladder", "gpt2_ops")
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One table of published.toml: folders in reports/, "" for what this GPU does not have."""
+
+    gpu: str
+    overview: str = ""
+    layers: str = ""
+    sweep: str = ""
+    ladder: str = ""
+    gpt2_ops: str = ""
+    benches: str = ""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The committed runs of one GPU; `name` is a short one for files."""
+
+    name: str
+    gpu: str
+    reports: Path
+    entry: _Entry
+
+    def folder(self, part: str) -> Path | None:
+        """The folder of one of PARTS, None where this GPU does not have it."""
+        name = getattr(self.entry, part)
+        return self.reports / name if name else None
+
+    def bench(self, op: str) -> Path | None:
+        """The folder of an op's benchmark; it may not be there."""
+        return self.reports / self.entry.benches.format(op=op) if self.entry.benches else None
+
+
+def read(reports: Path = REPORTS) -> tuple[Runs, ...]:
+    """Return the committed runs by GPU, in the order of published.toml.
+
+    Raises: InputError if the file is missing, or is not what it has to be.
+    """
+    file = reports / FILE
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+        entries = msgspec.convert(tables, dict[str, _Entry])
+    except OSError as error:
+        raise InputError(f"{reports.name}/{FILE}: {error.strerror}; it names the committed runs.") from None
+    except (ValueError, msgspec.ValidationError) as error:
+        raise InputError(f"{reports.name}/{FILE}: {error}; its first lines say what it holds.") from None
+    return tuple(Runs(name, entry.gpu, reports, entry) for name, entry in entries.items())
+
+
+def folders(part: str, reports: Path = REPORTS) -> list[Path]:
+    """The folders of one of PARTS, of every GPU that has it, in the order of published.toml."""
+    return [folder for runs in read(reports) if (folder := runs.folder(part)) is not None]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0: printed. 2: wrong usage. 3: published.toml cannot be used, or names none."""
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis.published",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("part", choices=PARTS, help="what a run holds")
+    parser.add_argument("--first", action="store_true", help="only the first GPU's")
+    options = parser.parse_args(arguments)
+    return guarded(lambda: _print(options.part, options.first))
+
+
+def _print(part: str, first: bool) -> int:
+    found = folders(part)
+    if first and not found:
+        raise InputError(f"{REPORTS.name}/{FILE}: names no {part}; take one with `make profile`.")
+    for folder in found[:1] if first else found:
+        print(folder.relative_to(ROOT).as_posix())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

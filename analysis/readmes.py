@@ -1,0 +1,188 @@
+"""Rewrite the generated parts of this repository's README files, and the figures in them, from the committed runs.
+
+    python -m analysis.readmes
+
+A generated part lies between `<!-- begin: NAME -->` and `<!-- end: NAME -->`. reports/published.toml names the runs;
+everything comes from their tables and reports as they lie there. `make readme` makes those anew first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from analysis import published
+from analysis.formats.console import guarded
+from analysis.formats.errors import InputError
+from analysis.page.readme import Results, join_gpus, render_results, render_summary, replace_part
+from analysis.published import Runs
+from analysis.tables.schema import document_columns
+from studies.ladder import figures as ladder_figures
+from studies.ladder import page as ladder
+from studies.ladder.build import lines_today, read_tables
+from studies.ladder.claims_page import render_claims
+from studies.layers.page import render_layers
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Part(NamedTuple):
+    """What one GPU has to say between the markers `name` of a README."""
+
+    file: str
+    name: str
+    text: str
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0: written. 2: wrong usage. 3: a run or a README is not what it has to be, and nothing was written."""
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis.readmes", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--root", type=Path, default=ROOT, help="the checkout (default: this one)")
+    options = parser.parse_args(arguments)
+    return guarded(lambda: write(options.root))
+
+
+def write(root: Path) -> int:
+    """Write what `render` returns, once all of it is there."""
+    for name, text in render(root).items():
+        (root / name).write_text(text, encoding="utf-8", newline="\n")
+    return 0
+
+
+def render(root: Path = ROOT) -> dict[str, str]:
+    """Return every README with generated parts, and every figure of the ladders, by its name under `root`.
+
+    Raises: InputError if a committed run, a README or its markers are missing.
+    """
+    gpus = published.read(root / "reports")
+    texts: dict[tuple[str, str], dict[str, str]] = {
+        ("reports/README.md", "runs"): {"": _index(root / "reports")},
+        ("analysis/README.md", "columns"): {"": document_columns()},
+    }
+    files: dict[str, str] = {}
+    for place, runs in enumerate(gpus):
+        tables = _ladder_tables(runs, root)
+        suffix = f"_{runs.name}" if place else ""  # the figures of the first GPU have the plain names
+        for part in (*_overview(runs, tables), *_layers(runs), *_ladders(runs, tables, suffix)):
+            texts.setdefault((part.file, part.name), {})[runs.gpu] = part.text
+        benches = _benches(runs, tables)
+        drawn = ladder_figures.draw_ladders(tables, benches) if tables else {}
+        files |= {f"kernels/{name}{suffix}.svg": text for name, text in drawn.items()}
+    for (file, name), by_gpu in texts.items():
+        files[file] = _with_part(root, file, name, join_gpus(by_gpu), files.get(file))
+    return files
+
+
+def _with_part(root: Path, file: str, part: str, text: str, so_far: str | None) -> str:
+    """A README with one of its parts replaced; `so_far`: its text, if other parts were replaced before."""
+    markers = f"`<!-- begin: {part} -->` and `<!-- end: {part} -->`"
+    if so_far is None and not (root / file).is_file():
+        raise InputError(f"{file} is missing; write it, with {markers} where its tables go")
+    try:
+        return replace_part(so_far or (root / file).read_text(encoding="utf-8"), part, text)
+    except ValueError as error:
+        raise InputError(f"{file}: {error}; write {markers}") from None
+
+
+def _read_json(file: Path) -> Any:
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def _read_report(folder: Path) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
+    """The committed report of a run: report.json and its tables."""
+    if not (folder / "report.json").is_file():
+        raise InputError(f"{folder.name}/report.json is missing; make it with `make readme`")
+    report = _read_json(folder / "report.json")
+    return report, {entry["name"]: pd.read_csv(folder / entry["file"]) for entry in report["tables"]}
+
+
+def _index(reports: Path) -> str:
+    """Return the list of the committed runs that have a report."""
+    lines = ["| run | what | conditions |", "|---|---|---|"]
+    for file in sorted(reports.glob("*/report.json")):
+        content = _read_json(file)
+        named = {row["name"]: row["value"] for row in content["conditions"]}
+        told = "; ".join(
+            f"{name} {named[name]}" for name in ("driver", "torch", "nsys", "ncu", "weights") if name in named
+        )
+        lines.append(f"| [{file.parent.name}]({file.parent.name}/report.md) | {content['title']} | {told} |")
+    return "\n".join(lines)
+
+
+def _overview(runs: Runs, ladder_tables: ladder.Tables) -> Iterator[Part]:
+    """The results of one GPU: of its run with counters, its benchmark of softmax, GPT-2 with every op, its goals."""
+    folder, bench, ops = runs.folder("overview"), runs.bench("softmax"), runs.folder("gpt2_ops")
+    if folder is None:
+        return
+    if bench is None or not (bench / "bench.csv").is_file():
+        missing = f"{runs.reports.name}/{bench.name}/bench.csv" if bench else f"`benches` of {runs.name}"
+        raise InputError(f"{missing} is missing; make it with `make bench-softmax` on a GPU")
+    report, tables = _read_report(folder)
+    tools = {tool: folder / "captures" / f"{tool}.json" for tool in ("nsys", "ncu")}
+    results = Results(
+        report,
+        tables,
+        bench=pd.read_csv(bench / "bench.csv"),
+        gpt2=_read_json(bench / "bench.json")["gpt2"],
+        gpt2_ops=_read_json(ops / "gpt2.json")["gpt2"] if ops else {},
+        ladder_goals=ladder_tables.get("goals", pd.DataFrame(columns=["goal"])),
+        seconds={tool: _read_json(file).get("seconds") for tool, file in tools.items()},
+        run=folder.name,
+        bench_run=bench.name,
+        gpt2_ops_run=ops.name if ops else "",
+    )
+    yield Part("reports/README.md", "results", render_results(results))
+    yield Part("README.md", "results", render_summary(results))
+
+
+def _layers(runs: Runs) -> Iterator[Part]:
+    """The layer profile of one GPU."""
+    folder = runs.folder("layers")
+    if folder is not None:
+        yield Part("reports/README.md", "layers", render_layers(*_read_report(folder), folder.name))
+
+
+def _ladder_tables(runs: Runs, root: Path) -> ladder.Tables:
+    """The tables of one GPU's ladder, with the hottest lines where they are in the sources now; {} without one."""
+    folder = runs.folder("ladder")
+    if folder is None:
+        return {}
+    tables = read_tables(folder)
+    return tables | {"ladder": tables["ladder"].assign(hot_line=lines_today(tables["ladder"], root / "kernels"))}
+
+
+def _benches(runs: Runs, tables: ladder.Tables) -> dict[str, ladder.Bench]:
+    """The times of each op that has a committed benchmark, with the conditions of that."""
+    found: dict[str, ladder.Bench] = {}
+    for op, rows in tables["ladder_times"].groupby("op") if tables else ():
+        folder = runs.bench(str(op))
+        if folder is not None and (folder / "bench.json").is_file():
+            conditions = _read_json(folder / "bench.json")["conditions"]
+            found[str(op)] = ladder.Bench(rows.reset_index(drop=True), conditions, folder.name)
+    return found
+
+
+def _ladders(runs: Runs, tables: ladder.Tables, suffix: str) -> Iterator[Part]:
+    """The ladders of one GPU: the overview, each op's, the claims. `suffix`: what the names of its figures end with."""
+    folder = runs.folder("ladder")
+    if folder is None:
+        return
+    benches, where = _benches(runs, tables), f"{runs.reports.name}/{folder.name}"
+    claims = render_claims(tables["claims"], tables["ladder"], tables["ladder_runs"], f"../{where}")
+    yield Part("kernels/CLAIMS.md", "claims", claims)
+    yield Part("README.md", "ladder", ladder.render_overview(tables, benches))
+    for one in ladder.folders(tables):
+        text = ladder.render_folder(one, tables, benches, where=where, suffix=suffix)
+        yield Part(f"kernels/{one}/README.md", "ladder", text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

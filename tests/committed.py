@@ -1,0 +1,31 @@
+"""Where the committed runs of the first GPU lie, by what they hold; a checkout may come without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis import published
+from analysis.formats.errors import InputError
+
+
+def folder(part: str) -> Path:
+    """The run that feeds a part of the README files; where there is none, a folder that does not exist."""
+    try:
+        return published.folders(part)[0]
+    except (InputError, IndexError):
+        return published.REPORTS / "none"
+
+
+def bench(op: str) -> Path:
+    """The benchmark of an op; where there is none, a folder that does not exist."""
+    try:
+        return published.read()[0].bench(op) or published.REPORTS / "none"
+    except (InputError, IndexError):
+        return published.REPORTS / "none"
+
+
+needs_committed = pytest.mark.skipif(
+    not folder("overview").is_dir(), reason="the committed run is not in this checkout"
+)
