@@ -19,6 +19,7 @@ FOLDER = Path(__file__).resolve().parent
 OBJECTS = FOLDER.parent / "build" / "objects"
 FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas", "-v")
 T = TypeVar("T")
+HOST_ARCH = 90
 HOPPER_ONLY = "__CUDA_ARCH_FEAT_SM90_ALL"
 
 
@@ -105,24 +106,30 @@ def object_fingerprint(version: str, source: Path, arch: str, more: Sequence[str
     return digest.hexdigest()[:16]
 
 
-def command(nvcc: str, source: Path, arch: str, to: Path, more: Sequence[str] = ()) -> list[str]:
+def command(nvcc: str, source: Path, arch: str, to: Path, more: Sequence[str] = (), kind: str = "-c") -> list[str]:
     """The command that compiles a source for a `target`; at low priority, since many run at once."""
     gencode = f"-gencode=arch=compute_{arch},code=sm_{arch}"
-    place = [f"-I{FOLDER / 'include'}", gencode, "-c", str(source), "-o", str(to)]
+    place = [f"-I{FOLDER / 'include'}", gencode, kind, str(source), "-o", str(to)]
     return ["nice", "-n", "5", nvcc, *FLAGS, *more, *place]
 
 
 def compile_one(nvcc: str, version: str, source: Path, arch: int) -> Compiled:
-    """Compile, or take what was compiled before."""
+    """Compile, or take what was compiled before.
+
+    The host's part is the same for every architecture and takes longer than the device's: HOST_ARCH alone compiles it.
+    """
     wanted = target(source, arch)
+    kind = "-c" if arch == HOST_ARCH else "-cubin"
     stem = f"{source.parent.name}-{source.stem}-sm{wanted}-"
-    found = OBJECTS / f"{stem}{object_fingerprint(version, source, wanted)}.o"
+    found = OBJECTS / f"{stem}{object_fingerprint(version, source, wanted, (kind,))}.o"
     log = found.with_suffix(".log")
     if found.is_file() and log.is_file():
         return Compiled(source, arch, found, log.read_text("utf-8"), "")
     OBJECTS.mkdir(parents=True, exist_ok=True)
     partial = found.with_suffix(f".{os.getpid()}.part.o")
-    done = subprocess.run(command(nvcc, source, wanted, partial), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command(nvcc, source, wanted, partial, kind=kind), capture_output=True, text=True, check=False
+    )
     if done.returncode:
         partial.unlink(missing_ok=True)
         return Compiled(source, arch, found, done.stderr, done.stderr or f"nvcc ended with {done.returncode}")

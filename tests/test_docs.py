@@ -1,5 +1,6 @@
 """The documents tell the truth: their commands exist and run, their links resolve, CI runs what the README says."""
 
+import functools
 import re
 import shlex
 import subprocess
@@ -92,6 +93,12 @@ def runnable(words: list[str]) -> list[str]:
     return []
 
 
+@functools.cache  # documents name the same programs
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.xdist_group("commands")
 @pytest.mark.parametrize("command", ALL_COMMANDS)
 def test_commands_of_the_documents_run(command: str) -> None:
     words = shlex.split(command.replace("…", "x").replace("[", "").replace("]", ""))
@@ -103,5 +110,5 @@ def test_commands_of_the_documents_run(command: str) -> None:
             command
         )
         return
-    answer = subprocess.run(harmless, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    answer = run(*harmless)
     assert answer.returncode == 0, answer.stderr
