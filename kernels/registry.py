@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kernels.hypotheses import DTYPES, FLOOR, MOST_BYTES, SHORT_DTYPES, TIME, Hypothesis, sentence
+
+__all__ = [
+    "DTYPES", "FLOOR", "MOST_BYTES", "SHORT_DTYPES", "TIME", "Hypothesis", "Op", "Tensor", "Variant", "dtype_name",
+    "item_bytes", "ops", "register", "sectors_read", "short_dtype", "takes_all",
+]  # fmt: skip
+
 FOLDER = Path(__file__).resolve().parent
 KINDS = ("torch", "compile", "cuda", "triton")
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8, "bool": 1}
 LARGE = 100e6  # bytes: "at 100 MB and more", far beyond the L2 cache
-MOST_BYTES = 1.1  # of what a variant is predicted to move
-SHORT_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 
 Shape = tuple[int, ...]
 ByteModel = Callable[[Shape, str], int]
@@ -36,44 +40,6 @@ class Tensor:
     role: str
 
 
-@dataclass(frozen=True)
-class Timing:
-    """A hypothesis about time: the variant's over that of `than` lies in [low, high].
-
-    `than` is another variant of the op, or "floor": minimum bytes at the speed of a copy. `shape` is the name of one of
-    the op's; "": its bench shape. Counters are taken there too, to say why, unless `counters` is False: where one
-    sentence is about many shapes, the benchmark's times are enough. With `least_bytes` the same is said of every other
-    registered shape but the bench shape that moves so many at least.
-    """
-
-    than: str
-    low: float = 0.0
-    high: float = math.inf
-    dtypes: tuple[str, ...] = ("float32", "bfloat16")
-    shape: str = ""
-    counters: bool = True
-    least_bytes: float = 0.0
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """A hypothesis about a counter at the op's bench shape: `metric`, a column of ladder.csv, lies in [low, high], or
-    its text is `equals`.
-
-    With `than`, another variant of the op, it is the metric over that variant's. `shape` names another shape of the op,
-    of a metric that the benchmark has ("achieved_flop_per_s"). What is said here about bytes takes the place of the
-    rule for all variants, that one moves at most MOST_BYTES times its `bytes_model`.
-    """
-
-    metric: str
-    low: float = 0.0
-    high: float = math.inf
-    than: str = ""
-    equals: str = ""
-    dtypes: tuple[str, ...] = ("float32", "bfloat16")
-    shape: str = ""
-
-
 def takes_all(shape: Shape, dtype: str) -> str:
     """Nothing speaks against any shape."""
     return ""
@@ -85,8 +51,8 @@ class Variant:
 
     `fn(*inputs)` computes the whole op on the device of its inputs. `symbols` are the `__global__` names that
     may appear in a capture (empty where the kernels are not ours), all of them in `source`. `bytes_model` is
-    the DRAM traffic that the variant should cause, in bytes; `timings` are what `hypothesis` says about time beside
-    another variant's, `expectations` what it says about counters and rates.
+    the DRAM traffic that the variant should cause, in bytes. `idea` says in words what is new about it, `hypotheses`
+    what times and counters have to show; `Op.hypothesis` makes one sentence of both.
     `dtypes` are those it takes, of the op's. `cannot(shape, dtype)` says why it does not take a shape, "" if it does.
     `precision` names the roof of its arithmetic where it is not that of the dtype ("tf32"). One that is `finite_only`
     promises nothing for infinities and NaN: it is not checked on the op's hostile inputs.
@@ -98,14 +64,13 @@ class Variant:
 
     name: str
     kind: str
-    hypothesis: str
+    idea: str
     fn: Callable[..., Any]
     bytes_model: ByteModel
     symbols: tuple[str, ...] = ()
     source: str = ""
-    timings: tuple[Timing, ...] = ()
-    expectations: tuple[Expectation, ...] = ()
-    dtypes: tuple[str, ...] = ("float32", "bfloat16")
+    hypotheses: tuple[Hypothesis, ...] = ()
+    dtypes: tuple[str, ...] = DTYPES
     cannot: Callable[[Shape, str], str] = takes_all
     precision: str = ""
     finite_only: bool = False
@@ -182,6 +147,15 @@ class Op:
         if name not in self.variants:
             raise KeyError(f"op {self.name} has no variant {name!r}; known: {', '.join(self.variants)}")
         return self.variants[name]
+
+    def expected(self, variant: str) -> str:
+        """The bounds of a variant in words."""
+        declared = self.variant(variant)
+        return sentence(declared.hypotheses, declared.dtypes, self.shape_name(self.bench_shape))
+
+    def hypothesis(self, variant: str) -> str:
+        """The sentence of a variant: its idea, then its bounds."""
+        return f"{self.variant(variant).idea}. Expect {self.expected(variant)}"
 
     def call(self, variant: str) -> Callable[..., Any]:
         """`variant` as the custom op that PyTorch sees: checked, differentiable, on the CPU too."""
@@ -275,7 +249,7 @@ def main() -> int:
                 moved = f"{predicted / 1e6:,.2f} MB in {short_dtype(dtype)}, {predicted / least:.2f} times the least"
             print(f"  {variant.name} [{variant.kind}] {moved}")
             print(f"    symbols: {', '.join(variant.symbols) or 'not ours'}")
-            print(f"    expects: {variant.hypothesis}")
+            print(f"    expects: {op.hypothesis(variant.name)}")
             choices = "; ".join(f"{macro} {values}" for macro, values in variant.tunables.items())
             if choices or variant.no_tunables:
                 print(f"    choices: {choices or f'none: {variant.no_tunables}'}")

@@ -81,23 +81,21 @@ def compiled(chain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def torch_variant(
-    hypothesis: str, chain: Callable[..., Any], bytes_model: ByteModel, *, name: str = "torch", **more: Any
+    idea: str, chain: Callable[..., Any], bytes_model: ByteModel, *, name: str = "torch", **more: Any
 ) -> Variant:
     """PyTorch's own operations, one after another. `more` are fields of Variant."""
-    return Variant(name=name, kind="torch", hypothesis=hypothesis, fn=chain, bytes_model=bytes_model, **more)
+    return Variant(name=name, kind="torch", idea=idea, fn=chain, bytes_model=bytes_model, **more)
 
 
-def compile_variant(hypothesis: str, chain: Callable[..., Any], bytes_model: ByteModel, **more: Any) -> Variant:
+def compile_variant(idea: str, chain: Callable[..., Any], bytes_model: ByteModel, **more: Any) -> Variant:
     """torch.compile of `chain`, see `compiled`."""
-    return Variant(
-        name="compile", kind="compile", hypothesis=hypothesis, fn=compiled(chain), bytes_model=bytes_model, **more
-    )
+    return Variant(name="compile", kind="compile", idea=idea, fn=compiled(chain), bytes_model=bytes_model, **more)
 
 
 def cuda_variant(
     folder: str,
     name: str,
-    hypothesis: str,
+    idea: str,
     bytes_model: ByteModel,
     *,
     function: str = "",
@@ -108,7 +106,7 @@ def cuda_variant(
     return Variant(
         name=name,
         kind="cuda",
-        hypothesis=hypothesis,
+        idea=idea,
         fn=from_extension(folder, function or name),
         bytes_model=bytes_model,
         symbols=symbols or (f"{folder}_{name}",),
@@ -121,7 +119,7 @@ def triton_variant(
     folder: str,
     module: str,
     function: str,
-    hypothesis: str,
+    idea: str,
     bytes_model: ByteModel,
     *,
     symbols: tuple[str, ...] = (),
@@ -131,7 +129,7 @@ def triton_variant(
     return Variant(
         name="triton",
         kind="triton",
-        hypothesis=hypothesis,
+        idea=idea,
         fn=from_module(f"kernels.{folder}.{module}", function),
         bytes_model=bytes_model,
         symbols=symbols or (f"{folder}_{module}",),

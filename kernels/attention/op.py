@@ -16,11 +16,11 @@ from typing import Any
 
 from kernels.registry import (
     ITEM_BYTES,
-    Expectation,
+    TIME,
+    Hypothesis,
     Op,
     Shape,
     Tensor,
-    Timing,
     Variant,
     dtype_name,
     item_bytes,
@@ -326,8 +326,8 @@ def _per_query(shape: Shape, dtype: str) -> str:
     )
 
 
-def _ours(name: str, hypothesis: str, bytes_model: Any = minimum_bytes, more: Any = takes_all, **rest: Any) -> Variant:
-    return cuda_variant("attention", name, hypothesis, bytes_model, cannot=_head_size(more), **rest)
+def _ours(name: str, idea: str, bytes_model: Any = minimum_bytes, more: Any = takes_all, **rest: Any) -> Variant:
+    return cuda_variant("attention", name, idea, bytes_model, cannot=_head_size(more), **rest)
 
 
 BF16 = ("bfloat16",)
@@ -343,51 +343,51 @@ V01_SYMBOLS = ("attention_v01_scores", "attention_v01_softmax", "attention_v01_v
 
 VARIANTS = (
     torch_variant(
-        "five operations over the whole score matrix: dram bytes ~ 8 passes over it",
+        "five operations, 8 passes over the whole score matrix",
         attention_chain,
         unfused_bytes,
         cannot=_scores_fit,
     ),
     compile_variant(
-        "scale, mask and softmax in one kernel between two products of cuBLAS: at most 0.6 of the time of torch",
+        "scale, mask and softmax in one kernel between two products of cuBLAS",
         _chain_with_its_mask,
         compiled_bytes,
-        timings=(Timing("torch", high=0.6),),
+        hypotheses=(Hypothesis(TIME, "torch", high=0.6),),
         cannot=_scores_fit,
     ),
     torch_variant(
-        "no score matrix, CUTLASS: in bf16 at most 0.2 of the time of torch",
+        "no score matrix, by CUTLASS",
         _sdpa("EFFICIENT_ATTENTION"),
         minimum_bytes,
         name="sdpa_efficient",
         finite_only=True,  # float32 as three TF32 products, a mask as a bias: NaN and infinities spread
-        timings=(Timing("torch", high=0.2, dtypes=BF16),),
+        hypotheses=(Hypothesis(TIME, "torch", high=0.2, dtypes=BF16),),
     ),
     torch_variant(
-        "FlashAttention-2 by mma.sync: at most 0.7 of the time of sdpa_efficient",
+        "FlashAttention-2 by mma.sync",
         _sdpa("FLASH_ATTENTION"),
         minimum_bytes,
         name="sdpa_flash",
-        timings=(Timing("sdpa_efficient", high=0.7, dtypes=BF16),),
+        hypotheses=(Hypothesis(TIME, "sdpa_efficient", high=0.7, dtypes=BF16),),
         dtypes=BF16,
     ),
     torch_variant(
-        "wgmma: at most 0.9 of the time of sdpa_flash",
+        "cuDNN by wgmma",
         _sdpa("CUDNN_ATTENTION"),
         minimum_bytes,
         name="sdpa_cudnn",
         cannot=_one_key,
         finite_only=True,
-        timings=(Timing("sdpa_flash", high=0.9, dtypes=BF16),),
+        hypotheses=(Hypothesis(TIME, "sdpa_flash", high=0.9, dtypes=BF16),),
         dtypes=BF16,
     ),
     _ours(
         "v01_separate",
-        "one thread an output, both operands of every multiply-add from L1 or L2: at least 20 times v03's time",
+        "one thread an output, both operands of every multiply-add from L1 or L2",
         separate_bytes,
         _scores_fit,
         symbols=V01_SYMBOLS,
-        timings=(Timing("v03_tiled", low=20.0),),
+        hypotheses=(Hypothesis(TIME, "v03_tiled", low=20.0),),
         tunables={
             "ATTENTION_V01_SIDE": (16, 8, 32),
             "ATTENTION_V01_THREADS": (128, 32, 256),
@@ -396,36 +396,41 @@ VARIANTS = (
     ),
     _ours(
         "v02_per_query",
-        "the array of 1024 weights a thread lies in local memory and is read 66 times: slower than v01",
+        "the array of 1024 weights a thread lies in local memory and is read 66 times",
         per_query_bytes,
         _per_query,
-        timings=(Timing("v01_separate", low=1.0), Timing("v01_separate", low=1.0, shape="b1_t1024")),
-        expectations=(Expectation("local_bytes", low=1.0),),
+        hypotheses=(
+            Hypothesis(TIME, "v01_separate", low=1.0),
+            Hypothesis(TIME, "v01_separate", low=1.0, shape="b1_t1024"),
+            Hypothesis("local_bytes", low=1.0),
+        ),
         no_tunables="a specimen, as it is often written first: a block a head, a thread a query of 1024",
     ),
     _ours(
         "v03_tiled",
-        "three float4 from shared memory for 32 FMA: more than half of the fp32 roof; refuted below",
-        timings=(Timing("floor", high=2.0, dtypes=("float32",)),),
+        "three float4 from shared memory for 32 FMA",
+        hypotheses=(Hypothesis(TIME, "floor", high=2.0, dtypes=("float32",)),),
         tunables=V03_TUNABLES,
     ),
     _ours(
         "v04_mma",
-        "mma.sync, scores and weights in registers: at most a fifth of v03's time in bf16, not above sdpa_flash; 300 "
-        "TFLOP/s at T 4096 and beyond, refuted below 250",
-        timings=(Timing("v03_tiled", high=0.2, dtypes=BF16), Timing("sdpa_flash", high=1.0, dtypes=BF16)),
-        expectations=tuple(
-            Expectation("achieved_flop_per_s", low=250e12, dtypes=BF16, shape=shape)
-            for shape in ("b4_t4096", "b2_t8192", "b1_t16384")
+        "mma.sync, scores and weights in registers",
+        hypotheses=(
+            Hypothesis(TIME, "v03_tiled", high=0.2, dtypes=BF16),
+            Hypothesis(TIME, "sdpa_flash", high=1.0, dtypes=BF16),
+            *(
+                Hypothesis("achieved_flop_per_s", low=250e12, dtypes=BF16, shape=shape, counters=False)
+                for shape in ("b4_t4096", "b2_t8192", "b1_t16384")
+            ),
         ),
         dtypes=BF16,
         tunables=V04_TUNABLES,
     ),
     _ours(
         "v05_wgmma",
-        "wgmma and TMA: at least as fast as cuDNN at T 512 and 1024, and from T 4096 on; refuted if slower",
-        timings=tuple(
-            Timing("sdpa_cudnn", high=1.0, dtypes=BF16, shape=shape, counters=False)
+        "wgmma and TMA",
+        hypotheses=tuple(
+            Hypothesis(TIME, "sdpa_cudnn", high=1.0, dtypes=BF16, shape=shape, counters=False)
             for shape in ("", "b1_t512", "b8_t512", "b1_t1024", "b4_t4096", "b2_t8192", "b1_t16384")
         ),
         dtypes=BF16,
@@ -433,11 +438,10 @@ VARIANTS = (
     ),
     _ours(
         "v06_small",
-        "tiles of 64 queries, several blocks a multiprocessor: at most 0.95 of v05's time at B 8, T 1024; where there "
-        "are few, their keys are split: at most cuDNN's time at B 1, T 1024; refuted if more",
-        timings=(
-            Timing("v05_wgmma", high=0.95, dtypes=BF16),
-            Timing("sdpa_cudnn", high=1.0, dtypes=BF16, shape="b1_t1024"),
+        "tiles of 64 queries, several blocks a multiprocessor; where there are few blocks, their keys are split",
+        hypotheses=(
+            Hypothesis(TIME, "v05_wgmma", high=0.95, dtypes=BF16),
+            Hypothesis(TIME, "sdpa_cudnn", high=1.0, dtypes=BF16, shape="b1_t1024"),
         ),
         dtypes=BF16,
         # the driver leaves shared memory for four blocks a multiprocessor, where five fit
@@ -453,7 +457,7 @@ WINDOWED_VARIANTS = (
         cannot=_scores_fit,
     ),
     torch_variant(
-        "the mask is an operand, so that no tile is skipped: dram bytes of q, k, v, out and the mask",
+        "the mask is an operand, so that no tile is skipped",
         _sdpa("EFFICIENT_ATTENTION"),
         mask_bytes,
         name="sdpa_efficient",
@@ -462,39 +466,39 @@ WINDOWED_VARIANTS = (
     Variant(
         name="flex",
         kind="compile",
-        hypothesis="blocks of 128 keys outside the window are skipped: at most 0.3 of the time of sdpa_efficient",
+        idea="blocks of 128 keys outside the window are skipped",
         fn=_flex(128),  # PyTorch's default
         bytes_model=minimum_bytes,
-        timings=(Timing("sdpa_efficient", high=0.3),),
+        hypotheses=(Hypothesis(TIME, "sdpa_efficient", high=0.3),),
     ),
     Variant(
         name="flex_64",
         kind="compile",
-        hypothesis="17 blocks of 64 keys are seen where 9 of 128 were, 0.94 of the keys: at most 0.95 of flex's time",
+        idea="17 blocks of 64 keys are seen where 9 of 128 were, 0.94 of the keys",
         fn=_flex(64, FLEX_64),
         bytes_model=minimum_bytes,
-        timings=(Timing("flex", high=0.95),),
+        hypotheses=(Hypothesis(TIME, "flex", high=0.95),),
     ),
     _ours(
         "v03_tiled",
-        "tiles of 64 keys outside the window are skipped: more than 0.45 of the fp32 roof",
+        "tiles of 64 keys outside the window are skipped",
         function="windowed_v03_tiled",
-        timings=(Timing("floor", high=1 / 0.45, dtypes=("float32",)),),
+        hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.45, dtypes=("float32",)),),
         tunables=V03_TUNABLES,
     ),
     _ours(
         "v04_mma",
-        "tiles outside the window are skipped, masks at its two edges alone: at most 0.8 of the time of flex",
+        "tiles outside the window are skipped, masks at its two edges alone",
         function="windowed_v04_mma",
-        timings=(Timing("flex", high=0.8, dtypes=BF16),),
+        hypotheses=(Hypothesis(TIME, "flex", high=0.8, dtypes=BF16),),
         dtypes=BF16,
         tunables=V04_TUNABLES,
     ),
     _ours(
         "v05_wgmma",
-        "wgmma and TMA over the visible tiles alone: at most 0.8 of v04's time",
+        "wgmma and TMA over the visible tiles alone",
         function="windowed_v05_wgmma",
-        timings=(Timing("v04_mma", high=0.8, dtypes=BF16),),
+        hypotheses=(Hypothesis(TIME, "v04_mma", high=0.8, dtypes=BF16),),
         dtypes=BF16,
         tunables=V05_TUNABLES,
     ),

@@ -4,8 +4,7 @@
 // Moves    7 times the visible scores in fp32 (written; read three times and written twice by the softmax; read) and
 //          q, k, v and out.
 // Versus   the PyTorch chain: the same idea, one thread an output.
-// Expect   at least 20 times v03's time: every multiply-add loads both operands from L1 or L2.
-// Refuted if   less than 20 times.
+// Expect   time at least 20 times v03_tiled's. Refuted if not.
 // Source   Vaswani et al. 2017, arXiv:1706.03762, equation 1
 #include "attention.h"
 #include "check.cuh"

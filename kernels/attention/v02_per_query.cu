@@ -5,9 +5,9 @@
 // Moves    q, k, v and out once; the array lies in local memory (4 KB a thread): visible pairs * 4 bytes written three
 //          times and read 66 times through L1 and L2.
 // Versus   v01: one launch, no workspace that the caller knows of.
-// Expect   one block a head, so 12 of them at B 1: 120 of 132 multiprocessors do nothing; a stack frame of 4096 bytes;
-//          at B 1, T 1024 more time than v01. Claimed by a student's report: occupancy 14.5 %, branch efficiency 55 %.
-// Refuted if   the array lies in registers, or v01 takes longer at B 1, T 1024.
+// Why      one block a head, so 12 of them at B 1: 120 of 132 multiprocessors do nothing; a stack frame of 4096 bytes.
+//          Claimed by a student's report: occupancy 14.5 %, branch efficiency 55 %.
+// Expect   time at least v01_separate's at b8_t1024 and b1_t1024; local memory at least 1 byte. Refuted if not.
 // Source   a student project's report
 #include "attention.h"
 #include "check.cuh"

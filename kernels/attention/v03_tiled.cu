@@ -3,8 +3,8 @@
 // Needs    96 KB of shared memory a block (sm_80), 16-byte aligned bases
 // Moves    q, k, v and out once through DRAM; k and v through L2 once for each 128 queries.
 // Versus   v02: no array of weights; three float4 from shared memory for 32 FMA instead of two words for one.
-// Expect   FMA pipe over 60 % busy, more than half of the fp32 roof at B 8, T 1024.
-// Refuted if   less than half.
+// Expect   attention: time at most 2 times the floor's in fp32; attention_windowed: time at most 2.222 times the
+//          floor's in fp32. Refuted if not.
 // Source   Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135
 #include <cfloat>
 #include <cstdint>

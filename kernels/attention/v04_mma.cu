@@ -3,8 +3,8 @@
 // Needs    sm_80, 80 KB of shared memory a block, 16-byte aligned bases
 // Moves    q, k, v and out once through DRAM; k and v through L2 once for each tile of queries.
 // Versus   v03: 16 x 8 x 16 products an instruction instead of one, and no weight goes through shared memory.
-// Expect   at least 8 times less time than v03 in bf16 at B 8, T 1024; 300 TFLOP/s at T 4096 and beyond.
-// Refuted if   less than 5 times, or below 250 TFLOP/s.
+// Expect   attention: time at most 0.2 times v03_tiled's; time at most sdpa_flash's; throughput at least 250 TFLOP/s at
+//          b4_t4096, b2_t8192 and b1_t16384; attention_windowed: time at most 0.8 times flex's. Refuted if not.
 // Source   Dao, "FlashAttention-2", arXiv:2307.08691; PTX ISA, "mma.sync", "ldmatrix" and "cp.async"
 #include <cuda_bf16.h>
 

@@ -5,9 +5,8 @@
 // Versus   v04: operands come by the bulk copy engine and go from shared memory to the tensor cores without registers; a
 //          quarter of a tile's weights multiplies its values while the exponentials of the next quarter are made; the half
 //          of a tile that none of a warpgroup's queries sees is left out; a block goes from tile to tile, longest first.
-// Expect   at least as fast as cuDNN at T 512 and 1024, and from T 4096 on; with a window at most 0.8 of v04's time. A goal
-//          (kernels/goals.toml): T 16384 with a window of 1024 in a sixth of the time of all keys.
-// Refuted if   slower at any, or more.
+// Expect   attention: time at most sdpa_cudnn's at b8_t1024, b1_t512, b8_t512, b1_t1024, b4_t4096, b2_t8192 and
+//          b1_t16384; attention_windowed: time at most 0.8 times v04_mma's. Refuted if not.
 // Source   Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "Asynchronous Warpgroup Level Matrix
 //          Instructions"
 #include <algorithm>

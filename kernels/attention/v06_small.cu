@@ -9,8 +9,7 @@
 //          their operands while the kernel before drains. Up to four blocks a multiprocessor, two warpgroups take a tile's
 //          keys in turn; their sums are merged in shared memory, always in the same order. Of more blocks, v05's cost
 //          less each: it runs from 12 a multiprocessor on, and beyond 1024 tokens.
-// Expect   at B 8, T 1024 at most 0.95 of v05's time; at B 1, T 1024 at most cuDNN's.
-// Refuted if   more at either.
+// Expect   time at most 0.95 times v05_wgmma's; time at most sdpa_cudnn's at b1_t1024. Refuted if not.
 // Source   Dao et al., "Flash-Decoding for long-context inference", 2023; PTX ISA, griddepcontrol
 #include <cfloat>
 #include <cstdint>

@@ -11,18 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels.registry import (
-    ITEM_BYTES,
-    Expectation,
-    Op,
-    Shape,
-    Tensor,
-    Timing,
-    Variant,
-    dtype_name,
-    item_bytes,
-    register,
-)
+from kernels.registry import ITEM_BYTES, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import compile_variant, cuda_variant, random_normal, torch_variant, triton_variant
 
 HEAD_SIZE = 64  # GPT-2's, at every size of the model
@@ -184,43 +173,41 @@ def split_bytes(shape: Shape, dtype: str) -> int:
 
 VARIANTS = (
     torch_variant(
-        "the unfused chain reads K and V once, but a product with one row is no product of matrices: under 50 % of the "
-        "read bandwidth at B 8, Tk 8192; refuted over",
+        "the unfused chain reads K and V once, but a product with one row is no product of matrices",
         decode_chain,
         unfused_bytes,
-        timings=(Timing("floor", low=2.0),),
+        hypotheses=(Hypothesis(TIME, "floor", low=2.0),),
     ),
     compile_variant(
-        "the same products, scale and softmax fused: within 10 % of torch; refuted outside",
+        "the same products, scale and softmax fused",
         decode_chain,
         compiled_bytes,
-        timings=(Timing("torch", low=0.9, high=1.1),),
+        hypotheses=(Hypothesis(TIME, "torch", low=0.9, high=1.1),),
         finite_only=True,  # the softmax of a single key is 1 to the compiler, NaN or not
     ),
     torch_variant(
-        "FlashAttention 2 with its own split: 70 to 90 % of the read bandwidth at B 8, Tk 8192; refuted outside",
+        "FlashAttention 2 with its own split",
         _sdpa("FLASH_ATTENTION"),
         minimum_bytes,
         name="sdpa_flash",
-        timings=(Timing("floor", low=1 / 0.9, high=1 / 0.7, dtypes=("bfloat16",)),),
+        hypotheses=(Hypothesis(TIME, "floor", low=1 / 0.9, high=1 / 0.7, dtypes=("bfloat16",)),),
         dtypes=("bfloat16",),
         finite_only=True,
     ),
     torch_variant(
-        "one block a head, 64 queries of which 63 do not exist: under 50 % of the read bandwidth at B 8, Tk 8192; "
-        "refuted over",
+        "one block a head, 64 queries of which 63 do not exist",
         _sdpa("EFFICIENT_ATTENTION"),
         minimum_bytes,
         name="sdpa_efficient",
-        timings=(Timing("floor", low=2.0),),
+        hypotheses=(Hypothesis(TIME, "floor", low=2.0),),
         finite_only=True,
     ),
     torch_variant(
-        "cuDNN: at least 70 % of the read bandwidth at B 8, Tk 8192; refuted below",
+        "cuDNN",
         _sdpa("CUDNN_ATTENTION"),
         minimum_bytes,
         name="sdpa_cudnn",
-        timings=(Timing("floor", high=1 / 0.7, dtypes=("bfloat16",)),),
+        hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.7, dtypes=("bfloat16",)),),
         dtypes=("bfloat16",),
         cannot=lambda shape, _: "cuDNN takes two keys or more" if shape[2] < 2 else "",
         finite_only=True,
@@ -228,22 +215,21 @@ VARIANTS = (
     cuda_variant(
         "attention_decode",
         "v01_row",
-        "one key in flight a warp: under 10 % of the read bandwidth at B 8, Tk 8192; refuted over",
+        "one key in flight a warp",
         minimum_bytes,
-        timings=(Timing("floor", low=10.0),),
+        hypotheses=(Hypothesis(TIME, "floor", low=10.0),),
         tunables={"ATTENTION_DECODE_V01_UNROLL": (2, 1, 4, 8)},
         keeps_default="its hypothesis is of the loop as the compiler unrolls it by itself",
     ),
     cuda_variant(
         "attention_decode",
         "v02_block",
-        "16 bytes a lane, a quarter of v01's load instructions; but 96 blocks on 132 multiprocessors: 30 to 60 % of "
-        "the read bandwidth at B 8, Tk 8192; refuted outside",
+        "16 bytes a lane, but one block a head, fewer than multiprocessors",
         minimum_bytes,
-        timings=(Timing("floor", low=1 / 0.6, high=1 / 0.3),),
-        expectations=(
-            Expectation("global_load_inst", than="v01_row", high=0.3),
-            Expectation("sectors_per_request_load", low=15.0),
+        hypotheses=(
+            Hypothesis(TIME, "floor", low=1 / 0.6, high=1 / 0.3),
+            Hypothesis("global_load_inst", than="v01_row", high=0.3),
+            Hypothesis("sectors_per_request_load", low=15.0),
         ),
         tunables={"ATTENTION_DECODE_V02_WARPS": (16, 4, 8, 32), "ATTENTION_DECODE_V02_UNROLL": (4, 2, 8)},
     ),
@@ -251,31 +237,29 @@ VARIANTS = (
         "attention_decode",
         "v05_triton",
         "attention_decode",
-        "the same split, blocks of 128 keys: within 25 % of the floor at B 8, Tk 8192; refuted if not",
+        "the same split, blocks of 128 keys",
         split_bytes,
         symbols=("attention_decode_v05_split", "attention_decode_v05_merge"),
-        timings=(Timing("floor", high=1.25),),
+        hypotheses=(Hypothesis(TIME, "floor", high=1.25),),
     ),
     cuda_variant(
         "attention_decode",
         "v03_split",
-        "as many blocks as the GPU holds, whatever B nh is: at least 85 % of the read bandwidth at B 8, Tk 8192; "
-        "refuted below",
+        "as many blocks as the GPU holds, whatever B nh is",
         split_bytes,
         symbols=("attention_decode_v03_split", "attention_decode_v03_merge"),
-        timings=(Timing("floor", high=1 / 0.85),),
+        hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.85),),
         tunables={"ATTENTION_DECODE_V03_WARPS": (8, 4, 16), "ATTENTION_DECODE_V03_UNROLL": (4, 2, 8)},
     ),
     cuda_variant(
         "attention_decode",
         "v04_cluster",
-        "one launch, merged in distributed shared memory: within 3 % of v03 at B 8, Tk 8192, at most 0.6 of it at "
-        "B 1, Tk 1024; refuted above either",
+        "one launch, merged in distributed shared memory",
         minimum_bytes,
-        timings=(
-            Timing("v03_split", high=1.03),
-            Timing("floor", high=1 / 0.85),
-            Timing("v03_split", high=0.6, shape="b1_t1024"),
+        hypotheses=(
+            Hypothesis(TIME, "v03_split", high=1.03),
+            Hypothesis(TIME, "floor", high=1 / 0.85),
+            Hypothesis(TIME, "v03_split", high=0.6, shape="b1_t1024"),
         ),
         tunables={"ATTENTION_DECODE_V04_WARPS": (8, 4, 16), "ATTENTION_DECODE_V04_EARLY_MB": (6, 0, 3, 12)},
     ),

@@ -4,8 +4,9 @@
 // Moves    2 * B*nh * (Tk + 1) * 64 * sizeof(T) bytes: every key and value once.
 // Versus   v01: 16 bytes a lane, 4 keys (bf16) a load and 8 packets a lane in flight; maxima and sums of groups and
 //          warps meet once, at the end.
-// Expect   B*nh blocks on 132 multiprocessors: at B 8 each of 96 has one, 30 to 60 % of the read bandwidth at Tk 8192.
-// Refuted if   outside.
+// Why      B*nh blocks on 132 multiprocessors: at B 8 each of 96 has one.
+// Expect   time 1.667 to 3.333 times the floor's; global load instructions at most 0.3 times v01_row's; sectors a load
+//          request at least 15. Refuted if not.
 // Source   Little's law, as for gemv v02_warp
 #include "check.cuh"
 #include "decode.cuh"

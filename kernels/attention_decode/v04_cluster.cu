@@ -4,8 +4,8 @@
 // Moves    2 * B*nh * (Tk + 1) * 64 * sizeof(T) bytes: every key and value once, nothing else.
 // Versus   v03: one launch, no workspace. With few heads the first keys and values are prefetched into L2 before the
 //          wait for the kernel before: a hint, no value is read before that kernel has ended.
-// Expect   at B 1, Tk 1024 at most 0.6 of v03's time; at B 8, Tk 8192 within 3 % of it.
-// Refuted if   above either.
+// Expect   time at most 1.03 times v03_split's; time at most 1.176 times the floor's; time at most 0.6 times
+//          v03_split's at b1_t1024. Refuted if not.
 // Source   CUDA C++ Programming Guide, "Distributed Shared Memory"; PTX ISA, st.async
 #include <cooperative_groups.h>
 

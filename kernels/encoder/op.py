@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from kernels.normalised import UNIT
-from kernels.registry import LARGE, Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
+from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -90,14 +90,12 @@ def encoder_chain(ids: Any, tokens: Any, positions: Any) -> Any:
 
 
 VARIANTS = (
-    torch_variant("two launches: dram bytes ~ 2 element passes more than are needed", encoder_chain, unfused_bytes),
-    compile_variant(
-        "one launch: the minimum of dram bytes; refuted above 1.1 times that", encoder_chain, minimum_bytes
-    ),
+    torch_variant("two launches, 2 element passes more than are needed", encoder_chain, unfused_bytes),
+    compile_variant("one launch, the minimum of DRAM bytes", encoder_chain, minimum_bytes),
     cuda_variant(
         "encoder",
         "v01_element",
-        "one launch, one element a thread: the minimum of dram bytes; refuted above 1.1 times that",
+        "one launch, one element a thread, the minimum of DRAM bytes",
         minimum_bytes,
         tunables={"ENCODER_V01_THREADS": (256, 64, 128, 512, 1024)},
     ),
@@ -105,30 +103,28 @@ VARIANTS = (
         "encoder",
         "v03_triton",
         "encoder",
-        "one program a row: time within 10 % of v02; refuted if slower than that",
+        "one program a row",
         minimum_bytes,
-        timings=(Timing("v02_vector", high=1.1),),
+        hypotheses=(Hypothesis(TIME, "v02_vector", high=1.1),),
     ),
     cuda_variant(
         "encoder",
         "v02_vector",
-        "16-byte packets: time within 10 % of the byte floor at 100 MB and more; refuted if not",
+        "16-byte packets",
         minimum_bytes,
-        timings=(Timing("floor", high=1.1, least_bytes=LARGE),),
+        hypotheses=(Hypothesis(TIME, "floor", high=1.1, least_bytes=LARGE),),
         tunables={"ENCODER_V02_THREADS": (256, 64, 128, 512, 1024), "ENCODER_V02_COUNT": (2, 1, 4)},
     ),
     cuda_variant(
         "encoder",
         "v04_reuse",
-        "a position in registers for two sequences, the batch first where L2 would lose it, else kept by L2: at B 8, T "
-        "4096 at most 0.9 of v02's time in fp32 and within 10 % of the byte floor, at the large shape at most 0.99 of "
-        "v02's in fp32, no more than v02's in bf16; refuted if not",
+        "a position in registers for two sequences, the batch first where L2 would lose it, else kept by L2",
         minimum_bytes,
-        timings=(
-            Timing("v02_vector", high=0.9, dtypes=("float32",), shape="b8_t4096"),
-            Timing("floor", high=1.1, shape="b8_t4096"),
-            Timing("v02_vector", high=0.99, dtypes=("float32",)),
-            Timing("v02_vector", high=1.0, dtypes=("bfloat16",)),
+        hypotheses=(
+            Hypothesis(TIME, "v02_vector", high=0.9, dtypes=("float32",), shape="b8_t4096"),
+            Hypothesis(TIME, "floor", high=1.1, shape="b8_t4096"),
+            Hypothesis(TIME, "v02_vector", high=0.99, dtypes=("float32",)),
+            Hypothesis(TIME, "v02_vector", high=1.0, dtypes=("bfloat16",)),
         ),
         tunables={
             "ENCODER_V04_THREADS": (256, 128),

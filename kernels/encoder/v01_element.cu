@@ -3,8 +3,7 @@
 // Needs    nothing; an id outside 0 to V - 1 gives NaN
 // Moves    8 bytes an id, each row of tokens that occurs once, positions once, B * T * C * sizeof(T) out.
 // Versus   PyTorch: the gathered rows are neither written nor read again, 1 launch for 2.
-// Expect   dram bytes of the output and of the rows that occur, no more.
-// Refuted if   above 1.1 times that.
+// Expect   DRAM bytes over predicted at most 1.1. Refuted if not.
 // Source   llm.c, dev/cuda/encoder_forward.cu, kernel 2 (the idea)
 #include "check.cuh"
 #include "encoder.h"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels.registry import LARGE, Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
+from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -165,42 +165,43 @@ def _variants(
     torch_passes = 4 if prefix == "bias_gelu" else 2
     variants = (
         torch_variant(
-            f"every operation reads and writes all: dram bytes ~ {torch_passes + 16} element passes",
+            f"every operation reads and writes all, {torch_passes + 16} element passes",
             manual,
             manual_bytes_,
             name="manual",
         ),
-        torch_variant(f"{launches}: dram bytes ~ {torch_passes} element passes", chain, torch_bytes),
-        compile_variant("one kernel: dram bytes ~ 2 element passes; refuted above 2.2", chain, passes),
+        torch_variant(f"{launches}, {torch_passes} element passes", chain, torch_bytes),
+        compile_variant("one kernel, 2 element passes", chain, passes),
         cuda_variant(
             "gelu",
             "v01_naive",
-            "one launch: dram bytes ~ 2 element passes; in bf16 instructions bind: refuted if within 3 % of v02",
+            "one launch, 2 element passes; in bf16 instructions bind",
             passes,
             function=f"{prefix}_v01_naive",
             tunables={"GELU_V01_THREADS": (256, 64, 128, 512, 1024)},
-            timings=(Timing("v02_vector", low=1.03, dtypes=("bfloat16",)),),
+            hypotheses=(Hypothesis(TIME, "v02_vector", low=1.03, dtypes=("bfloat16",)),),
         ),
         triton_variant(
             "gelu",
             "v03_triton",
             prefix,
-            "as wide accesses as v02: time within 2 % of it; refuted if 5 % slower",
+            "as wide accesses as v02",
             passes,
-            timings=(Timing("v02_vector", high=1.05),),
+            hypotheses=(Hypothesis(TIME, "v02_vector", high=1.05),),
         ),
         cuda_variant(
             "gelu",
             "v02_vector",
-            "16-byte accesses, two special-function instructions an element: time within 3 % of the byte "
-            "floor at 100 MB and more; refuted if fp32 takes more, or bf16 5 % more",
+            "16-byte accesses, two special-function instructions an element",
             passes,
             function=f"{prefix}_v02_vector",
             tunables={"GELU_V02_THREADS": (256, 64, 128, 512, 1024), "GELU_V02_AHEAD_MB": (3, 0, 1, 6)},
-            timings=(
-                Timing("floor", high=1.03, dtypes=("float32",), least_bytes=LARGE),
-                Timing("floor", high=1.03, dtypes=("bfloat16",)),
-                Timing("floor", high=1.05, dtypes=("bfloat16",), shape="b8_t1024", counters=False, least_bytes=LARGE),
+            hypotheses=(
+                Hypothesis(TIME, "floor", high=1.03, dtypes=("float32",), least_bytes=LARGE),
+                Hypothesis(TIME, "floor", high=1.03, dtypes=("bfloat16",)),
+                Hypothesis(
+                    TIME, "floor", high=1.05, dtypes=("bfloat16",), shape="b8_t1024", counters=False, least_bytes=LARGE
+                ),
             ),
         ),
     )

@@ -3,8 +3,7 @@
 // Needs    nothing
 // Moves    2 * N * C * sizeof(T) bytes (+ C for the bias): every element once in, once out.
 // Versus   PyTorch: with a bias one launch for two, so 2 passes instead of 4.
-// Expect   dram bytes ~ 2 element passes, time above v02's by the 4-byte accesses and tanhf (bf16: instructions bind).
-// Refuted if   it is within 3 % of v02 in bf16.
+// Expect   time at least 1.03 times v02_vector's in bf16. Refuted if not.
 // Source   Hendrycks and Gimpel 2016, arXiv:1606.08415
 #include "check.cuh"
 #include "gelu.h"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels.registry import Expectation, Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
+from kernels.registry import TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -96,55 +96,56 @@ def gemv_chain(weight: Any, x: Any, bias: Any) -> Any:
 
 VARIANTS = (
     torch_variant(
-        "cuBLAS: at least 80 % of the read bandwidth on the LM head; refuted below",
+        "cuBLAS",
         gemv_chain,
         minimum_bytes,
-        timings=(Timing("floor", high=1 / 0.8),),
+        hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.8),),
     ),
     compile_variant(
-        "the same library call: within 5 % of torch on the LM head; refuted outside",
+        "the same library call",
         gemv_chain,
         minimum_bytes,
-        timings=(Timing("torch", low=0.95, high=1.05),),
+        hypotheses=(Hypothesis(TIME, "torch", low=0.95, high=1.05),),
     ),
     cuda_variant(
         "gemv",
         "v01_naive",
-        "32 sectors a request: under 50 % of the read bandwidth on the LM head; refuted over",
+        "one thread a row, latency bound",
         minimum_bytes,
-        timings=(Timing("floor", low=2.0),),
-        expectations=(Expectation("sectors_per_request_load", low=31.0),),
+        hypotheses=(
+            Hypothesis(TIME, "floor", low=2.0),
+            Hypothesis("sectors_per_request_load", low=31.0),
+        ),
         tunables={"GEMV_V01_THREADS": (128, 32, 64, 256, 512)},
     ),
     triton_variant(
         "gemv",
         "v03_triton",
         "gemv",
-        "four rows a program, a quarter of the lanes idle: within 15 % of the floor; refuted if not",
+        "four rows a program, a quarter of the lanes idle",
         minimum_bytes,
-        timings=(Timing("floor", high=1.15),),
+        hypotheses=(Hypothesis(TIME, "floor", high=1.15),),
     ),
     cuda_variant(
         "gemv",
         "v02_warp",
-        "all packets of a row in flight: at least 90 % of the read bandwidth on the LM head; refuted below",
+        "all packets of a row in flight",
         minimum_bytes,
         symbols=("gemv_v02_warp", "gemv_v02_any"),
         tunables={"GEMV_V02_THREADS": (256, 128, 512)},
-        timings=(Timing("floor", high=1 / 0.9),),
+        hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.9),),
     ),
     cuda_variant(
         "gemv",
         "v04_early",
-        "weights are prefetched into L2 while the kernel before drains: 1 to 5 % less time than v02 on the LM head, at "
-        "most 0.95 of it on the four projections in a chain; refuted if more",
+        "weights are prefetched into L2 while the kernel before drains",
         minimum_bytes,
-        timings=(
-            Timing("v02_warp", low=0.95, high=0.99),
-            Timing("v02_warp", high=0.95, shape="qkv"),
-            Timing("v02_warp", high=0.95, shape="proj"),
-            Timing("v02_warp", high=0.95, shape="fc", counters=False),
-            Timing("v02_warp", high=0.95, shape="mlp_proj", counters=False),
+        hypotheses=(
+            Hypothesis(TIME, "v02_warp", low=0.95, high=0.99),
+            Hypothesis(TIME, "v02_warp", high=0.95, shape="qkv"),
+            Hypothesis(TIME, "v02_warp", high=0.95, shape="proj"),
+            Hypothesis(TIME, "v02_warp", high=0.95, shape="fc", counters=False),
+            Hypothesis(TIME, "v02_warp", high=0.95, shape="mlp_proj", counters=False),
         ),
         tunables={
             "GEMV_V04_THREADS": (128, 256, 512),
@@ -154,10 +155,12 @@ VARIANTS = (
     cuda_variant(
         "gemv",
         "v05_straight",
-        "rows of one pass without loop or branch, weights, x and bias asked for before the first is used: at least "
-        "90 % of the read bandwidth on the LM head in both dtypes; refuted below, or slower than v04",
+        "rows of one pass without loop or branch, weights, x and bias asked for before the first is used",
         minimum_bytes,
-        timings=(Timing("floor", high=1 / 0.9), Timing("v04_early", high=1.0)),
+        hypotheses=(
+            Hypothesis(TIME, "floor", high=1 / 0.9),
+            Hypothesis(TIME, "v04_early", high=1.0),
+        ),
         tunables={
             "GEMV_V05_THREADS": (128, 256, 512),
             "GEMV_V05_EARLY_MB": (4, 0, 2, 8),

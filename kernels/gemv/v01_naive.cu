@@ -3,8 +3,7 @@
 // Needs    nothing
 // Moves    (N*K + K + 2*N) * sizeof(T) bytes if caches kept every sector until its last element is read.
 // Versus   nothing: the first rung.
-// Expect   32 sectors a request, latency bound: under 50 % of the read bandwidth on the LM head.
-// Refuted if   over 50 %.
+// Expect   time at least 2 times the floor's; sectors a load request at least 31. Refuted if not.
 // Source   the first kernel of every course
 #include <cstdint>
 

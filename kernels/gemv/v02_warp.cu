@@ -3,8 +3,7 @@
 // Needs    nothing (rows or bases that are not 16-byte aligned are read element by element)
 // Moves    (N*K + K + 2*N) * sizeof(T) bytes: every weight once from DRAM; x from L1.
 // Versus   v01: whole sectors a request; 48 to 192 bytes in flight a thread.
-// Expect   at least 90 % of the read bandwidth on the LM head with cold L2.
-// Refuted if   below.
+// Expect   time at most 1.111 times the floor's. Refuted if not.
 // Source   Little's law: 4.8 TB/s * 0.7 us / 132 multiprocessors = 25 KB in flight on each
 #ifndef GEMV_V02_THREADS
 #define GEMV_V02_THREADS 256

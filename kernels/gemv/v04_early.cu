@@ -5,8 +5,8 @@
 // Versus   v02: a chain of small products, as a decode step is, waits for DRAM once, not at every launch: blocks take
 //          their places early and prefetch their first rows into L2 before they wait for the kernel before. A prefetch
 //          is a hint: no value is read before that kernel has ended.
-// Expect   in a chain: at most 0.95 of v02's time on the four projections; 1 to 5 % less on the LM head.
-// Refuted if   more on any projection, or slower on the LM head.
+// Expect   time 0.95 to 0.99 times v02_warp's; time at most 0.95 times v02_warp's at qkv, proj, fc and mlp_proj.
+//          Refuted if not.
 // Source   PTX ISA, cp.async.bulk.prefetch.L2 and griddepcontrol
 #ifndef GEMV_V04_THREADS
 #define GEMV_V04_THREADS 128

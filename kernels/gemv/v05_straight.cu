@@ -5,8 +5,7 @@
 // Versus   v04: its loop over a row of any length, which the LM head goes round once, and its rows that may be missing are
 //          branches between loads and sums, and it asks for the bias when the rows are summed. Here a row's packets are
 //          counted at compile time.
-// Expect   at least 90 % of the read bandwidth on the LM head, in fp32 and bf16.
-// Refuted if   below, or slower than v04.
+// Expect   time at most 1.111 times the floor's; time at most v04_early's. Refuted if not.
 // Source   Little's law, see v02
 #ifndef GEMV_V05_THREADS
 #define GEMV_V05_THREADS 128

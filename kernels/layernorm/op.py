@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from kernels.normalised import EPS, TOLERANCE_WHY, awkward_rows, layernorm64, layernorm_error
-from kernels.registry import LARGE, Expectation, Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
+from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -73,60 +73,63 @@ def layernorm_chain(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
-def _cuda(name: str, hypothesis: str, *more: str, **fields: Any) -> Variant:
+def _cuda(name: str, idea: str, *more: str, **fields: Any) -> Variant:
     symbols = (f"layernorm_{name}", *more)
-    return cuda_variant("layernorm", name, hypothesis, minimum_bytes, symbols=symbols, **fields)
+    return cuda_variant("layernorm", name, idea, minimum_bytes, symbols=symbols, **fields)
 
 
 VARIANTS = (
-    torch_variant("one launch: dram bytes ~ 2 element passes", layernorm_chain, unfused_bytes),
-    compile_variant("one kernel: dram bytes ~ 2 element passes; refuted above 2.2", layernorm_chain, minimum_bytes),
+    torch_variant("one launch, 2 element passes", layernorm_chain, unfused_bytes),
+    compile_variant("one kernel, 2 element passes", layernorm_chain, minimum_bytes),
     _cuda(
         "v01_thread",
-        "32 sectors a request: dram bytes above 3 element passes where N >= 32768; refuted if below 2.5",
-        expectations=(
-            Expectation("measured_over_minimum", low=2.5 / 2),
-            Expectation("sectors_per_request_load", low=31.0),
+        "one thread a row, its lines are gone from L1 before the next walk",
+        hypotheses=(
+            Hypothesis("measured_over_minimum", low=2.5 / 2),
+            Hypothesis("sectors_per_request_load", low=31.0),
         ),
         tunables={"LAYERNORM_V01_THREADS": (128, 32, 64, 256, 512)},
     ),
     _cuda(
         "v02_shared",
-        "4 sectors a request, walks after the first hit L1: dram bytes ~ 2 element passes, top stall barrier; refuted "
-        "> 2.2",
-        expectations=(
-            Expectation("top_stall", equals="barrier"),
-            Expectation("sectors_per_request_load", low=3.8, high=4.2),
+        "coalesced, walks after the first hit L1: 2 element passes",
+        hypotheses=(
+            Hypothesis("top_stall", equals="barrier"),
+            Hypothesis("sectors_per_request_load", low=3.8, high=4.2),
         ),
         tunables={"LAYERNORM_V02_THREADS": (256, 64, 128, 512, 1024)},
     ),
     _cuda(
         "v03_shuffle",
-        "no barrier: at least 1.2 times as fast as v02; refuted if not",
-        timings=(Timing("v02_shared", high=1 / 1.2),),
-        expectations=(Expectation("stall_barrier_frac", high=0.01),),
+        "no barrier",
+        hypotheses=(
+            Hypothesis(TIME, "v02_shared", high=1 / 1.2),
+            Hypothesis("stall_barrier_frac", high=0.01),
+        ),
         tunables={"LAYERNORM_V03_THREADS": (128, 32, 64, 256, 512)},
     ),
     _cuda(
         "v04_constant",
-        "the constant cache answers one address a cycle: slower than v03; refuted if as fast",
-        timings=(Timing("v03_shuffle", low=1.0),),
+        "the constant cache answers one address a cycle",
+        hypotheses=(Hypothesis(TIME, "v03_shuffle", low=1.0),),
         tunables={"LAYERNORM_V04_THREADS": (128, 32, 64, 256, 512)},
     ),
     triton_variant(
         "layernorm",
         "v06_triton",
         "layernorm",
-        "one walk, a quarter of the lanes idle at C 768: within 10 % of the byte floor; refuted if v05 is "
-        "not at least 3 % faster",
+        "one walk, a quarter of the lanes idle at C 768",
         minimum_bytes,
-        timings=(Timing("floor", high=1.1), Timing("v05_vector", low=1.03)),
+        hypotheses=(
+            Hypothesis(TIME, "floor", high=1.1),
+            Hypothesis(TIME, "v05_vector", low=1.03),
+        ),
     ),
     _cuda(
         "v05_vector",
-        "one walk in 16-byte packets: time within 5 % of the byte floor at 100 MB and more; refuted if not",
+        "one walk in 16-byte packets",
         "layernorm_v05_any",
-        timings=(Timing("floor", high=1 / 0.95, least_bytes=LARGE),),
+        hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.95, least_bytes=LARGE),),
         tunables={
             "LAYERNORM_V05_ROWS": (4, 1, 2, 8),
             "LAYERNORM_V05_AHEAD_MB": (3, 0, 6),

@@ -4,8 +4,7 @@
 // Moves    at best 2 * N * C * sizeof(T) bytes; lanes lie C elements apart, so each load takes 32 sectors of which it
 //          uses 4 bytes (fp32), and the rows of a block have to stay in L1 for the rest of them.
 // Versus   nothing: the first idea anyone has.
-// Expect   32 sectors a request, dram bytes above 3 element passes at N >= 32768, C 768.
-// Refuted if   below 2.5.
+// Expect   DRAM bytes over the minimum at least 1.25; sectors a load request at least 31. Refuted if not.
 // Source   llm.c, dev/cuda/layernorm_forward.cu, kernel 1 (the idea)
 #include "check.cuh"
 #include "layernorm.h"

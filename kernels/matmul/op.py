@@ -12,17 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernels.matmul.traffic import Tiling, minimum_bytes
-from kernels.registry import (
-    Expectation,
-    Op,
-    Shape,
-    Tensor,
-    Timing,
-    Variant,
-    dtype_name,
-    register,
-    takes_all,
-)
+from kernels.registry import TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, register, takes_all
 from kernels.variants import cuda_variant, random_normal, torch_variant
 
 WIDTH = 768  # GPT-2's C
@@ -142,13 +132,12 @@ OF_16_BY_16 = "its hypothesis and its predicted bytes are those of 16 x 16 threa
 
 def _cuda(
     name: str,
-    hypothesis: str,
+    idea: str,
     tiling: Tiling,
     *,
     dtype: str = "float32",
     cannot: Callable[[Shape, str], str] = takes_all,
-    timings: tuple[Timing, ...] = (),
-    expectations: tuple[Expectation, ...] = (),
+    hypotheses: tuple[Hypothesis, ...] = (),
     symbols: tuple[str, ...] = (),
     keeps_default: str = "",
     **tunables: tuple[int, ...],
@@ -158,10 +147,9 @@ def _cuda(
     return cuda_variant(
         "matmul",
         name,
-        hypothesis,
+        idea,
         tiling.bytes,
-        timings=timings,
-        expectations=expectations,
+        hypotheses=hypotheses,
         dtypes=(dtype,),
         cannot=cannot,
         symbols=symbols,
@@ -172,117 +160,124 @@ def _cuda(
 
 VARIANTS = (
     torch_variant(
-        "cuBLAS: within 15 % of the floor at 4096",
+        "cuBLAS",
         matmul_chain,
         minimum_bytes,
-        timings=(Timing("floor", high=1 / 0.85),),
+        hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.85),),
     ),
     torch_variant(
-        "tensor cores: at most 0.2 of the time of float32 at 4096; refuted above",
+        "tensor cores, operands cut to TF32",
         matmul_tf32,
         minimum_bytes,
         name="torch_tf32",
-        timings=(Timing("torch", high=0.2),),
+        hypotheses=(Hypothesis(TIME, "torch", high=0.2),),
         dtypes=("float32",),
         precision="tf32",
     ),
     _cuda(
         "v01_naive",
-        "8.5 sectors a load request (16 for `a`, 1 for `weight`); refuted below 8",
+        "one thread an output: 16 sectors a request for `a`, 1 for `weight`",
         ONE_A_THREAD,
-        expectations=(Expectation("sectors_per_request_load", low=8.0),),
+        hypotheses=(Hypothesis("sectors_per_request_load", low=8.0),),
         keeps_default=OF_16_BY_16,
         TILE=TILES,
     ),
     _cuda(
         "v02_restrict",
-        "__restrict__ changes nothing: time within 3 % of v01; refuted outside",
+        "__restrict__ changes nothing",
         ONE_A_THREAD,
-        timings=(Timing("v01_naive", low=0.97, high=1.03),),
+        hypotheses=(Hypothesis(TIME, "v01_naive", low=0.97, high=1.03),),
         keeps_default=OF_16_BY_16,
         TILE=TILES,
     ),
     _cuda(
         "v03_unroll4",
-        "unrolled by four: 1 to 5 % less time, three branches of four gone; refuted if less, or more",
+        "unrolled by four, three branches of four gone",
         ONE_A_THREAD,
-        timings=(Timing("v02_restrict", low=0.95, high=0.99),),
-        expectations=(Expectation("sectors_per_request_load", low=0.99, high=1.01, than="v01_naive"),),
+        hypotheses=(
+            Hypothesis(TIME, "v02_restrict", low=0.95, high=0.99),
+            Hypothesis("sectors_per_request_load", low=0.99, high=1.01, than="v01_naive"),
+        ),
         keeps_default=OF_16_BY_16,
         TILE=TILES,
     ),
     _cuda(
         "v04_constant_bias",
-        "one load of 2 K + 1 less: time within 2 % of v03; refuted outside",
+        "one load of 2 K + 1 less",
         ONE_A_THREAD,
         cannot=_short_bias,
-        timings=(Timing("v03_unroll4", low=0.98, high=1.02),),
+        hypotheses=(Hypothesis(TIME, "v03_unroll4", low=0.98, high=1.02),),
         keeps_default=OF_16_BY_16,
         TILE=TILES,
     ),
     _cuda(
         "v05_coalesced",
-        "2.5 sectors a load request instead of 8.5: at most half of v02's time; refuted if more",
+        "neighbouring threads read neighbouring columns",
         Tiling(16, 32, blocks=4),
-        timings=(Timing("v02_restrict", high=0.5),),
-        expectations=(Expectation("sectors_per_request_load", low=2.4, high=2.6),),
+        hypotheses=(
+            Hypothesis(TIME, "v02_restrict", high=0.5),
+            Hypothesis("sectors_per_request_load", low=2.4, high=2.6),
+        ),
         TILE=TILES,
     ),
     _cuda(
         "v06_shared_tile",
-        "every FMA still loads two words from shared memory: at least 0.4 of v05's time; refuted if less",
+        "every FMA still loads two words from shared memory",
         Tiling(32, 32, blocks=2),
-        timings=(Timing("v05_coalesced", low=0.4),),
+        hypotheses=(Hypothesis(TIME, "v05_coalesced", low=0.4),),
         TILE=(32, 16, 8),
     ),
     _cuda(
         "v07_float4",
-        "a quarter of v05's global load instructions; refuted if not 4.0 times fewer",
+        "float4 loads, a quarter of the instructions",
         Tiling(8, 128, blocks=8),
         cannot=_packets,
-        expectations=(Expectation("global_load_inst", low=1 / 4.05, high=1 / 3.95, than="v05_coalesced"),),
+        hypotheses=(Hypothesis("global_load_inst", low=1 / 4.05, high=1 / 3.95, than="v05_coalesced"),),
         ROWS=(8, 2, 4, 16),
     ),
     _cuda(
         "v08_register_tile",
-        "16 words for 64 FMA: at most half of v06's time; refuted if more",
+        "16 words for 64 FMA",
         Tiling(128, 128, blocks=2),
-        timings=(Timing("v06_shared_tile", high=0.5),),
+        hypotheses=(Hypothesis(TIME, "v06_shared_tile", high=0.5),),
         TILE=(128, 64),
         DEPTH=(8, 4, 16),
         MINE=(8, 4),
     ),
     _cuda(
         "v09_warp_tile",
-        "FMA pipe over 85 % busy and at least 95 % of cuBLAS at 4096; refuted below either",
+        "a warp's tile in registers, the next one on its way",
         Tiling(128, 256),
-        timings=(Timing("torch", high=1 / 0.95),),
-        expectations=(Expectation("fma_active_frac", low=0.85),),
+        hypotheses=(
+            Hypothesis(TIME, "torch", high=1 / 0.95),
+            Hypothesis("fma_active_frac", low=0.85),
+        ),
         DEPTH=(16, 8, 32),
     ),
     _cuda(
         "v12_ring",
-        "FFMAs ordered for the reuse cache, fed by the copy engine: FMA pipe over 80 % busy, dispatch stalls gone, at "
-        "most 0.9 of v09's time at 4096; refuted below, or if more",
+        "FFMAs ordered for the reuse cache, fed by the copy engine",
         GROUPED,
-        timings=(Timing("v09_warp_tile", high=0.9),),
-        expectations=(Expectation("fma_active_frac", low=0.8), Expectation("stall_dispatch_stall_frac", high=0.01)),
+        hypotheses=(
+            Hypothesis(TIME, "v09_warp_tile", high=0.9),
+            Hypothesis("fma_active_frac", low=0.8),
+            Hypothesis("stall_dispatch_stall_frac", high=0.01),
+        ),
         DEPTH=(32, 16, 8),
         STAGES=(4, 3, 6),
     ),
     _cuda(
         "v13_split_k",
-        "equal pieces of K: at most 0.8 of v12's time at 1024 x 768 x 3072 and 1024 x 2304 x 768, at least 95 % of "
-        "cuBLAS everywhere; refuted if more, or below",
+        "equal pieces of K",
         Tiling(128, 256, group=16, split_k=True),
-        timings=(
-            Timing("v12_ring", high=0.8, shape="mlp_proj"),
-            Timing("v12_ring", high=0.8, shape="qkv", counters=False),
-            Timing("torch", high=1 / 0.95),
-            Timing("torch", high=1 / 0.95, shape="proj"),
+        hypotheses=(
+            Hypothesis(TIME, "v12_ring", high=0.8, shape="mlp_proj"),
+            Hypothesis(TIME, "v12_ring", high=0.8, shape="qkv", counters=False),
+            Hypothesis(TIME, "torch", high=1 / 0.95),
+            Hypothesis(TIME, "torch", high=1 / 0.95, shape="proj"),
             # of everywhere, where it is the least
             *(
-                Timing("torch", high=1 / 0.95, shape=shape, counters=False)
+                Hypothesis(TIME, "torch", high=1 / 0.95, shape=shape, counters=False)
                 for shape in ("lm_head", "square_1793", "square_2049")
             ),
         ),
@@ -291,61 +286,62 @@ VARIANTS = (
     ),
     _cuda(
         "v15_padded",
-        "operands copied into 16-byte rows first: at most 0.95 of cuBLAS's time at 1024 x 50257 x 768 (lm_head), at "
-        "least 95 % of cuBLAS at 1793 and 2049; refuted if more, or below",
+        "operands copied into 16-byte rows first",
         Tiling(128, 256, group=16, split_k=True, padded=True),
         symbols=("matmul_v15_padded", "matmul_v15_pad"),
-        timings=(
-            Timing("torch", high=0.95, shape="lm_head"),
-            Timing("torch", high=1 / 0.95, shape="square_1793"),
-            Timing("torch", high=1 / 0.95, shape="square_2049"),
+        hypotheses=(
+            Hypothesis(TIME, "torch", high=0.95, shape="lm_head"),
+            Hypothesis(TIME, "torch", high=1 / 0.95, shape="square_1793"),
+            Hypothesis(TIME, "torch", high=1 / 0.95, shape="square_2049"),
         ),
         DEPTH=(32, 16, 8),
         STAGES=(4, 3, 6),
     ),
     _cuda(
         "v10_mma",
-        "mma.sync on Hopper: 55 to 65 % of cuBLAS bf16 at 4096; refuted outside",
+        "mma.sync on Hopper",
         Tiling(128, 256),
         dtype="bfloat16",
         cannot=_tensor_tiles,
-        timings=(Timing("torch", low=1 / 0.65, high=1 / 0.55),),
+        hypotheses=(Hypothesis(TIME, "torch", low=1 / 0.65, high=1 / 0.55),),
         STAGES=(4, 3, 2),
     ),
     _cuda(
         "v11_wgmma",
-        "wgmma and TMA: at least 90 % of cuBLAS bf16 at 4096, tensor pipe over 80 % busy; refuted below either",
+        "wgmma and TMA",
         GROUPED,
         dtype="bfloat16",
         cannot=_tensor_tiles,
-        timings=(Timing("torch", high=1 / 0.9),),
-        expectations=(Expectation("tensor_active_frac", low=0.8),),
+        hypotheses=(
+            Hypothesis(TIME, "torch", high=1 / 0.9),
+            Hypothesis("tensor_active_frac", low=0.8),
+        ),
         GROUP_ROWS=(16, 4, 8, 32),
         STAGES=(4, 3),
     ),
     _cuda(
         "v14_fitted_tile",
-        "tiles as wide as gives every multiprocessor one, the bias there before it is needed: at most cuBLAS' time at "
-        "4096 and at the projections of 1024 tokens; refuted if more",
+        "tiles as wide as gives every multiprocessor one, the bias there before it is needed",
         GROUPED,
         dtype="bfloat16",
         cannot=_tensor_tiles,
-        timings=tuple(Timing("torch", high=1.0, shape=shape) for shape in ("", "qkv", "proj", "fc", "mlp_proj")),
-        expectations=(Expectation("tensor_active_frac", low=0.8),),
+        hypotheses=(
+            *(Hypothesis(TIME, "torch", high=1.0, shape=shape) for shape in ("", "qkv", "proj", "fc", "mlp_proj")),
+            Hypothesis("tensor_active_frac", low=0.8),
+        ),
         GROUP_ROWS=(16, 4, 8, 32),
         STAGES=(8, 3, 2),
     ),
     _cuda(
         "v16_any_rows",
-        "operands copied into 16-byte rows first, outputs written pair by pair: at most 0.4 of cuBLAS's time at 1024 x "
-        "50257 x 768 (lm_head), at most 0.6 at 1793 and 2049; refuted if more",
+        "operands copied into 16-byte rows first, outputs written pair by pair",
         Tiling(128, 256, group=16, padded=True),
         dtype="bfloat16",
         symbols=("matmul_v16_any_rows", "matmul_v16_pad"),
-        timings=(
-            Timing("torch", high=0.4, shape="lm_head"),
-            Timing("torch", high=0.6, shape="square_1793"),
-            Timing("torch", high=0.6, shape="square_2049"),
+        hypotheses=(
+            Hypothesis(TIME, "torch", high=0.4, shape="lm_head"),
+            Hypothesis(TIME, "torch", high=0.6, shape="square_1793"),
+            Hypothesis(TIME, "torch", high=0.6, shape="square_2049"),
         ),
         GROUP_ROWS=(16, 4, 8, 32),
         STAGES=(8, 3, 2),

@@ -3,8 +3,8 @@
 // Needs    nothing
 // Moves    (M*K + K*N + N + M*N) * 4 bytes if caches kept everything.
 // Versus   nothing: the first rung.
-// Expect   a warp's load of `a` touches 16 rows, one of `weight` 2 columns: 8.5 sectors per load request.
-// Refuted if   sectors per load request < 8.
+// Why      a warp's load of `a` touches 16 rows, one of `weight` 2 columns: 8.5 sectors a load request.
+// Expect   sectors a load request at least 8. Refuted if not.
 // Source   the first kernel of every course
 #include <cstdint>
 

@@ -3,8 +3,8 @@
 // Needs    nothing
 // Moves    as v01.
 // Versus   v02: threadIdx.x runs along the columns, nothing else.
-// Expect   sectors per load request 2.5 (one broadcast, one row of 4 sectors) instead of 8.5, time at least 4 x less.
-// Refuted if   time falls by less than 2 x.
+// Why      2.5 sectors a load request (one broadcast, one row of 4 sectors) instead of 8.5.
+// Expect   time at most 0.5 times v02_restrict's; sectors a load request 2.4 to 2.6. Refuted if not.
 // Source   CUDA C++ Best Practices Guide, "Coalesced Access to Global Memory"
 #include <cstdint>
 

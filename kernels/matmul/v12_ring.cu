@@ -5,8 +5,8 @@
 // Versus   v09: warps neither load from global memory nor compute addresses nor wait for each other, only for a stage
 //          of the ring; `a` lies in shared memory as it does in global memory; an FFMA seldom reads three registers,
 //          because one operand stays in the reuse cache.
-// Expect   at most 0.9 of v09's time at 4096, FMA pipe over 80 % busy, dispatch stalls gone.
-// Refuted if   more, or below.
+// Expect   time at most 0.9 times v09_warp_tile's; FMA pipe busy at least 80 %; dispatch stalls at most 1 %. Refuted if
+//          not.
 // Source   PTX ISA, "cp.async.bulk.tensor" and "mbarrier"; reuse cache after Jia et al. 2018, arXiv:1804.06826, its
 //          effect measured anew, see README.md
 #ifndef MATMUL_V12_DEPTH

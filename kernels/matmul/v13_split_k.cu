@@ -5,8 +5,8 @@
 // Versus   v12: the last wave is never half empty. The steps of the tiles that do not fill a wave, and of one wave more,
 //          are cut into equal pieces; who has a part of a tile leaves it in the workspace, and sums up as much of the
 //          tile as any other who has one, in the same order every time.
-// Expect   at most 0.8 of v12's time at 1024 x 768 x 3072 and 1024 x 2304 x 768; at least 95 % of cuBLAS everywhere.
-// Refuted if   more, or below.
+// Expect   time at most 0.8 times v12_ring's at mlp_proj and qkv; time at most 1.053 times torch's at square_4096,
+//          proj, lm_head, square_1793 and square_2049. Refuted if not.
 // Source   Osama et al. 2023, "Stream-K", arXiv:2301.03598
 #ifndef MATMUL_V13_DEPTH
 #define MATMUL_V13_DEPTH 32

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels.registry import LARGE, Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
+from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -112,40 +112,39 @@ TUNABLES = {
 def _variants(which: str, passes: Any, chain: Any, function: str, launches: str) -> dict[str, Variant]:
     variants = (
         torch_variant(
-            f"{launches} of strided copies: the bytes of one, at less than 95 % of a copy's bandwidth",
+            f"{launches} of strided copies, the bytes of one",
             chain,
             passes,
-            timings=(Timing("floor", low=1 / 0.95),),
+            hypotheses=(Hypothesis(TIME, "floor", low=1 / 0.95),),
         ),
-        compile_variant("the bytes of a copy in as many kernels as the compiler likes", chain, passes),
+        compile_variant("the bytes of a copy, in as many kernels as the compiler likes", chain, passes),
         cuda_variant(
             "permute",
             "v01_element",
-            "one launch, one element a thread: the bytes of a copy; in bf16 at least 1.1 times v02's time; "
-            "refuted if not",
+            "one launch, one element a thread, the bytes of a copy",
             passes,
             function=f"{which}_v01_element",
             symbols=(f"permute_v01_{which}",),
-            timings=(Timing("v02_vector", low=1.1, dtypes=("bfloat16",)),),
+            hypotheses=(Hypothesis(TIME, "v02_vector", low=1.1, dtypes=("bfloat16",)),),
             tunables={f"PERMUTE_V01_{which.upper()}_THREADS": (256, 64, 128, 512, 1024)},
         ),
         triton_variant(
             "permute",
             "v03_triton",
             function,
-            "time within 10 % of v02; refuted if slower than that",
+            "the same permutation in blocks of Triton",
             passes,
             symbols=(f"permute_v03_{which}",),
-            timings=(Timing("v02_vector", high=1.1),),
+            hypotheses=(Hypothesis(TIME, "v02_vector", high=1.1),),
         ),
         cuda_variant(
             "permute",
             "v02_vector",
-            "16-byte packets: within 5 % of a copy of the same bytes at 100 MB and more; refuted if not",
+            "16-byte packets, the bytes of a copy",
             passes,
             function=f"{which}_v02_vector",
             symbols=(f"permute_v02_{which}",),
-            timings=(Timing("floor", high=1 / 0.95, least_bytes=LARGE),),
+            hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.95, least_bytes=LARGE),),
             # split and merge are two kernels of one source: each has choices of its own
             tunables={f"PERMUTE_V02_{which.upper()}_THREADS": (256, 64, 128, 512, 1024), **TUNABLES[which]},
         ),

@@ -3,9 +3,7 @@
 // Needs    < 2^32 elements
 // Moves    split 6 * B * T * C * sizeof(T) bytes, merge 2: every element once in, once out.
 // Versus   PyTorch: the three copies of split in one launch; the same bytes, so only launches are saved.
-// Expect   dram bytes ~ 6 (split) and 2 (merge) element passes; 4-byte accesses (2 in bf16), so the split in bf16 takes
-//          at least 1.1 times v02's time.
-// Refuted if   not.
+// Expect   time at least 1.1 times v02_vector's in bf16. Refuted if not.
 // Source   llm.c, dev/cuda/attention_forward.cu, permute_kernel (the idea)
 #include "check.cuh"
 #include "permute.h"

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from kernels.normalised import UNIT
-from kernels.registry import LARGE, Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
+from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -67,30 +67,30 @@ def residual_chain(x: Any, y: Any) -> Any:
 
 
 VARIANTS = (
-    torch_variant("one launch: dram bytes ~ 3 element passes", residual_chain, minimum_bytes),
-    compile_variant("one launch: dram bytes ~ 3 element passes", residual_chain, minimum_bytes),
+    torch_variant("one launch, 3 element passes", residual_chain, minimum_bytes),
+    compile_variant("one launch, 3 element passes", residual_chain, minimum_bytes),
     cuda_variant(
         "residual",
         "v01_element",
-        "one element a thread: in bf16 at most 90 % of v02's bandwidth; refuted if above",
+        "one element a thread",
         minimum_bytes,
-        timings=(Timing("v02_vector", low=1 / 0.9, dtypes=("bfloat16",)),),
+        hypotheses=(Hypothesis(TIME, "v02_vector", low=1 / 0.9, dtypes=("bfloat16",)),),
         tunables={"RESIDUAL_V01_THREADS": (256, 64, 128, 512, 1024)},
     ),
     triton_variant(
         "residual",
         "v03_triton",
         "residual",
-        "time within 2 % of v02; refuted if 5 % slower",
+        "as wide accesses as v02",
         minimum_bytes,
-        timings=(Timing("v02_vector", high=1.05),),
+        hypotheses=(Hypothesis(TIME, "v02_vector", high=1.05),),
     ),
     cuda_variant(
         "residual",
         "v02_vector",
-        "16-byte packets: time within 3 % of the byte floor at 100 MB and more; refuted if not",
+        "16-byte packets",
         minimum_bytes,
-        timings=(Timing("floor", high=1.03, least_bytes=LARGE),),
+        hypotheses=(Hypothesis(TIME, "floor", high=1.03, least_bytes=LARGE),),
         tunables={"RESIDUAL_V02_THREADS": (256, 64, 128, 512, 1024)},
     ),
 )

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from kernels.normalised import EPS, TOLERANCE_WHY, UNIT, awkward_rows, layernorm64, layernorm_error
-from kernels.registry import LARGE, Op, Shape, Tensor, Timing, Variant, dtype_name, item_bytes, register
+from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -85,14 +85,12 @@ def residual_layernorm_chain(x: Any, y: Any, weight: Any, bias: Any, eps: float)
 
 
 VARIANTS = (
-    torch_variant("two launches: dram bytes ~ 5 element passes", residual_layernorm_chain, unfused_bytes),
-    compile_variant(
-        "one kernel: dram bytes ~ 4 element passes; refuted above 4.4", residual_layernorm_chain, minimum_bytes
-    ),
+    torch_variant("two launches, 5 element passes", residual_layernorm_chain, unfused_bytes),
+    compile_variant("one kernel, 4 element passes", residual_layernorm_chain, minimum_bytes),
     cuda_variant(
         "residual_layernorm",
         "v01_shuffle",
-        "one launch, later walks hit L1 or L2: dram bytes ~ 4 element passes; refuted above 4.4",
+        "one launch, later walks hit L1 or L2: 4 element passes",
         minimum_bytes,
         tunables={"RESIDUAL_LAYERNORM_V01_THREADS": (128, 32, 64, 256, 512)},
     ),
@@ -100,21 +98,22 @@ VARIANTS = (
         "residual_layernorm",
         "v03_triton",
         "residual_layernorm",
-        "one walk, a quarter of the lanes idle at C 768: within 10 % of the byte floor; refuted if v02 is "
-        "not at least 3 % faster",
+        "one walk, a quarter of the lanes idle at C 768",
         minimum_bytes,
-        timings=(Timing("floor", high=1.1), Timing("v02_vector", low=1.03)),
+        hypotheses=(
+            Hypothesis(TIME, "floor", high=1.1),
+            Hypothesis(TIME, "v02_vector", low=1.03),
+        ),
     ),
     cuda_variant(
         "residual_layernorm",
         "v02_vector",
-        "one walk in 16-byte packets: at least 1.2 times as fast as the two launches, no slower than "
-        "torch.compile at 100 MB and more; refuted if either fails",
+        "one walk in 16-byte packets",
         minimum_bytes,
         symbols=("residual_layernorm_v02_vector", "residual_layernorm_v02_any"),
-        timings=(
-            Timing("torch", high=1 / 1.2, counters=False, least_bytes=LARGE),
-            Timing("compile", high=1.0, counters=False, least_bytes=LARGE),
+        hypotheses=(
+            Hypothesis(TIME, "torch", high=1 / 1.2, counters=False, least_bytes=LARGE),
+            Hypothesis(TIME, "compile", high=1.0, counters=False, least_bytes=LARGE),
         ),
         tunables={
             "RESIDUAL_LAYERNORM_V02_ROWS": (4, 1, 2, 8),

@@ -16,11 +16,11 @@ from typing import Any
 from kernels.registry import (
     ITEM_BYTES,
     MOST_BYTES,
-    Expectation,
+    TIME,
+    Hypothesis,
     Op,
     Shape,
     Tensor,
-    Timing,
     Variant,
     dtype_name,
     item_bytes,
@@ -187,7 +187,7 @@ def _torch_variant(scores: Any, scale: float) -> Any:
 
 
 HALF_READ = tuple(  # of the input, at the bench shape
-    Expectation("dram_read_bytes", high=0.55 * math.prod(BENCH_SHAPE) * ITEM_BYTES[dtype], dtypes=(dtype,))
+    Hypothesis("dram_read_bytes", high=0.55 * math.prod(BENCH_SHAPE) * ITEM_BYTES[dtype], dtypes=(dtype,))
     for dtype in ("float32", "bfloat16")
 )
 
@@ -198,15 +198,15 @@ def _beyond_shared_memory(shape: Shape, dtype: str) -> str:
 
 VARIANTS = (
     torch_variant(
-        "three launches that each read and write the whole tensor: dram bytes ~ 6 element passes",
+        "three launches that each read and write the whole tensor, 6 element passes",
         _torch_variant,
         unfused_bytes,
     ),
-    compile_variant("one dense kernel: dram bytes ~ 2 element passes; refuted above 2.2", causal_chain, dense_bytes),
+    compile_variant("one dense kernel, 2 element passes", causal_chain, dense_bytes),
     cuda_variant(
         "softmax",
         "v01_separate",
-        "five launches over a float32 workspace: dram bytes ~ 8 element passes (fp32)",
+        "five launches over a float32 workspace, 8 element passes (fp32)",
         separate_bytes,
         symbols=(
             "softmax_v01_scale_mask",
@@ -215,66 +215,66 @@ VARIANTS = (
             "softmax_v01_row_sum",
             "softmax_v01_divide",
         ),
-        expectations=(Expectation("measured_over_predicted", low=7 / 8, high=MOST_BYTES, dtypes=("float32",)),),
+        hypotheses=(Hypothesis("measured_over_predicted", low=7 / 8, high=MOST_BYTES, dtypes=("float32",)),),
         tunables={"SOFTMAX_V01_THREADS": (256, 128, 512, 1024)},
     ),
     cuda_variant(
         "softmax",
         "v02_fused",
-        "one launch, the second pass over a row hits L1: dram bytes ~ 2 element passes; refuted above 2.2",
+        "one launch, the second pass over a row hits L1: 2 element passes",
         dense_bytes,
         tunables={"SOFTMAX_V02_THREADS": (128, 64, 256, 512)},
     ),
     cuda_variant(
         "softmax",
         "v06_block",
-        "the row in shared memory, 16 barriers: dram bytes ~ 2 element passes and at least 0.95 of v02's time; refuted "
-        "above 2.2, or if less time",
+        "the row in shared memory, 16 barriers: 2 element passes",
         dense_bytes,
-        timings=(Timing("v02_fused", low=0.95),),
+        hypotheses=(Hypothesis(TIME, "v02_fused", low=0.95),),
         tunables={"SOFTMAX_V06_THREADS": (256, 128, 512, 1024)},
         cannot=_beyond_shared_memory,
     ),
     cuda_variant(
         "softmax",
         "v07_warp",
-        "the row in a warp's registers, no barrier: dram bytes ~ 2 element passes and at most 0.85 of v06's time; "
-        "refuted above either",
+        "the row in a warp's registers, no barrier: 2 element passes",
         dense_bytes,
         symbols=("softmax_v07_warp", "softmax_v07_warp_long"),
-        timings=(Timing("v06_block", high=0.85),),
+        hypotheses=(Hypothesis(TIME, "v06_block", high=0.85),),
         tunables={"SOFTMAX_V07_ROWS": (4, 1, 2, 8, 16)},
     ),
     triton_variant(
         "softmax",
         "v04_triton",
         "causal_softmax",
-        "masked loads skip the upper triangle: dram read ~ 0.5 of the input; refuted above 0.55",
+        "masked loads skip the upper triangle, half of the input",
         causal_bytes,
-        expectations=HALF_READ,
+        hypotheses=HALF_READ,
     ),
     cuda_variant(
         "softmax",
         "v03_causal",
-        "no sector above the diagonal is read, 16-byte accesses: dram read ~ 0.5 of the input and time "
-        "within 4 % of the byte floor; refuted if read > 0.55 or Triton is as fast",
+        "no sector above the diagonal is read, 16-byte accesses",
         causal_bytes,
         symbols=("softmax_v03_causal", "softmax_v03_causal_long"),
-        timings=(Timing("triton", high=0.999), Timing("floor", high=1 / 0.96)),
-        expectations=HALF_READ,
+        hypotheses=(
+            Hypothesis(TIME, "triton", high=0.999),
+            Hypothesis(TIME, "floor", high=1 / 0.96),
+            *HALF_READ,
+        ),
         tunables={"SOFTMAX_V03_AHEAD_MB": (6, 0, 3, 12)},
     ),
     cuda_variant(
         "softmax",
         "v05_early",
-        "the first rows are prefetched into L2 while the kernel before drains: 0.3 to 0.5 us less than v03 "
-        "at B 8, T 1024; refuted if less than 0.2 us there, or slower anywhere",
+        "the first rows are prefetched into L2 while the kernel before drains",
         causal_bytes,
-        timings=(
-            Timing("v03_causal", high=1 - 0.2 / 144.7, dtypes=("float32",)),
-            Timing("v03_causal", high=1 - 0.2 / 73.9, dtypes=("bfloat16",)),
+        hypotheses=(
+            # 0.2 us less
+            Hypothesis(TIME, "v03_causal", high=1 - 0.2 / 144.7, dtypes=("float32",)),
+            Hypothesis(TIME, "v03_causal", high=1 - 0.2 / 73.9, dtypes=("bfloat16",)),
             *(
-                Timing("v03_causal", high=1.0, shape=name, counters=False)
+                Hypothesis(TIME, "v03_causal", high=1.0, shape=name, counters=False)
                 for name in SHAPES
                 if SHAPES[name] != BENCH_SHAPE
             ),

@@ -4,8 +4,9 @@
 // Moves    as v03: every 32-byte sector with a visible score once, plus N * Tk * sizeof(T) written.
 // Versus   v03: its first rows, which no earlier row asks for, are prefetched into L2 before the wait for the kernel
 //          before. A prefetch is a hint: no value is read before that kernel has ended and its writes are visible.
-// Expect   0.3 to 0.5 us less than v03 at B 8, T 1024 after a launch that lets it start early.
-// Refuted if   less than 0.2 us there, or slower anywhere.
+// Expect   time at most 0.9986 times v03_causal's in fp32; time at most 0.9973 times v03_causal's in bf16; time at most
+//          v03_causal's at b8_t512, b8_t2048, b8_t4096, b1_t512, b1_t1024, b1_t2048, b1_t4096 and decode_b1_t1024.
+//          Refuted if not.
 // Source   PTX ISA, cp.async.bulk.prefetch.L2 and griddepcontrol; what was measured stands in README.md
 #ifndef SOFTMAX_V05_AHEAD_MB
 #define SOFTMAX_V05_AHEAD_MB 6

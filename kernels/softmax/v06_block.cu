@@ -4,8 +4,7 @@
 // Moves    2 * N * Tk * sizeof(T) bytes: every score once, every output once.
 // Versus   v02: a score is read once instead of twice, an exponential computed once instead of three times; but eight
 //          barriers for the maximum, eight for the sum.
-// Expect   dram bytes ~ 2 element passes; no less time than v02, because a block waits at its barriers.
-// Refuted if   > 2.2, or less than 0.95 of v02's time.
+// Expect   time at least 0.95 times v02_fused's. Refuted if not.
 // Source   Harris, "Optimizing Parallel Reduction in CUDA", sequential addressing
 #include "check.cuh"
 #include "reduce.cuh"

@@ -3,8 +3,7 @@
 // Needs    nothing (rows of more than 2048 columns are read three times, twice from L1 or L2)
 // Moves    2 * N * Tk * sizeof(T) bytes: every score once, every output once.
 // Versus   v06: ten shuffles for sixteen barriers; a warp waits for nobody; registers instead of shared memory.
-// Expect   dram bytes ~ 2 element passes; at most 0.85 of v06's time.
-// Refuted if   > 2.2, or more time.
+// Expect   time at most 0.85 times v06_block's. Refuted if not.
 // Source   CUDA C++ Programming Guide, "Warp Shuffle Functions"
 #include "check.cuh"
 #include "reduce.cuh"

@@ -113,14 +113,14 @@ def points() -> list[Point]:
         for variant in op.variants
     ]
     found += [
-        Point(op, name, dtype, op.shapes[timing.shape])
+        Point(op, name, dtype, op.shapes[said.shape])
         for op in known.values()
         for variant in op.variants.values()
-        for timing in variant.timings
-        if timing.shape and timing.counters
-        for dtype in timing.dtypes
+        for said in variant.hypotheses
+        if said.shape and said.counters
+        for dtype in said.dtypes
         if dtype in variant.dtypes
-        for name in (variant.name, timing.than)
+        for name in (variant.name, said.than)
         if name in op.variants
     ]
     for claim in read_claims():
@@ -148,40 +148,28 @@ def hypotheses(point: Point) -> Iterator[dict[str, Any]]:
     """What the variant declares of this dtype: metric, versus, low, high, equals, and of what is timed at which shape.
     It is said of the bench shape's point, whichever shape it is about.
     """
-    variant = point.op.variant(point.variant)
-    bytes_said = [expected for expected in variant.expectations if expected.metric.startswith("measured_over_")]
-    if not any(point.dtype in expected.dtypes for expected in bytes_said):
+    stated = [said for said in point.op.variant(point.variant).hypotheses if point.dtype in said.dtypes]
+    if not any(said.is_about_bytes for said in stated):
         yield {"metric": "measured_over_predicted", "versus": "", "low": 0.0, "high": MOST_BYTES, "equals": "",
                "stated": False}  # fmt: skip
     if point.shape != point.op.bench_shape:
         return
-    for timing in variant.timings:
-        if point.dtype in timing.dtypes:
-            said = {
-                "metric": "bench_time_p50_ns",
-                "versus": timing.than,
-                "low": timing.low,
-                "high": timing.high,
-                "equals": "",
-            }
-            yield said | ({"at": timing.shape} if timing.shape else {})
-            if timing.least_bytes:
-                yield from (said | {"at": name} for name in other_shapes(point, timing))
-    for expected in variant.expectations:
-        if point.dtype in expected.dtypes:
-            yield {"metric": expected.metric, "versus": expected.than, "low": expected.low, "high": expected.high,
-                   "equals": expected.equals} | ({"at": expected.shape} if expected.shape else {})  # fmt: skip
+    for said in stated:
+        row = {"metric": said.metric, "versus": said.than, "low": said.low, "high": said.high, "equals": said.equals}
+        yield row | ({"at": said.shape} if said.shape else {})
+        if said.least_bytes:
+            yield from (row | {"at": name} for name in other_shapes(point, said))
 
 
-def other_shapes(point: Point, timing: registry.Timing) -> list[str]:
-    """The other shapes than its own and the bench shape that a timing with `least_bytes` is about."""
+def other_shapes(point: Point, said: registry.Hypothesis) -> list[str]:
+    """The other shapes than its own and the bench shape that a hypothesis with `least_bytes` is about."""
     op = point.op
     return [
         name
         for name, shape in op.shapes.items()
-        if name != timing.shape
+        if name != said.shape
         and shape != op.bench_shape
-        and op.minimum_bytes(shape, point.dtype) >= timing.least_bytes
+        and op.minimum_bytes(shape, point.dtype) >= said.least_bytes
         and op.variant(point.variant).takes(shape, point.dtype)
     ]
 
@@ -216,7 +204,7 @@ def declared(point: Point) -> dict[str, Any]:
         "shape": point.sizes,
         "axes": ",".join(op.axes),
         "at_bench_shape": point.shape == op.bench_shape,
-        "hypothesis": variant.hypothesis,
+        "hypothesis": op.hypothesis(point.variant),
         "minimum_bytes": op.minimum_bytes(point.shape, point.dtype),
         "predicted_bytes": op.fused_bytes(point.shape, point.dtype, point.variant),
         "flops": op.flops(point.shape),

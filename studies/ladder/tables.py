@@ -60,6 +60,7 @@ TIMED = ("bench_time_p50_ns", "achieved_flop_per_s")  # what hypotheses say of a
 WORDS = {
     "bench_time_p50_ns": "time",
     "achieved_flop_per_s": "throughput",
+    "stall_barrier_frac": "barrier stalls",
     "stall_dispatch_stall_frac": "dispatch stalls",
     "measured_over_predicted": "DRAM bytes over predicted",
     "measured_over_minimum": "DRAM bytes over the minimum",

@@ -16,7 +16,7 @@ from analysis.formats.errors import InputError, UsageError
 from analysis.tables.join import prepare_counters
 from analysis.tables.schema import LADDER_TABLES
 from kernels import registry
-from kernels.registry import Expectation
+from kernels.registry import Hypothesis
 from studies.ladder import build as composer
 from studies.ladder import measure as ladder
 from studies.ladder import tables as ladder_tables
@@ -107,8 +107,8 @@ def test_what_a_variant_says_of_bytes_replaces_the_rule_for_all(monkeypatch: pyt
     op = registry.ops()["softmax"]
     point = ladder.Point(op, "v02_fused", "float32", op.bench_shape)
     assert [said["metric"] for said in ladder.hypotheses(point)] == ["measured_over_predicted"]
-    expected = Expectation("measured_over_minimum", low=1.5, dtypes=("float32",))
-    variant = dataclasses.replace(op.variants["v02_fused"], expectations=(expected,))
+    expected = Hypothesis("measured_over_minimum", low=1.5, dtypes=("float32",))
+    variant = dataclasses.replace(op.variants["v02_fused"], hypotheses=(expected,))
     monkeypatch.setitem(op.variants, "v02_fused", variant)  # type: ignore[arg-type]
     assert [said["metric"] for said in ladder.hypotheses(point)] == ["measured_over_minimum"]
     bf16 = ladder.Point(op, "v02_fused", "bfloat16", op.bench_shape)
@@ -625,7 +625,8 @@ def test_a_hypothesis_about_time_may_name_its_shape(folder: Path, monkeypatch: p
     op = registry.ops()["softmax"]
     other = next(name for name, shape in op.shapes.items() if shape != op.bench_shape)
     variant = dataclasses.replace(
-        op.variants["v02_fused"], timings=(registry.Timing("torch", high=0.5, dtypes=("float32",), shape=other),)
+        op.variants["v02_fused"],
+        hypotheses=(registry.Hypothesis(registry.TIME, "torch", high=0.5, dtypes=("float32",), shape=other),),
     )
     monkeypatch.setitem(op.variants, "v02_fused", variant)  # type: ignore[arg-type]
     keys = {point.key for point in ladder.points()}
@@ -636,7 +637,7 @@ def test_a_hypothesis_about_time_may_name_its_shape(folder: Path, monkeypatch: p
         if one["metric"] == "bench_time_p50_ns"
     ]
     assert (stated["versus"], stated["high"], stated["at"]) == ("torch", 0.5, other)
-    by_times = dataclasses.replace(variant, timings=(dataclasses.replace(variant.timings[0], counters=False),))
+    by_times = dataclasses.replace(variant, hypotheses=(dataclasses.replace(variant.hypotheses[0], counters=False),))
     monkeypatch.setitem(op.variants, "v02_fused", by_times)  # type: ignore[arg-type]
     assert ("softmax", "v02_fused", "fp32", other) not in {point.key for point in ladder.points()}
 
@@ -663,8 +664,8 @@ def test_a_hypothesis_about_time_may_name_its_shape(folder: Path, monkeypatch: p
 
 def test_a_rate_is_judged_at_another_shape_by_the_times_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     op = registry.ops()["attention"]
-    rate = Expectation("achieved_flop_per_s", low=250e12, dtypes=("float32",), shape="b4_t4096")
-    variant = dataclasses.replace(op.variants["v03_tiled"], timings=(), expectations=(rate,))
+    rate = Hypothesis("achieved_flop_per_s", low=250e12, dtypes=("float32",), shape="b4_t4096")
+    variant = dataclasses.replace(op.variants["v03_tiled"], hypotheses=(rate,))
     monkeypatch.setitem(op.variants, "v03_tiled", variant)  # type: ignore[arg-type]
     stated = [*ladder.hypotheses(ladder.Point(op, "v03_tiled", "float32", op.bench_shape))][-1]
     assert (stated["metric"], stated["low"], stated["at"]) == ("achieved_flop_per_s", 250e12, "b4_t4096")

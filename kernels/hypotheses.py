@@ -1,0 +1,124 @@
+"""One hypothesis as data, and the sentence that is made of it: README, report and `.cu` header say the same.
+
+This module needs nothing else of ours, torch or a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+TIME = "bench_time_p50_ns"
+FLOOR = (
+    "floor"  # as `than`: minimum bytes at the speed of a copy, of a compute-bound op the operations at their roof too
+)
+DTYPES = ("float32", "bfloat16")
+SHORT_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
+MOST_BYTES = 1.1  # of what a variant is predicted to move: the rule for all variants
+# what a sentence calls a metric, as the tables of the ladder do
+WORDS = {
+    TIME: "time",
+    "achieved_flop_per_s": "throughput",
+    "dram_read_bytes": "DRAM read",
+    "fma_active_frac": "FMA pipe busy",
+    "global_load_inst": "global load instructions",
+    "local_bytes": "local memory",
+    "measured_over_minimum": "DRAM bytes over the minimum",
+    "measured_over_predicted": "DRAM bytes over predicted",
+    "sectors_per_request_load": "sectors a load request",
+    "stall_barrier_frac": "barrier stalls",
+    "stall_dispatch_stall_frac": "dispatch stalls",
+    "tensor_active_frac": "tensor pipe busy",
+    "top_stall": "top stall",
+}
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A bound that a measurement can break: `metric`, a column of ladder.csv, lies in [low, high] or is `equals`.
+
+    With `than` it is the metric over that of another variant of the op; TIME over FLOOR is the time over the floor's.
+    `dtypes` are those it is about. `shape` names one of the op's shapes; "": its bench shape. Counters are taken there
+    too, to say why, unless `counters` is False: where one sentence is about many shapes, the benchmark's times are
+    enough. With `least_bytes` the same is said of every other registered shape that moves so many bytes at least. A
+    hypothesis about bytes takes the place of the rule for all variants, that one moves at most MOST_BYTES times its
+    `bytes_model`.
+    """
+
+    metric: str
+    than: str = ""
+    low: float = 0.0
+    high: float = math.inf
+    equals: str = ""
+    dtypes: tuple[str, ...] = DTYPES
+    shape: str = ""
+    least_bytes: float = 0.0
+    counters: bool = True
+
+    def __post_init__(self) -> None:
+        if self.metric not in WORDS:
+            raise ValueError(f"hypothesis about {self.metric!r}: no words for it, known: {', '.join(WORDS)}")
+        if self.low == 0.0 and self.high == math.inf and not self.equals:
+            raise ValueError(f"hypothesis about {self.metric}: nothing would refute it without low, high or equals")
+
+    @property
+    def is_about_bytes(self) -> bool:
+        """Whether it takes the place of the rule for all variants."""
+        return self.metric.startswith("measured_over_")
+
+    @property
+    def bound(self) -> str:
+        """`time at most 0.95 times v05_wgmma's`, without dtypes and shapes."""
+        words = WORDS[self.metric]
+        if self.equals:
+            return f"{words} {self.equals}"
+        if not self.than:
+            return f"{words} {_span(self.low, self.high, *_unit(self.metric, min(self.high, self.low or math.inf)))}"
+        other = "the floor's" if self.than == FLOOR else f"{self.than}'s"
+        span = _span(self.low, self.high, 1.0, " times")
+        return f"{words} {span} {other}".replace(" 1 times ", " ")
+
+
+def _unit(metric: str, value: float) -> tuple[float, str]:
+    """What a value of a metric is divided by, and what stands behind it."""
+    if metric.endswith("_frac"):
+        return 0.01, " %"
+    if metric.endswith("_flop_per_s"):
+        return 1e12, " TFLOP/s"
+    if metric.endswith("_bytes"):
+        return (1e6, " MB") if value >= 1e6 else (1.0, " bytes" if value > 1 else " byte")
+    return 1.0, ""
+
+
+def _span(low: float, high: float, unit: float, behind: str) -> str:
+    """`at most 0.95`, `at least 20` or `0.97 to 1.03`, four digits."""
+    ends = [f"{end / unit:.4g}" for end in (low, high) if end not in (0.0, math.inf)]
+    if len(ends) == 2:
+        return f"{ends[0]} to {ends[1]}{behind}"
+    return f"{'at most' if low == 0.0 else 'at least'} {ends[0]}{behind}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def sentence(hypotheses: Iterable[Hypothesis], dtypes: Sequence[str], bench_shape: str) -> str:
+    """What is declared of a variant of these `dtypes`, in words: one clause for each bound, with its dtypes and shapes.
+
+    The shape is not named where a bound is about the op's bench shape alone. Of a variant that states nothing, the rule
+    for all variants.
+    """
+    places: dict[tuple[str, str], list[str]] = {}
+    for said in hypotheses:
+        taken = [short for short, name in SHORT_DTYPES.items() if name in said.dtypes and name in dtypes]
+        within = "" if len(taken) == len(dtypes) else f" in {_listed(taken)}"
+        shapes = places.setdefault((said.bound, within), [])
+        shapes.append(said.shape or bench_shape)
+        if said.least_bytes:
+            shapes.append(f"wherever else {said.least_bytes / 1e6:.4g} MB and more are moved")
+    clauses = [
+        f"{bound}{within}" + ("" if shapes == [bench_shape] else f" at {_listed(shapes)}")
+        for (bound, within), shapes in places.items()
+    ]
+    return "; ".join(clauses or [f"{WORDS['measured_over_predicted']} at most {MOST_BYTES:.4g}"])
