@@ -6,6 +6,9 @@ import os
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -33,11 +36,39 @@ def gpu_missing() -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what is marked gpu where there is no GPU, and share the one there is; what takes long starts first."""
     for item in items:
+        if "rebuilt" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("rebuilt"))
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.xdist_group("gpu"))
             if gpu_missing():
                 item.add_marker(pytest.mark.skip(reason=GPU_TEST + gpu_missing()))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+class Rebuilt(NamedTuple):
+    """The report of a committed run, built from its captures into the default place, and whether that touched the run."""
+
+    folder: Path
+    touched: bool
+
+
+@pytest.fixture(scope="session")
+def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Rebuilt]:
+    """Builds the report of a committed run, once for all tests, which one worker runs."""
+    from analysis import report
+
+    def times_of(run: Path) -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+
+    @functools.cache
+    def build(run: Path) -> Rebuilt:
+        runs, before = tmp_path_factory.mktemp("rebuilt"), times_of(run)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(report, "RUNS", runs)
+            assert report.main([str(run), "--quiet"]) == 0
+        return Rebuilt(runs / f"{run.name}-report", before != times_of(run))
+
+    return build
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

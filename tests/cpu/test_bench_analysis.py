@@ -98,6 +98,7 @@ def test_quantiles_and_rows() -> None:
     assert bench._row([{"ours": {"seconds": 1.0, "bytes": 1e6}}])["ratio"] == ""
 
 
+@pytest.mark.slow
 def test_the_benchmark_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures = tuple(figure for figure in bench.FIGURES if figure.name in ("kernel_times", "attribution"))
     monkeypatch.setattr(bench, "FIGURES", figures)

@@ -310,9 +310,9 @@ def test_300_000_launches_load_in_seconds(tmp_path: Path) -> None:
             exec_.write(
                 f"{start - 600},90,,,{start},500,1100,11,22,0,cudaLaunchKernel,  64    2    1, 128    1    1,{name}\n"
             )
-    begin = time.perf_counter()
+    begin = time.process_time()  # other tests run beside this one
     capture = load([tmp_path])
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     assert len(capture.gpu_ops) == count
     assert capture.gpu_ops["tid"].notna().all()
     assert seconds < 20  # about 3 s on two idle cores; a row-by-row reader needs a minute

@@ -551,6 +551,7 @@ def test_kernels_of_several_processes_without_process_ids_are_refused(tmp_path: 
         read(export, tmp_path, **without)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_damaged_bytes_never_end_in_a_traceback(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:

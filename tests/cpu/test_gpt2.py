@@ -107,6 +107,7 @@ def test_every_softmax_variant_gives_the_logits_and_tokens_of_transformers(softm
     assert torch.equal(build_model(weights, softmax).generate(ids, 30), expected)
 
 
+@pytest.mark.slow
 def test_logits_of_a_trained_checkpoint_are_relatively_equal(tmp_path: Path) -> None:
     """A checkpoint that transformers trained and saved: weights and logits of realistic spread."""
     from dataclasses import asdict

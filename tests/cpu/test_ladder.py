@@ -81,6 +81,7 @@ def test_the_committed_declaration_is_that_of_the_registry() -> None:
     assert (COMMITTED / "ladder.json").read_text("utf-8") == ladder.declaration(), told
 
 
+@pytest.mark.slow
 def test_the_committed_tables_are_those_of_the_committed_runs(tmp_path: Path) -> None:
     built = composer.build(COMMITTED)
     (tmp_path / "tables").mkdir()

@@ -86,12 +86,14 @@ def files_of(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 @needs_committed
 def test_the_readmes_say_what_the_committed_run_says() -> None:
     for name, text in readmes.render().items():
         assert (ROOT / name).read_text(encoding="utf-8") == text, f"{name} is out of date: run `make readme`"
 
 
+@pytest.mark.slow
 @needs_committed
 def test_a_second_gpu_publishes_by_one_file(tree: Path) -> None:
     publish_another(tree)

@@ -246,12 +246,12 @@ def _seconds(arguments):
 
 
 @needs_committed
-def test_the_committed_report_is_rebuilt_byte_for_byte(tmp_path):
-    assert run(COMMITTED / "captures", "--out", tmp_path / "out", "--quiet") == 0
+def test_the_committed_report_is_rebuilt_byte_for_byte(rebuilt):
+    out = rebuilt(COMMITTED).folder
     texts = [path for part in ("tables/*.csv", "report.md", "report.json") for path in sorted(COMMITTED.glob(part))]
     assert len(texts) == len(TABLES) + 2
     for path in texts:
-        assert (tmp_path / "out" / path.relative_to(COMMITTED)).read_bytes() == path.read_bytes(), path.name
+        assert (out / path.relative_to(COMMITTED)).read_bytes() == path.read_bytes(), path.name
 
 
 @pytest.mark.parametrize("place", sorted(path.parent.name for path in ROOT.glob("reports/*/report.json")))
@@ -287,14 +287,14 @@ def differing_tiles(old, new):
 
 
 @needs_committed
-def test_the_committed_figures_are_redrawn_alike(tmp_path):
+def test_the_committed_figures_are_redrawn_alike(rebuilt):
     from PIL import Image
 
-    assert run(COMMITTED / "captures", "--out", tmp_path / "out", "--quiet") == 0
+    out = rebuilt(COMMITTED).folder
     figures = sorted((COMMITTED / "figures").glob("*.png"))
     assert len(figures) == len(json.loads((COMMITTED / "report.json").read_text())["figures"]) > 3
     for path in figures:
-        with Image.open(path) as old, Image.open(tmp_path / "out" / "figures" / path.name) as new:
+        with Image.open(path) as old, Image.open(out / "figures" / path.name) as new:
             assert old.size == new.size
             assert differing_tiles(old, new) <= TILES_THAT_MAY_DIFFER, path.name
             # the comparison itself sees an erased middle fifth
@@ -326,19 +326,16 @@ def _yard() -> float:
     return took
 
 
+@pytest.mark.slow
 @needs_committed
 def test_the_committed_report_takes_five_seconds(tmp_path):
     arguments = [str(COMMITTED / "captures"), "--out", str(tmp_path / "out"), "--quiet"]
-    assert min(_seconds(arguments) / max(1.0, _yardstick() / YARDSTICK_SECONDS) for _ in range(3)) <= 5
+    assert any(_seconds(arguments) / max(1.0, _yardstick() / YARDSTICK_SECONDS) <= 5 for _ in range(3))
 
 
 @needs_committed
-def test_a_committed_run_is_left_alone_by_default(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "RUNS", tmp_path / "runs")
-    before = {path: path.stat().st_mtime_ns for path in COMMITTED.rglob("*")}
-    assert run(COMMITTED, "--quiet") == 0
-    assert {path: path.stat().st_mtime_ns for path in COMMITTED.rglob("*")} == before
-    shutil.rmtree(tmp_path / "runs")
+def test_a_committed_run_is_left_alone_by_default(rebuilt):
+    assert not rebuilt(COMMITTED).touched
 
 
 @needs_committed

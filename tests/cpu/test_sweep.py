@@ -1766,6 +1766,7 @@ def test_tuned_text_is_toml() -> None:
 COMMITTED = committed.folder("sweep")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed sweep is not in this checkout")
 def test_the_committed_sweep_is_rebuilt_byte_for_byte(tmp_path: Path) -> None:
     assert reports.main([str(COMMITTED / "captures"), "--out", str(tmp_path / "out"), "--quiet"]) == 0
