@@ -22,7 +22,8 @@ from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
 from analysis.page.readme import Results, join_gpus, render_results, render_summary, replace_part
 from analysis.published import Runs
-from analysis.tables.schema import document_columns
+from analysis.report import declared
+from analysis.tables.declare import Table
 from studies.ladder import figures as ladder_figures
 from studies.ladder import page as ladder
 from studies.ladder.build import lines_today, read_tables
@@ -48,6 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout (default: this one)")
     options = parser.parse_args(arguments)
     return guarded(lambda: write(options.root))
+
+
+def document_columns() -> str:
+    """The Markdown text of analysis/README.md about the columns of every table, those of the ladder too."""
+    tables = sorted((one for one in declared() if isinstance(one, Table)), key=lambda one: one.order)
+    return "\n\n".join(table.document() for table in tables)
 
 
 def write(root: Path) -> int:

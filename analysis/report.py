@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import shlex
 import signal
 import sys
@@ -25,6 +27,9 @@ if __package__ in (None, ""):
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from analysis.pipeline import Report
+    from analysis.tables.declare import Declaration
 
 
 RUNS = ROOT / "runs"
@@ -150,7 +155,7 @@ _HOLDS = {"ncu.json": "counters", "nsys.json": "timeline"}
 
 
 def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: Path, paths: Sequence[Path]) -> int:
-    from analysis.page.markdown import render_fusion
+    from analysis.page.markdown import render_tables
 
     if tables["fusion"].empty:
         print(
@@ -161,7 +166,11 @@ def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: P
         )
         return 3
     print(_head(report, paths))
-    print(render_fusion(tables))
+    listed = [entry for entry in report["tables"] if entry["name"].startswith("fusion")]
+    print(render_tables({"tables": listed}, tables))
+    without = tables["fusion"][tables["fusion"]["gain_ns"].isna()]
+    if len(without):
+        print(f"\n{len(without)} without a gain: {without['evidence'].iloc[0]}.")
     figures = [file for figure in report["figures"] for file in figure["files"]]
     names = (*figures, "tables/fusion.csv", "tables/fusion_check.csv")
     print("\n" + "\n".join(_shown(out / name) for name in names))
@@ -287,41 +296,49 @@ def build(
         stage("reading exports")
         capture = load(paths, progress=not quiet and sys.stderr.isatty(), style=style)
         stage("building tables")
-        report, tables, roofs = pipeline.analyse(capture, extrapolate=extrapolate)
+        report = pipeline.analyse(capture, declared(), extrapolate=extrapolate)
         stage("drawing figures")
-        images = pipeline.draw(report, tables, roofs, only=only)
-        if only is not None and not images and (only not in tables or tables[only].empty):
-            return report, tables
+        images = pipeline.draw(report, only=only)
+        if only is not None and not images and (only not in report.tables or report.tables[only].empty):
+            return report.content, report.tables
         stage("writing the report")
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
-            written = write(Path(scratch), report, tables, images, only=only)
+            written = write(Path(scratch), report, images, only=only)
             stage("moving it into place")
-            stale = [] if only else _of_another_report(written, out)
+            stale = [] if only else _of_another_report(report, written, out)
             _move_into_place(Path(scratch), out, written, stale)
-    return report, tables
+    return report.content, report.tables
 
 
-def write(
-    folder: Path, report: dict[str, Any], tables: dict[str, pd.DataFrame], images: dict[str, dict[str, bytes]],
-    *, only: str | None,
-) -> list[str]:  # fmt: skip
+def declared() -> list[Declaration]:
+    """What a report is made of: what every one is, and what the studies add."""
+    import studies
+    from analysis import pipeline
+    from analysis.tables.declare import find
+
+    names = [found.name for found in pkgutil.iter_modules(studies.__path__) if found.ispkg]
+    return [*pipeline.declarations(), *find(*(importlib.import_module(f"studies.{name}") for name in names))]
+
+
+def write(folder: Path, report: Report, images: dict[str, dict[str, bytes]], *, only: str | None) -> list[str]:
     """Write the report's parts into `folder`; return their names relative to it."""
     from analysis.page.html import render_html
     from analysis.page.markdown import render_markdown
 
-    listed = {entry["name"] for entry in report["tables"]}
+    listed = {entry["name"] for entry in report.content["tables"]}
     written = {
         f"tables/{name}.csv": table.to_csv(index=False, lineterminator="\n", float_format="%.6g").encode()
-        for name, table in tables.items()
+        for name, table in report.tables.items()
         if (name in listed if only is None else name.startswith(only))
     }
     for name, image in images.items():
         written |= {f"figures/{name}.{suffix}": content for suffix, content in image.items()}
     if only is None:
         svgs = {name: image["svg"].decode() for name, image in images.items()}
-        content = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
-        texts = (content, render_markdown(report, tables), render_html(report, tables, svgs))
+        content = json.dumps(report.content, indent=1, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
+        markdown = render_markdown(report.content, report.tables, report.sections())
+        texts = (content, markdown, render_html(report.content, report.tables, svgs))
         written |= {name: text.encode() for name, text in zip(TEXTS, texts, strict=True)}
     for name, data in written.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -329,15 +346,13 @@ def write(
     return list(written)
 
 
-def _of_another_report(names: list[str], out: Path) -> list[str]:
+def _of_another_report(report: Report, names: list[str], out: Path) -> list[str]:
     """Files of ours that an older report left and this one does not have: a figure whose table is empty now."""
-    from analysis.pipeline import FIGURES
-    from analysis.tables.schema import PROFILE_TABLES, TABLES
-
-    heat_maps = sorted({path.stem for path in out.glob("figures/sweep_*")})
-    figures = [f"figures/{name}.{suffix}" for name in (*FIGURES, *heat_maps) for suffix in ("svg", "png")]
-    ours = [f"tables/{name}.csv" for name in (*PROFILE_TABLES, *TABLES)] + figures
-    return [name for name in ours if name not in names]
+    ours = [f"tables/{table.name}.csv" for table in report.world.tables()]
+    for picture in report.world.pictures():
+        found = (path for suffix in ("svg", "png") for path in out.glob(f"figures/{picture.name}.{suffix}"))
+        ours += [f"figures/{path.name}" for path in found]
+    return [name for name in dict.fromkeys(ours) if name not in names]
 
 
 def _move_into_place(scratch: Path, out: Path, names: list[str], stale: list[str]) -> None:

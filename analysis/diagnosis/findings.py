@@ -6,11 +6,25 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.capture.model import Capture
 from analysis.formats import symbols
 from analysis.formats.words import count_of
+from analysis.tables.declare import part
 from analysis.tables.stalls import NOT_WAITING
 
 COUNT = 3
+
+
+@part("findings", 10)
+def _findings(
+    capture: Capture, layers_folded: pd.DataFrame, gaps: pd.DataFrame, measured: pd.DataFrame, roofline: pd.DataFrame,
+    stalls: pd.DataFrame, fusion: pd.DataFrame, is_program: bool,
+) -> list[dict[str, Any]]:  # fmt: skip
+    if not is_program:
+        return []
+    if capture.clock == "cpu":
+        return largest_ranges(layers_folded)
+    return find(gaps, measured, roofline, stalls, fusion)
 
 
 def find(

@@ -26,9 +26,9 @@ from analysis.formats import symbols
 from analysis.formats.words import count_of
 from analysis.fusion import opmap
 from analysis.tables.attribution import fold_paths
+from analysis.tables.declare import Column, fact, table
 from analysis.tables.gaps import STEP_NAMES
 from analysis.tables.roofline import dram_roof
-from analysis.tables.schema import TABLES
 
 MOST_LAUNCHES = 20_000  # a plan of that many serves a capture of any length
 FAR_BEYOND_L2 = 4  # working sets so many times L2 leave little of their traffic there
@@ -774,6 +774,63 @@ def evaluate(candidate: Candidate, work: Work, machine: Machine) -> dict[str, ob
     }
 
 
+Plan = tuple[pd.DataFrame, pd.DataFrame]
+
+
+@table(
+    "fusion",
+    question="Which neighbouring kernels should be one, and what would that win?",
+    order=180,
+    title="What to fuse",
+    columns=(
+        Column("pattern", "", "known name of the chain, else its operations", "key"),
+        Column("step", "", "range of the step (one token, one prefill) that the numbers of the row are for", "key"),
+        Column("range", "", "innermost ranges of the chain, folded", "key"),
+        Column(
+            "scope",
+            "",
+            "how these ranges lie to each other; epilogue: a matrix product takes the work over",
+            "key",
+            shown=False,
+        ),
+        Column(
+            "kernels",
+            "",
+            "kinds of the kernels and copies in launch order; matrix is the product itself",
+            "key",
+            shown=False,
+        ),
+        Column("occurrences", "1", "times a step, repeated layers folded", "static"),
+        Column("launches", "1", "kernels and copies now", "timing"),
+        Column("now_bytes", "byte", "bytes that they move now, by now_from", "counters", label="bytes now"),
+        Column(
+            "now_from",
+            "",
+            "DRAM (ncu): measured; L2 (ncu): measured between L2 and the SMs, where the chain is not far larger"
+            " than L2; shapes: modelled",
+            "row",
+        ),
+        Column(
+            "after_bytes", "byte", "inputs read once, results written once, from shapes", "static", label="bytes after"
+        ),
+        Column("now_time_ns", "ns", "as nsys timed them in the running program", "timing", label="time now"),
+        Column(
+            "bound_time_ns",
+            "ns",
+            "bytes over the measured roof, and the shortest kernel: no fused kernel is faster, but for what it "
+            "leaves in L2",
+            "static",
+        ),
+        Column(
+            "gain_ns", "ns", "now_time_ns - bound_time_ns, and the idle time before each launch that is saved", "timing"
+        ),
+        Column("evidence", "", "what the row rests on, and why a gain is missing", "row", shown=False, style="prose"),
+    ),
+)
+def _fusion_table(fusion_plan: Plan, *, held_back: bool) -> pd.DataFrame | None:
+    return None if held_back else fusion_plan[0]
+
+
 def build_fusion(
     candidates: Sequence[Candidate],
     work: Work,
@@ -786,10 +843,9 @@ def build_fusion(
     Shape: `steps` instances of each step's range; where there are steps, only they are judged. `waiting` step -> why
     its time is that of its launches, for steps that are launch-bound.
     """
-    schema = TABLES["fusion"]
     judged = [candidate for candidate in candidates if candidate.step or not steps]
     if not judged:
-        return schema.empty()
+        return _fusion_table.empty()
     paths = pd.Series(list(dict.fromkeys(path for candidate in judged for path in candidate.paths)))
     folded = dict(zip(paths, fold_paths(paths), strict=True))
     rows = []
@@ -834,13 +890,62 @@ def build_fusion(
         for text, step in zip(table["evidence"], table["step"], strict=True)
     ]
     table = table.sort_values(["gain_ns", "now_bytes", "range"], ascending=[False, False, True], na_position="last")
-    return schema.conform(table)
+    return _fusion_table.conform(table)
 
 
 # The check ---------------------------------------------------------------------------------------------------
 
 BYTES_GOAL, TIME_GOAL = 0.05, 0.15
 _SIZE = ["op", "shape", "dtype"]
+
+
+@table(
+    "fusion_check",
+    question="Did the fused kernels that were built do what the plan had said of their chains?",
+    order=181,
+    title="Fused kernels that were built, against the plan",
+    columns=(
+        Column("op", "", "operation", "key"),
+        Column("variant", "", "implementation in one kernel, the fastest first", "key"),
+        Column("range", "", "where it ran, folded; numbers are of one launch, the mean of all there", "key"),
+        Column("shape", "", "its shape", "key"),
+        Column("dtype", "", "its data type", "key"),
+        Column("pattern", "", "the unfused chain, from whose capture alone the prediction comes", "key"),
+        Column("over_l2", "1", "predicted_bytes over the size of L2; judged from 4 on", "static"),
+        Column("predicted_bytes", "byte", "fusion.csv's after_bytes of the chain", "static", label="bytes predicted"),
+        Column(
+            "measured_bytes",
+            "byte",
+            "DRAM bytes of the fused kernel, read and written",
+            "counters",
+            label="bytes measured",
+        ),
+        Column("bytes_error_frac", "0-1", "measured_bytes / predicted_bytes - 1; goal 5 %", "counters"),
+        Column("now_time_ns", "ns", "time of the unfused chain", "timing", label="time now"),
+        Column("predicted_time_ns", "ns", "fusion.csv's bound_time_ns of the chain", "static", label="time predicted"),
+        Column("measured_time_ns", "ns", "time of the fused kernel, as nsys timed it", "timing", label="time measured"),
+        Column("time_error_frac", "0-1", "measured_time_ns / predicted_time_ns - 1; goal 15 %", "timing"),
+        Column(
+            "predicted_gain_ns",
+            "ns",
+            "fusion.csv's gain_ns of all such chains of a step, where it can be held",
+            "static",
+            label="step gain predicted",
+        ),
+        Column(
+            "measured_gain_ns",
+            "ns",
+            "GPU time of the step with the chains less that of the step with the kernels, both without a tool; "
+            "only where the steps differ in nothing else",
+            "timing",
+            label="step gain measured",
+        ),
+        Column("within", "", "whether both goals are met; blank where the working set is too small to judge", "row"),
+        Column("reason", "", "what the difference consists of", "row", style="prose"),
+    ),
+)
+def _check_table(fusion_plan: Plan, *, held_back: bool) -> pd.DataFrame | None:
+    return None if held_back else fusion_plan[1]
 
 
 def build_check(
@@ -859,9 +964,8 @@ def build_check(
 
     Shape: `queued_ns` a step's GPU time behind a filled queue, no tool attached, by path.
     """
-    schema = TABLES["fusion_check"]
     if ops is None or not len(work):
-        return schema.empty()
+        return _check_table.empty()
     declared = ops.drop_duplicates("range").set_index("range")
     declared = declared.assign(
         folded=fold_paths(pd.Series(declared.index)).to_numpy(), step=declared.index.map(step_of)
@@ -890,7 +994,7 @@ def build_check(
             )
             rows.append(_check(key, same, work, launches, machine, gained))
     if not rows:
-        return schema.empty()
+        return _check_table.empty()
     table = pd.DataFrame(rows)
     for name in table.columns[table.columns.str.endswith(("_bytes", "_ns"))]:
         table[name] = table[name].astype("Float64").round().astype("Int64")
@@ -899,7 +1003,7 @@ def build_check(
     table = table.assign(place=table["op"].map(order)).sort_values(
         ["place", "in_step", "measured_time_ns"], kind="stable"
     )
-    return schema.conform(table.drop(columns=["place", "in_step"]))
+    return _check_table.conform(table.drop(columns=["place", "in_step"]))
 
 
 def _differ_in(op: str, one: pd.DataFrame, other: pd.DataFrame) -> bool:
@@ -989,23 +1093,24 @@ def _reasons(
 # The whole plan ----------------------------------------------------------------------------------------------
 
 
+@fact("fusion_plan")
 def plan(
     gpu_ops: pd.DataFrame,
     ranges: pd.DataFrame,
     measured: pd.DataFrame,
     roofline: pd.DataFrame,
     roofs: pd.DataFrame,
-    steps: pd.DataFrame,
+    gaps: pd.DataFrame,
     dataflow: pd.DataFrame | None,
     ops: pd.DataFrame | None,
     l2_bytes: float | None,
-    queued_ns: Mapping[str, float],
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+    bare_gpu_ns: Mapping[str, float],
+) -> Plan:
     """Return fusion.csv and fusion_check.csv.
 
     Shape: `gpu_ops` and `ranges` as in `Capture`, with `owner` and `path`; `measured` from kernels.measured_launches;
-    `roofline` and `steps` (gaps.csv) as tables; `dataflow` and `ops` as in `Capture`; `l2_bytes` of the GPU;
-    `queued_ns` as build_check takes it.
+    `roofline` and `gaps` as tables; `dataflow` and `ops` as in `Capture`; `l2_bytes` of the GPU;
+    `bare_gpu_ns` a step's GPU time behind a filled queue, as build_check takes it.
     """
     order = gpu_ops["api_start_ns"].fillna(gpu_ops["start_ns"]).to_numpy(np.int64)
     first = np.argsort(order, kind="stable")[:MOST_LAUNCHES]
@@ -1031,9 +1136,9 @@ def plan(
         str(row["step"]).split("#")[0]: (
             f"the step waits for its {count_of(row['launches'], 'launch')}, so fewer of them win more"
         )
-        for _, row in steps[steps["verdict"].eq("launch-bound")].iterrows()
+        for _, row in gaps[gaps["verdict"].eq("launch-bound")].iterrows()
     }
     return (
         build_fusion(candidates, work, machine, instances, waiting),
-        build_check(candidates, work, machine, ops, queued_ns),
+        build_check(candidates, work, machine, ops, bare_gpu_ns),
     )

@@ -35,6 +35,8 @@ from analysis.page.canvas import (
     place_axes,
     style_context,
 )
+from analysis.tables import traffic as traffic_tables
+from analysis.tables.declare import picture
 
 LEVELS = {  # level -> (name, colour, marker): the shape says the same as the colour
     "dram": ("DRAM", BLUE, "o"),
@@ -79,6 +81,7 @@ _SMALL_STALL = 0.02  # a reason that never reaches this share anywhere is drawn 
 # --- roofline -------------------------------------------------------------------------------------
 
 
+@picture("roofline", of="roofline")
 def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: str) -> Figure | None:
     """Log-log roofline. Rows of `roofline` come in order of importance: the first ten kernels are numbered.
 
@@ -435,6 +438,7 @@ def _overlap(a: Box, b: Box) -> bool:
 # --- stalls ---------------------------------------------------------------------------------------
 
 
+@picture("stalls", of="stalls")
 def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
     """Why warps waited: one stacked bar a (kernel, range), the first twelve in the table's order."""
     if stalls is None or stalls.empty:
@@ -529,6 +533,17 @@ def _name_rows(axes: Axes, keys: list[tuple[str, str]]) -> None:
 
 
 # --- traffic --------------------------------------------------------------------------------------
+
+
+@picture("traffic_op", of="traffic")
+def _traffic_of_one_op(traffic: pd.DataFrame, caption: str) -> Figure | None:
+    op, rows = traffic_tables.of_one_op(traffic)
+    return plot_traffic(rows, caption, op)
+
+
+@picture("traffic", of="traffic", order=1)
+def _traffic_of_all(traffic: pd.DataFrame, caption: str) -> Figure | None:
+    return plot_traffic(traffic_tables.for_figure(traffic), caption)
 
 
 def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> Figure | None:
@@ -653,6 +668,11 @@ def _bar_label(axes: Axes, x: float, y: float, words: str, weight: str = "normal
 # --- layers ---------------------------------------------------------------------------------------
 
 
+@picture("layers", of="layers_folded")
+def _layers(layers_folded: pd.DataFrame, layers_drawn: pd.DataFrame, caption: str) -> Figure | None:
+    return plot_layers(layers_drawn, caption, len(layers_folded))
+
+
 def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = None) -> Figure | None:
     """Time by layer: the light bar includes what runs below a range, the dark one is its own. The caller chooses the
     rows, of `total` ranges.
@@ -700,81 +720,8 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = N
 
 # --- levels ---------------------------------------------------------------------------------------
 
-_LEVEL_COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE, YELLOW, BLACK)
 
-
-def plot_levels(layer_profile: pd.DataFrame, caption: str) -> Figure | None:
-    """One stacked bar a level of a layer profile: its components as shares of what it takes apart."""
-    if layer_profile is None or layer_profile.empty:
-        return None
-    with style_context():
-        rows = layer_profile.assign(share=pd.to_numeric(layer_profile["share_frac"], errors="coerce"))
-        bars = list(dict.fromkeys(zip(rows.profile, rows.level, strict=True)))
-        pitch = 0.86  # inches a level: bar, names below it
-        title = "Where a token’s time goes, by level"
-        figure, foot = new_canvas("levels", 0.75 + pitch * len(bars), caption, (), title)
-        axes = place_axes(figure, 1.9, 0.3, 0.45, foot + 0.3)
-        for position, (profile, level) in enumerate(bars):
-            of = rows[(rows.profile == profile) & (rows.level == level)]
-            base = of[of.component == of.base]
-            parts = of[(of.component != of.base) & (of.share > 0)]
-            left = 0.0
-            entries = []
-            for place, part in enumerate(parts.itertuples(index=False)):
-                rest = str(part.component).startswith("(")
-                colour = LIGHT_GREY if rest else _LEVEL_COLOURS[place % len(_LEVEL_COLOURS)]
-                hatch = "////" if place >= len(_LEVEL_COLOURS) and not rest else ""
-                axes.barh(position, part.share, left=left, height=0.4, color=colour, hatch=hatch, edgecolor="white")
-                if part.share >= 0.04:
-                    light = colour in {ORANGE, SKY, YELLOW, PURPLE, LIGHT_GREY}
-                    words = f"{part.share * 100:.0f} %"
-                    ink = BLACK if light else "white"
-                    axes.text(left + part.share / 2, position, words, ha="center", va="center", fontsize=7.5, color=ink)
-                left += part.share
-                entries.append((drawable(part.component, 30), colour, f"{part.share * 100:.1f} %"))
-            _level_names(axes, position, entries)
-            total = text.number(float(base.avg_ns.iloc[0]), "ns") if len(base) else ""
-            for words, size, colour, side in (
-                (f"{drawable(of.base.iloc[0], 24)}, {total}", 8, "#222222", -0.1),
-                (drawable(profile, 30), 7, "#777777", 0.12),
-            ):
-                axes.annotate(
-                    words,
-                    (0, position + side),
-                    xycoords=("axes fraction", "data"),
-                    xytext=(-7, 0),
-                    textcoords="offset points",
-                    ha="right",
-                    va="center",
-                    fontsize=size,
-                    color=colour,
-                )
-        axes.set_xlim(0, 1)
-        axes.set_ylim(len(bars) - 0.35, -0.35)
-        axes.set_yticks([])
-        axes.spines["left"].set_visible(False)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v * 100:.0f} %"))
-        return figure
-
-
-def _level_names(axes: Axes, position: int, entries: Sequence[tuple[str, str, str]]) -> None:
-    """The components of a bar, each behind a square of its colour, in rows below the bar."""
-    width = WIDTH - 2.2  # inches of the axes
-    x, line = 0.0, 0
-    for name, colour, share in entries:
-        words = f"{name} {share}"
-        taken = 0.2 + 0.0575 * len(words)  # DejaVu Sans at 6.5 points, on average
-        if x + taken > width:
-            x, line = 0.0, line + 1
-        y = position + 0.3 + 0.16 * line
-        axes.plot([x / width + 0.006], [y], marker="s", ms=4, color=colour, clip_on=False)
-        axes.text(x / width + 0.014, y, words, fontsize=6.5, va="center", color="#333333")
-        x += taken
-
-
-# --- fusion ---------------------------------------------------------------------------------------
-
-
+@picture("fusion", of="fusion")
 def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
     """Time of each chain now, and no less than what it would take as one kernel; rows without a gain are left out."""
     if fusion is None or fusion.empty:

@@ -21,8 +21,6 @@ from analysis.page import markdown, text
 
 MAX_ROWS = 2000  # of a table on the page; more would make a browser slow, and the CSV has them
 _TEMPLATES = Path(__file__).parent / "templates"
-_BARS = frozenset({"share_frac", "roof_frac"})
-_PROSE = frozenset({"evidence", "reason"})  # sentences wrap; names do not
 _LONG = 300  # letters of sentences that get a wide column, so that rows stay low
 
 
@@ -52,7 +50,7 @@ def render_html(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], s
         conditions=[_cleaned(c, "name", "value") for c in report.get("conditions") or []],
         trust=_trust(report.get("trust") or {}),
         coverage=text.clean((report.get("coverage") or {}).get("sentence", "")),
-        findings=[_finding(f, tables, untrusted) for f in report.get("findings") or []],
+        findings=[_finding(f, report, tables, untrusted) for f in report.get("findings") or []],
         sections=_sections(report, tables, svgs, untrusted),
         gaps=[_cleaned(g, "what", "why", "fix") for g in report.get("gaps") or []],
         files=[{**_cleaned(f, "name", "kind"), "rows": text.number(f.get("rows"))} for f in report.get("files") or []],
@@ -83,7 +81,9 @@ def _trust(trust: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], untrusted: bool) -> dict[str, Any]:
+def _finding(
+    finding: Mapping[str, Any], report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], untrusted: bool
+) -> dict[str, Any]:
     evidence = []
     for item in finding.get("evidence") or []:
         table = markdown.cited_table(item)
@@ -96,7 +96,7 @@ def _finding(finding: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], unt
                 "full_row": "" if text.is_missing(item.get("row")) else text.clean(item["row"]),
                 "value": text.clean(value),
                 "linked": table in tables,
-                "warned": untrusted and markdown.rests_on_counters(item, tables),
+                "warned": untrusted and markdown.rests_on_counters(item, report, tables),
             }
         )
     return {
@@ -149,19 +149,19 @@ def _inline(svg: str) -> Markup:
     return Markup(svg[max(svg.find("<svg"), 0) :])
 
 
-def _units(entry: Mapping[str, Any]) -> dict[str, str]:
-    return {str(c.get("name")): str(c.get("unit") or "") for c in entry.get("columns") or []}
+def _described(entry: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {str(c.get("name")): c for c in entry.get("columns") or []}
 
 
 def _columns(entry: Mapping[str, Any], table: pd.DataFrame) -> list[dict[str, Any]]:
-    about = {str(c.get("name")): c for c in entry.get("columns") or []}
+    about = _described(entry)
     columns = []
     for name in map(str, table.columns):
         described = about.get(name, {})
         words = [name, str(described.get("unit") or ""), str(described.get("description") or "")]
         columns.append(
             {
-                "label": text.label_of(name),
+                "label": described.get("label") or text.label_of(name),
                 "title": text.clean(" · ".join(w for w in words if w)),
                 "numeric": _is_numeric(table, name),
             }
@@ -171,14 +171,15 @@ def _columns(entry: Mapping[str, Any], table: pd.DataFrame) -> list[dict[str, An
 
 def _rows(entry: Mapping[str, Any], table: pd.DataFrame, untrusted: bool) -> list[dict[str, Any]]:
     """Rows of ready cells, built a column at a time: a table has few columns and up to 2,000 rows."""
-    units = _units(entry)
+    about = _described(entry)
     cells = []
     for column, name in zip(table.columns, map(str, table.columns), strict=True):
         style = " n" if _is_numeric(table, name) else ""
-        style += " u" if text.is_from_counters(name, table.columns) else ""
+        described = about.get(name, {})
+        style += " u" if markdown.is_from_counters(described or None) else ""
         # beside a kernel's name there is little room; a range alone may show more of itself
         width, head = (56, 0.6) if name == "kernel" else (48 if "kernel" in table.columns else 88, text.RANGE_HEAD)
-        cells.append([_cell(value, name, units.get(name, ""), style, width, head) for value in table[column].tolist()])
+        cells.append([_cell(value, name, described, style, width, head) for value in table[column].tolist()])
     tiers = table["tier"].tolist() if "tier" in table.columns else [""] * len(table)
     return [
         {"cells": row, "warned": untrusted and tier == "counters"}
@@ -190,18 +191,19 @@ def _is_numeric(table: pd.DataFrame, column: str) -> bool:
     return bool(pd.api.types.is_numeric_dtype(table[column])) or bool(text.unit_of(column))
 
 
-def _cell(value: Any, column: str, unit: str, style: str, width: int, head: float) -> dict[str, Any]:
+def _cell(value: Any, column: str, described: Mapping[str, Any], style: str, width: int, head: float) -> dict[str, Any]:
     """kind: missing, number (with sort key, "" where that is what is shown; shares with a bar), tier, name (short and
     full), or text.
 
     style: classes of the cell; `n` is set to the right, as a number is without it; `u` is marked where the row's
     counters are untrusted.
     """
+    unit, prose = str(described.get("unit") or ""), described.get("style") == "prose"
     if text.is_missing(value):
         return {"kind": "missing"}
     if text.is_number(value):
         shown = text.cell(value, column, unit)
-        bar = f"{min(max(float(value), 0.0), 1.0) * 100:.1f}" if column in _BARS else ""
+        bar = f"{min(max(float(value), 0.0), 1.0) * 100:.1f}" if described.get("style") == "bar" else ""
         key = f"{value:.0f}" if float(value).is_integer() else f"{value:.7g}"
         return {
             "kind": "number",
@@ -213,9 +215,9 @@ def _cell(value: Any, column: str, unit: str, style: str, width: int, head: floa
     if column == "tier":
         return {"kind": "tier", "shown": text.clean(value)}
     full = text.clean(text.cell(value, column, unit))
-    if len(full) <= width or column in _PROSE:
-        prose = ""
-        if column in _PROSE and len(full) > 30:
-            prose = "prose long" if len(full) > _LONG else "prose"
-        return {"kind": "text", "style": style if " n" in style else prose, "shown": full}
+    if len(full) <= width or prose:
+        wraps = ""
+        if prose and len(full) > 30:
+            wraps = "prose long" if len(full) > _LONG else "prose"
+        return {"kind": "text", "style": style if " n" in style else wraps, "shown": full}
     return {"kind": "name", "shown": text.shorten(full, width, head), "full": full}

@@ -20,100 +20,27 @@ tabulate.WIDE_CHARS_MODE = False
 
 TOP = 12  # rows of a table on this page; the CSV has the rest
 _NAME_WIDTH = 64
-_SENTENCES = {"evidence": 160, "reason": 240}  # columns of prose, and how much of it
-
-# What the page shows of each table: heading, columns.
-_LAYERS = ("range", "calls", "gpu_time_ns", "gpu_self_time_ns", "launches", "share_frac", "tier")
-_CPU_LAYERS = ("range", "calls", "cpu_time_ns", "tier")
-_KERNELS = (
-    "kernel",
-    "range",
-    "launches",
-    "nsys_time_ns",
-    "share_frac",
-    "registers",
-    "occupancy_achieved_frac",
-    "tier",
-)
-_TRAFFIC = (
-    "range",
-    "op",
-    "variant",
-    "minimum_bytes",
-    "predicted_unfused_bytes",
-    "predicted_fused_bytes",
-    "dram_read_bytes",
-    "dram_write_bytes",
-    "measured_over_minimum",
-    "tier",
-)
-_ROOFLINE = (
-    "kernel",
-    "range",
-    "intensity_flop_per_byte",
-    "achieved_flop_per_s",
-    "roof_flop_per_s",
-    "roof_datasheet_flop_per_s",
-    "roof_frac",
-    "bound",
-    "tier",
-)
-_STALLS = ("kernel", "range", "reason", "share_frac", "family", "tier")
-_RULES = ("kernel", "range", "rule", "speedup_frac", "speedup_type", "launches", "text", "tier")
-_SOURCE = ("kernel", "place", "text", "share_frac", "stall", "stall_frac", "tier")
-_FUSION = (
-    "pattern",
-    "step",
-    "range",
-    "occurrences",
-    "launches",
-    "now_bytes",
-    "now_from",
-    "after_bytes",
-    "now_time_ns",
-    "bound_time_ns",
-    "gain_ns",
-    "tier",
-)
+_PROSE_WIDTH = {"evidence": 160, "reason": 240}  # how much of the prose of a column is shown
+_FROM_COUNTERS = ("counters", "row", "key")  # evidence of a column that rests on counters in a row of that tier
+Sections = Mapping[str, Sequence[str]]
 
 
-def render_markdown(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
-    """The report as GitHub Markdown. Sections without rows are left out; `report["gaps"]` says why."""
-    from analysis.page import profiles  # which formats with what stands here
+def render_markdown(
+    report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], sections: Sections | None = None
+) -> str:
+    """The report as GitHub Markdown. Tables without rows are left out; `report["gaps"]` says why.
 
+    `sections` holds the blocks of tables in a shape of their own, by table.
+    """
     untrusted = is_untrusted(report)
     blocks = [f"# {escape(report.get('title') or 'Report')}"]
     blocks += [f"> **{text.UNTRUSTED_MARK} {escape(UNTRUSTED_SENTENCE)}**"] if untrusted else []
     blocks += [_facts(report)]
     blocks += _findings(report, tables, untrusted)
-    blocks += [
-        *_figure(report, "levels"),
-        *profiles.sections(tables),
-        *(
-            block
-            for figure in report.get("figures") or []
-            if figure.get("table") in ("sweep", "sweep_shapes")
-            for block in _figure(report, figure["name"])
-        ),
-        *_section("Steps", tables, "gaps", None, untrusted),
-        *_figure(report, "layers"),
-        *_layers(tables, untrusted),
-        *_section("Kernels", tables, "kernels", _KERNELS, untrusted, top=by_share),
-        *_section("Byte ledger", tables, "traffic", _TRAFFIC, untrusted, top=one_per_op),
-        *_figure(report, "traffic"),
-        *_figure(report, "roofline"),
-        *_section("Roofline, DRAM level", tables, "roofline", _ROOFLINE, untrusted, top=_dram_level),
-        *_section("Stalls, the largest reason of each kernel", tables, "stalls", _STALLS, untrusted, top=top_reasons),
-        *_figure(report, "stalls"),
-        *_section("What ncu says (its own rules)", tables, "rules", _RULES, untrusted),
-        *_section("Hottest source lines", tables, "source", _SOURCE, untrusted),
-        *_section("What to fuse", tables, "fusion", _FUSION, untrusted),
-        *_figure(report, "fusion"),
-        *_section("Fused kernels that were built, against the plan", tables, "fusion_check", None, untrusted),
-        *_gaps(report),
-        *_conditions(report),
-        *_files(report),
-    ]
+    for entry in report.get("tables") or []:
+        blocks += _section(entry, tables, (sections or {}).get(entry["name"]), untrusted)
+        blocks += _figures(report, entry["name"])
+    blocks += [*_gaps(report), *_conditions(report), *_files(report)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -146,17 +73,17 @@ def _cell(value: Any, column: str, untrusted: bool) -> str:
     if text.is_missing(value) or text.is_number(value):
         return shown
     head = text.RANGE_HEAD if column == "range" else 0.6
-    return escape(text.shorten(shown, _SENTENCES.get(column, _NAME_WIDTH), head))
+    return escape(text.shorten(shown, _PROSE_WIDTH.get(column, _NAME_WIDTH), head))
 
 
-def _grid(rows: pd.DataFrame, columns: Sequence[str], untrusted: bool) -> str:
-    present = [c for c in columns if c in rows.columns]
+def _grid(rows: pd.DataFrame, labels: Mapping[str, str], untrusted: bool) -> str:
     body = [
-        [_cell(value, column, untrusted) for column, value in zip(present, row, strict=True)]
-        for row in rows[present].itertuples(index=False, name=None)
+        [_cell(value, column, untrusted) for column, value in zip(rows.columns, row, strict=True)]
+        for row in rows.itertuples(index=False, name=None)
     ]
-    numeric = [bool(pd.api.types.is_numeric_dtype(rows[c])) or bool(text.unit_of(c)) for c in present]
-    return table_of([text.label_of(c) for c in present], body, ["right" if n else "left" for n in numeric])
+    numeric = [bool(pd.api.types.is_numeric_dtype(rows[c])) or bool(text.unit_of(c)) for c in rows]
+    headers = [labels.get(c) or text.label_of(c) for c in rows]
+    return table_of(headers, body, ["right" if n else "left" for n in numeric])
 
 
 def table_of(headers: Sequence[str], body: Sequence[Sequence[str]], align: Sequence[str]) -> str:
@@ -192,10 +119,23 @@ def cited_table(item: Mapping[str, Any]) -> str:
     return text.clean(item.get("table", "")).removesuffix(".csv")
 
 
-def rests_on_counters(item: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> bool:
+def described(report: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
+    """The columns of a table as the report lists them, by name."""
+    listed = (entry for entry in report.get("tables") or [] if entry["name"] == name)
+    return {str(column.get("name")): column for entry in listed for column in entry.get("columns") or []}
+
+
+def is_from_counters(column: Mapping[str, Any] | None) -> bool:
+    """Whether a column rests on counters in a row of that tier; `column` as the report describes it."""
+    return column is not None and column["evidence"] in _FROM_COUNTERS
+
+
+def rests_on_counters(item: Mapping[str, Any], report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> bool:
     """True if the cited row is of tier counters; where the row is a sum of several, if any of the table's is."""
-    table = tables.get(cited_table(item))
-    if table is None or table.empty or not text.is_from_counters(str(item.get("column", "")), table.columns):
+    name = cited_table(item)
+    column = described(report, name).get(str(item.get("column", "")).split(" ")[0])  # `roof_frac (dram)`
+    table = tables.get(name)
+    if table is None or table.empty or not is_from_counters(column):
         return False
     first = table[table.columns[0]].astype(str)
     cited = table[first == str(item.get("row"))]
@@ -233,7 +173,7 @@ def _findings(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], unt
         lines = [f"{head}  ", f"{escape(finding.get('sentence', ''))}", ""]
         for item in finding.get("evidence") or []:
             where, row, value = evidence_line(item)
-            mark = f" {text.UNTRUSTED_MARK}" if untrusted and rests_on_counters(item, tables) else ""
+            mark = f" {text.UNTRUSTED_MARK}" if untrusted and rests_on_counters(item, report, tables) else ""
             place = f" at {escape(row)}" if row else ""
             lines.append(f"- {escape(value)}{mark}: `{_code(where)}`{place}")
         blocks.append("\n".join(lines).rstrip())
@@ -245,27 +185,28 @@ def _code(value: str) -> str:
 
 
 def _section(
-    title: str,
-    tables: Mapping[str, pd.DataFrame],
-    name: str,
-    columns: Sequence[str] | None,
-    untrusted: bool,
-    top: Any = None,
+    entry: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], own: Sequence[str] | None, untrusted: bool
 ) -> list[str]:
+    """The blocks of a table: its `own`, else the rows and columns that say most."""
+    name = str(entry["name"])
     table = tables.get(name)
-    if table is None or table.empty:
+    if table is None or table.empty or not entry.get("title"):
         return []
-    rows = (top(table) if top else table).head(TOP)
+    all_rows = f"[tables/{name}.csv](tables/{name}.csv)."
+    blocks = [f"## {escape(entry['title'])}"]
+    if own is not None:
+        return [*blocks, *own, f"All rows in {all_rows}"]
+    picked = entry.get("glance") or {"rows": range(min(len(table), TOP)), "columns": list(table.columns)}
+    rows = table.loc[list(picked["rows"]), list(picked["columns"])]
     if rows.empty:
         return []
     warned = untrusted and from_counters(rows)
-    blocks = [f"## {title}"]
     blocks += [f"{text.UNTRUSTED_MARK} **Untrusted counters** in this table: the self-test failed."] if warned else []
-    blocks.append(_grid(rows, columns or list(table.columns), untrusted))
+    labels = {str(c["name"]): str(c["label"]) for c in entry.get("columns") or [] if c.get("label")}
+    blocks.append(_grid(rows, labels, untrusted))
     blocks += [text.BELOW_MINIMUM] if has_below_minimum(rows) else []
     more = f"{len(rows)} of {len(table):,} rows; all" if len(rows) < len(table) else "All rows"
-    blocks.append(f"{more} in [tables/{name}.csv](tables/{name}.csv).")
-    return blocks
+    return [*blocks, f"{more} in {all_rows}"]
 
 
 def has_below_minimum(table: pd.DataFrame) -> bool:
@@ -273,48 +214,16 @@ def has_below_minimum(table: pd.DataFrame) -> bool:
     return "measured_over_minimum" in table and bool(table["measured_over_minimum"].map(text.is_below_minimum).any())
 
 
-def _layers(tables: Mapping[str, pd.DataFrame], untrusted: bool) -> list[str]:
-    table = tables.get("layers_folded")
-    if table is None or table.empty:
-        return []
-    on_gpu = "gpu_time_ns" in table.columns and bool(table["gpu_time_ns"].notna().any())
-    column, columns = ("gpu_time_ns", _LAYERS) if on_gpu else ("cpu_time_ns", _CPU_LAYERS)
-
-    def largest(rows: pd.DataFrame) -> pd.DataFrame:
-        kept = rows[column].sort_values(ascending=False, kind="stable", na_position="last").index[:TOP]
-        return rows[rows.index.isin(kept)]
-
-    return _section("Layers, repeated ones folded", tables, "layers_folded", columns, untrusted, top=largest)
+def _figures(report: Mapping[str, Any], table: str) -> list[str]:
+    return [
+        f"![{escape(figure['name'])}: {escape(figure.get('caption', ''))}]({_code(_file_of(figure))})"
+        for figure in report.get("figures") or []
+        if figure.get("table") == table and figure.get("files")
+    ]
 
 
-def by_share(table: pd.DataFrame) -> pd.DataFrame:
-    return table.sort_values("share_frac", ascending=False, kind="stable", na_position="last")
-
-
-def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
-    """The largest stall reason of each (kernel, range), in the table's own order of kernels."""
-    best = by_share(stalls).drop_duplicates(["kernel", "range"])
-    return stalls[stalls.index.isin(best.index)]
-
-
-def _dram_level(roofline: pd.DataFrame) -> pd.DataFrame:
-    return roofline[roofline["level"].astype(str).str.lower() == "dram"]
-
-
-def one_per_op(traffic: pd.DataFrame) -> pd.DataFrame:
-    """One row an (op, variant, size): twelve equal layers show once. Without declared ops, the most read first."""
-    declared = traffic[traffic["op"].notna() & (traffic["op"] != "")]
-    if declared.empty:
-        return traffic.sort_values("dram_read_bytes", ascending=False, kind="stable", na_position="last")
-    return declared.drop_duplicates(["op", "variant", "minimum_bytes"])
-
-
-def _figure(report: Mapping[str, Any], name: str) -> list[str]:
-    for figure in report.get("figures") or []:
-        if figure.get("name") == name and figure.get("files"):
-            file = next((f for f in figure["files"] if str(f).endswith(".svg")), figure["files"][0])
-            return [f"![{escape(name)}: {escape(figure.get('caption', ''))}]({_code(str(file))})"]
-    return []
+def _file_of(figure: Mapping[str, Any]) -> str:
+    return next((str(f) for f in figure["files"] if str(f).endswith(".svg")), str(figure["files"][0]))
 
 
 def _gaps(report: Mapping[str, Any]) -> list[str]:
@@ -360,35 +269,21 @@ def _files(report: Mapping[str, Any]) -> list[str]:
     return blocks
 
 
-def render_fusion(tables: Mapping[str, pd.DataFrame], width: int = 44) -> str:
-    """What `make fusion` prints: the ranked plan, and how fused kernels that were built compare with it."""
-
-    def grid(name: str, columns: Sequence[str]) -> str:
-        table = tables[name].head(3 * TOP)
+def render_tables(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], width: int = 44) -> str:
+    """The tables of a report for a terminal, with the columns that say most: what `make fusion` prints."""
+    lines = []
+    for entry in report["tables"]:
+        table = tables[entry["name"]].head(3 * TOP)
+        if table.empty:
+            continue
+        labels = {str(c["name"]): str(c.get("label") or "") for c in entry["columns"]}
+        columns = [name for name in entry["glance"]["columns"] if name != "tier"]
         rows = [
             [text.shorten(text.cell(row[c], c), width, text.RANGE_HEAD) for c in columns] for _, row in table.iterrows()
         ]
-        return tabulate.tabulate(rows, [text.label_of(c) for c in columns], disable_numparse=True)
-
-    plan = (
-        "pattern",
-        "step",
-        "range",
-        "launches",
-        "now_bytes",
-        "after_bytes",
-        "now_time_ns",
-        "bound_time_ns",
-        "gain_ns",
-    )
-    lines = ["What to fuse, most gain per step first (bound: no fused kernel is faster):", "", grid("fusion", plan)]
-    without = tables["fusion"][tables["fusion"]["gain_ns"].isna()]
-    lines += [f"{len(without)} without a gain: {text.clean(without['evidence'].iloc[0])}."] if len(without) else []
-    if len(tables["fusion_check"]):
-        check = ["op", "variant", "range", "predicted_bytes", "measured_bytes", "bytes_error_frac", "now_time_ns"]
-        check += ["predicted_time_ns", "measured_time_ns", "time_error_frac", "within"]
-        lines += ["", "Fused kernels that were built, against the plan:", "", grid("fusion_check", check)]
-    return "\n".join(lines)
+        headers = [labels[c] or text.label_of(c) for c in columns]
+        lines += [entry["question"], "", tabulate.tabulate(rows, headers, disable_numparse=True), ""]
+    return "\n".join(lines).rstrip()
 
 
 def _with_run(fix: Any, run: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -64,88 +63,8 @@ def unit_of(column: str) -> str:
     return next((unit for suffix, unit in _SUFFIX_UNITS if column.endswith(suffix)), "")
 
 
-# What nsys, the program itself, the compiler or a model says; every other number of a row of tier counters is ncu's.
-_NOT_FROM_COUNTERS = frozenset(
-    [
-        "calls",
-        "launches",
-        "seen",
-        "requested",
-        "matched",
-        "extrapolated",
-        "registers",
-        "spill_bytes",
-        "shared_bytes",
-        "block_threads",
-        "grid_blocks",
-        "waves",
-        "tail_frac",
-        "bench_time_p5_ns",
-        "bench_time_p50_ns",
-        "bench_time_p95_ns",
-        "versus_default",
-        "versus_default_p5",
-        "versus_default_p95",
-        "slowest_versus_default",
-        "combinations",
-        "timed",
-        "samples",
-        "occupancy_theoretical_frac",
-        "cpu_time_ns",
-        "gpu_time_ns",
-        "gpu_self_time_ns",
-        "nsys_time_ns",
-        "wall_ns",
-        "bare_wall_ns",
-        "bare_gpu_ns",
-        "busy_ns",
-        "largest_gaps_ns",
-        "minimum_bytes",
-        "predicted_unfused_bytes",
-        "predicted_fused_bytes",
-        "occurrences",
-        "after_bytes",
-        "now_time_ns",
-        "bound_time_ns",
-        "gain_ns",
-        "over_l2",
-        "predicted_bytes",
-        "predicted_time_ns",
-        "measured_time_ns",
-        "time_error_frac",
-        "predicted_gain_ns",
-        "measured_gain_ns",
-    ]
-)
-
-
-def is_from_counters(column: str, columns: Iterable[str]) -> bool:
-    """True if this column of a row of tier counters rests on counters; `columns` are all of the table's."""
-    column = column.split(" ")[0]
-    if column == "share_frac":  # of nsys' time, where the table has it; else of stalls
-        return not {"nsys_time_ns", "gpu_time_ns"} & set(columns)
-    return column not in _NOT_FROM_COUNTERS
-
-
-_LABELS = {  # without their units the first two would both be `roof`
-    "roof_frac": "of roof",
-    "roof_flop_per_s": "roof measured",
-    "now_bytes": "bytes now",
-    "after_bytes": "bytes after",
-    "now_time_ns": "time now",
-    "predicted_bytes": "bytes predicted",
-    "measured_bytes": "bytes measured",
-    "predicted_time_ns": "time predicted",
-    "measured_time_ns": "time measured",
-    "predicted_gain_ns": "step gain predicted",
-    "measured_gain_ns": "step gain measured",
-}
-
-
 def label_of(column: str) -> str:
     """A column's name for a heading: the unit goes, since every cell then carries its own."""
-    if column in _LABELS:
-        return _LABELS[column]
     for suffix, _ in _SUFFIX_UNITS:
         if column.endswith(suffix) and suffix != "_over_minimum":
             return column.removesuffix(suffix).replace("_", " ")

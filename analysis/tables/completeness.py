@@ -1,140 +1,106 @@
-"""What a report cannot answer: each gap by name, with its reason and the way out."""
+"""What a report cannot answer: each gap by name, with its reason and the way out.
+
+What is missing where a table has no rows stands with the table.
+"""
 
 from __future__ import annotations
-
-import math
 
 import pandas as pd
 
 from analysis.capture.model import Capture, Gap
-from analysis.formats.words import count_of
-from studies.sweep.tables import CELL
+from analysis.hardware.devices import Device
+from analysis.tables.declare import part
+from analysis.tables.join import Joined
+from analysis.tables.remedies import BARE_RUN, METRICS
+from analysis.tables.roofline import Ceilings
 
-BARE_RUN = "run `python -m harness.run --mode bare --out RUN/captures` on that GPU"
-METRICS = "capture with the metrics that `python -m analysis.metrics` prints"
+
+@part("gap", 0)
+def _of_the_readers(capture: Capture) -> list[Gap]:
+    return list(capture.gaps)
 
 
-def name_gaps(
-    capture: Capture, roofs: pd.DataFrame, gpu: str | None, *, device_known: bool, tables: dict[str, pd.DataFrame]
-) -> list[Gap]:
-    """Return the gaps of this capture beside those that the readers found."""
-    has_timeline, has_counters, on_cpu = len(capture.gpu_ops) > 0, len(capture.counters) > 0, capture.clock == "cpu"
-    if capture.sweep_rows is not None:  # a sweep has neither steps nor layers
-        return _sweep_gaps(capture, tables["sweep"])
-    # a tool that failed is a gap that its own status file already named
-    named = {tool.get("tool") for tool in capture.tools if tool.get("status") != "ok"}
-    conditions = (
-        (
-            not has_timeline and "nsys" not in named and not on_cpu and capture.ranges.empty,
-            Gap("time per layer and step", "there is no nsys timeline", "add the nsys exports of the same program"),
-        ),
-        (
-            not has_timeline and not on_cpu and len(capture.ranges) > 0,
+@part("gap", 1)
+def _impossible_roofs(allowed_ceilings: Ceilings) -> list[Gap]:
+    return allowed_ceilings[1]
+
+
+def _said(capture: Capture, tool: str) -> bool:
+    """Whether a status file already names this tool's failure."""
+    return any(status.get("tool") == tool and status.get("status") != "ok" for status in capture.tools)
+
+
+@part("gap", 10)
+def name_missing_captures(capture: Capture, is_program: bool) -> list[Gap]:
+    """Gaps of a run whose timeline or counters are not there at all."""
+    has_timeline, on_cpu = len(capture.gpu_ops) > 0, capture.clock == "cpu"
+    if not is_program:
+        return []
+    gaps = []
+    if not has_timeline and not on_cpu and capture.ranges.empty and not _said(capture, "nsys"):
+        gaps.append(
+            Gap("time per layer and step", "there is no nsys timeline", "add the nsys exports of the same program")
+        )
+    if not has_timeline and not on_cpu and len(capture.ranges) > 0:
+        gaps.append(
             Gap(
                 "time on the GPU",
                 "the timeline holds ranges and no GPU operation",
                 "capture with `-t cuda,nvtx` a program that uses an NVIDIA GPU",
-            ),
-        ),
-        (
-            not has_counters and "ncu" not in named,
+            )
+        )
+    if capture.counters.empty and not _said(capture, "ncu"):
+        gaps.append(
             Gap(
                 "roofline, stalls and measured bytes",
                 "the run was on a CPU" if on_cpu else "there is no ncu export",
                 "capture with nsys_scripts/ncu_capture.sh on a machine with an NVIDIA GPU",
-            ),
-        ),
-        (
-            capture.ops is None,
+            )
+        )
+    return gaps
+
+
+@part("gap", 11)
+def name_missing_files(
+    capture: Capture, roofs: pd.DataFrame, gpu: str | None, device: Device | None, is_program: bool
+) -> list[Gap]:
+    """Gaps of a run that lacks files which say what its numbers are to be held against."""
+    has_timeline = len(capture.gpu_ops) > 0
+    if not is_program:
+        return []
+    gaps = []
+    if capture.ops is None:
+        gaps.append(
             Gap(
                 "predicted bytes", "there is no ops.csv, which says what each range must move", "see analysis/README.md"
-            ),
-        ),
-        (
-            (has_timeline or has_counters) and bool(roofs["measured"].isna().all()),
-            Gap("measured roofs", "there is no ceilings.json", BARE_RUN),
-        ),
-        (
-            bool(gpu) and not device_known and not on_cpu,
+            )
+        )
+    if (has_timeline or len(capture.counters)) and bool(roofs["measured"].isna().all()):
+        gaps.append(Gap("measured roofs", "there is no ceilings.json", BARE_RUN))
+    if gpu and device is None and capture.clock != "cpu":
+        gaps.append(
             Gap(
                 "datasheet roofs",
                 f"the GPU {gpu} is not in the device table",
                 "add it with its source to analysis/hardware/devices.toml",
-            ),
-        ),
-        (
-            has_timeline and capture.timing is None,
-            Gap("verdicts on steps", "there is no wall time without a tool (timing.json)", BARE_RUN),
-        ),
-        (
-            has_timeline and capture.dataflow is None,
+            )
+        )
+    if has_timeline and capture.timing is None:
+        gaps.append(Gap("verdicts on steps", "there is no wall time without a tool (timing.json)", BARE_RUN))
+    if has_timeline and capture.dataflow is None:
+        gaps.append(
             Gap(
                 "what to fuse, beyond known patterns",
                 "there is no dataflow.csv, which says which tensors each operation reads and writes",
                 "capture with harness.run, or record it with harness/dataflow.py",
-            ),
-        ),
-        (
-            has_counters and tables["stalls"].empty,
-            Gap("stall reasons", "the ncu export holds no stall metrics", METRICS),
-        ),
-        (
-            has_counters and tables["rules"].empty,
-            Gap(
-                "what ncu's own rules say",
-                "no details page of ncu with rules is among the files",
-                "export it with `ncu --import X.ncu-rep --csv --page details` and add the file",
-            ),
-        ),
-        (
-            has_counters and tables["source"].empty,
-            Gap(
-                "the hottest source lines",
-                "no source page of ncu with samples is among the files",
-                "compile with -lineinfo, capture with `--section SourceCounters --import-source yes`, export with "
-                "`ncu --import X.ncu-rep --csv --page source --print-source cuda,sass` and add the file",
-            ),
-        ),
-        (
-            has_counters and tables["roofline"].empty,
-            Gap("roofline", "the ncu export holds no kernel duration", METRICS),
-        ),
-    )
-    return [gap for applies, gap in conditions if applies]
+            )
+        )
+    return gaps
 
 
-def _sweep_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Gap]:
-    timed = sweep[sweep["verdict"] == "timed"]
-    counted = timed["tier"].eq("counters").groupby([timed[name] for name in CELL]).any()
-    without = int((~counted).sum())
-    gaps = []
-    if rungs := (capture.sweep or {}).get("not_swept"):
-        wanted = dict.fromkeys(rung.split()[0] for rung in rungs)
-        fix = f"`make sweep RUN=… OP='{' '.join(wanted)}'` with this run"
-        what = f"{count_of(len(rungs), 'rung')} with compile-time choices"
-        gaps.append(Gap(what, f"not swept: {', '.join(rungs)}", fix))
-    if count := _without_row(sweep):
-        why = "sweep.csv holds no row of them: the sweep was interrupted, or they came to it later"
-        gaps.append(Gap(count_of(count, "combination"), why, "`make sweep RUN=… OP=…` with this run goes on"))
-    if timed.empty:
-        fix = "sweep on a machine with an NVIDIA GPU: `make sweep OP=…`"
-        return [Gap("times of the combinations", "nothing was timed", fix), *gaps]
-    failed = any(tool.get("tool") == "ncu" and tool.get("status") != "ok" for tool in capture.tools)
-    if not without or (failed and not counted.any()):  # which its status file has already named
-        return gaps
-    why = "no combination of them was launched under ncu: achieved occupancy, stalls, cache hits and bytes are unknown"
-    bare = dict.fromkeys(cell[0] for cell in counted.index[~counted])
-    fix = f"`make sweep RUN=… ARGS=--counters OP='{' '.join(bare)}'` with this run; what is timed or counted stays"
-    return [Gap(f"the counters of {without} of {len(counted)} kernels, dtypes and shapes", why, fix), *gaps]
-
-
-def _without_row(sweep: pd.DataFrame) -> int:
-    """How many combinations of the values that each kernel was tried with have no row."""
-    missing = 0
-    for _, rows in sweep.groupby([*CELL, "gpu"], sort=False):
-        values = rows["combination"].str.split(expand=True)
-        missing += math.prod(values.nunique()) - len(rows)
-    return missing
+@part("gap", 13)
+def _partial_counters(joined: Joined, measured: pd.DataFrame) -> list[Gap]:
+    return name_partial_counters(joined.launches, measured)
 
 
 def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame) -> list[Gap]:

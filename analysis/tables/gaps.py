@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.tables.attribution import innermost
-from analysis.tables.schema import TABLES
+from analysis.tables.declare import Column, fact, table
 
 STEP_NAMES = ("step", "decode", "prefill")
 WHOLE_CAPTURE = "capture"
@@ -58,17 +58,52 @@ def add_other_threads(gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np
     return result
 
 
+@fact("limits")
+def _limits(
+    measured: pd.DataFrame, roofline: pd.DataFrame, ops: pd.DataFrame | None, roofs: pd.DataFrame, steps: pd.DataFrame
+) -> dict[str, tuple[str, str]]:
+    return step_limits(measured, roofline, ops, roofs, list(steps["path"]) if len(steps) else [])
+
+
+@table(
+    "gaps",
+    question="Is each step limited by launches, by memory or by arithmetic?",
+    order=100,
+    title="Steps",
+    columns=(
+        Column("step", "", "instance of a range named step, decode or prefill; else the whole capture", "key"),
+        Column("wall_ns", "ns", "from the start of the step to its last GPU operation, nsys attached", "timing"),
+        Column("bare_wall_ns", "ns", "the same step with no tool attached and the ranges off, median", "timing"),
+        Column(
+            "bare_gpu_ns",
+            "ns",
+            "first kernel to last with no tool attached and all of them queued ahead: the wall time that is "
+            "left when no launch is waited for; median",
+            "timing",
+        ),
+        Column("busy_ns", "ns", "union of the intervals in which a GPU operation of the step ran", "timing"),
+        Column("launches", "1", "kernels of the step", "timing"),
+        Column("largest_gaps_ns", "ns", "the three longest idle intervals, nsys attached, `;` between them", "timing"),
+        Column(
+            "verdict", "", "launch-bound, memory-bound or compute-bound; blank where the evidence is missing", "row"
+        ),
+        Column("evidence", "", "the numbers that the verdict rests on", "row", style="prose"),
+    ),
+)
 def build_gaps(
     gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np.ndarray, bare_wall_ns: dict[str, float],
     limits: dict[str, tuple[str, str]], overhead: pd.DataFrame | None = None, *, bare_gpu_ns: dict[str, float],
-) -> pd.DataFrame:  # fmt: skip
+    held_back: bool = False,
+) -> pd.DataFrame | None:  # fmt: skip
     """Return gaps.csv, one row a step instance in order of time.
 
     Shape: `gpu_ops` with every GPU operation; `step_of_op` row of its step (-1 none), ignored if there are no steps.
     `bare_wall_ns` and `bare_gpu_ns` by range path; `limits` path -> (memory | compute, evidence sentence);
-    `overhead` as in `Capture`: the GPU is not called idle while the profiler held the program.
+    `overhead` as in `Capture`: the GPU is not called idle while the profiler held the program. Where the GPU was
+    `held_back` and marked on purpose, what lies between kernels says nothing of the program: no row.
     """
-    schema = TABLES["gaps"]
+    if held_back:
+        return None
     begin, length = gpu_ops["start_ns"].to_numpy(np.int64), gpu_ops["duration_ns"].to_numpy(np.int64)
     is_kernel = (gpu_ops["kind"] == "kernel").to_numpy()
 
@@ -84,7 +119,7 @@ def build_gaps(
     rows = []
     if steps.empty:
         if gpu_ops.empty:
-            return schema.empty()
+            return None
         start = int(gpu_ops["start_ns"].min())
         everything = np.arange(len(gpu_ops))
         rows.append(row(everything, WHOLE_CAPTURE, WHOLE_CAPTURE, start, 0, overhead))
@@ -111,7 +146,7 @@ def build_gaps(
     table = pd.DataFrame(rows)
     for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "launches"):
         table[name] = table[name].astype("Float64").round().astype("Int64")
-    return schema.conform(table)
+    return table
 
 
 def busy_and_gaps(start: np.ndarray, duration: np.ndarray) -> tuple[int, np.ndarray]:

@@ -17,7 +17,7 @@ import pandas as pd
 from analysis.formats import symbols
 from analysis.formats.errors import InputError
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
-from analysis.tables.schema import TABLES
+from analysis.tables.declare import Column, table
 
 PAGES_DIFFER = 0.01  # two pages of one capture round differently, but not by a hundredth …
 LAST_DIGIT = 0.005  # … or by more than half of the last digit where a page prints two decimals
@@ -257,8 +257,25 @@ def _extrapolate(launches: pd.DataFrame) -> pd.DataFrame:
     return launches
 
 
-def build_coverage(joined: Joined, *, has_counters: bool) -> pd.DataFrame:
+@table(
+    "coverage",
+    question="For which kernels of the timeline are there counters?",
+    order=190,
+    columns=(
+        Column("range", "", "innermost range, folded", "key"),
+        Column("seen", "1", "kernels in the timeline", "timing"),
+        Column("requested", "1", "of these, kernels in the ranges that ncu was asked to capture", "timing"),
+        Column("matched", "1", "of these, kernels matched to a row of ncu", "timing"),
+        Column(
+            "extrapolated", "1", "kernels given a sibling layer's counters (only with --extrapolate-siblings)", "timing"
+        ),
+        Column("reason", "", "why kernels that were requested are not matched", "row", style="prose"),
+    ),
+)
+def build_coverage(joined: Joined, *, has_counters: bool, has_timeline: bool = True) -> pd.DataFrame | None:
     """Return coverage.csv: per folded range what was seen, requested, matched, extrapolated, and why not."""
+    if not has_timeline:
+        return None
     launches = joined.launches
     frame = pd.DataFrame(
         {
@@ -275,4 +292,4 @@ def build_coverage(joined: Joined, *, has_counters: bool) -> pd.DataFrame:
     table = numbers.join(reasons).reset_index().assign(tier="counters" if has_counters else "timing")
     if not has_counters:
         table = table.astype({"requested": "Int64"}).assign(requested=pd.NA, reason="there are no counters")
-    return TABLES["coverage"].conform(table)
+    return table

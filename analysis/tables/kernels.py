@@ -5,10 +5,23 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.formats import symbols
+from analysis.hardware import metrics
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
-from analysis.tables.schema import TABLES
+from analysis.tables.declare import Column, fact, table
+from analysis.tables.join import Joined
 
 KEY = ["kernel", "range", "grid", "block"]
+
+
+@fact("all_measured")
+def _all_measured(joined: Joined, counters: pd.DataFrame, counter_units: dict[str, str]) -> pd.DataFrame:
+    return measured_launches(joined.launches, counters, metrics.derive(counters, counter_units))
+
+
+@fact("measured")
+def _measured(all_measured: pd.DataFrame, *, is_program: bool) -> pd.DataFrame:
+    """The launches of a program: those of a sweep alone are of single combinations, and stand in its own tables."""
+    return all_measured if is_program else all_measured.head(0)
 
 
 def measured_launches(joined_launches: pd.DataFrame, counters: pd.DataFrame, derived: pd.DataFrame) -> pd.DataFrame:
@@ -41,11 +54,13 @@ def measured_launches(joined_launches: pd.DataFrame, counters: pd.DataFrame, der
     return frame.assign(range=frame["folded"].replace("", UNATTRIBUTED))
 
 
-def from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
-    """Return kernels.csv from nsys' own totals (cuda_gpu_kern_sum): all that is left where no trace was given."""
-    schema = TABLES["kernels"]
-    if nsys_kernel_sums.empty:
-        return schema.empty()
+def by_share(table: pd.DataFrame) -> pd.DataFrame:
+    """The largest shares first."""
+    return table.sort_values("share_frac", ascending=False, kind="stable", na_position="last")
+
+
+def _from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
+    """The rows from nsys' own totals (cuda_gpu_kern_sum): all that is left where no trace was given."""
     table = nsys_kernel_sums.assign(
         kernel=nsys_kernel_sums["kernel"].map({name: symbols.key(name) for name in nsys_kernel_sums["kernel"].unique()})
     )
@@ -54,14 +69,55 @@ def from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
     table["share_frac"] = table["nsys_time_ns"].astype("Float64") / table["nsys_time_ns"].sum()
     blank = ["ncu_time_ns", "registers", "occupancy_theoretical_frac", "occupancy_achieved_frac"]
     table = table.assign(range=pd.NA, tier="timing", **dict.fromkeys(blank, pd.NA))
-    return schema.conform(table.sort_values(["share_frac", "kernel"], ascending=[False, True]))
+    return table.sort_values(["share_frac", "kernel"], ascending=[False, True])
 
 
-def build_kernels(measured: pd.DataFrame) -> pd.DataFrame:
-    """Return kernels.csv, longest first. `measured` from measured_launches."""
-    table_schema = TABLES["kernels"]
+@table(
+    "kernels",
+    question="Which kernels run in which layer, how long, and how full is the GPU?",
+    order=120,
+    title="Kernels",
+    columns=(
+        Column("kernel", "", "kernel name as both tools agree on it: no return type, parameters or casts", "key"),
+        Column("range", "", "innermost range, repeated layers folded (h.*)", "key"),
+        Column("grid", "blocks", "grid dimensions, XxYxZ", "key", shown=False),
+        Column("block", "threads", "block dimensions, XxYxZ", "key", shown=False),
+        Column("launches", "1", "launches that nsys saw (ncu, if there is no timeline)", "timing"),
+        Column(
+            "nsys_time_ns", "ns", "sum over the row's launches, as nsys timed them in the running program", "timing"
+        ),
+        Column(
+            "ncu_time_ns",
+            "ns",
+            "the same sum as ncu timed them, replayed alone; blank unless ncu has them all",
+            "counters",
+            shown=False,
+        ),
+        Column(
+            "share_frac",
+            "0-1",
+            "nsys_time_ns over all kernel time of the capture (ncu_time_ns if there is no timeline)",
+            "timing",
+            style="bar",
+        ),
+        Column("registers", "1/thread", "registers per thread", "static"),
+        Column(
+            "occupancy_theoretical_frac",
+            "0-1",
+            "resident warps that resources allow, over the maximum",
+            "static",
+            shown=False,
+        ),
+        Column(
+            "occupancy_achieved_frac", "0-1", "warps actually resident, mean over the measured launches", "counters"
+        ),
+    ),
+    glance=by_share,
+)
+def build_kernels(measured: pd.DataFrame, nsys_kernel_sums: pd.DataFrame | None = None) -> pd.DataFrame | None:
+    """Return kernels.csv, longest first. `measured` from measured_launches; without launches from nsys' own sums."""
     if measured.empty:
-        return table_schema.empty()
+        return None if nsys_kernel_sums is None or nsys_kernel_sums.empty else _from_nsys_sums(nsys_kernel_sums)
     has_timeline = measured["nsys_time_ns"].notna().any()
     frame = measured.assign(
         covered=measured["duration_ns"].notna(),
@@ -90,4 +146,4 @@ def build_kernels(measured: pd.DataFrame) -> pd.DataFrame:
     for name in ("nsys_time_ns", "ncu_time_ns", "registers"):
         table[name] = table[name].astype("Float64").round().astype("Int64")
     table = table.reset_index().drop(columns=["covered", "any_covered"])
-    return table_schema.conform(table.sort_values(["share_frac", *KEY], ascending=[False, True, True, True, True]))
+    return table.sort_values(["share_frac", *KEY], ascending=[False, True, True, True, True])

@@ -7,18 +7,49 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from analysis.capture.model import Capture
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths, parent_rows
-from analysis.tables.schema import TABLES
+from analysis.tables.declare import TOP, Column, fact, table
 
 GRAPH_MARK = "[graph] "
 
+_COLUMNS = (
+    Column("range", "", "range names from the outermost to the innermost, joined with /", "key"),
+    Column("calls", "1", "instances of the range", "timing"),
+    Column(
+        "cpu_time_ns",
+        "ns",
+        "sum of the ranges' own duration on the CPU: it times the launches, not the GPU",
+        "timing",
+        shown=False,
+    ),
+    Column("gpu_time_ns", "ns", "time of the kernels launched inside, nested ranges included", "timing"),
+    Column("gpu_self_time_ns", "ns", "time of the kernels whose innermost range this is", "timing"),
+    Column("launches", "1", "kernels launched inside, nested ranges included", "timing"),
+    Column(
+        "share_frac",
+        "0-1",
+        "gpu_time_ns over all kernel time of the capture; in a CPU run cpu_time_ns over the outermost ranges'",
+        "timing",
+        style="bar",
+    ),
+)
 
-def build_layers(ranges: pd.DataFrame, kernels: pd.DataFrame, *, has_timeline: bool) -> pd.DataFrame:
+
+@table(
+    "layers",
+    question="Which range takes the time?",
+    order=111,
+    columns=_COLUMNS,
+)
+def build_layers(placed_ranges: pd.DataFrame, placed_launches: pd.DataFrame, *, has_timeline: bool) -> pd.DataFrame:
     """Return layers.csv: one row a full range path in order of first appearance, then `unattributed`.
 
-    Shape: `kernels` are the kernel rows of `Capture.gpu_ops` with a column `owner` (row of `ranges`, -1 for none).
+    Shape: `placed_launches` are the kernel rows of `Capture.gpu_ops` with a column `owner` (row of `placed_ranges`, -1
+    for none).
     Units: ns. Without a GPU timeline the GPU columns are blank and shares are of the outermost ranges' CPU time.
     """
+    ranges, kernels = placed_ranges, placed_launches
     own, count = own_time(ranges, kernels)
     duration = kernels["duration_ns"].to_numpy(np.int64)
     owned = kernels["owner"].to_numpy(np.int64) >= 0
@@ -60,7 +91,7 @@ def build_layers(ranges: pd.DataFrame, kernels: pd.DataFrame, *, has_timeline: b
         }
         table = pd.concat([table.astype(object), pd.DataFrame([rest], dtype=object)], ignore_index=True)
         table["share_frac"] = table["gpu_time_ns"].astype(float) / total if total else np.nan
-    return _finish(table, "layers")
+    return _finish(table)
 
 
 def place_recorded(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -127,6 +158,22 @@ def place_recorded(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[pd.Data
     return pd.concat([ranges, extra], ignore_index=True), kernels.assign(owner=owner)
 
 
+@fact("placed")
+def place(ranges: pd.DataFrame, launches: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Ranges and kernels, those of CUDA graphs in the ranges in which their graph was recorded."""
+    return place_recorded(ranges, launches)
+
+
+@fact("placed_ranges")
+def _placed_ranges(placed: tuple[pd.DataFrame, pd.DataFrame]) -> pd.DataFrame:
+    return placed[0]
+
+
+@fact("placed_launches")
+def _placed_launches(placed: tuple[pd.DataFrame, pd.DataFrame]) -> pd.DataFrame:
+    return placed[1]
+
+
 def own_time(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Return, for each range, the time (ns) and the number of the kernels whose innermost range it is."""
     owned = kernels[kernels["owner"] >= 0]
@@ -147,12 +194,35 @@ def inclusive(ranges: pd.DataFrame, own: np.ndarray) -> np.ndarray:
     return result
 
 
+def _largest(layers: pd.DataFrame) -> pd.DataFrame:
+    """The rows with most time, in their own order; of a run without a GPU the columns that it has."""
+    on_gpu = bool(layers["gpu_time_ns"].notna().any())
+    column = "gpu_time_ns" if on_gpu else "cpu_time_ns"
+    kept = layers[column].sort_values(ascending=False, kind="stable", na_position="last").index[:TOP]
+    rows = layers[layers.index.isin(kept)]
+    return rows.drop(columns="cpu_time_ns") if on_gpu else rows[["range", "calls", "cpu_time_ns", "tier"]]
+
+
+@table(
+    "layers_folded",
+    question="Which kind of layer takes the time, repeated layers as one?",
+    order=110,
+    title="Layers, repeated ones folded",
+    columns=_COLUMNS,
+    glance=_largest,
+)
 def fold_layers(layers: pd.DataFrame) -> pd.DataFrame:
     """Return layers_folded.csv: the rows of layers.csv with repeated layers as one row."""
     summed = ["calls", "cpu_time_ns", "gpu_time_ns", "gpu_self_time_ns", "launches", "share_frac"]
     table = layers.assign(range=fold_paths(layers["range"]))
     # min_count keeps a column blank where nothing is known instead of turning it into zero
-    return _finish(table.groupby("range", sort=False)[summed].sum(min_count=1).reset_index(), "layers_folded")
+    return _finish(table.groupby("range", sort=False)[summed].sum(min_count=1).reset_index())
+
+
+@fact("layers_drawn")
+def _drawn(layers_folded: pd.DataFrame, capture: Capture) -> pd.DataFrame:
+    profiles = (capture.layer_profile or {}).get("profiles") or []
+    return for_figure(layers_folded, dict.fromkeys(entry["name"] for entry in profiles))
 
 
 def for_figure(layers_folded: pd.DataFrame, profiles: Iterable[str]) -> pd.DataFrame:
@@ -171,11 +241,11 @@ def for_figure(layers_folded: pd.DataFrame, profiles: Iterable[str]) -> pd.DataF
     return rows[~((time > 0) & (children == time)).to_numpy(bool, na_value=False)]
 
 
-def _finish(table: pd.DataFrame, name: str) -> pd.DataFrame:
+def _finish(table: pd.DataFrame) -> pd.DataFrame:
     for column in ("calls", "cpu_time_ns", "gpu_time_ns", "gpu_self_time_ns", "launches"):
         table[column] = table[column].astype("Int64")
     table["share_frac"] = table["share_frac"].astype(float)
-    return TABLES[name].conform(table.assign(tier="timing"))
+    return table.assign(tier="timing")
 
 
 def check_against_nsys(ours: pd.DataFrame, nsys_range_sums: pd.DataFrame) -> tuple[int, int]:

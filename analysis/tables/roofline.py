@@ -9,7 +9,8 @@ import pandas as pd
 
 from analysis.capture.model import Gap
 from analysis.hardware.devices import Device
-from analysis.tables.schema import TABLES
+from analysis.tables.declare import Column, table
+from analysis.tables.remedies import METRICS
 
 LEVELS = {"dram": ("dram_read_bytes", "dram_write_bytes"), "l2": ("l2_bytes",), "l1": ("l1_bytes",)}
 
@@ -21,13 +22,15 @@ MEASURED_BANDWIDTH = {"dram": ("dram_copy", "dram_read"), "l2": ("l2_read",), "l
 COMPUTE_ROOF_OF_PIPE = {"fp32": "fp32", "tf32": "tf32", "bf16": "bf16", "fp16_tensor": "bf16"}
 
 
+Ceilings = tuple[dict[str, Any] | None, list[Gap]]  # what is left of ceilings.json, and what was refused of it
+
 L1_BYTES_A_CLOCK = 128  # of one SM, since compute capability 7.0
 ABOVE_DATASHEET = 1.05  # boards may clock above the datasheet's boost
 
 
 def refuse_impossible(
     ceilings: dict[str, Any] | None, device: Device | None, manifest: dict[str, Any] | None
-) -> tuple[dict[str, Any] | None, list[Gap]]:
+) -> Ceilings:
     """Return the ceilings without roofs that the hardware cannot have, and a gap for each of them.
 
     A micro-kernel whose work the compiler removed measures a rate that is too good: no roof is better than a false one.
@@ -98,15 +101,67 @@ def dram_roof(roofs: pd.DataFrame, read_frac: Any) -> Any:
     return 1 / (read_frac / read + (1 - read_frac) * seconds_a_written_byte)
 
 
-def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame:
+def _at_dram(roofline: pd.DataFrame) -> pd.DataFrame:
+    return roofline[roofline["level"].astype(str).str.lower() == "dram"]
+
+
+@table(
+    "roofline",
+    question="How far is each kernel from the roof over it?",
+    order=140,
+    title="Roofline, DRAM level",
+    columns=(
+        Column("kernel", "", "kernel name", "key"),
+        Column("range", "", "folded range", "key"),
+        Column(
+            "level",
+            "",
+            "whose bytes: dram, l2 (between L2 and the SMs) or l1 (global and local accesses)",
+            "key",
+            shown=False,
+        ),
+        Column(
+            "flops",
+            "FLOP",
+            "floating-point operations of the measured launches, all pipes but the special functions",
+            "counters",
+            shown=False,
+        ),
+        Column("bytes", "byte", "bytes moved at this level by the measured launches", "counters", shown=False),
+        Column("intensity_flop_per_byte", "FLOP/byte", "flops over bytes", "counters"),
+        Column("achieved_flop_per_s", "FLOP/s", "flops over ncu time", "counters"),
+        Column(
+            "roof_flop_per_s",
+            "FLOP/s",
+            "lower of measured bandwidth (at DRAM for the row's reads and writes) x intensity and measured "
+            "compute peak, medians of ceilings.json; blank for kernels without FLOPs",
+            "counters",
+            label="roof measured",
+        ),
+        Column(
+            "roof_datasheet_flop_per_s", "FLOP/s", "the same from the datasheet; blank where it gives none", "counters"
+        ),
+        Column(
+            "roof_frac",
+            "0-1",
+            "achieved over measured roof; for kernels without FLOPs bytes/s over bandwidth",
+            "counters",
+            label="of roof",
+            style="bar",
+        ),
+        Column("bound", "", "memory or compute: which of the two measured roofs is the lower here", "row"),
+    ),
+    glance=_at_dram,
+    gap=Gap("roofline", "the ncu export holds no kernel duration", METRICS),
+)
+def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame | None:
     """Return roofline.csv over the launches that ncu measured, longest kernels first, levels dram, l2, l1.
 
     Units: FLOP, byte, FLOP/s. Both numerator and time are ncu's, taken in one replay of the same launch.
     """
-    schema = TABLES["roofline"]
     known = measured[measured["duration_ns"].notna()] if "duration_ns" in measured else measured
     if known.empty:
-        return schema.empty()
+        return None
     roof = roofs.set_index("name")
     # bulk copies go past the counters of L1: bytes at L2 without any at L1 mean "not counted", not zero
     known = known.assign(l1_bytes=known["l1_bytes"].where((known["l1_bytes"] > 0) | ~(known["l2_bytes"] > 0)))
@@ -155,4 +210,4 @@ def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame:
     table = table.sort_values(["order", "kernel", "range", "rank"]).drop(
         columns=["order", "rank", "time_ns", "pipe", "read_bytes"]
     )
-    return schema.conform(table)
+    return table

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.capture.model import Capture
+from analysis.capture.model import Capture, Gap
 from analysis.formats import symbols
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
-from analysis.tables.schema import TABLES
+from analysis.tables.declare import Column, table
 
 KEY = ["kernel", "range", "section", "rule", "type", "speedup_type", "shape"]
 _TYPES = ["OPT", "WRN", "INF", "ERR"]
@@ -31,15 +31,36 @@ def with_launch(evidence: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
     return evidence.assign(kernel=evidence["kernel"].map(names), range=fold_paths(path).replace("", UNATTRIBUTED))
 
 
-def build_rules(capture: Capture) -> pd.DataFrame:
+@table(
+    "rules",
+    question="What does ncu itself say of each kernel?",
+    order=160,
+    title="What ncu says (its own rules)",
+    columns=(
+        Column("kernel", "", "kernel name", "key"),
+        Column("range", "", "folded range", "key"),
+        Column("section", "", "section of ncu that the rule belongs to", "key", shown=False),
+        Column("rule", "", "name of the rule", "key"),
+        Column("type", "", "OPT: to improve, WRN: warning, INF: information, ERR: the rule failed", "key", shown=False),
+        Column("speedup_frac", "0-1", "speed-up that ncu estimates, the largest of the launches", "counters"),
+        Column("speedup_type", "", "global: of the kernel; local: of the part the rule looks at", "key"),
+        Column("launches", "1", "launches of which it says so", "counters"),
+        Column("text", "", "what ncu says, with the numbers of the launch with the largest estimate", "row"),
+    ),
+    gap=Gap(
+        "what ncu's own rules say",
+        "no details page of ncu with rules is among the files",
+        "export it with `ncu --import X.ncu-rep --csv --page details` and add the file",
+    ),
+)
+def build_rules(capture: Capture) -> pd.DataFrame | None:
     """Return rules.csv: one row a message of a kernel, most promising first.
 
     Launches of one kernel in one folded range share a row where they differ in the numbers of the text only; the text
     is that of the launch with the largest estimate.
     """
-    schema = TABLES["rules"]
     if capture.rules.empty:
-        return schema.empty()
+        return None
     rows = with_launch(capture.rules, capture.counters)
     # A report and its details page say the same, the page with four digits of the estimate.
     same = ["ncu_id", "kernel", "range", "section", "rule", "type", "speedup_type", "text"]
@@ -56,4 +77,4 @@ def build_rules(capture: Capture) -> pd.DataFrame:
         less=-table["speedup_frac"].astype("Float64").fillna(-1),
     )
     order = order.sort_values(["place", "part", "less", "kernel", "range", "rule"], kind="stable")
-    return schema.conform(table.loc[order.index])
+    return table.loc[order.index]

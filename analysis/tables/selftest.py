@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pandas as pd
 
+from analysis.tables.declare import fact
+
 LIMITS = {"byte": 0.03, "FLOP": 0.01}
 
 
-def check_counters(measured: pd.DataFrame, ops: pd.DataFrame | None) -> dict[str, object]:
+@fact("trust")
+def check_counters(all_measured: pd.DataFrame, ops: pd.DataFrame | None) -> dict[str, object]:
     """Return report.json's `trust`: status trusted, untrusted or untested, a sentence, and each check.
 
     Expected values are declared by the harness in ops.csv (op `selftest`); measured ones come from ncu. One check
     beyond its limit makes every counter of the run untrusted, because all came the same way.
     """
+    measured = all_measured
     if measured.empty or measured["duration_ns"].isna().all():
         return {"status": "untested", "sentence": "This report holds no hardware counters.", "checks": []}
     checks: list[dict[str, object]] = []

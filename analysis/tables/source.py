@@ -4,25 +4,54 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.capture.model import Capture
+from analysis.capture.model import Capture, Gap
+from analysis.tables.declare import Column, table
 from analysis.tables.rules import with_launch
-from analysis.tables.schema import TABLES
 
 MOST = 10  # lines of a kernel
 _LAUNCH = ["file", "ncu_id", "block"]
 
 
-def build_source(capture: Capture) -> pd.DataFrame:
+@table(
+    "source",
+    question="Which source lines are the hottest?",
+    order=170,
+    title="Hottest source lines",
+    columns=(
+        Column("kernel", "", "kernel name", "key"),
+        Column("range", "", "folded range, where the capture says which launch a line belongs to", "key", shown=False),
+        Column("place", "", "file:line, or the place of an instruction where no line is known", "row"),
+        Column("text", "", "the line, or its hottest instruction where the source was not imported", "row"),
+        Column("samples", "1", "samples of the program counter, all launches", "counters", shown=False),
+        Column("share_frac", "0-1", "of all samples of the kernel", "counters", style="bar"),
+        Column("stall", "", "stall reason (sampled family) with most samples among its instructions", "row"),
+        Column("stall_frac", "0-1", "samples with that reason, over samples", "counters"),
+        Column("inst_executed", "1", "warp instructions executed", "counters", shown=False),
+        Column(
+            "sectors_over_ideal",
+            "1",
+            "theoretical L2 sectors of its global accesses over what coalesced ones need; 1 is best",
+            "counters",
+            shown=False,
+        ),
+    ),
+    gap=Gap(
+        "the hottest source lines",
+        "no source page of ncu with samples is among the files",
+        "compile with -lineinfo, capture with `--section SourceCounters --import-source yes`, export with "
+        "`ncu --import X.ncu-rep --csv --page source --print-source cuda,sass` and add the file",
+    ),
+)
+def build_source(capture: Capture) -> pd.DataFrame | None:
     """Return source.csv: the lines of each kernel with most samples, kernels with most samples first.
 
     Numbers are sums over instructions and launches. Where a capture has no line numbers (no -lineinfo, or the SASS view
     alone) a row is an instruction.
     """
-    schema = TABLES["source"]
     lines = capture.source_lines
     sass = lines[lines["instruction"].notna() & lines["samples"].notna()]
     if sass.empty or not (sass["samples"] > 0).any():
-        return schema.empty()
+        return None
     # the page of source and SASS lists an instruction under each of its lines
     sass = sass.drop_duplicates([*_LAUNCH, "kernel", "instruction"])
     sass = _one_file(with_launch(sass, capture.counters).reset_index(drop=True))
@@ -55,7 +84,7 @@ def build_source(capture: Capture) -> pd.DataFrame:
     )
     table = table.groupby(["kernel", "range"], sort=False).head(MOST)
     whole_numbers = dict.fromkeys(["samples", "inst_executed"], "Int64")
-    return schema.conform(table[schema.column_names].astype(whole_numbers))
+    return table[build_source.column_names].astype(whole_numbers)
 
 
 def _one_file(sass: pd.DataFrame) -> pd.DataFrame:

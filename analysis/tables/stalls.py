@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.tables.schema import TABLES
+from analysis.capture.model import Gap
+from analysis.tables.declare import Column, table
+from analysis.tables.kernels import by_share
+from analysis.tables.remedies import METRICS
 
 # Family -> prefix of its columns, and the column that weighs a launch: counters are warps per issued instruction,
 # samples are absolute numbers.
@@ -13,16 +16,47 @@ FAMILIES = {"counters": ("stall_", "inst_issued"), "samples": ("sample_", None)}
 NOT_WAITING = ("selected", "not_selected")
 
 
-def build_stalls(measured: pd.DataFrame) -> pd.DataFrame:
+def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
+    """The largest stall reason of each kernel and range, in the table's own order of kernels."""
+    best = by_share(stalls).drop_duplicates(["kernel", "range"])
+    return stalls[stalls.index.isin(best.index)]
+
+
+@table(
+    "stalls",
+    question="What do the warps of each kernel wait for?",
+    order=150,
+    title="Stalls, the largest reason of each kernel",
+    columns=(
+        Column("kernel", "", "kernel name", "key"),
+        Column("range", "", "folded range", "key"),
+        Column("reason", "", "stall reason, named as in its family", "row", style="prose"),
+        Column(
+            "share_frac",
+            "0-1",
+            "share of all stalls, launches weighted by issued instructions (counters) or samples, without `selected`",
+            "counters",
+            style="bar",
+        ),
+        Column(
+            "family",
+            "",
+            "counters: warps per issued instruction; samples: of the program counter. Never mixed in a kernel",
+            "row",
+        ),
+    ),
+    glance=top_reasons,
+    gap=Gap("stall reasons", "the ncu export holds no stall metrics", METRICS),
+)
+def build_stalls(measured: pd.DataFrame) -> pd.DataFrame | None:
     """Return stalls.csv: shares that sum to 1 per kernel and range, the longest kernels first.
 
     `selected` is a warp that issues, no stall, and is left out. A kernel has rows of one family only.
     """
-    schema = TABLES["stalls"]
     shares = [_shares(measured, family) for family in FAMILIES]
     table = pd.concat([part for part in shares if not part.empty] or shares[:1], ignore_index=True)
     if table.empty:
-        return schema.empty()
+        return None
     first = table.drop_duplicates(["kernel", "range"])[["kernel", "range", "family"]]
     table = table.merge(first, on=["kernel", "range", "family"])
     # the longest kernels first, reasons fall by share, names decide ties
@@ -30,7 +64,7 @@ def build_stalls(measured: pd.DataFrame) -> pd.DataFrame:
     place = {key: index for index, key in enumerate(time.index)}
     table["place"] = [place[key] for key in zip(table["kernel"], table["range"], strict=True)]
     table = table[table["share_frac"] > 0].sort_values(["place", "share_frac", "reason"], ascending=[True, False, True])
-    return schema.conform(table.drop(columns="place"))
+    return table.drop(columns="place")
 
 
 def _shares(measured: pd.DataFrame, family: str) -> pd.DataFrame:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.tables.attribution import fold_paths
-from analysis.tables.schema import TABLES
+from analysis.tables.declare import Column, fact, table
 
 PREDICTED = ["minimum_bytes", "predicted_unfused_bytes", "predicted_fused_bytes"]
 VISIBLE_FRAC = 0.01
 MEASURED = ["dram_read_bytes", "dram_write_bytes", "l2_bytes"]
 
 
+@fact("copies")
 def copied_bytes(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     """Return dram_read_bytes and dram_write_bytes of the copies and sets of each path (the index).
 
@@ -34,16 +35,62 @@ def copied_bytes(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     return moved[moved["path"] != ""].groupby("path").sum(min_count=1).astype("Float64")
 
 
+def one_per_op(traffic: pd.DataFrame) -> pd.DataFrame:
+    """One row an (op, variant, size): twelve equal layers show once. Without declared ops, the most read first."""
+    declared = traffic[traffic["op"].notna() & (traffic["op"] != "")]
+    if declared.empty:
+        return traffic.sort_values("dram_read_bytes", ascending=False, kind="stable", na_position="last")
+    return declared.drop_duplicates(["op", "variant", "minimum_bytes"])
+
+
+@table(
+    "traffic",
+    question="How many bytes did each layer need, predict and move?",
+    order=130,
+    title="Byte ledger",
+    columns=(
+        Column("range", "", "innermost range, not folded", "key"),
+        Column("op", "", "operation that the harness declares for this range", "key"),
+        Column("variant", "", "its implementation", "key"),
+        Column(
+            "minimum_bytes", "byte", "each input byte that is needed read once, each output byte written once", "static"
+        ),
+        Column("predicted_unfused_bytes", "byte", "what one kernel per elementary step moves", "static"),
+        Column(
+            "predicted_fused_bytes",
+            "byte",
+            "what the fused kernel moves; 0 where a neighbour absorbs this range",
+            "static",
+        ),
+        Column(
+            "dram_read_bytes",
+            "byte",
+            "measured, and copies with the bytes nsys names; blank unless ncu has every kernel of the range",
+            "counters",
+        ),
+        Column(
+            "dram_write_bytes", "byte", "measured; what still lies in L2 when a kernel ends is not in it", "counters"
+        ),
+        Column("l2_bytes", "byte", "measured between L2 and the SMs, kernels only", "counters", shown=False),
+        Column(
+            "measured_over_minimum",
+            "1",
+            "(dram_read_bytes + dram_write_bytes) / minimum_bytes; below 1 what was written last still lay in "
+            "L2 when the kernel ended, or was read from there",
+            "counters",
+        ),
+    ),
+    glance=one_per_op,
+)
 def build_traffic(
     measured: pd.DataFrame, ops: pd.DataFrame | None, seen_paths: set[str], copies: pd.DataFrame
-) -> pd.DataFrame:
+) -> pd.DataFrame | None:
     """Return traffic.csv: totals per innermost range, in the harness' order (else by bytes moved).
 
     Shape: `measured` from kernels.measured_launches; `ops` as ops.csv, None for a capture of another program;
     `seen_paths` the ranges of this capture, so that what was declared but did not run leaves no row; `copies` from
     copied_bytes.
     """
-    schema = TABLES["traffic"]
     moved = _measured_by_path(measured)
     for name in copies.columns if len(moved) else ():
         moved[name] += copies[name].reindex(moved.index).fillna(0)
@@ -56,14 +103,14 @@ def build_traffic(
         grouped = rows.groupby(["range", "op", "variant"], sort=False, dropna=False)
         table = grouped[PREDICTED].sum(min_count=1).reset_index().merge(moved, on="range", how="left")
     if table.empty:
-        return schema.empty()
+        return None
     total = table["dram_read_bytes"] + table["dram_write_bytes"]
     minimum = table["minimum_bytes"].astype("Float64")
     table["measured_over_minimum"] = (total / minimum).where(minimum > 0)
     table["tier"] = table["dram_read_bytes"].notna().map({True: "counters", False: "static"})
     for name in (*PREDICTED, *MEASURED):
         table[name] = table[name].astype("Float64").round().astype("Int64")
-    return schema.conform(table)
+    return table
 
 
 def _measured_by_path(measured: pd.DataFrame) -> pd.DataFrame:

@@ -10,9 +10,10 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.capture.model import Capture
 from analysis.formats.words import count_of
+from analysis.tables.declare import Column, Table, part, table
 from analysis.tables.gaps import BUSY_FRAC_LIMIT
-from analysis.tables.schema import PROFILE_TABLES
 
 # Names of the kernels in which cuBLAS, CUTLASS and PyTorch multiply a matrix with a matrix or a vector.
 _GEMM = re.compile(r"gemm|gemv|gevm|cutlass|xmma|splitk|nvjet|dot_kernel", re.IGNORECASE)
@@ -21,6 +22,35 @@ SMALL_NS = 20_000  # a kernel shorter than a few launches: its fixed costs are a
 MEMORY_FRAC = 0.6
 _EQUAL = {True: "yes", False: "no", None: ""}
 _PUBLISHED = Path(__file__).parent / "published.toml"
+
+
+@table(
+    "baseline",
+    question="How fast is Hugging Face transformers here, and how far from what the memory allows?",
+    order=20,
+    title="Hugging Face transformers, side by side",
+    columns=(
+        Column("setting", "", "attention of generate(), a CUDA graph of one step, or static cache + compile", "key"),
+        Column("dtype", "", "type of weights and arithmetic", "key"),
+        Column("tokens_per_s", "1/s", "new tokens over the wall time of a generation, median", "timing"),
+        Column("tokens_per_s_p5", "1/s", "the same, 5 % are slower", "timing"),
+        Column("tokens_per_s_p95", "1/s", "the same, 5 % are faster", "timing"),
+        Column("token_p50_ns", "ns", "time from one token on the host to the next, median", "timing"),
+        Column("token_p95_ns", "ns", "the same, 5 % take longer", "timing"),
+        Column("kernels_per_token", "1", "kernels, those in CUDA graphs included (torch.profiler)", "timing"),
+        Column("launches_per_token", "1", "launches of the CPU, a CUDA graph is one (torch.profiler)", "timing"),
+        Column("busy_ns", "ns", "time per token in which a GPU operation ran (torch.profiler), as a union", "timing"),
+        Column("busy_frac", "0-1", "busy_ns over the wall time per token without a profiler", "timing"),
+        Column("floor_ns", "ns", "bytes that a token must read over the measured copy speed", "static"),
+        Column("floor_frac", "0-1", "floor_ns over the wall time per token", "timing"),
+        Column("first_call_s", "s", "the first generation, compilation included", "timing"),
+        Column("tokens_equal_first", "", "yes: the same tokens as the first setting of this type", "row"),
+        Column("reason", "", "why there are no numbers", "row", style="prose"),
+    ),
+    optional=True,
+)
+def _baseline(capture: Capture) -> pd.DataFrame | None:
+    return build_baseline((capture.baseline or {}).get("settings") or [])
 
 
 def build_baseline(settings: list[dict[str, Any]]) -> pd.DataFrame:
@@ -49,11 +79,41 @@ def build_baseline(settings: list[dict[str, Any]]) -> pd.DataFrame:
                 "reason": entry.get("skipped", ""),
             }
         )
-    return _table("baseline", rows)
+    return _conform(_baseline, rows)
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
+
+
+@table(
+    "baseline_operators",
+    question="Which operators and kernels does a generation consist of?",
+    order=22,
+    title="Operators and kernels of the first setting",
+    columns=(
+        Column("setting", "", "setting of baseline.csv", "key"),
+        Column("dtype", "", "type of weights and arithmetic", "key"),
+        Column("name", "", "name as torch.profiler prints it", "key"),
+        Column("kind", "", "operator, kernel, or call (of CUDA and the rest)", "key"),
+        Column("self_cpu_ns", "ns", "CPU time without what it calls", "timing"),
+        Column("cpu_ns", "ns", "CPU time with what it calls", "timing"),
+        Column("self_cuda_ns", "ns", "time of its own kernels", "timing"),
+        Column("cuda_ns", "ns", "time of all kernels below it", "timing"),
+        Column("calls", "1", "calls", "timing"),
+        Column("calls_per_token", "1", "calls over the tokens of the profiled generation", "timing"),
+        Column(
+            "share_frac",
+            "0-1",
+            "self_cuda_ns over that of its kind (without a GPU: of self_cpu_ns)",
+            "timing",
+            style="bar",
+        ),
+    ),
+    optional=True,
+)
+def _operators(capture: Capture) -> pd.DataFrame | None:
+    return build_operators((capture.baseline or {}).get("settings") or [])
 
 
 def build_operators(settings: list[dict[str, Any]]) -> pd.DataFrame:
@@ -77,22 +137,38 @@ def build_operators(settings: list[dict[str, Any]]) -> pd.DataFrame:
                     "share_frac": _ratio(row.get(measure), total),
                 }
             )
-    return _table("baseline_operators", rows)
+    return _conform(_operators, rows)
 
 
-def build_bottlenecks(baseline: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
+@table(
+    "bottlenecks",
+    question="What limits a token of the baseline?",
+    order=21,
+    title="What limits a token",
+    columns=(
+        Column("setting", "", "setting of baseline.csv", "key"),
+        Column("dtype", "", "type of weights and arithmetic", "key"),
+        Column("question", "", "what was asked", "row"),
+        Column("value", "", "the number, in the unit beside it", "row"),
+        Column("unit", "", "unit of the value", "key"),
+        Column("answer", "", "what the number says, written by rule", "row"),
+    ),
+    optional=True,
+)
+def build_bottlenecks(baseline: pd.DataFrame, baseline_operators: pd.DataFrame) -> pd.DataFrame | None:
     """Return bottlenecks.csv: for each setting the questions that the numbers answer, and the verdict last."""
     rows: list[dict[str, Any]] = []
     for _, row in baseline.iterrows():
         if pd.isna(row["tokens_per_s"]):
             continue
-        of = operators[(operators["setting"] == row["setting"]) & (operators["dtype"] == row["dtype"])]
+        of = baseline_operators[baseline_operators["setting"] == row["setting"]]
+        of = of[of["dtype"] == row["dtype"]]
         answers = [*_about_kernels(of), *_about_launches(row)]
         rows += [
             {"setting": row["setting"], "dtype": row["dtype"], "question": q, "value": value, "unit": unit, "answer": a}
             for q, value, unit, a in answers
         ]
-    return _table("bottlenecks", rows)
+    return pd.DataFrame(rows).assign(tier="timing") if rows else None
 
 
 def _about_kernels(operators: pd.DataFrame) -> list[tuple[str, float, str, str]]:
@@ -183,6 +259,11 @@ def judge(busy_frac: float, floor_frac: float | None, launches: float, kernels: 
     return "bound by small kernels", f"the GPU is busy, but reading the weights explains only {of_busy:.0%} of it."
 
 
+@part("findings", 0)
+def _findings(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, Any]] | None:
+    return find(baseline, bottlenecks) if len(bottlenecks) else None
+
+
 def find(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, Any]]:
     """Findings of a baseline: the verdict on each setting, those with the most time above the floor first."""
     found: list[dict[str, Any]] = []
@@ -219,6 +300,31 @@ def find(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, An
 # Beside what others published --------------------------------------------------------------------------------------
 
 
+@table(
+    "published",
+    question="How does this machine compare with what two student projects published?",
+    order=23,
+    title="Beside what two student projects published",
+    columns=(
+        Column("figure", "", "what is compared", "key"),
+        Column("unit", "", "unit of both numbers", "key"),
+        Column("ours", "", "this run", "timing"),
+        Column(
+            "our_clock", "", "what this run's figure was taken by; theirs may be another where it is not said", "key"
+        ),
+        Column("theirs", "", "as published", "key"),
+        Column("their_machine", "", "GPU of the published figure", "key"),
+        Column("their_setting", "", "how it was taken", "key"),
+    ),
+    optional=True,
+)
+def _published(
+    layer_profile: pd.DataFrame, layer_tokens: pd.DataFrame, baseline_operators: pd.DataFrame
+) -> pd.DataFrame | None:
+    tables = {"layer_profile": layer_profile, "layer_tokens": layer_tokens, "baseline_operators": baseline_operators}
+    return build_published(tables)
+
+
 def build_published(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Return published.csv: figures of two student projects (published.toml) beside the same figure of this run."""
     entries = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["figure"]
@@ -235,7 +341,7 @@ def build_published(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
         for entry in entries
     ]
     known = [row for row in rows if row["ours"] is not None]
-    return _table("published", rows if known else [])
+    return _conform(_published, rows if known else [])
 
 
 def _of_profile(tables: dict[str, pd.DataFrame], table: str, column: str) -> float | None:
@@ -282,8 +388,5 @@ _OURS: dict[str, Callable[[dict[str, pd.DataFrame]], float | None]] = {
 }
 
 
-def _table(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
-    schema = PROFILE_TABLES[name]
-    if not rows:
-        return schema.empty()
-    return schema.conform(pd.DataFrame(rows).assign(tier="timing"))
+def _conform(table: Table, rows: list[dict[str, Any]]) -> pd.DataFrame:
+    return table.conform(pd.DataFrame(rows).assign(tier="timing")) if rows else table.empty()

@@ -18,11 +18,11 @@ from typing import Any
 
 import pandas as pd
 
+import studies.ladder
 from analysis.formats.errors import InputError, LedgerError
 from analysis.page.text import cell
 from analysis.tables import join
-from analysis.tables.schema import LADDER_TABLES
-from studies.ladder import claims, goals
+from analysis.tables.declare import Column, Table, World, fact, find, table
 from studies.ladder import tables as ladder
 from studies.ladder.read import KEY, Ladder, LadderRun, hottest_lines, read_ladder
 
@@ -33,74 +33,130 @@ _COUNTERS = [
 
 
 def build(folder: Path) -> dict[str, pd.DataFrame]:
-    """The tables of a folder of the ladder, by the names of LADDER_TABLES.
+    """The tables of a folder of the ladder, by name.
 
     Raises:
         InputError: there is no ladder.json, or a file is damaged.
     """
-    read = read_ladder(folder)
-    counted, shares = [], []
-    for run in read.runs:
+    world = World(find(studies.ladder), ladder_read=read_ladder(folder), show=cell_of)
+    return {one.name: world[one.name] for one in world.tables()}
+
+
+def declared_tables() -> list[Table]:
+    """The tables of a ladder, in the order of their declarations."""
+    return World(find(studies.ladder), ladder_read=None, show=None).tables()
+
+
+@fact("points")
+def _points(ladder_read: Ladder) -> pd.DataFrame:
+    return ladder_read.points
+
+
+@fact("declared")
+def _declared(ladder_read: Ladder) -> pd.DataFrame:
+    return ladder_read.hypotheses
+
+
+@fact("set_goals")
+def _set_goals(ladder_read: Ladder) -> list[dict[str, Any]]:
+    return ladder_read.goals
+
+
+@fact("published_claims")
+def _published_claims(ladder_read: Ladder) -> list[dict[str, Any]]:
+    return ladder_read.claims
+
+
+@fact("counted")
+def _counted(ladder_read: Ladder) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Counters of every run, and their stall shares."""
+    frames, shares = [], []
+    for run in ladder_read.runs:
         frame, stalls = _counters(run)
         known = run.points[[*KEY, "shape", "fingerprint"]]
-        counted.append(frame.merge(known, on=KEY).assign(run=run.name))
+        frames.append(frame.merge(known, on=KEY).assign(run=run.name))
         shares.append(stalls.assign(run=run.name))
-    counters = ladder.choose(read.points, _concat(counted, [*_COUNTERS, "shape", "fingerprint", "run"]))
-    checked = [run.points[[*KEY, "shape", "fingerprint", "passed", "note"]] for run in read.runs]
-    checks = ladder.choose(read.points, _concat(checked, [*KEY, "shape", "fingerprint", "passed", "note"]))
-    timed = [run.bench.assign(bench_run=run.name) for run in read.runs]
+    columns = [*_COUNTERS, "shape", "fingerprint", "run"]
+    return _concat(frames, columns), _concat(shares, [*KEY, "reason", "share_frac", "run"])
+
+
+@fact("rungs")
+def _rungs(ladder_read: Ladder, counted: tuple[pd.DataFrame, pd.DataFrame]) -> pd.DataFrame:
+    """One row a point with its times and counters, without verdicts."""
+    points = ladder_read.points
+    counters = ladder.choose(points, counted[0])
+    columns = [*KEY, "shape", "fingerprint", "passed", "note"]
+    checks = ladder.choose(points, _concat([run.points[columns] for run in ladder_read.runs], columns))
+    timed = [run.bench.assign(bench_run=run.name) for run in ladder_read.runs]
     # a benchmark of all shapes goes before what a run of the ladder took: then both tables show one number
-    times = ladder.choose(read.points, _concat([*timed, read.bench], list(read.bench)))
-    facts = [name for name in times if name not in read.points or name in KEY]
-    table = ladder.build_ladder(read.points, times[facts], counters, checks)
-    chosen = table[[*KEY, "run"]]
-    stalls = _concat(shares, [*KEY, "reason", "share_frac", "run"]).merge(chosen, on=[*KEY, "run"])
-    every = _every_time(read)
-    hypotheses = ladder.build_hypotheses(read.hypotheses, table, every, stalls, cell_of)
-    finished = ladder.with_verdicts(table, hypotheses)
-    return {
-        "ladder": finished,
-        "ladder_stalls": ladder.build_stalls(stalls),
-        "hypotheses": hypotheses,
-        "claims": claims.build_claims(read.claims, finished, cell_of),
-        "goals": goals.build_goals(read.goals, read.points, every),
-        "ladder_times": _times(every),
-        "not_timed": _not_timed(read, every),
-        "ladder_runs": _runs(read, finished),
-    }
+    times = ladder.choose(points, _concat([*timed, ladder_read.bench], list(ladder_read.bench)))
+    facts = [name for name in times if name not in points or name in KEY]
+    return ladder.build_ladder(points, times[facts], counters, checks)
 
 
-def _every_time(read: Ladder) -> pd.DataFrame:
+@fact("stall_shares")
+def _stall_shares(counted: tuple[pd.DataFrame, pd.DataFrame], rungs: pd.DataFrame) -> pd.DataFrame:
+    """The stall shares of the run that each point's counters are of."""
+    return counted[1].merge(rungs[[*KEY, "run"]], on=[*KEY, "run"])
+
+
+@fact("every_time")
+def _every_time(ladder_read: Ladder) -> pd.DataFrame:
     """The cold rows of the sources as they are now, one for each op, variant, dtype and shape: of the benchmarks, and
     what these lack of the newest run that has it.
     """
-    runs = [run.bench.assign(bench_run=run.name) for run in reversed(read.runs)]
-    rows = _concat([read.bench, *runs], list(read.bench))
-    now = read.points.drop_duplicates(["op", "variant"])[["op", "variant", "fingerprint"]]
+    runs = [run.bench.assign(bench_run=run.name) for run in reversed(ladder_read.runs)]
+    rows = _concat([ladder_read.bench, *runs], list(ladder_read.bench))
+    now = ladder_read.points.drop_duplicates(["op", "variant"])[["op", "variant", "fingerprint"]]
     rows = rows.merge(now.rename(columns={"fingerprint": "now"}), on=["op", "variant"])
     source = rows["fingerprint"].fillna("")
     rows = rows[(source == "") | (source == rows["now"])].drop(columns="now")
     return rows.drop_duplicates(KEY, ignore_index=True)
 
 
-def _times(every: pd.DataFrame) -> pd.DataFrame:
-    """ladder_times.csv."""
-    schema = LADDER_TABLES["ladder_times"]
-    return schema.conform(every.assign(tier="timing")[schema.column_names])
+@table(
+    "ladder_times",
+    question="How long does every variant take at every shape that was timed, its source being as it is now?",
+    order=204,
+    columns=(
+        *ladder.POINT,
+        Column("shape", "", "sizes, in the order of the op's axes", "key"),
+        Column("bench_run", "", "folder that timed it: the benchmark, else the newest run of the ladder", "key"),
+        Column("bench_time_p5_ns", "ns", "5th percentile, by CUDA events, data in DRAM (convention cold)", "timing"),
+        Column("bench_time_p50_ns", "ns", "median", "timing"),
+        Column("bench_time_p95_ns", "ns", "95th percentile", "timing"),
+        Column("floor_time_ns", "ns", "the least time by the measured roofs", "static"),
+        Column("floor_frac", "0-1", "floor_time_ns over the median time: of the measured roof", "timing"),
+        Column("achieved_byte_per_s", "byte/s", "minimum_bytes over the median time", "timing"),
+        Column("achieved_flop_per_s", "FLOP/s", "flops over the median time, of compute-bound ops", "timing"),
+        *ladder.PAIRED,
+    ),
+)
+def _times(every_time: pd.DataFrame) -> pd.DataFrame:
+    return every_time.assign(tier="timing")[_times.column_names]
 
 
-def _not_timed(read: Ladder, every: pd.DataFrame) -> pd.DataFrame:
-    """not_timed.csv."""
+@table(
+    "not_timed",
+    question="Which registered shapes has nothing been timed at, the sources being as they are now?",
+    order=205,
+    columns=(
+        Column("op", "", "operation", "key"),
+        Column("dtype", "", "fp32 or bf16", "key"),
+        Column("shape_name", "", "name of the shape", "key"),
+    ),
+)
+def _not_timed(ladder_read: Ladder, every_time: pd.DataFrame) -> pd.DataFrame:
     columns = ["op", "dtype", "shape_name"]
-    known = set(every[columns].itertuples(index=False, name=None))
+    known = set(every_time[columns].itertuples(index=False, name=None))
     registered = [
         (op, dtype, name)
-        for op, of_op in read.shapes.items()
+        for op, of_op in ladder_read.shapes.items()
         for dtype, names in of_op.items()
         for name in names
     ]  # fmt: skip
     rows = [key for key in registered if key not in known]
-    return LADDER_TABLES["not_timed"].conform(pd.DataFrame(rows, columns=columns).assign(tier="static"))
+    return pd.DataFrame(rows, columns=columns).assign(tier="static")
 
 
 def cell_of(column: str, value: Any) -> str:
@@ -124,10 +180,31 @@ def _counters(run: LadderRun) -> tuple[pd.DataFrame, pd.DataFrame]:
     return frame.merge(ladder.hottest(run.lines, counters), on=KEY, how="left")[_COUNTERS], shares
 
 
-def _runs(read: Ladder, table: pd.DataFrame) -> pd.DataFrame:
-    """ladder_runs.csv, the newest run first."""
+@table(
+    "ladder_runs",
+    question="When and on what was the ladder measured?",
+    order=207,
+    columns=(
+        Column("run", "", "folder of the run", "key"),
+        Column("gpu", "", "its name", "key"),
+        Column("driver", "", "version", "key"),
+        Column("cuda", "", "version that torch was built for", "key"),
+        Column("torch", "", "version", "key"),
+        Column("triton", "", "version", "key"),
+        Column("ncu", "", "version", "key"),
+        Column("sm_clock_mhz", "MHz", "median while times were taken; blank where none were, only counters", "timing"),
+        Column("throttle_reasons", "", "why clocks were held back, if they were", "key"),
+        Column("bf16_roof_flop_per_s", "FLOP/s", "what cuBLAS reached in bf16, if it was measured", "timing"),
+        Column("points", "1", "points that passed their check", "static"),
+        Column("counted", "1", "points of ladder.csv whose counters are of this run", "static"),
+        Column("capture_s", "s", "how long ncu took", "timing"),
+        Column("commit", "", "of the code", "key"),
+    ),
+)
+def _runs(ladder_read: Ladder, ladder: pd.DataFrame) -> pd.DataFrame:
+    """The newest run first."""
     rows = []
-    for run in reversed(read.runs):
+    for run in reversed(ladder_read.runs):
         manifest = run.manifest
         clocks = (manifest.get("clocks") or {}) if len(run.bench) else {}  # else they are of checks, or another's times
         rows.append(
@@ -140,33 +217,32 @@ def _runs(read: Ladder, table: pd.DataFrame) -> pd.DataFrame:
                 "throttle_reasons": " ".join(clocks.get("throttle_reasons", [])),
                 "bf16_roof_flop_per_s": (manifest.get("roofs") or {}).get("bf16"),
                 "points": int((run.points["passed"] == "yes").sum()),
-                "counted": int((table["run"] == run.name).sum()),
+                "counted": int((ladder["run"] == run.name).sum()),
                 "capture_s": run.tool.get("seconds"),
                 "commit": (manifest.get("git_sha") or "")[:12],
                 "tier": "counters",
             }
         )
-    schema = LADDER_TABLES["ladder_runs"]
-    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+    return pd.DataFrame(rows, columns=_runs.column_names)
 
 
 def write(folder: Path, tables: dict[str, pd.DataFrame]) -> None:
     """Write DIR/tables/*.csv, each whole or not at all."""
     (folder / "tables").mkdir(exist_ok=True)
-    for name, table in tables.items():
+    for name, rows in tables.items():
         temporary = folder / "tables" / f".{name}.csv.part"
-        table.to_csv(temporary, index=False, lineterminator="\n", float_format="%.6g")
+        rows.to_csv(temporary, index=False, lineterminator="\n", float_format="%.6g")
         temporary.replace(folder / "tables" / f"{name}.csv")
 
 
 def read_tables(folder: Path) -> dict[str, pd.DataFrame]:
-    """The written tables of a folder, by the names of LADDER_TABLES.
+    """The written tables of a folder, by name.
 
     Raises:
         InputError: one is not there.
     """
     found = {}
-    for name in LADDER_TABLES:
+    for name in (one.name for one in declared_tables()):
         file = folder / "tables" / f"{name}.csv"
         if not file.is_file():
             raise InputError(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.tables.schema import LADDER_TABLES
-from studies.ladder.tables import Show
+from analysis.tables.declare import Column, table
+from studies.ladder.tables import Show, with_verdicts
 
 TESTS = ("ratio", "change", "value")
 
@@ -24,7 +24,7 @@ class _Point:
         self.unknown = self.stale = False
 
     def __getattr__(self, column: str) -> str:
-        if column not in LADDER_TABLES["ladder"].column_names:
+        if column not in with_verdicts.column_names:
             raise ValueError(f"claims.toml: {column} is no column of ladder.csv")
         value = self._row.get(column)
         self.unknown |= value is None or value == "" or bool(pd.isna(value))
@@ -32,15 +32,37 @@ class _Point:
         return self._show(column, value)
 
 
-def build_claims(claims: list[dict[str, Any]], ladder: pd.DataFrame, show: Show) -> pd.DataFrame:
+@table(
+    "claims",
+    question="What do others claim of such kernels, and what was found?",
+    order=206,
+    columns=(
+        Column("claim", "", "name in kernels/claims.toml", "row"),
+        Column("source", "", "whose claim", "row"),
+        Column("says", "", "the claim", "row"),
+        Column("op", "", "operation", "row"),
+        Column("dtype", "", "fp32 or bf16", "row"),
+        Column("before", "", "variant and shape that it compares with, blank if none", "row"),
+        Column("after", "", "variant and shape that it is about", "row"),
+        Column("what", "", "what of the claim is measured", "row"),
+        Column("metric", "", "column of ladder.csv", "row"),
+        Column("claimed", "", "what was claimed of it", "row"),
+        Column("before_value", "", "found, in the unit of the metric", "row"),
+        Column("after_value", "", "found, in the unit of the metric", "row"),
+        Column("found", "", "both as text", "row"),
+        Column("verdict", "", "confirmed, refuted or not measured", "row"),
+        Column("why", "", "why, from the counters", "row"),
+        Column("stale", "", "variants of which a number of the row is of an older build, with commas between", "row"),
+    ),
+)
+def build_claims(published_claims: list[dict[str, Any]], ladder: pd.DataFrame, show: Show) -> pd.DataFrame:
     """Return claims.csv, one row a measure, in the order of claims.toml.
 
-    Shape: `claims` as ladder.json has them, `ladder` as ladder.csv.
+    Shape: `published_claims` as ladder.json has them, `ladder` as ladder.csv.
     """
     by_shape = {(row["op"], row["variant"], row["dtype"], row["shape"]): row for row in ladder.to_dict("records")}
-    schema = LADDER_TABLES["claims"]
-    rows = [row for claim in claims for row in _rows(claim, by_shape, show)]
-    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+    rows = [row for claim in published_claims for row in _rows(claim, by_shape, show)]
+    return pd.DataFrame(rows, columns=build_claims.column_names)
 
 
 def _rows(claim: Mapping[str, Any], by_shape: Mapping[tuple[Any, ...], Any], show: Show) -> Iterator[dict[str, Any]]:

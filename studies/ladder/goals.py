@@ -8,26 +8,48 @@ from typing import Any
 import pandas as pd
 
 from analysis.formats.spans import QUANTILES, Span
-from analysis.tables.schema import LADDER_TABLES
+from analysis.tables.declare import Column, table
 
 Goal = Mapping[str, Any]
 _TIME = {at: f"bench_time_{at}_ns" for at in QUANTILES}
 LIBRARY_KINDS = ("torch", "compile")  # whose variants are PyTorch's, cuBLAS' and cuDNN's: what a rung is held against
 
 
-def build_goals(goals: Sequence[Goal], points: pd.DataFrame, bench: pd.DataFrame) -> pd.DataFrame:
+@table(
+    "goals",
+    question="What were the fastest rungs to reach, and did they?",
+    order=203,
+    columns=(
+        Column("goal", "", "its place in kernels/goals.toml", "key"),
+        Column("what", "", "the goal in words", "row"),
+        Column("op", "", "operation", "key"),
+        Column("variant", "", "its fastest rung", "key"),
+        Column("dtype", "", "fp32 or bf16", "key"),
+        Column("shape_name", "", "name of the shape", "key"),
+        Column("beside", "", "what it is held against", "key"),
+        Column("least", "", "how many times as fast as that it is to be", "timing"),
+        Column("found", "", "how many times as fast it is: median of paired rounds, else of the medians", "row"),
+        Column(
+            "found_p5", "", "5th percentile of the rounds, else the least that the ends of both times give", "timing"
+        ),
+        Column("found_p95", "", "95th percentile, else the most", "timing"),
+        Column("met", "", "whether `least` is reached by `found`", "row"),
+        Column("within_spread", "", "whether `least` lies between found_p5 and found_p95", "row"),
+        Column("two_runs", "", "whether the two times are of two runs, not of one", "timing"),
+    ),
+)
+def build_goals(set_goals: Sequence[Goal], points: pd.DataFrame, every_time: pd.DataFrame) -> pd.DataFrame:
     """Return goals.csv: a row for each goal, dtype and shape.
 
-    Shape: `goals` as ladder.json has them; `points` as there, with op, variant, dtype, kind, precision; `bench` the
-    cold rows of what was timed, as ladder_times.csv, with the run that each is of.
+    Shape: `set_goals` as ladder.json has them; `points` as there, with op, variant, dtype, kind, precision;
+    `every_time` the cold rows of what was timed, as ladder_times.csv, with the run that each is of.
     """
     known = points.drop_duplicates(["op", "variant", "dtype"])[["op", "variant", "dtype", "kind", "precision"]]
-    timed = bench.merge(known, on=["op", "variant", "dtype"])
+    timed = every_time.merge(known, on=["op", "variant", "dtype"])
     rows: list[dict[str, Any]] = []
-    for number, goal in enumerate(goals, 1):
+    for number, goal in enumerate(set_goals, 1):
         rows += [{"goal": number, "what": goal["what"], "least": goal["least"]} | row for row in _judged(goal, timed)]
-    schema = LADDER_TABLES["goals"]
-    return schema.conform(pd.DataFrame(rows, columns=schema.column_names).assign(tier="timing"))
+    return pd.DataFrame(rows, columns=build_goals.column_names).assign(tier="timing")
 
 
 def fastest_rungs(timed: pd.DataFrame) -> pd.DataFrame:

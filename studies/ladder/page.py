@@ -17,9 +17,8 @@ from tabulate import tabulate
 from analysis.formats.spans import Span
 from analysis.page.markdown import escape
 from analysis.page.text import MISSING, is_missing, number, percent
-from analysis.tables.schema import BASELINES
 from studies.ladder.goals import fastest_rungs, library_of, precision_of, versus
-from studies.ladder.tables import ACROSS_RUNS
+from studies.ladder.tables import ACROSS_RUNS, BASELINES
 from studies.sweep.tables import short_name
 
 STALLS = 3  # of a rung, the largest

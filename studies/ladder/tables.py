@@ -13,10 +13,22 @@ import numpy as np
 import pandas as pd
 
 from analysis.hardware import metrics
-from analysis.tables.schema import LADDER_TABLES
+from analysis.tables.declare import Column, table
 from analysis.tables.stalls import NOT_WAITING
 
-KEY = ["op", "variant", "dtype", "shape_name"]
+POINT = (
+    Column("op", "", "operation, as kernels.registry names it", "key"),
+    Column("variant", "", "rung: one way to compute it", "key"),
+    Column("dtype", "", "fp32 or bf16", "key"),
+    Column("shape_name", "", "registered name of the shape", "key"),
+)
+BASELINES = ("triton", "compile", "torch")  # that a benchmark pairs by round
+PAIRED = tuple(
+    Column(f"versus_{baseline}_{at}", "1", f"time of `{baseline}` over this one's, paired by round: {at}", "timing")
+    for baseline in BASELINES
+    for at in ("p5", "p50", "p95")
+)
+KEY = [column.name for column in POINT]
 ROOT = "ladder"  # the outermost range around every launch of the ladder
 Show = Callable[[str, Any], str]  # a value of a column, written for people
 # Times of two runs of one kernel differ by some per cent: their roofs by 2 %, clocks and temperatures by more.
@@ -272,16 +284,37 @@ def _library(table: pd.DataFrame) -> pd.Series:
 # Verdicts ----------------------------------------------------------------------------------------------------
 
 
+@table(
+    "hypotheses",
+    question="Which hypotheses of the rungs held?",
+    order=202,
+    columns=(
+        *POINT,
+        Column("at", "", "name of the shape that it is about", "key"),
+        Column("metric", "", "column of ladder.csv, or stall_<reason>_frac", "key"),
+        Column("versus", "", "variant (or floor) whose value it is divided by, if any", "key"),
+        Column("stated", "", "whether the rung states it; else it is the rule about bytes that holds for all", "key"),
+        Column("low", "", "least that confirms, blank if open", "key"),
+        Column("high", "", "most that confirms, blank if open", "key"),
+        Column("equals", "", "text that confirms", "key"),
+        Column("found", "", "what was found, in the unit of the metric or as a ratio", "row"),
+        Column("what", "", "metric and versus in words", "row"),
+        Column("found_text", "", "what was found, in words, with the bounds", "row"),
+        Column("verdict", "", "confirmed, refuted or not measured (also: times of two runs, near a bound)", "row"),
+    ),
+)
 def build_hypotheses(
-    hypotheses: pd.DataFrame, ladder: pd.DataFrame, times: pd.DataFrame, stalls: pd.DataFrame, show: Show
+    declared: pd.DataFrame, rungs: pd.DataFrame, every_time: pd.DataFrame, stall_shares: pd.DataFrame, show: Show
 ) -> pd.DataFrame:
     """Return hypotheses.csv: what each variant declares beside what was found.
 
-    Shape: `ladder` from build_ladder; `times` as ladder_times.csv, for times at shapes that are no points; `stalls` as
-    ladder_stalls.csv: a metric `stall_<reason>_frac` is one's share.
+    Shape: `declared` as ladder.json has them; `rungs` from build_ladder; `every_time` as ladder_times.csv, for times at
+    shapes that are no points; `stall_shares` as ladder_stalls.csv: a metric `stall_<reason>_frac` is one's share.
     """
-    by_key = {tuple(row[name] for name in KEY): row for part in (times, ladder) for row in part.to_dict("records")}
-    shares = {tuple(row[name] for name in (*KEY, "reason")): row["share_frac"] for row in stalls.to_dict("records")}
+    by_key = {tuple(row[name] for name in KEY): row for part in (every_time, rungs) for row in part.to_dict("records")}
+    shares = {
+        tuple(row[name] for name in (*KEY, "reason")): row["share_frac"] for row in stall_shares.to_dict("records")
+    }
 
     def value(key: tuple[str, ...], metric: str) -> Any:
         if metric.startswith("stall_"):
@@ -291,7 +324,7 @@ def build_hypotheses(
         return by_key[key].get(metric) if key in by_key else None
 
     rows = []
-    for said in hypotheses.to_dict("records"):
+    for said in declared.to_dict("records"):
         key = tuple(str(said[name]) for name in KEY)
         if key not in by_key:
             continue
@@ -311,9 +344,8 @@ def build_hypotheses(
                 found /= other
                 apart = of_time and versus != "floor" and own["bench_run"] != by_key[beside]["bench_run"]
         rows.append(dict(zip(KEY, key, strict=True)) | {"at": place[-1]} | _judged(said, found, show, apart=apart))
-    schema = LADDER_TABLES["hypotheses"]
-    table = pd.DataFrame(rows, columns=[name for name in schema.column_names if name != "tier"])
-    return schema.conform(table.assign(tier=np.where(table["metric"].isin(TIMED), "timing", "counters")))
+    judged = pd.DataFrame(rows, columns=[column.name for column in build_hypotheses.columns])
+    return judged.assign(tier=np.where(judged["metric"].isin(TIMED), "timing", "counters"))
 
 
 def _unknown(value: Any) -> bool:
@@ -359,13 +391,107 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
     }  # fmt: skip
 
 
-def with_verdicts(ladder: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame:
-    """ladder.csv: `ladder` with the verdict over what each rung states: refuted if a part is, confirmed if all parts
+@table(
+    "ladder",
+    question="What does each rung of each ladder take and move, what does it wait for, and did it do what it promised?",
+    order=200,
+    columns=(
+        *POINT,
+        Column("folder", "", "where the op lives under kernels/", "key"),
+        Column("kind", "", "torch, compile, cuda or triton", "key"),
+        Column("rung", "1", "place in the op's declaration, from 0", "static"),
+        Column("best", "", "whether the op runs it on this dtype where no variant is named", "key"),
+        Column("library", "", "fastest variant of the library at this dtype and shape, not in lower precision", "key"),
+        Column("precision", "", "precision of its arithmetic where it is not that of its dtype", "key"),
+        Column("macros", "", "what a sweep found faster than its defaults, over dtypes and shapes together", "key"),
+        Column("refuses", "", "registered shapes that it does not take, and why", "key"),
+        Column("shape", "", "sizes, in the order of `axes`", "key"),
+        Column("axes", "", "names of the axes, with commas between", "key"),
+        Column("at_bench_shape", "", "whether the row belongs to the op's ladder; else a claim needs it", "key"),
+        Column("hypothesis", "", "what the variant declares", "key"),
+        Column("bench_time_p5_ns", "ns", "5th percentile, by CUDA events, data in DRAM (convention cold)", "timing"),
+        Column("bench_time_p50_ns", "ns", "median", "timing"),
+        Column("bench_time_p95_ns", "ns", "95th percentile", "timing"),
+        Column("minimum_bytes", "byte", "what is needed of the inputs read once, outputs written once", "static"),
+        Column("predicted_bytes", "byte", "what this variant should move", "static", label="bytes predicted"),
+        Column("flops", "FLOP", "operations of the op", "static"),
+        Column("compute_bound", "", "whether the op's floor counts the operations", "key"),
+        Column("reads_only", "", "whether its floor is the read bandwidth", "key"),
+        Column("achieved_byte_per_s", "byte/s", "minimum_bytes over the median time", "timing"),
+        Column("achieved_flop_per_s", "FLOP/s", "flops over the median time, of compute-bound ops", "timing"),
+        Column("floor_time_ns", "ns", "the least time by the measured roofs", "static"),
+        Column("floor_frac", "0-1", "floor_time_ns over the median time: of the measured roof", "timing"),
+        Column("rung_below", "", "nearest earlier CUDA rung that takes this dtype and shape", "key"),
+        Column("versus_below", "1", "times faster than that rung, of medians", "timing"),
+        Column("versus_library_p5", "1", "times faster than the library, paired by round, 5th percentile", "timing"),
+        Column("versus_library_p50", "1", "median", "timing"),
+        Column("versus_library_p95", "1", "95th percentile", "timing"),
+        *PAIRED,
+        Column("launches", "1", "kernels in the range", "timing"),
+        Column("kernel", "", "name of the longest one", "key"),
+        Column("ncu_time_ns", "ns", "sum over the launches, replayed alone from cold caches", "counters"),
+        Column("dram_read_bytes", "byte", "bytes that came from DRAM, sum", "counters"),
+        Column("dram_write_bytes", "byte", "bytes that went to DRAM before the kernels ended, sum", "counters"),
+        Column("measured_bytes", "byte", "the two together", "counters", label="bytes measured"),
+        Column("measured_over_predicted", "1", "measured_bytes over predicted_bytes", "counters"),
+        Column("measured_over_minimum", "1", "measured_bytes over minimum_bytes", "counters"),
+        Column("compute_throughput_frac", "0-1", "busiest pipe of the SM, of its peak, weighted by time", "counters"),
+        Column("memory_throughput_frac", "0-1", "busiest part of the way to memory, weighted by time", "counters"),
+        Column("dram_throughput_frac", "0-1", "DRAM, of ncu's own peak, weighted by time", "counters"),
+        Column("l1_hit_frac", "0-1", "sectors found in L1, weighted by time", "counters"),
+        Column(
+            "l2_hit_frac", "0-1", "sectors found in L2, weighted by time; may pass 1 by some thousandths", "counters"
+        ),
+        Column("inst_executed", "inst", "warp instructions, sum", "counters"),
+        Column("global_load_inst", "inst", "of these, global loads", "counters"),
+        Column("occupancy_theoretical_frac", "0-1", "warps that fit, of the most, weighted by time", "static"),
+        Column("occupancy_achieved_frac", "0-1", "warps that were there on active SMs, weighted by time", "counters"),
+        Column("occupancy_limiter", "", "what lets fewest blocks onto an SM", "row"),
+        Column("grid", "", "grid of the longest kernel, XxYxZ blocks", "key"),
+        Column("block", "", "its block, XxYxZ threads", "key"),
+        Column("grid_size", "block", "blocks, sum over the launches", "static"),
+        Column("registers", "1/thread", "of the longest kernel", "static"),
+        Column("shared_bytes_per_block", "byte/block", "of the longest kernel", "static"),
+        Column("waves", "1", "of the longest kernel: its grid over what the GPU holds at once", "static"),
+        Column(
+            "branch_efficiency_frac", "0-1", "branches whose threads go one way; blank without branches", "counters"
+        ),
+        Column("sectors_per_request_load", "sector/request", "of global loads: 4, 8, 16 are best by width", "counters"),
+        Column("sectors_per_request_store", "sector/request", "of global stores", "counters"),
+        Column(
+            "uncoalesced_frac",
+            "0-1",
+            "of the sectors that global accesses ask for, those that coalesced ones would not",
+            "counters",
+        ),
+        Column("local_bytes", "byte", "local-memory traffic through L1, sum", "counters"),
+        Column("fma_active_frac", "0-1", "cycles in which the FMA pipe worked", "counters"),
+        Column("tensor_active_frac", "0-1", "cycles in which the tensor pipe worked", "counters"),
+        Column("warp_cycles_per_issue", "cycle", "cycles between two instructions of a warp", "counters"),
+        Column("top_stall", "", "largest reason to wait: no warp that is ready (not_selected) waits", "row"),
+        Column("top_stall_frac", "0-1", "its share of the cycles of all warps that do not issue", "counters"),
+        Column("hot_line", "", "source line with most samples, file:line", "row"),
+        Column("hot_line_frac", "0-1", "its share of the samples", "counters"),
+        Column("hot_line_stall", "", "what its samples wait for most", "row"),
+        Column("hot_line_text", "", "its text", "row"),
+        Column("verdict", "", "over what the rung states, or else the rule about bytes: refuted if a part is", "row"),
+        Column("verdict_by", "", "the metrics that it rests on, in words", "row"),
+        Column("verdict_why", "", "what was measured of it, refuted parts first; then what it does not state", "row"),
+        Column("fingerprint", "", "of the sources as they are now", "key"),
+        Column("state", "", "current; stale: see there; missing: no counters; failed: its check failed", "row"),
+        Column(
+            "stale", "", "what of it an older build gave, times or counters or both: source or macros changed", "row"
+        ),
+        Column("run", "", "run of the counters", "key"),
+        Column("bench_run", "", "benchmark or run of the times", "key"),
+    ),
+)
+def with_verdicts(rungs: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame:
+    """ladder.csv: `rungs` with the verdict over what each rung states: refuted if a part is, confirmed if all parts
     are, else not measured. The rule about bytes that holds for every rung decides where one states nothing else; beside
     what one states it comes last and is told apart. At another shape than the ladder's only what is said about that
     shape counts.
     """
-    schema = LADDER_TABLES["ladder"]
     order = {"refuted": 0, "not measured": 1, "confirmed": 2}
     ranked = hypotheses.assign(order=hypotheses["verdict"].map(order))
     verdicts: dict[tuple[str, ...], tuple[str, str, str]] = {}
@@ -381,28 +507,36 @@ def with_verdicts(ladder: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFram
         verdict = judged["verdict"].iloc[0]
         by = judged.loc[judged["verdict"] == verdict, "what"]
         verdicts[tuple(map(str, key))] = (verdict, ", ".join(by), "; ".join(told))
-    keys: Iterable[tuple[str, ...]] = ladder[KEY].itertuples(index=False, name=None)
+    keys: Iterable[tuple[str, ...]] = rungs[KEY].itertuples(index=False, name=None)
     found = [verdicts.get(key, ("not measured", "", "")) for key in keys]
-    table = ladder.assign(
+    table = rungs.assign(
         verdict=[verdict for verdict, _, _ in found],
-        verdict_by=["its check" if note else by for (_, by, _), note in zip(found, ladder["failure"], strict=True)],
+        verdict_by=["its check" if note else by for (_, by, _), note in zip(found, rungs["failure"], strict=True)],
         verdict_why=[
             f"its check failed: {note}" if note else why
-            for (_, _, why), note in zip(found, ladder["failure"], strict=True)
+            for (_, _, why), note in zip(found, rungs["failure"], strict=True)
         ],
     )
     table.loc[table["failure"] != "", "verdict"] = "refuted"
     order_by = ["op", "dtype_order", "at_bench_shape", "shape_name", "rung"]
     table["dtype_order"] = table["dtype"].map({"fp32": 0, "bf16": 1}).fillna(2)
     table = table.sort_values(order_by, ascending=[True, True, False, True, True], kind="stable")
-    whole = [column.name for column in schema.columns if column.unit in _WHOLE or column.name == "launches"]
-    return schema.conform(
-        table[schema.column_names].assign(
-            **{name: table[name].astype("Float64").round().astype("Int64") for name in whole}
-        )
+    whole = [column.name for column in with_verdicts.columns if column.unit in _WHOLE or column.name == "launches"]
+    return table[with_verdicts.column_names].assign(
+        **{name: table[name].astype("Float64").round().astype("Int64") for name in whole}
     )
 
 
-def build_stalls(shares: pd.DataFrame) -> pd.DataFrame:
+@table(
+    "ladder_stalls",
+    question="What do the warps of each rung wait for?",
+    order=201,
+    columns=(
+        *POINT,
+        Column("reason", "", "stall reason, as ncu names it", "row", style="prose"),
+        Column("share_frac", "0-1", "share of all stall cycles, `selected` left out", "counters", style="bar"),
+    ),
+)
+def build_stalls(stall_shares: pd.DataFrame) -> pd.DataFrame:
     """Return ladder_stalls.csv of the chosen points' shares."""
-    return LADDER_TABLES["ladder_stalls"].conform(shares[[*KEY, "reason", "share_frac"]].assign(tier="counters"))
+    return stall_shares[[*KEY, "reason", "share_frac"]].assign(tier="counters")

@@ -1,14 +1,157 @@
-"""The layer profile in reports/README.md, with the baseline beside it."""
+"""The layer profile as Markdown: the tables that everybody prints, in their usual shape and units."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import pandas as pd
 
-from analysis.page import profiles
+from analysis.page import cells, markdown, text
+from analysis.tables.declare import section
+from studies.baseline import page as baseline_page
 
-MOST_OPERATORS = 8
+MOST_OPERATORS = 8  # in reports/README.md
+BY_NSYS = "% by nsys"  # the share beside that by events
+
+
+@section("layer_profile")
+def levels(layer_profile: pd.DataFrame) -> list[str]:
+    """One table a level and profile: Avg (ms), Total (ms), Count, per cent of the base."""
+    blocks = []
+    for (setting, _), rows in layer_profile.groupby(["profile", "level"], sort=False):
+        base = markdown.escape(rows["base"].iloc[0])
+        body = [
+            [
+                markdown.escape(r.component),
+                cells.ms(r.avg_ns, 4),
+                cells.ms(r.total_ns),
+                cells.count(r.instances),
+                cells.percent(r.share_frac),
+                *([cells.percent(r.nsys_share_frac)] if rows["nsys_share_frac"].notna().any() else []),
+            ]
+            for r in cells.rows(rows, "count")
+        ]
+        headers = [markdown.escape(setting), "Avg (ms)", "Total (ms)", "Count", f"% of {base}"]
+        headers += [BY_NSYS] if rows["nsys_share_frac"].notna().any() else []
+        blocks.append(cells.table(headers, body))
+    return blocks
+
+
+def levels_side_by_side(profile: pd.DataFrame, names: Mapping[str, str]) -> list[str]:
+    """One table a level, the profiles beside each other; `names` is what the reader calls each of them."""
+    blocks = []
+    settings = [name for name in names if name in set(profile["profile"])]
+    for _, rows in profile.groupby("level", sort=False):
+        by_setting = {name: rows[rows["profile"] == name].set_index("component") for name in settings}
+        by_nsys = [BY_NSYS] if rows["nsys_share_frac"].notna().any() else []
+        headers = ["component"]
+        for name in settings:
+            headers += [f"{names[name]}: Avg (ms)", "Count", f"% of {rows['base'].iloc[0]}", *by_nsys]
+        body = []
+        for component in dict.fromkeys(rows["component"]):
+            line = [component]
+            for of in by_setting.values():
+                if component in of.index:
+                    row = of.loc[component]
+                    line += [cells.ms(row["avg_ns"], 4), cells.count(row["count"]), cells.percent(row["share_frac"])]
+                    line += [cells.percent(row["nsys_share_frac"])] if by_nsys else []
+                else:
+                    line += [text.MISSING] * (3 + len(by_nsys))
+            body.append(line)
+        blocks.append(cells.table(headers, body))
+    return blocks
+
+
+@section("layer_tokens")
+def tokens(layer_tokens: pd.DataFrame) -> str:
+    """Average forward pass, all blocks, throughput."""
+    headers = ["profile", "forward pass, GPU (ms)", "all blocks, GPU (ms)", "wall (ms)", "tokens/s (p5 – p95)"]
+    body = [
+        [
+            markdown.escape(r.profile),
+            cells.ms(r.forward_avg_ns),
+            cells.ms(r.blocks_avg_ns),
+            cells.ms(r.token_ns),
+            cells.rate(r),
+        ]
+        for r in cells.rows(layer_tokens)
+    ]
+    return cells.table(headers, body)
+
+
+@section("layer_instrument")
+def instrument(layer_instrument: pd.DataFrame) -> str:
+    headers = ["profile", "attached", "events", "forward pass (ms)", "over nothing", "launching (ms)"]
+    body = [
+        [
+            markdown.escape(r.profile),
+            markdown.escape(r.attached),
+            cells.count(r.events),
+            cells.ms(r.forward_ns),
+            text.number(r.over_nothing_frac, "frac"),
+            cells.ms(r.launch_ns),
+        ]
+        for r in cells.rows(layer_instrument)
+    ]
+    return cells.table(headers, body, left=2)
+
+
+@section("layer_agreement")
+def agreement(layer_agreement: pd.DataFrame) -> str:
+    headers = ["profile", "level", "component", "events, as read (µs)", "own (µs)", "events (µs)", "nsys (µs)"]
+    headers += ["difference (µs)", "difference", "within 2 %", "within 2 µs"]
+    body = [
+        [
+            markdown.escape(r.profile),
+            markdown.escape(r.level),
+            markdown.escape(r.component),
+            *(cells.us(value) for value in (r.read_ns, r.own_ns, r.event_ns, r.nsys_ns, r.difference_ns)),
+            text.number(r.difference_frac, "frac"),
+            r.within_frac,
+            r.within_ns,
+        ]
+        for r in cells.rows(layer_agreement)
+    ]
+    return cells.table(headers, body, left=3)
+
+
+@section("component_kernels")
+def component_kernels(component_kernels: pd.DataFrame) -> str:
+    headers = ["profile", "component", "kernel", "source", "self (µs)", "count", "average (µs)"]
+    body = [
+        [
+            markdown.escape(r.profile),
+            markdown.escape(r.component),
+            markdown.escape(cells.kernel(r.kernel)),
+            markdown.escape(r.source),
+            cells.us(r.self_ns),
+            cells.count(r.instances),
+            cells.us(r.avg_ns),
+        ]
+        for r in cells.rows(component_kernels, "count")
+    ]
+    return cells.table(headers, body, left=4)
+
+
+@section("component_launches")
+def component_launches(component_launches: pd.DataFrame) -> str:
+    headers = ["profile", "component", "of the forward pass", "GPU a call (µs)", "CPU a call (µs)", "CUDA API calls"]
+    headers += ["in the API a call (µs)", "launches, nsys", "in launches a call, nsys (µs)"]
+    body = [
+        [
+            markdown.escape(r.profile),
+            markdown.escape(r.component),
+            text.number(r.forward_share_frac, "frac"),
+            cells.us(r.gpu_ns),
+            cells.us(r.cpu_ns),
+            cells.count(r.api_calls),
+            cells.us(r.api_ns),
+            cells.count(r.nsys_launches),
+            cells.us(r.nsys_api_ns),
+        ]
+        for r in cells.rows(component_launches)
+    ]
+    return cells.table(headers, body, left=2)
 
 
 def render_layers(report: dict[str, Any], tables: dict[str, pd.DataFrame], folder: str) -> str:
@@ -19,26 +162,26 @@ def render_layers(report: dict[str, Any], tables: dict[str, pd.DataFrame], folde
     conditions = {row["name"]: row["value"] for row in report["conditions"]}
     agreement = [note for note in report["notes"] if note.startswith("Events and nsys agree")]
     settings = {"no_cache, float32": "no cache", "cache, float32": "KV cache"}
-    profile, tokens = tables["layer_profile"], tables["layer_tokens"].iloc[0]
+    profile, first = tables["layer_profile"], tables["layer_tokens"].iloc[0]
     limits = tables["bottlenecks"][tables["bottlenecks"]["question"] == "what limits a token"]
     parts = [
-        f"**Where a token goes**, GPT-2 124M from scratch, fp32, batch 1, {tokens['prompt_tokens']:.0f} prompt tokens, "
-        f"then {tokens['new_tokens']:.0f} new ones, {tokens['runs']:.0f} runs on an {conditions['GPU']}: GPU time "
+        f"**Where a token goes**, GPT-2 124M from scratch, fp32, batch 1, {first['prompt_tokens']:.0f} prompt tokens, "
+        f"then {first['new_tokens']:.0f} new ones, {first['runs']:.0f} runs on an {conditions['GPU']}: GPU time "
         "by CUDA events, what the events add measured and taken off (so what lies between components may come out "
         "slightly negative). The shares by nsys are of a run of its own under that tool, of the first tokens alone: "
         f"without a cache those are of other shapes than the average pass. All tables: [{folder}]({folder}/report.md).",
-        *profiles.levels_side_by_side(profile, settings),
+        *levels_side_by_side(profile, settings),
         *agreement,
-        profiles.tokens(tables["layer_tokens"]),
+        tokens(tables["layer_tokens"]),
         f"![components of each level as shares of it]({folder}/figures/levels.png)",
         f"**The five heaviest components alone**, 50 calls each ([their kernels]({folder}/report.md)).",
-        profiles.component_launches(tables["component_launches"]),
+        component_launches(tables["component_launches"]),
         "**Beside what two student projects published**",
-        profiles.published(tables["published"]),
+        baseline_page.write_published(tables["published"]),
         "**The same weights in Hugging Face transformers**, generate() with each attention, one decode step as a CUDA "
         "graph, static cache with compiler; the floor is reading the weights once at the copy speed of this GPU.",
-        profiles.baseline(tables["baseline"]),
-        profiles.operators(tables["baseline_operators"].head(MOST_OPERATORS)),
+        baseline_page.write_baseline(tables["baseline"]),
+        baseline_page.write_operators(tables["baseline_operators"].head(MOST_OPERATORS)),
         "\n".join(f"- {row.setting}, {row.dtype}: {row.answer}" for row in limits.itertuples(index=False)),
     ]
     return "\n\n".join(parts)

@@ -8,7 +8,6 @@ one component's kernel to the next one's: events count it to a component, nsys t
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,9 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.tables import attribution
-from analysis.tables.schema import PROFILE_TABLES
+from analysis.tables.declare import Column, fact, part, table
 
-HOLD = "hold"  # the harness' range around the kernel that holds the GPU back while a step is launched
-ALONE = "alone."  # … and around the heaviest components alone
+ALONE = "alone."  # the harness' range around the heaviest components, run alone
 BETWEEN = "(between components)"
 WHOLE, WHOLE_LEVEL = "Total_Forward_Pass", "forward"
 # Agreement is told by either of these: what an event reads too long is a time, and of a short component a large share.
@@ -31,42 +29,50 @@ def profile_label(entry: dict[str, Any]) -> str:
     return f"{entry['name']}, {entry['dtype']}"
 
 
-def is_held(capture: Capture) -> bool:
-    """Whether the GPU was held back in this capture, as the layer profiler does."""
-    return capture.layer_events is not None and bool((capture.ranges["name"] == HOLD).any())
+@fact("layer_profiles")
+def _profiles(capture: Capture) -> list[dict[str, Any]]:
+    return (capture.layer_profile or {}).get("profiles") or []
 
 
-def without_holds(capture: Capture) -> Capture:
-    """The capture without the kernels that hold the GPU back, their ranges and nsys' sums of them.
-
-    A capture whose ranges have no such name is returned as it is.
-    """
-    if not is_held(capture):
-        return capture
-    ranges = capture.ranges.reset_index(drop=True)
-    held = (ranges["name"] == HOLD).to_numpy(bool)
-    gpu_ops = capture.gpu_ops.reset_index(drop=True)
-    owner = attribution.attribute(gpu_ops, ranges).to_numpy(np.int64)
-    is_hold = (owner >= 0) & held[np.maximum(owner, 0)]
-    sums, kernels = capture.nsys_range_sums, capture.nsys_kernel_sums
-    names = set(gpu_ops.loc[is_hold, "name"].astype(str))
-    return replace(
-        capture,
-        gpu_ops=gpu_ops[~is_hold].reset_index(drop=True),
-        ranges=ranges[~held].reset_index(drop=True),
-        nsys_range_sums=sums[sums["name"] != HOLD].reset_index(drop=True),
-        nsys_kernel_sums=kernels[~kernels["kernel"].astype(str).isin(names)].reset_index(drop=True),
-    )
-
-
-def build_profile(profiles: list[dict[str, Any]], agreement: pd.DataFrame) -> pd.DataFrame:
+@table(
+    "layer_profile",
+    question="Where does a token's time go, level by level?",
+    order=10,
+    title="Layers, level by level",
+    columns=(
+        Column(
+            "profile", "", "setting of the layer profiler and the type: with the KV cache, without, or a module", "key"
+        ),
+        Column("level", "", "what is taken apart: model, block, attention, mlp, or the parts of a module", "key"),
+        Column("component", "", "the base, its components, then what lies between them: base less components", "key"),
+        Column("avg_ns", "ns", "mean of one instance, what its events add taken off", "timing"),
+        Column("total_ns", "ns", "sum over all instances", "timing"),
+        Column("count", "1", "instances", "timing"),
+        Column(
+            "share_frac",
+            "0-1",
+            "total_ns over that of the base; components and the rest add up to 1",
+            "timing",
+            style="bar",
+        ),
+        Column(
+            "nsys_share_frac",
+            "0-1",
+            "the same by nsys in its captured run, first kernel's start to last one's end; blank without one",
+            "timing",
+        ),
+        Column("base", "", "the component that is 100 %", "key"),
+    ),
+    optional=True,
+)
+def build_profile(layer_profiles: list[dict[str, Any]], layer_agreement: pd.DataFrame) -> pd.DataFrame | None:
     """Return layer_profile.csv: the components of each level, then what lies between them, then the next level.
 
-    Shape: `agreement` from build_agreement, for the shares by nsys.
+    Shape: `layer_agreement` from build_agreement, for the shares by nsys.
     """
     rows = []
-    for entry in profiles:
-        by_nsys = _nsys_times(entry, agreement)
+    for entry in layer_profiles:
+        by_nsys = _nsys_times(entry, layer_agreement)
         for level in entry["levels"]:
             base = next((row for row in level["components"] if row.get("base")), None)
             if base is None or not base["total_ns"]:
@@ -94,7 +100,7 @@ def build_profile(profiles: list[dict[str, Any]], agreement: pd.DataFrame) -> pd
                 }
                 for (name, total_ns, count), of_nsys in zip(shown, nsys_ns, strict=True)
             ]
-    return _table("layer_profile", rows)
+    return _frame(rows)
 
 
 def _nsys_times(entry: dict[str, Any], agreement: pd.DataFrame) -> dict[str, float]:
@@ -106,10 +112,28 @@ def _nsys_times(entry: dict[str, Any], agreement: pd.DataFrame) -> dict[str, flo
     return {row["path"]: timed[name, row["component"]] for name, row in rows if (name, row["component"]) in timed}
 
 
-def build_instrument(profiles: list[dict[str, Any]]) -> pd.DataFrame:
+@table(
+    "layer_instrument",
+    question="What does the layer profiler itself cost?",
+    order=12,
+    title="What the instrument costs",
+    columns=(
+        Column(
+            "profile", "", "setting of the layer profiler and the type: with the KV cache, without, or a module", "key"
+        ),
+        Column("attached", "", "nothing, the ranges alone, or the events of one level", "key"),
+        Column("events", "1", "events recorded in a forward pass", "timing"),
+        Column("forward_ns", "ns", "one forward pass, median, rounds of all rows taken in turn", "timing"),
+        Column("over_nothing_frac", "0-1", "forward_ns over that with nothing attached, less 1", "timing"),
+        Column("launch_ns", "ns", "time the CPU takes to launch a forward pass, median", "timing"),
+        Column("forwards", "1", "forward passes", "timing"),
+    ),
+    optional=True,
+)
+def build_instrument(layer_profiles: list[dict[str, Any]]) -> pd.DataFrame | None:
     """Return layer_instrument.csv: one forward pass with nothing attached, with the ranges alone, with events."""
     rows = []
-    for entry in profiles:
+    for entry in layer_profiles:
         nothing_ns = next((e["forward_ns"]["p50"] for e in entry["instrument"] if e["variant"] == "nothing"), None)
         rows += [
             {
@@ -123,10 +147,35 @@ def build_instrument(profiles: list[dict[str, Any]]) -> pd.DataFrame:
             }
             for e in entry["instrument"]
         ]
-    return _table("layer_instrument", rows)
+    return _frame(rows)
 
 
-def build_tokens(profiles: list[dict[str, Any]]) -> pd.DataFrame:
+@table(
+    "layer_tokens",
+    question="How long does a token take?",
+    order=11,
+    title="Per token",
+    columns=(
+        Column(
+            "profile", "", "setting of the layer profiler and the type: with the KV cache, without, or a module", "key"
+        ),
+        Column("clock", "", "CUDA events behind a held GPU, or the CPU's clock", "key"),
+        Column("prompt_tokens", "1", "tokens of the prompt", "static"),
+        Column("new_tokens", "1", "tokens of a run, one forward pass each", "static"),
+        Column("runs", "1", "profiled runs", "static"),
+        Column("forward_avg_ns", "ns", "mean forward pass with nothing attached: time of the GPU", "timing"),
+        Column("blocks_avg_ns", "ns", "mean of all transformer blocks of a forward pass", "timing"),
+        Column("token_ns", "ns", "wall time per token of a run that nothing holds back, median", "timing"),
+        Column("tokens_per_s", "1/s", "tokens per second of such a run, median", "timing"),
+        Column("tokens_per_s_p5", "1/s", "the same, 5 % are slower", "timing"),
+        Column("tokens_per_s_p95", "1/s", "the same, 5 % are faster", "timing"),
+        Column(
+            "own_ns", "ns", "what two events add to a reading, measured in this run and taken off every one", "timing"
+        ),
+    ),
+    optional=True,
+)
+def build_tokens(layer_profiles: list[dict[str, Any]]) -> pd.DataFrame | None:
     """Return layer_tokens.csv: one row a profile."""
     rows = [
         {
@@ -143,20 +192,46 @@ def build_tokens(profiles: list[dict[str, Any]]) -> pd.DataFrame:
             "tokens_per_s_p95": statistics["tokens_per_s"].get("p95"),
             "own_ns": entry["own_ns"],
         }
-        for entry in profiles
+        for entry in layer_profiles
         for statistics in (entry["tokens"],)
     ]
-    return _table("layer_tokens", rows)
+    return _frame(rows)
 
 
-def build_agreement(capture: Capture) -> pd.DataFrame:
+@table(
+    "layer_agreement",
+    question="Do the events say what nsys says?",
+    order=13,
+    title="Events against nsys, one and the same run",
+    columns=(
+        Column(
+            "profile", "", "setting of the layer profiler and the type: with the KV cache, without, or a module", "key"
+        ),
+        Column("level", "", "level whose events were on", "key"),
+        Column("component", "", "component", "key"),
+        Column("instances", "1", "instances of the one captured run, each timed by both", "timing"),
+        Column("read_ns", "ns", "mean time between the component's two events, as read", "timing"),
+        Column("own_ns", "ns", "what the two events add, measured in this run with kernels of known time", "timing"),
+        Column("event_ns", "ns", "mean of read_ns - own_ns, not below 0", "timing"),
+        Column(
+            "nsys_ns", "ns", "mean from the start of its first kernel to the end of its last; 0: no kernel", "timing"
+        ),
+        Column("difference_ns", "ns", "event_ns - nsys_ns", "timing"),
+        Column("difference_frac", "0-1", "difference_ns over nsys_ns", "timing"),
+        Column("largest_difference_ns", "ns", "the difference of the instance where it is largest", "timing"),
+        Column("within_frac", "", "yes: difference_ns is at most 2 % of nsys_ns", "row"),
+        Column("within_ns", "", "yes: difference_ns is at most 2 µs", "row"),
+    ),
+    optional=True,
+)
+def build_agreement(capture: Capture) -> pd.DataFrame | None:
     """Return layer_agreement.csv: each component as the events and as nsys timed it in one and the same run.
 
     Shape: `capture` with `layer_events`; its ranges of equal path are matched by their order in time.
     """
     events = capture.layer_events
     if events is None or events.empty or capture.ranges.empty or capture.gpu_ops.empty:
-        return PROFILE_TABLES["layer_agreement"].empty()
+        return None
     ranges = capture.ranges.reset_index(drop=True)
     first, last = extents(ranges, capture.gpu_ops.reset_index(drop=True))
     spans = pd.DataFrame({"range": ranges["path"].astype(str), "start": ranges["start_ns"], "nsys_ns": last - first})
@@ -165,7 +240,7 @@ def build_agreement(capture: Capture) -> pd.DataFrame:
     spans["ordinal"] = spans.groupby("range").cumcount()
     both = events.merge(spans, on=["range", "ordinal"], how="inner")
     if both.empty:
-        return PROFILE_TABLES["layer_agreement"].empty()
+        return None
     root = both["range"].str.partition("/")[0].str.partition(".")
     labels = {entry["name"]: profile_label(entry) for entry in (capture.layer_profile or {}).get("profiles") or []}
     profile = root[0].map(lambda name: labels.get(name, name))
@@ -187,7 +262,7 @@ def build_agreement(capture: Capture) -> pd.DataFrame:
     off = table["difference_ns"].abs()
     table["within_frac"] = np.where(off <= MOST_FRAC * table["nsys_ns"], "yes", "no")
     table["within_ns"] = np.where(off <= MOST_NS, "yes", "no")
-    return _table("layer_agreement", table.to_dict("records"))
+    return _frame(table.to_dict("records"))
 
 
 def extents(ranges: pd.DataFrame, gpu_ops: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -208,6 +283,11 @@ def extents(ranges: pd.DataFrame, gpu_ops: pd.DataFrame) -> tuple[np.ndarray, np
         np.minimum.at(first, parent[rows], first[rows])
         np.maximum.at(last, parent[rows], last[rows])
     return np.where(last < 0, -1, first), last
+
+
+@part("note", 11)
+def _agreement_note(layer_agreement: pd.DataFrame) -> str | None:
+    return agreement_sentence(layer_agreement) if len(layer_agreement) else None
 
 
 def agreement_sentence(agreement: pd.DataFrame) -> str:
@@ -236,7 +316,25 @@ def agreement_sentence(agreement: pd.DataFrame) -> str:
 # The heaviest components alone ---------------------------------------------------------------------------------------
 
 
-def build_component_kernels(capture: Capture) -> pd.DataFrame:
+@table(
+    "component_kernels",
+    question="Which kernels are in the heaviest components, run alone?",
+    order=14,
+    title="Kernels of the heaviest components, run alone",
+    columns=(
+        Column(
+            "profile", "", "setting of the layer profiler and the type: with the KV cache, without, or a module", "key"
+        ),
+        Column("component", "", "component, the heaviest first", "key"),
+        Column("kernel", "", "kernel (operator, on a CPU)", "key"),
+        Column("source", "", "which tool timed it", "key"),
+        Column("self_ns", "ns", "sum over all its launches", "timing"),
+        Column("count", "1", "launches in all calls", "timing"),
+        Column("avg_ns", "ns", "self_ns over count", "timing"),
+    ),
+    optional=True,
+)
+def build_component_kernels(capture: Capture) -> pd.DataFrame | None:
     """Return component_kernels.csv: the kernels of the heaviest components, by torch.profiler and by nsys."""
     rows = []
     for entry in (capture.kernels_of_layers or {}).get("profiles") or []:
@@ -257,7 +355,7 @@ def build_component_kernels(capture: Capture) -> pd.DataFrame:
                 }
                 for told_by, name, count, self_ns in kernels
             ]
-    return _table("component_kernels", rows)
+    return _frame(rows)
 
 
 def _alone_ops(capture: Capture, profile: str) -> pd.DataFrame:
@@ -283,7 +381,29 @@ def _alone_kernels(capture: Capture, profile: str) -> dict[str, list[tuple[str, 
     return found
 
 
-def build_component_launches(capture: Capture) -> pd.DataFrame:
+@table(
+    "component_launches",
+    question="What does launching the heaviest components cost?",
+    order=15,
+    title="Launching the heaviest components",
+    columns=(
+        Column(
+            "profile", "", "setting of the layer profiler and the type: with the KV cache, without, or a module", "key"
+        ),
+        Column("rank", "1", "by time in the forward pass", "key"),
+        Column("component", "", "component", "key"),
+        Column("forward_share_frac", "0-1", "its share of the forward pass, all layers together", "timing"),
+        Column("calls", "1", "times it was called alone", "timing"),
+        Column("gpu_ns", "ns", "one call on the GPU, all calls queued", "timing"),
+        Column("cpu_ns", "ns", "one call on the CPU, Python and PyTorch included, no profiler", "timing"),
+        Column("api_calls", "1", "CUDA API calls of all calls (torch.profiler)", "timing"),
+        Column("api_ns", "ns", "time in them for one call (torch.profiler)", "timing"),
+        Column("nsys_launches", "1", "launches of all calls (nsys)", "timing"),
+        Column("nsys_api_ns", "ns", "time in these launches for one call (nsys)", "timing"),
+    ),
+    optional=True,
+)
+def build_component_launches(capture: Capture) -> pd.DataFrame | None:
     """Return component_launches.csv: what launching the heaviest components costs, beside what the GPU needs."""
     rows = []
     for entry in (capture.kernels_of_layers or {}).get("profiles") or []:
@@ -309,11 +429,8 @@ def build_component_launches(capture: Capture) -> pd.DataFrame:
                     "nsys_api_ns": None if in_api is None else float(in_api) / calls,
                 }
             )
-    return _table("component_launches", rows)
+    return _frame(rows)
 
 
-def _table(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
-    schema = PROFILE_TABLES[name]
-    if not rows:
-        return schema.empty()
-    return schema.conform(pd.DataFrame(rows).assign(tier="timing"))
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame | None:
+    return pd.DataFrame(rows).assign(tier="timing") if rows else None

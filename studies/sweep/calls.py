@@ -8,9 +8,10 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.tables.conditions import Ncu, list_conditions, list_spans
+from analysis.tables.declare import fact, part
 
 NOT_RECORDED = "not recorded"
-_CLOCKS = (("SM clock", "sm_mhz", "MHz"), ("memory clock", "memory_mhz", "MHz"), ("power", "power_w", "W"))
 
 
 def number_rows(capture: Capture) -> pd.Series:
@@ -50,21 +51,33 @@ def list_clocks(capture: Capture) -> dict[str, str]:
     return {str(number): _clocks(call)[0] for number, call in enumerate(_calls(capture), 1)}
 
 
-def list_spans(clocks: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Name and span of each clock that was sampled, and of the power; `clocks` as a manifest has them."""
-    return [
-        (label, f"{seen['min']:g}–{seen['max']:g} {unit}, median {seen['median']:g}")
-        for label, key, unit in _CLOCKS
-        if (seen := clocks.get(key))
-    ]
-
-
 def caption(clocks: Mapping[str, str], numbers: Iterable[str]) -> str:
     """The clocks of these calls; `clocks` from list_clocks."""
     here = set(numbers)
     parts = [f"call {number}: {said}" for number, said in clocks.items() if number in here]
     unknown = [f"call {NOT_RECORDED}: nor are its clocks"] if NOT_RECORDED in here else []
     return "  ·  ".join([*parts, *unknown])
+
+
+@fact("call_clocks")
+def _call_clocks(capture: Capture) -> dict[str, str]:
+    return list_clocks(capture)
+
+
+@part("title")
+def _title(capture: Capture, gpu: str | None) -> str | None:
+    if capture.sweep_rows is None:
+        return None
+    return f"Configuration sweep on {gpu}" if gpu else "Configuration sweep, compiled only"
+
+
+@part("conditions")
+def _conditions_of_sweep(capture: Capture, gpu: str | None, ncu: Ncu) -> list[dict[str, str]] | None:
+    """Those of its calls: the manifest is of one of them alone."""
+    if capture.sweep_rows is None:
+        return None
+    manifest = {name: (capture.manifest or {}).get(name) for name in ("nsys", "ncu")}
+    return list_conditions(capture, gpu, ncu, manifest | list_shared(capture), list_calls(capture))
 
 
 def _calls(capture: Capture) -> list[dict[str, Any]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
@@ -15,6 +16,8 @@ from matplotlib.patches import Rectangle
 
 from analysis.page import text
 from analysis.page.canvas import BLACK, BLUE, ORANGE, WIDTH, drawable, new_canvas, style_context
+from analysis.tables.declare import Drawn, picture
+from studies.sweep import calls, tables
 
 _CELL = (
     "A cell: median time of a launch, and by how much it differs from the default in the same rounds, by which the "
@@ -26,6 +29,28 @@ _SIGNS = (
 _FULL = 4.0  # times the default's time, and a quarter of it: from here on a cell has the full colour
 _BLANK = "#f0f0f0"
 _HEATS = LinearSegmentedColormap.from_list("faster to slower", [BLUE, "#ffffff", ORANGE])
+
+
+@picture("sweep_*", of="sweep", compact=True)
+def _heat_maps(sweep: pd.DataFrame, call_clocks: Mapping[str, str], caption: str) -> Iterator[Drawn]:
+    for op, panels in tables.heat_maps(sweep).items():
+        timed_in = _timed_in(panels, call_clocks, caption)
+        yield Drawn(name=f"sweep_{op}", figure=plot_sweep(op, panels, timed_in), caption=timed_in)
+
+
+@picture("sweep_shapes", of="sweep_shapes", compact=True)
+def _shapes(
+    sweep: pd.DataFrame, sweep_shapes: pd.DataFrame, call_clocks: Mapping[str, str], caption: str
+) -> Iterator[Drawn]:
+    panels = tables.shape_maps(sweep, sweep_shapes)
+    timed_in = _timed_in(panels, call_clocks, caption)
+    yield Drawn(name="sweep_shapes", figure=plot_shapes(panels, timed_in), caption=timed_in)
+
+
+def _timed_in(panels: Sequence[Mapping[str, Any]], call_clocks: Mapping[str, str], caption: str) -> str:
+    """The caption with the clocks of the calls that timed these panels."""
+    numbers = [number for panel in panels for number in panel["call"].split(", ")]
+    return "  ·  ".join(filter(None, [caption, calls.caption(call_clocks, numbers)]))
 
 
 def plot_sweep(op: str, panels: Sequence[Mapping[str, Any]], caption: str) -> Figure | None:

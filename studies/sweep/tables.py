@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.capture.model import Capture
-from analysis.tables.schema import PROFILE_TABLES
+from analysis.capture.model import Capture, Gap
+from analysis.formats.words import count_of
+from analysis.tables.declare import Column, fact, part, table
 from studies.sweep import calls as sweep_calls
 from studies.sweep import counters as sweep_counters
 
@@ -58,13 +59,119 @@ _FINALISTS = 3  # of a sweep's second stage, beside the default
 _KEY = ["op", "variant", "macros", "dtype", "shape_name", "gpu"]
 
 
-def build_sweep(capture: Capture, measured: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return `sweep` and `sweep_shapes`: one row a combination, dtype and shape, fastest first in each, where all
-    combinations were tried, and where only the best of them were; `measured` joins by its path.
+_COLUMNS = (
+    Column("op", "", "operation", "key"),
+    Column("variant", "", "rung", "key"),
+    Column("dtype", "", "data type; blank where nothing was timed", "key"),
+    Column("shape", "", "name of the shape; blank where nothing was timed", "key"),
+    Column("combination", "", "the macros of its source, without what all their names begin with", "key"),
+    Column(
+        "mark",
+        "",
+        "default, fastest (of the dtype and shape), recommended (for the source, by all that was timed)",
+        "row",
+    ),
+    Column(
+        "not_measured",
+        "",
+        "ops, dtypes and shapes compiled with a recommended combination, and not timed with it",
+        "row",
+    ),
+    Column("keeps_default", "", "why the source is built with its defaults all the same", "row"),
+    Column(
+        "slower_at",
+        "",
+        "of what is clearly faster than the default here: where it is clearly slower (by 1 % in the median, at "
+        "all in 95 % of the rounds), worst first",
+        "row",
+    ),
+    Column("verdict", "", "timed, or what kept it from being timed; built: without a GPU", "row"),
+    Column("reason", "", "why it was not timed", "row", style="prose"),
+    Column("bench_time_p50_ns", "ns", "a launch with its data in DRAM, by CUDA events, median", "timing"),
+    Column("bench_time_p5_ns", "ns", "the same, p5", "timing"),
+    Column("bench_time_p95_ns", "ns", "the same, p95", "timing"),
+    Column("versus_default", "1", "the default's time over this one's, paired by round, median", "timing"),
+    Column("versus_default_p5", "1", "the same, p5", "timing"),
+    Column("versus_default_p95", "1", "the same, p95", "timing"),
+    Column("samples", "1", "rounds that the times and ratios rest on", "timing"),
+    Column("call", "", "of `make sweep` that measured it: its number in the conditions, or not recorded", "key"),
+    Column("kernel", "", "its kernel that runs longest, of which the figures up to `tail_frac` are", "key"),
+    Column("registers", "1/thread", "registers a thread", "static"),
+    Column(
+        "spill_bytes",
+        "byte",
+        "registers spilled to local memory, stores and loads, the source's worst kernel",
+        "static",
+    ),
+    Column("shared_bytes", "byte", "shared memory a block, static and dynamic", "static"),
+    Column("block_threads", "1", "threads a block", "static"),
+    Column("grid_blocks", "1", "blocks", "static"),
+    Column(
+        "occupancy_theoretical_frac",
+        "0-1",
+        "resident warps that its resources allow, over the most; by ncu where it counted",
+        "static",
+    ),
+    Column("limiter", "", "what limits them: warps (full), blocks, registers or shared memory", "row"),
+    Column("waves", "1", "blocks over what all multiprocessors hold at once", "static"),
+    Column("tail_frac", "0-1", "share of the last wave that stays empty", "static"),
+    Column("multiprocessors", "1", "of the GPU", "static"),
+    Column(
+        "instructions", "inst", "warp instructions issued, by ncu, of all its kernels, as all that follows", "counters"
+    ),
+    Column("warp_cycles", "cycle", "warp cycles per issued instruction: from one to the next", "counters"),
+    Column("occupancy_achieved_frac", "0-1", "warps resident on an active multiprocessor", "counters"),
+    Column("sm_active_frac", "0-1", "share of the cycles in which they are active: what the others leave", "counters"),
+    Column("sm_clock_hz", "Hz", "clock while counting", "counters"),
+    Column("dram_bytes", "byte", "DRAM bytes read and written", "counters"),
+    Column("dram_byte_per_s", "byte/s", "the same over the time", "counters"),
+    Column("l1_hit_frac", "0-1", "sectors found in L1, by ncu", "counters"),
+    Column("l2_hit_frac", "0-1", "sectors found in L2, by ncu", "counters"),
+    Column("sectors_per_request_load", "1", "sectors of 32 bytes a warp and global load, by ncu", "counters"),
+    Column("stall", "", "the largest stall reason", "row"),
+    Column("stall_frac", "0-1", "its share of all stalls", "counters"),
+    Column("stalls", "", "the cycles of `warp_cycles` in each, largest first, those of half a per cent", "row"),
+    Column("ncu_time_ns", "ns", "time of its kernels alone, by ncu", "counters"),
+    Column("gpu", "", "the GPU", "key"),
+)
+_AT_OTHER_SHAPES = {  # nothing of launches and counters: those are of where all combinations were tried
+    "op", "variant", "dtype", "shape", "combination", "mark", "verdict", "reason", "bench_time_p50_ns",
+    "versus_default", "versus_default_p5", "versus_default_p95", "samples", "call", "gpu",
+}  # fmt: skip
+Swept = tuple[pd.DataFrame, pd.DataFrame] | None
+
+
+@table(
+    "sweep",
+    question="Which compile-time choices of each kernel are the fastest, and what tells them apart?",
+    order=32,
+    title="Every combination",
+    columns=_COLUMNS,
+    optional=True,
+)
+def _sweep(swept: Swept) -> pd.DataFrame | None:
+    return swept[0][_sweep.column_names] if swept else None
+
+
+@table(
+    "sweep_shapes",
+    question="What do the fastest combinations do at the other shapes that their source is compiled for?",
+    order=31,
+    title="Configurations at the other shapes",
+    columns=(column for column in _COLUMNS if column.name in _AT_OTHER_SHAPES),
+    optional=True,
+)
+def _sweep_shapes(swept: Swept) -> pd.DataFrame | None:
+    return swept[1][_sweep_shapes.column_names] if swept else None
+
+
+@fact("swept")
+def build_sweep(capture: Capture, all_measured: pd.DataFrame) -> Swept:
+    """Return the rows of `sweep` and `sweep_shapes`: one row a combination, dtype and shape, fastest first in each,
+    where all combinations were tried, and where only the best of them were; `all_measured` joins by its path.
     """
-    schemas = {name: PROFILE_TABLES[name] for name in ("sweep", "sweep_shapes")}
     if capture.sweep_rows is None or capture.sweep_rows.empty:
-        return {name: schema.empty() for name, schema in schemas.items()}
+        return None
     # measured again after a change of the source: the last build of a combination counts, and the rung's last choices
     rows = capture.sweep_rows.assign(call=sweep_calls.number_rows(capture))
     last_build = rows.groupby(_BUILD)["fingerprint"].transform("last")
@@ -75,7 +182,7 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> dict[str, pd.DataFr
     rows = rows.drop_duplicates(_KEY, keep="last").reset_index(drop=True)
     rows["whole"] = _where_all_were_tried(rows)
     rows["combination"] = rows["macros"].map(short_name)
-    rows = sweep_counters.join(rows, measured, capture.tools)
+    rows = sweep_counters.join(rows, all_measured, capture.tools)
     # by what was timed in the same rounds as the default; where no default was timed, by time alone
     rows["cost"] = (1 / rows["versus_default"]).fillna(rows["bench_time_p50_ns"].astype("float64"))
     order = sorted({*rows[CELL].itertuples(index=False, name=None)}, key=_place)
@@ -106,8 +213,7 @@ def build_sweep(capture: Capture, measured: pd.DataFrame) -> dict[str, pd.DataFr
     timed, counted = rows["bench_time_p50_ns"].notna(), rows["ncu_time_ns"].notna()
     rows["tier"] = counted.map({True: "counters", False: "timing"}).where(timed, "static")
     few = ~rows["whole"] & rows["default"].ne(1)
-    parts = {"sweep": rows[rows["whole"]], "sweep_shapes": rows[few]}
-    return {name: schemas[name].conform(part[schemas[name].column_names]) for name, part in parts.items()}
+    return rows[rows["whole"]], rows[few]
 
 
 def _where_all_were_tried(rows: pd.DataFrame) -> pd.Series:
@@ -158,9 +264,42 @@ def short_name(macros: str) -> str:
     return " ".join(re.sub(r"^[A-Z0-9_]*?V\d+_(?=[A-Z])", "", part) for part in macros.split())
 
 
-def build_best(sweep: pd.DataFrame) -> pd.DataFrame:
+@table(
+    "sweep_best",
+    question="What did the sweep of each kernel find, and why?",
+    order=30,
+    title="Configuration sweep",
+    columns=(
+        Column("op", "", "operation", "key"),
+        Column("variant", "", "rung", "key"),
+        Column("dtype", "", "data type", "key"),
+        Column("shape", "", "name of the shape", "key"),
+        Column("combinations", "1", "that were tried", "static"),
+        Column("timed", "1", "of them, right and timed", "timing"),
+        Column("samples", "1", "rounds that each of the times rests on, the fewest where they differ", "timing"),
+        Column("calls", "", "of `make sweep` that measured them: numbers in the conditions, or not recorded", "key"),
+        Column("default", "", "the source as it stands", "row"),
+        Column("fastest", "", "least median time; clear only if faster than the default in 95 % of the rounds", "row"),
+        Column("versus_default", "1", "the default's time over the fastest one's, paired by round, median", "timing"),
+        Column("clear", "", "yes, no, or blank where the default is the fastest", "row"),
+        Column(
+            "slowest", "", "most median time; within 1 % of it one with counters, or the most like the default", "row"
+        ),
+        Column("slowest_versus_default", "1", "the default's time over the slowest one's, median", "timing"),
+        Column("recommended", "", "for the source: by all dtypes, shapes and ops that were timed of it", "row"),
+        Column(
+            "evidence",
+            "",
+            "what sets the fastest and the slowest apart, and why another is recommended; cycles are "
+            "instructions times warp cycles per issued instruction, over occupancy and share of active cycles",
+            "row",
+            style="prose",
+        ),
+    ),
+    optional=True,
+)
+def build_best(sweep: pd.DataFrame) -> pd.DataFrame | None:
     """Return sweep_best.csv: one row a kernel, dtype and shape that was timed; `sweep` from build_sweep."""
-    schema = PROFILE_TABLES["sweep_best"]
     found = []
     for cell, rows in sweep.groupby(CELL, sort=False):
         timed = rows[rows["bench_time_p50_ns"].notna()]
@@ -188,7 +327,12 @@ def build_best(sweep: pd.DataFrame) -> pd.DataFrame:
                 "tier": "counters" if (timed["tier"] == "counters").any() else "timing",
             }
         )
-    return schema.conform(pd.DataFrame(found)) if found else schema.empty()
+    return pd.DataFrame(found) if found else None
+
+
+@part("findings", 1)
+def _findings(sweep_best: pd.DataFrame) -> list[dict[str, Any]] | None:
+    return find(sweep_best) if len(sweep_best) else None
 
 
 def find(best: pd.DataFrame) -> list[dict[str, Any]]:
@@ -489,3 +633,47 @@ def _heat(row: pd.Series, default: pd.Series | None) -> dict[str, Any]:
     if "fastest" in marks and ("default" in marks or is_clear(row)):
         marks.append("clear")
     return {"excess": excess, "time_ns": time_ns, "marks": marks, "verdict": "timed"}
+
+
+@part("note", 7)
+def _without_choices(capture: Capture) -> str | None:
+    rungs = (capture.sweep or {}).get("without_choices")
+    return f"Rungs without compile-time choices: {'; '.join(rungs)}." if rungs else None
+
+
+@part("gap", 12)
+def name_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Gap]:
+    """Rungs and combinations that were not tried, and kernels without counters."""
+    if capture.sweep_rows is None:
+        return []
+    timed = sweep[sweep["verdict"] == "timed"]
+    counted = timed["tier"].eq("counters").groupby([timed[name] for name in CELL]).any()
+    without = int((~counted).sum())
+    gaps = []
+    if rungs := (capture.sweep or {}).get("not_swept"):
+        wanted = dict.fromkeys(rung.split()[0] for rung in rungs)
+        fix = f"`make sweep RUN=… OP='{' '.join(wanted)}'` with this run"
+        what = f"{count_of(len(rungs), 'rung')} with compile-time choices"
+        gaps.append(Gap(what, f"not swept: {', '.join(rungs)}", fix))
+    if count := _without_row(sweep):
+        why = "sweep.csv holds no row of them: the sweep was interrupted, or they came to it later"
+        gaps.append(Gap(count_of(count, "combination"), why, "`make sweep RUN=… OP=…` with this run goes on"))
+    if timed.empty:
+        fix = "sweep on a machine with an NVIDIA GPU: `make sweep OP=…`"
+        return [Gap("times of the combinations", "nothing was timed", fix), *gaps]
+    failed = any(tool.get("tool") == "ncu" and tool.get("status") != "ok" for tool in capture.tools)
+    if not without or (failed and not counted.any()):  # which its status file has already named
+        return gaps
+    why = "no combination of them was launched under ncu: achieved occupancy, stalls, cache hits and bytes are unknown"
+    bare = dict.fromkeys(cell[0] for cell in counted.index[~counted])
+    fix = f"`make sweep RUN=… ARGS=--counters OP='{' '.join(bare)}'` with this run; what is timed or counted stays"
+    return [Gap(f"the counters of {without} of {len(counted)} kernels, dtypes and shapes", why, fix), *gaps]
+
+
+def _without_row(sweep: pd.DataFrame) -> int:
+    """How many combinations of the values that each kernel was tried with have no row."""
+    missing = 0
+    for _, rows in sweep.groupby([*CELL, "gpu"], sort=False):
+        values = rows["combination"].str.split(expand=True)
+        missing += math.prod(values.nunique()) - len(rows)
+    return missing

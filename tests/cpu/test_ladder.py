@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from analysis.tables.schema import LADDER_TABLES
 
 from analysis.formats.errors import InputError, UsageError
 from analysis.tables.join import prepare_counters

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from analysis.tables.schema import TABLES
 
 from analysis import published, report
 from analysis.formats import console
 from analysis.formats.words import count_of
-from analysis.tables.schema import TABLES
 from tests import committed as committed_runs
 from tests.committed import needs_committed
+from tests.declared import TABLES
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = committed_runs.folder("overview")

@@ -8,15 +8,15 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from analysis.page.profiles import levels, levels_side_by_side, sections
+from analysis.tables.schema import PROFILE_TABLES, TABLES
 
 from analysis import pipeline, report
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table
 from analysis.page import figures
 from analysis.page.canvas import to_bytes
-from analysis.page.profiles import levels, levels_side_by_side, sections
 from analysis.tables import profiles
-from analysis.tables.schema import PROFILE_TABLES, TABLES
 from studies.layers import tables as layer_profile
 from tests import committed
 

@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+from analysis.tables.schema import TABLES
 
 from analysis import pipeline
 from analysis.capture.model import COUNTERS_COLUMNS, RULES, SOURCE_LINES, Capture, as_table, dtypes
@@ -10,7 +11,6 @@ from analysis.page.markdown import render_markdown
 from analysis.tables.completeness import name_gaps
 from analysis.tables.conditions import list_conditions
 from analysis.tables.rules import build_rules
-from analysis.tables.schema import TABLES
 from analysis.tables.source import MOST, build_source
 
 

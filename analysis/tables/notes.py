@@ -1,0 +1,147 @@
+"""What a reader must know to read a report rightly: its notes, in the order of the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from analysis.capture.model import Capture, Gap
+from analysis.fusion import plan as fusion
+from analysis.tables import attribution, layers, nsys_sums
+from analysis.tables.conditions import Ncu
+from analysis.tables.declare import fact, part
+from analysis.tables.join import Joined
+
+
+@fact("nsys_equality")
+def _nsys_equality(capture: Capture, gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> tuple[int, int]:
+    """How many ranges have the kernel time that nsys itself gives them, of how many."""
+    if not len(capture.nsys_range_sums) or not len(ranges):
+        return 0, 0
+    sums = nsys_sums.range_sums(gpu_ops, ranges, capture.start_end_ranges)
+    return layers.check_against_nsys(sums, capture.nsys_range_sums)
+
+
+@part("gap", 2)
+def _unequal_sums(nsys_equality: tuple[int, int]) -> Gap | None:
+    equal, compared = nsys_equality
+    if equal == compared:
+        return None
+    return Gap(
+        f"kernel time of {compared - equal} of {compared} ranges",
+        "it differs from nsys' own sums (nvtx_kern_sum), so the exports are not of one whole capture",
+        "export all reports again from the same .nsys-rep",
+    )
+
+
+@part("note", 1)
+def _equal_sums(nsys_equality: tuple[int, int]) -> str | None:
+    equal, compared = nsys_equality
+    if not compared:
+        return None
+    return f"Kernel time per range equals nsys' own nvtx_kern_sum to the nanosecond in {equal} of {compared} ranges."
+
+
+@part("note", 2)
+def _whose_clock(capture: Capture) -> str | None:
+    if capture.clock != "torch":
+        return None
+    return "The timeline is a trace of torch.profiler: its times stand where columns are named after nsys."
+
+
+@part("note", 3)
+def _unattributed(launches: pd.DataFrame, ranges: pd.DataFrame) -> str | None:
+    return attribution.explain_unattributed(launches, ranges)
+
+
+@part("note", 4)
+def _graphs(placed_ranges: pd.DataFrame, ranges: pd.DataFrame) -> str | None:
+    if len(placed_ranges) <= len(ranges):
+        return None
+    return (
+        f"Rows of layers.csv marked {layers.GRAPH_MARK.strip()} are kernels of CUDA graphs, shown in the ranges in "
+        "which the graph was recorded, below the range that launched it."
+    )
+
+
+@part("note", 5)
+def _cut_plan(gpu_ops: pd.DataFrame) -> str | None:
+    if len(gpu_ops) <= fusion.MOST_LAUNCHES:
+        return None
+    return f"The fusion plan is of the first {fusion.MOST_LAUNCHES:,} of {len(gpu_ops):,} GPU operations."
+
+
+@part("note", 6)
+def _siblings(joined: Joined) -> str | None:
+    count = int((joined.launches["counters_from"] == "sibling").sum()) if len(joined.launches) else 0
+    if not count:
+        return None
+    return f"{count} kernels carry the counters of a sibling layer (--extrapolate-siblings), not their own."
+
+
+@part("note", 8)
+def _rates(capture: Capture) -> list[str]:
+    return timing_notes(capture.timing)
+
+
+@part("note", 9)
+def _calls(capture: Capture) -> list[str]:
+    return api_notes(capture.summaries)
+
+
+@part("note", 10)
+def _counters(traffic: pd.DataFrame, roofline: pd.DataFrame, ncu: Ncu) -> list[str]:
+    return counter_notes({"traffic": traffic, "roofline": roofline}, ncu)
+
+
+def timing_notes(timing: dict[str, Any] | None) -> list[str]:
+    """Return one sentence for each rate that was measured with no tool attached."""
+    notes = []
+    for name, rate in ((timing or {}).get("tokens_per_s") or {}).items():
+        value = rate.get("p50") if isinstance(rate, dict) else rate
+        if isinstance(value, int | float):
+            spread = (
+                f" (p5 {rate['p5']:,.1f}, p95 {rate['p95']:,.1f})" if isinstance(rate, dict) and "p5" in rate else ""
+            )
+            notes.append(f"{name}: {value:,.1f} tokens/s without a tool{spread}.")
+    return notes
+
+
+def api_notes(summaries: dict[str, pd.DataFrame], largest: int = 3) -> list[str]:
+    """Return one sentence on the time in CUDA API calls: what the launching side of the program waits for."""
+    calls = summaries.get("cuda_api_sum")
+    if calls is None or calls.empty:
+        return []
+    total = int(calls["total_ns"].sum())
+    parts = []
+    for call in calls.sort_values("total_ns", ascending=False, kind="stable").head(largest).to_dict("records"):
+        median = "" if pd.isna(call["median_ns"]) else f", median {call['median_ns'] / 1e3:,.1f} µs"
+        parts.append(f"{call['name']} {call['total_ns'] / 1e6:,.2f} ms ({call['count']:,} calls{median})")
+    named = "; ".join(parts)
+    return [f"CUDA API calls took {total / 1e6:,.2f} ms with nsys attached (cuda_api_sum), most of it in {named}."]
+
+
+def counter_notes(tables: dict[str, pd.DataFrame], ncu: dict[str, Any] | None) -> list[str]:
+    """Return what a reader must know to read byte counts and roofs rightly."""
+    notes = []
+    traffic, roofline = tables["traffic"], tables["roofline"]
+    if (traffic["measured_over_minimum"] < 0.99).any():
+        flushed = (
+            " ncu flushes the caches before each kernel, so reads are cold."
+            if (ncu or {}).get("cache_control") == "all"
+            else ""
+        )
+        notes.append(
+            "Measured DRAM bytes may lie below the minimum: what a kernel writes last stays in L2 when it ends."
+            + flushed
+        )
+    above = roofline[roofline["roof_frac"] > 1.02]
+    if len(above):
+        worst = above.sort_values("roof_frac").iloc[-1]
+        notes.append(
+            f"{len(above)} rows of the roofline stand above their measured roof, at most {worst['roof_frac']:.2f} "
+            f"times ({worst['range']}, {worst['level']}): "
+            "a launch alone, as ncu replays it, may run cooler than a sustained micro-kernel, or be served by a cache."
+        )
+    return notes

@@ -1,0 +1,6 @@
+"""Ways out that several gaps name."""
+
+from __future__ import annotations
+
+BARE_RUN = "run `python -m harness.run --mode bare --out RUN/captures` on that GPU"
+METRICS = "capture with the metrics that `python -m analysis.metrics` prints"

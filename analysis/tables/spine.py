@@ -1,0 +1,140 @@
+"""The spine of a report: from the capture, as it was read, to launches with their ranges and counters.
+
+Every table builds on these facts. `raw` is given: the capture as the readers return it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.hardware.devices import Device, find_device
+from analysis.tables import attribution, conditions, gaps, holds, join, roofline
+from analysis.tables.declare import fact
+
+
+@fact("held_back")
+def _held_back(raw: Capture) -> bool:
+    return holds.is_held(raw)
+
+
+@fact("capture")
+def _capture(raw: Capture) -> Capture:
+    return holds.without_holds(raw)
+
+
+@fact("has_timeline")
+def _has_timeline(capture: Capture) -> bool:
+    return len(capture.gpu_ops) > 0
+
+
+@fact("is_program")
+def is_program(capture: Capture) -> bool:
+    """Whether this is the capture of a program; one of a sweep alone holds launches of single combinations."""
+    return capture.sweep_rows is None or len(capture.gpu_ops) > 0 or len(capture.ranges) > 0
+
+
+# Ranges and launches --------------------------------------------------------------------------------------------
+
+
+@fact("ranges")
+def _ranges(capture: Capture) -> pd.DataFrame:
+    return capture.ranges.reset_index(drop=True)
+
+
+@fact("owner")
+def _owner(capture: Capture, ranges: pd.DataFrame) -> pd.Series:
+    return attribution.attribute(capture.gpu_ops.reset_index(drop=True), ranges)
+
+
+@fact("gpu_ops")
+def _gpu_ops(capture: Capture, ranges: pd.DataFrame, owner: pd.Series) -> pd.DataFrame:
+    """GPU operations with the row and the path of the range that launched them, and the row of the one recording."""
+    ops = capture.gpu_ops.reset_index(drop=True)
+    recorded = attribution.attribute_recorded(ops, ranges, capture.graph_nodes)
+    return ops.assign(owner=owner, recorded=recorded, path=attribution.paths_of(owner, ranges))
+
+
+@fact("launches")
+def _launches(gpu_ops: pd.DataFrame) -> pd.DataFrame:
+    return join.prepare_launches(gpu_ops)
+
+
+@fact("seen_paths")
+def _seen_paths(launches: pd.DataFrame, ranges: pd.DataFrame) -> set[str]:
+    return set(launches["path"].unique()) | set(ranges["path"].unique()) if len(ranges) else set()
+
+
+# Counters -------------------------------------------------------------------------------------------------------
+
+
+@fact("counters")
+def _counters(capture: Capture) -> pd.DataFrame:
+    return join.prepare_counters(capture.counters)
+
+
+@fact("has_counters")
+def _has_counters(counters: pd.DataFrame) -> bool:
+    return len(counters) > 0
+
+
+@fact("joined")
+def _joined(launches: pd.DataFrame, counters: pd.DataFrame, ncu: conditions.Ncu, extrapolate: bool) -> join.Joined:
+    include = ncu.get("nvtx_include") if ncu and ncu.get("status") == "ok" else None
+    return join.join(launches, counters, include, extrapolate=extrapolate)
+
+
+# The GPU --------------------------------------------------------------------------------------------------------
+
+
+@fact("device")
+def _device(capture: Capture, gpu: str | None) -> Device | None:
+    return find_device(gpu, conditions.compute_capability(capture)) if gpu else None
+
+
+@fact("allowed_ceilings")
+def _allowed_ceilings(capture: Capture, device: Device | None) -> roofline.Ceilings:
+    return roofline.refuse_impossible(capture.ceilings, device, capture.manifest)
+
+
+@fact("roofs")
+def _roofs(allowed_ceilings: roofline.Ceilings, device: Device | None) -> pd.DataFrame:
+    return roofline.build_roofs(allowed_ceilings[0], device)
+
+
+@fact("l2_bytes")
+def _l2_bytes(capture: Capture, device: Device | None) -> float | None:
+    measured = ((capture.manifest or {}).get("gpu") or {}).get("l2_bytes")
+    return measured or (device.l2_bytes if device else None)
+
+
+# Steps ----------------------------------------------------------------------------------------------------------
+
+
+@fact("steps")
+def _steps(ranges: pd.DataFrame) -> pd.DataFrame:
+    return gaps.find_steps(ranges)
+
+
+@fact("step_of_op")
+def _step_of_op(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, owner: pd.Series, steps: pd.DataFrame) -> np.ndarray:
+    """Row of the step of each GPU operation, -1 for none."""
+    rows = owner.to_numpy(np.int64)
+    inside = rows
+    if len(ranges):
+        step_of_row = gaps.step_of_rows(ranges, steps, attribution.parent_rows(ranges))
+        inside = np.where(rows >= 0, step_of_row[np.maximum(rows, 0)], -1)
+    return gaps.add_other_threads(gpu_ops, steps, inside)
+
+
+@fact("bare_wall_ns")
+def _bare_wall_ns(capture: Capture) -> dict[str, float]:
+    timed = (capture.timing or {}).get("steps", [])
+    return {step["range"]: float(step["wall_ns"]["p50"]) for step in timed}
+
+
+@fact("bare_gpu_ns")
+def _bare_gpu_ns(capture: Capture) -> dict[str, float]:
+    timed = (capture.timing or {}).get("steps", [])
+    return {step["range"]: float(step["gpu_ns"]["p50"]) for step in timed if step.get("gpu_ns")}

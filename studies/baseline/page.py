@@ -1,0 +1,75 @@
+"""The baseline as Markdown: settings side by side, what limits a token, operators, and what others published."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.page import cells, markdown, text
+from analysis.tables.declare import section
+
+MAX_OPERATORS = 15  # rows of the operator table on a page; the CSV has the rest
+
+
+@section("baseline")
+def write_baseline(baseline: pd.DataFrame) -> str:
+    headers = ["setting", "tokens/s (p5 – p95)", "p50 (ms)", "p95 (ms)", "kernels a token", "launches a token"]
+    headers += ["GPU busy", "of the floor"]
+    body = [
+        [
+            markdown.escape(f"{r.setting}, {r.dtype}"),
+            markdown.escape(r.reason) if not text.is_missing(r.reason) else cells.rate(r),
+            cells.ms(r.token_p50_ns),
+            cells.ms(r.token_p95_ns),
+            text.number(r.kernels_per_token),
+            text.number(r.launches_per_token),
+            text.number(r.busy_frac, "frac"),
+            text.number(r.floor_frac, "frac"),
+        ]
+        for r in cells.rows(baseline)
+    ]
+    return cells.table(headers, body)
+
+
+@section("bottlenecks")
+def write_bottlenecks(bottlenecks: pd.DataFrame) -> str:
+    lines = []
+    for (setting, dtype), rows in bottlenecks.groupby(["setting", "dtype"], sort=False):
+        answers = " ".join(markdown.escape(answer) for answer in (rows["answer"].iloc[-1], *rows["answer"].iloc[:-1]))
+        lines.append(f"- **{markdown.escape(f'{setting}, {dtype}')}**: {answers}")
+    return "\n".join(lines)
+
+
+@section("baseline_operators")
+def write_operators(baseline_operators: pd.DataFrame) -> str:
+    """The heaviest operators and kernels of the first setting."""
+    first = baseline_operators.iloc[0]
+    of = baseline_operators[
+        (baseline_operators["setting"] == first["setting"]) & (baseline_operators["dtype"] == first["dtype"])
+    ].head(MAX_OPERATORS)
+    headers = [f"{first['setting']}, {first['dtype']}", "kind", "Self CPU (ms)", "CPU total (ms)", "Self CUDA (ms)"]
+    headers += ["CUDA total (ms)", "calls", "share of its kind"]
+    body = [
+        [
+            markdown.escape(cells.kernel(r.name) if r.kind == "kernel" else text.shorten(r.name, 56)),
+            markdown.escape(r.kind),
+            *(cells.ms(value) for value in (r.self_cpu_ns, r.cpu_ns, r.self_cuda_ns, r.cuda_ns)),
+            cells.count(r.calls),
+            text.number(r.share_frac, "frac"),
+        ]
+        for r in cells.rows(of)
+    ]
+    return cells.table([markdown.escape(name) for name in headers], body, left=2)
+
+
+@section("published")
+def write_published(published: pd.DataFrame) -> str:
+    headers = ["figure", "unit", "published", "on", "how", "here", "here by"]
+    body = [
+        [
+            *(markdown.escape(value) for value in (r.figure, r.unit, r.theirs, r.their_machine, r.their_setting)),
+            text.number(r.ours),
+            markdown.escape(r.our_clock),
+        ]
+        for r in cells.rows(published)
+    ]
+    return cells.table(headers, body, left=5)
