@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import pipeline, report
+from analysis import report
 from analysis.capture import nsys_sqlite, sqlite_table
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Timeline
 from analysis.formats.errors import InputError
 from analysis.tables import layers, nsys_sums
 from analysis.tables.attribution import attribute, attribute_recorded, enclosing_pairs, parent_rows
+from tests.declared import analyse
 from tests.nsys_export import ERAS, Export
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -216,7 +217,7 @@ def test_threads_without_ranges_are_named(tmp_path: Path) -> None:
     export.launch("backward", (600, 610), (2100, 2200), tid=2)
     export.kernel("lonely", 2300, 2400, 999)
     path = export.save(tmp_path / "x.sqlite")
-    content, tables, _ = pipeline.analyse(load([path]))
+    content, tables = analyse(load([path]))
     lost = tables["layers"].set_index("range").loc["unattributed"]
     assert (lost["launches"], lost["gpu_time_ns"]) == (3, 210)
     assert content["notes"][0] == (
@@ -324,7 +325,7 @@ def graph_export(era: int) -> Export:
 @pytest.mark.parametrize("era", [2022, 2023, 2024, 2026])
 def test_graph_kernels_belong_to_the_launch_and_show_where_they_were_recorded(era: int, tmp_path: Path) -> None:
     path = graph_export(era).save(tmp_path / "x.sqlite")
-    content, tables, _ = pipeline.analyse(load([path]))
+    content, tables = analyse(load([path]))
     table = tables["layers"].set_index("range")
     assert table.loc["decode", ["gpu_time_ns", "launches"]].tolist() == [160, 4]
     assert table.loc["decode/[graph] record/h.0", ["gpu_self_time_ns", "launches", "calls"]].tolist() == [100, 2, 2]
@@ -345,7 +346,7 @@ def test_a_graph_launched_where_it_was_recorded_adds_nothing(tmp_path: Path) -> 
     corr = export.call(100, 110, name="cudaGraphLaunch_v10000")
     export.kernel("a", 200, 250, corr, node=1)
     export.kernel("b", 260, 270, corr, node=2)
-    _, tables, _ = pipeline.analyse(load([export.save(tmp_path / "x.sqlite")]))
+    _, tables = analyse(load([export.save(tmp_path / "x.sqlite")]))
     assert tables["layers"]["range"].tolist() == ["step", "step/[graph] h.0", "step/h.0", "unattributed"]
     assert tables["layers"]["gpu_time_ns"].tolist() == [60, 10, 0, 0]
 
@@ -382,7 +383,7 @@ def test_whole_graphs_are_busy_time_and_a_gap(tmp_path: Path) -> None:
     export.launch("k", (10, 20), (100, 200))
     corr = export.call(30, 40, name="cudaGraphLaunch_v10000")
     export.graph(250, 850, corr)
-    content, tables, _ = pipeline.analyse(load([export.save(tmp_path / "x.sqlite")]))
+    content, tables = analyse(load([export.save(tmp_path / "x.sqlite")]))
     step = tables["gaps"].iloc[0]
     assert (step["busy_ns"], step["largest_gaps_ns"], step["launches"]) == (700, "50", 1)
     assert int(tables["layers"]["gpu_self_time_ns"].sum()) == 100
@@ -414,7 +415,7 @@ def test_the_profilers_own_time_is_no_idle_time(tmp_path: Path) -> None:
     export.launch("k", (30, 40), (700, 800))
     export.overhead(250, 650)
     export.overhead(900, 5000)
-    _, tables, _ = pipeline.analyse(load([export.save(tmp_path / "x.sqlite")]))
+    _, tables = analyse(load([export.save(tmp_path / "x.sqlite")]))
     assert tables["gaps"]["largest_gaps_ns"].tolist() == ["50;50"]
     assert tables["gaps"]["busy_ns"].tolist() == [200]
 
@@ -563,7 +564,7 @@ def test_damaged_bytes_never_end_in_a_traceback(data: st.DataObject, tmp_path_fa
         del raw[data.draw(st.integers(100, len(raw))) :]
     path.write_bytes(raw)
     try:
-        pipeline.analyse(load([path]))
+        analyse(load([path]))
     except InputError as error:
         assert str(error).endswith(".")  # noqa: PT017
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import pipeline
 from analysis.capture import torch_trace
 from analysis.capture.load import load
 from analysis.capture.model import Timeline
 from analysis.formats.errors import InputError
 from analysis.tables.attribution import attribute
+from tests.declared import analyse
 
 BASE = 1_790_857_026_000_000_000
 
@@ -194,7 +194,7 @@ def test_a_packed_trace_becomes_a_report_without_names_of_the_machine(tmp_path: 
     assert [(file.kind, file.rows, file.detail) for file in capture.files] == [
         ("torch trace", 8, "ranges: marks of the program")
     ]
-    content, tables, _ = pipeline.analyse(capture)
+    content, tables = analyse(capture)
     assert tables["layers"].set_index("range")["gpu_time_ns"].to_dict() == {
         "step": 150_456, "step/h.0": 100_456, "step/h.1": 50_000, "unattributed": 10_000,
     }  # fmt: skip
@@ -276,7 +276,7 @@ def test_a_real_trace_of_a_cpu(tmp_path: Path) -> None:
     profiler.export_chrome_trace(str(plain))
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     for path in (plain, packed):
-        content, tables, _ = pipeline.analyse(load([path]))
+        content, tables = analyse(load([path]))
         layers = tables["layers_folded"].set_index("range")
         assert layers["calls"].to_dict() == {"step": 3, "step/h.*": 6}
         assert 0 < layers.loc["step/h.*", "cpu_time_ns"] <= layers.loc["step", "cpu_time_ns"]

@@ -11,11 +11,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from analysis.tables.schema import LADDER_TABLES
 
 from analysis.formats.errors import InputError, UsageError
 from analysis.tables.join import prepare_counters
-from analysis.tables.schema import LADDER_TABLES
 from kernels import registry
 from kernels.registry import Hypothesis
 from studies.ladder import build as composer
@@ -25,6 +23,7 @@ from studies.ladder.claims_page import render_claims
 from studies.ladder.page import STALE_MARK
 from studies.ladder.read import hottest_lines, read_ladder
 from tests import committed
+from tests.declared import LADDER_TABLES
 from tests.ladder_export import LINES, Launch, checked, timed, write_csv, write_run
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import pipeline
 from analysis.capture.load import load
+from tests.declared import analyse
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "nsys_scripts"
@@ -84,7 +84,7 @@ def test_a_live_capture_reads_the_same_from_both_exports_and_as_nsys_sums_it(cap
     both = load([folder / "captures", sqlite])
     assert len(both.ranges) == 18
 
-    _, layers, _ = pipeline.analyse(from_sqlite)
+    _, layers = analyse(from_sqlite)
     assert set(layers["layers_folded"]["range"]) == {"step", "step/h.*", "step/h.*/lib:gemm"}
     old = " 2022" in run(nsys, "--version").stdout
     report = "nvtxppsum" if old else "nvtx_pushpop_sum"

@@ -16,6 +16,7 @@ from analysis.page import readme, text
 from analysis.page.html import MAX_ROWS, render_html
 from analysis.page.markdown import escape, render_markdown, render_terminal
 from studies.ladder.claims_page import render_claims
+from tests.declared import TABLES
 
 NAN = float("nan")
 HOSTILE = (
@@ -41,12 +42,14 @@ def tables(names: tuple[str, ...] = ("ampere_sgemm", "softmax_v03")) -> dict[str
     roofline = roofline.assign(intensity_flop_per_byte=10.0, achieved_flop_per_s=1e12, roof_flop_per_s=NAN)
     roofline = roofline.assign(roof_datasheet_flop_per_s=NAN, roof_frac=NAN, bound=None, tier="counters")
     stalls = pd.DataFrame({"kernel": names * 2, "range": "r", "reason": ["wait"] * len(names) + ["drain"] * len(names)})
-    stalls = stalls.assign(share_frac=[0.2] * len(names) + [0.8] * len(names), tier="counters")
+    stalls = stalls.assign(share_frac=[0.2] * len(names) + [0.8] * len(names), family="counters", tier="counters")
     traffic = pd.DataFrame({"range": names, "op": "softmax", "variant": names, "minimum_bytes": 5e7})
     traffic = traffic.assign(predicted_unfused_bytes=4e8, predicted_fused_bytes=5e7, dram_read_bytes=NAN)
     traffic = traffic.assign(dram_write_bytes=NAN, l2_bytes=NAN, measured_over_minimum=NAN, tier="static")
     gaps = pd.DataFrame({"step": names, "wall_ns": 9_100_000, "bare_wall_ns": NAN, "busy_ns": 897_000})
-    gaps = gaps.assign(launches=248, largest_gaps_ns="120000;90000", verdict=None, evidence="", tier="timing")
+    gaps = gaps.assign(
+        bare_gpu_ns=NAN, launches=248, largest_gaps_ns="120000;90000", verdict=None, evidence="", tier="timing"
+    )
     return {
         "layers": layers,
         "layers_folded": layers.copy(),
@@ -58,10 +61,11 @@ def tables(names: tuple[str, ...] = ("ampere_sgemm", "softmax_v03")) -> dict[str
     }
 
 
-def report(status: str = "trusted", name: str = "ampere_sgemm") -> dict[str, Any]:
+def report(
+    status: str = "trusted", name: str = "ampere_sgemm", of: dict[str, pd.DataFrame] | None = None
+) -> dict[str, Any]:
     def listed(n: str, t: pd.DataFrame) -> dict[str, Any]:
-        columns = [{"name": c, "unit": "", "description": f"what {c} is"} for c in t.columns]
-        return {"name": n, "file": f"tables/{n}.csv", "question": f"{n}?", "rows": len(t), "columns": columns}
+        return TABLES[n].entry(t)
 
     evidence = [
         {"table": "kernels.csv", "row": name, "column": "occupancy_achieved_frac", "value": 0.5},
@@ -77,7 +81,7 @@ def report(status: str = "trusted", name: str = "ampere_sgemm") -> dict[str, Any
         "trust": {"status": status, "sentence": "Off by 10 %.", "checks": [{**check, "passed": False}]},
         "coverage": {"sentence": "497 of 500 matched.", "matched": 497, "seen": 500, "frac": 0.994, "refused": 1},
         "findings": [{**finding, "evidence": evidence}],
-        "tables": [listed(n, t) for n, t in tables().items()],
+        "tables": [listed(n, t) for n, t in (of or tables()).items()],
         "figures": [{"name": "layers", "files": ["figures/layers.svg"], "table": "layers_folded", "caption": name}],
         "gaps": [{"what": f"No roofs for {name}.", "why": "No ceilings.json.", "fix": "Run make roofline."}],
         "files": [{"name": name, "kind": "ncu raw", "rows": 3}],
@@ -212,7 +216,9 @@ def test_numbers_are_sorted_by_their_values_whatever_is_shown() -> None:
         {"kernel": [f"k{i}" for i in range(len(values))], "occupancy": values, "nsys_time_ns": values}
     )
     described = report()
-    described["tables"] = [entry for entry in described["tables"] if entry["name"] == "kernels"]
+    (entry,) = [entry for entry in described["tables"] if entry["name"] == "kernels"]
+    more = {"name": "occupancy", "unit": "", "description": "", "evidence": "counters"}
+    described["tables"] = [{**entry, "columns": [*entry["columns"], more]}]
     page = render_html(described, {"kernels": kernels.assign(share_frac=values)}, {})
     cells = re.findall(r'<td[^>]*? data-v(?:="([^"]*)")?(?: style="[^"]*")?>([^<]*)</td>', page)
     keys = [float(key or shown) for key, shown in cells]
@@ -406,10 +412,12 @@ def test_shorten_keeps_both_ends() -> None:
 
 
 def test_the_ledger_shows_one_of_equal_layers_and_all_of_a_capture_without_ops() -> None:
-    layers = pd.concat([tables()["traffic"].head(1)] * 3).assign(range=["h.0", "h.1", "h.2"])
-    assert render_markdown(report(), {"traffic": layers}).count("| softmax ") == 1
+    layers = pd.concat([tables()["traffic"].head(1)] * 3, ignore_index=True).assign(range=["h.0", "h.1", "h.2"])
+    assert render_markdown(report(of={"traffic": layers}), {"traffic": layers}).count("| softmax ") == 1
     undeclared = layers.assign(op=None, variant=None, minimum_bytes=NAN, dram_read_bytes=[1.0, 3e6, 2e6])
-    ranges = re.findall(r"^\| (h\.\d)", render_markdown(report(), {"traffic": undeclared}), re.MULTILINE)
+    ranges = re.findall(
+        r"^\| (h\.\d)", render_markdown(report(of={"traffic": undeclared}), {"traffic": undeclared}), re.MULTILINE
+    )
     assert ranges == ["h.1", "h.2", "h.0"]
 
 

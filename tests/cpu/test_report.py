@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from analysis.tables.schema import TABLES
 
 from analysis import published, report
 from analysis.formats import console

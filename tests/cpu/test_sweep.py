@@ -19,8 +19,6 @@ from analysis import report as reports
 from analysis.capture.load import load
 from analysis.formats.errors import InputError, UsageError
 from analysis.page.canvas import compact, to_svg
-from analysis.page.markdown import render_markdown
-from analysis.pipeline import analyse
 from kernels import build, census, combinations, tuned
 from kernels.registry import ops
 from kernels.variants import fingerprint
@@ -32,6 +30,8 @@ from studies.sweep import run as sweep
 from studies.sweep import tables
 from tests import committed
 from tests import sweep_examples as examples
+from tests.declared import analyse
+from tests.declared import page as page_of
 
 GPU = sweep.Gpu("NVIDIA H200", 90)
 GELU = {"GELU_V02_THREADS": (256, 64, 128), "GELU_V02_AHEAD_MB": (3, 0)}
@@ -358,7 +358,7 @@ def test_each_call_keeps_its_rows_and_its_conditions(
     assert calls() == [kept, second]
     manifest = json.loads((tmp_path / "captures" / "manifest.json").read_text())
     assert manifest["arguments"] == second["arguments"]
-    report, found, _ = analyse(load([tmp_path / "captures"]))
+    report, found = analyse(load([tmp_path / "captures"]))
     named = {row["name"]: row["value"] for row in report["conditions"]}
     assert named["calls"] == "20 of 20 rows in 2 recorded calls"
     assert f"rows {second['first_row']} to 20 of sweep.csv" in named["call 2"]
@@ -369,7 +369,7 @@ def test_each_call_keeps_its_rows_and_its_conditions(
         for call, driver in zip(document["calls"], drivers, strict=True):
             call["driver"] = driver
         (tmp_path / "captures" / "sweep.json").write_text(json.dumps(document))
-        report, *_ = analyse(load([tmp_path / "captures"]))
+        report, _ = analyse(load([tmp_path / "captures"]))
         assert {row["name"]: row["value"] for row in report["conditions"]}.get("driver") == shown
 
 
@@ -748,7 +748,7 @@ def test_a_recommendation_names_what_it_was_not_measured_on(tmp_path: Path) -> N
     assert tomllib.loads(tuned.text(entries))["tuned"][0]["not_measured"] == choice["not_measured"]
     captures = capture_of(tmp_path, rows)
     (captures / "sweep.json").write_text(json.dumps({"kind": "sweep", "schema_version": 1, "choices": [choice]}))
-    _, found, _ = analyse(load([captures]))
+    _, found = analyse(load([captures]))
     assert found["sweep_best"].iloc[0]["recommended"] == (
         f"THREADS=64 AHEAD_MB=3 (not measured: bias_gelu fp32; bias_gelu bf16; gelu fp32; {at_others})"
     )
@@ -869,7 +869,7 @@ def test_a_source_that_keeps_its_default_is_recommended_and_not_written(tmp_path
     assert sweep_rows.entries_of([choice], "run") == []
     captures = capture_of(tmp_path, rows)
     (captures / "sweep.json").write_text(json.dumps({"kind": "sweep", "schema_version": 1, "choices": [choice]}))
-    _, found, _ = analyse(load([captures]))
+    _, found = analyse(load([captures]))
     recommended = f"TILE=8 (not compiled in: {choice['keeps_default']}; not measured: matmul fp32)"
     assert found["sweep_best"].iloc[0]["recommended"] == recommended
 
@@ -1158,7 +1158,7 @@ def capture_of(tmp_path: Path, rows: Sequence[dict[str, object]]) -> Path:
 
 
 def test_the_table_marks_the_default_the_fastest_and_the_recommended(tmp_path: Path) -> None:
-    _, found, _ = analyse(load([capture_of(tmp_path, examples.grid("gelu", "v02_vector", GELU))]))
+    _, found = analyse(load([capture_of(tmp_path, examples.grid("gelu", "v02_vector", GELU))]))
     table, best = found["sweep"], found["sweep_best"]
     assert dict(zip(table["combination"], table["mark"], strict=True))["THREADS=256 AHEAD_MB=3"] == "default"
     first = table.iloc[0]
@@ -1179,7 +1179,7 @@ def test_why_is_what_differs(tmp_path: Path) -> None:
     rows = two(versus(1.09, 1.1, 1.11))
     rows[0] |= {"occupancy_theoretical_frac": 0.5, "limiter": "registers", "registers": 64}
     rows[1] |= {"bench_time_p50_ns": 9090}
-    _, found, _ = analyse(load([capture_of(tmp_path, rows)]))
+    _, found = analyse(load([capture_of(tmp_path, rows)]))
     said = found["sweep_best"].iloc[0]["evidence"]
     head = "Fastest is THREADS=64, 1.100 (1.090 – 1.110) times the default's speed"
     assert said == f"{head}: theoretical occupancy 100% vs 50%, 32 registers a thread vs 64."
@@ -1216,7 +1216,7 @@ def why(tmp_path: Path, **of_all: dict[str, object]) -> list[str]:
         | of_all.get(name, {})
         for name, threads, time in (("default", 256, 10000), ("fast", 64, 9090), ("slow", 1024, 20000))
     ]
-    _, found, _ = analyse(load([capture_of(tmp_path, rows)]))
+    _, found = analyse(load([capture_of(tmp_path, rows)]))
     evidence = found["sweep_best"].iloc[0]["evidence"].removesuffix(".")
     return [re.split(r"times the default's speed|'s time", sentence)[1] for sentence in evidence.split(". ")]
 
@@ -1267,7 +1267,8 @@ def build_of(rows: Sequence[dict[str, object]], measured: Any = None, tools: Seq
 
     frame, _ = read_sweep(examples.text(rows).encode(), "sweep.csv")
     capture = Capture(sweep_rows=frame, sweep={"choices": choices(rows)}, tools=list(tools))
-    return tables.build_sweep(capture, pd.DataFrame() if measured is None else measured)
+    swept = tables.build_sweep(capture, pd.DataFrame() if measured is None else measured)
+    return {"sweep": tables._sweep(swept), "sweep_shapes": tables._sweep_shapes(swept)}
 
 
 def test_counters_of_another_build_than_the_timed_one_explain_nothing() -> None:
@@ -1459,7 +1460,7 @@ def test_blocks_that_start_no_faster_are_named(tmp_path: Path) -> None:
     rows[1] |= {"bench_time_p50_ns": 20000, "grid_blocks": 49152}
     half = examples.row("gelu", "v02_vector", {"GELU_V02_THREADS": 128}, **versus(0.99, 1.0, 1.01))
     rows.append(half | {"bench_time_p50_ns": 10000, "grid_blocks": 24576, "versus_default_p50": 0.998})
-    _, found, _ = analyse(load([capture_of(tmp_path, rows)]))
+    _, found = analyse(load([capture_of(tmp_path, rows)]))
     assert (
         found["sweep_best"]
         .iloc[0]["evidence"]
@@ -1481,7 +1482,7 @@ def test_where_only_the_best_were_tried_is_a_table_of_its_own(tmp_path: Path) ->
             examples.row("gelu", "v02_vector", macros[0], default=1, range=f"sweep/{shape}/0", **at),
             examples.row("gelu", "v02_vector", macros[1], range=f"sweep/{shape}/1", **at, **fields),
         ]
-    report, found, _ = analyse(load([capture_of(tmp_path, rows)]))
+    report, found = analyse(load([capture_of(tmp_path, rows)]))
     assert set(found["sweep"]["shape"]) == set(found["sweep_best"]["shape"]) == {"large"}
     few = found["sweep_shapes"]
     assert few[["shape", "combination", "versus_default"]].values.tolist() == [
@@ -1491,7 +1492,7 @@ def test_where_only_the_best_were_tried_is_a_table_of_its_own(tmp_path: Path) ->
     ]
     assert not [gap for gap in report["gaps"] if "no row" in gap["why"]]
     assert len(tables.heat_maps(found["sweep"])["gelu"]) == 1
-    page = render_markdown(report, found)
+    page = page_of(load([tmp_path / "captures"]))
     said = "**decode 0.700 (0.690 – 0.710)**, small 1.010 (1.000 – 1.020), wide 0.700 (0.690 – 0.710)"
     assert said in page  # of four rounds 95 % are none
     fastest = found["sweep"].iloc[0]
@@ -1530,7 +1531,7 @@ def test_many_places_where_the_fastest_loses_are_counted() -> None:
 def test_no_clear_difference_is_said_as_such(tmp_path: Path) -> None:
     rows = two(versus(0.99, 1.004, 1.01))
     rows[1] |= {"bench_time_p50_ns": 9960}
-    _, found, _ = analyse(load([capture_of(tmp_path, rows)]))
+    _, found = analyse(load([capture_of(tmp_path, rows)]))
     row = found["sweep_best"].iloc[0]
     assert (row["clear"], row["recommended"]) == ("no", "THREADS=256")
     assert row["evidence"].startswith("No clear difference: THREADS=64 comes out at 1.004")
@@ -1550,7 +1551,7 @@ def test_the_heat_map_has_a_cell_for_every_pair_and_marks_it() -> None:
             row |= dict.fromkeys(("versus_default_p5", "versus_default_p50", "versus_default_p95"), "")
     frame, cut = read_sweep(examples.text(rows).encode(), "sweep.csv")
     assert not cut
-    table = tables.build_sweep(Capture(sweep_rows=frame), pd.DataFrame())["sweep"]
+    table = tables._sweep(tables.build_sweep(Capture(sweep_rows=frame), pd.DataFrame()))
     (panel,) = tables.heat_maps(table)["a"]
     assert (panel["x"], panel["columns"]) == ("AHEAD_MB · EARLY", ["0 · 0", "0 · 3", "3 · 0", "3 · 3"])
     assert (panel["y"], panel["rows"]) == ("ROWS", ["1", "2", "4"])
@@ -1578,7 +1579,7 @@ def test_both_dtypes_of_a_heat_map_have_the_same_axes() -> None:
 def test_a_combination_without_a_row_is_drawn_as_such_and_missing(tmp_path: Path) -> None:
     rows = examples.grid("gelu", "v02_vector", GELU)
     captures = capture_of(tmp_path, [row for row in rows if "THREADS=64 GELU_V02_AHEAD_MB=3" not in str(row["macros"])])
-    report, found, _ = analyse(load([captures]))
+    report, found = analyse(load([captures]))
     (panel,) = tables.heat_maps(found["sweep"])["gelu"]
     assert [cell["verdict"] for line in panel["cells"] for cell in line].count("no row") == 1
     assert "1 combination" in [gap["what"] for gap in report["gaps"]]
@@ -1646,18 +1647,18 @@ def test_combinations_without_counters_are_missing() -> None:
     import pandas as pd
 
     from analysis.capture.model import Capture
-    from analysis.tables.completeness import name_gaps
+    from studies.sweep.tables import name_gaps
 
     rows = {"op": ["gelu", "gelu", "softmax"], "verdict": "timed", "tier": ["counters", "timing", "timing"]}
     choices_of = {"combination": ["A=1", "A=2", "A=1"], "gpu": "NVIDIA H200"}
     swept = pd.DataFrame(rows | choices_of | {"variant": "v", "dtype": "fp32", "shape": "large"})
-    (gap,) = name_gaps(Capture(sweep_rows=swept), swept, None, device_known=True, tables={"sweep": swept})
+    (gap,) = name_gaps(Capture(sweep_rows=swept), swept)
     assert gap.what == "the counters of 1 of 2 kernels, dtypes and shapes"
     assert gap.fix.startswith("`make sweep RUN=… ARGS=--counters OP='softmax'`")
     ended = Capture(sweep_rows=swept, tools=[{"tool": "ncu", "status": "failed", "reason": "ended by its limit"}])
-    assert gap in name_gaps(ended, swept, None, device_known=True, tables={"sweep": swept})
+    assert gap in name_gaps(ended, swept)
     swept["tier"] = ["counters", "timing", "counters"]
-    assert name_gaps(Capture(sweep_rows=swept), swept, None, device_known=True, tables={"sweep": swept}) == []
+    assert name_gaps(Capture(sweep_rows=swept), swept) == []
 
 
 def test_captures_taken_under_different_conditions_are_told(tmp_path: Path) -> None:
@@ -1666,7 +1667,7 @@ def test_captures_taken_under_different_conditions_are_told(tmp_path: Path) -> N
         status = {"kind": "tool-status", "schema_version": 1, "tool": "ncu", "status": "ok"}
         (captures / op).mkdir()
         (captures / op / "ncu.json").write_text(json.dumps(status | {"cache_control": cache, "clock_control": "none"}))
-    report, _, _ = analyse(load([captures]))
+    report, _ = analyse(load([captures]))
     told = {row["name"]: row["value"] for row in report["conditions"]}
     assert told["ncu cache control"] == "all, none"
     assert told["ncu clock control"] == "none"
@@ -1683,7 +1684,7 @@ def test_rungs_that_were_not_swept_are_missing(tmp_path: Path) -> None:
     (captures / "sweep.json").write_text(
         json.dumps(document | {"not_swept": ["gelu v01_naive", "gelu v03", "gemv v01"]})
     )
-    report, _, _ = analyse(load([captures]))
+    report, _ = analyse(load([captures]))
     gap = report["gaps"][-1]
     assert gap["what"] == "3 rungs with compile-time choices"
     assert gap["why"] == "not swept: gelu v01_naive, gelu v03, gemv v01"
@@ -1698,7 +1699,7 @@ def test_a_report_of_a_sweep_alone_holds_its_own_tables_and_removes_what_another
     for name in ("tables/stalls.csv", "tables/mine.csv", "figures/traffic.png", "figures/sweep_gemv.png"):
         (out / name).write_text("")
     report, _ = reports.build([captures], out)
-    assert [table["name"] for table in report["tables"]] == ["sweep", "sweep_best"]
+    assert [table["name"] for table in report["tables"]] == ["sweep_best", "sweep"]
     found = sorted(str(path.relative_to(out)) for path in out.rglob("*.*"))
     assert found == [
         "figures/sweep_gelu.svg", "report.html", "report.json", "report.md", "tables/mine.csv", "tables/sweep.csv",

@@ -8,19 +8,19 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from analysis.page.profiles import levels, levels_side_by_side, sections
-from analysis.tables.schema import PROFILE_TABLES, TABLES
 
-from analysis import pipeline, report
+from analysis import report
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table
-from analysis.page import figures
 from analysis.page.canvas import to_bytes
-from analysis.tables import profiles
+from analysis.tables import holds
+from studies.layers import figures as layers_figures
 from studies.layers import tables as layer_profile
 from tests import committed
+from studies.layers.page import levels, levels_side_by_side
+from tests.declared import STUDY_TABLES, TABLES, analyse, page
 
-NO_NSYS = PROFILE_TABLES["layer_agreement"].empty()
+NO_NSYS = layer_profile.build_agreement.empty()
 SPREAD = {"p5": 9e5, "p50": 1e6, "p95": 2e6}
 
 
@@ -167,17 +167,17 @@ def captured(*, own_ns: int = 1900, extra: dict[str, int] | None = None) -> Capt
 
 def test_the_kernels_that_hold_the_gpu_back_are_left_out() -> None:
     capture = captured()
-    assert layer_profile.is_held(capture)
-    free = layer_profile.without_holds(capture)
+    assert holds.is_held(capture)
+    free = holds.without_holds(capture)
     assert set(free.gpu_ops["name"]) == {"gelu"}
     assert "hold" not in set(free.ranges["name"])
-    assert layer_profile.without_holds(free) is free
+    assert holds.without_holds(free) is free
     other = Capture(ranges=capture.ranges, gpu_ops=capture.gpu_ops)  # somebody else's range of that name
-    assert layer_profile.without_holds(other) is other
+    assert holds.without_holds(other) is other
 
 
 def test_events_less_their_own_cost_are_compared_with_first_start_to_last_end() -> None:
-    table = layer_profile.build_agreement(layer_profile.without_holds(captured())).set_index("component")
+    table = layer_profile.build_agreement(holds.without_holds(captured())).set_index("component")
     act = table.loc["Activation"]
     assert (act["instances"], act["read_ns"], act["own_ns"], act["event_ns"]) == (2, 17_900, 1_900, 16_000)
     assert (act["nsys_ns"], act["difference_ns"]) == (16_000, 0)
@@ -200,7 +200,7 @@ def test_events_less_their_own_cost_are_compared_with_first_start_to_last_end() 
 )
 def test_agreement_is_told_by_share_and_by_time(off_ns: int, within: list[str]) -> None:
     """Of 16 µs, 2 µs are 12.5 %: to be near in time says little of a short component."""
-    table = layer_profile.build_agreement(layer_profile.without_holds(captured(extra={"act": off_ns})))
+    table = layer_profile.build_agreement(holds.without_holds(captured(extra={"act": off_ns})))
     assert table.set_index("component").loc["Activation", ["within_frac", "within_ns"]].tolist() == within
     said = layer_profile.agreement_sentence(table)
     close, near = (1 + (answer == "yes") for answer in within)
@@ -216,7 +216,7 @@ def test_dropped_tries_do_not_shift_the_comparison() -> None:
 
 
 def test_a_report_of_a_held_capture_judges_no_gaps() -> None:
-    content, tables, _ = pipeline.analyse(captured())
+    content, tables = analyse(captured())
     assert tables["gaps"].empty
     assert "spin_kernel" not in set(tables["kernels"]["kernel"])
     assert any("Events and nsys agree within 2% in 2 of 2" in note for note in content["notes"])
@@ -240,7 +240,7 @@ def run(tmp_path: Path) -> Path:
 def test_a_layer_profile_alone_is_a_report(run: Path, tmp_path: Path) -> None:
     assert report.main([str(run), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     written = pd.read_csv(tmp_path / "out" / "tables" / "layer_profile.csv")
-    assert written.columns.tolist() == PROFILE_TABLES["layer_profile"].column_names
+    assert written.columns.tolist() == layer_profile.build_profile.column_names
     assert (tmp_path / "out" / "figures" / "levels.svg").is_file()
     page = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     for word in (
@@ -256,10 +256,12 @@ def test_a_layer_profile_alone_is_a_report(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_report_without_a_profile_has_none_of_its_tables() -> None:
-    assert profiles.build(Capture(), pd.DataFrame()) == {}
-    assert sections({}) == []
-    content, _, _ = pipeline.analyse(Capture(ranges=captured().ranges, gpu_ops=captured().gpu_ops))
-    assert not {entry["name"] for entry in content["tables"]} & set(PROFILE_TABLES)
+    bare = Capture(ranges=captured().ranges, gpu_ops=captured().gpu_ops)
+    assert not set(analyse(Capture())[1]) & set(STUDY_TABLES)
+    content, tables = analyse(bare)
+    assert not {entry["name"] for entry in content["tables"]} & set(STUDY_TABLES)
+    assert not set(tables) & set(STUDY_TABLES)
+    assert not any(f"## {table.title}\n" in page(bare) for table in STUDY_TABLES.values())
 
 
 @pytest.mark.parametrize(
@@ -309,12 +311,12 @@ def test_tables_have_their_usual_shape_and_units() -> None:
 
 def test_the_figure_has_a_bar_for_each_level() -> None:
     table = layer_profile.build_profile([profile()], NO_NSYS)
-    figure = figures.plot_levels(table, "caption")
+    figure = layers_figures.plot_levels(table, "caption")
     assert figure is not None
     svg = to_bytes(figure)["svg"].decode()
     assert "LM_Head_Projection 7.0 %" in svg
-    assert svg == to_bytes(figures.plot_levels(table, "caption"))["svg"].decode()
-    assert figures.plot_levels(table.iloc[:0], "caption") is None
+    assert svg == to_bytes(layers_figures.plot_levels(table, "caption"))["svg"].decode()
+    assert layers_figures.plot_levels(table.iloc[:0], "caption") is None
 
 
 # The committed run -----------------------------------------------------------------------------------------------
@@ -327,7 +329,7 @@ needs_committed = pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committ
 def test_the_committed_layer_profile_is_rebuilt_byte_for_byte(tmp_path: Path) -> None:
     assert report.main([str(COMMITTED / "captures"), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     texts = [path for part in ("tables/*.csv", "report.md", "report.json") for path in sorted(COMMITTED.glob(part))]
-    assert len(texts) == len(TABLES) + len(set(PROFILE_TABLES) - {"sweep", "sweep_best", "sweep_shapes"}) + 2
+    assert len(texts) == len(TABLES) + len(set(STUDY_TABLES) - {"sweep", "sweep_best", "sweep_shapes"}) + 2
     for path in texts:
         assert (tmp_path / "out" / path.relative_to(COMMITTED)).read_bytes() == path.read_bytes(), path.name
 

@@ -2,16 +2,14 @@
 
 import pandas as pd
 import pytest
-from analysis.tables.schema import TABLES
 
-from analysis import pipeline
 from analysis.capture.model import COUNTERS_COLUMNS, RULES, SOURCE_LINES, Capture, as_table, dtypes
 from analysis.page.html import render_html
 from analysis.page.markdown import render_markdown
-from analysis.tables.completeness import name_gaps
 from analysis.tables.conditions import list_conditions
 from analysis.tables.rules import build_rules
 from analysis.tables.source import MOST, build_source
+from tests.declared import analyse
 
 
 def rules(*rows: dict) -> pd.DataFrame:
@@ -118,7 +116,7 @@ def test_pages_show_what_ncu_says_as_evidence(kind: str) -> None:
         "rules": rules({"text": hostile, "speedup_pct": 12.5}),
         "source_lines": lines({"instruction": 0, "samples": 5, "text": hostile}),
     }[kind]
-    report, tables, _ = pipeline.analyse(Capture(**{kind: given}))
+    report, tables = analyse(Capture(**{kind: given}))
     markdown, html = render_markdown(report, tables), render_html(report, tables, {})
     assert {"rules": "What ncu says (its own rules)", "source_lines": "Hottest source lines"}[kind] in markdown
     assert "<script>alert" not in markdown
@@ -136,16 +134,16 @@ def test_pages_show_what_ncu_says_as_evidence(kind: str) -> None:
     ],
 )
 def test_an_empty_table_of_ncu_is_a_named_gap_where_there_are_counters(table: str, gap: str, page: str) -> None:
-    empty = {name: schema.empty() for name, schema in TABLES.items()}
+    def gaps(capture: Capture) -> dict[str, str]:
+        return {found["what"]: found["fix"] for found in analyse(capture)[0]["gaps"]}
 
-    def gaps(capture: Capture, tables: dict[str, pd.DataFrame]) -> dict[str, str]:
-        roofs = pd.DataFrame({"measured": [1.0]})
-        return {g.what: g.fix for g in name_gaps(capture, roofs, None, device_known=True, tables=tables)}
-
-    assert page in gaps(Capture(counters=counters("a")), empty)[gap]
-    assert gap not in gaps(Capture(), empty)
-    filled = empty | {table: pd.DataFrame({"kernel": ["k"]})}
-    assert gap not in gaps(Capture(counters=counters("a")), filled)
+    assert page in gaps(Capture(counters=counters("a")))[gap]
+    assert gap not in gaps(Capture())
+    evidence = {
+        "rules": {"rules": rules({"text": "slow", "speedup_pct": 12.5})},
+        "source": {"source_lines": lines({"instruction": 0, "samples": 5, "text": "x"})},
+    }[table]
+    assert gap not in gaps(Capture(counters=counters("a"), **evidence))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,32 @@
+"""What a report consists of, for the tests: its tables by name, and a capture's report with the studies' parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from analysis import pipeline, report
+from analysis.capture.model import Capture
+from analysis.tables.declare import Table
+from studies.ladder.build import declared_tables
+
+DECLARED = report.declared()
+LADDER_TABLES = {table.name: table for table in declared_tables()}
+_ALL = {one.name: one for one in DECLARED if isinstance(one, Table) and one.name not in LADDER_TABLES}
+TABLES = {name: table for name, table in _ALL.items() if not table.optional}
+STUDY_TABLES = {name: table for name, table in _ALL.items() if table.optional}
+
+
+def analyse(capture: Capture, *, extrapolate: bool = False) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
+    """report.json's content and the tables of a capture."""
+    made = pipeline.analyse(capture, DECLARED, extrapolate=extrapolate)
+    return made.content, made.tables
+
+
+def page(capture: Capture) -> str:
+    """report.md of a capture."""
+    from analysis.page.markdown import render_markdown
+
+    made = pipeline.analyse(capture, DECLARED)
+    return render_markdown(made.content, made.tables, made.sections())
