@@ -1482,7 +1482,8 @@ def test_where_only_the_best_were_tried_is_a_table_of_its_own(tmp_path: Path) ->
             examples.row("gelu", "v02_vector", macros[0], default=1, range=f"sweep/{shape}/0", **at),
             examples.row("gelu", "v02_vector", macros[1], range=f"sweep/{shape}/1", **at, **fields),
         ]
-    report, found = analyse(load([capture_of(tmp_path, rows)]))
+    captured = load([capture_of(tmp_path, rows)])
+    report, found = analyse(captured)
     assert set(found["sweep"]["shape"]) == set(found["sweep_best"]["shape"]) == {"large"}
     few = found["sweep_shapes"]
     assert few[["shape", "combination", "versus_default"]].values.tolist() == [
@@ -1492,7 +1493,7 @@ def test_where_only_the_best_were_tried_is_a_table_of_its_own(tmp_path: Path) ->
     ]
     assert not [gap for gap in report["gaps"] if "no row" in gap["why"]]
     assert len(tables.heat_maps(found["sweep"])["gelu"]) == 1
-    page = page_of(load([tmp_path / "captures"]))
+    page = page_of(captured)
     said = "**decode 0.700 (0.690 – 0.710)**, small 1.010 (1.000 – 1.020), wide 0.700 (0.690 – 0.710)"
     assert said in page  # of four rounds 95 % are none
     fastest = found["sweep"].iloc[0]

@@ -16,8 +16,8 @@ from analysis.page.canvas import to_bytes
 from analysis.tables import holds
 from studies.layers import figures as layers_figures
 from studies.layers import tables as layer_profile
-from tests import committed
 from studies.layers.page import levels, levels_side_by_side
+from tests import committed
 from tests.declared import STUDY_TABLES, TABLES, analyse, page
 
 NO_NSYS = layer_profile.build_agreement.empty()
