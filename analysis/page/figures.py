@@ -471,32 +471,9 @@ def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
             left = 0.0
             for reason in [*styles, *rest]:
                 share = shares.get(reason, 0.0)
-                if share <= 0:
-                    continue
-                colour, hatch = styles.get(reason, ("#efefef", ""))
-                axes.barh(
-                    position,
-                    share,
-                    left=left,
-                    height=0.66,
-                    color=colour,
-                    hatch=hatch,
-                    edgecolor="white",
-                    lw=0.5,
-                )
-                if share >= 0.06:
-                    dark = colour in {BLUE, VERMILION, GREEN, BLACK, GREY}
-                    axes.text(
-                        left + share / 2,
-                        position,
-                        f"{share * 100:.0f} %",
-                        ha="center",
-                        va="center",
-                        fontsize=7.5,
-                        color="white" if dark and not hatch else BLACK,
-                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8} if hatch else None,
-                    )
-                left += share
+                if share > 0:
+                    _stall_part(axes, position, left, share, styles.get(reason, ("#efefef", "")))
+                    left += share
         _name_rows(axes, shown)
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v * 100:.0f} %"))
@@ -509,6 +486,25 @@ def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
             patches.append(Patch(facecolor="#efefef", edgecolor="#bbbbbb", label=f"other ({len(rest)}, each < 2 %)"))
         draw_legend(figure, patches)
         return figure
+
+
+def _stall_part(axes: Axes, position: int, left: float, share: float, style: tuple[str, str]) -> None:
+    """One reason of a bar, with its share where there is room for it; `style` is its colour and hatch."""
+    colour, hatch = style
+    axes.barh(position, share, left=left, height=0.66, color=colour, hatch=hatch, edgecolor="white", lw=0.5)
+    if share < 0.06:
+        return
+    dark = colour in {BLUE, VERMILION, GREEN, BLACK, GREY}
+    axes.text(
+        left + share / 2,
+        position,
+        f"{share * 100:.0f} %",
+        ha="center",
+        va="center",
+        fontsize=7.5,
+        color="white" if dark and not hatch else BLACK,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8} if hatch else None,
+    )
 
 
 def _name_rows(axes: Axes, keys: list[tuple[str, str]]) -> None:

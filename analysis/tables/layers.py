@@ -121,6 +121,15 @@ def place_recorded(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[pd.Data
         climb = (up >= 0) & ~is_around(up, last["launch"].to_numpy())
         found.append(last[climb].assign(record=up[climb]).drop_duplicates())
     added = pd.concat(found).drop_duplicates().sort_values(["launch", "record"], ignore_index=True)
+    extra = _recorded_ranges(ranges, added, parent)
+    owner = kernels["owner"].to_numpy(np.int64).copy()
+    placed = pd.MultiIndex.from_frame(added).get_indexer(pd.MultiIndex.from_arrays([launch, record]))
+    owner[rows] = len(ranges) + placed
+    return pd.concat([ranges, extra], ignore_index=True), kernels.assign(owner=owner)
+
+
+def _recorded_ranges(ranges: pd.DataFrame, added: pd.DataFrame, parent: np.ndarray) -> pd.DataFrame:
+    """The ranges of the recordings, once for each launch of a graph; `added` has rows of `ranges`: launch, record."""
     index = pd.MultiIndex.from_frame(added)
     launched, recorded = added["launch"].to_numpy(np.int64), added["record"].to_numpy(np.int64)
     above = index.get_indexer(pd.MultiIndex.from_arrays([launched, parent[recorded]]))
@@ -137,7 +146,7 @@ def place_recorded(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[pd.Data
             level[row] = int(ranges["level"].iloc[launched[row]]) + 1
         else:
             path[row] = f"{GRAPH_MARK}{name}"
-    moment = start[np.where(launched >= 0, launched, recorded)]
+    moment = ranges["start_ns"].to_numpy(np.int64)[np.where(launched >= 0, launched, recorded)]
     over_id = np.where(above >= 0, own_id[above], np.where(launched >= 0, ids[launched], 0))
     extra = pd.DataFrame(
         {
@@ -153,9 +162,7 @@ def place_recorded(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[pd.Data
         }
     )
     extra.loc[(above < 0) & (launched < 0), "parent_id"] = pd.NA
-    owner = kernels["owner"].to_numpy(np.int64).copy()
-    owner[rows] = len(ranges) + index.get_indexer(pd.MultiIndex.from_arrays([launch, record]))
-    return pd.concat([ranges, extra], ignore_index=True), kernels.assign(owner=owner)
+    return extra
 
 
 @fact("placed")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import pandas as pd
 
 from analysis.tables.declare import fact
 
 LIMITS = {"byte": 0.03, "FLOP": 0.01}
+
+
+Check = dict[str, Any]
 
 
 @fact("trust")
@@ -16,11 +22,28 @@ def check_counters(all_measured: pd.DataFrame, ops: pd.DataFrame | None) -> dict
     Expected values are declared by the harness in ops.csv (op `selftest`); measured ones come from ncu. One check
     beyond its limit makes every counter of the run untrusted, because all came the same way.
     """
-    measured = all_measured
-    if measured.empty or measured["duration_ns"].isna().all():
+    if all_measured.empty or all_measured["duration_ns"].isna().all():
         return {"status": "untested", "sentence": "This report holds no hardware counters.", "checks": []}
-    checks: list[dict[str, object]] = []
+    checks: list[Check] = []
     without_value: list[str] = []
+    for name, unit, wanted, got in _expected(all_measured, ops):
+        if pd.isna(got):
+            without_value.append(name)
+            continue
+        error = got / wanted - 1
+        limit = LIMITS[unit]
+        checks.append(
+            {
+                "name": name, "unit": unit, "expected": wanted, "measured": got, "error_frac": error,
+                "limit_frac": limit, "passed": abs(error) <= limit,
+            }
+        )  # fmt: skip
+    status, sentence = _verdict(checks, without_value)
+    return {"status": status, "sentence": sentence, "checks": checks}
+
+
+def _expected(measured: pd.DataFrame, ops: pd.DataFrame | None) -> Iterator[tuple[str, str, float, float]]:
+    """Name, unit, what the harness declares and what ncu counted (NaN: nothing) of every count that is declared."""
     declared = ops[ops["op"] == "selftest"] if ops is not None else pd.DataFrame()
     for _, op in declared.iterrows():
         rows = measured[measured["path"] == op["range"]]
@@ -34,54 +57,32 @@ def check_counters(all_measured: pd.DataFrame, ops: pd.DataFrame | None) -> dict
             if pd.isna(wanted) or wanted <= 0:
                 continue
             got = rows[column].sum(skipna=False) if column in rows and len(rows) else float("nan")
-            if pd.isna(got):
-                without_value.append(f"{op['variant']}: {name}")
-                continue
-            error = float(got) / float(wanted) - 1
-            checks.append(
-                {
-                    "name": f"{op['variant']}: {name}",
-                    "unit": unit,
-                    "expected": float(wanted),
-                    "measured": float(got),
-                    "error_frac": error,
-                    "limit_frac": LIMITS[unit],
-                    "passed": abs(error) <= LIMITS[unit],
-                }
-            )
-    failed = [check for check in checks if not check["passed"]]
+            yield f"{op['variant']}: {name}", unit, float(wanted), float("nan") if pd.isna(got) else float(got)
+
+
+def _verdict(checks: Sequence[Check], without_value: Sequence[str]) -> tuple[str, str]:
+    """Status and sentence over all checks; `without_value` are counts that ncu did not give."""
     units = {check["unit"] for check in checks}
-    if failed:
-        worst = max(failed, key=lambda check: abs(float(check["error_frac"])))  # type: ignore[arg-type]
-        status, sentence = (
-            "untrusted",
-            (
-                f"The counter self-test failed ({worst['name']} is off by {worst['error_frac']:+.1%}), "
-                "so no counter number of this run can be trusted."
-            ),
+    if failed := [check for check in checks if not check["passed"]]:
+        worst = max(failed, key=lambda check: abs(check["error_frac"]))
+        return "untrusted", (
+            f"The counter self-test failed ({worst['name']} is off by {worst['error_frac']:+.1%}), "
+            "so no counter number of this run can be trusted."
         )
-    elif without_value and checks:
-        status, sentence = (
+    if without_value and checks:
+        return (
             "untested",
             f"The counters of this run are untested: ncu gave no value for {', '.join(without_value)}.",
         )
-    elif units == set(LIMITS):
-        byte_error = max(abs(float(c["error_frac"])) for c in checks if c["unit"] == "byte")  # type: ignore[arg-type]
-        flop_error = max(abs(float(c["error_frac"])) for c in checks if c["unit"] == "FLOP")  # type: ignore[arg-type]
-        status, sentence = (
-            "trusted",
-            (
-                f"The counters passed their self-test: known bytes within {byte_error:.2%}, "
-                f"known FLOPs within {flop_error:.2%}."
-            ),
+    if units == set(LIMITS):
+        of_bytes, of_flops = (
+            max(abs(check["error_frac"]) for check in checks if check["unit"] == unit) for unit in ("byte", "FLOP")
         )
-    else:
-        missing = " and ".join(sorted(set(LIMITS) - units))
-        status, sentence = (
-            "untested",
-            (
-                f"The counters of this run are untested: "
-                f"it holds no self-test with known {missing} counts (make selftest)."
-            ),
+        return "trusted", (
+            f"The counters passed their self-test: known bytes within {of_bytes:.2%}, "
+            f"known FLOPs within {of_flops:.2%}."
         )
-    return {"status": status, "sentence": sentence, "checks": checks}
+    missing = " and ".join(sorted(set(LIMITS) - units))
+    return "untested", (
+        f"The counters of this run are untested: it holds no self-test with known {missing} counts (make selftest)."
+    )
