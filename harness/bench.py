@@ -21,9 +21,7 @@ microbenchmark.txt says. The floor is then the longer of bytes and operations.
 from __future__ import annotations
 
 import argparse
-import csv
 import functools
-import io
 import math
 import sys
 import time
@@ -35,6 +33,7 @@ from typing import Any
 
 from tabulate import tabulate
 
+from analysis.formats.bench import BASELINES, BENCH, BENCH_ROWS, GPT2_OPS
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 
@@ -58,14 +57,6 @@ L2_MULTIPLE = 4
 KEPT_BYTES = 6 << 30  # of outputs of one variant while its graph is timed
 # the GPU sleeps this long ahead of each sample, so that the CPU has launched it before it starts: 150 us at 2 GHz
 QUEUE_CYCLES = 300_000
-HEADER = (
-    "op,variant,dtype,shape_name,shape,convention,samples,launches_per_sample,"
-    "bench_time_p5_ns,bench_time_p50_ns,bench_time_p95_ns,minimum_bytes,predicted_bytes,achieved_byte_per_s,"
-    "floor_time_ns,floor_frac,versus_torch_p5,versus_torch_p50,versus_torch_p95,"
-    "versus_compile_p5,versus_compile_p50,versus_compile_p95,versus_triton_p5,versus_triton_p50,versus_triton_p95,"
-    "achieved_flop_per_s"  # of ops bound by arithmetic
-)
-BASELINES = ("torch", "compile", "triton")
 PIECE_ELEMENTS = 1 << 26  # of the float64 reference at a time
 
 
@@ -520,15 +511,6 @@ def time_shape(
     return [by_name[name] for name in variants]
 
 
-def csv_text(rows: Sequence[dict[str, Any]]) -> str:
-    """bench.csv."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, HEADER.split(","), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
-
-
 def _time_cells(row: dict[str, Any]) -> list[str]:
     p5, p50, p95 = (float(row[f"bench_time_{q}_ns"]) / 1e3 for q in ("p5", "p50", "p95"))
     return [f"{p50:.2f}", f"{p5:.2f} – {p95:.2f}"]
@@ -749,7 +731,7 @@ def bench(
     conditions["copy_byte_per_s"] = copies
     if roofs:
         conditions["roofs"] = roofs
-    _write(out / "bench.csv", csv_text(rows))
+    _write(out / BENCH_ROWS.name, BENCH_ROWS.text(rows))
     too_slow = left_out_lines(op, omitted)
     text = microbenchmark_text(rows, conditions)
     text += left_out_text(f"a launch would take more than {LONGEST_LAUNCH:g} s", too_slow)
@@ -757,8 +739,6 @@ def bench(
     print(text)
     _write(out / "microbenchmark.txt", text)
     document = {
-        "kind": "bench",
-        "schema_version": 1,
         "conditions": conditions,
         "conventions": CONVENTIONS,
         "rounds": rounds,
@@ -768,12 +748,12 @@ def bench(
         "gpt2": {},
     }
     # before GPT-2, which takes a minute: the times have their conditions even if that is interrupted
-    manifest.write_json(out / "bench.json", document)
+    manifest.write_json(out / BENCH.name, BENCH.document(document))
     if op.in_gpt2:
         text, numbers = time_gpt2(op.dtypes, with_ops=False)
         print(text)
         _write(out / "gpt2.txt", text)
-        manifest.write_json(out / "bench.json", document | {"gpt2": numbers})
+        manifest.write_json(out / BENCH.name, BENCH.document(document | {"gpt2": numbers}))
     return int(not all(check.passed for check in checks))
 
 
@@ -845,8 +825,8 @@ def _run(options: argparse.Namespace) -> int:
         print(text)
         _write(out / "gpt2.txt", text)
         conditions = manifest.build_manifest(["harness.bench", "--gpt2"], [], 0, {"source": "random"}, sampler)
-        document = {"kind": "gpt2-ops", "schema_version": 1, "conditions": conditions, "gpt2": numbers}
-        manifest.write_json(out / "gpt2.json", document)
+        document = GPT2_OPS.document({"conditions": conditions, "gpt2": numbers})
+        manifest.write_json(out / GPT2_OPS.name, document)
         return 0
     status = 0
     if not torch.cuda.is_available():

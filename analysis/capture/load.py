@@ -7,7 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,13 @@ from analysis.capture.model import (
     empty_table,
 )
 from analysis.capture.nsys_numbers import Table
-from analysis.capture.sniff import OUR_JSON, Sniffed, sniff
+from analysis.capture.sniff import Sniffed, sniff
 from analysis.capture.summaries import SUMMARIES
 from analysis.capture.text import NumberStyle
+from analysis.formats import files
 from analysis.formats.errors import InputError
+from analysis.formats.run import CPU_RANGES
+from analysis.formats.tools import TOOL_STATUS
 from analysis.formats.words import count_of
 
 _WHAT_TO_GIVE = (
@@ -232,33 +235,24 @@ def _read_ncu_log(found: _Found, source: Source) -> None:
     found.files.append(SourceFile(source.name, source.sniffed.kind, 0, source.size, why))
 
 
-def _read_status(found: _Found, source: Source) -> None:
-    assert source.sniffed.data is not None
-    found.tools.append(ours.check_json(source.sniffed.data, source.name))
-    found.files.append(SourceFile(source.name, source.sniffed.kind, 1, source.size))
-
-
 def _read_ours(found: _Found, source: Source) -> None:
     name, kind = source.name, source.sniffed.kind
-    if kind in found.ours:
-        raise InputError(f"{found.ours[kind][0]} and {name} are two different {kind} files; give one run at a time.")
+    file = files.captured()[kind]
     cut = False
     value: Any
-    if kind == "ops":
-        value, cut = ours.read_ops(bytes(source.sniffed.raw), name)
-    elif kind == "cpu_ranges":
-        value, cut = ours.read_cpu_ranges(bytes(source.sniffed.raw), name)
-    elif kind == "dataflow":
-        value, cut = ours.read_dataflow(bytes(source.sniffed.raw), name)
-    elif kind == "layer_events":
-        value, cut = ours.read_layer_events(bytes(source.sniffed.raw), name)
-    elif kind == "sweep_rows":
-        value, cut = ours.read_sweep(bytes(source.sniffed.raw), name)
+    if kind != TOOL_STATUS.kind and kind in found.ours:
+        raise InputError(f"{found.ours[kind][0]} and {name} are two different {kind} files; give one run at a time.")
+    if isinstance(file, files.CsvFile):
+        value, cut = ours.read_table(file, bytes(source.sniffed.raw), name)
+        value = ours.cpu_ranges(value, name) if file is CPU_RANGES else value
     else:
         assert source.sniffed.data is not None
-        value = ours.check_json(source.sniffed.data, name)
+        value = file.check(source.sniffed.data, name)
     rows = len(value) if isinstance(value, pd.DataFrame) else 1
-    found.ours[kind] = (name, value)
+    if file is TOOL_STATUS:
+        found.tools.append(value)
+    else:
+        found.ours[kind] = (name, value)
     _note(found, name, kind, rows, source.size, rows if cut else None)
 
 
@@ -352,8 +346,6 @@ def _set_aside(found: _Found, reports: Sequence[str]) -> None:
                 found.files[at] = replace(listed, detail=f"not used: {name} holds the same")
 
 
-# Files of ours that are worth a report alone.
-_DATA_OF_OURS = {"cpu_ranges", "layer-profile", "kernels-of-layers", "baseline", "sweep_rows"}
 # The kind that `sniff` tells -> what reads it into `_Found`. A kind without one is refused, or ignored in a folder.
 READERS: dict[str, Callable[[_Found, Source], None]] = {
     "nsys": _read_nsys,
@@ -362,13 +354,7 @@ READERS: dict[str, Callable[[_Found, Source], None]] = {
     **dict.fromkeys(("ncu raw", "ncu details", "ncu source", "ncu session"), _read_ncu),
     "ncu report": _read_ncu_report,
     "ncu log": _read_ncu_log,
-    "ops": _read_ours,
-    "cpu_ranges": _read_ours,
-    "dataflow": _read_ours,
-    "layer_events": _read_ours,
-    "sweep_rows": _read_ours,
-    **dict.fromkeys(OUR_JSON, _read_ours),
-    "tool-status": _read_status,
+    **dict.fromkeys(files.captured(), _read_ours),
 }
 
 
@@ -446,7 +432,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
     timeline = found.timeline[1] if found.timeline else None
     has_data = bool(timeline) or not found.tables.keys().isdisjoint(_NSYS_READERS)
     has_data = has_data or len(counters) > 0 or any(len(frame) for frame in evidence.values())
-    has_data = has_data or not found.ours.keys().isdisjoint(_DATA_OF_OURS)
+    has_data = has_data or any(files.captured()[kind].alone for kind in found.ours)
     if not has_data:
         _raise_nothing(found, given)
     found.gaps.extend(Gap(f"the counters of {name}", why, fix) for name, why, fix in found.logs)
@@ -509,21 +495,18 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         counter_units=found.units,
         session=found.ncu.session,
         **evidence,
-        manifest=found.ours.get("manifest", ("", None))[1],
-        timing=found.ours.get("timing", ("", None))[1],
-        ceilings=found.ours.get("ceilings", ("", None))[1],
-        ops=found.ours.get("ops", ("", None))[1],
-        dataflow=found.ours.get("dataflow", ("", None))[1],
-        layer_profile=found.ours.get("layer-profile", ("", None))[1],
-        layer_events=found.ours.get("layer_events", ("", None))[1],
-        kernels_of_layers=found.ours.get("kernels-of-layers", ("", None))[1],
-        baseline=found.ours.get("baseline", ("", None))[1],
-        sweep=found.ours.get("sweep", ("", None))[1],
-        sweep_rows=found.ours.get("sweep_rows", ("", None))[1],
+        **_of_ours(found),
         tools=found.tools,
         gaps=found.gaps,
         files=found.files,
     )
+
+
+def _of_ours(found: _Found) -> dict[str, Any]:
+    """What was read of our files, as fields of Capture; `ours` has the kinds without a field."""
+    values = {kind.replace("-", "_"): value for kind, (_, value) in found.ours.items() if kind != CPU_RANGES.kind}
+    own = values.keys() & {one.name for one in fields(Capture)}
+    return {name: values.pop(name) for name in own} | {"ours": values}
 
 
 def _raise_nothing(found: _Found, given: list[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from analysis.capture import ncu_csv, ncu_rep, nsys_reports, nsys_sqlite, nsys_table, sqlite_table, torch_trace
 from analysis.capture.text import open_text, text_start
+from analysis.formats import files
 from analysis.formats.errors import InputError
 
 _HEAD = 65536
@@ -30,20 +31,6 @@ _NCU_MARKS = (
     b'"Session Attribute"', b'"Device Attribute"', b'"Invocations"',
 )  # fmt: skip
 _NCU_REPORT = b"NVR\0"
-OPS_HEADER = (
-    "op,variant,symbols,range,workload,ordinal,shape,dtype,flops,"
-    "minimum_bytes,predicted_unfused_bytes,predicted_fused_bytes,note"
-)
-CPU_RANGES_HEADER = "start_ns,end_ns,path,thread"
-DATAFLOW_HEADER = "range,call,ordinal,op,operand,storage,offset,shape,strides,dtype,bytes,view,masked_frac,freed"
-LAYER_EVENTS_HEADER = "range,ordinal,component,event_ns,own_ns"
-SWEEP_HEADER = (
-    "op,variant,source,macros,default,dtype,shape_name,shape,range,gpu,fingerprint,verdict,reason,kernel,registers,"
-    "spill_bytes,shared_bytes,block_threads,occupancy_theoretical_frac,limiter,grid_blocks,blocks_per_sm,waves,"
-    "tail_frac,tolerance_used,samples,launches_per_sample,bench_time_p5_ns,bench_time_p50_ns,bench_time_p95_ns,"
-    "minimum_bytes,versus_default_p5,versus_default_p50,versus_default_p95"
-)
-OUR_JSON = ("manifest", "timing", "ceilings", "tool-status", "layer-profile", "kernels-of-layers", "baseline", "sweep")
 
 
 @dataclass(frozen=True)
@@ -51,8 +38,8 @@ class Sniffed:
     """What a file is.
 
     kind     'nsys', 'nsys sqlite', 'torch trace', 'ncu report', 'ncu raw' | 'ncu details' | 'ncu source' | 'ncu
-             session' (the first page of the file), 'ncu summary' (which is not read), 'ncu log', 'ops', 'cpu_ranges',
-             'dataflow', 'layer_events', 'sweep_rows', one of OUR_JSON, 'binary', 'empty' or 'unknown'
+             session' (the first page of the file), 'ncu summary' (which is not read), 'ncu log', a kind that
+             analysis/formats declares, 'binary', 'empty' or 'unknown'
     raw      the text as UTF-8 bytes, mapped where the file is large (b'' for binary files)
     advice   for a file that cannot be read: what was found, and what to do
     data     the object of one of our JSON files
@@ -131,16 +118,9 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
     if head.lstrip()[:1] in (b"{", b"["):
         return _sniff_json(raw)
     line = head.split(b"\n", 1)[0].decode("utf-8", errors="replace").strip()
-    if line.replace('"', "") == OPS_HEADER:
-        return Sniffed("ops", raw)
-    if line.replace('"', "") == CPU_RANGES_HEADER:
-        return Sniffed("cpu_ranges", raw)
-    if line.replace('"', "") == LAYER_EVENTS_HEADER:
-        return Sniffed("layer_events", raw)
-    if line.replace('"', "") == SWEEP_HEADER:
-        return Sniffed("sweep_rows", raw)
-    if line.replace('"', "") == DATAFLOW_HEADER:
-        return Sniffed("dataflow", raw)
+    for kind, ours in files.captured().items():
+        if isinstance(ours, files.CsvFile) and ours.has_header(line.replace('"', "")):
+            return Sniffed(kind, raw)
     if nsys_reports.parse_header(line):
         return Sniffed("nsys", raw)
     log = False
@@ -191,7 +171,7 @@ def _sniff_json(raw: bytes | mmap.mmap) -> Sniffed:
             "unknown", found=f"broken JSON ({error})", advice="write the file again with the program that made it"
         )
     kind = data.get("kind") if isinstance(data, dict) else None
-    if kind in OUR_JSON:
+    if isinstance(kind, str) and isinstance(files.captured().get(kind), files.JsonFile):
         return Sniffed(kind, raw, data=data)
     return Sniffed(
         "unknown",

@@ -19,11 +19,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import functools
 import importlib
 import inspect
-import io
 import re
 import subprocess
 import sys
@@ -38,6 +36,7 @@ import torch
 
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
+from analysis.formats.layers import LAYER_EVENTS, LAYER_PROFILE
 from harness import doctor, manifest, outputs
 from harness.console import progress, say
 from harness.events import HOLD, Clock, EventTracer, Instance, NullTracer, Stopwatch, make_clock
@@ -46,9 +45,6 @@ from harness.run import DTYPES, parse_config
 from harness.timing import Measurement
 from harness.weights import RANDOM, Weights, build_model, encode_prompt, load_weights
 
-KIND = "layer-profile"
-FILE, EVENTS_FILE = "layers.json", "layer_events.csv"
-EVENTS_HEADER = ("range", "ordinal", "component", "event_ns", "own_ns")
 PROMPT = "Once upon a time"
 NSYS_TOKENS, NSYS_WARMUP = 2, 2
 DEPTH = 3
@@ -622,12 +618,10 @@ def capture(
     finally:
         if on_gpu:
             torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStop())
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(EVENTS_HEADER)
-    for root, instance, label in rows:
-        writer.writerow((f"{root}/{instance.path}", instance.ordinal, label, round(instance.time_ns), round(own_ns)))
-    return text.getvalue()
+    return LAYER_EVENTS.text(
+        (f"{root}/{instance.path}", instance.ordinal, label, round(instance.time_ns), round(own_ns))
+        for root, instance, label in rows
+    )
 
 
 def untimed(step: Callable[[], Any], before: Callable[[], object]) -> Any:
@@ -751,7 +745,7 @@ def run_profile(options: argparse.Namespace, argv: Sequence[str]) -> Path:
 
         after = prepare_alone(captures, [subject for subject in subjects if isinstance(subject, Generation)])
         text = capture(subjects, clock, options.warmup, after)
-        (captures / EVENTS_FILE).write_text(text, encoding="utf-8")
+        (captures / LAYER_EVENTS.name).write_text(text, encoding="utf-8")
         return run
     for subject in subjects:
         with manifest.ClockSampler() as sampler:
@@ -766,7 +760,7 @@ def run_profile(options: argparse.Namespace, argv: Sequence[str]) -> Path:
             **profile,
         }
         show(profile)
-        outputs.merge_entry(captures / FILE, KIND, "profiles", profile, ("name", "model", "dtype"))
+        outputs.merge_entry(captures, LAYER_PROFILE, "profiles", profile, ("name", "model", "dtype"))
         source = {"source": weights.source, "sha256": weights.sha256} if weights else {"source": "module"}
         name = f"generate_p{profile.get('prompt_tokens', 0)}_n{options.tokens}_{subject.name}"
         workload = {"name": name, "batch": 1, "tokens": options.tokens, "context": 0, "dtype": options.dtype}

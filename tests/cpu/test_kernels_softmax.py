@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from analysis.formats.bench import BENCH_ROWS
 from harness import bench, outputs
 from kernels import registry
 from kernels.registry import ops
@@ -119,7 +120,7 @@ def test_rows_of_the_bench():
     assert best["versus_torch_p50"] == 5.0
     assert best["versus_triton_p50"] == 1.0
     assert best["versus_compile_p50"] == ""
-    read_back = list(csv.DictReader(bench.csv_text(rows).splitlines()))
+    read_back = list(csv.DictReader(BENCH_ROWS.text(rows).splitlines()))
     assert read_back[-1]["shape_name"] == "b8_t1024"
 
 
