@@ -40,7 +40,7 @@ class Sniffed:
     kind     'nsys', 'nsys sqlite', 'torch trace', 'ncu report', 'ncu raw' | 'ncu details' | 'ncu source' | 'ncu
              session' (the first page of the file), 'ncu summary' (which is not read), 'ncu log', a kind that
              analysis/formats declares, 'binary', 'empty' or 'unknown'
-    raw      the text as UTF-8 bytes, mapped where the file is large (b'' for binary files)
+    raw      the text as UTF-8 bytes, unpacked, mapped where the file is large (b'' for binary files)
     advice   for a file that cannot be read: what was found, and what to do
     data     the object of one of our JSON files
     """
@@ -83,7 +83,12 @@ def sniff(path: Path) -> Sniffed:
             found="an unfinished nsys capture",
             advice="run QdstrmImporter on it, then export with `nsys stats`",
         )
-    raw = open_text(path)
+    try:
+        raw = open_text(path)
+    except InputError as error:
+        return _refused(error, path)
+    if raw[:64].startswith((_SQLITE, _NCU_REPORT, torch_trace.GZIP, *(magic for magic, *_ in _BINARY))):
+        return Sniffed("binary", found="a binary file packed with xz", advice="unpack it with `xz -d`, then give that")
     if (isinstance(raw, mmap.mmap) and b"\0" in head) or raw[:_HEAD].count(b"\0"):
         return Sniffed(
             "unknown", found="a binary file of no known kind", advice="give CSV exports of nsys or ncu instead"
@@ -103,13 +108,18 @@ def _sniff_sqlite(path: Path) -> Sniffed:
             if nsys_sqlite.is_export(file.tables()):
                 return Sniffed("nsys sqlite")
     except InputError as error:
-        found, _, advice = str(error).removeprefix(f"{path.name}: is ").rstrip(".").partition("; ")
-        return Sniffed("binary", found=found, advice=advice)
+        return _refused(error, path)
     return Sniffed(
         "binary",
         found="a SQLite file of another program than nsys",
         advice="give one that `nsys export --type sqlite` wrote",
     )
+
+
+def _refused(error: InputError, path: Path) -> Sniffed:
+    """A file whose reader says what it is."""
+    found, _, advice = str(error).removeprefix(f"{path.name}: is ").rstrip(".").partition("; ")
+    return Sniffed("binary", found=found, advice=advice)
 
 
 def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:

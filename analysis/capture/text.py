@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.formats import packed
 from analysis.formats.errors import InputError, UsageError
 
 POINT = "."
@@ -114,15 +115,20 @@ def decode(raw: bytes) -> str:
 def open_text(path: Path) -> bytes | mmap.mmap:
     """The bytes of a text file as UTF-8: mapped, not read, where the file is large and in UTF-8 already.
 
-    A mark at the beginning of UTF-8 is left in a mapped file (`text_start` skips it); UTF-16 is converted.
+    A mark at the beginning of UTF-8 is left in a mapped file (`text_start` skips it); UTF-16 is converted, and what is
+    packed is unpacked.
 
     Raises:
         OSError: it cannot be read.
+        InputError: it is packed and damaged, or holds too much.
     """
     with path.open("rb") as stream:
-        head = stream.read(4)
+        head = stream.read(8)
         stream.seek(0)
-        if _utf16(head):
+        if packed.is_packed(head):
+            raw = packed.unpack(stream.read(), path.name)
+            return decode(raw).encode() if _utf16(raw[:4]) else raw.removeprefix(b"\xef\xbb\xbf")
+        if _utf16(head[:4]):
             return decode(stream.read()).encode()
         if path.stat().st_size >= _MAPPED_FROM:
             return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)

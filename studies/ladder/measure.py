@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import csv
 import functools
+import io
 import json
 import math
 import os
@@ -31,7 +32,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from analysis.formats import symbols
+from analysis.formats import packed, symbols
 from analysis.formats.bench import BASELINES, BENCH, BENCH_ROWS
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
@@ -262,10 +263,10 @@ def declaration() -> str:
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
-    if not path.is_file():
+    found = packed.find(path)
+    if not found.is_file():
         return []
-    with path.open(newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
+    return list(csv.DictReader(io.StringIO(packed.read_bytes(found).decode("utf-8"), newline="")))
 
 
 def _launches(page: Path) -> dict[tuple[str, str], tuple[str, ...]]:

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ import pandas as pd
 from analysis.capture import ncu_csv, ncu_source
 from analysis.capture.load import load
 from analysis.capture.model import Capture
-from analysis.formats import symbols
+from analysis.formats import packed, symbols
 from analysis.formats.bench import BENCH, BENCH_ROWS, QUANTILES
 from analysis.formats.errors import InputError
 from analysis.formats.files import CsvFile, JsonFile
@@ -105,10 +106,11 @@ def _json(path: Path, file: JsonFile) -> dict[str, Any] | None:
     Raises:
         InputError: it is another file, or a field of it is wrong.
     """
-    if not path.is_file():
+    found = packed.find(path)
+    if not found.is_file():
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(packed.read_bytes(found))
     except ValueError as error:
         raise InputError(f"{path.name}: is no JSON ({error}); make it again.") from None
     if not isinstance(content, dict) or content.get("kind") != file.kind:
@@ -122,11 +124,12 @@ def _table(path: Path, file: CsvFile, needed: Sequence[str] = ()) -> pd.DataFram
     Raises:
         InputError: a needed column is.
     """
-    if not path.is_file():
+    found = packed.find(path)
+    if not found.is_file():
         return pd.DataFrame(columns=list(file.names))
     texts = {column.name: "str" for column in file.columns if column.type is str}
     blank = {column.name: [""] for column in file.columns if column.type is not str}
-    table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=blank)
+    table = pd.read_csv(io.BytesIO(packed.read_bytes(found)), dtype=texts, keep_default_na=False, na_values=blank)
     lacking = [name for name in needed or file.names if name not in table]
     if lacking:
         raise InputError(f"{path.parent.name}/{path.name}: has no column {lacking[0]}; make it again.")
@@ -135,7 +138,7 @@ def _table(path: Path, file: CsvFile, needed: Sequence[str] = ()) -> pd.DataFram
 
 def _run(folder: Path, same: dict[str, str]) -> LadderRun:
     captures = folder / "captures"
-    pages = [path for name in ("ncu_raw.csv", "ncu_ratios.csv") if (path := captures / name).is_file()]
+    pages = [path for name in ("ncu_raw.csv", "ncu_ratios.csv") if (path := packed.find(captures / name)).is_file()]
     bench = _table(captures / BENCH_ROWS.name, BENCH_ROWS, TIMES)
     points = _table(captures / POINTS.name, POINTS).replace({"fingerprint": same})
     sources = points[["op", "variant", "fingerprint"]].drop_duplicates(["op", "variant"])
