@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from analysis.formats import symbols
 from analysis.formats.errors import InputError, UsageError
 from analysis.tables.join import prepare_counters
 from kernels import registry
@@ -189,7 +190,7 @@ def test_the_harness_and_the_analysis_find_lines_of_the_same_points() -> None:
         hot = ladder_tables.hottest(run.lines, prepare_counters(run.capture.counters))
         launches = ladder._launches(COMMITTED / run.name / "captures" / "ncu_raw.csv")
         lines = ladder._rows(COMMITTED / run.name / "captures" / "ncu_lines.csv")
-        found = {launches[ladder._plain(row["kernel"]), row["ordinal"]][1:] for row in lines} & ours
+        found = {launches[symbols.match_key(row["kernel"]), row["ordinal"]][1:] for row in lines} & ours
         assert found == {*hot[ladder_tables.KEY].itertuples(index=False, name=None)} & ours, run.name
 
 
@@ -763,7 +764,7 @@ def test_the_newest_run_of_the_present_source_counts(folder: Path) -> None:
 def test_clocks_of_a_run_that_timed_nothing_are_nobodys(folder: Path) -> None:
     file = folder / "20260101T000000Z" / "captures" / "manifest.json"
     manifest = json.loads(file.read_text())
-    clocks = {"sm_mhz": {"median": 345.0}, "throttle_reasons": ["sw_power_cap"]}
+    clocks = {"sm_mhz": {"min": 345.0, "median": 345.0, "max": 345.0}, "throttle_reasons": ["sw_power_cap"]}
     file.write_text(json.dumps(manifest | {"clocks": clocks}))
     shown = ["sm_clock_mhz", "throttle_reasons"]
     assert composer.build(folder)["ladder_runs"][shown].to_numpy().tolist() == [[345, "sw_power_cap"]]
