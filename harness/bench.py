@@ -27,7 +27,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -668,6 +668,81 @@ def _write(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
+@dataclass
+class Checked:
+    """What the checks of an op say: `passed` variants by dtype, and shapes `omitted` by dtype and variant, as a launch
+    would take too long there (its seconds).
+    """
+
+    checks: list[Check] = field(default_factory=list)
+    passed: dict[str, list[str]] = field(default_factory=dict)
+    omitted: dict[tuple[str, str], dict[tuple[int, ...], float]] = field(default_factory=dict)
+
+    def able(self, op: Any, dtype: str, size: tuple[int, ...]) -> list[str]:
+        """The variants to time on a dtype and shape."""
+        return [
+            name
+            for name in self.passed[dtype]
+            if not op.variants[name].cannot(size, dtype) and size not in self.omitted[dtype, name]
+        ]
+
+
+def check_all(op: Any, dtypes: Sequence[str], sizes: Sequence[tuple[int, ...]], variants: Sequence[str]) -> Checked:
+    """Every variant on a GPU against float64."""
+    import torch
+    from tqdm import tqdm
+
+    from harness import manifest
+
+    done = Checked(passed={dtype: [] for dtype in dtypes})
+    jobs = [(dtype, name) for dtype in dtypes for name in variants if dtype in op.variants[name].dtypes]
+    for dtype, name in tqdm(jobs, desc=f"{op.name} checks", disable=None):
+        try:
+            done.omitted[dtype, name] = left_out(op, name, dtype, sizes)
+            full = [size for size in sizes if size not in done.omitted[dtype, name]]
+            found = check_variant(op, name, dtype, check_shapes(op, name), "cuda", full)
+        except Exception as error:  # a compiler may fail in many ways; a variant that does not run is not timed
+            reason = f"does not run: {manifest.first_line(error, 120)}"
+            found = [Check(name, dtype, (), "", math.nan, math.nan, False, reason)]
+        done.checks += found
+        if all(check.passed for check in found):
+            done.passed[dtype].append(name)
+        torch.cuda.empty_cache()
+    return done
+
+
+@dataclass
+class Times:
+    """Rows of bench.csv, the roofs measured beside them, and what was not begun in time."""
+
+    rows: list[dict[str, Any]]
+    copies: dict[str, float]
+    roofs: dict[str, float]
+    no_time: list[str]
+
+
+def time_all(
+    op: Any, done: Checked, dtypes: Sequence[str], sizes: Sequence[tuple[int, ...]], rounds: int, until: float
+) -> Times:
+    """Times of what passed; no shape is begun after `until`, in seconds of time.monotonic()."""
+    import torch
+    from tqdm import tqdm
+
+    from kernels.registry import short_dtype
+
+    copies = {name: quantiles(values)[1] for name, values in measure_copy(rounds).items()}
+    torch.cuda.empty_cache()
+    times = Times([], copies, measure_roofs(op), [])
+    torch.cuda.empty_cache()
+    plan = [(convention, dtype, size) for convention in CONVENTIONS for dtype in dtypes for size in sizes]
+    for convention, dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
+        if time.monotonic() > until:
+            times.no_time.append(f"{convention} {short_dtype(dtype)} {op.shape_name(size)}")
+        elif able := done.able(op, dtype, size):
+            times.rows += time_shape(op, able, dtype, size, convention, rounds, max(copies.values()), times.roofs)
+    return times
+
+
 def bench(
     op: Any,
     out: Path,
@@ -679,91 +754,55 @@ def bench(
 ) -> int:
     """Everything on a GPU; 1 if a variant failed its check. No shape is begun later than `seconds` after the start."""
     import torch
-    from tqdm import tqdm
 
     from harness import manifest
-    from kernels.registry import short_dtype
     from kernels.variants import fingerprint
 
-    begin = time.monotonic()
+    until = time.monotonic() + seconds
     sizes = [op.shapes[name] for name in shapes]
-    checks: list[Check] = []
-    passed: dict[str, list[str]] = {dtype: [] for dtype in dtypes}
-    jobs = [(dtype, name) for dtype in dtypes for name in variants if dtype in op.variants[name].dtypes]
-    omitted: dict[tuple[str, str], dict[tuple[int, ...], float]] = {}
-    for dtype, name in tqdm(jobs, desc=f"{op.name} checks", disable=None):
-        try:
-            omitted[dtype, name] = left_out(op, name, dtype, sizes)
-            full = [size for size in sizes if size not in omitted[dtype, name]]
-            found = check_variant(op, name, dtype, check_shapes(op, name), "cuda", full)
-        except Exception as error:  # a compiler may fail in many ways; a variant that does not run is not timed
-            reason = f"does not run: {manifest.first_line(error, 120)}"
-            found = [Check(name, dtype, (), "", math.nan, math.nan, False, reason)]
-        checks += found
-        if all(check.passed for check in found):
-            passed[dtype].append(name)
-        torch.cuda.empty_cache()
-    text = correctness_text(op, checks, torch.cuda.get_device_name())
-    print(text)
-    _write(out / "correctness.txt", text)
-
-    rows: list[dict[str, Any]] = []
+    done = check_all(op, dtypes, sizes, variants)
+    _tell(out / "correctness.txt", correctness_text(op, done.checks, torch.cuda.get_device_name()))
     with manifest.ClockSampler() as sampler:
-        copies = {name: quantiles(values)[1] for name, values in measure_copy(rounds).items()}
-        torch.cuda.empty_cache()
-        roofs = measure_roofs(op)
-        torch.cuda.empty_cache()
-        plan = [(convention, dtype, size) for convention in CONVENTIONS for dtype in dtypes for size in sizes]
-        no_time: list[str] = []
-        for convention, dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
-            if time.monotonic() - begin > seconds:
-                no_time.append(f"{convention} {short_dtype(dtype)} {op.shape_name(size)}")
-                continue
-            able = [
-                name
-                for name in passed[dtype]
-                if not op.variants[name].cannot(size, dtype) and size not in omitted[dtype, name]
-            ]
-            if able:
-                rows += time_shape(op, able, dtype, size, convention, rounds, max(copies.values()), roofs)
-    arguments = ["harness.bench", op.name]
-    conditions = manifest.build_manifest(arguments, [], 0, {"source": "none"}, sampler)
-    conditions["copy_byte_per_s"] = copies
-    if roofs:
-        conditions["roofs"] = roofs
-    _write(out / BENCH_ROWS.name, BENCH_ROWS.text(rows))
-    too_slow = left_out_lines(op, omitted)
-    text = microbenchmark_text(rows, conditions)
+        times = time_all(op, done, dtypes, sizes, rounds, until)
+    conditions = manifest.build_manifest(["harness.bench", op.name], [], 0, {"source": "none"}, sampler)
+    conditions["copy_byte_per_s"] = times.copies
+    if times.roofs:
+        conditions["roofs"] = times.roofs
+    _write(out / BENCH_ROWS.name, BENCH_ROWS.text(times.rows))
+    too_slow = left_out_lines(op, done.omitted)
+    text = microbenchmark_text(times.rows, conditions)
     text += left_out_text(f"a launch would take more than {LONGEST_LAUNCH:g} s", too_slow)
-    text += left_out_text(f"--seconds {seconds:g} had passed", no_time)
-    print(text)
-    _write(out / "microbenchmark.txt", text)
+    text += left_out_text(f"--seconds {seconds:g} had passed", times.no_time)
+    _tell(out / "microbenchmark.txt", text)
     document = {
         "conditions": conditions,
         "conventions": CONVENTIONS,
         "rounds": rounds,
         "sources": {name: fingerprint(op, name) for name in variants},
-        "failed": [check.variant for check in checks if not check.passed],
-        "left_out": too_slow + no_time,
+        "failed": [check.variant for check in done.checks if not check.passed],
+        "left_out": too_slow + times.no_time,
         "gpt2": {},
     }
     # before GPT-2, which takes a minute: the times have their conditions even if that is interrupted
     manifest.write_json(out / BENCH.name, BENCH.document(document))
     if op.in_gpt2:
         text, numbers = time_gpt2(op.dtypes, with_ops=False)
-        print(text)
-        _write(out / "gpt2.txt", text)
+        _tell(out / "gpt2.txt", text)
         manifest.write_json(out / BENCH.name, BENCH.document(document | {"gpt2": numbers}))
-    return int(not all(check.passed for check in checks))
+    return int(not all(check.passed for check in done.checks))
+
+
+def _tell(path: Path, text: str) -> None:
+    """Print a text and write it."""
+    print(text)
+    _write(path, text)
 
 
 def check_on_cpu(op: Any, out: Path, dtypes: Sequence[str]) -> int:
     """correctness.txt of the custom op on the CPU, where every variant is PyTorch's chain; 1 if it fails."""
     small = [shape for shape in op.check_shapes if math.prod(shape) < 5_000_000]
     checks = [check for dtype in dtypes for check in check_variant(op, "torch", dtype, small, "cpu", [])]
-    text = correctness_text(op, checks, "CPU")
-    print(text)
-    _write(out / "correctness.txt", text)
+    _tell(out / "correctness.txt", correctness_text(op, checks, "CPU"))
     return int(not all(check.passed for check in checks))
 
 
@@ -822,8 +861,7 @@ def _run(options: argparse.Namespace) -> int:
 
         with manifest.ClockSampler() as sampler:
             text, numbers = time_gpt2(["float32", "bfloat16"], with_ops=True)
-        print(text)
-        _write(out / "gpt2.txt", text)
+        _tell(out / "gpt2.txt", text)
         conditions = manifest.build_manifest(["harness.bench", "--gpt2"], [], 0, {"source": "random"}, sampler)
         document = GPT2_OPS.document({"conditions": conditions, "gpt2": numbers})
         manifest.write_json(out / GPT2_OPS.name, document)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import mmap
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from analysis.capture import ncu_csv, ncu_rep, nsys_reports, nsys_sqlite, nsys_table, sqlite_table, torch_trace
+from analysis.capture.model import Timeline
 from analysis.capture.text import open_text, text_start
 from analysis.formats import files
 from analysis.formats.errors import InputError
@@ -43,6 +46,8 @@ class Sniffed:
     raw      the text as UTF-8 bytes, unpacked, mapped where the file is large (b'' for binary files)
     advice   for a file that cannot be read: what was found, and what to do
     data     the object of one of our JSON files
+    timeline reads the whole file, which goes by the given name, where its kind is a timeline. A timeline of another
+             tool is a module that returns one, and a line in this module that names it.
     """
 
     kind: str
@@ -50,6 +55,7 @@ class Sniffed:
     found: str = ""
     advice: str = ""
     data: dict[str, Any] | None = None
+    timeline: Callable[[str], Timeline] | None = None
 
     def text(self) -> str:
         """The whole text, for readers of small files."""
@@ -75,7 +81,7 @@ def sniff(path: Path) -> Sniffed:
         return _sniff_sqlite(path)
     if head.startswith(torch_trace.GZIP):
         if torch_trace.MARK in torch_trace.unpack(path, _GZIP_HEAD):
-            return Sniffed("torch trace")
+            return Sniffed("torch trace", timeline=lambda name: torch_trace.read(path.read_bytes(), name))
         return Sniffed("binary", found="a gzip file", advice="unpack it with `gunzip`, then give what is in it")
     if b"QuadD" in head[:4096]:
         return Sniffed(
@@ -106,7 +112,7 @@ def _sniff_sqlite(path: Path) -> Sniffed:
     try:
         with sqlite_table.open_tables(path, path.name) as file:
             if nsys_sqlite.is_export(file.tables()):
-                return Sniffed("nsys sqlite")
+                return Sniffed("nsys sqlite", timeline=partial(nsys_sqlite.read, path))
     except InputError as error:
         return _refused(error, path)
     return Sniffed(
@@ -173,7 +179,7 @@ def _sniff_ncu_page(page: str, raw: bytes | mmap.mmap) -> Sniffed:
 
 def _sniff_json(raw: bytes | mmap.mmap) -> Sniffed:
     if raw.find(torch_trace.MARK) >= 0:
-        return Sniffed("torch trace", raw)
+        return Sniffed("torch trace", raw, timeline=partial(torch_trace.read, raw))
     try:
         data = json.loads(bytes(raw)[text_start(raw) :])
     except (ValueError, RecursionError) as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import mmap
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -206,19 +206,7 @@ def decide_locale(
         AmbiguousNumbersError: a cell has two readings and no other cell decides between them.
         InputError: two cells prove different styles, or an open one cannot be written in the given one.
     """
-    proof: dict[NumberStyle, str] = {}
-    doubtful = misfit = ""
-    for kind, group in (("", cells), ("whole", whole), ("decimal", decimal)):
-        for cell in {cell for cell in group if POINT in cell or COMMA in cell}:
-            if is_missing(cell):
-                continue
-            possible = [style for style in (_ENGLISH, _GERMAN) if _possible(cell, style, kind)]
-            if len(possible) == 1:
-                proof.setdefault(possible[0], cell.strip())
-            elif possible:
-                doubtful = min(cell.strip(), doubtful or cell.strip())
-                if given is not None and not _possible(cell, given, kind):
-                    misfit = cell.strip()
+    proof, doubtful, misfit = _evidence({"": cells, "whole": whole, "decimal": decimal}, given)
     if len(proof) == 2:
         raise InputError(
             f"{where}: the numbers {proof[_ENGLISH]} and {proof[_GERMAN]} follow different locales; "
@@ -242,6 +230,29 @@ def decide_locale(
             (readings[0], readings[1]),
         )
     return _ENGLISH
+
+
+def _evidence(
+    groups: Mapping[str, Iterable[str]], given: NumberStyle | None
+) -> tuple[dict[NumberStyle, str], str, str]:
+    """(a cell that proves each style, the first cell that both can have written, one that `given` cannot have).
+
+    `groups` has the cells by the kind of their column: "", "whole" or "decimal".
+    """
+    proof: dict[NumberStyle, str] = {}
+    doubtful = misfit = ""
+    for kind, group in groups.items():
+        for cell in {cell for cell in group if POINT in cell or COMMA in cell}:
+            if is_missing(cell):
+                continue
+            possible = [style for style in (_ENGLISH, _GERMAN) if _possible(cell, style, kind)]
+            if len(possible) == 1:
+                proof.setdefault(possible[0], cell.strip())
+            elif possible:
+                doubtful = min(cell.strip(), doubtful or cell.strip())
+                if given is not None and not _possible(cell, given, kind):
+                    misfit = cell.strip()
+    return proof, doubtful, misfit
 
 
 def _possible(cell: str, style: NumberStyle, kind: str) -> bool:
