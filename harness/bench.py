@@ -36,6 +36,7 @@ from tabulate import tabulate
 from analysis.formats.bench import BASELINES, BENCH, BENCH_ROWS, GPT2_OPS
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
+from analysis.formats.spans import QUANTILES, quantiles
 
 ROOT = Path(__file__).resolve().parent.parent
 CONVENTIONS = {
@@ -435,19 +436,6 @@ def measure_roofs(op: Any) -> dict[str, float]:
     return {roof["name"]: roof["value"] for roof in wanted}
 
 
-def quantiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """p5, p50, p95."""
-    ordered = sorted(values)
-
-    def at(fraction: float) -> float:
-        place = fraction * (len(ordered) - 1)
-        low = int(place)
-        high = min(low + 1, len(ordered) - 1)
-        return ordered[low] + (place - low) * (ordered[high] - ordered[low])
-
-    return at(0.05), at(0.5), at(0.95)
-
-
 def rows_of(
     op: Any, timed: Timed, copy_byte_per_s: float, roofs: Mapping[str, float] | None = None
 ) -> list[dict[str, Any]]:
@@ -483,7 +471,7 @@ def rows_of(
             # how many times faster, round by round: what disturbs a round disturbs both
             ratios = [a / b for a, b in zip(timed.seconds.get(baseline, []), seconds, strict=False)]
             values = [round(value, 4) for value in quantiles(ratios)] if ratios else ["", "", ""]
-            row |= {f"versus_{baseline}_{q}": value for q, value in zip(("p5", "p50", "p95"), values, strict=True)}
+            row |= {f"versus_{baseline}_{q}": value for q, value in zip(QUANTILES, values, strict=True)}
         row["achieved_flop_per_s"] = round(flops / p50 * 1e9) if op.compute_bound else ""
         rows.append(row)
     return rows
@@ -512,14 +500,14 @@ def time_shape(
 
 
 def _time_cells(row: dict[str, Any]) -> list[str]:
-    p5, p50, p95 = (float(row[f"bench_time_{q}_ns"]) / 1e3 for q in ("p5", "p50", "p95"))
+    p5, p50, p95 = (float(row[f"bench_time_{q}_ns"]) / 1e3 for q in QUANTILES)
     return [f"{p50:.2f}", f"{p5:.2f} – {p95:.2f}"]
 
 
 def _ratio_cell(row: dict[str, Any], baseline: str) -> str:
     if row[f"versus_{baseline}_p50"] in ("", None):
         return ""
-    low, middle, high = (float(row[f"versus_{baseline}_{q}"]) for q in ("p5", "p50", "p95"))
+    low, middle, high = (float(row[f"versus_{baseline}_{q}"]) for q in QUANTILES)
     return f"{middle:.3f} ({low:.3f} – {high:.3f})"
 
 
@@ -655,7 +643,7 @@ def gpt2_text(best: str, numbers: dict[str, Any]) -> str:
 
 
 def _span_us(quantiles_ns: dict[str, float]) -> str:
-    p5, p50, p95 = (quantiles_ns[name] / 1e3 for name in ("p5", "p50", "p95"))
+    p5, p50, p95 = (quantiles_ns[name] / 1e3 for name in QUANTILES)
     return f"{p50:.1f} ({p5:.1f} – {p95:.1f})"
 
 

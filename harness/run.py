@@ -33,6 +33,7 @@ from torch.utils._pytree import tree_leaves
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.run import CEILINGS, TIMING
+from analysis.formats.spans import spread
 from harness import dataflow, ledger, manifest
 from harness.console import progress
 from harness.gpt2 import GPT2, TORCH_SOFTMAX, GPT2Config, KVCache
@@ -202,9 +203,7 @@ def time_generation(models: Sequence[GPT2], seed: int, on_gpu: bool, new_tokens:
         result[root]["tokens_equal_gpt2"] = bool(torch.equal(tokens[root], tokens[models[0].root]))
         if root != models[0].root:
             pairs = zip(samples_ns[models[0].root], values, strict=True)
-            ratios = np.percentile([first_ns / ns for first_ns, ns in pairs], (5, 50, 95))
-            names = ("p5", "p50", "p95")
-            result[root]["ratio_to_gpt2"] = {q: round(float(v), 4) for q, v in zip(names, ratios, strict=True)}
+            result[root]["ratio_to_gpt2"] = spread([first_ns / ns for first_ns, ns in pairs], 4)
     return result
 
 

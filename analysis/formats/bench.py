@@ -8,7 +8,6 @@ from analysis.formats.files import Amount, CsvFile, JsonFile, Quantity, Whole
 from analysis.formats.run import Manifest, Rate, StepTime
 
 _AGAIN = "make it again"
-QUANTILES = ("p5", "p50", "p95")
 BASELINES = ("torch", "compile", "triton")
 
 

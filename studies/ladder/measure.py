@@ -37,6 +37,7 @@ from analysis.formats.bench import BASELINES, BENCH, BENCH_ROWS
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.ladder import HOT_LINES, LADDER, POINTS
+from analysis.formats.spans import quantile
 from kernels import registry
 from kernels.registry import MOST_BYTES, dtype_name, short_dtype
 from kernels.variants import choices, equivalents, fingerprint
@@ -420,7 +421,7 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
         if groups:
             sampler.paused = False  # while checks run the GPU mostly waits: no clocks are taken
             conditions["copy_byte_per_s"] = {
-                name: bench.quantiles(values)[1] for name, values in bench.measure_copy(rounds).items()
+                name: quantile(values, 0.5) for name, values in bench.measure_copy(rounds).items()
             }
         roofs: dict[tuple[bool, bool], dict[str, float]] = {}
         for members in tqdm(groups.values(), desc="timing", disable=None):

@@ -25,11 +25,12 @@ from analysis.capture import ncu_csv, ncu_source
 from analysis.capture.load import load
 from analysis.capture.model import Capture
 from analysis.formats import packed, symbols
-from analysis.formats.bench import BENCH, BENCH_ROWS, QUANTILES
+from analysis.formats.bench import BENCH, BENCH_ROWS
 from analysis.formats.errors import InputError
 from analysis.formats.files import CsvFile, JsonFile
 from analysis.formats.ladder import HOT_LINES, LADDER, POINTS
 from analysis.formats.run import MANIFEST
+from analysis.formats.spans import QUANTILES
 from analysis.formats.tools import TOOL_STATUS
 
 KEY = ["op", "variant", "dtype", "shape_name"]

@@ -37,6 +37,7 @@ import torch
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.layers import LAYER_EVENTS, LAYER_PROFILE
+from analysis.formats.spans import spread
 from harness import doctor, manifest, outputs
 from harness.console import progress, say
 from harness.events import HOLD, Clock, EventTracer, Instance, NullTracer, Stopwatch, make_clock
@@ -394,10 +395,6 @@ def _is_marked(level: Level, with_base: bool, path: str) -> bool:
     return level.label(path, with_base=with_base) is not None
 
 
-def _spread(values: Sequence[float]) -> dict[str, float]:
-    return {f"p{q}": round(float(np.percentile(values, q)), 1) for q in (5, 50, 95)}
-
-
 def measure(subject: Subject, clock: Clock, runs: int, warmup: int) -> dict[str, Any]:
     """One profile: `runs` rounds, each with every level once, the ranges alone, nothing, and the plain wall time."""
     from tqdm import tqdm
@@ -478,8 +475,8 @@ def measure(subject: Subject, clock: Clock, runs: int, warmup: int) -> dict[str,
             {
                 "variant": name,
                 "events": rounds[name].marks,
-                "forward_ns": _spread(rounds[name].forward_ns),
-                "launch_ns": _spread(rounds[name].launch_ns),
+                "forward_ns": spread(rounds[name].forward_ns, 1),
+                "launch_ns": spread(rounds[name].launch_ns, 1),
                 "count": len(rounds[name].forward_ns),
                 "late": watches[name].late,
             }
@@ -516,7 +513,7 @@ def _level_json(level: Level, times: dict[str, Any]) -> dict[str, Any]:
                 "count": len(values),
                 "total_ns": round(float(np.sum(values)), 1),
                 "avg_ns": round(float(np.mean(values)), 1),
-                **{f"{name}_ns": value for name, value in _spread(values).items()},
+                **{f"{name}_ns": value for name, value in spread(values, 1).items()},
             }
             for path, label, values in entries
         ],

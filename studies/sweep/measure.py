@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from analysis.formats.spans import QUANTILES, quantiles
 from harness.manifest import first_line
 
 Say = Callable[[dict[str, Any]], None]
@@ -156,18 +157,13 @@ def timed(
 
 def times(seconds: Sequence[float], default: Sequence[float], launches: int) -> dict[str, Any]:
     """The row's fields of these samples; versus_default pairs the rounds."""
-    from harness import bench
-
     fields: dict[str, Any] = {"verdict": "timed", "samples": len(seconds), "launches_per_sample": launches}
-    named = ("p5", "p50", "p95")
-    fields |= {
-        f"bench_time_{name}_ns": round(value * 1e9) for name, value in zip(named, bench.quantiles(seconds), strict=True)
-    }
+    spans = zip(QUANTILES, quantiles(seconds), strict=True)
+    fields |= {f"bench_time_{name}_ns": round(value * 1e9) for name, value in spans}
     if default:
         ratios = [before / now for before, now in zip(default, seconds, strict=True)]
-        fields |= {
-            f"versus_default_{name}": f"{value:.5g}" for name, value in zip(named, bench.quantiles(ratios), strict=True)
-        }
+        spans = zip(QUANTILES, quantiles(ratios), strict=True)
+        fields |= {f"versus_default_{name}": f"{value:.5g}" for name, value in spans}
     return fields
 
 
