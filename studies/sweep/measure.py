@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from analysis.formats import symbols
 from analysis.formats.spans import QUANTILES, quantiles
 from harness.manifest import first_line
 
@@ -129,7 +130,7 @@ def read_geometry(events: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict
         about = longest["args"]
         grid, block = about["grid"], about["block"]
         fields[key] = {
-            "kernel": str(longest["name"]).split("(")[0].removeprefix("void ")[:120],
+            "kernel": symbols.key(str(longest["name"]))[:120],
             "registers": about["registers per thread"],
             "shared_bytes": about["shared memory"],
             "grid_blocks": grid[0] * grid[1] * grid[2],

@@ -85,6 +85,24 @@ def test_versions_from_the_oldest_on_are_read(version: object, said: str) -> Non
         file.check({"kind": "x", "schema_version": version, "roofs": []}, "f")
 
 
+def test_a_status_file_is_what_its_writer_declares(tmp_path: Path) -> None:
+    """status.py runs with the Python of a system, so it imports no declaration."""
+    script = [sys.executable, ROOT / "nsys_scripts" / "status.py"]
+    for number, arguments in enumerate(
+        (
+            ["record", "FILE", "--tool", "ncu", "--exit-code", "1", "--include", "a/", "--metrics", "b", "--", "prog"],
+            ["record", "FILE", "--tool", "nsys", "--missing", "--seconds", "3", "--", "prog"],
+            ["fail", "FILE", "--tool", "nsys", "--reason", "no space"],
+        )
+    ):
+        path = tmp_path / f"{number}.json"
+        subprocess.run([*script, *(str(path) if word == "FILE" else word for word in arguments)], capture_output=True)
+        document = json.loads(path.read_text())
+        assert tools.TOOL_STATUS.check(document, "f") is document
+        assert list(files.misfits(document, tools.ToolStatus, written=True)) == []
+        assert list(files.undeclared(document, tools.ToolStatus)) == []
+
+
 NEW_KIND = """
     from msgspec import Struct
     from analysis.formats.files import CsvFile, JsonFile, Whole
