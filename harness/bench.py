@@ -21,22 +21,25 @@ microbenchmark.txt says. The floor is then the longer of bytes and operations.
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
+import io
 import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from analysis.formats.bench import BASELINES, BENCH, BENCH_ROWS, GPT2_OPS
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
-from analysis.formats.spans import QUANTILES, quantiles
+
+if TYPE_CHECKING:
+    from kernels.registry import Op
 
 ROOT = Path(__file__).resolve().parent.parent
 CONVENTIONS = {
@@ -58,10 +61,18 @@ L2_MULTIPLE = 4
 KEPT_BYTES = 6 << 30  # of outputs of one variant while its graph is timed
 # the GPU sleeps this long ahead of each sample, so that the CPU has launched it before it starts: 150 us at 2 GHz
 QUEUE_CYCLES = 300_000
+HEADER = (
+    "op,variant,dtype,shape_name,shape,convention,samples,launches_per_sample,"
+    "bench_time_p5_ns,bench_time_p50_ns,bench_time_p95_ns,minimum_bytes,predicted_bytes,achieved_byte_per_s,"
+    "floor_time_ns,floor_frac,versus_torch_p5,versus_torch_p50,versus_torch_p95,"
+    "versus_compile_p5,versus_compile_p50,versus_compile_p95,versus_triton_p5,versus_triton_p50,versus_triton_p95,"
+    "achieved_flop_per_s"  # of ops bound by arithmetic
+)
+BASELINES = ("torch", "compile", "triton")
 PIECE_ELEMENTS = 1 << 26  # of the float64 reference at a time
 
 
-def check_shapes(op: Any, variant: str) -> tuple[tuple[int, ...], ...]:
+def check_shapes(op: Op, variant: str) -> tuple[tuple[int, ...], ...]:
     """The small shapes that a variant is checked on; torch.compile takes seconds for each, so it gets a quarter."""
     return op.check_shapes[::4] if op.variants[variant].kind == "compile" else op.check_shapes
 
@@ -114,7 +125,7 @@ def memory_of_nans(like: Any) -> Iterator[None]:
         torch.utils.deterministic.fill_uninitialized_memory = was_filling
 
 
-def pieces(op: Any, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
+def pieces(op: Op, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
     """(inputs, results) of slices along the first axis; operands without that axis stay whole."""
     axis = op.axes[0]
     roles = [[tensor.axes[0] == axis for tensor in op.tensors if tensor.role == role] for role in ("in", "out")]
@@ -132,7 +143,7 @@ def pieces(op: Any, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> Iterat
 
 
 def compare(
-    op: Any, variant: str, inputs: tuple[Any, ...], label: str, run: Callable[..., Any], allowance: str = ""
+    op: Op, variant: str, inputs: tuple[Any, ...], label: str, run: Callable[..., Any], allowance: str = ""
 ) -> Check:
     """`run(*inputs)` against the float64 reference, in slices along the first axis.
 
@@ -176,7 +187,7 @@ def compare(
 
 
 def check_variant(
-    op: Any, variant: str, dtype: str, shapes: Sequence[tuple[int, ...]], device: str, full: Sequence[tuple[int, ...]]
+    op: Op, variant: str, dtype: str, shapes: Sequence[tuple[int, ...]], device: str, full: Sequence[tuple[int, ...]]
 ) -> list[Check]:
     """Random and hostile inputs of `shapes`, random ones of the (large) shapes in `full`."""
     # without a GPU a variant is what its custom op does there: the PyTorch chain
@@ -197,7 +208,7 @@ def check_variant(
     return checks
 
 
-def correctness_text(op: Any, checks: Sequence[Check], device: str) -> str:
+def correctness_text(op: Op, checks: Sequence[Check], device: str) -> str:
     """correctness.txt; of each variant the error, its share of the tolerance and its place are of the worst check."""
     groups: dict[tuple[str, str], list[Check]] = {}
     for check in checks:
@@ -293,7 +304,7 @@ class Group:
     warmup: int = WARMUP_ROUNDS
 
 
-def groups_by_speed(op: Any, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int) -> list[Group]:
+def groups_by_speed(op: Op, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int) -> list[Group]:
     """The variants to time together: all; of an op bound by arithmetic those that are far slower than the baseline
     apart, behind the baseline, and fewer samples of what takes long.
     """
@@ -320,7 +331,7 @@ def groups_by_speed(op: Any, variants: Sequence[str], dtype: str, shape: tuple[i
     return groups
 
 
-def seconds_of_launch(op: Any, variant: str, dtype: str, shape: tuple[int, ...]) -> float:
+def seconds_of_launch(op: Op, variant: str, dtype: str, shape: tuple[int, ...]) -> float:
     """About how long a launch takes, by operations, from that of the largest shape with a sixtieth of them or less."""
     smaller = [size for size in op.shapes.values() if op.flops(size) <= op.flops(shape) / 60]
     smaller = [size for size in smaller if not op.variants[variant].cannot(size, dtype)]
@@ -333,7 +344,7 @@ def seconds_of_launch(op: Any, variant: str, dtype: str, shape: tuple[int, ...])
     return seconds * op.flops(shape) / op.flops(probe)
 
 
-def left_out(op: Any, variant: str, dtype: str, shapes: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
+def left_out(op: Op, variant: str, dtype: str, shapes: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
     """The shapes of an op bound by arithmetic of which a launch would take too long, with its seconds, estimated."""
     large = [shape for shape in shapes if op.compute_bound and op.flops(shape) >= MANY_FLOPS]
     large = [shape for shape in large if not op.variants[variant].cannot(shape, dtype)]
@@ -341,7 +352,7 @@ def left_out(op: Any, variant: str, dtype: str, shapes: Sequence[tuple[int, ...]
     return {shape: value for shape, value in seconds.items() if value > LONGEST_LAUNCH}
 
 
-def time_cold(op: Any, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
+def time_cold(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
     """Graphs of launches that rotate among more data than fits into L2."""
     import torch
 
@@ -387,7 +398,7 @@ def time_cold(op: Any, group: Group, dtype: str, shape: tuple[int, ...]) -> Time
     return Timed(dtype, shape, "cold", launches, {k: [value / launches for value in v] for k, v in seconds.items()})
 
 
-def time_plain(op: Any, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
+def time_plain(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
     """Launches in succession on one input, behind a queue that is filled first."""
     import torch
 
@@ -423,7 +434,7 @@ def measure_copy(rounds: int) -> dict[str, list[float]]:
     return {name: [2 * COPY_BYTES / value for value in values] for name, values in seconds.items()}
 
 
-def measure_roofs(op: Any) -> dict[str, float]:
+def measure_roofs(op: Op) -> dict[str, float]:
     """The measured roofs that the op's floor needs beside the copy: fp32, tf32 and bf16 in FLOP/s of one bound by
     arithmetic, dram_read in byte/s of one that only reads.
     """
@@ -436,8 +447,21 @@ def measure_roofs(op: Any) -> dict[str, float]:
     return {roof["name"]: roof["value"] for roof in wanted}
 
 
+def quantiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """p5, p50, p95."""
+    ordered = sorted(values)
+
+    def at(fraction: float) -> float:
+        place = fraction * (len(ordered) - 1)
+        low = int(place)
+        high = min(low + 1, len(ordered) - 1)
+        return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+
+    return at(0.05), at(0.5), at(0.95)
+
+
 def rows_of(
-    op: Any, timed: Timed, copy_byte_per_s: float, roofs: Mapping[str, float] | None = None
+    op: Op, timed: Timed, copy_byte_per_s: float, roofs: Mapping[str, float] | None = None
 ) -> list[dict[str, Any]]:
     """bench.csv's rows of one dtype, shape and convention; `roofs`: see measure_roofs."""
     from kernels.registry import short_dtype
@@ -471,14 +495,14 @@ def rows_of(
             # how many times faster, round by round: what disturbs a round disturbs both
             ratios = [a / b for a, b in zip(timed.seconds.get(baseline, []), seconds, strict=False)]
             values = [round(value, 4) for value in quantiles(ratios)] if ratios else ["", "", ""]
-            row |= {f"versus_{baseline}_{q}": value for q, value in zip(QUANTILES, values, strict=True)}
+            row |= {f"versus_{baseline}_{q}": value for q, value in zip(("p5", "p50", "p95"), values, strict=True)}
         row["achieved_flop_per_s"] = round(flops / p50 * 1e9) if op.compute_bound else ""
         rows.append(row)
     return rows
 
 
 def time_shape(
-    op: Any,
+    op: Op,
     variants: Sequence[str],
     dtype: str,
     shape: tuple[int, ...],
@@ -499,15 +523,24 @@ def time_shape(
     return [by_name[name] for name in variants]
 
 
+def csv_text(rows: Sequence[dict[str, Any]]) -> str:
+    """bench.csv."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, HEADER.split(","), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
 def _time_cells(row: dict[str, Any]) -> list[str]:
-    p5, p50, p95 = (float(row[f"bench_time_{q}_ns"]) / 1e3 for q in QUANTILES)
+    p5, p50, p95 = (float(row[f"bench_time_{q}_ns"]) / 1e3 for q in ("p5", "p50", "p95"))
     return [f"{p50:.2f}", f"{p5:.2f} – {p95:.2f}"]
 
 
 def _ratio_cell(row: dict[str, Any], baseline: str) -> str:
     if row[f"versus_{baseline}_p50"] in ("", None):
         return ""
-    low, middle, high = (float(row[f"versus_{baseline}_{q}"]) for q in QUANTILES)
+    low, middle, high = (float(row[f"versus_{baseline}_{q}"]) for q in ("p5", "p50", "p95"))
     return f"{middle:.3f} ({low:.3f} – {high:.3f})"
 
 
@@ -561,7 +594,7 @@ def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, An
     return "".join(parts)
 
 
-def left_out_lines(op: Any, omitted: Mapping[tuple[str, str], Mapping[tuple[int, ...], float]]) -> list[str]:
+def left_out_lines(op: Op, omitted: Mapping[tuple[str, str], Mapping[tuple[int, ...], float]]) -> list[str]:
     """Which variants are left out of which shapes, because of their time."""
     from kernels.registry import short_dtype
 
@@ -643,7 +676,7 @@ def gpt2_text(best: str, numbers: dict[str, Any]) -> str:
 
 
 def _span_us(quantiles_ns: dict[str, float]) -> str:
-    p5, p50, p95 = (quantiles_ns[name] / 1e3 for name in QUANTILES)
+    p5, p50, p95 = (quantiles_ns[name] / 1e3 for name in ("p5", "p50", "p95"))
     return f"{p50:.1f} ({p5:.1f} – {p95:.1f})"
 
 
@@ -656,83 +689,8 @@ def _write(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-@dataclass
-class Checked:
-    """What the checks of an op say: `passed` variants by dtype, and shapes `omitted` by dtype and variant, as a launch
-    would take too long there (its seconds).
-    """
-
-    checks: list[Check] = field(default_factory=list)
-    passed: dict[str, list[str]] = field(default_factory=dict)
-    omitted: dict[tuple[str, str], dict[tuple[int, ...], float]] = field(default_factory=dict)
-
-    def able(self, op: Any, dtype: str, size: tuple[int, ...]) -> list[str]:
-        """The variants to time on a dtype and shape."""
-        return [
-            name
-            for name in self.passed[dtype]
-            if not op.variants[name].cannot(size, dtype) and size not in self.omitted[dtype, name]
-        ]
-
-
-def check_all(op: Any, dtypes: Sequence[str], sizes: Sequence[tuple[int, ...]], variants: Sequence[str]) -> Checked:
-    """Every variant on a GPU against float64."""
-    import torch
-    from tqdm import tqdm
-
-    from harness import manifest
-
-    done = Checked(passed={dtype: [] for dtype in dtypes})
-    jobs = [(dtype, name) for dtype in dtypes for name in variants if dtype in op.variants[name].dtypes]
-    for dtype, name in tqdm(jobs, desc=f"{op.name} checks", disable=None):
-        try:
-            done.omitted[dtype, name] = left_out(op, name, dtype, sizes)
-            full = [size for size in sizes if size not in done.omitted[dtype, name]]
-            found = check_variant(op, name, dtype, check_shapes(op, name), "cuda", full)
-        except Exception as error:  # a compiler may fail in many ways; a variant that does not run is not timed
-            reason = f"does not run: {manifest.first_line(error, 120)}"
-            found = [Check(name, dtype, (), "", math.nan, math.nan, False, reason)]
-        done.checks += found
-        if all(check.passed for check in found):
-            done.passed[dtype].append(name)
-        torch.cuda.empty_cache()
-    return done
-
-
-@dataclass
-class Times:
-    """Rows of bench.csv, the roofs measured beside them, and what was not begun in time."""
-
-    rows: list[dict[str, Any]]
-    copies: dict[str, float]
-    roofs: dict[str, float]
-    no_time: list[str]
-
-
-def time_all(
-    op: Any, done: Checked, dtypes: Sequence[str], sizes: Sequence[tuple[int, ...]], rounds: int, until: float
-) -> Times:
-    """Times of what passed; no shape is begun after `until`, in seconds of time.monotonic()."""
-    import torch
-    from tqdm import tqdm
-
-    from kernels.registry import short_dtype
-
-    copies = {name: quantiles(values)[1] for name, values in measure_copy(rounds).items()}
-    torch.cuda.empty_cache()
-    times = Times([], copies, measure_roofs(op), [])
-    torch.cuda.empty_cache()
-    plan = [(convention, dtype, size) for convention in CONVENTIONS for dtype in dtypes for size in sizes]
-    for convention, dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
-        if time.monotonic() > until:
-            times.no_time.append(f"{convention} {short_dtype(dtype)} {op.shape_name(size)}")
-        elif able := done.able(op, dtype, size):
-            times.rows += time_shape(op, able, dtype, size, convention, rounds, max(copies.values()), times.roofs)
-    return times
-
-
 def bench(
-    op: Any,
+    op: Op,
     out: Path,
     dtypes: Sequence[str],
     shapes: Sequence[str],
@@ -742,55 +700,93 @@ def bench(
 ) -> int:
     """Everything on a GPU; 1 if a variant failed its check. No shape is begun later than `seconds` after the start."""
     import torch
+    from tqdm import tqdm
 
     from harness import manifest
+    from kernels.registry import short_dtype
     from kernels.variants import fingerprint
 
-    until = time.monotonic() + seconds
+    begin = time.monotonic()
     sizes = [op.shapes[name] for name in shapes]
-    done = check_all(op, dtypes, sizes, variants)
-    _tell(out / "correctness.txt", correctness_text(op, done.checks, torch.cuda.get_device_name()))
+    checks: list[Check] = []
+    passed: dict[str, list[str]] = {dtype: [] for dtype in dtypes}
+    jobs = [(dtype, name) for dtype in dtypes for name in variants if dtype in op.variants[name].dtypes]
+    omitted: dict[tuple[str, str], dict[tuple[int, ...], float]] = {}
+    for dtype, name in tqdm(jobs, desc=f"{op.name} checks", disable=None):
+        try:
+            omitted[dtype, name] = left_out(op, name, dtype, sizes)
+            full = [size for size in sizes if size not in omitted[dtype, name]]
+            found = check_variant(op, name, dtype, check_shapes(op, name), "cuda", full)
+        except Exception as error:  # a compiler may fail in many ways; a variant that does not run is not timed
+            reason = f"does not run: {manifest.first_line(error, 120)}"
+            found = [Check(name, dtype, (), "", math.nan, math.nan, False, reason)]
+        checks += found
+        if all(check.passed for check in found):
+            passed[dtype].append(name)
+        torch.cuda.empty_cache()
+    text = correctness_text(op, checks, torch.cuda.get_device_name())
+    print(text)
+    _write(out / "correctness.txt", text)
+
+    rows: list[dict[str, Any]] = []
     with manifest.ClockSampler() as sampler:
-        times = time_all(op, done, dtypes, sizes, rounds, until)
-    conditions = manifest.build_manifest(["harness.bench", op.name], [], 0, {"source": "none"}, sampler)
-    conditions["copy_byte_per_s"] = times.copies
-    if times.roofs:
-        conditions["roofs"] = times.roofs
-    _write(out / BENCH_ROWS.name, BENCH_ROWS.text(times.rows))
-    too_slow = left_out_lines(op, done.omitted)
-    text = microbenchmark_text(times.rows, conditions)
+        copies = {name: quantiles(values)[1] for name, values in measure_copy(rounds).items()}
+        torch.cuda.empty_cache()
+        roofs = measure_roofs(op)
+        torch.cuda.empty_cache()
+        plan = [(convention, dtype, size) for convention in CONVENTIONS for dtype in dtypes for size in sizes]
+        no_time: list[str] = []
+        for convention, dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
+            if time.monotonic() - begin > seconds:
+                no_time.append(f"{convention} {short_dtype(dtype)} {op.shape_name(size)}")
+                continue
+            able = [
+                name
+                for name in passed[dtype]
+                if not op.variants[name].cannot(size, dtype) and size not in omitted[dtype, name]
+            ]
+            if able:
+                rows += time_shape(op, able, dtype, size, convention, rounds, max(copies.values()), roofs)
+    arguments = ["harness.bench", op.name]
+    conditions = manifest.build_manifest(arguments, [], 0, {"source": "none"}, sampler)
+    conditions["copy_byte_per_s"] = copies
+    if roofs:
+        conditions["roofs"] = roofs
+    _write(out / "bench.csv", csv_text(rows))
+    too_slow = left_out_lines(op, omitted)
+    text = microbenchmark_text(rows, conditions)
     text += left_out_text(f"a launch would take more than {LONGEST_LAUNCH:g} s", too_slow)
-    text += left_out_text(f"--seconds {seconds:g} had passed", times.no_time)
-    _tell(out / "microbenchmark.txt", text)
+    text += left_out_text(f"--seconds {seconds:g} had passed", no_time)
+    print(text)
+    _write(out / "microbenchmark.txt", text)
     document = {
+        "kind": "bench",
+        "schema_version": 1,
         "conditions": conditions,
         "conventions": CONVENTIONS,
         "rounds": rounds,
         "sources": {name: fingerprint(op, name) for name in variants},
-        "failed": [check.variant for check in done.checks if not check.passed],
-        "left_out": too_slow + times.no_time,
+        "failed": [check.variant for check in checks if not check.passed],
+        "left_out": too_slow + no_time,
         "gpt2": {},
     }
     # before GPT-2, which takes a minute: the times have their conditions even if that is interrupted
-    manifest.write_json(out / BENCH.name, BENCH.document(document))
+    manifest.write_json(out / "bench.json", document)
     if op.in_gpt2:
         text, numbers = time_gpt2(op.dtypes, with_ops=False)
-        _tell(out / "gpt2.txt", text)
-        manifest.write_json(out / BENCH.name, BENCH.document(document | {"gpt2": numbers}))
-    return int(not all(check.passed for check in done.checks))
+        print(text)
+        _write(out / "gpt2.txt", text)
+        manifest.write_json(out / "bench.json", document | {"gpt2": numbers})
+    return int(not all(check.passed for check in checks))
 
 
-def _tell(path: Path, text: str) -> None:
-    """Print a text and write it."""
-    print(text)
-    _write(path, text)
-
-
-def check_on_cpu(op: Any, out: Path, dtypes: Sequence[str]) -> int:
+def check_on_cpu(op: Op, out: Path, dtypes: Sequence[str]) -> int:
     """correctness.txt of the custom op on the CPU, where every variant is PyTorch's chain; 1 if it fails."""
     small = [shape for shape in op.check_shapes if math.prod(shape) < 5_000_000]
     checks = [check for dtype in dtypes for check in check_variant(op, "torch", dtype, small, "cpu", [])]
-    _tell(out / "correctness.txt", correctness_text(op, checks, "CPU"))
+    text = correctness_text(op, checks, "CPU")
+    print(text)
+    _write(out / "correctness.txt", text)
     return int(not all(check.passed for check in checks))
 
 
@@ -849,10 +845,11 @@ def _run(options: argparse.Namespace) -> int:
 
         with manifest.ClockSampler() as sampler:
             text, numbers = time_gpt2(["float32", "bfloat16"], with_ops=True)
-        _tell(out / "gpt2.txt", text)
+        print(text)
+        _write(out / "gpt2.txt", text)
         conditions = manifest.build_manifest(["harness.bench", "--gpt2"], [], 0, {"source": "random"}, sampler)
-        document = GPT2_OPS.document({"conditions": conditions, "gpt2": numbers})
-        manifest.write_json(out / GPT2_OPS.name, document)
+        document = {"kind": "gpt2-ops", "schema_version": 1, "conditions": conditions, "gpt2": numbers}
+        manifest.write_json(out / "gpt2.json", document)
         return 0
     status = 0
     if not torch.cuda.is_available():

@@ -342,7 +342,7 @@ class GPT2(nn.Module):  # type: ignore[misc]
     def __init__(self, config: GPT2Config, softmax: str = TORCH_SOFTMAX, ops: str = TORCH_OPS) -> None:
         super().__init__()
         if softmax != TORCH_SOFTMAX:
-            import kernels.softmax  # noqa: F401  registers torch.ops.kernel_ledger.causal_softmax
+            import kernels.softmax.custom_op  # noqa: F401  registers torch.ops.kernel_ledger.causal_softmax
         if ops not in (TORCH_OPS, FUSED_OPS):
             raise UsageError(f"The model has no ops {ops!r}: use {TORCH_OPS} or {FUSED_OPS}.")
         self.config = config

@@ -1,8 +1,8 @@
 """Compiles the CUDA kernels: the only caller of torch.utils.cpp_extension.
 
-`extension("softmax")` builds `kernels/softmax/*.cu` and `binding.cpp` with ninja for the GPU at hand, caches the
-result under `build/` and loads it. Ninja decides what is stale. What `tuned.toml` recommends for the GPU at hand
-becomes -D flags; `KERNEL_LEDGER_TUNED=off` builds the defaults.
+`extension("softmax")` builds `kernels/softmax/*.cu` and their binding (kernels/glue.py) with ninja for the GPU at hand,
+caches the result under `build/` and loads it. Ninja decides what is stale. What `tuned.toml` recommends for the GPU at
+hand becomes -D flags; `KERNEL_LEDGER_TUNED=off` builds the defaults.
 
     python -m kernels.build                compiles every op for the GPU at hand
     python -m kernels.build --check-arch   compiles every .cu with nvcc alone for sm_75 to sm_90 (no torch, no GPU),
@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kernels import objects, tuned
+from kernels import glue, objects, tuned
 
 FOLDER = Path(__file__).resolve().parent
 BUILD = FOLDER.parent / "build"
@@ -164,8 +164,8 @@ def extension(op: str) -> Any:
         with _output_to(folder / "last.log"):
             module = cpp_extension.load(
                 name=f"kernel_ledger_{op}",
-                sources=[str(FOLDER / op / "binding.cpp"), *map(str, files)],
-                extra_cflags=["-O2", f"-I{FOLDER / 'include'}"],
+                sources=[str(glue.binding(op)), *map(str, files)],
+                extra_cflags=["-O2", f"-I{FOLDER / 'include'}", f"-I{FOLDER / op}"],
                 extra_cuda_cflags=[*NVCC_FLAGS, *defines, f"-gencode=arch=compute_{target},code=sm_{target}"],
                 build_directory=str(folder),
                 verbose=True,
@@ -215,16 +215,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m kernels.build", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("ops", nargs="*", help="folders of kernels/ to compile (default: all that have a binding)")
+    parser.add_argument("ops", nargs="*", help="folders of kernels/ to compile (default: all)")
     parser.add_argument("--check-arch", action="store_true", help="compile for every supported architecture, no GPU")
     arguments = parser.parse_args()
     if arguments.check_arch:
         return check_arch()
-    known = sorted(path.parent.name for path in FOLDER.glob("*/binding.cpp"))
+    known = glue.bound()
     wanted = arguments.ops or known
     for op in wanted:
         if op not in known:
-            print(f"kernels/{op} has no binding.cpp; known: {', '.join(known)}", file=sys.stderr)
+            print(f"kernels/{op} has nothing to build; known: {', '.join(known)}", file=sys.stderr)
             return 2
     if len(wanted) > 1:
         # a process for each: their compilations run side by side

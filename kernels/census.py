@@ -461,28 +461,33 @@ def _at_bound(row: Row) -> tuple[float, str] | None:
     return occupancy(int(row["sm"]), int(row["max_threads"]), int(row["registers"]), int(row["shared_bytes"]))
 
 
-def page_text(rows: Sequence[Row]) -> str:
-    """CENSUS.md: registers by architecture, sm_90 in more detail, and every kernel that uses local memory."""
+def _markdown(table: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
     from tabulate import tabulate
 
-    def markdown(table: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
-        return tabulate(table, headers, tablefmt="github", disable_numparse=True)
+    return tabulate(table, headers, tablefmt="github", disable_numparse=True)
 
-    architectures = sorted({int(row["sm"]) for row in rows})
-    newest = str(architectures[-1])
-    by_arch, detail = [], []
+
+def _by_architecture(rows: Sequence[Row], architectures: Sequence[int]) -> str:
+    """Registers of every source, a column an architecture."""
+    table = []
+    for source, members in _groups(rows):
+        of_each = [[row for row in members if row["sm"] == str(arch)] for arch in architectures]
+        table.append([f"`{source}`", str(len(of_each[-1])), *map(_registers, of_each)])
+    return _markdown(table, ["source", "kernels", *(f"sm_{arch}" for arch in architectures)])
+
+
+def _in_detail(rows: Sequence[Row], newest: str) -> str:
+    """What stands in the census of one architecture, a row a source."""
+
+    def names(here: Iterable[Row], column: str) -> str:
+        return ", ".join(sorted({entry.split(":")[0] for row in here for entry in row[column].split()}))
+
+    table = []
     for source, members in _groups(rows):
         here = [row for row in members if row["sm"] == newest]
-        by_arch.append(
-            [
-                f"`{source}`",
-                str(len(here)),
-                *(_registers([row for row in members if row["sm"] == str(arch)]) for arch in architectures),
-            ]
-        )
-        fits = [(found[0], found[1]) for row in here if (found := _at_bound(row))]
+        fits = [found for row in here if (found := _at_bound(row))]
         lowest = min(fits) if fits else None
-        detail.append(
+        table.append(
             [
                 f"`{source}`",
                 _span(int(row["max_threads"]) for row in here),
@@ -490,24 +495,29 @@ def page_text(rows: Sequence[Row]) -> str:
                 _span(int(row["shared_bytes"]) for row in here),
                 _widths(here, "global_load"),
                 _widths(here, "global_store"),
-                ", ".join(sorted({entry.split(":")[0] for row in here for entry in row["bulk"].split()})),
-                ", ".join(sorted({entry.split(":")[0] for row in here for entry in row["tensor"].split()})),
+                names(here, "bulk"),
+                names(here, "tensor"),
                 f"{sum(int(row['code_bytes']) for row in here) / 1024:.1f}",
             ]
         )
-    local = [
-        [
-            f"`{row['op']}/{row['source']}`",
-            f"`{row['kernel']}`",
-            f"sm_{row['sm']}",
-            row["stack_bytes"],
-            row["spill_bytes"],
-            row["local_load"],
-            row["local_store"],
-        ]
+    return _markdown(table, ["source", "threads", "occupancy", "shared", "loads", "stores", "bulk", "tensor", "code"])
+
+
+def _in_local_memory(rows: Sequence[Row]) -> list[list[str]]:
+    """Every kernel that uses local memory, and how."""
+    how = ("stack_bytes", "spill_bytes", "local_load", "local_store")
+    return [
+        [f"`{row['op']}/{row['source']}`", f"`{row['kernel']}`", f"sm_{row['sm']}", *(row[name] for name in how)]
         for row in rows
         if any(int(row[name]) for name in ("stack_bytes", "spill_bytes", "local_instructions"))
     ]
+
+
+def page_text(rows: Sequence[Row]) -> str:
+    """CENSUS.md: registers by architecture, sm_90 in more detail, and every kernel that uses local memory."""
+    architectures = sorted({int(row["sm"]) for row in rows})
+    newest = str(architectures[-1])
+    local = _in_local_memory(rows)
     parts = [
         "# What the compiler makes of every kernel",
         f"{len(rows)} kernels and architectures, from nvcc {rows[0]['nvcc']} and the disassembly, without a GPU. Made "
@@ -516,21 +526,17 @@ def page_text(rows: Sequence[Row]) -> str:
         "defaults of the sources: where [tuned.toml](tuned.toml) has others for a GPU, the build for that GPU differs.",
         "Registers a thread, least and most of a file's kernels. A stub is what is compiled of a kernel that needs a "
         "newer architecture: a trap, never launched.",
-        markdown(by_arch, ["source", "kernels", *(f"sm_{arch}" for arch in architectures)]),
+        _by_architecture(rows, architectures),
         f"sm_{newest}: threads a block (`__launch_bounds__`, 1024 where there is none), the lowest theoretical "
         "occupancy at that size and its limiter, static shared memory (bytes), widths of global loads and stores "
         "(bits a thread), bulk copies, tensor instructions, code (KiB of all kernels together). Dynamic shared memory "
         "is known at the launch alone and counts in none of it: fewer blocks of a kernel that asks for some may fit.",
-        markdown(
-            detail,
-            ["source", "threads", "occupancy", "shared", "loads", "stores", "bulk", "tensor", "code"],
-        ),
+        _in_detail(rows, newest),
         "Local memory (a stack frame, spills, or instructions that access it; bits : instructions): "
         + ("" if local else "no kernel uses any."),
     ]
     if local:
-        headers = ["source", "kernel", "sm", "stack bytes", "spill bytes", "loads", "stores"]
-        parts.append(markdown(local, headers))
+        parts.append(_markdown(local, ["source", "kernel", "sm", "stack bytes", "spill bytes", "loads", "stores"]))
     return "\n\n".join(parts) + "\n"
 
 

@@ -191,10 +191,10 @@ def link_all(built: Iterable[Built], progress: Progress) -> dict[Combination, st
             raise build.BuildError(f"{folder.name} under build/ is not as PyTorch leaves an extension: delete it.")
         to = library_of(one)
         inputs = [one.object, *others]
-        log = shlex.quote(str(to.with_suffix(".log")))
+        said = shlex.quote(str(to.with_suffix(".log")))
         words = shlex.join(["c++", "-Wl,-Bsymbolic", *map(str, inputs), "-o", str(to)])
         flags = re.sub(r"\$(.)", r"\1", found[1])  # as ninja reads it
-        edges[to] = f"{words} {flags} > {log} 2>&1", inputs
+        edges[to] = f"{words} {flags} > {said} 2>&1", inputs
     run_ninja("link", edges, progress)
     failed = {}
     for one in ready:

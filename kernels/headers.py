@@ -1,4 +1,4 @@
-"""The "Expect" of each .cu header, made of what op.py declares of its variants.
+"""The "Expect" of each source's header, made of what op.py declares of its variants.
 
 A source that serves several ops says it of each, where they differ. A test holds that headers agree with declarations.
 
@@ -14,36 +14,34 @@ from pathlib import Path
 from kernels.registry import FOLDER, ops
 
 WIDTH = 120
-_EXPECT = re.compile(r"^// Expect .*?(?=^// (?!  )|^(?!//))", re.MULTILINE | re.DOTALL)
+# the lines up to the next heading, or the end of the header: in a .cu comments, in a Triton file its docstring
+_EXPECT = re.compile(r"^(// |)Expect .*?(?=^\1\w|^(?!//)#|^\"\"\")", re.MULTILINE | re.DOTALL)
 
 
 def sources() -> dict[Path, dict[str, str]]:
-    """Every .cu that a variant names, with what is expected of it by op."""
+    """Every source that a variant names, with what is expected of it by op."""
     found: dict[Path, dict[str, str]] = {}
     for op in ops().values():
         for variant in op.variants.values():
-            if variant.kind == "cuda":
+            if variant.source:
                 found.setdefault(FOLDER / op.folder / variant.source, {})[op.name] = op.expected(variant.name)
     return found
 
 
-def expect(by_op: dict[str, str]) -> str:
+def expect(by_op: dict[str, str], before: str = "// ") -> str:
     """The lines of a header that say what is expected; by op where a source serves several that differ."""
     said = list(by_op.values())
     same = len(set(said)) == 1
     text = said[0] if same else "; ".join(f"{op}: {expected}" for op, expected in by_op.items())
-    lines = textwrap.wrap(
-        f"{text}. Refuted if not.", WIDTH, initial_indent="// Expect   ", subsequent_indent="//          ",
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
-    return "\n".join(lines) + "\n"
+    first, later = f"{before}Expect   ", f"{before}         "
+    return textwrap.fill(f"{text}. Refuted if not.", WIDTH, initial_indent=first, subsequent_indent=later) + "\n"
 
 
 def with_expected(source: str, by_op: dict[str, str]) -> str:
     """The text of a source with these lines in its header. Raises ValueError where the header has no "Expect"."""
     if not _EXPECT.search(source):
-        raise ValueError('the header has no line "// Expect   ": write one, python -m kernels.headers fills it in')
-    return _EXPECT.sub(lambda _: expect(by_op), source, count=1)
+        raise ValueError('the header has no line "Expect": write one, python -m kernels.headers fills it in')
+    return _EXPECT.sub(lambda found: expect(by_op, found[1]), source, count=1)
 
 
 def main() -> int:

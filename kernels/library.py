@@ -6,6 +6,7 @@ that names a CUDA variant still runs, with the same result, on a machine without
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -57,34 +58,15 @@ def define(
     returns = ["Tensor"] * sum(tensor.role == "out" for tensor in op.tensors)
     returned = returns[0] if len(returns) == 1 else f"({', '.join(returns)})"
     _library.define(f"{op.torch_op}({arguments}, str variant) -> {returned}", tags=(torch.Tag.pt2_compliant_tag,))
-
-    def prepare(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], str, Any]:
-        *inputs, variant = arguments
-        if variant not in op.variants:
-            raise ValueError(f"{op.torch_op} has no variant {variant!r}; known: {', '.join(op.variants)}")
-        check(*inputs)
-        return tuple(inputs), variant, empty(*inputs)
-
-    def is_empty(outputs: Any) -> bool:
-        return all(value.numel() == 0 for value in (outputs if isinstance(outputs, tuple) else (outputs,)))
+    prepare = functools.partial(_prepare, op, check, empty)
 
     def on_cpu(*arguments: Any) -> Any:
         inputs, _, outputs = prepare(arguments)
-        return outputs if is_empty(outputs) else chain(*contiguous(inputs))
+        return outputs if _is_empty(outputs) else chain(*contiguous(inputs))
 
     def on_cuda(*arguments: Any) -> Any:
         inputs, variant, outputs = prepare(arguments)
-        if is_empty(outputs):
-            return outputs
-        taken = op.variants[variant].dtypes
-        for value in inputs:
-            if isinstance(value, torch.Tensor) and value.is_floating_point() and dtype_name(value.dtype) not in taken:
-                raise TypeError(f"{op.torch_op} {variant} takes {' or '.join(taken)}, got {dtype_name(value.dtype)}")
-        with torch.cuda.device(inputs[0].device):
-            return op.variants[variant].fn(*lay_out(inputs))
-
-    def fake(*arguments: Any) -> Any:
-        return prepare(arguments)[2]
+        return outputs if _is_empty(outputs) else _launch(op, variant, inputs, lay_out)
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.numbers = tuple(value for value in inputs[:-1] if not isinstance(value, torch.Tensor))
@@ -95,8 +77,39 @@ def define(
 
     _library.impl(op.torch_op, on_cpu, "CPU")
     _library.impl(op.torch_op, on_cuda, "CUDA")
-    torch.library.register_fake(name, fake, lib=_library)
+    torch.library.register_fake(name, lambda *arguments: prepare(arguments)[2], lib=_library)
     torch.library.register_autograd(name, run_backward, setup_context=setup_context, lib=_library)
+
+
+def _prepare(
+    op: Op, check: Callable[..., None], empty: Callable[..., Any], arguments: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], str, Any]:
+    """The inputs, the variant and empty outputs of one call. Raises ValueError, TypeError."""
+    *inputs, variant = arguments
+    if variant not in op.variants:
+        raise ValueError(f"{op.torch_op} has no variant {variant!r}; known: {', '.join(op.variants)}")
+    check(*inputs)
+    return tuple(inputs), variant, empty(*inputs)
+
+
+def _is_empty(outputs: Any) -> bool:
+    return all(value.numel() == 0 for value in (outputs if isinstance(outputs, tuple) else (outputs,)))
+
+
+def _launch(
+    op: Op, variant: str, inputs: tuple[Any, ...], lay_out: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+) -> Any:
+    """The outputs of a variant on the GPU of its inputs. Raises TypeError for a dtype that it does not take."""
+    declared = op.variants[variant]
+    for value in inputs:
+        if not (isinstance(value, torch.Tensor) and value.is_floating_point()):
+            continue
+        if (dtype := dtype_name(value.dtype)) not in declared.dtypes:
+            raise TypeError(f"{op.torch_op} {variant} takes {' or '.join(declared.dtypes)}, got {dtype}")
+    if inputs[0].device.index == torch.cuda.current_device():
+        return declared.fn(*lay_out(inputs))
+    with torch.cuda.device(inputs[0].device):
+        return declared.fn(*lay_out(inputs))
 
 
 def layernorm_backward(

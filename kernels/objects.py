@@ -5,6 +5,7 @@ An object is made anew when the compiler, its flags, the source or a header of o
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import re
@@ -60,7 +61,7 @@ def with_headers(source: Path) -> dict[str, Path]:
         if path.name in found or not path.is_file():
             continue
         found[path.name] = path
-        for name in re.findall(r'^\s*#include "([^"]+)"', path.read_text("utf-8"), flags=re.MULTILINE):
+        for name in re.findall(r'^\s*#include "([^"]+)"', _for_device(path.read_text("utf-8")), flags=re.MULTILINE):
             beside = path.parent / name
             waiting.append(beside if beside.is_file() else FOLDER / "include" / name)
     return found
@@ -85,16 +86,28 @@ def _without_comments(text: str) -> str:
     return re.sub(r"//[^\n]*", "", text)
 
 
+def _for_device(text: str) -> str:
+    """A header without what it has for bindings and the driver alone (kernels/glue.py)."""
+    return re.sub(r"^#ifdef KERNEL_LEDGER_(?:BINDING|DRIVER)\b.*?^#endif", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def _code(path: Path) -> str:
+    """What of a file becomes a kernel: no comments, no line breaks; of a Triton file what is behind its docstring."""
+    text = path.read_text("utf-8")
+    if path.suffix != ".py":
+        return " ".join(_without_comments(_for_device(text)).split())
+    module = ast.parse(text)
+    behind = module.body[0].end_lineno if ast.get_docstring(module) is not None else 0
+    return "".join(text.splitlines(keepends=True)[behind:])
+
+
 def fingerprint(source: Path) -> str:
     """12 hex digits that change with what a source does, and the headers of ours that it includes and the rungs that it
-    calls, not with comments or line breaks of CUDA files.
+    calls; not with comments, line breaks of CUDA files, or what its op's header has for bindings.
     """
     digest = hashlib.sha256()
     for name, path in sorted(with_called(source).items()):
-        text = path.read_text("utf-8")
-        if path.suffix != ".py":
-            text = _without_comments(text)
-        digest.update(f"\0{name}\0{' '.join(text.split())}".encode())
+        digest.update(f"\0{name}\0{_code(path)}".encode())
     return digest.hexdigest()[:12]
 
 

@@ -40,6 +40,21 @@ class Tensor:
     role: str
 
 
+@dataclass(frozen=True)
+class Launcher:
+    """The host function of a CUDA rung, `cudaError_t name(const <Op>Call& call)`, and how Python has it.
+
+    The extension has it as `function`, by `binding`, an expression of C++ over what `<op>.h` offers to bindings.
+    `workspace` is a function that says how many bytes of it the rung needs, `cudaError_t workspace(call, size_t&
+    bytes)`, "" where the op's header knows.
+    """
+
+    name: str
+    function: str
+    binding: str
+    workspace: str = ""
+
+
 def takes_all(shape: Shape, dtype: str) -> str:
     """Nothing speaks against any shape."""
     return ""
@@ -50,7 +65,8 @@ class Variant:
     """One way to compute an op.
 
     `fn(*inputs)` computes the whole op on the device of its inputs. `symbols` are the `__global__` names that
-    may appear in a capture (empty where the kernels are not ours), all of them in `source`. `bytes_model` is
+    may appear in a capture (empty where the kernels are not ours), all of them in `source`; a CUDA source is called by
+    its `launcher`. `bytes_model` is
     the DRAM traffic that the variant should cause, in bytes. `idea` says in words what is new about it, `hypotheses`
     what times and counters have to show; `Op.hypothesis` makes one sentence of both.
     `dtypes` are those it takes, of the op's. `cannot(shape, dtype)` says why it does not take a shape, "" if it does.
@@ -69,6 +85,7 @@ class Variant:
     bytes_model: ByteModel
     symbols: tuple[str, ...] = ()
     source: str = ""
+    launcher: Launcher | None = None
     hypotheses: tuple[Hypothesis, ...] = ()
     dtypes: tuple[str, ...] = DTYPES
     cannot: Callable[[Shape, str], str] = takes_all

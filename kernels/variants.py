@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernels import objects, tuned
-from kernels.registry import FOLDER, ByteModel, Op, Variant, ops
+from kernels.registry import FOLDER, ByteModel, Launcher, Op, Variant, ops
 
 _modules: dict[str, Any] = {}  # by folder
 
@@ -99,10 +99,18 @@ def cuda_variant(
     bytes_model: ByteModel,
     *,
     function: str = "",
+    launcher: str = "",
+    binding: str = "run<{launcher}>",
     symbols: tuple[str, ...] = (),
     **more: Any,
 ) -> Variant:
-    """The rung kernels/<folder>/<name>.cu: `function` of the extension (`name`), device symbols (`<folder>_<name>`)."""
+    """The rung kernels/<folder>/<name>.cu: `function` of the extension (`name`), device symbols (`<folder>_<name>`).
+
+    The function's `binding` calls the host function `launcher` (`<folder>_<name>`). One that names `{workspace}` asks
+    `<launcher>_workspace` for the size of it.
+    """
+    host = launcher or f"{folder}_{name}"
+    workspace = f"{host}_workspace"
     return Variant(
         name=name,
         kind="cuda",
@@ -111,6 +119,12 @@ def cuda_variant(
         bytes_model=bytes_model,
         symbols=symbols or (f"{folder}_{name}",),
         source=f"{name}.cu",
+        launcher=Launcher(
+            host,
+            function or name,
+            binding.format(launcher=host, workspace=workspace),
+            workspace if "{workspace}" in binding else "",
+        ),
         **more,
     )
 

@@ -43,12 +43,69 @@ inline int visible_window(const AttentionCall& call) {
   return call.window > 0 && call.window < call.tokens ? call.window : call.tokens;
 }
 
-// Each returns cudaErrorInvalidValue for sizes, a window or a dtype that it does not take, cudaErrorMisalignedAddress
+// A launcher returns cudaErrorInvalidValue for sizes, a window or a dtype that it does not take, cudaErrorMisalignedAddress
 // for bases that are not 16-byte aligned and cudaErrorNotSupported for a GPU that it does not run on; see "Needs" in
 // its source.
-cudaError_t attention_v01_separate(const AttentionCall& call);   // float32, bfloat16; no window
-cudaError_t attention_v02_per_query(const AttentionCall& call);  // float32, bfloat16; no window, 1024 tokens at most
-cudaError_t attention_v03_tiled(const AttentionCall& call);      // float32, bfloat16
-cudaError_t attention_v04_mma(const AttentionCall& call);        // bfloat16
-cudaError_t attention_v05_wgmma(const AttentionCall& call);      // bfloat16
-cudaError_t attention_v06_small(const AttentionCall& call);      // bfloat16
+
+#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#include "binding.h"
+
+using Launcher = cudaError_t (*)(const AttentionCall&);
+
+inline torch::Tensor run(Launcher launch, const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
+                         int64_t window, bool needs_workspace = false) {
+  const DType dtype = check_operands("attention", q, {k, v});
+  constexpr int64_t limit = std::numeric_limits<int>::max();
+  TORCH_CHECK(q.dim() == 4 && q.size(3) == ATTENTION_HEAD_SIZE && k.sizes() == q.sizes() && v.sizes() == q.sizes(),
+              "attention takes q, k and v of one shape (B, nh, T, 64)");
+  const int64_t heads = q.size(0) * q.size(1), tokens = q.size(2);
+  TORCH_CHECK(heads <= limit && tokens <= limit, "attention takes at most 2^31 heads");
+  const c10::cuda::CUDAGuard guard(q.device());
+  torch::Tensor out = torch::empty_like(q), workspace;
+  if (out.numel() == 0) return out;
+  if (needs_workspace) workspace = torch::empty({heads * tokens * tokens}, q.options().dtype(at::kFloat));
+  const cudaError_t status =
+      launch({q.const_data_ptr(), k.const_data_ptr(), v.const_data_ptr(), out.mutable_data_ptr(),
+              needs_workspace ? workspace.mutable_data_ptr<float>() : nullptr, static_cast<int>(heads),
+              static_cast<int>(tokens), static_cast<int>(std::min(window, tokens)), 0.125f, dtype, current_stream()});
+  check_accepted(status);
+  TORCH_CHECK(status != cudaErrorNotSupported, "this attention does not run on this GPU: use v01_separate or torch.");
+  TORCH_CHECK(status != cudaErrorMisalignedAddress,
+              "this attention takes 16-byte aligned operands: clone them, or use v01_separate or torch.");
+  TORCH_CHECK(status != cudaErrorInvalidValue,
+              "this attention does not take these sizes or this dtype: use v03_tiled or torch.");
+  C10_CUDA_CHECK(status);
+  return out;
+}
+
+template <Launcher LAUNCH, bool WORKSPACE = false>
+torch::Tensor causal(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v) {
+  return run(LAUNCH, q, k, v, 0, WORKSPACE);
+}
+
+template <Launcher LAUNCH>
+torch::Tensor windowed(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v, int64_t window) {
+  TORCH_CHECK(window >= 1, "attention takes a window of 1 key or more");
+  return run(LAUNCH, q, k, v, window);
+}
+#endif
+
+#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+static void drive(Rungs<AttentionCall>& rungs, DType dtype, int heads, int tokens, int window) {
+  const size_t size = size_of(dtype), elements = static_cast<size_t>(heads) * tokens * ATTENTION_HEAD_SIZE;
+  const Buffer q(elements, size), k(elements, size), v(elements, size), out(elements, size, false),
+      workspace(window ? 1 : static_cast<size_t>(heads) * tokens * tokens, 4, false);
+  rungs.run(dtype, {q, k, v, out, workspace.floats(), heads, tokens, window, 0.125f, dtype, nullptr});
+}
+
+static void drive_attention(Rungs<AttentionCall>& rungs) {
+  // one token, the edges of every tile; windows inside a tile and across tiles
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const auto& [tokens, window] : {std::pair{1, 0}, std::pair{7, 0}, std::pair{65, 0}, std::pair{129, 0},
+                                         std::pair{300, 0}, std::pair{65, 1}, std::pair{300, 64}, std::pair{300, 131}})
+      drive(rungs, dtype, 2, tokens, window);
+  // more blocks of v06 than four and two a multiprocessor
+  drive(rungs, DType::bfloat16, 180, 129, 0);
+  drive(rungs, DType::bfloat16, 300, 17, 0);
+}
+#endif

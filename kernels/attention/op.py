@@ -327,7 +327,8 @@ def _per_query(shape: Shape, dtype: str) -> str:
 
 
 def _ours(name: str, idea: str, bytes_model: Any = minimum_bytes, more: Any = takes_all, **rest: Any) -> Variant:
-    return cuda_variant("attention", name, idea, bytes_model, cannot=_head_size(more), **rest)
+    binding = rest.pop("binding", "causal<{launcher}>")
+    return cuda_variant("attention", name, idea, bytes_model, binding=binding, cannot=_head_size(more), **rest)
 
 
 BF16 = ("bfloat16",)
@@ -387,6 +388,7 @@ VARIANTS = (
         separate_bytes,
         _scores_fit,
         symbols=V01_SYMBOLS,
+        binding="causal<{launcher}, true>",
         hypotheses=(Hypothesis(TIME, "v03_tiled", low=20.0),),
         tunables={
             "ATTENTION_V01_SIDE": (16, 8, 32),
@@ -483,6 +485,7 @@ WINDOWED_VARIANTS = (
         "v03_tiled",
         "tiles of 64 keys outside the window are skipped",
         function="windowed_v03_tiled",
+        binding="windowed<{launcher}>",
         hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.45, dtypes=("float32",)),),
         tunables=V03_TUNABLES,
     ),
@@ -490,6 +493,7 @@ WINDOWED_VARIANTS = (
         "v04_mma",
         "tiles outside the window are skipped, masks at its two edges alone",
         function="windowed_v04_mma",
+        binding="windowed<{launcher}>",
         hypotheses=(Hypothesis(TIME, "flex", high=0.8, dtypes=BF16),),
         dtypes=BF16,
         tunables=V04_TUNABLES,
@@ -498,6 +502,7 @@ WINDOWED_VARIANTS = (
         "v05_wgmma",
         "wgmma and TMA over the visible tiles alone",
         function="windowed_v05_wgmma",
+        binding="windowed<{launcher}>",
         hypotheses=(Hypothesis(TIME, "v04_mma", high=0.8, dtypes=BF16),),
         dtypes=BF16,
         tunables=V05_TUNABLES,

@@ -20,6 +20,8 @@
 #include "overlap_shared.cuh"
 #include "tiles.cuh"
 
+cudaError_t attention_v05_wgmma(const AttentionCall& call);  // what this rung does not take
+
 #ifndef ATTENTION_V06_STAGES
 #define ATTENTION_V06_STAGES 2
 #endif

@@ -33,10 +33,83 @@ struct AttentionDecodeCall {
   cudaStream_t stream;
 };
 
-cudaError_t attention_decode_v01_row(const AttentionDecodeCall& call);
-cudaError_t attention_decode_v02_block(const AttentionDecodeCall& call);
-cudaError_t attention_decode_v03_split(const AttentionDecodeCall& call);
-cudaError_t attention_decode_v04_cluster(const AttentionDecodeCall& call);
-
 // Floats that v03, and v04 where it runs as v03, keeps of its partial results.
 int64_t attention_decode_workspace(const AttentionDecodeCall& call);
+
+#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#include "binding.h"
+
+using Launcher = cudaError_t (*)(const AttentionDecodeCall&);
+
+// Of an axis with one element the stride is never used, and may be anything.
+inline AttentionDecodeStrides strides_of(const torch::Tensor& tensor) {
+  const auto of = [&](int64_t axis) { return tensor.size(axis) > 1 ? tensor.stride(axis) : 0; };
+  return {of(0), of(1), of(2)};
+}
+
+template <Launcher LAUNCH, bool KEEPS_PARTS = false>
+torch::Tensor run(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v, double scale) {
+  constexpr int64_t size = ATTENTION_DECODE_HEAD_SIZE, limit = 1 << 24;
+  const auto type = q.scalar_type();
+  TORCH_CHECK(type == at::kFloat || type == at::kBFloat16, "attention_decode takes float32 or bfloat16");
+  for (const torch::Tensor& tensor : {q, k, v})
+    TORCH_CHECK(tensor.is_cuda() && tensor.device() == q.device() && tensor.scalar_type() == type &&
+                    tensor.dim() == 4 && tensor.size(3) == size && tensor.stride(3) == 1,
+                "attention_decode takes CUDA tensors (B, nh, T, 64) on one GPU, of one dtype, the 64 side by side");
+  TORCH_CHECK(q.size(2) == 1 && k.sizes() == v.sizes() && k.size(0) == q.size(0) && k.size(1) == q.size(1),
+              "attention_decode takes q (B, nh, 1, 64), k and v (B, nh, Tk, 64)");
+  TORCH_CHECK(q.size(0) * q.size(1) <= limit && k.size(2) >= 1 && k.size(2) <= limit,
+              "attention_decode takes 1 to 2^24 keys, and as many heads");
+  const c10::cuda::CUDAGuard guard(q.device());
+  torch::Tensor out = torch::empty(q.sizes(), q.options());
+  if (out.numel() == 0) return out;
+  AttentionDecodeCall call{q.const_data_ptr(),
+                           k.const_data_ptr(),
+                           v.const_data_ptr(),
+                           out.mutable_data_ptr(),
+                           nullptr,
+                           strides_of(q),
+                           strides_of(k),
+                           strides_of(v),
+                           static_cast<int>(q.size(0)),
+                           static_cast<int>(q.size(1)),
+                           static_cast<int>(k.size(2)),
+                           static_cast<float>(scale),
+                           type == at::kFloat ? DType::float32 : DType::bfloat16,
+                           current_stream()};
+  torch::Tensor workspace;
+  if (KEEPS_PARTS) {
+    workspace = torch::empty({attention_decode_workspace(call)}, q.options().dtype(at::kFloat));
+    call.workspace = workspace.mutable_data_ptr<float>();
+  }
+  C10_CUDA_CHECK(LAUNCH(call));
+  return out;
+}
+#endif
+
+#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+// Whole, and as the first tokens of a longer cache whose end must not be read; `shift` elements off an aligned address.
+static void drive(Rungs<AttentionDecodeCall>& rungs, DType dtype, int batch, int heads, int keys, int shift) {
+  const size_t size = size_of(dtype);
+  const int64_t rows = static_cast<int64_t>(batch) * heads;
+  for (const int64_t capacity : {keys, keys + 3}) {
+    const int64_t elements = ((rows - 1) * capacity + keys) * 64;
+    const Buffer q(rows * 64 + shift, size), k(elements + shift, size), v(elements + shift, size),
+        out(rows * 64, size, false);
+    const AttentionDecodeStrides of_q{heads * 64, 64, 0}, of_cache{heads * capacity * 64, capacity * 64, 64};
+    AttentionDecodeCall call{q.at(shift), k.at(shift), v.at(shift), out,  nullptr, of_q,  of_cache,
+                             of_cache,    batch,       heads,       keys, 0.125f,  dtype, nullptr};
+    const Buffer workspace(attention_decode_workspace(call), 4, false);
+    call.workspace = workspace.floats();
+    rungs.run(dtype, call);
+  }
+}
+
+static void drive_attention_decode(Rungs<AttentionDecodeCall>& rungs) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    for (const int keys : {1, 2, 31, 33, 127, 1000, 4097})
+      for (const int shift : {0, 1}) drive(rungs, dtype, 2, 3, keys, shift);
+    drive(rungs, dtype, 30, 12, 65, 0);
+  }
+}
+#endif

@@ -248,6 +248,7 @@ VARIANTS = (
         "as many blocks as the GPU holds, whatever B nh is",
         split_bytes,
         symbols=("attention_decode_v03_split", "attention_decode_v03_merge"),
+        binding="run<{launcher}, true>",
         hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.85),),
         tunables={"ATTENTION_DECODE_V03_WARPS": (8, 4, 16), "ATTENTION_DECODE_V03_UNROLL": (4, 2, 8)},
     ),
@@ -256,6 +257,7 @@ VARIANTS = (
         "v04_cluster",
         "one launch, merged in distributed shared memory",
         minimum_bytes,
+        binding="run<{launcher}, true>",
         hypotheses=(
             Hypothesis(TIME, "v03_split", high=1.03),
             Hypothesis(TIME, "floor", high=1 / 0.85),

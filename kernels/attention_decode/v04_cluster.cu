@@ -17,6 +17,8 @@
 #include "overlap.cuh"
 #include "splits.cuh"
 
+cudaError_t attention_decode_v03_split(const AttentionDecodeCall& call);  // what this rung does not take
+
 #ifndef ATTENTION_DECODE_V04_WARPS
 #define ATTENTION_DECODE_V04_WARPS 8
 #endif

@@ -1,10 +1,11 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 """attention_decode v05_triton: keys split among programs, online softmax over blocks of keys, a second kernel merges.
 
 Shapes   q (B, nh, 1, 64), k, v (B, nh, Tk, 64) with any strides of batch, head and token, out (B, nh, 1, 64).
 Needs    nothing
 Moves    2 * B*nh * (Tk + 1) * 64 * sizeof(T) bytes, and each split's 66 floats out and in again.
 Versus   v03: the same split, blocks of 128 keys; Triton picks the access width.
-Expect   time within 25 % of the byte floor at B 8, Tk 8192. Refuted if not.
+Expect   time at most 1.25 times the floor's. Refuted if not.
 Source   v03_split
 """
 

@@ -17,5 +17,42 @@ struct GeluCall {
   cudaStream_t stream;
 };
 
-cudaError_t gelu_v01_naive(const GeluCall& call);
-cudaError_t gelu_v02_vector(const GeluCall& call);
+#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#include "binding.h"
+
+using Launcher = cudaError_t (*)(const GeluCall&);
+
+inline torch::Tensor run(Launcher launch, const torch::Tensor& x, const std::optional<torch::Tensor>& bias) {
+  const DType dtype = bias ? check_operands("bias_gelu", x, {*bias}) : check_operands("gelu", x, {});
+  TORCH_CHECK(!bias || bias->numel() == x.size(-1), "bias_gelu takes a bias of the last axis");
+  const c10::cuda::CUDAGuard guard(x.device());
+  torch::Tensor out = torch::empty_like(x);
+  if (x.numel() == 0) return out;
+  count_rows("gelu", x);
+  C10_CUDA_CHECK(launch({x.const_data_ptr(), bias ? bias->const_data_ptr() : nullptr, out.mutable_data_ptr(), x.numel(),
+                         static_cast<int>(x.size(-1)), dtype, current_stream()}));
+  return out;
+}
+
+template <Launcher LAUNCH>
+torch::Tensor gelu(const torch::Tensor& x) {
+  return run(LAUNCH, x, std::nullopt);
+}
+
+template <Launcher LAUNCH>
+torch::Tensor bias_gelu(const torch::Tensor& x, const torch::Tensor& bias) {
+  return run(LAUNCH, x, bias);
+}
+#endif
+
+#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+static void drive_gelu(Rungs<GeluCall>& rungs) {
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const auto& [rows, columns] : SHAPES_OF_ROWS) {
+      const int64_t elements = static_cast<int64_t>(rows) * columns;
+      const Buffer x(elements, size_of(dtype)), bias(columns, size_of(dtype)), out(elements, size_of(dtype), false);
+      rungs.run(dtype, {x, nullptr, out, elements, columns, dtype, nullptr});
+      rungs.run(dtype, {x, bias, out, elements, columns, dtype, nullptr});
+    }
+}
+#endif

@@ -178,6 +178,7 @@ def _variants(
             "one launch, 2 element passes; in bf16 instructions bind",
             passes,
             function=f"{prefix}_v01_naive",
+            binding=f"{prefix}<{{launcher}}>",
             tunables={"GELU_V01_THREADS": (256, 64, 128, 512, 1024)},
             hypotheses=(Hypothesis(TIME, "v02_vector", low=1.03, dtypes=("bfloat16",)),),
         ),
@@ -195,6 +196,7 @@ def _variants(
             "16-byte accesses, two special-function instructions an element",
             passes,
             function=f"{prefix}_v02_vector",
+            binding=f"{prefix}<{{launcher}}>",
             tunables={"GELU_V02_THREADS": (256, 64, 128, 512, 1024), "GELU_V02_AHEAD_MB": (3, 0, 1, 6)},
             hypotheses=(
                 Hypothesis(TIME, "floor", high=1.03, dtypes=("float32",), least_bytes=LARGE),

@@ -16,7 +16,37 @@ struct GemvCall {
   cudaStream_t stream;
 };
 
-cudaError_t gemv_v01_naive(const GemvCall& call);
-cudaError_t gemv_v02_warp(const GemvCall& call);
-cudaError_t gemv_v04_early(const GemvCall& call);
-cudaError_t gemv_v05_straight(const GemvCall& call);
+#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#include "binding.h"
+
+using Launcher = cudaError_t (*)(const GemvCall&);
+
+template <Launcher LAUNCH>
+torch::Tensor run(const torch::Tensor& weight, const torch::Tensor& x, const torch::Tensor& bias) {
+  const DType dtype = check_operands("gemv", weight, {x, bias});
+  TORCH_CHECK(weight.dim() == 2 && x.dim() == 1 && bias.dim() == 1 && weight.size(1) == x.size(0) &&
+                  weight.size(0) == bias.size(0),
+              "gemv takes weight (N, K), x (K) and bias (N)");
+  constexpr int64_t limit = 1 << 28;
+  TORCH_CHECK(weight.size(0) <= limit && weight.size(1) <= limit, "gemv takes sizes up to 2^28");
+  const c10::cuda::CUDAGuard guard(weight.device());
+  torch::Tensor out = torch::empty_like(bias);
+  if (out.numel() == 0) return out;
+  C10_CUDA_CHECK(LAUNCH({weight.const_data_ptr(), x.const_data_ptr(), bias.const_data_ptr(), out.mutable_data_ptr(),
+                         static_cast<int>(weight.size(0)), static_cast<int>(weight.size(1)), dtype, current_stream()}));
+  return out;
+}
+#endif
+
+#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+static void drive_gemv(Rungs<GemvCall>& rungs) {
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const auto& [n, k] : {std::pair{37, 1}, std::pair{37, 8}, std::pair{37, 53}, std::pair{37, 768},
+                               std::pair{37, 1536}, std::pair{37, 3072}, std::pair{37, 8200}, std::pair{16387, 64},
+                               std::pair{16387, 520}, std::pair{16387, 776}}) {
+      const size_t size = size_of(dtype);
+      const Buffer weight(static_cast<size_t>(n) * k, size), x(k, size), bias(n, size), out(n, size, false);
+      rungs.run(dtype, {weight, x, bias, out, n, k, dtype, nullptr});
+    }
+}
+#endif

@@ -19,6 +19,8 @@
 #include "overlap.cuh"
 #include "warp_rows.cuh"
 
+cudaError_t gemv_v02_warp(const GemvCall& call);  // what this rung does not take
+
 namespace {
 // Of rows that ask for themselves: about what all multiprocessors hold.
 constexpr int64_t EARLY_BYTES = int64_t{GEMV_V04_EARLY_MB} << 20;

@@ -18,6 +18,8 @@
 #include "overlap.cuh"
 #include "warp_rows.cuh"
 
+cudaError_t gemv_v04_early(const GemvCall& call);  // what this rung does not take
+
 namespace {
 constexpr int64_t EARLY_BYTES = int64_t{GEMV_V05_EARLY_MB} << 20;  // of rows that ask for themselves, as in v04
 constexpr int ROWS = 2;                                            // of a warp: x is loaded once for both

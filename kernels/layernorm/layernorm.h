@@ -19,8 +19,33 @@ struct LayernormCall {
   cudaStream_t stream;
 };
 
-cudaError_t layernorm_v01_thread(const LayernormCall& call);
-cudaError_t layernorm_v02_shared(const LayernormCall& call);
-cudaError_t layernorm_v03_shuffle(const LayernormCall& call);
-cudaError_t layernorm_v04_constant(const LayernormCall& call);
-cudaError_t layernorm_v05_vector(const LayernormCall& call);
+#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#include "binding.h"
+
+using Launcher = cudaError_t (*)(const LayernormCall&);
+
+template <Launcher LAUNCH>
+torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, double eps) {
+  const DType dtype = check_operands("layernorm", x, {weight, bias});
+  TORCH_CHECK(weight.numel() == x.size(-1) && bias.numel() == x.size(-1),
+              "layernorm takes weight and bias of the last axis");
+  const c10::cuda::CUDAGuard guard(x.device());
+  torch::Tensor out = torch::empty_like(x);
+  if (x.numel() == 0) return out;
+  C10_CUDA_CHECK(LAUNCH({x.const_data_ptr(), weight.const_data_ptr(), bias.const_data_ptr(), out.mutable_data_ptr(),
+                         count_rows("layernorm", x), static_cast<int>(x.size(-1)), static_cast<float>(eps), dtype,
+                         current_stream()}));
+  return out;
+}
+#endif
+
+#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+static void drive_layernorm(Rungs<LayernormCall>& rungs) {
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const auto& [rows, columns] : SHAPES_OF_ROWS) {
+      const size_t elements = static_cast<size_t>(rows) * columns, size = size_of(dtype);
+      const Buffer x(elements, size), weight(columns, size), bias(columns, size), out(elements, size, false);
+      rungs.run(dtype, {x, weight, bias, out, rows, columns, 1e-5f, dtype, nullptr});
+    }
+}
+#endif

@@ -14,7 +14,7 @@ struct MatmulCall {
   int n;
   int k;
   cudaStream_t stream;
-  void* workspace = nullptr;  // v13, v15 and v16: matmul_v13_workspace() bytes and so on; others none
+  void* workspace = nullptr;  // v13, v15 and v16: matmul_v13_split_k_workspace() bytes and so on; others none
 };
 
 // Whether 16-byte accesses may start at every operand.
@@ -25,25 +25,76 @@ inline bool aligned(const MatmulCall& call) {
          0;
 }
 
-// Each returns cudaErrorInvalidValue for sizes, cudaErrorMisalignedAddress for bases and cudaErrorNotSupported for a
-// GPU that it does not take; see "Needs" in its source. float32
-cudaError_t matmul_v01_naive(const MatmulCall& call);
-cudaError_t matmul_v02_restrict(const MatmulCall& call);
-cudaError_t matmul_v03_unroll4(const MatmulCall& call);
-cudaError_t matmul_v04_constant_bias(const MatmulCall& call);
-cudaError_t matmul_v05_coalesced(const MatmulCall& call);
-cudaError_t matmul_v06_shared_tile(const MatmulCall& call);
-cudaError_t matmul_v07_float4(const MatmulCall& call);
-cudaError_t matmul_v08_register_tile(const MatmulCall& call);
-cudaError_t matmul_v09_warp_tile(const MatmulCall& call);
-cudaError_t matmul_v12_ring(const MatmulCall& call);
-cudaError_t matmul_v13_split_k(const MatmulCall& call);
-cudaError_t matmul_v13_workspace(const MatmulCall& call, size_t& bytes);
-cudaError_t matmul_v15_padded(const MatmulCall& call);
-cudaError_t matmul_v15_workspace(const MatmulCall& call, size_t& bytes);
-// bfloat16
-cudaError_t matmul_v10_mma(const MatmulCall& call);
-cudaError_t matmul_v11_wgmma(const MatmulCall& call);
-cudaError_t matmul_v14_fitted_tile(const MatmulCall& call);
-cudaError_t matmul_v16_any_rows(const MatmulCall& call);
-cudaError_t matmul_v16_workspace(const MatmulCall& call, size_t& bytes);
+// A launcher returns cudaErrorInvalidValue for sizes, cudaErrorMisalignedAddress for bases and cudaErrorNotSupported for a
+// GPU that it does not take; see "Needs" in its source.
+
+#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#include "binding.h"
+
+using Launcher = cudaError_t (*)(const MatmulCall&);
+using Workspace = cudaError_t (*)(const MatmulCall&, size_t&);
+
+template <Launcher LAUNCH, at::ScalarType TYPE, Workspace WORKSPACE = nullptr>
+torch::Tensor run(const torch::Tensor& a, const torch::Tensor& weight, const torch::Tensor& bias) {
+  check_operands("matmul", a, {weight, bias});
+  TORCH_CHECK(a.scalar_type() == TYPE, "this matmul does not take this dtype");
+  TORCH_CHECK(a.dim() == 2 && weight.dim() == 2 && bias.dim() == 1 && a.size(1) >= 1 && weight.size(0) == a.size(1) &&
+                  bias.size(0) == weight.size(1),
+              "matmul takes a (M, K), weight (K, N) and bias (N)");
+  constexpr int64_t limit = 1 << 20;
+  TORCH_CHECK(a.size(0) <= limit && a.size(1) <= limit && weight.size(1) <= limit, "matmul takes sizes up to 2^20");
+  const c10::cuda::CUDAGuard guard(a.device());
+  torch::Tensor out = torch::empty({a.size(0), weight.size(1)}, a.options());
+  if (out.numel() == 0) return out;
+  MatmulCall call = {a.const_data_ptr(),          weight.const_data_ptr(),
+                     bias.const_data_ptr(),       out.mutable_data_ptr(),
+                     static_cast<int>(a.size(0)), static_cast<int>(weight.size(1)),
+                     static_cast<int>(a.size(1)), current_stream()};
+  torch::Tensor workspace;
+  if constexpr (WORKSPACE != nullptr) {
+    size_t bytes = 0;
+    C10_CUDA_CHECK(WORKSPACE(call, bytes));
+    workspace = torch::empty({static_cast<int64_t>(bytes)}, a.options().dtype(at::kByte));
+    call.workspace = workspace.mutable_data_ptr();
+  }
+  const cudaError_t status = LAUNCH(call);
+  check_accepted(status);
+  TORCH_CHECK(status != cudaErrorNotSupported,
+              "this matmul needs a GPU of compute capability 9.0: use v09_warp_tile (fp32) or torch.");
+  TORCH_CHECK(status != cudaErrorMisalignedAddress,
+              "this matmul takes 16-byte aligned operands: clone them, or use v09_warp_tile (fp32) or torch.");
+  TORCH_CHECK(status != cudaErrorInvalidValue,
+              "this matmul does not take these sizes: use v09_warp_tile (fp32) or torch.");
+  C10_CUDA_CHECK(status);
+  return out;
+}
+
+constexpr at::ScalarType FP32 = at::kFloat, BF16 = at::kBFloat16;
+#endif
+
+#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+// Operands and the output start `shift` elements off an aligned address.
+static void drive(Rungs<MatmulCall>& rungs, DType dtype, int m, int n, int k, int shift = 0) {
+  const size_t size = size_of(dtype);
+  const Buffer a(static_cast<size_t>(m) * k + shift, size), weight(static_cast<size_t>(k) * n + shift, size),
+      bias(n + shift, size), out(static_cast<size_t>(m) * n + shift, size, false);
+  rungs.run(dtype, {a.at(shift), weight.at(shift), bias.at(shift), out.at(shift), m, n, k, nullptr});
+}
+
+static void drive_matmul(Rungs<MatmulCall>& rungs) {
+  // one element, odd sizes, edges of every tile; the last ones take the wide tiles
+  for (const auto& [m, n, k] : {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72},
+                                std::array{257, 1028, 36}, std::array{65, 200, 200}, std::array{1020, 2296, 200},
+                                std::array{1000, 2984, 392}, std::array{1030, 3080, 72}, std::array{1030, 2056, 24},
+                                std::array{300, 515, 772}, std::array{1100, 4100, 132}, std::array{257, 1029, 389}}) {
+    drive(rungs, DType::float32, m, n, k);
+    drive(rungs, DType::bfloat16, m, n, k);
+    tell("matmul");
+  }
+  // every width of tile, where rows start anywhere
+  for (const auto& [m, n, k] :
+       {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72}, std::array{257, 1029, 389},
+        std::array{1021, 2295, 200}, std::array{1000, 2983, 391}, std::array{1030, 3080, 71}})
+    for (const int shift : {0, 1, 2}) drive(rungs, DType::bfloat16, m, n, k, shift);
+}
+#endif

@@ -140,15 +140,18 @@ def _cuda(
     hypotheses: tuple[Hypothesis, ...] = (),
     symbols: tuple[str, ...] = (),
     keeps_default: str = "",
+    workspace: bool = False,
     **tunables: tuple[int, ...],
 ) -> Variant:
     """A rung; `tunables` by the last part of the macro's name."""
     prefix = f"MATMUL_{name[:3].upper()}_"
+    bound = ["{launcher}", "FP32" if dtype == "float32" else "BF16", *(["{workspace}"] if workspace else [])]
     return cuda_variant(
         "matmul",
         name,
         idea,
         tiling.bytes,
+        binding=f"run<{', '.join(bound)}>",
         hypotheses=hypotheses,
         dtypes=(dtype,),
         cannot=cannot,
@@ -270,6 +273,7 @@ VARIANTS = (
         "v13_split_k",
         "equal pieces of K",
         Tiling(128, 256, group=16, split_k=True),
+        workspace=True,
         hypotheses=(
             Hypothesis(TIME, "v12_ring", high=0.8, shape="mlp_proj"),
             Hypothesis(TIME, "v12_ring", high=0.8, shape="qkv", counters=False),
@@ -289,6 +293,7 @@ VARIANTS = (
         "operands copied into 16-byte rows first",
         Tiling(128, 256, group=16, split_k=True, padded=True),
         symbols=("matmul_v15_padded", "matmul_v15_pad"),
+        workspace=True,
         hypotheses=(
             Hypothesis(TIME, "torch", high=0.95, shape="lm_head"),
             Hypothesis(TIME, "torch", high=1 / 0.95, shape="square_1793"),
@@ -338,6 +343,7 @@ VARIANTS = (
         Tiling(128, 256, group=16, padded=True),
         dtype="bfloat16",
         symbols=("matmul_v16_any_rows", "matmul_v16_pad"),
+        workspace=True,
         hypotheses=(
             Hypothesis(TIME, "torch", high=0.4, shape="lm_head"),
             Hypothesis(TIME, "torch", high=0.6, shape="square_1793"),

@@ -3,6 +3,8 @@
 
 #include "ring.cuh"
 
+cudaError_t matmul_v09_warp_tile(const MatmulCall& call);  // what these rungs do not take
+
 constexpr int LEAST_STEPS = 64 / BK;  // of a piece
 
 static inline Deal shared_deal(const MatmulCall& call, int sm_count) {

@@ -19,6 +19,8 @@
 #define RING_STAGES MATMUL_V12_STAGES
 #include "ring.cuh"
 
+cudaError_t matmul_v09_warp_tile(const MatmulCall& call);  // what this rung does not take
+
 template <typename T>
 __global__ void __launch_bounds__(ALL_THREADS, 1)
     matmul_v12_ring(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap weight_map,

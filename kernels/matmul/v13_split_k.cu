@@ -1,6 +1,6 @@
 // matmul v13_split_k: v12, and every multiprocessor computes as many steps in K as any other, across tiles.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
-// Needs    as v12, elsewhere v09 runs; a workspace, see matmul_v13_workspace()
+// Needs    as v12, elsewhere v09 runs; a workspace, see matmul_v13_split_k_workspace()
 // Moves    as v12, and 256 KB through L2 for every part of a tile, written and read.
 // Versus   v12: the last wave is never half empty. The steps of the tiles that do not fill a wave, and of one wave more,
 //          are cut into equal pieces; who has a part of a tile leaves it in the workspace, and sums up as much of the
@@ -30,7 +30,9 @@ __global__ void __launch_bounds__(ALL_THREADS, 1)
 #endif
 }
 
-cudaError_t matmul_v13_workspace(const MatmulCall& call, size_t& bytes) { return split_k_workspace(call, bytes); }
+cudaError_t matmul_v13_split_k_workspace(const MatmulCall& call, size_t& bytes) {
+  return split_k_workspace(call, bytes);
+}
 
 cudaError_t matmul_v13_split_k(const MatmulCall& call) {
   return launch_split_k(call, as_they_are(call), matmul_v13_split_k<float>, [] { return cudaSuccess; });

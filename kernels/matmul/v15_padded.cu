@@ -1,6 +1,6 @@
 // matmul v15_padded: v13 for rows of any length and address, copied to where the copy engine takes them.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
-// Needs    sm_90a, elsewhere v09 runs; a workspace, see matmul_v15_workspace(). What v13 takes, it runs.
+// Needs    sm_90a, elsewhere v09 runs; a workspace, see matmul_v15_padded_workspace(). What v13 takes, it runs.
 // Moves    as v13, and an operand whose rows are no multiple of 16 bytes, or start at none, twice more.
 // Versus   v13: such an operand is first copied into rows a multiple of 16 bytes apart. That costs M*K + K*N words, the
 //          product M*K*N operations. Outputs change lanes in shared memory, so that a warp writes whole sectors of rows
@@ -19,6 +19,9 @@
 #define RING_ANY_OUT 1
 #include "any_rows.cuh"
 #include "split_k.cuh"
+
+cudaError_t matmul_v13_split_k(const MatmulCall& call);  // where rows are aligned as they are
+cudaError_t matmul_v13_split_k_workspace(const MatmulCall& call, size_t& bytes);
 
 namespace {
 
@@ -55,8 +58,8 @@ __global__ void __launch_bounds__(ALL_THREADS, 1)
 #endif
 }
 
-cudaError_t matmul_v15_workspace(const MatmulCall& call, size_t& bytes) {
-  if (rows_aligned(as_they_are(call))) return matmul_v13_workspace(call, bytes);
+cudaError_t matmul_v15_padded_workspace(const MatmulCall& call, size_t& bytes) {
+  if (rows_aligned(as_they_are(call))) return matmul_v13_split_k_workspace(call, bytes);
   Plan plan;
   const cudaError_t status = make_plan(call, plan);
   bytes = plan.bytes;

@@ -1,6 +1,6 @@
 // matmul v16_any_rows: v14 for rows of any length and address.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major bf16, sums in fp32.
-// Needs    sm_90a, a workspace, see matmul_v16_workspace(). What v14 takes, it runs.
+// Needs    sm_90a, a workspace, see matmul_v16_any_rows_workspace(). What v14 takes, it runs.
 // Moves    as v14, and an operand whose rows are no multiple of 16 bytes, or start at none, twice more.
 // Versus   v14: such an operand is first copied into rows a multiple of 128 bytes apart, in words that a shuffle puts
 //          together where a row starts inside one. Outputs leave shared memory for rows that start anywhere in the same
@@ -18,6 +18,8 @@
 #define FITTED_STAGES MATMUL_V16_STAGES
 #include "any_rows.cuh"
 #include "fitted_tile.cuh"
+
+cudaError_t matmul_v14_fitted_tile(const MatmulCall& call);  // where rows are aligned as they are
 
 namespace {
 
@@ -74,7 +76,7 @@ cudaError_t launch_pad(const MatmulCall& call, const Plan& plan) {
 
 }  // namespace
 
-cudaError_t matmul_v16_workspace(const MatmulCall& call, size_t& bytes) {
+cudaError_t matmul_v16_any_rows_workspace(const MatmulCall& call, size_t& bytes) {
   bytes = make_plan(call).bytes;
   return cudaSuccess;
 }

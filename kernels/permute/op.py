@@ -103,7 +103,7 @@ def merge_chain(by_heads: Any) -> Any:
     return by_heads.transpose(1, 2).clone(memory_format=torch.contiguous_format).flatten(2)
 
 
-TUNABLES = {
+TUNABLES: dict[str, dict[str, tuple[int, ...]]] = {
     "split": {"PERMUTE_V02_AHEAD_MB": (3, 0, 1, 6)},
     "merge": {"PERMUTE_V02_MERGE_COUNT": (2, 1, 4)},
 }
@@ -124,6 +124,8 @@ def _variants(which: str, passes: Any, chain: Any, function: str, launches: str)
             "one launch, one element a thread, the bytes of a copy",
             passes,
             function=f"{which}_v01_element",
+            launcher=f"permute_v01_{which}",
+            binding=f"{which}<{{launcher}}>",
             symbols=(f"permute_v01_{which}",),
             hypotheses=(Hypothesis(TIME, "v02_vector", low=1.1, dtypes=("bfloat16",)),),
             tunables={f"PERMUTE_V01_{which.upper()}_THREADS": (256, 64, 128, 512, 1024)},
@@ -143,6 +145,8 @@ def _variants(which: str, passes: Any, chain: Any, function: str, launches: str)
             "16-byte packets, the bytes of a copy",
             passes,
             function=f"{which}_v02_vector",
+            launcher=f"permute_v02_{which}",
+            binding=f"{which}<{{launcher}}>",
             symbols=(f"permute_v02_{which}",),
             hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.95, least_bytes=LARGE),),
             # split and merge are two kernels of one source: each has choices of its own

@@ -16,7 +16,65 @@ struct PermuteCall {
   cudaStream_t stream;
 };
 
-cudaError_t permute_v01_split(const PermuteCall& call);
-cudaError_t permute_v01_merge(const PermuteCall& call);
-cudaError_t permute_v02_split(const PermuteCall& call);
-cudaError_t permute_v02_merge(const PermuteCall& call);
+#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#include "binding.h"
+
+using Launcher = cudaError_t (*)(const PermuteCall&);
+
+template <Launcher LAUNCH>
+std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> split(const torch::Tensor& qkv, int64_t heads) {
+  check_operands("split_permute", qkv, {});
+  TORCH_CHECK(qkv.dim() == 3 && heads > 0 && qkv.size(2) % (3 * heads) == 0,
+              "split_permute takes (B, T, 3 C) with C a multiple of the heads");
+  const c10::cuda::CUDAGuard guard(qkv.device());
+  const int64_t tokens = qkv.size(1), size = qkv.size(2) / (3 * heads);
+  torch::Tensor parts[3];
+  for (torch::Tensor& part : parts) part = torch::empty({qkv.size(0), heads, tokens, size}, qkv.options());
+  if (qkv.numel() == 0) return {parts[0], parts[1], parts[2]};
+  count_rows("split_permute", qkv);
+  C10_CUDA_CHECK(LAUNCH({qkv.const_data_ptr(),
+                         {parts[0].mutable_data_ptr(), parts[1].mutable_data_ptr(), parts[2].mutable_data_ptr()},
+                         qkv.numel() / 3,
+                         static_cast<int>(tokens),
+                         static_cast<int>(heads),
+                         static_cast<int>(size),
+                         static_cast<int>(qkv.element_size()),
+                         current_stream()}));
+  return {parts[0], parts[1], parts[2]};
+}
+
+template <Launcher LAUNCH>
+torch::Tensor merge(const torch::Tensor& by_heads) {
+  check_operands("merge_heads", by_heads, {});
+  TORCH_CHECK(by_heads.dim() == 4, "merge_heads takes (B, nh, T, hs)");
+  const c10::cuda::CUDAGuard guard(by_heads.device());
+  const int64_t heads = by_heads.size(1), tokens = by_heads.size(2), size = by_heads.size(3);
+  torch::Tensor out = torch::empty({by_heads.size(0), tokens, heads * size}, by_heads.options());
+  if (by_heads.numel() == 0) return out;
+  count_rows("merge_heads", by_heads);
+  C10_CUDA_CHECK(LAUNCH({by_heads.const_data_ptr(),
+                         {out.mutable_data_ptr(), nullptr, nullptr},
+                         by_heads.numel(),
+                         static_cast<int>(tokens),
+                         static_cast<int>(heads),
+                         static_cast<int>(size),
+                         static_cast<int>(by_heads.element_size()),
+                         current_stream()}));
+  return out;
+}
+#endif
+
+#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+static void drive_permute(Rungs<PermuteCall>& rungs) {
+  constexpr int batch = 2, tokens = 65, heads = 3;
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const int head_size : {1, 5, 6, 20, 64}) {
+      const int64_t elements = static_cast<int64_t>(batch) * tokens * heads * head_size;
+      const int size = static_cast<int>(size_of(dtype));
+      const Buffer qkv(3 * elements, size), q(elements, size, false), k(elements, size, false),
+          v(elements, size, false);
+      rungs.run(dtype, {qkv, {q, k, v}, elements, tokens, heads, head_size, size, nullptr}, "_split");
+      rungs.run(dtype, {q, {v, nullptr, nullptr}, elements, tokens, heads, head_size, size, nullptr}, "_merge");
+    }
+}
+#endif

@@ -21,5 +21,36 @@ struct ResidualLayernormCall {
   cudaStream_t stream;
 };
 
-cudaError_t residual_layernorm_v01_shuffle(const ResidualLayernormCall& call);
-cudaError_t residual_layernorm_v02_vector(const ResidualLayernormCall& call);
+#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#include "binding.h"
+
+using Launcher = cudaError_t (*)(const ResidualLayernormCall&);
+
+template <Launcher LAUNCH>
+std::tuple<torch::Tensor, torch::Tensor> run(const torch::Tensor& x, const torch::Tensor& y,
+                                             const torch::Tensor& weight, const torch::Tensor& bias, double eps) {
+  const DType dtype = check_operands("residual_layernorm", x, {y, weight, bias});
+  TORCH_CHECK(x.sizes() == y.sizes(), "residual_layernorm adds tensors of one shape");
+  TORCH_CHECK(weight.numel() == x.size(-1) && bias.numel() == x.size(-1),
+              "residual_layernorm takes weight and bias of the last axis");
+  const c10::cuda::CUDAGuard guard(x.device());
+  torch::Tensor residual = torch::empty_like(x), out = torch::empty_like(x);
+  if (x.numel() == 0) return {residual, out};
+  C10_CUDA_CHECK(LAUNCH({x.const_data_ptr(), y.const_data_ptr(), weight.const_data_ptr(), bias.const_data_ptr(),
+                         residual.mutable_data_ptr(), out.mutable_data_ptr(), count_rows("residual_layernorm", x),
+                         static_cast<int>(x.size(-1)), static_cast<float>(eps), dtype, current_stream()}));
+  return {residual, out};
+}
+#endif
+
+#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+static void drive_residual_layernorm(Rungs<ResidualLayernormCall>& rungs) {
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const auto& [rows, columns] : SHAPES_OF_ROWS) {
+      const size_t elements = static_cast<size_t>(rows) * columns, size = size_of(dtype);
+      const Buffer x(elements, size), y(elements, size), weight(columns, size), bias(columns, size),
+          residual(elements, size, false), out(elements, size, false);
+      rungs.run(dtype, {x, y, weight, bias, residual, out, rows, columns, 1e-5f, dtype, nullptr});
+    }
+}
+#endif

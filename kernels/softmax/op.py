@@ -215,6 +215,7 @@ VARIANTS = (
             "softmax_v01_row_sum",
             "softmax_v01_divide",
         ),
+        binding="run<{launcher}, true>",
         hypotheses=(Hypothesis("measured_over_predicted", low=7 / 8, high=MOST_BYTES, dtypes=("float32",)),),
         tunables={"SOFTMAX_V01_THREADS": (256, 128, 512, 1024)},
     ),

@@ -19,9 +19,49 @@ struct SoftmaxCall {
   cudaStream_t stream;
 };
 
-cudaError_t softmax_v01_separate(const SoftmaxCall& call);
-cudaError_t softmax_v02_fused(const SoftmaxCall& call);
-cudaError_t softmax_v03_causal(const SoftmaxCall& call);
-cudaError_t softmax_v05_early(const SoftmaxCall& call);
-cudaError_t softmax_v06_block(const SoftmaxCall& call);  // cudaErrorInvalidValue: rows too long for shared memory
-cudaError_t softmax_v07_warp(const SoftmaxCall& call);
+#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#include "binding.h"
+
+using Launcher = cudaError_t (*)(const SoftmaxCall&);
+
+template <Launcher LAUNCH, bool NEEDS_WORKSPACE = false>
+torch::Tensor run(const torch::Tensor& scores, double scale) {
+  TORCH_CHECK(scores.is_cuda() && scores.is_contiguous() && scores.dim() >= 2,
+              "softmax takes contiguous CUDA scores of shape (..., Tq, Tk)");
+  const auto type = scores.scalar_type();
+  TORCH_CHECK(type == at::kFloat || type == at::kBFloat16, "softmax takes float32 or bfloat16");
+  const int64_t tq = scores.size(-2), tk = scores.size(-1);
+  const c10::cuda::CUDAGuard guard(scores.device());
+  torch::Tensor out = torch::empty_like(scores);
+  if (scores.numel() == 0) return out;
+  const int64_t rows = scores.numel() / tk;
+  constexpr int64_t limit = std::numeric_limits<int>::max();
+  TORCH_CHECK(rows <= limit && tk <= limit / 2, "softmax takes at most 2^31 rows of 2^30 columns");
+  torch::Tensor workspace;
+  if (NEEDS_WORKSPACE) workspace = torch::empty({rows * tk + 2 * rows}, scores.options().dtype(at::kFloat));
+  const cudaError_t status = LAUNCH({scores.const_data_ptr(), out.mutable_data_ptr(),
+                                     NEEDS_WORKSPACE ? workspace.mutable_data_ptr<float>() : nullptr, rows,
+                                     static_cast<int>(tq), static_cast<int>(tk), static_cast<float>(scale),
+                                     type == at::kFloat ? DType::float32 : DType::bfloat16, current_stream()});
+  check_accepted(status);
+  TORCH_CHECK(status != cudaErrorInvalidValue, "this softmax does not take rows of this length: use v03_causal.");
+  C10_CUDA_CHECK(status);
+  return out;
+}
+#endif
+
+#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+static void drive(Rungs<SoftmaxCall>& rungs, DType dtype, int64_t heads, int tq, int tk) {
+  const int64_t rows = heads * tq;
+  const Buffer scores(rows * tk, size_of(dtype)), out(rows * tk, size_of(dtype), false),
+      workspace(rows * tk + 2 * rows, 4, false);
+  rungs.run(dtype, {scores, out, workspace.floats(), rows, tq, tk, 0.125f, dtype, nullptr});
+}
+
+static void drive_softmax(Rungs<SoftmaxCall>& rungs) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    for (const int tk : {1, 17, 131, 1000, 1023, 2046, 9001}) drive(rungs, dtype, 2, 9, tk);
+    drive(rungs, dtype, 2, 130, 130);
+  }
+}
+#endif

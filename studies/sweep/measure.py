@@ -18,11 +18,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from analysis.formats import symbols
-from analysis.formats.spans import QUANTILES, quantiles
 from harness.manifest import first_line
+
+if TYPE_CHECKING:
+    from kernels.registry import Op
 
 Say = Callable[[dict[str, Any]], None]
 LIBRARIES = 150  # of one process: each takes some of the 1024 thread-specific keys that a process has
@@ -42,7 +43,7 @@ def batches(jobs: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         yield batch
 
 
-def combined(op: Any, variant: str, libraries: dict[str, str]) -> tuple[Any, dict[str, str]]:
+def combined(op: Op, variant: str, libraries: dict[str, str]) -> tuple[Any, dict[str, str]]:
     """(the op with one variant for each library, by the library's key; why, for those that do not load)."""
     from kernels.combinations import load
     from kernels.variants import calling
@@ -67,7 +68,7 @@ def combined(op: Any, variant: str, libraries: dict[str, str]) -> tuple[Any, dic
     return dataclasses.replace(op, variants=variants, best_by_dtype={}), failed
 
 
-def check(op: Any, keys: Sequence[str], dtype: str, shape: tuple[int, ...], say: Say) -> dict[str, float]:
+def check(op: Op, keys: Sequence[str], dtype: str, shape: tuple[int, ...], say: Say) -> dict[str, float]:
     """The keys that are right on the op's check shapes and on `shape`, with the share of the tolerance that the worst
     error took; a row for every other one.
     """
@@ -95,7 +96,7 @@ def check(op: Any, keys: Sequence[str], dtype: str, shape: tuple[int, ...], say:
     return passed
 
 
-def geometry(op: Any, keys: Sequence[str], inputs: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
+def geometry(op: Op, keys: Sequence[str], inputs: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
     """Grid, block, registers and shared memory of the longest kernel of each variant, as CUPTI sees it launched."""
     import torch
 
@@ -130,7 +131,7 @@ def read_geometry(events: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict
         about = longest["args"]
         grid, block = about["grid"], about["block"]
         fields[key] = {
-            "kernel": symbols.key(str(longest["name"]))[:120],
+            "kernel": str(longest["name"]).split("(")[0].removeprefix("void ")[:120],
             "registers": about["registers per thread"],
             "shared_bytes": about["shared memory"],
             "grid_blocks": grid[0] * grid[1] * grid[2],
@@ -140,7 +141,7 @@ def read_geometry(events: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict
 
 
 def timed(
-    op: Any, keys: Sequence[str], default: str, dtype: str, shape: tuple[int, ...], rounds: int
+    op: Op, keys: Sequence[str], default: str, dtype: str, shape: tuple[int, ...], rounds: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """(key, the row's times) of each, by harness.bench's cold convention, the default beside them."""
     from harness import bench
@@ -158,13 +159,18 @@ def timed(
 
 def times(seconds: Sequence[float], default: Sequence[float], launches: int) -> dict[str, Any]:
     """The row's fields of these samples; versus_default pairs the rounds."""
+    from harness import bench
+
     fields: dict[str, Any] = {"verdict": "timed", "samples": len(seconds), "launches_per_sample": launches}
-    spans = zip(QUANTILES, quantiles(seconds), strict=True)
-    fields |= {f"bench_time_{name}_ns": round(value * 1e9) for name, value in spans}
+    named = ("p5", "p50", "p95")
+    fields |= {
+        f"bench_time_{name}_ns": round(value * 1e9) for name, value in zip(named, bench.quantiles(seconds), strict=True)
+    }
     if default:
         ratios = [before / now for before, now in zip(default, seconds, strict=True)]
-        spans = zip(QUANTILES, quantiles(ratios), strict=True)
-        fields |= {f"versus_default_{name}": f"{value:.5g}" for name, value in spans}
+        fields |= {
+            f"versus_default_{name}": f"{value:.5g}" for name, value in zip(named, bench.quantiles(ratios), strict=True)
+        }
     return fields
 
 

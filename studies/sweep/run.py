@@ -44,14 +44,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
-from analysis.formats.sweep import SWEEP, SWEEP_ROWS
 from harness.console import progress
 from studies.sweep.measure import batches
 from studies.sweep.rows import (
+    COLUMNS,
     LEAST_GAIN,
     Ledger,
     Row,
@@ -64,8 +64,11 @@ from studies.sweep.rows import (
     update_tuned,
 )
 
+if TYPE_CHECKING:
+    from kernels.registry import Op, Variant
+
 ROOT = Path(__file__).resolve().parents[2]
-FILE, KIND = SWEEP_ROWS.name, SWEEP.kind
+FILE, KIND = "sweep.csv", "sweep"
 ROUNDS = 30
 GROUP = 8  # timed in turn, the default among them: each keeps its own outputs
 WORKER = (sys.executable, "-m", "studies.sweep.measure")
@@ -80,7 +83,7 @@ CRASHES = 20  # of workers, until the sweep gives up
 class Cell:
     """One rung on one dtype and shape: what is timed together. `combinations` are of kernels.combinations."""
 
-    op: Any
+    op: Op
     variant: str
     dtype: str
     shape: tuple[int, ...]
@@ -155,11 +158,11 @@ def second_stage(cells: Sequence[Cell], rows: Sequence[Row], gpu: str) -> list[C
     return found
 
 
-def _source(op: Any, variant: Any) -> str:
+def _source(op: Op, variant: Variant) -> str:
     return f"{op.folder}/{variant.source}"
 
 
-def _registered(op: Any, variant: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _registered(op: Op, variant: Variant) -> Iterator[tuple[str, tuple[int, ...]]]:
     """(dtype, shape) of all that a variant takes."""
     for dtype in op.dtypes:
         for shape in op.shapes.values():
@@ -185,7 +188,7 @@ def range_of(cell: Cell, combination: Any) -> str:
 
 def row_start(cell: Cell, combination: Any, gpu: str, fingerprint: str) -> Row:
     """What a row says before anything is known of it."""
-    row: Row = dict.fromkeys(SWEEP_ROWS.names, "") | {
+    row: Row = dict.fromkeys(COLUMNS, "") | {
         "op": cell.op.name,
         "variant": cell.variant,
         "source": f"{cell.op.folder}/{combination.source.name}",
@@ -525,7 +528,7 @@ def _measure_all(
         if "grid_blocks" in fields:
             row |= occupancy_fields(gpu.arch, row["block_threads"], row["registers"], row["shared_bytes"])
             row |= wave_fields(row, fields.get("sm_count", 0))
-        ledger.add({name: row[name] for name in SWEEP_ROWS.names})
+        ledger.add({name: row[name] for name in COLUMNS})
         shown("check and time", done, len(rows))
 
     for batch in batches(jobs):
@@ -603,19 +606,21 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
         ]
         if members:
             jobs.setdefault(cell.op.name, []).append(_job(cell) | {"rows": members})
-    for number, (op, of_op) in enumerate(jobs.items(), 1):
+    for number, (name, of_op) in enumerate(jobs.items(), 1):
         count = sum(len(job["rows"]) for job in of_op)
-        progress(f"counters of {count} launches of {op} under ncu ({number} of {len(jobs)})")
-        run = out / "raw" / op
+        progress(f"counters of {count} launches of {name} under ncu ({number} of {len(jobs)})")
+        run = out / "raw" / name
         if (failed := _capture(run, of_op)) is not None:
             shown = os.path.relpath(run, ROOT)
-            progress(f"{failed} failed, so the counters of {op} stay as they were; {shown}/captures/ncu.json says why")
+            progress(
+                f"{failed} failed, so the counters of {name} stay as they were; {shown}/captures/ncu.json says why"
+            )
             continue
         status = run / "captures" / "ncu.json"  # which says of which builds these are, too
         counted = {row["range"]: row["fingerprint"] for job in of_op for row in job["rows"]}
         manifest.write_json(status, json.loads(status.read_text("utf-8")) | {"counted": counted})
-        shutil.rmtree(out / "captures" / op, ignore_errors=True)
-        shutil.move(run / "captures", out / "captures" / op)
+        shutil.rmtree(out / "captures" / name, ignore_errors=True)
+        shutil.move(run / "captures", out / "captures" / name)
         for file in (out / "captures").glob("ncu*"):  # of all ops together, as an earlier version left them
             file.unlink()
 
@@ -743,11 +748,11 @@ def describe(out: Path, ledger: Ledger, rounds: int, calls: Sequence[Row]) -> li
         choice["not_measured"] = not_measured(choice, not_taken(ledger.rows, choice["gpu"])) if choice["clear"] else []
         choice["keeps_default"] = keeps_default(choice) if choice["clear"] else ""
     document = {
-        "convention": bench.CONVENTIONS["cold"], "rounds": rounds,
+        "kind": KIND, "schema_version": 1, "convention": bench.CONVENTIONS["cold"], "rounds": rounds,
         "least_gain": LEAST_GAIN, "calls": list(calls), "choices": choices, "not_swept": not_swept(ledger.rows),
         "without_choices": without_choices(),
     }  # fmt: skip
-    manifest.write_json(out / "captures" / SWEEP.name, SWEEP.document(document))
+    manifest.write_json(out / "captures" / "sweep.json", document)
     return choices
 
 

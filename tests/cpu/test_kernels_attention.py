@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from kernels.attention import attention, attention_windowed
 from kernels.attention import op as declared
+from kernels.attention.custom_op import attention, attention_windowed
 from kernels.registry import ops
 
 FULL, WINDOWED = ops()["attention"], ops()["attention_windowed"]

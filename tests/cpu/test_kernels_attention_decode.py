@@ -11,7 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness import bench
 from kernels import build
-from kernels.attention_decode import attention_decode, custom_op
+from kernels.attention_decode import custom_op
+from kernels.attention_decode.custom_op import attention_decode
 from kernels.attention_decode.op import split_bytes, splits
 from kernels.registry import ops
 

@@ -69,13 +69,13 @@ def test_cuda_header(path):
 @pytest.mark.parametrize("path", sorted(headers.sources()), ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_header_expects_what_is_declared(path):
     text = path.read_text("utf-8")
-    assert text.count("\n// Expect ") == 1
+    assert len(re.findall(r"^(?:// )?Expect ", text, re.MULTILINE)) == 1
     assert headers.with_expected(text, headers.sources()[path]) == text, "run `python -m kernels.headers`"
 
 
 def test_every_cuda_source_of_an_op_has_a_variant():
     rungs = {path for path in KERNELS.glob("*/*.cu") if (path.parent / "op.py").is_file()}
-    assert set(headers.sources()) == rungs
+    assert {path for path in headers.sources() if path.suffix == ".cu"} == rungs
 
 
 def test_a_header_that_says_otherwise_is_written_anew():
@@ -85,7 +85,7 @@ def test_a_header_that_says_otherwise_is_written_anew():
     )
     two = headers.expect({"split": "time at most torch's", "merge": "top stall wait"})
     assert two == "// Expect   split: time at most torch's; merge: top stall wait. Refuted if not.\n"
-    with pytest.raises(ValueError, match='no line "// Expect'):
+    with pytest.raises(ValueError, match='no line "Expect"'):
         headers.with_expected("#include <a>\n", {"op": "x"})
 
 

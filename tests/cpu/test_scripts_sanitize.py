@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels import tuned
+from kernels import glue, tuned
 
 ROOT = Path(__file__).resolve().parents[2]
 NVCC = """#!/bin/bash
@@ -32,7 +32,7 @@ def checkout(tmp_path: Path) -> Path:
     """The script in a checkout of its own, whose build/ may be written to, and tools that do nothing."""
     for name in ("tests/gpu", "nsys_scripts", "tools"):
         (tmp_path / name).mkdir(parents=True)
-    for name in ("tests/gpu/sanitize.sh", "tests/gpu/driver.cu", "nsys_scripts/common.sh"):
+    for name in ("tests/gpu/sanitize.sh", "tests/gpu/driver.h", "nsys_scripts/common.sh"):
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "kernels").symlink_to(ROOT / "kernels")
     for name, text in (("nvcc", NVCC), ("nvidia-smi", NVIDIA_SMI), ("compute-sanitizer", SANITIZER)):
@@ -74,7 +74,8 @@ def test_what_is_tuned_is_built_and_run_both_ways(checkout: Path) -> None:
     assert len(compiled) == len(linked["driver-default"]) + len(entries)
     assert len(linked["driver-default"]) == len(linked["driver-tuned"])
     of_both = linked["driver-default"] & linked["driver-tuned"]
-    assert "tests_gpu_driver.o" in of_both
+    assert "build_sanitize_driver.o" in of_both
+    assert (checkout / "build" / "sanitize" / "driver.cu").read_text() == glue.driver_text()
     assert linked["driver-tuned"] - of_both == {
         source.replace("/", "_").removesuffix(".cu") + ".tuned.o" for source in entries
     }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs every CUDA rung under compute-sanitizer by the torch-free driver beside this script: memcheck, then racecheck.
+# Runs every CUDA rung under compute-sanitizer by a torch-free driver, which kernels/glue.py writes: memcheck, then racecheck.
 #
 #   tests/gpu/sanitize.sh [TOOL ...]      tools of compute-sanitizer (default: memcheck racecheck)
 #
 # The driver is built twice: of the sources as they stand ("default"), and with what kernels/tuned.toml has for the GPU
 # at hand ("tuned"), as kernels.build builds them. Every line that a driver or a tool prints begins with the build.
 #
-# ONLY=memory, matmul or attention: only the kernels bound by memory, only these; ONLY=compute: the last two.
+# ONLY=memory or compute: only the kernels bound by that; ONLY=matmul and so on: only those of that folder of kernels/.
 # BUILD=default or tuned: only that build; KERNEL_LEDGER_TUNED=off: no tuned one.
 # All kernels are watched: racecheck 2025.3.1, given a filter of kernels, breaks any cluster that the filter leaves out.
 # Needs nvcc, compute-sanitizer, Python and a GPU; 127 where one is missing, else 1 if a tool finds anything.
@@ -28,11 +28,9 @@ arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr
 gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
 place=build/sanitize
 mkdir -p "$place"
-# every op that the driver names
-sources=(tests/gpu/driver.cu)
-while read -r folder; do sources+=(kernels/"$folder"/*.cu); done < <(
-  sed -n 's|^#include "../../kernels/\([^/]*\)/.*|\1|p' tests/gpu/driver.cu
-)
+sources=("$place/driver.cu")
+while read -r source; do sources+=("$source"); done < <("$PYTHON" -m kernels.glue "$place/driver.cu")
+((${#sources[@]} > 1)) || die 127 "the driver was not written: Python 3.11 or newer writes it, give its path as PYTHON."
 # a line each: a source that is tuned, and its flags
 tuned=""
 [[ ${BUILD:-} == default ]] || tuned=$("$PYTHON" -c '
@@ -68,7 +66,7 @@ for build in "${builds[@]}"; do
     [[ -z ${made[$object]:-} ]] || continue
     made[$object]=yes
     # one compiler a file, side by side
-    nvcc -std=c++17 -O1 -lineinfo -Ikernels/include -gencode "arch=compute_$arch,code=sm_$arch" ${more[@]+"${more[@]}"} \
+    nvcc -std=c++17 -O1 -lineinfo -I. -Ikernels/include -gencode "arch=compute_$arch,code=sm_$arch" ${more[@]+"${more[@]}"} \
       -c "$source" -o "$object" &
     pids+=($!)
   done

@@ -7,7 +7,7 @@ import torch
 
 from harness import bench
 from kernels.registry import ops
-from kernels.softmax import causal_softmax
+from kernels.softmax.custom_op import causal_softmax
 
 pytestmark = pytest.mark.gpu
 

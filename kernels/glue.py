@@ -1,0 +1,123 @@
+"""C++ that follows from the declarations, written under build/: bindings of extensions, the sanitizer's driver.
+
+What an op has of its own stands in `kernels/<op>/<op>.h`: the struct that its launchers are given, always; how tensors
+become it, where KERNEL_LEDGER_BINDING is defined; sizes to run it on without torch, where KERNEL_LEDGER_DRIVER is.
+Which launchers there are, and what they are called in Python, is written here, from `op.py`.
+
+    python -m kernels.glue build/sanitize/driver.cu    writes the driver, and prints its sources, one a line
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+from kernels.registry import FOLDER, Op, Variant, ops
+
+BUILD = FOLDER.parent / "build" / "bindings"
+DTYPES = ("float32", "bfloat16")  # of dtype.h
+
+
+def folders() -> dict[str, list[tuple[Op, Variant]]]:
+    """By folder of kernels/ the CUDA rungs of its ops, in the order of their declaration."""
+    found: dict[str, list[tuple[Op, Variant]]] = {}
+    for op in ops().values():
+        rungs = [(op, variant) for variant in op.variants.values() if variant.launcher]
+        if rungs:
+            found.setdefault(op.folder, []).extend(rungs)
+    return found
+
+
+def call_type(folder: str) -> str:
+    """The struct that the launchers of a folder are given: `ResidualLayernormCall`."""
+    return "".join(part.capitalize() for part in folder.split("_")) + "Call"
+
+
+def _declarations(folder: str, rungs: Iterable[tuple[Op, Variant]]) -> list[str]:
+    lines = []
+    for _, variant in rungs:
+        assert variant.launcher is not None
+        lines.append(f"cudaError_t {variant.launcher.name}(const {call_type(folder)}& call);")
+        if variant.launcher.workspace:
+            lines.append(f"cudaError_t {variant.launcher.workspace}(const {call_type(folder)}& call, size_t& bytes);")
+    return list(dict.fromkeys(lines))
+
+
+def binding_text(folder: str) -> str:
+    """binding.cpp of a folder: its header's part of it, and a line for each rung."""
+    rungs = folders()[folder]
+    lines = [
+        "// Written by kernels/glue.py.",
+        "#define KERNEL_LEDGER_BINDING",
+        f'#include "{folder}.h"',
+        "",
+        *_declarations(folder, rungs),
+        "",
+        "PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {",
+    ]
+    for _, variant in rungs:
+        assert variant.launcher is not None
+        lines.append(f'  module.def("{variant.launcher.function}", {variant.launcher.binding});')
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def binding(folder: str) -> Path:
+    """The binding of kernels/<folder>: its own one, or one that is written now, if another stands there."""
+    own = FOLDER / folder / "binding.cpp"
+    if own.is_file():
+        return own
+    return _written(BUILD / folder / "binding.cpp", binding_text(folder))
+
+
+def bound() -> list[str]:
+    """The folders that an extension can be built of."""
+    return sorted({path.parent.name for path in FOLDER.glob("*/binding.cpp")} | folders().keys())
+
+
+def _written(path: Path, text: str) -> Path:
+    if not path.is_file() or path.read_text("utf-8") != text:  # ninja looks at times
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return path
+
+
+def driver_text() -> str:
+    """driver.cu: every CUDA rung on its dtypes, on the sizes that its folder's header has, without torch."""
+    lines = ["// Written by kernels/glue.py.", "#define KERNEL_LEDGER_DRIVER", '#include "tests/gpu/driver.h"', ""]
+    found = folders()
+    lines += [f'#include "kernels/{folder}/{folder}.h"' for folder in found]
+    for folder, rungs in found.items():
+        lines += ["", *_declarations(folder, rungs)]
+    lines += ["", "int main(int argc, char** argv) {", "  const Parts parts(argc, argv);"]
+    for folder, rungs in found.items():
+        dtypes: dict[str, set[str]] = {}
+        workspaces: dict[str, str] = {}
+        for _, variant in rungs:
+            assert variant.launcher is not None
+            dtypes.setdefault(variant.launcher.name, set()).update(variant.dtypes)
+            workspaces[variant.launcher.name] = variant.launcher.workspace or "nullptr"
+        kind = "compute" if any(op.compute_bound for op, _ in rungs) else "memory"
+        lines += [f'  if (parts.wants("{folder}", "{kind}")) {{', f"    Rungs<{call_type(folder)}> rungs{{"]
+        for name, taken in dtypes.items():
+            takes = ", ".join("true" if dtype in taken else "false" for dtype in DTYPES)
+            lines.append(f'        {{"{name}", {name}, {workspaces[name]}, {{{takes}}}}},')
+        lines += ["    };", f"    drive_{folder}(rungs);", f'    rungs.finish("{folder}");', "  }"]
+    return "\n".join([*lines, "  return finish();", "}"]) + "\n"
+
+
+def main() -> int:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(
+        prog="python -m kernels.glue", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("driver", type=Path, help="where the driver is to be written")
+    _written(parser.parse_args().driver, driver_text())
+    for folder in folders():
+        for path in sorted((FOLDER / folder).glob("*.cu")):
+            print(path.relative_to(FOLDER.parent))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,99 @@
+"""Bindings and the sanitizer's driver, made of the declarations."""
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernels import build, glue, objects
+from kernels.registry import FOLDER, Launcher, ops
+
+ROOT = FOLDER.parent
+RUNGS = [(folder, variant) for folder, rungs in glue.folders().items() for _, variant in rungs]
+
+
+@pytest.mark.parametrize("folder", glue.folders())
+def test_a_binding_has_every_rung_by_the_name_that_python_calls(folder: str) -> None:
+    text = glue.binding_text(folder)
+    bound = dict(re.findall(r'module\.def\("(\w+)", \w+<(\w+)[,>]', text))
+    wanted = [variant.launcher for name, variant in RUNGS if name == folder]
+    assert bound == {launcher.function: launcher.name for launcher in wanted if launcher}
+    for launcher in wanted:
+        assert launcher is not None
+        assert text.count(f"cudaError_t {launcher.name}(const {glue.call_type(folder)}& call);") == 1
+
+
+@pytest.mark.parametrize(("folder", "variant"), RUNGS, ids=[f"{folder}-{one.name}" for folder, one in RUNGS])
+def test_a_source_has_the_launcher_that_its_variant_declares(folder, variant) -> None:
+    text = (FOLDER / folder / variant.source).read_text("utf-8")
+    named = [variant.launcher.name, *([variant.launcher.workspace] if variant.launcher.workspace else [])]
+    for name in named:
+        assert re.search(rf"^cudaError_t {name}\(const {glue.call_type(folder)}& call[^;]*\) {{", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("folder", glue.folders())
+def test_a_header_has_what_the_glue_names(folder: str) -> None:
+    text = (FOLDER / folder / f"{folder}.h").read_text("utf-8")
+    assert f"struct {glue.call_type(folder)} {{" in text
+    assert re.search(rf"^static void drive_{folder}\(Rungs<{glue.call_type(folder)}>& rungs\) {{", text, re.MULTILINE)
+    for name, variant in RUNGS:  # launchers are declared by the glue, and by a rung that calls another
+        assert name != folder or not re.search(rf"\b{variant.launcher.name}\(", text)
+    # what is for hosts is no part of a fingerprint
+    assert "torch" not in objects._code(FOLDER / folder / f"{folder}.h").lower()
+
+
+def test_every_rung_is_driven_on_the_dtypes_that_it_takes() -> None:
+    text = glue.driver_text()
+    driven = {
+        name: (fp32 == "true", bf16 == "true")
+        for name, fp32, bf16 in re.findall(r'\{"(\w+)", \w+, \w+, \{(\w+), (\w+)\}\}', text)
+    }
+    expected: dict[str, tuple[bool, bool]] = {}
+    for _, variant in RUNGS:
+        before = expected.get(variant.launcher.name, (False, False))
+        taken = tuple(dtype in variant.dtypes or old for dtype, old in zip(glue.DTYPES, before, strict=True))
+        expected[variant.launcher.name] = taken
+    assert driven == expected
+    assert len(driven) == len({(folder, variant.source) for folder, variant in RUNGS}) + 2  # of permute two a source
+
+
+def test_a_new_rung_needs_no_other_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    op = ops()["gelu"]
+    new = replace(
+        op.variants["v02_vector"], name="v04_new", source="v04_new.cu",
+        launcher=Launcher("gelu_v04_new", "gelu_v04_new", "gelu<gelu_v04_new>"), dtypes=("float32",),
+    )  # fmt: skip
+    before = objects.fingerprint(FOLDER / "gelu" / "v02_vector.cu")
+    monkeypatch.setitem(op.variants, "v04_new", new)  # type: ignore[arg-type]
+    assert 'module.def("gelu_v04_new", gelu<gelu_v04_new>);' in glue.binding_text("gelu")
+    assert '{"gelu_v04_new", gelu_v04_new, nullptr, {true, false}},' in glue.driver_text()
+    assert objects.fingerprint(FOLDER / "gelu" / "v02_vector.cu") == before
+
+
+def test_a_binding_is_written_only_where_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glue, "BUILD", tmp_path)
+    path = glue.binding("residual")
+    assert path == tmp_path / "residual" / "binding.cpp"
+    when = path.stat().st_mtime_ns
+    assert glue.binding("residual").stat().st_mtime_ns == when
+    path.write_text("older")
+    assert glue.binding("residual").read_text() == glue.binding_text("residual")
+    # micro-kernels are no op: they bind themselves
+    assert glue.binding("ceilings") == FOLDER / "ceilings" / "binding.cpp"
+    assert glue.bound() == sorted({"ceilings", *glue.folders()})
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("compiler")
+@pytest.mark.skipif(build.find_nvcc() is None, reason="nvcc is not installed: the driver is not compiled")
+def test_the_driver_compiles(tmp_path: Path) -> None:
+    nvcc = build.find_nvcc()
+    assert nvcc
+    driver = tmp_path / "driver.cu"
+    driver.write_text(glue.driver_text())
+    to = ["-gencode", "arch=compute_90a,code=sm_90a", "-c", str(driver), "-o", str(tmp_path / "driver.o")]
+    command = [nvcc, "-std=c++17", "-O0", f"-I{ROOT}", f"-I{ROOT / 'kernels' / 'include'}", *to]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
