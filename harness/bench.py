@@ -21,22 +21,22 @@ microbenchmark.txt says. The floor is then the longer of bytes and operations.
 from __future__ import annotations
 
 import argparse
-import csv
 import functools
-import io
 import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
+from analysis.formats.bench import BASELINES, BENCH, BENCH_ROWS, GPT2_OPS
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
+from analysis.formats.spans import QUANTILES, quantiles
 
 if TYPE_CHECKING:
     from kernels.registry import Op
@@ -61,14 +61,6 @@ L2_MULTIPLE = 4
 KEPT_BYTES = 6 << 30  # of outputs of one variant while its graph is timed
 # the GPU sleeps this long ahead of each sample, so that the CPU has launched it before it starts: 150 us at 2 GHz
 QUEUE_CYCLES = 300_000
-HEADER = (
-    "op,variant,dtype,shape_name,shape,convention,samples,launches_per_sample,"
-    "bench_time_p5_ns,bench_time_p50_ns,bench_time_p95_ns,minimum_bytes,predicted_bytes,achieved_byte_per_s,"
-    "floor_time_ns,floor_frac,versus_torch_p5,versus_torch_p50,versus_torch_p95,"
-    "versus_compile_p5,versus_compile_p50,versus_compile_p95,versus_triton_p5,versus_triton_p50,versus_triton_p95,"
-    "achieved_flop_per_s"  # of ops bound by arithmetic
-)
-BASELINES = ("torch", "compile", "triton")
 PIECE_ELEMENTS = 1 << 26  # of the float64 reference at a time
 
 
@@ -447,19 +439,6 @@ def measure_roofs(op: Op) -> dict[str, float]:
     return {roof["name"]: roof["value"] for roof in wanted}
 
 
-def quantiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """p5, p50, p95."""
-    ordered = sorted(values)
-
-    def at(fraction: float) -> float:
-        place = fraction * (len(ordered) - 1)
-        low = int(place)
-        high = min(low + 1, len(ordered) - 1)
-        return ordered[low] + (place - low) * (ordered[high] - ordered[low])
-
-    return at(0.05), at(0.5), at(0.95)
-
-
 def rows_of(
     op: Op, timed: Timed, copy_byte_per_s: float, roofs: Mapping[str, float] | None = None
 ) -> list[dict[str, Any]]:
@@ -495,7 +474,7 @@ def rows_of(
             # how many times faster, round by round: what disturbs a round disturbs both
             ratios = [a / b for a, b in zip(timed.seconds.get(baseline, []), seconds, strict=False)]
             values = [round(value, 4) for value in quantiles(ratios)] if ratios else ["", "", ""]
-            row |= {f"versus_{baseline}_{q}": value for q, value in zip(("p5", "p50", "p95"), values, strict=True)}
+            row |= {f"versus_{baseline}_{q}": value for q, value in zip(QUANTILES, values, strict=True)}
         row["achieved_flop_per_s"] = round(flops / p50 * 1e9) if op.compute_bound else ""
         rows.append(row)
     return rows
@@ -523,24 +502,15 @@ def time_shape(
     return [by_name[name] for name in variants]
 
 
-def csv_text(rows: Sequence[dict[str, Any]]) -> str:
-    """bench.csv."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, HEADER.split(","), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
-
-
 def _time_cells(row: dict[str, Any]) -> list[str]:
-    p5, p50, p95 = (float(row[f"bench_time_{q}_ns"]) / 1e3 for q in ("p5", "p50", "p95"))
+    p5, p50, p95 = (float(row[f"bench_time_{q}_ns"]) / 1e3 for q in QUANTILES)
     return [f"{p50:.2f}", f"{p5:.2f} – {p95:.2f}"]
 
 
 def _ratio_cell(row: dict[str, Any], baseline: str) -> str:
     if row[f"versus_{baseline}_p50"] in ("", None):
         return ""
-    low, middle, high = (float(row[f"versus_{baseline}_{q}"]) for q in ("p5", "p50", "p95"))
+    low, middle, high = (float(row[f"versus_{baseline}_{q}"]) for q in QUANTILES)
     return f"{middle:.3f} ({low:.3f} – {high:.3f})"
 
 
@@ -676,7 +646,7 @@ def gpt2_text(best: str, numbers: dict[str, Any]) -> str:
 
 
 def _span_us(quantiles_ns: dict[str, float]) -> str:
-    p5, p50, p95 = (quantiles_ns[name] / 1e3 for name in ("p5", "p50", "p95"))
+    p5, p50, p95 = (quantiles_ns[name] / 1e3 for name in QUANTILES)
     return f"{p50:.1f} ({p5:.1f} – {p95:.1f})"
 
 
@@ -687,6 +657,81 @@ def _write(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.part")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
+
+
+@dataclass
+class Checked:
+    """What the checks of an op say: `passed` variants by dtype, and shapes `omitted` by dtype and variant, as a launch
+    would take too long there (its seconds).
+    """
+
+    checks: list[Check] = field(default_factory=list)
+    passed: dict[str, list[str]] = field(default_factory=dict)
+    omitted: dict[tuple[str, str], dict[tuple[int, ...], float]] = field(default_factory=dict)
+
+    def able(self, op: Any, dtype: str, size: tuple[int, ...]) -> list[str]:
+        """The variants to time on a dtype and shape."""
+        return [
+            name
+            for name in self.passed[dtype]
+            if not op.variants[name].cannot(size, dtype) and size not in self.omitted[dtype, name]
+        ]
+
+
+def check_all(op: Any, dtypes: Sequence[str], sizes: Sequence[tuple[int, ...]], variants: Sequence[str]) -> Checked:
+    """Every variant on a GPU against float64."""
+    import torch
+    from tqdm import tqdm
+
+    from harness import manifest
+
+    done = Checked(passed={dtype: [] for dtype in dtypes})
+    jobs = [(dtype, name) for dtype in dtypes for name in variants if dtype in op.variants[name].dtypes]
+    for dtype, name in tqdm(jobs, desc=f"{op.name} checks", disable=None):
+        try:
+            done.omitted[dtype, name] = left_out(op, name, dtype, sizes)
+            full = [size for size in sizes if size not in done.omitted[dtype, name]]
+            found = check_variant(op, name, dtype, check_shapes(op, name), "cuda", full)
+        except Exception as error:  # a compiler may fail in many ways; a variant that does not run is not timed
+            reason = f"does not run: {manifest.first_line(error, 120)}"
+            found = [Check(name, dtype, (), "", math.nan, math.nan, False, reason)]
+        done.checks += found
+        if all(check.passed for check in found):
+            done.passed[dtype].append(name)
+        torch.cuda.empty_cache()
+    return done
+
+
+@dataclass
+class Times:
+    """Rows of bench.csv, the roofs measured beside them, and what was not begun in time."""
+
+    rows: list[dict[str, Any]]
+    copies: dict[str, float]
+    roofs: dict[str, float]
+    no_time: list[str]
+
+
+def time_all(
+    op: Any, done: Checked, dtypes: Sequence[str], sizes: Sequence[tuple[int, ...]], rounds: int, until: float
+) -> Times:
+    """Times of what passed; no shape is begun after `until`, in seconds of time.monotonic()."""
+    import torch
+    from tqdm import tqdm
+
+    from kernels.registry import short_dtype
+
+    copies = {name: quantiles(values)[1] for name, values in measure_copy(rounds).items()}
+    torch.cuda.empty_cache()
+    times = Times([], copies, measure_roofs(op), [])
+    torch.cuda.empty_cache()
+    plan = [(convention, dtype, size) for convention in CONVENTIONS for dtype in dtypes for size in sizes]
+    for convention, dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
+        if time.monotonic() > until:
+            times.no_time.append(f"{convention} {short_dtype(dtype)} {op.shape_name(size)}")
+        elif able := done.able(op, dtype, size):
+            times.rows += time_shape(op, able, dtype, size, convention, rounds, max(copies.values()), times.roofs)
+    return times
 
 
 def bench(
@@ -700,93 +745,55 @@ def bench(
 ) -> int:
     """Everything on a GPU; 1 if a variant failed its check. No shape is begun later than `seconds` after the start."""
     import torch
-    from tqdm import tqdm
 
     from harness import manifest
-    from kernels.registry import short_dtype
     from kernels.variants import fingerprint
 
-    begin = time.monotonic()
+    until = time.monotonic() + seconds
     sizes = [op.shapes[name] for name in shapes]
-    checks: list[Check] = []
-    passed: dict[str, list[str]] = {dtype: [] for dtype in dtypes}
-    jobs = [(dtype, name) for dtype in dtypes for name in variants if dtype in op.variants[name].dtypes]
-    omitted: dict[tuple[str, str], dict[tuple[int, ...], float]] = {}
-    for dtype, name in tqdm(jobs, desc=f"{op.name} checks", disable=None):
-        try:
-            omitted[dtype, name] = left_out(op, name, dtype, sizes)
-            full = [size for size in sizes if size not in omitted[dtype, name]]
-            found = check_variant(op, name, dtype, check_shapes(op, name), "cuda", full)
-        except Exception as error:  # a compiler may fail in many ways; a variant that does not run is not timed
-            reason = f"does not run: {manifest.first_line(error, 120)}"
-            found = [Check(name, dtype, (), "", math.nan, math.nan, False, reason)]
-        checks += found
-        if all(check.passed for check in found):
-            passed[dtype].append(name)
-        torch.cuda.empty_cache()
-    text = correctness_text(op, checks, torch.cuda.get_device_name())
-    print(text)
-    _write(out / "correctness.txt", text)
-
-    rows: list[dict[str, Any]] = []
+    done = check_all(op, dtypes, sizes, variants)
+    _tell(out / "correctness.txt", correctness_text(op, done.checks, torch.cuda.get_device_name()))
     with manifest.ClockSampler() as sampler:
-        copies = {name: quantiles(values)[1] for name, values in measure_copy(rounds).items()}
-        torch.cuda.empty_cache()
-        roofs = measure_roofs(op)
-        torch.cuda.empty_cache()
-        plan = [(convention, dtype, size) for convention in CONVENTIONS for dtype in dtypes for size in sizes]
-        no_time: list[str] = []
-        for convention, dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
-            if time.monotonic() - begin > seconds:
-                no_time.append(f"{convention} {short_dtype(dtype)} {op.shape_name(size)}")
-                continue
-            able = [
-                name
-                for name in passed[dtype]
-                if not op.variants[name].cannot(size, dtype) and size not in omitted[dtype, name]
-            ]
-            if able:
-                rows += time_shape(op, able, dtype, size, convention, rounds, max(copies.values()), roofs)
-    arguments = ["harness.bench", op.name]
-    conditions = manifest.build_manifest(arguments, [], 0, {"source": "none"}, sampler)
-    conditions["copy_byte_per_s"] = copies
-    if roofs:
-        conditions["roofs"] = roofs
-    _write(out / "bench.csv", csv_text(rows))
-    too_slow = left_out_lines(op, omitted)
-    text = microbenchmark_text(rows, conditions)
+        times = time_all(op, done, dtypes, sizes, rounds, until)
+    conditions = manifest.build_manifest(["harness.bench", op.name], [], 0, {"source": "none"}, sampler)
+    conditions["copy_byte_per_s"] = times.copies
+    if times.roofs:
+        conditions["roofs"] = times.roofs
+    _write(out / BENCH_ROWS.name, BENCH_ROWS.text(times.rows))
+    too_slow = left_out_lines(op, done.omitted)
+    text = microbenchmark_text(times.rows, conditions)
     text += left_out_text(f"a launch would take more than {LONGEST_LAUNCH:g} s", too_slow)
-    text += left_out_text(f"--seconds {seconds:g} had passed", no_time)
-    print(text)
-    _write(out / "microbenchmark.txt", text)
+    text += left_out_text(f"--seconds {seconds:g} had passed", times.no_time)
+    _tell(out / "microbenchmark.txt", text)
     document = {
-        "kind": "bench",
-        "schema_version": 1,
         "conditions": conditions,
         "conventions": CONVENTIONS,
         "rounds": rounds,
         "sources": {name: fingerprint(op, name) for name in variants},
-        "failed": [check.variant for check in checks if not check.passed],
-        "left_out": too_slow + no_time,
+        "failed": [check.variant for check in done.checks if not check.passed],
+        "left_out": too_slow + times.no_time,
         "gpt2": {},
     }
     # before GPT-2, which takes a minute: the times have their conditions even if that is interrupted
-    manifest.write_json(out / "bench.json", document)
+    manifest.write_json(out / BENCH.name, BENCH.document(document))
     if op.in_gpt2:
         text, numbers = time_gpt2(op.dtypes, with_ops=False)
-        print(text)
-        _write(out / "gpt2.txt", text)
-        manifest.write_json(out / "bench.json", document | {"gpt2": numbers})
-    return int(not all(check.passed for check in checks))
+        _tell(out / "gpt2.txt", text)
+        manifest.write_json(out / BENCH.name, BENCH.document(document | {"gpt2": numbers}))
+    return int(not all(check.passed for check in done.checks))
+
+
+def _tell(path: Path, text: str) -> None:
+    """Print a text and write it."""
+    print(text)
+    _write(path, text)
 
 
 def check_on_cpu(op: Op, out: Path, dtypes: Sequence[str]) -> int:
     """correctness.txt of the custom op on the CPU, where every variant is PyTorch's chain; 1 if it fails."""
     small = [shape for shape in op.check_shapes if math.prod(shape) < 5_000_000]
     checks = [check for dtype in dtypes for check in check_variant(op, "torch", dtype, small, "cpu", [])]
-    text = correctness_text(op, checks, "CPU")
-    print(text)
-    _write(out / "correctness.txt", text)
+    _tell(out / "correctness.txt", correctness_text(op, checks, "CPU"))
     return int(not all(check.passed for check in checks))
 
 
@@ -845,11 +852,10 @@ def _run(options: argparse.Namespace) -> int:
 
         with manifest.ClockSampler() as sampler:
             text, numbers = time_gpt2(["float32", "bfloat16"], with_ops=True)
-        print(text)
-        _write(out / "gpt2.txt", text)
+        _tell(out / "gpt2.txt", text)
         conditions = manifest.build_manifest(["harness.bench", "--gpt2"], [], 0, {"source": "random"}, sampler)
-        document = {"kind": "gpt2-ops", "schema_version": 1, "conditions": conditions, "gpt2": numbers}
-        manifest.write_json(out / "gpt2.json", document)
+        document = GPT2_OPS.document({"conditions": conditions, "gpt2": numbers})
+        manifest.write_json(out / GPT2_OPS.name, document)
         return 0
     status = 0
     if not torch.cuda.is_available():

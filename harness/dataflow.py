@@ -21,8 +21,6 @@ dataflow.csv, one row an operand, in the order of the program; cells that do not
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from typing import Any
 
@@ -31,22 +29,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-COLUMNS = (
-    "range",
-    "call",
-    "ordinal",
-    "op",
-    "operand",
-    "storage",
-    "offset",
-    "shape",
-    "strides",
-    "dtype",
-    "bytes",
-    "view",
-    "masked_frac",
-    "freed",
-)
+from analysis.formats.run import DATAFLOW
+
 # Of what these change, they read nothing first.
 _WRITE_ONLY = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
 
@@ -157,14 +141,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
     def text(self) -> str:
         """The text of dataflow.csv; what is still alive now was never freed."""
         self._note_freed()
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        operand, storage = COLUMNS.index("operand"), COLUMNS.index("storage")
-        for row in self._rows:
-            freed = self._freed.get(row[storage], "") if row[operand].startswith("out") else ""
-            writer.writerow((*row, freed))
-        return text.getvalue()
+        operand, storage = DATAFLOW.names.index("operand"), DATAFLOW.names.index("storage")
+        freed = (self._freed.get(row[storage], "") if row[operand].startswith("out") else "" for row in self._rows)
+        return DATAFLOW.text((*row, when) for row, when in zip(self._rows, freed, strict=True))
 
 
 def _without_repeats(tensor: Any) -> Any:

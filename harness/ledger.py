@@ -14,33 +14,16 @@ Residual additions run in `h.N` itself, which is no leaf, so they have no row.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from analysis.formats.run import OPS
 from harness.gpt2 import TORCH_SOFTMAX, GPT2Config
 from harness.workloads import Workload
 from kernels import registry
 from kernels.ceilings import COPY_SYMBOL
 
-COLUMNS = (
-    "op",
-    "variant",
-    "symbols",
-    "range",
-    "workload",
-    "ordinal",
-    "shape",
-    "dtype",
-    "flops",
-    "minimum_bytes",
-    "predicted_unfused_bytes",
-    "predicted_fused_bytes",
-    "note",
-)
 BENCH_DTYPE = "float32"
 ALL_VARIANTS = ("softmax",)  # ops whose variants the report compares one by one; ncu takes 0.35 s a kernel
 _VIEWS = frozenset({"chunk", "transpose", "view", "unflatten", "flatten"})  # what launches nothing
@@ -70,11 +53,11 @@ class OpRow:
     note: str = ""
 
     def cells(self) -> list[object]:
-        row = {name: getattr(self, name) for name in COLUMNS}
+        row = {name: getattr(self, name) for name in OPS.names}
         row["symbols"] = ";".join(self.symbols)
         row["shape"] = "x".join(map(str, self.shape))
         row["dtype"] = registry.short_dtype(self.dtype) if self.dtype in registry.ITEM_BYTES else self.dtype
-        return ["" if row[name] is None else row[name] for name in COLUMNS]
+        return ["" if row[name] is None else row[name] for name in OPS.names]
 
 
 def embeddings(batch: int, tokens: int, c: int, e: int) -> OpRow:
@@ -265,8 +248,4 @@ def number(rows: Iterable[OpRow]) -> Iterator[OpRow]:
 
 def ops_csv(rows: Sequence[OpRow]) -> str:
     """The text of ops.csv, rows in the order of the program."""
-    text: Any = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(row.cells() for row in number(rows))
-    return str(text.getvalue())
+    return OPS.text(row.cells() for row in number(rows))

@@ -25,9 +25,10 @@ from typing import Any
 import torch
 
 from analysis.formats.errors import InputError
+from analysis.formats.files import misfits
+from analysis.formats.run import MANIFEST
 from harness import doctor
 
-KIND, SCHEMA_VERSION = "manifest", 1
 SAMPLE_SECONDS = 0.5  # each reading asks the driver, which the timed program needs too
 # NVML's clock event reasons (nvml.h); "gpu_idle" is left out because an idle GPU is not a throttled one.
 _THROTTLE_BITS = {
@@ -46,41 +47,6 @@ _QUANTITIES = ("sm_mhz", "memory_mhz", "power_w", "temperature_c")
 _ABSOLUTE_PATH = re.compile(
     r"(?:\bfile:/|(?<![\w.~/:*)\]>-])//?[A-Za-z_.]|\b[A-Za-z]:[\\/]|(?<![\w\\])\\\\\w|(?<!\w)~[/\w])[^\s\"',;]*"
 )
-
-# Type of each key that a manifest must have; None in a tuple means that null is allowed.
-_SCHEMA: dict[str, tuple[type | None, ...]] = {
-    "kind": (str,),
-    "schema_version": (int,),
-    "gpu": (dict, None),
-    "cpu": (dict,),
-    "driver": (str, None),
-    "cuda": (str, None),
-    "torch": (str,),
-    "triton": (str, None),
-    "transformers": (str, None),
-    "nvtx": (str, None),
-    "python": (str,),
-    "nsys": (str, None),
-    "ncu": (str, None),
-    "git_sha": (str, None),
-    "git_dirty": (bool, None),
-    "arguments": (list,),
-    "workloads": (list,),
-    "seed": (int,),
-    "weights": (dict,),
-    "locale": (str,),
-    "matmul_precision": (dict,),
-    "clocks": (dict, None),
-    "clocks_reason": (str, None),
-}
-_GPU_SCHEMA: dict[str, tuple[type | None, ...]] = {
-    "name": (str,),
-    "compute_capability": (str,),
-    "sm_count": (int,),
-    "l2_bytes": (int,),
-    "memory_bytes": (int,),
-}
-_WORKLOAD_KEYS = {"name", "batch", "tokens", "context", "dtype", "softmax", "range"}
 
 
 # Clocks ------------------------------------------------------------------------------------------------------
@@ -324,8 +290,8 @@ def build_manifest(
     """Everything of this process and this machine that the numbers depend on."""
     status = _git("status", "--porcelain", "--untracked-files=no")
     return {
-        "kind": KIND,
-        "schema_version": SCHEMA_VERSION,
+        "kind": MANIFEST.kind,
+        "schema_version": MANIFEST.version,
         "gpu": gpu_facts(),
         "cpu": _cpu_facts(),
         "driver": _driver_version(),
@@ -351,34 +317,16 @@ def build_manifest(
     }
 
 
-def _wrong_type(value: Any, allowed: tuple[type | None, ...]) -> bool:
-    if value is None:
-        return None not in allowed
-    if isinstance(value, bool):
-        return bool not in allowed
-    return not isinstance(value, tuple(kind for kind in allowed if kind is not None))
-
-
 def validate_manifest(manifest: Any) -> list[str]:
     """What is wrong with a manifest, one sentence each; empty if nothing is. Further keys are allowed."""
     if not isinstance(manifest, dict):
         return ["the manifest is no JSON object"]
-    problems = []
-    for part, schema in (("", _SCHEMA), ("gpu", _GPU_SCHEMA)):
-        values = manifest.get(part) if part else manifest
-        if not isinstance(values, dict):
-            continue
-        for name, allowed in schema.items():
-            label = f"{part}.{name}" if part else name
-            if name not in values:
-                problems.append(f"{label} is missing")
-            elif _wrong_type(values[name], allowed):
-                problems.append(f"{label} is a {type(values[name]).__name__}")
-    if manifest.get("kind") != KIND or manifest.get("schema_version") != SCHEMA_VERSION:
-        problems.append(f"kind and schema_version are not {KIND} and {SCHEMA_VERSION}")
-    for index, workload in enumerate(manifest.get("workloads") or []):
-        if not isinstance(workload, dict) or not workload.keys() >= _WORKLOAD_KEYS:
-            problems.append(f"workloads[{index}] lacks one of {', '.join(sorted(_WORKLOAD_KEYS))}")
+    problems = [
+        f"{misfit.field} is missing" if misfit.absent else f"{misfit.field} is a {type(misfit.found).__name__}"
+        for misfit in misfits(manifest, MANIFEST.content, written=True)
+    ]
+    if manifest.get("kind") != MANIFEST.kind or manifest.get("schema_version") != MANIFEST.version:
+        problems.append(f"kind and schema_version are not {MANIFEST.kind} and {MANIFEST.version}")
     problems += [f"it holds a path or a name: {text!r}" for text in find_leaks(manifest)]
     return problems
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.formats.errors import InputError
+from analysis.formats.files import JsonFile
 from harness import manifest
 
 RUNS = Path(__file__).resolve().parent.parent / "runs"
@@ -41,12 +42,12 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def merge_entry(path: Path, kind: str, field: str, entry: Mapping[str, Any], key: Sequence[str]) -> None:
-    """Put `entry` into the list `field` of a JSON file of this kind, in place of the one with equal `key` fields."""
-    content = read_json(path)
-    entries = list((content or {}).get(field) or []) if content and content.get("kind") == kind else []
+def merge_entry(folder: Path, file: JsonFile, field: str, entry: Mapping[str, Any], key: Sequence[str]) -> None:
+    """Put `entry` into the list `field` of a file of this kind, in place of the one with equal `key` fields."""
+    content = read_json(folder / file.name)
+    entries = list((content or {}).get(field) or []) if content and content.get("kind") == file.kind else []
     kept = [other for other in entries if any(other.get(name) != entry.get(name) for name in key)]
-    manifest.write_json(path, {"kind": kind, "schema_version": 1, field: [*kept, dict(entry)]})
+    manifest.write_json(folder / file.name, file.document({field: [*kept, dict(entry)]}))
 
 
 def write_conditions(

@@ -17,7 +17,6 @@ joins the names with `/`. Names are templates over the instance: `"h.{self.index
 from __future__ import annotations
 
 import argparse
-import csv
 import functools
 import sys
 import threading
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from analysis.formats.errors import UsageError
+from analysis.formats.run import CPU_RANGES
 
 _MARK = "_component_name"
 _DETAIL = "_component_is_detail"
@@ -126,11 +126,8 @@ class RecordingTracer:
         """Write `start_ns,end_ns,path,thread`, outer ranges before inner ones, times from the first start."""
         origin_ns = min((instance.start_ns for instance in self.instances), default=0)
         rows = sorted(self.instances, key=lambda r: (r.thread, r.start_ns, -r.end_ns, r.path.count("/")))
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(RangeInstance._fields)
-            for row in rows:
-                writer.writerow((row.start_ns - origin_ns, row.end_ns - origin_ns, row.path, row.thread))
+        text = CPU_RANGES.text((r.start_ns - origin_ns, r.end_ns - origin_ns, r.path, r.thread) for r in rows)
+        path.write_text(text, encoding="utf-8")
 
 
 def _check_name(name: str) -> str:

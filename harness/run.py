@@ -32,6 +32,8 @@ from torch.utils._pytree import tree_leaves
 
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
+from analysis.formats.run import CEILINGS, TIMING
+from analysis.formats.spans import spread
 from harness import dataflow, ledger, manifest
 from harness.console import progress
 from harness.gpt2 import GPT2, TORCH_SOFTMAX, GPT2Config, KVCache
@@ -201,23 +203,17 @@ def time_generation(models: Sequence[GPT2], seed: int, on_gpu: bool, new_tokens:
         result[root]["tokens_equal_gpt2"] = bool(torch.equal(tokens[root], tokens[models[0].root]))
         if root != models[0].root:
             pairs = zip(samples_ns[models[0].root], values, strict=True)
-            ratios = np.percentile([first_ns / ns for first_ns, ns in pairs], (5, 50, 95))
-            names = ("p5", "p50", "p95")
-            result[root]["ratio_to_gpt2"] = {q: round(float(v), 4) for q, v in zip(names, ratios, strict=True)}
+            result[root]["ratio_to_gpt2"] = spread([first_ns / ns for first_ns, ns in pairs], 4)
     return result
 
 
 def timing_json(steps: list[dict[str, Any]], tokens_per_s: dict[str, Any], seconds: float) -> dict[str, Any]:
     """timing.json; `seconds` is how long the timed part took, after models were built and warmed up."""
-    return {
-        "kind": "timing",
-        "schema_version": 1,
-        "how": "no tool attached, ranges off; wall: CPU clock around the step and a synchronisation, GPU idle before; "
-        "gpu: CUDA events behind a filled queue",
-        "seconds": round(seconds, 3),
-        "steps": steps,
-        "tokens_per_s": tokens_per_s,
-    }
+    how = (
+        "no tool attached, ranges off; wall: CPU clock around the step and a synchronisation, GPU idle before; "
+        "gpu: CUDA events behind a filled queue"
+    )
+    return TIMING.document({"how": how, "seconds": round(seconds, 3), "steps": steps, "tokens_per_s": tokens_per_s})
 
 
 # The window that nsys and ncu see ----------------------------------------------------------------------------
@@ -496,7 +492,7 @@ def run_bare(plan: Plan) -> None:
         from kernels.ceilings import measure_ceilings
 
         try:
-            manifest.write_json(plan.out / "ceilings.json", measure_ceilings())
+            manifest.write_json(plan.out / "ceilings.json", CEILINGS.document(measure_ceilings()))
         except BuildError as error:
             progress(f"no ceilings.json, so the report has datasheet roofs only: {manifest.first_line(error)}")
         if plan.bench:  # compiled here, so that no tool watches compilers

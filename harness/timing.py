@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from tqdm import tqdm
+
+from analysis.formats.spans import quantile
 
 UNSTEADY = 1.5  # p95 / p5 from which a measurement is called unsteady
 _SLEEP_HZ = 2.0e9  # cycles per second that holding the GPU counts with: no GPU's clock is far above
@@ -37,20 +38,17 @@ class Measurement:
             return cls(plain.samples_ns, (*warnings, f"unsteady: p95 is {ratio:.1f} times p5"))
         return plain
 
-    def _quantile(self, percent: float) -> float:
-        return float(np.percentile(self.samples_ns, percent))
-
     @property
     def p5_ns(self) -> float:
-        return self._quantile(5)
+        return quantile(self.samples_ns, 0.05)
 
     @property
     def p50_ns(self) -> float:
-        return self._quantile(50)
+        return quantile(self.samples_ns, 0.5)
 
     @property
     def p95_ns(self) -> float:
-        return self._quantile(95)
+        return quantile(self.samples_ns, 0.95)
 
     def as_json(self) -> dict[str, int]:
         """{"p5", "p50", "p95"} in whole nanoseconds."""

@@ -6,9 +6,9 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -43,6 +43,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if gpu_missing():
                 item.add_marker(pytest.mark.skip(reason=GPU_TEST + gpu_missing()))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(autouse=True)
+def every_field_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test writes holds no field that its declaration lacks; outside of tests that is no error."""
+    from analysis.formats import files
+
+    document = files.JsonFile.document
+
+    def strict(file: files.JsonFile, values: Mapping[str, Any]) -> dict[str, Any]:
+        written = document(file, values)
+        assert list(files.undeclared(written, file.content)) == []
+        return written
+
+    monkeypatch.setattr(files.JsonFile, "document", strict)
 
 
 class Rebuilt(NamedTuple):

@@ -126,9 +126,23 @@ def write_run(
     if launches:
         (captures / "ncu_raw.csv").write_text(ncu_page(launches), encoding="utf-8")
         (captures / "ncu_lines.csv").write_text(lines, encoding="utf-8")
-    manifest = {"kind": "manifest", "gpu": {"name": "NVIDIA H200"}, "driver": "580.1", "cuda": "13.0", "torch": "2.11"}
+    manifest = {
+        "kind": "manifest",
+        "schema_version": 1,
+        "gpu": {"name": "NVIDIA H200"},
+        "driver": "580.1",
+        "cuda": "13.0",
+        "torch": "2.11",
+    }
     (captures / "manifest.json").write_text(
         json.dumps(manifest | {"triton": None, "git_sha": "a" * 40}), encoding="utf-8"
     )
-    status = {"kind": "tool-status", "tool": "ncu", "status": "ok", "version": "2025.3.1.0", "seconds": 9}
+    status = {
+        "kind": "tool-status",
+        "schema_version": 1,
+        "tool": "ncu",
+        "status": "ok",
+        "version": "2025.3.1.0",
+        "seconds": 9,
+    }
     (captures / "ncu.json").write_text(json.dumps(status), encoding="utf-8")

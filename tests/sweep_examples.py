@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 from collections.abc import Mapping, Sequence
 
-from studies.sweep.rows import COLUMNS
+from analysis.formats.sweep import SWEEP_ROWS
 
 GPU = "NVIDIA H200"
 
@@ -15,7 +13,7 @@ GPU = "NVIDIA H200"
 def row(op: str, variant: str, macros: Mapping[str, int], dtype: str = "bf16", **more: object) -> dict[str, object]:
     """One timed row of 10 us at the default's speed; `more` replaces fields."""
     values = "x".join(map(str, macros.values()))
-    start: dict[str, object] = dict.fromkeys(COLUMNS, "") | {
+    start: dict[str, object] = dict.fromkeys(SWEEP_ROWS.names, "") | {
         "op": op, "variant": variant, "source": f"{op}/{variant}.cu", "default": 0, "dtype": dtype,
         "macros": " ".join(f"{name}={value}" for name, value in macros.items()),
         "shape_name": "large", "shape": "8192x3072", "range": f"sweep/{op}/{variant}/{dtype}/large/{values}",
@@ -48,8 +46,4 @@ def grid(op: str, variant: str, choices: Mapping[str, Sequence[int]], dtype: str
 
 def text(rows: Sequence[Mapping[str, object]]) -> str:
     """The file."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
+    return SWEEP_ROWS.text(rows)

@@ -2,6 +2,7 @@
 
 import csv
 import getpass
+import io
 import json
 import re
 import socket
@@ -11,6 +12,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from analysis.formats import packed
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = {".png"}
@@ -25,6 +28,7 @@ PRIVATE_PATH = re.compile(
 # Tests and the scrubber have to spell such paths out.
 SPELLED_OUT = ("tests/", "nsys_scripts/scrub.py")
 REPORT_BYTES = 20_000_000
+TREE_BYTES = 30_000_000
 
 
 @cache
@@ -38,8 +42,10 @@ def committed() -> tuple[Path, ...]:
 
 
 def texts() -> list[tuple[str, bytes]]:
-    """(name, content) of the committed files that are no pictures."""
-    return [(str(path.relative_to(ROOT)), path.read_bytes()) for path in committed() if path.suffix not in PICTURES]
+    """(name, content, unpacked) of the committed files that are no pictures."""
+    return [
+        (str(path.relative_to(ROOT)), packed.read_bytes(path)) for path in committed() if path.suffix not in PICTURES
+    ]
 
 
 def test_no_binaries() -> None:
@@ -81,15 +87,15 @@ def reports() -> list[Path]:
 
 def test_exports_name_no_host() -> None:
     for path in reports():
-        with path.open(encoding="utf-8", errors="replace", newline="") as lines:
-            if path.suffix != ".csv" or not lines.readline().startswith('"ID",'):
-                continue
-            lines.seek(0)
-            rows = csv.DictReader(lines)
-            next(rows)  # units
-            for row in rows:
-                assert row["Host Name"] == "host", path
-                assert "/" not in row["Process Name"], path
+        lines = io.StringIO(packed.read_bytes(path).decode("utf-8", errors="replace"), newline="")
+        if ".csv" not in path.suffixes or not lines.readline().startswith('"ID",'):
+            continue
+        lines.seek(0)
+        rows = csv.DictReader(lines)
+        next(rows)  # units
+        for row in rows:
+            assert row["Host Name"] == "host", path
+            assert "/" not in row["Process Name"], path
 
 
 def test_json_of_reports_holds_no_environment() -> None:
@@ -101,12 +107,17 @@ def test_json_of_reports_holds_no_environment() -> None:
         return [key for item in value for key in keys(item)] if isinstance(value, list) else []
 
     for path in reports():
-        if path.suffix == ".json":
-            assert [key for key in keys(json.loads(path.read_text(encoding="utf-8"))) if secret.search(key)] == [], path
+        if ".json" in path.suffixes:
+            assert [key for key in keys(json.loads(packed.read_bytes(path))) if secret.search(key)] == [], path
 
 
 def test_reports_stay_small() -> None:
     assert sum(path.stat().st_size for path in reports()) < REPORT_BYTES
+
+
+def test_the_tree_stays_small() -> None:
+    """It has to travel to a machine with a GPU. Large captures are committed packed (`xz -9`): readers take them so."""
+    assert sum(path.stat().st_size for path in committed()) < TREE_BYTES
 
 
 # --- pyproject ---

@@ -82,7 +82,8 @@ def _is_filled(path: Path) -> bool:
 
 def _sources() -> list[list[object]]:
     """The state of the readers: an entry made by other code is another entry."""
-    paths = sorted(Path(__file__).parent.glob("*.py"))
+    here = Path(__file__).parent
+    paths = sorted([*here.glob("*.py"), *here.parent.glob("formats/*.py")])
     return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
 
 
@@ -168,7 +169,8 @@ def _tables(capture: Capture) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
         if isinstance(value, pd.DataFrame):
             tables[field.name] = value
         elif isinstance(value, dict) and any(isinstance(item, pd.DataFrame) for item in value.values()):
-            tables |= {f"{field.name}/{key}": table for key, table in value.items()}
+            tables |= {f"{field.name}/{key}": item for key, item in value.items() if isinstance(item, pd.DataFrame)}
+            rest[field.name] = {key: item for key, item in value.items() if not isinstance(item, pd.DataFrame)}
         elif field.name in _LISTS:
             rest[field.name] = [dataclasses.asdict(item) for item in value]
         else:

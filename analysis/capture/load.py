@@ -7,26 +7,23 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis.capture import cache, ncu, ncu_csv, nsys_csv, nsys_sqlite, ours, torch_trace
+from analysis.capture import cache, ncu, ncu_csv, nsys_csv, ours
 from analysis.capture.model import (
     COUNTERS_COLUMNS,
     DETAILS_COLUMNS,
     GPU_OPS_COLUMNS,
-    GRAPH_NODES_COLUMNS,
     KERNEL_SUMS_COLUMNS,
     METRIC_INSTANCES_COLUMNS,
-    OVERHEAD_COLUMNS,
     RANGE_SUMS_COLUMNS,
     RANGES_COLUMNS,
     RULES_COLUMNS,
     SOURCE_LINES_COLUMNS,
-    START_END_COLUMNS,
     Capture,
     Gap,
     SourceFile,
@@ -34,10 +31,13 @@ from analysis.capture.model import (
     empty_table,
 )
 from analysis.capture.nsys_numbers import Table
-from analysis.capture.sniff import OUR_JSON, Sniffed, sniff
+from analysis.capture.sniff import Sniffed, sniff
 from analysis.capture.summaries import SUMMARIES
 from analysis.capture.text import NumberStyle
+from analysis.formats import files
 from analysis.formats.errors import InputError
+from analysis.formats.run import CPU_RANGES
+from analysis.formats.tools import TOOL_STATUS
 from analysis.formats.words import count_of
 
 _WHAT_TO_GIVE = (
@@ -142,12 +142,12 @@ def _load(
             digest = _digest(path) if sizes[size] > 1 else b""
         except OSError as error:
             raise _unreadable(name, error) from None
-        if digest in digests and sniffed.kind in READERS:
+        reader = _read_timeline if sniffed.timeline else READERS.get(sniffed.kind)
+        if digest in digests and reader:
             found.files.append(SourceFile(name, "ignored", 0, size, f"the same as {digests[digest]}"))
             continue
         if digest:
             digests[digest] = name
-        reader = READERS.get(sniffed.kind)
         if reader:
             reader(found, Source(path, name, size, sniffed, style))
         elif named:
@@ -232,33 +232,24 @@ def _read_ncu_log(found: _Found, source: Source) -> None:
     found.files.append(SourceFile(source.name, source.sniffed.kind, 0, source.size, why))
 
 
-def _read_status(found: _Found, source: Source) -> None:
-    assert source.sniffed.data is not None
-    found.tools.append(ours.check_json(source.sniffed.data, source.name))
-    found.files.append(SourceFile(source.name, source.sniffed.kind, 1, source.size))
-
-
 def _read_ours(found: _Found, source: Source) -> None:
     name, kind = source.name, source.sniffed.kind
-    if kind in found.ours:
-        raise InputError(f"{found.ours[kind][0]} and {name} are two different {kind} files; give one run at a time.")
+    file = files.captured()[kind]
     cut = False
     value: Any
-    if kind == "ops":
-        value, cut = ours.read_ops(bytes(source.sniffed.raw), name)
-    elif kind == "cpu_ranges":
-        value, cut = ours.read_cpu_ranges(bytes(source.sniffed.raw), name)
-    elif kind == "dataflow":
-        value, cut = ours.read_dataflow(bytes(source.sniffed.raw), name)
-    elif kind == "layer_events":
-        value, cut = ours.read_layer_events(bytes(source.sniffed.raw), name)
-    elif kind == "sweep_rows":
-        value, cut = ours.read_sweep(bytes(source.sniffed.raw), name)
+    if kind != TOOL_STATUS.kind and kind in found.ours:
+        raise InputError(f"{found.ours[kind][0]} and {name} are two different {kind} files; give one run at a time.")
+    if isinstance(file, files.CsvFile):
+        value, cut = ours.read_table(file, bytes(source.sniffed.raw), name)
+        value = ours.cpu_ranges(value, name) if file is CPU_RANGES else value
     else:
         assert source.sniffed.data is not None
-        value = ours.check_json(source.sniffed.data, name)
+        value = file.check(source.sniffed.data, name)
     rows = len(value) if isinstance(value, pd.DataFrame) else 1
-    found.ours[kind] = (name, value)
+    if file is TOOL_STATUS:
+        found.tools.append(value)
+    else:
+        found.ours[kind] = (name, value)
     _note(found, name, kind, rows, source.size, rows if cut else None)
 
 
@@ -298,16 +289,9 @@ def _read_nsys(found: _Found, source: Source) -> None:
         _note(found, name, f"nsys {report}", len(table), source.size, table.raw.cut_after, table.raw.doubtful_end)
 
 
-def _read_sqlite(found: _Found, source: Source) -> None:
-    _take_timeline(found, source, nsys_sqlite.read(source.path, source.name))
-
-
-def _read_torch(found: _Found, source: Source) -> None:
-    raw = source.sniffed.raw or source.path.read_bytes()
-    _take_timeline(found, source, torch_trace.read(raw, source.name))
-
-
-def _take_timeline(found: _Found, source: Source, timeline: Timeline) -> None:
+def _read_timeline(found: _Found, source: Source) -> None:
+    assert source.sniffed.timeline is not None
+    timeline = source.sniffed.timeline(source.name)
     if found.timeline is not None:
         raise InputError(
             f"{found.timeline[0]} and {source.name} are the timelines of two captures; give one capture at a time."
@@ -352,23 +336,14 @@ def _set_aside(found: _Found, reports: Sequence[str]) -> None:
                 found.files[at] = replace(listed, detail=f"not used: {name} holds the same")
 
 
-# Files of ours that are worth a report alone.
-_DATA_OF_OURS = {"cpu_ranges", "layer-profile", "kernels-of-layers", "baseline", "sweep_rows"}
-# The kind that `sniff` tells -> what reads it into `_Found`. A kind without one is refused, or ignored in a folder.
+# The kind that `sniff` tells -> what reads it into `_Found`; timelines say themselves what reads them. A kind without a
+# reader is refused, or ignored in a folder.
 READERS: dict[str, Callable[[_Found, Source], None]] = {
     "nsys": _read_nsys,
-    "nsys sqlite": _read_sqlite,
-    "torch trace": _read_torch,
     **dict.fromkeys(("ncu raw", "ncu details", "ncu source", "ncu session"), _read_ncu),
     "ncu report": _read_ncu_report,
     "ncu log": _read_ncu_log,
-    "ops": _read_ours,
-    "cpu_ranges": _read_ours,
-    "dataflow": _read_ours,
-    "layer_events": _read_ours,
-    "sweep_rows": _read_ours,
-    **dict.fromkeys(OUR_JSON, _read_ours),
-    "tool-status": _read_status,
+    **dict.fromkeys(files.captured(), _read_ours),
 }
 
 
@@ -433,46 +408,81 @@ def _together(frames: list[pd.DataFrame], columns: Mapping[str, str]) -> pd.Data
 
 def _put_together(found: _Found, given: list[str]) -> Capture:
     found.gaps.extend(ncu.details_gaps(found.ncu))
+    of_ncu = _of_ncu(found)
+    if found.timeline is not None:
+        _set_aside(found, ("cuda_gpu_trace", "cuda_kern_exec_trace", "cuda_api_trace", "nvtx_pushpop_trace"))
+    has_data = found.timeline is not None or not found.tables.keys().isdisjoint(_NSYS_READERS)
+    has_data = has_data or any(len(frame) for frame in of_ncu.values())
+    if not has_data and not any(files.captured()[kind].alone for kind in found.ours):
+        _raise_nothing(found, given)
+    found.gaps.extend(Gap(f"the counters of {name}", why, fix) for name, why, fix in found.logs)
+    for name, sniffed in found.refused:
+        if sniffed.kind.startswith("ncu ") and not len(of_ncu["counters"]):
+            found.gaps.append(Gap(f"the counters of {name}", f"it is {sniffed.found}", sniffed.advice))
+    timeline = _timeline(found)
+    sums = found.tables.get("cuda_gpu_kern_gb_sum") or found.tables.get("cuda_gpu_kern_sum")
+    trace = found.tables.get("cuda_gpu_trace")
+    if sums and trace and found.timeline is None:
+        differing = nsys_csv.differs_from_sums(trace[1], sums[1], (trace[0], sums[0]))
+        found.gaps += [differing] if differing else []
+    range_sums = found.tables.get("nvtx_kern_sum")
+    for tool in found.tools:
+        if tool["status"] != "ok":
+            why, fix = str(tool.get("reason") or tool["status"]), str(tool.get("fix") or "run `make doctor`")
+            found.gaps.append(Gap(f"what {tool['tool']} measures", why, fix))
+    return Capture(
+        gpu_ops=timeline.gpu_ops,
+        ranges=timeline.ranges,
+        clock=timeline.clock,
+        start_end_ranges=timeline.start_end_ranges,
+        overhead=timeline.overhead,
+        graph_nodes=timeline.graph_nodes,
+        nsys_range_sums=range_sums[1] if range_sums else empty_table(RANGE_SUMS_COLUMNS),
+        summaries={report: found.tables[report][1] for report in SUMMARIES if report in found.tables},
+        nsys_kernel_sums=sums[1] if sums else empty_table(KERNEL_SUMS_COLUMNS),
+        counter_units=found.units,
+        session=found.ncu.session,
+        **of_ncu,
+        **_of_ours(found),
+        tools=found.tools,
+        gaps=found.gaps,
+        files=found.files,
+    )
+
+
+def _of_ncu(found: _Found) -> dict[str, pd.DataFrame]:
+    """The tables of ncu, as fields of Capture."""
     rounded = ncu.merge_rounded(found.ncu.counters, found.ncu.rounded)
-    counters = _together([*found.ncu.counters, *rounded], COUNTERS_COLUMNS)
-    evidence = {
+    return {
+        "counters": _together([*found.ncu.counters, *rounded], COUNTERS_COLUMNS),
         "rules": _together(found.ncu.rules, RULES_COLUMNS),
         "source_lines": _together(found.ncu.source_lines, SOURCE_LINES_COLUMNS),
         "metric_instances": _together(found.ncu.metric_instances, METRIC_INSTANCES_COLUMNS),
         "details": _together(found.ncu.details, DETAILS_COLUMNS),
     }
-    if found.timeline is not None:
-        _set_aside(found, ("cuda_gpu_trace", "cuda_kern_exec_trace", "cuda_api_trace", "nvtx_pushpop_trace"))
-    timeline = found.timeline[1] if found.timeline else None
-    has_data = bool(timeline) or not found.tables.keys().isdisjoint(_NSYS_READERS)
-    has_data = has_data or len(counters) > 0 or any(len(frame) for frame in evidence.values())
-    has_data = has_data or not found.ours.keys().isdisjoint(_DATA_OF_OURS)
-    if not has_data:
-        _raise_nothing(found, given)
-    found.gaps.extend(Gap(f"the counters of {name}", why, fix) for name, why, fix in found.logs)
-    for name, sniffed in found.refused:
-        if sniffed.kind.startswith("ncu ") and not len(counters):
-            found.gaps.append(Gap(f"the counters of {name}", f"it is {sniffed.found}", sniffed.advice))
-    gpu_ops = _gpu_ops(found) if timeline is None else timeline.gpu_ops
+
+
+def _timeline(found: _Found) -> Timeline:
+    """The one that was read whole, else that of the CSV exports of nsys; without any, the ranges of cpu_ranges.csv."""
     pushpop = found.tables.get("nvtx_pushpop_trace")
-    ranges, clock = (pushpop[1], "nsys") if pushpop else (empty_table(RANGES_COLUMNS), "nsys")
-    if timeline is not None:
-        ranges, clock = timeline.ranges, timeline.clock
-    if "cpu_ranges" in found.ours and ranges.empty and gpu_ops.empty:
-        ranges, clock = found.ours["cpu_ranges"][1], "cpu"
-    if len(gpu_ops) and ranges.empty:
+    if found.timeline:
+        timeline = found.timeline[1]
+    else:
+        timeline = Timeline(_gpu_ops(found), pushpop[1] if pushpop else empty_table(RANGES_COLUMNS), "nsys")
+    if CPU_RANGES.kind in found.ours and timeline.ranges.empty and timeline.gpu_ops.empty:
+        timeline = replace(timeline, ranges=found.ours[CPU_RANGES.kind][1], clock="cpu")
+    if len(timeline.gpu_ops) and timeline.ranges.empty:
+        none = "there is no nvtx_pushpop_trace with ranges among the files"
         found.gaps.append(
             Gap(
                 "time per layer",
-                "the capture has no NVTX push/pop range"
-                if pushpop or timeline
-                else "there is no nvtx_pushpop_trace with ranges among the files",
+                "the capture has no NVTX push/pop range" if pushpop or found.timeline else none,
                 "put NVTX ranges around the layers, capture with `nsys profile -t cuda,nvtx` and export "
                 "nvtx_pushpop_trace",
             )
         )
     graph_calls = sorted({call for call in found.api_calls if call.startswith(("cudaGraphLaunch", "cuGraphLaunch"))})
-    if graph_calls and timeline is None:
+    if graph_calls and found.timeline is None:
         found.gaps.append(
             Gap(
                 "kernels inside CUDA graphs may be missing",
@@ -480,50 +490,14 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
                 "capture with `nsys profile --cuda-graph-trace=node`",
             )
         )
-    sums = found.tables.get("cuda_gpu_kern_gb_sum") or found.tables.get("cuda_gpu_kern_sum")
-    trace = found.tables.get("cuda_gpu_trace")
-    if sums and trace and timeline is None:
-        differing = nsys_csv.differs_from_sums(trace[1], sums[1], (trace[0], sums[0]))
-        found.gaps += [differing] if differing else []
-    range_sums = found.tables.get("nvtx_kern_sum")
-    for tool in found.tools:
-        if tool["status"] != "ok":
-            found.gaps.append(
-                Gap(
-                    f"what {tool['tool']} measures",
-                    str(tool.get("reason") or tool["status"]),
-                    str(tool.get("fix") or "run `make doctor`"),
-                )
-            )
-    return Capture(
-        gpu_ops=gpu_ops,
-        ranges=ranges,
-        clock=clock,
-        start_end_ranges=timeline.start_end_ranges if timeline else empty_table(START_END_COLUMNS),
-        overhead=timeline.overhead if timeline else empty_table(OVERHEAD_COLUMNS),
-        graph_nodes=timeline.graph_nodes if timeline else empty_table(GRAPH_NODES_COLUMNS),
-        nsys_range_sums=range_sums[1] if range_sums else empty_table(RANGE_SUMS_COLUMNS),
-        summaries={report: found.tables[report][1] for report in SUMMARIES if report in found.tables},
-        nsys_kernel_sums=sums[1] if sums else empty_table(KERNEL_SUMS_COLUMNS),
-        counters=counters,
-        counter_units=found.units,
-        session=found.ncu.session,
-        **evidence,
-        manifest=found.ours.get("manifest", ("", None))[1],
-        timing=found.ours.get("timing", ("", None))[1],
-        ceilings=found.ours.get("ceilings", ("", None))[1],
-        ops=found.ours.get("ops", ("", None))[1],
-        dataflow=found.ours.get("dataflow", ("", None))[1],
-        layer_profile=found.ours.get("layer-profile", ("", None))[1],
-        layer_events=found.ours.get("layer_events", ("", None))[1],
-        kernels_of_layers=found.ours.get("kernels-of-layers", ("", None))[1],
-        baseline=found.ours.get("baseline", ("", None))[1],
-        sweep=found.ours.get("sweep", ("", None))[1],
-        sweep_rows=found.ours.get("sweep_rows", ("", None))[1],
-        tools=found.tools,
-        gaps=found.gaps,
-        files=found.files,
-    )
+    return timeline
+
+
+def _of_ours(found: _Found) -> dict[str, Any]:
+    """What was read of our files, as fields of Capture; `ours` has the kinds without a field."""
+    values = {kind.replace("-", "_"): value for kind, (_, value) in found.ours.items() if kind != CPU_RANGES.kind}
+    own = values.keys() & {one.name for one in fields(Capture)}
+    return {name: values.pop(name) for name in own} | {"ours": values}
 
 
 def _raise_nothing(found: _Found, given: list[str]) -> None:

@@ -346,6 +346,7 @@ class Capture:
     layer_profile     components timed by studies/layers; kernels_of_layers, baseline: by the programs of these names
     sweep             what studies.sweep.run recommends; sweep_rows: one row a combination, in the order of measuring
     layer_events      what the events of the captured run read: range, ordinal, component, event_ns (as read), own_ns
+    ours              what files of further kinds hold that analysis/formats declares, by kind with _ for -
     session           what a session page says of GPU, versions and clocks; never a host, a user, a path or a command
     """
 
@@ -376,6 +377,12 @@ class Capture:
     baseline: dict[str, Any] | None = None
     sweep: dict[str, Any] | None = None
     sweep_rows: pd.DataFrame | None = None
+    ours: dict[str, Any] = field(default_factory=dict)
     tools: list[dict[str, Any]] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     files: list[SourceFile] = field(default_factory=list)
+
+    def of(self, kind: str) -> Any:
+        """What a file of this kind holds, as analysis/formats names it; None where there was none."""
+        name = kind.replace("-", "_")
+        return self.ours[name] if name in self.ours else getattr(self, name, None)

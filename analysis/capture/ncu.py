@@ -13,6 +13,8 @@ from analysis.capture.text import NumberStyle
 from analysis.formats.errors import InputError
 from analysis.formats.words import count_of
 
+_Messages = list[tuple[str, str]]  # of ncu: kind, text
+
 
 @dataclass
 class Parts:
@@ -54,40 +56,65 @@ def read_pages(text: str, where: str, style: NumberStyle | None = None) -> Parts
     found = ncu_csv.messages(text.splitlines())
     sections = ncu_csv.sections(text, where)
     for section in sections:
-        if section.page == "raw":
-            raw = ncu_raw.read_section(section, found, style)
-            _add(parts.counters, raw.counters)
-            _add(parts.metric_instances, raw.instances)
-            parts.units.append((section.name, raw.units))
-            parts.gaps += raw.gaps
-            parts.count("raw", len(raw.counters))
-        elif section.page == "details":
-            details = ncu_details.read_details(section, found, style)
-            _add(parts.rounded, details.counters)
-            _add(parts.details, details.details)
-            _add(parts.rules, details.rules)
-            parts.units.append((section.name, details.units))
-            parts.gaps += details.gaps
-            parts.count("details", len(details.details) + len(details.rules))
-        elif section.page == "source":
-            lines, gaps = ncu_source.read_source(section, style)
-            _add(parts.source_lines, lines)
-            parts.gaps += gaps
-            parts.count("source", len(lines))
-        elif section.page == "session":
-            parts.session = ncu_session.read_session(section) | parts.session
-            parts.count("session", len(parts.session))
+        if section.page not in _PAGES:
+            _refuse_summary(parts, where, alone=len({one.page for one in sections}) == 1)
         else:
-            refusal = (
-                f"{where} holds a summary over launches (--print-summary), which is no row of any launch",
-                "export the raw page instead with `ncu --import <report>.ncu-rep --csv --page raw`",
-            )
-            if len({one.page for one in sections}) == 1:
-                raise InputError(f"{refusal[0]}; {refusal[1]}.")
-            parts.gaps.append(Gap(f"a summary page of {where}", refusal[0], refusal[1]))
+            _PAGES[section.page](parts, section, found, style)
+    parts.gaps += _damage(text, where, parts.gaps)
+    if not any((parts.counters, parts.rounded, parts.rules, parts.source_lines, parts.gaps, parts.session)):
+        parts.log = ncu_csv.explain(found)
+    return parts
+
+
+def _take_raw(parts: Parts, section: ncu_csv.Section, found: _Messages, style: NumberStyle | None) -> None:
+    raw = ncu_raw.read_section(section, found, style)
+    _add(parts.counters, raw.counters)
+    _add(parts.metric_instances, raw.instances)
+    parts.units.append((section.name, raw.units))
+    parts.gaps += raw.gaps
+    parts.count("raw", len(raw.counters))
+
+
+def _take_details(parts: Parts, section: ncu_csv.Section, found: _Messages, style: NumberStyle | None) -> None:
+    details = ncu_details.read_details(section, found, style)
+    _add(parts.rounded, details.counters)
+    _add(parts.details, details.details)
+    _add(parts.rules, details.rules)
+    parts.units.append((section.name, details.units))
+    parts.gaps += details.gaps
+    parts.count("details", len(details.details) + len(details.rules))
+
+
+def _take_source(parts: Parts, section: ncu_csv.Section, found: _Messages, style: NumberStyle | None) -> None:
+    lines, gaps = ncu_source.read_source(section, style)
+    _add(parts.source_lines, lines)
+    parts.gaps += gaps
+    parts.count("source", len(lines))
+
+
+def _take_session(parts: Parts, section: ncu_csv.Section, found: _Messages, style: NumberStyle | None) -> None:
+    parts.session = ncu_session.read_session(section) | parts.session
+    parts.count("session", len(parts.session))
+
+
+_PAGES = {"raw": _take_raw, "details": _take_details, "source": _take_source, "session": _take_session}
+
+
+def _refuse_summary(parts: Parts, where: str, *, alone: bool) -> None:
+    """A gap, or an error if the file holds nothing else."""
+    why = f"{where} holds a summary over launches (--print-summary), which is no row of any launch"
+    fix = "export the raw page instead with `ncu --import <report>.ncu-rep --csv --page raw`"
+    if alone:
+        raise InputError(f"{why}; {fix}.")
+    parts.gaps.append(Gap(f"a summary page of {where}", why, fix))
+
+
+def _damage(text: str, where: str, known: list[Gap]) -> list[Gap]:
+    """What the file shows of pages that were not read; `known` are the gaps of those that were."""
+    gaps = []
     lost = ncu_csv.lost_headers(text)
     if lost:
-        parts.gaps.append(
+        gaps.append(
             Gap(
                 f"the page below line {lost[0]} of {where}",
                 "its header has columns of ncu and is none of a known page, so it was not read",
@@ -96,17 +123,15 @@ def read_pages(text: str, where: str, style: NumberStyle | None = None) -> Parts
         )
     last = text.rpartition("\n")[2]
     cells = ncu_csv.split_row(last.rstrip("\r")) or []
-    if last.strip() and (len(cells) < 3 or not cells[-1]) and not _cut_already(parts.gaps):
-        parts.gaps.append(
+    if last.strip() and (len(cells) < 3 or not cells[-1]) and not _cut_already(known):
+        gaps.append(
             Gap(
                 f"{where} ends in the middle of a line",
                 "the export or the copy of the file was interrupted, so what came after that is missing",
                 "export it again with the same command",
             )
         )
-    if not any((parts.counters, parts.rounded, parts.rules, parts.source_lines, parts.gaps, parts.session)):
-        parts.log = ncu_csv.explain(found)
-    return parts
+    return gaps
 
 
 def _cut_already(gaps: list[Gap]) -> bool:

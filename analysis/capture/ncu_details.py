@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -175,6 +175,47 @@ def _labelled(section: str, label: str) -> tuple[str, str]:
     return LABELS.get((SECTIONS.get(section, section), label), ("", ""))
 
 
+@dataclass
+class _Metrics:
+    """What the metric rows of a page say, by metric and launch.
+
+    launches  ID -> its first row;  values, texts  metric -> ID -> number, or cell where it is none
+    units     base unit of each metric;  rows  DETAILS_COLUMNS
+    """
+
+    launches: dict[int, int] = field(default_factory=dict)
+    values: dict[str, dict[int, float]] = field(default_factory=dict)
+    texts: dict[str, dict[int, str]] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, list[object]] = field(default_factory=lambda: {name: [] for name in DETAILS_COLUMNS})
+
+    def list_row(self, *cells: object) -> None:
+        """Adds a row, its cells in the order of DETAILS_COLUMNS."""
+        for column, cell in zip(self.rows.values(), cells, strict=True):
+            column.append(cell)
+
+    def keep(self, name: str, ncu_id: int, value: float, unit: str, where: str) -> None:
+        """Keeps the value of a metric with a raw name; what a launch has several times must agree.
+
+        Raises:
+            InputError: it does not.
+        """
+        column = self.values.setdefault(name, {})
+        before = column.get(ncu_id, math.nan)
+        if not math.isnan(before) and not math.isnan(value) and not _agree(before, value):
+            raise InputError(
+                f"{where}: {name} of launch {ncu_id} is {value:g} where an earlier line has {before:g}; two captures "
+                "were put into one file, keep one file each."
+            )
+        if math.isnan(before):
+            column[ncu_id] = value
+        # Rows without a value often have no unit either.
+        if unit or name not in self.units:
+            if self.units.get(name, unit) not in ("", unit):
+                raise InputError(f"{where}: {name} comes in {unit} where an earlier line has {self.units[name]}.")
+            self.units[name] = unit
+
+
 def read_details(
     section: ncu_csv.Section, found: list[tuple[str, str]], style: NumberStyle | None = None
 ) -> DetailsPage:
@@ -190,21 +231,38 @@ def read_details(
     page = ncu_csv.read_page(section, lengths=(header.index("Metric Value") + 1,))
     gaps = [ncu_csv.cut_gap(page, "details")] if page.cut else []
     is_metric = np.array([bool(name.strip()) for name in page.column("Metric Name")], dtype=bool)
-    labels, unit_cells, cells = (page.column(f"Metric {part}") for part in ("Name", "Unit", "Value"))
+    labels, units, cells = (page.column(f"Metric {part}") for part in ("Name", "Unit", "Value"))
     style = locale_of(
-        ((labels[row].strip(), unit_cells[row], cells[row]) for row in np.flatnonzero(is_metric)), page.name, style
+        ((labels[row].strip(), units[row], cells[row]) for row in np.flatnonzero(is_metric)), page.name, style
     )
     rules = _rules(page, ~is_metric, style)
-    launches: dict[int, int] = {}  # ID -> first row
-    metrics: dict[str, dict[int, float]] = {}
-    texts: dict[str, dict[int, str]] = {}
-    units: dict[str, str] = {}
-    table: dict[str, list[object]] = {name: [] for name in DETAILS_COLUMNS}
+    read = _read_metrics(page, is_metric, style)
+    gaps += ncu_csv.missing_gap(page, read.launches)
+    counters = _counters(page, read.launches, read.values, read.texts)
+    gone = crashed(
+        {name: counters[name].to_numpy(float) for name in read.values if counters[name].dtype == float}, len(counters)
+    )
+    if gone.any():
+        gaps.append(crash_gap(counters, gone, page.name, found))
+        counters = counters[~gone].reset_index(drop=True)
+    known = {name: unit for name, unit in read.units.items() if name in read.values}
+    return DetailsPage(counters, known, as_table(read.rows, DETAILS_COLUMNS), rules, gaps)
+
+
+def _read_metrics(page: ncu_csv.Page, is_metric: np.ndarray, style: NumberStyle) -> _Metrics:
+    """The metric rows of a page.
+
+    Raises:
+        InputError: a row without an ID, one that is neither a metric nor a rule, an ID of two kernels, an unknown unit,
+            or two values of one metric for one launch.
+    """
+    read = _Metrics()
+    labels, units, cells = (page.column(f"Metric {part}") for part in ("Name", "Unit", "Value"))
     sections_of, items, kernels = (page.column(name) for name in ("Section Name", "Body Item Label", "Kernel Name"))
     for row, ncu_id in enumerate(ncu_csv.integers(page, "ID")):
         if ncu_id is None:
             raise InputError(f"{page.name}: line {page.numbers[row]} has no ID; export it again with {_EXPORT}.")
-        first = launches.setdefault(ncu_id, row)
+        first = read.launches.setdefault(ncu_id, row)
         if kernels[first] != kernels[row]:
             raise InputError(
                 f"{page.name}: ID {ncu_id} is {kernels[first]} in line {page.numbers[first]} and {kernels[row]} in "
@@ -214,52 +272,20 @@ def read_details(
         if not is_metric[row]:
             continue
         where = f"{page.name}, line {page.numbers[row]}"
-        scale, unit = base_unit(unit_cells[row], where)
+        scale, unit = base_unit(units[row], where)
         name, label = metric_of(sections_of[row], items[row], labels[row].strip(), unit)
         values = column_values([cells[row]], style, scale)
         value = math.nan if values is None else float(values[0])
         if not math.isnan(value):
             check_metric(name or _labelled(sections_of[row], label)[0], unit, where)
-        for column, item in zip(
-            table.values(),
-            (
-                page.name, ncu_id, kernels[row], sections_of[row], items[row], label, name,
-                None if math.isnan(value) else value, unit, cells[row].strip() if values is None else "",
-            ),
-            strict=True,
-        ):  # fmt: skip
-            column.append(item)
-        if not name:
-            continue
-        if values is None:
-            texts.setdefault(name, {})[ncu_id] = cells[row].strip()
-            continue
-        column_of = metrics.setdefault(name, {})
-        before = column_of.get(ncu_id, math.nan)
-        if not math.isnan(before) and not math.isnan(value) and not _agree(before, value):
-            raise InputError(
-                f"{where}: {name} of launch {ncu_id} is {value:g} where an earlier line has {before:g}; two captures "
-                "were put into one file, keep one file each."
-            )
-        if math.isnan(before):
-            column_of[ncu_id] = value
-        # Rows without a value often have no unit either.
-        if unit or name not in units:
-            if units.get(name, unit) not in ("", unit):
-                raise InputError(f"{where}: {name} comes in {unit} where an earlier line has {units[name]}.")
-            units[name] = unit
-    gaps += ncu_csv.missing_gap(page, launches)
-    counters = _counters(page, launches, metrics, texts)
-    gone = crashed(
-        {name: counters[name].to_numpy(float) for name in metrics if counters[name].dtype == float}, len(counters)
-    )
-    if gone.any():
-        gaps.append(crash_gap(counters, gone, page.name, found))
-        counters = counters[~gone].reset_index(drop=True)
-    return DetailsPage(
-        counters, {name: unit for name, unit in units.items() if name in metrics}, as_table(table, DETAILS_COLUMNS),
-        rules, gaps,
-    )  # fmt: skip
+        text = cells[row].strip() if values is None else ""
+        shown = None if math.isnan(value) else value
+        read.list_row(page.name, ncu_id, kernels[row], sections_of[row], items[row], label, name, shown, unit, text)
+        if name and values is None:
+            read.texts.setdefault(name, {})[ncu_id] = text
+        elif name:
+            read.keep(name, ncu_id, value, unit, where)
+    return read
 
 
 def _agree(one: float, other: float) -> bool:

@@ -108,67 +108,75 @@ def lost_tables(raw: bytes | mmap.mmap, where: str, tables: Sequence[RawTable]) 
 
 def gaps_of(table: Table) -> list[Gap]:
     """What a table lacks, is cut at or is rounded to, for the report."""
-    where, raw = table.where, table.raw
-    gaps = []
-    if not len(table):
-        gaps.append(
-            Gap(
-                f"all rows of {table.report} in {where}",
-                "the table ends right below its header",
-                "export it again with the same command",
-            )
-        )
-    missing = shares(table)
-    if missing:
-        gaps.append(missing)
-    if raw.header.unknown:
-        gaps.append(
-            Gap(
-                f"column {', '.join(raw.header.unknown)} of {where}",
-                f"no known nsys prints it in {table.report}, so it was not read",
-                "export the file again with `nsys stats`, or tell what the column holds",
-            )
-        )
-    if table.report == "nvtx_pushpop_trace" and table.has("RangeId", "ParentId"):
-        ids, parents = table.integers("RangeId"), table.integers("ParentId")
-        orphans = int((~parents.isna() & ~np.isin(parents.to_numpy(dtype="int64", na_value=0), ids)).sum())
-        if orphans:
-            gaps.append(
-                Gap(
-                    f"the ranges around {orphans} ranges of {where}",
-                    "nsys leaves out ranges of one thread that begin and end at the same nanosecond",
-                    "read the SQLite export instead, which holds them all",
-                )
-            )
-    if not in_order(table):
-        gaps.append(
-            Gap(
-                f"the order of {where}",
-                f"the rows of {table.report} do not stand in the order of their start, in which nsys prints them, so "
-                "the file may have been edited",
-                "export it again with `nsys stats`",
-            )
-        )
-    if raw.cut_names:
-        gaps.append(
-            Gap(
-                f"{raw.cut_names} names of {where} are cut",
-                "they come from console output, which ends names at 100 characters with …",
-                "export with `nsys stats --format csv`",
-            )
-        )
-    rounded = rounding(table)
-    if rounded:
-        gaps.append(rounded)
-    if table.report == "cuda_gpu_mem_size_sum" and raw.unit("Total") == UNKNOWN_SIZE:
-        gaps.append(
-            Gap(
-                f"sizes of copies in {where}",
-                "nsys 2020 prints them without a unit",
-                "export with nsys 2022 or later, or use cuda_gpu_trace",
-            )
-        )
-    return gaps
+    looks = (_no_rows, shares, _unknown_columns, _orphans, _disorder, _cut_names, rounding, _sizes_without_unit)
+    return [gap for look in looks if (gap := look(table)) is not None]
+
+
+def _no_rows(table: Table) -> Gap | None:
+    if len(table):
+        return None
+    return Gap(
+        f"all rows of {table.report} in {table.where}",
+        "the table ends right below its header",
+        "export it again with the same command",
+    )
+
+
+def _unknown_columns(table: Table) -> Gap | None:
+    unknown = table.raw.header.unknown
+    if not unknown:
+        return None
+    return Gap(
+        f"column {', '.join(unknown)} of {table.where}",
+        f"no known nsys prints it in {table.report}, so it was not read",
+        "export the file again with `nsys stats`, or tell what the column holds",
+    )
+
+
+def _orphans(table: Table) -> Gap | None:
+    """Ranges whose parent is not in the table."""
+    if table.report != "nvtx_pushpop_trace" or not table.has("RangeId", "ParentId"):
+        return None
+    ids, parents = table.integers("RangeId"), table.integers("ParentId")
+    orphans = int((~parents.isna() & ~np.isin(parents.to_numpy(dtype="int64", na_value=0), ids)).sum())
+    if not orphans:
+        return None
+    return Gap(
+        f"the ranges around {orphans} ranges of {table.where}",
+        "nsys leaves out ranges of one thread that begin and end at the same nanosecond",
+        "read the SQLite export instead, which holds them all",
+    )
+
+
+def _disorder(table: Table) -> Gap | None:
+    if in_order(table):
+        return None
+    return Gap(
+        f"the order of {table.where}",
+        f"the rows of {table.report} do not stand in the order of their start, in which nsys prints them, so "
+        "the file may have been edited",
+        "export it again with `nsys stats`",
+    )
+
+
+def _cut_names(table: Table) -> Gap | None:
+    if not table.raw.cut_names:
+        return None
+    return Gap(
+        f"{table.raw.cut_names} names of {table.where} are cut",
+        "they come from console output, which ends names at 100 characters with …",
+        "export with `nsys stats --format csv`",
+    )
+
+
+def _sizes_without_unit(table: Table) -> Gap | None:
+    if table.report != "cuda_gpu_mem_size_sum" or table.raw.unit("Total") != UNKNOWN_SIZE:
+        return None
+    return Gap(
+        f"sizes of copies in {table.where}",
+        "nsys 2020 prints them without a unit",
+        "export with nsys 2022 or later, or use cuda_gpu_trace",
+    )
 
 
 def rounding(table: Table) -> Gap | None:

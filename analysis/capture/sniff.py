@@ -5,12 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import mmap
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from analysis.capture import ncu_csv, ncu_rep, nsys_reports, nsys_sqlite, nsys_table, sqlite_table, torch_trace
+from analysis.capture.model import Timeline
 from analysis.capture.text import open_text, text_start
+from analysis.formats import files
 from analysis.formats.errors import InputError
 
 _HEAD = 65536
@@ -30,20 +34,6 @@ _NCU_MARKS = (
     b'"Session Attribute"', b'"Device Attribute"', b'"Invocations"',
 )  # fmt: skip
 _NCU_REPORT = b"NVR\0"
-OPS_HEADER = (
-    "op,variant,symbols,range,workload,ordinal,shape,dtype,flops,"
-    "minimum_bytes,predicted_unfused_bytes,predicted_fused_bytes,note"
-)
-CPU_RANGES_HEADER = "start_ns,end_ns,path,thread"
-DATAFLOW_HEADER = "range,call,ordinal,op,operand,storage,offset,shape,strides,dtype,bytes,view,masked_frac,freed"
-LAYER_EVENTS_HEADER = "range,ordinal,component,event_ns,own_ns"
-SWEEP_HEADER = (
-    "op,variant,source,macros,default,dtype,shape_name,shape,range,gpu,fingerprint,verdict,reason,kernel,registers,"
-    "spill_bytes,shared_bytes,block_threads,occupancy_theoretical_frac,limiter,grid_blocks,blocks_per_sm,waves,"
-    "tail_frac,tolerance_used,samples,launches_per_sample,bench_time_p5_ns,bench_time_p50_ns,bench_time_p95_ns,"
-    "minimum_bytes,versus_default_p5,versus_default_p50,versus_default_p95"
-)
-OUR_JSON = ("manifest", "timing", "ceilings", "tool-status", "layer-profile", "kernels-of-layers", "baseline", "sweep")
 
 
 @dataclass(frozen=True)
@@ -51,11 +41,13 @@ class Sniffed:
     """What a file is.
 
     kind     'nsys', 'nsys sqlite', 'torch trace', 'ncu report', 'ncu raw' | 'ncu details' | 'ncu source' | 'ncu
-             session' (the first page of the file), 'ncu summary' (which is not read), 'ncu log', 'ops', 'cpu_ranges',
-             'dataflow', 'layer_events', 'sweep_rows', one of OUR_JSON, 'binary', 'empty' or 'unknown'
-    raw      the text as UTF-8 bytes, mapped where the file is large (b'' for binary files)
+             session' (the first page of the file), 'ncu summary' (which is not read), 'ncu log', a kind that
+             analysis/formats declares, 'binary', 'empty' or 'unknown'
+    raw      the text as UTF-8 bytes, unpacked, mapped where the file is large (b'' for binary files)
     advice   for a file that cannot be read: what was found, and what to do
     data     the object of one of our JSON files
+    timeline reads the whole file, which goes by the given name, where its kind is a timeline. A timeline of another
+             tool is a module that returns one, and a line in this module that names it.
     """
 
     kind: str
@@ -63,6 +55,7 @@ class Sniffed:
     found: str = ""
     advice: str = ""
     data: dict[str, Any] | None = None
+    timeline: Callable[[str], Timeline] | None = None
 
     def text(self) -> str:
         """The whole text, for readers of small files."""
@@ -88,7 +81,7 @@ def sniff(path: Path) -> Sniffed:
         return _sniff_sqlite(path)
     if head.startswith(torch_trace.GZIP):
         if torch_trace.MARK in torch_trace.unpack(path, _GZIP_HEAD):
-            return Sniffed("torch trace")
+            return Sniffed("torch trace", timeline=lambda name: torch_trace.read(path.read_bytes(), name))
         return Sniffed("binary", found="a gzip file", advice="unpack it with `gunzip`, then give what is in it")
     if b"QuadD" in head[:4096]:
         return Sniffed(
@@ -96,7 +89,12 @@ def sniff(path: Path) -> Sniffed:
             found="an unfinished nsys capture",
             advice="run QdstrmImporter on it, then export with `nsys stats`",
         )
-    raw = open_text(path)
+    try:
+        raw = open_text(path)
+    except InputError as error:
+        return _refused(error, path)
+    if raw[:64].startswith((_SQLITE, _NCU_REPORT, torch_trace.GZIP, *(magic for magic, *_ in _BINARY))):
+        return Sniffed("binary", found="a binary file packed with xz", advice="unpack it with `xz -d`, then give that")
     if (isinstance(raw, mmap.mmap) and b"\0" in head) or raw[:_HEAD].count(b"\0"):
         return Sniffed(
             "unknown", found="a binary file of no known kind", advice="give CSV exports of nsys or ncu instead"
@@ -114,15 +112,20 @@ def _sniff_sqlite(path: Path) -> Sniffed:
     try:
         with sqlite_table.open_tables(path, path.name) as file:
             if nsys_sqlite.is_export(file.tables()):
-                return Sniffed("nsys sqlite")
+                return Sniffed("nsys sqlite", timeline=partial(nsys_sqlite.read, path))
     except InputError as error:
-        found, _, advice = str(error).removeprefix(f"{path.name}: is ").rstrip(".").partition("; ")
-        return Sniffed("binary", found=found, advice=advice)
+        return _refused(error, path)
     return Sniffed(
         "binary",
         found="a SQLite file of another program than nsys",
         advice="give one that `nsys export --type sqlite` wrote",
     )
+
+
+def _refused(error: InputError, path: Path) -> Sniffed:
+    """A file whose reader says what it is."""
+    found, _, advice = str(error).removeprefix(f"{path.name}: is ").rstrip(".").partition("; ")
+    return Sniffed("binary", found=found, advice=advice)
 
 
 def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
@@ -131,16 +134,9 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
     if head.lstrip()[:1] in (b"{", b"["):
         return _sniff_json(raw)
     line = head.split(b"\n", 1)[0].decode("utf-8", errors="replace").strip()
-    if line.replace('"', "") == OPS_HEADER:
-        return Sniffed("ops", raw)
-    if line.replace('"', "") == CPU_RANGES_HEADER:
-        return Sniffed("cpu_ranges", raw)
-    if line.replace('"', "") == LAYER_EVENTS_HEADER:
-        return Sniffed("layer_events", raw)
-    if line.replace('"', "") == SWEEP_HEADER:
-        return Sniffed("sweep_rows", raw)
-    if line.replace('"', "") == DATAFLOW_HEADER:
-        return Sniffed("dataflow", raw)
+    for kind, ours in files.captured().items():
+        if isinstance(ours, files.CsvFile) and ours.has_header(line.replace('"', "")):
+            return Sniffed(kind, raw)
     if nsys_reports.parse_header(line):
         return Sniffed("nsys", raw)
     log = False
@@ -183,7 +179,7 @@ def _sniff_ncu_page(page: str, raw: bytes | mmap.mmap) -> Sniffed:
 
 def _sniff_json(raw: bytes | mmap.mmap) -> Sniffed:
     if raw.find(torch_trace.MARK) >= 0:
-        return Sniffed("torch trace", raw)
+        return Sniffed("torch trace", raw, timeline=partial(torch_trace.read, raw))
     try:
         data = json.loads(bytes(raw)[text_start(raw) :])
     except (ValueError, RecursionError) as error:
@@ -191,7 +187,7 @@ def _sniff_json(raw: bytes | mmap.mmap) -> Sniffed:
             "unknown", found=f"broken JSON ({error})", advice="write the file again with the program that made it"
         )
     kind = data.get("kind") if isinstance(data, dict) else None
-    if kind in OUR_JSON:
+    if isinstance(kind, str) and isinstance(files.captured().get(kind), files.JsonFile):
         return Sniffed(kind, raw, data=data)
     return Sniffed(
         "unknown",

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 import mmap
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.formats import packed
 from analysis.formats.errors import InputError, UsageError
 
 POINT = "."
@@ -114,15 +115,20 @@ def decode(raw: bytes) -> str:
 def open_text(path: Path) -> bytes | mmap.mmap:
     """The bytes of a text file as UTF-8: mapped, not read, where the file is large and in UTF-8 already.
 
-    A mark at the beginning of UTF-8 is left in a mapped file (`text_start` skips it); UTF-16 is converted.
+    A mark at the beginning of UTF-8 is left in a mapped file (`text_start` skips it); UTF-16 is converted, and what is
+    packed is unpacked.
 
     Raises:
         OSError: it cannot be read.
+        InputError: it is packed and damaged, or holds too much.
     """
     with path.open("rb") as stream:
-        head = stream.read(4)
+        head = stream.read(8)
         stream.seek(0)
-        if _utf16(head):
+        if packed.is_packed(head):
+            raw = packed.unpack(stream.read(), path.name)
+            return decode(raw).encode() if _utf16(raw[:4]) else raw.removeprefix(b"\xef\xbb\xbf")
+        if _utf16(head[:4]):
             return decode(stream.read()).encode()
         if path.stat().st_size >= _MAPPED_FROM:
             return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
@@ -200,19 +206,7 @@ def decide_locale(
         AmbiguousNumbersError: a cell has two readings and no other cell decides between them.
         InputError: two cells prove different styles, or an open one cannot be written in the given one.
     """
-    proof: dict[NumberStyle, str] = {}
-    doubtful = misfit = ""
-    for kind, group in (("", cells), ("whole", whole), ("decimal", decimal)):
-        for cell in {cell for cell in group if POINT in cell or COMMA in cell}:
-            if is_missing(cell):
-                continue
-            possible = [style for style in (_ENGLISH, _GERMAN) if _possible(cell, style, kind)]
-            if len(possible) == 1:
-                proof.setdefault(possible[0], cell.strip())
-            elif possible:
-                doubtful = min(cell.strip(), doubtful or cell.strip())
-                if given is not None and not _possible(cell, given, kind):
-                    misfit = cell.strip()
+    proof, doubtful, misfit = _evidence({"": cells, "whole": whole, "decimal": decimal}, given)
     if len(proof) == 2:
         raise InputError(
             f"{where}: the numbers {proof[_ENGLISH]} and {proof[_GERMAN]} follow different locales; "
@@ -236,6 +230,29 @@ def decide_locale(
             (readings[0], readings[1]),
         )
     return _ENGLISH
+
+
+def _evidence(
+    groups: Mapping[str, Iterable[str]], given: NumberStyle | None
+) -> tuple[dict[NumberStyle, str], str, str]:
+    """(a cell that proves each style, the first cell that both can have written, one that `given` cannot have).
+
+    `groups` has the cells by the kind of their column: "", "whole" or "decimal".
+    """
+    proof: dict[NumberStyle, str] = {}
+    doubtful = misfit = ""
+    for kind, group in groups.items():
+        for cell in {cell for cell in group if POINT in cell or COMMA in cell}:
+            if is_missing(cell):
+                continue
+            possible = [style for style in (_ENGLISH, _GERMAN) if _possible(cell, style, kind)]
+            if len(possible) == 1:
+                proof.setdefault(possible[0], cell.strip())
+            elif possible:
+                doubtful = min(cell.strip(), doubtful or cell.strip())
+                if given is not None and not _possible(cell, given, kind):
+                    misfit = cell.strip()
+    return proof, doubtful, misfit
 
 
 def _possible(cell: str, style: NumberStyle, kind: str) -> bool:

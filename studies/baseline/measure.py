@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from analysis.formats.baseline import BASELINE
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
 from harness import manifest, outputs
@@ -36,8 +37,6 @@ from harness.timing import Measurement, measure_gpu
 from harness.weights import RANDOM, build_transformers_model, encode_prompt, load_weights, static_cache
 from studies.layers import measure as layers
 
-KIND = "baseline"
-FILE = "baseline.json"
 ROUNDS, PROFILE_TOKENS, LISTED = 5, 50, 40
 COPY_BYTES = 1 << 30  # read, and as many written
 COMPILE_SECONDS = 20  # a compilation is not begun when less is left
@@ -379,7 +378,7 @@ def run_baseline(options: argparse.Namespace, argv: Sequence[str]) -> Path:
                     models[dtype] = build_transformers_model(weights, device, DTYPES[dtype])
                 entry = _measure(name, dtype, models[dtype], shared, ids)
                 entries.append(entry)
-                outputs.merge_entry(captures / FILE, KIND, "settings", entry, ("setting", "dtype"))
+                outputs.merge_entry(captures, BASELINE, "settings", entry, ("setting", "dtype"))
                 took = f"{time.monotonic() - started:.0f} s so far"
                 what = f"{entry['tokens_per_s']['p50']:.0f} tokens/s" if "tokens_per_s" in entry else entry["skipped"]
                 progress(f"{name}, {dtype}: {what} ({took})")

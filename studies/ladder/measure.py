@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import csv
 import functools
+import io
 import json
 import math
 import os
@@ -31,8 +32,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from analysis.formats import packed, symbols
+from analysis.formats.bench import BASELINES, BENCH, BENCH_ROWS
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
+from analysis.formats.ladder import HOT_LINES, LADDER, POINTS
+from analysis.formats.spans import quantile
 from kernels import registry
 from kernels.registry import MOST_BYTES, dtype_name, short_dtype
 from kernels.variants import choices, equivalents, fingerprint
@@ -40,7 +45,6 @@ from kernels.variants import choices, equivalents, fingerprint
 CLAIMS = registry.FOLDER / "claims.toml"
 GOALS = registry.FOLDER / "goals.toml"
 ROOT_RANGE = "ladder"
-POINT_COLUMNS = ("op", "variant", "dtype", "shape_name", "shape", "fingerprint", "checks", "passed", "note")
 ROUNDS = 20
 SLOW_NS = 35e6
 CHECKED = 3  # every third of the small shapes is checked again; the benchmark and the tests check all
@@ -244,7 +248,7 @@ def declaration() -> str:
         return ",\n  ".join(json.dumps(_open_ends(value), ensure_ascii=False, allow_nan=False) for value in values)
 
     return (
-        '{\n "kind": "ladder",\n "schema_version": 1,\n "points": [\n  '
+        f'{{\n "kind": "{LADDER.kind}",\n "schema_version": {LADDER.version},\n "points": [\n  '
         + lines(map(declared, points()))
         + '\n ],\n "claims": [\n  '
         + lines(read_claims())
@@ -260,18 +264,10 @@ def declaration() -> str:
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
-    if not path.is_file():
+    found = packed.find(path)
+    if not found.is_file():
         return []
-    with path.open(newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
-
-
-def _plain(kernel: str) -> str:
-    """The name of a kernel of ours as both pages of a report have it: `k<float, 4>` of `void k<float, (int)4>(T1 *)`.
-
-    The analysis, which the harness does not import, has the rule for any kernel.
-    """
-    return re.sub(r"\([a-z ]+\)(?=\d)", "", kernel).partition("(")[0].removeprefix("void ")
+    return list(csv.DictReader(io.StringIO(packed.read_bytes(found).decode("utf-8"), newline="")))
 
 
 def _launches(page: Path) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -280,7 +276,7 @@ def _launches(page: Path) -> dict[tuple[str, str], tuple[str, ...]]:
     count: Counter[str] = Counter()
     found = {}
     for row in _rows(page):
-        kernel = _plain(row["Kernel Name"])
+        kernel = symbols.match_key(row["Kernel Name"])
         stacks = " ".join(cell or "" for name, cell in row.items() if name and "Push/Pop" in name)
         found[kernel, str(count[kernel])] = tuple(re.findall(r"<default domain>:([^:\"]+)", stacks))
         count[kernel] += 1
@@ -293,11 +289,11 @@ def captured(folder: Path) -> dict[Measured, bool]:
     """
     found: dict[Measured, bool] = {}
     same = equivalents()
-    for file in sorted(folder.glob("*/captures/points.csv")):
+    for file in sorted(folder.glob(f"*/captures/{POINTS.name}")):
         launches = _launches(file.with_name("ncu_raw.csv"))
         ranges = set(launches.values())
-        lines = _rows(file.with_name("ncu_lines.csv"))
-        lined = {launches.get((_plain(row["kernel"]), row["ordinal"])) for row in lines}
+        lines = _rows(file.with_name(HOT_LINES.name))
+        lined = {launches.get((symbols.match_key(row["kernel"]), row["ordinal"])) for row in lines}
         slow = file.parts[-3].endswith("-slow")
         for row in _rows(file):
             key = (row["op"], row["variant"], row["dtype"], row["shape_name"])
@@ -313,12 +309,12 @@ def timed(folder: Path) -> dict[Measured, float]:
     with data in DRAM.
     """
     found: dict[Measured, float] = {}
-    for file in sorted(folder.glob("*/captures/bench.csv")):
-        sources = {(row["op"], row["variant"]): row["fingerprint"] for row in _rows(file.with_name("points.csv"))}
+    for file in sorted(folder.glob(f"*/captures/{BENCH_ROWS.name}")):
+        sources = {(row["op"], row["variant"]): row["fingerprint"] for row in _rows(file.with_name(POINTS.name))}
         found |= _cold(_rows(file), sources)
     beside = folder.name.removesuffix("ladder")
-    for file in folder.parent.glob(f"{beside}*-bench/bench.csv") if beside else ():
-        document = file.with_name("bench.json")
+    for file in folder.parent.glob(f"{beside}*-bench/{BENCH_ROWS.name}") if beside else ():
+        document = file.with_name(BENCH.name)
         known = json.loads(document.read_text("utf-8")).get("sources", {}) if document.is_file() else {}
         rows = [row for row in _rows(file) if "bench_time_p50_ns" in row]
         found |= _cold(rows, {(row["op"], row["variant"]): known.get(row["variant"], "") for row in rows})
@@ -371,7 +367,7 @@ def _order(point: Point) -> tuple[bool, int]:
 
 
 def _row(point: Point) -> dict[str, Any]:
-    return dict(zip(POINT_COLUMNS, (*point.key, point.sizes, point.fingerprint), strict=False))
+    return dict(zip(POINTS.names, (*point.key, point.sizes, point.fingerprint), strict=False))
 
 
 def check(point: Point) -> dict[str, Any]:
@@ -425,7 +421,7 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
         if groups:
             sampler.paused = False  # while checks run the GPU mostly waits: no clocks are taken
             conditions["copy_byte_per_s"] = {
-                name: bench.quantiles(values)[1] for name, values in bench.measure_copy(rounds).items()
+                name: quantile(values, 0.5) for name, values in bench.measure_copy(rounds).items()
             }
         roofs: dict[tuple[bool, bool], dict[str, float]] = {}
         for members in tqdm(groups.values(), desc="timing", disable=None):
@@ -447,10 +443,10 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
     for name, mine in parts.items():
         captures = run.with_name(name) / "captures"
         captures.mkdir(parents=True, exist_ok=True)
-        _write_csv(captures / "points.csv", POINT_COLUMNS, mine)
-        keys = {tuple(row[name] for name in POINT_COLUMNS[:4]) for row in mine}
-        if mine_timed := [row for row in times if tuple(row[name] for name in POINT_COLUMNS[:4]) in keys]:
-            (captures / "bench.csv").write_text(bench.csv_text(mine_timed), encoding="utf-8")
+        _write(captures / POINTS.name, POINTS.text(mine))
+        keys = {tuple(row[name] for name in POINTS.names[:4]) for row in mine}
+        if mine_timed := [row for row in times if tuple(row[name] for name in POINTS.names[:4]) in keys]:
+            _write(captures / BENCH_ROWS.name, BENCH_ROWS.text(mine_timed))
         manifest.write_manifest(captures / "manifest.json", conditions)
     failed = [row for row in rows if row["passed"] != "yes"]
     for row in failed:
@@ -467,19 +463,16 @@ def time_group(members: Sequence[Point], rounds: int, copy_byte_per_s: float, ro
     names = [point.variant for point in members]
     beside = [
         name
-        for name in bench.BASELINES[:1]
+        for name in BASELINES[:1]
         if name in op.variants and name not in names and Point(op, name, dtype, shape).able()
     ]
     rows = bench.time_shape(op, [*beside, *names], dtype, shape, "cold", rounds, copy_byte_per_s, roofs)
     return [row for row in rows if row["variant"] in names]
 
 
-def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+def _write(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.part")
-    with temporary.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
 
 
@@ -494,7 +487,7 @@ def capture(run: Path, seconds: float) -> int:
     from harness.run import Launch, run_launches
 
     known = registry.ops()
-    rows = [row for row in _rows(run / "captures" / "points.csv") if row["passed"] == "yes"]
+    rows = [row for row in _rows(run / "captures" / POINTS.name) if row["passed"] == "yes"]
     if not rows:
         raise InputError(f"{run.name} has no points that passed: run --mode measure first.")
     if not torch.cuda.is_available():
@@ -555,9 +548,7 @@ def _run(options: argparse.Namespace) -> int:
     _of((), options.ops)
     if options.mode == "declare":
         options.out.mkdir(parents=True, exist_ok=True)
-        temporary = options.out / ".ladder.json.part"
-        temporary.write_text(declaration(), encoding="utf-8")
-        temporary.replace(options.out / "ladder.json")
+        _write(options.out / LADDER.name, declaration())
         return 0
     if options.mode == "missing":
         if not options.out.is_dir():

@@ -11,9 +11,9 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,26 +24,27 @@ import pandas as pd
 from analysis.capture import ncu_csv, ncu_source
 from analysis.capture.load import load
 from analysis.capture.model import Capture
-from analysis.formats import symbols
+from analysis.formats import packed, symbols
+from analysis.formats.bench import BENCH, BENCH_ROWS
 from analysis.formats.errors import InputError
+from analysis.formats.files import CsvFile, JsonFile
+from analysis.formats.ladder import HOT_LINES, LADDER, POINTS
+from analysis.formats.run import MANIFEST
+from analysis.formats.spans import QUANTILES
+from analysis.formats.tools import TOOL_STATUS
 
 KEY = ["op", "variant", "dtype", "shape_name"]
-LINES = [
-    "kernel", "ordinal", "source_file", "line", "text", "samples", "launch_samples", "stall", "stall_samples",
-]  # fmt: skip
 KEPT_LINES = 5  # of each launch
 OURS = (".cu", ".cuh", ".py")  # files of kernels; headers of CUDA end otherwise
-POINTS = [*KEY, "shape", "fingerprint", "passed", "note"]
-BENCH = [*KEY, "shape", "convention", "bench_time_p5_ns", "bench_time_p50_ns", "bench_time_p95_ns", "floor_time_ns",
-         "floor_frac", "achieved_byte_per_s"]  # fmt: skip
-# columns that a benchmark may lack; a baseline is one that it pairs by round
-VERSUS = [f"versus_{baseline}_{at}" for baseline in ("torch", "compile", "triton") for at in ("p5", "p50", "p95")]
-LATER = [*VERSUS, "achieved_flop_per_s"]
+# Columns of bench.csv that a benchmark has to have; it may lack the others.
+TIMES = [*KEY, "shape", "convention", *(f"bench_time_{at}_ns" for at in QUANTILES), "floor_time_ns", "floor_frac",
+         "achieved_byte_per_s"]  # fmt: skip
+LATER = [column.name for column in BENCH_ROWS.columns if column.later]
 
 
 @dataclass(frozen=True)
 class LadderRun:
-    """One run. `capture` holds its counters, None where ncu left none; `lines` the hottest lines (LINES)."""
+    """One run. `capture` holds its counters, None where ncu left none; `lines` the hottest lines (HOT_LINES)."""
 
     name: str
     points: pd.DataFrame
@@ -75,7 +76,7 @@ def read_ladder(folder: Path) -> Ladder:
     Raises:
         InputError: no ladder.json, or a damaged file.
     """
-    document = _json(folder / "ladder.json", "ladder")
+    document = _json(folder / LADDER.name, LADDER)
     if document is None:
         raise InputError(
             f"{folder}: has no ladder.json; write it with `python -m studies.ladder.measure --mode declare`."
@@ -88,7 +89,7 @@ def read_ladder(folder: Path) -> Ladder:
         hypotheses += [{name: point[name] for name in KEY} | {"stated": True} | row for row in said]
     # older fingerprints of the same kernels, with those of today
     same: dict[str, str] = document.get("equivalent", {})
-    runs = [_run(file.parents[1], same) for file in sorted(folder.glob("*/captures/points.csv"))]
+    runs = [_run(file.parents[1], same) for file in sorted(folder.glob(f"*/captures/{POINTS.name}"))]
     return Ladder(
         pd.DataFrame(points),
         pd.DataFrame(hypotheses, columns=[*KEY, "metric", "versus", "low", "high", "equals", "stated", "at"]),
@@ -100,45 +101,49 @@ def read_ladder(folder: Path) -> Ladder:
     )
 
 
-def _json(path: Path, kind: str) -> dict[str, Any] | None:
-    """The object of one of our files, None where there is none."""
-    if not path.is_file():
-        return None
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path.name}: is no JSON ({error}); make it again.") from None
-    if not isinstance(content, dict) or content.get("kind") != kind:
-        raise InputError(f"{path.name}: is no {kind} file of this project; make it again.")
-    return content
-
-
-def _table(path: Path, columns: list[str], *, later: list[str] | None = None) -> pd.DataFrame:
-    """A CSV file of ours, texts as texts; an empty table where there is none. Columns of `later` may be absent.
+def _json(path: Path, file: JsonFile) -> dict[str, Any] | None:
+    """The object of one of our files, None where there is none.
 
     Raises:
-        InputError: another column is.
+        InputError: it is another file, or a field of it is wrong.
     """
-    every = [*columns, *(later or [])]
-    if not path.is_file():
-        return pd.DataFrame(columns=every)
-    texts = dict.fromkeys([*KEY, "shape", "fingerprint"], "str")
-    numbers = [name for name in every if name.endswith(("_ns", "_frac", "_per_s")) or name in VERSUS]
-    blank = {name: [""] for name in numbers}
-    table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=blank)
-    lacking = [name for name in columns if name not in table]
+    found = packed.find(path)
+    if not found.is_file():
+        return None
+    try:
+        content = json.loads(packed.read_bytes(found))
+    except ValueError as error:
+        raise InputError(f"{path.name}: is no JSON ({error}); make it again.") from None
+    if not isinstance(content, dict) or content.get("kind") != file.kind:
+        raise InputError(f"{path.name}: is no {file.kind} file of this project; make it again.")
+    return file.check(content, path.name)
+
+
+def _table(path: Path, file: CsvFile, needed: Sequence[str] = ()) -> pd.DataFrame:
+    """A CSV file of ours, texts as texts; an empty table where there is none. What is not `needed` may be absent.
+
+    Raises:
+        InputError: a needed column is.
+    """
+    found = packed.find(path)
+    if not found.is_file():
+        return pd.DataFrame(columns=list(file.names))
+    texts = {column.name: "str" for column in file.columns if column.type is str}
+    blank = {column.name: [""] for column in file.columns if column.type is not str}
+    table = pd.read_csv(io.BytesIO(packed.read_bytes(found)), dtype=texts, keep_default_na=False, na_values=blank)
+    lacking = [name for name in needed or file.names if name not in table]
     if lacking:
         raise InputError(f"{path.parent.name}/{path.name}: has no column {lacking[0]}; make it again.")
-    return table.assign(**{name: np.nan for name in later or [] if name not in table})
+    return table.assign(**{name: np.nan for name in LATER if name in file.names and name not in table})
 
 
 def _run(folder: Path, same: dict[str, str]) -> LadderRun:
     captures = folder / "captures"
-    pages = [path for name in ("ncu_raw.csv", "ncu_ratios.csv") if (path := captures / name).is_file()]
-    bench = _table(captures / "bench.csv", BENCH, later=LATER)
-    points = _table(captures / "points.csv", POINTS).replace({"fingerprint": same})
+    pages = [path for name in ("ncu_raw.csv", "ncu_ratios.csv") if (path := packed.find(captures / name)).is_file()]
+    bench = _table(captures / BENCH_ROWS.name, BENCH_ROWS, TIMES)
+    points = _table(captures / POINTS.name, POINTS).replace({"fingerprint": same})
     sources = points[["op", "variant", "fingerprint"]].drop_duplicates(["op", "variant"])
-    lines = _table(captures / "ncu_lines.csv", LINES)
+    lines = _table(captures / HOT_LINES.name, HOT_LINES)
     lines["kernel"] = [symbols.match_key(name) for name in lines["kernel"]]  # older runs kept whole signatures
     return LadderRun(
         folder.name,
@@ -146,8 +151,8 @@ def _run(folder: Path, same: dict[str, str]) -> LadderRun:
         bench[bench["convention"] == "cold"].merge(sources, on=["op", "variant"], how="left"),
         load(pages) if pages else None,
         lines,
-        _json(captures / "manifest.json", "manifest") or {},
-        _json(captures / "ncu.json", "tool-status") or {},
+        _json(captures / MANIFEST.name, MANIFEST) or {},
+        _json(captures / TOOL_STATUS.name, TOOL_STATUS) or {},
     )
 
 
@@ -159,19 +164,19 @@ def _beside(folder: Path) -> pd.DataFrame:
     resolved = folder.resolve()
     prefix = resolved.name.removesuffix("ladder")
     parts = []
-    for file in sorted(resolved.parent.glob(f"{prefix}*-bench/bench.csv")) if prefix else []:
+    for file in sorted(resolved.parent.glob(f"{prefix}*-bench/{BENCH_ROWS.name}")) if prefix else []:
         header = file.read_text(encoding="utf-8").partition("\n")[0].split(",")
-        if not set(BENCH) <= set(header):
+        if not set(TIMES) <= set(header):
             continue  # a benchmark of something else
-        rows = _table(file, BENCH, later=LATER)
-        sources = (_json(file.with_name("bench.json"), "bench") or {}).get("sources", {})
+        rows = _table(file, BENCH_ROWS, TIMES)
+        sources = (_json(file.with_name(BENCH.name), BENCH) or {}).get("sources", {})
         rows = rows[rows["convention"] == "cold"]
         known = [sources.get(variant, "") for variant in rows["variant"]]
         parts.append(rows.assign(fingerprint=known, bench_run=file.parent.name))
     return (
         pd.concat(parts, ignore_index=True)
         if parts
-        else pd.DataFrame(columns=[*BENCH, *LATER, "fingerprint", "bench_run"])
+        else pd.DataFrame(columns=[*BENCH_ROWS.names, "fingerprint", "bench_run"])
     )
 
 
@@ -183,20 +188,15 @@ def hottest_lines(page: TextIO) -> str:
     of OURS. What has lines in headers of CUDA alone counts for the launch only.
     """
     sections = [one for one in ncu_csv.sections(page.read(), "source page") if one.page == "source"]
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, LINES, lineterminator="\n")
-    writer.writeheader()
-    if not sections:
-        return stream.getvalue()
-    lines, _ = ncu_source.read_source(sections[0])
-    for row in lines_of_launches(lines).to_dict("records"):
-        writer.writerow(row)
-    return stream.getvalue()
+    lines = lines_of_launches(ncu_source.read_source(sections[0])[0]).to_dict("records") if sections else []
+    return HOT_LINES.text(lines)
 
 
 def lines_of_launches(lines: pd.DataFrame) -> pd.DataFrame:
-    """LINES of SOURCE_LINES rows: of each launch the lines with most samples, most first; kernels by their match_key,
-    because two pages of one report write their template arguments differently (`<float, 4>`, `<float, (int)4>`).
+    """The columns of HOT_LINES, of SOURCE_LINES rows: of each launch the lines with most samples, most first.
+
+    Kernels go by their match_key, because two pages of one report write their template arguments differently
+    (`<float, 4>`, `<float, (int)4>`).
     """
     lines = lines.assign(kernel=[symbols.match_key(name) for name in lines["kernel"]])
     sass = lines[lines["instruction"].notna() & lines["samples"].notna()]
@@ -219,4 +219,4 @@ def lines_of_launches(lines: pd.DataFrame) -> pd.DataFrame:
     table = table[table["samples"] > 0].sort_values(["block", "samples"], ascending=[True, False], kind="stable")
     table = table.groupby("block", sort=False).head(KEPT_LINES)
     table = table.assign(**{name: table[name].fillna("") for name in ("stall", "text")})
-    return table[LINES].astype({"samples": int, "launch_samples": int})
+    return table[list(HOT_LINES.names)].astype({"samples": int, "launch_samples": int})

@@ -19,11 +19,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import functools
 import importlib
 import inspect
-import io
 import re
 import subprocess
 import sys
@@ -38,6 +36,8 @@ import torch
 
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
+from analysis.formats.layers import LAYER_EVENTS, LAYER_PROFILE
+from analysis.formats.spans import spread
 from harness import doctor, manifest, outputs
 from harness.console import progress, say
 from harness.events import HOLD, Clock, EventTracer, Instance, NullTracer, Stopwatch, make_clock
@@ -46,9 +46,6 @@ from harness.run import DTYPES, parse_config
 from harness.timing import Measurement
 from harness.weights import RANDOM, Weights, build_model, encode_prompt, load_weights
 
-KIND = "layer-profile"
-FILE, EVENTS_FILE = "layers.json", "layer_events.csv"
-EVENTS_HEADER = ("range", "ordinal", "component", "event_ns", "own_ns")
 PROMPT = "Once upon a time"
 NSYS_TOKENS, NSYS_WARMUP = 2, 2
 DEPTH = 3
@@ -398,10 +395,6 @@ def _is_marked(level: Level, with_base: bool, path: str) -> bool:
     return level.label(path, with_base=with_base) is not None
 
 
-def _spread(values: Sequence[float]) -> dict[str, float]:
-    return {f"p{q}": round(float(np.percentile(values, q)), 1) for q in (5, 50, 95)}
-
-
 def measure(subject: Subject, clock: Clock, runs: int, warmup: int) -> dict[str, Any]:
     """One profile: `runs` rounds, each with every level once, the ranges alone, nothing, and the plain wall time."""
     from tqdm import tqdm
@@ -482,8 +475,8 @@ def measure(subject: Subject, clock: Clock, runs: int, warmup: int) -> dict[str,
             {
                 "variant": name,
                 "events": rounds[name].marks,
-                "forward_ns": _spread(rounds[name].forward_ns),
-                "launch_ns": _spread(rounds[name].launch_ns),
+                "forward_ns": spread(rounds[name].forward_ns, 1),
+                "launch_ns": spread(rounds[name].launch_ns, 1),
                 "count": len(rounds[name].forward_ns),
                 "late": watches[name].late,
             }
@@ -520,7 +513,7 @@ def _level_json(level: Level, times: dict[str, Any]) -> dict[str, Any]:
                 "count": len(values),
                 "total_ns": round(float(np.sum(values)), 1),
                 "avg_ns": round(float(np.mean(values)), 1),
-                **{f"{name}_ns": value for name, value in _spread(values).items()},
+                **{f"{name}_ns": value for name, value in spread(values, 1).items()},
             }
             for path, label, values in entries
         ],
@@ -622,12 +615,10 @@ def capture(
     finally:
         if on_gpu:
             torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStop())
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(EVENTS_HEADER)
-    for root, instance, label in rows:
-        writer.writerow((f"{root}/{instance.path}", instance.ordinal, label, round(instance.time_ns), round(own_ns)))
-    return text.getvalue()
+    return LAYER_EVENTS.text(
+        (f"{root}/{instance.path}", instance.ordinal, label, round(instance.time_ns), round(own_ns))
+        for root, instance, label in rows
+    )
 
 
 def untimed(step: Callable[[], Any], before: Callable[[], object]) -> Any:
@@ -751,7 +742,7 @@ def run_profile(options: argparse.Namespace, argv: Sequence[str]) -> Path:
 
         after = prepare_alone(captures, [subject for subject in subjects if isinstance(subject, Generation)])
         text = capture(subjects, clock, options.warmup, after)
-        (captures / EVENTS_FILE).write_text(text, encoding="utf-8")
+        (captures / LAYER_EVENTS.name).write_text(text, encoding="utf-8")
         return run
     for subject in subjects:
         with manifest.ClockSampler() as sampler:
@@ -766,7 +757,7 @@ def run_profile(options: argparse.Namespace, argv: Sequence[str]) -> Path:
             **profile,
         }
         show(profile)
-        outputs.merge_entry(captures / FILE, KIND, "profiles", profile, ("name", "model", "dtype"))
+        outputs.merge_entry(captures, LAYER_PROFILE, "profiles", profile, ("name", "model", "dtype"))
         source = {"source": weights.source, "sha256": weights.sha256} if weights else {"source": "module"}
         name = f"generate_p{profile.get('prompt_tokens', 0)}_n{options.tokens}_{subject.name}"
         workload = {"name": name, "batch": 1, "tokens": options.tokens, "context": 0, "dtype": options.dtype}

@@ -24,6 +24,7 @@ import torch
 
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
+from analysis.formats.layers import KERNELS_OF_LAYERS, LAYER_PROFILE
 from harness import outputs
 from harness.console import progress, say
 from harness.events import Clock, Stopwatch, make_clock
@@ -34,8 +35,6 @@ from harness.weights import RANDOM, load_weights
 from studies.layers import measure as layers
 from studies.layers.measure import BLOCKS, Generation, fold
 
-KIND = "kernels-of-layers"
-FILE = "kernels_of_layers.json"
 HEAVIEST, CALLS, WARMUP = 5, 50, 5
 ALONE = "alone"
 _API = re.compile(r"cu(?:da)?[A-Z]\w+")
@@ -206,7 +205,7 @@ def prepare_alone(captures: Path, generations: Sequence[Generation]) -> Callable
 
 def profile_of(captures: Path, name: str) -> dict[str, Any] | None:
     """The layer profile of that name in a run, None if there is none."""
-    found = outputs.read_json(captures / layers.FILE) or {}
+    found = outputs.read_json(captures / LAYER_PROFILE.name) or {}
     return next((entry for entry in found.get("profiles") or [] if entry.get("name") == name), None)
 
 
@@ -216,7 +215,9 @@ def heaviest_of(captures: Path, name: str) -> list[Heavy]:
     try:
         return heaviest(profile) if profile else []
     except (KeyError, TypeError, StopIteration, ZeroDivisionError):
-        raise InputError(f"{layers.FILE} is damaged: write it again with `python -m studies.layers.measure`.") from None
+        raise InputError(
+            f"{LAYER_PROFILE.name} is damaged: write it again with `python -m studies.layers.measure`."
+        ) from None
 
 
 # Command line ------------------------------------------------------------------------------------------------
@@ -323,7 +324,7 @@ def run_alone(options: argparse.Namespace, argv: Sequence[str]) -> Path:
                 ],
             }
         show(entry)
-        outputs.merge_entry(captures / FILE, KIND, "profiles", entry, ("name", "dtype"))
+        outputs.merge_entry(captures, KERNELS_OF_LAYERS, "profiles", entry, ("name", "dtype"))
     if device == "cuda" and not options.no_nsys and not (captures / "nsys").is_dir():
         layers.capture_under_nsys(run, [*shared, "--cache=both"])
     return run

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.formats import symbols
+from analysis.formats.spans import QUANTILES, quantiles
 from harness.manifest import first_line
 
 if TYPE_CHECKING:
@@ -131,7 +133,7 @@ def read_geometry(events: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict
         about = longest["args"]
         grid, block = about["grid"], about["block"]
         fields[key] = {
-            "kernel": str(longest["name"]).split("(")[0].removeprefix("void ")[:120],
+            "kernel": symbols.key(str(longest["name"]))[:120],
             "registers": about["registers per thread"],
             "shared_bytes": about["shared memory"],
             "grid_blocks": grid[0] * grid[1] * grid[2],
@@ -159,18 +161,13 @@ def timed(
 
 def times(seconds: Sequence[float], default: Sequence[float], launches: int) -> dict[str, Any]:
     """The row's fields of these samples; versus_default pairs the rounds."""
-    from harness import bench
-
     fields: dict[str, Any] = {"verdict": "timed", "samples": len(seconds), "launches_per_sample": launches}
-    named = ("p5", "p50", "p95")
-    fields |= {
-        f"bench_time_{name}_ns": round(value * 1e9) for name, value in zip(named, bench.quantiles(seconds), strict=True)
-    }
+    spans = zip(QUANTILES, quantiles(seconds), strict=True)
+    fields |= {f"bench_time_{name}_ns": round(value * 1e9) for name, value in spans}
     if default:
         ratios = [before / now for before, now in zip(default, seconds, strict=True)]
-        fields |= {
-            f"versus_default_{name}": f"{value:.5g}" for name, value in zip(named, bench.quantiles(ratios), strict=True)
-        }
+        spans = zip(QUANTILES, quantiles(ratios), strict=True)
+        fields |= {f"versus_default_{name}": f"{value:.5g}" for name, value in spans}
     return fields
 
 

@@ -11,14 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.formats.errors import InputError
+from analysis.formats.sweep import SWEEP_ROWS
 
-HEADER = (
-    "op,variant,source,macros,default,dtype,shape_name,shape,range,gpu,fingerprint,verdict,reason,kernel,registers,"
-    "spill_bytes,shared_bytes,block_threads,occupancy_theoretical_frac,limiter,grid_blocks,blocks_per_sm,waves,"
-    "tail_frac,tolerance_used,samples,launches_per_sample,bench_time_p5_ns,bench_time_p50_ns,bench_time_p95_ns,"
-    "minimum_bytes,versus_default_p5,versus_default_p50,versus_default_p95"
-)
-COLUMNS = HEADER.split(",")
 KEY = ("op", "variant", "macros", "dtype", "shape", "gpu", "fingerprint")
 LEAST_GAIN = 1.01  # and the least loss that counts against a combination: less is where its data happen to lie
 LEAST_ROUNDS = 5  # fewer have no 95 %
@@ -44,12 +38,12 @@ class Ledger:
         self.rows: list[Row] = []
         self._known: set[tuple[str, ...]] = set()
         if not path.is_file():
-            path.write_text(",".join(COLUMNS) + "\n", encoding="utf-8")
+            path.write_text(f"{SWEEP_ROWS.header}\n", encoding="utf-8")
             return
         text = path.read_text("utf-8")
         whole = text[: text.rfind("\n") + 1]
         reader = csv.DictReader(io.StringIO(whole))
-        if list(reader.fieldnames or ()) != COLUMNS:
+        if tuple(reader.fieldnames or ()) != SWEEP_ROWS.names:
             raise InputError(f"{path.name} in {path.parent.parent.name} has other columns: give another --out.")
         if whole != text:
             path.write_text(whole, encoding="utf-8")
@@ -57,7 +51,7 @@ class Ledger:
             self._keep(row)
 
     def _keep(self, row: Row) -> None:
-        self.rows.append({name: str(row[name]) for name in COLUMNS})
+        self.rows.append({name: str(row[name]) for name in SWEEP_ROWS.names})
         self._known.add(tuple(self.rows[-1][name] for name in KEY))
 
     def has(self, row: Row) -> bool:
@@ -67,7 +61,7 @@ class Ledger:
     def add(self, row: Row) -> None:
         """Append and write through, so that whatever ends the program leaves it there."""
         with self.path.open("a", newline="", encoding="utf-8") as stream:
-            csv.DictWriter(stream, COLUMNS, lineterminator="\n").writerow(row)
+            csv.writer(stream, lineterminator="\n").writerow(SWEEP_ROWS.cells(row))
             stream.flush()
             os.fsync(stream.fileno())
         self._keep(row)

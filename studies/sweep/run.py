@@ -48,10 +48,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
+from analysis.formats.sweep import SWEEP, SWEEP_ROWS
 from harness.console import progress
 from studies.sweep.measure import batches
 from studies.sweep.rows import (
-    COLUMNS,
     LEAST_GAIN,
     Ledger,
     Row,
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from kernels.registry import Op, Variant
 
 ROOT = Path(__file__).resolve().parents[2]
-FILE, KIND = "sweep.csv", "sweep"
+FILE, KIND = SWEEP_ROWS.name, SWEEP.kind
 ROUNDS = 30
 GROUP = 8  # timed in turn, the default among them: each keeps its own outputs
 WORKER = (sys.executable, "-m", "studies.sweep.measure")
@@ -188,7 +188,7 @@ def range_of(cell: Cell, combination: Any) -> str:
 
 def row_start(cell: Cell, combination: Any, gpu: str, fingerprint: str) -> Row:
     """What a row says before anything is known of it."""
-    row: Row = dict.fromkeys(COLUMNS, "") | {
+    row: Row = dict.fromkeys(SWEEP_ROWS.names, "") | {
         "op": cell.op.name,
         "variant": cell.variant,
         "source": f"{cell.op.folder}/{combination.source.name}",
@@ -528,7 +528,7 @@ def _measure_all(
         if "grid_blocks" in fields:
             row |= occupancy_fields(gpu.arch, row["block_threads"], row["registers"], row["shared_bytes"])
             row |= wave_fields(row, fields.get("sm_count", 0))
-        ledger.add({name: row[name] for name in COLUMNS})
+        ledger.add({name: row[name] for name in SWEEP_ROWS.names})
         shown("check and time", done, len(rows))
 
     for batch in batches(jobs):
@@ -748,11 +748,11 @@ def describe(out: Path, ledger: Ledger, rounds: int, calls: Sequence[Row]) -> li
         choice["not_measured"] = not_measured(choice, not_taken(ledger.rows, choice["gpu"])) if choice["clear"] else []
         choice["keeps_default"] = keeps_default(choice) if choice["clear"] else ""
     document = {
-        "kind": KIND, "schema_version": 1, "convention": bench.CONVENTIONS["cold"], "rounds": rounds,
+        "convention": bench.CONVENTIONS["cold"], "rounds": rounds,
         "least_gain": LEAST_GAIN, "calls": list(calls), "choices": choices, "not_swept": not_swept(ledger.rows),
         "without_choices": without_choices(),
     }  # fmt: skip
-    manifest.write_json(out / "captures" / "sweep.json", document)
+    manifest.write_json(out / "captures" / SWEEP.name, SWEEP.document(document))
     return choices
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import math
 import os
 import platform
 import shutil
@@ -24,6 +23,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from analysis.formats.spans import quantile
 
 SIZES = (500_000, 1_000_000, 2_000_000)
 REPEATS = 5
@@ -306,15 +307,6 @@ def _make(size: int, folder: Path) -> None:
     write_sqlite(program, folder / _SQLITE)
     write_csv(program, folder)
     (folder / "size.json").write_text(json.dumps({"kernels": size, "ranges": len(program.ranges["start"])}))
-
-
-def quantile(values: list[float], fraction: float) -> float:
-    """Linear between neighbours."""
-    ordered = sorted(values)
-    place = (len(ordered) - 1) * fraction
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 def measure(sizes: list[int], repeats: int, folder: Path, progress: bool) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis.capture.load import load
+from analysis.formats.spans import quantile
 from tests.bench import readers as bench
 from tests.bench.make_captures import PIDS, make_program, place_of, write_csv, write_sqlite
 
@@ -86,7 +87,7 @@ def test_a_wrong_result_is_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch
 def test_quantiles_and_rows() -> None:
     values = [5.0, 1.0, 4.0, 2.5]
     for fraction in (0, 0.05, 0.5, 0.95, 1):
-        assert bench.quantile(values, fraction) == pytest.approx(float(np.quantile(values, fraction)))
+        assert quantile(values, fraction) == pytest.approx(float(np.quantile(values, fraction)))
     turns = [
         {"ours": {"seconds": 1.0, "bytes": 1e6}, "baseline": {"seconds": 30.0, "bytes": 4e6}},
         {"ours": {"seconds": 2.0, "bytes": 3e6}, "baseline": {"seconds": 20.0, "bytes": 2e6}},

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.capture import ours
 from analysis.capture.load import load
 from analysis.capture.model import COUNTERS_COLUMNS, GPU_OPS_COLUMNS, RANGES_COLUMNS
-from analysis.capture.sniff import OPS_HEADER
 from analysis.formats.errors import InputError, LedgerError
+from analysis.formats.files import every
+from analysis.formats.run import OPS
 
 KERNELS = (
     "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"
@@ -128,7 +128,7 @@ def put_ours(folder: Path, **extra: object) -> None:
     for name, document in documents.items():
         (folder / name).write_text(json.dumps(document | extra))
     (folder / "5").write_text(
-        OPS_HEADER + '\nsoftmax,eager,,gpt2/softmax,w,0,(1),fp32,10,20,,,\ncopy,x,a;b,s,w,1,"(1, 2)",fp32,,,,,read=1\n'
+        OPS.header + '\nsoftmax,eager,,gpt2/softmax,w,0,(1),fp32,10,20,,,\ncopy,x,a;b,s,w,1,"(1, 2)",fp32,,,,,read=1\n'
     )
 
 
@@ -216,12 +216,12 @@ def test_what_may_be_absent_or_null_is_no_error() -> None:
         ("tool-status", TOOL | {"nvtx_include": [], "metrics": ["a"]}),
     ):
         data = {"kind": kind, "schema_version": 1} | fields
-        assert ours.check_json(data, "f") is data
+        assert every()[kind].check(data, "f") is data
 
 
 def test_two_manifests_are_refused(tmp_path: Path) -> None:
-    for name in "ab":
-        (tmp_path / name).write_text(json.dumps({"kind": "manifest", "schema_version": 1, "seed": name}))
+    for seed, name in enumerate("ab"):
+        (tmp_path / name).write_text(json.dumps({"kind": "manifest", "schema_version": 1, "seed": seed}))
     with pytest.raises(InputError, match="a and b are two different manifest files"):
         load([tmp_path])
 
@@ -238,7 +238,7 @@ def test_two_manifests_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_number_in_ops_csv_is_shown(tmp_path: Path, cells: str, said: str) -> None:
-    (tmp_path / "f").write_text(f"{OPS_HEADER}\nop,v,,r,w,,s,d,,,,,\nop,v,,r,w,{cells}\n")
+    (tmp_path / "f").write_text(f"{OPS.header}\nop,v,,r,w,,s,d,,,,,\nop,v,,r,w,{cells}\n")
     with pytest.raises(InputError, match=f"f: {said}") as error:
         load([tmp_path])
     sentence(error)
@@ -254,14 +254,14 @@ def test_what_is_no_time_in_cpu_ranges_is_shown(tmp_path: Path, row: str) -> Non
 
 @pytest.mark.parametrize("row", ["softmax,eager,,r,w,zero,s,d,1,2,,,", "softmax,eager\ngelu,x,,r,w,0,s,d,1,2,,,"])
 def test_a_damaged_ops_file_is_refused(tmp_path: Path, row: str) -> None:
-    (tmp_path / "f").write_text(f"{OPS_HEADER}\n{row}\n")
+    (tmp_path / "f").write_text(f"{OPS.header}\n{row}\n")
     with pytest.raises(InputError, match="f: ") as error:
         load([tmp_path])
     sentence(error)
 
 
 def test_a_cut_ops_file_loses_its_last_row(tmp_path: Path) -> None:
-    (tmp_path / "f").write_text(f"{OPS_HEADER}\nsoftmax,eager,,r,w,0,s,d,1,2,,,\nsoftmax,ea")
+    (tmp_path / "f").write_text(f"{OPS.header}\nsoftmax,eager,,r,w,0,s,d,1,2,,,\nsoftmax,ea")
     (tmp_path / "k.csv").write_text(KERNELS)
     capture = load([tmp_path])
     assert capture.ops is not None

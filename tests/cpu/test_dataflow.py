@@ -215,6 +215,7 @@ def test_an_op_that_does_not_fit_is_skipped_and_named(
 def test_the_analysis_reads_what_is_recorded(tmp_path: Path) -> None:
     from analysis.capture import ours, sniff
     from analysis.formats.errors import InputError
+    from analysis.formats.run import DATAFLOW
 
     recorder = dataflow.Recorder()
     mask = torch.tensor([True, False, False, False])
@@ -222,11 +223,11 @@ def test_the_analysis_reads_what_is_recorded(tmp_path: Path) -> None:
         torch.ones(4).masked_fill(mask, 0.0)
     (tmp_path / "any name").write_text(recorder.text())
     assert sniff.sniff(tmp_path / "any name").kind == "dataflow"
-    assert ",".join(dataflow.COLUMNS) == sniff.DATAFLOW_HEADER
-    frame, cut = ours.read_dataflow(recorder.text().encode(), "dataflow.csv")
+    assert recorder.text().splitlines()[0] == DATAFLOW.header
+    frame, cut = ours.read_table(DATAFLOW, recorder.text().encode(), "dataflow.csv")
     assert not cut
     fill = frame[frame["op"] == "aten.masked_fill.Scalar"]
     assert fill["masked_frac"].dropna().tolist() == [0.25]
     assert fill["bytes"].tolist() == [16, 4, 16]
     with pytest.raises(InputError, match='column bytes has "many"'):
-        ours.read_dataflow(recorder.text().replace(",16,", ",many,").encode(), "dataflow.csv")
+        ours.read_table(DATAFLOW, recorder.text().replace(",16,", ",many,").encode(), "dataflow.csv")

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from analysis.formats.bench import BENCH_ROWS
 from harness import bench
 from kernels import build, objects
 from kernels.matmul import waves
@@ -79,7 +80,7 @@ def test_the_floor_is_the_longer_of_bytes_and_operations():
     flops = MATMUL.flops(shape)
     assert [row["floor_time_ns"] for row in rows] == [round(flops / 50e3), round(flops / 400e3)]
     assert rows[0]["achieved_flop_per_s"] == round(flops / 3e-3)
-    assert list(rows[0]) == bench.HEADER.split(",")
+    assert tuple(rows[0]) == BENCH_ROWS.names
     small = (1024, 8, 8)
     (row,) = bench.rows_of(MATMUL, timed(MATMUL, "bfloat16", small, {"v11_wgmma": 1e-5}), 4e12, roofs)
     assert row["floor_time_ns"] == round(MATMUL.minimum_bytes(small, "bf16") / 4e3)

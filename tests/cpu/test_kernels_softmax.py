@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from analysis.formats.bench import BENCH_ROWS
+from analysis.formats.spans import quantiles
 from harness import bench, outputs
 from kernels import registry
 from kernels.registry import ops
@@ -110,7 +112,7 @@ def timed(p50_by_variant, convention="cold"):
 
 def test_rows_of_the_bench():
     rows = bench.rows_of(SOFTMAX, timed({"torch": 800e-6, "triton": 160e-6, "v03_causal": 160e-6}), 4e12)
-    assert list(rows[0]) == bench.HEADER.split(",")
+    assert tuple(rows[0]) == BENCH_ROWS.names
     best = rows[-1]
     assert best["bench_time_p50_ns"] == 160_000
     assert best["floor_frac"] == pytest.approx(
@@ -119,13 +121,13 @@ def test_rows_of_the_bench():
     assert best["versus_torch_p50"] == 5.0
     assert best["versus_triton_p50"] == 1.0
     assert best["versus_compile_p50"] == ""
-    read_back = list(csv.DictReader(bench.csv_text(rows).splitlines()))
+    read_back = list(csv.DictReader(BENCH_ROWS.text(rows).splitlines()))
     assert read_back[-1]["shape_name"] == "b8_t1024"
 
 
 def test_quantiles():
-    assert bench.quantiles([3.0]) == (3.0, 3.0, 3.0)
-    assert bench.quantiles(list(range(101))) == (5.0, 50.0, 95.0)
+    assert quantiles([3.0]) == (3.0, 3.0, 3.0)
+    assert quantiles(list(range(101))) == (5.0, 50.0, 95.0)
 
 
 def test_a_wrong_variant_fails_its_check():
@@ -196,7 +198,10 @@ def test_gpt2_in_numbers_and_words(tmp_path, monkeypatch):
         return spread(median) | {"prompt_tokens": 16, "new_tokens": 128, "tokens_equal_gpt2": True} | more
 
     tokens = {"gpt2": rate(200.0), "gpt2_fused": rate(300.0, ratio_to_gpt2=spread(1.4))}
-    steps = [{"workload": "prefill", "wall_ns": spread(wall), "gpu_ns": spread(6e3)} for wall in (8e3, 4e3)]
+    steps = [
+        {"range": "gpt2/prefill", "workload": "prefill", "wall_ns": spread(wall), "gpu_ns": spread(6e3)}
+        for wall in (8e3, 4e3)
+    ]
     numbers = {"float32": {"tokens_per_s": tokens, "steps": steps}}
     text = bench.gpt2_text("v05_early", numbers)
     rows = {line.split("  ")[0]: line.split()[-1] for line in text.splitlines()[4:]}

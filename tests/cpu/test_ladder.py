@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from analysis.formats import symbols
 from analysis.formats.errors import InputError, UsageError
 from analysis.tables.join import prepare_counters
 from kernels import registry
@@ -189,7 +190,7 @@ def test_the_harness_and_the_analysis_find_lines_of_the_same_points() -> None:
         hot = ladder_tables.hottest(run.lines, prepare_counters(run.capture.counters))
         launches = ladder._launches(COMMITTED / run.name / "captures" / "ncu_raw.csv")
         lines = ladder._rows(COMMITTED / run.name / "captures" / "ncu_lines.csv")
-        found = {launches[ladder._plain(row["kernel"]), row["ordinal"]][1:] for row in lines} & ours
+        found = {launches[symbols.match_key(row["kernel"]), row["ordinal"]][1:] for row in lines} & ours
         assert found == {*hot[ladder_tables.KEY].itertuples(index=False, name=None)} & ours, run.name
 
 
@@ -204,7 +205,7 @@ def test_times_of_a_benchmark_beside_the_ladder_count_if_of_the_same_source(tmp_
     beside = tmp_path / "gpu-residual-bench"
     write_csv(beside / "bench.csv", [timed(first.key, first.sizes, 900), timed(second.key, second.sizes, 900)])
     sources = {first.variant: first.fingerprint, second.variant: "old"}
-    (beside / "bench.json").write_text(json.dumps({"kind": "bench", "sources": sources}))
+    (beside / "bench.json").write_text(json.dumps({"kind": "bench", "schema_version": 1, "sources": sources}))
     found = ladder.timed(tmp_path / "gpu-ladder")
     assert (first.key, first.sizes, first.fingerprint) in found
     assert (second.key, second.sizes, second.fingerprint) not in found
@@ -315,7 +316,7 @@ def test_what_a_benchmark_of_the_same_source_timed_is_not_checked_again(
     beside = tmp_path / "gpu-residual-bench"
     write_csv(beside / "bench.csv", [timed(one.key, one.sizes, 50_000_000 if one is slow else 900) for one in points])
     sources = {one.variant: one.fingerprint for one in points}
-    (beside / "bench.json").write_text(json.dumps({"kind": "bench", "sources": sources}))
+    (beside / "bench.json").write_text(json.dumps({"kind": "bench", "schema_version": 1, "sources": sources}))
     out, run = tmp_path / "gpu-ladder", tmp_path / "gpu-ladder" / "r1"
     assert ladder.main(["--mode", "measure", "--out", str(out), "--run", str(run), "--ops", "residual"]) == 0
     assert len(ladder._rows(out / "r1-residual" / "captures" / "points.csv")) == len(points) - 1
@@ -690,7 +691,9 @@ def test_what_is_beyond_a_bound_by_little_shows_it(folder: Path) -> None:
     (folder / "ladder.json").write_text(json.dumps(document))
     beside = folder.parent / "gpu-op-bench"
     write_csv(beside / "bench.csv", [timed(key("v01"), "2x3", 200000), timed(key("v02"), "2x3", 100001)])
-    (beside / "bench.json").write_text(json.dumps({"kind": "bench", "sources": {"v01": "f1", "v02": "f2"}}))
+    (beside / "bench.json").write_text(
+        json.dumps({"kind": "bench", "schema_version": 1, "sources": {"v01": "f1", "v02": "f2"}})
+    )
     (row,) = composer.build(folder)["hypotheses"].query("variant == 'v02'").to_dict("records")
     assert (row["verdict"], row["found_text"]) == ("refuted", "time over `v01` 0.500005 (≤ 0.5)")
 
@@ -761,7 +764,7 @@ def test_the_newest_run_of_the_present_source_counts(folder: Path) -> None:
 def test_clocks_of_a_run_that_timed_nothing_are_nobodys(folder: Path) -> None:
     file = folder / "20260101T000000Z" / "captures" / "manifest.json"
     manifest = json.loads(file.read_text())
-    clocks = {"sm_mhz": {"median": 345.0}, "throttle_reasons": ["sw_power_cap"]}
+    clocks = {"sm_mhz": {"min": 345.0, "median": 345.0, "max": 345.0}, "throttle_reasons": ["sw_power_cap"]}
     file.write_text(json.dumps(manifest | {"clocks": clocks}))
     shown = ["sm_clock_mhz", "throttle_reasons"]
     assert composer.build(folder)["ladder_runs"][shown].to_numpy().tolist() == [[345, "sw_power_cap"]]
@@ -776,7 +779,7 @@ def test_counters_and_times_of_an_equivalent_source_are_of_the_present_one(folde
     (folder / "ladder.json").write_text(json.dumps(document))
     beside = folder.parent / "gpu-op-bench"
     write_csv(beside / "bench.csv", [timed(key("v02"), "2x3", 500)])
-    (beside / "bench.json").write_text(json.dumps({"kind": "bench", "sources": {"v02": "f2"}}))
+    (beside / "bench.json").write_text(json.dumps({"kind": "bench", "schema_version": 1, "sources": {"v02": "f2"}}))
     rows = rows_of(folder)
     assert (rows["v02"]["state"], rows["v02"]["bench_time_p50_ns"]) == ("current", 500)
     assert len(composer.build(folder)["ladder_times"]) == 3
@@ -785,7 +788,7 @@ def test_counters_and_times_of_an_equivalent_source_are_of_the_present_one(folde
 def test_times_of_the_benchmark_beside_go_before_a_runs_own(folder: Path) -> None:
     beside = folder.parent / "gpu-op-bench"
     write_csv(beside / "bench.csv", [timed(key("v02"), "2x3", 500), timed(key("v01"), "9x9", 1)])
-    document: dict[str, Any] = {"kind": "bench"}
+    document: dict[str, Any] = {"kind": "bench", "schema_version": 1}
     (beside / "bench.json").write_text(json.dumps(document))
     rows = rows_of(folder)
     # of an unknown source it does not

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from analysis.formats.layers import LAYER_EVENTS
 from harness.events import CpuClock, EventTracer, NullTracer, Stopwatch
 from harness.gpt2 import GPT2Config
 from harness.ranges import RecordingTracer, attach, component, detach
@@ -307,7 +308,7 @@ def test_the_captured_run_writes_what_its_events_read(tmp_path: Path) -> None:
     assert layers.main([*arguments, "--capture", "--out", str(tmp_path)]) == 0
     with (tmp_path / "captures" / "layer_events.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == layers.EVENTS_HEADER
+    assert tuple(rows[0]) == LAYER_EVENTS.names
     roots = {row["range"].partition("/")[0] for row in rows}
     levels = ("forward", "model", "block", "attention", "mlp")
     assert roots == {f"{name}.{level}" for name in ("cache", "no_cache") for level in levels}

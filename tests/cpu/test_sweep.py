@@ -18,6 +18,7 @@ import pytest
 from analysis import report as reports
 from analysis.capture.load import load
 from analysis.formats.errors import InputError, UsageError
+from analysis.formats.sweep import SWEEP_ROWS
 from analysis.page.canvas import compact, to_svg
 from kernels import build, census, combinations, tuned
 from kernels.registry import ops
@@ -1263,9 +1264,9 @@ def build_of(rows: Sequence[dict[str, object]], measured: Any = None, tools: Seq
     import pandas as pd
 
     from analysis.capture.model import Capture
-    from analysis.capture.ours import read_sweep
+    from analysis.capture.ours import read_table
 
-    frame, _ = read_sweep(examples.text(rows).encode(), "sweep.csv")
+    frame, _ = read_table(SWEEP_ROWS, examples.text(rows).encode(), "sweep.csv")
     capture = Capture(sweep_rows=frame, sweep={"choices": choices(rows)}, tools=list(tools))
     swept = tables.build_sweep(capture, pd.DataFrame() if measured is None else measured)
     return {"sweep": tables._sweep(swept), "sweep_shapes": tables._sweep_shapes(swept)}
@@ -1542,7 +1543,7 @@ def test_the_heat_map_has_a_cell_for_every_pair_and_marks_it() -> None:
     import pandas as pd
 
     from analysis.capture.model import Capture
-    from analysis.capture.ours import read_sweep
+    from analysis.capture.ours import read_table
 
     choices_of = {"A_V01_ROWS": (4, 1, 2), "A_V01_AHEAD_MB": (3, 0), "A_V01_EARLY": (3, 0)}
     rows = examples.grid("a", "v01_x", choices_of)
@@ -1550,7 +1551,7 @@ def test_the_heat_map_has_a_cell_for_every_pair_and_marks_it() -> None:
         if "A_V01_ROWS=2 A_V01_AHEAD_MB=3" in str(row["macros"]):
             row |= {"verdict": "does not compile", "reason": "why", "bench_time_p50_ns": "", **versus(0, 0, 0)}  # type: ignore[operator]
             row |= dict.fromkeys(("versus_default_p5", "versus_default_p50", "versus_default_p95"), "")
-    frame, cut = read_sweep(examples.text(rows).encode(), "sweep.csv")
+    frame, cut = read_table(SWEEP_ROWS, examples.text(rows).encode(), "sweep.csv")
     assert not cut
     table = tables._sweep(tables.build_sweep(Capture(sweep_rows=frame), pd.DataFrame()))
     (panel,) = tables.heat_maps(table)["a"]
@@ -1737,10 +1738,12 @@ def test_a_damaged_sweep_is_one_sentence(tmp_path: Path) -> None:
         load([capture_of(tmp_path, rows)])
 
 
-def test_the_header_is_the_one_that_is_written() -> None:
-    from analysis.capture.sniff import SWEEP_HEADER
-
-    assert SWEEP_HEADER == sweep_rows.HEADER
+def test_the_header_is_the_one_that_is_written(tmp_path: Path) -> None:
+    ledger = sweep_rows.Ledger(tmp_path / "sweep.csv")
+    (row,) = examples.grid("a", "v01_x", {"A_V01_ROWS": (4,)})
+    ledger.add(row)
+    assert ledger.path.read_text() == examples.text([row])
+    assert ledger.path.read_text().splitlines()[0] == SWEEP_ROWS.header
 
 
 def test_ninja_is_found() -> None:

@@ -526,7 +526,8 @@ def test_fusing_never_moves_more_and_no_launch_counts_twice(program: Any) -> Non
 def test_the_plan_of_each_registered_chain_is_what_its_op_declares() -> None:
     """Bytes from the recorded dataflow alone against the byte models that are written by hand beside each kernel."""
     pytest.importorskip("torch")
-    from analysis.capture.ours import read_dataflow
+    from analysis.capture.ours import read_table
+    from analysis.formats.run import DATAFLOW
     from harness import ledger, run
     from kernels.registry import ops
 
@@ -541,7 +542,7 @@ def test_the_plan_of_each_registered_chain_is_what_its_op_declares() -> None:
         path = ("bench", op.name, op.baseline)
         launches.append(run.Launch(path, lambda f=baseline, i=inputs: f(*i), plain=True))
     recorded = run.record_dataflow([], launches).encode()
-    nodes = fusion.read_nodes(read_dataflow(recorded, "dataflow.csv")[0])
+    nodes = fusion.read_nodes(read_table(DATAFLOW, recorded, "dataflow.csv")[0])
     readers = fusion._Readers.among(nodes)
     gpu_ops, ranges, counters = timeline((ACT, GEMM, 1))
     work = fusion.prepare_work(gpu_ops, ranges, counters)

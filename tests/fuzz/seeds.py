@@ -105,21 +105,17 @@ def _ncu() -> dict[str, str]:
 
 
 def _ours() -> dict[str, str]:
-    from analysis.capture.sniff import (
-        CPU_RANGES_HEADER,
-        DATAFLOW_HEADER,
-        LAYER_EVENTS_HEADER,
-        OPS_HEADER,
-        SWEEP_HEADER,
-    )  # fmt: skip
+    from analysis.formats.layers import LAYER_EVENTS
+    from analysis.formats.run import CPU_RANGES, DATAFLOW, OPS
+    from analysis.formats.sweep import SWEEP_ROWS
 
     return {
-        "ops": f"{OPS_HEADER}\n{SELF}softmax,chain,,gpt2/h.0/attn/softmax,prefill,3,1x12x8x8,float32,999,6144,12288,,\n",
-        "cpu_ranges": f"{CPU_RANGES_HEADER}\n0,900,a,7\n10,450,a/b,7\n500,870,a/c,7\n20,30,x,8\n",
-        "sweep_rows": f"{SWEEP_HEADER}\ngelu,v02_vector,gelu/v02_vector.cu,GELU_V02_THREADS=256,1,bf16,large,8x4,sweep/gelu/256,NVIDIA H200,"
+        "ops": f"{OPS.header}\n{SELF}softmax,chain,,gpt2/h.0/attn/softmax,prefill,3,1x12x8x8,float32,999,6144,12288,,\n",
+        "cpu_ranges": f"{CPU_RANGES.header}\n0,900,a,7\n10,450,a/b,7\n500,870,a/c,7\n20,30,x,8\n",
+        "sweep_rows": f"{SWEEP_ROWS.header}\ngelu,v02_vector,gelu/v02_vector.cu,GELU_V02_THREADS=256,1,bf16,large,8x4,sweep/gelu/256,NVIDIA H200,"
         "0123,timed,,k,32,0,64,256,0.75,registers,1188,6,1.5,0.5,,30,16,9900,10000,10100,131,0.99,1,1.01\n",
-        "layer_events": f"{LAYER_EVENTS_HEADER}\nprefill,0,attn,1500,900\nprefill,1,mlp,2700,1100\n",
-        "dataflow": f"{DATAFLOW_HEADER}\na/b,1,0,mm,in0,11,0,4x8,8x1,float32,128,0,,\na/b,1,0,mm,out0,12,0,4x8,8x1,float32,256,0,0.5,3\n",
+        "layer_events": f"{LAYER_EVENTS.header}\nprefill,0,attn,1500,900\nprefill,1,mlp,2700,1100\n",
+        "dataflow": f"{DATAFLOW.header}\na/b,1,0,mm,in0,11,0,4x8,8x1,float32,128,0,,\na/b,1,0,mm,out0,12,0,4x8,8x1,float32,256,0,0.5,3\n",
     }
 
 

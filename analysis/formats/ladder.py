@@ -1,0 +1,147 @@
+"""What studies/ladder hands on: what is to be measured, what was checked, and the hottest source lines."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Struct, UnsetType
+
+from analysis.formats.files import CsvFile, JsonFile, Whole
+
+_AGAIN = "make it again"
+
+
+class Hypothesis(Struct):
+    """What a variant expects of `metric` over that of `versus`; open ends are null. `at` names another shape."""
+
+    metric: str
+    versus: str = ""
+    low: float | None = None
+    high: float | None = None
+    equals: str = ""
+    stated: bool | UnsetType = UNSET
+    at: str | UnsetType = UNSET
+
+
+class Point(Struct):
+    """One variant of an op on one dtype and shape, and what the analysis has to know of it."""
+
+    op: str
+    variant: str
+    dtype: str
+    shape_name: str
+    hypotheses: list[Hypothesis]
+    shape: str = ""
+    fingerprint: str = ""
+    folder: str = ""
+    kind: str = ""
+    rung: Whole = 0
+    best: bool = False
+    is_library: bool = False
+    precision: str = ""
+    macros: str = ""
+    refuses: str = ""
+    rung_below: str = ""
+    axes: str = ""
+    at_bench_shape: bool = False
+    hypothesis: str = ""
+    minimum_bytes: Whole = 0
+    predicted_bytes: Whole | None = None
+    flops: Whole = 0
+    compute_bound: bool = False
+    reads_only: bool = False
+    symbols: list[str] = []
+    source: str = ""
+
+
+class Side(Struct):
+    """A point that a claim compares; `dtype` as in tables."""
+
+    variant: str
+    dtype: str
+    shape: list[Whole]
+
+
+class Measure(Struct):
+    """What a claim says of one metric: exactly one of `ratio`, `change` and `value` with its ends, null where open."""
+
+    what: str
+    metric: str
+    claimed: str
+    holds: str
+    fails: str
+    ratio: list[float | None] | UnsetType = UNSET
+    change: list[float | None] | UnsetType = UNSET
+    value: list[float | None] | UnsetType = UNSET
+
+
+class Claim(Struct):
+    """An entry of kernels/claims.toml: what others say of such kernels."""
+
+    name: str
+    source: str
+    says: str
+    op: str
+    after: Side
+    measure: list[Measure]
+    before: Side | UnsetType = UNSET
+
+
+class Goal(Struct):
+    """An entry of kernels/goals.toml: how many times as fast as `beside` our fastest rung is to be."""
+
+    op: str
+    what: str
+    least: float
+    beside: str | UnsetType = UNSET
+    beside_op: str | UnsetType = UNSET
+    beside_shape: str | UnsetType = UNSET
+    shapes: list[str] | UnsetType = UNSET
+    dtypes: list[str] | UnsetType = UNSET
+
+
+class Ladder(Struct):
+    """ladder.json. `shapes`: names by op and dtype; `equivalent`: older fingerprints of a kernel, with today's."""
+
+    points: list[Point]
+    claims: list[Claim]
+    goals: list[Goal]
+    shapes: dict[str, dict[str, list[str]]] = {}
+    equivalent: dict[str, str] = {}
+
+
+class Checked(Struct):
+    """A point that was checked, with the fingerprint of its source; `passed` is yes or no."""
+
+    op: str
+    variant: str
+    dtype: str
+    shape_name: str
+    shape: str
+    fingerprint: str
+    checks: Whole
+    passed: str
+    note: str
+
+
+class HotLine(Struct):
+    """One of the source lines of a launch that most samples are of; `ordinal` counts the launches of its kernel."""
+
+    kernel: str
+    ordinal: Whole
+    source_file: str
+    line: Whole
+    text: str
+    samples: Whole
+    launch_samples: Whole
+    stall: str
+    stall_samples: Whole | None
+
+
+LADDER = JsonFile(
+    "ladder",
+    "ladder.json",
+    Ladder,
+    again="write it with `python -m studies.ladder.measure --mode declare`",
+    captured=False,
+)
+POINTS = CsvFile("points", "points.csv", Checked, _AGAIN, captured=False)
+HOT_LINES = CsvFile("ncu_lines", "ncu_lines.csv", HotLine, _AGAIN, captured=False)

@@ -1,0 +1,29 @@
+"""What became of a capture: nsys.json and ncu.json, which nsys_scripts/status.py writes."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Struct, UnsetType
+
+from analysis.formats.files import JsonFile, Whole
+
+
+class ToolStatus(Struct):
+    """`status` is ok, missing, denied or failed; `counted` is of a sweep: the fingerprint of a launch by NVTX path."""
+
+    tool: str
+    status: str
+    reason: str = ""
+    fix: str = ""
+    version: str | None = None
+    command: list[str] = []
+    seconds: Whole | UnsetType | None = UNSET
+    window: str | UnsetType = UNSET
+    clock_control: str | UnsetType = UNSET
+    nvtx_include: list[str] | UnsetType = UNSET
+    cache_control: str | UnsetType = UNSET
+    replay_mode: str | UnsetType = UNSET
+    metrics: list[str] | UnsetType = UNSET
+    counted: dict[str, str] | UnsetType = UNSET
+
+
+TOOL_STATUS = JsonFile("tool-status", "ncu.json", ToolStatus, again="capture again with the scripts of nsys_scripts/")

@@ -1,0 +1,151 @@
+"""Files that one part writes and another reads: the committed ones are what is declared, and a new kind is one module."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from analysis.formats import bench, files, ladder, packed, run, sweep, tools
+from analysis.formats.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMITTED = sorted(path for path in (ROOT / "reports").rglob("*.*") if {".json", ".csv"} & set(path.suffixes))
+
+
+def test_every_kind_is_found() -> None:
+    assert {run.OPS, run.MANIFEST, sweep.SWEEP_ROWS, bench.BENCH, ladder.LADDER} <= set(files.every().values())
+    assert ladder.LADDER.kind not in files.captured()
+    assert run.OPS.kind in files.captured()
+    headers = [one.header for one in files.every().values() if isinstance(one, files.CsvFile)]
+    assert len(headers) == len(set(headers))
+
+
+@pytest.mark.parametrize("kind", [kind for kind, one in files.every().items() if isinstance(one, files.JsonFile)])
+def test_committed_json_is_what_its_writer_declares(kind: str) -> None:
+    file = files.every()[kind]
+    found = []
+    for path in COMMITTED:
+        document = json.loads(packed.read_bytes(path)) if ".json" in path.suffixes else None
+        if isinstance(document, dict) and document.get("kind") == kind:
+            found.append(path)
+            file.check(document, path.name)
+            assert [misfit.said() for misfit in files.misfits(document, file.content, written=True)] == [], path
+            assert list(files.undeclared(document, file.content)) == [], path
+    assert found
+
+
+@pytest.mark.parametrize("kind", [kind for kind, one in files.every().items() if isinstance(one, files.CsvFile)])
+def test_committed_csv_has_the_columns_that_are_declared(kind: str) -> None:
+    file = files.every()[kind]
+    named = [path for path in COMMITTED if path.name.removesuffix(".xz") == file.name and path.parent.name != "tables"]
+    for path in named:
+        assert file.has_header(packed.read_bytes(path).decode("utf-8").partition("\n")[0]), path
+    assert named or kind == "cpu_ranges"  # of a machine without a GPU
+
+
+def test_a_row_goes_by_name_or_by_place() -> None:
+    cells = ["a/b", 0, "attn", 9, 1]
+    row = dict(zip(("range", "ordinal", "component", "event_ns", "own_ns"), cells, strict=True))
+    file = files.every()["layer_events"]
+    assert isinstance(file, files.CsvFile)
+    assert file.text([row, cells]) == f"{file.header}\na/b,0,attn,9,1\na/b,0,attn,9,1\n"
+    assert file.text([{"range": "x"}]) == f"{file.header}\nx,,,,\n"
+    with pytest.raises(ValueError, match=r"layer_events\.csv has no column rnage"):
+        file.text([{"rnage": "x"}])
+    with pytest.raises(ValueError, match="has 5 columns, not 2"):
+        file.text([["x", 1]])
+
+
+def test_older_files_lack_later_columns_and_nothing_else() -> None:
+    names = list(bench.BENCH_ROWS.names)
+    assert bench.BENCH_ROWS.has_header(",".join(names))
+    assert bench.BENCH_ROWS.has_header(",".join(name for name in names if not name.startswith("versus_triton")))
+    assert not bench.BENCH_ROWS.has_header(",".join(names[1:]))
+    assert not bench.BENCH_ROWS.has_header(",".join([*names, "more"]))
+    assert not bench.BENCH_ROWS.has_header(",".join(reversed(names)))
+
+
+def test_a_writer_is_told_what_no_reader_would_take() -> None:
+    assert tools.TOOL_STATUS.document({"tool": "ncu", "status": "ok"})["kind"] == "tool-status"
+    with pytest.raises(InputError, match=r"timing\.json was not written: it has 3 at steps where a list belongs"):
+        run.TIMING.document({"steps": 3})
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [(0, "0"), (3, "3"), (None, "null"), ("2", '"2"'), (True, "true"), (1.0, "1.0")]
+)
+def test_versions_from_the_oldest_on_are_read(version: object, said: str) -> None:
+    file = files.JsonFile("x", "x.json", run.Ceilings, "write it again", version=2)
+    for known in (1, 2):
+        assert file.check({"kind": "x", "schema_version": known, "roofs": []}, "f")
+    with pytest.raises(InputError, match=f"f: has schema_version {said} of x where 1 to 2 is read; write it again."):
+        file.check({"kind": "x", "schema_version": version, "roofs": []}, "f")
+
+
+def test_a_status_file_is_what_its_writer_declares(tmp_path: Path) -> None:
+    """status.py runs with the Python of a system, so it imports no declaration."""
+    script = [sys.executable, ROOT / "nsys_scripts" / "status.py"]
+    for number, arguments in enumerate(
+        (
+            ["record", "FILE", "--tool", "ncu", "--exit-code", "1", "--include", "a/", "--metrics", "b", "--", "prog"],
+            ["record", "FILE", "--tool", "nsys", "--missing", "--seconds", "3", "--", "prog"],
+            ["fail", "FILE", "--tool", "nsys", "--reason", "no space"],
+        )
+    ):
+        path = tmp_path / f"{number}.json"
+        subprocess.run([*script, *(str(path) if word == "FILE" else word for word in arguments)], capture_output=True)
+        document = json.loads(path.read_text())
+        assert tools.TOOL_STATUS.check(document, "f") is document
+        assert list(files.misfits(document, tools.ToolStatus, written=True)) == []
+        assert list(files.undeclared(document, tools.ToolStatus)) == []
+
+
+NEW_KIND = """
+    from msgspec import Struct
+    from analysis.formats.files import CsvFile, JsonFile, Whole
+
+    class Weather(Struct):
+        place: str
+        degrees: Whole | None = None
+
+    WEATHER = JsonFile("weather-report", "weather.json", Weather, "look out of the window", alone=True)
+    RAIN = CsvFile("rain", "rain.csv", Weather, "look out of the window")
+"""
+
+
+def test_a_new_kind_of_file_is_one_module(tmp_path: Path) -> None:
+    """What `load` hands on of it needs no other file: the declaration is found, told by content, checked and read."""
+    module = tmp_path / "weather.py"
+    module.write_text(textwrap.dedent(NEW_KIND))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text('{"kind": "weather-report", "schema_version": 1, "place": "here"}')
+    (tmp_path / "in" / "b").write_text("place,degrees\nhere,\nthere,7\n")
+    (tmp_path / "bad").write_text('{"kind": "weather-report", "schema_version": 1, "place": 4}')
+    program = f"""
+        import importlib.util, sys
+        import analysis.formats
+        from pathlib import Path
+        spec = importlib.util.spec_from_file_location("analysis.formats.weather", {str(module)!r})
+        sys.modules[spec.name] = found = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(found)
+        from analysis.formats import files
+        iterate = files.iter_modules
+        files.iter_modules = lambda path: [*iterate(path), type("Found", (), {{"name": "weather"}})]
+        from analysis.capture.load import load
+        from analysis.formats.errors import InputError
+        capture = load([Path({str(tmp_path / "in")!r})])
+        print(capture.of("weather-report")["place"], capture.of("rain")["degrees"].tolist())
+        try:
+            load([Path({str(tmp_path / "bad")!r})])
+        except InputError as error:
+            print(error)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "here [<NA>, 7]",
+        "bad: weather-report has 4 at place where text belongs; look out of the window.",
+    ]
