@@ -14,7 +14,7 @@ from analysis.capture.summaries import SUMMARIES
 from analysis.capture.text import AmbiguousNumbersError, locale_style
 from analysis.formats.errors import InputError, LedgerError, UsageError
 from analysis.report import build
-from analysis.tables.conditions import api_notes
+from analysis.tables.notes import api_notes
 
 STATS = "Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns)"
 NEW = f"Time (%),Total Time (ns),{{count}},{STATS},{{last}}\n"
