@@ -26,6 +26,7 @@ import torch
 
 from analysis.formats.errors import InputError
 from analysis.formats.files import misfits
+from analysis.formats.paths import hide_paths
 from analysis.formats.run import MANIFEST
 from harness import doctor
 
@@ -42,11 +43,6 @@ _THROTTLE_BITS = {
     0x100: "display_clock_setting",
 }
 _QUANTITIES = ("sm_mhz", "memory_mhz", "power_w", "temperature_c")
-# A path in running text, to its end: one or two slashes at the start of a word and then a name, a drive with what
-# follows, a share, a home folder, a file address.
-_ABSOLUTE_PATH = re.compile(
-    r"(?:\bfile:/|(?<![\w.~/:*)\]>-])//?[A-Za-z_.]|\b[A-Za-z]:[\\/]|(?<![\w\\])\\\\\w|(?<!\w)~[/\w])[^\s\"',;]*"
-)
 
 
 # Clocks ------------------------------------------------------------------------------------------------------
@@ -238,7 +234,7 @@ def _identities() -> list[str]:
 
 
 def _without_paths(text: str) -> str:
-    return _ABSOLUTE_PATH.sub("<path>", text.replace(str(Path.home()) + "/", "/home/"))
+    return hide_paths(text.replace(str(Path.home()) + "/", "/home/"))
 
 
 def scrub(argument: str) -> str:

@@ -20,6 +20,7 @@ from analysis.capture.ncu_raw import column_values, crash_gap, crashed, locale_o
 from analysis.capture.text import C_LOCALE, NumberStyle, is_missing, parse_number
 from analysis.capture.units import base_unit, check_metric
 from analysis.formats.errors import InputError
+from analysis.formats.paths import without_paths
 
 _EXPORT = ncu_csv.EXPORT.format(page="details")
 # `dram__bytes_read.sum`, `launch__grid_size`, and the few names without `__` or a suffix; labels look otherwise.
@@ -126,14 +127,6 @@ LABELS: dict[tuple[str, str], tuple[str, str]] = {
     ("SourceCounters", "Branch Efficiency"): ("smsp__sass_average_branch_targets_threads_uniform.pct", "%"),
     ("SourceCounters", "Avg. Divergent Branches"): ("smsp__sass_branch_targets_threads_divergent.avg", ""),
 }  # fmt: skip
-
-# A file below a folder, on either system: only its name may be kept. Addresses of the web are no paths.
-_PATH = re.compile(r"(?<![\w:/.])(?:[A-Za-z]:[\\/]|~?/)(?:[^\s\"'<>|:;,()\\/]+[\\/])+([^\s\"'<>|:;,()\\/]+)")
-
-
-def without_paths(text: str) -> str:
-    """`text` with every absolute path reduced to the name at its end."""
-    return _PATH.sub(r"\1", text)
 
 
 @dataclass(frozen=True)

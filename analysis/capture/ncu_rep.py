@@ -24,11 +24,12 @@ from analysis.capture.model import (
     Gap,
     as_table,
 )
-from analysis.capture.ncu_details import TITLES, without_paths
+from analysis.capture.ncu_details import TITLES
 from analysis.capture.ncu_raw import crash_gap, crashed
 from analysis.capture.ncu_source import base_name, hottest_stall
 from analysis.capture.units import base_unit
 from analysis.formats.errors import InputError
+from analysis.formats.paths import without_paths
 
 INSTALL = "install NVIDIA's reader with `pip install ncu-report==2026.3.1`, or export it with"
 EXPORT = "`ncu --import <report>.ncu-rep --csv --page raw > ncu_raw.csv`"

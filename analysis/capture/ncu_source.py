@@ -15,9 +15,9 @@ import pandas as pd
 
 from analysis.capture import ncu_csv
 from analysis.capture.model import SOURCE_LINES_COLUMNS, Gap, as_table
-from analysis.capture.ncu_details import without_paths
 from analysis.capture.text import NumberStyle, decide_locale, is_missing, parse_number
 from analysis.formats.errors import InputError
+from analysis.formats.paths import without_paths
 
 _EXPORT = "`ncu --import <report>.ncu-rep --csv --page source --print-source cuda,sass`"
 _AGAIN = f"the file is damaged, export it again with {_EXPORT}"

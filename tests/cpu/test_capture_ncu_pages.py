@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.capture import ncu, ncu_csv, ncu_details, ncu_source
+from analysis.capture import ncu, ncu_csv, ncu_source
 from analysis.capture.load import load
 from analysis.capture.units import base_unit
+from analysis.formats import paths
 from analysis.formats.errors import InputError
 
 ANCIENT = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream"]
@@ -428,7 +429,7 @@ def test_of_a_session_page_only_what_is_safe_is_kept(tmp_path: Path) -> None:
     ],
 )
 def test_paths_are_reduced_to_names(text: str, plain: str) -> None:
-    assert ncu_details.without_paths(text) == plain
+    assert paths.without_paths(text) == plain
     assert ncu_source.base_name("/a/b/k.cu") == ncu_source.base_name("D:\\x\\k.cu") == "k.cu"
 
 
