@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
             raise UsageError(f"--out {out} is a file; name a folder")
         report, tables = build(
             sources, out, extrapolate=options.extrapolate_siblings, only=options.only, quiet=options.quiet,
-            locale=options.locale,
+            locale=options.locale, convert=options.convert,
         )  # fmt: skip
         return out, report, tables
 
@@ -127,6 +128,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--locale", metavar="NAME",
         help="how the exports write numbers where they do not prove it: C, en, de, fr, de_CH …",
+    )  # fmt: skip
+    parser.add_argument(
+        "--convert", action="store_true",
+        help="export .nsys-rep, .qdrep, .qdstrm and .ncu-rep files first, with the nsys and ncu of this machine",
     )  # fmt: skip
     parser.add_argument("--only", choices=["roofline", "fusion"], help="write only this figure and its tables")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -275,6 +280,7 @@ def build(
     only: str | None = None,
     quiet: bool = True,
     locale: str | None = None,
+    convert: bool = False,
 ) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
     """Read, analyse, write a report into `out`; return report.json's content and the tables. Leaves nothing on failure.
 
@@ -283,6 +289,7 @@ def build(
     from tqdm import tqdm
 
     from analysis import pipeline
+    from analysis.capture.convert import converted
     from analysis.capture.load import load
     from analysis.capture.text import locale_style
 
@@ -294,7 +301,8 @@ def build(
             progress.update()
 
         stage("reading exports")
-        capture = load(paths, progress=not quiet and sys.stderr.isatty(), style=style)
+        with converted(paths) if convert else nullcontext(paths) as readable:
+            capture = load(readable, progress=not quiet and sys.stderr.isatty(), style=style)
         stage("building tables")
         report = pipeline.analyse(capture, declared(), extrapolate=extrapolate)
         stage("drawing figures")

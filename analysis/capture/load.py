@@ -200,6 +200,10 @@ def _read_ncu(found: _Found, source: Source) -> None:
     _take_ncu(found, source, ncu.read_pages(source.sniffed.text(), source.name, source.style))
 
 
+def _read_ncu_console(found: _Found, source: Source) -> None:
+    _take_ncu(found, source, ncu.read_console(source.sniffed.text(), source.name, source.style))
+
+
 def _read_ncu_report(found: _Found, source: Source) -> None:
     _take_ncu(found, source, ncu.read_binary(source.path, source.name))
 
@@ -341,6 +345,7 @@ def _set_aside(found: _Found, reports: Sequence[str]) -> None:
 READERS: dict[str, Callable[[_Found, Source], None]] = {
     "nsys": _read_nsys,
     **dict.fromkeys(("ncu raw", "ncu details", "ncu source", "ncu session"), _read_ncu),
+    "ncu console": _read_ncu_console,
     "ncu report": _read_ncu_report,
     "ncu log": _read_ncu_log,
     **dict.fromkeys(files.captured(), _read_ours),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.capture import ncu_csv, ncu_details, ncu_raw, ncu_rep, ncu_session, ncu_source
+from analysis.capture import ncu_console, ncu_csv, ncu_details, ncu_raw, ncu_rep, ncu_session, ncu_source
 from analysis.capture.model import Gap
 from analysis.capture.text import NumberStyle
 from analysis.formats.errors import InputError
@@ -66,6 +66,17 @@ def read_pages(text: str, where: str, style: NumberStyle | None = None) -> Parts
     return parts
 
 
+def read_console(text: str, where: str, style: NumberStyle | None = None) -> Parts:
+    """What ncu printed on the console: the same as a details page.
+
+    Raises:
+        InputError: it is mixed with other output, or its numbers cannot be read.
+    """
+    parts = Parts()
+    _take_page(parts, ncu_console.read(text, where, ncu_csv.messages(text.splitlines()), style), where, "console")
+    return parts
+
+
 def _take_raw(parts: Parts, section: ncu_csv.Section, found: _Messages, style: NumberStyle | None) -> None:
     raw = ncu_raw.read_section(section, found, style)
     _add(parts.counters, raw.counters)
@@ -77,12 +88,16 @@ def _take_raw(parts: Parts, section: ncu_csv.Section, found: _Messages, style: N
 
 def _take_details(parts: Parts, section: ncu_csv.Section, found: _Messages, style: NumberStyle | None) -> None:
     details = ncu_details.read_details(section, found, style)
+    _take_page(parts, details, section.name, "details")
+
+
+def _take_page(parts: Parts, details: ncu_details.DetailsPage, name: str, kind: str) -> None:
     _add(parts.rounded, details.counters)
     _add(parts.details, details.details)
     _add(parts.rules, details.rules)
-    parts.units.append((section.name, details.units))
+    parts.units.append((name, details.units))
     parts.gaps += details.gaps
-    parts.count("details", len(details.details) + len(details.rules))
+    parts.count(kind, len(details.details) + len(details.rules))
 
 
 def _take_source(parts: Parts, section: ncu_csv.Section, found: _Messages, style: NumberStyle | None) -> None:

@@ -341,12 +341,28 @@ def messages(lines: Iterable[str]) -> list[tuple[str, str]]:
     return [(match[1], match[2].strip()) for line in lines if (match := _MESSAGE.match(line))]
 
 
+def _without_values(found: list[tuple[str, str]], profiled: int) -> tuple[str, str]:
+    """Why a log that names launches has no counters: ncu wrote them elsewhere, or they were cut off."""
+    report = next((text.removeprefix("Report: ") for kind, text in found if text.startswith("Report: ")), "")
+    name = re.split(r"[/\\]", report.strip())[-1]
+    return (
+        f"it is a log of ncu with the progress of {count_of(profiled, 'launch')} and none of their values",
+        f"they are in {name}: export it with `ncu --import {name} --csv --page raw`."
+        if name
+        else "export the report that ncu wrote with `ncu --import <report>.ncu-rep --csv --page raw`, or run ncu with "
+        "`--csv --page raw --log-file <file>.csv`.",
+    )
+
+
 def explain(found: list[tuple[str, str]]) -> tuple[str, str]:
     """Why ncu left no counters, quoting its first error in short, and what to do about it."""
     errors = [text for kind, text in found if kind == "ERROR"]
     denied = next((text for text in errors if "ERR_NVGPUCTRPERM" in text), None)
     if denied:
         return "ncu was denied the performance counters (ERR_NVGPUCTRPERM)", PERMISSION_FIX
+    profiled = sum(text.startswith('Profiling "') for kind, text in found if kind == "PROF")
+    if profiled and not errors:
+        return _without_values(found, profiled)
     if not errors:
         return (
             "ncu profiled no kernel",

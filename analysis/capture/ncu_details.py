@@ -147,6 +147,11 @@ class DetailsPage:
     gaps: list[Gap]
 
 
+def is_metric_name(text: str) -> bool:
+    """Whether a text is the name of a metric, and not a label."""
+    return _RAW_NAME.fullmatch(text) is not None
+
+
 def metric_of(section: str, item: str, label: str, unit: str) -> tuple[str, str]:
     """(raw name or '', label) of a metric row; `unit` is its base unit, which must be the known one of the label.
 
@@ -222,7 +227,13 @@ def read_details(
     if missing:
         raise InputError(f"{section.name}: has no column {missing[0]!r}; export it again with {_EXPORT}.")
     page = ncu_csv.read_page(section, lengths=(header.index("Metric Value") + 1,))
-    gaps = [ncu_csv.cut_gap(page, "details")] if page.cut else []
+    return read_rows(page, found, style, [ncu_csv.cut_gap(page, "details")] if page.cut else [])
+
+
+def read_rows(
+    page: ncu_csv.Page, found: list[tuple[str, str]], style: NumberStyle | None, gaps: list[Gap]
+) -> DetailsPage:
+    """Metrics and rules of the rows of a page (see read_details); `gaps` are those found while cutting it into rows."""
     is_metric = np.array([bool(name.strip()) for name in page.column("Metric Name")], dtype=bool)
     labels, units, cells = (page.column(f"Metric {part}") for part in ("Name", "Unit", "Value"))
     style = locale_of(
@@ -230,16 +241,26 @@ def read_details(
     )
     rules = _rules(page, ~is_metric, style)
     read = _read_metrics(page, is_metric, style)
-    gaps += ncu_csv.missing_gap(page, read.launches)
+    gaps = gaps + ncu_csv.missing_gap(page, read.launches)
     counters = _counters(page, read.launches, read.values, read.texts)
+    details = as_table(read.rows, DETAILS_COLUMNS)
     gone = crashed(
         {name: counters[name].to_numpy(float) for name in read.values if counters[name].dtype == float}, len(counters)
-    )
+    ) | _without_values(details, counters)
     if gone.any():
         gaps.append(crash_gap(counters, gone, page.name, found))
+        failed = set(counters["ncu_id"][gone])
         counters = counters[~gone].reset_index(drop=True)
+        rules = rules[~rules["ncu_id"].isin(failed)].reset_index(drop=True)
+        details = details[~details["ncu_id"].isin(failed)].reset_index(drop=True)
     known = {name: unit for name, unit in read.units.items() if name in read.values}
-    return DetailsPage(counters, known, as_table(read.rows, DETAILS_COLUMNS), rules, gaps)
+    return DetailsPage(counters, known, details, rules, gaps)
+
+
+def _without_values(details: pd.DataFrame, counters: pd.DataFrame) -> np.ndarray:
+    """Which launches have metric rows, and no value or text in any of them."""
+    has = (details["value"].notna() | (details["text"] != "")).groupby(details["ncu_id"]).any()
+    return counters["ncu_id"].isin(has.index[~has]).to_numpy(bool)
 
 
 def _read_metrics(page: ncu_csv.Page, is_metric: np.ndarray, style: NumberStyle) -> _Metrics:

@@ -56,7 +56,11 @@ def crashed(metrics: dict[str, np.ndarray], length: int) -> np.ndarray:
 
 def crash_gap(counters: pd.DataFrame, gone: np.ndarray, where: str, found: list[tuple[str, str]]) -> Gap:
     """The gap of the launches `gone` that crashed; `found` are the messages of ncu in the same file."""
-    why = ncu_csv.explain(found)[0] if any(kind == "ERROR" for kind, _ in found) else "the launch failed"
+    failed = counters["grid"][gone].isin(["", "0x0x0"]).any()
+    if any(kind == "ERROR" for kind, _ in found):
+        why = ncu_csv.explain(found)[0]
+    else:
+        why = "the launch failed" if failed else "ncu knows no such metric, or the launch failed"
     names = list(dict.fromkeys(counters["name"][gone]))
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return Gap(

@@ -11,20 +11,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.capture import ncu_csv, ncu_rep, nsys_reports, nsys_sqlite, nsys_table, sqlite_table, torch_trace
+from analysis.capture import (
+    ncu_console,
+    ncu_csv,
+    ncu_rep,
+    nsys_reports,
+    nsys_sqlite,
+    nsys_table,
+    others,
+    sqlite_table,
+    torch_trace,
+)
 from analysis.capture.model import Timeline
 from analysis.capture.text import open_text, text_start
 from analysis.formats import files
 from analysis.formats.errors import InputError
 
 _HEAD = 65536
-_BINARY = (
-    (
-        b"NVIDIA Tegra Profiler Report",
-        "nsys report",
-        "nsys stats --format csv --timeunit nsec --report <report> --output . <file>",
-    ),
-)
 _GZIP_HEAD = 1 << 22  # PyTorch describes the GPUs before it lists the events
 _SQLITE = b"SQLite format 3\0"
 # Beginnings of ncu's tables, and what stands in the headers that begin otherwise.
@@ -41,8 +44,8 @@ class Sniffed:
     """What a file is.
 
     kind     'nsys', 'nsys sqlite', 'torch trace', 'ncu report', 'ncu raw' | 'ncu details' | 'ncu source' | 'ncu
-             session' (the first page of the file), 'ncu summary' (which is not read), 'ncu log', a kind that
-             analysis/formats declares, 'binary', 'empty' or 'unknown'
+             session' (the first page of the file), 'ncu console', 'ncu summary' (which is not read), 'ncu log', a kind
+             that analysis/formats declares, 'binary', 'empty' or 'unknown'
     raw      the text as UTF-8 bytes, unpacked, mapped where the file is large (b'' for binary files)
     advice   for a file that cannot be read: what was found, and what to do
     data     the object of one of our JSON files
@@ -70,30 +73,20 @@ def sniff(path: Path) -> Sniffed:
     """
     with path.open("rb") as stream:
         head = stream.read(_HEAD)
-    for magic, name, command in _BINARY:
-        if head.startswith(magic):
-            return Sniffed("binary", found=f"a binary {name}", advice=f"export it with `{command}`")
-    if head.startswith(_NCU_REPORT):
-        if ncu_rep.installed():
-            return Sniffed("ncu report")
-        return Sniffed("binary", found="a binary ncu report", advice=f"{ncu_rep.INSTALL} {ncu_rep.EXPORT}")
+    if head.startswith(_NCU_REPORT) and ncu_rep.installed():
+        return Sniffed("ncu report")
+    named = others.of_binary(head, path.name)
+    if named:
+        return Sniffed("binary", found=named[0], advice=named[1])
     if head.startswith(_SQLITE):
         return _sniff_sqlite(path)
     if head.startswith(torch_trace.GZIP):
-        if torch_trace.MARK in torch_trace.unpack(path, _GZIP_HEAD):
-            return Sniffed("torch trace", timeline=lambda name: torch_trace.read(path.read_bytes(), name))
-        return Sniffed("binary", found="a gzip file", advice="unpack it with `gunzip`, then give what is in it")
-    if b"QuadD" in head[:4096]:
-        return Sniffed(
-            "binary",
-            found="an unfinished nsys capture",
-            advice="run QdstrmImporter on it, then export with `nsys stats`",
-        )
+        return _sniff_gzip(path)
     try:
         raw = open_text(path)
     except InputError as error:
         return _refused(error, path)
-    if raw[:64].startswith((_SQLITE, _NCU_REPORT, torch_trace.GZIP, *(magic for magic, *_ in _BINARY))):
+    if raw[:64].startswith((_SQLITE, _NCU_REPORT, torch_trace.GZIP)) or others.of_binary(raw[:_HEAD], path.name):
         return Sniffed("binary", found="a binary file packed with xz", advice="unpack it with `xz -d`, then give that")
     if (isinstance(raw, mmap.mmap) and b"\0" in head) or raw[:_HEAD].count(b"\0"):
         return Sniffed(
@@ -106,6 +99,16 @@ def sniff(path: Path) -> Sniffed:
             advice="nsys writes one when its report has no data; export what the capture does hold",
         )
     return _sniff_text(raw)
+
+
+def _sniff_gzip(path: Path) -> Sniffed:
+    inside = torch_trace.unpack(path, _GZIP_HEAD)
+    named = others.of_binary(inside[:_HEAD], path.name)
+    if named:
+        return Sniffed("binary", found=named[0], advice=named[1])
+    if torch_trace.MARK in inside:
+        return Sniffed("torch trace", timeline=lambda name: torch_trace.read(path.read_bytes(), name))
+    return Sniffed("binary", found="a gzip file", advice="unpack it with `gunzip`, then give what is in it")
 
 
 def _sniff_sqlite(path: Path) -> Sniffed:
@@ -131,14 +134,33 @@ def _refused(error: InputError, path: Path) -> Sniffed:
 def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
     start = text_start(raw)
     head = raw[start : start + _HEAD]
-    if head.lstrip()[:1] in (b"{", b"["):
-        return _sniff_json(raw)
+    is_json = head.lstrip()[:1] in (b"{", b"[")
+    sniffed = _sniff_json(raw) if is_json else None
+    if sniffed is not None:
+        return sniffed
     line = head.split(b"\n", 1)[0].decode("utf-8", errors="replace").strip()
     for kind, ours in files.captured().items():
         if isinstance(ours, files.CsvFile) and ours.has_header(line.replace('"', "")):
             return Sniffed(kind, raw)
     if nsys_reports.parse_header(line):
         return Sniffed("nsys", raw)
+    sniffed = _sniff_tables(raw, start)
+    if sniffed is not None:
+        return Sniffed("unknown", raw, *others.MARKDOWN) if others.is_markdown(raw) else sniffed
+    text = head.decode("utf-8", errors="replace")
+    if "SKIPPED: " in text and "does not contain" in text:
+        return Sniffed(
+            "empty", found="nsys output without any table", advice="capture again with `nsys profile -t cuda,nvtx`"
+        )
+    if is_json:
+        return Sniffed(
+            "unknown", found=f"broken JSON ({_flaw(raw)})", advice="write the file again with the program that made it"
+        )
+    return _unknown(line)
+
+
+def _sniff_tables(raw: bytes | mmap.mmap, start: int) -> Sniffed | None:
+    """The kind of the first table or log of a tool in a text, None where there is none."""
     log = False
     for at, text in nsys_table.lines_with(raw, (*_NCU_MARKS, *_LOG_MARKS, *nsys_reports.ANCHORS), start):
         page = ncu_csv.page_of_line(text)
@@ -147,13 +169,16 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
         if nsys_table.header_at(raw, at, text):
             return Sniffed("nsys", raw)
         log = log or text.encode().startswith(_LOG_MARKS)
-    if log:
-        return Sniffed("ncu log", raw)
-    text = head.decode("utf-8", errors="replace")
-    if "SKIPPED: " in text and "does not contain" in text:
-        return Sniffed(
-            "empty", found="nsys output without any table", advice="capture again with `nsys profile -t cuda,nvtx`"
-        )
+    if ncu_console.holds(raw):
+        return Sniffed("ncu console", raw)
+    named = others.of_text(raw)
+    if named:
+        return Sniffed("unknown", raw, *named)
+    return Sniffed("ncu log", raw) if log else None
+
+
+def _unknown(line: str) -> Sniffed:
+    """A text of which nothing is known but its first line."""
     try:
         columns = next(csv.reader([line]))
     except (csv.Error, StopIteration):
@@ -177,15 +202,23 @@ def _sniff_ncu_page(page: str, raw: bytes | mmap.mmap) -> Sniffed:
     )
 
 
-def _sniff_json(raw: bytes | mmap.mmap) -> Sniffed:
+def _flaw(raw: bytes | mmap.mmap) -> str:
+    """Why a text is no JSON, '' where it is."""
+    try:
+        json.loads(bytes(raw)[text_start(raw) :])
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return ""
+
+
+def _sniff_json(raw: bytes | mmap.mmap) -> Sniffed | None:
+    """The kind of a JSON file, None where it is none: a log may begin with a bracket, too."""
     if raw.find(torch_trace.MARK) >= 0:
         return Sniffed("torch trace", raw, timeline=partial(torch_trace.read, raw))
     try:
         data = json.loads(bytes(raw)[text_start(raw) :])
-    except (ValueError, RecursionError) as error:
-        return Sniffed(
-            "unknown", found=f"broken JSON ({error})", advice="write the file again with the program that made it"
-        )
+    except (ValueError, RecursionError):
+        return None
     kind = data.get("kind") if isinstance(data, dict) else None
     if isinstance(kind, str) and isinstance(files.captured().get(kind), files.JsonFile):
         return Sniffed(kind, raw, data=data)

@@ -1,5 +1,6 @@
 """Any path in, one Capture or one sentence out."""
 
+import gzip
 import json
 import math
 import subprocess
@@ -60,7 +61,10 @@ def test_a_file_of_no_known_kind(tmp_path: Path, text: str) -> None:
     ("head", "tool"),
     [
         (b"NVR\0abc", "ncu --import"),
-        (b"NVIDIA Tegra Profiler Report 2025@6\0", "nsys stats"),
+        (
+            b"NVIDIA Tegra Profiler Report 2025@6\0",
+            "nsys export --type sqlite --force-overwrite true --output f.sqlite f",
+        ),
         (b"SQLite format 3\0abc", "nsys export"),
         (b"\0\0QuadDaemon\0", "QdstrmImporter"),
     ],
@@ -322,3 +326,23 @@ def test_importing_the_reader_is_cheap() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"==2350== NVPROF is profiling process 2350, command: ./a\n", "output of nvprof"),
+        (b"compiling\n==7== Profiling result:\n", "output of nvprof"),
+        (b"# How to\n\n```bash\nncu ./a\n```\n==PROF== Profiling \"k\" - 1\n", "a Markdown page"),
+        (b"\0" * 257 + b"ustar\0" + b"\0" * 300, "a tar archive; unpack it with `tar xf f`"),
+        (gzip.compress(b'"traceEvents"'.ljust(257, b"\0") + b"ustar\0"), "a tar archive"),
+        (b"Device G\n" + b"-" * 40 + b" " + b"-" * 40 + b"\nMetric Name   Metric Description\n==PROF== Note\n", "the list of"),
+        (b"[1, 2", "broken JSON"),
+        (b"[3/8] Executing 'x' stats report\n==PROF== Connected to process 1 (a)\n", "ncu profiled no kernel"),
+    ],
+)  # fmt: skip
+def test_files_of_other_tools_are_named(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "f").write_bytes(content)
+    with pytest.raises(InputError) as error:
+        load([tmp_path / "f"])
+    assert said in str(error.value)

@@ -1,0 +1,283 @@
+"""Reads what `ncu ./app` prints on the console: a block for each launch, with its sections as tables and its rules.
+
+    [4711] app@127.0.0.1
+      scale(float *, int) (64, 1, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 9.0
+        Section: GPU Speed Of Light Throughput
+        ----------------------- ----------- ------------
+        Metric Name             Metric Unit Metric Value
+        ----------------------- ----------- ------------
+        Duration                         us         4.75
+        ----------------------- ----------- ------------
+
+        OPT   Est. Speedup: 4.686%
+              The memory access pattern might not be optimal.
+
+The cells are those of the details page, so they become its rows and are read like it (ncu_details). Until 2022 a block
+has a date and no grid, and its tables have no header. `--print-summary` prints one block for several launches, with
+minimum, maximum and average: each of them then gets the average.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from analysis.capture import ncu_csv, ncu_details
+from analysis.capture.model import Gap
+from analysis.capture.text import NumberStyle
+from analysis.formats.errors import InputError
+from analysis.formats.words import count_of
+
+_AGAIN = "run ncu again with `--csv --page details --log-file <file>.csv`"
+_MOST_LAUNCHES = 1 << 16  # that summaries may stand for
+_HEADER = (
+    "ID", "Process ID", "Process Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size", "Device", "CC",
+    "Push/Pop_Range:PL_Type", "Section Name", "Metric Name", "Metric Unit", "Metric Value",
+    "Rule Name", "Rule Type", "Rule Description", "Estimated Speedup Type", "Estimated Speedup",
+)  # fmt: skip
+_NUMBERS = r"\((?:\d+, ){2}\d+\)"
+_LAUNCH = re.compile(
+    rf"(?P<indent> +)(?P<name>\S.*?)??(?:(?:^| ) *(?P<grid>{_NUMBERS})x(?P<block>{_NUMBERS}))?"
+    r"(?:, \d{4}-[A-Z][a-z]{2}-\d{2} [\d:]{8})?(?:, Context (?P<context>\d+), Stream (?P<stream>\d+))?"
+    r"(?:, Device (?P<device>\d+), CC (?P<cc>\d+\.\d+))?(?:, Invocations (?P<times>\d+))?"
+)
+_PROCESS = re.compile(r"\[(?P<pid>\d+)\] (?P<app>.+)@\S+")
+_SECTION = re.compile(r" +Section: (?P<title>\S.*)")
+_RULER = re.compile(r" +-{2,}(?: -+){2,4}")
+_RULE = re.compile(r" {2,}(?P<type>[A-Z]{3})   (?P<text>\S.*)")
+_MORE = re.compile(r" {8,}\S")
+_SPEEDUP = re.compile(r"Est\. (?P<local>Local )?Speedup: (?P<value>[0-9.,]+)%")
+_STACK = re.compile(r" +NVTX Push/Pop Stack for Thread (?P<tid>\d+):")
+_RANGES = re.compile(r" +NVTX Start/End Ranges")
+_BELOW_RANGES = re.compile(r" +(?:NVTX |Section: )")
+_RANGE = re.compile(r" +<\d+,(?P<name>.*)>")
+_LONG_NAME = re.compile(r"(?P<name>\S+) +(?:(?P<unit>\S+) +)?(?P<value>\(!\) \S+|\S+)")
+_PROFILED = re.compile(r'==PROF== Profiling "(?P<name>.*?)" - (?P<id>\d+)\b')
+_COLUMNS = ["Metric Name", "Metric Unit"]
+_VALUES = (["Metric Value"], ["Minimum", "Maximum", "Average"])
+
+
+@dataclass
+class _Launch:
+    """A block of the console: the cells that all its rows share, and the cells from the section on of each row."""
+
+    line: int
+    cells: dict[str, str]
+    times: int = 1
+    rows: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    ranges: list[str] = field(default_factory=list)
+
+
+def holds(raw: bytes | mmap.mmap) -> bool:
+    """Whether a file has a block of a launch with a section."""
+    at = raw.find(b"Section: ")
+    while at >= 0:
+        begin = max(0, at - 65536)  # a template's name may be long, and NVTX ranges may stand below it
+        before = raw[begin:at].decode("utf-8", errors="replace").split("\n")
+        if not before[-1].strip() and any(_launch(line) for line in before[-64:]):
+            return True
+        at = raw.find(b"Section: ", at + 1)
+    return False
+
+
+def _launch(line: str) -> re.Match[str] | None:
+    """The line that begins the block of a launch."""
+    if ", CC " not in line and ", Stream " not in line:
+        return None
+    match = _LAUNCH.fullmatch(line.rstrip())
+    return match if match and (match["context"] or match["cc"]) else None
+
+
+def read(
+    text: str, where: str, found: list[tuple[str, str]], style: NumberStyle | None = None
+) -> ncu_details.DetailsPage:
+    """Metrics and rules of the launches on a console. `found`: ncu's messages; `style`: how numbers are written.
+
+    Raises:
+        InputError: a table with a row that is none, an unknown unit, or an ambiguous locale.
+    """
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    launches, cut = _blocks(lines, where)
+    page = ncu_csv.Page(
+        where, list(_HEADER), [], [], False, {name: at for at, name in enumerate(_HEADER)}
+    )  # fmt: skip
+    for ncu_id, launch in _numbered(launches, lines):
+        shared = launch.cells | {"ID": str(ncu_id), "Push/Pop_Range:PL_Type": _stack(launch)}
+        for number, row in launch.rows:
+            cells = shared | row
+            page.rows.append([cells.get(name, "") for name in _HEADER])
+            page.numbers.append(number)
+    gaps = [_averages(launches, where)] if any(launch.times > 1 for launch in launches) else []
+    if cut:
+        gaps.append(ncu_csv.cut_gap(page, "details"))
+    return ncu_details.read_rows(page, found, style, gaps)
+
+
+def _averages(launches: Sequence[_Launch], where: str) -> Gap:
+    times = sum(launch.times for launch in launches)
+    return Gap(
+        f"{count_of(times, 'launch')} of {where} one by one",
+        f"ncu printed {count_of(len(launches), 'summary', 'summaries')}; each launch stands with the average of its own",
+        "run ncu without --print-summary",
+    )
+
+
+def _numbered(launches: Sequence[_Launch], lines: Sequence[str]) -> Iterator[tuple[int, _Launch]]:
+    """Each launch with its ID: that of ncu where the progress lines tell it of every launch, else its place from 0."""
+    profiled = [match for line in lines if (match := _PROFILED.match(line))]
+    ids = [int(match["id"]) for match in profiled]
+    whole = [launch for launch in launches for _ in range(launch.times)]
+    named = [match["name"].removesuffix("...") for match in profiled]
+    known = len(ids) == len(whole) == len(set(ids)) and all(
+        name in launch.cells["Kernel Name"] for name, launch in zip(named, whole, strict=True)
+    )
+    yield from zip(ids if known else range(len(whole)), whole, strict=True)
+
+
+def _stack(launch: _Launch) -> str:
+    """The push/pop ranges as the NVTX column of the CSV pages has them."""
+    entries = [f'"{name}:none:none:none:none:none:none"' for name in launch.ranges]
+    return "  ".join(["0", *entries]) if entries else ""
+
+
+def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], bool]:
+    """The launches in the order of the file, and whether the last table was cut off."""
+    launches: list[_Launch] = []
+    process = {"Process ID": "", "Process Name": ""}
+    section = ""
+    at = total = 0
+    while at < len(lines):
+        line = lines[at]
+        if match := _PROCESS.fullmatch(line):
+            process = {"Process ID": match["pid"], "Process Name": match["app"]}
+        elif match := _launch(line):
+            launches.append(_started(match, lines, at, process))
+            total += launches[-1].times
+            if total > _MOST_LAUNCHES:
+                raise InputError(
+                    f"{where}: line {at + 1} sums up more than {_MOST_LAUNCHES} launches; {_AGAIN}."
+                )  # fmt: skip
+            section = ""
+        elif launches and (match := _SECTION.fullmatch(line)):
+            section = match["title"].strip()
+        elif launches and not section and (_STACK.fullmatch(line) or _RANGES.match(line)):
+            at = _ranges(lines, at, launches[-1])
+            continue
+        elif section and _RULER.fullmatch(line.rstrip()):
+            at = _table(lines, at, launches[-1], section, where)
+            if at >= len(lines):
+                return launches, True
+            continue
+        elif section and (match := _RULE.fullmatch(line.rstrip())):
+            at = _rule(lines, at, match, launches[-1], section)
+            continue
+        elif line.startswith("==PROF== Connected"):
+            section = ""  # of another run of ncu
+        at += 1
+    return launches, False
+
+
+def _started(match: re.Match[str], lines: Sequence[str], at: int, process: dict[str, str]) -> _Launch:
+    name = match["name"] or next((line.strip() for line in reversed(lines[:at]) if line.strip()), "")
+    cells = {
+        "Kernel Name": name,
+        "Context": match["context"] or "",
+        "Stream": match["stream"] or "",
+        "Block Size": match["block"] or "",
+        "Grid Size": match["grid"] or "",
+        "Device": match["device"] or "",
+        "CC": match["cc"] or "",
+    }
+    return _Launch(at + 1, process | cells, max(1, int((match["times"] or "1")[:9])))
+
+
+def _ranges(lines: Sequence[str], at: int, launch: _Launch) -> int:
+    """Reads the NVTX ranges from their title on: those of the stack become the path. Returns the line after them."""
+    stacked = _STACK.fullmatch(lines[at]) is not None and not launch.ranges
+    domain = "<default domain>"
+    at += 1
+    while at < len(lines) and lines[at].strip() and not _BELOW_RANGES.match(lines[at]):
+        match = _RANGE.fullmatch(lines[at].rstrip())
+        if match and stacked:
+            launch.ranges.append(f"{domain}:{match['name']}")
+        elif not match and ":" not in lines[at]:  # below a range stand its colour, payload and message
+            domain = lines[at].strip()
+        at += 1
+    return at
+
+
+def _table(lines: Sequence[str], at: int, launch: _Launch, section: str, where: str) -> int:
+    """Reads a table from its first ruler on; returns the line after it.
+
+    Raises:
+        InputError: a line between its rulers is no row.
+    """
+    ruler = lines[at].rstrip()
+    spans = [match.span() for match in re.finditer("-+", ruler)]
+    at += 1
+    summary = len(spans) == 5
+    titled = at + 1 < len(lines) and lines[at + 1].rstrip() == ruler
+    known = not titled
+    if titled:
+        titles = [lines[at][start:end].strip() for start, end in spans]
+        known = titles[:2] == _COLUMNS and titles[2:] in _VALUES
+        at += 2
+    elif len(spans) != 3:
+        return at  # a ruler of something else
+    end = next((row for row in range(at, len(lines)) if lines[row].rstrip() == ruler), len(lines))
+    for row in range(at, end):
+        if not known:
+            continue  # a table of a rule, as `--print-details all` has them
+        cells = _cells(lines[row], spans)
+        if cells is None and end == len(lines):
+            return len(lines)
+        if cells is None:
+            raise InputError(
+                f"{where}: line {row + 1} is no row of the table of {section} around it; the output of the program is "
+                f"mixed with that of ncu, {_AGAIN}."
+            )
+        name, unit, *values = cells
+        value = values[-1] if summary else values[0]
+        launch.rows.append(
+            (row + 1, {"Section Name": section, "Metric Name": name, "Metric Unit": unit, "Metric Value": value})
+        )
+    return end + 1 if end < len(lines) else end
+
+
+def _cells(line: str, spans: Sequence[tuple[int, int]]) -> list[str] | None:
+    """Name, unit and values of a row; None where text stands between the columns and the row has no long name."""
+    between = [line[end:start] for (_, end), (start, _) in pairwise(spans)]
+    cells = [line[start:end].strip() for start, end in spans]
+    outside = line[: spans[0][0]] + "".join(between) + line[spans[-1][1] :]
+    if outside.strip() or not cells[0] or not cells[-1]:
+        match = _LONG_NAME.fullmatch(line.strip())  # one that is longer than its column moves the others
+        if match is None or len(spans) != 3 or not ncu_details.is_metric_name(match["name"]):
+            return None
+        cells = [match["name"], match["unit"] or "", match["value"]]
+    return [*cells[:2], *(cell.removeprefix("(!)").strip() for cell in cells[2:])]
+
+
+def _rule(lines: Sequence[str], at: int, match: re.Match[str], launch: _Launch, section: str) -> int:
+    """Reads what a rule says, over its lines; returns the line after them."""
+    number = at + 1
+    speedup = _SPEEDUP.fullmatch(match["text"].strip())
+    texts = [] if speedup else [match["text"].strip()]
+    at += 1
+    while at < len(lines) and _MORE.match(lines[at]) and not _RULE.fullmatch(lines[at].rstrip()):
+        texts.append(lines[at].strip())
+        at += 1
+    if texts:
+        row = {
+            "Section Name": section,
+            "Rule Name": ncu_details.SECTIONS.get(section, section),  # the console does not name rules
+            "Rule Type": match["type"],
+            "Rule Description": " ".join(texts),
+        }
+        if speedup:
+            row["Estimated Speedup Type"] = "local" if speedup["local"] else "global"
+            row["Estimated Speedup"] = speedup["value"]
+        launch.rows.append((number, row))
+    return at

@@ -1,0 +1,73 @@
+"""Names files of other tools, and what to do with them: what it is, and the way to something that can be read."""
+
+from __future__ import annotations
+
+import mmap
+import re
+import shlex
+
+from analysis.capture import ncu_rep
+
+_TAR = b"ustar"
+_REPORT = b"NVIDIA Tegra Profiler Report"  # .nsys-rep, and .qdrep until 2021
+_STREAM = b"QuadD"
+_NCU_REPORT = b"NVR\0"
+_NVPROF = re.compile(rb"^==\d+== (?:NVPROF is profiling|Profiling application|(?:Profiling|Metric|Event) result)", re.M)
+_METRICS = re.compile(rb"^-{20,}[- ]*\nMetric Name +(?:Metric Type|Metric Description)", re.M)
+_FENCE = re.compile(rb"^ {0,3}(?:```|~~~)", re.M)
+_HEADING = re.compile(rb"^#{1,6} \S", re.M)
+_LOOKED_AT = 1 << 20
+
+Named = tuple[str, str]  # what was found, and what to do
+
+
+def of_binary(head: bytes, name: str) -> Named | None:
+    """What a file that begins with `head` is; `name` fills in the commands."""
+    file = shlex.quote(name)
+    stem = shlex.quote(name.rpartition(".")[0] or name)
+    if head[257:262] == _TAR:
+        return "a tar archive", f"unpack it with `tar xf {file}`, then give the files in it"
+    if head.startswith(_REPORT):
+        return "a binary nsys report", (
+            f"export it with `nsys export --type sqlite --force-overwrite true --output {stem}.sqlite {file}` and give "
+            f"{stem}.sqlite, or let --convert run that where nsys is installed"
+        )
+    if head.startswith(_NCU_REPORT):
+        return "a binary ncu report", (
+            f"{ncu_rep.INSTALL} `ncu --import {file} --csv --page raw > {stem}.csv` and give {stem}.csv"
+        )
+    if _STREAM in head[:4096]:
+        return "an unfinished nsys capture", (
+            f"run `QdstrmImporter -i {file} -o {stem}.nsys-rep`, which is in the folder host-linux-x64 of nsys, then "
+            f"`nsys export --type sqlite --output {stem}.sqlite {stem}.nsys-rep`, and give {stem}.sqlite, or let "
+            "--convert run both where they are installed"
+        )
+    return None
+
+
+def of_text(raw: bytes | mmap.mmap) -> Named | None:
+    """What a text is that no reader knows, as far as its first megabyte tells."""
+    head = bytes(raw[:_LOOKED_AT])
+    if _NVPROF.search(head):
+        return "output of nvprof, the tool before nsys and ncu", (
+            "capture again with `nsys profile --stats=true <program>` for times, or with `ncu --csv --page raw "
+            "<program>` for counters"
+        )
+    if _METRICS.search(head):
+        return "the list of metrics that ncu knows (--query-metrics), of no launch", (
+            "run `ncu --csv --page raw <program>` and give what it prints"
+        )
+    return None
+
+
+def is_markdown(raw: bytes | mmap.mmap) -> bool:
+    """Whether a text is a page of Markdown: it begins with a heading, and has further ones or blocks between fences."""
+    head = bytes(raw[:_LOOKED_AT])
+    headings = len(_HEADING.findall(head))
+    return _HEADING.match(head.lstrip()) is not None and (headings > 1 or len(_FENCE.findall(head)) > 1)
+
+
+MARKDOWN: Named = (
+    "a Markdown page that quotes output of nsys or ncu",
+    "give the export that it quotes, or copy one block between fences into a text file of its own",
+)

@@ -1,0 +1,197 @@
+"""What ncu prints on the console: blocks of every year, rules, NVTX, summaries, failed launches, logs and damage."""
+
+from pathlib import Path
+
+import pytest
+
+from analysis.capture import ncu_console
+from analysis.capture.load import load
+from analysis.formats.errors import InputError
+
+LOG = """\
+[3/8] the program's own output
+==PROF== Connected to process 4711 (/home/alice/app)
+==PROF== Profiling "scale" - 3: 0%....50%....100% - 9 passes
+==PROF== Profiling "a_kernel_with_a_l..." - 4 (2/2): 0%....50%....100% - 9 passes
+==PROF== Disconnected from process 4711
+"""
+SPEED = """\
+    Section: GPU Speed Of Light Throughput
+    ----------------------- ------------- ------------
+    Metric Name               Metric Unit Metric Value
+    ----------------------- ------------- ------------
+    SM Frequency            cycle/nsecond         1.38
+    Elapsed Cycles                  cycle    6,549,535
+    Duration                      usecond        12.75
+    DRAM Throughput                     %        60.05
+    ----------------------- ------------- ------------
+
+"""
+RULES = """\
+    OPT   This workload exhibits low compute throughput. See
+          /home/alice/ncu/sections/SpeedOfLight.py for more.
+    ----- --------------------------------------------------------------------------------------------------------------
+    OPT   Est. Local Speedup: 79.48%
+          Every scheduler is capable of issuing one instruction per cycle.
+
+    Section: Occupancy
+    WRN   Est. Speedup: 4.686%
+          Registers limit the occupancy.
+"""
+PROCESS = "[4711] app@127.0.0.1\n"
+SCALE = "  void scale<4>(float *, int) (64, 2, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 8.6\n"
+LONG = "  a_kernel_with_a_long_name (1, 1, 1)x(32, 1, 1), Context 1, Stream 7, Device 0, CC 8.6\n"
+NEW = LOG + PROCESS + SCALE + SPEED + RULES + "\n" + LONG + SPEED.replace("12.75", "24.25")
+OLD = """\
+==PROF== Profiling "naive" - 0: 0%....50%....100% - 5 passes
+[17] task@127.0.0.1
+  naive(int, const double *, double *), 2022-Jun-08 15:09:54, Context 1, Stream 7
+
+    NVTX Push/Pop Stack for Thread 17:
+     <default domain>
+        <0,step>
+            REGISTERED: step
+        <1,h.0: attn>
+    NVTX Start/End Ranges:
+     <default domain>
+        <0,whole>
+    Section: Command line profiler metrics
+    ---------------------------------------------------------------------- --------------- ------------------------------
+    gpu__time_duration.sum                                                         usecond                           5.15
+    launch__block_size                                                                                                128
+    launch__shared_mem_per_block_dynamic                                       Kbyte/block                          81.92
+    smsp__average_warps_issue_stalled_long_scoreboard_not_issued_per_issue_active.ratio inst                         0.25
+    ---------------------------------------------------------------------- --------------- ------------------------------
+
+"""
+SUMMARY = """\
+[7] app@127.0.0.1
+  add(float *) (2, 2, 2)x(8, 8, 8), Device 0, CC 8.9, Invocations 4
+    Section: GPU Speed Of Light Throughput
+    ----------------------- ----------- -------- -------- --------
+    Metric Name             Metric Unit  Minimum  Maximum  Average
+    ----------------------- ----------- -------- -------- --------
+    Elapsed Cycles                cycle 4,374.00 5,139.00 4,661.00
+    Duration                         us     1.95     2.27     2.07
+    ----------------------- ----------- -------- -------- --------
+"""
+FAILED = """\
+==PROF== Profiling "render": 0%
+==ERROR== LaunchFailed
+[5] app@127.0.0.1
+  render(int) (0, 0, 0)x(0, 0, 0), Context 1, Stream 7, Device 0, CC 8.9
+    Section: GPU Speed Of Light Throughput
+    ----------------------- ------------ ------------
+    Metric Name              Metric Unit Metric Value
+    ----------------------- ------------ ------------
+    SM Frequency            cycle/second      (!) nan
+    Duration                     nsecond      (!) nan
+    ----------------------- ------------ ------------
+
+    ERR   Rule Bottleneck returned an error: Metric launch__waves_per_multiprocessor not found
+
+"""
+
+
+def put(folder: Path, text: str, name: str = "ncu.txt", encoding: str = "utf-8") -> Path:
+    (folder / name).write_text(text, encoding=encoding)
+    return folder / name
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_launches_with_their_sections_and_rules(tmp_path: Path, encoding: str) -> None:
+    capture = load([put(tmp_path, NEW.replace("\n", "\r\n") if encoding == "utf-16" else NEW, encoding=encoding)])
+    counters = capture.counters
+    assert list(counters["name"]) == ["void scale<4>(float *, int)", "a_kernel_with_a_long_name"]
+    assert list(counters["ncu_id"]) == [3, 4]  # as ncu numbers them
+    assert list(counters["grid"]) == ["64x2x1", "1x1x1"]
+    assert list(counters["cc"]) == ["8.6", "8.6"]
+    assert list(counters["pid"]) == [4711, 4711]
+    assert list(counters["gpu__time_duration.sum"]) == [12750, 24250]
+    assert list(counters["gpc__cycles_elapsed.max"]) == [6549535, 6549535]
+    assert capture.counter_units["gpu__time_duration.sum"] == "ns"
+    assert list(capture.rules["type"]) == ["OPT", "OPT", "WRN"]
+    assert list(capture.rules["speedup_type"]) == ["", "local", "global"]
+    assert capture.rules["speedup_pct"].fillna(0).tolist() == [0, 79.48, 4.686]
+    assert list(capture.rules["section"]) == ["SpeedOfLight", "SpeedOfLight", "Occupancy"]
+    assert capture.rules["text"][0] == "This workload exhibits low compute throughput. See SpeedOfLight.py for more."
+    assert "alice" not in str(capture)
+    assert [file.kind for file in capture.files] == ["ncu console"]
+
+
+def test_a_block_of_2022_has_a_date_nvtx_ranges_and_a_table_without_titles(tmp_path: Path) -> None:
+    capture = load([put(tmp_path, OLD)])
+    row = capture.counters.iloc[0]
+    assert row["name"] == "naive(int, const double *, double *)"
+    assert (row["grid"], row["path"]) == ("", "step/h.0: attn")
+    assert row["gpu__time_duration.sum"] == 5150
+    assert row["launch__shared_mem_per_block_dynamic"] == 81920
+    # a name that is longer than its column
+    assert row["smsp__average_warps_issue_stalled_long_scoreboard_not_issued_per_issue_active.ratio"] == 0.25
+
+
+def test_several_runs_in_one_log_are_all_read(tmp_path: Path) -> None:
+    capture = load([put(tmp_path, NEW + NEW)])
+    assert list(capture.counters["ncu_id"]) == [0, 1, 2, 3]
+    assert len(capture.rules) == 6
+
+
+def test_a_summary_stands_for_its_launches_and_says_so(tmp_path: Path) -> None:
+    capture = load([put(tmp_path, SUMMARY)])
+    assert list(capture.counters["gpu__time_duration.sum"]) == [2070] * 4
+    assert capture.gaps[0].what == "4 launches of ncu.txt one by one"
+
+
+def test_a_file_of_failed_launches_is_refused_with_the_failure(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="LaunchFailed"):
+        load([put(tmp_path, FAILED)])
+
+
+def test_a_failed_launch_beside_good_ones_is_a_gap(tmp_path: Path) -> None:
+    capture = load([put(tmp_path, NEW + FAILED)])
+    assert len(capture.counters) == 2
+    assert any("1 of 3 kernels" in gap.what and "render" in gap.why for gap in capture.gaps)
+    assert "ERR" not in set(capture.rules["type"])
+
+
+def test_metrics_that_do_not_exist_are_told(tmp_path: Path) -> None:
+    text = SPEED.replace("1.38", " n/a").replace("6,549,535", "      n/a").replace("12.75", "  n/a")
+    with pytest.raises(InputError, match="ncu knows no such metric"):
+        load([put(tmp_path, PROCESS + SCALE + text.replace("60.05", "  n/a"))])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LOG, "progress of 2 launches and none of their values"),
+        (LOG + "==PROF== Report: /home/alice/out/my.ncu-rep\n", "`ncu --import my.ncu-rep --csv --page raw`"),
+        ("==PROF== Connected to process 1 (/bin/true)\n", "ncu profiled no kernel"),
+    ],
+)
+def test_a_log_without_values_names_its_launches_and_the_report(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InputError, match="holds no counters") as error:
+        load([put(tmp_path, text)])
+    assert said in str(error.value)
+    assert "alice" not in str(error.value)
+
+
+def test_output_inside_a_table_is_refused(tmp_path: Path) -> None:
+    mixed = NEW.replace("    Duration ", "step 3 done\n    Duration ", 1)
+    with pytest.raises(InputError, match="mixed with that of ncu"):
+        load([put(tmp_path, mixed)])
+
+
+def test_a_file_that_ends_within_a_table_is_told(tmp_path: Path) -> None:
+    capture = load([put(tmp_path, NEW[: NEW.rindex("    DRAM")])])
+    assert any("cut off" in gap.what for gap in capture.gaps)
+    assert capture.counters["gpu__time_duration.sum"].tolist() == [12750, 24250]
+
+
+def test_an_absurd_number_of_launches_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="sums up more than"):
+        load([put(tmp_path, SUMMARY.replace("Invocations 4", "Invocations 4000000000"))])
+
+
+def test_prose_that_mentions_sections_is_no_console_output() -> None:
+    assert not ncu_console.holds(b"Section: one\n  a, Context 1, Stream 7\n")
+    assert ncu_console.holds(NEW.encode())
