@@ -59,8 +59,10 @@ def _export(path: Path, folder: Path) -> Path:
 def _run(path: Path, folder: Path, name: str, arguments: Sequence[str], suffix: str) -> Path:
     program = find_program(name)
     if program is None:
-        raise InputError(f"{path.name}: --convert needs {name}, which is not on this machine; install it, or export the "
-                         "file where it was captured.")  # fmt: skip
+        raise InputError(
+            f"{path.name}: --convert needs {name}, which is not on this machine; install it, or export the file where "
+            "it was captured."
+        )
     folder.mkdir(exist_ok=True)
     out = folder / f"{path.stem}{suffix}"
     command = [str(program), *(part.format(file=path, out=out) for part in arguments)]

@@ -443,15 +443,30 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         overhead=timeline.overhead,
         graph_nodes=timeline.graph_nodes,
         nsys_range_sums=range_sums[1] if range_sums else empty_table(RANGE_SUMS_COLUMNS),
-        summaries={report: found.tables[report][1] for report in SUMMARIES if report in found.tables},
+        summaries=_summaries(found, timeline),
         nsys_kernel_sums=sums[1] if sums else empty_table(KERNEL_SUMS_COLUMNS),
         counter_units=found.units,
-        session=found.ncu.session,
+        session=({"gpu": timeline.gpu} if timeline.gpu else {}) | found.ncu.session,
+        vendor=timeline.vendor or ("NVIDIA" if _is_of_nvidia(found, timeline) else ""),
+        is_unrecorded=timeline.is_unrecorded,
         **of_ncu,
         **_of_ours(found),
         tools=found.tools,
         gaps=found.gaps,
         files=found.files,
+    )
+
+
+def _summaries(found: _Found, timeline: Timeline) -> dict[str, pd.DataFrame]:
+    """nsys' own summaries, and where it exported none those of the timeline, by report."""
+    listed = timeline.summaries | {report: found.tables[report][1] for report in SUMMARIES if report in found.tables}
+    return {report: listed[report] for report in SUMMARIES if report in listed}
+
+
+def _is_of_nvidia(found: _Found, timeline: Timeline) -> bool:
+    """Whether a tool of NVIDIA saw its GPU: nsys an operation, ncu a launch."""
+    return bool(found.ncu.counters or found.ncu.rounded or found.tables) or (
+        timeline.clock == "nsys" and not timeline.gpu_ops.empty
     )
 
 

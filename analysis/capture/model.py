@@ -318,6 +318,10 @@ class Timeline:
     graph_nodes: pd.DataFrame = field(default_factory=lambda: empty_table(GRAPH_NODES_COLUMNS))
     detail: str = ""
     gaps: list[Gap] = field(default_factory=list)
+    summaries: dict[str, pd.DataFrame] = field(default_factory=dict)
+    vendor: str = ""
+    gpu: str = ""
+    is_unrecorded: bool = False
 
 
 @dataclass(frozen=True)
@@ -347,6 +351,9 @@ class Capture:
     sweep             what studies.sweep.run recommends; sweep_rows: one row a combination, in the order of measuring
     layer_events      what the events of the captured run read: range, ordinal, component, event_ns (as read), own_ns
     ours              what files of further kinds hold that analysis/formats declares, by kind with _ for -
+    vendor            who made the GPU: 'NVIDIA', 'AMD', 'Intel', or the name of another accelerator ('MTIA'); '' where
+                      no file tells
+    is_unrecorded     the program used a GPU whose operations are not in the file: it did not run on the CPU alone
     session           what a session page says of GPU, versions and clocks; never a host, a user, a path or a command
     """
 
@@ -378,6 +385,8 @@ class Capture:
     sweep: dict[str, Any] | None = None
     sweep_rows: pd.DataFrame | None = None
     ours: dict[str, Any] = field(default_factory=dict)
+    vendor: str = ""
+    is_unrecorded: bool = False
     tools: list[dict[str, Any]] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     files: list[SourceFile] = field(default_factory=list)

@@ -44,6 +44,7 @@ _LAUNCH = re.compile(
     r"(?:, \d{4}-[A-Z][a-z]{2}-\d{2} [\d:]{8})?(?:, Context (?P<context>\d+), Stream (?P<stream>\d+))?"
     r"(?:, Device (?P<device>\d+), CC (?P<cc>\d+\.\d+))?(?:, Invocations (?P<times>\d+))?"
 )
+_LOOKS_LIKE_LAUNCH = re.compile(r"^ .*(?:, Context \d|, Stream \d|\bDevice \d+, CC |, CC \d+\.\d+$|\)x\(\d+, \d)")
 _PROCESS = re.compile(r"\[(?P<pid>\d+)\] (?P<app>.+)@\S+")
 _SECTION = re.compile(r" +Section: (?P<title>\S.*)")
 _RULER = re.compile(r" +-{2,}(?: -+){2,4}")
@@ -69,6 +70,7 @@ class _Launch:
     times: int = 1
     rows: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     ranges: list[str] = field(default_factory=list)
+    sections: dict[str, int] = field(default_factory=dict)  # tables with metrics of each section
 
 
 def holds(raw: bytes | mmap.mmap) -> bool:
@@ -111,8 +113,14 @@ def read(
             page.rows.append([cells.get(name, "") for name in _HEADER])
             page.numbers.append(number)
     gaps = [_averages(launches, where)] if any(launch.times > 1 for launch in launches) else []
-    if cut:
-        gaps.append(ncu_csv.cut_gap(page, "details"))
+    if cut or lines[-1].strip():
+        gaps.append(
+            Gap(
+                f"{where} ends in the middle of a table or a line: cut off after {count_of(len(page.rows), 'row')}",
+                "the copy of the file was interrupted, so what came after that is missing",
+                _AGAIN,
+            )
+        )
     return ncu_details.read_rows(page, found, style, gaps)
 
 
@@ -120,7 +128,7 @@ def _averages(launches: Sequence[_Launch], where: str) -> Gap:
     times = sum(launch.times for launch in launches)
     return Gap(
         f"{count_of(times, 'launch')} of {where} one by one",
-        f"ncu printed {count_of(len(launches), 'summary', 'summaries')}; each launch stands with the average of its own",
+        f"ncu printed {count_of(len(launches), 'summary', 'summaries')}; each launch stands with the average of one",
         "run ncu without --print-summary",
     )
 
@@ -161,8 +169,13 @@ def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], bool]:
                     f"{where}: line {at + 1} sums up more than {_MOST_LAUNCHES} launches; {_AGAIN}."
                 )  # fmt: skip
             section = ""
+        elif _LOOKS_LIKE_LAUNCH.search(line):
+            raise _damaged(where, at, "looks like the beginning of a launch and is none")
         elif launches and (match := _SECTION.fullmatch(line)):
             section = match["title"].strip()
+            if section in launches[-1].sections:
+                raise _damaged(where, at, f"begins the section {section} of a launch a second time")
+            launches[-1].sections[section] = 0
         elif launches and not section and (_STACK.fullmatch(line) or _RANGES.match(line)):
             at = _ranges(lines, at, launches[-1])
             continue
@@ -228,23 +241,30 @@ def _table(lines: Sequence[str], at: int, launch: _Launch, section: str, where: 
     elif len(spans) != 3:
         return at  # a ruler of something else
     end = next((row for row in range(at, len(lines)) if lines[row].rstrip() == ruler), len(lines))
+    if not known:
+        return end + 1  # a table of a rule, as `--print-details all` has them
+    launch.sections[section] += 1
+    if launch.sections[section] > 1:
+        raise _damaged(where, at - 1, f"is in a second table of the section {section}")
     for row in range(at, end):
-        if not known:
-            continue  # a table of a rule, as `--print-details all` has them
         cells = _cells(lines[row], spans)
         if cells is None and end == len(lines):
             return len(lines)
         if cells is None:
-            raise InputError(
-                f"{where}: line {row + 1} is no row of the table of {section} around it; the output of the program is "
-                f"mixed with that of ncu, {_AGAIN}."
-            )
+            raise _damaged(where, row, f"is no row of the table of {section} around it")
         name, unit, *values = cells
         value = values[-1] if summary else values[0]
         launch.rows.append(
             (row + 1, {"Section Name": section, "Metric Name": name, "Metric Unit": unit, "Metric Value": value})
         )
     return end + 1 if end < len(lines) else end
+
+
+def _damaged(where: str, at: int, what: str) -> InputError:
+    return InputError(
+        f"{where}: line {at + 1} {what}; the file is damaged, or the output of the program is mixed with that of ncu: "
+        f"{_AGAIN}."
+    )
 
 
 def _cells(line: str, spans: Sequence[tuple[int, int]]) -> list[str] | None:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import mmap
 import re
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -34,6 +35,7 @@ from analysis.capture.model import (
     nest_ranges,
 )
 from analysis.formats.errors import InputError
+from analysis.formats.words import count_of
 
 MARK = b'"traceEvents"'
 GZIP = b"\x1f\x8b"
@@ -49,7 +51,15 @@ _GPU_KINDS = {
     "gpu_memset": "memset",
     "Memset": "memset",
 }
-_CALLS = frozenset({"cuda_runtime", "cuda_driver", "Runtime", "Driver"})
+_CALLS = frozenset({"cuda_runtime", "cuda_driver", "Runtime", "Driver", "xpu_runtime", "xpu_driver"})
+_COUNTED = "cuda_profiler_range"  # counters that CUPTI read over a range
+_ACCELERATOR = re.compile(r"(?P<name>mtia|hpu|npu)_\w+")  # categories of accelerators whose operations are not read
+# Vendor of the GPU by what its name and its calls hold.
+_VENDORS = (
+    ("AMD", re.compile(r"\b(AMD|Instinct|Radeon|MI\d{3}\w*)\b"), re.compile(r"hip[A-Z]")),
+    ("Intel", re.compile(r"\b(Intel|Data Center GPU Max|Arc)\b"), re.compile(r"(ur|ze)[A-Z]")),
+    ("NVIDIA", re.compile(r"\b(NVIDIA|Tesla|GeForce|Quadro|RTX|GTX)\b"), re.compile(r"(cuda|cu)[A-Z]")),
+)
 _MARKS = "user_annotation"
 _OPERATORS = frozenset({"cpu_op", "Operator"})
 _FRAMES = "python_function"
@@ -61,17 +71,30 @@ _NO_NUMBER = re.compile(rb":\s*[-+]?(?:nan|NaN|inf|Infinity)(?=\s*[,}])")
 _Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 
-class _Details(msgspec.Struct, gc=False, rename={"registers": "registers per thread", "node": "graph node id"}):
-    """`args` of an event, as far as it is needed."""
+_Digits = Annotated[str, msgspec.Meta(pattern=r"^\s*(0x[0-9a-fA-F]{1,15}|-?[0-9]{1,18})\s*$")]  # as ROCm writes some
+_Count = _Number | _Digits
 
-    correlation: _Number | None = None
-    device: _Number | None = None
-    stream: _Number | None = None
-    grid: list[_Number] | None = None
-    block: list[_Number] | None = None
-    registers: _Number | None = None
-    bytes: float | _Number | None = None
-    node: _Number | None = None
+
+class _Called(msgspec.Struct, gc=False):
+    """`args` of a call, as far as it is needed."""
+
+    correlation: _Count | None = None
+
+
+class _Details(msgspec.Struct, gc=False, rename={"registers": "registers per thread", "node": "graph node id"}):
+    """`args` of an operation on the GPU, as far as it is needed."""
+
+    correlation: _Count | None = None
+    device: _Count | None = None
+    stream: _Count | None = None
+    grid: list[_Count] | None = None
+    block: list[_Count] | None = None
+    registers: _Count | None = None
+    bytes: float | _Number | _Digits | None = None
+    node: _Count | None = None
+
+
+_Args = TypeVar("_Args", _Called, _Details)
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -123,6 +146,7 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
     """
     trace = _decode(raw, where)
     by_kind: dict[str, list[_Event]] = {kind: [] for kind in ("gpu", "call", "mark", "module", "operator")}
+    others: Counter[str] = Counter()
     for event in trace.events:
         if event.ph != "X":
             continue
@@ -136,24 +160,86 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
             by_kind["operator"].append(event)
         elif event.cat == _FRAMES and event.name.startswith(_MODULE):
             by_kind["module"].append(event)
-    if not any(by_kind.values()):
+        elif event.cat == _COUNTED or _ACCELERATOR.fullmatch(event.cat):
+            others[event.cat] += 1
+    if not any(by_kind.values()) and not others:
         raise InputError(f"{where}: is a Chrome trace without events of torch.profiler; {_AGAIN}.")
-    gaps: list[Gap] = []
+    gaps = _not_read(others, where)
+    elsewhere = next((match["name"].upper() for name in others if (match := _ACCELERATOR.fullmatch(name))), "")
     if not by_kind["gpu"]:
-        gaps.append(
-            Gap(
-                "GPU operations",
-                f"{where} holds events of the CPU only",
-                "profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a machine with a GPU",
-            )
-        )
+        gaps += _no_gpu_operations(len(by_kind["call"]), elsewhere, where)
     gpu_ops = _gpu_ops(by_kind["gpu"], by_kind["call"], trace, where, gaps)
     marks, what = by_kind["mark"], "marks of the program"
     if all(_STEP.fullmatch(event.name) for event in marks):
         what = "modules" if by_kind["module"] else "operators"
         marks = marks + (by_kind["module"] or by_kind["operator"])
     ranges = _ranges(marks, trace.base, where)
-    return Timeline(gpu_ops, ranges, "torch" if len(gpu_ops) else "cpu", detail=f"ranges: {what}", gaps=gaps)
+    names = list(dict.fromkeys(device.name for device in trace.devices if device.name))
+    used = bool(by_kind["gpu"] or by_kind["call"] or elsewhere)
+    return Timeline(
+        gpu_ops,
+        ranges,
+        "torch" if len(gpu_ops) else "cpu",
+        detail=f"ranges: {what}",
+        gaps=gaps,
+        vendor=elsewhere or _vendor(names, by_kind["call"]),
+        gpu=names[0] if names and used else elsewhere,
+        is_unrecorded=used and gpu_ops.empty,
+    )
+
+
+def _not_read(others: Counter[str], where: str) -> list[Gap]:
+    """Gaps of events that no table takes."""
+    gaps = []
+    if others[_COUNTED]:
+        gaps.append(
+            Gap(
+                f"the counters of {count_of(others[_COUNTED], 'range')} in {where}",
+                f"PyTorch read them over whole ranges ({_COUNTED}), which name no launch",
+                "capture the counters of each launch with ncu and add its raw page",
+            )
+        )
+    for name, count in others.items():
+        if name != _COUNTED:
+            gaps.append(
+                Gap(
+                    f"{count_of(count, 'event')} of {name} in {where}",
+                    "they ran on an accelerator whose operations are not read",
+                    "read them in the tool of its vendor; the ranges of the CPU are here",
+                )
+            )
+    return gaps
+
+
+def _no_gpu_operations(calls: int, elsewhere: str, where: str) -> list[Gap]:
+    """The gap of a trace without operations of a GPU: of a CPU, of another accelerator, or with its kernels lost."""
+    if elsewhere:
+        return []
+    if calls:
+        return [
+            Gap(
+                "the kernels, which were not recorded",
+                f"{where} holds {count_of(calls, 'call')} of the GPU's runtime and not one kernel or copy",
+                "end every other profiler, call torch.cuda.synchronize() before the profile ends, and capture again "
+                "with ProfilerActivity.CUDA",
+            )
+        ]
+    return [
+        Gap(
+            "GPU operations",
+            f"{where} holds events of the CPU only",
+            "profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a machine with a GPU",
+        )
+    ]
+
+
+def _vendor(names: Sequence[str], calls: Sequence[_Event]) -> str:
+    """Who made the GPU, from its name or else from the calls of its runtime; '' where neither tells."""
+    for vendor, in_name, _ in _VENDORS:
+        if any(in_name.search(name) for name in names):
+            return vendor
+    seen = {call.name for call in calls}
+    return next((vendor for vendor, _, in_call in _VENDORS if any(in_call.match(name) for name in seen)), "")
 
 
 def _decode(raw: bytes | mmap.mmap, where: str) -> _Trace:
@@ -232,22 +318,37 @@ def _times(events: list[_Event], base: int, where: str) -> tuple[IntArray, IntAr
     return start + base, duration
 
 
-def _details(events: list[_Event], where: str) -> list[_Details]:
+def _details(events: list[_Event], kind: type[_Args], where: str) -> list[_Args]:
     joined = b"[" + b",".join([bytes(event.args) or b"{}" for event in events]) + b"]"
     try:
-        return [details or _Details() for details in msgspec.json.decode(joined, type=list[_Details | None])]
+        wanted: Any = list[kind | None]  # type: ignore[valid-type]
+        return [details or kind() for details in msgspec.json.decode(joined, type=wanted)]
     except msgspec.DecodeError as error:
         raise InputError(f"{where}: the details of an event are damaged ({_reason(error)}); {_AGAIN}.") from None
 
 
+def _number(value: float | str | None) -> float | None:
+    return int(value, 0 if "x" in value else 10) if isinstance(value, str) else value
+
+
 def _column(values: list[Any]) -> Any:
+    numbers = [_number(value) for value in values]
     return pd.array(
-        [pd.NA if value is None or not abs(value) < _LONGEST_NS else int(value) for value in values], dtype="Int64"
+        [pd.NA if value is None or not abs(value) < _LONGEST_NS else int(value) for value in numbers], dtype="Int64"
     )
 
 
-def _shape(parts: list[_Number] | None) -> str:
-    return "x".join(map(str, parts)) if parts else ""
+def _shape(parts: list[_Count] | None) -> str:
+    return "x".join(str(_number(part)) for part in parts) if parts else ""
+
+
+def _device(number: float | None, names: dict[int, str]) -> str:
+    """Name and number of a device. ROCm counts devices otherwise in events: the name is known where all share one."""
+    if number is None:
+        return ""
+    different = set(names.values())
+    name = names.get(int(number)) or (next(iter(different)) if len(different) == 1 else "")
+    return f"{name} ({number:.0f})" if name else f"{number:.0f}"
 
 
 def _gpu_ops(
@@ -256,7 +357,7 @@ def _gpu_ops(
     if not events:
         return empty_table(GPU_OPS_COLUMNS)
     start, duration = _times(events, trace.base, where)
-    details = _details(events, where)
+    details = _details(events, _Details, where)
     names = {device.id: device.name for device in trace.devices}
     table = as_table(
         {
@@ -269,12 +370,9 @@ def _gpu_ops(
             "registers": _column([detail.registers for detail in details]),
             "stream": _column([detail.stream for detail in details]),
             "bytes": _column([detail.bytes for detail in details]),
-            "device": [
-                "" if d.device is None else f"{names[d.device]} ({d.device})" if names.get(d.device) else str(d.device)
-                for d in details
-            ],
+            "device": [_device(_number(detail.device), names) for detail in details],
             "correlation_id": _column([detail.correlation for detail in details]),
-            "graph_node_id": _column([detail.node or None for detail in details]),
+            "graph_node_id": _column([_number(detail.node) or None for detail in details]),
         },
         GPU_OPS_COLUMNS,
     )
@@ -297,7 +395,7 @@ def _with_calls(ops: pd.DataFrame, calls: list[_Event], base: int, where: str) -
     start, duration = _times(calls, base, where)
     table = pd.DataFrame(
         {
-            "correlation_id": _column([detail.correlation for detail in _details(calls, where)]),
+            "correlation_id": _column([detail.correlation for detail in _details(calls, _Called, where)]),
             "api_start_ns": start,
             "api_end_ns": start + duration,
             "pid": np.array([call.pid for call in calls], dtype=np.int64),

@@ -50,7 +50,8 @@ def title(capture: Capture, gpu: str | None) -> str:
     by_layer = ", layer by layer" if capture.layer_profile else ""
     if gpu:
         return f"{what} on {gpu}{by_layer}"
-    return f"{what} on the CPU{by_layer}" if capture.clock == "cpu" else f"{what}{by_layer}"
+    on_cpu = capture.clock == "cpu" and not capture.is_unrecorded
+    return f"{what} on the CPU{by_layer}" if on_cpu else f"{what}{by_layer}"
 
 
 _CONTROLS = ("cache_control", "clock_control", "replay_mode")

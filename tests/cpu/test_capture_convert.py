@@ -44,9 +44,11 @@ def test_a_tool_that_is_missing_or_fails_is_named(tmp_path: Path, monkeypatch: p
         pass
     tool(tmp_path / "bin", "nsys", 'echo "cannot open $0" >&2; exit 1\n')
     monkeypatch.setattr("analysis.capture.convert.find_program", lambda name: tmp_path / "bin" / name)
-    with pytest.raises(InputError, match="nsys could not export it and said 'cannot open"):
-        with converted([tmp_path / "x.nsys-rep"]):
-            pass
+    with (
+        pytest.raises(InputError, match="nsys could not export it and said 'cannot open"),
+        converted([tmp_path / "x.nsys-rep"]),
+    ):
+        pass
 
 
 def test_the_newest_tool_of_the_installers_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,3 +195,16 @@ def test_an_absurd_number_of_launches_is_refused(tmp_path: Path) -> None:
 def test_prose_that_mentions_sections_is_no_console_output() -> None:
     assert not ncu_console.holds(b"Section: one\n  a, Context 1, Stream 7\n")
     assert ncu_console.holds(NEW.encode())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("Context 1, Stream 7, Device 0, CC 8.6\n", "Context 1, Stream 7, Device 0; CC 8.6\n", "beginning of a launch"),
+        (LONG, "", "a second time"),
+        ("    Section: Occupancy\n", SPEED.partition("\n")[2], "a second table"),
+    ],
+)
+def test_a_damaged_line_moves_no_number_to_another_launch(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        load([put(tmp_path, NEW.replace(old, new, 1))])

@@ -287,3 +287,79 @@ def test_a_real_trace_of_a_cpu(tmp_path: Path) -> None:
     capture = load([tmp_path / "t.json"])
     assert "aten::linear/aten::addmm" in set(capture.ranges["path"])
     assert capture.files[0].detail == "ranges: operators"
+
+
+def load_trace(folder: Path, raw: bytes) -> Any:
+    (folder / "t.json").write_bytes(raw)
+    return load([folder / "t.json"])
+
+
+def rocm() -> bytes:
+    devices = '[{"id": 0, "name": "AMD Instinct MI300X"}, {"id": 1, "name": "AMD Instinct MI300X"}]'
+    copied = {"name": "hipMemcpyAsync", "bytes": "9216", "stream": "0x0", "src": "0x7f18", "kind": "1"}
+    return trace(
+        call("100", 7, **copied),
+        call("110", 8, name="hipLaunchKernel", stream="0x0"),
+        kernel("Cijk_Alik_Bljk", "120", "5", 8, device=2),
+        kernel("CopyDeviceToDevice", "130", "6", 7, device=2, cat="gpu_memcpy", bytes="9216"),
+        devices=devices,
+    )
+
+
+def test_a_trace_of_rocm_with_numbers_as_text_is_read(tmp_path: Path) -> None:
+    capture = load_trace(tmp_path, rocm())
+    ops = capture.gpu_ops
+    assert capture.vendor == "AMD"
+    assert list(ops["device"].unique()) == ["AMD Instinct MI300X (2)"]
+    assert ops["bytes"].tolist()[1] == 9216
+    assert ops["api_start_ns"].notna().all()
+
+
+@pytest.mark.parametrize(
+    ("names", "call_name", "vendor"),
+    [
+        ('[{"id": 0, "name": ""}]', "hipLaunchKernel", "AMD"),
+        ('[{"id": 0, "name": "AMD Radeon Graphics"}]', "cudaLaunchKernel", "AMD"),
+        ("[]", "cudaLaunchKernel", "NVIDIA"),
+        ('[{"id": 0, "name": "Tesla T4"}]', "x", "NVIDIA"),
+        ("[]", "x", ""),
+    ],
+)
+def test_the_vendor_is_told_by_the_device_or_the_calls(tmp_path: Path, names: str, call_name: str, vendor: str) -> None:
+    raw = trace(call("1", 1, name=call_name), kernel("k", "3", "1", 1), devices=names)
+    assert load_trace(tmp_path, raw).vendor == vendor
+
+
+def test_calls_without_kernels_are_no_run_on_the_cpu(tmp_path: Path) -> None:
+    raw = trace(call("100", 7), event("user_annotation", "step", "90", "50"))
+    capture = load_trace(tmp_path, raw)
+    assert capture.is_unrecorded
+    assert capture.gaps[0].what == "the kernels, which were not recorded"
+    report, _ = analyse(capture)
+    assert report["title"] == "Capture on NVIDIA H200"
+    assert not load_trace(tmp_path, trace(event("user_annotation", "step", "90", "50"))).is_unrecorded
+
+
+def test_another_accelerator_is_named(tmp_path: Path) -> None:
+    raw = trace(
+        event("user_annotation", "step", "90", "50"),
+        event("mtia_ccp_events", "pe_exe", "95", "5"),
+        devices='[{"id": 0, "name": "ARTEMIS"}]',
+    )
+    capture = load_trace(tmp_path, raw)
+    assert (capture.vendor, capture.session["gpu"]) == ("MTIA", "ARTEMIS")
+    assert "1 event of mtia_ccp_events" in capture.gaps[0].what
+    assert not any("CPU only" in gap.why for gap in capture.gaps)
+
+
+def test_counters_over_ranges_are_named(tmp_path: Path) -> None:
+    counted = event("cuda_profiler_range", "step", "90", "50", **{"sm__cycles_elapsed.max": 5})
+    capture = load_trace(tmp_path, trace(counted, call("100", 7), kernel("k", "110", "5", 7)))
+    assert any("the counters of 1 range" in gap.what for gap in capture.gaps)
+
+
+def test_text_that_is_no_number_is_damage(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="damaged"):
+        load_trace(
+            tmp_path, trace(call("1", 1), kernel("k", "3", "1", 1, extra=0).replace('"stream": 7', '"stream": "7a"'))
+        )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cpu import test_capture_ncu as ncu_raw
+from tests.cpu import test_capture_ncu_console as ncu_console
 from tests.cpu import test_capture_ncu_pages as ncu_pages
 from tests.cpu import test_capture_nsys_sqlite as sqlite
 from tests.cpu import test_capture_nsys_table as nsys
@@ -100,6 +101,8 @@ def _ncu() -> dict[str, str]:
         "raw instances": instances,
         "raw german": german,
         "pages": ncu_pages.WHOLE["raw"] + "\n" + session + "\n" + ncu_pages.WHOLE["source"],
+        "console": ncu_console.NEW,
+        "console 2022": ncu_console.OLD,
         "log": "==PROF== Connected to process 99\n==ERROR== ERR_NVGPUCTRPERM - no permission\n",
     }
 
@@ -155,6 +158,7 @@ def seeds() -> tuple[Seed, ...]:
     listed = b"[" + trace.split(b'"traceEvents": [')[1].split(b'], "traceName"')[0] + b"]"
     found += [
         Seed("torch", "json", trace),
+        Seed("torch rocm", "json", torch_trace.rocm()),
         Seed("torch list", "json", listed, truth=False),
         Seed("torch gzip", "gzip", gzip.compress(trace, mtime=0)),
     ]
