@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -42,18 +42,18 @@ def converted(paths: Sequence[Path]) -> Iterator[list[Path]]:
     Raises:
         InputError: such a file is there and its tool is not, or the tool cannot export it.
     """
-    with TemporaryDirectory(prefix="exports-") as folder:
-        yield [_export(path, Path(folder) / str(at)) if path.is_file() else path for at, path in enumerate(paths)]
+    with ExitStack() as folders:
+        yield [_export(path, folders) if path.is_file() else path for path in paths]
 
 
-def _export(path: Path, folder: Path) -> Path:
+def _export(path: Path, folders: ExitStack) -> Path:
     while True:
         with path.open("rb") as stream:
             named = others.of_binary(stream.read(4096), path.name)
         step = _STEPS.get(named[0]) if named else None
         if step is None:
             return path
-        path = _run(path, folder, *step)
+        path = _run(path, Path(folders.enter_context(TemporaryDirectory(prefix="exports-"))), *step)
 
 
 def _run(path: Path, folder: Path, name: str, arguments: Sequence[str], suffix: str) -> Path:
@@ -63,7 +63,6 @@ def _run(path: Path, folder: Path, name: str, arguments: Sequence[str], suffix: 
             f"{path.name}: --convert needs {name}, which is not on this machine; install it, or export the file where "
             "it was captured."
         )
-    folder.mkdir(exist_ok=True)
     out = folder / f"{path.stem}{suffix}"
     command = [str(program), *(part.format(file=path, out=out) for part in arguments)]
     try:
