@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.formats import symbols
+from analysis.formats.goals import limits
 from analysis.formats.words import count_of
 from analysis.fusion import opmap
 from analysis.tables.attribution import fold_paths
@@ -895,7 +896,7 @@ def build_fusion(
 
 # The check ---------------------------------------------------------------------------------------------------
 
-BYTES_GOAL, TIME_GOAL = 0.05, 0.15
+BYTES_GOAL, TIME_GOAL = limits().fusion_bytes_frac, limits().fusion_time_frac
 _SIZE = ["op", "shape", "dtype"]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 from tabulate import tabulate
 
+from analysis.formats.goals import limits
 from analysis.formats.spans import QUANTILES, Span
 from analysis.page.text import MISSING, is_missing, number
 
@@ -222,8 +223,8 @@ def _error(value: Any) -> str:
 def _fusion_goals(check: pd.DataFrame) -> list[list[str]]:
     """One row for the bytes and one for the time of the fusions that can be judged."""
     judged, goals = _declared(check).dropna(subset=["within"]), []
-    for what, column, limit in (("bytes", "bytes_error_frac", 0.05), ("time", "time_error_frac", 0.15)):
-        errors = judged[column].astype(float)
+    for what, limit in (("bytes", limits().fusion_bytes_frac), ("time", limits().fusion_time_frac)):
+        errors = judged[f"{what}_error_frac"].astype(float)
         if judged.empty:
             continue
         within, worst = int((errors.abs() <= limit).sum()), errors.abs().idxmax()
@@ -249,43 +250,24 @@ def _ladder_goals(goals: pd.DataFrame) -> list[list[str]]:
     return rows
 
 
-def _goals(results: Results) -> list[list[str]]:
-    """One row a goal: what, the goal, what was reached, whether it is met."""
-    report, bench, tables, seconds = results.report, results.bench, results.tables, results.seconds
-    traffic = tables["traffic"]
-    coverage, equality = report["coverage"], report["nsys_equality"]
-    rows = [
-        _goal(
-            "kernels in the captured ranges that have counters",
-            "≥ 99 %",
-            f"{coverage['matched']} of {coverage['seen']}",
-            coverage["matched"] >= 0.99 * coverage["seen"],
-        ),
-        _goal(
-            "ranges whose kernel time equals nsys' own sum to the ns",
-            "all",
-            f"{equality['equal']} of {equality['compared']}",
-            equality["equal"] == equality["compared"] > 0,
-        ),
-    ]
-    for unit, name, limit in (("byte", "bytes", 0.03), ("FLOP", "FLOPs", 0.01)):
-        errors = [abs(check["error_frac"]) for check in report["trust"]["checks"] if check["unit"] == unit]
-        if errors:
-            goal = f"≤ {limit:.0%} off"
-            rows.append(_goal(f"self-test: known {name}", goal, f"{max(errors):.2%}", max(errors) <= limit))
+def _softmax_goals(results: Results) -> list[list[str]]:
+    """What the fused softmax reads, how near its floor it is, and whether it beats Triton."""
+    bench, traffic, bounds = results.bench, results.tables["traffic"], limits()
+    rows: list[list[str]] = []
     ours = traffic[traffic["range"] == f"bench/softmax/{VARIANT}"]
     if len(ours):
         read = ours["dram_read_bytes"].iloc[0] / INPUT_BYTES
-        rows.append(_goal("DRAM read of the fused softmax over its input", "≤ 0.55 ×", f"{read:.3f} ×", read <= 0.55))
-    for dtype, limit_us in (("fp32", 146.0), ("bf16", None)):
+        goal, met = f"≤ {bounds.softmax_read_ratio:g} ×", read <= bounds.softmax_read_ratio
+        rows.append(_goal("DRAM read of the fused softmax over its input", goal, f"{read:.3f} ×", met))
+    for dtype, limit_us in (("fp32", bounds.softmax_fp32_time_us), ("bf16", None)):
         row = _row(bench, dtype, SHAPE, "cold")
         if row is not None:
-            goal = f"≥ 96 % of the floor{f', ≤ {limit_us:g} µs' if limit_us else ''}"
+            goal = f"≥ {100 * bounds.softmax_floor_frac:g} % of the floor{f', ≤ {limit_us:g} µs' if limit_us else ''}"
             in_time = limit_us is None or row["bench_time_p50_ns"] <= limit_us * 1e3
             low, high = (row["floor_time_ns"] / row[f"bench_time_{name}_ns"] for name in ("p95", "p5"))
             reached = f"{row['floor_frac']:.1%} ({low:.1%} – {high:.1%}), {_spread(row)} µs"
-            met = bool(row["floor_frac"] >= 0.96 and in_time)
-            near = bool(low <= 0.96 <= high) or bool(
+            met = bool(row["floor_frac"] >= bounds.softmax_floor_frac and in_time)
+            near = bool(low <= bounds.softmax_floor_frac <= high) or bool(
                 limit_us and row["bench_time_p5_ns"] <= limit_us * 1e3 <= row["bench_time_p95_ns"]
             )
             rows.append(_goal(f"fused softmax, {dtype}, B 8, T 1024", goal, reached, met, near=near))
@@ -301,11 +283,42 @@ def _goals(results: Results) -> list[list[str]]:
             what = f"fused softmax faster than Triton, {dtype}: B 1 and 8, T 512 to 2048, caches cold and warm"
             reached = f"{won} of {len(ratios)}, least {_ratio(least)}, {where}"
             rows.append(_goal(what, "all", reached, won == len(ratios), near=near))
+    return rows
+
+
+def _goals(results: Results) -> list[list[str]]:
+    """One row a goal: what, the goal, what was reached, whether it is met."""
+    report, tables, seconds, bounds = results.report, results.tables, results.seconds, limits()
+    coverage, equality = report["coverage"], report["nsys_equality"]
+    rows = [
+        _goal(
+            "kernels in the captured ranges that have counters",
+            f"≥ {100 * bounds.counted_kernels_frac:g} %",
+            f"{coverage['matched']} of {coverage['seen']}",
+            coverage["matched"] >= bounds.counted_kernels_frac * coverage["seen"],
+        ),
+        _goal(
+            "ranges whose kernel time equals nsys' own sum to the ns",
+            "all",
+            f"{equality['equal']} of {equality['compared']}",
+            equality["equal"] == equality["compared"] > 0,
+        ),
+    ]
+    for unit, name, limit in (
+        ("byte", "bytes", bounds.selftest_bytes_frac),
+        ("FLOP", "FLOPs", bounds.selftest_flops_frac),
+    ):
+        errors = [abs(check["error_frac"]) for check in report["trust"]["checks"] if check["unit"] == unit]
+        if errors:
+            goal = f"≤ {limit:.0%} off"
+            rows.append(_goal(f"self-test: known {name}", goal, f"{max(errors):.2%}", max(errors) <= limit))
+    rows += _softmax_goals(results)
     rows += _ladder_goals(results.ladder_goals)
     rows += _fusion_goals(tables["fusion_check"])
     if all(seconds.get(tool) is not None for tool in ("nsys", "ncu")):
         total = sum(seconds.values())
-        rows.append(_goal("capture under nsys and ncu", "≤ 240 s", f"{total} s", total <= 240))
+        most = bounds.capture_seconds
+        rows.append(_goal("capture under nsys and ncu", f"≤ {most:g} s", f"{total} s", total <= most))
     return rows
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.formats.goals import limits
 from analysis.tables.declare import fact
 
-LIMITS = {"byte": 0.03, "FLOP": 0.01}
+LIMITS = {"byte": limits().selftest_bytes_frac, "FLOP": limits().selftest_flops_frac}
 
 
 Check = dict[str, Any]
