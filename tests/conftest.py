@@ -10,7 +10,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import hypothesis
 import pytest
+
+# A busy machine is no defect: how long an example takes is nowhere what a property test is about.
+hypothesis.settings.register_profile("ours", deadline=None)
+hypothesis.settings.load_profile("ours")
 
 GPU_TEST = "GPU test: "
 if "PYTEST_XDIST_WORKER" in os.environ:  # a worker a processor: more threads only wait for each other
