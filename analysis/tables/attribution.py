@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, pairwise, zip_longest
 
 import numpy as np
 import pandas as pd
@@ -156,51 +157,105 @@ def parent_rows(ranges: pd.DataFrame) -> np.ndarray:
     return ranges["parent_id"].map(row_of).fillna(-1).to_numpy(np.int64)
 
 
-# An index stands between dots or in brackets (h.7, layers[7]), or ends a name (layer_7, Layer 7).
-_INDEX = re.compile(r"(?:(?<=^)|(?<=[.\[]))\d+(?=$|[.\]])|(?<=[A-Za-z_ ])\d+$")
-_INNER_INDEX = re.compile(r"(?:(?<=^)|(?<=[.\[]))\d+(?=$|[.\]])")
-_AT_END = re.compile(r"[A-Za-z_ ]\d+$")
+# A number of its own (layers[7], layer_3_attn, `Step 30 to 40`) or at the end of a name (layer7), not that of `conv2d`.
+_NUMBER = re.compile(r"(?<![A-Za-z0-9])[0-9]{1,18}(?![A-Za-z0-9])|(?<=[A-Za-z])[0-9]{1,18}$")
+_LABELLED = re.compile(r"(?<!\w)([A-Za-z_]\w* ?[=:] ?)([0-9]+)(?!\w)")
 # `fc.256` beside `fc.512` are sizes: indices of layers leave no such holes, even if every other layer is traced.
 _MOST_SPREAD = 4
+_SEVERAL, _MANY = 3, 16  # so many numbers are an index where two may name two things, and whatever the holes
 
 
 def fold_paths(paths: pd.Series) -> pd.Series:
-    """Replace the index of repeated sibling layers by `*`: h.0/attn … h.11/attn become h.*/attn.
+    """Replace the index of repeated siblings by `*`: h.0/attn … h.11/attn become h.*/attn.
 
-    Siblings are folded when their indices under one parent are at least two and close together. A number at the end
-    of a name must also count from 0: `ln_1` and `ln_2` are two different layers, not layers 1 and 2. So h.3.ln_2 is
-    h.*.ln_2 where there is an h.4.ln_2.
-    Found from the names alone: `transformer.h.7`, `model.layers.7.mlp`, `h.7`, `layer_7`.
+    Found from the names alone. Siblings are names under one parent that differ in their numbers only; parents are
+    compared by their patterns, so that h.0/mlp.1 and h.1/mlp.0 are siblings of one kind. Each number of a name is
+    judged by itself (_is_index): h.3.ln_2 is h.*.ln_2 where there is an h.4.ln_2. What numbers the calls of a program
+    (`, op_id = 123`) goes first (_running_labels).
     """
     unique = paths.unique().tolist()
-    swept = {path: path for path in unique if path.startswith(SWEPT)}
-    seen: dict[tuple[str, str], set[tuple[int, ...]]] = defaultdict(set)
-    split = {path: path.split("/") for path in unique if path not in swept}
-    # Parents are compared folded, so that h.0/mlp.1 and h.1/mlp.0 count as siblings of one kind.
-    for parts in split.values():
-        prefix = ""
-        for part in parts:
-            for index in (_INDEX, _INNER_INDEX):
-                if numbers := index.findall(part):
-                    seen[prefix, index.sub("*", part)].add(tuple(map(int, numbers)))
-            prefix += _INDEX.sub("*", part) + "/"
-    repeated = {key for key, indices in seen.items() if _are_layers(key[1], indices)}
-
-    def fold(parts: list[str]) -> str:
-        prefix, folded = "", []
-        for part in parts:
-            patterns = (index.sub("*", part) for index in (_INDEX, _INNER_INDEX))
-            folded.append(next((pattern for pattern in patterns if (prefix, pattern) in repeated), part))
-            prefix += _INDEX.sub("*", part) + "/"
-        return "/".join(folded)
-
-    return paths.map(swept | {path: fold(parts) for path, parts in split.items()})
+    tree = _Tree(path for path in unique if not path.startswith(SWEPT))
+    return paths.map({path: tree.folded.get(path, path) for path in unique})
 
 
-def _are_layers(pattern: str, indices: set[tuple[int, ...]]) -> bool:
-    if len(indices) < 2:
+class _Tree:
+    """Paths below their parents: `folded`, path -> the path with its indices replaced; each parent is folded once.
+
+    The texts between the numbers of a name are its pattern; siblings have equal patterns below equal patterns.
+    """
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        given = list(paths)
+        self._bare = _without_running_labels({part for path in given for part in path.split("/")})
+        self._siblings: dict[tuple[str, tuple[str, ...]], list[set[int]]] = {}
+        self._nodes: dict[str, tuple[str, tuple[str, tuple[str, ...]], list[str]]] = {}
+        for path in given:
+            self._add(path)
+        is_index = {
+            key: [_is_index(seen, *key[1][at : at + 2]) for at, seen in enumerate(slots)]
+            for key, slots in self._siblings.items()
+        }
+        self.folded: dict[str, str] = {}
+        for path, (parent, key, numbers) in self._nodes.items():  # a parent stands before its children
+            kept = ["*" if index else number for number, index in zip(numbers, is_index[key], strict=True)]
+            name = "".join(chain.from_iterable(zip_longest(key[1], kept, fillvalue="")))
+            self.folded[path] = f"{self.folded[parent]}/{name}" if "/" in path else name
+
+    def _add(self, path: str) -> str:
+        """Note the path below its parents; return its pattern."""
+        if path not in self._nodes:
+            parent, _, part = path.rpartition("/")
+            above = self._add(parent) if "/" in path else ""
+            part = self._bare.get(part, part)
+            numbers = _NUMBER.findall(part)
+            key = above, tuple(_NUMBER.split(part)) if numbers else (part,)
+            for seen, number in zip(self._siblings.setdefault(key, [set() for _ in numbers]), numbers, strict=True):
+                seen.add(int(number))
+            self._nodes[path] = parent, key, numbers
+        above, texts = self._nodes[path][1]
+        return f"{above}/{'*'.join(texts)}"
+
+
+def _without_running_labels(parts: set[str]) -> dict[str, str]:
+    """The parts with labels that number the calls, with `*` for their numbers: `aten::view, op_id = *`.
+
+    A label numbers the calls if its values are many, or go on from one name to others without ever coming back.
+    """
+    labelled = {part: found for part in parts if (found := _LABELLED.findall(part))}
+    values: dict[str, list[str]] = defaultdict(list)
+    names: dict[str, set[str]] = defaultdict(set)
+    for part, found in labelled.items():
+        name = _LABELLED.sub("", part)
+        for label, number in found:
+            values[label].append(number)
+            names[label].add(name)
+    running = {
+        label
+        for label, seen in values.items()
+        if len(set(seen)) >= (_SEVERAL if len(set(seen)) == len(seen) and len(names[label]) > 1 else _MANY)
+    }
+    return {
+        part: _LABELLED.sub(lambda found: f"{found[1]}*" if found[1] in running else found[0], part)
+        for part, found in labelled.items()
+        if any(label in running for label, _ in found)
+    }
+
+
+def _is_index(seen: set[int], before: str, after: str) -> bool:
+    """Whether the numbers between two texts are indices of layers, steps or calls, and not sizes or two names.
+
+    Two close ones are between dots or in brackets (h.7, layers[7]). Elsewhere they must count from 0 as well, or be
+    several: `ln_1` and `ln_2` are two different layers, LayerNorm_1, _3 and _5 are not. Right behind a letter (conv1,
+    conv2, conv3) they are several names, too.
+    """
+    if len(seen) < 2:
         return False
-    columns = [sorted(set(column)) for column in zip(*indices, strict=True)]
-    close = all(column[-1] - column[0] < _MOST_SPREAD * len(column) for column in columns)
-    at_end = pattern.endswith("*") and _AT_END.search(pattern.replace("*", "0"))
-    return close and (columns[-1][0] == 0 or not at_end)
+    numbers = sorted(seen)
+    is_inner = (not before or before[-1] in ".[") and (not after or after[0] in ".]")
+    if numbers[-1] - numbers[0] < _MOST_SPREAD * len(numbers):
+        several = len(numbers) >= (_MANY if before and before[-1].isalpha() else _SEVERAL)
+        from_zero = numbers[0] == 0 and (not after or before[-1:] in ("_", " ", "-"))
+        return is_inner or from_zero or several
+    steps = {after - before for before, after in pairwise(numbers)}
+    is_series = len(numbers) >= _SEVERAL and len(steps) == 1 and numbers[0] not in steps
+    return is_series or len(numbers) >= _MANY
