@@ -149,6 +149,8 @@ def cell(value: Any, column: str, unit: str = "") -> str:
 def clean(value: Any) -> str:
     """Text on one line without control, bidirectional-override or unpaired surrogate characters."""
     spaced = re.sub(r"\s+", " ", str(value)).strip()
+    if spaced.isprintable():
+        return spaced
     # Cc, Cf, Cs: a newline breaks tables, a bidi override reorders a page, a surrogate cannot be encoded
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in {"Cc", "Cf", "Cs"} else c for c in spaced)
 
