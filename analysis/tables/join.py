@@ -273,8 +273,11 @@ def _extrapolate(launches: pd.DataFrame) -> pd.DataFrame:
     ),
 )
 def build_coverage(joined: Joined, *, has_counters: bool, has_timeline: bool = True) -> pd.DataFrame | None:
-    """Return coverage.csv: per folded range what was seen, requested, matched, extrapolated, and why not."""
-    if not has_timeline:
+    """Return coverage.csv: per folded range what was seen, requested, matched, extrapolated, and why not.
+
+    None without a timeline, or without any counters, which a gap names.
+    """
+    if not has_timeline or not has_counters:
         return None
     launches = joined.launches
     frame = pd.DataFrame(
@@ -289,7 +292,4 @@ def build_coverage(joined: Joined, *, has_counters: bool, has_timeline: bool = T
     )
     numbers = frame.groupby("range", sort=False)[["seen", "requested", "matched", "extrapolated"]].sum()
     reasons = frame.groupby("range", sort=False)["reason"].agg(lambda texts: "; ".join(filter(None, texts.unique())))
-    table = numbers.join(reasons).reset_index().assign(tier="counters" if has_counters else "timing")
-    if not has_counters:
-        table = table.astype({"requested": "Int64"}).assign(requested=pd.NA, reason="there are no counters")
-    return table
+    return numbers.join(reasons).reset_index().assign(tier="counters")
