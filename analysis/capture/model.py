@@ -354,6 +354,7 @@ class Capture:
     vendor            who made the GPU: 'NVIDIA', 'AMD', 'Intel', or the name of another accelerator ('MTIA'); '' where
                       no file tells
     is_unrecorded     the program used a GPU whose operations are not in the file: it did not run on the CPU alone
+    process_ranks     rank in a distributed program by process, of those that the files name
     session           what a session page says of GPU, versions and clocks; never a host, a user, a path or a command
     """
 
@@ -372,6 +373,7 @@ class Capture:
     source_lines: pd.DataFrame = field(default_factory=lambda: empty_table(SOURCE_LINES_COLUMNS))
     metric_instances: pd.DataFrame = field(default_factory=lambda: empty_table(METRIC_INSTANCES_COLUMNS))
     details: pd.DataFrame = field(default_factory=lambda: empty_table(DETAILS_COLUMNS))
+    process_ranks: dict[int, int] = field(default_factory=dict)
     session: dict[str, str] = field(default_factory=dict)
     manifest: dict[str, Any] | None = None
     timing: dict[str, Any] | None = None

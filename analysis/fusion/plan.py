@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain as joined
+from itertools import groupby
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from analysis.formats.goals import limits
 from analysis.formats.words import count_of
 from analysis.fusion import opmap
 from analysis.tables.attribution import fold_paths
+from analysis.tables.copies import WITHIN, direction_of
 from analysis.tables.declare import Column, fact, table
 from analysis.tables.gaps import STEP_NAMES
 from analysis.tables.roofline import dram_roof
@@ -209,6 +211,7 @@ def measure_machine(gpu_ops: pd.DataFrame, roofs: pd.DataFrame, l2_bytes: float 
     end = (ran["start_ns"] + ran["duration_ns"]).shift()
     gap = ran["start_ns"] - end
     queued = (ran["api_end_ns"].astype("Float64") < end).fillna(False) & (ran["stream"] == ran["stream"].shift())
+    queued &= ran["device"].astype(str) == ran["device"].astype(str).shift()
     gaps = gap[queued.to_numpy(bool, na_value=False) & (gap >= 0).to_numpy()]
     level = roofs.set_index("name")
     l2_rate, sheet = float(level.loc["l2", "measured"]), float(level.loc["dram", "datasheet"])
@@ -615,10 +618,13 @@ def elements_a_thread(work: Work) -> dict[str, int]:
 def from_kernels(work: Work, covered: set[tuple[str, int]]) -> list[Candidate]:
     """Runs of neighbouring memory-bound kernels in ranges without a recorded dataflow.
 
-    A known pattern fixes the dataflow by its name; any other run is listed without a gain.
+    A known pattern fixes the dataflow by its name; any other run is listed without a gain. No kernel can take over a
+    copy from or to the host, and of no other run a copy is a part either: it ends the run.
     """
     a_thread = elements_a_thread(work)
     usable = np.array([label in _MEMORY_KINDS for label in work.label], dtype=bool) & (work.path != "")
+    moved = {name for name in set(work.kernel[work.label == "memcpy"]) if direction_of(name) != WITHIN}
+    usable &= ~np.isin(work.kernel, list(moved))
     step = {path: step_of(path) for path in set(work.path)}
     found: list[Candidate] = []
     run: list[int] = []
@@ -698,7 +704,8 @@ def _kernel_candidate(run: Sequence[int], work: Work, **values: object) -> Candi
 
 
 def _unknown_run(run: Sequence[int], work: Work) -> list[Candidate]:
-    return [_kernel_candidate(run, work, notes=(NO_DATAFLOW,))] if len(run) > 1 else []
+    stretches = (list(rows) for copies, rows in groupby(run, lambda row: work.label[row] == "memcpy") if not copies)
+    return [_kernel_candidate(rows, work, notes=(NO_DATAFLOW,)) for rows in stretches if len(rows) > 1]
 
 
 def _known_run(

@@ -13,7 +13,10 @@ _TABLE = Path(__file__).with_name("devices.toml")
 
 @dataclass(frozen=True)
 class Device:
-    """Datasheet figures of a GPU: byte/s, FLOP/s (dense, tensor formats with FP32 accumulation), None where unknown."""
+    """Datasheet figures of a GPU: byte/s, FLOP/s (dense, tensor formats with FP32 accumulation), None where unknown.
+
+    Links: byte/s one way.
+    """
 
     name: str
     cc: str
@@ -25,6 +28,8 @@ class Device:
     tf32_flop_per_s: float | None = None
     bf16_flop_per_s: float | None = None
     fp16_flop_per_s: float | None = None
+    pcie_bytes_per_s: float | None = None
+    nvlink_bytes_per_s: float | None = None
     aliases: tuple[str, ...] = ()
 
 

@@ -81,7 +81,12 @@ def _limits(
             "left when no launch is waited for; median",
             "timing",
         ),
-        Column("busy_ns", "ns", "union of the intervals in which a GPU operation of the step ran", "timing"),
+        Column(
+            "busy_ns",
+            "ns",
+            "union of the intervals in which a GPU operation of the step ran; of several GPUs, the busiest one's",
+            "timing",
+        ),
         Column("launches", "1", "kernels of the step", "timing"),
         Column("largest_gaps_ns", "ns", "the three longest idle intervals, nsys attached, `;` between them", "timing"),
         Column(
@@ -99,21 +104,28 @@ def build_gaps(
 
     Shape: `gpu_ops` with every GPU operation; `step_of_op` row of its step (-1 none), ignored if there are no steps.
     `bare_wall_ns` and `bare_gpu_ns` by range path; `limits` path -> (memory | compute, evidence sentence);
-    `overhead` as in `Capture`: the GPU is not called idle while the profiler held the program. Where the GPU was
-    `held_back` and marked on purpose, what lies between kernels says nothing of the program: no row.
+    `overhead` as in `Capture`: the GPU is not called idle while the profiler held the program. Of a step on several
+    GPUs the busiest one is judged, and the evidence names the others. Where the GPU was `held_back` and marked on
+    purpose, what lies between kernels says nothing of the program: no row.
     """
     if held_back:
         return None
     begin, length = gpu_ops["start_ns"].to_numpy(np.int64), gpu_ops["duration_ns"].to_numpy(np.int64)
     is_kernel = (gpu_ops["kind"] == "kernel").to_numpy()
+    device, names = pd.factorize(gpu_ops["device"].astype(str))
+    is_lost = bool(gpu_ops["api_start_ns"].isna().any())
 
     def row(
         ops: np.ndarray, label: str, path: str, start: int, end: int, held: pd.DataFrame | None
     ) -> dict[str, object]:  # fmt: skip
         bare = bare_wall_ns.get(path)
-        found = _row(
-            label, start, end, begin[ops], length[ops], int(is_kernel[ops].sum()), bare, limits.get(path), held
-        )
+        launches, end = int(is_kernel[ops].sum()), int((begin + length)[ops].max(initial=end))
+        ops, others = _busiest(ops, begin, length, device, names)
+        found = _row(label, start, end, begin[ops], length[ops], launches, bare, limits.get(path), held)
+        if others:
+            found["evidence"] = f"{found['evidence']}; {others}"
+        elif is_lost and not len(ops):
+            found["evidence"] = "no GPU operation is known to be of this step, and not all launches are recorded"
         return found | {"bare_gpu_ns": bare_gpu_ns.get(path, pd.NA)}
 
     rows = []
@@ -147,6 +159,25 @@ def build_gaps(
     for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "launches"):
         table[name] = table[name].astype("Float64").round().astype("Int64")
     return table
+
+
+def _busiest(
+    ops: np.ndarray, begin: np.ndarray, length: np.ndarray, device: np.ndarray, names: pd.Index
+) -> tuple[np.ndarray, str]:  # fmt: skip
+    """The operations (rows) on the GPU that worked longest, and how long each of the others did; "" for one GPU."""
+    found = np.unique(device[ops])
+    if len(found) < 2:
+        return ops, ""
+    rows = {one: ops[device[ops] == one] for one in found.tolist()}
+    busy = {one: busy_and_gaps(begin[at], length[at])[0] for one, at in rows.items()}
+    best, *others = sorted(busy, key=lambda one: (-busy[one], names[one]))
+    told = ", ".join(f"{gpu_label(names[one])} {busy[one] / 1e3:,.1f} us" for one in others)
+    return rows[best], f"of {len(found)} GPUs this is {gpu_label(names[best])}, the busiest; busy beside it: {told}"
+
+
+def gpu_label(device: str) -> str:
+    """A GPU in a sentence: its name, or its number where the file has no name."""
+    return f"GPU {device}" if device.isdigit() or not device else device
 
 
 def busy_and_gaps(start: np.ndarray, duration: np.ndarray) -> tuple[int, np.ndarray]:

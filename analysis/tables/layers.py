@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Capture
+from analysis.capture.model import Capture, Gap
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths, parent_rows
-from analysis.tables.declare import TOP, Column, fact, table
+from analysis.tables.declare import TOP, Column, fact, part, table
 
 GRAPH_MARK = "[graph] "
 
@@ -47,7 +47,8 @@ def build_layers(placed_ranges: pd.DataFrame, placed_launches: pd.DataFrame, *, 
 
     Shape: `placed_launches` are the kernel rows of `Capture.gpu_ops` with a column `owner` (row of `placed_ranges`, -1
     for none).
-    Units: ns. Without a GPU timeline the GPU columns are blank and shares are of the outermost ranges' CPU time.
+    Units: ns. Without a GPU timeline the GPU columns are blank and shares are of the outermost ranges' CPU time. Where
+    the launches of kernels are not all known, a range without a kernel of its own has none that is known: it is blank.
     """
     ranges, kernels = placed_ranges, placed_launches
     own, count = own_time(ranges, kernels)
@@ -89,8 +90,12 @@ def build_layers(placed_ranges: pd.DataFrame, placed_launches: pd.DataFrame, *, 
             "gpu_self_time_ns": int(duration[~owned].sum()),
             "launches": int((~owned).sum()),
         }
+        if len(without_launch(kernels)):
+            unknown = table["launches"] == 0
+            table = table.astype(object)
+            table.loc[unknown, ["gpu_time_ns", "gpu_self_time_ns", "launches"]] = pd.NA
         table = pd.concat([table.astype(object), pd.DataFrame([rest], dtype=object)], ignore_index=True)
-        table["share_frac"] = table["gpu_time_ns"].astype(float) / total if total else np.nan
+        table["share_frac"] = table["gpu_time_ns"].astype("Float64") / total if total else np.nan
     return _finish(table)
 
 
@@ -181,6 +186,24 @@ def _placed_launches(placed: tuple[pd.DataFrame, pd.DataFrame]) -> pd.DataFrame:
     return placed[1]
 
 
+def without_launch(kernels: pd.DataFrame) -> pd.DataFrame:
+    """The kernels whose launch is in no file, so that they may be of any range."""
+    return kernels[kernels["api_start_ns"].isna()]
+
+
+@part("gap", 3)
+def _unknown_launches(launches: pd.DataFrame, ranges: pd.DataFrame) -> Gap | None:
+    lost = len(without_launch(launches))
+    if not lost or ranges.empty:
+        return None
+    return Gap(
+        f"the range of {lost:,} of {len(launches):,} kernels",
+        "no launch of them is in the file, so layers.csv is blank for ranges without a known kernel, and what it says "
+        "of the others is the least that they took",
+        "capture and export the CUDA API calls with the kernels (`-t cuda,nvtx`, report cuda_api_trace or SQLite)",
+    )
+
+
 def own_time(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Return, for each range, the time (ns) and the number of the kernels whose innermost range it is."""
     owned = kernels[kernels["owner"] >= 0]
@@ -251,7 +274,7 @@ def for_figure(layers_folded: pd.DataFrame, profiles: Iterable[str]) -> pd.DataF
 def _finish(table: pd.DataFrame) -> pd.DataFrame:
     for column in ("calls", "cpu_time_ns", "gpu_time_ns", "gpu_self_time_ns", "launches"):
         table[column] = table[column].astype("Int64")
-    table["share_frac"] = table["share_frac"].astype(float)
+    table["share_frac"] = table["share_frac"].astype("Float64").to_numpy(float, na_value=np.nan)
     return table.assign(tier="timing")
 
 

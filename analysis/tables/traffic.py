@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.tables.attribution import fold_paths
+from analysis.tables.copies import WITHIN, direction_of
 from analysis.tables.declare import Column, fact, table
 
 PREDICTED = ["minimum_bytes", "predicted_unfused_bytes", "predicted_fused_bytes"]
@@ -12,7 +13,7 @@ VISIBLE_FRAC = 0.01
 MEASURED = ["dram_read_bytes", "dram_write_bytes", "l2_bytes"]
 
 
-@fact("copies")
+@fact("copied")
 def copied_bytes(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     """Return dram_read_bytes and dram_write_bytes of the copies and sets of each path (the index).
 
@@ -21,10 +22,10 @@ def copied_bytes(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     ncu sees kernels only, but `masked_fill` clones its input with a device-to-device copy; nsys names its bytes.
     """
     copies = gpu_ops[gpu_ops["kind"].isin(["memcpy", "memset"])]
-    name = copies["name"].astype("str").str.lower()
-    is_copy = copies["kind"] == "memcpy"
-    within = is_copy & name.str.contains("device-to-device|dtod|d2d", regex=True)
-    written = within | ~is_copy | name.str.contains("host-to-d|htod")
+    names = copies["name"].astype("str")
+    direction = names.map({name: direction_of(name) for name in names.unique()})
+    within = (copies["kind"] == "memcpy") & (direction == WITHIN)
+    written = within | (copies["kind"] == "memset") | (direction == "Host-to-Device")
     moved = pd.DataFrame(
         {
             "path": copies["path"],
@@ -83,17 +84,17 @@ def one_per_op(traffic: pd.DataFrame) -> pd.DataFrame:
     glance=one_per_op,
 )
 def build_traffic(
-    measured: pd.DataFrame, ops: pd.DataFrame | None, seen_paths: set[str], copies: pd.DataFrame
+    measured: pd.DataFrame, ops: pd.DataFrame | None, seen_paths: set[str], copied: pd.DataFrame
 ) -> pd.DataFrame | None:
     """Return traffic.csv: totals per innermost range, in the harness' order (else by bytes moved).
 
     Shape: `measured` from kernels.measured_launches; `ops` as ops.csv, None for a capture of another program;
-    `seen_paths` the ranges of this capture, so that what was declared but did not run leaves no row; `copies` from
+    `seen_paths` the ranges of this capture, so that what was declared but did not run leaves no row; `copied` from
     copied_bytes.
     """
     moved = _measured_by_path(measured)
-    for name in copies.columns if len(moved) else ():
-        moved[name] += copies[name].reindex(moved.index).fillna(0)
+    for name in copied.columns if len(moved) else ():
+        moved[name] += copied[name].reindex(moved.index).fillna(0)
     if ops is None:
         table = moved[moved[MEASURED].notna().any(axis=1)].reset_index()
         table[["op", "variant", *PREDICTED]] = pd.NA

@@ -1,0 +1,61 @@
+"""When each GPU worked: a row a GPU and process, with kernels above and copies below."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter
+
+from analysis.page import text
+from analysis.page.canvas import BLUE, LIGHT_GREY, ORANGE, draw_legend, drawable, new_canvas, place_axes, style_context
+from analysis.tables import devices as device_tables
+from analysis.tables.declare import picture
+from analysis.tables.gaps import gpu_label
+
+MAX_PLACES = 16
+_STRETCHES = 600  # of the capture: more than a page has room for
+
+
+@picture("timeline", of="devices")
+def plot_timeline(devices: pd.DataFrame, activities: list[device_tables.Activity], caption: str) -> Figure | None:
+    """Of each stretch of the capture how much a GPU spent on kernels, and how much on copies; None without any time.
+
+    Shape: `devices` devices.csv, one row an activity.
+    """
+    moments = list(device_tables.spans(activities))
+    if devices.empty or not moments or min(moments) == max(moments):
+        return None
+    shown = activities[:MAX_PLACES]
+    edges = np.unique(np.linspace(min(moments), max(moments), _STRETCHES + 1).astype(np.int64))
+    with style_context():
+        notes = ["The height of a bar is the share of its stretch of time: kernels upwards, copies and sets downwards."]
+        if len(activities) > len(shown):
+            notes.append(f"The first {len(shown)} of {len(activities)} rows; all in the table.")
+        figure, foot = new_canvas("timeline", 1.35 + 0.55 * len(shown), caption, notes, "When each GPU worked")
+        axes = place_axes(figure, 2.9, 0.9, 0.75, foot + 0.5)
+        at = (edges - edges[0]).astype(float)
+        for position, one in enumerate(shown):
+            for merged, colour, side in ((one.kernels, BLUE, -0.42), (one.copies, ORANGE, 0.42)):
+                height = position + side * device_tables.shares(merged, edges)
+                axes.stairs(height, at, baseline=position, fill=True, color=colour, lw=0)
+            axes.plot(at[[0, -1]], [position] * 2, color=LIGHT_GREY, lw=0.5, zorder=3)
+            axes.annotate(
+                f"{text.percent(float(devices['busy_frac'].iloc[position]))} busy", (at[-1], position), xytext=(4, 0),
+                textcoords="offset points", va="center", fontsize=7, color="#333333",
+            )  # fmt: skip
+        axes.set_yticks(range(len(shown)), [_name(one) for one in shown], fontsize=7.5)
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        axes.set_xlim(0, at[-1])
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.number(value, "ns") if value else "0"))
+        axes.set_xlabel("time since the first GPU operation")
+        axes.grid(visible=True, axis="x")
+        draw_legend(figure, [Patch(color=BLUE, label="kernels"), Patch(color=ORANGE, label="copies and sets")])
+        return figure
+
+
+def _name(one: device_tables.Activity) -> str:
+    device = drawable(gpu_label(one.device), 40)
+    return f"{device}, process {one.process}" if one.process else device

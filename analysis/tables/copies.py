@@ -1,0 +1,158 @@
+"""What is moved and set beside the kernels: copies, sets and migrations of unified memory, by direction and memory."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.hardware.devices import Device
+from analysis.tables import intervals
+from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.declare import Column, table
+from analysis.tables.kernels import by_share
+
+WORK = ("kernel", "graph")  # kinds of GPU operations that compute; all others move or set bytes
+WITHIN = "Device-to-Device"
+# `[CUDA memcpy Host-to-Device]` of nsys, `Memcpy HtoD (Pinned -> Device)` of torch.profiler
+_DIRECTION = re.compile(
+    r"(host|device|array|peer|unified)[ -]?to[ -]?(host|device|array|peer)"
+    r"|(?<![A-Za-z])([hdap])(?:to|2)([hdap])(?![A-Za-z])",
+    re.IGNORECASE,
+)
+_SIDES = {"h": "Host", "d": "Device", "a": "Array", "p": "Peer"}
+_MEMORY = re.compile(r"\((\w+) *-> *(\w+)\)")
+
+
+def direction_of(name: str) -> str:
+    """`Host-to-Device` of a copy's name in any of its spellings, "" where it says none."""
+    found = _DIRECTION.search(name)
+    sides = [side for side in found.groups() if side] if found else []
+    return "-to-".join(_SIDES.get(side.lower(), side.capitalize()) for side in sides)
+
+
+def memory_of(name: str) -> str:
+    """`Pageable -> Device` where a copy's name says which memory it is from and to, else ""."""
+    found = _MEMORY.search(name)
+    return f"{found[1]} -> {found[2]}" if found else ""
+
+
+def link_rate(device: Device | None, direction: str) -> float | None:
+    """What a copy in that direction can reach at most, byte/s: the link of the datasheet, one way; None if unknown.
+
+    A copy within the device reads and writes each byte.
+    """
+    if device is None:
+        return None
+    if direction == WITHIN:
+        return device.dram_bytes_per_s / 2
+    if not direction:
+        return device.dram_bytes_per_s  # a set only writes
+    return device.nvlink_bytes_per_s if direction == "Peer-to-Peer" else device.pcie_bytes_per_s
+
+
+@table(
+    "copies",
+    question="What is copied and set, at which rate, and beside kernels or in their way?",
+    order=125,
+    title="Copies and sets",
+    optional=True,
+    columns=(
+        Column("device", "", "GPU of the operations; blank where nsys' own sums stand for a trace", "key"),
+        Column("kind", "", "memcpy, memset, or migration of unified memory", "key"),
+        Column("direction", "", "from where to where; blank for sets", "key"),
+        Column("memory", "", "from which memory to which (pageable, pinned, device); blank where unknown", "key"),
+        Column("range", "", "folded range that launched most of their time", "key"),
+        Column("count", "1", "operations", "timing"),
+        Column("bytes", "byte", "bytes moved or set", "timing"),
+        Column("time_ns", "ns", "sum of their durations", "timing"),
+        Column("share_frac", "0-1", "time_ns over the time of all GPU operations", "timing", style="bar"),
+        Column("rate_byte_per_s", "byte/s", "bytes over time_ns", "timing"),
+        Column(
+            "link_frac",
+            "0-1",
+            "rate over what the datasheet gives one way of the link (within the GPU: half its DRAM, as each byte is "
+            "read and written; sets: its DRAM); blank where it is unknown",
+            "timing",
+        ),
+        Column("overlapped_frac", "0-1", "of time_ns, the part during which a kernel ran on the same GPU", "timing"),
+    ),
+    glance=by_share,
+)
+def build_copies(gpu_ops: pd.DataFrame, device: Device | None, capture: Capture | None = None) -> pd.DataFrame | None:
+    """Return copies.csv, most time first. Shape: `gpu_ops` as in `Capture`, with `path`."""
+    moved = gpu_ops[~gpu_ops["kind"].isin(WORK)]
+    if moved.empty:
+        return None if capture is None or len(gpu_ops) else _from_sums(capture, device)
+    names = {name: (direction_of(name), memory_of(name)) for name in moved["name"].astype(str).unique()}
+    rows = pd.DataFrame(
+        {
+            "device": moved["device"].astype(str),
+            "kind": moved["kind"].astype(str),
+            "direction": moved["name"].astype(str).map({name: one[0] for name, one in names.items()}),
+            "memory": moved["name"].astype(str).map({name: one[1] for name, one in names.items()}),
+            "range": fold_paths(moved["path"]).replace("", UNATTRIBUTED),
+            "bytes": moved["bytes"].astype("Int64"),
+            "time_ns": moved["duration_ns"].astype("int64"),
+            "overlapped_ns": _overlapped(gpu_ops, moved),
+        }
+    )
+    key = ["device", "kind", "direction", "memory"]
+    groups = rows.groupby(key, sort=False)
+    found = groups.agg(
+        count=("time_ns", "size"),
+        bytes=("bytes", lambda sizes: sizes.sum(skipna=False)),
+        time_ns=("time_ns", "sum"),
+        overlapped_ns=("overlapped_ns", "sum"),
+    )
+    times = rows.groupby([*key, "range"], sort=False)["time_ns"].sum()
+    found["range"] = times.groupby(level=key, sort=False).idxmax().str[-1]
+    found["overlapped_frac"] = (found.pop("overlapped_ns") / found["time_ns"]).where(found["time_ns"] > 0)
+    total = int(gpu_ops["duration_ns"].sum())
+    found["share_frac"] = found["time_ns"] / total if total else np.nan
+    return _finish(found.reset_index(), device)
+
+
+def _from_sums(capture: Capture, device: Device | None) -> pd.DataFrame | None:
+    """The rows from nsys' own totals: all that is left where no trace was given."""
+    times, sizes = (capture.summaries.get(f"cuda_gpu_mem_{what}_sum") for what in ("time", "size"))
+    if times is None or times.empty:
+        return None
+    found = times.groupby("name", sort=False)[["count", "total_ns"]].sum().rename(columns={"total_ns": "time_ns"})
+    moved = None if sizes is None else sizes.groupby("name")["total_bytes"].sum(min_count=1)
+    found = found.assign(bytes=pd.NA if moved is None else moved.reindex(found.index)).reset_index()
+    kernels = capture.nsys_kernel_sums["total_ns"].sum()
+    found["share_frac"] = found["time_ns"].astype(float) / float(kernels + found["time_ns"].sum())
+    found["kind"] = np.where(found["name"].str.contains("memset", case=False), "memset", "memcpy")
+    found["direction"], found["memory"] = found["name"].map(direction_of), found.pop("name").map(memory_of)
+    return _finish(found.assign(device="", range="", overlapped_frac=np.nan), device)
+
+
+def _finish(found: pd.DataFrame, device: Device | None) -> pd.DataFrame:
+    bytes_, time = found["bytes"].astype("Float64").astype(float), found["time_ns"].astype(float)
+    found["rate_byte_per_s"] = (bytes_ / time * 1e9).where((time > 0) & (bytes_ > 0))
+    links = [
+        np.nan if kind == "migration" or (kind == "memcpy" and not direction) else link_rate(device, direction)
+        for kind, direction in zip(found["kind"], found["direction"], strict=True)
+    ]
+    found["link_frac"] = found["rate_byte_per_s"] / pd.Series(links, index=found.index, dtype=float)
+    for name in ("count", "bytes", "time_ns"):
+        found[name] = found[name].astype("Int64")
+    order = ["time_ns", "device", "kind", "direction", "memory"]
+    return found.assign(tier="timing").sort_values(order, ascending=[False, True, True, True, True])
+
+
+def _overlapped(gpu_ops: pd.DataFrame, moved: pd.DataFrame) -> pd.Series:
+    """How long a kernel of the same GPU ran during each of the rows `moved`, ns."""
+    found = pd.Series(0, index=moved.index, dtype=np.int64)
+    kernels = gpu_ops[gpu_ops["kind"].isin(WORK)]
+    of_device = dict(iter(kernels.groupby("device", observed=True, dropna=False)))
+    for name, rows in moved.groupby("device", observed=True, dropna=False):
+        if name in of_device:
+            busy = intervals.union(*(of_device[name][one].to_numpy(np.int64) for one in ("start_ns", "duration_ns")))
+            start = rows["start_ns"].to_numpy(np.int64)
+            end = start + rows["duration_ns"].to_numpy(np.int64)
+            found[rows.index] = intervals.covered(start, end, busy)
+    return found

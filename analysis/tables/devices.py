@@ -1,0 +1,147 @@
+"""What each GPU did, and each process where several used them: busy by kernels, by copies, by both, and idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.formats.words import count_of
+from analysis.tables import intervals
+from analysis.tables.copies import WORK
+from analysis.tables.declare import Column, fact, part, table
+
+PLACE = ["device", "process", "process_rank"]
+
+
+@dataclass(frozen=True)
+class Activity:
+    """When kernels ran on one GPU for one process, and when anything was copied or set: unions, ns."""
+
+    device: str
+    process: int
+    kernels: intervals.Union
+    copies: intervals.Union
+
+
+@fact("gpu_places")
+def gpu_places(gpu_ops: pd.DataFrame) -> pd.DataFrame:
+    """The GPU operations by `device`, and by `process` (from 1, in the order of their ids) where there are several.
+
+    Shape: the rows of `gpu_ops`. `process` is 0 where all are of one process.
+    """
+    pids = np.sort(gpu_ops["pid"].dropna().astype("int64").unique())
+    several = len(pids) > 1
+    process = np.searchsorted(pids, gpu_ops["pid"].fillna(-1).astype("int64")) + 1 if several else 0
+    known = gpu_ops["pid"].notna() if several else False
+    return pd.DataFrame({"device": gpu_ops["device"].astype(str), "process": np.where(known, process, 0)})
+
+
+@fact("activities")
+def activities(gpu_ops: pd.DataFrame, gpu_places: pd.DataFrame) -> list[Activity]:
+    """What ran on each GPU for each process, in the order of their names."""
+    start, duration = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
+    works = gpu_ops["kind"].isin(WORK).to_numpy()
+    found = []
+    for (device, process), rows in gpu_places.groupby(["device", "process"]).indices.items():
+        parts = [rows[works[rows]], rows[~works[rows]]]
+        found.append(Activity(str(device), int(process), *(intervals.union(start[at], duration[at]) for at in parts)))
+    return found
+
+
+@table(
+    "devices",
+    question="What did each GPU do, and when did it wait?",
+    order=99,
+    title="GPUs",
+    optional=True,
+    columns=(
+        Column("device", "", "name and number of the GPU; its number where the file has no name", "key"),
+        Column("process", "", "process that used it, from 1 in the order of ids; blank where there is one", "key"),
+        Column("process_rank", "", "its rank in a distributed program; blank where unknown", "key"),
+        Column("wall_ns", "ns", "from the first GPU operation of the whole capture to its last, on any GPU", "timing"),
+        Column("kernels_ns", "ns", "in which kernels ran and nothing was copied or set", "timing"),
+        Column("copies_ns", "ns", "in which something was copied or set and no kernel ran", "timing"),
+        Column("both_ns", "ns", "in which kernels ran beside copies or sets", "timing"),
+        Column("idle_ns", "ns", "in which nothing of this row ran", "timing"),
+        Column("busy_frac", "0-1", "wall_ns without idle_ns, over wall_ns", "timing", style="bar"),
+        Column("kernels", "1", "kernels that ran", "timing"),
+        Column("launches", "1", "calls that launched them: of a CUDA graph one; blank where unknown", "timing"),
+        Column("copies", "1", "copies, sets and migrations", "timing"),
+        Column("largest_gap_ns", "ns", "longest time between two operations of this row", "timing"),
+    ),
+)
+def build_devices(
+    gpu_ops: pd.DataFrame, gpu_places: pd.DataFrame, activities: list[Activity], process_ranks: dict[int, int]
+) -> pd.DataFrame | None:
+    """Return devices.csv, one row a GPU and process; None for a capture of one process on one GPU.
+
+    `process_ranks`: pid -> rank. The four times of a row add up to its wall time.
+    """
+    if len(activities) < 2:
+        return None
+    first = int(gpu_ops["start_ns"].min())
+    wall = int((gpu_ops["start_ns"] + gpu_ops["duration_ns"]).max()) - first
+    works = gpu_ops["kind"].isin(WORK).to_numpy()
+    indices = gpu_places.groupby(["device", "process"]).indices
+    rows = []
+    for one in activities:
+        at = indices[one.device, one.process]
+        ops = gpu_ops.iloc[at]
+        ranks = {process_ranks[pid] for pid in ops["pid"].dropna().unique() if pid in process_ranks}
+        kernels, copies = intervals.length(one.kernels), intervals.length(one.copies)
+        both = int(intervals.covered(*one.copies, one.kernels).sum())
+        busy = intervals.joined(one.kernels, one.copies)
+        gaps = busy[0][1:] - busy[1][:-1]
+        calls = ops.loc[works[at], ["pid", "tid", "api_start_ns"]]
+        rows.append(
+            {
+                "device": one.device,
+                "process": one.process or pd.NA,
+                "process_rank": ranks.pop() if len(ranks) == 1 else pd.NA,
+                "wall_ns": wall,
+                "kernels_ns": kernels - both,
+                "copies_ns": copies - both,
+                "both_ns": both,
+                "idle_ns": wall - intervals.length(busy),
+                "busy_frac": intervals.length(busy) / wall if wall else np.nan,
+                "kernels": int((ops["kind"] == "kernel").sum()),
+                "launches": pd.NA if calls.isna().any(axis=None) else len(calls.drop_duplicates()),
+                "copies": int((~works[at]).sum()),
+                "largest_gap_ns": int(gaps.max()) if len(gaps) else pd.NA,
+                "tier": "timing",
+            }
+        )
+    found = pd.DataFrame(rows)
+    whole = [name for name in found if name not in ("device", "busy_frac", "tier")]
+    return found.astype(dict.fromkeys(whole, "Int64"))
+
+
+@part("note", 0)
+def _several_gpus(gpu_places: pd.DataFrame) -> str | None:
+    devices, processes = gpu_places["device"].nunique(), gpu_places.loc[gpu_places["process"] > 0, "process"].nunique()
+    if devices < 2 and processes < 2:
+        return None
+    used = f" used by {count_of(processes, 'process', 'processes')}" if processes > 1 else ""
+    each = (
+        "devices.csv has each by itself, and a step's busy time is that of its busiest GPU"
+        if devices > 1
+        else "devices.csv has each process by itself"
+    )
+    return f"The timeline holds {count_of(devices, 'GPU')}{used}: {each}."
+
+
+def shares(one: intervals.Union, edges: np.ndarray) -> np.ndarray:
+    """Of each stretch between two neighbouring `edges` (ns), the part that lies in the union, 0 to 1."""
+    inside = np.diff(intervals.before(edges, one))
+    return inside / np.diff(edges)
+
+
+def spans(activities: list[Activity]) -> Iterator[int]:
+    """Where each union begins and ends, ns."""
+    for one in activities:
+        for starts, ends in (one.kernels, one.copies):
+            if len(starts):
+                yield from (int(starts[0]), int(ends[-1]))

@@ -1,0 +1,46 @@
+"""Intervals of time: their union, and how much of others lies in it. Starts and ends are whole ns, ends exclusive."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.capture.model import IntArray
+
+Union = tuple[IntArray, IntArray]  # starts and ends of intervals that neither touch nor overlap, in order
+
+
+def union(start: IntArray, duration: IntArray) -> Union:
+    """The union of [start, start + duration)."""
+    filled = duration > 0
+    order = np.argsort(start[filled], kind="stable")
+    begin, end = start[filled][order], (start[filled] + duration[filled])[order]
+    reached = np.maximum.accumulate(end)
+    apart = np.flatnonzero(begin[1:] > reached[:-1])
+    return begin[np.append(0, apart + 1)[: len(begin)]], reached[np.append(apart, len(begin) - 1)[: len(begin)]]
+
+
+def length(merged: Union) -> int:
+    """The length of a union."""
+    return int((merged[1] - merged[0]).sum())
+
+
+def covered(start: IntArray, end: IntArray, merged: Union) -> IntArray:
+    """How much of each [start, end) lies in the union."""
+    return before(end, merged) - before(start, merged)
+
+
+def before(moment: IntArray, merged: Union) -> IntArray:
+    """The length of what the union has before each moment."""
+    begins, ends = merged
+    if not len(begins):
+        return np.zeros(len(moment), dtype=np.int64)
+    total = np.concatenate([[0], np.cumsum(ends - begins)])
+    at = np.searchsorted(begins, moment, side="right") - 1
+    last = np.maximum(at, 0)
+    return np.where(at < 0, 0, total[last] + np.minimum(moment - begins[last], (ends - begins)[last]))
+
+
+def joined(one: Union, other: Union) -> Union:
+    """The union of two unions."""
+    start, end = (np.concatenate([one[side], other[side]]) for side in (0, 1))
+    return union(start, end - start)
