@@ -140,6 +140,7 @@ def _finish(found: pd.DataFrame, device: Device | None) -> pd.DataFrame:
     found["link_frac"] = found["rate_byte_per_s"] / pd.Series(links, index=found.index, dtype=float)
     for name in ("count", "bytes", "time_ns"):
         found[name] = found[name].astype("Int64")
+    found["bytes"] = found["bytes"].mask(found["bytes"] == 0)  # exports round small sizes to nothing
     order = ["time_ns", "device", "kind", "direction", "memory"]
     return found.assign(tier="timing").sort_values(order, ascending=[False, True, True, True, True])
 
