@@ -1,0 +1,217 @@
+"""What somebody writes who adds one thing: toys for `test_adding.py`. Each function edits a copy of the checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+GPU = "NVIDIA Imaginary 9000"
+
+
+def write(root: Path, name: str, text: str) -> None:
+    """A new file; its folder may be new, too."""
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(dedent(text).lstrip("\n"), encoding="utf-8")
+
+
+def append(root: Path, name: str, text: str) -> None:
+    """More at the end of a file."""
+    with (root / name).open("a", encoding="utf-8") as stream:
+        stream.write("\n" + dedent(text).strip("\n") + "\n")
+
+
+def replace(root: Path, name: str, old: str, new: str) -> None:
+    """Another text in the one place of a file that has the old one."""
+    text = (root / name).read_text(encoding="utf-8")
+    assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
+    (root / name).write_text(text.replace(old, new), encoding="utf-8")
+
+
+def metric(root: Path) -> None:
+    append(
+        root,
+        "analysis/hardware/metrics.toml",
+        """
+        [[column]]
+        name = "toy_bytes"
+        question = "dram"
+        unit = "byte"
+        why = "bytes that came from DRAM, twice"
+        source = "dram_read_bytes"
+        from = [{ terms = { "dram__bytes_read.sum" = 2 }, not_cc = [87] }]
+        """,
+    )
+
+
+def gpu(root: Path) -> None:
+    append(
+        root,
+        "analysis/hardware/devices.toml",
+        f"""
+        [[device]]
+        name = "{GPU}"
+        aliases = []
+        cc = "9.0"
+        sm_count = 10
+        l2_bytes = 1048576
+        dram_bytes_per_s = 1e12
+        fp32_flop_per_s = 2e12
+        source = "a toy's datasheet"
+        """,
+    )
+
+
+def own_file_kind(root: Path) -> None:
+    write(
+        root,
+        "analysis/formats/toys.py",
+        '''
+        """A file of toys."""
+
+        from __future__ import annotations
+
+        from msgspec import Struct
+
+        from analysis.formats.files import JsonFile
+
+
+        class Toys(Struct):
+            """Who plays with which toy."""
+
+            toy: str
+
+
+        TOYS = JsonFile("toys", "toys.json", Toys, again="play again with `python -m harness.toys`")
+        ''',
+    )
+    write(
+        root,
+        "harness/toys.py",
+        '''
+        """Write toys.json into the folder of captures that is named."""
+
+        from __future__ import annotations
+
+        import json
+        import sys
+        from pathlib import Path
+
+        from analysis.formats.toys import TOYS
+
+        if __name__ == "__main__":
+            text = json.dumps(TOYS.document({"toy": "yo-yo"}))
+            (Path(sys.argv[1]) / TOYS.name).write_text(text, encoding="utf-8")
+        ''',
+    )
+
+
+def table(root: Path) -> None:
+    write(
+        root,
+        "analysis/tables/toy.py",
+        '''
+        """What a toy metric and a toy file say of each kernel."""
+
+        from __future__ import annotations
+
+        import pandas as pd
+
+        from analysis.capture.model import Capture
+        from analysis.tables.declare import Column, table
+
+
+        @table(
+            "toy",
+            question="How many toy bytes does each kernel move?",
+            order=155,
+            title="Toys",
+            columns=(
+                Column("kernel", "", "kernel name", "key"),
+                Column("toy_bytes", "byte", "bytes that came from DRAM, twice", "counters"),
+                Column("toy", "", "the toy of toys.json", "static"),
+            ),
+        )
+        def build_toy(measured: pd.DataFrame, capture: Capture) -> pd.DataFrame | None:
+            """Return toy.csv: one row a kernel."""
+            if measured.empty or "toy_bytes" not in measured:
+                return None
+            toy = (capture.of("toys") or {}).get("toy", "")
+            return measured[["kernel", "toy_bytes"]].assign(toy=toy, tier="counters")
+        ''',
+    )
+
+
+def figure(root: Path) -> None:
+    write(
+        root,
+        "analysis/page/toy.py",
+        '''
+        """The figure of the toy table."""
+
+        from __future__ import annotations
+
+        import pandas as pd
+        from matplotlib.figure import Figure
+
+        from analysis.page.canvas import BLUE, new_canvas, place_axes, style_context
+        from analysis.tables.declare import picture
+
+
+        @picture("toy", of="toy")
+        def plot_toy(toy: pd.DataFrame, caption: str) -> Figure | None:
+            """A bar a kernel."""
+            with style_context():
+                canvas, foot = new_canvas("toy", 2.5, caption, title="Toys")
+                axes = place_axes(canvas, 2.5, 0.3, 0.5, foot + 0.5)
+                axes.barh(toy["kernel"], toy["toy_bytes"].astype("float64"), color=BLUE)
+                axes.set_xlabel("toy bytes")
+            return canvas
+        ''',
+    )
+
+
+def foreign_format(root: Path) -> None:
+    """A timeline of another tool: its reader, the line that tells it by its content, and what the fuzzer damages."""
+    write(
+        root,
+        "analysis/capture/toy_trace.py",
+        '''
+        """Reads the timelines of a toy: a line a kernel, `name start duration`, in nanoseconds."""
+
+        from __future__ import annotations
+
+        from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Timeline, as_table, empty_table
+        from analysis.formats.errors import InputError
+
+        MARK = b"toy trace\\n"
+
+
+        def read(raw: bytes, where: str) -> Timeline:
+            """The timeline in a file. Raises: InputError for a line that is none."""
+            rows = [line.rsplit(" ", 2) for line in raw.decode("utf-8", errors="replace").splitlines()[1:]]
+            for row in rows:
+                if len(row) != 3 or not all(cell.isdecimal() and len(cell) < 18 for cell in row[1:]):
+                    raise InputError(f"{where}: has a line that is no kernel; let the toy write it again.")
+            names, starts, durations = zip(*rows, strict=True) if rows else ((), (), ())
+            columns = {
+                "start_ns": [int(start) for start in starts],
+                "duration_ns": [int(duration) for duration in durations],
+                "kind": ["kernel"] * len(rows),
+                "name": list(names),
+                "device": [""] * len(rows),
+            }
+            return Timeline(as_table(columns, GPU_OPS_COLUMNS), empty_table(RANGES_COLUMNS), "toy")
+        ''',
+    )
+    sniff = "analysis/capture/sniff.py"
+    replace(root, sniff, "sqlite_table, torch_trace\n", "sqlite_table, torch_trace, toy_trace\n")
+    told = '    if head.lstrip()[:1] in (b"{", b"["):\n'
+    line = '    if head.startswith(toy_trace.MARK):\n        return Sniffed("toy trace", raw, timeline=partial(toy_trace.read, bytes(raw)))\n'
+    replace(root, sniff, told, line + told)
+    junk = '        Seed("junk",'
+    replace(
+        root,
+        "tests/fuzz/seeds.py",
+        junk,
+        '        Seed("toy", "binary", b"toy trace\\nk 100 10\\n", truth=False),\n' + junk,
+    )

@@ -1,0 +1,149 @@
+"""What adding one thing costs: the files that somebody writes, counted in a copy of the checkout in which it is done.
+
+What follows from them, generated or not, is shown to be there: nothing else holds a list. CONTRIBUTING.md says the counts.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests import adding
+from tests.cpu.test_report import EXEC, NCU, RANGES, TRACE
+
+ROOT = Path(__file__).resolve().parents[1]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("adding")]
+
+# What is added, by whom, and how many files are written for it.
+ADDITIONS: dict[str, tuple[Callable[[Path], None], int]] = {
+    "a metric of ncu": (adding.metric, 1),
+    "a GPU of a known architecture": (adding.gpu, 1),
+    "a kind of file of ours": (adding.own_file_kind, 2),
+    "a table": (adding.table, 1),
+    "a figure": (adding.figure, 1),
+    "a format of another tool": (adding.foreign_format, 3),
+}
+
+
+class Copy(NamedTuple):
+    """The copy after everything was added; the files that each addition wrote; and the report of a capture there."""
+
+    root: Path
+    written: dict[str, list[str]]
+    out: Path
+
+    def run(self, *command: str) -> str:
+        """What a Python command prints there; fails if it does."""
+        done = subprocess.run(
+            [sys.executable, *command], cwd=self.root, capture_output=True, text=True, check=False, timeout=600
+        )
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+        return done.stdout
+
+
+def digests(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): hashlib.sha1(path.read_bytes()).digest()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+def checkout(root: Path) -> None:
+    """The files that belong to the project, tracked or not yet."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("this is no git checkout: nothing says which files belong to the project")
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, root / name)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    root, written = tmp_path_factory.mktemp("adding") / "checkout", {}
+    checkout(root)
+    before = digests(root)
+    for what, (add, _) in ADDITIONS.items():
+        add(root)
+        after = digests(root)
+        written[what] = sorted(name for name in after if after[name] != before.get(name))
+        before = after
+    made = Copy(root, written, root.parent / "out")
+    python = sorted(name for names in written.values() for name in names if name.endswith(".py"))
+    made.run("-m", "ruff", "check", "-q", "--fix", *python)  # as `make format` does
+    made.run("-m", "ruff", "format", "-q", *python)
+    capture = root.parent / "capture"
+    capture.mkdir()
+    for name, text in (("a", TRACE), ("b", EXEC), ("c", RANGES), ("d", NCU)):
+        (capture / name).write_text(text.replace("9.9", "9.0"), encoding="utf-8")
+    made.run("-m", "harness.toys", str(capture))
+    made.run("analysis/report.py", str(capture), "--out", str(made.out), "--quiet")
+    return made
+
+
+@pytest.mark.parametrize("what", ADDITIONS)
+def test_no_more_files_are_written_than_said(copy: Copy, what: str) -> None:
+    assert len(copy.written[what]) == ADDITIONS[what][1], copy.written[what]
+
+
+def test_contributing_says_the_counts() -> None:
+    rows = re.findall(r"^\| (.+?) \| (\d+) \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
+    told = {what: int(files) for what, files in rows}
+    # which its own test shows: test_a_second_gpu_publishes_by_one_file
+    assert told.pop("the committed runs of another GPU") == 1
+    assert told == {what: files for what, (_, files) in ADDITIONS.items()}
+
+
+def test_a_report_has_the_table_its_figure_the_metric_and_the_file(copy: Copy) -> None:
+    with (copy.out / "tables" / "toy.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["toy_bytes"], row["toy"]) for row in rows] == [("4000", "yo-yo"), ("", "yo-yo")]
+    content = json.loads((copy.out / "report.json").read_text(encoding="utf-8"))
+    assert "toy" in [entry["name"] for entry in content["tables"]]
+    assert ["figures/toy.svg", "figures/toy.png"] in [figure["files"] for figure in content["figures"]]
+    assert ("toys.json", "toys") in [(file["name"], file["kind"]) for file in content["files"]]
+    for name in ("report.html", "report.md"):
+        text = (copy.out / name).read_text(encoding="utf-8")
+        assert "How many toy bytes does each kernel move?" in text, name
+        assert adding.GPU in text, name
+    assert "datasheet roofs" not in {gap["what"] for gap in content["gaps"]}
+
+
+def test_a_metric_is_asked_for_by_name(copy: Copy) -> None:
+    assert "dram__bytes_read.sum" in copy.run("-m", "analysis.metrics", "--cc", "9.0", "--columns", "toy_bytes")
+    assert "toy_bytes" in copy.run("-m", "analysis.metrics", "--list")
+
+
+def test_a_trace_of_another_tool_is_a_timeline(copy: Copy) -> None:
+    trace = copy.out.parent / "trace"
+    trace.write_text("toy trace\ngemm 100 10\nadd 200 5\n", encoding="utf-8")
+    copy.run("analysis/report.py", str(trace), "--out", str(copy.out.parent / "traced"), "--quiet")
+    with (copy.out.parent / "traced" / "tables" / "kernels.csv").open(encoding="utf-8") as stream:
+        assert {row["kernel"]: row["nsys_time_ns"] for row in csv.DictReader(stream)} == {"gemm": "10", "add": "5"}
+
+
+def test_lint_passes(copy: Copy) -> None:
+    """Ruff of everything; mypy of what was written, and what that imports."""
+    copy.run("-m", "ruff", "check", "-q", ".")
+    copy.run("-m", "ruff", "format", "-q", "--check", ".")
+    names = sorted({name for names in copy.written.values() for name in names})
+    checked = [name for name in names if re.match(r"(analysis|harness|kernels|studies)/.*\.py$", name)]
+    copy.run("-m", "mypy", *checked)
+
+
+def test_the_tests_of_the_checkout_pass(copy: Copy) -> None:
+    names = ("tests/test_architecture.py", "tests/test_docs.py")
+    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *names, "-k", "not commands_of")
