@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 
 GPU = "NVIDIA Imaginary 9000"
 
@@ -204,10 +205,12 @@ def foreign_format(root: Path) -> None:
         ''',
     )
     sniff = "analysis/capture/sniff.py"
-    replace(root, sniff, "sqlite_table, torch_trace\n", "sqlite_table, torch_trace, toy_trace\n")
-    told = '    if head.lstrip()[:1] in (b"{", b"["):\n'
-    line = '    if head.startswith(toy_trace.MARK):\n        return Sniffed("toy trace", raw, timeline=partial(toy_trace.read, bytes(raw)))\n'
-    replace(root, sniff, told, line + told)
+    module = "from analysis.capture.model import"
+    replace(root, sniff, module, f"from analysis.capture import toy_trace\n{module}")
+    head = "    head = raw[start : start + _HEAD]\n"
+    timeline = "lambda name: toy_trace.read(bytes(raw), name)"
+    told = f'    if head.startswith(toy_trace.MARK):\n        return Sniffed("toy trace", raw, timeline={timeline})\n'
+    replace(root, sniff, head, head + told)
     junk = '        Seed("junk",'
     replace(
         root,
@@ -215,3 +218,67 @@ def foreign_format(root: Path) -> None:
         junk,
         '        Seed("toy", "binary", b"toy trace\\nk 100 10\\n", truth=False),\n' + junk,
     )
+
+
+def rung(root: Path) -> None:
+    """As its first rung, under another name."""
+    source = (root / "kernels/residual/v01_element.cu").read_text(encoding="utf-8")
+    source = source.replace("v01_element", "v04_toy").replace("_V01_", "_V04_")
+    (root / "kernels/residual/v04_toy.cu").write_text(source, encoding="utf-8")
+    variant = """
+        cuda_variant(
+            "residual",
+            "v04_toy",
+            "a toy",
+            minimum_bytes,
+            tunables={"RESIDUAL_V04_THREADS": (256, 64)},
+        ),
+    """
+    replace(root, "kernels/residual/op.py", "VARIANTS = (\n", "VARIANTS = (\n" + indent(dedent(variant), "    "))
+
+
+THRICE = """
+VARIANTS = (
+    torch_variant("one launch, 3 element passes", residual_chain, minimum_bytes),
+    compile_variant("one launch, 3 element passes", residual_chain, minimum_bytes),
+    cuda_variant(
+        "residual",
+        "v01_element",
+        "one element a thread",
+        minimum_bytes,
+        tunables={"RESIDUAL_V01_THREADS": (256, 64)},
+    ),
+)
+"""
+
+
+def op(root: Path) -> None:
+    """As the shortest one, under another name, with its first rung alone."""
+    (root / "kernels/thrice").mkdir()
+    for name in ("op.py", "custom_op.py", "residual.h", "v01_element.cu", "README.md"):
+        text = (root / "kernels/residual" / name).read_text(encoding="utf-8")
+        if name == "op.py":
+            text = re.sub(r"\nVARIANTS = \(\n.*?\n\)\n", THRICE, text, flags=re.DOTALL)
+            text = text.replace("    triton_variant,\n", "")
+            text = text.replace('best="v02_vector"', 'best="v01_element"')
+        if name == "README.md":
+            text = "# residual\n\n<!-- begin: ladder -->\n<!-- end: ladder -->\n"
+        text = text.replace("residual", "thrice").replace("RESIDUAL", "THRICE").replace("Residual", "Thrice")
+        (root / "kernels/thrice" / name.replace("residual", "thrice")).write_text(text, encoding="utf-8")
+
+
+def triton_rung(root: Path) -> None:
+    """As its Triton rung, of the new op, which memory bounds: it is compared with what Triton makes of it."""
+    source = (root / "kernels/residual/v03_triton.py").read_text(encoding="utf-8")
+    (root / "kernels/thrice/v03_triton.py").write_text(source.replace("residual", "thrice"), encoding="utf-8")
+    variant = """
+        triton_variant(
+            "thrice",
+            "v03_triton",
+            "thrice",
+            "as wide accesses as PyTorch's",
+            minimum_bytes,
+        ),
+    """
+    replace(root, "kernels/thrice/op.py", "VARIANTS = (\n", "VARIANTS = (\n" + indent(dedent(variant), "    "))
+    replace(root, "kernels/thrice/op.py", "    torch_variant,\n", "    torch_variant,\n    triton_variant,\n")

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests import adding
+from tests import adding, committed
 from tests.cpu.test_report import EXEC, NCU, RANGES, TRACE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,6 +26,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("adding")]
 
 # What is added, by whom, and how many files are written for it.
 ADDITIONS: dict[str, tuple[Callable[[Path], None], int]] = {
+    "a rung": (adding.rung, 2),
+    "an op, with one rung": (adding.op, 5),
+    "its Triton rung": (adding.triton_rung, 2),
     "a metric of ncu": (adding.metric, 1),
     "a GPU of a known architecture": (adding.gpu, 1),
     "a kind of file of ours": (adding.own_file_kind, 2),
@@ -135,6 +138,48 @@ def test_a_trace_of_another_tool_is_a_timeline(copy: Copy) -> None:
         assert {row["kernel"]: row["nsys_time_ns"] for row in csv.DictReader(stream)} == {"gemm": "10", "add": "5"}
 
 
+OPS = ("residual", "thrice")  # of the ladder in the copy: what takes time is reading and drawing the others
+
+
+@pytest.fixture(scope="module")
+def ladder(copy: Copy) -> Path:
+    """The folder of the ladder in the copy, declared and built anew, and the README files of it."""
+    copy.run("-m", "kernels.headers")
+    folder = copy.root / committed.folder("ladder").relative_to(ROOT)
+    for run in folder.glob("*/captures"):
+        if not run.parent.name.endswith(OPS):
+            shutil.rmtree(run.parent)
+    name = str(folder.relative_to(copy.root))
+    copy.run("-m", "studies.ladder.measure", "--mode", "declare", "--out", name)
+    copy.run("-m", "studies.ladder.build", name)
+    for path in folder.glob("tables/*.csv"):
+        with path.open(encoding="utf-8", newline="") as stream:
+            header, *rows = csv.reader(stream)
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            kept = [row for row in rows if "op" not in header or row[header.index("op")] in OPS]
+            csv.writer(stream, lineterminator="\n").writerows([header, *kept])
+    copy.run("-m", "analysis.readmes")
+    return folder
+
+
+def test_a_rung_and_an_op_are_in_every_list(copy: Copy, ladder: Path) -> None:
+    listed = copy.run("-m", "kernels.registry", *OPS)
+    assert re.findall(r"^(\w+) \(", listed, re.MULTILINE) == list(OPS)
+    assert "v04_toy [cuda]" in listed
+    built = copy.run(
+        "-c", "from kernels import glue, objects; print(*map(glue.binding_text, glue.folders()), objects.sources())"
+    )
+    for name in ("residual_v04_toy", "thrice_v01_element"):
+        assert f"cudaError_t {name}(const " in built
+    assert "residual/v04_toy.cu" in built
+    assert "thrice/v01_element.cu" in built
+    declared = {(point["op"], point["variant"]) for point in json.loads((ladder / "ladder.json").read_text())["points"]}
+    assert {("residual", "v04_toy"), ("thrice", "torch"), ("thrice", "v01_element")} <= declared
+    for name, shown in (("residual", "v04_toy"), ("thrice", "v01_element")):
+        text = (copy.root / "kernels" / name / "README.md").read_text(encoding="utf-8")
+        assert f"`{shown}`" in text.partition("<!-- begin: ladder -->")[2], name
+
+
 def test_lint_passes(copy: Copy) -> None:
     """Ruff of everything; mypy of what was written, and what that imports."""
     copy.run("-m", "ruff", "check", "-q", ".")
@@ -144,6 +189,9 @@ def test_lint_passes(copy: Copy) -> None:
     copy.run("-m", "mypy", *checked)
 
 
-def test_the_tests_of_the_checkout_pass(copy: Copy) -> None:
-    names = ("tests/test_architecture.py", "tests/test_docs.py")
-    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *names, "-k", "not commands_of")
+def test_the_tests_of_the_checkout_pass(copy: Copy, ladder: Path) -> None:
+    """Imports, documents, registry, bindings, and the toy op against its reference. Its kernels are compiled elsewhere."""
+    files = ("architecture", "docs", "cpu/test_kernels_registry", "cpu/test_kernels_glue", "cpu/test_kernels_ops")
+    names = [f"tests/{file}.py" if "/" in file else f"tests/test_{file}.py" for file in files]
+    wanted = "not compile and not commands_of and (not test_kernels_ops or thrice)"
+    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *names, "-k", wanted)
