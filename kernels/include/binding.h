@@ -1,4 +1,4 @@
-// For binding.cpp alone, the only place of the torch headers: checks of operands, the current stream.
+// For the part of <op>.h that binds, the only place of the torch headers: checks of operands, the current stream.
 #pragma once
 
 #include <ATen/cuda/CUDAContext.h>
