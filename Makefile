@@ -30,7 +30,7 @@ help:  ## print this list
 
 .PHONY: profile
 profile: announce $(HARNESS)  ## profile GPT-2 from model to report (without a GPU: CPU layer times, and the committed run)
-	@PYTHON='$(PY)' ANNOUNCED=yes nsys_scripts/profile.sh $(ARGS)
+	@PYTHON='$(PY)' ANNOUNCED=yes studies/gpt2/profile.sh $(ARGS)
 
 .PHONY: test
 test: $(TESTS)  ## run all tests, a worker a processor; ARGS='-n 0' one by one (GPU tests are skipped, and counted, without a GPU)
@@ -54,7 +54,7 @@ fusion: $(BASE)  ## which neighbouring kernels to fuse, what it wins, and what b
 
 .PHONY: selftest
 selftest: need-gpu $(HARNESS)  ## known bytes and known FLOPs through ncu: can the counters be trusted here? (needs a GPU)
-	@PYTHON='$(PY)' nsys_scripts/profile.sh --only-selftest $(ARGS)
+	@PYTHON='$(PY)' studies/gpt2/profile.sh --only-selftest $(ARGS)
 
 .PHONY: doctor
 doctor:  ## say what this machine has for profiling, and how to get what it lacks
@@ -70,7 +70,7 @@ bench: $(HARNESS)  ## every variant of every op side by side, or of OP='gelu lay
 
 .PHONY: ladder
 ladder: $(HARNESS)  ## check, time and capture every rung with ncu, only what runs/ladder lacks; OP='gelu softmax'; ARGS=--missing lists that (no GPU; of the committed ladder before the first run)
-	@PYTHON='$(PY)' nsys_scripts/ladder.sh $(ARGS) $(OP)
+	@PYTHON='$(PY)' studies/ladder/ladder.sh $(ARGS) $(OP)
 
 .PHONY: sanitize
 sanitize: need-gpu  ## every CUDA rung under compute-sanitizer, without torch: memcheck and racecheck (needs a GPU)
@@ -119,7 +119,7 @@ lint: $(TESTS)  ## ruff, mypy, shellcheck, clang-format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
-	@PATH="$(abspath $(dir $(PY))):$$PATH" shellcheck -x -P SCRIPTDIR nsys_scripts/*.sh .ci/run
+	@PATH="$(abspath $(dir $(PY))):$$PATH" shellcheck -x -P SCRIPTDIR nsys_scripts/*.sh studies/*/*.sh .ci/run
 	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format --dry-run -Werror
 
 .PHONY: format

@@ -71,7 +71,7 @@ page() { # NAME OPTIONS…: one page of the counters as captures/NAME.csv
 
 hottest_lines() { # the page of sources cut down to captures/ncu_lines.csv
   show "${lines_command[@]}"
-  if "${lines_command[@]}" | (cd "$ROOT" && exec "$PYTHON" -m studies.ladder.build --lines) >"$exports/ncu_lines.csv"; then
+  if "${lines_command[@]}" | (cd "$ROOT" && exec "$PYTHON" -m analysis.hot_lines) >"$exports/ncu_lines.csv"; then
     mv "$exports/ncu_lines.csv" "$dir/captures/ncu_lines.csv"
   else
     fail ncu 1 "the page of sources could not be exported, so the hottest lines are not known."

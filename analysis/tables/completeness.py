@@ -114,7 +114,7 @@ def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame) -> lis
             Gap(
                 f"the counters of {outside} of {len(launches)} kernels",
                 "they ran outside the ranges that ncu was asked for",
-                "capture them with `bash nsys_scripts/profile.sh --deep`, or report with --extrapolate-siblings",
+                "capture them with `make profile ARGS=--deep`, or report with --extrapolate-siblings",
             )
         )
     matched = measured[measured["counters_from"] != ""]

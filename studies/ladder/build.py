@@ -1,11 +1,8 @@
-"""From a folder of the kernel ladder to its tables, and what the capture scripts ask of it.
+"""From a folder of the kernel ladder to its tables, and what ladder.sh asks of it.
 
-    python -m studies.ladder.build DIR              writes DIR/tables/*.csv
-    python -m studies.ladder.build --columns        the metric columns that a capture needs (ncu_capture.sh --columns);
-                                               with --slow those that a kernel of 35 ms and more can bear
-    python -m studies.ladder.build --lines <PAGE   the hottest lines of each launch, from a source page of ncu
-
-Only the first writes files.
+python -m studies.ladder.build DIR         writes DIR/tables/*.csv
+python -m studies.ladder.build --columns   the metric columns that a capture needs (ncu_capture.sh --columns);
+                                           with --slow those that a kernel of 35 ms and more can bear
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from analysis.page.text import cell
 from analysis.tables import join
 from analysis.tables.declare import Column, Table, World, fact, find, table
 from studies.ladder import tables as ladder
-from studies.ladder.read import KEY, Ladder, LadderRun, hottest_lines, read_ladder
+from studies.ladder.read import KEY, Ladder, LadderRun, read_ladder
 
 _COUNTERS = [
     *KEY, "launches", "kernel", "grid", "block", *ladder.COUNTERS, "uncoalesced_frac", "occupancy_limiter",
@@ -295,19 +292,16 @@ def summary(tables: dict[str, pd.DataFrame]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """See the module's docstring. Exit code 2: wrong usage. 3: a folder or a page that cannot be read."""
+    """See the module's docstring. Exit code 2: wrong usage. 3: a folder that cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m studies.ladder.build", description=(__doc__ or "").splitlines()[0])
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="folder of the ladder, with ladder.json")
     asked.add_argument("--columns", action="store_true", help="print the metric columns that a capture needs")
-    asked.add_argument("--lines", action="store_true", help="print the hottest lines of the source page on stdin")
     parser.add_argument("--slow", action="store_true", help="of --columns only what hardware counts")
     options = parser.parse_args(arguments)
     try:
         if options.columns:
             print(",".join(ladder.wanted_columns(slow=options.slow)))
-        elif options.lines:
-            print(hottest_lines(sys.stdin), end="")
         else:
             tables = build(options.folder)
             write(options.folder, tables)

@@ -9,7 +9,7 @@ A point is a variant, a dtype and a shape: the op's bench shape, and what kernel
 folder a run, RUN, with captures/points.csv (what was checked, with the fingerprint of its source), captures/bench.csv
 (only of points that no benchmark beside DIR has timed) and what ncu_capture.sh and export_csv.sh add. Nothing is
 overwritten: the newest run that has a point counts, and a point whose source has changed since is lacking again.
-`nsys_scripts/ladder.sh` (`make ladder`) does all of it.
+`studies/ladder/ladder.sh` (`make ladder`) does all of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads a folder of the kernel ladder: what is to be measured (ladder.json), and each run that measured some of it.
 
-`studies/ladder/measure.py` and `nsys_scripts/ladder.sh` write it:
+`studies/ladder/measure.py` and `studies/ladder/ladder.sh` write it:
 
     DIR/ladder.json                   points, their hypotheses, claims, goals, registered shapes
     DIR/RUN/captures/points.csv       points that were checked, with the fingerprint of their source
@@ -16,12 +16,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.capture import ncu_csv, ncu_source
 from analysis.capture.load import load
 from analysis.capture.model import Capture
 from analysis.formats import packed, symbols
@@ -34,8 +33,6 @@ from analysis.formats.spans import QUANTILES
 from analysis.formats.tools import TOOL_STATUS
 
 KEY = ["op", "variant", "dtype", "shape_name"]
-KEPT_LINES = 5  # of each launch
-OURS = (".cu", ".cuh", ".py")  # files of kernels; headers of CUDA end otherwise
 # Columns of bench.csv that a benchmark has to have; it may lack the others.
 TIMES = [*KEY, "shape", "convention", *(f"bench_time_{at}_ns" for at in QUANTILES), "floor_time_ns", "floor_frac",
          "achieved_byte_per_s"]  # fmt: skip
@@ -178,45 +175,3 @@ def _beside(folder: Path) -> pd.DataFrame:
         if parts
         else pd.DataFrame(columns=[*BENCH_ROWS.names, "fingerprint", "bench_run"])
     )
-
-
-def hottest_lines(page: TextIO) -> str:
-    """ncu_lines.csv of a source page of ncu (`--page source --print-source cuda,sass`): a few lines of each launch.
-
-    `ordinal` counts the launches of one kernel in the order of the page. The page lists an instruction of an inlined
-    function under several lines: it counts for the one in the file in which the kernel begins, else for one in another
-    of OURS. What has lines in headers of CUDA alone counts for the launch only.
-    """
-    sections = [one for one in ncu_csv.sections(page.read(), "source page") if one.page == "source"]
-    lines = lines_of_launches(ncu_source.read_source(sections[0])[0]).to_dict("records") if sections else []
-    return HOT_LINES.text(lines)
-
-
-def lines_of_launches(lines: pd.DataFrame) -> pd.DataFrame:
-    """The columns of HOT_LINES, of SOURCE_LINES rows: of each launch the lines with most samples, most first.
-
-    Kernels go by their match_key, because two pages of one report write their template arguments differently
-    (`<float, 4>`, `<float, (int)4>`).
-    """
-    lines = lines.assign(kernel=[symbols.match_key(name) for name in lines["kernel"]])
-    sass = lines[lines["instruction"].notna() & lines["samples"].notna()]
-    first = sass[sass["instruction"] == 0].drop_duplicates("block").set_index("block")["source_file"]
-    begins = sass["source_file"] == sass["block"].map(first)
-    ours = sass["source_file"].str.endswith(OURS)
-    sass = pd.concat([sass[begins], sass[~begins & ours], sass[~begins & ~ours]])
-    sass = sass.drop_duplicates(["block", "instruction"])
-    blocks = lines[["block", "kernel"]].drop_duplicates("block")
-    ordinal = blocks.groupby("kernel").cumcount().set_axis(blocks["block"])
-    placed = sass[sass["line"].notna() & sass["source_file"].str.endswith(OURS)]
-    key = ["block", "kernel", "source_file", "line"]
-    table = placed.groupby(key, sort=False)["samples"].sum().reset_index()
-    stalls = placed[placed["stall"] != ""].groupby([*key, "stall"], sort=True)["stall_samples"].sum().reset_index()
-    stalls = stalls.sort_values("stall_samples", ascending=False, kind="stable").drop_duplicates(key)
-    texts = lines[lines["instruction"].isna() & lines["line"].notna()].drop_duplicates(key)[[*key, "text"]]
-    table = table.merge(stalls, on=key, how="left").merge(texts, on=key, how="left")
-    table["launch_samples"] = table["block"].map(sass.groupby("block")["samples"].sum())
-    table["ordinal"] = table["block"].map(ordinal)
-    table = table[table["samples"] > 0].sort_values(["block", "samples"], ascending=[True, False], kind="stable")
-    table = table.groupby("block", sort=False).head(KEPT_LINES)
-    table = table.assign(**{name: table[name].fillna("") for name in ("stall", "text")})
-    return table[list(HOT_LINES.names)].astype({"samples": int, "launch_samples": int})

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from analysis import hot_lines
 from analysis.formats import symbols
 from analysis.formats.errors import InputError, UsageError
 from analysis.tables.join import prepare_counters
@@ -22,7 +23,7 @@ from studies.ladder import measure as ladder
 from studies.ladder import tables as ladder_tables
 from studies.ladder.claims_page import render_claims
 from studies.ladder.page import STALE_MARK
-from studies.ladder.read import hottest_lines, read_ladder
+from studies.ladder.read import read_ladder
 from tests import committed
 from tests.declared import LADDER_TABLES
 from tests.ladder_export import LINES, Launch, checked, timed, write_csv, write_run
@@ -860,7 +861,7 @@ def source_page() -> str:
 
 
 def test_the_hottest_lines_of_each_launch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = pd.read_csv(io.StringIO(hottest_lines(io.StringIO(source_page()))))
+    rows = pd.read_csv(io.StringIO(hot_lines.hottest_lines(io.StringIO(source_page()))))
     assert rows[
         ["kernel", "ordinal", "source_file", "line", "samples", "launch_samples", "stall"]
     ].to_numpy().tolist() == [
@@ -870,7 +871,7 @@ def test_the_hottest_lines_of_each_launch(capsys: pytest.CaptureFixture[str], mo
     ]
     assert rows["text"].tolist() == ["x = load(p);"] * 3
     monkeypatch.setattr("sys.stdin", io.StringIO("nothing of ncu\n"))
-    assert composer.main(["--lines"]) == 3
+    assert hot_lines.main([]) == 3
     assert capsys.readouterr().err
 
 

@@ -14,6 +14,7 @@ from analysis.capture import ncu_raw
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "nsys_scripts"
+DRIVERS = {path.name: path for path in sorted((ROOT / "studies").glob("*/*.sh"))}
 
 FAKE_NSYS = """#!/usr/bin/env bash
 echo "nsys $*" >> "$CALLS"
@@ -92,8 +93,9 @@ case "$*" in
   exit "${LADDER_ENDS:-0}"
   ;;
 "-m studies.ladder.measure"*) ;;
+"-m analysis.published"*) echo "reports/first-$3" ;;
 "-m studies.ladder.build --columns"*) echo "columns${4:+,of slow}" ;;
-"-m studies.ladder.build --lines"*) cat > /dev/null && echo kernel,ordinal ;;
+"-m analysis.hot_lines"*) cat > /dev/null && echo kernel,ordinal ;;
 "-m studies.ladder.build"*) echo "points: some" ;;
 analysis/report.py*)
   while (($#)); do if [[ $1 == --out ]]; then out=$2; fi; shift; done
@@ -117,6 +119,10 @@ class Machine:
         self.calls.touch()
         self.scripts = folder / "checkout" / "nsys_scripts"  # a copy, because the scripts write under their own root
         shutil.copytree(SCRIPTS, self.scripts, ignore=shutil.ignore_patterns("__pycache__"))
+        for driver in DRIVERS.values():
+            copy = self.scripts.parent / driver.relative_to(ROOT)
+            copy.parent.mkdir(parents=True)
+            shutil.copy(driver, copy)
         tools = folder / "tools"
         tools.mkdir()
         for name in ORDINARY_TOOLS.split():
@@ -140,7 +146,7 @@ class Machine:
 
     def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(self.scripts / script), *arguments],
+            [str(self.path(script)), *arguments],
             cwd=self.scripts.parent,
             env=self.environment | environment,
             capture_output=True,
@@ -148,6 +154,9 @@ class Machine:
             check=False,
             timeout=60,
         )
+
+    def path(self, script: str) -> Path:
+        return self.scripts.parent / (DRIVERS.get(script) or SCRIPTS / script).relative_to(ROOT)
 
     def json(self, path: str) -> dict:
         return json.loads((self.scripts.parent / path).read_text())
@@ -645,14 +654,14 @@ def test_profile_goes_on_when_the_captured_program_crashes(gpu_machine: Machine)
 
 
 def test_profile_without_a_gpu(machine: Machine) -> None:
-    committed = machine.scripts.parent / "reports/h200-gpt2-fp32/captures"
+    committed = machine.scripts.parent / "reports/first-overview/captures"
     committed.mkdir(parents=True)
     answer = profile(machine)
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.startswith("No NVIDIA GPU found: nvidia-smi is not on PATH.")
     calls = machine.calls.read_text()
     assert "--mode cpu" in calls
-    assert "analysis/report.py reports/h200-gpt2-fp32/captures --out runs/" in calls
+    assert "analysis/report.py reports/first-overview/captures --out runs/" in calls
 
 
 def test_profile_prints_only(gpu_machine: Machine) -> None:
@@ -771,7 +780,7 @@ def test_the_ladder_without_a_gpu(machine: Machine) -> None:
     assert "ladder" not in machine.calls.read_text()  # said at once, and nothing is left behind
     assert ladder(machine, "--missing", "gelu").returncode == 0
     calls = machine.calls.read_text()
-    assert "--mode missing --out reports/h200-ladder --ops gelu" in calls  # nothing was measured here
+    assert "--mode missing --out reports/first-ladder --ops gelu" in calls  # nothing was measured here
     assert "--mode measure" not in calls
     (machine.scripts.parent / "runs/ladder/r1/captures").mkdir(parents=True)
     assert ladder(machine, "--missing").returncode == 0

@@ -6,7 +6,7 @@
 #   -n           print the exact commands, run nothing
 #   --out DIR    folder of the ladder (default: runs/ladder); each call adds a run folder of its own
 #   --missing    only say what is missing: not measured yet, or measured with a source that has changed since (default of
-#                DIR where nothing was measured here: the committed reports/h200-ladder)
+#                DIR where nothing was measured here: the ladder of the first GPU in reports/published.toml)
 #   --all        measure what is there already too
 #   --seconds N  of each op's capture (default 120): nothing begins later than that, our own kernels come first; one that
 #                has not ended a minute later, or a minute and eight seconds a point after its start, is ended, and its
@@ -14,10 +14,10 @@
 #   OP…          only these ops of kernels.registry
 #
 # What earlier calls measured stays; the newest run that has a point counts. Times that a benchmark beside DIR took
-# (reports/h200-<op>-bench beside reports/h200-ladder) are not taken again. Ends with the tables of DIR, and with what is
+# (reports/x-<op>-bench beside reports/x-ladder) are not taken again. Ends with the tables of DIR, and with what is
 # still missing. Without a GPU: --missing and the tables.
 # exit: 0 done, 1 a step failed, 2 usage or no GPU
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/../../nsys_scripts/common.sh"
 
 dry='' dir='' missing='' all='' seconds=120 ops=()
 while (($#)); do
@@ -42,7 +42,7 @@ if [[ -n $dir && ! -e $dir/ladder.json && -n $(compgen -G "$dir/*") ]]; then
 fi
 if [[ -z $dir ]]; then
   dir=runs/ladder
-  if [[ -n $missing && -z $(compgen -G "$dir/*/captures") ]]; then dir=reports/h200-ladder; fi
+  if [[ -n $missing && -z $(compgen -G "$dir/*/captures") ]]; then dir=$("$PYTHON" -m analysis.published ladder --first) || exit; fi
 fi
 only=(${ops[@]+--ops "${ops[@]}"})
 run=$dir/$(date -u +%Y%m%dT%H%M%SZ)

@@ -11,11 +11,11 @@
 #
 # With an NVIDIA GPU: bare timing, nsys, ncu, export, report, in a new folder under runs/. Timing that fails, and a tool that
 # is missing, denied or fails, lower the evidence tier, are named in the report, and do not end the run. Without a GPU: the harness on the
-# CPU, then the report of the H200 run committed in reports/.
+# CPU, then the report of the first GPU's run in reports/published.toml.
 # exit: 0 done, 1 a step failed, 2 usage or no GPU for the self-test
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/../../nsys_scripts/common.sh"
 
-committed=reports/h200-gpt2-fp32 dry='' deep='' includes=() selftest=''
+dry='' deep='' includes=() selftest=''
 while (($#)); do
   case $1 in
   -h | --help) usage && exit 0 ;;
@@ -35,11 +35,11 @@ report() { step "$1" "$PYTHON" analysis/report.py "${@:2}"; }
 if ! gpu=$(find_gpu); then
   if [[ -n $selftest ]]; then die 2 "The self-test needs an NVIDIA GPU with ncu, and there is none here ($gpu)."; fi
   if [[ -z ${ANNOUNCED:-} ]]; then echo "No NVIDIA GPU found: $gpu."; fi
-  run=runs/$stamp-cpu-gpt2
+  run=runs/$stamp-cpu-gpt2 committed=$("$PYTHON" -m analysis.published overview --first) || exit
   step "1/3 layer times of GPT-2 on this CPU" "$PYTHON" -m harness.run --mode cpu --out "$run/captures" "$@"
   report "2/3 report of this CPU run (no GPU: layer times only)" "$run/captures" --out "$run"
   if [[ -z $dry && ! -d $committed/captures ]]; then die 1 "$committed/captures is missing from this checkout, so there is no GPU capture to report on."; fi
-  report "3/3 full report of the committed H200 capture" "$committed/captures" --out "runs/$stamp-h200-committed"
+  report "3/3 full report of the committed capture" "$committed/captures" --out "runs/$stamp-$(basename "$committed")"
   exit
 fi
 
