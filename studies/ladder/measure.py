@@ -395,9 +395,8 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
     1 if a point failed its check; 4 if nothing is missing, and then no run is made.
     """
     import torch
-    from tqdm import tqdm
 
-    from harness import bench, manifest
+    from harness import manifest
 
     wanted = missing(folder, ops, everything)
     if not wanted:
@@ -405,35 +404,16 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
         return 4
     if not torch.cuda.is_available():
         raise InputError("--mode measure needs a CUDA GPU and torch sees none: --mode missing lists what it would do.")
-    rows, times = [], []
     there = {} if everything else timed(folder)
-    conditions: dict[str, Any] = {}
     with manifest.ClockSampler(paused=True) as sampler:
-        for point in tqdm(wanted, desc="checks", disable=None):
-            known = point.measured in there  # what was timed had passed its checks
-            rows.append(_row(point) | {"checks": 0, "passed": "yes", "note": ""} if known else check(point))
-            torch.cuda.empty_cache()
+        rows = _check_all(wanted, there)
         passed = [point for point, row in zip(wanted, rows, strict=True) if row["passed"] == "yes"]
-        groups: dict[tuple[str, str, str], list[Point]] = {}
-        for point in passed:
-            if point.measured not in there:
-                groups.setdefault((point.op.name, point.dtype, point.sizes), []).append(point)
-        if groups:
-            sampler.paused = False  # while checks run the GPU mostly waits: no clocks are taken
-            conditions["copy_byte_per_s"] = {
-                name: quantile(values, 0.5) for name, values in bench.measure_copy(rounds).items()
-            }
-        roofs: dict[tuple[bool, bool], dict[str, float]] = {}
-        for members in tqdm(groups.values(), desc="timing", disable=None):
-            first = members[0]
-            bound = (first.op.compute_bound, first.op.reads_only)
-            if bound not in roofs:
-                roofs[bound] = bench.measure_roofs(first.op)
-            times += time_group(members, rounds, max(conditions["copy_byte_per_s"].values()), roofs[bound])
-        conditions["roofs"] = {name: value for known in roofs.values() for name, value in known.items()}
+        untimed = [point for point in passed if point.measured not in there]
+        sampler.paused = not untimed  # while checks run the GPU mostly waits: no clocks are taken
+        times, conditions = _time_all(untimed, rounds)
     arguments = ["studies.ladder.measure", "--mode", "measure", *(["--ops", *ops] if ops else [])]
     conditions |= manifest.build_manifest(arguments, [], 0, {"source": "none"}, sampler)
-    if not groups:
+    if not untimed:
         conditions["clocks_reason"] = "nothing was timed in this run"
     took = there | _cold(times, {(point.op.name, point.variant): point.fingerprint for point in wanted})
     parts: dict[str, list[dict[str, Any]]] = {}
@@ -441,18 +421,63 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
         slow = took.get(point.measured, 0.0) >= SLOW_NS
         parts.setdefault(f"{run.name}-{point.op.name}{'-slow' if slow else ''}", []).append(row)
     for name, mine in parts.items():
-        captures = run.with_name(name) / "captures"
-        captures.mkdir(parents=True, exist_ok=True)
-        _write(captures / POINTS.name, POINTS.text(mine))
-        keys = {tuple(row[name] for name in POINTS.names[:4]) for row in mine}
-        if mine_timed := [row for row in times if tuple(row[name] for name in POINTS.names[:4]) in keys]:
-            _write(captures / BENCH_ROWS.name, BENCH_ROWS.text(mine_timed))
-        manifest.write_manifest(captures / "manifest.json", conditions)
+        _write_run(run.with_name(name) / "captures", mine, times, conditions)
     failed = [row for row in rows if row["passed"] != "yes"]
     for row in failed:
         say(f"{row['op']} {row['variant']} {row['dtype']} {row['shape_name']} is left out: {row['note']}")
     say(f"{len(rows) - len(failed)} of {len(rows)} points passed, {len(times)} were timed")
     return int(bool(failed))
+
+
+def _check_all(wanted: Sequence[Point], there: Mapping[Measured, float]) -> list[dict[str, Any]]:
+    """A row of points.csv for each point; what was timed had passed its checks."""
+    import torch
+    from tqdm import tqdm
+
+    rows = []
+    for point in tqdm(wanted, desc="checks", disable=None):
+        known = point.measured in there
+        rows.append(_row(point) | {"checks": 0, "passed": "yes", "note": ""} if known else check(point))
+        torch.cuda.empty_cache()
+    return rows
+
+
+def _time_all(untimed: Sequence[Point], rounds: int) -> tuple[list[Any], dict[str, Any]]:
+    """bench.csv's rows of these points, those of one op, dtype and shape in turn; copy speed and roofs beside them."""
+    from tqdm import tqdm
+
+    from harness import bench
+
+    groups: dict[tuple[str, str, str], list[Point]] = {}
+    for point in untimed:
+        groups.setdefault((point.op.name, point.dtype, point.sizes), []).append(point)
+    copies: dict[str, float] = {}
+    if groups:
+        copies = {name: quantile(values, 0.5) for name, values in bench.measure_copy(rounds).items()}
+    roofs: dict[tuple[bool, bool], dict[str, float]] = {}
+    times: list[Any] = []
+    for members in tqdm(groups.values(), desc="timing", disable=None):
+        first = members[0]
+        bound = (first.op.compute_bound, first.op.reads_only)
+        if bound not in roofs:
+            roofs[bound] = bench.measure_roofs(first.op)
+        times += time_group(members, rounds, max(copies.values()), roofs[bound])
+    conditions: dict[str, Any] = {"copy_byte_per_s": copies} if copies else {}
+    return times, conditions | {"roofs": {name: value for known in roofs.values() for name, value in known.items()}}
+
+
+def _write_run(
+    captures: Path, rows: Sequence[dict[str, Any]], times: Sequence[dict[str, Any]], conditions: dict[str, Any]
+) -> None:
+    """points.csv, manifest.json and, of what was timed of these points, bench.csv of one run."""
+    from harness import manifest
+
+    captures.mkdir(parents=True, exist_ok=True)
+    _write(captures / POINTS.name, POINTS.text(rows))
+    keys = {tuple(row[name] for name in POINTS.names[:4]) for row in rows}
+    if mine := [row for row in times if tuple(row[name] for name in POINTS.names[:4]) in keys]:
+        _write(captures / BENCH_ROWS.name, BENCH_ROWS.text(mine))
+    manifest.write_manifest(captures / "manifest.json", conditions)
 
 
 def time_group(members: Sequence[Point], rounds: int, copy_byte_per_s: float, roofs: Mapping[str, float]) -> list[Any]:

@@ -395,71 +395,105 @@ def _is_marked(level: Level, with_base: bool, path: str) -> bool:
     return level.label(path, with_base=with_base) is not None
 
 
+class _Profiler:
+    """Runs a subject in each of its variants and keeps the samples of each in `rounds`: with the events of one level,
+    with ranges alone, with nothing, and with the wall clock alone ("wall").
+    """
+
+    def __init__(self, subject: Subject, clock: Clock) -> None:
+        self.subject, self.clock = subject, clock
+        self.levels = {level.name: level for level in subject.levels}
+        self.variants = [*self.levels, "ranges", "nothing", "wall"]
+        self.watches = {name: Stopwatch(clock) for name in self.variants}  # each keeps its own length of hold
+        self.steps = 0  # of one run
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what was sampled so far."""
+        self.rounds = {name: Rounds() for name in self.variants}
+        for watch in self.watches.values():
+            watch.late = 0
+
+    def run(self, variant: str) -> None:
+        """One run of the subject in a variant."""
+        if variant == "wall":
+            self._run_untimed()
+            return
+        level = self.levels.get(variant)
+        tracer = EventTracer(self.clock, functools.partial(_is_marked, level, self.clock.free)) if level else None
+        self.subject.prepare()
+        if tracer is not None:
+            self.subject.attach(tracer)
+        elif variant == "ranges":
+            self.subject.attach(NullTracer())
+        try:
+            self.subject.run(functools.partial(self._time, variant, level, tracer))
+        finally:
+            self.subject.detach()
+
+    def _run_untimed(self) -> None:
+        self.subject.prepare()
+        self.clock.synchronise()
+        started_ns = time.perf_counter_ns()
+        self.steps = 0
+
+        def plain(step: Callable[[], Any], before: Callable[[], object]) -> Any:
+            self.steps += 1
+            return untimed(step, before)
+
+        self.subject.run(plain)
+        self.clock.synchronise()
+        self.rounds["wall"].wall_ns.append(time.perf_counter_ns() - started_ns)
+
+    def _time(
+        self,
+        variant: str,
+        level: Level | None,
+        tracer: EventTracer | None,
+        step: Callable[[], Any],
+        before: Callable[[], object],
+    ) -> Any:
+        """Run one step under the variant's stopwatch and keep its sample."""
+        taken, watch = self.rounds[variant], self.watches[variant]
+        result, instances = watch.time(step, before, tracer)
+        taken.forward_ns.append(watch.forward_ns)
+        taken.launch_ns.append(watch.launch_ns)
+        taken.marks = 2 * len(instances)
+        for instance in instances:
+            label = level.label(instance.path, with_base=self.clock.free) if level else None
+            taken.components.setdefault(label or "", []).append(instance.time_ns)
+        return result
+
+    def instrument(self, name: str) -> dict[str, Any]:
+        """What a variant cost: an entry of `instrument`."""
+        taken = self.rounds[name]
+        return {
+            "variant": name,
+            "events": taken.marks,
+            "forward_ns": spread(taken.forward_ns, 1),
+            "launch_ns": spread(taken.launch_ns, 1),
+            "count": len(taken.forward_ns),
+            "late": self.watches[name].late,
+        }
+
+
 def measure(subject: Subject, clock: Clock, runs: int, warmup: int) -> dict[str, Any]:
     """One profile: `runs` rounds, each with every level once, the ranges alone, nothing, and the plain wall time."""
     from tqdm import tqdm
 
-    variants = [*(level.name for level in subject.levels), "ranges", "nothing", "wall"]
-    rounds = {name: Rounds() for name in variants}
-    levels = {level.name: level for level in subject.levels}
-    watches = {name: Stopwatch(clock) for name in variants}  # each keeps its own length of hold
-    steps = 0
-
-    def run(variant: str) -> None:
-        nonlocal steps
-        taken = rounds[variant]
-        if variant == "wall":
-            subject.prepare()
-            clock.synchronise()
-            started_ns = time.perf_counter_ns()
-            steps = 0
-
-            def plain(step: Callable[[], Any], before: Callable[[], object]) -> Any:
-                nonlocal steps
-                steps += 1
-                before()
-                return step()
-
-            subject.run(plain)
-            clock.synchronise()
-            taken.wall_ns.append(time.perf_counter_ns() - started_ns)
-            return
-        level = levels.get(variant)
-        tracer = EventTracer(clock, functools.partial(_is_marked, level, clock.free)) if level else None
-        subject.prepare()
-        if tracer is not None:
-            subject.attach(tracer)
-        elif variant == "ranges":
-            subject.attach(NullTracer())
-
-        def timed(step: Callable[[], Any], before: Callable[[], object]) -> Any:
-            result, instances = watches[variant].time(step, before, tracer)
-            taken.forward_ns.append(watches[variant].forward_ns)
-            taken.launch_ns.append(watches[variant].launch_ns)
-            taken.marks = 2 * len(instances)
-            for instance in instances:
-                label = level.label(instance.path, with_base=clock.free) if level else None
-                taken.components.setdefault(label or "", []).append(instance.time_ns)
-            return result
-
-        try:
-            subject.run(timed)
-        finally:
-            subject.detach()
-
+    profiler = _Profiler(subject, clock)
     with torch.inference_mode():
         for _ in tqdm(range(warmup), desc="warm-up", delay=2, leave=False):
-            run("wall")
-        for variant in variants:  # the first hold is a guess
-            run(variant)
-        for variant in variants:
-            rounds[variant] = Rounds()
-            watches[variant].late = 0
+            profiler.run("wall")
+        for variant in profiler.variants:  # the first hold is a guess
+            profiler.run(variant)
+        profiler.forget()
         own_ns = Stopwatch(clock).own_ns()
         for round_ in tqdm(range(runs), desc=f"profile, {subject.name}", delay=2, leave=False):
-            for variant in variants if round_ % 2 else variants[::-1]:
-                run(variant)
+            for variant in profiler.variants if round_ % 2 else profiler.variants[::-1]:
+                profiler.run(variant)
         own_ns = max((own_ns + Stopwatch(clock).own_ns()) / 2, 0.0)
+    rounds = profiler.rounds
     whole = np.maximum(np.array(rounds["nothing"].forward_ns) - own_ns, 0.0)
     times = {subject.levels[0].base: whole}
     for level in subject.levels:
@@ -471,18 +505,8 @@ def measure(subject: Subject, clock: Clock, runs: int, warmup: int) -> dict[str,
         "levels": [
             _level_json(level, times | _base_times(level, rounds[level.name], own_ns)) for level in subject.levels
         ],
-        "instrument": [
-            {
-                "variant": name,
-                "events": rounds[name].marks,
-                "forward_ns": spread(rounds[name].forward_ns, 1),
-                "launch_ns": spread(rounds[name].launch_ns, 1),
-                "count": len(rounds[name].forward_ns),
-                "late": watches[name].late,
-            }
-            for name in ("nothing", "ranges", *levels)
-        ],
-        "tokens": _tokens_json(whole, times.get("gpt2/blocks"), rounds["wall"].wall_ns, steps),
+        "instrument": [profiler.instrument(name) for name in ("nothing", "ranges", *profiler.levels)],
+        "tokens": _tokens_json(whole, times.get("gpt2/blocks"), rounds["wall"].wall_ns, profiler.steps),
         "own_ns": round(own_ns, 1),
     }
 
