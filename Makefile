@@ -88,7 +88,7 @@ NEW_RUN = $(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-$(subst $(space),-,$
 MEASURE_layers = studies.layers.measure
 MEASURE_kernels-of-layers = studies.layers.measure_alone
 MEASURE_baseline = studies.baseline.measure
-MEASURE_sweep = studies.sweep.run
+MEASURE_sweep = studies.sweep.measure
 define run_and_report
 @run='$(NEW_RUN)'; $(PY) -m $(MEASURE_$@) $(SWEPT) --out "$$run" $(ARGS) $(if $(filter $(NO_RUN),$(ARGS)),,&& $(PY) analysis/report.py "$$run" --quiet)
 endef

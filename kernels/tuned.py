@@ -21,7 +21,7 @@ _HEAD = """\
 # and shapes at which all were tried (geometric mean), mostly those of the ladder. On one of them alone a choice may be
 # no faster, but at none of those that were timed (`measured`) is it slower by 1 % in the median and at all in 95 %
 # of the rounds.
-# Written by `python -m studies.sweep.run OP --update` for kernels.build; KERNEL_LEDGER_TUNED=off builds the defaults.
+# Written by `make sweep OP=… ARGS=--update` for kernels.build; KERNEL_LEDGER_TUNED=off builds the defaults.
 # gain: the default's time over this one's, that geometric mean; p5 to p95 round by round.
 # not_measured: ops, dtypes and shapes that are compiled from the source too, and were not timed with the choice. A rung
 # that an op takes when no variant is named keeps its default as long as any are left.

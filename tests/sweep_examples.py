@@ -1,4 +1,4 @@
-"""A sweep.csv as studies.sweep.run writes it, without a GPU: times follow a rule that tests can check."""
+"""A sweep.csv as studies.sweep.measure writes it, without a GPU: times follow a rule that tests can check."""
 
 from __future__ import annotations
 

@@ -348,7 +348,7 @@ class Capture:
     details           metrics of details pages under their labels (DETAILS)
     dataflow          operations of the captured program with their operands, as harness/dataflow.py describes them
     layer_profile     components timed by studies/layers; kernels_of_layers, baseline: by the programs of these names
-    sweep             what studies.sweep.run recommends; sweep_rows: one row a combination, in the order of measuring
+    sweep             what `make sweep` recommends; sweep_rows: one row a combination, in the order of measuring
     layer_events      what the events of the captured run read: range, ordinal, component, event_ns (as read), own_ns
     ours              what files of further kinds hold that analysis/formats declares, by kind with _ for -
     vendor            who made the GPU: 'NVIDIA', 'AMD', 'Intel', or the name of another accelerator ('MTIA'); '' where

@@ -17,7 +17,7 @@ import pandas as pd
 from analysis.capture.model import nest
 
 UNATTRIBUTED = "unattributed"
-SWEPT = "sweep/"  # below it studies.sweep.run launches combinations: their numbers are choices, not indices of layers
+SWEPT = "sweep/"  # below it `make sweep` launches combinations: their numbers are choices, not indices of layers
 _FEW_THREADS = 16  # up to here one comparison a thread is faster than an index
 
 

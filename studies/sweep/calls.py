@@ -1,4 +1,4 @@
-"""Which call of studies.sweep.run each row of a sweep is from, and the conditions of each call."""
+"""Which call of studies.sweep.measure each row of a sweep is from, and the conditions of each call."""
 
 from __future__ import annotations
 

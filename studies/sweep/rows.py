@@ -1,4 +1,7 @@
-"""The rows of a sweep: the file that keeps them as they are measured, and the choice that they lead to."""
+"""The rows of a sweep: the file that keeps them as they are measured, and the rules by which one is chosen.
+
+The program that measures chooses by these rules, and the tables of the report show the same choice.
+"""
 
 from __future__ import annotations
 
@@ -74,12 +77,12 @@ def latest(rows: Sequence[Row]) -> list[Row]:
     """The last row of each combination, dtype, shape and GPU, of what the source is now: with the macros of the last
     row of its rung, and of the build of the last row of the combination, which is one for all dtypes and shapes.
     """
-    names = {_rung_of(row): _names(row) for row in rows}
+    names = {_rung_of(row): macros_of(row) for row in rows}
     builds = {_build_of(row): row["fingerprint"] for row in rows}
     found = {
-        tuple(row[name] for name in KEY): row
+        (*cell_of(row), row["macros"], row["gpu"]): row
         for row in rows
-        if _names(row) == names[_rung_of(row)] and row["fingerprint"] == builds[_build_of(row)]
+        if macros_of(row) == names[_rung_of(row)] and row["fingerprint"] == builds[_build_of(row)]
     }
     return list(found.values())
 
@@ -92,23 +95,34 @@ def _build_of(row: Row) -> tuple[str, ...]:
     return tuple(row[name] for name in ("gpu", "source", "macros"))
 
 
-def _names(row: Row) -> tuple[str, ...]:
+def macros_of(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the macros of a row or a choice."""
     return tuple(part.split("=")[0] for part in row["macros"].split())
 
 
-def _by_source(rows: Sequence[Row]) -> dict[Source, list[Row]]:
+def source_of(row: Row) -> Source:
+    """What a row is of: the kernels that are compiled from one source with the same macros, on one GPU."""
+    return row["gpu"], row["source"], macros_of(row)
+
+
+def by_source(rows: Sequence[Row]) -> dict[Source, list[Row]]:
+    """The rows of each source."""
     groups: dict[Source, list[Row]] = {}
-    for row in latest(rows):
-        if row["gpu"]:
-            groups.setdefault((row["gpu"], row["source"], _names(row)), []).append(row)
+    for row in rows:
+        groups.setdefault(source_of(row), []).append(row)
     return groups
+
+
+def _measured(rows: Sequence[Row]) -> dict[Source, list[Row]]:
+    """The latest rows of each source that were measured on a GPU."""
+    return by_source([row for row in latest(rows) if row["gpu"]])
 
 
 def choose(rows: Sequence[Row]) -> list[Row]:
     """For each source and GPU the combination to take: {gpu, source, macros, default, gain, clear, why, measured}."""
     return [
         _choice(gpu, source, members)
-        for (gpu, source, _), members in sorted(_by_source(rows).items())
+        for (gpu, source, _), members in sorted(_measured(rows).items())
         if any(row["verdict"] == "timed" for row in members)
     ]
 
@@ -118,7 +132,7 @@ def finalists(rows: Sequence[Row]) -> dict[Source, list[str]]:
     no row shows to be slower elsewhere, at most FINALISTS: where one falls, the next one takes its place.
     """
     found = {}
-    for source, members in sorted(_by_source(rows).items()):
+    for source, members in sorted(_measured(rows).items()):
         fallen = {row["macros"] for row in members if _is_slower(row)}
         if best := [macros for macros in _clear_where_all_were_tried(members) if macros not in fallen][:FINALISTS]:
             found[source] = best
@@ -128,10 +142,7 @@ def finalists(rows: Sequence[Row]) -> dict[Source, list[str]]:
 def swept_cells(rows: Sequence[Row], gpu: str) -> set[Cell]:
     """Where all combinations of a source were tried on that GPU, not only those of the second stage."""
     return {
-        cell
-        for (name, *_), members in _by_source(rows).items()
-        if name == gpu
-        for cell in _where_all_were_tried(members)
+        cell for (name, *_), members in _measured(rows).items() if name == gpu for cell in where_all_were_tried(members)
     }
 
 
@@ -141,7 +152,10 @@ def not_taken(rows: Sequence[Row], gpu: str) -> set[Cell]:
     return {cell_of(row) for row in of_default if row["verdict"] == "does not run"}
 
 
-def _where_all_were_tried(members: Sequence[Row]) -> set[Cell]:
+def where_all_were_tried(members: Sequence[Row]) -> set[Cell]:
+    """Of the rows of one source the cells with as many combinations as any; of so few that the second stage tries them
+    all as well, only the shape that came first.
+    """
     tried: dict[Cell, set[str]] = {}
     for row in members:
         tried.setdefault(cell_of(row), set()).add(row["macros"])
@@ -149,7 +163,7 @@ def _where_all_were_tried(members: Sequence[Row]) -> set[Cell]:
     whole = {cell for cell, macros in tried.items() if len(macros) == most}
     if most > FINALISTS + 1:
         return whole
-    first: dict[Cell, Cell] = {}  # the second stage tries all of so few as well, and comes later
+    first: dict[Cell, Cell] = {}  # the second stage comes later
     for row in members:
         first.setdefault(cell_of(row)[:-1], cell_of(row))
     return whole & set(first.values())
@@ -172,9 +186,9 @@ def _gains(members: Sequence[Row]) -> dict[str, dict[Cell, tuple[float, float, f
 
 def _clear(members: Sequence[Row], cells: Sequence[Cell]) -> dict[str, float]:
     """By how much each combination is faster than the default, the best first, of those that are clearly: timed in all
-    of `cells`, in 95 % of the rounds faster in one, and slower in none (_is_slower).
+    of `cells`, in 95 % of the rounds faster in one, and slower in none (is_slower).
     """
-    tried = _where_all_were_tried(members)
+    tried = where_all_were_tried(members)
     slower = {(row["macros"], cell_of(row)) for row in members if _is_slower(row)}
     others = {row["macros"] for row in members if row["default"] != "1"}
     clear = {}
@@ -191,16 +205,24 @@ def _clear(members: Sequence[Row], cells: Sequence[Cell]) -> dict[str, float]:
 
 
 def _clear_where_all_were_tried(members: Sequence[Row]) -> dict[str, float]:
-    tried = _where_all_were_tried(members)
+    tried = where_all_were_tried(members)
     return _clear(members, [cell for cell in _of_default(members) if cell in tried])
 
 
+def is_clear(versus_default_p5: float, versus_default_p50: float) -> bool:
+    """Whether a combination was faster than the default in 95 % of the rounds, by 1 % in the median."""
+    return versus_default_p5 > 1 and versus_default_p50 >= LEAST_GAIN
+
+
+def is_slower(versus_default_p50: float, versus_default_p95: float, samples: float) -> bool:
+    """Whether it was slower in 95 % of the rounds, of five or more, and by 1 % in the median."""
+    return samples >= LEAST_ROUNDS and versus_default_p95 < 1 and versus_default_p50 * LEAST_GAIN <= 1
+
+
 def _is_slower(row: Row) -> bool:
-    """Whether a combination is slower than the default by 1 % in the median, and in 95 % of the rounds."""
     if row["verdict"] != "timed" or not row["versus_default_p50"]:
         return False
-    middle, high = float(row["versus_default_p50"]), float(row["versus_default_p95"])
-    return high < 1 and middle * LEAST_GAIN <= 1 and int(row["samples"]) >= LEAST_ROUNDS
+    return is_slower(float(row["versus_default_p50"]), float(row["versus_default_p95"]), int(row["samples"]))
 
 
 def _choice(gpu: str, source: str, members: Sequence[Row]) -> Row:
@@ -246,17 +268,3 @@ def entries_of(choices: Sequence[Row], run: str) -> list[Row]:
             picked = {name: choice[name] for name in ("gpu", "source", "gain", "measured")}
             entries.append(picked | {"macros": macros, "run": run, "not_measured": choice.get("not_measured", [])})
     return entries
-
-
-def update_tuned(choices: Sequence[Row], run: str) -> str:
-    """Write kernels/tuned.toml; what it says of the swept sources now."""
-    from kernels import tuned
-
-    entries: list[Mapping[str, Any]] = list(tuned.read())
-    for choice in choices:
-        entries = tuned.replaced(entries, choice["gpu"], choice["source"], _names(choice), entries_of([choice], run))
-    temporary = tuned.TABLE.with_name(f".{tuned.TABLE.name}.part")
-    temporary.write_text(tuned.text(entries), encoding="utf-8")
-    temporary.replace(tuned.TABLE)
-    count = len(entries_of(choices, run))
-    return f"kernels/{tuned.TABLE.name} recommends other than the default for {count} of {len(choices)} swept sources"

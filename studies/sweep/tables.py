@@ -14,10 +14,10 @@ from analysis.formats.words import count_of
 from analysis.tables.declare import Column, fact, part, table
 from studies.sweep import calls as sweep_calls
 from studies.sweep import counters as sweep_counters
+from studies.sweep import rows as rules
 
 CELL = ["op", "variant", "dtype", "shape"]
 _FINDINGS = 5
-_LEAST_GAIN, _LEAST_ROUNDS = 1.01, 5  # as studies.sweep.rows judges
 _FEWER_BLOCKS, _ALIKE = 1.5, 0.03
 _FEW_WAVES = 20.0  # with more of them the last one does not count
 _LITTLE = 0.1  # of empty places
@@ -53,10 +53,6 @@ _JOINED = " · "
 _JOINED_PLACES = ", "
 _PLACES_NAMED = 3
 _NO_ROW: dict[str, Any] = {"excess": None, "time_ns": None, "marks": [], "verdict": "no row"}
-_RUNG = ["op", "variant", "gpu"]
-_BUILD = ["gpu", "source", "macros"]
-_FINALISTS = 3  # of a sweep's second stage, beside the default
-_KEY = ["op", "variant", "macros", "dtype", "shape_name", "gpu"]
 
 
 _COLUMNS = (
@@ -172,15 +168,10 @@ def build_sweep(capture: Capture, all_measured: pd.DataFrame) -> Swept:
     """
     if capture.sweep_rows is None or capture.sweep_rows.empty:
         return None
-    # measured again after a change of the source: the last build of a combination counts, and the rung's last choices
     rows = capture.sweep_rows.assign(call=sweep_calls.number_rows(capture))
-    last_build = rows.groupby(_BUILD)["fingerprint"].transform("last")
-    names = rows["macros"].str.replace(r"=-?\d+", "", regex=True)
-    last_names = names.groupby([rows[name] for name in _RUNG]).transform("last")
-    rows = rows.assign(shape=rows["shape_name"], versus_default=rows["versus_default_p50"], names=names)
-    rows = rows[rows["fingerprint"].eq(last_build) & names.eq(last_names)]
-    rows = rows.drop_duplicates(_KEY, keep="last").reset_index(drop=True)
-    rows["whole"] = _where_all_were_tried(rows)
+    rows = rows.assign(whole=_where_all_were_tried(rows)).dropna(subset="whole").reset_index(drop=True)
+    rows = rows.assign(shape=rows["shape_name"], versus_default=rows["versus_default_p50"])
+    rows["whole"] = rows["whole"].astype(bool)
     rows["combination"] = rows["macros"].map(short_name)
     rows = sweep_counters.join(rows, all_measured, capture.tools)
     # by what was timed in the same rounds as the default; where no default was timed, by time alone
@@ -216,15 +207,17 @@ def build_sweep(capture: Capture, all_measured: pd.DataFrame) -> Swept:
     return rows[rows["whole"]], rows[few]
 
 
-def _where_all_were_tried(rows: pd.DataFrame) -> pd.Series:
-    """Of each row whether its dtype and shape have as many combinations as any of its source; of so few that the second
-    stage of a sweep tries them all as well, only the shape that came first.
+def _where_all_were_tried(rows: pd.DataFrame) -> list[bool | None]:
+    """Of each row whether all combinations of its source were tried at its dtype and shape; None of a row that was
+    measured again, or is of what the source is no more.
     """
-    source = ["gpu", "source", "names"]
-    tried = rows.groupby([*source, *CELL])["macros"].transform("nunique")
-    most = tried.groupby([rows[name] for name in source]).transform("max")
-    first = rows.groupby([*source, *CELL[:-1]])["shape"].transform("first")
-    return (tried == most) & ((most > _FINALISTS + 1) | (rows["shape"] == first))
+    records = rows.assign(at=range(len(rows))).to_dict("records")
+    found: list[bool | None] = [None] * len(rows)
+    for members in rules.by_source(rules.latest(records)).values():
+        whole = rules.where_all_were_tried(sorted(members, key=lambda row: int(row["at"])))
+        for row in members:
+            found[row["at"]] = rules.cell_of(row) in whole
+    return found
 
 
 def _slower_elsewhere(rows: pd.DataFrame) -> list[str]:
@@ -351,14 +344,13 @@ def find(best: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def is_clear(row: Any) -> bool:
-    """Whether the combination was faster than the default in 95 % of the rounds, by 1 % in the median."""
-    return bool(row.versus_default_p5 > 1 and row.versus_default >= _LEAST_GAIN)
+    """Whether the combination of a row is clearly faster than the default."""
+    return bool(rules.is_clear(row.versus_default_p5, row.versus_default))
 
 
 def is_slower(row: Any) -> bool:
-    """Whether it was slower in 95 % of the rounds, of five or more, and by 1 % in the median."""
-    enough = row.samples >= _LEAST_ROUNDS
-    return bool(enough and row.versus_default_p95 < 1 and row.versus_default * _LEAST_GAIN <= 1)
+    """Whether the combination of a row is clearly slower than the default."""
+    return bool(rules.is_slower(row.versus_default, row.versus_default_p95, row.samples))
 
 
 def _marked(timed: pd.DataFrame, mark: str) -> pd.Series | None:
@@ -401,7 +393,7 @@ def _sentences(
     if slowest["combination"] not in (other["combination"], fastest["combination"]):
         paired = slowest["versus_default"] if default is not None else float("nan")
         ratio = 1 / paired if pd.notna(paired) else slowest["bench_time_p50_ns"] / other["bench_time_p50_ns"]
-        if ratio >= _LEAST_GAIN:
+        if ratio >= rules.LEAST_GAIN:
             against = fastest if is_clear(fastest) else other
             why, starting = _why(slowest, other, against, ratio), _starting(slowest, rows)
             if starting:

@@ -188,7 +188,7 @@ def test_help_answers_at_once():
         ("-m analysis.metrics", "report"),
         ("-m analysis.kernel_times", "report"),
         ("-m studies.ladder.build", "report"),
-        ("-m studies.sweep.run", "sweep"),
+        ("-m studies.sweep.measure", "sweep"),
         ("-m studies.layers.measure", "layers"),
         ("-m studies.layers.measure_alone", "kernels-of-layers"),
         ("-m harness.bench", "bench"),

@@ -143,7 +143,7 @@ def test_a_virtual_environment_follows_the_gpu(tmp_path: Path) -> None:
         ("layers", "layers.measure"),
         ("kernels-of-layers", "layers.measure_alone"),
         ("baseline", "baseline.measure"),
-        ("sweep", "sweep.run"),
+        ("sweep", "sweep.measure"),
     ],
 )
 def test_what_makes_no_run_has_no_report(target: str, module: str, tmp_path: Path) -> None:

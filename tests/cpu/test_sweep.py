@@ -24,10 +24,9 @@ from kernels import build, census, combinations, tuned
 from kernels.registry import ops
 from kernels.variants import fingerprint
 from studies.sweep import figures as heatmap
-from studies.sweep import measure as sweep_gpu
-from studies.sweep import record as sweep_calls
+from studies.sweep import measure as sweep
+from studies.sweep import measure_worker as sweep_gpu
 from studies.sweep import rows as sweep_rows
-from studies.sweep import run as sweep
 from studies.sweep import tables
 from tests import committed
 from tests import sweep_examples as examples
@@ -345,7 +344,7 @@ def test_each_call_keeps_its_rows_and_its_conditions(
     (first,) = calls()
     assert (first["first_row"], first["arguments"][:2], first["sampled"]) == (
         1,
-        ["studies.sweep.run", "gelu"],
+        ["studies.sweep.measure", "gelu"],
         "while timing",
     )
     assert {"when", "git_sha", "driver", "nvcc", "clocks", "clocks_reason"} <= set(first)
@@ -378,16 +377,16 @@ def test_a_call_that_was_ended_from_outside_keeps_its_rows(tmp_path: Path) -> No
     file = tmp_path / "sweep.json"
     calls = [{"first_row": 1, "last_row": 4}, {"first_row": 5}, {"first_row": 5}, {"first_row": 9}]
     file.write_text(json.dumps({"calls": calls}))
-    assert sweep_calls.earlier(file, 11) == [
+    assert sweep.earlier_calls(file, 11) == [
         {"first_row": 1, "last_row": 4}, {"first_row": 5, "last_row": 8}, {"first_row": 9, "last_row": 11},
     ]  # fmt: skip
-    assert sweep_calls.earlier(tmp_path / "none.json", 3) == []
+    assert sweep.earlier_calls(tmp_path / "none.json", 3) == []
 
 
 def test_rows_name_their_call_and_a_figure_the_clocks_of_its_own(tmp_path: Path) -> None:
     captures = capture_of(tmp_path, two(versus(1.09, 1.1, 1.11)) + two(versus(1.09, 1.1, 1.11), dtype="fp32"))
     seen = {"min": 345.0, "median": 1700.0, "max": 1980.0}
-    call = {"arguments": ["studies.sweep.run", "gelu"], "sampled": "while timing", "clocks": {"sm_mhz": seen}}
+    call = {"arguments": ["studies.sweep.measure", "gelu"], "sampled": "while timing", "clocks": {"sm_mhz": seen}}
     document = json.loads((captures / "sweep.json").read_text())
     calls = [call | {"first_row": 1, "last_row": 2}]
     (captures / "sweep.json").write_text(json.dumps(document | {"calls": calls}))

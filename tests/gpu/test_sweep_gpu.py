@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from studies.sweep import run as sweep
+from studies.sweep import measure as sweep
 
 pytestmark = pytest.mark.gpu
 

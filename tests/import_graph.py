@@ -1,0 +1,160 @@
+"""Which package of ours uses which: by imports, also inside functions, by names of modules, and by shell scripts.
+
+A package is a folder of `analysis` or `studies`, a module at the top of `analysis`, or `harness`, `kernels`,
+`nsys_scripts`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+OURS = ("analysis", "harness", "kernels", "nsys_scripts", "studies")
+DIVIDED = ("analysis", "studies")
+IMPORTERS = {"import_module", "find_spec", "__import__", "run_module"}
+SHELL = re.compile(
+    r"(?<=-m )(?:analysis|harness|kernels|studies|nsys_scripts)\.[\w.]+|\banalysis/\w+\.py\b|\bnsys_scripts/"
+)
+
+Edges = dict[str, dict[str, str]]  # package → package that it uses → the first file:line that says so
+
+
+def modules(folder: str) -> list[Path]:
+    """The Python files of a folder of the project."""
+    return sorted(path for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def imports(path: Path, *, lazy: bool = True) -> Iterator[tuple[int, str]]:
+    """(line, absolute module name) of every import of a file; lazy=False leaves out those inside functions."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    inside = {
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    package = path.relative_to(ROOT).with_suffix("").parts[:-1] if path.is_relative_to(ROOT) else ()
+    for node in ast.walk(tree):
+        if node in inside and not lazy:
+            continue
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            module = ".".join(part for part in (base, node.module or "") if part)
+            for alias in node.names:
+                yield node.lineno, f"{module}.{alias.name}"
+
+
+def started(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, module name) of what a Python file uses without importing it: modules that it names to importlib or after
+    `-m`, and the scripts of nsys_scripts, whose folder it names.
+    """
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            yield from _named(node.args[:1] if called in IMPORTERS else [])
+        elif isinstance(node, ast.List | ast.Tuple):
+            values = [getattr(element, "value", None) for element in node.elts]
+            yield from _named([node.elts[place + 1] for place, value in enumerate(values[:-1]) if value == "-m"])
+        elif isinstance(node, ast.Constant) and node.value == "nsys_scripts":
+            yield node.lineno, node.value
+
+
+def _named(nodes: list[ast.expr]) -> Iterator[tuple[int, str]]:
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+def called_by_script(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, module name) of what a shell script runs with `-m`, as analysis/x.py, or from nsys_scripts."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.lstrip().startswith("#"):
+            for match in SHELL.finditer(line):
+                yield number, match[0].rstrip("/").removesuffix(".py").replace("/", ".")
+
+
+def package_of(module: str) -> str:
+    """`analysis.tables` of `analysis.tables.join.prepare`, `harness` of `harness.run`; "" of what is not ours."""
+    first, *rest = module.split(".")
+    if first not in OURS or (first in DIVIDED and not rest):
+        return ""
+    return f"{first}.{rest[0]}" if first in DIVIDED else first
+
+
+def edges() -> Edges:
+    """Every use of one package by another."""
+    found: Edges = {}
+    for folder in OURS:
+        scripts = sorted((ROOT / folder).rglob("*.sh"))
+        for path in (*modules(folder), *scripts):
+            name = path.relative_to(ROOT)
+            package = package_of(".".join(name.with_suffix("").parts))
+            uses = called_by_script(path) if path.suffix == ".sh" else (*imports(path), *started(path))
+            for line, module in uses:
+                used = package_of(module)
+                if used and package and used != package:
+                    found.setdefault(package, {}).setdefault(used, f"{name}:{line} {module}")
+    return found
+
+
+def cycles(graph: Edges) -> list[list[str]]:
+    """The groups of packages each of which reaches each other one."""
+    reached = {package: _reached_from(package, graph) for package in graph}
+    groups = {
+        tuple(sorted(other for other in reached[package] if package in reached.get(other, ())))
+        for package in graph
+        if package in reached[package]
+    }
+    return [list(group) for group in sorted(groups)]
+
+
+def _reached_from(package: str, graph: Edges) -> set[str]:
+    found: set[str] = set()
+    left = [*graph.get(package, ())]
+    while left:
+        one = left.pop()
+        if one not in found:
+            found.add(one)
+            left += graph.get(one, ())
+    return found
+
+
+def module_path(module: str) -> Path | None:
+    """The file of a dotted name, or of the module that the name is in; None if it is not ours."""
+    parts = module.split(".")
+    for end in range(len(parts), 0, -1):
+        path = ROOT.joinpath(*parts[:end])
+        if path.with_suffix(".py").is_file():
+            return path.with_suffix(".py")
+        if (path / "__init__.py").is_file():
+            return path / "__init__.py"
+    return None
+
+
+def reached_by(path: Path) -> dict[str, str]:
+    """Every module that a file imports, also through others of ours, with the file that imports it."""
+    found: dict[str, str] = {}
+    seen, left = {path}, [path]
+    while left:
+        one = left.pop()
+        for line, module in imports(one):
+            found.setdefault(module, f"{one.relative_to(ROOT)}:{line}")
+            file = module_path(module)
+            if file is not None and file not in seen:
+                seen.add(file)
+                left.append(file)
+    return found
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    """(file:line name, lines from `def` to the end) of every function of a file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node.end_lineno - node.lineno + 1
