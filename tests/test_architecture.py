@@ -7,38 +7,21 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-OURS = {"analysis", "harness", "kernels", "nsys_scripts", "tests"}
+from tests.import_graph import (
+    ROOT,
+    cycles,
+    edges,
+    functions,
+    imports,
+    module_path,
+    modules,
+    reached_by,
+    started,
+)
+
+OURS = {"analysis", "harness", "kernels", "nsys_scripts", "studies", "tests"}
 # What analysis/ may import beside the standard library and itself: the base install of pyproject.toml.
 HEAVY = {"torch", "triton", "transformers", "safetensors", "nvtx", "pynvml"}
-
-
-def modules(folder: str) -> list[Path]:
-    """The Python files of a folder of the project."""
-    return sorted(path for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts)
-
-
-def imports(path: Path, *, lazy: bool = True) -> Iterator[tuple[int, str]]:
-    """(line, absolute module name) of every import of a file; lazy=False leaves out those inside functions."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    inside = {
-        node
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(function)
-    }
-    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
-    for node in ast.walk(tree):
-        if node in inside and not lazy:
-            continue
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
-        elif isinstance(node, ast.ImportFrom):
-            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
-            module = ".".join(part for part in (base, node.module or "") if part)
-            for alias in node.names:
-                yield node.lineno, f"{module}.{alias.name}"
 
 
 def offenders(folder: str, forbidden: set[str], *, lazy: bool = True) -> list[str]:
@@ -89,7 +72,7 @@ def test_of_the_analysis_the_harness_imports_what_files_look_like_and_no_more() 
 
 def test_formats_need_nothing_of_ours() -> None:
     own = {f"analysis.formats.{path.stem}" for path in modules("analysis/formats")}
-    assert [entry for entry in offenders("analysis/formats", OURS | {"studies"}) if not names_one_of(entry, own)] == []
+    assert [entry for entry in offenders("analysis/formats", OURS) if not names_one_of(entry, own)] == []
     known = {*sys.stdlib_module_names, "msgspec", "analysis"}
     others = [
         f"{path.name}:{line} {module}"
@@ -102,7 +85,7 @@ def test_formats_need_nothing_of_ours() -> None:
 
 def test_hardware_imports_what_files_look_like_and_itself() -> None:
     own = {f"analysis.{part}.{path.stem}" for part in ("formats", "hardware") for path in modules(f"analysis/{part}")}
-    found = offenders("analysis/hardware", OURS | {"studies"})
+    found = offenders("analysis/hardware", OURS)
     assert [entry for entry in found if not names_one_of(entry, own | {"analysis.hardware"})] == []
 
 
@@ -111,6 +94,115 @@ def test_transformers_is_imported_lazily_and_in_one_module() -> None:
     everywhere = offenders("harness", {"transformers"}) + offenders("kernels", {"transformers"})
     assert {entry.split(":")[0] for entry in everywhere} <= {"harness/weights.py"}
     assert offenders("harness", {"transformers"}, lazy=False) == []
+
+
+# --- studies ---
+
+SHOWN = ("tables", "page", "figures", "read", "rows", "calls", "counters", "goals", "claims", "claims_page", "build")
+# Modules of analysis that use a study and are not programs: those that are still to learn of tables by declaration.
+STILL_USES_STUDIES = (
+    "analysis/page/profiles.py", "analysis/pipeline.py", "analysis/tables/completeness.py",
+    "analysis/tables/conditions.py", "analysis/tables/profiles.py",
+)  # fmt: skip
+
+
+def is_program(path: Path) -> bool:
+    """Whether a module is a command line at the top of `analysis`."""
+    return path.parent == ROOT / "analysis" and 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
+
+
+def test_only_what_measures_imports_torch() -> None:
+    measures = [path for path in modules("studies") if path.name.startswith("measure")]
+    assert len(measures) >= 4
+    others = {str(path.relative_to(ROOT)) for path in set(modules("studies")) - set(measures)}
+    assert [entry for entry in offenders("studies", HEAVY) if entry.split(":")[0] in others] == []
+    assert offenders("nsys_scripts", HEAVY) == []
+
+
+def test_what_a_study_shows_needs_nothing_that_measures() -> None:
+    """Its tables, pages and figures are made where there is no torch, from files: not even through other modules."""
+    shown = [path for path in modules("studies") if path.stem in SHOWN]
+    assert len(shown) > 10
+    found = [
+        f"{path.relative_to(ROOT)}: {where} {module}"
+        for path in shown
+        for module, where in reached_by(path).items()
+        if module.partition(".")[0] in HEAVY | {"harness", "kernels", "nsys_scripts"}
+    ]
+    assert found == []
+
+
+def test_of_the_analysis_only_programs_use_studies() -> None:
+    users = {entry.split(":")[0] for entry in offenders("analysis", {"studies"})}
+    assert {name for name in users if not is_program(ROOT / name)} - set(STILL_USES_STUDIES) == set()
+
+
+# --- cycles ---
+
+
+def test_no_package_uses_one_that_uses_it() -> None:
+    """Counting imports inside functions, modules by name, and shell scripts that run `python -m`."""
+    graph = edges()
+    assert graph["nsys_scripts"].keys() == {"analysis.hot_lines", "analysis.metrics"}  # the scripts are read
+    assert "nsys_scripts" in graph["harness"]
+    for path in STILL_USES_STUDIES:
+        package = path.removesuffix(".py").replace("/", ".").rpartition(".")[0]
+        graph[package] = (
+            {used: where for used, where in graph[package].items() if not used.startswith("studies.")}
+            if package in graph
+            else {}
+        )
+    said = [
+        [f"{one} → {two}: {graph[one][two]}" for one in group for two in group if two in graph[one]]
+        for group in cycles(graph)
+    ]
+    assert said == []
+
+
+@pytest.mark.parametrize(
+    ("graph", "found"),
+    [
+        ({"a": {"b": ""}, "b": {"c": ""}}, []),
+        ({"a": {"b": ""}, "b": {"a": ""}}, [["a", "b"]]),
+        ({"a": {"b": ""}, "b": {"c": ""}, "c": {"a": ""}, "d": {"a": ""}}, [["a", "b", "c"]]),
+    ],
+)
+def test_cycles_are_found(graph: dict[str, dict[str, str]], found: list[list[str]]) -> None:
+    assert cycles(graph) == found
+
+
+@pytest.mark.parametrize(
+    ("source", "used"),
+    [
+        ('import_module("kernels.build")', "kernels.build"),
+        ('[sys.executable, "-m", "harness.run"]', "harness.run"),
+        ('ROOT / "nsys_scripts" / "common.sh"', "nsys_scripts"),
+        ('print("see nsys_scripts/common.sh")', None),
+        ('TARGETS = {"harness.run": "profile"}', None),
+    ],
+)
+def test_what_is_used_without_an_import_is_seen(source: str, used: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(source)
+    assert [module for _, module in started(path)] == ([used] if used else [])
+
+
+def test_a_name_is_found_in_its_module() -> None:
+    assert module_path("analysis.tables.join.prepare_counters") == ROOT / "analysis/tables/join.py"
+    assert module_path("studies.ladder") == ROOT / "studies/ladder/__init__.py"
+    assert module_path("pandas.DataFrame") is None
+
+
+# --- size ---
+
+LONGEST = 60  # lines of a function
+SHORT = ("studies", "nsys_scripts")
+
+
+@pytest.mark.parametrize("folder", SHORT)
+def test_no_function_is_long(folder: str) -> None:
+    long = [f"{name}: {lines} lines" for path in modules(folder) for name, lines in functions(path) if lines > LONGEST]
+    assert long == []
 
 
 # --- writing ---
@@ -123,6 +215,7 @@ WRITERS = {
     "analysis/report.py",
     "analysis/readmes.py",
     "studies/ladder/build.py",
+    "studies/ladder/bounds.py",
     "tests/bench/readers.py",
     "tests/bench/make_captures.py",
 }  # and the cache
@@ -149,8 +242,10 @@ def writes(path: Path, name: str) -> Iterator[str]:
 def test_only_the_report_writes() -> None:
     found = [
         entry
-        for path in modules("analysis")
-        if (name := str(path.relative_to(ROOT))) not in WRITERS and "cache" not in path.stem
+        for path in (*modules("analysis"), *modules("studies"))
+        if (name := str(path.relative_to(ROOT))) not in WRITERS
+        and "cache" not in path.stem
+        and not path.stem.startswith("measure")
         for entry in writes(path, name)
     ]
     assert found == []

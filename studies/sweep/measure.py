@@ -51,10 +51,10 @@ from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.sweep import SWEEP, SWEEP_ROWS
 from harness.console import progress
+from studies.sweep.measure_ledger import Ledger
 from studies.sweep.measure_worker import batches
 from studies.sweep.rows import (
     LEAST_GAIN,
-    Ledger,
     Row,
     cell_of,
     choose,

@@ -105,13 +105,13 @@ def test_a_plan_names_what_it_does_not_know() -> None:
 
 def test_the_ledger_keeps_rows_one_by_one_and_drops_a_line_that_was_cut_off(tmp_path: Path) -> None:
     first, second = examples.grid("gelu", "v02_vector", GELU)[:2]
-    ledger = sweep_rows.Ledger(tmp_path / "sweep.csv")
+    ledger = sweep.Ledger(tmp_path / "sweep.csv")
     ledger.add(first)
     ledger.add(second)
     text = (tmp_path / "sweep.csv").read_text()
     assert text == examples.text([first, second])
     (tmp_path / "sweep.csv").write_text(text[:-20])
-    again = sweep_rows.Ledger(tmp_path / "sweep.csv")
+    again = sweep.Ledger(tmp_path / "sweep.csv")
     assert again.has(first)
     assert not again.has(second)
     again.add(second)
@@ -120,7 +120,7 @@ def test_the_ledger_keeps_rows_one_by_one_and_drops_a_line_that_was_cut_off(tmp_
 
 def test_a_row_is_measured_again_where_the_source_or_the_gpu_changed(tmp_path: Path) -> None:
     row = examples.grid("gelu", "v02_vector", GELU)[0]
-    ledger = sweep_rows.Ledger(tmp_path / "sweep.csv")
+    ledger = sweep.Ledger(tmp_path / "sweep.csv")
     ledger.add(row)
     assert not ledger.has(row | {"fingerprint": "f" * 16})
     assert not ledger.has(row | {"gpu": "NVIDIA A100"})
@@ -129,7 +129,7 @@ def test_a_row_is_measured_again_where_the_source_or_the_gpu_changed(tmp_path: P
 def test_a_ledger_of_other_columns_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sweep.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="other columns: give another --out"):
-        sweep_rows.Ledger(tmp_path / "sweep.csv")
+        sweep.Ledger(tmp_path / "sweep.csv")
 
 
 # --- workers that die ---------------------------------------------------------------------------------------------
@@ -274,9 +274,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     return done
 
 
-def run(machine: dict[str, Any], path: Path) -> sweep_rows.Ledger:
+def run(machine: dict[str, Any], path: Path) -> sweep.Ledger:
     cells = sweep.plan([ops()["gelu"]], ["v02_vector"], ["bf16"], None)
-    ledger = sweep_rows.Ledger(path)
+    ledger = sweep.Ledger(path)
     sweep.sweep(cells, ledger, GPU, 90, 20, machine["start"])
     return ledger
 
@@ -406,7 +406,7 @@ def test_rows_name_their_call_and_a_figure_the_clocks_of_its_own(tmp_path: Path)
 
 def test_the_committed_calls_asked_for_the_rows_that_they_are_said_to_have_measured() -> None:
     for file in sweep.ROOT.glob("reports/*/captures/sweep.json"):
-        rows = sweep_rows.Ledger(file.with_name("sweep.csv")).rows
+        rows = sweep.Ledger(file.with_name("sweep.csv")).rows
         calls = json.loads(file.read_text())["calls"]
         assert calls
         for call in calls:
@@ -802,7 +802,7 @@ def test_what_runs_unasked_is_not_built_with_a_choice_that_was_not_timed_at_ever
     small = {"source": "attention/v06_small.cu", "macros": mma, "not_measured": ["attention bf16 at b1_t1024"]}
     assert sweep.keeps_default(small) == reason
     (tmp_path / "captures").mkdir()
-    ledger = sweep_rows.Ledger(tmp_path / "captures" / "sweep.csv")
+    ledger = sweep.Ledger(tmp_path / "captures" / "sweep.csv")
     for row in two(at(1.1)):
         ledger.add(row | {"macros": f"{row['macros']} GELU_V02_AHEAD_MB=3"})
     (found,) = sweep.describe(tmp_path, ledger, 30, [])
@@ -1007,7 +1007,7 @@ def test_counters_are_captured_op_by_op_and_kept_where_a_later_capture_fails(
         [ops()[name] for name in ("gelu", "residual", "encoder")], ["v01_element", "v01_naive"], ["bf16"], None
     )
     (tmp_path / "run" / "captures").mkdir(parents=True)
-    ledger = sweep_rows.Ledger(tmp_path / "run" / "captures" / "sweep.csv")
+    ledger = sweep.Ledger(tmp_path / "run" / "captures" / "sweep.csv")
     sweep.sweep(cells, ledger, GPU, 90, 20, machine["start"])
     old = tmp_path / "run" / "captures" / "residual" / "ncu_raw.csv"
     for file in (old, tmp_path / "run" / "captures" / "gelu" / "old.csv"):
@@ -1738,7 +1738,7 @@ def test_a_damaged_sweep_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_the_header_is_the_one_that_is_written(tmp_path: Path) -> None:
-    ledger = sweep_rows.Ledger(tmp_path / "sweep.csv")
+    ledger = sweep.Ledger(tmp_path / "sweep.csv")
     (row,) = examples.grid("a", "v01_x", {"A_V01_ROWS": (4,)})
     ledger.add(row)
     assert ledger.path.read_text() == examples.text([row])
@@ -1797,7 +1797,7 @@ def test_counters_of_one_rung_are_taken_with_those_of_its_op(
         (run / "captures" / "ncu.json").write_text("{}")
 
     monkeypatch.setattr(sweep, "_capture", capture)
-    ledger = sweep_rows.Ledger(tmp_path / "captures" / "sweep.csv")
+    ledger = sweep.Ledger(tmp_path / "captures" / "sweep.csv")
     sweep.sweep(sweep.plan([ops()["gelu"]], None, ["bf16"], None), ledger, GPU, 90, 20, machine["start"])
     asked = sweep.plan([ops()["gelu"]], ["v01_naive"], ["bf16"], None)
     sweep.capture_counters(tmp_path, ledger, asked, GPU)
