@@ -24,6 +24,7 @@ from analysis.page.readme import Results, join_gpus, render_results, render_summ
 from analysis.published import Runs
 from analysis.report import declared
 from analysis.tables.declare import Table
+from studies.baseline.page import render_baseline
 from studies.ladder import figures as ladder_figures
 from studies.ladder import page as ladder
 from studies.ladder.build import lines_today, read_tables
@@ -151,10 +152,12 @@ def _overview(runs: Runs, ladder_tables: ladder.Tables) -> Iterator[Part]:
 
 
 def _layers(runs: Runs) -> Iterator[Part]:
-    """The layer profile of one GPU."""
+    """The layer profile of one GPU, with the baseline beside it."""
     folder = runs.folder("layers")
     if folder is not None:
-        yield Part("reports/README.md", "layers", render_layers(*_read_report(folder), folder.name))
+        report, tables = _read_report(folder)
+        text = f"{render_layers(report, tables, folder.name)}\n\n{render_baseline(tables)}"
+        yield Part("reports/README.md", "layers", text)
 
 
 def _ladder_tables(runs: Runs, root: Path) -> ladder.Tables:

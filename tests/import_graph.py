@@ -66,9 +66,14 @@ def started(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _named(nodes: list[ast.expr]) -> Iterator[tuple[int, str]]:
+    """The module of each node that is a string; of one like f"studies.{name}" every package that begins so."""
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
+        elif isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
+            folder = ROOT.joinpath(*str(node.values[0].value).split("."))
+            packages = sorted(path.parent for path in folder.glob("*/__init__.py"))
+            yield from ((node.lineno, ".".join(path.relative_to(ROOT).parts)) for path in packages)
 
 
 def called_by_script(path: Path) -> Iterator[tuple[int, str]]:

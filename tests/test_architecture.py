@@ -99,11 +99,6 @@ def test_transformers_is_imported_lazily_and_in_one_module() -> None:
 # --- studies ---
 
 SHOWN = ("tables", "page", "figures", "read", "rows", "calls", "counters", "goals", "claims", "claims_page", "build")
-# Modules of analysis that use a study and are not programs: those that are still to learn of tables by declaration.
-STILL_USES_STUDIES = (
-    "analysis/page/profiles.py", "analysis/pipeline.py", "analysis/tables/completeness.py",
-    "analysis/tables/conditions.py", "analysis/tables/profiles.py",
-)  # fmt: skip
 
 
 def is_program(path: Path) -> bool:
@@ -134,7 +129,7 @@ def test_what_a_study_shows_needs_nothing_that_measures() -> None:
 
 def test_of_the_analysis_only_programs_use_studies() -> None:
     users = {entry.split(":")[0] for entry in offenders("analysis", {"studies"})}
-    assert {name for name in users if not is_program(ROOT / name)} - set(STILL_USES_STUDIES) == set()
+    assert {name for name in users if not is_program(ROOT / name)} == set()
 
 
 # --- cycles ---
@@ -145,13 +140,7 @@ def test_no_package_uses_one_that_uses_it() -> None:
     graph = edges()
     assert graph["nsys_scripts"].keys() == {"analysis.hot_lines", "analysis.metrics"}  # the scripts are read
     assert "nsys_scripts" in graph["harness"]
-    for path in STILL_USES_STUDIES:
-        package = path.removesuffix(".py").replace("/", ".").rpartition(".")[0]
-        graph[package] = (
-            {used: where for used, where in graph[package].items() if not used.startswith("studies.")}
-            if package in graph
-            else {}
-        )
+    assert "studies.sweep" in graph["analysis.report"]  # by f"studies.{name}"
     said = [
         [f"{one} → {two}: {graph[one][two]}" for one in group for two in group if two in graph[one]]
         for group in cycles(graph)

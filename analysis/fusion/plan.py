@@ -29,7 +29,7 @@ from analysis.formats.words import count_of
 from analysis.fusion import opmap
 from analysis.tables.attribution import fold_paths
 from analysis.tables.copies import WITHIN, direction_of
-from analysis.tables.declare import Column, fact, table
+from analysis.tables.declare import Column, fact, part, table
 from analysis.tables.gaps import STEP_NAMES
 from analysis.tables.roofline import dram_roof
 
@@ -1150,3 +1150,10 @@ def plan(
         build_fusion(candidates, work, machine, instances, waiting),
         build_check(candidates, work, machine, ops, bare_gpu_ns),
     )
+
+
+@part("note", 5)
+def _cut_plan(gpu_ops: pd.DataFrame) -> str | None:
+    if len(gpu_ops) <= MOST_LAUNCHES:
+        return None
+    return f"The fusion plan is of the first {MOST_LAUNCHES:,} of {len(gpu_ops):,} GPU operations."

@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.model import Capture, Gap
-from analysis.fusion import plan as fusion
 from analysis.tables import attribution, layers, nsys_sums
 from analysis.tables.conditions import Ncu
 from analysis.tables.declare import fact, part
@@ -63,13 +62,6 @@ def _graphs(placed_ranges: pd.DataFrame, ranges: pd.DataFrame) -> str | None:
         f"Rows of layers.csv marked {layers.GRAPH_MARK.strip()} are kernels of CUDA graphs, shown in the ranges in "
         "which the graph was recorded, below the range that launched it."
     )
-
-
-@part("note", 5)
-def _cut_plan(gpu_ops: pd.DataFrame) -> str | None:
-    if len(gpu_ops) <= fusion.MOST_LAUNCHES:
-        return None
-    return f"The fusion plan is of the first {fusion.MOST_LAUNCHES:,} of {len(gpu_ops):,} GPU operations."
 
 
 @part("note", 6)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from analysis.page import cells, markdown, text
 from analysis.tables.declare import section
 
 MAX_OPERATORS = 15  # rows of the operator table on a page; the CSV has the rest
+MOST_OPERATORS = 8  # in reports/README.md
 
 
 @section("baseline")
@@ -73,3 +76,21 @@ def write_published(published: pd.DataFrame) -> str:
         for r in cells.rows(published)
     ]
     return cells.table(headers, body, left=5)
+
+
+def render_baseline(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Return what others published beside the layer profile, and the baseline, as reports/README.md has them.
+
+    Shape: `tables` of the committed run with the profiles.
+    """
+    limits = tables["bottlenecks"][tables["bottlenecks"]["question"] == "what limits a token"]
+    parts = [
+        "**Beside what two student projects published**",
+        write_published(tables["published"]),
+        "**The same weights in Hugging Face transformers**, generate() with each attention, one decode step as a CUDA "
+        "graph, static cache with compiler; the floor is reading the weights once at the copy speed of this GPU.",
+        write_baseline(tables["baseline"]),
+        write_operators(tables["baseline_operators"].head(MOST_OPERATORS)),
+        "\n".join(f"- {row.setting}, {row.dtype}: {row.answer}" for row in limits.itertuples(index=False)),
+    ]
+    return "\n\n".join(parts)

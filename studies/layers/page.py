@@ -9,9 +9,7 @@ import pandas as pd
 
 from analysis.page import cells, markdown, text
 from analysis.tables.declare import section
-from studies.baseline import page as baseline_page
 
-MOST_OPERATORS = 8  # in reports/README.md
 BY_NSYS = "% by nsys"  # the share beside that by events
 
 
@@ -156,7 +154,7 @@ def component_launches(component_launches: pd.DataFrame) -> str:
 
 
 def render_layers(report: dict[str, Any], tables: dict[str, pd.DataFrame], folder: str) -> str:
-    """Return the layer profile, the baseline, and what others published beside it.
+    """Return the layer profile and the components alone, as reports/README.md has them.
 
     Shape: `report` and `tables` of the committed run with the profiles; `folder` that run, relative to the README.
     """
@@ -164,7 +162,6 @@ def render_layers(report: dict[str, Any], tables: dict[str, pd.DataFrame], folde
     agreement = [note for note in report["notes"] if note.startswith("Events and nsys agree")]
     settings = {"no_cache, float32": "no cache", "cache, float32": "KV cache"}
     profile, first = tables["layer_profile"], tables["layer_tokens"].iloc[0]
-    limits = tables["bottlenecks"][tables["bottlenecks"]["question"] == "what limits a token"]
     parts = [
         f"**Where a token goes**, GPT-2 124M from scratch, fp32, batch 1, {first['prompt_tokens']:.0f} prompt tokens, "
         f"then {first['new_tokens']:.0f} new ones, {first['runs']:.0f} runs on an {conditions['GPU']}: GPU time "
@@ -177,12 +174,5 @@ def render_layers(report: dict[str, Any], tables: dict[str, pd.DataFrame], folde
         f"![components of each level as shares of it]({folder}/figures/levels.png)",
         f"**The five heaviest components alone**, 50 calls each ([their kernels]({folder}/report.md)).",
         component_launches(tables["component_launches"]),
-        "**Beside what two student projects published**",
-        baseline_page.write_published(tables["published"]),
-        "**The same weights in Hugging Face transformers**, generate() with each attention, one decode step as a CUDA "
-        "graph, static cache with compiler; the floor is reading the weights once at the copy speed of this GPU.",
-        baseline_page.write_baseline(tables["baseline"]),
-        baseline_page.write_operators(tables["baseline_operators"].head(MOST_OPERATORS)),
-        "\n".join(f"- {row.setting}, {row.dtype}: {row.answer}" for row in limits.itertuples(index=False)),
     ]
     return "\n\n".join(parts)
