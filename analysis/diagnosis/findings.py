@@ -169,7 +169,8 @@ def _far_from_roof(
 
 def nearest_roof(row: pd.Series) -> str:
     """The roof of a roofline row in words."""
-    return "compute" if row["bound"] == "compute" else f"{str(row['level']).upper()} bandwidth"
+    roof = "compute" if row["bound"] == "compute" else f"{str(row['level']).upper()} bandwidth"
+    return f"{roof} by the datasheet" if row.get("roof_from") == "datasheet" else roof
 
 
 def _longest_kernels(measured: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:

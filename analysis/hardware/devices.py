@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -55,3 +56,21 @@ def find_device(gpu_name: str, cc: str | None = None) -> Device | None:
         if wanted in {_plain(name) for name in (device.name, *device.aliases)}:
             return device if not cc or cc == device.cc else None
     return None
+
+
+def find_by_capability(cc: str, sm_count: int) -> Device | None:
+    """What all GPUs of the table with that compute capability and number of SMs have in common, None for no such GPU.
+
+    Figures in which they differ are unknown (NaN for the DRAM rate).
+    """
+    alike = [device for device in devices() if (device.cc, device.sm_count) == (cc, sm_count)]
+    if not alike:
+        return None
+    first = asdict(alike[0])
+    for name, value in first.items():
+        if any(getattr(other, name) != value for other in alike[1:]):
+            first[name] = math.nan if name == "dram_bytes_per_s" else None
+    names = " or ".join(device.name for device in alike)
+    return Device(
+        **first | {"name": names, "source": "; ".join(dict.fromkeys(one.source for one in alike)), "aliases": ()}
+    )

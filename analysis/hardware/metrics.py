@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,13 +24,12 @@ _OLDEST = 70  # the oldest architecture of the ncu versions that are read
 
 @dataclass(frozen=True)
 class Way:
-    """One way to compute a column: sum of coefficient * metric, times others, over the sum of others.
+    """One way to compute a column: sum of coefficient * metric, over the sum of others.
 
     It holds on architectures min_cc..max_cc (compute capability * 10) but those of not_cc.
     """
 
     terms: dict[str, float]
-    times: tuple[str, ...] = ()
     over: tuple[str, ...] = ()
     min_cc: int = 0
     max_cc: int = 999
@@ -40,7 +39,7 @@ class Way:
 
     def needed(self) -> list[str]:
         """The ncu metrics of this way."""
-        return [*self.terms, *self.times, *self.over]
+        return [*self.terms, *self.over]
 
     def holds_on(self, arch: int) -> bool:
         """Whether architecture `arch` (compute capability * 10) has these metrics."""
@@ -49,8 +48,6 @@ class Way:
     def formula(self) -> str:
         """The way as text."""
         text = " + ".join(name if weight == 1 else f"{weight:g} * {name}" for name, weight in self.terms.items())
-        if self.times:
-            text = f"({text}) * {' * '.join(self.times)}"
         return f"({text}) / ({' + '.join(self.over)})" if self.over else text
 
 
@@ -96,7 +93,7 @@ def catalogue() -> tuple[tuple[Column, ...], Stalls]:
 
 
 def _way(way: dict[str, Any]) -> Way:
-    lists = {key: way.get(key, ()) for key in ("times", "over", "not_cc")}
+    lists = {key: way.get(key, ()) for key in ("over", "not_cc")}
     return Way(**way | {key: (value,) if isinstance(value, str) else tuple(value) for key, value in lists.items()})
 
 
@@ -236,14 +233,58 @@ def _compute(way: Way, counters: pd.DataFrame) -> Any:
     total: Any = 0.0
     for name, weight in way.terms.items():
         total = total + counters[name] * weight
-    for name in way.times:
-        total = total * counters[name]
     if way.over:
         below: Any = sum(counters[name] for name in way.over)
         total = total / below.where(below != 0)
     if way.not_cc and "cc" in counters:
         total = total.mask(counters["cc"].isin([f"{arch // 10}.{arch % 10}" for arch in way.not_cc]))
     return total
+
+
+def with_equivalents(counters: pd.DataFrame) -> pd.DataFrame:
+    """The counters with those sums of the catalogue that follow from other forms of the same metric.
+
+    A sum over the SMs is that over their parts (`sm__sass_…` for `smsp__sass_…`), and a rate times the duration, or a
+    number a cycle times the cycles, is a sum. What was collected is never replaced, but for launches without a value.
+    """
+    seconds = _seconds(counters)
+    found: dict[str, Any] = {}
+    for name in _sums_of_the_catalogue():
+        values = counters.get(name)
+        for other, factor in _forms(name, counters, seconds):
+            form = counters[other].astype("float64") * factor
+            found[name] = values = form if values is None else values.fillna(form)
+    return counters.assign(**found) if found else counters
+
+
+def _seconds(counters: pd.DataFrame) -> Any:
+    """How long each launch took, None where nothing says it of any."""
+    seconds: Any = None
+    for way in next(column.ways for column in catalogue()[0] if column.name == "duration_ns"):
+        if all(name in counters for name in way.needed()):
+            values = _compute(way, counters) * 1e-9
+            seconds = values if seconds is None else seconds.fillna(values)
+    return seconds
+
+
+def _forms(name: str, counters: pd.DataFrame, seconds: Any) -> Iterator[tuple[str, Any]]:
+    """The metrics of the file from which the sum `name` follows, each with what it is to be multiplied by."""
+    for other in dict.fromkeys((name, name.replace("smsp__sass_", "sm__sass_", 1))):
+        cycles = f"{other.partition('__')[0]}__cycles_elapsed.avg"
+        if other != name and other in counters:
+            yield other, 1.0
+        if (form := f"{other}.per_cycle_elapsed") in counters and cycles in counters:
+            yield form, counters[cycles]
+        if form in counters and seconds is not None and f"{cycles}.per_second" in counters:
+            yield form, counters[f"{cycles}.per_second"] * seconds
+        if (form := f"{other}.per_second") in counters and seconds is not None:
+            yield form, seconds
+
+
+@cache
+def _sums_of_the_catalogue() -> tuple[str, ...]:
+    names = (name for column in catalogue()[0] for way in column.ways for name in way.needed())
+    return tuple(dict.fromkeys(name for name in names if name.endswith(".sum") and not name.startswith("gpu__time")))
 
 
 def _tensor_children(counters: pd.DataFrame) -> dict[str, Any]:
@@ -278,6 +319,7 @@ def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
     import pandas as pd
 
     _check_units(units)
+    counters = with_equivalents(counters)
     columns, stalls = catalogue()
     derived: dict[str, Any] = {}
     missing = pd.Series(np.nan, index=counters.index)
@@ -292,6 +334,8 @@ def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
         derived[name] = derived[name].fillna(values) if name in derived else values.astype("float64")
     derived["flops_fp16"] = _without_constant_moves(counters, derived["flops_fp16"], derived["inst_issued"])
     derived["l2_bytes"] = derived["l2_read_bytes"] + derived["l2_write_bytes"]
+    if "lts__t_bytes.sum" in counters:
+        derived["l2_bytes"] = derived["l2_bytes"].fillna(counters["lts__t_bytes.sum"].astype("float64"))
     derived["branch_efficiency_frac"] = _without_branches(counters, derived["branch_efficiency_frac"])
     frame = pd.DataFrame(derived, index=counters.index)
     frame["occupancy_limiter"] = _limiter(frame)

@@ -99,6 +99,8 @@ def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: s
             rows[column] = pd.to_numeric(rows[column], errors="coerce").astype("float64")
         shown = rows[(rows.intensity_flop_per_byte > 0) & (rows.achieved_flop_per_s > 0)]
         shown = shown[np.isfinite(shown.intensity_flop_per_byte) & np.isfinite(shown.achieved_flop_per_s)]
+        if shown.empty:
+            return None
         numbered = list(dict.fromkeys(shown.instance))[:MAX_LABELLED]
         absent = rows[~rows.instance.isin(set(shown.instance))]
         notes = [
@@ -110,6 +112,8 @@ def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: s
             notes.append("No roofs: neither measured ceilings nor this GPU's datasheet are known.")
         if any(entry["measured"] for entry in lines):
             notes.append("A measured roof is the median of its micro-kernel's samples.")
+        elif lines:
+            notes.append("The roofs are those of the datasheet: none was measured on this GPU.")
 
         key_rows = math.ceil(len(numbered) / 2)
         key_height = 0.19 * key_rows + 0.1

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.hardware.devices import Device
 from analysis.tables.declare import fact, part
 from analysis.tables.join import Joined
 
@@ -40,6 +41,21 @@ def compute_capability(capture: Capture) -> str | None:
         return str(gpu["compute_capability"])
     values = [value for value in capture.counters["cc"].dropna().unique() if value]
     return str(values[0]) if values else capture.session.get("cc")
+
+
+def sm_count(capture: Capture) -> int | None:
+    """Return how many SMs the GPU has, None where the files do not say it or name several."""
+    named = ("launch__sm_count", "device__attribute_multiprocessor_count")
+    found = {float(value) for name in named if name in capture.counters for value in capture.counters[name].dropna()}
+    found |= set(capture.details.loc[capture.details["label"] == "# SMs", "value"].dropna().astype(float))
+    return int(found.pop()) if len(found) == 1 else None
+
+
+@part("note", 7)
+def _by_capability(gpu: str | None, device: Device | None) -> str | None:
+    if gpu or device is None:
+        return None
+    return f"The file does not name its GPU; by compute capability and number of SMs it is {device.name}."
 
 
 @part("title", 10)

@@ -14,8 +14,8 @@ KEY = ["kernel", "range", "grid", "block"]
 
 
 @fact("all_measured")
-def _all_measured(joined: Joined, counters: pd.DataFrame, counter_units: dict[str, str]) -> pd.DataFrame:
-    return measured_launches(joined.launches, counters, metrics.derive(counters, counter_units))
+def _all_measured(joined: Joined, ncu_launches: pd.DataFrame, counter_units: dict[str, str]) -> pd.DataFrame:
+    return measured_launches(joined.launches, ncu_launches, metrics.derive(ncu_launches, counter_units))
 
 
 @fact("measured")
@@ -121,6 +121,7 @@ def build_kernels(measured: pd.DataFrame, nsys_kernel_sums: pd.DataFrame | None 
     has_timeline = measured["nsys_time_ns"].notna().any()
     frame = measured.assign(
         covered=measured["duration_ns"].notna(),
+        counted=measured["counters_from"].fillna("") != "" if "counters_from" in measured else False,
         nsys_time_ns=measured["nsys_time_ns"].astype("Int64"),
         weight=measured["duration_ns"],
     )
@@ -134,6 +135,7 @@ def build_kernels(measured: pd.DataFrame, nsys_kernel_sums: pd.DataFrame | None 
         ncu_time_ns=("duration_ns", "sum"),
         covered=("covered", "all"),
         any_covered=("covered", "any"),
+        any_counted=("counted", "any"),
         registers=("registers", "max"),
     )
     table["ncu_time_ns"] = table["ncu_time_ns"].where(table["covered"])
@@ -142,8 +144,8 @@ def build_kernels(measured: pd.DataFrame, nsys_kernel_sums: pd.DataFrame | None 
         table[name] = groups[name + "_time"].sum(min_count=1) / weight
     time = table["nsys_time_ns"] if has_timeline else table["ncu_time_ns"]
     table["share_frac"] = time.astype("Float64") / time.sum()
-    table["tier"] = table["any_covered"].map({True: "counters", False: "timing"})
+    table["tier"] = (table["any_covered"] | table["any_counted"]).map({True: "counters", False: "timing"})
     for name in ("nsys_time_ns", "ncu_time_ns", "registers"):
         table[name] = table[name].astype("Float64").round().astype("Int64")
-    table = table.reset_index().drop(columns=["covered", "any_covered"])
+    table = table.reset_index().drop(columns=["covered", "any_covered", "any_counted"])
     return table.sort_values(["share_frac", *KEY], ascending=[False, True, True, True, True])

@@ -9,7 +9,8 @@ import pandas as pd
 
 from analysis.capture.model import Gap
 from analysis.hardware.devices import Device
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, part, table
+from analysis.tables.join import Joined
 from analysis.tables.remedies import METRICS
 
 LEVELS = {"dram": ("dram_read_bytes", "dram_write_bytes"), "l2": ("l2_bytes",), "l1": ("l1_bytes",)}
@@ -144,15 +145,29 @@ def _at_dram(roofline: pd.DataFrame) -> pd.DataFrame:
         Column(
             "roof_frac",
             "0-1",
-            "achieved over measured roof; for kernels without FLOPs bytes/s over bandwidth",
+            "achieved over the roof (roof_from); for kernels without FLOPs bytes/s over bandwidth",
             "counters",
             label="of roof",
             style="bar",
         ),
-        Column("bound", "", "memory or compute: which of the two measured roofs is the lower here", "row"),
+        Column("bound", "", "memory or compute: which of the two roofs is the lower here", "row"),
+        Column(
+            "roof_from",
+            "",
+            "what roof_frac and bound rest on: measured roofs, or the datasheet's where those were not measured",
+            "row",
+            shown=False,
+        ),
+        Column("achieved_byte_per_s", "byte/s", "bytes over ncu time", "counters", shown=False),
+        Column(
+            "bandwidth_frac",
+            "0-1",
+            "achieved_byte_per_s over the bandwidth of roof_from at this level, also where the FLOPs are unknown",
+            "counters",
+            label="of bandwidth",
+        ),
     ),
     glance=_at_dram,
-    gap=Gap("roofline", "the ncu export holds no kernel duration", METRICS),
 )
 def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame | None:
     """Return roofline.csv over the launches that ncu measured, longest kernels first, levels dram, l2, l1.
@@ -162,32 +177,14 @@ def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame 
     known = measured[measured["duration_ns"].notna()] if "duration_ns" in measured else measured
     if known.empty:
         return None
+    table = _sums(known)
+    if table.empty:
+        return None
     roof = roofs.set_index("name")
-    # bulk copies go past the counters of L1: bytes at L2 without any at L1 mean "not counted", not zero
-    known = known.assign(l1_bytes=known["l1_bytes"].where((known["l1_bytes"] > 0) | ~(known["l2_bytes"] > 0)))
-    parts = []
-    for level, columns in LEVELS.items():
-        frame = known.assign(level=level, bytes=known[list(columns)].sum(axis=1, skipna=False))
-        parts.append(frame)
-    stacked = pd.concat(parts)
-    # A launch whose FLOPs or bytes are unknown must not shrink its row's sums silently: it makes them unknown.
-    table = (
-        stacked.groupby(["kernel", "range", "level"], sort=False)
-        .agg(
-            flops=("flops", lambda values: values.sum(skipna=False)),
-            bytes=("bytes", lambda values: values.sum(skipna=False)),
-            read_bytes=("dram_read_bytes", lambda values: values.sum(skipna=False)),
-            time_ns=("duration_ns", "sum"),
-            pipe=(
-                "flops_pipe",
-                lambda pipes: next((pipe for pipe in pipes if isinstance(pipe, str)), "fp32"),
-            ),
-        )
-        .reset_index()
-    )
     seconds = table["time_ns"] * 1e-9
     table["intensity_flop_per_byte"] = (table["flops"] / table["bytes"]).where(table["bytes"] > 0)
     table["achieved_flop_per_s"] = table["flops"] / seconds
+    table["achieved_byte_per_s"] = table["bytes"] / seconds
     compute_name = table["pipe"].map(COMPUTE_ROOF_OF_PIPE)
     for column, kind in (("roof_flop_per_s", "measured"), ("roof_datasheet_flop_per_s", "datasheet")):
         bandwidth = table["level"].map(roof[kind])
@@ -199,15 +196,70 @@ def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame 
         # Both sides must be known: a missing compute peak would let the slope rise for ever.
         known_roof = slope.notna() & compute.notna() & (table["flops"] > 0)
         table[column] = np.minimum(slope, compute).where(known_roof)
-        if kind == "measured":
-            table["bound"] = np.where(slope <= compute, "memory", "compute")
-            table.loc[bandwidth.isna() | compute.isna() | table["flops"].isna(), "bound"] = pd.NA
-            by_bytes = table["bytes"] / seconds / bandwidth
-            table["roof_frac"] = (table["achieved_flop_per_s"] / table[column]).where(table["flops"] != 0, by_bytes)
+        if kind == "datasheet" and roof["measured"].notna().any():
+            continue  # measured roofs are judged by alone: the two are never mixed
+        bound = np.where(slope <= compute, "memory", "compute")
+        table["bound"] = pd.Series(bound, index=table.index, dtype=object).mask(
+            bandwidth.isna() | compute.isna() | table["flops"].isna(), pd.NA
+        )
+        table["bandwidth_frac"] = table["achieved_byte_per_s"] / bandwidth
+        of_roof = table["achieved_flop_per_s"] / table[column]
+        table["roof_frac"] = of_roof.where(table["flops"] != 0, table["bandwidth_frac"])
+        judged = table[["roof_frac", "bandwidth_frac"]].notna().any(axis=1)
+        table["roof_from"] = pd.Series(kind, index=table.index, dtype=object).where(judged, pd.NA)
     order = table.groupby(["kernel", "range"])["time_ns"].transform("max")
     rank = table["level"].map({level: place for place, level in enumerate(LEVELS)})
     table = table.assign(order=-order, rank=rank, tier="counters")
-    table = table.sort_values(["order", "kernel", "range", "rank"]).drop(
+    return table.sort_values(["order", "kernel", "range", "rank"]).drop(
         columns=["order", "rank", "time_ns", "pipe", "read_bytes"]
     )
-    return table
+
+
+def _sums(known: pd.DataFrame) -> pd.DataFrame:
+    """FLOPs, bytes and time by kernel, range and level, without rows of which neither FLOPs nor bytes are known."""
+    # bulk copies go past the counters of L1: bytes at L2 without any at L1 mean "not counted", not zero
+    known = known.assign(l1_bytes=known["l1_bytes"].where((known["l1_bytes"] > 0) | ~(known["l2_bytes"] > 0)))
+    parts = []
+    for level, columns in LEVELS.items():
+        frame = known.assign(level=level, bytes=known[list(columns)].sum(axis=1, skipna=False))
+        if level == "dram" and "dram_bytes" in known:  # reads and writes together are known more often than each
+            frame["bytes"] = frame["bytes"].fillna(known["dram_bytes"])
+        parts.append(frame)
+    # A launch whose FLOPs or bytes are unknown must not shrink its row's sums silently: it makes them unknown.
+    table = (
+        pd.concat(parts)
+        .groupby(["kernel", "range", "level"], sort=False)
+        .agg(
+            flops=("flops", lambda values: values.sum(skipna=False)),
+            bytes=("bytes", lambda values: values.sum(skipna=False)),
+            read_bytes=("dram_read_bytes", lambda values: values.sum(skipna=False)),
+            time_ns=("duration_ns", "sum"),
+            pipe=("flops_pipe", lambda pipes: next((pipe for pipe in pipes if isinstance(pipe, str)), "fp32")),
+        )
+        .reset_index()
+    )
+    return table[table["flops"].notna() | table["bytes"].notna()].reset_index(drop=True)
+
+
+# What a point of the roofline needs -> the metrics that give it, as a capture asks for them.
+_NEEDED = {
+    "duration_ns": ("durations", "gpu__time_duration.sum"),
+    "dram_bytes": ("DRAM bytes", "dram__bytes_read.sum and dram__bytes_write.sum, or dram__bytes.sum"),
+    "flops": ("FLOPs", "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum and its like"),
+}
+_TENSOR = "sm__inst_executed_pipe_tensor.sum, without which the FLOPs of the tensor cores are unknown"
+
+
+@part("gap", 12)
+def _without_points(joined: Joined, measured: pd.DataFrame) -> list[Gap]:
+    """What the roofline lacks for all launches of a capture without a timeline (else name_partial_counters says it)."""
+    if len(joined.launches) or measured.empty:
+        return []
+    lacking = {column: said for column, said in _NEEDED.items() if measured[column].isna().all()}
+    if not lacking:
+        return []
+    if "flops" in lacking and measured["flops_fp32"].notna().any():
+        lacking["flops"] = "FLOPs", _TENSOR
+    what = " and ".join(said[0] for said in lacking.values())
+    metrics = "; ".join(said[1] for said in lacking.values())
+    return [Gap(f"the roofline's {what}", f"the file has no value of {metrics}", METRICS)]

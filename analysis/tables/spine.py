@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.hardware.devices import Device, find_device
+from analysis.hardware.devices import Device, find_by_capability, find_device
 from analysis.tables import attribution, conditions, gaps, holds, join, roofline
 from analysis.tables.declare import fact
 
@@ -69,20 +69,20 @@ def _seen_paths(launches: pd.DataFrame, ranges: pd.DataFrame) -> set[str]:
 # Counters -------------------------------------------------------------------------------------------------------
 
 
-@fact("counters")
-def _counters(capture: Capture) -> pd.DataFrame:
+@fact("ncu_launches")
+def _ncu_launches(capture: Capture) -> pd.DataFrame:
     return join.prepare_counters(capture.counters)
 
 
 @fact("has_counters")
-def _has_counters(counters: pd.DataFrame) -> bool:
-    return len(counters) > 0
+def _has_counters(ncu_launches: pd.DataFrame) -> bool:
+    return len(ncu_launches) > 0
 
 
 @fact("joined")
-def _joined(launches: pd.DataFrame, counters: pd.DataFrame, ncu: conditions.Ncu, extrapolate: bool) -> join.Joined:
+def _joined(launches: pd.DataFrame, ncu_launches: pd.DataFrame, ncu: conditions.Ncu, extrapolate: bool) -> join.Joined:
     include = ncu.get("nvtx_include") if ncu and ncu.get("status") == "ok" else None
-    return join.join(launches, counters, include, extrapolate=extrapolate)
+    return join.join(launches, ncu_launches, include, extrapolate=extrapolate)
 
 
 # The GPU --------------------------------------------------------------------------------------------------------
@@ -90,7 +90,12 @@ def _joined(launches: pd.DataFrame, counters: pd.DataFrame, ncu: conditions.Ncu,
 
 @fact("device")
 def _device(capture: Capture, gpu: str | None) -> Device | None:
-    return find_device(gpu, conditions.compute_capability(capture)) if gpu else None
+    """The GPU of the device table: by name, else by what all GPUs of its compute capability and size have in common."""
+    cc = conditions.compute_capability(capture)
+    if gpu:
+        return find_device(gpu, cc)
+    sm_count = conditions.sm_count(capture)
+    return find_by_capability(cc, sm_count) if cc and sm_count else None
 
 
 @fact("allowed_ceilings")

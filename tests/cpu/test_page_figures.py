@@ -146,8 +146,7 @@ def test_a_table_of_missing_numbers_does_not_fail(name: str) -> None:
     rows = table()
     for column in rows.select_dtypes("number").columns:
         rows[column] = NAN
-    figure = plot(rows)
-    assert figure is None if name != "roofline" else "Not drawn, not measured" in "".join(words_of(figure))
+    assert plot(rows) is None
     for column in rows.select_dtypes("number").columns:
         rows[column] = pd.array([pd.NA] * len(rows), dtype="Int64")
     plot(rows)

@@ -1,0 +1,98 @@
+"""What the counters say of each kernel, in the columns that people quote."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.tables.declare import Column, table
+
+# Column of the table -> unit and meaning. Means over the launches, those that take longer counting more.
+_MEANS = (
+    Column("sm_throughput_frac", "0-1", "busiest pipe of the SMs, of its peak (ncu: compute throughput)", "counters"),
+    Column("memory_throughput_frac", "0-1", "busiest part of the way to memory, of its peak", "counters"),
+    Column("dram_throughput_frac", "0-1", "DRAM throughput, of its peak", "counters"),
+    Column("occupancy_achieved_frac", "0-1", "warps resident on active SMs, over the maximum", "counters"),
+    Column("occupancy_theoretical_frac", "0-1", "resident warps that resources allow, over the maximum", "static"),
+    Column("l1_hit_frac", "0-1", "sectors found in L1", "counters"),
+    Column("l2_hit_frac", "0-1", "sectors found in L2", "counters"),
+    Column("sectors_per_request_load", "1", "of global loads; best: 4, 8, 16 for 32, 64, 128 bits", "counters"),
+    Column("sectors_per_request_store", "1", "of global stores, as for loads", "counters", shown=False),
+    Column("issue_active_frac", "0-1", "cycles in which a scheduler issued an instruction", "counters"),
+    Column("ipc", "1/cycle", "instructions executed a cycle, per SM", "counters", shown=False),
+    Column("warp_cycles_per_issue", "cycle", "cycles between two instructions of a warp", "counters"),
+    Column("threads_per_inst", "1", "threads that are on, of 32", "counters", shown=False),
+    Column("tensor_active_frac", "0-1", "cycles in which the tensor pipe worked", "counters", shown=False),
+    Column("registers", "1/thread", "registers per thread", "static"),
+    Column("shared_bytes_per_block", "byte/block", "shared memory of a block", "static", shown=False),
+    Column("waves", "1", "grid over what the GPU holds at once", "static", shown=False),
+)
+_SUMS = (
+    Column("ncu_time_ns", "ns", "as ncu timed them, replayed alone", "counters"),
+    Column("dram_bytes", "byte", "read from and written to DRAM", "counters"),
+    Column("l2_bytes", "byte", "between L2 and the SMs", "counters", shown=False),
+    Column("flops", "FLOP", "floating-point operations, all pipes but the special functions", "counters", shown=False),
+)
+_OF_SUM = {"ncu_time_ns": "duration_ns"}  # column of the table -> of the launches, where they differ
+
+
+def _with_values(counters: pd.DataFrame) -> pd.DataFrame:
+    """The columns that have any value."""
+    return counters.loc[:, counters.replace("", np.nan).notna().any()]
+
+
+@table(
+    "counters",
+    question="What do the counters say of each kernel?",
+    order=135,
+    title="Counters",
+    optional=True,
+    columns=(
+        Column("kernel", "", "kernel name", "key"),
+        Column("range", "", "folded range", "key"),
+        Column("launches", "1", "launches with counters of their own", "counters"),
+        *_SUMS,
+        *_MEANS,
+        Column("occupancy_limiter", "", "what lets fewest blocks onto an SM", "static", shown=False),
+        Column("above_1", "", "which of the shares stand above 100 %, which ncu measured in more than one pass", "row"),
+    ),
+    glance=_with_values,
+)
+def build_counters(measured: pd.DataFrame) -> pd.DataFrame | None:
+    """Return counters.csv, longest kernels first (else those launched most often); blank where nothing was collected.
+
+    Shape: `measured` from kernels.measured_launches. Sums are blank unless every launch of the row has a value; means
+    weigh a launch by its duration, all alike where not every duration is known.
+    """
+    rows = measured[measured["counters_from"] == "measured"] if len(measured) else measured
+    names = [column.name for column in (*_SUMS, *_MEANS)]
+    values = {name: rows[_OF_SUM.get(name, name)] for name in names if _OF_SUM.get(name, name) in rows}
+    frame = pd.DataFrame({name: column.astype("Float64").astype(float) for name, column in values.items()})
+    if frame.empty or not frame.notna().any(axis=None):
+        return None
+    frame = frame.reindex(columns=names)
+    key = [rows["kernel"], rows["range"]]
+    groups = frame.groupby(key, sort=False)
+    summed = [column.name for column in _SUMS]
+    found = groups[summed].agg(lambda numbers: numbers.sum(skipna=False))
+    weight = frame["ncu_time_ns"].where(groups["ncu_time_ns"].transform(lambda times: times.notna().all()), 1.0)
+    for column in _MEANS:
+        known = weight.where(frame[column.name].notna())
+        total = (frame[column.name] * weight).groupby(key, sort=False).sum(min_count=1)
+        found[column.name] = total / known.groupby(key, sort=False).sum(min_count=1)
+    found.insert(0, "launches", groups.size())
+    limiter = (
+        rows["occupancy_limiter"] if "occupancy_limiter" in rows else pd.Series(None, index=rows.index, dtype=object)
+    )
+    found["occupancy_limiter"] = limiter.groupby(key, sort=False).agg(
+        lambda names: "; ".join(dict.fromkeys(name for name in names if isinstance(name, str)))
+    )
+    shares = [column.name for column in _MEANS if column.name.endswith("_frac")]
+    found["above_1"] = [
+        ", ".join(name.removesuffix("_frac") for name, value in zip(shares, row, strict=True) if value > 1)
+        for row in found[shares].to_numpy(float)
+    ]
+    for name in (*summed, "registers"):
+        found[name] = found[name].round().astype("Int64")
+    found = found.reset_index(names=["kernel", "range"]).assign(tier="counters")
+    return found.sort_values(["ncu_time_ns", "launches"], ascending=False, kind="stable", na_position="last")
