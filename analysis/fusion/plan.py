@@ -978,16 +978,18 @@ def build_check(
     declared = declared.assign(
         folded=fold_paths(pd.Series(declared.index)).to_numpy(), step=declared.index.map(step_of)
     )
+    size_of_range = dict(zip(declared.index, declared[_SIZE].itertuples(index=False, name=None), strict=True))
     places = work.rows_of(list(work.path))
     chains: dict[tuple[object, ...], list[Candidate]] = defaultdict(list)
     unfused: set[str] = set()
     for candidate in candidates:
         paths = list(dict.fromkeys(candidate.paths))
-        known = declared.loc[paths if set(paths) <= set(declared.index) else [], _SIZE].drop_duplicates()
+        known = {size_of_range.get(path) for path in paths}
         # the chain is all that its ranges did, or the kernel in their place does more than the chain
         whole = candidate.rows and sum(len(places.get(path, ())) for path in paths) == candidate.launches
-        if len(known) == 1 and whole and not candidate.epilogue and np.isfinite(candidate.after):
-            chains[(*known.iloc[0], bool(candidate.step))].append(candidate)
+        size = known.pop() if len(known) == 1 else None
+        if size and whole and not candidate.epilogue and np.isfinite(candidate.after):
+            chains[(*size, bool(candidate.step))].append(candidate)
             unfused |= set(paths)
     rows = []
     built = declared[[len(places.get(path, ())) == 1 and path not in unfused for path in declared.index]]

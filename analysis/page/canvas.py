@@ -21,6 +21,7 @@ import matplotlib as mpl
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from PIL import Image
 
 from analysis.page import text
@@ -165,6 +166,11 @@ def place_axes(figure: Figure, left: float, right: float, top: float, bottom: fl
     return figure.add_axes(
         (left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height)
     )
+
+
+def draw_bar(axes: Axes, y: float, left: float, width: float, height: float, **style: Any) -> None:
+    """One bar at `y`, in data. Far faster than `barh`, which looks at all bars again for each; it sets no limits."""
+    axes.add_patch(Rectangle((left, y - height / 2), width, height, **style))
 
 
 def draw_legend(figure: Figure, handles: Sequence[Any]) -> None:

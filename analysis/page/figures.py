@@ -29,6 +29,7 @@ from analysis.page.canvas import (
     VERMILION,
     WIDTH,
     YELLOW,
+    draw_bar,
     draw_legend,
     drawable,
     new_canvas,
@@ -276,6 +277,7 @@ def _label_bandwidth(
     """
     levels = [_in_points(axes, axes.get_xlim()[0], peak)[1] for peak in peaks]
     taken: list[Box] = []
+    across, up = np.array(points, dtype=float).reshape(-1, 2).T
     (x_low, x_high), (y_low, y_high) = axes.get_xlim(), axes.get_ylim()
     for entry in entries:
         top = max(v for s in ("measured", "datasheet") for _, v in entry[s])
@@ -289,7 +291,9 @@ def _label_bandwidth(
         for along in np.arange(0.0, max(length - width - 30, 1.0), 8.0):
             low = (start[0] + slope[0] * along - 7 * slope[1], start[1] + slope[1] * along + 7 * slope[0])
             boxes = _along(low, (low[0] + slope[0] * width, low[1] + slope[1] * width), 4.0)
-            hidden = sum(_overlap(box, (x - 3, y - 3, x + 3, y + 3)) for box in boxes for x, y in points)
+            left, low_edge, right, high_edge = (np.array(edge)[:, None] for edge in zip(*boxes, strict=True))
+            over = (left < across + 3) & (across - 3 < right) & (low_edge < up + 3) & (up - 3 < high_edge)
+            hidden = int(over.sum())
             hidden += 10 * sum(box[1] < level < box[3] for box in boxes for level in levels)
             hidden += 10 * sum(_overlap(box, other) for box in boxes for other in taken)
             if best is None or hidden < best[0]:
@@ -620,7 +624,7 @@ def _draw_traffic(axes: Axes, rows: pd.DataFrame, bars: Sequence[Any], marks: Se
         known = [(value, colour) for value, colour in known if not math.isnan(value)]
         left = 0.0
         for value, colour in known:
-            axes.barh(position, value, left=left, height=0.5, color=colour)
+            draw_bar(axes, position, left, value, 0.5, facecolor=colour, edgecolor="none")
             left += value
         at = {column: getattr(row, column) for column, *_ in marks}
         for column, _, colour, marker in marks:

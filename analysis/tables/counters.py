@@ -74,8 +74,9 @@ def build_counters(measured: pd.DataFrame) -> pd.DataFrame | None:
     key = [rows["kernel"], rows["range"]]
     groups = frame.groupby(key, sort=False)
     summed = [column.name for column in _SUMS]
-    found = groups[summed].agg(lambda numbers: numbers.sum(skipna=False))
-    weight = frame["ncu_time_ns"].where(groups["ncu_time_ns"].transform(lambda times: times.notna().all()), 1.0)
+    found = groups[summed].sum().where(groups[summed].count().eq(groups.size(), axis=0))
+    is_timed = groups["ncu_time_ns"].transform("count") == groups["ncu_time_ns"].transform("size")
+    weight = frame["ncu_time_ns"].where(is_timed, 1.0)
     for column in _MEANS:
         known = weight.where(frame[column.name].notna())
         total = (frame[column.name] * weight).groupby(key, sort=False).sum(min_count=1)

@@ -132,7 +132,8 @@ def counter_notes(tables: dict[str, pd.DataFrame], ncu: dict[str, Any] | None) -
     if len(above):
         worst = above.sort_values("roof_frac").iloc[-1]
         notes.append(
-            f"{len(above)} rows of the roofline stand above their {worst.get('roof_from', 'measured')} roof, at most {worst['roof_frac']:.2f} "
+            f"{len(above)} rows of the roofline stand above their {worst.get('roof_from', 'measured')} roof, "
+            f"at most {worst['roof_frac']:.2f} "
             f"times ({worst['range']}, {worst['level']}): "
             "a launch alone, as ncu replays it, may run cooler than a sustained micro-kernel, or be served by a cache."
         )

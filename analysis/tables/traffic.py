@@ -120,7 +120,8 @@ def _measured_by_path(measured: pd.DataFrame) -> pd.DataFrame:
     if measured.empty or not columns:
         return pd.DataFrame(columns=["range", *MEASURED]).set_index("range").astype("Float64")
     with_path = measured[measured["path"] != ""]
-    sums = with_path[columns].groupby(with_path["path"]).agg(lambda values: values.sum(skipna=False))
+    groups = with_path[columns].groupby(with_path["path"])
+    sums = groups.sum().where(groups.count().eq(groups.size(), axis=0))
     return sums.reindex(columns=MEASURED).astype("Float64").rename_axis("range")
 
 
