@@ -416,7 +416,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
     of_ncu = _of_ncu(found)
     if found.timeline is not None:
         _set_aside(found, ("cuda_gpu_trace", "cuda_kern_exec_trace", "cuda_api_trace", "nvtx_pushpop_trace"))
-    has_data = found.timeline is not None or not found.tables.keys().isdisjoint(_NSYS_READERS)
+    has_data = found.timeline is not None or not found.tables.keys().isdisjoint({*_NSYS_READERS, *SUMMARIES})
     has_data = has_data or any(len(frame) for frame in of_ncu.values())
     if not has_data and not any(files.captured()[kind].alone for kind in found.ours):
         _raise_nothing(found, given)

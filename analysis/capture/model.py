@@ -58,7 +58,13 @@ def dtypes(fields: tuple[Field, ...]) -> Mapping[str, str]:
 GPU_OPS = (
     Field("start_ns", "int64", "ns", "when the operation began on the GPU"),
     Field("duration_ns", "int64", "ns", "how long it ran there"),
-    Field("kind", "str", "", "kernel, memcpy, memset, or graph: a CUDA graph launch of which only the whole is known"),
+    Field(
+        "kind",
+        "str",
+        "",
+        "kernel, memcpy, memset, migration (a page of unified memory, which no call launches), or "
+        "graph: a CUDA graph launch of which only the whole is known",
+    ),
     Field("name", "str", "", "kernel name as nsys prints it, [CUDA memcpy Host-to-Device], [CUDA memset]"),
     Field("grid", "str", "block", "XxYxZ, '' where it has none"),
     Field("block", "str", "thread", "XxYxZ, '' where it has none"),
@@ -328,8 +334,9 @@ class Timeline:
 class Capture:
     """Everything that was read.
 
-    gpu_ops           one row a GPU operation, sorted by start_ns (GPU_OPS_COLUMNS); kind is kernel, memcpy, memset or
-                      graph (a CUDA graph launch of which only the whole is known); texts may be categorical;
+    gpu_ops           one row a GPU operation, sorted by start_ns (GPU_OPS_COLUMNS); kind is kernel, memcpy, memset,
+                      migration (a page of unified memory, which no call launches) or graph (a CUDA graph launch of
+                      which only the whole is known); texts may be categorical;
                       api_* , pid and tid are NA where the export has no API side
     ranges            one row a push/pop range instance, sorted by (pid, tid, start_ns, level) (RANGES_COLUMNS)
     clock             'nsys', 'torch' (a trace of torch.profiler), or 'cpu' (ranges without any GPU operation)

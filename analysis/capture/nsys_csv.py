@@ -28,6 +28,7 @@ from analysis.capture.model import (
     empty_table,
     nest_ranges,
 )
+from analysis.capture.names import range_name
 from analysis.capture.nsys_numbers import Table, in_order, read_file, shares
 from analysis.capture.nsys_reports import KINDS, UNKNOWN_SIZE
 from analysis.capture.nsys_table import RawTable, ends_within, kind_of, lost_headers
@@ -236,12 +237,10 @@ def _xyz(column: pd.Categorical) -> pd.Categorical:
 
 def operation(name: str) -> str:
     """The name of a copy or set as of 2023 and later: `[CUDA memcpy HtoD]` is `[CUDA memcpy Host-to-Device]`."""
-    match = re.fullmatch(r"\[CUDA memcpy (\w)to(\w)\]", name)
-    return (
-        f"[CUDA memcpy {_MEMORY[f'{match[1]}to{match[2]}']}]"
-        if match and f"{match[1]}to{match[2]}" in _MEMORY
-        else name
-    )
+    match = re.fullmatch(r"\[CUDA (?P<unified>Unified (?:Memory )?)?memcpy (?P<way>\wto\w)\]", name)
+    if not match or match["way"] not in _MEMORY:
+        return name
+    return f"[CUDA memcpy {'Unified ' if match['unified'] else ''}{_MEMORY[match['way']]}]"
 
 
 def without_range(name: str) -> str:
@@ -264,14 +263,16 @@ def kernel_names(column: pd.Categorical) -> pd.Categorical:
 
 
 def strip_domain(name: str) -> str:
-    """Range name without the colon that stands for the default domain (2023 and later)."""
-    return name[1:] if name.startswith(":") else name
+    """Range name without the colon that stands for the default domain (2023 and later), nor folders of a user."""
+    return range_name(name[1:] if name.startswith(":") else name)
 
 
 # -------------------------------------------------------------------------------------------- what they become
 
 
 def _kind(name: str) -> str:
+    if name.startswith(("[CUDA memcpy Unified ", "[CUDA Unified ")):
+        return "migration"
     return "memset" if name.startswith("[CUDA memset") else "memcpy" if name.startswith("[CUDA mem") else "kernel"
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analysis.capture import nsys_host
 from analysis.capture.model import (
     GPU_OPS_COLUMNS,
     GRAPH_NODES_COLUMNS,
@@ -31,6 +32,7 @@ from analysis.capture.model import (
     empty_table,
     nest_ranges,
 )
+from analysis.capture.names import range_name
 from analysis.capture.sqlite_table import Tables, open_tables
 from analysis.formats.errors import InputError
 from analysis.formats.words import count_of
@@ -39,6 +41,7 @@ KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+OSRT = "OSRT_API"
 GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _LATEST_NS = 1 << 61
 _LONGEST_NS = 1 << 53
@@ -62,6 +65,19 @@ _COPY_KINDS = {
     9: "Host-to-Host",
     10: "Peer-to-Peer",
 }
+# Pages that move between memories on demand: no call launches them.
+_MIGRATIONS = {
+    11: "Unified Host-to-Device",
+    12: "Unified Device-to-Host",
+    13: "Unified Device-to-Device",
+    14: "Unified Peer-to-Peer",
+}
+# What nsys says of a trace without kernels, as far as it names no file and no host.
+_WHY_NONE = re.compile(
+    r"Installed CUDA driver version \([\d.]+\) is not supported by this build of Nsight Systems"
+    r"|CUDA profiling might have not been started correctly"
+    r"|Unified Memory cannot be traced on devices that don't support peer-to-peer transfers"
+)
 _LOST = re.compile(r"\b(lost|dropp|discard|missing|missed|incomplete|not (all|every)|overflow|truncat)", re.IGNORECASE)
 _MOST_LINEAGE = 64  # graphs cloned from graphs cloned from graphs; more can only be a circle
 _EXPORT_AGAIN = "export it again with `nsys export --type sqlite`"
@@ -78,7 +94,7 @@ class Column(NamedTuple):
 
 def is_export(tables: Mapping[str, Sequence[str]]) -> bool:
     """Whether these are the tables of an nsys export."""
-    own = {"StringIds", NVTX, "OSRT_API", "ThreadNames", *_VERSION_TABLES, "META_DATA_CAPTURE"}
+    own = {"StringIds", NVTX, OSRT, "ThreadNames", *_VERSION_TABLES, "META_DATA_CAPTURE"}
     return any(
         name in own or name.startswith(("CUPTI_ACTIVITY_KIND_", "TARGET_INFO_", "ENUM_NSYS_")) for name in tables
     )
@@ -91,31 +107,73 @@ def read(path: Path, where: str) -> Timeline:
     event, as nsys' own reports have it.
 
     Raises:
-        InputError: the file is damaged, or holds neither GPU operations nor ranges.
+        InputError: the file is damaged, or holds neither GPU operations nor ranges nor calls of the host.
     """
     with open_tables(path, where) as file:
         export = _Export(file, where)
-        if not {KERNEL, MEMCPY, MEMSET, GRAPH_TRACE, NVTX} & set(export.tables):
+        if not {KERNEL, MEMCPY, MEMSET, GRAPH_TRACE, NVTX, RUNTIME, OSRT} & set(export.tables):
             raise InputError(
-                f"{where}: holds neither CUDA activity nor NVTX ranges (tables {_few(export.tables)}); "
-                "capture again with `nsys profile -t cuda,nvtx`."
+                f"{where}: holds no CUDA activity, no NVTX ranges and no calls of CUDA or the operating system (tables "
+                f"{_few(export.tables)}); capture again with `nsys profile -t cuda,nvtx,osrt`."
             )
         gpu_ops = _gpu_ops(export)
+        summaries = _host_sums(export)
         ranges, start_end = _nvtx(export)
         nodes = _graph_nodes(export, gpu_ops)
         overhead = _overhead(export)
         _diagnostics(export)
         version = _version(export)
-    if gpu_ops.empty:
-        export.gaps.append(
-            Gap(
-                "GPU operations",
-                f"{where} holds no CUDA activity",
-                "capture with `nsys profile -t cuda,nvtx` on a machine with a GPU",
-            )
+        gpus = _gpu_names(export)
+        calls = int(summaries["cuda_api_sum"]["count"].sum()) if "cuda_api_sum" in summaries else 0
+        if gpu_ops.empty:
+            export.gaps.append(_no_gpu_operations(export, calls))
+    used = len(gpu_ops) > 0 or calls > 0
+    return Timeline(
+        gpu_ops,
+        ranges,
+        "nsys" if len(gpu_ops) else "cpu",
+        start_end,
+        overhead,
+        nodes,
+        detail=f"schema {version}" if version else "a schema without version",
+        gaps=export.gaps,
+        summaries=summaries,
+        vendor="NVIDIA" if used else "",
+        gpu=next(iter(gpus.values()), "") if calls and gpu_ops.empty else "",
+        is_unrecorded=calls > 0 and gpu_ops.empty,
+    )
+
+
+def _no_gpu_operations(export: _Export, calls: int) -> Gap:
+    """The gap of an export without kernels, with what nsys says of it."""
+    if not calls:
+        return Gap(
+            "GPU operations",
+            f"{export.where} holds no CUDA activity",
+            "capture with `nsys profile -t cuda,nvtx` on a machine with a GPU",
         )
-    detail = f"schema {version}" if version else "a schema without version"
-    return Timeline(gpu_ops, ranges, "nsys" if len(gpu_ops) else "cpu", start_end, overhead, nodes, detail, export.gaps)
+    said = next((match[0] for text in _warnings(export) if (match := _WHY_NONE.search(text))), "")
+    return Gap(
+        "the kernels, which were not recorded",
+        f"{export.where} holds {count_of(calls, 'CUDA API call')} and no kernel"
+        + (f"; nsys says: {said}" if said else ""),
+        "use an nsys as new as the driver, let the program end by itself, and capture again with `nsys profile -t "
+        "cuda,nvtx`",
+    )
+
+
+def _host_sums(export: _Export) -> dict[str, pd.DataFrame]:
+    """Sums over the calls of CUDA and of the operating system's runtime, by the report of nsys that has them."""
+    sums = {}
+    for report, table in (("cuda_api_sum", RUNTIME), ("osrt_sum", OSRT)):
+        if not {"start", "end", "nameId"} <= set(export.tables.get(table, ())):
+            continue
+        columns, start, end = _times(export, table, export.read(table, ("start", "end", "nameId")))
+        code, ids = pd.factorize(columns["nameId"].values)
+        if len(code):
+            names = export.names(np.asarray(ids, dtype=np.int64))
+            sums[report] = nsys_host.sums_of_calls(report, export.where, names, code, start, end)
+    return sums
 
 
 class _Export:
@@ -246,7 +304,7 @@ _PLACE = ("deviceId", "streamId", "correlationId", "globalPid")
 
 
 def _gpu_ops(export: _Export) -> pd.DataFrame:
-    parts = [part for part in (_kernels(export), _copies(export), _sets(export)) if part is not None]
+    parts = [part for part in (_kernels(export), *_copies(export), _sets(export)) if part is not None]
     calls = export.read(RUNTIME, ("start", "end", "correlationId"), ("globalTid",))
     columns = [_launched(export, part, calls) for part in parts]
     graphs = _whole_graphs(export, calls, columns)
@@ -331,14 +389,23 @@ def _kernels(export: _Export) -> _Part | None:
     )
 
 
-def _copies(export: _Export) -> _Part | None:
+def _copies(export: _Export) -> list[_Part]:
+    """Copies that the program asked for, and migrations of unified memory, as parts of their own."""
     columns = export.read(MEMCPY, ("start", "end"), ("bytes", "copyKind", "graphNodeId", *_PLACE))
     if not columns:
-        return None
+        return []
     columns, start, end = _times(export, MEMCPY, columns)
-    codes, kinds = pd.factorize(_or_zero(columns.get("copyKind"), len(start)))
-    names = [f"[CUDA memcpy {_COPY_KINDS.get(kind, 'Unknown')}]" for kind in kinds.tolist()]
-    return _unshaped("memcpy", start, end, names, codes, columns)
+    copied = _or_zero(columns.get("copyKind"), len(start))
+    migrates = np.isin(copied, list(_MIGRATIONS))
+    parts = []
+    for kind, chosen in (("memcpy", ~migrates), ("migration", migrates)):
+        if not chosen.any():
+            continue
+        codes, kinds = pd.factorize(copied[chosen])
+        names = [f"[CUDA memcpy {(_COPY_KINDS | _MIGRATIONS).get(way, 'Unknown')}]" for way in kinds.tolist()]
+        own = {name: Column(column.values[chosen], column.missing[chosen]) for name, column in columns.items()}
+        parts.append(_unshaped(kind, start[chosen], end[chosen], names, codes, own))
+    return parts
 
 
 def _sets(export: _Export) -> _Part | None:
@@ -453,14 +520,22 @@ def _node_ids(column: Column | None, length: int) -> Any:
     return pd.arrays.IntegerArray(values, column.missing | (values == 0))
 
 
+def _gpu_names(export: _Export) -> dict[int, str]:
+    """The names of the GPUs by their number, which is called deviceId in 2021 and 2022."""
+    have = export.tables.get("TARGET_INFO_GPU", ())
+    number = next((name for name in ("id", "deviceId") if name in have), "")
+    names: dict[int, str] = {}
+    if number and "name" in have:
+        gpus = export.read("TARGET_INFO_GPU", (number, "name"))
+        for device, name in zip(gpus[number].values.tolist(), gpus["name"].values.tolist(), strict=True):
+            names.setdefault(int(device), str(name))
+    return names
+
+
 def _devices(export: _Export, device: IntArray) -> pd.Categorical:
     """`NVIDIA H200 (0)` as nsys prints it, `0` where the file does not name its GPUs. Told by id, never by order."""
     codes, ids = pd.factorize(device)
-    names: dict[int, str] = {}
-    if {"id", "name"} <= set(export.tables.get("TARGET_INFO_GPU", ())):
-        gpus = export.read("TARGET_INFO_GPU", ("id", "name"))
-        for number, name in zip(gpus["id"].values.tolist(), gpus["name"].values.tolist(), strict=True):
-            names.setdefault(int(number), str(name))
+    names = _gpu_names(export)
     labels = [f"{names[i]} ({i})" if names.get(i) else str(i) for i in ids.tolist()]
     return pd.Categorical.from_codes(codes, categories=labels)
 
@@ -538,6 +613,7 @@ def _explain_calls(export: _Export, parts: list[dict[str, Any]], calls: dict[str
             f"{export.where}: {len(processes)} processes, and its kernels do not say to which they belong (no column "
             "globalPid); export it again with nsys 2021 or later."
         )
+    parts = [part for part in parts if "migration" not in part["kind"].categories]
     lonely = sum(int(part["api_start_ns"]._mask.sum()) for part in parts)
     if lonely:
         export.gaps.append(
@@ -757,6 +833,9 @@ def _range_names(export: _Export, columns: dict[str, Column], chosen: BoolArray)
         if len(ids):
             names[rows] = np.array(export.names(np.asarray(ids, dtype=np.int64)), dtype=object)[codes]
     names[chosen & (names == "")] = "(unnamed)"
+    rows = np.flatnonzero(chosen)
+    codes, plain = pd.factorize(names[rows])
+    names[rows] = np.array([range_name(name) for name in plain], dtype=object)[codes] if len(rows) else names[rows]
     domain = columns.get("domainId")
     creates = np.flatnonzero(columns["eventType"].values == _DOMAIN_CREATE)
     if domain is None or not len(creates):
@@ -796,13 +875,18 @@ def _overhead(export: _Export) -> pd.DataFrame:
     ).sort_values("start_ns", kind="stable", ignore_index=True)
 
 
-def _diagnostics(export: _Export) -> None:
-    """A gap for warnings and errors that nsys stored. Their text names files and hosts, so it is not repeated."""
+def _warnings(export: _Export) -> list[str]:
+    """The texts of warnings and errors that nsys stored."""
     if not {"severity", "text"} <= set(export.tables.get("DIAGNOSTIC_EVENT", ())):
-        return
+        return []
     columns = export.read("DIAGNOSTIC_EVENT", ("severity", "text"))
     severe = columns["severity"].values > 1
-    texts = [str(text) for text in columns["text"].values[severe].tolist()]
+    return [str(text) for text in columns["text"].values[severe].tolist()]
+
+
+def _diagnostics(export: _Export) -> None:
+    """A gap for warnings and errors that nsys stored. Their text names files and hosts, so it is not repeated."""
+    texts = _warnings(export)
     lost = sum(1 for text in texts if _LOST.search(text))
     if lost:
         export.gaps.append(

@@ -34,6 +34,7 @@ from analysis.capture.model import (
     empty_table,
     nest_ranges,
 )
+from analysis.capture.names import range_name
 from analysis.formats.errors import InputError
 from analysis.formats.words import count_of
 
@@ -416,7 +417,7 @@ def _ranges(events: list[_Event], base: int, where: str) -> pd.DataFrame:
     if not events:
         return empty_table(RANGES_COLUMNS)
     start, duration = _times(events, base, where)
-    names = [event.name.removeprefix(_MODULE) for event in events]
+    names = [range_name(event.name.removeprefix(_MODULE)) for event in events]
     return nest_ranges(
         pd.DataFrame(
             {

@@ -503,7 +503,7 @@ def test_other_databases_are_not_taken_for_exports(tmp_path: Path) -> None:
 def test_an_export_without_cuda_and_ranges_says_how_to_capture(tmp_path: Path) -> None:
     export = Export()
     export.string("x")
-    with pytest.raises(InputError, match="holds neither CUDA activity nor NVTX ranges"):
+    with pytest.raises(InputError, match="holds no CUDA activity, no NVTX ranges and no calls"):
         load([export.save(tmp_path / "x.sqlite")])
 
 
@@ -864,3 +864,99 @@ def test_attribution_of_many_launches_is_quick() -> None:
     ops = pd.DataFrame({name: pd.array(values, dtype="Int64") for name, values in side.items()})
     found = attribute(ops, ranges).to_numpy()
     assert (found >= 0).mean() > 0.95
+
+
+# ------------------------------------------------------------------------------------------- what a stranger's export is
+
+
+def osrt(export: Export, name: str, start: int, end: int) -> None:
+    export.columns.setdefault("OSRT_API", ["start", "end", "eventClass", "globalTid", "nameId"])
+    export.add("OSRT_API", start=start, end=end, eventClass=27, globalTid=export.gtid(1, 1), nameId=export.string(name))
+
+
+def host_only() -> Export:
+    """Calls of the system and of CUDA, and no kernel."""
+    export = Export()
+    export.gpu()
+    for at in range(3):
+        export.call(1000 * at, 1000 * at + 10 * (at + 1), name="cudaMalloc_v3020")
+    osrt(export, "poll", 100, 400)
+    osrt(export, "poll", 500, 700)
+    osrt(export, "read", 800, 810)
+    return export
+
+
+def test_calls_without_kernels_are_a_capture_with_sums(tmp_path: Path) -> None:
+    export = host_only()
+    export.add(
+        "DIAGNOSTIC_EVENT", severity=2,
+        text="Installed CUDA driver version (13.3) is not supported by this build of Nsight Systems. See /home/alice/x",
+    )  # fmt: skip
+    capture = load([export.save(tmp_path / "x.sqlite")])
+    api, system = capture.summaries["cuda_api_sum"], capture.summaries["osrt_sum"]
+    assert api[["name", "count", "total_ns", "median_ns", "min_ns", "max_ns"]].values.tolist() == [
+        ["cudaMalloc", 3, 60, 20.0, 10, 30]
+    ]
+    assert system[["name", "count", "total_ns"]].values.tolist() == [["poll", 2, 500], ["read", 1, 10]]
+    assert system["stddev_ns"].tolist() == [pytest.approx(70.7106, abs=1e-3), 0]
+    assert (capture.is_unrecorded, capture.vendor, capture.session["gpu"]) == (True, "NVIDIA", "NVIDIA H200")
+    gap = next(gap for gap in capture.gaps if gap.what == "the kernels, which were not recorded")
+    assert gap.why.endswith("Installed CUDA driver version (13.3) is not supported by this build of Nsight Systems")
+    assert analyse(capture)[0]["title"] == "Capture on NVIDIA H200"
+
+
+def test_an_export_of_the_system_alone_is_a_run_on_the_cpu(tmp_path: Path) -> None:
+    export = Export()
+    osrt(export, "poll", 100, 400)
+    capture = load([export.save(tmp_path / "x.sqlite")])
+    assert capture.summaries["osrt_sum"]["total_ns"].tolist() == [300]
+    assert not capture.is_unrecorded
+    assert analyse(capture)[0]["title"] == "Capture on the CPU"
+
+
+def test_pages_of_unified_memory_are_migrations_and_no_lost_launches(tmp_path: Path) -> None:
+    export = two_layers()
+    before = read(export, tmp_path).gaps
+    export.memcpy(5000, 5100, 0, 4096, kind=11)
+    export.memcpy(5200, 5300, 0, 65536, kind=12)
+    export.memcpy(5400, 5500, None, 8192, kind=11)
+    (tmp_path / "x.sqlite").unlink()
+    timeline = read(export, tmp_path)
+    moved = timeline.gpu_ops[timeline.gpu_ops["kind"] == "migration"]
+    assert moved["name"].tolist() == [
+        "[CUDA memcpy Unified Host-to-Device]",
+        "[CUDA memcpy Unified Device-to-Host]",
+        "[CUDA memcpy Unified Host-to-Device]",
+    ]
+    assert moved["bytes"].tolist() == [4096, 65536, 8192]
+    assert timeline.gaps == before
+
+
+def test_gpus_of_2021_are_named_by_device_id(tmp_path: Path) -> None:
+    export = two_layers(2021)
+    path = export.save(tmp_path / "x.sqlite")
+    with sqlite3.connect(path) as database:
+        database.execute("ALTER TABLE TARGET_INFO_GPU RENAME COLUMN id TO deviceId")
+    assert set(nsys_sqlite.read(path, "x").gpu_ops["device"]) == {"NVIDIA H200 (0)"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "{'traceMarker': ['net.py:41', '/home/alice/x/conv.py:435'], 'funcStack': '/main/Net::forward/Conv::reset'}",
+            "Conv::reset @ net.py:41",
+        ),
+        ("{'mod': 'Tensor', 'op': 'uniform_', 'args': [{'shape': (6, 3)}]}", "Tensor.uniform_"),
+        ("{'mod': 'Tensor', 'op'", "{'mod': 'Tensor', 'op'"),
+        ("load /home/alice/models/gpt.bin", "load gpt.bin"),
+        ("C:\\Users\\alice\\x.py:3", "x.py:3"),
+        ("/layer1/layer1.0/conv1/Conv", "/layer1/layer1.0/conv1/Conv"),
+        ('{"op": "mm", "n": 3}', '{"op": "mm", "n": 3}'),
+    ],
+)
+def test_a_payload_as_a_name_and_folders_of_a_user_are_not_shown(tmp_path: Path, text: str, shown: str) -> None:
+    export = Export()
+    export.push(text, 100, 200)
+    export.push(text, 300, 400, registered=True)
+    assert read(export, tmp_path).ranges["name"].tolist() == [shown, shown]

@@ -57,6 +57,13 @@ def _crowd(era: int) -> Export:
     return export
 
 
+def _unified(era: int) -> Export:
+    export = sqlite.two_layers(era)
+    for at in range(12):
+        export.memcpy(50_000 + 700 * at, 50_300 + 701 * at, 0, 4096 + at, kind=11 + at % 2)
+    return export
+
+
 def _nsys() -> dict[str, str]:
     new = variants.with_kernels
     rows = variants.ROWS[variants.NEW]
@@ -166,6 +173,8 @@ def seeds() -> tuple[Seed, ...]:
         ("layers", sqlite.two_layers, ERAS),
         ("graphs", sqlite.graph_export, (2022, 2025)),
         ("crowd", _crowd, (2023,)),
+        ("host", lambda era: sqlite.host_only(), (2023,)),
+        ("unified", _unified, (2024,)),
     ]
     found += [
         Seed(f"sqlite {name} {era}", "sqlite", _small_pages(make(era))) for name, make, eras in makers for era in eras
