@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -44,10 +44,15 @@ _LAUNCH = re.compile(
     r"(?:, \d{4}-[A-Z][a-z]{2}-\d{2} [\d:]{8})?(?:, Context (?P<context>\d+), Stream (?P<stream>\d+))?"
     r"(?:, Device (?P<device>\d+), CC (?P<cc>\d+\.\d+))?(?:, Invocations (?P<times>\d+))?"
 )
-_LOOKS_LIKE_LAUNCH = re.compile(r"^ .*(?:, Context \d|, Stream \d|\bDevice \d+, CC |, CC \d+\.\d+$|\)x\(\d+, \d)")
+_LOOKS_LIKE_LAUNCH = re.compile(
+    r"^ .*(?:, Context \d|, Stream \d|\bDevice \d+, CC |, CC \d+\.\d+$|\)x\(\d+, \d)"
+    r"|, Context \d+, Stream \d+(?:$|, Device \d)"
+)
 _PROCESS = re.compile(r"\[(?P<pid>\d+)\] (?P<app>.+)@\S+")
 _SECTION = re.compile(r" +Section: (?P<title>\S.*)")
 _RULER = re.compile(r" +-{2,}(?: -+){2,4}")
+_BETWEEN_RULES = re.compile(r" +-{5} -{20,}")
+_INDENTED = re.compile(r"\S? {3,}\S")
 _RULE = re.compile(r" {2,}(?P<type>[A-Z]{3})   (?P<text>\S.*)")
 _MORE = re.compile(r" {8,}\S")
 _SPEEDUP = re.compile(r"Est\. (?P<local>Local )?Speedup: (?P<value>[0-9.,]+)%")
@@ -56,7 +61,6 @@ _RANGES = re.compile(r" +NVTX Start/End Ranges")
 _BELOW_RANGES = re.compile(r" +(?:NVTX |Section: )")
 _RANGE = re.compile(r" +<\d+,(?P<name>.*)>")
 _LONG_NAME = re.compile(r"(?P<name>\S+) +(?:(?P<unit>\S+) +)?(?P<value>\(!\) \S+|\S+)")
-_PROFILED = re.compile(r'==PROF== Profiling "(?P<name>.*?)" - (?P<id>\d+)\b')
 _COLUMNS = ["Metric Name", "Metric Unit"]
 _VALUES = (["Metric Value"], ["Minimum", "Maximum", "Average"])
 
@@ -71,6 +75,7 @@ class _Launch:
     rows: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     ranges: list[str] = field(default_factory=list)
     sections: dict[str, int] = field(default_factory=dict)  # tables with metrics of each section
+    is_cut: bool = False
 
 
 def holds(raw: bytes | mmap.mmap) -> bool:
@@ -102,18 +107,28 @@ def read(
         InputError: a table with a row that is none, an unknown unit, or an ambiguous locale.
     """
     lines = [line.rstrip("\r") for line in text.split("\n")]
-    launches, cut = _blocks(lines, where)
+    cut = bool(lines.pop().strip())  # ncu ends its last line: one without an end may be the beginning of another
+    launches, strange = _blocks(lines, where)
     page = ncu_csv.Page(
         where, list(_HEADER), [], [], False, {name: at for at, name in enumerate(_HEADER)}
     )  # fmt: skip
-    for ncu_id, launch in _numbered(launches, lines):
+    whole = [launch for launch in launches for _ in range(launch.times)]
+    for ncu_id, launch in enumerate(whole):  # the console prints no IDs
         shared = launch.cells | {"ID": str(ncu_id), "Push/Pop_Range:PL_Type": _stack(launch)}
         for number, row in launch.rows:
             cells = shared | row
             page.rows.append([cells.get(name, "") for name in _HEADER])
             page.numbers.append(number)
     gaps = [_averages(launches, where)] if any(launch.times > 1 for launch in launches) else []
-    if cut or lines[-1].strip():
+    if strange:
+        gaps.append(
+            Gap(
+                f"line {strange[0]} of {where}" + (f" and {len(strange) - 1} more" if len(strange) > 1 else ""),
+                "it stands among the sections of a launch and is neither of a table nor of a rule",
+                _AGAIN,
+            )
+        )
+    if cut or (launches and launches[-1].is_cut):
         gaps.append(
             Gap(
                 f"{where} ends in the middle of a table or a line: cut off after {count_of(len(page.rows), 'row')}",
@@ -133,27 +148,16 @@ def _averages(launches: Sequence[_Launch], where: str) -> Gap:
     )
 
 
-def _numbered(launches: Sequence[_Launch], lines: Sequence[str]) -> Iterator[tuple[int, _Launch]]:
-    """Each launch with its ID: that of ncu where the progress lines tell it of every launch, else its place from 0."""
-    profiled = [match for line in lines if (match := _PROFILED.match(line))]
-    ids = [int(match["id"]) for match in profiled]
-    whole = [launch for launch in launches for _ in range(launch.times)]
-    named = [match["name"].removesuffix("...") for match in profiled]
-    known = len(ids) == len(whole) == len(set(ids)) and all(
-        name in launch.cells["Kernel Name"] for name, launch in zip(named, whole, strict=True)
-    )
-    yield from zip(ids if known else range(len(whole)), whole, strict=True)
-
-
 def _stack(launch: _Launch) -> str:
     """The push/pop ranges as the NVTX column of the CSV pages has them."""
     entries = [f'"{name}:none:none:none:none:none:none"' for name in launch.ranges]
     return "  ".join(["0", *entries]) if entries else ""
 
 
-def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], bool]:
-    """The launches in the order of the file, and whether the last table was cut off."""
+def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], list[int]]:
+    """The launches in the order of the file, and the numbers of lines among their sections that are none of ncu's."""
     launches: list[_Launch] = []
+    strange: list[int] = []
     process = {"Process ID": "", "Process Name": ""}
     section = ""
     at = total = 0
@@ -171,6 +175,10 @@ def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], bool]:
             section = ""
         elif _LOOKS_LIKE_LAUNCH.search(line):
             raise _damaged(where, at, "looks like the beginning of a launch and is none")
+        elif (
+            not launches and _SECTION.fullmatch(line) and _RULER.fullmatch(lines[min(at + 1, len(lines) - 1)].rstrip())
+        ):
+            raise _damaged(where, at, "begins a section of no launch")
         elif launches and (match := _SECTION.fullmatch(line)):
             section = match["title"].strip()
             if section in launches[-1].sections:
@@ -181,16 +189,16 @@ def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], bool]:
             continue
         elif section and _RULER.fullmatch(line.rstrip()):
             at = _table(lines, at, launches[-1], section, where)
-            if at >= len(lines):
-                return launches, True
             continue
         elif section and (match := _RULE.fullmatch(line.rstrip())):
             at = _rule(lines, at, match, launches[-1], section)
             continue
         elif line.startswith("==PROF== Connected"):
             section = ""  # of another run of ncu
+        elif section and _INDENTED.match(line) and not _BETWEEN_RULES.fullmatch(line.rstrip()):
+            strange.append(at + 1)
         at += 1
-    return launches, False
+    return launches, strange
 
 
 def _started(match: re.Match[str], lines: Sequence[str], at: int, process: dict[str, str]) -> _Launch:
@@ -249,7 +257,7 @@ def _table(lines: Sequence[str], at: int, launch: _Launch, section: str, where: 
     for row in range(at, end):
         cells = _cells(lines[row], spans)
         if cells is None and end == len(lines):
-            return len(lines)
+            break
         if cells is None:
             raise _damaged(where, row, f"is no row of the table of {section} around it")
         name, unit, *values = cells
@@ -257,7 +265,8 @@ def _table(lines: Sequence[str], at: int, launch: _Launch, section: str, where: 
         launch.rows.append(
             (row + 1, {"Section Name": section, "Metric Name": name, "Metric Unit": unit, "Metric Value": value})
         )
-    return end + 1 if end < len(lines) else end
+    launch.is_cut = end == len(lines)
+    return end + 1
 
 
 def _damaged(where: str, at: int, what: str) -> InputError:

@@ -103,7 +103,7 @@ def test_launches_with_their_sections_and_rules(tmp_path: Path, encoding: str) -
     capture = load([put(tmp_path, NEW.replace("\n", "\r\n") if encoding == "utf-16" else NEW, encoding=encoding)])
     counters = capture.counters
     assert list(counters["name"]) == ["void scale<4>(float *, int)", "a_kernel_with_a_long_name"]
-    assert list(counters["ncu_id"]) == [3, 4]  # as ncu numbers them
+    assert list(counters["ncu_id"]) == [0, 1]
     assert list(counters["grid"]) == ["64x2x1", "1x1x1"]
     assert list(counters["cc"]) == ["8.6", "8.6"]
     assert list(counters["pid"]) == [4711, 4711]
@@ -187,6 +187,12 @@ def test_a_file_that_ends_within_a_table_is_told(tmp_path: Path) -> None:
     assert capture.counters["gpu__time_duration.sum"].tolist() == [12750, 24250]
 
 
+def test_a_line_that_is_none_of_ncu_is_told(tmp_path: Path) -> None:
+    capture = load([put(tmp_path, NEW.replace("    WRN   Est.", "    WRN;   Est."))])
+    assert len(capture.rules) == 2
+    assert any("neither of a table nor of a rule" in gap.why for gap in capture.gaps)
+
+
 def test_an_absurd_number_of_launches_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="sums up more than"):
         load([put(tmp_path, SUMMARY.replace("Invocations 4", "Invocations 4000000000"))])
@@ -202,6 +208,8 @@ def test_prose_that_mentions_sections_is_no_console_output() -> None:
     [
         ("Context 1, Stream 7, Device 0, CC 8.6\n", "Context 1, Stream 7, Device 0; CC 8.6\n", "beginning of a launch"),
         (LONG, "", "a second time"),
+        (PROCESS, PROCESS[:-1], "beginning of a launch"),
+        (SCALE, "", "a section of no launch"),
         ("    Section: Occupancy\n", SPEED.partition("\n")[2], "a second table"),
     ],
 )
