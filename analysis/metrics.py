@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             names = column_metrics(options.cc, columns)
         else:
             names = question_metrics(options.cc, wanted) if wanted else capture_metrics(options.cc, deep=options.deep)
-        if options.cc in verified()["unverified"]:
+        if options.cc not in verified()["chips"]:
             print(f"metric names for {options.cc} are not verified with any ncu", file=sys.stderr)
         if wanted and not names:
             raise UsageError(f"--question {options.question}: needs `ncu --section SourceCounters`, no --metrics.")

@@ -21,6 +21,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ from kernels import glue, objects, tuned
 
 FOLDER = Path(__file__).resolve().parent
 BUILD = FOLDER.parent / "build"
-ARCHITECTURES = (75, 80, 86, 89, 90)
+ARCHITECTURES = tuple(sorted(map(int, tomllib.loads((FOLDER / "sm_limits.toml").read_text("utf-8"))["sm"])))
 NVCC_FLAGS = ("-O3", "-lineinfo", "-Xptxas", "-v", f"-I{FOLDER / 'include'}")
 
 

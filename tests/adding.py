@@ -62,6 +62,37 @@ def gpu(root: Path) -> None:
     )
 
 
+def architecture(root: Path) -> None:
+    """What a multiprocessor holds: the kernels are compiled for it from then on. A GPU of it."""
+    append(
+        root,
+        "kernels/sm_limits.toml",
+        """
+        [sm.99]
+        warps = 64
+        blocks = 32
+        shared_bytes = 233472
+        shared_unit = 128
+        shared_reserved_bytes = 1024
+        """,
+    )
+    append(
+        root,
+        "analysis/hardware/devices.toml",
+        """
+        [[device]]
+        name = "NVIDIA Imaginary 9900"
+        aliases = []
+        cc = "9.9"
+        sm_count = 20
+        l2_bytes = 1048576
+        dram_bytes_per_s = 2e12
+        fp32_flop_per_s = 4e12
+        source = "a toy's datasheet"
+        """,
+    )
+
+
 def own_file_kind(root: Path) -> None:
     write(
         root,

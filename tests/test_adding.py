@@ -31,6 +31,7 @@ ADDITIONS: dict[str, tuple[Callable[[Path], None], int]] = {
     "its Triton rung": (adding.triton_rung, 2),
     "a metric of ncu": (adding.metric, 1),
     "a GPU of a known architecture": (adding.gpu, 1),
+    "a GPU of a new architecture": (adding.architecture, 2),
     "a kind of file of ours": (adding.own_file_kind, 2),
     "a table": (adding.table, 1),
     "a figure": (adding.figure, 1),
@@ -128,6 +129,15 @@ def test_a_report_has_the_table_its_figure_the_metric_and_the_file(copy: Copy) -
 def test_a_metric_is_asked_for_by_name(copy: Copy) -> None:
     assert "dram__bytes_read.sum" in copy.run("-m", "analysis.metrics", "--cc", "9.0", "--columns", "toy_bytes")
     assert "toy_bytes" in copy.run("-m", "analysis.metrics", "--list")
+
+
+def test_an_architecture_is_compiled_for_and_captured_on(copy: Copy) -> None:
+    code = (
+        "from kernels import build, census; from analysis.hardware.devices import find_device;"
+        "print(build.ARCHITECTURES, census.limits(99)['warps'], find_device('NVIDIA Imaginary 9900', '9.9').sm_count)"
+    )
+    assert copy.run("-c", code).split("\n")[0].endswith(", 90, 99) 64 20")
+    assert "dram__bytes_read.sum" in copy.run("-m", "analysis.metrics", "--cc", "9.9")
 
 
 def test_a_trace_of_another_tool_is_a_timeline(copy: Copy) -> None:
