@@ -260,3 +260,21 @@ def test_the_writing_rule_sees_what_it_should(source: str, count: int, tmp_path:
 def test_no_test_folder_hides_a_package_of_ours() -> None:
     names = {path.name for path in (ROOT / "tests").rglob("*") if path.is_dir()}
     assert not names & (OURS - {"tests"})
+
+
+# --- size ---
+
+LINES = 60
+
+
+@pytest.mark.parametrize("folder", ["analysis", "harness", "kernels", "studies"])
+def test_no_function_is_longer_than_a_screen(folder: str) -> None:
+    """How much branches is ruff's rule C901."""
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {lines} lines"
+        for path in modules(folder)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > LINES
+    ]
+    assert long == []

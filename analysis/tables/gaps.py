@@ -135,30 +135,25 @@ def build_gaps(
         start = int(gpu_ops["start_ns"].min())
         everything = np.arange(len(gpu_ops))
         rows.append(row(everything, WHOLE_CAPTURE, WHOLE_CAPTURE, start, 0, overhead))
-    repeats = steps["path"].value_counts() if len(steps) else {}
     order = np.argsort(step_of_op, kind="stable")
     sorted_steps = step_of_op[order]
     held_by_pid = {} if overhead is None else dict(iter(overhead.groupby("pid")))
-    number: dict[str, int] = {}
-    for index, step in steps.iterrows():
-        path = step["path"]
-        number[path] = number.get(path, 0) + 1
-        label = path if repeats[path] == 1 else f"{path}#{number[path]}"
+    for (index, step), label in zip(steps.iterrows(), _labels(steps), strict=True):
         inside = order[slice(*np.searchsorted(sorted_steps, [index, index + 1]))]
-        rows.append(
-            row(
-                inside,
-                label,
-                path,
-                int(step["start_ns"]),
-                int(step["end_ns"]),
-                held_by_pid.get(step["pid"]) if held_by_pid else None,
-            )
-        )
+        held = held_by_pid.get(step["pid"]) if held_by_pid else None
+        rows.append(row(inside, label, step["path"], int(step["start_ns"]), int(step["end_ns"]), held))
     table = pd.DataFrame(rows)
     for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "launches"):
         table[name] = table[name].astype("Float64").round().astype("Int64")
     return table
+
+
+def _labels(steps: pd.DataFrame) -> list[str]:
+    """The path of each step, numbered where there are several of it."""
+    if steps.empty:
+        return []
+    number, count = steps.groupby("path").cumcount() + 1, steps.groupby("path")["path"].transform("size")
+    return [path if of == 1 else f"{path}#{n}" for path, n, of in zip(steps["path"], number, count, strict=True)]
 
 
 def _busiest(
