@@ -134,7 +134,7 @@ def _finish(found: pd.DataFrame, device: Device | None) -> pd.DataFrame:
     bytes_, time = found["bytes"].astype("Float64").astype(float), found["time_ns"].astype(float)
     found["rate_byte_per_s"] = (bytes_ / time * 1e9).where((time > 0) & (bytes_ > 0))
     links = [
-        np.nan if kind == "migration" or (kind == "memcpy" and not direction) else link_rate(device, direction)
+        link_rate(device, direction) if direction or kind == "memset" else np.nan
         for kind, direction in zip(found["kind"], found["direction"], strict=True)
     ]
     found["link_frac"] = found["rate_byte_per_s"] / pd.Series(links, index=found.index, dtype=float)

@@ -113,7 +113,7 @@ def build_gaps(
     begin, length = gpu_ops["start_ns"].to_numpy(np.int64), gpu_ops["duration_ns"].to_numpy(np.int64)
     is_kernel = (gpu_ops["kind"] == "kernel").to_numpy()
     device, names = pd.factorize(gpu_ops["device"].astype(str))
-    is_lost = bool(gpu_ops["api_start_ns"].isna().any())
+    is_lost = bool((is_kernel & gpu_ops["api_start_ns"].isna().to_numpy()).any())
 
     def row(
         ops: np.ndarray, label: str, path: str, start: int, end: int, held: pd.DataFrame | None

@@ -149,6 +149,20 @@ def test_rates_are_held_against_the_link() -> None:
     assert table.set_index("kind")["link_frac"].round(3).tolist() == [0.1, 0.25, 1.003]
 
 
+def test_migrations_of_unified_memory_are_a_kind_of_their_own() -> None:
+    unlaunched = {"kind": "migration", "api_start_ns": None, "api_end_ns": None, "bytes": 4096}
+    page_in, page_out = (f"[CUDA memcpy Unified {way}]" for way in ("Host-to-Device", "Device-to-Host"))
+    timeline = ops((0, 100, "k", {}), (10, 40, page_in, unlaunched), (200, 10, page_out, unlaunched))
+    report, tables = analyse(Capture(gpu_ops=timeline, ranges=ranges((-9, 90, "step"), (150, 300, "step"))))
+    table = tables["copies"]
+    assert table[["kind", "direction", "overlapped_frac"]].to_numpy().tolist() == [
+        ["migration", "Host-to-Device", 1.0],
+        ["migration", "Device-to-Host", 0.0],
+    ]
+    assert not any("range of" in gap["what"] for gap in report["gaps"])
+    assert not tables["gaps"]["evidence"].str.contains("not all launches are recorded").any()
+
+
 def test_nsys_sums_stand_where_there_is_no_trace() -> None:
     names = ["[CUDA memcpy Host-to-Device]", "[CUDA memset]"]
     sums = {
