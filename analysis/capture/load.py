@@ -447,6 +447,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         nsys_kernel_sums=sums[1] if sums else empty_table(KERNEL_SUMS_COLUMNS),
         counter_units=found.units,
         session=({"gpu": timeline.gpu} if timeline.gpu else {}) | found.ncu.session,
+        process_ranks=timeline.process_ranks,
         vendor=timeline.vendor or ("NVIDIA" if _is_of_nvidia(found, timeline) else ""),
         is_unrecorded=timeline.is_unrecorded,
         **of_ncu,

@@ -78,6 +78,7 @@ GPU_OPS = (
     Field("tid", "Int64", "", "thread of the call"),
     Field("correlation_id", "Int64", "", "what joins it to its call, unique within a process"),
     Field("graph_node_id", "Int64", "", "its node, if a CUDA graph launched it"),
+    Field("memory", "str", "", "memory of a copy, `Pageable -> Device`; '' where the file does not say it"),
 )
 API_CALLS = (
     Field("api_start_ns", "Int64", "ns", "when the call began"),
@@ -328,6 +329,7 @@ class Timeline:
     vendor: str = ""
     gpu: str = ""
     is_unrecorded: bool = False
+    process_ranks: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def read_columns(path: Path, columns: Sequence[str] | None = None) -> pd.DataFra
 
 
 _UNREAD = {
-    "cuda_gpu_trace": {"StcSMem", "DymSMem", "Throughput", "SrcMemKd", "DstMemKd", "Ctx", "GreenCtx"},
+    "cuda_gpu_trace": {"StcSMem", "DymSMem", "Throughput", "Ctx", "GreenCtx"},
     "cuda_api_trace": {"Result", "T-Pri", "Thread Name", "Name"},
 }
 
@@ -270,6 +270,20 @@ def strip_domain(name: str) -> str:
 # -------------------------------------------------------------------------------------------- what they become
 
 
+def _memory(source: pd.Categorical, target: pd.Categorical) -> pd.Categorical:
+    """`Pageable -> Device` of copies, '' where a side is not known."""
+    sources, targets = ([text.strip() for text in side.categories] for side in (source, target))
+    width = max(len(targets), 1)
+    codes, pairs = pd.factorize(source.codes.astype(np.int64) * width + target.codes)
+    labels = [(sources[pair // width], targets[pair % width]) for pair in pairs.tolist()]
+    texts = [f"{one} -> {other}" if {one, other}.isdisjoint(_NO_MEMORY) else "" for one, other in labels]
+    unique = list(dict.fromkeys(texts))
+    return pd.Categorical.from_codes(np.array([unique.index(text) for text in texts], dtype=np.int64)[codes], unique)
+
+
+_NO_MEMORY = {"", "-", "Unknown"}
+
+
 def _kind(name: str) -> str:
     if name.startswith(("[CUDA memcpy Unified ", "[CUDA Unified ")):
         return "migration"
@@ -294,6 +308,7 @@ def gpu_trace(table: Table) -> pd.DataFrame:
         "bytes": table.integers("Bytes"),
         "device": table.categories("Device"),
         "correlation_id": table.integers("CorrId"),
+        "memory": _memory(table.categories("SrcMemKd"), table.categories("DstMemKd")),
     }
     _required(table, columns, ("start_ns", "duration_ns"))
     if "" in name.categories:

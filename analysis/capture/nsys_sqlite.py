@@ -72,6 +72,7 @@ _MIGRATIONS = {
     13: "Unified Device-to-Device",
     14: "Unified Peer-to-Peer",
 }
+_MEMORIES = dict(enumerate(("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")))
 # What nsys says of a trace without kernels, as far as it names no file and no host.
 _WHY_NONE = re.compile(
     r"Installed CUDA driver version \([\d.]+\) is not supported by this build of Nsight Systems"
@@ -325,7 +326,7 @@ def _gpu_ops(export: _Export) -> pd.DataFrame:
 
 def _same_categories(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same parts, their texts with common categories, so that they stay categories when put together."""
-    for name in ("kind", "name", "grid", "block", "device"):
+    for name in ("kind", "name", "grid", "block", "device", "memory"):
         union = list(dict.fromkeys(text for part in parts for text in part[name].categories))
         for part in parts:
             part[name] = part[name].set_categories(union)
@@ -391,7 +392,7 @@ def _kernels(export: _Export) -> _Part | None:
 
 def _copies(export: _Export) -> list[_Part]:
     """Copies that the program asked for, and migrations of unified memory, as parts of their own."""
-    columns = export.read(MEMCPY, ("start", "end"), ("bytes", "copyKind", "graphNodeId", *_PLACE))
+    columns = export.read(MEMCPY, ("start", "end"), ("bytes", "copyKind", "srcKind", "dstKind", "graphNodeId", *_PLACE))
     if not columns:
         return []
     columns, start, end = _times(export, MEMCPY, columns)
@@ -501,6 +502,7 @@ def _launched(export: _Export, part: _Part, calls: dict[str, Column]) -> dict[st
         "tid": of_call("globalTid", -1) if has_thread else _all_missing(count),
         "correlation_id": _masked(part.columns.get("correlationId"), count),
         "graph_node_id": _node_ids(part.columns.get("graphNodeId"), count),
+        "memory": _memory(part.columns, count),
     }
     assert list(built) == list(GPU_OPS_COLUMNS)
     return built
@@ -518,6 +520,20 @@ def _node_ids(column: Column | None, length: int) -> Any:
         return _all_missing(length)
     values = column.values
     return pd.arrays.IntegerArray(values, column.missing | (values == 0))
+
+
+def _memory(columns: dict[str, Column], length: int) -> pd.Categorical:
+    """`Pageable -> Device` of copies, '' where a side is not known."""
+    sides = [columns.get(name) for name in ("srcKind", "dstKind")]
+    codes, labels = np.zeros(length, dtype=np.int64), [""]
+    if sides[0] is not None and sides[1] is not None:
+        pairs = pd.MultiIndex.from_arrays([np.where(side.missing, -1, side.values) for side in sides if side])
+        codes, found = pd.factorize(pairs)
+        labels = [
+            f"{_MEMORIES[one]} -> {_MEMORIES[other]}" if one in _MEMORIES and other in _MEMORIES else ""
+            for one, other in found
+        ]
+    return _categories(codes, labels)
 
 
 def _gpu_names(export: _Export) -> dict[int, str]:

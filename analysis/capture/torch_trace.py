@@ -44,6 +44,7 @@ _MOST_BYTES = 8 << 30  # what a packed trace may unpack to
 _LONGEST_NS = 1 << 61  # so that sums of two stay within 64 bits
 _AGAIN = "write it again with `prof.export_chrome_trace(...)`"
 # Categories by kind; those with capitals are of PyTorch 1.8 to 1.11.
+_MEMORY = re.compile(r"\((\w+) *-> *(\w+)\)$")  # Memcpy HtoD (Pinned -> Device)
 _GPU_KINDS = {
     "kernel": "kernel",
     "Kernel": "kernel",
@@ -114,12 +115,23 @@ class _Device(msgspec.Struct):
     name: str = ""
 
 
+class _Distributed(msgspec.Struct, frozen=True):
+    rank: _Number | None = None
+
+
 class _Trace(
-    msgspec.Struct, rename={"events": "traceEvents", "base": "baseTimeNanoseconds", "devices": "deviceProperties"}
+    msgspec.Struct,
+    rename={
+        "events": "traceEvents",
+        "base": "baseTimeNanoseconds",
+        "devices": "deviceProperties",
+        "distributed": "distributedInfo",
+    },
 ):
     events: list[_Event]
     base: _Number = 0
     devices: list[_Device] = []
+    distributed: _Distributed = _Distributed()
 
 
 def unpack(path: Path, limit: int = _MOST_BYTES) -> bytes:
@@ -186,7 +198,14 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
         vendor=elsewhere or _vendor(names, by_kind["call"]),
         gpu=names[0] if names and used else elsewhere,
         is_unrecorded=used and gpu_ops.empty,
+        process_ranks=_ranks(gpu_ops, trace),
     )
+
+
+def _ranks(gpu_ops: pd.DataFrame, trace: _Trace) -> dict[int, int]:
+    """The rank of the process whose trace it is, where it says so."""
+    rank, processes = _number(trace.distributed.rank), gpu_ops["pid"].dropna().unique()
+    return {int(processes[0]): int(rank)} if rank is not None and len(processes) == 1 else {}
 
 
 def _not_read(others: Counter[str], where: str) -> list[Gap]:
@@ -374,6 +393,9 @@ def _gpu_ops(
             "device": [_device(_number(detail.device), names) for detail in details],
             "correlation_id": _column([detail.correlation for detail in details]),
             "graph_node_id": _column([_number(detail.node) or None for detail in details]),
+            "memory": [
+                f"{found[1]} -> {found[2]}" if (found := _MEMORY.search(event.name)) else "" for event in events
+            ],
         },
         GPU_OPS_COLUMNS,
     )

@@ -23,7 +23,6 @@ _DIRECTION = re.compile(
     re.IGNORECASE,
 )
 _SIDES = {"h": "Host", "d": "Device", "a": "Array", "p": "Peer"}
-_MEMORY = re.compile(r"\((\w+) *-> *(\w+)\)")
 
 
 def direction_of(name: str) -> str:
@@ -31,12 +30,6 @@ def direction_of(name: str) -> str:
     found = _DIRECTION.search(name)
     sides = [side for side in found.groups() if side] if found else []
     return "-to-".join(_SIDES.get(side.lower(), side.capitalize()) for side in sides)
-
-
-def memory_of(name: str) -> str:
-    """`Pageable -> Device` where a copy's name says which memory it is from and to, else ""."""
-    found = _MEMORY.search(name)
-    return f"{found[1]} -> {found[2]}" if found else ""
 
 
 def link_rate(device: Device | None, direction: str) -> float | None:
@@ -86,13 +79,13 @@ def build_copies(gpu_ops: pd.DataFrame, device: Device | None, capture: Capture 
     moved = gpu_ops[~gpu_ops["kind"].isin(WORK)]
     if moved.empty:
         return None if capture is None or len(gpu_ops) else _from_sums(capture, device)
-    names = {name: (direction_of(name), memory_of(name)) for name in moved["name"].astype(str).unique()}
+    names = moved["name"].astype(str)
     rows = pd.DataFrame(
         {
             "device": moved["device"].astype(str),
             "kind": moved["kind"].astype(str),
-            "direction": moved["name"].astype(str).map({name: one[0] for name, one in names.items()}),
-            "memory": moved["name"].astype(str).map({name: one[1] for name, one in names.items()}),
+            "direction": names.map({name: direction_of(name) for name in names.unique()}),
+            "memory": moved["memory"].astype(str),
             "range": fold_paths(moved["path"]).replace("", UNATTRIBUTED),
             "bytes": moved["bytes"].astype("Int64"),
             "time_ns": moved["duration_ns"].astype("int64"),
@@ -126,8 +119,8 @@ def _from_sums(capture: Capture, device: Device | None) -> pd.DataFrame | None:
     kernels = capture.nsys_kernel_sums["total_ns"].sum()
     found["share_frac"] = found["time_ns"].astype(float) / float(kernels + found["time_ns"].sum())
     found["kind"] = np.where(found["name"].str.contains("memset", case=False), "memset", "memcpy")
-    found["direction"], found["memory"] = found["name"].map(direction_of), found.pop("name").map(memory_of)
-    return _finish(found.assign(device="", range="", overlapped_frac=np.nan), device)
+    found["direction"] = found.pop("name").map(direction_of)
+    return _finish(found.assign(device="", memory="", range="", overlapped_frac=np.nan), device)
 
 
 def _finish(found: pd.DataFrame, device: Device | None) -> pd.DataFrame:

@@ -48,6 +48,7 @@ def test_both_traces_give_kernels_with_their_launch(tmp_path: Path) -> None:
     assert (kernel["grid"], kernel["block"], kernel["registers"], kernel["stream"]) == ("64x2x1", "128x1x1", 32, 7)
     assert (kernel["api_start_ns"], kernel["api_end_ns"], kernel["pid"], kernel["tid"]) == (400, 490, 11, 22)
     assert (copy["kind"], copy["bytes"], copy["grid"]) == ("memcpy", 4_194_000, "")
+    assert (kernel["memory"], copy["memory"]) == ("", "Pageable -> Device")
     assert capture.gpu_ops["api_start_ns"].isna().tolist() == [False, True]
     assert capture.ranges["path"].tolist() == ["fwd", "fwd/h.0"]
     assert capture.ranges["parent_id"].tolist()[1] == 3

@@ -932,6 +932,15 @@ def test_pages_of_unified_memory_are_migrations_and_no_lost_launches(tmp_path: P
     assert timeline.gaps == before
 
 
+def test_copies_name_their_memory(tmp_path: Path) -> None:
+    export = two_layers()
+    for at, memory in enumerate([(0, 2), (2, 1), (1, None), (7, 2), (99, 2)]):
+        export.memcpy(5000 + 10 * at, 5005 + 10 * at, None, 8, memory=memory)
+    ops = read(export, tmp_path).gpu_ops
+    assert ops.loc[ops["start_ns"] >= 5000, "memory"].tolist() == ["Pageable -> Device", "Device -> Pinned", "", "", ""]
+    assert set(ops.loc[ops["start_ns"] < 5000, "memory"]) == {""}
+
+
 def test_gpus_of_2021_are_named_by_device_id(tmp_path: Path) -> None:
     export = two_layers(2021)
     path = export.save(tmp_path / "x.sqlite")

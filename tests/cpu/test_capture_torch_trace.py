@@ -97,11 +97,18 @@ def test_kernels_copies_and_sets_with_their_launches() -> None:
     assert set(ops["device"]) == {"NVIDIA H200 (0)"}
     assert ops["stream"].tolist() == [7] * 5
     assert ops["bytes"].dropna().tolist() == [4_194_305, 77]
+    assert ops["memory"].tolist() == ["", "", "Pageable -> Device", "", ""]
     assert (ops["api_start_ns"] - BASE).tolist()[0] == 120_125
     assert (ops["api_end_ns"] - BASE).tolist()[0] == 122_625
     assert owners(timeline) == ["step/h.0", "step/h.1", "step/h.1", "step/h.1", ""]
     assert timeline.clock == "torch"
     assert timeline.gaps == []
+
+
+@pytest.mark.parametrize(("said", "ranks"), [('{"rank": 3, "world_size": 4}', {100: 3}), ('{"backend": "nccl"}', {})])
+def test_a_distributed_program_has_ranks(said: str, ranks: dict[int, int]) -> None:
+    raw = two_layers().replace(b'{"schemaVersion": 1,', b'{"distributedInfo": ' + said.encode() + b",", 1)
+    assert read(raw).process_ranks == ranks
 
 
 def test_times_are_exact_where_floats_are_not() -> None:

@@ -14,7 +14,7 @@ from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table, nest_rang
 from analysis.capture.summaries import SUMMARIES
 from analysis.hardware.devices import find_device
 from analysis.tables import intervals
-from analysis.tables.copies import build_copies, direction_of, memory_of
+from analysis.tables.copies import build_copies, direction_of
 from tests.declared import DECLARED, analyse, page
 
 HTOD, DTOD, DTOH, SET = (f"[CUDA {name}]" for name in (
@@ -110,19 +110,26 @@ def test_unions_agree_with_a_clock_that_ticks(rows: list[tuple[int, int]], momen
 
 
 @pytest.mark.parametrize(
-    ("name", "direction", "memory"),
+    ("name", "direction"),
     [
-        (HTOD, "Host-to-Device", ""),
-        ("[CUDA memcpy DtoH]", "Device-to-Host", ""),
-        ("Memcpy HtoD (Pinned -> Device)", "Host-to-Device", "Pinned -> Device"),
-        ("Memcpy PtoP (Device -> Device)", "Peer-to-Peer", "Device -> Device"),
-        ("CopyHostToDevice", "Host-to-Device", ""),
-        (SET, "", ""),
-        ("[CUDA memcpy Unknown]", "", ""),
+        (HTOD, "Host-to-Device"),
+        ("[CUDA memcpy DtoH]", "Device-to-Host"),
+        ("Memcpy HtoD (Pinned -> Device)", "Host-to-Device"),
+        ("Memcpy PtoP (Device -> Device)", "Peer-to-Peer"),
+        ("CopyHostToDevice", "Host-to-Device"),
+        (SET, ""),
+        ("[CUDA memcpy Unknown]", ""),
     ],
 )
-def test_copies_say_where_from_and_to(name: str, direction: str, memory: str) -> None:
-    assert (direction_of(name), memory_of(name)) == (direction, memory)
+def test_copies_say_where_from_and_to(name: str, direction: str) -> None:
+    assert direction_of(name) == direction
+
+
+def test_copies_of_pageable_and_pinned_memory_are_two_rows() -> None:
+    ways = ("Pageable -> Device", "Pinned -> Device", "Pinned -> Device")
+    timeline = ops(*((20 * at, 5 + at, HTOD, {"memory": way}) for at, way in enumerate(ways)))
+    table = analyse(Capture(gpu_ops=timeline))[1]["copies"]
+    assert table[["memory", "count"]].to_numpy().tolist() == [["Pinned -> Device", 2], ["Pageable -> Device", 1]]
 
 
 def test_copies_have_rates_and_what_runs_beside_them() -> None:
