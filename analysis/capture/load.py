@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.capture import cache, ncu, ncu_csv, nsys_csv, ours
+from analysis.capture import cache, ncu, ncu_csv, nsys_csv, nsys_runs, ours
 from analysis.capture.model import (
     COUNTERS_COLUMNS,
     DETAILS_COLUMNS,
@@ -270,10 +270,17 @@ _NSYS_READERS: dict[str, Callable[[Table], pd.DataFrame]] = {
 
 def _read_nsys(found: _Found, source: Source) -> None:
     name = source.name
-    tables = nsys_csv.read_all(source.sniffed.raw, name, source.style)
-    found.gaps.extend(nsys_csv.lost_tables(source.sniffed.raw, name, [table.raw for table in tables]))
+    raw, others = nsys_runs.first_run(source.sniffed.raw, name)
+    found.gaps.extend(others)
+    tables = nsys_csv.read_all(raw, name, source.style)
+    found.gaps.extend(nsys_csv.lost_tables(raw, name, [table.raw for table in tables]))
     for table in tables:
         report = table.report
+        unplaced = nsys_csv.unplaced(table)
+        if unplaced:
+            found.gaps.append(unplaced)
+            found.files.append(SourceFile(name, f"nsys {report}", 0, source.size, "without the times of its starts"))
+            continue
         found.gaps.extend(nsys_csv.gaps_of(table))
         reader = _NSYS_READERS.get(report, nsys_csv.summary_of if report in SUMMARIES else None)
         if reader is None:

@@ -180,6 +180,17 @@ def _sizes_without_unit(table: Table) -> Gap | None:
     )
 
 
+def unplaced(table: Table) -> Gap | None:
+    """The gap of a trace of 2021, which prints starts in seconds with six digits: they tell no order."""
+    if table.report != "cuda_gpu_trace" or table.raw.unit("Start") not in ("s", "sec") or not table.raw.console:
+        return None
+    return Gap(
+        f"the timeline of {table.where}",
+        "nsys 2021 prints the starts of cuda_gpu_trace in seconds with six digits, so they place no operation",
+        "export with `nsys stats --report gputrace --format csv --timeunit nsec`",
+    )
+
+
 def rounding(table: Table) -> Gap | None:
     """A gap where sizes printed in MB leave the bytes of copies open by more than 1 %."""
     if table.report != "cuda_gpu_trace" or not table.has("Bytes") or table.raw.unit("Bytes") == "B":

@@ -36,6 +36,7 @@ KINDS: dict[str, str] = {
     "Time": "percent",
 }
 _ALIASES = {
+    "Calls": "Num Calls",
     "Average": "Avg",
     "Minimum": "Min",
     "Maximum": "Max",

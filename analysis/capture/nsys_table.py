@@ -44,12 +44,13 @@ _TIME_UNITS = ("ns", "us", "ms", "s", "nsec", "usec", "msec", "sec")
 _BYTE_UNITS = ("B", "KB", "MB", "GB", "KiB", "MiB", "GiB", UNKNOWN_SIZE)
 _FRAMING = re.compile(
     r"(Processing \[|Exporting |Generating |SKIPPED: |NOTICE: |WARNING: |ERROR: |Report was success|Generated:|==|"
-    r"\s*\*\*\s|\s+/|Importing |Using |Executing |.*\bStatistics:\s*$)"
+    r"\s*\*\*\s|\s+/|Report file moved |Importing |Using |Executing |.*\bStatistics:\s*$)"
 )
 _TITLE = re.compile(
     r"\s*\*\* .*\((?P<report>\w+)[^()]*\):\s*$|\s*(CUDA|NVTX|Operating System|OS Runtime).*Statistics.*:\s*$"
+    r"|(CUDA|NVTX|Operating System|OS Runtime).*Statistics.* \((?P<unit>nanoseconds|KiB|bytes)\)\s*$"  # 2020
 )
-_BETWEEN = ("Processing [", "Exporting ", "SKIPPED: ", "Report was success")
+_BETWEEN = ("Processing [", "Exporting ", "SKIPPED: ", "Report was success", "Generating ")
 _RULER = re.compile(r" *-+(?:  ?-+){2,} *|\+(?:-+\+){3,}")  # `--format column` and `--format table`
 _NUMBER = re.compile("[-+]?[0-9.][0-9.,eE+' \u00a0\u202f\u2009\u2019-]*")
 # How reports were called before 2022 and reports whose header is that of another one, by what the header tells.
@@ -487,12 +488,16 @@ def read_tables(
             _check_rest(raw, at, begin, tables[-1].header, where)
         sized = _check_titles(raw, at, begin, header, where)
         line = _count_lines(raw, begin) + 1
-        _check_header(header, where, line)
+        _check_header(header, where, line, titled=sized == "nanoseconds")
+        sized = "" if sized == "nanoseconds" else sized
         if sum(earlier.header.report is header.report for earlier in tables) >= 1 + (header.report.name in _SHARED):
             raise _second_table(where, line, header)
         asked = wanted(header.report) if wanted else header.report.columns
         names = [name for name in header.names if name in asked]
-        if header.delimiter:
+        if not header.delimiter and ("Start", "sec") in zip(header.names, header.units, strict=True):
+            at = _line_at(raw, _line_at(raw, begin)[1])[1]  # its starts place nothing, and its numbers may be cut
+            table = RawTable(header, _to_arrow([], header, names, False), line, console=True)
+        elif header.delimiter:
             table, at = _read_csv(raw, begin, header, names, where, line, fast)
         else:
             table, at = _read_console(raw, begin, header, names, where, line)
@@ -542,7 +547,8 @@ def _check_rest(raw: Raw, begin: int, end: int, header: Header, where: str) -> N
         begin = following
 
 
-def _check_header(header: Header, where: str, line: int) -> None:
+def _check_header(header: Header, where: str, line: int, *, titled: bool = False) -> None:
+    """Raises an error for columns or units that no nsys prints; `titled`: the title names the unit of times."""
     if not header.in_order:
         raise InputError(
             f"{where}: line {line} has the columns of {header.report.name} in an order that no nsys prints; the file "
@@ -552,6 +558,8 @@ def _check_header(header: Header, where: str, line: int) -> None:
     units: dict[str, set[str]] = {"time": set(), "size": set(), "": set()}
     for name, unit in zip(header.names, header.units, strict=True):
         kind = KINDS.get(name, "")
+        if name == "Start" and unit in ("s", "sec"):
+            continue  # 2021 prints starts in seconds and durations in the unit asked for
         if kind in ("time", "mean") and not name.startswith("Avg "):
             units["size" if of_sizes else "time"].add(unit)
         elif kind == "size" and of_sizes:
@@ -561,18 +569,20 @@ def _check_header(header: Header, where: str, line: int) -> None:
     times, sizes = units["time"], units["size"]
     if header.report.name.endswith("_sum"):  # 2020 prints the unit of the total only
         times.discard("") if len(times) > 1 else None
+    times.discard("") if titled else None
     known = times <= set(_TIME_UNITS) and sizes <= set(_BYTE_UNITS) and units[""] <= {""}
-    if len(times) > 1 or len(sizes) > 1 or not known or not (times or of_sizes):
+    if len(times) > 1 or len(sizes) > 1 or not known or not (times or of_sizes or titled):
         shown = sorted({unit or "no unit" for unit in times | sizes | (units[""] - {""})})
         raise InputError(
             f"{where}: line {line} gives the columns of {header.report.name} in {' and '.join(shown)}, where nsys "
             "prints one unit of time or size for all; the file was edited, export it again with "
             "`nsys stats --timeunit nsec`."
         )
+    seconds = ("Start", "sec") in zip(header.names, header.units, strict=True)  # 2021: sizes are bytes, without a unit
     loose = [
         f"{name} ({unit})"
         for name, unit in zip(header.names, header.units, strict=True)
-        if KINDS.get(name) == "size" and not of_sizes and unit not in _BYTE_UNITS
+        if KINDS.get(name) == "size" and not of_sizes and unit not in _BYTE_UNITS and not (seconds and not unit)
     ]
     if loose:
         raise InputError(
@@ -582,7 +592,7 @@ def _check_header(header: Header, where: str, line: int) -> None:
 
 
 def _check_titles(raw: Raw, start: int, begin: int, header: Header, where: str) -> str:
-    """The unit of size that the title names, if any.
+    """The unit of size that the title names, or `nanoseconds`, if any.
 
     Raises:
         InputError: two titles follow each other, or the title is of another report: tables of several processes.
@@ -608,7 +618,7 @@ def _check_titles(raw: Raw, start: int, begin: int, header: Header, where: str) 
             "processes is interleaved, export each one into its own file with `nsys stats --output`."
         )
     size = re.search(r"by size in (\w+)", titles[-1][0])
-    return size[1] if size else ""
+    return size[1] if size else {"bytes": "B"}.get(titles[-1]["unit"] or "", titles[-1]["unit"] or "")
 
 
 def _read_csv(

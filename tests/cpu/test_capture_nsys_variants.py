@@ -566,3 +566,63 @@ def test_no_bytes_of_a_table_make_a_traceback(tmp_path: Path) -> None:
             except LedgerError:
                 continue
             assert isinstance(capture.nsys_kernel_sums, pd.DataFrame)
+
+
+# ------------------------------------------------------------------------------------------------- logs of real programs
+
+
+def _run_of(number: int, total: int) -> str:
+    return (
+        f"step {number}\nGenerating '/tmp/nsys-report-{number}a.qdstrm'\n[1/8] [0%] report{number}.nsys-rep\n"
+        f"Generating SQLite file r{number}.sqlite from r{number}.nsys-rep\n\n ** CUDA API Summary (cuda_api_sum):\n\n"
+        " Time (%)  Total Time (ns)  Num Calls    Avg (ns)       Med (ns)    Min (ns)   Max (ns)  StdDev (ns)    Name   \n"
+        " --------  ---------------  ---------  ------------  ------------  ---------  ---------  -----------  ----------\n"
+        f"    100.0  {total:15}  {1:9}  {total:10}.0  {total:10}.0  {total:9}  {total:9}  {0:9}.0  cudaMalloc\n\n"
+    )
+
+
+def test_a_log_of_several_runs_is_read_up_to_the_second(tmp_path: Path) -> None:
+    capture = load([put(tmp_path, _run_of(1, 1234) + _run_of(2, 5678) + _run_of(3, 91), "log")])
+    assert capture.summaries["cuda_api_sum"]["total_ns"].tolist() == [1234]
+    assert capture.gaps[0].what == "2 further runs of nsys in log"
+    assert len(load([put(tmp_path, _run_of(1, 1234), "one")]).gaps) == len(capture.gaps) - 1
+
+
+KERNELS_2020 = """\
+Generating CUDA API Statistics...
+CUDA API Statistics (nanoseconds)
+
+Time(%)      Total Time       Calls         Average         Minimum         Maximum  Name
+-------  --------------  ----------  --------------  --------------  --------------  ----------
+  100.0            3200           3          1066.7             780            1410  cuInit
+
+Generating CUDA Kernel Statistics...
+CUDA Kernel Statistics (nanoseconds)
+
+Time(%)      Total Time   Instances         Average         Minimum         Maximum  Name
+-------  --------------  ----------  --------------  --------------  --------------  ----------
+  100.0           58366           6          9727.7            2784           17215  k
+"""
+
+
+def test_the_unit_of_2020_stands_in_the_title(tmp_path: Path) -> None:
+    capture = load([put(tmp_path, KERNELS_2020, "log")])
+    assert capture.nsys_kernel_sums[["kernel", "instances", "total_ns"]].values.tolist() == [["k", 6, 58366]]
+    assert capture.summaries["cuda_api_sum"]["count"].tolist() == [3]
+    with pytest.raises(InputError, match="in no unit"):
+        load([put(tmp_path, KERNELS_2020.replace(" (nanoseconds)", ":"), "none")])
+
+
+def test_a_trace_of_2021_with_starts_in_seconds_is_no_timeline(tmp_path: Path) -> None:
+    trace = """\
+CUDA Kernel & Memory Operations Trace:
+
+ Start(sec)  Duration(nsec)  CorrId  GrdX  GrdY  GrdZ  BlkX  BlkY  BlkZ  Reg/Trd  StcSMem  DymSMem  Bytes  Thru(MB/s)  SrcMemKd  DstMemKd  Device  Ctx  Strm  Name
+ ----------  --------------  ------  ----  ----  ----  ----  ----  ----  -------  -------  -------  -----  ----------  --------  --------  ------  ---  ----  ----
+   0,000000           1.632      19                                                                 552.9…      7,000  Pinned    Device    G (0)     1    13  k
+Report file moved to "/home/alice/report2.qdrep"
+"""
+    capture = load([put(tmp_path, KERNELS_2020 + "\n" + trace, "log")])
+    assert capture.gpu_ops.empty
+    assert capture.nsys_kernel_sums["total_ns"].tolist() == [58366]
+    assert any(gap.what == "the timeline of log" for gap in capture.gaps)

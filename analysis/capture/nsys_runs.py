@@ -1,0 +1,35 @@
+"""Cuts a log that holds the output of several runs of nsys, one after the other, as a job with a loop prints it."""
+
+from __future__ import annotations
+
+import mmap
+import re
+
+from analysis.capture.model import Gap
+from analysis.formats.words import count_of
+
+_MOST_BYTES = 16 << 20  # a log; exports of this size hold one run
+# Each run of `nsys profile` prints the one, `nsys stats` the other.
+_BEGINNINGS = (
+    re.compile(rb"^Generating '[^'\n]*?(?P<name>[^'/\\\n]+\.qdstrm)'", re.M),
+    re.compile(rb"^Generating SQLite file (?P<name>[^\n]+?) from ", re.M),
+)
+
+
+def first_run(raw: bytes | mmap.mmap, where: str) -> tuple[bytes | mmap.mmap, list[Gap]]:
+    """The part of a log that belongs to its first run, its line numbers kept, and the gap that names the others."""
+    if len(raw) > _MOST_BYTES:
+        return raw, []
+    for beginning in _BEGINNINGS:
+        found = {match["name"]: match.start() for match in reversed(list(beginning.finditer(raw)))}
+        starts = sorted(found.values())
+        if len(starts) > 1:
+            lines = bytes(raw[: starts[1]]).count(b"\n")
+            return bytes(raw[: starts[1]]), [
+                Gap(
+                    f"{count_of(len(starts) - 1, 'further run')} of nsys in {where}",
+                    f"the log holds the output of {len(starts)} runs; this report is of the first, up to line {lines}",
+                    "cut the log before each of its lines `Generating …` and give the pieces one by one",
+                )
+            ]
+    return raw, []
