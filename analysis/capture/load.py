@@ -33,7 +33,7 @@ from analysis.capture.model import (
 from analysis.capture.nsys_numbers import Table
 from analysis.capture.sniff import Sniffed, sniff
 from analysis.capture.summaries import SUMMARIES
-from analysis.capture.text import NumberStyle
+from analysis.capture.text import COMMA, NumberStyle
 from analysis.formats import files
 from analysis.formats.errors import InputError
 from analysis.formats.run import CPU_RANGES
@@ -298,6 +298,10 @@ def _read_nsys(found: _Found, source: Source) -> None:
             found.api_calls.extend(nsys_csv.api_names(table))
         found.tables[report] = (name, rows)
         _note(found, name, f"nsys {report}", len(table), source.size, table.raw.cut_after, table.raw.doubtful_end)
+        if table.style.decimal == COMMA:
+            found.files[-1] = replace(
+                found.files[-1], detail="read with a decimal comma, as its numbers prove or --locale says"
+            )
 
 
 def _read_timeline(found: _Found, source: Source) -> None:

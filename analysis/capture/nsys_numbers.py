@@ -233,7 +233,9 @@ def _mean_rule(total: str, count: str, mean: str, step: float) -> _Rule:
     def holds(
         total: npt.NDArray[np.float64], count: npt.NDArray[np.float64], mean: npt.NDArray[np.float64]
     ) -> npt.NDArray[np.bool_]:
-        return np.abs(mean * count - total) <= 0.51 * step * count + 1.01 * step + 1 + 1e-12 * total
+        # nsys 2021 cuts all means to whole numbers where the locale has a decimal comma: `1.337.835,0`
+        last = 1.0 if len(mean) and (mean == np.floor(mean)).all() else 0.51 * step
+        return np.abs(mean * count - total) <= last * count + 1.01 * step + 1 + 1e-12 * total
 
     return _Rule((total, count, mean), holds, f"{total} is not {mean} times {count}")
 

@@ -9,9 +9,10 @@ from analysis.capture.model import Gap
 from analysis.formats.words import count_of
 
 _MOST_BYTES = 16 << 20  # a log; exports of this size hold one run
-# Each run of `nsys profile` prints the one, `nsys stats` the other.
+# Each run of `nsys profile` prints one of the first two, `nsys stats` the last.
 _BEGINNINGS = (
     re.compile(rb"^Generating '[^'\n]*?(?P<name>[^'/\\\n]+\.qdstrm)'", re.M),
+    re.compile(rb'^Saving temporary "[^"\n]*?(?P<name>[^"/\\\n]+\.qdstrm)"', re.M),  # until 2021
     re.compile(rb"^Generating SQLite file (?P<name>[^\n]+?) from ", re.M),
 )
 

@@ -588,6 +588,15 @@ def test_a_log_of_several_runs_is_read_up_to_the_second(tmp_path: Path) -> None:
     assert len(load([put(tmp_path, _run_of(1, 1234), "one")]).gaps) == len(capture.gaps) - 1
 
 
+def test_the_decimal_comma_that_was_decided_is_said(tmp_path: Path) -> None:
+    text = NEW.format(count="Instances", last="Name") + "100.5,5000000,2,2500000,5,2500000,5,2400000,2600000,1,5,k\n"
+    text = (
+        text.replace(",", ";").replace("100.5", "100,0").replace("2500000;5", "2.500.000,5").replace(";1;5;k", ";1,5;k")
+    )
+    capture = load([put(tmp_path, text, "de")])
+    assert "decimal comma" in capture.files[0].detail
+
+
 KERNELS_2020 = """\
 Generating CUDA API Statistics...
 CUDA API Statistics (nanoseconds)
