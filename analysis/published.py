@@ -78,6 +78,14 @@ def folders(part: str, reports: Path = REPORTS) -> list[Path]:
     return [folder for runs in read(reports) if (folder := runs.folder(part)) is not None]
 
 
+def gpu_of(folder: Path, part: str, reports: Path = REPORTS) -> str | None:
+    """The GPU whose published run of that part lies in this folder; None if no GPU's does."""
+    if not (reports / FILE).is_file():
+        return None
+    found = (runs.gpu for runs in read(reports) if runs.folder(part) == folder.resolve())
+    return next(found, None)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0: printed. 2: wrong usage. 3: published.toml cannot be used, or names none."""
     parser = argparse.ArgumentParser(

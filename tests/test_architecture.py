@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis import published
 from tests.import_graph import (
     ROOT,
     cycles,
@@ -180,6 +181,24 @@ def test_a_name_is_found_in_its_module() -> None:
     assert module_path("analysis.tables.join.prepare_counters") == ROOT / "analysis/tables/join.py"
     assert module_path("studies.ladder") == ROOT / "studies/ladder/__init__.py"
     assert module_path("pandas.DataFrame") is None
+
+
+# --- GPUs ---
+
+
+def test_no_program_names_a_published_gpu() -> None:
+    """Which committed run is whose stands in reports/published.toml alone."""
+    names = [runs.name for runs in published.read()]
+    assert names
+    programs = [ROOT / "Makefile", *(path for folder in OURS - {"tests"} for path in (ROOT / folder).rglob("*"))]
+    found = [
+        f"{path.relative_to(ROOT)}: {name}-"
+        for path in programs
+        if path.name == "Makefile" or path.suffix in {".py", ".sh"}
+        for name in names
+        if f"{name}-" in path.read_text(encoding="utf-8")
+    ]
+    assert found == []
 
 
 # --- size ---

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from kernels.gpu import modelled
 from kernels.registry import (
     ITEM_BYTES,
     TIME,
@@ -35,7 +36,6 @@ SOFTMAX_FLOPS = 5
 ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8}
 TENSOR_SUM = 2.0**-22  # of one addition in a tensor core, which truncates: two bits more than a rounded one
 PIECE_SCORES = 1 << 25  # of the float64 reference at a time
-L2_BYTES = 60e6  # what a smaller array may hide in
 
 
 # --- bytes and operations ------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def separate_bytes(shape: Shape, dtype: str) -> int:
 def per_query_bytes(shape: Shape, dtype: str) -> int:
     """v02: the array is written twice and read 66 times; from DRAM where that of all threads exceeds L2."""
     array = _pairs(shape) * ITEM_BYTES["float32"]
-    return minimum_bytes(shape, dtype) + (68 * array if array > L2_BYTES else 0)
+    return minimum_bytes(shape, dtype) + (68 * array if array > modelled().l2_bytes else 0)
 
 
 def mask_bytes(shape: Shape, dtype: str) -> int:

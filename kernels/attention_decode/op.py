@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from kernels.gpu import modelled
 from kernels.registry import ITEM_BYTES, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import compile_variant, cuda_variant, random_normal, torch_variant, triton_variant
 
 HEAD_SIZE = 64  # GPT-2's, at every size of the model
 HEADS = 12
-MULTIPROCESSORS = 132  # of an H200, whose splits the byte model counts
 SPLIT_BLOCKS, SPLIT_STEP = 3, 64  # of splits.cuh
 RESULT_BYTES = (HEAD_SIZE + 2) * ITEM_BYTES["float32"]  # a split's values, its largest score and its sum
 ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float64": 2.0**-53}
@@ -158,15 +158,15 @@ def _sdpa(backend: str) -> Any:
 
 
 def splits(shape: Shape) -> int:
-    """Into how many parts v03 splits the keys of a head on an H200: the rule of splits.cuh."""
+    """Into how many parts v03 splits the keys of a head: the rule of splits.cuh, on the GPU that is modelled."""
     batch, heads, keys, _ = shape
     steps = -(-keys // SPLIT_STEP)
-    most = min(max(SPLIT_BLOCKS * MULTIPROCESSORS // (batch * heads), 1), steps)
+    most = min(max(SPLIT_BLOCKS * modelled().multiprocessors // (batch * heads), 1), steps)
     return -(-steps // -(-steps // most))
 
 
 def split_bytes(shape: Shape, dtype: str) -> int:
-    """v03 on an H200: what every split found is written and read once more."""
+    """v03: what every split found is written and read once more."""
     batch, heads, *_ = shape
     return minimum_bytes(shape, dtype) + 2 * RESULT_BYTES * batch * heads * splits(shape)
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernels.gpu import modelled
 from kernels.registry import Shape, item_bytes
-
-MULTIPROCESSORS = 132  # of the H200, and its L2
-L2_BYTES = 60 * 2**20
 
 
 def minimum_bytes(shape: Shape, dtype: str) -> int:
@@ -40,10 +38,11 @@ class Tiling:
     def bytes(self, shape: Shape, dtype: str) -> int:
         """DRAM bytes of a product of this shape, outputs included."""
         m, n, k = shape
-        if (m * k + k * n) * item_bytes(dtype) <= L2_BYTES:
+        gpu = modelled()
+        if (m * k + k * n) * item_bytes(dtype) <= gpu.l2_bytes:
             return minimum_bytes(shape, dtype)
         down, across = -(-m // self.rows), -(-n // self.columns)
-        at_once = MULTIPROCESSORS * self.blocks
+        at_once = gpu.multiprocessors * self.blocks
         tiles, whole_from = down * across, 0
         words = m * n + n
         if self.padded:  # read and written once more

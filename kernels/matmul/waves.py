@@ -4,7 +4,7 @@
 
 Two tiles run side by side on a multiprocessor, and a wave is what runs at once: time steps up where a wave is begun
 that few tiles are left for. A lecture shows 1792 -> 1793 on 108 multiprocessors. Without a GPU: the prediction alone,
-for 132, and no --out.
+for the first GPU of reports/published.toml, and no --out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import io
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from kernels.gpu import first_published
 
 TILE = 128
 BLOCKS = 2  # of v08 on a multiprocessor: 256 threads of 126 registers
@@ -69,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     import torch
 
-    count = 132
+    count = first_published().multiprocessors
     on_gpu = torch.cuda.is_available()
     if on_gpu:
         count = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count

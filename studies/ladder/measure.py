@@ -15,6 +15,7 @@ overwritten: the newest run that has a point counts, and a point whose source ha
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import functools
 import io
@@ -38,7 +39,9 @@ from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.ladder import HOT_LINES, LADDER, POINTS
 from analysis.formats.spans import quantile
+from analysis.published import gpu_of
 from kernels import registry
+from kernels.gpu import modelling, named
 from kernels.registry import MOST_BYTES, dtype_name, short_dtype
 from kernels.variants import choices, equivalents, fingerprint
 
@@ -241,8 +244,22 @@ def shapes() -> dict[str, dict[str, list[str]]]:
     return {op.name: {short_dtype(dtype): taken(op, dtype) for dtype in op.dtypes} for op in registry.ops().values()}
 
 
-def declaration() -> str:
-    """The text of ladder.json, one point, one claim, one goal and the shapes of one op a line."""
+def declaration(folder: Path) -> str:
+    """The text of ladder.json for a folder, one point, one claim, one goal and the shapes of one op a line.
+
+    A published ladder is declared for its GPU, another one for the GPU at hand.
+    """
+    published_for = gpu_of(folder, "ladder")
+    if published_for:
+        try:
+            named(published_for)
+        except LookupError as error:
+            raise InputError(str(error)) from None
+    with modelling(published_for) if published_for else contextlib.nullcontext():
+        return _declaration()
+
+
+def _declaration() -> str:
 
     def lines(values: Iterable[Any]) -> str:
         return ",\n  ".join(json.dumps(_open_ends(value), ensure_ascii=False, allow_nan=False) for value in values)
@@ -573,7 +590,7 @@ def _run(options: argparse.Namespace) -> int:
     _of((), options.ops)
     if options.mode == "declare":
         options.out.mkdir(parents=True, exist_ok=True)
-        _write(options.out / LADDER.name, declaration())
+        _write(options.out / LADDER.name, declaration(options.out))
         return 0
     if options.mode == "missing":
         if not options.out.is_dir():

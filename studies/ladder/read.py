@@ -154,7 +154,7 @@ def _run(folder: Path, same: dict[str, str]) -> LadderRun:
 
 
 def _beside(folder: Path) -> pd.DataFrame:
-    """Cold rows of the benchmarks beside `h200-ladder`, those of h200-<op>-bench, with `bench_run`.
+    """Cold rows of the benchmarks beside a folder `x-ladder`, those of x-<op>-bench, with `bench_run`.
 
     `fingerprint` is blank where a benchmark does not say which sources it timed.
     """

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from studies.ladder import bounds
+from tests import committed
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = bounds.read()
@@ -21,7 +22,7 @@ def test_the_table_ends_with_what_is_declared_today() -> None:
 
 
 def test_every_hypothesis_of_the_committed_ladder_is_in_the_table() -> None:
-    points = json.loads((ROOT / "reports" / "h200-ladder" / "ladder.json").read_text("utf-8"))["points"]
+    points = json.loads((committed.folder("ladder") / "ladder.json").read_text("utf-8"))["points"]
     found = 0
     for point in points:
         for said in point["hypotheses"]:

@@ -11,9 +11,10 @@ from analysis.capture.load import load
 from analysis.capture.sniff import sniff
 from analysis.formats import packed
 from analysis.formats.errors import InputError
+from tests import committed
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMITTED = ROOT / "reports" / "h200-gpt2-fp32" / "captures"
+COMMITTED = committed.folder("overview") / "captures"
 KERNELS = (
     "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"
     "100.0,500,1,500.0,500.0,500,500,0.0,k\n"

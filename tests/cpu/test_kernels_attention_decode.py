@@ -70,7 +70,7 @@ def test_a_split_is_written_and_read():
 @pytest.mark.skipif(build.find_nvcc() is None, reason="nvcc is not installed: its headers are missing")
 def test_the_model_splits_as_the_launcher_does(tmp_path):
     """Every key in exactly one split that is not empty; the same number of splits as the byte model counts."""
-    from kernels.attention_decode import op
+    from kernels.gpu import modelled
 
     shapes = [*OP.shapes.values(), *OP.check_shapes]
     asked = ", ".join(f"{{{batch * heads}, {keys}}}" for batch, heads, keys, _ in shapes)
@@ -81,7 +81,7 @@ def test_the_model_splits_as_the_launcher_does(tmp_path):
 int main() {{
   const int asked[][2] = {{{asked}}};
   for (const auto& [rows, keys] : asked) {{
-    const Splits plan = split_keys(rows, keys, {op.MULTIPROCESSORS});
+    const Splits plan = split_keys(rows, keys, {modelled().multiprocessors});
     std::printf("%d %d\\n", plan.count, plan.keys);
   }}
 }}

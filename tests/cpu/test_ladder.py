@@ -80,7 +80,7 @@ def test_hypotheses_name_columns_and_variants_that_exist() -> None:
 
 def test_the_committed_declaration_is_that_of_the_registry() -> None:
     told = "kernels have changed: run `make readme`, which declares the ladder and its tables anew"
-    assert (COMMITTED / "ladder.json").read_text("utf-8") == ladder.declaration(), told
+    assert (COMMITTED / "ladder.json").read_text("utf-8") == ladder.declaration(COMMITTED), told
 
 
 @pytest.mark.slow
@@ -220,7 +220,7 @@ def test_what_an_equivalent_source_measured_counts(tmp_path: Path, monkeypatch: 
     missing = ladder.missing(tmp_path, ["residual"])
     assert point not in missing
     assert other in missing
-    assert json.loads(ladder.declaration())["equivalent"] == {"older": point.fingerprint}
+    assert json.loads(ladder.declaration(tmp_path))["equivalent"] == {"older": point.fingerprint}
 
 
 def test_missing_lists_points_and_needs_no_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

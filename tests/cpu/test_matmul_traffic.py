@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import pytest
 
-from kernels.matmul.traffic import L2_BYTES, MULTIPROCESSORS, Tiling, minimum_bytes
+from kernels.gpu import Gpu, modelling
+from kernels.matmul.traffic import Tiling, minimum_bytes
 
 LARGE = (4096, 4096, 4096)
 STRIP = 128 * 4096 * 4  # bytes of 128 rows of `a`, or of 128 columns of `weight`
 OUT = (4096 * 4096 + 4096) * 4
 
 
-def test_operands_that_fit_into_l2_are_read_once() -> None:
+@pytest.fixture(autouse=True)
+def gpu() -> Iterator[Gpu]:
+    """What is counted by hand is counted for this GPU, whatever is at hand."""
+    with modelling("NVIDIA H200") as found:
+        yield found
+
+
+def test_operands_that_fit_into_l2_are_read_once(gpu: Gpu) -> None:
     m, n, k = shape = (1024, 3072, 768)
-    assert (m * k + k * n) * 4 < L2_BYTES
+    assert (m * k + k * n) * 4 < gpu.l2_bytes
     assert Tiling(16, 16).bytes(shape, "float32") == minimum_bytes(shape, "float32")
 
 
@@ -36,9 +45,9 @@ def test_the_whole_matrix_can_be_one_group() -> None:
     assert down.bytes(LARGE, "float32") == transposed.bytes(LARGE, "float32")
 
 
-def test_pieces_of_k_share_nothing() -> None:
+def test_pieces_of_k_share_nothing(gpu: Gpu) -> None:
     tiling = Tiling(128, 256, group=16, split_k=True)
-    shared = 512 % MULTIPROCESSORS + MULTIPROCESSORS
+    shared = 512 % gpu.multiprocessors + gpu.multiprocessors
     whole = dataclasses.replace(tiling, split_k=False)
     assert tiling.bytes(LARGE, "float32") > shared * 3 * STRIP + OUT
     # 12 x 11 tiles of 1536 x 2816 are one wave, which no piece has to fill up
@@ -63,3 +72,21 @@ def test_what_is_copied_first_is_read_and_written_once_more() -> None:
     assert more(64, 64, 63) == 0  # all of it stays in L2
     in_bf16 = [tiling.bytes((1024, 50260, 768), "bfloat16") for tiling in (plain, padded)]
     assert in_bf16[1] - in_bf16[0] == 4 * 768 * 50260  # rows of 16-byte packets are multiples of 8
+
+
+def test_fewer_multiprocessors_and_less_l2_change_the_bytes() -> None:
+    """On a GPU of 114 multiprocessors and 50 MiB of L2, 4096 x 4096 products make other waves."""
+    tiling, on_h200 = Tiling(128, 256), Tiling(128, 256).bytes(LARGE, "float32")
+    with modelling("NVIDIA H100 PCIe"):
+        assert tiling.bytes(LARGE, "float32") > on_h200
+        assert tiling.bytes((3072, 3072, 2200), "float32") > minimum_bytes((3072, 3072, 2200), "float32")
+    assert tiling.bytes((3072, 3072, 2200), "float32") == minimum_bytes((3072, 3072, 2200), "float32")
+    assert tiling.bytes(LARGE, "float32") == on_h200
+
+
+def test_a_gpu_without_figures_is_one_sentence() -> None:
+    with (
+        pytest.raises(LookupError, match=r"NVIDIA Imaginary is not in analysis/hardware/devices\.toml: add"),
+        modelling("NVIDIA Imaginary"),
+    ):
+        pass

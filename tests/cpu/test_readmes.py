@@ -160,6 +160,12 @@ def test_the_runs_of_each_gpu_are_named_in_order(tmp_path: Path) -> None:
     assert published.folders("overview", tmp_path) == [tmp_path / "b"]
 
 
+def test_a_published_folder_knows_its_gpu(tmp_path: Path) -> None:
+    assert published.gpu_of(published.folders("ladder")[0], "ladder") == published.read()[0].gpu
+    assert published.gpu_of(tmp_path, "ladder") is None
+    assert published.gpu_of(tmp_path, "ladder", tmp_path) is None
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
