@@ -9,7 +9,10 @@ cuBLAS, Numba, Fortran) pass unchanged.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
+
+from analysis.formats.words import tell_apart
 
 _ANONYMOUS = re.compile(
     r"\(anonymous namespace\)|<unnamed>|\{anonymous\}|_GLOBAL__N__[A-Za-z0-9_]+|(?:^|(?<=\s))unnamed>"
@@ -143,3 +146,8 @@ def short(name: str, width: int = 48) -> str:
         elif words:
             text = f"{function}<{words[0]}>"
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def short_all(names: Iterable[str], width: int = 48) -> dict[str, str]:
+    """`short` of each name; those that would come out alike show what they differ in."""
+    return tell_apart(names, lambda name: short(name, width), width, key)

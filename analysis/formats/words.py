@@ -1,9 +1,76 @@
-"""Counts in sentences."""
+"""Counts, times, shares and names in sentences."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import zip_longest
+
+Names = Callable[[str], str]
 
 
 def count_of(number: float, one: str, many: str = "") -> str:
     """`1 kernel`, `2 launches`: a whole number and what it counts; `many` where that is not `one` with (e)s."""
     more = many or one + ("es" if one.endswith("ch") else "s")
     return f"{number:.0f} {one if round(number) == 1 else more}"
+
+
+def duration(ns: float) -> str:
+    """`0.3 us`, `1,711 us`, `918.8 ms`: a time with the unit that leaves few digits."""
+    for most, scale, unit in ((1e7, 1e3, "us"), (1e10, 1e6, "ms")):
+        if abs(ns) < most:
+            value = ns / scale
+            return f"{value:,.0f} {unit}" if abs(value) >= 1000 else f"{value:.3g} {unit}"
+    return f"{ns / 1e9:,.4g} s"
+
+
+def share(frac: float) -> str:
+    """`62%`, `1.4%`, `99.8%`: 0-1 as per cent, never 0% of something or 100% of less than all."""
+    shown = frac * 100
+    if 0 < shown < 0.1:
+        return "less than 0.1%"
+    near_an_end = 0 < shown < 9.95 or 99 < shown < 100
+    if near_an_end and shown > 99.9:
+        return "more than 99.9%"
+    return f"{shown:.1f}%" if near_an_end else f"{shown:.0f}%"
+
+
+def tell_apart(names: Iterable[str], cut: Callable[[str], str], width: int, whole: Names = str) -> dict[str, str]:
+    """`cut(name)` for each of the names, and where some come out alike, the part of `whole(name)` that differs behind.
+
+    At most `width` characters each. What still comes out alike is numbered.
+    """
+    shown = {name: cut(name) for name in names}
+    room = max(width // 2, 4)
+    by_head: dict[str, list[str]] = {}
+    for label, same in _alike(shown).items():
+        by_head.setdefault(label.rstrip("…")[: max(width - room - 1, 1)].rstrip("…"), []).extend(same)
+    for head, same in by_head.items():
+        windows = _windows([whole(name) for name in same], room)
+        shown |= {name: f"{head}…{window}" for name, window in zip(same, windows, strict=True)}
+    for label, same in _alike(shown).items():
+        shown |= {name: f"{label[: width - 6]} ({at})" for at, name in enumerate(same, 1)}
+    return shown
+
+
+def _alike(shown: dict[str, str]) -> dict[str, list[str]]:
+    """The names of each label that more than one has."""
+    found: dict[str, list[str]] = {}
+    for name, label in shown.items():
+        found.setdefault(label, []).append(name)
+    return {label: same for label, same in found.items() if len(same) > 1}
+
+
+def _windows(texts: list[str], room: int) -> list[str]:
+    """Of each text `room` characters at most, from where the texts begin to differ; where that is not enough, from two
+    such places.
+    """
+    start = next((at for at, letters in enumerate(zip_longest(*texts)) if len(set(letters)) > 1), len(texts[0]))
+    found = [text[max(start - 2, 0) :][:room] for text in texts]
+    rows_of = _alike({str(row): window for row, window in enumerate(found)})
+    for window, names in rows_of.items():
+        rows = [int(name) for name in names]
+        some = [texts[row] for row in rows]
+        if room >= 8 and len(set(some)) > 1:
+            for row, inner in zip(rows, _windows(some, room // 2), strict=True):
+                found[row] = f"{window[: room - room // 2 - 1]}…{inner}"
+    return found

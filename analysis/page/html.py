@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +179,10 @@ def _rows(entry: Mapping[str, Any], table: pd.DataFrame, untrusted: bool) -> lis
         style += " u" if markdown.is_from_counters(described or None) else ""
         # beside a kernel's name there is little room; a range alone may show more of itself
         width, head = (56, 0.6) if name == "kernel" else (48 if "kernel" in table.columns else 88, text.RANGE_HEAD)
-        cells.append([_cell(value, name, described, style, width, head) for value in table[column].tolist()])
+        values = table[column].tolist()
+        texts = () if described.get("style") == "prose" else _texts(values, name, str(described.get("unit") or ""))
+        long = text.shorten_all((one for one in texts if len(one) > width), width, head)
+        cells.append([_cell(value, name, described, style, long) for value in values])
     tiers = table["tier"].tolist() if "tier" in table.columns else [""] * len(table)
     return [
         {"cells": row, "warned": untrusted and tier == "counters"}
@@ -187,16 +190,22 @@ def _rows(entry: Mapping[str, Any], table: pd.DataFrame, untrusted: bool) -> lis
     ]
 
 
+def _texts(values: Sequence[Any], column: str, unit: str) -> Iterator[str]:
+    """What a reader sees of the values that are neither numbers nor missing."""
+    for value in dict.fromkeys(value for value in values if isinstance(value, str)):
+        yield text.clean(text.cell(value, column, unit))
+
+
 def _is_numeric(table: pd.DataFrame, column: str) -> bool:
     return bool(pd.api.types.is_numeric_dtype(table[column])) or bool(text.unit_of(column))
 
 
-def _cell(value: Any, column: str, described: Mapping[str, Any], style: str, width: int, head: float) -> dict[str, Any]:
+def _cell(value: Any, column: str, described: Mapping[str, Any], style: str, long: Mapping[str, str]) -> dict[str, Any]:
     """kind: missing, number (with sort key, "" where that is what is shown; shares with a bar), tier, name (short and
     full), or text.
 
-    style: classes of the cell; `n` is set to the right, as a number is without it; `u` is marked where the row's
-    counters are untrusted.
+    `long`: what is shown of texts that are too long. style: classes of the cell; `n` is set to the right, as a number
+    is without it; `u` is marked where the row's counters are untrusted.
     """
     unit, prose = str(described.get("unit") or ""), described.get("style") == "prose"
     if text.is_missing(value):
@@ -215,9 +224,9 @@ def _cell(value: Any, column: str, described: Mapping[str, Any], style: str, wid
     if column == "tier":
         return {"kind": "tier", "shown": text.clean(value)}
     full = text.clean(text.cell(value, column, unit))
-    if len(full) <= width or prose:
+    if full not in long:
         wraps = ""
         if prose and len(full) > 30:
             wraps = "prose long" if len(full) > _LONG else "prose"
         return {"kind": "text", "style": style if " n" in style else wraps, "shown": full}
-    return {"kind": "name", "shown": text.shorten(full, width, head), "full": full}
+    return {"kind": "name", "shown": long[full], "full": full}

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from analysis.formats.words import tell_apart
 
 MISSING = "–"  # what a reader sees where a number is unknown; never a zero
 UNTRUSTED_MARK = "⚠"
@@ -162,6 +165,11 @@ def shorten(value: Any, width: int, head: float = 0.6) -> str:
         return text
     before = int((width - 1) * head)
     return f"{text[:before]}…{text[len(text) - (width - 1 - before) :]}"
+
+
+def shorten_all(values: Iterable[Any], width: int, head: float = 0.6) -> dict[str, str]:
+    """`shorten` of each cleaned text; those that would come out alike show what they differ in."""
+    return tell_apart(map(clean, values), lambda text: shorten(text, width, head), width)
 
 
 RANGE_HEAD = 0.3  # of a range's path the end says most: `run/prefill/…/h.*/attn/softmax`
