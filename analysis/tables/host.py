@@ -1,0 +1,69 @@
+"""Where the host spends its time: CUDA API calls, calls of the operating system, ranges, as nsys sums them."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.tables.declare import Column, table
+
+CUDA, SYSTEM, RANGES = "CUDA API", "OS runtime", "NVTX range"
+# What is summed, and the reports that do, the better first; ranges only where their trace is not there.
+SOURCES = {
+    CUDA: ("cuda_api_sum",),
+    SYSTEM: ("osrt_sum",),
+    RANGES: ("nvtx_sum", "nvtx_range_sum"),
+}
+
+
+@table(
+    "host",
+    question="Where does the host spend its time: in CUDA calls, in the operating system, in which ranges?",
+    order=185,
+    title="The host",
+    columns=(
+        Column("source", "", "CUDA API, OS runtime or NVTX range", "key"),
+        Column("call", "", "call or range", "key"),
+        Column("calls", "1", "how often", "timing"),
+        Column("host_time_ns", "ns", "sum over calls and threads, nsys attached; of a range its wall time", "timing"),
+        Column("median_ns", "ns", "median of one call; blank where nsys prints none", "timing"),
+        Column("longest_ns", "ns", "the longest call", "timing"),
+        Column(
+            "share_frac",
+            "0-1",
+            "of all time of its source; threads that wait beside each other count each, ranges hold each other",
+            "timing",
+            style="bar",
+        ),
+    ),
+    optional=True,
+)
+def build_host(capture: Capture) -> pd.DataFrame | None:
+    """Return host.csv, of each source the calls that took longest first; None where no file sums them."""
+    parts = []
+    for source, reports in SOURCES.items():
+        if source == RANGES and len(capture.ranges):
+            continue
+        sums = next((capture.summaries[name] for name in reports if len(capture.summaries.get(name, ()))), None)
+        if sums is not None:
+            parts.append(_rows(sums).assign(source=source))
+    return pd.concat(parts, ignore_index=True).assign(tier="timing") if parts else None
+
+
+def _rows(sums: pd.DataFrame) -> pd.DataFrame:
+    """One row a call, longest first. Shape: `sums` as analysis/capture/summaries.py has them."""
+    groups = sums.groupby("name", sort=False)
+    rows = groups.agg(
+        calls=("count", lambda values: values.sum(min_count=1)),
+        host_time_ns=("total_ns", lambda values: values.sum(min_count=1)),
+        longest_ns=("max_ns", "max"),
+        median_ns=("median_ns", "first"),
+        files=("file", "size"),
+    ).reset_index(names="call")
+    # the median of several reports is none of theirs
+    rows["median_ns"] = rows["median_ns"].where(rows["files"] == 1).round().astype("Int64")
+    total = rows["host_time_ns"].sum()
+    rows["share_frac"] = rows["host_time_ns"].astype("Float64") / (total or pd.NA)
+    for name in ("calls", "host_time_ns", "longest_ns"):
+        rows[name] = rows[name].astype("Int64")
+    return rows.drop(columns="files").sort_values("host_time_ns", ascending=False, kind="stable", na_position="last")
