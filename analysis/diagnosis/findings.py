@@ -7,24 +7,62 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.diagnosis.copies import large_copies
+from analysis.diagnosis.host import cpu_ranges, host_waits, idle_gpu
+from analysis.diagnosis.hot import hot_kernels
+from analysis.diagnosis.reasons import cell, nearest_roof
 from analysis.formats import symbols
 from analysis.formats.words import count_of
+from analysis.hardware.devices import Device
 from analysis.tables.declare import part
+from analysis.tables.host import CUDA
 from analysis.tables.stalls import NOT_WAITING
 
-COUNT = 3
+COUNT = 3  # of those that say how much could be won
+MOST = 5
+_ORDERING = ("weight_ns", "source")  # what only orders them
+_INSIDE = "No range lies inside it: put NVTX ranges into it, or trace it with torch.profiler, to see what it does."
 
 
 @part("findings", 10)
 def _findings(
     capture: Capture, layers_folded: pd.DataFrame, gaps: pd.DataFrame, measured: pd.DataFrame, roofline: pd.DataFrame,
-    stalls: pd.DataFrame, fusion: pd.DataFrame, is_program: bool,
+    stalls: pd.DataFrame, fusion: pd.DataFrame, kernels: pd.DataFrame, rules: pd.DataFrame, source: pd.DataFrame,
+    host: pd.DataFrame, device: Device | None, is_program: bool, copies: pd.DataFrame | None = None,
+    devices: pd.DataFrame | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
+    """What could be won first, then what takes most time with the reasons that are known: kernels, idle time, host."""
     if not is_program:
         return []
-    if capture.clock == "cpu":
-        return largest_ranges(layers_folded)
-    return find(gaps, measured, roofline, stalls, fusion)
+    won = find(gaps, measured, roofline, stalls, fusion)
+    known = {"kernels": kernels, "rules": rules, "roofline": roofline, "stalls": stalls, "source": source, "host": host}
+    gpu = (capture.manifest or {}).get("gpu") or {}
+    sm_count = gpu.get("sm_count") or (device.sm_count if device else None)
+    gpus = 1 if devices is None or devices.empty else devices["device"].nunique()
+    hot = hot_kernels(
+        known, _clock(capture), judged_root(gaps), sm_count=sm_count, vendor=capture.vendor, most=1 if won else COUNT
+    )
+    rest = [*hot, *([] if won else [*large_copies(copies), *idle_gpu(gaps, host, _clock(capture), gpus=gpus)])]
+    if not rest and not won:
+        rest = [*cpu_ranges(layers_folded, capture.ranges, capture.ops, recorded=_INSIDE), *_of_each(host_waits(host))]
+    elif not won:
+        rest += [one for one in host_waits(host, most=1) if one["source"] == CUDA][:1]
+    rest.sort(key=lambda finding: -finding["weight_ns"])
+    return _ranked([*won, *rest[: MOST - len(won)]])
+
+
+def _of_each(found: list[dict[str, Any]], most: int = 2) -> list[dict[str, Any]]:
+    """At most so many findings of a source: time that threads sleep would hide all others."""
+    kept: list[dict[str, Any]] = []
+    for one in found:
+        if sum(other["source"] == one["source"] for other in kept) < most:
+            kept.append(one)
+    return kept
+
+
+def _clock(capture: Capture) -> str:
+    """The tool that took the times of the timeline, in words."""
+    return "torch.profiler" if capture.clock == "torch" else "nsys"
 
 
 def find(
@@ -40,7 +78,7 @@ def find(
     Only the program under the first step's outermost range is judged: other roots are variants of it. In a step that
     waits for launches faster kernels win nothing, so its kernels give no finding.
     """
-    root = str(gaps["step"].iloc[0]).split("/")[0] if len(gaps) and "/" in str(gaps["step"].iloc[0]) else None
+    root = judged_root(gaps)
     waiting = tuple(str(step).split("#")[0] + "/" for step in gaps.loc[gaps["verdict"].eq("launch-bound"), "step"])
     judged = _under(measured["range"], root) & ~measured["range"].str.startswith(waiting or ("\0",))
     candidates = _launch_bound(gaps, root)
@@ -50,17 +88,26 @@ def find(
     fused_ranges = {name for ranges in to_fuse["range"] for name in str(ranges).split(" + ")}
     candidates += _far_from_roof(measured[judged], roofline, stalls, fused_ranges)
     candidates.sort(key=lambda finding: (-finding["time_to_win_ns"], finding["title"]))
-    if not candidates:
-        candidates = _longest_kernels(measured, root)
-    return [{"rank": rank, **finding} for rank, finding in enumerate(candidates[:COUNT], start=1)]
+    return _ranked(candidates[:COUNT])
+
+
+def _ranked(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The findings as report.json has them: with their rank, without what only orders them."""
+    hidden = {"rank", *_ORDERING}
+    return [
+        {"rank": rank} | {key: value for key, value in finding.items() if key not in hidden}
+        for rank, finding in enumerate(found, start=1)
+    ]
+
+
+def judged_root(gaps: pd.DataFrame) -> str | None:
+    """The outermost range of the first step: other roots are variants of the program. None: there is no step."""
+    first = str(gaps["step"].iloc[0]) if len(gaps) else ""
+    return first.split("/")[0] if "/" in first else None
 
 
 def _under(paths: pd.Series, root: str | None) -> pd.Series:
     return paths.str.startswith(root + "/") | (paths == root) if root else pd.Series(True, index=paths.index)
-
-
-def _cell(table: str, row: str, column: str, value: object) -> dict[str, object]:
-    return {"table": f"{table}.csv", "row": row, "column": column, "value": value}
 
 
 def _launch_bound(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
@@ -73,7 +120,7 @@ def _launch_bound(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
         least = rows["bare_gpu_ns" if known else "busy_ns"].astype(float)
         told = f"for {least.iloc[0] / 1e3:,.0f} us{' when nothing waits' * known}"
         cited = ("bare_wall_ns", *["bare_gpu_ns"] * known, "busy_ns", "launches")
-        evidence = [_cell("gaps", step["step"], name, int(step[name])) for name in cited]
+        evidence = [cell("gaps", step["step"], name, int(step[name])) for name in cited]
         found.append(
             {
                 "title": f"{path} waits for launches",
@@ -94,7 +141,7 @@ def _fusions(to_fuse: pd.DataFrame) -> list[dict[str, Any]]:
     found = []
     for _, row in to_fuse.iterrows():
         cited = [
-            _cell("fusion", f"{row['step']} in {row['range']}", name, int(row[name]))
+            cell("fusion", f"{row['step']} in {row['range']}", name, int(row[name]))
             for name in ("now_time_ns", "now_bytes", "after_bytes", "bound_time_ns", "gain_ns")
             if pd.notna(row[name])
         ]
@@ -146,13 +193,13 @@ def _far_from_roof(
         top = stalls[where & (~stalls["reason"].isin(NOT_WAITING))].head(1)
         name = symbols.short(row["kernel"], 60)
         label = f"{row['kernel']} in {row['range']}"
-        evidence = [_cell("roofline", label, f"roof_frac ({row['level']})", round(float(row["roof_frac"]), 4))]
-        evidence.append(_cell("kernels", label, f"{clock}_time_ns", int(row["nsys_time_ns"])))
+        evidence = [cell("roofline", label, f"roof_frac ({row['level']})", round(float(row["roof_frac"]), 4))]
+        evidence.append(cell("kernels", label, f"{clock}_time_ns", int(row["nsys_time_ns"])))
         why = ""
         if len(top):
             reason, share = str(top["reason"].iloc[0]), float(top["share_frac"].iloc[0])
             why = f"; {share:.0%} of its stalls are {reason}"
-            evidence.append(_cell("stalls", label, f"share_frac ({reason})", round(share, 4)))
+            evidence.append(cell("stalls", label, f"share_frac ({reason})", round(share, 4)))
         found.append(
             {
                 "title": f"{row['range']}: {name} is far from its roof",
@@ -165,51 +212,3 @@ def _far_from_roof(
             }
         )
     return found
-
-
-def nearest_roof(row: pd.Series) -> str:
-    """The roof of a roofline row in words."""
-    roof = "compute" if row["bound"] == "compute" else f"{str(row['level']).upper()} bandwidth"
-    return f"{roof} by the datasheet" if row.get("roof_from") == "datasheet" else roof
-
-
-def _longest_kernels(measured: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
-    """The kernels that take most time, where no roof says how much of it could be won."""
-    clock = "ncu" if measured["nsys_time_ns"].isna().all() else "nsys"
-    time = measured["duration_ns" if clock == "ncu" else "nsys_time_ns"]
-    known = measured[time.notna() & _under(measured["range"], root)]
-    groups = known.assign(time_ns=time[known.index].astype("int64")).groupby(["kernel", "range"])["time_ns"]
-    rows = groups.agg(["sum", "size"]).sort_values("sum", ascending=False).head(COUNT)
-    total = int(time.sum()) or 1
-    return [
-        {
-            "title": f"{where}: {symbols.short(kernel, 60)} takes {row['sum'] / total:.0%} of the kernel time",
-            "sentence": f"{count_of(row['size'], 'launch takes', 'launches take')} {row['sum'] / 1e3:,.0f} us "
-            f"by {clock}; no measured roof says how much could be won.",
-            "time_to_win_ns": None,
-            "evidence": [_cell("kernels", f"{kernel} in {where}", f"{clock}_time_ns", int(row["sum"]))],
-        }
-        for (kernel, where), row in rows.iterrows()
-    ]
-
-
-def largest_ranges(layers_folded: pd.DataFrame) -> list[dict[str, Any]]:
-    """The findings of a run without a GPU: where the CPU time goes. Nothing says how much of it could be won."""
-    paths = set(layers_folded["range"])
-    innermost = [path for path in paths if not any(other.startswith(path + "/") for other in paths)]
-    rows = layers_folded[layers_folded["range"].isin(innermost) & layers_folded["cpu_time_ns"].notna()]
-    rows = rows.sort_values("cpu_time_ns", ascending=False).head(COUNT)
-    return [
-        {
-            "rank": rank,
-            "title": f"{row['range']} takes {row['share_frac']:.0%} of the CPU time",
-            "sentence": (
-                f"{count_of(row['calls'], 'call takes', 'calls take')} {row['cpu_time_ns'] / 1e6:,.1f} ms in all."
-            ),
-            "time_to_win_ns": None,
-            "evidence": [
-                _cell("layers_folded", row["range"], name, row[name]) for name in ("cpu_time_ns", "share_frac")
-            ],
-        }
-        for rank, (_, row) in enumerate(rows.iterrows(), start=1)
-    ]

@@ -49,6 +49,9 @@ UNTRUSTED_SENTENCE = (
 )
 
 
+MOST_FINDINGS = 5  # on a terminal
+
+
 def is_untrusted(report: Mapping[str, Any]) -> bool:
     return (report.get("trust") or {}).get("status") == "untrusted"
 
@@ -66,19 +69,28 @@ def escape(value: Any) -> str:
     return re.sub(r"(?<![^\W_])_+|_+(?![^\W_])", lambda m: "\\_" * len(m[0]), plain)
 
 
-def _cell(value: Any, column: str, untrusted: bool) -> str:
+def _cell(value: Any, column: str, untrusted: bool, short: Mapping[str, str]) -> str:
     if column == "tier":
         return f"counters {text.UNTRUSTED_MARK}" if untrusted and value == "counters" else escape(value)
     shown = text.cell(value, column)
     if text.is_missing(value) or text.is_number(value):
         return shown
+    return escape(short.get(text.clean(shown), shown))
+
+
+def _shortened(rows: pd.DataFrame, column: str) -> dict[str, str]:
+    """What is shown of the texts of a column, which differ as the texts do."""
+    texts = [
+        text.cell(value, column) for value in rows[column] if not text.is_missing(value) and not text.is_number(value)
+    ]
     head = text.RANGE_HEAD if column == "range" else 0.6
-    return escape(text.shorten(shown, _PROSE_WIDTH.get(column, _NAME_WIDTH), head))
+    return text.shorten_all(texts, _PROSE_WIDTH.get(column, _NAME_WIDTH), head)
 
 
 def _grid(rows: pd.DataFrame, labels: Mapping[str, str], untrusted: bool) -> str:
+    short = {column: _shortened(rows, column) for column in rows.columns}
     body = [
-        [_cell(value, column, untrusted) for column, value in zip(rows.columns, row, strict=True)]
+        [_cell(value, column, untrusted, short[column]) for column, value in zip(rows.columns, row, strict=True)]
         for row in rows.itertuples(index=False, name=None)
     ]
     numeric = [bool(pd.api.types.is_numeric_dtype(rows[c])) or bool(text.unit_of(c)) for c in rows]
@@ -303,7 +315,7 @@ def render_terminal(report: Mapping[str, Any], width: int = 100, run: str = "") 
         lines.append(f"{text.UNTRUSTED_MARK} {UNTRUSTED_SENTENCE}")
     lines += [text.clean(part["sentence"]) for part in (trust, coverage) if part.get("sentence")]
     lines.append("")
-    findings = (report.get("findings") or [])[:3]
+    findings = (report.get("findings") or [])[:MOST_FINDINGS]
     if not findings:
         lines.append("No finding: no table holds enough evidence; the report's gaps say what is missing.")
     for finding in findings:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture, Gap
 from analysis.hardware.devices import Device
+from analysis.tables.conditions import CPU, where_it_ran
 from analysis.tables.declare import part
 from analysis.tables.join import Joined
 from analysis.tables.remedies import BARE_RUN, METRICS
@@ -30,12 +31,19 @@ def _said(capture: Capture, tool: str) -> bool:
     return any(status.get("tool") == tool and status.get("status") != "ok" for status in capture.tools)
 
 
+def has_own_times(capture: Capture) -> bool:
+    """Whether a study of ours timed the program itself, with tables of its own."""
+    return any((capture.layer_profile, capture.kernels_of_layers, capture.baseline))
+
+
 @part("gap", 10)
 def name_missing_captures(capture: Capture, is_program: bool) -> list[Gap]:
     """Gaps of a run whose timeline or counters are not there at all."""
-    has_timeline, on_cpu = len(capture.gpu_ops) > 0, capture.clock == "cpu"
+    has_timeline, on_cpu = len(capture.gpu_ops) > 0, where_it_ran(capture) == CPU
     if not is_program:
         return []
+    if on_cpu and has_own_times(capture):
+        return [Gap("times and counters of a GPU", "this run was on a CPU", "run it again on a machine with a GPU")]
     gaps = []
     if not has_timeline and not on_cpu and capture.ranges.empty and not _said(capture, "nsys"):
         gaps.append(
@@ -69,7 +77,7 @@ def name_missing_files(
     if not is_program:
         return []
     gaps = []
-    if capture.ops is None:
+    if capture.ops is None and not (has_own_times(capture) and not has_timeline):
         gaps.append(
             Gap(
                 "predicted bytes", "there is no ops.csv, which says what each range must move", "see analysis/README.md"

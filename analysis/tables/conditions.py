@@ -66,8 +66,25 @@ def title(capture: Capture, gpu: str | None) -> str:
     by_layer = ", layer by layer" if capture.layer_profile else ""
     if gpu:
         return f"{what} on {gpu}{by_layer}"
-    on_cpu = capture.clock == "cpu" and not capture.is_unrecorded
-    return f"{what} on the CPU{by_layer}" if on_cpu else f"{what}{by_layer}"
+    return f"{what}{_PLACES[where_it_ran(capture)]}{by_layer}"
+
+
+CPU, NO_KERNELS, UNKNOWN = "cpu", "no kernels", "unknown"
+_PLACES = {CPU: " on the CPU", NO_KERNELS: ", kernels not recorded", UNKNOWN: ""}
+
+
+def where_it_ran(capture: Capture) -> str:
+    """CPU, or NO_KERNELS where an accelerator was used and none of its work recorded, else UNKNOWN.
+
+    Our own runs say it in their manifest; of another file the readers and the host's calls do.
+    """
+    if len(capture.gpu_ops) or len(capture.counters):
+        return UNKNOWN
+    if capture.is_unrecorded or len(capture.summaries.get("cuda_api_sum", ())):
+        return UNKNOWN if len(capture.nsys_kernel_sums) else NO_KERNELS
+    own = capture.manifest or {}
+    ours = bool(own) and not (own.get("gpu") or {}).get("name")
+    return CPU if capture.clock == "cpu" or ours else UNKNOWN
 
 
 _CONTROLS = ("cache_control", "clock_control", "replay_mode")
@@ -126,7 +143,7 @@ def list_spans(clocks: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 @fact("coverage_said")
 def _coverage(
-    capture: Capture, joined: Joined, launches: pd.DataFrame, has_counters: bool, is_program: bool
+    capture: Capture, joined: Joined, launches: pd.DataFrame, has_counters: bool, has_ncu: bool, is_program: bool
 ) -> dict[str, Any]:
     """How much of the timeline has counters, as report.json has it."""
     seen = int(joined.launches["requested"].sum()) if len(joined.launches) else 0
@@ -134,7 +151,7 @@ def _coverage(
     has_times = is_program or bool(swept is not None and swept["verdict"].eq("timed").any())
     return {
         "sentence": coverage_sentence(
-            joined.matched, seen, len(launches), joined.how, has_counters=has_counters, has_times=has_times
+            joined.matched, seen, len(launches), joined.how, has_counters=has_ncu, has_times=has_times
         ),
         "matched": joined.matched,
         "seen": seen,

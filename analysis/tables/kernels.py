@@ -7,7 +7,7 @@ import pandas as pd
 from analysis.formats import symbols
 from analysis.hardware import metrics
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
-from analysis.tables.declare import Column, fact, table
+from analysis.tables.declare import TOP, Column, fact, table
 from analysis.tables.join import Joined
 
 KEY = ["kernel", "range", "grid", "block"]
@@ -57,6 +57,16 @@ def measured_launches(joined_launches: pd.DataFrame, counters: pd.DataFrame, der
 def by_share(table: pd.DataFrame) -> pd.DataFrame:
     """The largest shares first."""
     return table.sort_values("share_frac", ascending=False, kind="stable", na_position="last")
+
+
+def _by_share_told_apart(table: pd.DataFrame) -> pd.DataFrame:
+    """The largest shares first; with grid and block where kernels of one range differ in nothing else that is shown."""
+    rows = by_share(table)
+    hidden = [column.name for column in build_kernels.columns if not column.shown]
+    shown = rows.drop(columns=hidden)
+    if shown.head(TOP).duplicated().any():
+        return rows.drop(columns=[name for name in hidden if name not in KEY])
+    return shown
 
 
 def _from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
@@ -112,7 +122,7 @@ def _from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
             "occupancy_achieved_frac", "0-1", "warps actually resident, mean over the measured launches", "counters"
         ),
     ),
-    glance=by_share,
+    glance=_by_share_told_apart,
 )
 def build_kernels(measured: pd.DataFrame, nsys_kernel_sums: pd.DataFrame | None = None) -> pd.DataFrame | None:
     """Return kernels.csv, longest first. `measured` from measured_launches; without launches from nsys' own sums."""

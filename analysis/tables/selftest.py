@@ -17,15 +17,14 @@ Check = dict[str, Any]
 
 
 @fact("trust")
-def check_counters(
-    all_measured: pd.DataFrame, ops: pd.DataFrame | None, *, has_counters: bool = False
-) -> dict[str, object]:  # fmt: skip
+def check_counters(all_measured: pd.DataFrame, ops: pd.DataFrame | None, *, has_ncu: bool = False) -> dict[str, object]:
     """Return report.json's `trust`: status trusted, untrusted or untested, a sentence, and each check.
 
     Expected values are declared by the harness in ops.csv (op `selftest`); measured ones come from ncu. One check
-    beyond its limit makes every counter of the run untrusted, because all came the same way.
+    beyond its limit makes every counter of the run untrusted, because all came the same way. `has_ncu`: something of
+    ncu is among the files, be it without a duration.
     """
-    if all_measured.empty or (not has_counters and all_measured["duration_ns"].isna().all()):
+    if not has_ncu and (all_measured.empty or all_measured["duration_ns"].isna().all()):
         return {"status": "untested", "sentence": "This report holds no hardware counters.", "checks": []}
     checks: list[Check] = []
     without_value: list[str] = []

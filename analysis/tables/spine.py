@@ -79,6 +79,12 @@ def _has_counters(ncu_launches: pd.DataFrame) -> bool:
     return len(ncu_launches) > 0
 
 
+@fact("has_ncu")
+def _has_ncu(capture: Capture) -> bool:
+    """Whether anything of ncu is among the files: counters, rules, source lines or labelled metrics."""
+    return any(map(len, (capture.counters, capture.rules, capture.source_lines, capture.details)))
+
+
 @fact("joined")
 def _joined(launches: pd.DataFrame, ncu_launches: pd.DataFrame, ncu: conditions.Ncu, extrapolate: bool) -> join.Joined:
     include = ncu.get("nvtx_include") if ncu and ncu.get("status") == "ok" else None

@@ -261,7 +261,7 @@ def judge(busy_frac: float, floor_frac: float | None, launches: float, kernels: 
 
 @part("findings", 0)
 def _findings(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, Any]] | None:
-    return find(baseline, bottlenecks) if len(bottlenecks) else None
+    return find(baseline, bottlenecks) or compare(baseline) or None
 
 
 def find(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, Any]]:
@@ -294,6 +294,31 @@ def find(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, An
             }
         )
     found.sort(key=lambda finding: -float(finding["time_to_win_ns"] or 0))
+    return [{"rank": rank, **finding} for rank, finding in enumerate(found, 1)]
+
+
+def compare(baseline: pd.DataFrame) -> list[dict[str, Any]]:
+    """Findings of a baseline whose GPU time is not known, as on a CPU: of each type the fastest and the slowest."""
+    found: list[dict[str, Any]] = []
+    for dtype, rows in baseline.dropna(subset=["tokens_per_s"]).groupby("dtype", sort=False):
+        rows = rows.sort_values("tokens_per_s", ascending=False, kind="stable")
+        fast, slow = rows.iloc[0], rows.iloc[-1]
+        times = float(fast["tokens_per_s"]) / float(slow["tokens_per_s"])
+        if len(rows) < 2:
+            title = f"transformers, {dtype}: only {fast['setting']} was timed"
+            said = f"It reaches {fast['tokens_per_s']:,.1f} tokens/s; there is no other setting to compare it with."
+        else:
+            clear = float(fast["tokens_per_s_p5"]) > float(slow["tokens_per_s_p95"])
+            title = f"transformers, {dtype}: {fast['setting']} is {times:.2f} times as fast as {slow['setting']}"
+            said = f"{fast['tokens_per_s']:,.1f} against {slow['tokens_per_s']:,.1f} tokens/s: " + (
+                "the runs of the two do not overlap." if clear else "runs of the two overlap, so it may be chance."
+            )
+        cells = [
+            {"table": "baseline", "row": f"{row['setting']} {dtype}", "column": "tokens_per_s",
+             "value": float(row["tokens_per_s"])}
+            for row in (fast, slow)[: len(rows)]
+        ]  # fmt: skip
+        found.append({"title": title, "sentence": said, "time_to_win_ns": None, "evidence": cells})
     return [{"rank": rank, **finding} for rank, finding in enumerate(found, 1)]
 
 

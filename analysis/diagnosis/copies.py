@@ -1,0 +1,101 @@
+"""Copies and sets that take much of the GPU operations' time, with what is known of why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from analysis.diagnosis.reasons import Cells, cell
+from analysis.formats.words import count_of, duration, share
+
+LEAST_SHARE = 0.1  # of the time of all GPU operations
+SLOW_LINK = 0.5
+BESIDE = 0.5
+SMALL_BYTES = 65_536  # a copy below that is mostly the time of starting it
+_KEY = ("device", "kind", "direction", "memory")
+
+
+def large_copies(copies: pd.DataFrame | None, *, most: int = 2) -> list[dict[str, Any]]:
+    """Findings of the copies, sets and migrations with most time. Shape: copies.csv."""
+    if copies is None or copies.empty:
+        return []
+    rows = copies[copies["share_frac"].astype(float) >= LEAST_SHARE]
+    rows = rows.sort_values("time_ns", ascending=False, kind="stable")
+    several = copies["device"].nunique() > 1
+    return [_finding(row, several=several) for _, row in rows.head(most).iterrows()]
+
+
+def _finding(row: Any, *, several: bool) -> dict[str, Any]:
+    what = _name(row)
+    where = " ".join("" if pd.isna(row[name]) else str(row[name]) for name in _KEY)
+    cells = [cell("copies", where, name, row[name]) for name in ("time_ns", "count") if pd.notna(row[name])]
+    why = _reasons(row, where, cells)
+    part = share(float(row["share_frac"]))
+    on = f" on {row['device']}" if several else ""
+    takes = count_of(int(row["count"]), f"{what[1]} takes", f"{what[2]} take")
+    return {
+        "title": f"{what[0]}{on}, {part} of the GPU operations' time: {why[0][0]}",
+        "sentence": " ".join(
+            [f"{takes} {duration(float(row['time_ns']))}.", *(f"{said[0].upper()}{said[1:]}." for _, said in why)]
+        ),
+        "time_to_win_ns": None,
+        "evidence": cells,
+        "weight_ns": float(row["time_ns"]),
+    }
+
+
+def _name(row: Any) -> tuple[str, str, str]:
+    """(title, one, several) of what a row is about."""
+    direction = "" if pd.isna(row["direction"]) else str(row["direction"]).replace("-", " ").lower()
+    if row["kind"] == "migration":
+        return f"Migrations of unified memory {direction}".rstrip(), "migration", "migrations"
+    if row["kind"] == "memset":
+        return "Sets of memory", "set", "sets"
+    several = f"copies {direction}".rstrip()
+    return several.capitalize(), several.replace("copies", "copy"), several
+
+
+def _reasons(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
+    """(headline, sentence) of all that is known, the strongest first; adds the cells. Never empty."""
+    found = []
+    moved = float(row["bytes"]) if pd.notna(row["bytes"]) else 0.0
+    each = moved / int(row["count"])
+    memory = "" if pd.isna(row["memory"]) else str(row["memory"])
+    if row["kind"] == "migration":
+        touched = (
+            "a page moves when a kernel or the host touches it: cudaMemPrefetchAsync before the kernel moves them all"
+        )
+        found.append(("pages move when they are touched", touched))
+    elif moved and each < SMALL_BYTES:
+        said = f"one moves {_bytes(each)} on average, so that starting it is most of its time: gather them into one"
+        found.append((f"small ones, {_bytes(each)} each", said))
+    if "pageable" in memory.lower():
+        said = f"the memory is {memory}: pinned memory copies faster, and beside kernels"
+        found.append(("from or to pageable memory", said))
+    found += _rate(row, where, cells)
+    if pd.notna(row["overlapped_frac"]):
+        frac = float(row["overlapped_frac"])
+        cells.append(cell("copies", where, "overlapped_frac", frac))
+        told = "kernels wait meanwhile, unless another stream has some" if frac < BESIDE else "so little of it is felt"
+        amount = share(frac) if frac else "none"
+        found.append((f"{amount} of it beside kernels", f"{amount} of that time has kernels beside it: {told}"))
+    return found or [("the file says neither bytes nor memory", "how many bytes they move is not in the file")]
+
+
+def _rate(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
+    """How fast they are, against the link where that is known."""
+    if pd.notna(row["link_frac"]):
+        frac = float(row["link_frac"])
+        cells.append(cell("copies", where, "link_frac", frac))
+        told = "larger pieces and pinned memory come nearer" if frac < SLOW_LINK else "only fewer bytes make it shorter"
+        return [(f"at {share(frac)} of the link's rate", f"they reach {share(frac)} of what the link gives: {told}")]
+    if pd.notna(row["rate_byte_per_s"]):
+        rate = float(row["rate_byte_per_s"])
+        cells.append(cell("copies", where, "rate_byte_per_s", rate))
+        return [(f"at {rate / 1e9:,.3g} GB/s", f"they run at {rate / 1e9:,.3g} GB/s; what the link gives is not known")]
+    return []
+
+
+def _bytes(count: float) -> str:
+    return f"{count:,.0f} bytes" if count < 1e4 else f"{count / 1e3:,.0f} kB"

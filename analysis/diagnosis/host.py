@@ -1,0 +1,234 @@
+"""What the host says: a GPU that mostly idles, calls in which the program waits, ranges of a run without a GPU."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pandas as pd
+
+from analysis.diagnosis.reasons import Cells, cell
+from analysis.formats.words import count_of, duration, share
+from analysis.tables.attribution import fold_paths
+from analysis.tables.host import CUDA, SYSTEM
+
+BUSY_FROM = 0.5  # of the time that the timeline spans
+FIRST_CALLS = 3.0  # the longest call over the median one: a start that costs
+ONE_CALL = 0.5  # the longest call over all of its time
+FEW = 3  # calls of which nothing can be said
+LEAST_SHARE = 0.01
+MOST = 3
+NOT_RECORDED = "what happens in it was not recorded"
+# What time in a call means, and the way out; the first expression that fits the whole name counts.
+_CALLS: tuple[tuple[str, str, str], ...] = (
+    (r"cu(da)?(Device|Stream|Event|Ctx)Synchronize.*", "the host waits there for the GPU to finish",
+     "so the GPU's own work is what to look at, or fewer waits"),
+    (r"cu(da)?(Malloc|MemAlloc|MemCreate|Free|MemFree|HostAlloc|MallocHost|MallocManaged).*",
+     "allocating waits for the GPU, and the first call sets CUDA up",
+     "allocate once and use it again, or take cudaMallocAsync"),
+    (r"cu(da)?Memcpy.*Async.*", "a copy from pageable memory makes even this call wait", "pin the memory on the host"),
+    (r"cu(da)?Memcpy.*", "the call returns when the copy is done, and waits for the kernels before it",
+     "use cudaMemcpyAsync from pinned memory, and copy less"),
+    (r"cu(da)?Launch.*|cu(da)?GraphLaunch.*", "a launch costs the host microseconds, more where its queue is full",
+     "launch fewer and longer kernels, or capture them in a CUDA graph"),
+    (r"cu(Module|Library)(Load|GetFunction|Get).*|cuLink.*|cudaFuncGetAttributes.*|cudaGetFuncBySymbol.*",
+     "kernels are loaded or compiled there, once a process", "leave the first step out of what is timed"),
+    (r"cu(da)?(Set|Get|Init|DevicePrimary|CtxCreate|DeviceReset|GraphInstantiate|StreamCreate|EventCreate).*",
+     "setting up, once a process", "leave the first step out of what is timed"),
+    (r"(pthread_cond_.*wait|sem_.*wait|futex|poll|ppoll|select|pselect|epoll_wait|epoll_pwait|pthread_join|wait.*)",
+     "threads sleep there until another one or a device wakes them; idle helpers do so all the time",
+     "look at what the busy thread does meanwhile"),
+    (r"(nanosleep|usleep|sleep|clock_nanosleep|sched_yield)", "the program asks for the pause itself",
+     "see who sleeps"),
+    (r"ioctl", "the driver works there: setting up, mapping memory, submitting work",
+     "leave the set-up out of what is timed"),
+    (r"(f?(open|close|read|write|sync|getc).*|p(read|write)v?|fgets|fputs|fflush|stat.*|recv.*|send.*)",
+     "files or sockets", "read ahead in another thread, or in larger pieces"),
+    (r"(mmap.*|munmap|madvise|mprotect|brk|sbrk|mremap)", "memory is mapped there",
+     "keep buffers instead of mapping anew"),
+    (r"(pthread_mutex_lock|pthread_rwlock.*|pthread_spin.*)", "threads wait there for a lock", "hold it for less"),
+    (r"(fork|vfork|exec.*|posix_spawn.*|system|popen|dlopen.*|pthread_create)", "processes, threads or libraries start",
+     "leave the start out of what is timed"),
+)  # fmt: skip
+
+
+def idle_gpu(gaps: pd.DataFrame, host: pd.DataFrame, clock: str, *, gpus: int = 1) -> list[dict[str, Any]]:
+    """A GPU that is busy for less than half of a step (or of the capture) whose bare wall time nobody took.
+
+    Of several `gpus` gaps.csv has the busiest.
+    """
+    seen = gaps[gaps["bare_wall_ns"].isna() & gaps["busy_ns"].notna() & gaps["wall_ns"].notna()]
+    idle = (seen["wall_ns"] - seen["busy_ns"]).astype(float)
+    idle = idle[idle > (1 - BUSY_FROM) * seen["wall_ns"].astype(float)]
+    if idle.empty:
+        return []
+    row = seen.loc[idle.idxmax()]
+    step, wall, busy = str(row["step"]), float(row["wall_ns"]), float(row["busy_ns"])
+    within = "the capture" if step == "capture" else step
+    which = "GPU" if gpus < 2 else f"busiest of {gpus} GPUs"
+    cells = [cell("gaps", step, name, int(row[name])) for name in ("wall_ns", "busy_ns")]
+    longest = [float(gap) for gap in str(row["largest_gaps_ns"] or "").split(";") if gap.strip().isdigit()]
+    told = f" The longest pause is {duration(max(longest))}." if longest else ""
+    told += f" So it does in {len(idle)} of {count_of(len(seen), 'step')}." if len(seen) > 1 else ""
+    told += _most_of_api(host, cells)
+    return [
+        {
+            "title": f"The {which} idles for {share(1 - busy / wall)} of {within}, as seen under {clock}",
+            "sentence": (
+                f"It works for {duration(busy)} of {duration(wall)}.{told} "
+                "A profiler adds idle time of its own, so this is a lead and no proof: time the same work without one, "
+                f"and what it takes above {duration(busy)} is idle."
+            ),
+            "time_to_win_ns": None,
+            "evidence": cells,
+            "weight_ns": wall - busy,
+        }
+    ]
+
+
+def _most_of_api(host: pd.DataFrame, cells: Cells) -> str:
+    """What the host did in CUDA calls, for the most part; adds the cell."""
+    calls = host[host["source"] == CUDA]
+    if calls.empty:
+        return ""
+    row = calls.iloc[0]
+    cells.append(_host_cell(row, "host_time_ns"))
+    return f" Of its CUDA calls the host spends most in {row['call']}: {_time_in(row)}."
+
+
+def _host_cell(row: Any, column: str) -> dict[str, object]:
+    return cell("host", f"{row['source']} {row['call']}", column, int(row[column]))
+
+
+def _time_in(row: Any) -> str:
+    calls = "" if pd.isna(row["calls"]) else f" in {count_of(int(row['calls']), 'call')}"
+    return f"{duration(float(row['host_time_ns']))}{calls}"
+
+
+def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[dict[str, Any]]:
+    """The calls that hold the host longest, of each source the first ones, with what time in them means."""
+    found = []
+    for source, rows in host.groupby("source", sort=False):
+        for _, row in rows.dropna(subset=["host_time_ns", "share_frac"]).head(2 * most).iterrows():
+            meaning = explain_call(str(row["call"])) if source in (CUDA, SYSTEM) else None
+            spread, headline = _spread(row)
+            if float(row["share_frac"]) < LEAST_SHARE or not (meaning or spread):
+                continue
+            cells = [_host_cell(row, name) for name in ("host_time_ns", "calls", "longest_ns") if pd.notna(row[name])]
+            told = f"{_time_in(row)}, {share(float(row['share_frac']))} of all time in {_plural(str(source))}."
+            told = f"{told[0].upper()}{told[1:]}"
+            why = f" {meaning[0][0].upper()}{meaning[0][1:]}: {meaning[1]}." if meaning else ""
+            found.append(
+                {
+                    "title": f"{row['call']}: {meaning[0] if meaning else headline}",
+                    "sentence": f"{told}{spread}{why}",
+                    "time_to_win_ns": None,
+                    "evidence": cells,
+                    "weight_ns": float(row["host_time_ns"]),
+                    "source": source,
+                }
+            )
+    return found
+
+
+def _plural(source: str) -> str:
+    return {CUDA: "CUDA calls", SYSTEM: "calls of the operating system, summed over threads"}.get(source, "ranges")
+
+
+def explain_call(name: str) -> tuple[str, str] | None:
+    """What time in this call means and the way out; None where nothing is known of it."""
+    return next(((what, fix) for pattern, what, fix in _CALLS if re.fullmatch(pattern, name)), None)
+
+
+def _spread(row: Any) -> tuple[str, str]:
+    """A sentence and a headline on how the time is spread over the calls; empty where the file does not say."""
+    if pd.isna(row["longest_ns"]) or pd.isna(row["calls"]) or not row["host_time_ns"]:
+        return "", ""
+    calls, longest, total = int(row["calls"]), float(row["longest_ns"]), float(row["host_time_ns"])
+    if calls > 1 and longest > ONE_CALL * total:
+        said = f" One of the calls takes {duration(longest)} of that: the others are short."
+        return said, f"one of {count_of(calls, 'call')} takes {share(longest / total)} of its time"
+    if calls > 1:
+        mean = total / calls
+        return f" A call takes {duration(mean)} on average, the longest {duration(longest)}.", (
+            f"{count_of(calls, 'call')} of {duration(mean)} on average"
+        )
+    return "", ""
+
+
+# Ranges of a run without a GPU ------------------------------------------------------------------------------------
+
+
+def cpu_ranges(
+    layers_folded: pd.DataFrame, ranges: pd.DataFrame, ops: pd.DataFrame | None, *, recorded: str = ""
+) -> list[dict[str, Any]]:
+    """Where the CPU time of a run without GPU operations goes, with what is known of why; the longest first.
+
+    Shape: `ranges` and `ops` as in Capture. `recorded` says which capture would see inside where nothing is known.
+    """
+    known = layers_folded[layers_folded["cpu_time_ns"].notna()]
+    paths = set(known["range"])
+    inner = [path for path in paths if not any(other.startswith(f"{path}/") for other in paths)]
+    rows = known[known["range"].isin(inner)].sort_values("cpu_time_ns", ascending=False, kind="stable")
+    length = (ranges["end_ns"] - ranges["start_ns"]).rename("length")
+    lengths = (
+        {str(path): of for path, of in length.groupby(fold_paths(ranges["path"]).to_numpy())} if len(ranges) else {}
+    )
+    found: list[dict[str, Any]] = []
+    for _, row in rows.head(MOST).iterrows():
+        part = float(row["share_frac"]) if pd.notna(row["share_frac"]) else 0.0
+        headline, said = _of_calls(lengths.get(str(row["range"]), length.head(0)))
+        rate_headline, rate = _rates(str(row["range"]), float(row["cpu_time_ns"]), int(row["calls"]), ops)
+        headline = rate_headline or headline
+        if found and (part < LEAST_SHARE or not headline):
+            continue
+        cells = [
+            cell("layers_folded", row["range"], name, row[name])
+            for name in ("cpu_time_ns", "calls", "share_frac")
+            if pd.notna(row[name])
+        ]
+        takes = count_of(int(row["calls"]), "call takes", "calls take")
+        told = f"{takes} {duration(float(row['cpu_time_ns']))}, {share(part)} of the CPU time in ranges."
+        found.append(
+            {
+                "title": f"{row['range']}: {headline or NOT_RECORDED}",
+                "sentence": " ".join(filter(None, (told, rate, said or (not rate and recorded) or ""))),
+                "time_to_win_ns": None,
+                "evidence": cells,
+                "weight_ns": float(row["cpu_time_ns"]),
+            }
+        )
+    return found
+
+
+def _of_calls(lengths: pd.Series) -> tuple[str, str]:
+    """Headline and sentence on how the calls of a range differ; empty for too few."""
+    if len(lengths) < FEW:
+        return "", ""
+    median, longest = float(lengths.median()), float(lengths.max())
+    first = bool(lengths.iloc[0] == lengths.max())
+    if median and longest > FIRST_CALLS * median:
+        which = "first" if first else "longest"
+        cause = "a start that the others do not pay" if first else "something else ran, or its input was larger"
+        return (
+            f"its {which} call takes {longest / median:,.0f} times the median",
+            f"The {which} of them takes {duration(longest)}, the median {duration(median)}: {cause}.",
+        )
+    return (
+        f"{count_of(len(lengths), 'call')} of {duration(median)}, none far longer",
+        f"They are alike (median {duration(median)}, longest {duration(longest)}), so it is steady work.",
+    )
+
+
+def _rates(path: str, time_ns: float, calls: int, ops: pd.DataFrame | None) -> tuple[str, str]:
+    """Headline and sentence on the rate of a range whose work ops.csv declares."""
+    if ops is None or not time_ns:
+        return "", ""
+    declared = ops[fold_paths(ops["range"].astype(str)) == path]
+    flops, moved = declared["flops"].sum(), declared["minimum_bytes"].sum()
+    if declared.empty or not (flops > 0 or moved > 0):
+        return "", ""
+    repeats = calls / len(declared)
+    rates = [(flops * repeats / time_ns, "GFLOP/s"), (moved * repeats / time_ns, "GB/s")]
+    named = " and ".join(f"{rate:.3g} {unit}" for rate, unit in rates if rate > 0)
+    return f"runs at {named}", f"Of what it must compute and move (ops.csv) that is {named}."

@@ -1,0 +1,158 @@
+"""The kernels that take most of the time, each over all ranges, with what the tables know of why."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import Any
+
+import pandas as pd
+
+from analysis.diagnosis.reasons import Cells, Kernel, Reason, Tables, cell, reasons
+from analysis.formats import symbols
+from analysis.formats.words import count_of, duration, share
+
+LEAST_SHARE = 0.01  # of the kernel time: less is no finding, except of the longest kernel
+MOST_REASONS = 3
+NAMED = 60  # characters of a kernel's name
+MOST = 3
+MOSTLY = 0.5
+NO_CAUSE = "nothing here says why"
+LONG_NAME = 80  # of a kernel in a command: a longer one is cut, as ncu takes a part of the name as well
+_BY_KERNEL = ("kernels", "rules", "roofline", "stalls", "source")
+
+
+def hot_kernels(
+    tables: Tables,
+    clock: str,
+    root: str | None = None,
+    *,
+    sm_count: int | None = None,
+    vendor: str = "",
+    most: int = MOST,
+) -> list[dict[str, Any]]:
+    """Findings of the kernels with most time: of the longest always, of others where a reason is known.
+
+    `tables` by name; `clock` the tool that timed them; only rows under the range `root` count. `vendor` of the GPU.
+    """
+    kernels = tables["kernels"]
+    if root is not None:
+        kernels = kernels[kernels["range"].eq(root) | kernels["range"].astype(str).str.startswith(f"{root}/")]
+    column = "ncu_time_ns" if kernels["nsys_time_ns"].isna().all() else "nsys_time_ns"
+    if kernels[column].isna().all():
+        return _untimed(tables, kernels, sm_count)
+    timed = kernels.dropna(subset=[column])
+    total = float(timed[column].sum())
+    sums = timed.groupby("kernel", sort=False)[[column, "launches"]].sum()
+    sums = sums.sort_values(column, ascending=False, kind="stable")
+    labels = symbols.short_all(sums.index, NAMED)
+    found: list[dict[str, Any]] = []
+    for name, row in sums.head(2 * most).iterrows():
+        part = float(row[column]) / total if total else 0.0
+        if found and (part < LEAST_SHARE or len(found) == most):
+            break
+        kernel = _kernel(str(name), timed, int(row["launches"]), float(row[column]), tables, sm_count)
+        known = list(islice(reasons(kernel), MOST_REASONS))
+        if found and not known:
+            continue
+        by = "ncu" if column == "ncu_time_ns" else clock
+        found.append(_finding(kernel, labels[str(name)], part, column, by, known, vendor, root))
+    return found
+
+
+def _kernel(
+    name: str, kernels: pd.DataFrame, launches: int, time_ns: float, tables: Tables, sm_count: int | None
+) -> Kernel:
+    rows = {key: of[of["kernel"] == name] for key, of in tables.items() if key in _BY_KERNEL}
+    rows |= {"kernels": kernels[kernels["kernel"] == name], "host": tables["host"]}
+    return Kernel(name, launches, time_ns, rows, sm_count)
+
+
+def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> list[dict[str, Any]]:
+    """Of kernels whose time no file holds, the one with most launches, or the first of which ncu says something."""
+    if kernels.empty:
+        named = [of["kernel"] for key in ("source", "rules", "stalls") for of in (tables[key],) if len(of)]
+        if not named:
+            return []
+        name, launches = str(named[0].iloc[0]), 0
+    else:
+        name = str(kernels.groupby("kernel", sort=False)["launches"].sum().idxmax())
+        launches = int(kernels.loc[kernels["kernel"] == name, "launches"].sum())
+    kernel = _kernel(name, kernels, launches, 0.0, tables, sm_count)
+    known = list(islice((one for one in reasons(kernel) if not one.of_time), MOST_REASONS))
+    label = symbols.short(name, NAMED)
+    said = [f"{_begin(reason.said)}." for reason in known] or [_unknown(kernel, "ncu", "")]
+    seen = f"ncu saw {count_of(launches, 'launch')} of it, and no" if launches else "No"
+    seen += " file holds their time." if launches != 1 else " file holds its time."
+    cells = [cell("kernels", name, "launches", launches)] if launches else []
+    return [
+        {
+            "title": f"{label}: {known[0].headline if known else 'its time is not among the metrics'}",
+            "sentence": " ".join([seen, *said]),
+            "time_to_win_ns": None,
+            "evidence": [*cells, *(item for one in known for item in one.cells)],
+            "weight_ns": 0.0,
+        }
+    ]
+
+
+def _finding(
+    kernel: Kernel, label: str, part: float, column: str, by: str, known: list[Reason], vendor: str, root: str | None
+) -> dict[str, Any]:
+    of = "the kernel time" if root is None else f"the kernel time of {root}"
+    each = f", {duration(kernel.mean_ns)} each on average" if kernel.launches > 1 else ""
+    takes = count_of(kernel.launches, "launch takes", "launches take")
+    told = f"{takes} {duration(kernel.time_ns)} by {by}{each}: {share(part)} of {of}{_where(kernel, column)}."
+    said = [f"{_begin(reason.said)}." for reason in known]
+    title = f"{label}: {known[0].headline}" if known else f"{label}, {share(part)} of the kernel time: {NO_CAUSE}"
+    return {
+        "title": title,
+        "sentence": " ".join([told, *(said or [_unknown(kernel, by, vendor)])]),
+        "time_to_win_ns": None,
+        "evidence": [*_cited(kernel, column, root), *(item for reason in known for item in reason.cells)],
+        "weight_ns": kernel.time_ns,
+    }
+
+
+def _cited(kernel: Kernel, column: str, root: str | None) -> Cells:
+    """Time and launches: of all its rows, or of the range with most of them where rows of another root are left out."""
+    rows = kernel.rows["kernels"]
+    place = kernel.name
+    if root is not None:
+        longest = rows.groupby("range", sort=False)[column].sum().idxmax()
+        rows, place = rows[rows["range"] == longest], f"{kernel.name} in {longest}"
+    return [cell("kernels", place, name, int(rows[name].sum())) for name in (column, "launches")]
+
+
+def _begin(said: str) -> str:
+    """With a capital letter, except where a tool's name begins the sentence."""
+    return said if said.startswith("ncu") else f"{said[0].upper()}{said[1:]}"
+
+
+def _where(kernel: Kernel, column: str) -> str:
+    """The range that holds most of its time, where there is one."""
+    times = kernel.rows["kernels"].dropna(subset=["range"]).groupby("range", sort=False)[column].sum()
+    times = times[times.index != "unattributed"]
+    if times.empty or not times.max():
+        return ""
+    if len(times) == 1 and float(times.max()) == kernel.time_ns:
+        return f", all in {times.index[0]}"
+    part = float(times.max()) / kernel.time_ns
+    return f", {share(part)} of it in {times.idxmax()}" if part >= MOSTLY else f", over {len(times):,} ranges"
+
+
+def _unknown(kernel: Kernel, by: str, vendor: str) -> str:
+    """Which capture would tell."""
+    if vendor not in ("", "NVIDIA"):
+        tool = "`rocprof-compute profile -n kernels -- APP`" if vendor == "AMD" else f"the profiler of {vendor}"
+        return f"Times alone do not say what it waits for; hardware counters would: {tool}."
+    plain = symbols.base(kernel.name)
+    plain = plain[:LONG_NAME]
+    chosen = f"-k regex:{plain} " if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", plain) else ""
+    command = f"`ncu {chosen}-c 3 --set full -o kernels APP`"
+    if by == "ncu":
+        return f"What ncu collected does not say what it waits for: {command} collects all sections."
+    return (
+        "Times alone do not say what it waits for; counters would: on an NVIDIA GPU "
+        f"{command}, then `ncu -i kernels.ncu-rep --csv --page raw`."
+    )

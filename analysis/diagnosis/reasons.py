@@ -1,0 +1,332 @@
+"""Why a kernel takes its time: what each table at hand says of it, the strongest first.
+
+A reason is a headline, a clause with its numbers, and the cells that they stand in. Kernels are looked at over all
+ranges: what a table says of several rows of one kernel is weighed by their time, or is that of the longest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from analysis.formats.words import count_of, duration, share
+from analysis.tables.stalls import NOT_WAITING
+
+Tables = Mapping[str, pd.DataFrame]
+Cells = list[dict[str, object]]
+
+LEAST_SPEEDUP = 0.05  # an estimate of ncu that is worth a headline
+NEAR_ROOF = 0.8
+BUSY = 0.6  # of its peak: a unit that is busier limits the kernel, one that is not leaves it waiting for something else
+SHORT_NS = 10_000  # a launch costs the host some microseconds: a kernel below that is no longer than its launch
+FEW_SMS = 0.75  # of the GPU's: with fewer blocks many SMs have nothing to do
+FEW_BLOCKS = 8  # fewer than any data-centre GPU has SMs
+MANY_REGISTERS = 128
+SM_REGISTERS = 65_536  # of all architectures since Maxwell
+WARP = 32
+# What a stall waits for, in the words of ncu's documentation, shortened.
+STALLS = {
+    "long_scoreboard": "for data of global or local memory",
+    "short_scoreboard": "for shared memory or special functions",
+    "mio_throttle": "for the queue of shared memory and special functions",
+    "lg_throttle": "for the queue of global and local memory",
+    "tex_throttle": "for the queue of textures",
+    "math_pipe_throttle": "for a busy arithmetic pipe",
+    "wait": "for the fixed latency of an instruction before",
+    "barrier": "at a barrier of their block",
+    "membar": "for a memory barrier",
+    "drain": "for stores to leave at the end",
+    "imc_miss": "for constants that are not cached",
+    "no_instruction": "for instructions to be fetched",
+    "branch_resolving": "for the target of a branch",
+    "dispatch_stall": "for the dispatcher",
+    "sleeping": "asleep by their own instruction",
+    "gmma": "for the tensor cores",
+}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """`headline` goes behind the kernel's name, `said` is a sentence without its full stop.
+
+    `of_time`: it rests on how long the kernel takes.
+    """
+
+    headline: str
+    said: str
+    cells: Cells = field(default_factory=list)
+    of_time: bool = False
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel with its rows in every table. `time_ns` over all its launches; `sm_count` None where unknown."""
+
+    name: str
+    launches: int
+    time_ns: float
+    rows: Tables
+    sm_count: int | None = None
+
+    @property
+    def mean_ns(self) -> float:
+        return self.time_ns / max(self.launches, 1)
+
+
+def cell(table: str, row: str, column: str, value: object) -> dict[str, object]:
+    """A piece of evidence: where a number stands."""
+    return {"table": f"{table}.csv", "row": row, "column": column, "value": value}
+
+
+def reasons(kernel: Kernel) -> Iterator[Reason]:
+    """All that is known of why the kernel takes its time, the strongest first."""
+    for look in _LOOKS:
+        found = look(kernel)
+        if found:
+            yield found
+
+
+def _place(row: Any) -> str:
+    return str(row["kernel"]) if pd.isna(row["range"]) else f"{row['kernel']} in {row['range']}"
+
+
+# What ncu's rules look at, in our words; theirs stand in rules.csv.
+_RULES = {
+    "TheoreticalOccupancy": "its resources keep warps out of the SMs",
+    "AchievedOccupancy": "fewer warps are resident than could be: blocks are few, or end at different times",
+    "Occupancy": "few warps are resident",
+    "IssueSlotUtilization": "the schedulers often find no warp that is ready",
+    "CPIStall": "its warps wait long between two instructions",
+    "HighPipeUtilization": "one pipe is busy or none is",
+    "LaunchConfiguration": "grid or block do not fit the GPU",
+    "SMLaunchConfiguration": "grid or block do not fit the GPU",
+    "WorkloadImbalance": "some SMs work longer than others",
+    "MemoryCacheAccessPattern": "of what a memory access fetches, only a part is used",
+    "UncoalescedGlobalAccess": "the threads of a warp access global memory apart from each other",
+    "UncoalescedSharedAccess": "the threads of a warp access shared memory in several turns",
+    "SharedMemoryConflicts": "accesses to shared memory hit the same banks",
+    "ThreadDivergence": "threads of a warp take different ways",
+    "FPInstructions": "multiplications and additions are not fused",
+    "SlowPipeLimiter": "a slow pipe holds it up",
+}
+# What the rule without an estimate that names the bottleneck says, by words of its text.
+_BOTTLENECKS = (
+    (
+        "low compute throughput and memory",
+        "neither memory nor arithmetic is busy, so it waits: for latency, or for work",
+    ),
+    ("Memory is more heavily", "memory is busier than arithmetic"),
+    ("Compute is more heavily", "arithmetic is busier than memory"),
+    ("balanced", "memory and arithmetic are equally busy"),
+    ("utilizing greater than 80", "it uses more than 80% of what the GPU has"),
+)
+
+
+def _rule(kernel: Kernel) -> Reason | None:
+    """ncu's own rule with the largest estimate."""
+    rules = kernel.rows["rules"]
+    rules = rules[rules["type"].isin(("OPT", "WRN")) & (rules["speedup_frac"].astype("Float64") >= LEAST_SPEEDUP)]
+    if rules.empty:
+        return None
+    row = rules.sort_values("speedup_frac", ascending=False, kind="stable").iloc[0]
+    estimate, name = float(row["speedup_frac"]), str(row["rule"])
+    of = " of the part that it looks at" if row["speedup_type"] == "local" else ""
+    why = f": {_RULES[name]}" if name in _RULES else ", for the reason that stands in rules.csv"
+    return Reason(
+        f"ncu's rule {name} estimates {share(estimate)}",
+        f"ncu's rule {name} estimates a speed-up of {share(estimate)}{of}{why}",
+        [cell("rules", _place(row), "speedup_frac", estimate)],
+    )
+
+
+def _bottleneck(kernel: Kernel) -> Reason | None:
+    """Which part of the GPU is the busiest, by the rule of ncu that gives no estimate."""
+    rules = kernel.rows["rules"]
+    for _, row in rules[rules["rule"].eq("SOLBottleneck")].iterrows():
+        said = next((ours for theirs, ours in _BOTTLENECKS if theirs in str(row["text"])), None)
+        if said:
+            cells = [cell("rules", _place(row), "launches", int(row["launches"]))]
+            return Reason(said, f"by ncu's rule SOLBottleneck {said}", cells)
+    return None
+
+
+def _roof(kernel: Kernel) -> Reason | None:
+    """Its share of the nearest measured roof."""
+    roofline = kernel.rows["roofline"].dropna(subset=["roof_frac"])
+    if roofline.empty:
+        return None
+    row = roofline.sort_values("roof_frac", kind="stable").iloc[-1]
+    frac = float(row["roof_frac"])
+    roof = nearest_roof(row)
+    headline = f"at {share(frac)} of the {roof} roof"
+    near = "what is left to win is less work, not faster work"
+    told = near if frac >= NEAR_ROOF else f"a faster kernel could win up to {share(1 - frac)} of its time"
+    return Reason(
+        headline,
+        f"it runs at {share(frac)} of the nearest roof, {roof}: {told}",
+        [cell("roofline", _place(row), f"roof_frac ({row['level']})", round(frac, 4))],
+    )
+
+
+def nearest_roof(row: pd.Series) -> str:
+    """The roof of a roofline row in words."""
+    roof = "compute" if row["bound"] == "compute" else f"{str(row['level']).upper()} bandwidth"
+    return f"{roof} by the datasheet" if row.get("roof_from") == "datasheet" else roof
+
+
+def _shape(kernel: Kernel) -> Reason | None:
+    """A grid with fewer blocks than the GPU has SMs, or a block with less than a warp, in most of its time."""
+    shapes = kernel.rows["kernels"]
+    shapes = shapes[shapes["grid"].astype(str).str.contains("x") & shapes["block"].astype(str).str.contains("x")]
+    if shapes.empty:
+        return None
+    row = shapes.iloc[0]
+    blocks, threads = (_product(row[name]) for name in ("grid", "block"))
+    cells = [cell("kernels", _place(row), name, str(row[name])) for name in ("grid", "block")]
+    if blocks < (FEW_SMS * kernel.sm_count if kernel.sm_count else FEW_BLOCKS):
+        of = f" of the GPU's {kernel.sm_count}" if kernel.sm_count else ""
+        return Reason(
+            f"its grid of {count_of(blocks, 'block')} leaves SMs without work",
+            f"its grid of {count_of(blocks, 'block')} gives work to at most {count_of(blocks, 'SM')}{of}: split the "
+            "work over more blocks",
+            cells,
+        )
+    if threads < WARP:
+        return Reason(
+            f"its blocks of {count_of(threads, 'thread')} leave lanes idle",
+            f"a block of {count_of(threads, 'thread')} fills {threads} of the {WARP} lanes of its warp: use blocks of "
+            "a multiple of 32",
+            cells,
+        )
+    return None
+
+
+def _product(shape: Any) -> int:
+    total = 1
+    for part in str(shape).split("x"):
+        total *= int(part) if part.strip().isdigit() else 1
+    return total
+
+
+def _stall(kernel: Kernel) -> Reason | None:
+    """What most of its warps wait for."""
+    stalls = kernel.rows["stalls"]
+    stalls = stalls[~stalls["reason"].isin(NOT_WAITING)]
+    if stalls.empty:
+        return None
+    row = stalls.iloc[0]  # longest range first, in it the largest share
+    reason, frac = str(row["reason"]), float(row["share_frac"])
+    known = STALLS.get(reason.removesuffix("_not_issued"))
+    told = f"its warps wait {known} ({reason})" if known else f"the largest of its stalls is {reason}"
+    return Reason(
+        f"{share(frac)} of its stalls are {reason}",
+        f"{told}: {share(frac)} of its stalls",
+        [cell("stalls", _place(row), f"share_frac ({reason})", round(frac, 4))],
+    )
+
+
+def _line(kernel: Kernel) -> Reason | None:
+    """Its hottest source line."""
+    source = kernel.rows["source"]
+    if source.empty:
+        return None
+    row = source.sort_values("share_frac", ascending=False, kind="stable").iloc[0]
+    frac = float(row["share_frac"])
+    waits = f", most of them {row['stall']}" if row["stall"] else ""
+    return Reason(
+        f"{share(frac)} of its samples are at {row['place']}",
+        f"{share(frac)} of its samples are at {row['place']}{waits}",
+        [cell("source", str(row["kernel"]), f"share_frac ({row['place']})", round(frac, 4))],
+    )
+
+
+def _occupancy(kernel: Kernel) -> Reason | None:
+    """Few resident warps, by what ncu computed or measured."""
+    rows = kernel.rows["kernels"].dropna(subset=["occupancy_theoretical_frac"])
+    if rows.empty:
+        return None
+    row = rows.iloc[0]
+    most, seen = float(row["occupancy_theoretical_frac"]), row["occupancy_achieved_frac"]
+    cells = [cell("kernels", _place(row), "occupancy_theoretical_frac", round(most, 4))]
+    if most <= 0.5:
+        registers = "" if pd.isna(row["registers"]) else f", with {int(row['registers'])} registers a thread"
+        said = f"its resources allow {share(most)} of an SM's warps at a time{registers}"
+        return Reason(f"occupancy of {share(most)} at most", said, cells)
+    if pd.notna(seen) and float(seen) < 0.6 * most:
+        cells.append(cell("kernels", _place(row), "occupancy_achieved_frac", round(float(seen), 4)))
+        said = (
+            f"{share(float(seen))} of an SM's warps are resident where {share(most)} could be: its blocks are few or "
+        )
+        return Reason(f"{share(float(seen))} occupancy of {share(most)}", f"{said}end at different times", cells)
+    return None
+
+
+def _registers(kernel: Kernel) -> Reason | None:
+    """So many registers that few warps fit: known of every trace, without counters."""
+    known = kernel.rows["kernels"]
+    rows = known[known["registers"].notna() & known["occupancy_theoretical_frac"].isna()]
+    if rows.empty or int(rows.iloc[0]["registers"]) < MANY_REGISTERS:
+        return None
+    row = rows.iloc[0]
+    registers = int(row["registers"])
+    warps = SM_REGISTERS // (WARP * -(-registers // 8) * 8)
+    return Reason(
+        f"{registers} registers a thread leave room for {warps} warps an SM",
+        f"with {registers} registers a thread at most {warps} warps fit into the {SM_REGISTERS:,} registers of an SM, "
+        "which hides little latency",
+        [cell("kernels", _place(row), "registers", registers)],
+    )
+
+
+# What the name of a kernel of a library says of it, by its whole name as the tables have it.
+_NAMES: tuple[tuple[str, str, str], ...] = (
+    (r"nccl|rccl|AllReduce|AllGather|ReduceScatter", "a collective, which waits for other GPUs",
+     "its name says that it is a collective: its time holds the wait for the slowest rank, so compare the ranks"),
+    (r"_simt_sgemm|(ampere|volta|maxwell|turing|hopper)_sgemm|f32f32_f32f32_f32_.*ffma|^sgemm",
+     "FP32 without tensor cores",
+     "its name says that it multiplies FP32 on the ordinary cores: TF32 or BF16 would use the tensor cores, where the "
+     "result may be that much less exact"),
+    (r"gemv|gemmk1_kernel|dot_kernel", "a matrix times a vector",
+     "its name says that it multiplies a matrix with a vector, which takes as long as reading the matrix: smaller "
+     "types or several vectors at a time help"),
+    (r"nchwToNhwc|nhwcToNchw|[Tt]ranspose|[Pp]ermute|convertTensor", "it only changes a layout",
+     "its name says that it only changes the layout of a tensor: keep one layout (channels_last) to save it"),
+    (r"elementwise|FillFunctor|copy_kernel|CatArray|_copy_|CopyKernel", "one pass over memory for a simple operation",
+     "its name says that it does one simple operation an element, which is bound by memory: fuse it with its "
+     "neighbours (torch.compile), or do without it"),
+)  # fmt: skip
+
+
+def _named(kernel: Kernel) -> Reason | None:
+    """What its name says, where a library gave it."""
+    return next((Reason(headline, said) for name, headline, said in _NAMES if re.search(name, kernel.name)), None)
+
+
+def _short(kernel: Kernel) -> Reason | None:
+    """Launches no longer than what it takes to launch them."""
+    if kernel.mean_ns >= SHORT_NS:
+        return None
+    host, cells, own = kernel.rows["host"], [], ""
+    calls = host[host["call"].astype(str).str.match(r"(cuda|cu)Launch(Cooperative)?Kernel") & host["median_ns"].notna()]
+    if len(calls):
+        call = calls.iloc[0]
+        own = f"; {call['call']} itself takes {duration(float(call['median_ns']))} of the host (median)"
+        cells.append(cell("host", f"{call['source']} {call['call']}", "median_ns", int(call["median_ns"])))
+    many = kernel.launches > 1
+    return Reason(
+        f"{count_of(kernel.launches, 'short launch', 'short launches')}, {duration(kernel.mean_ns)}{' each' * many}",
+        f"{'a' if many else 'its'} launch runs for {duration(kernel.mean_ns)}{' on average' * many}, no longer than it "
+        f"takes to launch one{own}: "
+        + ("do more in each, fuse them, or capture them in a CUDA graph" if many else "time it on more work"),
+        cells,
+        of_time=True,
+    )
+
+
+_LOOKS: tuple[Callable[[Kernel], Reason | None], ...] = (
+    _rule, _roof, _shape, _stall, _line, _occupancy, _registers, _bottleneck, _named, _short,
+)  # fmt: skip

@@ -1,0 +1,338 @@
+"""Findings: why a kernel takes its time, what the host waits for, a GPU that idles, and names that stay apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.capture.model import RANGES_COLUMNS, Capture, as_table, empty_table
+from analysis.capture.summaries import SUMMARIES
+from analysis.diagnosis.copies import large_copies
+from analysis.diagnosis.host import cpu_ranges, explain_call, host_waits, idle_gpu
+from analysis.diagnosis.hot import NO_CAUSE, hot_kernels
+from analysis.formats import symbols
+from analysis.formats.words import duration, share, tell_apart
+from analysis.page import text
+from analysis.tables.host import build_host
+from tests.declared import TABLES, analyse
+
+KERNEL = {
+    "kernel": "k", "range": "step/a", "grid": "4096x1x1", "block": "256x1x1", "launches": 10, "nsys_time_ns": 5_000_000,
+    "ncu_time_ns": None, "share_frac": 1.0, "registers": 32, "occupancy_theoretical_frac": None,
+    "occupancy_achieved_frac": None, "tier": "timing",
+}  # fmt: skip
+
+
+def tables(*kernels: dict[str, Any], **others: list[dict[str, Any]]) -> dict[str, pd.DataFrame]:
+    """The tables that reasons are taken from; rows of `others` may leave columns blank."""
+    made = {"kernels": pd.DataFrame([{**KERNEL, **row} for row in kernels or ({},)])}
+    for name in ("rules", "roofline", "stalls", "source"):
+        rows = pd.DataFrame(others.get(name, []), columns=TABLES[name].column_names)
+        made[name] = rows.assign(kernel="k", range="step/a") if len(rows) else rows
+    host = pd.DataFrame(others.get("host", []), columns=["source", "call", "calls", "host_time_ns", "median_ns"])
+    return {**made, "host": host}
+
+
+def only(found: list[dict[str, Any]]) -> dict[str, Any]:
+    (one,) = found
+    return one
+
+
+@pytest.mark.parametrize(
+    ("rows", "headline", "said"),
+    [
+        (
+            {"rules": [{"rule": "Occupancy", "type": "OPT", "speedup_frac": 0.66, "text": "ncu's words"}]},
+            "k: ncu's rule Occupancy estimates 66%",
+            "ncu's rule Occupancy estimates a speed-up of 66%: few warps are resident.",
+        ),
+        (
+            {"rules": [{"rule": "SOLBottleneck", "type": "OPT", "launches": 1, "text": "Memory is more heavily used"}]},
+            "k: memory is busier than arithmetic",
+            "By ncu's rule SOLBottleneck memory is busier than arithmetic.",
+        ),
+        (
+            {"roofline": [{"level": "dram", "bound": "memory", "roof_frac": 0.92}]},
+            "k: at 92% of the DRAM bandwidth roof",
+            "less work, not faster work",
+        ),
+        (
+            {"stalls": [{"reason": "long_scoreboard", "share_frac": 0.7}]},
+            "k: 70% of its stalls are long_scoreboard",
+            "Its warps wait for data of global or local memory (long_scoreboard): 70% of its stalls.",
+        ),
+        (
+            {"source": [{"place": "k.cu:12", "share_frac": 0.4, "stall": "wait"}]},
+            "k: 40% of its samples are at k.cu:12",
+            "40% of its samples are at k.cu:12, most of them wait.",
+        ),
+    ],
+)
+def test_a_reason_comes_from_the_table_that_knows_it(rows, headline, said):
+    found = only(hot_kernels(tables(**rows), "nsys"))
+    assert found["title"] == headline
+    assert said in found["sentence"]
+    assert found["sentence"].startswith("10 launches take 5,000 us by nsys, 500 us each on average: 100% of the kernel")
+    cited = {item["table"] for item in found["evidence"]}
+    assert cited == {"kernels.csv", f"{next(iter(rows))}.csv"}
+
+
+@pytest.mark.parametrize(
+    ("row", "sm_count", "headline"),
+    [
+        ({"grid": "16x1x1"}, 132, "k: its grid of 16 blocks leaves SMs without work"),
+        ({"grid": "1x1x1"}, None, "k: its grid of 1 block leaves SMs without work"),
+        ({"grid": "16x1x1"}, None, f"k, 100% of the kernel time: {NO_CAUSE}"),
+        ({"grid": "128x1x1"}, 132, f"k, 100% of the kernel time: {NO_CAUSE}"),
+        ({"block": "1x1x1"}, 132, "k: its blocks of 1 thread leave lanes idle"),
+        ({"registers": 255}, 132, "k: 255 registers a thread leave room for 8 warps an SM"),
+        ({"registers": 255, "occupancy_theoretical_frac": 0.125}, 132, "k: occupancy of 12% at most"),
+        ({"nsys_time_ns": 40_000}, 132, "k: 10 short launches, 4 us each"),
+    ],
+)
+def test_a_timeline_alone_knows_reasons(row, sm_count, headline):
+    assert only(hot_kernels(tables(row), "nsys", sm_count=sm_count))["title"] == headline
+
+
+def test_a_short_launch_is_held_against_the_call_that_launches_it():
+    call = {"source": "CUDA API", "call": "cudaLaunchKernel", "calls": 10, "host_time_ns": 60_000, "median_ns": 5_500}
+    found = only(hot_kernels(tables({"nsys_time_ns": 40_000}, host=[call]), "nsys"))
+    assert "cudaLaunchKernel itself takes 5.5 us of the host (median)" in found["sentence"]
+
+
+def test_a_kernel_is_one_over_all_ranges_and_the_longest_is_always_named():
+    rows = [{"range": f"step/{at}", "nsys_time_ns": 1_000_000} for at in range(6)]
+    found = hot_kernels(tables(*rows, {"kernel": "other", "range": "step/a", "nsys_time_ns": 2_000_000}), "nsys")
+    first = only(found)  # of the other one nothing is known, so it stays a row of the table
+    assert first["title"] == f"k, 75% of the kernel time: {NO_CAUSE}"
+    assert (
+        "60 launches take 6,000 us by nsys, 100 us each on average: 75% of the kernel time, over 6 ranges."
+        in (first["sentence"])
+    )
+    assert "`ncu -k regex:k -c 3 --set full -o kernels APP`" in first["sentence"]
+
+
+def test_less_than_a_hundredth_is_no_finding():
+    rows = [{"grid": "1x1x1"}, {"kernel": "small", "grid": "1x1x1", "nsys_time_ns": 49_000}]
+    assert len(hot_kernels(tables(*rows), "nsys")) == 1
+
+
+def test_another_clock_and_another_vendor_are_named():
+    amd = only(hot_kernels(tables(), "torch.profiler", vendor="AMD"))["sentence"]
+    assert "by torch.profiler" in amd
+    assert "rocprof-compute" in amd
+    assert "ncu" not in amd.replace("launches", "")
+
+
+def test_kernels_that_nobody_timed_are_still_explained():
+    rows = {"nsys_time_ns": None, "registers": 255}
+    found = only(hot_kernels(tables(rows), "nsys"))
+    assert found["title"] == "k: 255 registers a thread leave room for 8 warps an SM"
+    assert "ncu saw 10 launches of it, and no file holds their time." in found["sentence"]
+    empty = tables(source=[{"place": "k.cu:12", "share_frac": 0.4, "stall": ""}])
+    empty["kernels"] = empty["kernels"].head(0)
+    assert only(hot_kernels(empty, "nsys"))["title"] == "k: 40% of its samples are at k.cu:12"
+    assert hot_kernels(tables() | {"kernels": empty["kernels"]}, "nsys") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "headline"),
+    [
+        ("ncclDevKernel_AllGather_RING_LL", "a collective, which waits for other GPUs"),
+        ("cutlass::Kernel2<cutlass_80_simt_sgemm_128x256_8x4_tn_align1>", "FP32 without tensor cores"),
+        ("vectorized_elementwise_kernel<4, FillFunctor<float>>", "one pass over memory for a simple operation"),
+    ],
+)
+def test_the_name_of_a_library_kernel_says_something(name, headline):
+    assert only(hot_kernels(tables({"kernel": name}), "nsys"))["title"].endswith(headline)
+
+
+# The GPU that idles, copies -----------------------------------------------------------------------------------------
+
+
+def gaps_row(busy_ns: int, bare_wall_ns: int | None = None) -> dict[str, Any]:
+    return {
+        "step": "capture", "wall_ns": 1_000_000, "bare_wall_ns": bare_wall_ns, "busy_ns": busy_ns,
+        "largest_gaps_ns": "400000;2000",
+    }  # fmt: skip
+
+
+def test_a_gpu_that_idles_is_a_lead_and_no_proof():
+    host = build_host(Capture(summaries={"cuda_api_sum": sums("cuda_api_sum", ("cudaMalloc", 2, 700_000, 690_000))}))
+    found = only(idle_gpu(pd.DataFrame([gaps_row(300_000)]), host, "nsys"))
+    assert found["title"] == "The GPU idles for 70% of the capture, as seen under nsys"
+    for said in (
+        "300 us of 1,000 us",
+        "longest pause is 400 us",
+        "a lead and no proof",
+        "cudaMalloc: 700 us in 2 calls",
+    ):
+        assert said in found["sentence"]
+    assert [(item["column"], item["value"]) for item in found["evidence"]] == [
+        ("wall_ns", 1_000_000), ("busy_ns", 300_000), ("host_time_ns", 700_000),
+    ]  # fmt: skip
+    assert idle_gpu(pd.DataFrame([gaps_row(600_000)]), host, "nsys") == []
+    assert idle_gpu(pd.DataFrame([gaps_row(300_000, 900_000)]), host, "nsys") == []  # what a bare run judges
+
+
+COPY = {
+    "device": "GPU (0)", "kind": "memcpy", "direction": "Host-to-Device", "memory": "Pageable -> Device", "count": 4,
+    "bytes": 4_000_000_000, "time_ns": 1_000_000_000, "share_frac": 0.6, "rate_byte_per_s": 4e9, "link_frac": 0.0625,
+    "overlapped_frac": 0.0,
+}  # fmt: skip
+
+
+def test_copies_say_what_holds_them_back():
+    found = only(large_copies(pd.DataFrame([COPY])))
+    assert found["title"] == "Copies host to device, 60% of the GPU operations' time: from or to pageable memory"
+    assert "they reach 6.2% of what the link gives" in found["sentence"].replace("They", "they")
+    small = only(large_copies(pd.DataFrame([{**COPY, "memory": "", "bytes": 4_000, "link_frac": None}])))
+    assert small["title"].endswith("small ones, 1,000 bytes each")
+    moved = only(large_copies(pd.DataFrame([{**COPY, "kind": "migration", "memory": ""}])))
+    assert moved["title"].startswith("Migrations of unified memory host to device")
+    assert large_copies(pd.DataFrame([{**COPY, "share_frac": 0.05}])) == []
+    assert large_copies(None) == []
+
+
+# The host -----------------------------------------------------------------------------------------------------------
+
+
+def sums(report: str, *rows: tuple[str, int, int, int]) -> pd.DataFrame:
+    """A summary of nsys from (name, count, total, longest), times in ns."""
+    columns = {"name": [row[0] for row in rows], "file": ["f"] * len(rows)}
+    for at, name in enumerate(("count", "total_ns", "max_ns"), 1):
+        columns[name] = [row[at] for row in rows]
+    return as_table(columns, {field.name: field.dtype for field in SUMMARIES[report]})
+
+
+def test_the_host_table_holds_every_call_longest_first():
+    host = build_host(
+        Capture(summaries={
+            "cuda_api_sum": sums("cuda_api_sum", ("cudaFree", 1, 1_000, 1_000), ("cudaMalloc", 2, 3_000, 2_500)),
+            "osrt_sum": sums("osrt_sum", ("poll", 5, 10_000, 4_000)),
+        })
+    )  # fmt: skip
+    assert host["call"].tolist() == ["cudaMalloc", "cudaFree", "poll"]
+    assert host["share_frac"].tolist() == [0.75, 0.25, 1.0]
+    assert build_host(Capture()).empty
+
+
+def test_ranges_are_summed_only_where_no_trace_has_them():
+    nvtx = {"nvtx_sum": sums("nvtx_sum", ("load", 2, 2_000, 1_500))}
+    assert build_host(Capture(summaries=nvtx))["source"].tolist() == ["NVTX range"]
+    ranges = pd.concat([empty_table(RANGES_COLUMNS), pd.DataFrame([{"name": "load", "path": "load"}])])
+    assert build_host(Capture(summaries=nvtx, ranges=ranges)).empty
+
+
+def test_a_report_of_sums_alone_says_where_the_process_waits():
+    content, built = analyse(Capture(summaries={
+        "osrt_sum": sums("osrt_sum", ("poll", 5, 10_000_000, 4_000_000), ("read", 900, 5_000_000, 9_000)),
+        "nvtx_sum": sums("nvtx_sum", ("load", 3, 9_000_000, 8_000_000)),
+    }))  # fmt: skip
+    titles = [finding["title"] for finding in content["findings"]]
+    assert titles == [
+        "poll: threads sleep there until another one or a device wakes them; idle helpers do so all the time",
+        "load: one of 3 calls takes 89% of its time",
+        "read: files or sockets",
+    ]
+    assert len(built["host"]) == 3
+
+
+def test_one_long_call_among_many_is_said():
+    found = host_waits(
+        build_host(Capture(summaries={"cuda_api_sum": sums("cuda_api_sum", ("cudaMalloc", 3, 900, 880))}))
+    )
+    assert "One of the calls takes 0.88 us of that: the others are short." in only(found)["sentence"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cudaDeviceSynchronize", "cudaMallocManaged", "cudaMemcpyAsync", "cudaMemcpy", "cuLaunchKernel", "poll", "ioctl",
+     "pthread_cond_timedwait", "fopen64", "pthread_mutex_lock", "mmap64", "usleep", "cuModuleLoadData", "sem_timedwait"],
+)  # fmt: skip
+def test_what_time_in_a_call_means_is_known(name):
+    what, fix = explain_call(name)
+    assert what
+    assert fix
+
+
+def test_nothing_is_said_of_a_call_that_nobody_knows():
+    assert explain_call("frobnicate") is None
+
+
+# A run without a GPU ------------------------------------------------------------------------------------------------
+
+
+def cpu_run(*lengths: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """layers_folded.csv and the ranges of a program whose range `run/a` took so long each time, ns."""
+    starts = [1_000_000 * at for at in range(len(lengths))]
+    rows = {
+        "path": ["run/a"] * len(lengths),
+        "start_ns": starts,
+        "end_ns": [s + n for s, n in zip(starts, lengths, strict=True)],
+    }
+    total = sum(lengths)
+    folded = [("run", 1, total, 1.0), ("run/a", len(lengths), total, 1.0)]
+    return pd.DataFrame(folded, columns=["range", "calls", "cpu_time_ns", "share_frac"]), pd.DataFrame(rows)
+
+
+def test_a_first_call_that_costs_more_is_found():
+    found = only(cpu_ranges(*cpu_run(90_000, 10_000, 10_000, 10_000), None))
+    assert found["title"] == "run/a: its first call takes 9 times the median"
+    assert "a start that the others do not pay" in found["sentence"]
+
+
+def test_steady_calls_are_steady_and_one_alone_needs_more_ranges():
+    assert (
+        only(cpu_ranges(*cpu_run(10_000, 11_000, 10_000), None))["title"] == "run/a: 3 calls of 10 us, none far longer"
+    )
+    alone = only(cpu_ranges(*cpu_run(10_000), None, recorded="Put ranges into it."))
+    assert alone["title"] == "run/a: what happens in it was not recorded"
+    assert alone["sentence"].endswith("Put ranges into it.")
+
+
+def test_a_range_whose_work_is_declared_has_a_rate():
+    ops = pd.DataFrame([{"range": "run/a", "flops": 2_000_000.0, "minimum_bytes": 500_000.0}])
+    found = only(cpu_ranges(*cpu_run(10_000, 10_000, 10_000), ops))
+    assert found["title"] == "run/a: runs at 200 GFLOP/s and 50 GB/s"
+
+
+# Words --------------------------------------------------------------------------------------------------------------
+
+
+def test_names_that_are_cut_alike_show_their_difference():
+    names = [
+        f"set_microphysics_tendency_cache__FILE_ClimaAtmos_jl_src_cache_microphysics_cache_jl_L{n}" for n in (992, 1013)
+    ]
+    short = symbols.short_all(names, 60)
+    assert [label[-5:] for label in short.values()] == ["L992", "L1013"] or all("L" in one for one in short.values())
+    assert len(set(short.values())) == 2
+    middles = [f"sm80_xmma_gemm_f32f32_f32_tn_n_tilesize{size}_stage3_warpsize1x4x1_ffma_aligna4_alignc4_execute{kind}_kernel"
+               for size in ("64x256x8", "128x128x8") for kind in ("", "_split_k")]  # fmt: skip
+    shown = symbols.short_all(middles, 60)
+    assert len(set(shown.values())) == 4
+    assert all("64x256" in shown[name] for name in middles[:2])
+    assert max(map(len, shown.values())) <= 60
+    assert symbols.short_all(["k", "other"]) == {"k": "k", "other": "other"}
+
+
+def test_paths_stay_apart_too_and_equal_texts_are_numbered():
+    paths = [f"{'a' * 40}/layer_{at}/{'b' * 40}" for at in range(3)]
+    assert len(set(text.shorten_all(paths, 40).values())) == 3
+    assert tell_apart(["x1", "x2"], lambda _: "x", 12, lambda _: "x") == {"x1": "x…x (1)", "x2": "x…x (2)"}
+
+
+@pytest.mark.parametrize(
+    ("ns", "said"), [(3, "0.003 us"), (4_700, "4.7 us"), (1_711_000, "1,711 us"), (12e6, "12 ms"), (9.188e8, "919 ms"), (3e10, "30 s")]
+)  # fmt: skip
+def test_a_duration_has_a_unit(ns, said):
+    assert duration(ns) == said
+
+
+@pytest.mark.parametrize(
+    ("frac", "said"), [(0.0004, "less than 0.1%"), (0.014, "1.4%"), (0.5, "50%"), (0.998, "99.8%"), (0.9999, "more than 99.9%"), (1, "100%")]
+)  # fmt: skip
+def test_a_share_is_never_rounded_to_nothing_or_all(frac, said):
+    assert share(frac) == said
