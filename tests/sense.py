@@ -65,7 +65,7 @@ def _findings(findings: list[dict[str, Any]], tables: dict[str, pd.DataFrame]) -
         explains = other or finding["time_to_win_ns"] is not None or len(sentences) > 1
         if _SHARE_ONLY.search(title) or not explains:
             yield f"finding {title!r} only restates a share"
-        if re.search(r"(?<![\d.])0(\.0+)?%", title):
+        if re.search(r"(?<![\d.])0(\.0+)?% of", title):
             yield f"finding {title!r} is of nothing"
         told = _own_words(f"{title.partition(': ')[2]}. {said}", _names(tables))
         for number in _without_unit(told):

@@ -16,9 +16,9 @@ SMALL_BYTES = 65_536  # a copy below that is mostly the time of starting it
 _KEY = ("device", "kind", "direction", "memory")
 
 
-def large_copies(copies: pd.DataFrame | None, *, most: int = 2) -> list[dict[str, Any]]:
+def large_copies(copies: pd.DataFrame, *, most: int = 2) -> list[dict[str, Any]]:
     """Findings of the copies, sets and migrations with most time. Shape: copies.csv."""
-    if copies is None or copies.empty:
+    if copies.empty:
         return []
     rows = copies[copies["share_frac"].astype(float) >= LEAST_SHARE]
     rows = rows.sort_values("time_ns", ascending=False, kind="stable")

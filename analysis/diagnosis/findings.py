@@ -28,21 +28,22 @@ _INSIDE = "No range lies inside it: put NVTX ranges into it, or trace it with to
 def _findings(
     capture: Capture, layers_folded: pd.DataFrame, gaps: pd.DataFrame, measured: pd.DataFrame, roofline: pd.DataFrame,
     stalls: pd.DataFrame, fusion: pd.DataFrame, kernels: pd.DataFrame, rules: pd.DataFrame, source: pd.DataFrame,
-    host: pd.DataFrame, device: Device | None, is_program: bool, copies: pd.DataFrame | None = None,
-    devices: pd.DataFrame | None = None,
+    host: pd.DataFrame, counters: pd.DataFrame, copies: pd.DataFrame, devices: pd.DataFrame, device: Device | None,
+    is_program: bool,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """What could be won first, then what takes most time with the reasons that are known: kernels, idle time, host."""
     if not is_program:
         return []
     won = find(gaps, measured, roofline, stalls, fusion)
-    known = {"kernels": kernels, "rules": rules, "roofline": roofline, "stalls": stalls, "source": source, "host": host}
+    known = {"kernels": kernels, "rules": rules, "roofline": roofline, "stalls": stalls, "source": source, "host": host,
+             "counters": counters}  # fmt: skip
     gpu = (capture.manifest or {}).get("gpu") or {}
     sm_count = gpu.get("sm_count") or (device.sm_count if device else None)
-    gpus = 1 if devices is None or devices.empty else devices["device"].nunique()
+    gpus = devices["device"].nunique() if len(devices) else 1
     hot = hot_kernels(
         known, _clock(capture), judged_root(gaps), sm_count=sm_count, vendor=capture.vendor, most=1 if won else COUNT
     )
-    rest = [*hot, *([] if won else [*large_copies(copies), *idle_gpu(gaps, host, _clock(capture), gpus=gpus)])]
+    rest = [*hot, *large_copies(copies), *idle_gpu(gaps, host, _clock(capture), gpus=gpus)]
     if not rest and not won:
         rest = [*cpu_ranges(layers_folded, capture.ranges, capture.ops, recorded=_INSIDE), *_of_each(host_waits(host))]
     elif not won:

@@ -19,7 +19,7 @@ MOST = 3
 MOSTLY = 0.5
 NO_CAUSE = "nothing here says why"
 LONG_NAME = 80  # of a kernel in a command: a longer one is cut, as ncu takes a part of the name as well
-_BY_KERNEL = ("kernels", "rules", "roofline", "stalls", "source")
+_BY_KERNEL = ("kernels", "rules", "roofline", "stalls", "source", "counters")
 
 
 def hot_kernels(

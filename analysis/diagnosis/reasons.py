@@ -26,6 +26,8 @@ SHORT_NS = 10_000  # a launch costs the host some microseconds: a kernel below t
 FEW_SMS = 0.75  # of the GPU's: with fewer blocks many SMs have nothing to do
 FEW_BLOCKS = 8  # fewer than any data-centre GPU has SMs
 MANY_REGISTERS = 128
+MANY_SECTORS = 17  # a load of 128 bits a thread needs 16
+FEW_THREADS = 20
 SM_REGISTERS = 65_536  # of all architectures since Maxwell
 WARP = 32
 # What a stall waits for, in the words of ncu's documentation, shortened.
@@ -168,7 +170,7 @@ def _roof(kernel: Kernel) -> Reason | None:
     return Reason(
         headline,
         f"it runs at {share(frac)} of the nearest roof, {roof}: {told}",
-        [cell("roofline", _place(row), f"roof_frac ({row['level']})", round(frac, 4))],
+        [cell("roofline", _place(row), f"roof_frac ({row['level']})", round(frac, 6))],
     )
 
 
@@ -212,6 +214,55 @@ def _product(shape: Any) -> int:
     return total
 
 
+def _throughput(kernel: Kernel) -> Reason | None:
+    """How busy memory and arithmetic are, of their peaks."""
+    rows = kernel.rows["counters"].dropna(subset=["sm_throughput_frac"])
+    memory = next((name for name in _MEMORY if len(rows) and pd.notna(rows.iloc[0][name])), None)
+    if memory is None:
+        return None
+    row = rows.iloc[0]
+    moved, computed = float(row[memory]), float(row["sm_throughput_frac"])
+    cells = [cell("counters", _place(row), name, round(float(row[name]), 6)) for name in (memory, "sm_throughput_frac")]
+    what = "DRAM" if memory.startswith("dram") else "the way to memory"
+    both = f"{what} is at {share(moved)} of its peak and the SMs at {share(computed)}"
+    if max(moved, computed) < BUSY:
+        return Reason(
+            f"neither memory nor the SMs are busy ({share(moved)}, {share(computed)})",
+            f"{both}: it waits, for latency or for work, so more warps or more independent work in each would help",
+            cells,
+        )
+    if moved >= computed:
+        return Reason(f"{what} is busy at {share(moved)}", f"{both}: only fewer bytes make it much shorter", cells)
+    return Reason(
+        f"the SMs are busy at {share(computed)}", f"{both}: only fewer or cheaper instructions make it shorter", cells
+    )
+
+
+_MEMORY = ("dram_throughput_frac", "memory_throughput_frac")
+
+
+def _access(kernel: Kernel) -> Reason | None:
+    """Loads whose threads read apart from each other, or warps of which few threads are on."""
+    rows = kernel.rows["counters"]
+    if rows.empty:
+        return None
+    row = rows.iloc[0]
+    sectors, threads = row["sectors_per_request_load"], row["threads_per_inst"]
+    if pd.notna(sectors) and float(sectors) > MANY_SECTORS:
+        cells = [cell("counters", _place(row), "sectors_per_request_load", round(float(sectors), 2))]
+        read = f"a load of a warp touches {float(sectors):.1f} sectors"
+        return Reason(
+            f"{read} where 4 to 16 would do",
+            f"{read}, where neighbouring threads need 4 to 16: it is not coalesced",
+            cells,
+        )
+    if pd.notna(threads) and float(threads) < FEW_THREADS:
+        cells = [cell("counters", _place(row), "threads_per_inst", round(float(threads), 2))]
+        told = f"{float(threads):.1f} threads of a warp's {WARP} are on"
+        return Reason(told, f"on average {told}: the others took another way, or have nothing to do", cells)
+    return None
+
+
 def _stall(kernel: Kernel) -> Reason | None:
     """What most of its warps wait for."""
     stalls = kernel.rows["stalls"]
@@ -225,7 +276,7 @@ def _stall(kernel: Kernel) -> Reason | None:
     return Reason(
         f"{share(frac)} of its stalls are {reason}",
         f"{told}: {share(frac)} of its stalls",
-        [cell("stalls", _place(row), f"share_frac ({reason})", round(frac, 4))],
+        [cell("stalls", _place(row), f"share_frac ({reason})", round(frac, 6))],
     )
 
 
@@ -240,7 +291,7 @@ def _line(kernel: Kernel) -> Reason | None:
     return Reason(
         f"{share(frac)} of its samples are at {row['place']}",
         f"{share(frac)} of its samples are at {row['place']}{waits}",
-        [cell("source", str(row["kernel"]), f"share_frac ({row['place']})", round(frac, 4))],
+        [cell("source", str(row["kernel"]), f"share_frac ({row['place']})", round(frac, 6))],
     )
 
 
@@ -251,13 +302,16 @@ def _occupancy(kernel: Kernel) -> Reason | None:
         return None
     row = rows.iloc[0]
     most, seen = float(row["occupancy_theoretical_frac"]), row["occupancy_achieved_frac"]
-    cells = [cell("kernels", _place(row), "occupancy_theoretical_frac", round(most, 4))]
+    cells = [cell("kernels", _place(row), "occupancy_theoretical_frac", round(most, 6))]
     if most <= 0.5:
+        known = kernel.rows["counters"]
+        limiter = str(known.iloc[0]["occupancy_limiter"]) if len(known) else ""
         registers = "" if pd.isna(row["registers"]) else f", with {int(row['registers'])} registers a thread"
+        registers += f"; what lets fewest in: {limiter}" if limiter not in ("", "nan") else ""
         said = f"its resources allow {share(most)} of an SM's warps at a time{registers}"
         return Reason(f"occupancy of {share(most)} at most", said, cells)
     if pd.notna(seen) and float(seen) < 0.6 * most:
-        cells.append(cell("kernels", _place(row), "occupancy_achieved_frac", round(float(seen), 4)))
+        cells.append(cell("kernels", _place(row), "occupancy_achieved_frac", round(float(seen), 6)))
         said = (
             f"{share(float(seen))} of an SM's warps are resident where {share(most)} could be: its blocks are few or "
         )
@@ -328,5 +382,5 @@ def _short(kernel: Kernel) -> Reason | None:
 
 
 _LOOKS: tuple[Callable[[Kernel], Reason | None], ...] = (
-    _rule, _roof, _shape, _stall, _line, _occupancy, _registers, _bottleneck, _named, _short,
+    _rule, _roof, _shape, _throughput, _stall, _line, _access, _occupancy, _registers, _bottleneck, _named, _short,
 )  # fmt: skip

@@ -16,7 +16,7 @@ from analysis.formats import symbols
 from analysis.formats.words import duration, share, tell_apart
 from analysis.page import text
 from analysis.tables.host import build_host
-from tests.declared import TABLES, analyse
+from tests.declared import STUDY_TABLES, TABLES, analyse
 
 KERNEL = {
     "kernel": "k", "range": "step/a", "grid": "4096x1x1", "block": "256x1x1", "launches": 10, "nsys_time_ns": 5_000_000,
@@ -28,8 +28,8 @@ KERNEL = {
 def tables(*kernels: dict[str, Any], **others: list[dict[str, Any]]) -> dict[str, pd.DataFrame]:
     """The tables that reasons are taken from; rows of `others` may leave columns blank."""
     made = {"kernels": pd.DataFrame([{**KERNEL, **row} for row in kernels or ({},)])}
-    for name in ("rules", "roofline", "stalls", "source"):
-        rows = pd.DataFrame(others.get(name, []), columns=TABLES[name].column_names)
+    for name in ("rules", "roofline", "stalls", "source", "counters"):
+        rows = pd.DataFrame(others.get(name, []), columns=(TABLES | STUDY_TABLES)[name].column_names)
         made[name] = rows.assign(kernel="k", range="step/a") if len(rows) else rows
     host = pd.DataFrame(others.get("host", []), columns=["source", "call", "calls", "host_time_ns", "median_ns"])
     return {**made, "host": host}
@@ -57,6 +57,21 @@ def only(found: list[dict[str, Any]]) -> dict[str, Any]:
             {"roofline": [{"level": "dram", "bound": "memory", "roof_frac": 0.92}]},
             "k: at 92% of the DRAM bandwidth roof",
             "less work, not faster work",
+        ),
+        (
+            {"counters": [{"dram_throughput_frac": 0.12, "sm_throughput_frac": 0.09}]},
+            "k: neither memory nor the SMs are busy (12%, 9.0%)",
+            "DRAM is at 12% of its peak and the SMs at 9.0%: it waits",
+        ),
+        (
+            {"counters": [{"sectors_per_request_load": 32.0}]},
+            "k: a load of a warp touches 32.0 sectors where 4 to 16 would do",
+            "it is not coalesced",
+        ),
+        (
+            {"counters": [{"threads_per_inst": 4.0}]},
+            "k: 4.0 threads of a warp's 32 are on",
+            "the others took another way",
         ),
         (
             {"stalls": [{"reason": "long_scoreboard", "share_frac": 0.7}]},
@@ -193,7 +208,7 @@ def test_copies_say_what_holds_them_back():
     moved = only(large_copies(pd.DataFrame([{**COPY, "kind": "migration", "memory": ""}])))
     assert moved["title"].startswith("Migrations of unified memory host to device")
     assert large_copies(pd.DataFrame([{**COPY, "share_frac": 0.05}])) == []
-    assert large_copies(None) == []
+    assert large_copies(pd.DataFrame([COPY]).head(0)) == []
 
 
 # The host -----------------------------------------------------------------------------------------------------------
