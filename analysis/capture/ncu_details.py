@@ -104,6 +104,20 @@ LABELS: dict[tuple[str, str], tuple[str, str]] = {
     ("InstructionStats", "Executed Instructions"): ("smsp__inst_executed.sum", "inst"),
     ("InstructionStats", "Avg. Issued Instructions Per Scheduler"): ("smsp__inst_issued.avg", "inst"),
     ("InstructionStats", "Issued Instructions"): ("smsp__inst_issued.sum", "inst"),
+    ("SpeedOfLight_RooflineChart", "Predicated-On FADD Thread Instructions Executed Per Cycle"): (
+        "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum.per_cycle_elapsed", "inst/cycle"),
+    ("SpeedOfLight_RooflineChart", "Predicated-On FMUL Thread Instructions Executed Per Cycle"): (
+        "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum.per_cycle_elapsed", "inst/cycle"),
+    ("SpeedOfLight_RooflineChart", "Predicated-On FFMA Thread Instructions Executed Per Cycle"): (
+        "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed", "inst/cycle"),
+    ("SpeedOfLight_RooflineChart", "Predicated-On DADD Thread Instructions Executed Per Cycle"): (
+        "smsp__sass_thread_inst_executed_op_dadd_pred_on.sum.per_cycle_elapsed", "inst/cycle"),
+    ("SpeedOfLight_RooflineChart", "Predicated-On DMUL Thread Instructions Executed Per Cycle"): (
+        "smsp__sass_thread_inst_executed_op_dmul_pred_on.sum.per_cycle_elapsed", "inst/cycle"),
+    ("SpeedOfLight_RooflineChart", "Predicated-On DFMA Thread Instructions Executed Per Cycle"): (
+        "smsp__sass_thread_inst_executed_op_dfma_pred_on.sum.per_cycle_elapsed", "inst/cycle"),
+    ("SpeedOfLight_RooflineChart", "SM Frequency"): ("smsp__cycles_elapsed.avg.per_second", "hz"),
+    ("SpeedOfLight_RooflineChart", "DRAM Bandwidth"): ("dram__bytes.sum.per_second", "byte/s"),
     ("LaunchStats", "Block Size"): ("launch__block_size", ""),
     ("LaunchStats", "Function Cache Configuration"): ("launch__func_cache_config", ""),
     ("LaunchStats", "Grid Size"): ("launch__grid_size", ""),
@@ -155,14 +169,15 @@ def is_metric_name(text: str) -> bool:
 def metric_of(section: str, item: str, label: str, unit: str) -> tuple[str, str]:
     """(raw name or '', label) of a metric row; `unit` is its base unit, which must be the known one of the label.
 
-    `section` is the display name. Rows of a body item (`--print-details all`) have raw names only where they print one.
+    `section` is the display name. Rows of a body item (`--print-details all`) have raw names only where they print one,
+    or are the achieved value of a chart: the same label elsewhere may stand for another metric.
     """
     both = _BOTH_NAMES.fullmatch(label)
     if both and _RAW_NAME.fullmatch(both["name"]):
         return both["name"], both["label"]
     if _RAW_NAME.fullmatch(label):
         return label, label
-    if item:
+    if item and not item.endswith("Achieved Value"):
         return "", label
     name, expected = _labelled(section, label)
     return (name, label) if unit == expected else ("", label)

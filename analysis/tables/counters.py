@@ -12,6 +12,7 @@ _MEANS = (
     Column("sm_throughput_frac", "0-1", "busiest pipe of the SMs, of its peak (ncu: compute throughput)", "counters"),
     Column("memory_throughput_frac", "0-1", "busiest part of the way to memory, of its peak", "counters"),
     Column("dram_throughput_frac", "0-1", "DRAM throughput, of its peak", "counters"),
+    Column("dram_byte_per_s", "byte/s", "DRAM bytes a second", "counters"),
     Column("occupancy_achieved_frac", "0-1", "warps resident on active SMs, over the maximum", "counters"),
     Column("occupancy_theoretical_frac", "0-1", "resident warps that resources allow, over the maximum", "static"),
     Column("l1_hit_frac", "0-1", "sectors found in L1", "counters"),

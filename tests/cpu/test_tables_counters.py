@@ -9,6 +9,7 @@ import pytest
 
 from analysis import pipeline
 from analysis.capture.model import COUNTERS_COLUMNS, Capture, as_table
+from analysis.capture.ncu_details import metric_of
 from analysis.hardware import metrics
 from analysis.hardware.devices import find_by_capability
 from tests.declared import DECLARED, analyse, page
@@ -71,11 +72,25 @@ def test_what_was_collected_is_not_replaced_by_what_follows() -> None:
         ({"sm__warps_active.avg.per_cycle_active": 16.0, "device__attribute_max_warps_per_multiprocessor": 64.0},
          "occupancy_achieved_frac", 0.25),
         ({"smsp__issue_active.avg.per_cycle_active": 0.5}, "issue_active_frac", 0.5),
+        ({"dram__bytes.sum.per_second": 32e9}, "dram_byte_per_s", 32e9),
+        ({"dram__bytes_read.sum": 60.0, "dram__bytes_write.sum": 4.0, "gpu__time_duration.sum": 2.0}, "dram_byte_per_s", 32e9),
         ({"sm__inst_executed.avg.per_cycle_active": 2.5}, "ipc", 2.5),
     ],
 )  # fmt: skip
 def test_other_names_answer_too(row: dict[str, float], column: str, value: float) -> None:
     assert derived(**row)[column] == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("item", "label", "unit", "metric"),
+    [
+        ("", "Predicated-On FFMA Thread Instructions Executed Per Cycle", "inst/cycle", f"smsp__{SASS.format('ffma')}.per_cycle_elapsed"),
+        ("Single Precision Achieved Value", "DRAM Bandwidth", "byte/s", "dram__bytes.sum.per_second"),
+        ("Single Precision Roofline", "SM Frequency", "hz", ""),
+    ],
+)  # fmt: skip
+def test_labels_of_the_roofline_chart_are_metrics(item: str, label: str, unit: str, metric: str) -> None:
+    assert metric_of("GPU Speed Of Light Roofline Chart", item, label, unit) == (metric, label)
 
 
 def test_the_split_stays_unknown_where_only_the_total_is_known() -> None:
