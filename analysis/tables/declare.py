@@ -253,13 +253,19 @@ def find(*packages: ModuleType) -> list[Declaration]:
                 continue
             module = importlib.import_module(f"{package.__name__}.{path.stem}")
             found |= {id(value): value for value in vars(module).values() if isinstance(value, Declaration)}
+    _by_name(found.values())
+    return list(found.values())
+
+
+def _by_name(declarations: Iterable[Declaration]) -> dict[str, Declaration]:
+    """The facts and tables by name. Raises: ValueError if two of them have the same."""
     named: dict[str, Declaration] = {}
-    for one in found.values():
+    for one in declarations:
         if isinstance(one, Fact | Table) and named.setdefault(one.name, one) is not one:
             raise ValueError(
                 f"{one.name} is declared twice: {named[one.name].build.__module__}, {one.build.__module__}"
             )
-    return list(found.values())
+    return named
 
 
 class World:
@@ -267,7 +273,7 @@ class World:
 
     def __init__(self, declarations: Iterable[Declaration], **given: Any) -> None:
         self.declarations = sorted(declarations, key=lambda one: one.order)
-        self._builders = {one.name: one for one in self.declarations if isinstance(one, Fact | Table)}
+        self._builders = _by_name(self.declarations)
         self._known = dict(given)
         self._waiting: list[str] = []
 

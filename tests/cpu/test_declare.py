@@ -43,8 +43,9 @@ def test_a_table_says_what_it_answers_and_what_each_column_means(declared: Table
         unit = unit_of(column.name)
         if unit and column.unit:  # the name states a unit: the declared one is no other
             assert column.unit in (SAID.get(unit, column.unit), "0-1", "1", "byte/block"), column
-        if column.evidence in declare.TIERS:
-            assert column.unit or declared.name in ("published", "goals", "hypotheses", "claims", "ladder_runs"), column
+        if column.unit:  # a number rests on something
+            assert column.evidence in (*declare.TIERS, "row", "key"), column
+            assert column.evidence != "key" or column.unit in ("blocks", "threads", "1"), column
 
 
 def test_tables_have_places_of_their_own() -> None:
@@ -122,6 +123,11 @@ def test_one_name_is_declared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "silent.py").write_text("raise RuntimeError('declares nothing, and is not imported')\n")
     with pytest.raises(ValueError, match=r"same is declared twice: toys\.first, toys\.second"):
         declare.find(package)
+
+
+def test_two_packages_declare_one_name_once() -> None:
+    with pytest.raises(ValueError, match="number is declared twice"):
+        World([fact("number")(lambda: 1), fact("number")(lambda: 2)])
 
 
 def test_a_glance_is_the_first_rows_and_the_shown_columns() -> None:
