@@ -24,7 +24,7 @@ _CALLS: tuple[tuple[str, str, str], ...] = (
     (r"cu(da)?(Device|Stream|Event|Ctx)Synchronize.*", "the host waits there for the GPU to finish",
      "so the GPU's own work is what to look at, or fewer waits"),
     (r"cu(da)?(Malloc|MemAlloc|MemCreate|Free|MemFree|HostAlloc|MallocHost|MallocManaged).*",
-     "allocating waits for the GPU, and the first call sets CUDA up",
+     "allocating and freeing wait for the GPU, and the first call sets CUDA up",
      "allocate once and use it again, or take cudaMallocAsync"),
     (r"cu(da)?Memcpy.*Async.*", "a copy from pageable memory makes even this call wait", "pin the memory on the host"),
     (r"cu(da)?Memcpy.*", "the call returns when the copy is done, and waits for the kernels before it",
@@ -147,7 +147,7 @@ def _spread(row: Any) -> tuple[str, str]:
     calls, longest, total = int(row["calls"]), float(row["longest_ns"]), float(row["host_time_ns"])
     if calls > 1 and longest > ONE_CALL * total:
         said = f" One of the calls takes {duration(longest)} of that: the others are short."
-        return said, f"one of {count_of(calls, 'call')} takes {share(longest / total)} of its time"
+        return said, f"one of {count_of(calls, 'call')} is {share(longest / total)} of its time"
     if calls > 1:
         mean = total / calls
         return f" A call takes {duration(mean)} on average, the longest {duration(longest)}.", (

@@ -79,6 +79,11 @@ class Kernel:
         return self.time_ns / max(self.launches, 1)
 
 
+def _digits(value: float) -> float:
+    """As many digits as the tables are written with."""
+    return float(f"{value:.6g}")
+
+
 def cell(table: str, row: str, column: str, value: object) -> dict[str, object]:
     """A piece of evidence: where a number stands."""
     return {"table": f"{table}.csv", "row": row, "column": column, "value": value}
@@ -170,7 +175,7 @@ def _roof(kernel: Kernel) -> Reason | None:
     return Reason(
         headline,
         f"it runs at {share(frac)} of the nearest roof, {roof}: {told}",
-        [cell("roofline", _place(row), f"roof_frac ({row['level']})", round(frac, 6))],
+        [cell("roofline", _place(row), f"roof_frac ({row['level']})", _digits(frac))],
     )
 
 
@@ -222,7 +227,7 @@ def _throughput(kernel: Kernel) -> Reason | None:
         return None
     row = rows.iloc[0]
     moved, computed = float(row[memory]), float(row["sm_throughput_frac"])
-    cells = [cell("counters", _place(row), name, round(float(row[name]), 6)) for name in (memory, "sm_throughput_frac")]
+    cells = [cell("counters", _place(row), name, _digits(float(row[name]))) for name in (memory, "sm_throughput_frac")]
     what = "DRAM" if memory.startswith("dram") else "the way to memory"
     both = f"{what} is at {share(moved)} of its peak and the SMs at {share(computed)}"
     if max(moved, computed) < BUSY:
@@ -276,7 +281,7 @@ def _stall(kernel: Kernel) -> Reason | None:
     return Reason(
         f"{share(frac)} of its stalls are {reason}",
         f"{told}: {share(frac)} of its stalls",
-        [cell("stalls", _place(row), f"share_frac ({reason})", round(frac, 6))],
+        [cell("stalls", _place(row), f"share_frac ({reason})", _digits(frac))],
     )
 
 
@@ -291,7 +296,7 @@ def _line(kernel: Kernel) -> Reason | None:
     return Reason(
         f"{share(frac)} of its samples are at {row['place']}",
         f"{share(frac)} of its samples are at {row['place']}{waits}",
-        [cell("source", str(row["kernel"]), f"share_frac ({row['place']})", round(frac, 6))],
+        [cell("source", str(row["kernel"]), f"share_frac ({row['place']})", _digits(frac))],
     )
 
 
@@ -302,7 +307,7 @@ def _occupancy(kernel: Kernel) -> Reason | None:
         return None
     row = rows.iloc[0]
     most, seen = float(row["occupancy_theoretical_frac"]), row["occupancy_achieved_frac"]
-    cells = [cell("kernels", _place(row), "occupancy_theoretical_frac", round(most, 6))]
+    cells = [cell("kernels", _place(row), "occupancy_theoretical_frac", _digits(most))]
     if most <= 0.5:
         known = kernel.rows["counters"]
         limiter = str(known.iloc[0]["occupancy_limiter"]) if len(known) else ""
@@ -311,7 +316,7 @@ def _occupancy(kernel: Kernel) -> Reason | None:
         said = f"its resources allow {share(most)} of an SM's warps at a time{registers}"
         return Reason(f"occupancy of {share(most)} at most", said, cells)
     if pd.notna(seen) and float(seen) < 0.6 * most:
-        cells.append(cell("kernels", _place(row), "occupancy_achieved_frac", round(float(seen), 6)))
+        cells.append(cell("kernels", _place(row), "occupancy_achieved_frac", _digits(float(seen))))
         said = (
             f"{share(float(seen))} of an SM's warps are resident where {share(most)} could be: its blocks are few or "
         )

@@ -249,7 +249,7 @@ def test_a_report_of_sums_alone_says_where_the_process_waits():
     titles = [finding["title"] for finding in content["findings"]]
     assert titles == [
         "poll: threads sleep there until another one or a device wakes them; idle helpers do so all the time",
-        "load: one of 3 calls takes 89% of its time",
+        "load: one of 3 calls is 89% of its time",
         "read: files or sockets",
     ]
     assert len(built["host"]) == 3

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 SEEDS = {seed.name: seed for seed in seeds()}
 # Files that hold nothing to report on by themselves; each is refused with a sentence.
 PARTS = {
-    "nsys sizes", "nsys projected", "ncu log", "ops", "layer_events", "dataflow", "manifest", "timing", "ceilings",
+    "ncu log", "ops", "layer_events", "dataflow", "manifest", "timing", "ceilings",
     "tool-status", "sweep", "torch list", "nsys-rep", "junk",
 }  # fmt: skip
 
