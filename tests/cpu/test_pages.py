@@ -41,6 +41,7 @@ def tables(names: tuple[str, ...] = ("ampere_sgemm", "softmax_v03")) -> dict[str
     roofline = pd.DataFrame({"kernel": names, "range": "r", "level": "dram", "flops": 1e9, "bytes": 1e8})
     roofline = roofline.assign(intensity_flop_per_byte=10.0, achieved_flop_per_s=1e12, roof_flop_per_s=NAN)
     roofline = roofline.assign(roof_datasheet_flop_per_s=NAN, roof_frac=NAN, bound=None, tier="counters")
+    roofline = roofline.assign(achieved_byte_per_s=1e11, bandwidth_frac=NAN)
     stalls = pd.DataFrame({"kernel": names * 2, "range": "r", "reason": ["wait"] * len(names) + ["drain"] * len(names)})
     stalls = stalls.assign(share_frac=[0.2] * len(names) + [0.8] * len(names), family="counters", tier="counters")
     traffic = pd.DataFrame({"range": names, "op": "softmax", "variant": names, "minimum_bytes": 5e7})
