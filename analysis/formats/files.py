@@ -1,4 +1,4 @@
-"""Files that one part of the project writes and another reads: each is declared once, beside what its content means.
+"""Declare each file that one part of the project writes and another reads, with the meaning of its content.
 
 A declaration names the kind of file, its usual name, its version and the Struct of its content: the object of a JSON
 file, or one row of a CSV file. A field's type says what belongs there. A field with a default may be absent or null
@@ -198,7 +198,7 @@ class OurFile:
 
 @dataclass(frozen=True)
 class JsonFile(OurFile):
-    """A JSON file: an object with `kind` and `schema_version` beside what is declared."""
+    """A JSON file: an object with `kind`, `schema_version` and the declared fields."""
 
     def check(self, data: dict[str, Any], where: str) -> dict[str, Any]:
         """The object itself, once its version and its fields are right.

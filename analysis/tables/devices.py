@@ -13,8 +13,6 @@ from analysis.tables import intervals
 from analysis.tables.copies import WORK
 from analysis.tables.declare import Column, fact, part, table
 
-PLACE = ["device", "process", "process_rank"]
-
 
 @dataclass(frozen=True)
 class Activity:

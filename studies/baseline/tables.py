@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.formats.words import count_of
-from analysis.tables.declare import Column, Table, part, table
+from analysis.tables.declare import Column, fact, part, table
 from analysis.tables.gaps import BUSY_FRAC_LIMIT
 
 # Names of the kernels in which cuBLAS, CUTLASS and PyTorch multiply a matrix with a matrix or a vector.
@@ -22,6 +22,11 @@ SMALL_NS = 20_000  # a kernel shorter than a few launches: its fixed costs are a
 MEMORY_FRAC = 0.6
 _EQUAL = {True: "yes", False: "no", None: ""}
 _PUBLISHED = Path(__file__).parent / "published.toml"
+
+
+@fact("baseline_settings")
+def _settings(capture: Capture) -> list[dict[str, Any]]:
+    return (capture.baseline or {}).get("settings") or []
 
 
 @table(
@@ -49,14 +54,10 @@ _PUBLISHED = Path(__file__).parent / "published.toml"
     ),
     optional=True,
 )
-def _baseline(capture: Capture) -> pd.DataFrame | None:
-    return build_baseline((capture.baseline or {}).get("settings") or [])
-
-
-def build_baseline(settings: list[dict[str, Any]]) -> pd.DataFrame:
+def build_baseline(baseline_settings: list[dict[str, Any]]) -> pd.DataFrame | None:
     """Return baseline.csv: one row a setting and type; one that was not measured says why."""
     rows = []
-    for entry in settings:
+    for entry in baseline_settings:
         rate, token = entry.get("tokens_per_s") or {}, entry.get("token_ns") or {}
         wall_ns = 1e9 / rate["p50"] if rate else None
         rows.append(
@@ -79,7 +80,7 @@ def build_baseline(settings: list[dict[str, Any]]) -> pd.DataFrame:
                 "reason": entry.get("skipped", ""),
             }
         )
-    return _conform(_baseline, rows)
+    return _frame(rows)
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
@@ -112,14 +113,10 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
     ),
     optional=True,
 )
-def _operators(capture: Capture) -> pd.DataFrame | None:
-    return build_operators((capture.baseline or {}).get("settings") or [])
-
-
-def build_operators(settings: list[dict[str, Any]]) -> pd.DataFrame:
+def build_operators(baseline_settings: list[dict[str, Any]]) -> pd.DataFrame | None:
     """Return baseline_operators.csv: torch.profiler's table, shares among operators or among kernels."""
     rows = []
-    for entry in settings:
+    for entry in baseline_settings:
         listed = entry.get("operators") or []
         on_gpu = any(row.get("self_cuda_ns") for row in listed)
         measure = "self_cuda_ns" if on_gpu else "self_cpu_ns"
@@ -137,7 +134,7 @@ def build_operators(settings: list[dict[str, Any]]) -> pd.DataFrame:
                     "share_frac": _ratio(row.get(measure), total),
                 }
             )
-    return _conform(_operators, rows)
+    return _frame(rows)
 
 
 @table(
@@ -168,7 +165,7 @@ def build_bottlenecks(baseline: pd.DataFrame, baseline_operators: pd.DataFrame) 
             {"setting": row["setting"], "dtype": row["dtype"], "question": q, "value": value, "unit": unit, "answer": a}
             for q, value, unit, a in answers
         ]
-    return pd.DataFrame(rows).assign(tier="timing") if rows else None
+    return _frame(rows)
 
 
 def _about_kernels(operators: pd.DataFrame) -> list[tuple[str, float, str, str]]:
@@ -350,7 +347,7 @@ def _published(
     return build_published(tables)
 
 
-def build_published(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def build_published(tables: dict[str, pd.DataFrame]) -> pd.DataFrame | None:
     """Return published.csv: figures of two student projects (published.toml) beside the same figure of this run."""
     entries = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["figure"]
     rows = [
@@ -366,7 +363,7 @@ def build_published(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
         for entry in entries
     ]
     known = [row for row in rows if row["ours"] is not None]
-    return _conform(_published, rows if known else [])
+    return _frame(rows if known else [])
 
 
 def _of_profile(tables: dict[str, pd.DataFrame], table: str, column: str) -> float | None:
@@ -413,5 +410,5 @@ _OURS: dict[str, Callable[[dict[str, pd.DataFrame]], float | None]] = {
 }
 
 
-def _conform(table: Table, rows: list[dict[str, Any]]) -> pd.DataFrame:
-    return table.conform(pd.DataFrame(rows).assign(tier="timing")) if rows else table.empty()
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame | None:
+    return pd.DataFrame(rows).assign(tier="timing") if rows else None
