@@ -120,13 +120,13 @@ lint: $(TESTS)  ## ruff, mypy, shellcheck, clang-format
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@PATH="$(abspath $(dir $(PY))):$$PATH" shellcheck -x -P SCRIPTDIR nsys_scripts/*.sh studies/*/*.sh .ci/run
-	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format --dry-run -Werror
+	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' '*.c' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format --dry-run -Werror
 
 .PHONY: format
 format: $(TESTS)  ## rewrite the sources the way lint wants them
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
-	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format -i
+	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' '*.c' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format -i
 
 .PHONY: readme
 readme: $(HARNESS)  ## make the committed reports anew, and rewrite the generated parts of the README files from them
@@ -136,6 +136,7 @@ readme: $(HARNESS)  ## make the committed reports anew, and rewrite the generate
 	for folder in $$folders; do $(PY) analysis/report.py $$folder/captures --out $$folder --quiet; done
 	@$(PY) -m analysis.readmes
 	@$(PY) -m tests.bench.readers --update-readme
+	@$(PY) -m tests.bench.bare --update-readme
 
 .PHONY: clean
 clean:  ## remove what can be made again (build/, caches); runs/ and the virtual environment stay

@@ -1,4 +1,4 @@
-"""What became of a capture: nsys.json and ncu.json, which nsys_scripts/status.py writes."""
+"""What became of a capture: nsys.json and ncu.json, which nsys_scripts/status.py writes, and bare.json of bare.sh."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from analysis.formats.files import JsonFile, Whole
 
 
 class ToolStatus(Struct):
-    """`status` is ok, missing, denied or failed; `counted` is of a sweep: the fingerprint of a launch by NVTX path."""
+    """`status` is ok, missing, denied or failed; `counted` is of a sweep: the fingerprint of a launch by NVTX path.
+
+    `exit_code` and `ranges` are of a bare run: how the program ended, and how many ranges were recorded.
+    """
 
     tool: str
     status: str
@@ -24,6 +27,8 @@ class ToolStatus(Struct):
     replay_mode: str | UnsetType = UNSET
     metrics: list[str] | UnsetType = UNSET
     counted: dict[str, str] | UnsetType = UNSET
+    exit_code: int | UnsetType = UNSET
+    ranges: Whole | UnsetType = UNSET
 
 
 TOOL_STATUS = JsonFile("tool-status", "ncu.json", ToolStatus, again="capture again with the scripts of nsys_scripts/")

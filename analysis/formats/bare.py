@@ -1,0 +1,30 @@
+"""What nsys_scripts/bare.sh records: when each NVTX range opened and closed while no profiler was attached."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from analysis.formats.files import CsvFile, Whole
+
+PUSH, START = "push", "start"
+
+
+class BareRange(Struct):
+    """One range. `process` and `thread` count from 0 in the order in which they began; `end_ns` is blank if it never
+    closed. `style` is push (closed on its own thread, nests there) or start (may end on another thread, nests nowhere).
+    """
+
+    process: Whole
+    process_rank: Whole | None
+    thread: Whole
+    start_ns: Whole
+    end_ns: Whole | None
+    style: Annotated[str, Meta(pattern=f"{PUSH}|{START}", description=f"{PUSH} or {START}")]
+    name: str
+
+
+BARE_RANGES = CsvFile(
+    "bare_ranges", "bare_ranges.csv", BareRange, again="write it again with nsys_scripts/bare.sh", alone=True
+)

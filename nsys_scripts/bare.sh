@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Run a program without a profiler and record when each of its NVTX ranges opens and closes.
+#
+# usage: bare.sh [-n] [--limit SECONDS] [--out DIR] -- COMMAND…
+#
+#   -n               print the exact commands, run nothing
+#   --limit SECONDS  end the program after so many seconds; what it recorded until then is kept
+#   --out DIR        run folder: DIR/raw/bare/ (records, one file a process), DIR/captures/bare_ranges.csv (packed as .csv.xz
+#                    above 1 MB) and DIR/captures/bare.json (default: runs/<time>-capture)
+#
+# A small NVTX injection library (bare_nvtx.c) does it: 0.2 µs a range, no CUDA, no root. CC builds it at first use into
+# ${XDG_CACHE_HOME:-~/.cache}/kernel-ledger/. The program's input and output are its own. Records outlive kill -9.
+# exit: 0 recorded, 1 the program failed or recorded nothing, 2 usage, 127 no C compiler
+source "$(dirname "$0")/common.sh"
+
+dry='' limit='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-capture
+while (($#)); do
+  case $1 in
+  -h | --help) usage && exit 0 ;;
+  -n) dry=yes && shift ;;
+  --limit) value "$1" $# && limit=$2 && shift 2 ;;
+  --out) value "$1" $# && out=$2 && shift 2 ;;
+  --) shift && break ;;
+  *) bad_usage "Unknown argument $1: the command to run follows after --." ;;
+  esac
+done
+(($#)) || bad_usage "No command to run after --."
+[[ -z $limit || $limit =~ ^[0-9]*[1-9][0-9]*$ ]] || bad_usage "--limit is a number of seconds, not $limit."
+
+source=$HERE/bare_nvtx.c compiler=${CC:-cc} records=$out/raw/bare
+[[ $out == /* ]] || records=$PWD/$records # the program may change its folder
+key=$({ cat "$source" && uname -m; } | sha256sum | cut -c 1-16)
+library=${XDG_CACHE_HOME:-$HOME/.cache}/kernel-ledger/bare_nvtx-$key.so
+build=("$compiler" -std=gnu11 -O2 -shared -fPIC -fvisibility=hidden -pthread -o "$library.$$" "$source")
+command=(env "NVTX_INJECTION64_PATH=$library" "KERNEL_LEDGER_BARE=$records" "$@")
+if [[ -n $limit ]]; then
+  foreground=()
+  if [[ -t 0 ]]; then foreground=(--foreground); fi # else a program that reads the terminal would be stopped
+  command=(timeout ${foreground[@]+"${foreground[@]}"} -k 10 "$limit" "${command[@]}")
+fi
+finish() { # ARGUMENT… of bare_ranges.py
+  PYTHONPATH=$ROOT${PYTHONPATH:+:$PYTHONPATH} "$PYTHON" "$HERE/bare_ranges.py" --out "$out" --version "$key" "${@:1}" -- "${program[@]}"
+}
+program=("$@")
+
+if [[ -n $dry ]]; then
+  if [[ ! -e $library ]]; then show "${build[@]}" && show mv "$library.$$" "$library"; fi
+  show "${command[@]}"
+  show "$PYTHON" "$HERE/bare_ranges.py" --out "$out" -- "$@"
+  exit 0
+fi
+command -v -- "$1" >/dev/null || die 2 "There is no program $1 here, or it may not be run."
+mkdir -p "$out/captures" "$out/raw"
+rm -rf "$records" "$out"/captures/bare_ranges.csv{,.xz} # of an earlier run
+mkdir "$records"
+if [[ ! -e $library ]]; then
+  if ! command -v "$compiler" >/dev/null; then
+    finish --status missing --unbuilt "There is no C compiler ($compiler) to build the recorder of ranges with." "Install one (Debian, Ubuntu: apt-get install gcc), or name it with CC." || exit 127
+  fi
+  mkdir -p "$(dirname "$library")"
+  show "${build[@]}"
+  if ! said=$("${build[@]}" 2>&1); then
+    rm -f "$library.$$"
+    finish --unbuilt "The C compiler could not build the recorder of ranges: $(head -n 1 <<<"$said")" "Mend the compiler, or name another one with CC." || exit 1
+  fi
+  mv "$library.$$" "$library"
+fi
+show "${command[@]}"
+code=0 started=$SECONDS
+"${command[@]}" || code=$?
+finish --exit-code "$code" --seconds $((SECONDS - started)) ${limit:+--limit "$limit"}

@@ -1,0 +1,236 @@
+"""Turn what bare_nvtx.c recorded into captures/bare_ranges.csv, and say in captures/bare.json how the program ended.
+
+Both may be shared: names of ranges lose absolute paths and this machine's name, processes and threads are numbered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import lzma
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scrub import without_paths
+from status import scrub, scrub_command, write
+
+from analysis.formats.bare import BARE_RANGES, PUSH, START
+from analysis.formats.tools import TOOL_STATUS
+from analysis.formats.words import count_of
+
+# The file as bare_nvtx.c writes it.
+CHUNK, RECORD = 65536, 16
+HEADER = struct.Struct("<8sIIIiiIQQ")
+NAME = struct.Struct("<QQ")
+THREAD_IS, PUSHED, POPPED, STARTED, ENDED, NAMES = range(1, 7)
+EVENT = np.dtype([("time", "<u8"), ("value", "<u4"), ("domain_kind", "<u4")])
+
+PACK_FROM = 1 << 20  # a larger table is written packed
+TIMED_OUT = 124  # exit code of timeout(1)
+UNNAMED = "(unnamed)"
+Row = tuple[int, int | str, int, int, int | str, str, str]  # as BareRange has them
+
+
+@dataclass(frozen=True)
+class Process:
+    """What one process recorded: `events` in the order of each thread, `names` by their number."""
+
+    start_ns: int
+    rank: int | None
+    lost: int
+    is_full: bool
+    events: Any
+    names: dict[int, str]
+
+
+def read_process(path: Path) -> Process | None:
+    """The records of one file; None if the process was killed before its header was written."""
+    raw = path.read_bytes()
+    if len(raw) < CHUNK or raw[:7] != b"KL-BARE":
+        return None
+    _, _, _, _, rank, local_rank, is_full, start_ns, lost = HEADER.unpack_from(raw)
+    whole = len(raw) // CHUNK * CHUNK
+    chunks = np.frombuffer(raw, EVENT, (whole - CHUNK) // RECORD, CHUNK).reshape(-1, CHUNK // RECORD)
+    names: dict[int, str] = {}
+    parts = []
+    for number, chunk in enumerate(chunks, start=1):
+        if chunk["domain_kind"][0] >> 24 == NAMES:
+            names |= _names(raw[number * CHUNK : (number + 1) * CHUNK])
+        else:
+            parts.append((number * (CHUNK // RECORD), chunk))
+    found = rank if rank >= 0 else local_rank
+    return Process(start_ns, found if found >= 0 else None, lost, bool(is_full), _events(parts), names)
+
+
+def _names(chunk: bytes) -> dict[int, str]:
+    """Name by number. A name that was not finished when the process was killed has the number 0."""
+    found, at = {}, RECORD
+    while at + NAME.size <= len(chunk):
+        number, length = NAME.unpack_from(chunk, at)
+        if not number:
+            break
+        at += NAME.size
+        found[number] = chunk[at : at + length].decode("utf-8", errors="replace")
+        at += length + -length % 8
+    return found
+
+
+def _events(parts: list[tuple[int, Any]]) -> Any:
+    """Thread, time, kind, domain, value and place of each event, sorted by thread and time."""
+    kept = []
+    for first, chunk in parts:
+        empty = np.flatnonzero(chunk["domain_kind"] == 0)
+        used = chunk[: empty[0]] if len(empty) else chunk
+        if len(used):
+            kept.append((first + np.arange(len(used)), used))
+    if not kept:
+        return np.zeros((6, 0), dtype=np.int64)
+    place = np.concatenate([places for places, _ in kept])
+    records = np.concatenate([used for _, used in kept])
+    kind = (records["domain_kind"] >> 24).astype(np.int64)
+    is_thread = kind == THREAD_IS  # every chunk begins with one
+    thread = records["value"][np.maximum.accumulate(np.where(is_thread, np.arange(len(kind)), 0))].astype(np.int64)
+    domain = (records["domain_kind"] & 0xFFFFFF).astype(np.int64)
+    time, value = records["time"].astype(np.int64), records["value"].astype(np.int64)
+    table = np.stack([thread, time, kind, domain, value, place])[:, ~is_thread]
+    return table[:, np.lexsort((table[1], table[0]))]
+
+
+def ranges_of(process: Process) -> Iterator[tuple[int, int, int | None, str, str]]:
+    """(thread, start, end or None, style, name) of each range of a process."""
+    stacks: dict[tuple[int, int], list[int]] = {}
+    opened: list[list[Any]] = []
+    by_place: dict[int, int] = {}
+    named: dict[tuple[int, int], str] = {}
+    for thread, time, kind, domain, value, place in process.events.T.tolist():
+        if kind in (PUSHED, STARTED):
+            key = domain, value
+            if key not in named:
+                named[key] = _shown(process.names.get(domain, ""), process.names.get(value, ""))
+            if kind == PUSHED:
+                stacks.setdefault((thread, domain), []).append(len(opened))
+            else:
+                by_place[place] = len(opened)
+            opened.append([thread, time, None, PUSH if kind == PUSHED else START, named[key]])
+        elif kind == POPPED and (stack := stacks.get((thread, domain))):  # else one pop too many, which NVTX allows
+            opened[stack.pop()][2] = time
+    for _, time, _, _, value, _ in process.events.T[process.events[2] == ENDED].tolist():
+        if value in by_place:  # sorted by thread: the end may stand before its start
+            opened[by_place[value]][2] = time
+    yield from map(tuple, opened)
+
+
+def _shown(domain: str, name: str) -> str:
+    """`name`, or `domain:name`, on one line and without absolute paths."""
+    text = "".join(sign if sign.isprintable() else " " for sign in (f"{domain}:{name}" if domain else name))
+    return scrub(without_paths(text)).strip() or UNNAMED
+
+
+def rows_of(processes: Iterable[Process]) -> Iterator[Row]:
+    """The rows of bare_ranges.csv; times count from the first range of the run."""
+    ordered = sorted(processes, key=lambda one: one.start_ns)
+    first = min((int(one.events[1].min()) for one in ordered if one.events.size), default=0)
+    for number, process in enumerate(ordered):
+        threads: dict[int, int] = {}
+        found = sorted(ranges_of(process), key=lambda one: one[1])
+        for tid, *_ in found:
+            threads.setdefault(tid, len(threads))
+        found.sort(key=lambda one: threads[one[0]])
+        rank = "" if process.rank is None else process.rank
+        for tid, start, end, style, name in found:
+            yield number, rank, threads[tid], start - first, "" if end is None else end - first, style, name
+
+
+def save(rows: list[Row], captures: Path) -> None:
+    """Write bare_ranges.csv, packed where it is large, whole or not at all."""
+    plain, packed = captures / BARE_RANGES.name, captures / f"{BARE_RANGES.name}.xz"
+    text = BARE_RANGES.text(rows).encode()
+    target, other = (packed, plain) if len(text) > PACK_FROM else (plain, packed)
+    partial = target.with_name(f"{target.name}.partial")
+    partial.write_bytes(lzma.compress(text, preset=1) if target is packed else text)
+    partial.replace(target)
+    other.unlink(missing_ok=True)
+
+
+def judge(exit_code: int, limit: str, ranges: int, processes: list[Process]) -> tuple[str, str, str]:
+    """(status, reason, fix) of a run that took place."""
+    if exit_code == TIMED_OUT and limit:
+        kept = f"The program was ended after {limit} s, its limit; the ranges that it had recorded are kept."
+        return "failed", kept, "Let it do less, or raise --limit."
+    if exit_code:
+        by = f"was killed by signal {exit_code - 128}" if exit_code > 128 else f"ended with exit code {exit_code}"
+        return (
+            "failed",
+            f"The program {by}; the ranges that it had recorded are kept.",
+            "Run the program by itself first.",
+        )
+    if lost := sum(one.lost for one in processes):
+        reason = (
+            f"There was no room for {count_of(lost, 'event')} of ranges: the disk is full, or a file would pass 1 GiB."
+        )
+        return "failed", reason, "Make room on the disk, or let the program do less."
+    if not ranges:
+        fix = "Put NVTX ranges around its steps and layers, for example with torch.cuda.nvtx.range or nvtx.annotate."
+        return "failed", "The program opened no NVTX range, so no step has a bare time.", fix
+    return "ok", "", ""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line, used by bare.sh. Exit code 1 unless all went well."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="run folder")
+    parser.add_argument("--unbuilt", nargs=2, metavar=("REASON", "FIX"), help="the library could not be built")
+    parser.add_argument("--status", choices=["missing", "failed"], default="failed", help="with --unbuilt")
+    parser.add_argument("--version", default=None, help="of the library")
+    parser.add_argument("--exit-code", type=int, default=0)
+    parser.add_argument("--seconds", type=int, default=0)
+    parser.add_argument("--limit", default="")
+    parser.add_argument("command", nargs="+", help="the command that was run, after --")
+    options = parser.parse_args(arguments)
+    captures = options.out / "captures"
+    rows: list[Row] = []
+    try:
+        captures.mkdir(parents=True, exist_ok=True)
+        if options.unbuilt:
+            verdict = (options.status, *options.unbuilt)
+        else:
+            files = sorted((options.out / "raw" / "bare").glob("*.bare"))
+            processes = [one for path in files if (one := read_process(path))]
+            rows = list(rows_of(processes))
+            if rows:
+                save(rows, captures)
+            verdict = judge(options.exit_code, options.limit, len(rows), processes)
+        values = {
+            "tool": "bare",
+            "version": options.version,
+            "status": verdict[0],
+            "reason": scrub(verdict[1]),
+            "fix": verdict[2],
+            "command": scrub_command(options.command),
+            "seconds": options.seconds,
+            "exit_code": options.exit_code,
+            "ranges": len(rows),
+        }
+        write(captures / "bare.json", TOOL_STATUS.document(values))
+    except OSError as error:
+        print(
+            f"bare failed: {error.strerror} while writing to {captures.name}/; make room and run it again.",
+            file=sys.stderr,
+        )
+        return 1
+    if rows:
+        never = sum(row[4] == "" for row in rows)
+        told = f", of which {count_of(never, 'range')} never closed" if never else ""
+        processes_seen = count_of(len({row[0] for row in rows}), "process", "processes")
+        print(f"{count_of(len(rows), 'NVTX range')} of {processes_seen}{told}")
+    if verdict[0] != "ok":
+        print(f"bare {verdict[0]}: {values['reason']} {verdict[2]}", file=sys.stderr)
+    return 0 if verdict[0] == "ok" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""Measures what recording a range costs: programs with and without the library of nsys_scripts/bare.sh, in turns.
+
+A program opens and closes a range again and again; its time a range is the least of five loops. What the library adds is
+the difference to the same program without it, in the same turn.
+
+`python -m tests.bench.bare` writes reports/bare-bench/: results.csv and conditions.json; with --update-readme it shows
+them in analysis/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from analysis.formats.spans import quantiles
+from tests.bench.readers import conditions as machine
+
+ROOT = Path(__file__).resolve().parents[2]
+OUT = Path("reports/bare-bench")
+README, PART = Path("analysis/README.md"), "bare-bench"
+TURNS, RANGES = 9, 100_000
+# What a Python program does RANGES times in five loops; it prints the least time of a range in ns, per way.
+PYTHON = """
+import sys, time, nvtx
+domain, count = nvtx.get_domain("model"), int(sys.argv[1])
+attributes = domain.get_event_attributes(message="layer")
+def through_domain():
+    for _ in range(count):
+        domain.push_range(attributes); domain.pop_range()
+def push_range():
+    for _ in range(count):
+        nvtx.push_range("layer"); nvtx.pop_range()
+for way in (through_domain, push_range):
+    times = []
+    for _ in range(5):
+        before = time.perf_counter_ns(); way(); times.append(time.perf_counter_ns() - before)
+    print(min(times) / count)
+"""
+
+
+class Way(NamedTuple):
+    """A way to open and close a range, and what it may cost in ns."""
+
+    program: str
+    what: str
+    goal_ns: float
+
+
+# In the order in which the programs print them.
+WAYS = (
+    Way("C", "domain, registered string", 300),
+    Way("C", "`nvtxRangePushA`, `nvtxRangePop`", 800),
+    Way("Python", "`Domain.push_range(attributes)`, `Domain.pop_range()`", 300),
+    Way("Python", '`nvtx.push_range("layer")`, `nvtx.pop_range()`', 800),
+)
+
+
+def build(folder: Path) -> tuple[Path, Path]:
+    """The library, built by bare.sh as for any user, and the C program."""
+    player = folder / "player"
+    source = ROOT / "tests" / "nvtx_player.c"
+    subprocess.run(["cc", "-std=gnu11", "-O2", "-pthread", "-o", player, source, "-ldl"], check=True)
+    script = [str(ROOT / "nsys_scripts" / "bare.sh"), "--out", str(folder / "run"), "--", str(player), "nested"]
+    subprocess.run(script, env=os.environ | {"XDG_CACHE_HOME": str(folder)}, check=True, stdout=subprocess.DEVNULL)
+    return next((folder / "kernel-ledger").glob("bare_nvtx-*.so")), player
+
+
+def times_of(player: Path, ranges: int, library: Path | None, records: Path) -> list[float]:
+    """ns a range, in the order of WAYS."""
+    environment = dict(os.environ)
+    if library:
+        environment |= {"NVTX_INJECTION64_PATH": str(library), "KERNEL_LEDGER_BARE": str(records)}
+    found: list[float] = []
+    for command in ([str(player), "bench", str(ranges)], [sys.executable, "-c", PYTHON, str(ranges)]):
+        said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+        found += map(float, said.split())
+    for file in records.iterdir():
+        file.unlink()
+    return found
+
+
+def measure(turns: int, ranges: int, folder: Path) -> list[dict[str, Any]]:
+    """A row of results.csv for each of WAYS."""
+    library, player = build(folder)
+    records = folder / "records"
+    records.mkdir()
+    taken = []
+    for _ in range(turns):
+        without = times_of(player, ranges, None, records)
+        taken.append((without, times_of(player, ranges, library, records)))
+    rows = []
+    for at, way in enumerate(WAYS):
+        without_ns, with_ns = [one[at] for one, _ in taken], [other[at] for _, other in taken]
+        low, middle, high = quantiles([after - before for before, after in zip(without_ns, with_ns, strict=True)])
+        rows.append(
+            {
+                "program": way.program,
+                "way": way.what,
+                "turns": turns,
+                "without_ns": round(quantiles(without_ns)[1], 1),
+                "with_ns": round(quantiles(with_ns)[1], 1),
+                "added_p5_ns": round(low, 1),
+                "added_ns": round(middle, 1),
+                "added_p95_ns": round(high, 1),
+                "goal_ns": way.goal_ns,
+            }
+        )
+    return rows
+
+
+def table_of(rows: Sequence[dict[str, Any]], tablefmt: str = "simple") -> str:
+    """The results as a table."""
+    from tabulate import tabulate
+
+    shown = [
+        {
+            "program": row["program"],
+            "a range": row["way"],
+            "no library": f"{float(row['without_ns']):,.0f} ns",
+            "added (p5 – p95)": "{:,.0f} ns ({:,.0f} – {:,.0f})".format(
+                *(float(row[name]) for name in ("added_ns", "added_p5_ns", "added_p95_ns"))
+            ),
+            "goal": f"≤ {float(row['goal_ns']):,.0f} ns",
+            "reached": "yes" if float(row["added_ns"]) <= float(row["goal_ns"]) else "**no**",
+        }
+        for row in rows
+    ]
+    return str(tabulate(shown, headers="keys", tablefmt=tablefmt, disable_numparse=True))
+
+
+def shown_in(readme: str, folder: Path) -> str:
+    """The text of a README with the results of `folder` in its part."""
+    from analysis.page.readme import replace_part
+
+    with (folder / "results.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    seen = json.loads((folder / "conditions.json").read_text(encoding="utf-8"))
+    told = f"{rows[0]['turns']} turns; {seen['cores']} cores of {seen['cpu']}, python {seen['python']}, nvtx {seen['nvtx']}."
+    return replace_part(readme, PART, f"{table_of(rows, 'github')}\n\n{told}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmark, or show the committed results."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.bare", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--ranges", type=int, default=RANGES, help="of a loop")
+    parser.add_argument("--out", type=Path, default=OUT, help=f"default {OUT}")
+    parser.add_argument("--update-readme", action="store_true", help="show the committed results; measures nothing")
+    options = parser.parse_args(arguments)
+    if options.update_readme:
+        README.write_text(shown_in(README.read_text(encoding="utf-8"), OUT), encoding="utf-8")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="bare-bench-") as folder:
+        rows = measure(options.turns, options.ranges, Path(folder))
+    from importlib.metadata import version
+
+    options.out.mkdir(parents=True, exist_ok=True)
+    with (options.out / "results.csv").open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    kept = ("cpu", "load_average", "cores", "python")
+    seen = (
+        {"kind": "bare-bench", "schema_version": 1}
+        | {name: machine()[name] for name in kept}
+        | {"nvtx": version("nvtx")}
+    )
+    (options.out / "conditions.json").write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
+    print(table_of(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    from analysis.formats.console import run_program
+
+    sys.exit(run_program(main))
