@@ -18,6 +18,7 @@ import csv
 import functools
 import hashlib
 import io
+import lzma
 import os
 import re
 import shutil
@@ -264,7 +265,18 @@ def row_of(usage: build.Usage, code: Code, max_threads: int, arch: int) -> Row:
 
 
 def dump(what: str, path: Path) -> str:
-    """What `cuobjdump <what>` prints of an object. Raises BuildError."""
+    """What `cuobjdump <what>` prints of an object, kept beside it until it is compiled anew. Raises BuildError."""
+    kept = path.with_suffix(f"{what.replace('-', '.')}.xz")
+    if kept.is_file() and kept.stat().st_mtime_ns >= path.stat().st_mtime_ns:
+        return lzma.decompress(kept.read_bytes()).decode("utf-8")
+    text = _cuobjdump(what, path)
+    partial = kept.with_suffix(f".{os.getpid()}.part.o")
+    partial.write_bytes(lzma.compress(text.encode("utf-8"), preset=0))
+    partial.replace(kept)
+    return text
+
+
+def _cuobjdump(what: str, path: Path) -> str:
     environment = os.environ | {"PATH": _tool_path()}
     done = subprocess.run(
         [tool("cuobjdump") or "cuobjdump", what, str(path)],
