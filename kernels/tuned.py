@@ -6,6 +6,7 @@ which of them it was measured and by how much, and on which it was not. `KERNEL_
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -30,10 +31,13 @@ _HEAD = """\
 
 def read(path: Path = TABLE) -> list[dict[str, Any]]:
     """The entries, [] without a file. Raises ValueError, one sentence, for a file that is none of ours."""
-    if not path.is_file():
-        return []
+    return list(_entries(path.read_text("utf-8"), path.name)) if path.is_file() else []
+
+
+@functools.lru_cache(maxsize=4)  # a ladder asks for every variant
+def _entries(text: str, name: str) -> list[dict[str, Any]]:
     try:
-        entries = tomllib.loads(path.read_text("utf-8")).get("tuned", [])
+        entries = tomllib.loads(text).get("tuned", [])
         for entry in entries:
             sound = all(isinstance(entry[name], str) for name in ("gpu", "source")) and all(
                 isinstance(value, int) and re.fullmatch(r"[A-Z][A-Z0-9_]*", name)
@@ -43,7 +47,7 @@ def read(path: Path = TABLE) -> list[dict[str, Any]]:
                 raise KeyError(entry["source"])
     except (KeyError, TypeError, AttributeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(
-            f"kernels/{path.name} is no table of a sweep ({error}): restore it with git, or set {SWITCH}=off."
+            f"kernels/{name} is no table of a sweep ({error}): restore it with git, or set {SWITCH}=off."
         ) from error
     return list(entries)
 
