@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Capture the hardware counters of a program's kernels with Nsight Compute.
 #
-# usage: ncu_capture.sh [-n] [--window profiler|all] [--include RANGE]… [--deep] [--columns LIST] [--metrics LIST]
-#                       [--cc X.Y] [--source|--samples] [--cache-control all|none] [--replay kernel|application] [--out DIR] -- COMMAND…
+# usage: ncu_capture.sh [-n] [--window profiler|all] [--include RANGE]… [--plan FILE] [--deep] [--columns LIST]
+#                       [--metrics LIST] [--cc X.Y] [--source|--samples] [--cache-control all|none] [--replay kernel|application] [--out DIR] -- COMMAND…
 #
 #   -n                 print the exact command, run nothing
 #   --window WINDOW    profiler: between cudaProfilerStart and cudaProfilerStop (default); all: the whole program
 #   --include RANGE    only kernels launched inside this NVTX range, as ncu writes it: gpt2/ or gpt2/*/attn/ (repeatable)
+#   --plan FILE        only the launches that a plan chose (RUN/raw/count_plan.json of `python -m analysis.counting`)
 #   --deep             every kernel, whatever --include says, and the catalogue's longer list of metrics
 #   --columns LIST     comma-separated columns of the catalogue, and stalls: only their metrics
 #   --metrics LIST     comma-separated ncu metrics (default: the catalogue's for this GPU)
@@ -22,7 +23,7 @@
 # exit: 0 captured, 1 failed or denied, 2 usage, 127 ncu missing
 source "$(dirname "$0")/common.sh"
 
-dry='' window=profiler includes=() deep='' columns='' metrics='' cc='' source=() samples='' cache=all replay=kernel
+dry='' window=profiler includes=() plan='' numbers=() deep='' columns='' metrics='' cc='' source=() samples='' cache=all replay=kernel
 out=runs/$(date -u +%Y%m%dT%H%M%SZ)-capture
 while (($#)); do
   case $1 in
@@ -34,6 +35,7 @@ while (($#)); do
   --columns) value "$1" $# && columns=$2 && shift 2 ;;
   --window) value "$1" $# && window=$2 && shift 2 ;;
   --include) value "$1" $# && includes+=("$2") && shift 2 ;;
+  --plan) value "$1" $# && plan=$2 && shift 2 ;;
   --metrics) value "$1" $# && metrics=$2 && shift 2 ;;
   --cc) value "$1" $# && cc=$2 && shift 2 ;;
   --cache-control) value "$1" $# && cache=$2 && shift 2 ;;
@@ -47,6 +49,14 @@ done
 [[ $window == profiler || $window == all ]] || bad_usage "--window is profiler or all, not $window."
 [[ $cache == all || $cache == none ]] || bad_usage "--cache-control is all or none, not $cache."
 [[ $replay == kernel || $replay == application ]] || bad_usage "--replay is kernel or application, not $replay."
+if [[ -n $plan ]]; then
+  [[ -z $deep && ${#includes[@]} == 0 ]] || bad_usage "--plan says which launches: leave --include and --deep out."
+  [[ -s $plan ]] || die 2 "$plan is not there: write it with \`python -m analysis.counting\`."
+  chosen=$("$PYTHON" "$HERE/status.py" selection "$plan") || die 2 "$plan chooses no launch: plan again with a larger --budget."
+  while read -r option argument; do
+    if [[ $option == --nvtx-include ]]; then includes+=("$argument"); elif [[ -n $option ]]; then numbers+=("$option" "$argument"); fi
+  done <<<"$chosen"
+fi
 if [[ -n $deep ]]; then includes=(); fi
 if [[ -z $metrics ]]; then
   if [[ -z $cc ]]; then
@@ -65,6 +75,7 @@ fi
 stem=$out/raw/counters
 options=(--nvtx)
 for range in ${includes[@]+"${includes[@]}"}; do options+=(--nvtx-include "$range"); done
+options+=(${numbers[@]+"${numbers[@]}"})
 if [[ $window == profiler ]]; then options+=(--profile-from-start off); fi
 options+=(${source[@]+"${source[@]}"} --target-processes all --clock-control none --cache-control "$cache" --replay-mode "$replay")
 options+=(--metrics "$metrics$samples")
@@ -72,7 +83,7 @@ ncu=$(find_ncu) || ncu=''
 command=("${ncu:-ncu}" "${options[@]}" -f -o "$stem" "$@")
 status() {
   "$PYTHON" "$HERE/status.py" record "$out/captures/ncu.json" --tool ncu --window "$window" --cache-control "$cache" \
-    --replay-mode "$replay" --metrics "$metrics" ${includes[@]+"${includes[@]/#/--include=}"} "$@"
+    --replay-mode "$replay" --metrics "$metrics" ${plan:+--planned} ${includes[@]+"${includes[@]/#/--include=}"} "$@"
 }
 
 progress() { # ncu prints a line a kernel: show every 25th
@@ -100,3 +111,7 @@ show "${command[@]}"
 code=0 started=$SECONDS
 "${command[@]}" 2>&1 | tee "$out/raw/ncu.log" | progress || code=${PIPESTATUS[0]}
 status --version "$("$ncu" --version 2>&1)" --exit-code "$code" --seconds $((SECONDS - started)) --log "$out/raw/ncu.log" --report "$stem.ncu-rep" -- "${command[@]}"
+if [[ $plan -ef $out/raw/count_plan.json ]]; then
+  run=$(realpath "$out")
+  (cd "$ROOT" && "$PYTHON" -m analysis.counting --learn "$run") || true
+fi

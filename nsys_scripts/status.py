@@ -135,6 +135,7 @@ def record(options: argparse.Namespace) -> int:
     }
     if options.tool == "ncu":
         status |= {
+            "planned": options.planned,
             "nvtx_include": options.include,
             "cache_control": options.cache_control,
             "replay_mode": options.replay_mode,
@@ -178,6 +179,18 @@ def metrics(options: argparse.Namespace) -> int:
     return 0
 
 
+def selection(options: argparse.Namespace) -> int:
+    """Print ncu's options for the launches that a plan chose, one with its argument a line; 1 where it chose none."""
+    found = json.loads(options.file.read_text(encoding="utf-8"))
+    if found.get("kind") != "count-selection" or not found["replayed"]:
+        return 1
+    lines = [f"--nvtx-include {include}" for include in found["include"]]
+    if found["invocations"]:
+        lines += ["--kernel-name-base mangled", f"--kernel-id :::{found['invocations']}"]
+    print("\n".join(lines))
+    return 0
+
+
 def trusted(options: argparse.Namespace) -> int:
     """Print the report's verdict on the self-test; exit code 1 unless the counters are trusted."""
     trust = json.loads(options.file.read_text(encoding="utf-8"))["trust"]
@@ -200,6 +213,7 @@ def main(arguments: list[str] | None = None) -> int:
     recorder.add_argument("--seconds", type=int, default=None, help="how long the capture took")
     recorder.add_argument("--window", default="profiler")
     recorder.add_argument("--include", action="append", default=[])
+    recorder.add_argument("--planned", action="store_true", help="a plan chose the launches")
     recorder.add_argument("--cache-control", default="all")
     recorder.add_argument("--replay-mode", default="kernel")
     recorder.add_argument("--metrics", default="")
@@ -217,6 +231,9 @@ def main(arguments: list[str] | None = None) -> int:
     lister.add_argument("file", type=Path)
     lister.add_argument("--kind", choices=["counts", "ratios"], required=True)
     lister.set_defaults(run=metrics)
+    selector = actions.add_parser("selection", help="ncu's options for what a plan chose")
+    selector.add_argument("file", type=Path)
+    selector.set_defaults(run=selection)
     truster = actions.add_parser("trusted", help="after a report: does it trust its counters?")
     truster.add_argument("file", type=Path)
     truster.set_defaults(run=trusted)

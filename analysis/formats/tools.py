@@ -11,6 +11,7 @@ class ToolStatus(Struct):
     """`status` is ok, missing, denied or failed; `counted` is of a sweep: the fingerprint of a launch by NVTX path.
 
     `exit_code` and `ranges` are of a bare run: how the program ended, and how many ranges were recorded.
+    `planned`: ncu replayed what count_plan.csv chose.
     """
 
     tool: str
@@ -22,6 +23,7 @@ class ToolStatus(Struct):
     seconds: Whole | UnsetType | None = UNSET
     window: str | UnsetType = UNSET
     clock_control: str | UnsetType = UNSET
+    planned: bool | UnsetType = UNSET
     nvtx_include: list[str] | UnsetType = UNSET
     cache_control: str | UnsetType = UNSET
     replay_mode: str | UnsetType = UNSET

@@ -116,7 +116,7 @@ def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame) -> lis
     gaps: list[Gap] = []
     if launches.empty or not (launches["counters_from"] != "").any():
         return gaps
-    outside = int((~launches["requested"]).sum())
+    outside = int((~launches["requested"] & (launches["counters_from"] == "")).sum())
     if outside:
         gaps.append(
             Gap(

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analysis.formats import symbols
 from analysis.formats.errors import InputError
+from analysis.tables import groups
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.declare import Column, table
 
+Rows = npt.NDArray[np.int64]
 PAGES_DIFFER = 0.01  # two pages of one capture round differently, but not by a hundredth …
 LAST_DIGIT = 0.005  # … or by more than half of the last digit where a page prints two decimals
 
@@ -100,16 +103,23 @@ def _with_names(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def join(
-    launches: pd.DataFrame, counters: pd.DataFrame, include: list[str] | None, *, extrapolate: bool = False
-) -> Joined:
+    launches: pd.DataFrame, counters: pd.DataFrame, include: list[str] | None, *, planned: Rows | None = None,
+    extrapolate: bool = False, values: pd.DataFrame | None = None,
+) -> Joined:  # fmt: skip
     """Match `launches` (from prepare_launches) with `counters` (from prepare_counters).
 
     `include`: the NVTX filters that ncu was given; None if unknown, [] for the whole window.
-    `extrapolate`: give launches without counters those of a sibling layer with equal kernel, grid and block.
+    `planned`: rows of the launches that a plan selected; ncu was asked for these alone.
+    `extrapolate`: give launches without counters those of a launch of their group (groups.extrapolate); `values`, of
+    metrics.derive, tell whether the measured ones of a group agree.
     """
     launches = launches.assign(counters_row=-1, counters_from="", refused="")
     launches["folded"] = fold_paths(launches["path"])
-    launches["requested"], scope = _requested(launches, counters, include)
+    if planned is None:
+        launches["requested"], scope = _requested(launches, counters, include)
+    else:
+        launches["requested"] = np.isin(np.arange(len(launches)), planned)
+        scope = f"ncu was asked for {len(planned)} launches that a plan chose."
     if counters.empty or launches.empty:
         return Joined(launches, scope)
     if (counters["path"] == "").all() and (launches["path"] != "").any():
@@ -117,7 +127,7 @@ def join(
     else:
         launches, how = _join_by_path(launches, counters)
     if extrapolate:
-        launches = _extrapolate(launches)
+        launches = groups.extrapolate(launches, pd.DataFrame(index=counters.index) if values is None else values)
     return Joined(launches, f"{scope} {how}")
 
 
@@ -158,10 +168,11 @@ def path_matcher(pattern: str) -> Callable[[list[str]], bool] | None:
 
 def _join_by_path(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     identity = ["path", "symbol"]
-    left = launches.drop(columns="counters_row")
-    left = left.assign(row=np.arange(len(left)), ordinal=left.groupby(identity).cumcount())
+    left = launches.drop(columns="counters_row").assign(row=np.arange(len(launches)))
+    asked = left[left["requested"]]
+    asked = asked.assign(ordinal=asked.groupby(identity).cumcount())
     right = counters.assign(counters_row=np.arange(len(counters)), ordinal=counters.groupby(identity).cumcount())
-    pairs = left[left["requested"]].merge(
+    pairs = asked.merge(
         right[[*identity, "ordinal", "grid", "block", "counters_row"]],
         on=[*identity, "ordinal"],
         suffixes=("", "_ncu"),
@@ -170,7 +181,7 @@ def _join_by_path(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.Da
     prefix = _is_prefix(launches, counters)
     groups = pd.DataFrame(
         {
-            "seen": left[left["requested"]].groupby(identity).size(),
+            "seen": asked.groupby(identity).size(),
             "captured": right.groupby(identity).size(),
             "equal": same_shape.groupby([pairs[name] for name in identity]).all(),
             "places": _launch_places(left).groupby([left[name] for name in identity]).nunique(),
@@ -226,8 +237,8 @@ def _is_prefix(launches: pd.DataFrame, counters: pd.DataFrame) -> bool:
 def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """ncu recorded no ranges: only kernels that occur equally often in both runs have one possible match."""
     identity = ["symbol", "grid", "block"]
-    left = launches.drop(columns="counters_row")
-    left = left.assign(row=np.arange(len(left)), ordinal=left.groupby(identity).cumcount())
+    left = launches.drop(columns="counters_row").assign(row=np.arange(len(launches)))[launches["requested"].to_numpy()]
+    left = left.assign(ordinal=left.groupby(identity).cumcount())
     right = counters.assign(counters_row=np.arange(len(counters)), ordinal=counters.groupby(identity).cumcount())
     counts = pd.concat(
         [left.groupby(identity).size().rename("seen"), right.groupby(identity).size().rename("captured")],
@@ -238,23 +249,12 @@ def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tupl
     good = pairs[pairs["complete"]]
     launches.loc[good["row"], "counters_row"] = good["counters_row"].to_numpy()
     launches.loc[good["row"], "counters_from"] = "measured"
-    unmatched = launches["counters_row"] < 0
+    unmatched = launches["requested"] & (launches["counters_row"] < 0)
     launches.loc[unmatched, "refused"] = "ncu recorded no ranges, and the numbers of these kernels differ"
     return (
         launches,
         "ncu recorded no NVTX ranges (capture with --nvtx), so kernels were matched by their order alone.",
     )
-
-
-def _extrapolate(launches: pd.DataFrame) -> pd.DataFrame:
-    siblings = ["folded", "symbol", "grid", "block"]
-    measured = launches[launches["counters_from"] == "measured"].drop_duplicates(siblings)
-    source = measured.set_index(siblings)["counters_row"].rename("sibling_row")
-    candidates = launches.join(source, on=siblings)
-    fill = (launches["counters_row"] < 0) & candidates["sibling_row"].notna()
-    launches.loc[fill, "counters_row"] = candidates.loc[fill, "sibling_row"].astype(np.int64)
-    launches.loc[fill, "counters_from"] = "sibling"
-    return launches
 
 
 @table(
@@ -267,7 +267,10 @@ def _extrapolate(launches: pd.DataFrame) -> pd.DataFrame:
         Column("requested", "1", "of these, kernels in the ranges that ncu was asked to capture", "timing"),
         Column("matched", "1", "of these, kernels matched to a row of ncu", "timing"),
         Column(
-            "extrapolated", "1", "kernels given a sibling layer's counters (only with --extrapolate-siblings)", "timing"
+            "extrapolated",
+            "1",
+            "kernels given a sibling layer's counters (only with --extrapolate-siblings)",
+            "timing",
         ),
         Column("reason", "", "why kernels that were requested are not matched", "row", style="prose"),
     ),

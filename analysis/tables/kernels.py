@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.formats import symbols
-from analysis.hardware import metrics
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.declare import TOP, Column, fact, table
 from analysis.tables.join import Joined
@@ -14,8 +13,8 @@ KEY = ["kernel", "range", "grid", "block"]
 
 
 @fact("all_measured")
-def _all_measured(joined: Joined, ncu_launches: pd.DataFrame, counter_units: dict[str, str]) -> pd.DataFrame:
-    return measured_launches(joined.launches, ncu_launches, metrics.derive(ncu_launches, counter_units))
+def _all_measured(joined: Joined, ncu_launches: pd.DataFrame, counter_values: pd.DataFrame) -> pd.DataFrame:
+    return measured_launches(joined.launches, ncu_launches, counter_values)
 
 
 @fact("measured")

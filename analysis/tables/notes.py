@@ -69,7 +69,7 @@ def _siblings(joined: Joined) -> str | None:
     count = int((joined.launches["counters_from"] == "sibling").sum()) if len(joined.launches) else 0
     if not count:
         return None
-    return f"{count} kernels carry the counters of a sibling layer (--extrapolate-siblings), not their own."
+    return f"{count} kernels carry the counters of a sibling: the same kernel, grid and block in a range of its kind."
 
 
 @part("note", 8)

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.hardware import metrics
 from analysis.hardware.devices import Device, find_by_capability, find_device
-from analysis.tables import attribution, conditions, gaps, holds, join, roofline
+from analysis.tables import attribution, conditions, counting, gaps, holds, join, roofline
 from analysis.tables.declare import fact
 
 
@@ -85,10 +86,30 @@ def _has_ncu(capture: Capture) -> bool:
     return any(map(len, (capture.counters, capture.rules, capture.source_lines, capture.details)))
 
 
+@fact("counter_values")
+def _counter_values(ncu_launches: pd.DataFrame, counter_units: dict[str, str]) -> pd.DataFrame:
+    """The catalogue's columns of each row of counters."""
+    return metrics.derive(ncu_launches, counter_units)
+
+
+@fact("planned_rows")
+def _planned_rows(count_plan: pd.DataFrame | None, launches: pd.DataFrame, ncu: conditions.Ncu) -> join.Rows | None:
+    """Rows of the launches that ncu was asked for by a plan of this timeline; None where it was asked otherwise."""
+    if count_plan is None or not (ncu and ncu.get("planned")) or not counting.is_of(count_plan, launches):
+        return None
+    return counting.replayed(count_plan)
+
+
 @fact("joined")
-def _joined(launches: pd.DataFrame, ncu_launches: pd.DataFrame, ncu: conditions.Ncu, extrapolate: bool) -> join.Joined:
+def _joined(
+    launches: pd.DataFrame, ncu_launches: pd.DataFrame, ncu: conditions.Ncu, planned_rows: join.Rows | None,
+    counter_values: pd.DataFrame, extrapolate: bool,
+) -> join.Joined:  # fmt: skip
     include = ncu.get("nvtx_include") if ncu and ncu.get("status") == "ok" else None
-    return join.join(launches, ncu_launches, include, extrapolate=extrapolate)
+    return join.join(
+        launches, ncu_launches, include, planned=planned_rows, values=counter_values,
+        extrapolate=extrapolate or planned_rows is not None,
+    )  # fmt: skip
 
 
 # The GPU --------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def test_committed_json_is_what_its_writer_declares(kind: str) -> None:
             file.check(document, path.name)
             assert [misfit.said() for misfit in files.misfits(document, file.content, written=True)] == [], path
             assert list(files.undeclared(document, file.content)) == [], path
-    assert found
+    assert found or kind in ("count-selection", "capture-costs")  # in raw/ of a run, and in the cache folder
 
 
 @pytest.mark.parametrize("kind", [kind for kind, one in files.every().items() if isinstance(one, files.CsvFile)])
@@ -43,8 +43,8 @@ def test_committed_csv_has_the_columns_that_are_declared(kind: str) -> None:
     named = [path for path in COMMITTED if path.name.removesuffix(".xz") == file.name and path.parent.name != "tables"]
     for path in named:
         assert file.has_header(packed.read_bytes(path).decode("utf-8").partition("\n")[0]), path
-    # cpu_ranges is of a machine without a GPU; no committed run is as young as bare_ranges
-    assert named or kind in ("cpu_ranges", "bare_ranges")
+    # cpu_ranges is of a machine without a GPU; no committed run is as young as bare_ranges and count-plan
+    assert named or kind in ("cpu_ranges", "bare_ranges", "count-plan")
 
 
 def test_a_row_goes_by_name_or_by_place() -> None:

@@ -87,6 +87,7 @@ case "$*" in
   if [[ "$*" == *"${HARNESS_FAILS:-never}"* ]]; then echo "HarnessError: no memory in $PWD/harness/run.py" && exit 4; fi
   ;;
 "-m analysis.metrics"*) echo a.sum,b.sum ;;
+"-m analysis.counting"*) ;;
 "-m studies.ladder.measure --mode measure"*)
   while (($#)); do if [[ $1 == --run ]]; then run=$2; fi; shift; done
   for each in ${LADDER_RUNS-RUN-softmax}; do mkdir -p "${each/RUN/$run}/captures" && echo op > "${each/RUN/$run}/captures/points.csv"; done
@@ -255,6 +256,47 @@ def test_ncu_command(gpu_machine: Machine) -> None:
     whole = gpu_machine.run("ncu_capture.sh", "-n", "--window", "all", "--cache-control", "none", *arguments).stdout
     assert "--profile-from-start" not in whole
     assert "--cache-control none" in whole
+
+
+def plan_file(machine: Machine, **changes: object) -> Path:
+    """The selection of a plan, in the folder of the run r."""
+    selection = {
+        "kind": "count-selection",
+        "include": ["[decode/h.0 x]", r"[w\\[1\\]]"],
+        "invocations": "^(1|3)$",
+        "replayed": 3,
+    }
+    path = machine.scripts.parent / "r" / "raw" / "count_plan.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(selection | changes))
+    return path
+
+
+def test_ncu_command_of_a_plan(gpu_machine: Machine) -> None:
+    arguments = ["--metrics", "a.sum", "--out", "r", "--", "./app"]
+    plan = str(plan_file(gpu_machine))
+    command = gpu_machine.run("ncu_capture.sh", "-n", "--plan", plan, *arguments).stdout
+    assert command.split("/ncu ", 1)[1].startswith(
+        r"--nvtx --nvtx-include '[decode/h.0 x]' --nvtx-include '[w\\[1\\]]' --kernel-name-base mangled"
+        " --kernel-id ':::^(1|3)$' --profile-from-start off"
+    )
+    for wrong in (["--deep"], ["--include", "gpt2/"]):
+        assert gpu_machine.run("ncu_capture.sh", "-n", "--plan", plan, *wrong, *arguments).returncode == 2
+    assert gpu_machine.run("ncu_capture.sh", "-n", "--plan", "nowhere", *arguments).returncode == 2
+    plan_file(gpu_machine, replayed=0)
+    answer = gpu_machine.run("ncu_capture.sh", "-n", "--plan", plan, *arguments)
+    assert answer.returncode == 2
+    assert "larger --budget" in answer.stderr
+
+
+def test_a_planned_capture_says_so_and_is_learnt_from(gpu_machine: Machine) -> None:
+    python = gpu_machine.put("python", FAKE_PYTHON.replace("REAL_PYTHON", sys.executable))
+    arguments = ["--plan", str(plan_file(gpu_machine)), "--metrics", "a.sum", "--out", "r", "--", "true"]
+    assert gpu_machine.run("ncu_capture.sh", *arguments, PYTHON=str(python)).returncode == 0
+    status = gpu_machine.json("r/captures/ncu.json")
+    assert status["planned"] is True
+    assert status["nvtx_include"] == ["[decode/h.0 x]", r"[w\\[1\\]]"]
+    assert f"python -m analysis.counting --learn {gpu_machine.scripts.parent / 'r'}" in gpu_machine.calls.read_text()
 
 
 def test_the_metrics_come_from_the_catalogue_of_this_gpu(gpu_machine: Machine) -> None:

@@ -1,0 +1,197 @@
+"""Plan which launches Nsight Compute replays, from the timeline that Nsight Systems recorded.
+
+python -m analysis.counting CAPTURES --budget 60    write count_plan.csv there, and raw/count_plan.json beside it
+python -m analysis.counting --learn RUN             remember what the capture of RUN took, for the next plan
+
+CAPTURES holds the exports of nsys: a run folder, or its folder captures/. `nsys_scripts/ncu_capture.sh --plan
+RUN/raw/count_plan.json` carries the plan out. What earlier captures took on this machine lies in capture_costs.json in
+the cache folder (`kernel-ledger` below $XDG_CACHE_HOME; KERNEL_LEDGER_CACHE names another, or `off`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.formats.counting import COST_RUNS, COSTS, COUNT_PLAN, SELECTION
+from analysis.formats.errors import InputError, LedgerError
+from analysis.formats.words import count_of, share
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.planning.cost import Cost
+    from analysis.planning.select import Choice
+
+BUDGET_S = 60.0
+_PROFILED = re.compile(r"^==PROF== Profiling .* - (\d+) pass(?:es)?\s*$", re.MULTILINE)
+
+
+def _folder(given: Path) -> Path:
+    """The folder of the captures: the one given, or captures/ below it."""
+    folder = given / "captures" if (given / "captures").is_dir() else given
+    if not folder.is_dir():
+        raise InputError(f"{given} is not a folder: give a run folder, or the folder of its captures.")
+    return folder
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file, {} where there is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def _costs_file() -> Path | None:
+    from analysis.capture import cache
+
+    folder = cache.folder()
+    return None if folder is None else folder / COSTS.name
+
+
+def _earlier() -> list[dict[str, Any]]:
+    """Earlier captures on this machine; none where the file is absent or damaged."""
+    path = _costs_file()
+    try:
+        return [] if path is None else list(COSTS.check(_json(path), path.name)["runs"])
+    except InputError:
+        return []
+
+
+def launches_of(captures: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The launches of a timeline with their groups, and its ranges.
+
+    Raises:
+        InputError: the folder holds no timeline with kernels.
+    """
+    from analysis.capture.load import load
+    from analysis.tables import attribution, groups, join
+
+    capture = load([captures])
+    ranges = capture.ranges.reset_index(drop=True)
+    ops = capture.gpu_ops.reset_index(drop=True)
+    owner = attribution.attribute(ops, ranges)
+    launches = join.prepare_launches(ops.assign(owner=owner, path=attribution.paths_of(owner, ranges)))
+    if launches.empty:
+        raise InputError(
+            f"{captures}: its timeline holds no kernel, so there is nothing to count; capture one with nsys."
+        )
+    return groups.with_groups(launches), ranges
+
+
+def plan(captures: Path, budget_s: float, passes: int | None = None) -> tuple[str, dict[str, Any]]:
+    """The text of count_plan.csv and the document of count_plan.json.
+
+    Raises:
+        InputError: there is no timeline.
+    """
+    from dataclasses import replace
+
+    from analysis.planning import cost, select
+
+    launches, ranges = launches_of(captures)
+    known = cost.fitted(_earlier(), _json(captures / "nsys.json").get("seconds"))
+    if passes is not None:
+        known = replace(known, passes=passes)
+    choice = select.choose(launches, ranges, known, budget_s)
+    rows = select.planned_groups(launches, choice, known)
+    return COUNT_PLAN.text(rows), _selection(launches, rows, choice, known, budget_s)
+
+
+def _selection(
+    launches: pd.DataFrame, rows: list[dict[str, Any]], choice: Choice, cost: Cost, budget_s: float
+) -> dict[str, Any]:
+    counted = sum(row["nsys_time_ns"] for row in rows if row["replayed"])
+    return SELECTION.document(
+        {
+            "include": list(choice.include),
+            "invocations": choice.invocations,
+            "replayed": len(choice.rows),
+            "launches": len(launches),
+            "passes": cost.passes,
+            "startup_s": round(cost.startup_s, 3),
+            "expected_s": round(choice.seconds, 1),
+            "budget_s": budget_s,
+            "time_share": round(counted / max(int(launches["duration_ns"].sum()), 1), 6),
+        }
+    )
+
+
+def said(selection: dict[str, Any]) -> str:
+    """The plan in one sentence."""
+    replayed = f"{selection['replayed']:,} of {count_of(selection['launches'], 'launch')}"
+    return (
+        f"ncu is to replay {replayed}, whose groups take {share(selection['time_share'])} of the GPU time: about "
+        f"{selection['expected_s']:.0f} s, of which {selection['startup_s']:.0f} s to start."
+    )
+
+
+def learn(run: Path) -> str:
+    """Remember what the capture of a run folder took; a sentence on it.
+
+    Raises:
+        InputError: the folder holds no capture that a plan selected.
+    """
+    from analysis.planning import cost
+
+    selection, status = _json(run / "raw" / SELECTION.name), _json(run / "captures" / "ncu.json")
+    log = run / "raw" / "ncu.log"
+    if not selection or not status.get("seconds") or not log.is_file():
+        raise InputError(f"{run} holds no planned capture: run nsys_scripts/ncu_capture.sh --plan first.")
+    SELECTION.check(selection, SELECTION.name)
+    passes = [int(found) for found in _PROFILED.findall(log.read_text(encoding="utf-8", errors="replace"))]
+    this = cost.learnt(selection, passes, float(status["seconds"]))
+    path = _costs_file()
+    if path is not None and this["pass_s"]:
+        _write(path, json.dumps(COSTS.document({"runs": [*_earlier(), this][-COST_RUNS:]}), indent=1) + "\n")
+    took = f"in {this['seconds']:.0f} s (planned: {selection['expected_s']:.0f} s)"
+    return f"ncu replayed {count_of(len(passes), 'launch')} {took}."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line. Exit code 2: usage. 3: there is no timeline."""
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis.counting", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, metavar="CAPTURES", help="run folder, or its folder captures/")
+    parser.add_argument("--budget", type=float, default=BUDGET_S, metavar="S", help="seconds that ncu may take (60)")
+    parser.add_argument("--passes", type=int, metavar="N", help="passes of the metrics (default: as the last capture)")
+    parser.add_argument("--learn", action="store_true", help="remember what the capture of this run folder took")
+    options = parser.parse_args(arguments)
+    if options.budget <= 0 or (options.passes is not None and options.passes < 1):
+        parser.error("--budget and --passes are above 0")
+    try:
+        if options.learn:
+            print(learn(options.folder))
+            return 0
+        folder = _folder(options.folder)
+        table, selection = plan(folder, options.budget, options.passes)
+        _write(folder / COUNT_PLAN.name, table)
+        _write(folder.parent / "raw" / SELECTION.name, json.dumps(selection, indent=1, ensure_ascii=False) + "\n")
+        print(said(selection))
+    except LedgerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    from analysis.formats.console import name_lacking_packages, run_program
+
+    name_lacking_packages()
+    sys.exit(run_program(main))

@@ -1,0 +1,1 @@
+"""Choose which launches Nsight Compute replays, from the timeline that Nsight Systems recorded."""

@@ -1,0 +1,64 @@
+"""What a capture with Nsight Compute costs: start-up, replays by pass, launches that it looks at and leaves alone.
+
+    seconds = startup_s + skipped × skip_s + Σ over replayed launches of passes × (pass_s + time × restore)
+
+`restore` is what saving and restoring memory adds to each pass, in multiples of the kernel's own time. The defaults
+were measured on an H200 with ncu 2025.3: an ncu that attaches and selects nothing takes 16.6 s with a program that
+imports PyTorch and transformers; 740 launches take 34 s in one pass and 270 s in twelve.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.formats.spans import quantile
+
+PASSES = 12  # of the catalogue's default metrics
+LEAST_FOR_REPLAYS = 0.5  # of the budget, however long the program takes to start
+LEAST_LEARNT = 20  # replayed launches from which the time of a pass can be told
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The coefficients, in seconds; `runs` says from how many earlier captures on this machine they are."""
+
+    startup_s: float = 16.6
+    pass_s: float = 0.0285
+    restore: float = 3.0
+    skip_s: float = 20e-6
+    passes: int = PASSES
+    runs: int = 0
+
+    def of_launches(self, time_ns: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Seconds that the replay of each launch takes. Shape: (n,) durations in ns → (n,)."""
+        return self.passes * (self.pass_s + np.asarray(time_ns, np.float64) * 1e-9 * self.restore)
+
+    def for_replays(self, budget_s: float, launches: int) -> float:
+        """Seconds of a budget that are left for replays."""
+        return max(budget_s - self.startup_s - launches * self.skip_s, LEAST_FOR_REPLAYS * budget_s)
+
+
+def fitted(earlier: list[dict[str, Any]], startup_s: float | None = None) -> Cost:
+    """The defaults, with what earlier captures on this machine took (`runs` of COSTS), the median of each.
+
+    `startup_s` is how long this very program took with another tool attached, where that is known.
+    """
+    cost = Cost() if startup_s is None else replace(Cost(), startup_s=max(startup_s, 1.0))
+    timed = [run["pass_s"] for run in earlier if run.get("pass_s")]
+    if timed:
+        cost = replace(cost, pass_s=quantile(timed, 0.5), passes=earlier[-1]["passes"], runs=len(timed))
+    return cost
+
+
+def learnt(selection: dict[str, Any], passes: list[int], seconds: float) -> dict[str, Any]:
+    """What a capture that carried out `selection` (SELECTION) teaches: a run of COSTS.
+
+    `passes` has one number for each launch that was replayed; the time of a pass is what the start-up leaves.
+    """
+    spent = seconds - selection["startup_s"]
+    pass_s = spent / sum(passes) if len(passes) >= LEAST_LEARNT and spent > 0 else None
+    return {"passes": max(passes, default=0), "replayed": len(passes), "seconds": seconds, "pass_s": pass_s}

@@ -1,0 +1,203 @@
+"""Choose launches and how to tell ncu of them.
+
+ncu selects by NVTX filters and, inside these, by the number of the invocation of each kernel (counted by mangled name).
+A filter takes all launches of a range; a number takes that launch of every kernel. So launches can rarely be picked one
+by one. Among sets of filters and of numbers, this module takes those that cover the groups of launches with most GPU
+time for the fewest replays; launches that come along are paid for and used.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.planning.cost import Cost
+from analysis.tables.groups import GROUP
+
+EACH = 2  # representatives of a group
+APART = 0.10  # quartiles of a group's durations that lie further apart, over their median …
+APART_NS = 1000  # … and by more than this: then one representative is a short launch and one a long one
+_TRIED = 8  # launches of a group whose numbers are tried: first ones, and some spread over all
+_SPECIAL = re.compile(r"([@,\[\]/*+\\])")
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Rows of the launches that ncu replays, and the filters and invocation numbers that select exactly these."""
+
+    rows: Ints
+    include: tuple[str, ...]
+    numbers: tuple[int, ...]
+    seconds: float
+    value: float
+
+    @property
+    def invocations(self) -> str:
+        """The regular expression of the numbers, '' for all."""
+        return f"^({'|'.join(map(str, self.numbers))})$" if self.numbers else ""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a choice is to cover: each launch's part of a group, how many launches of it are wanted, and their worth.
+
+    Shape: (n,) part and seconds of a launch; (parts,) need and worth (GPU time in ns of one representative).
+    """
+
+    part: Ints
+    seconds: Floats
+    need: Ints
+    worth: Floats
+
+
+def wanted(launches: pd.DataFrame, cost: Cost) -> Wanted:
+    """Two launches of every group that has two; of one whose durations differ, a short and a long one."""
+    time = launches["duration_ns"].to_numpy(np.float64)
+    group = launches.groupby(GROUP, sort=False).ngroup().to_numpy(np.int64)
+    quarter, median, three = (
+        launches["duration_ns"].groupby(group).transform("quantile", q).to_numpy(np.float64) for q in (0.25, 0.5, 0.75)
+    )
+    spread = (three - quarter > APART_NS) & (three - quarter > APART * median)
+    parts = pd.Series(2 * group + (spread & (time > median)))
+    part, _ = pd.factorize(parts)
+    size = np.bincount(part)
+    group_of = np.zeros(len(size), np.int64)
+    group_of[part] = group
+    need = np.minimum(size, np.where(np.bincount(group_of)[group_of] > 1, 1, EACH))
+    worth = np.bincount(group, time)[group_of] / np.bincount(group_of, need)[group_of]
+    return Wanted(part.astype(np.int64), cost.of_launches(time), need.astype(np.int64), worth)
+
+
+def choose(launches: pd.DataFrame, ranges: pd.DataFrame, cost: Cost, budget_s: float) -> Choice:
+    """The choice that covers most GPU time within the budget; of equals the cheapest.
+
+    Shape: `launches` of join.prepare_launches with `folded` and `place`; `ranges` as in `Capture`.
+    """
+    want = wanted(launches, cost)
+    limit = cost.for_replays(budget_s, len(launches))
+    everything = np.arange(len(launches))
+    found = [_by_number(launches, want, everything, (), limit)]
+    filters = _filters(launches, ranges)
+    if filters:
+        code = launches["path"].map({path: at for at, path in enumerate(filters)}).fillna(-1).to_numpy(np.int64)
+        for budget in (np.inf, limit):
+            paths = _cover(want, code, everything[code >= 0], budget)
+            inside = np.flatnonzero(np.isin(code, paths))
+            include = tuple(list(filters.values())[at] for at in paths)
+            found.append(_by_number(launches, want, inside, include, limit))
+    best = max(found, key=lambda one: (one.value, -one.seconds))
+    fixed = cost.startup_s + len(launches) * cost.skip_s
+    return Choice(best.rows, best.include, best.numbers, fixed + best.seconds, best.value)
+
+
+def _by_number(launches: pd.DataFrame, want: Wanted, inside: Ints, include: tuple[str, ...], limit: float) -> Choice:
+    """The best invocation numbers among the launches `inside` the filters; all of them if they fit the limit."""
+    if include and want.seconds[inside].sum() <= limit:
+        return _choice(want, inside, include, ())
+    number = launches.iloc[inside].groupby(["pid", "name"], sort=False, dropna=False).cumcount().to_numpy(np.int64) + 1
+    code = np.full(len(launches), -1, np.int64)
+    code[inside] = number
+    tried = np.unique(code[_tried(want.part, inside)])
+    taken = _cover(want, code, inside[np.isin(number, tried)], limit)
+    rows = inside[np.isin(number, taken)]
+    return _choice(want, rows, include, tuple(int(one) for one in np.sort(taken)))
+
+
+def _choice(want: Wanted, rows: Ints, include: tuple[str, ...], numbers: tuple[int, ...]) -> Choice:
+    covered = np.minimum(np.bincount(want.part[rows], minlength=len(want.need)), want.need)
+    return Choice(rows, include, numbers, float(want.seconds[rows].sum()), float((covered * want.worth).sum()))
+
+
+def _tried(part: Ints, inside: Ints) -> Ints:
+    """A few launches of each part: the first ones, and some spread over the others."""
+    of = pd.Series(part[inside]).groupby(part[inside], sort=False)
+    nth, size = of.cumcount().to_numpy(), of.transform("size").to_numpy()
+    step = np.maximum(size // (_TRIED // 2), 1)
+    return inside[(nth < _TRIED // 2) | (nth % step == step - 1)]
+
+
+def _cover(want: Wanted, code: Ints, rows: Ints, limit: float) -> Ints:
+    """Codes whose launches cover most worth a second, greedily, until `limit` seconds are spent.
+
+    Shape: `code` (n,) says to which candidate a launch belongs; only candidates of `rows` are looked at.
+    """
+    candidates, at = np.unique(code[rows], return_inverse=True)
+    pairs, count = np.unique(at * len(want.need) + want.part[rows], return_counts=True)
+    owner, part = np.divmod(pairs, len(want.need))
+    bounds = np.searchsorted(owner, np.arange(len(candidates) + 1))
+    price = np.bincount(at, want.seconds[rows], minlength=len(candidates))
+    need = want.need.copy()
+
+    def gain(one: int) -> float:
+        mine = slice(bounds[one], bounds[one + 1])
+        return float((np.minimum(count[mine], need[part[mine]]) * want.worth[part[mine]]).sum())
+
+    queue = [(-gain(one) / price[one], one) for one in range(len(candidates))]
+    heapq.heapify(queue)
+    taken: list[int] = []
+    spent = 0.0
+    while queue:
+        _, one = heapq.heappop(queue)
+        now = gain(one) / price[one]
+        if queue and now < -queue[0][0]:  # what was taken since is worth less: look again when its turn comes
+            if now > 0:
+                heapq.heappush(queue, (-now, one))
+            continue
+        if now <= 0:
+            break
+        if spent + price[one] > limit:
+            continue
+        mine = slice(bounds[one], bounds[one + 1])
+        need[part[mine]] -= np.minimum(count[mine], need[part[mine]])
+        spent += price[one]
+        taken.append(one)
+    return candidates[taken]
+
+
+def _filters(launches: pd.DataFrame, ranges: pd.DataFrame) -> dict[str, str]:
+    """ncu's NVTX filter for exactly each path with launches, of those that it can tell.
+
+    Not of a path with a name that holds `/` (our paths join names with it) or `:` (it may be a domain), or none at all.
+    """
+    if ranges.empty:
+        return {}
+    names = ranges["name"].astype(object)
+    odd = {str(name) for name in names.unique() if not str(name) or re.search("[/:]", str(name))}
+    spoilt = ranges.loc[names.isin(odd), "path"].unique()
+    paths: Sequence[str] = [path for path in launches["path"].unique() if path]
+    return {
+        path: "[" + "/".join(_SPECIAL.sub(r"\\\1", name) for name in path.split("/")) + "]"
+        for path in paths
+        if not any(path == bad or path.startswith(f"{bad}/") for bad in spoilt)
+    }
+
+
+def planned_groups(launches: pd.DataFrame, choice: Choice, cost: Cost) -> list[dict[str, Any]]:
+    """Rows of count_plan.csv: every group, those with most GPU time first."""
+    seconds = np.zeros(len(launches))
+    seconds[choice.rows] = cost.of_launches(launches["duration_ns"].to_numpy()[choice.rows])
+    numbers = pd.Series("", index=launches.index, dtype=object)
+    numbers.iloc[choice.rows] = [str(row) for row in choice.rows]
+    groups = launches.assign(seconds=seconds, number=numbers).groupby(GROUP, sort=False)
+    table = groups.agg(
+        launches=("number", "size"),
+        nsys_time_ns=("duration_ns", "sum"),
+        replayed=("number", lambda texts: " ".join(filter(None, texts))),
+        expected_s=("seconds", "sum"),
+    )
+    table = (
+        table.reset_index()
+        .rename(columns={"folded": "range"})
+        .sort_values("nsys_time_ns", ascending=False, kind="stable")
+    )
+    return table.assign(expected_s=table["expected_s"].round(3)).to_dict("records")

@@ -1,0 +1,127 @@
+"""What a plan chose to count (`python -m analysis.counting`), what was counted, and what that stands for."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.capture.model import Gap
+from analysis.formats.words import share
+from analysis.tables import groups
+from analysis.tables.attribution import UNATTRIBUTED
+from analysis.tables.conditions import Ncu
+from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.join import Joined
+
+
+@fact("count_plan")
+def _count_plan(ours: dict[str, object]) -> object:
+    return ours.get("count_plan")
+
+
+def replayed(count_plan: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Rows of the launches, in launch order, that the plan selected."""
+    texts = " ".join(count_plan["replayed"].astype(str)).split()
+    return np.sort(np.array([int(text) for text in texts if text.isdigit()], dtype=np.int64))
+
+
+def is_of(count_plan: pd.DataFrame, launches: pd.DataFrame) -> bool:
+    """Whether the plan was made from this timeline: as many launches, as much time, of the same kernels."""
+    return (
+        int(count_plan["launches"].sum()) == len(launches)
+        and int(count_plan["nsys_time_ns"].sum()) == int(launches["duration_ns"].sum())
+        and set(count_plan["kernel"]) == set(launches["kernel"])
+    )
+
+
+@part("gap", 12)
+def _other_timeline(count_plan: pd.DataFrame | None, launches: pd.DataFrame, ncu: Ncu) -> Gap | None:
+    if count_plan is None or launches.empty or not (ncu and ncu.get("planned")) or is_of(count_plan, launches):
+        return None
+    return Gap(
+        "which launches the plan chose",
+        "count_plan.csv was made from another timeline than the one here",
+        "plan again with `python -m analysis.counting`, and capture the counters with that plan",
+    )
+
+
+@part("gap", 14)
+def _spread_groups(counting: pd.DataFrame) -> Gap | None:
+    apart = counting[counting["reason"].astype(str).str.contains("differ by")] if len(counting) else counting
+    if apart.empty:
+        return None
+    lost = int((apart["launches"] - apart["counted"]).sum())
+    return Gap(
+        f"the counters of {lost} launches in {len(apart)} groups",
+        f"the replayed launches of each differ by more than {groups.DIFFER:.0%}, so they do not speak for the others",
+        "capture all launches with `make profile ARGS=--deep`",
+    )
+
+
+@part("note", 5)
+def _said(counting: pd.DataFrame) -> str | None:
+    """`Counted 96 of 1,100 launches, 99.2% of the GPU time.`"""
+    if counting.empty:
+        return None
+    launches, counted, extrapolated = (int(counting[name].sum()) for name in ("launches", "counted", "extrapolated"))
+    time = counting["nsys_time_ns"]
+    known = (time * (counting["counted"] + counting["extrapolated"]) / counting["launches"]).sum() / max(time.sum(), 1)
+    return (
+        f"Counted {counted:,} of {launches:,} launches, which stand for {share(known)} of the GPU time: "
+        f"{extrapolated:,} others have the counters of a launch of their group (table counting)."
+    )
+
+
+@table(
+    "counting",
+    question="Which launches did ncu replay, and which others do they speak for?",
+    order=187,
+    title="Counting",
+    optional=True,
+    columns=(
+        Column("range", "", "innermost range, folded", "key"),
+        Column("kernel", "", "kernel name", "key"),
+        Column("grid", "blocks", "grid dimensions, XxYxZ", "key", shown=False),
+        Column("block", "threads", "block dimensions, XxYxZ", "key", shown=False),
+        Column("place", "1", "which of the equal launches of one instance of the range, from 0", "key", shown=False),
+        Column("launches", "1", "launches of the group in the timeline", "timing"),
+        Column("nsys_time_ns", "ns", "sum of their times, as nsys timed them", "timing"),
+        Column("share_frac", "0-1", "nsys_time_ns over that of all launches", "timing", style="bar"),
+        Column("planned", "1", "of the launches, those that the plan had ncu replay", "timing"),
+        Column("counted", "1", "of these, launches with counters of their own", "counters"),
+        Column("extrapolated", "1", "launches with the counters of another one of the group", "counters"),
+        Column("differ_frac", "0-1", "what the counted ones differ by at most, in time or in DRAM bytes", "counters"),
+        Column("reason", "", "why launches of the group have no counters", "row", style="prose"),
+    ),
+)
+def build_counting(
+    joined: Joined, planned_rows: npt.NDArray[np.int64] | None, counter_values: pd.DataFrame
+) -> pd.DataFrame | None:
+    """Return counting.csv: one row a group, most GPU time first; None where ncu was not asked by a plan."""
+    if planned_rows is None or joined.launches.empty:
+        return None
+    launches = groups.with_groups(joined.launches)
+    how = launches["counters_from"]
+    frame = launches.assign(
+        planned=launches["requested"].astype(int),
+        extrapolated=(how == "sibling").astype(int),
+        reason=launches["refused"].where(how == "", ""),
+    )
+    by_group = frame.groupby(groups.GROUP, sort=False)
+    found = by_group.agg(
+        launches=("planned", "size"),
+        nsys_time_ns=("duration_ns", "sum"),
+        planned=("planned", "sum"),
+        extrapolated=("extrapolated", "sum"),
+        reason=("reason", lambda texts: "; ".join(filter(None, texts.unique()))),
+    )
+    apart = groups.apart(launches, counter_values)
+    found["counted"] = apart["counted"].reindex(found.index).fillna(0).astype("int64")
+    found["differ_frac"] = apart["differ_frac"].reindex(found.index)
+    found["share_frac"] = found["nsys_time_ns"] / max(int(found["nsys_time_ns"].sum()), 1)
+    left_out = (found["planned"] == 0) & (found["reason"] == "")
+    found.loc[left_out, "reason"] = "the budget was spent on groups with more GPU time"
+    found = found.reset_index().rename(columns={"folded": "range"})
+    found["range"] = found["range"].replace("", UNATTRIBUTED)
+    return found.assign(tier="counters").sort_values("nsys_time_ns", ascending=False, kind="stable")
