@@ -335,9 +335,10 @@ def write(folder: Path, report: Report, images: dict[str, dict[str, bytes]], *, 
     from analysis.page.markdown import render_markdown
 
     listed = {entry["name"] for entry in report.content["tables"]}
+    tables = {table.name: table for table in report.world.tables()}
     written = {
-        f"tables/{name}.csv": table.to_csv(index=False, lineterminator="\n", float_format="%.6g").encode()
-        for name, table in report.tables.items()
+        f"tables/{name}.csv": tables[name].csv(rows)
+        for name, rows in report.tables.items()
         if (name in listed if only is None else name.startswith(only))
     }
     for name, image in images.items():

@@ -69,6 +69,7 @@ class _Found:
     ncu: ncu.Parts = field(default_factory=ncu.Parts)
     units: dict[str, str] = field(default_factory=dict)
     api_calls: list[str] = field(default_factory=list)
+    calls: pd.DataFrame | None = None  # cuda_api_sum of a cuda_api_trace
     ours: dict[str, tuple[str, Any]] = field(default_factory=dict)
     tools: list[dict[str, Any]] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -225,7 +226,8 @@ def _take_ncu(found: _Found, source: Source, parts: ncu.Parts) -> None:
     found.gaps.extend(parts.gaps)
     metrics = len({metric for _, units in parts.units for metric in units})
     for page, rows in parts.counted.items():
-        found.files.append(SourceFile(source.name, f"ncu {page}", rows, source.size, count_of(metrics, "metric")))
+        detail = count_of(metrics, "metric")
+        found.files.append(SourceFile(source.name, f"ncu {page}", rows, source.size, detail, parts.decimal_comma))
     if not parts.counted:
         found.files.append(SourceFile(source.name, "ignored", 0, source.size, " ".join(parts.log or ("it is empty",))))
 
@@ -294,14 +296,14 @@ def _read_nsys(found: _Found, source: Source) -> None:
                 f"{found.tables[report][0]} and {name} are two different files of the nsys report {report}; give one "
                 "capture at a time."
             )
+        if report == "cuda_api_trace" and len(rows):
+            found.calls = nsys_csv.sums_of_trace(table)
         if report == "cuda_api_sum":
             found.api_calls.extend(nsys_csv.api_names(table))
         found.tables[report] = (name, rows)
         _note(found, name, f"nsys {report}", len(table), source.size, table.raw.cut_after, table.raw.doubtful_end)
         if table.style.decimal == COMMA:
-            found.files[-1] = replace(
-                found.files[-1], detail="read with a decimal comma, as its numbers prove or --locale says"
-            )
+            found.files[-1] = replace(found.files[-1], decimal_comma=True)
 
 
 def _read_timeline(found: _Found, source: Source) -> None:
@@ -455,7 +457,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         graph_nodes=timeline.graph_nodes,
         nsys_range_sums=range_sums[1] if range_sums else empty_table(RANGE_SUMS_COLUMNS),
         summaries=_summaries(found, timeline),
-        nsys_kernel_sums=sums[1] if sums else empty_table(KERNEL_SUMS_COLUMNS),
+        nsys_kernel_sums=_kernel_sums(found),
         counter_units=found.units,
         session=({"gpu": timeline.gpu} if timeline.gpu else {}) | found.ncu.session,
         process_ranks=timeline.process_ranks,
@@ -469,9 +471,29 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
     )
 
 
+def _kernel_sums(found: _Found) -> pd.DataFrame:
+    """Kernel totals from the report that has them most exactly (KERNEL_SUMS_COLUMNS)."""
+    for report in ("cuda_gpu_kern_gb_sum", "cuda_gpu_kern_sum"):
+        if report in found.tables:
+            return found.tables[report][1]
+    if found.timeline is not None or "cuda_gpu_trace" in found.tables:
+        return empty_table(KERNEL_SUMS_COLUMNS)
+    if "cuda_kern_exec_sum" in found.tables:
+        return nsys_csv.sums_of_executions(found.tables["cuda_kern_exec_sum"][1])
+    if "nvtx_kern_sum" in found.tables:
+        name, rows = found.tables["nvtx_kern_sum"]
+        if len(rows):
+            sums, gap = nsys_csv.sums_of_largest_range(rows, name)
+            found.gaps.append(gap)
+            return sums
+    return empty_table(KERNEL_SUMS_COLUMNS)
+
+
 def _summaries(found: _Found, timeline: Timeline) -> dict[str, pd.DataFrame]:
     """nsys' own summaries, and where it exported none those of the timeline, by report."""
-    listed = timeline.summaries | {report: found.tables[report][1] for report in SUMMARIES if report in found.tables}
+    traced = {} if found.calls is None else {"cuda_api_sum": found.calls}
+    exported = {report: found.tables[report][1] for report in SUMMARIES if report in found.tables}
+    listed = traced | timeline.summaries | exported
     return {report: listed[report] for report in SUMMARIES if report in listed}
 
 

@@ -30,13 +30,16 @@ class Gap:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file that was looked at. `name` is relative to the given path, `kind` is told from the content."""
+    """One file that was looked at. `name` is relative to the given path, `kind` is told from the content,
+    `decimal_comma` from its numbers or --locale.
+    """
 
     name: str
     kind: str
     rows: int
     bytes: int
     detail: str = ""
+    decimal_comma: bool = False
 
 
 @dataclass(frozen=True)

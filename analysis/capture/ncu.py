@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.capture import ncu_console, ncu_csv, ncu_details, ncu_raw, ncu_rep, ncu_session, ncu_source
 from analysis.capture.model import Gap
-from analysis.capture.text import NumberStyle
+from analysis.capture.text import COMMA, NumberStyle
 from analysis.formats.errors import InputError
 from analysis.formats.words import count_of
 
@@ -34,6 +34,7 @@ class Parts:
     session: dict[str, str] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)
+    decimal_comma: bool = False
     log: tuple[str, str] | None = None  # why there is no kernel, and the way out
 
     def take(self, other: Parts) -> None:
@@ -83,6 +84,7 @@ def _take_raw(parts: Parts, section: ncu_csv.Section, found: _Messages, style: N
     _add(parts.metric_instances, raw.instances)
     parts.units.append((section.name, raw.units))
     parts.gaps += raw.gaps
+    parts.decimal_comma |= raw.style.decimal == COMMA
     parts.count("raw", len(raw.counters))
 
 
@@ -97,6 +99,7 @@ def _take_page(parts: Parts, details: ncu_details.DetailsPage, name: str, kind: 
     _add(parts.rules, details.rules)
     parts.units.append((name, details.units))
     parts.gaps += details.gaps
+    parts.decimal_comma |= details.style.decimal == COMMA
     parts.count(kind, len(details.details) + len(details.rules))
 
 

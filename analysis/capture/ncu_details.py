@@ -152,6 +152,7 @@ class DetailsPage:
     details    every metric row (DETAILS_COLUMNS)
     rules      every rule row (RULES_COLUMNS)
     gaps       what is missing from the page
+    style      how its numbers are written
     """
 
     counters: pd.DataFrame
@@ -159,6 +160,7 @@ class DetailsPage:
     details: pd.DataFrame
     rules: pd.DataFrame
     gaps: list[Gap]
+    style: NumberStyle
 
 
 def is_metric_name(text: str) -> bool:
@@ -269,7 +271,7 @@ def read_rows(
         rules = rules[~rules["ncu_id"].isin(failed)].reset_index(drop=True)
         details = details[~details["ncu_id"].isin(failed)].reset_index(drop=True)
     known = {name: unit for name, unit in read.units.items() if name in read.values}
-    return DetailsPage(counters, known, details, rules, gaps)
+    return DetailsPage(counters, known, details, rules, gaps, style)
 
 
 def _without_values(details: pd.DataFrame, counters: pd.DataFrame) -> np.ndarray:

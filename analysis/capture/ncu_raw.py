@@ -37,12 +37,14 @@ class RawPage:
     counters   COUNTERS_COLUMNS, then one float64 column a metric in base units
     units      base unit of each metric
     gaps       what is missing from the page
+    style      how its numbers are written
     instances  METRIC_INSTANCES_COLUMNS, where the export was made with --print-metric-instances
     """
 
     counters: pd.DataFrame
     units: dict[str, str]
     gaps: list[Gap]
+    style: NumberStyle
     instances: pd.DataFrame = field(default_factory=lambda: empty_table(METRIC_INSTANCES_COLUMNS))
 
 
@@ -244,7 +246,7 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
     if gone.any():
         gaps.append(crash_gap(counters, gone, where, found))
         counters = counters[~gone].reset_index(drop=True)
-    return RawPage(counters, units, gaps, as_table(instances, METRIC_INSTANCES_COLUMNS))
+    return RawPage(counters, units, gaps, style, as_table(instances, METRIC_INSTANCES_COLUMNS))
 
 
 def _take_units(page: ncu_csv.Page) -> tuple[ncu_csv.Page, list[str]]:

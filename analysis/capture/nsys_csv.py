@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.capture import summaries
+from analysis.capture import nsys_host, summaries
 from analysis.capture.model import (
     API_CALLS_COLUMNS,
     GPU_OPS_COLUMNS,
@@ -76,7 +76,7 @@ def read_columns(path: Path, columns: Sequence[str] | None = None) -> pd.DataFra
 
 _UNREAD = {
     "cuda_gpu_trace": {"StcSMem", "DymSMem", "Throughput", "Ctx", "GreenCtx"},
-    "cuda_api_trace": {"Result", "T-Pri", "Thread Name", "Name"},
+    "cuda_api_trace": {"Result", "T-Pri", "Thread Name"},
 }
 
 
@@ -432,6 +432,33 @@ def kern_sum(table: Table) -> pd.DataFrame:
     return as_table(columns, KERNEL_SUMS_COLUMNS)
 
 
+def sums_of_executions(kern_exec_sum: pd.DataFrame) -> pd.DataFrame:
+    """Kernel totals (KERNEL_SUMS_COLUMNS) from the launches and mean times of cuda_kern_exec_sum."""
+    total = kern_exec_sum["count"] * kern_exec_sum["kernel_mean_ns"]
+    columns = {"kernel": kern_exec_sum["name"], "instances": kern_exec_sum["count"], "total_ns": total.round()}
+    sums = pd.DataFrame(columns).groupby("kernel", sort=False).sum().reset_index()
+    return sums.assign(grid="", block="")[list(KERNEL_SUMS_COLUMNS)].astype(dict(KERNEL_SUMS_COLUMNS))
+
+
+def sums_of_largest_range(kern_sums: pd.DataFrame, where: str) -> tuple[pd.DataFrame, Gap]:
+    """Kernel totals (KERNEL_SUMS_COLUMNS) within the range that has most of them, and what is missing then.
+
+    Shape: `kern_sums` as RANGE_SUMS_COLUMNS, which list a kernel in each range around it: nothing says which ranges lie
+    in which, so that totals over several would count kernels twice.
+    """
+    ranges = ["pid", "tid", "name"]
+    totals = kern_sums.groupby(ranges, dropna=False, sort=False)["total_ns"].transform("sum")
+    largest = kern_sums[totals == totals.max()]
+    largest = largest[(largest[ranges].isna() | (largest[ranges] == largest[ranges].iloc[0])).all(axis=1)]
+    sums = largest.rename(columns={"kernel_instances": "instances"}).assign(grid="", block="")
+    gap = Gap(
+        f"kernels outside the range {largest['name'].iloc[0]}",
+        f"{where} lists a kernel in each range around it, so only the range with the most kernel time is shown",
+        "export cuda_gpu_trace and nvtx_pushpop_trace too",
+    )
+    return sums[list(KERNEL_SUMS_COLUMNS)].astype(dict(KERNEL_SUMS_COLUMNS)).reset_index(drop=True), gap
+
+
 def summary_of(table: Table) -> pd.DataFrame:
     """One of nsys' own summaries in tidy columns (summaries.SUMMARIES)."""
     column = table.categories(summaries.name_column(table))
@@ -463,6 +490,16 @@ def api_trace(table: Table) -> pd.DataFrame:
     }
     _required(table, columns, ("api_start_ns",))
     return as_table(columns, API_CALLS_COLUMNS)
+
+
+def sums_of_trace(table: Table) -> pd.DataFrame:
+    """`cuda_api_sum` (see SUMMARIES) of the calls that cuda_api_trace lists."""
+    calls, names = api_trace(table), table.categories("Name")
+    returned = calls["api_end_ns"].notna().to_numpy(bool)
+    start, end = (calls.loc[returned, name].to_numpy("int64") for name in ("api_start_ns", "api_end_ns"))
+    return nsys_host.sums_of_calls(
+        "cuda_api_sum", table.where, list(names.categories), names.codes[returned], start, end
+    )
 
 
 def fill_from_calls(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:

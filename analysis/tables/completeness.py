@@ -80,7 +80,9 @@ def name_missing_files(
     if capture.ops is None and not (has_own_times(capture) and not has_timeline):
         gaps.append(
             Gap(
-                "predicted bytes", "there is no ops.csv, which says what each range must move", "see analysis/README.md"
+                "predicted bytes",
+                "there is no ops.csv, which says what each range must move",
+                "list the ranges with their bytes in ops.csv, with the columns that analysis/README.md gives",
             )
         )
     if (has_timeline or len(capture.counters)) and bool(roofs["measured"].isna().all()):

@@ -82,6 +82,12 @@ def _calls(capture: Capture) -> list[str]:
     return api_notes(capture.summaries)
 
 
+@part("note", 11)
+def _decimal_commas(capture: Capture) -> str | None:
+    names = sorted({file.name for file in capture.files if file.decimal_comma})
+    return f"Read with a decimal comma, as the numbers prove or --locale says: {', '.join(names)}." if names else None
+
+
 @part("note", 10)
 def _counters(traffic: pd.DataFrame, roofline: pd.DataFrame, ncu: Ncu) -> list[str]:
     return counter_notes({"traffic": traffic, "roofline": roofline}, ncu)

@@ -226,9 +226,10 @@ def _runs(ladder_read: Ladder, ladder: pd.DataFrame) -> pd.DataFrame:
 def write(folder: Path, tables: dict[str, pd.DataFrame]) -> None:
     """Write DIR/tables/*.csv, each whole or not at all."""
     (folder / "tables").mkdir(exist_ok=True)
+    declared = {table.name: table for table in declared_tables()}
     for name, rows in tables.items():
         temporary = folder / "tables" / f".{name}.csv.part"
-        rows.to_csv(temporary, index=False, lineterminator="\n", float_format="%.6g")
+        temporary.write_bytes(declared[name].csv(rows))
         temporary.replace(folder / "tables" / f"{name}.csv")
 
 

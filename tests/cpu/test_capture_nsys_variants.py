@@ -15,6 +15,7 @@ from analysis.capture.text import AmbiguousNumbersError, locale_style
 from analysis.formats.errors import InputError, LedgerError, UsageError
 from analysis.report import build
 from analysis.tables.notes import api_notes
+from tests.declared import analyse
 
 STATS = "Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns)"
 NEW = f"Time (%),Total Time (ns),{{count}},{STATS},{{last}}\n"
@@ -594,7 +595,7 @@ def test_the_decimal_comma_that_was_decided_is_said(tmp_path: Path) -> None:
         text.replace(",", ";").replace("100.5", "100,0").replace("2500000;5", "2.500.000,5").replace(";1;5;k", ";1,5;k")
     )
     capture = load([put(tmp_path, text, "de")])
-    assert "decimal comma" in capture.files[0].detail
+    assert "Read with a decimal comma, as the numbers prove or --locale says: de." in analyse(capture)[0]["notes"]
 
 
 KERNELS_2020 = """\
@@ -635,3 +636,48 @@ Report file moved to "/home/alice/report2.qdrep"
     assert capture.gpu_ops.empty
     assert capture.nsys_kernel_sums["total_ns"].tolist() == [58366]
     assert any(gap.what == "the timeline of log" for gap in capture.gaps)
+
+
+def titles(tmp_path: Path, text: str) -> list[str]:
+    """The titles of the findings of a file, and the names of its gaps."""
+    content, _ = analyse(load([put(tmp_path, text, "x.csv")]))
+    return [one["title"] for one in content["findings"]] + [gap["what"] for gap in content["gaps"]]
+
+
+def test_launches_and_their_mean_times_are_kernel_totals(tmp_path: Path) -> None:
+    phases = ",".join(f"{p}{s} (ns)" for p in "TAQK" for s in ("Avg", "Med", "Min", "Max", "StdDev"))
+    header = f"PID,TID,DevId,Count,QCount,{phases},API Name,Kernel Name\n"
+    rows = "".join(
+        f"11,{tid},0,{count},1,{','.join('9.0,9.0,9,9,1.5' for _ in 'TAQ')},{mean},500.0,400,600,1.5,cuLaunchKernel,{name}\n"
+        for tid, count, mean, name in ((1, 3, 500.3, "k"), (2, 2, 250.0, "k"), (1, 1, 400.0, "m"))
+    )
+    sums = load([put(tmp_path, header + rows, "x.csv")]).nsys_kernel_sums
+    assert sums[["kernel", "instances", "total_ns"]].to_numpy().tolist() == [["k", 5, 2001], ["m", 1, 400]]
+    assert titles(tmp_path, header + rows)[0].startswith("k: 5 short launches")
+
+
+def test_sums_by_range_alone_show_the_range_with_most_and_name_what_is_left_out(tmp_path: Path) -> None:
+    header = "NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Kernel Name\n"
+    rows = [("step", 1, 4, "gemm"), ("step", 1, 2, "relu"), ("step/h.0", 1, 3, "gemm"), ("other", 2, 5, "copy")]
+    text = header + "".join(
+        f":{name},PushPop,11,{tid},2,{count},{count}000,1000.0,1000.0,1000,1000,0.0,{kernel}\n"
+        for name, tid, count, kernel in rows
+    )
+    capture = load([put(tmp_path, text, "x.csv")])
+    assert capture.nsys_kernel_sums[["kernel", "total_ns"]].to_numpy().tolist() == [["gemm", 4000], ["relu", 2000]]
+    found = titles(tmp_path, text)
+    assert found[0].startswith("gemm: 4 short launches")
+    assert "kernels outside the range step" in found
+
+
+def test_a_trace_of_calls_alone_says_where_the_host_waits(tmp_path: Path) -> None:
+    text = (
+        "Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name\n100,500,cudaMalloc,0,1,11,22,20,a\n"
+        "700,90000,cudaStreamSynchronize_v3020,0,2,11,22,20,a\n99700,10000,cudaStreamSynchronize_v3020,0,3,11,22,20,a\n"
+    )
+    calls = load([put(tmp_path, text, "x.csv")]).summaries["cuda_api_sum"]
+    assert calls[["name", "count", "total_ns"]].to_numpy().tolist() == [
+        ["cudaStreamSynchronize", 2, 100_000],
+        ["cudaMalloc", 1, 500],
+    ]
+    assert "cudaStreamSynchronize" in titles(tmp_path, text)[0]
