@@ -31,7 +31,10 @@ from analysis.capture.units import base_unit
 from analysis.formats.errors import InputError
 from analysis.formats.paths import without_paths
 
-INSTALL = "install NVIDIA's reader with `pip install -e '.[ncu-rep]'` (or `pip install ncu-report==2026.3.1`), or export it with"
+INSTALL = (
+    "install NVIDIA's reader with `pip install -e '.[ncu-rep]'` (or `pip install ncu-report==2026.3.1`), or "
+    "export it with"
+)
 EXPORT = "`ncu --import <report>.ncu-rep --csv --page raw > ncu_raw.csv`"
 _SAMPLES = "smsp__pcsamp_sample_count"
 _STALL = re.compile(r"smsp__pcsamp_warps_issue_stalled_(?P<reason>[a-z_]+?)(?P<idle>_not_issued)?")
