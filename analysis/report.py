@@ -337,7 +337,10 @@ def write(folder: Path, report: Report, images: dict[str, dict[str, bytes]], *, 
     listed = {entry["name"] for entry in report.content["tables"]}
     tables = {table.name: table for table in report.world.tables()}
     written = {
-        f"tables/{name}.csv": tables[name].csv(rows)
+        f"tables/{name}.csv": tables[name]
+        .filed(rows)
+        .to_csv(index=False, lineterminator="\n", float_format="%.6g")
+        .encode()
         for name, rows in report.tables.items()
         if (name in listed if only is None else name.startswith(only))
     }

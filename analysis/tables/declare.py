@@ -167,14 +167,14 @@ class Table(Declaration):
             raise ValueError(f"table {self.name}: missing {missing}, unknown {unknown}")
         return rows[self.column_names].reset_index(drop=True)
 
-    def csv(self, rows: pd.DataFrame) -> bytes:
-        """The table as a file. Counts of bytes keep all their digits, other fractions six."""
+    def filed(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The rows as its file has them: counts of bytes are whole, so that none of their digits is cut."""
         whole = {
             column.name: rows[column.name].astype("Float64").round().astype("Int64")
             for column in self.columns
             if column.unit == "byte" and pd.api.types.is_float_dtype(rows[column.name])
         }
-        return rows.assign(**whole).to_csv(index=False, lineterminator="\n", float_format="%.6g").encode()
+        return rows.assign(**whole)
 
     def empty(self) -> pd.DataFrame:
         """The table without rows."""

@@ -229,7 +229,7 @@ def write(folder: Path, tables: dict[str, pd.DataFrame]) -> None:
     declared = {table.name: table for table in declared_tables()}
     for name, rows in tables.items():
         temporary = folder / "tables" / f".{name}.csv.part"
-        temporary.write_bytes(declared[name].csv(rows))
+        declared[name].filed(rows).to_csv(temporary, index=False, lineterminator="\n", float_format="%.6g")
         temporary.replace(folder / "tables" / f"{name}.csv")
 
 
