@@ -9,7 +9,8 @@ MAKEFLAGS += --no-print-directory
 # The virtual environment. VENV= (empty) uses the interpreter at hand, and names what it lacks.
 VENV ?= .venv
 PYTHON ?= python3
-# What to report on (`make report`), and what to hand on (`make profile ARGS='--deep -- --weights gpt2'`).
+# What to profile (default: GPT-2), the run to report on or to go on with, and what to hand on (`ARGS='--budget 60'`).
+CMD ?=
 RUN ?=
 ARGS ?=
 
@@ -29,8 +30,8 @@ help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: profile
-profile: announce $(HARNESS)  ## profile GPT-2 from model to report (without a GPU: CPU layer times, and the committed run)
-	@PYTHON='$(PY)' ANNOUNCED=yes studies/gpt2/profile.sh $(ARGS)
+profile: announce $(HARNESS)  ## profile CMD='python my_model.py', default GPT-2, up to the report (ARGS='--budget 60'; RUN=… goes on)
+	@PYTHON='$(PY)' ANNOUNCED=yes nsys_scripts/profile.sh $(if $(RUN),--run '$(RUN)') $(ARGS) $(if $(CMD),-- $(CMD))
 
 .PHONY: test
 test: $(TESTS)  ## run all tests, a worker a processor; ARGS='-n 0' one by one (GPU tests are skipped, and counted, without a GPU)
@@ -53,8 +54,8 @@ fusion: $(BASE)  ## which neighbouring kernels to fuse, what it wins, and what b
 	@$(PY) analysis/report.py $(RUN) --only fusion $(ARGS)
 
 .PHONY: selftest
-selftest: need-gpu $(HARNESS)  ## known bytes and known FLOPs through ncu: can the counters be trusted here? (needs a GPU)
-	@PYTHON='$(PY)' studies/gpt2/profile.sh --only-selftest $(ARGS)
+selftest: need-gpu $(HARNESS)  ## the roofs of this GPU, and known bytes and FLOPs through ncu: can the counters be trusted here? (needs a GPU)
+	@PYTHON='$(PY)' nsys_scripts/profile.sh --roofs $(ARGS)
 
 .PHONY: doctor
 doctor:  ## say what this machine has for profiling, and how to get what it lacks
@@ -148,6 +149,7 @@ clean:  ## remove what can be made again (build/, caches); runs/ and the virtual
 .PHONY: announce
 announce:
 	@source nsys_scripts/common.sh; if gpu=$$(find_gpu); then echo "NVIDIA GPU found: $$gpu."; \
+	elif [[ -n '$(CMD)$(RUN)' ]]; then echo "No NVIDIA GPU found: $$gpu."; \
 	else echo "No NVIDIA GPU found: $$gpu. GPT-2 runs on the CPU for its layer times; the full report is of the committed run."; fi
 
 .PHONY: need-gpu

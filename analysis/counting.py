@@ -94,21 +94,27 @@ def launches_of(captures: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     return groups.with_groups(launches), ranges
 
 
-def plan(captures: Path, budget_s: float, passes: int | None = None) -> tuple[str, dict[str, Any]]:
-    """The text of count_plan.csv and the document of count_plan.json.
+def plan(
+    captures: Path, budget_s: float, passes: int | None = None, steps: Sequence[str] = ()
+) -> tuple[str, dict[str, Any]]:
+    """The text of count_plan.csv and the document of count_plan.json; `steps`: of launches inside these ranges alone.
 
     Raises:
-        InputError: there is no timeline.
+        InputError: there is no timeline, or no launch inside a range of such a name.
     """
     from dataclasses import replace
 
     from analysis.planning import cost, select
 
     launches, ranges = launches_of(captures)
+    names = {name for path in launches["path"].unique() for name in path.split("/") if name}
+    if missing := [name for name in steps if name not in names]:
+        there = ", ".join(sorted(names)[:8]) or "none"
+        raise InputError(f"--steps {missing[0]} is no range with launches: these are {there}.")
     known = cost.fitted(_earlier(), _json(captures / "nsys.json").get("seconds"))
     if passes is not None:
         known = replace(known, passes=passes)
-    choice = select.choose(launches, ranges, known, budget_s)
+    choice = select.choose(launches, ranges, known, budget_s, steps)
     rows = select.planned_groups(launches, choice, known)
     return COUNT_PLAN.text(rows), _selection(launches, rows, choice, known, budget_s)
 
@@ -170,6 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("folder", type=Path, metavar="CAPTURES", help="run folder, or its folder captures/")
     parser.add_argument("--budget", type=float, default=BUDGET_S, metavar="S", help="seconds that ncu may take (60)")
+    parser.add_argument("--steps", default="", metavar="LIST", help="only inside ranges of these names: decode,prefill")
     parser.add_argument("--passes", type=int, metavar="N", help="passes of the metrics (default: as the last capture)")
     parser.add_argument("--learn", action="store_true", help="remember what the capture of this run folder took")
     options = parser.parse_args(arguments)
@@ -180,7 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(learn(options.folder))
             return 0
         folder = _folder(options.folder)
-        table, selection = plan(folder, options.budget, options.passes)
+        steps = [name for name in options.steps.split(",") if name]
+        table, selection = plan(folder, options.budget, options.passes, steps)
         _write(folder / COUNT_PLAN.name, table)
         _write(folder.parent / "raw" / SELECTION.name, json.dumps(selection, indent=1, ensure_ascii=False) + "\n")
         print(said(selection))

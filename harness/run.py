@@ -5,9 +5,10 @@
     python -m harness.run --mode cpu     --out DIR    no GPU: CPU time of each range
 
 The captured window (cudaProfilerStart … Stop), everything warmed up before it: gpt2 prefill, gpt2 decode, gpt2_fused
-prefill, gpt2_fused decode, bench (each softmax variant once; of every other op whose baseline is a chain of kernels,
-that baseline and the best), selftest. capture and cpu run it once more before, untimed and outside of the window, and
-write which tensors each operation reads and writes (dataflow.csv, see harness/dataflow.py).
+prefill, gpt2_fused decode. With --bench also each softmax variant once and, of every other op whose baseline is a chain
+of kernels, that baseline and the best; with --selftest the known bytes and FLOPs; with --only bench or --only selftest
+that alone. capture and cpu run it once more before, untimed and outside of the window, and write which tensors each
+operation reads and writes (dataflow.csv, see harness/dataflow.py).
 
 bare and cpu overwrite what is in DIR. capture leaves a manifest.json and an ops.csv alone that describe the same
 program under the same conditions (bare's manifest knows the clocks, and nsys and ncu run one after the other), and
@@ -387,7 +388,7 @@ class Plan:
     seed: int
     samples: int
     new_tokens: int
-    weights: Weights | None  # None: only the self-test, which needs no model
+    weights: Weights | None  # None: only what needs no model
     workloads: tuple[Workload, ...]
     fused: str
     bench: bool
@@ -584,9 +585,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=tuple(DTYPES), default="float32")
     parser.add_argument("--softmax-fused", default=None, help="variant of the second model (default: the best)")
-    parser.add_argument("--no-bench", action="store_true", help="capture no single launches of the kernels")
-    parser.add_argument("--no-selftest", action="store_true", help="capture no known-bytes copy and known-FLOP GEMMs")
-    parser.add_argument("--only", choices=("selftest",), help="capture nothing but the self-test")
+    parser.add_argument("--bench", action="store_true", help="capture single launches of the kernels, too")
+    parser.add_argument(
+        "--selftest", action="store_true", help="capture the known-bytes copy and known-FLOP GEMMs, too"
+    )
+    parser.add_argument("--only", choices=("bench", "selftest"), help="capture nothing but these")
     parser.add_argument("--config", default="", help="sizes of random weights, such as n_layer=2,n_embd=128")
     parser.add_argument("--samples", type=int, default=0, help="samples of each timing (default 30; cpu 5)")
     parser.add_argument("--new-tokens", type=int, default=NEW_TOKENS, help="tokens that each timed generation adds")
@@ -610,7 +613,7 @@ def make_plan(argv: Sequence[str]) -> Plan:
     if options.samples < 0 or options.new_tokens < 1:
         raise UsageError("--samples and --new-tokens count something: use 1 or more.")
     if options.only and options.mode != "capture":
-        raise UsageError("--only selftest belongs to --mode capture: add it, or leave --only out.")
+        raise UsageError(f"--only {options.only} belongs to --mode capture: add it, or leave --only out.")
     weights = None
     if not options.only:
         config = parse_config(options.config) if options.config else None
@@ -636,8 +639,8 @@ def make_plan(argv: Sequence[str]) -> Plan:
         workloads=() if options.only else workloads,
         # On the CPU every variant is the same PyTorch chain, so a second model would show nothing.
         fused=options.softmax_fused or (NO_FUSED if device == "cpu" else registry.ops()["softmax"].best),
-        bench=device == "cuda" and not options.no_bench and not options.only,
-        selftest=device == "cuda" and not options.no_selftest,
+        bench=device == "cuda" and (options.only == "bench" or (options.bench and not options.only)),
+        selftest=device == "cuda" and (options.only == "selftest" or (options.selftest and not options.only)),
         arguments=tuple(argv),
     )
 
@@ -653,7 +656,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         progress(f"wrote {plan.out}")
         return 0
 
-    return guarded(program, "smaller --workloads, --no-bench or --no-selftest")
+    return guarded(program, "smaller --workloads, or no --bench and no --selftest")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Export the captures of a run folder to the CSV files that the analysis reads.
 #
-# usage: export_csv.sh [-n] DIR
+# usage: export_csv.sh [-n] [--only nsys|ncu] DIR
 #
-#   -n   print the exact commands, run nothing
-#   DIR  run folder: DIR/raw/timeline.nsys-rep → DIR/captures/nsys/<report>.csv, DIR/raw/counters.ncu-rep → DIR/captures/ncu_raw.csv
+#   -n           print the exact commands, run nothing
+#   --only TOOL  export this tool's capture alone, and leave what was exported of the other
+#   DIR          run folder: DIR/raw/timeline.nsys-rep → DIR/captures/nsys/<report>.csv, DIR/raw/counters.ncu-rep → DIR/captures/ncu_raw.csv
 #
 # ncu prints one unit a column: beside a kernel that moves gigabytes a small one loses its last digits, and in base units ratios
 # keep only two decimals. So counts are exported in base units (ncu_raw.csv) and ratios scaled (ncu_ratios.csv).
@@ -17,11 +18,16 @@ source "$(dirname "$0")/common.sh"
 # each report by its name, and by the one it had until 2022
 reports=(nvtx_pushpop_trace:nvtxpptrace cuda_kern_exec_trace:kernexectrace cuda_gpu_trace:gputrace cuda_api_trace:cudaapitrace
   nvtx_kern_sum:nvtxkernsum cuda_gpu_kern_sum:gpukernsum cuda_api_sum:cudaapisum cuda_gpu_mem_time_sum:gpumemtimesum)
-dry='' dir=''
+dry='' dir='' only=''
 while (($#)); do
   case $1 in
   -h | --help) usage && exit 0 ;;
   -n) dry=yes ;;
+  --only)
+    value "$1" $# && only=$2
+    [[ $only == nsys || $only == ncu ]] || bad_usage "--only is nsys or ncu, not $only."
+    shift
+    ;;
   -*) bad_usage "Unknown argument $1." ;;
   *)
     [[ -z $dir ]] || bad_usage "One run folder at a time."
@@ -36,7 +42,7 @@ timeline=$dir/raw/timeline counters=$dir/raw/counters.ncu-rep exports=$dir/raw/e
 
 nsys=$(find_nsys || echo nsys)
 names=("${reports[@]%:*}")
-if [[ $("$nsys" stats --help-reports 2>/dev/null || true) == *" gputrace "* ]]; then names=("${reports[@]#*:}"); fi
+if [[ $only != ncu && $("$nsys" stats --help-reports 2>/dev/null || true) == *" gputrace "* ]]; then names=("${reports[@]#*:}"); fi
 nsys_command=("$nsys" stats --report "$(IFS=, && echo "${names[*]}")" --format csv --timeunit nsec --force-export=true
   --output "$exports/nsys" "$timeline.nsys-rep")
 ncu_command=("$(find_ncu || echo ncu)" --import "$counters" --csv --page raw)
@@ -46,7 +52,8 @@ lines_command=("${ncu_command[0]}" --import "$counters" --csv --page source --pr
 sampled=''
 if grep -qs -e '"--import-source"' "$dir/captures/ncu.json"; then sampled=yes; fi
 if [[ -n $dry ]]; then
-  show "${nsys_command[@]}"
+  if [[ $only != ncu ]]; then show "${nsys_command[@]}"; fi
+  if [[ $only == nsys ]]; then exit 0; fi
   show "${ncu_command[@]}" --print-units base ${counts:+--metrics "$counts"}
   if [[ -n $ratios ]]; then show "${ncu_command[@]}" --metrics "$ratios"; fi
   if [[ -n $sampled ]]; then show "${lines_command[@]}"; fi
@@ -83,7 +90,7 @@ if ! [[ -s $timeline.nsys-rep || -s $timeline.qdstrm || -s $counters ]]; then
 fi
 rm -rf "$exports"
 mkdir -p "$exports" "$dir/captures"
-if [[ -s $timeline.nsys-rep || -s $timeline.qdstrm ]]; then
+if [[ $only != ncu && (-s $timeline.nsys-rep || -s $timeline.qdstrm) ]]; then
   rm -rf "$dir/captures/nsys"
   if ! [[ -x ${nsys_command[0]} ]]; then
     fail nsys 127 "nsys is missing, so the timeline cannot be exported."
@@ -106,7 +113,7 @@ if [[ -s $timeline.nsys-rep || -s $timeline.qdstrm ]]; then
     fi
   fi
 fi
-if [[ -s $counters ]]; then
+if [[ $only != nsys && -s $counters ]]; then
   rm -f "$dir"/captures/ncu_{raw,ratios,lines}.csv
   if ! [[ -x ${ncu_command[0]} ]]; then
     fail ncu 127 "ncu is missing, so the counters cannot be exported."

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Capture the hardware counters of a program's kernels with Nsight Compute.
 #
-# usage: ncu_capture.sh [-n] [--window profiler|all] [--include RANGE]… [--plan FILE] [--deep] [--columns LIST]
+# usage: ncu_capture.sh [-n] [--window profiler|all] [--include RANGE]… [--plan FILE] [--deep] [--launches N] [--columns LIST]
 #                       [--metrics LIST] [--cc X.Y] [--source|--samples] [--cache-control all|none] [--replay kernel|application] [--out DIR] -- COMMAND…
 #
 #   -n                 print the exact command, run nothing
@@ -9,6 +9,7 @@
 #   --include RANGE    only kernels launched inside this NVTX range, as ncu writes it: gpt2/ or gpt2/*/attn/ (repeatable)
 #   --plan FILE        only the launches that a plan chose (RUN/raw/count_plan.json of `python -m analysis.counting`)
 #   --deep             every kernel, whatever --include says, and the catalogue's longer list of metrics
+#   --launches N       stop counting after so many launches
 #   --columns LIST     comma-separated columns of the catalogue, and stalls: only their metrics
 #   --metrics LIST     comma-separated ncu metrics (default: the catalogue's for this GPU)
 #   --cc X.Y           compute capability for the catalogue (default: asked of nvidia-smi; -n without a GPU: 9.0)
@@ -23,7 +24,7 @@
 # exit: 0 captured, 1 failed or denied, 2 usage, 127 ncu missing
 source "$(dirname "$0")/common.sh"
 
-dry='' window=profiler includes=() plan='' numbers=() deep='' columns='' metrics='' cc='' source=() samples='' cache=all replay=kernel
+dry='' window=profiler includes=() plan='' numbers=() deep='' launches='' columns='' metrics='' cc='' source=() samples='' cache=all replay=kernel
 out=runs/$(date -u +%Y%m%dT%H%M%SZ)-capture
 while (($#)); do
   case $1 in
@@ -32,6 +33,10 @@ while (($#)); do
   --deep) deep=yes && shift ;;
   --source) source=(--import-source yes --section SourceCounters) && shift ;;
   --samples) source=(--import-source yes) samples=,group:smsp__pcsamp_warp_stall_reasons && shift ;;
+  --launches)
+    value "$1" $# && launches=$2 && shift 2
+    [[ $launches =~ ^[1-9][0-9]*$ ]] || bad_usage "--launches takes a whole number from 1 on, not '$launches'."
+    ;;
   --columns) value "$1" $# && columns=$2 && shift 2 ;;
   --window) value "$1" $# && window=$2 && shift 2 ;;
   --include) value "$1" $# && includes+=("$2") && shift 2 ;;
@@ -51,8 +56,12 @@ done
 [[ $replay == kernel || $replay == application ]] || bad_usage "--replay is kernel or application, not $replay."
 if [[ -n $plan ]]; then
   [[ -z $deep && ${#includes[@]} == 0 ]] || bad_usage "--plan says which launches: leave --include and --deep out."
-  [[ -s $plan ]] || die 2 "$plan is not there: write it with \`python -m analysis.counting\`."
-  chosen=$("$PYTHON" "$HERE/status.py" selection "$plan") || die 2 "$plan chooses no launch: plan again with a larger --budget."
+  [[ -s $plan || -n $dry ]] || die 2 "$plan is not there: write it with \`python -m analysis.counting\`."
+  if [[ -s $plan ]]; then
+    chosen=$("$PYTHON" "$HERE/status.py" selection "$plan") || die 2 "$plan chooses no launch: plan again with a larger --budget."
+  else
+    chosen="--kernel-id (the launches that $plan will choose)"
+  fi
   while read -r option argument; do
     if [[ $option == --nvtx-include ]]; then includes+=("$argument"); elif [[ -n $option ]]; then numbers+=("$option" "$argument"); fi
   done <<<"$chosen"
@@ -77,6 +86,7 @@ options=(--nvtx)
 for range in ${includes[@]+"${includes[@]}"}; do options+=(--nvtx-include "$range"); done
 options+=(${numbers[@]+"${numbers[@]}"})
 if [[ $window == profiler ]]; then options+=(--profile-from-start off); fi
+if [[ -n $launches ]]; then options+=(--launch-count "$launches"); fi
 options+=(${source[@]+"${source[@]}"} --target-processes all --clock-control none --cache-control "$cache" --replay-mode "$replay")
 options+=(--metrics "$metrics$samples")
 ncu=$(find_ncu) || ncu=''

@@ -1,7 +1,7 @@
 """Which package of ours uses which: by imports, also inside functions, by names of modules, and by shell scripts.
 
 A package is a folder of `analysis` or `studies`, a module at the top of `analysis`, or `harness`, `kernels`,
-`nsys_scripts`.
+`nsys_scripts`; the driver of `make profile`, which lies in `nsys_scripts` and uses all of these, is one of its own.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ ROOT = Path(__file__).resolve().parents[1]
 OURS = ("analysis", "harness", "kernels", "nsys_scripts", "studies")
 DIVIDED = ("analysis", "studies")
 IMPORTERS = {"import_module", "find_spec", "__import__", "run_module"}
+PROGRAM = r"analysis/\w+\.py"
 SHELL = re.compile(
-    r"(?<=-m )(?:analysis|harness|kernels|studies|nsys_scripts)\.[\w.]+|\banalysis/\w+\.py\b|\bnsys_scripts/"
+    rf"(?<=-m )(?:analysis|harness|kernels|studies|nsys_scripts)\.[\w.]+|\b{PROGRAM}\b|\bnsys_scripts/(?:profile)?"
 )
+SCRIPTS = {path.name: f"nsys_scripts.{path.stem}" for path in (ROOT / "nsys_scripts").glob("*.sh")}
+DRIVER = "nsys_scripts.profile"  # profile.sh and the modules profile_*.py beside it
 
 Edges = dict[str, dict[str, str]]  # package → package that it uses → the first file:line that says so
 
@@ -52,17 +55,22 @@ def imports(path: Path, *, lazy: bool = True) -> Iterator[tuple[int, str]]:
 
 def started(path: Path) -> Iterator[tuple[int, str]]:
     """(line, module name) of what a Python file uses without importing it: modules that it names to importlib or after
-    `-m`, and the scripts of nsys_scripts, whose folder it names.
+    `-m`, programs that it names as analysis/x.py, and the scripts of nsys_scripts, each by its name or all by the folder's.
     """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.List | ast.Tuple | ast.Call):
+            words = node.args if isinstance(node, ast.Call) else node.elts
+            values = [getattr(element, "value", None) for element in words]
+            yield from _named([words[place + 1] for place, value in enumerate(values[:-1]) if value == "-m"])
+            programs = [value for value in values if isinstance(value, str) and re.fullmatch(PROGRAM, value)]
+            yield from ((node.lineno, value.removesuffix(".py").replace("/", ".")) for value in programs)
         if isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             yield from _named(node.args[:1] if called in IMPORTERS else [])
-        elif isinstance(node, ast.List | ast.Tuple):
-            values = [getattr(element, "value", None) for element in node.elts]
-            yield from _named([node.elts[place + 1] for place, value in enumerate(values[:-1]) if value == "-m"])
         elif isinstance(node, ast.Constant) and node.value == "nsys_scripts":
             yield node.lineno, node.value
+        elif isinstance(node, ast.Constant) and node.value in SCRIPTS:
+            yield node.lineno, SCRIPTS[node.value]
 
 
 def _named(nodes: list[ast.expr]) -> Iterator[tuple[int, str]]:
@@ -86,6 +94,8 @@ def called_by_script(path: Path) -> Iterator[tuple[int, str]]:
 
 def package_of(module: str) -> str:
     """`analysis.tables` of `analysis.tables.join.prepare`, `harness` of `harness.run`; "" of what is not ours."""
+    if module.startswith(DRIVER):
+        return DRIVER
     first, *rest = module.split(".")
     if first not in OURS or (first in DIVIDED and not rest):
         return ""

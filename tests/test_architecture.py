@@ -9,6 +9,7 @@ import pytest
 
 from analysis import published
 from tests.import_graph import (
+    DRIVER,
     ROOT,
     cycles,
     edges,
@@ -146,6 +147,8 @@ def test_no_package_uses_one_that_uses_it() -> None:
         "analysis.metrics",
     }  # the scripts are read
     assert "nsys_scripts" in graph["harness"]
+    assert {"analysis.report", "harness", "nsys_scripts"} <= graph[DRIVER].keys()  # it is above all of them
+    assert [package for package, used in graph.items() if DRIVER in used] == []
     assert "studies.sweep" in graph["analysis.report"]  # by f"studies.{name}"
     said = [
         [f"{one} → {two}: {graph[one][two]}" for one in group for two in group if two in graph[one]]
@@ -171,7 +174,11 @@ def test_cycles_are_found(graph: dict[str, dict[str, str]], found: list[list[str
     [
         ('import_module("kernels.build")', "kernels.build"),
         ('[sys.executable, "-m", "harness.run"]', "harness.run"),
-        ('ROOT / "nsys_scripts" / "common.sh"', "nsys_scripts"),
+        ('ROOT / "nsys_scripts"', "nsys_scripts"),
+        ('HERE / "common.sh"', "nsys_scripts.common"),
+        ('HERE / "profile.sh"', "nsys_scripts.profile"),
+        ('run(python, "-m", "harness.run")', "harness.run"),
+        ('run(python, "analysis/report.py")', "analysis.report"),
         ('print("see nsys_scripts/common.sh")', None),
         ('TARGETS = {"harness.run": "profile"}', None),
     ],

@@ -157,15 +157,37 @@ class Roof(Struct):
 
 
 class Ceilings(Struct):
-    """The roofs of a GPU."""
+    """The roofs of a GPU and its driver, `measured` at a time in UTC: before the run, where they were kept."""
 
     roofs: list[Roof]
     gpu: str = ""
     clocks: Any = None
+    driver: str | UnsetType = UNSET
+    measured: str | UnsetType = UNSET
+
+
+class KnownCount(Struct):
+    """A count of the self-test: what it must be and what ncu counted, in `unit` (byte or FLOP)."""
+
+    name: str
+    unit: str
+    expected: Positive
+    measured: Amount
+
+
+class Selftest(Struct):
+    """The self-test of a GPU's counters, kept for later runs on it; `measured` is a time in UTC."""
+
+    gpu: str
+    driver: str
+    ncu: str
+    measured: str
+    checks: list[KnownCount]
 
 
 TIMING = JsonFile("timing", "timing.json", Timing, AGAIN)
 CEILINGS = JsonFile("ceilings", "ceilings.json", Ceilings, AGAIN)
+SELFTEST = JsonFile("selftest", "selftest.json", Selftest, "write it again with `make selftest`")
 
 
 # Operations and ranges ---------------------------------------------------------------------------------------

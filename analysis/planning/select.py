@@ -60,8 +60,11 @@ class Wanted:
     worth: Floats
 
 
-def wanted(launches: pd.DataFrame, cost: Cost) -> Wanted:
-    """Two launches of every group that has two; of one whose durations differ, a short and a long one."""
+def wanted(launches: pd.DataFrame, cost: Cost, steps: Sequence[str] = ()) -> Wanted:
+    """Two launches of every group that has two; of one whose durations differ, a short and a long one.
+
+    With `steps` only launches inside ranges of these names are worth anything.
+    """
     time = launches["duration_ns"].to_numpy(np.float64)
     group = launches.groupby(GROUP, sort=False).ngroup().to_numpy(np.int64)
     quarter, median, three = (
@@ -75,15 +78,20 @@ def wanted(launches: pd.DataFrame, cost: Cost) -> Wanted:
     group_of[part] = group
     need = np.minimum(size, np.where(np.bincount(group_of)[group_of] > 1, 1, EACH))
     worth = np.bincount(group, time)[group_of] / np.bincount(group_of, need)[group_of]
+    if steps:
+        among = {path: not set(steps).isdisjoint(path.split("/")) for path in launches["path"].unique()}
+        worth = np.where(np.bincount(part, launches["path"].map(among)) > 0, worth, 0.0)
     return Wanted(part.astype(np.int64), cost.of_launches(time), need.astype(np.int64), worth)
 
 
-def choose(launches: pd.DataFrame, ranges: pd.DataFrame, cost: Cost, budget_s: float) -> Choice:
+def choose(
+    launches: pd.DataFrame, ranges: pd.DataFrame, cost: Cost, budget_s: float, steps: Sequence[str] = ()
+) -> Choice:
     """The choice that covers most GPU time within the budget; of equals the cheapest.
 
     Shape: `launches` of join.prepare_launches with `folded` and `place`; `ranges` as in `Capture`.
     """
-    want = wanted(launches, cost)
+    want = wanted(launches, cost, steps)
     limit = cost.for_replays(budget_s, len(launches))
     everything = np.arange(len(launches))
     found = [_by_number(launches, want, everything, (), limit)]

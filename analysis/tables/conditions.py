@@ -101,7 +101,9 @@ def _ncu(capture: Capture) -> Ncu:
 @part("conditions", 10)
 def conditions_of_program(capture: Capture, gpu: str | None, ncu: Ncu) -> list[dict[str, str]]:
     """The conditions of a run of one program."""
-    return list_conditions(capture, gpu, ncu)
+    roofs = capture.ceilings or {}
+    when = f"measured {roofs['measured']}, driver {roofs.get('driver')}" if roofs.get("measured") else ""
+    return list_conditions(capture, gpu, ncu, more=[("roofs", when)])
 
 
 def list_conditions(

@@ -62,7 +62,7 @@ def refuse_impossible(
                 f"the measured roof {roof['name']}",
                 f"its {roof['value'] / 1e12:,.1f} T{roof['unit']} is more than {source} allows ({limit / 1e12:,.1f}), "
                 "so its micro-kernel did less than it counted",
-                "measure the roofs again with `python -m harness.run --mode bare`",
+                "measure the roofs again with `make profile ARGS=--remeasure`",
             )
         )
     return {**ceilings, "roofs": kept}, gaps

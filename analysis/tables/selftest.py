@@ -7,7 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.capture.model import Capture
 from analysis.formats.goals import limits
+from analysis.formats.run import SELFTEST
+from analysis.tables.conditions import Ncu
 from analysis.tables.declare import fact
 
 LIMITS = {"byte": limits().selftest_bytes_frac, "FLOP": limits().selftest_flops_frac}
@@ -16,19 +19,35 @@ LIMITS = {"byte": limits().selftest_bytes_frac, "FLOP": limits().selftest_flops_
 Check = dict[str, Any]
 
 
+@fact("kept_selftest")
+def kept_selftest_of(capture: Capture, gpu: str | None, ncu: Ncu) -> dict[str, Any] | None:
+    """The self-test that an earlier run on this GPU kept; None where it was of another GPU or another ncu."""
+    kept = capture.ours.get(SELFTEST.kind)
+    if not kept or (gpu and kept["gpu"] != gpu) or kept["ncu"] != (ncu or {}).get("version"):
+        return None
+    return kept
+
+
 @fact("trust")
-def check_counters(all_measured: pd.DataFrame, ops: pd.DataFrame | None, *, has_ncu: bool = False) -> dict[str, object]:
+def check_counters(
+    all_measured: pd.DataFrame, ops: pd.DataFrame | None, *, has_ncu: bool = False,
+    kept_selftest: dict[str, Any] | None = None,
+) -> dict[str, object]:  # fmt: skip
     """Return report.json's `trust`: status trusted, untrusted or untested, a sentence, and each check.
 
     Expected values are declared by the harness in ops.csv (op `selftest`); measured ones come from ncu. One check
     beyond its limit makes every counter of the run untrusted, because all came the same way. `has_ncu`: something of
-    ncu is among the files, be it without a duration.
+    ncu is among the files, be it without a duration. A run without a self-test of its own is judged by the kept one.
     """
     if not has_ncu and (all_measured.empty or all_measured["duration_ns"].isna().all()):
         return {"status": "untested", "sentence": "This report holds no hardware counters.", "checks": []}
     checks: list[Check] = []
     without_value: list[str] = []
-    for name, unit, wanted, got in _expected(all_measured, ops):
+    counts, when = list(_expected(all_measured, ops)), ""
+    if not counts and kept_selftest:
+        when = f" It ran on such a GPU with driver {kept_selftest['driver']} at {kept_selftest['measured']}."
+        counts = [(one["name"], one["unit"], one["expected"], one["measured"]) for one in kept_selftest["checks"]]
+    for name, unit, wanted, got in counts:
         if pd.isna(got):
             without_value.append(name)
             continue
@@ -41,6 +60,7 @@ def check_counters(all_measured: pd.DataFrame, ops: pd.DataFrame | None, *, has_
             }
         )  # fmt: skip
     status, sentence = _verdict(checks, without_value)
+    sentence += when
     return {"status": status, "sentence": sentence, "checks": checks}
 
 

@@ -88,6 +88,12 @@ def test_most_gpu_time_comes_first():
     assert "act" not in set(counted["kernel"])
 
 
+def test_only_launches_of_the_steps_asked_for_are_worth_a_replay():
+    launches, ranges = program()
+    rows = select.choose(launches, ranges, Cost(), 1000, ["mlp", "nothing"]).rows
+    assert set(launches["path"].iloc[rows].str.split("/").str[-1]) == {"mlp"}
+
+
 def test_a_group_of_unequal_durations_is_counted_short_and_long():
     launches, ranges = program()
     which = (launches["kernel"] == "act").to_numpy()
@@ -239,6 +245,14 @@ def test_the_program_writes_both_files_and_says_the_plan(run, monkeypatch, capsy
     launches, _ = counting.launches_of(run / "captures")
     rows = ncu_replays(launches, selection["include"], selection["invocations"])
     assert len(rows) == selection["replayed"]
+
+
+def test_steps_are_ranges_of_the_timeline(run, capsys):
+    assert counting.main([str(run), "--steps", "decode"]) == 0
+    rows = (run / "captures" / COUNT_PLAN.name).read_text().splitlines()[1:]
+    assert {"decode" in line.split(",")[0].split("/") for line in rows if line.split(",")[-2]} == {True}
+    assert counting.main([str(run), "--steps", "decode,training"]) == 3
+    assert "--steps training is no range with launches: these are " in capsys.readouterr().err
 
 
 def test_what_a_capture_took_is_remembered(run, monkeypatch, capsys):

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,176 +10,7 @@ from pathlib import Path
 import pytest
 
 from analysis.capture import ncu_raw
-
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = ROOT / "nsys_scripts"
-DRIVERS = {path.name: path for path in sorted((ROOT / "studies").glob("*/*.sh"))}
-
-FAKE_NSYS = """#!/usr/bin/env bash
-echo "nsys $*" >> "$CALLS"
-case $1 in
---version) echo "NVIDIA Nsight Systems version 2025.3.1.90-253135822842v0" ;;
-profile)
-  while (($#)); do
-    if [[ $1 == -o ]]; then stem=$2; fi
-    if [[ $1 == -f ]]; then shift 2 && break; fi
-    shift
-  done
-  "$@" || exit $?
-  echo data > "$stem.${NSYS_LEAVES:-nsys-rep}"
-  ;;
-stats)
-  while (($#)); do case $1 in --output) base=$2 ;; --report) reports=$2 ;; esac; shift; done
-  [[ -z ${NSYS_STATS_FAILS:-} ]] || { echo "ERROR: no importer" >&2; exit 1; }
-  for report in ${reports//,/ }; do
-    if [[ $report == cuda_gpu_mem_time_sum ]]; then : > "${base}_$report.csv"; continue; fi
-    printf '%s\\n' 'Time (%),Name' '1.0,"void f({lambda at /home/someone/src/softmax.cu:3}, "q", int)"' \\
-      > "${base}_$report.csv"
-  done
-  ;;
-esac
-"""
-
-FAKE_NCU = """#!/usr/bin/env bash
-echo "ncu $*" >> "$CALLS"
-case $1 in
---version) printf 'NVIDIA (R) Nsight Compute Command Line Profiler\\nVersion 2025.3.1.0 (build 36398880)\\n' ;;
---import)
-  [[ -z ${NCU_IMPORT_FAILS:-} ]] || { echo "==ERROR== Failed to load the report"; exit 1; }
-  printf '"ID","Process ID","Process Name","Host Name","Kernel Name"\\n"","","","",""\\n'
-  printf '"0","17","/home/someone/bin/python3.12","gpu-box-7","f(""a"", /home/someone/src/x.cu)"\\n'
-  ;;
-*)
-  case ${NCU_DOES:-work} in
-  denied) echo "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access GPU counters"; exit 1 ;;
-  none) echo "==WARNING== No kernels were profiled."; exit 0 ;;
-  error) echo "==ERROR== Cannot write /home/someone/runs/x"; exit 9 ;;
-  esac
-  while (($#)); do
-    if [[ $1 == -o ]]; then stem=$2; shift 2; break; fi
-    shift
-  done
-  "$@" || exit $?
-  echo data > "$stem.ncu-rep"
-  ;;
-esac
-"""
-
-FAKE_SMI = """#!/usr/bin/env bash
-case "$*" in
-*name,compute_cap*) echo "NVIDIA H200, 9.0" ;;
-*driver_version*) echo 580.159.04 ;;
-*) echo "GPU 0: NVIDIA H200" ;;
-esac
-"""
-
-FAKE_IMPORTER = """#!/usr/bin/env bash
-echo "importer $*" >> "$CALLS"
-while (($#)); do if [[ $1 == -o ]]; then echo data > "$2"; fi; shift; done
-"""
-
-# Stands in for the interpreter: records the harness's and the report's commands, runs everything else.
-FAKE_PYTHON = """#!/usr/bin/env bash
-echo "python $*" >> "$CALLS"
-case "$*" in
-"-m harness.run"*)
-  if [[ "$*" == *"${HARNESS_FAILS:-never}"* ]]; then echo "HarnessError: no memory in $PWD/harness/run.py" && exit 4; fi
-  ;;
-"-m analysis.metrics"*) echo a.sum,b.sum ;;
-"-m analysis.counting"*) ;;
-"-m studies.ladder.measure --mode measure"*)
-  while (($#)); do if [[ $1 == --run ]]; then run=$2; fi; shift; done
-  for each in ${LADDER_RUNS-RUN-softmax}; do mkdir -p "${each/RUN/$run}/captures" && echo op > "${each/RUN/$run}/captures/points.csv"; done
-  exit "${LADDER_ENDS:-0}"
-  ;;
-"-m studies.ladder.measure"*) ;;
-"-m analysis.published"*) echo "reports/first-$3" ;;
-"-m studies.ladder.build --columns"*) echo "columns${4:+,of slow}" ;;
-"-m analysis.hot_lines"*) cat > /dev/null && echo kernel,ordinal ;;
-"-m studies.ladder.build"*) echo "points: some" ;;
-analysis/report.py*)
-  while (($#)); do if [[ $1 == --out ]]; then out=$2; fi; shift; done
-  mkdir -p "$out"
-  echo '{"trust": {"status": "TRUST", "sentence": "s"}}' | sed "s/TRUST/${TRUST:-trusted}/" > "$out/report.json"
-  echo "the report and three findings"
-  ;;
-*) exec REAL_PYTHON "$@" ;;
-esac
-"""
-
-
-class Machine:
-    """A machine of fakes: a PATH with only what was put there, plus the system's ordinary tools."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.bin = folder / "bin"
-        self.bin.mkdir()
-        self.calls = folder / "calls"
-        self.calls.touch()
-        self.scripts = folder / "checkout" / "nsys_scripts"  # a copy, because the scripts write under their own root
-        shutil.copytree(SCRIPTS, self.scripts, ignore=shutil.ignore_patterns("__pycache__"))
-        for driver in DRIVERS.values():
-            copy = self.scripts.parent / driver.relative_to(ROOT)
-            copy.parent.mkdir(parents=True)
-            shutil.copy(driver, copy)
-        tools = folder / "tools"
-        tools.mkdir()
-        for name in ORDINARY_TOOLS.split():
-            if path := shutil.which(name):
-                (tools / name).symlink_to(path)
-        self.environment = {
-            "PATH": f"{self.bin}:{tools}",
-            "PYTHON": sys.executable,
-            "CALLS": str(self.calls),
-            "NSIGHT_SEARCH_ROOT": str(folder / "system"),
-            "HOME": str(folder),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-
-    def put(self, path: str, text: str) -> Path:
-        target = self.folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
-        target.chmod(target.stat().st_mode | stat.S_IXUSR)
-        return target
-
-    def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(self.path(script)), *arguments],
-            cwd=self.scripts.parent,
-            env=self.environment | environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-
-    def path(self, script: str) -> Path:
-        return self.scripts.parent / (DRIVERS.get(script) or SCRIPTS / script).relative_to(ROOT)
-
-    def json(self, path: str) -> dict:
-        return json.loads((self.scripts.parent / path).read_text())
-
-
-ORDINARY_TOOLS = """
-    bash basename dirname readlink realpath date mkdir rm cp mv ln find cat tail head grep sed awk sort tr tee timeout ldd env
-    mktemp paste true false chmod sh
-"""
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
-
-
-@pytest.fixture
-def gpu_machine(machine: Machine) -> Machine:
-    machine.put("bin/nsys", FAKE_NSYS)
-    machine.put("bin/ncu", FAKE_NCU)
-    machine.put("bin/nvidia-smi", FAKE_SMI)
-    return machine
-
+from tests.machine import FAKE_IMPORTER, FAKE_NCU, FAKE_NSYS, FAKE_PYTHON, ROOT, SCRIPTS, Machine
 
 # --- help and usage ---
 
@@ -205,6 +35,8 @@ def test_the_header_comment_is_the_help(machine: Machine, script: str) -> None:
         ["export_csv.sh"],
         ["export_csv.sh", "nowhere"],
         ["export_csv.sh", "one", "two"],
+        ["export_csv.sh", "--only", "all", "r"],
+        ["ncu_capture.sh", "--launches", "none", "--", "app"],
         ["profile.sh", "--what"],
         ["ladder.sh", "--what"],
         ["ladder.sh", "--out"],
@@ -282,7 +114,9 @@ def test_ncu_command_of_a_plan(gpu_machine: Machine) -> None:
     )
     for wrong in (["--deep"], ["--include", "gpt2/"]):
         assert gpu_machine.run("ncu_capture.sh", "-n", "--plan", plan, *wrong, *arguments).returncode == 2
-    assert gpu_machine.run("ncu_capture.sh", "-n", "--plan", "nowhere", *arguments).returncode == 2
+    assert gpu_machine.run("ncu_capture.sh", "--plan", "nowhere", *arguments).returncode == 2
+    unplanned = gpu_machine.run("ncu_capture.sh", "-n", "--plan", "nowhere", *arguments).stdout
+    assert "--kernel-id '(the launches that nowhere will choose)'" in unplanned
     plan_file(gpu_machine, replayed=0)
     answer = gpu_machine.run("ncu_capture.sh", "-n", "--plan", plan, *arguments)
     assert answer.returncode == 2
@@ -297,6 +131,11 @@ def test_a_planned_capture_says_so_and_is_learnt_from(gpu_machine: Machine) -> N
     assert status["planned"] is True
     assert status["nvtx_include"] == ["[decode/h.0 x]", r"[w\\[1\\]]"]
     assert f"python -m analysis.counting --learn {gpu_machine.scripts.parent / 'r'}" in gpu_machine.calls.read_text()
+
+
+def test_ncu_ends_after_so_many_launches(gpu_machine: Machine) -> None:
+    command = gpu_machine.run("ncu_capture.sh", "-n", "--launches", "40", "--metrics", "m", "--", "./app").stdout
+    assert "--launch-count 40 --target-processes all" in command
 
 
 def test_the_metrics_come_from_the_catalogue_of_this_gpu(gpu_machine: Machine) -> None:
@@ -601,6 +440,21 @@ def test_a_failed_export_leaves_no_earlier_one(
     assert all((captures / name).exists() for name in kept)
 
 
+def test_one_tool_is_exported_and_the_other_left_as_it_is(gpu_machine: Machine) -> None:
+    captures = gpu_machine.scripts.parent / "r/captures"
+    gpu_machine.run("nsys_capture.sh", "--out", "r", "--", "true")
+    gpu_machine.run("ncu_capture.sh", "--metrics", "a.sum,b.ratio", "--out", "r", "--", "true")
+    for tool, made in (("nsys", captures / "nsys"), ("ncu", captures / "ncu_raw.csv")):
+        before = set(captures.iterdir())
+        assert (
+            len(gpu_machine.run("export_csv.sh", "-n", "--only", tool, "r").stdout.splitlines())
+            == {"nsys": 1, "ncu": 2}[tool]
+        )
+        assert gpu_machine.run("export_csv.sh", "--only", tool, "r").returncode == 0
+        assert made in set(captures.iterdir()) - before
+    assert (captures / "nsys").is_dir()
+
+
 def test_a_failed_capture_leaves_no_earlier_exports(gpu_machine: Machine) -> None:
     captures = gpu_machine.scripts.parent / "r/captures"
     for program, exported in (("true", True), ("false", False)):
@@ -630,107 +484,6 @@ def test_a_failed_export_is_a_failed_tool(gpu_machine: Machine) -> None:
     assert status["status"] == "failed"
     assert "nsys stats wrote no report" in status["reason"]
     assert not (out / "captures/nsys").exists()
-
-
-# --- the driver of `make profile` ---
-
-
-def profile(machine: Machine, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    python = machine.put("python", FAKE_PYTHON.replace("REAL_PYTHON", sys.executable))
-    return machine.run("profile.sh", *arguments, **({"PYTHON": str(python)} | environment))
-
-
-def only_run(machine: Machine) -> Path:
-    (run,) = (machine.scripts.parent / "runs").iterdir()
-    return run
-
-
-def test_profile_with_everything(gpu_machine: Machine) -> None:
-    answer = profile(gpu_machine, "--", "--weights", "gpt2")
-    assert answer.returncode == 0, answer.stderr
-    run = only_run(gpu_machine)
-    assert re.fullmatch(r"\d{8}T\d{6}Z-h200-gpt2", run.name)
-    assert (run / "captures/ncu_raw.csv").is_file()
-    assert (run / "captures/nsys/nvtx_kern_sum.csv").is_file()
-    calls = gpu_machine.calls.read_text()
-    assert f"-m harness.run --mode bare --out runs/{run.name}/captures --weights gpt2" in calls
-    assert "--nvtx-include gpt2/ --nvtx-include gpt2_fused/prefill/h.0/attn/" in calls
-    for said in ("captured in", "nsys-ui runs/", "ncu-ui runs/", "three findings"):
-        assert said in answer.stdout
-
-
-def test_profile_goes_on_without_counters(gpu_machine: Machine) -> None:
-    answer = profile(gpu_machine, NCU_DOES="denied")
-    assert answer.returncode == 0, answer.stderr
-    assert gpu_machine.json(f"runs/{only_run(gpu_machine).name}/captures/ncu.json")["status"] == "denied"
-    assert "Without ncu" in answer.stdout
-    assert "three findings" in answer.stdout
-
-
-def test_profile_goes_on_without_both_tools(machine: Machine) -> None:
-    machine.put("bin/nvidia-smi", FAKE_SMI)
-    answer = profile(machine)
-    assert answer.returncode == 0, answer.stderr
-    run = f"runs/{only_run(machine).name}"
-    assert machine.json(f"{run}/captures/nsys.json")["status"] == "missing"
-    assert machine.json(f"{run}/captures/ncu.json")["status"] == "missing"
-    assert "Without nsys ncu:" in answer.stdout  # and the export, which had nothing to do, did not fail
-
-
-def test_profile_goes_on_when_the_bare_timing_fails(gpu_machine: Machine) -> None:
-    answer = profile(gpu_machine, HARNESS_FAILS="--mode bare")
-    assert answer.returncode == 0, answer.stderr
-    run = only_run(gpu_machine)
-    assert (run / "captures/nsys/nvtx_kern_sum.csv").is_file()
-    assert (run / "captures/ncu_raw.csv").is_file()
-    assert "Without timing: the report is one evidence tier lower" in answer.stdout
-    assert "three findings" in answer.stdout
-
-
-def test_profile_goes_on_when_the_captured_program_crashes(gpu_machine: Machine) -> None:
-    answer = profile(gpu_machine, HARNESS_FAILS="--mode capture")
-    assert answer.returncode == 0, answer.stderr
-    status = gpu_machine.json(f"runs/{only_run(gpu_machine).name}/captures/nsys.json")
-    assert status["status"] == "failed"
-    assert "HarnessError: no memory in run.py" in status["reason"]
-
-
-def test_profile_without_a_gpu(machine: Machine) -> None:
-    committed = machine.scripts.parent / "reports/first-overview/captures"
-    committed.mkdir(parents=True)
-    answer = profile(machine)
-    assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.startswith("No NVIDIA GPU found: nvidia-smi is not on PATH.")
-    calls = machine.calls.read_text()
-    assert "--mode cpu" in calls
-    assert "analysis/report.py reports/first-overview/captures --out runs/" in calls
-
-
-def test_profile_prints_only(gpu_machine: Machine) -> None:
-    answer = profile(gpu_machine, "-n")
-    assert answer.returncode == 0, answer.stderr
-    assert not (gpu_machine.scripts.parent / "runs").exists()
-    lines = answer.stdout.splitlines()
-    words = ("--mode bare", "nsys profile", "ncu --nvtx", "nsys stats", "ncu --import", "analysis/report.py")
-    assert all(word in line for word, line in zip(words, lines, strict=True))
-
-
-def test_selftest(gpu_machine: Machine) -> None:
-    assert profile(gpu_machine, "--only-selftest").returncode == 0
-    calls = gpu_machine.calls.read_text()
-    assert "--nvtx-include selftest/ " in calls
-    assert "--mode capture --out runs/" in calls
-    assert "--only selftest" in calls
-    assert "nsys profile" not in calls
-    distrusted = profile(gpu_machine, "--only-selftest", TRUST="untrusted")
-    assert distrusted.returncode == 1
-    assert "Self-test: untrusted." in distrusted.stdout
-
-
-def test_selftest_without_a_gpu_does_not_pass(machine: Machine) -> None:
-    answer = profile(machine, "--only-selftest")
-    assert answer.returncode == 2
-    assert "needs an NVIDIA GPU" in answer.stderr
 
 
 # --- the driver of `make ladder` ---

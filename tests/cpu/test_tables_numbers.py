@@ -1,5 +1,7 @@
 """Roofline, stalls, bytes, gaps and self-test on numbers small enough to check by hand."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +13,7 @@ from analysis.readmes import document_columns
 from analysis.tables.gaps import add_other_threads, build_gaps, busy_and_gaps
 from analysis.tables.kernels import build_kernels
 from analysis.tables.roofline import build_roofline, build_roofs, dram_roof, refuse_impossible
-from analysis.tables.selftest import check_counters
+from analysis.tables.selftest import check_counters, kept_selftest_of
 from analysis.tables.stalls import build_stalls
 from analysis.tables.traffic import build_traffic, copied_bytes, for_figure
 from tests.declared import TABLES
@@ -335,6 +337,37 @@ def test_one_failed_check_makes_the_run_untrusted(read, flops, status):
     trust = check_counters(rows, SELFTEST)
     assert trust["status"] == status
     assert trust["sentence"].endswith(".")
+
+
+KEPT = {
+    "gpu": "NVIDIA H200", "driver": "580.1", "ncu": "2025.3.1.0", "measured": "2026-11-23T09:00Z",
+    "checks": [
+        {"name": "copy: DRAM bytes read", "unit": "byte", "expected": 1000.0, "measured": 1010.0},
+        {"name": "gemm: floating-point operations", "unit": "FLOP", "expected": 2000.0, "measured": 2000.0},
+    ],
+}  # fmt: skip
+
+
+def test_a_run_without_a_selftest_is_judged_by_the_kept_one():
+    rows = measured(path=["model/decode"], dram_read_bytes=[5.0], dram_write_bytes=[5.0], flops=[0.0])
+    trust = check_counters(rows, None, kept_selftest=KEPT)
+    assert trust["status"] == "trusted"
+    assert trust["sentence"].endswith("It ran on such a GPU with driver 580.1 at 2026-11-23T09:00Z.")
+    assert [check["error_frac"] for check in trust["checks"]] == pytest.approx([0.01, 0.0])
+    kept = {**KEPT, "checks": [{**KEPT["checks"][0], "measured": 1100.0}, KEPT["checks"][1]]}
+    assert check_counters(rows, None, kept_selftest=kept)["status"] == "untrusted"
+    own = measured(path=["selftest/copy"], dram_read_bytes=[1040.0], dram_write_bytes=[1000.0], flops=[0.0])
+    assert check_counters(own, SELFTEST, kept_selftest=KEPT)["status"] == "untrusted"  # its own one counts
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "counts"),
+    [("NVIDIA H200", "2025.3.1.0", True), ("NVIDIA H100", "2025.3.1.0", False), ("NVIDIA H200", "2026.1", False)],
+)
+def test_a_kept_selftest_counts_for_its_gpu_and_ncu_alone(gpu, version, counts):
+    capture = SimpleNamespace(ours={"selftest": KEPT})
+    assert (kept_selftest_of(capture, gpu, {"version": version}) is KEPT) == counts
+    assert kept_selftest_of(SimpleNamespace(ours={}), gpu, {"version": version}) is None
 
 
 def test_tables_are_exactly_as_declared():

@@ -1,0 +1,66 @@
+"""Measure the roofs of the GPU at hand, for every later profile on it.
+
+python -m harness.roofs --out DIR    writes ceilings.json and manifest.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from analysis.formats.console import guarded
+from analysis.formats.errors import InputError
+from analysis.formats.run import CEILINGS
+from harness import manifest
+from harness.console import progress
+from kernels.build import BuildError
+from kernels.ceilings import measure_ceilings
+
+
+def measure(out: Path, arguments: Sequence[str]) -> None:
+    """Write ceilings.json, with the time and the driver, and manifest.json, with the clocks meanwhile.
+
+    Raises: InputError, where there is no GPU, or nothing to compile the micro-kernels with.
+    """
+    if not torch.cuda.is_available():
+        raise InputError(f"roofs need a CUDA GPU and torch {torch.__version__} sees none.")
+    out.mkdir(parents=True, exist_ok=True)
+    progress("measuring the roofs of this GPU")
+    try:
+        with manifest.ClockSampler() as sampler:
+            found = measure_ceilings()
+    except BuildError as error:
+        raise InputError(
+            f"no ceilings.json, so reports have datasheet roofs only: {manifest.first_line(error)}"
+        ) from error
+    conditions = manifest.build_manifest(arguments, [], 0, {"source": "none"}, sampler)
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ")
+    document = CEILINGS.document({**found, "driver": conditions["driver"] or "", "measured": now})
+    manifest.write_json(out / CEILINGS.name, document)
+    manifest.write_manifest(out / "manifest.json", conditions)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """See the module's docstring."""
+    argv = sys.argv[1:] if argv is None else argv
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.roofs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for the files")
+    out = parser.parse_args(argv).out
+
+    def program() -> int:
+        measure(out, argv)
+        progress(f"wrote {out}")
+        return 0
+
+    return guarded(program, "nothing smaller: the roofs need 6 GB")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

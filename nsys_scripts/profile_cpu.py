@@ -1,0 +1,65 @@
+"""GPT-2 without a GPU: its layer times on the CPU, and the report of the first GPU's committed capture."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from profile_gpu import PYTHON
+from profile_machine import ROOT
+from profile_program import ProfileError
+from profile_stages import Runner, Stage
+
+
+class WithoutGpu(Runner):
+    """What `make profile` does where there is no GPU."""
+
+    def stages(self) -> list[Stage]:
+        asked = [PYTHON, "-m", "analysis.published", "overview", "--first"]
+        found = subprocess.run(asked, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+        committed = Path(found.stdout.strip())
+        captures, run = self.folder.captures, self.folder.path
+        harness = [PYTHON, "-m", "harness.run", "--mode", "cpu", "--out", str(captures), *self.program.more]
+
+        def report_committed() -> int:
+            if not self.dry and not (ROOT / committed / "captures").is_dir():
+                print(f"{committed}/captures is missing from this checkout, so there is no GPU capture to report on.")
+                return 1
+            return report(committed / "captures", run.with_name(f"{run.name}-{committed.name}"))
+
+        def report(of: Path, out: Path) -> int:
+            return self.run(PYTHON, "analysis/report.py", of, "--out", out, where=ROOT)
+
+        return [
+            Stage(
+                name="cpu",
+                title="layer times of GPT-2 on this CPU",
+                work=lambda: self._must(self.run(*harness, where=ROOT)),
+                seconds=60,
+                key=lambda: [self.program.digest()],
+            ),
+            Stage(
+                name="report",
+                title="report of this CPU run (no GPU: layer times only)",
+                work=lambda: self._must(report(captures, run)),
+                seconds=5,
+            ),
+            Stage(
+                name="committed",
+                title="full report of the committed capture",
+                work=lambda: self._must(report_committed()),
+                seconds=5,
+            ),
+        ]
+
+    def _must(self, code: int) -> int:
+        """The exit code 0: what follows needs this stage.
+
+        Raises: ProfileError for any other.
+        """
+        if code:
+            raise ProfileError(code if code == 2 else 1, f"The {self.stage} failed; the reason stands above.")
+        return code
+
+    def end(self) -> int:
+        return 0

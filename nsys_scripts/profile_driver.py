@@ -1,0 +1,196 @@
+"""Profile a program, or GPT-2, or the roofs alone: the command line of profile.sh, whose header is its help.
+
+Needs the standard library alone: what each stage runs brings its own packages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import shutil
+import signal
+import stat
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from profile_cpu import WithoutGpu
+from profile_folder import ASKED, Folder, read_json, write_json
+from profile_gpu import PYTHON, Measuring, Profile
+from profile_machine import ROOT, Machine, look, shown
+from profile_program import ProfileError, Program, find, gpt2
+from profile_stages import Runner
+
+LEAST_FREE_BYTES = 256 << 20
+INTERRUPTED = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """Usage errors as one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ProfileError(2, f"{message[:1].upper()}{message[1:]}. See profile.sh --help.")
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+_whole.__name__ = "whole number from 1 on"
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="profile.sh", add_help=False, allow_abbrev=False)
+    parser.add_argument("-n", dest="dry", action="store_true")
+    parser.add_argument("--run", type=Path)
+    parser.add_argument("--budget", type=_whole, default=60)
+    parser.add_argument("--steps", default="")
+    parser.add_argument("--deep", action="store_true")
+    parser.add_argument("--limit", type=_whole, default=600)
+    parser.add_argument("--window", choices=("auto", "profiler", "all"), default="auto")
+    parser.add_argument("--stdin", type=Path)
+    parser.add_argument("--remeasure", action="store_true")
+    parser.add_argument("--harness", default="")
+    parser.add_argument("--roofs", action="store_true")
+    return parser
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options, with `command` and `folder`: those of the run that --run names, unless they are given.
+
+    Raises: ProfileError, for usage.
+    """
+    mine, command = arguments, []
+    if "--" in arguments:
+        at = arguments.index("--")
+        mine, command = arguments[:at], arguments[at + 1 :]
+        if not command:
+            raise ProfileError(2, "There is no command after --. See profile.sh --help.")
+    options, others = _parser().parse_known_args(mine)
+    if others:
+        raise ProfileError(2, f"Unknown argument {others[0]}: the command follows after --. See profile.sh --help.")
+    options.command, options.folder = command, Path.cwd()
+    asked = read_json(options.run / "raw" / ASKED) if options.run else {}
+    if asked and not command:
+        options = _parser().parse_args(mine, argparse.Namespace(**_restored(asked["options"])))
+        options.command, options.folder = asked["command"], Path(asked["folder"])
+    if options.command and options.harness:
+        raise ProfileError(2, "--harness is for GPT-2: leave it out, or leave the command out.")
+    return options
+
+
+def _restored(options: dict[str, Any]) -> dict[str, Any]:
+    stdin = options.pop("stdin", None)
+    return {**options, "stdin": Path(stdin) if stdin else None, "dry": False, "remeasure": False}
+
+
+def _remember(options: argparse.Namespace, folder: Folder) -> None:
+    """Note what was asked for, so that --run alone goes on with it."""
+    names = ("budget", "steps", "deep", "limit", "window", "harness", "roofs")
+    kept: dict[str, Any] = {name: getattr(options, name) for name in names}
+    kept["stdin"] = str(options.stdin.resolve()) if options.stdin else None
+    write_json(folder.raw / ASKED, {"command": options.command, "folder": str(options.folder), "options": kept})
+
+
+def _given_stdin() -> Path | None:
+    """The file that our own input is redirected from: every run of the program can read it anew."""
+    try:
+        if stat.S_ISREG(os.fstat(0).st_mode):
+            return Path(os.readlink("/proc/self/fd/0"))
+    except OSError:
+        pass
+    return None
+
+
+def _check_disk(path: Path) -> None:
+    there = next(parent for parent in (path, *path.parents) if parent.exists())
+    free = shutil.disk_usage(there).free
+    if free < LEAST_FREE_BYTES:
+        sentence = f"{there} has {free >> 20} MB left, too few for a profile: free some, or name another --run."
+        raise ProfileError(1, sentence)
+
+
+def _folder_of(options: argparse.Namespace, machine: Machine, name: str) -> Folder:
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    path = (options.run or ROOT / "runs" / f"{stamp}-{machine.slug}-{name}").absolute()
+    shorter = Path.cwd() == options.folder == ROOT and path.is_relative_to(ROOT)
+    return Folder(path.relative_to(ROOT) if shorter else path)
+
+
+def drive(arguments: list[str]) -> int:
+    """Profile what the command line asks for; the exit code.
+
+    Raises: ProfileError, with one sentence.
+    """
+    options = parse(arguments)
+    machine = look()
+    program: Program | None = None
+    if options.command:
+        program = find(options.command, options.folder, options.stdin or _given_stdin(), must_exist=not options.dry)
+    if not machine.gpu and not options.dry:
+        if program or options.roofs:
+            what = "The self-test" if options.roofs else "A profile"
+            raise ProfileError(2, f"{what} needs an NVIDIA GPU, and there is none here ({machine.reason}); try -n.")
+        return _without_gpu(options, machine)
+    folder = _folder_of(options, machine, program.name if program else "roofs" if options.roofs else "gpt2")
+    program = program or gpt2(PYTHON, folder.captures, options.harness)
+    if not options.dry:
+        _check_disk(folder.path.absolute())
+        folder.open()
+        _remember(options, folder)
+    kind = Measuring if options.roofs else Profile
+    return _go(kind(program=program, folder=folder, options=options, machine=machine))
+
+
+def _go(runner: Runner) -> int:
+    try:
+        return runner.go()
+    except KeyboardInterrupt:
+        again = f"RUN={shown(runner.folder.path)} make profile goes on"
+        raise ProfileError(INTERRUPTED, f"Interrupted in {runner.stage}: what is done is kept, {again}.") from None
+    finally:
+        runner.folder.close()
+
+
+def _without_gpu(options: argparse.Namespace, machine: Machine) -> int:
+    """GPT-2 on a machine without a GPU: its layer times on the CPU, and the report of the committed capture."""
+    if not os.environ.get("ANNOUNCED"):
+        print(f"No NVIDIA GPU found: {machine.reason}.", flush=True)
+    folder = _folder_of(options, Machine(gpu="cpu"), "gpt2")
+    folder.open()
+    program = gpt2(PYTHON, folder.captures, options.harness)
+    return _go(WithoutGpu(program=program, folder=folder))
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    """Command line: the exit code, and one sentence for what went wrong."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        return drive(sys.argv[1:])
+    except ProfileError as refused:
+        print(f"profile.sh: {refused}", file=sys.stderr)
+        return refused.code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # who reads our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except OSError as error:
+        why = "free some space" if error.errno == errno.ENOSPC else "check the path and its permissions"
+        what = error.filename or "A file of the run"
+        print(f"profile.sh: {what}: {error.strerror}; {why}, then go on with --run.", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,274 @@
+"""The stages of a profile on a GPU: roofs, bare times, timeline, what to count, counters, report."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from profile_folder import Folder, read_json, write_json
+from profile_machine import HERE, ROOT, Machine, shown
+from profile_roofs import CEILINGS, MANIFEST, Roofs, scratch_folder
+from profile_stages import Runner, Stage
+from status import scrub_command
+
+LIMITED = 124  # exit code of `timeout`
+BLIND_LAUNCHES = 200  # to count where no timeline says what there is
+PYTHON = os.environ.get("PYTHON", sys.executable)
+VIEWERS = (("Timeline", "nsys-ui", "timeline.nsys-rep"), ("Counters", "ncu-ui", "counters.ncu-rep"))
+
+
+@dataclass(kw_only=True)
+class Measuring(Runner):
+    """Measures the roofs of the GPU, for this run and later ones."""
+
+    options: argparse.Namespace
+    machine: Machine
+
+    def __post_init__(self) -> None:
+        self.dry = bool(self.options.dry)
+        self.roofs = Roofs(self.machine)
+        self.scratch = self.folder.raw / "measuring"
+
+    def stages(self) -> list[Stage]:
+        return [self.roofs_stage()]
+
+    def roofs_stage(self) -> Stage:
+        """Done whenever it is asked for: the folder of roofs keeps its result, not the run."""
+        return Stage(
+            name="roofs",
+            title="roofs of this GPU, once, and the self-test of its counters",
+            work=self._measure,
+            seconds=30,
+            lowers="measured roofs",
+        )
+
+    def _measure(self) -> int:
+        scratch = Folder(self.scratch) if self.dry else scratch_folder(self.scratch)
+        out = scratch.captures
+        failed = self.run(PYTHON, "-m", "harness.roofs", "--out", out, where=ROOT)
+        program = [PYTHON, "-m", "harness.run", "--mode", "capture", "--only", "selftest", "--out", str(out)]
+        script = HERE / "ncu_capture.sh"
+        denied = self.run(script, "--include", "selftest/", "--out", scratch.path, "--", *program, where=ROOT)
+        if self.dry or not denied:
+            self.run(HERE / "export_csv.sh", "--only", "ncu", scratch.path, where=ROOT)
+            self.run(PYTHON, "analysis/report.py", out, "--out", scratch.path, "--quiet", where=ROOT)
+        if not self.dry:
+            self.roofs.keep(scratch)
+            if CEILINGS not in self.hand_roofs():
+                print("The roofs cannot be measured here: the report uses the datasheet's and marks them.", flush=True)
+        return failed or denied
+
+    def hand_roofs(self) -> list[str]:
+        """Give the run its roofs and, of a program that writes none itself, a manifest; their names."""
+        given = self.roofs.hand_to(self.folder.captures)
+        if not self.program.is_harness:
+            gpu = self.roofs.read(MANIFEST).get("gpu") or {}
+            gpu |= {"name": self.machine.gpu, "compute_capability": self.machine.capability}
+            gpu.pop("card", None)  # of the card that the roofs were measured on
+            manifest = {"kind": "manifest", "schema_version": 1, "gpu": gpu, "driver": self.machine.driver or None}
+            manifest |= {"nsys": self.machine.nsys or None, "ncu": self.machine.ncu or None}
+            manifest["arguments"] = scrub_command(self.program.words)
+            write_json(self.folder.captures / MANIFEST, manifest)
+        return given
+
+    def end(self) -> int:
+        verdict: list[str | Path] = [sys.executable, HERE / "status.py", "trusted", self.scratch / "report.json"]
+        return 1 if self.lowered else subprocess.run(verdict, check=False).returncode
+
+
+@dataclass(kw_only=True)
+class Profile(Measuring):
+    """The whole profile of a program."""
+
+    program_code: int = 0
+    report_code: int = 0
+
+    def stages(self) -> list[Stage]:
+        first = []
+        if self.program.is_harness:
+            compiled: list[object] = [self.program.digest(), *self.machine.identity]
+            first.append(
+                Stage(name="kernels", title="kernels of GPT-2", work=self._build, seconds=40, key=lambda: compiled)
+            )
+        if self.dry or self.options.remeasure or not self.roofs.are_kept():
+            first.append(self.roofs_stage())
+        else:
+            when = self.roofs.read(CEILINGS)["measured"]
+            print(f"Roofs of {self.machine.gpu}, driver {self.machine.driver}: kept, measured {when}.", flush=True)
+            self.hand_roofs()
+        return [*first, *self._of_times(), *self._of_counters(), self._report_stage()]
+
+    def _of_times(self) -> list[Stage]:
+        what = [self.program.digest(), *self.machine.identity, self.options.limit]
+        bare = Stage(
+            name="bare",
+            title="bare times: the program without a profiler",
+            work=self._bare,
+            seconds=1,
+            runs=1,
+            key=lambda: what,
+            outputs=(self.folder.captures / "bare.json",),
+            lowers="bare times",
+        )
+        timeline = Stage(
+            name="timeline",
+            title="timeline under nsys",
+            work=self._timeline,
+            seconds=15,
+            runs=1,
+            key=lambda: [*what, self.machine.nsys, self.options.window],
+            outputs=(self.folder.captures / "nsys",),
+            lowers="a timeline",
+        )
+        return [bare, timeline]
+
+    def _of_counters(self) -> list[Stage]:
+        what = [self.program.digest(), *self.machine.identity, self.options.limit, self.options.deep]
+        folder, budget = self.folder, self.options.budget
+        plan = Stage(
+            name="plan",
+            title="plan of what to count",
+            work=self._plan,
+            seconds=3,
+            key=lambda: [folder.stamp("timeline"), budget, self.options.steps],
+            outputs=(folder.raw / "count_plan.json",),
+            skip=self._no_plan,
+        )
+        counters = Stage(
+            name="counters",
+            title="counters under ncu",
+            work=self._counters,
+            seconds=15 + budget,
+            runs=1,
+            key=lambda: [*what, self.machine.ncu, self._window(), read_json(self._plan_file)],
+            outputs=(folder.raw / "ncu.log",),
+            skip=self._no_counters,
+            lowers="counters",
+        )
+        export = Stage(
+            name="export",
+            title="export of the counters",
+            work=lambda: self.run(HERE / "export_csv.sh", "--only", "ncu", folder.path),
+            seconds=4,
+            key=lambda: [folder.stamp("counters")],
+            skip=lambda: "" if any(folder.raw.glob("counters*.ncu-rep")) else "as nothing was counted",
+            lowers="counters",
+        )
+        return [plan, counters, export]
+
+    def _report_stage(self) -> Stage:
+        return Stage(name="report", title="report", work=self._report, seconds=5)
+
+    def _build(self) -> int:
+        return self.run(PYTHON, "-m", "kernels.build", "ceilings", "softmax", where=ROOT)
+
+    def _bare(self) -> int:
+        words, limit = self.program.words, str(self.options.limit)
+        code = self.run(HERE / "bare.sh", "--limit", limit, "--out", self.folder.path, "--", *words, program=True)
+        status = self._status("bare")
+        self.program_code = status.get("exit_code", 0)
+        if code and not self.program_code and "opened no" in status.get("reason", ""):
+            self.lowered.append("bare times")  # to run it again would tell no more
+            return 0
+        return code
+
+    def _within(self, times: int) -> list[str]:
+        """The program, ended after so many times the limit: a profiler ends with it and keeps what it saw."""
+        return ["timeout", "-k", "10", str(times * self.options.limit), *self.program.words]
+
+    # --- timeline ---
+
+    def _timeline(self) -> int:
+        """Capture the program's own window if it opens one, else all of it, and export that."""
+        asked = self.options.window
+        window = asked if asked != "auto" else "profiler" if self.program.opens_window() else "all"
+        code = self._capture_timeline(window)
+        if self.dry or asked != "auto":
+            return code
+        if window == "profiler" and "never opened" in self._status("nsys").get("reason", ""):
+            print("The program opens no window (cudaProfilerStart): all of it is captured.", flush=True)
+            return self._capture_timeline("all")
+        if window == "all" and self._opened_a_window():
+            print("The program opens a window (cudaProfilerStart): that alone is captured.", flush=True)
+            return self._capture_timeline("profiler")
+        return code
+
+    def _capture_timeline(self, window: str) -> int:
+        out = self.folder.path
+        script = HERE / "nsys_capture.sh"
+        code = self.run(script, "--window", window, "--out", out, "--", *self._within(2), program=True)
+        if not self.dry and not any((self.folder.raw / f"timeline.{end}").exists() for end in ("nsys-rep", "qdstrm")):
+            return code
+        exported = self.run(HERE / "export_csv.sh", "--only", "nsys", out)
+        return code or exported
+
+    def _opened_a_window(self) -> bool:
+        calls = self.folder.captures / "nsys" / "cuda_api_sum.csv"
+        return calls.is_file() and "ProfilerStart" in calls.read_text(encoding="utf-8", errors="replace")
+
+    def _status(self, tool: str) -> dict[str, Any]:
+        return read_json(self.folder.captures / f"{tool}.json")
+
+    def _window(self) -> str:
+        """The window of the timeline, which the counters are to be of, too."""
+        captured = self._status("nsys").get("window")
+        return str(captured or ("profiler" if self.program.opens_window() else "all"))
+
+    # --- counters ---
+
+    def _no_plan(self) -> str:
+        if self.options.deep:
+            return "as --deep counts every launch"
+        return "" if (self.folder.captures / "nsys").is_dir() else "as there is no timeline"
+
+    def _plan(self) -> int:
+        steps = ["--steps", self.options.steps] if self.options.steps else []
+        budget = str(self.options.budget)
+        return self.run(PYTHON, "-m", "analysis.counting", self.folder.captures, "--budget", budget, *steps, where=ROOT)
+
+    def _no_counters(self) -> str:
+        if self.program_code:
+            return "as the program failed"
+        planned = self.folder.stamp("plan") and not self.options.deep
+        return "as there is nothing to count" if planned and not self._plan_file.is_file() else ""
+
+    @property
+    def _plan_file(self) -> Path:
+        return self.folder.raw / "count_plan.json"
+
+    def _counters(self) -> int:
+        how = ["--launches", str(BLIND_LAUNCHES)]
+        if self.options.deep:
+            how = ["--deep"]
+        elif self.dry or self._plan_file.is_file():
+            how = ["--plan", str(self._plan_file)]
+        how += ["--window", self._window(), "--out", str(self.folder.path)]
+        return self.run(HERE / "ncu_capture.sh", *how, "--", *self._within(10), program=True)
+
+    # --- the end ---
+
+    def _report(self) -> int:
+        captures, out = self.folder.captures, self.folder.path
+        self.report_code = self.run(PYTHON, "analysis/report.py", captures, "--out", out, where=ROOT)
+        return self.report_code
+
+    def end(self) -> int:
+        if self.lowered:
+            without = ", ".join(dict.fromkeys(self.lowered))
+            print(f"Without {without}: the report is one evidence tier lower and says why under its gaps.")
+        for what, viewer, name in VIEWERS:
+            if (self.folder.raw / name).is_file():
+                print(f"{what}: {viewer} {shown(self.folder.raw / name)}")
+        if self.program_code:
+            print(f"{self._why_it_failed()} {shown(self.folder.path)} keeps what there is.", file=sys.stderr)
+        return 1 if self.program_code or self.report_code else 0
+
+    def _why_it_failed(self) -> str:
+        if self.program_code == LIMITED:
+            return f"The program ran longer than {self.options.limit} s and was ended: allow more with --limit."
+        return f"The program ended with exit code {self.program_code}, its output is above: run it by itself first."

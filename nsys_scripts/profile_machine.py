@@ -1,0 +1,91 @@
+"""What `profile.sh` knows of the machine: its GPU, driver and tools, and the names that no shared file may hold."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+# Asks the functions of common.sh: one `name=value` a line; `gpu` is missing where there is none.
+_QUESTIONS = """
+source "$0"
+if gpu=$(find_gpu); then echo "gpu=$gpu"; else echo "reason=$gpu"; fi
+if nsys=$(find_nsys); then echo "nsys=$("$nsys" --version 2>&1 | tr '\\n' ' ')"; fi
+if ncu=$(find_ncu); then echo "ncu=$("$ncu" --version 2>&1 | tr '\\n' ' ')"; fi
+echo "driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)"
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """`gpu` is empty where there is none, and `reason` says why; versions are empty where a tool is missing."""
+
+    gpu: str = ""
+    capability: str = ""
+    driver: str = ""
+    nsys: str = ""
+    ncu: str = ""
+    reason: str = ""
+
+    @property
+    def slug(self) -> str:
+        """The GPU's name as part of a folder's name: `h200`."""
+        return _slug(self.gpu.removeprefix("NVIDIA ")) or "no-gpu"
+
+    @property
+    def identity(self) -> list[str]:
+        """What a measurement depends on."""
+        return [self.gpu, self.driver]
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
+
+
+def look() -> Machine:
+    """Ask nvidia-smi, nsys and ncu, as the scripts find them."""
+    answer = subprocess.run(
+        ["bash", "-c", _QUESTIONS, str(HERE / "common.sh")],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    found = dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line)
+    gpu, _, capability = found.get("gpu", "").rpartition(", ")
+    return Machine(
+        gpu=gpu,
+        capability=capability,
+        driver=found.get("driver", ""),
+        nsys=_version(found.get("nsys", "")),
+        ncu=_version(found.get("ncu", "")),
+        reason=found.get("reason", "nvidia-smi gave no answer"),
+    )
+
+
+def _version(text: str) -> str:
+    found = re.search(r"\d+(?:\.\d+){2,}", text)
+    return found[0] if found else text.strip()
+
+
+def shown(path: Path) -> Path:
+    """A path as the user would write it from here."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def cache_folder() -> Path | None:
+    """Where roofs are kept; None where KERNEL_LEDGER_CACHE is off or there is no home."""
+    named = os.environ.get("KERNEL_LEDGER_CACHE", "")
+    if named.lower() == "off":
+        return None
+    try:
+        base = (
+            Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernel-ledger"
+        )
+    except RuntimeError:
+        return None
+    return base / "roofs"

@@ -1,0 +1,84 @@
+"""The roofs of a GPU and the self-test of its counters: measured once for a GPU and its driver, kept for later runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from profile_folder import Folder, digest, read_json, write_json
+from profile_machine import Machine, cache_folder
+
+CEILINGS, SELFTEST, MANIFEST = "ceilings.json", "selftest.json", "manifest.json"
+
+
+class Roofs:
+    """What is kept of this GPU. The counters are tested anew where ncu changed, or may read counters now."""
+
+    def __init__(self, machine: Machine) -> None:
+        base = cache_folder()
+        self.machine = machine
+        self.folder = base / f"{machine.slug}-{machine.driver or 'no-driver'}" if base else None
+
+    def read(self, name: str) -> dict[str, Any]:
+        """A kept file's content; empty, where it was not measured."""
+        return read_json(self.folder / name) if self.folder else {}
+
+    def may_count(self) -> str:
+        """What decides whether ncu can count here: its version, the driver's rule and who asks."""
+        try:
+            rules = Path("/proc/driver/nvidia/params").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            rules = ""
+        return digest([self.machine.ncu, "RmProfilingAdminOnly: 1" in rules, os.geteuid()])
+
+    def are_kept(self) -> bool:
+        """Whether there is nothing left to measure here."""
+        tested = self.read(SELFTEST) or self.read("untested.json")
+        return bool(self.read(CEILINGS)) and tested.get("counted_as") == self.may_count()
+
+    def keep(self, scratch: Folder) -> None:
+        """Take what was measured in `scratch` into the kept folder, each file whole or not at all."""
+        folder = self.folder or scratch.raw / "roofs"
+        self.folder = folder
+        for name in (CEILINGS, MANIFEST):
+            if found := read_json(scratch.captures / name):
+                write_json(folder / name, found)
+        tested = self._tested(scratch)
+        write_json(folder / (SELFTEST if tested["checks"] else "untested.json"), tested)
+
+    def _tested(self, scratch: Folder) -> dict[str, Any]:
+        """selftest.json of a run of the self-test alone, from its report."""
+        trust = read_json(scratch.path / "report.json").get("trust") or {}
+        names = ("name", "unit", "expected", "measured")
+        return {
+            "kind": "selftest",
+            "schema_version": 1,
+            "gpu": self.machine.gpu,
+            "driver": self.machine.driver,
+            "ncu": self.machine.ncu,
+            "measured": datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
+            "checks": [{name: check[name] for name in names} for check in trust.get("checks") or []],
+            "counted_as": self.may_count(),
+        }
+
+    def hand_to(self, captures: Path) -> list[str]:
+        """Copy what is kept into a run; return the names of what is there."""
+        given = []
+        for name in (CEILINGS, SELFTEST):
+            if found := self.read(name):
+                found.pop("counted_as", None)
+                write_json(captures / name, found)
+                given.append(name)
+        return given
+
+
+def scratch_folder(path: Path) -> Folder:
+    """An empty run folder to measure roofs in: nothing half measured is ever kept."""
+    folder = Folder(path)
+    shutil.rmtree(folder.path, ignore_errors=True)
+    for path in (folder.raw, folder.captures):
+        path.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,118 @@
+"""How a profile does its stages: one after the other, each kept once it is done, with times and what is left."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from profile_folder import Folder, digest
+from profile_machine import HERE
+from profile_program import Program
+
+
+def _always_anew() -> list[object]:
+    return [time.time_ns()]
+
+
+def _nothing() -> str:
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One stage; `work` returns an exit code.
+
+    key      what its result depends on
+    outputs  what must be there for its result to be kept
+    runs     how often it runs the program
+    seconds  what it takes besides
+    skip     why it cannot be done, '' if it can
+    lowers   what the report lacks if it fails
+    """
+
+    name: str
+    title: str
+    work: Callable[[], int]
+    seconds: float
+    key: Callable[[], list[object]] = _always_anew
+    runs: int = 0
+    outputs: tuple[Path, ...] = ()
+    skip: Callable[[], str] = _nothing
+    lowers: str = ""
+
+
+@dataclass
+class Runner:
+    """Does the stages of a program in a folder; with `dry` prints their commands alone."""
+
+    program: Program
+    folder: Folder
+    dry: bool = False
+    stage: str = "the beginning"
+    lowered: list[str] = field(default_factory=list)
+
+    def stages(self) -> list[Stage]:
+        """The stages in their order."""
+        raise NotImplementedError
+
+    def end(self) -> int:
+        """Say what is where; the exit code of the whole."""
+        raise NotImplementedError
+
+    def go(self) -> int:
+        """Do every stage that is not done; the exit code."""
+        stages = self.stages()
+        for at, stage in enumerate(stages):
+            self.stage = stage.title
+            place = f"{at + 1}/{len(stages)} {stage.title}"
+            if self.dry:
+                print(f"# {place}", flush=True)
+                stage.work()
+            elif why := stage.skip():
+                print(f"\n== {place}: left out, {why}", flush=True)
+            else:
+                self._do(stage, place, stages[at + 1 :])
+        return 0 if self.dry else self.end()
+
+    def _do(self, stage: Stage, place: str, later: Sequence[Stage]) -> None:
+        key = digest([stage.name, *stage.key()])
+        if self.folder.kept(stage.name, key, stage.outputs):
+            print(f"\n== {place}: done before", flush=True)
+            return
+        print(f"\n== {place}", flush=True)
+        self.folder.forget(stage.name)
+        started = time.monotonic()
+        code = stage.work()
+        seconds = time.monotonic() - started
+        if code == 0:
+            self.folder.done(stage.name, key, seconds)
+        elif stage.lowers:
+            self.lowered.append(stage.lowers)
+        print(f"   {seconds:.0f} s{self._left(later)}", flush=True)
+
+    def _left(self, later: Sequence[Stage]) -> str:
+        """What the stages that follow will take, as far as it is known."""
+        if not later:
+            return ""
+        once = self.folder.records().get("bare", {}).get("seconds")
+        runs = sum(stage.runs for stage in later)
+        seconds = sum(stage.seconds for stage in later) + (once or 0.0) * runs
+        also = f" and {runs} runs of the program" if runs and once is None else ""
+        return f"; about {seconds:.0f} s{also} left"
+
+    def run(self, *command: str | Path, where: Path | None = None, program: bool = False) -> int:
+        """Show and run one command; our scripts show themselves what they run. `program`: it reads --stdin."""
+        words = [str(word) for word in command]
+        where = where or self.program.folder
+        ours = words[0].startswith(f"{HERE}/")
+        if self.dry and ours:
+            return subprocess.run([words[0], "-n", *words[1:]], cwd=where, check=False).returncode
+        if not ours:
+            print(shlex.join(words), flush=True)
+        if self.dry:
+            return 0
+        return self.folder.run(words, self.stage, where, self.program.stdin if program else None)
