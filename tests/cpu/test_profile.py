@@ -76,7 +76,7 @@ def test_a_program_goes_through_every_stage(gpu_machine: Machine) -> None:
         f"bare --limit 600 --out runs/{run.name} -- env MODE=slow ./app two words",
         "nsys profile",
         "nsys stats --report",
-        "-m analysis.counting",
+        "-m analysis.counting runs/",
         "ncu --nvtx",
         "ncu --import",
         "analysis/report.py",
