@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.capture.load import load
+from analysis.capture.model import Capture
 from analysis.formats.errors import InputError, LedgerError
 from tests.cpu import test_capture_nsys_table as nsys
 from tests.fuzz.fuzz_readers import NAME, Target, attempt, limited, pick
@@ -113,3 +114,18 @@ def test_messages_stay_on_one_line_and_short() -> None:
     assert len(long) < 700
     assert long.startswith("f.dat: ")
     assert long.endswith("again.")
+
+
+def test_the_oracle_knows_that_sums_of_a_cut_trace_are_less(tmp_path: Path) -> None:
+    head = "Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name\n"
+    rows = [f"{1000 * i},{100 * i},cudaMalloc,0,{i},11,22,20,a\n" for i in (1, 2, 3)]
+
+    def read(lines: list[str]) -> Capture:
+        (tmp_path / "x.csv").write_text(head + "".join(lines), encoding="utf-8")
+        return load([tmp_path / "x.csv"])
+
+    truth = truth_of(read(rows))
+    assert truth.summed
+    assert "no gap says so" in wrong(read(rows[:2]), truth, Damaged(b"", "cut"))
+    assert wrong(read(rows[:2]), truth, Damaged(b"", "cut", clean=True)) == ""
+    assert "has the row" in wrong(read([*rows[:2], rows[2].replace(",300,", ",301,")]), truth, Damaged(b"", "cut"))
