@@ -13,7 +13,6 @@ from analysis.diagnosis.hot import hot_kernels
 from analysis.diagnosis.reasons import cell, nearest_roof
 from analysis.formats import symbols
 from analysis.formats.words import count_of
-from analysis.hardware.devices import Device
 from analysis.tables.declare import part
 from analysis.tables.host import CUDA
 from analysis.tables.stalls import NOT_WAITING
@@ -28,7 +27,7 @@ _INSIDE = "No range lies inside it: put NVTX ranges into it, or trace it with to
 def _findings(
     capture: Capture, layers_folded: pd.DataFrame, gaps: pd.DataFrame, measured: pd.DataFrame, roofline: pd.DataFrame,
     stalls: pd.DataFrame, fusion: pd.DataFrame, kernels: pd.DataFrame, rules: pd.DataFrame, source: pd.DataFrame,
-    host: pd.DataFrame, counters: pd.DataFrame, copies: pd.DataFrame, devices: pd.DataFrame, device: Device | None,
+    host: pd.DataFrame, counters: pd.DataFrame, copies: pd.DataFrame, devices: pd.DataFrame, sm_count: int | None,
     is_program: bool,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """What could be won first, then what takes most time with the reasons that are known: kernels, idle time, host."""
@@ -37,8 +36,6 @@ def _findings(
     won = find(gaps, measured, roofline, stalls, fusion)
     known = {"kernels": kernels, "rules": rules, "roofline": roofline, "stalls": stalls, "source": source, "host": host,
              "counters": counters}  # fmt: skip
-    gpu = (capture.manifest or {}).get("gpu") or {}
-    sm_count = gpu.get("sm_count") or (device.sm_count if device else None)
     gpus = devices["device"].nunique() if len(devices) else 1
     hot = hot_kernels(
         known, _clock(capture), judged_root(gaps), sm_count=sm_count, vendor=capture.vendor, most=1 if won else COUNT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -58,6 +59,19 @@ def hot_kernels(
         by = "ncu" if column == "ncu_time_ns" else clock
         found.append(_finding(kernel, labels[str(name)], part, column, by, known, vendor, root))
     return found
+
+
+def reasons_of_each(tables: Tables, *, sm_count: int | None = None, most: int) -> Iterator[tuple[str, list[Reason]]]:
+    """Yield the kernels with most time, by ncu where no timeline has it, each with all reasons that are known."""
+    kernels = tables["kernels"]
+    column = "ncu_time_ns" if kernels["nsys_time_ns"].isna().all() else "nsys_time_ns"
+    sums = kernels.assign(time=kernels[column].astype("Float64").fillna(0.0)).groupby("kernel", sort=False)
+    totals = sums[["time", "launches"]].sum().sort_values("time", ascending=False, kind="stable").head(most)
+    by_kernel = {name: dict(iter(tables[name].groupby("kernel", sort=False))) for name in _BY_KERNEL}
+    for name, row in totals.iterrows():
+        rows = {key: of.get(name, tables[key].head(0)) for key, of in by_kernel.items()} | {"host": tables["host"]}
+        kernel = Kernel(str(name), int(row["launches"]), float(row["time"]), rows, sm_count)
+        yield kernel.name, [one for one in reasons(kernel) if kernel.time_ns or not one.of_time]
 
 
 def _kernel(

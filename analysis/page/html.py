@@ -3,13 +3,17 @@
 Everything a capture names is hostile. Three fences: jinja2 escapes every value, the page's own policy allows
 only the one inline script whose hash stands in it, and control characters are taken out of all text. The SVGs
 are drawn by `analysis.page.figures`, where names are escaped too; nothing else is inserted as markup.
+
+The page is readable without its script: findings, the first rows of every table, what is missing. The script reads
+the block of data (`analysis.page.data`) and adds the rest: all rows, the icicle, the roofline, a page per kernel.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +21,43 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from analysis.page import markdown, text
+from analysis.page import data, markdown, text
 
-MAX_ROWS = 2000  # of a table on the page; more would make a browser slow, and the CSV has them
+STATIC_ROWS = 50  # of a table that the page shows without its script
+FIRST = 4  # findings on the first screen
 _TEMPLATES = Path(__file__).parent / "templates"
+# In this order they are one script.
+SCRIPTS = (
+    "data",
+    "format",
+    "dom",
+    "select",
+    "table",
+    "icicle",
+    "roofline",
+    "stalls",
+    "timeline",
+    "kernel",
+    "search",
+    "main",
+)
+LIVE = ("roofline", "stalls")  # tables that the script draws, to follow the selection
+# The same figures as files, and what the icicle stands for: they stay beside the page.
+_BESIDE = (*LIVE, "layers")
 _LONG = 300  # letters of sentences that get a wide column, so that rows stay low
+
+
+@functools.cache
+def script() -> str:
+    """The one script of the page."""
+    parts = ((_TEMPLATES / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+    return '"use strict";\n(() => {\n' + "".join(parts) + "})();\n"
 
 
 def render_html(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str]) -> str:
     """The page. `tables` and `svgs` by name; an absent one is not shown, its gap is."""
-    script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
     style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    digest = base64.b64encode(hashlib.sha256(script().encode("utf-8")).digest()).decode("ascii")
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -38,24 +67,69 @@ def render_html(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], s
         keep_trailing_newline=True,
     )
     untrusted = markdown.is_untrusted(report)
+    block = data.Data()
+    for entry in report.get("tables") or []:
+        if (table := tables.get(str(entry["name"]))) is not None:
+            block.add(entry, table)
+    findings = [_finding(f, report, tables, untrusted) for f in report.get("findings") or []]
     return environment.get_template("report.html.j2").render(
-        script=Markup(script),
+        script=Markup(script()),
         style=Markup(style),
         script_hash=digest,
+        data=Markup(_dump(block, report, tables, untrusted)),
+        has=_has(tables),
         title=text.clean(report.get("title") or "Report"),
         untrusted=untrusted,
         untrusted_sentence=markdown.UNTRUSTED_SENTENCE,
         mark=text.UNTRUSTED_MARK,
         summary=text.clean(markdown.conditions_line(report)),
+        measured=text.clean(_measured(report, tables)),
         conditions=[_cleaned(c, "name", "value") for c in report.get("conditions") or []],
         trust=_trust(report.get("trust") or {}),
         coverage=text.clean((report.get("coverage") or {}).get("sentence", "")),
-        findings=[_finding(f, report, tables, untrusted) for f in report.get("findings") or []],
-        sections=_sections(report, tables, svgs, untrusted),
+        findings=findings,
+        first=findings[:FIRST],
+        sections=_sections(report, tables, svgs, block.short, untrusted),
         gaps=[_cleaned(g, "what", "why", "fix") for g in report.get("gaps") or []],
         files=[{**_cleaned(f, "name", "kind"), "rows": text.number(f.get("rows"))} for f in report.get("files") or []],
         notes=[text.clean(note) for note in report.get("notes") or []],
     )
+
+
+def _has(tables: Mapping[str, pd.DataFrame]) -> dict[str, bool]:
+    """Which parts the script can draw."""
+    return {name: len(tables.get(name, ())) > 0 for name in ("program", "operations")}
+
+
+def _measured(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
+    """What was measured, in one line: GPU, program, and how much of it."""
+    known = {str(c.get("name")): c.get("value") for c in report.get("conditions") or []}
+    said = [text.shorten(known[name], 60) for name in ("GPU", "workload") if name in known]
+    program = tables.get("program", pd.DataFrame())
+    if len(program):
+        whole = program.iloc[0]
+        said.append(f"{text.number(whole['launches'])} launches, {text.number(whole['time_ns'], 'ns')} of GPU time")
+        if not text.is_missing(whole["idle_ns"]):
+            said.append(f"{text.number(whole['idle_ns'], 'ns')} idle in its steps")
+    return " · ".join(said)
+
+
+def _dump(
+    block: data.Data, report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], untrusted: bool
+) -> str:  # fmt: skip
+    """The block of data with what the script has to know beside the tables."""
+    names = tables["kernels"]["kernel"].dropna().unique().tolist() if "kernel" in tables.get("kernels", ()) else []
+    return block.dump(
+        untrusted=untrusted,
+        why=data.why(report.get("gaps") or []),
+        bases=data.bases(names),
+        findings=[_about(finding) for finding in report.get("findings") or []],
+    )
+
+
+def _about(finding: Mapping[str, Any]) -> list[str]:
+    """The rows that a finding cites: by them a kernel's page finds it."""
+    return list(dict.fromkeys(text.clean(item.get("row", "")) for item in finding.get("evidence") or []))
 
 
 def _cleaned(record: Mapping[str, Any], *keys: str) -> dict[str, str]:
@@ -109,36 +183,38 @@ def _finding(
 
 
 def _sections(
-    report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str], untrusted: bool
-) -> list[dict[str, Any]]:
+    report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str],
+    short: Mapping[tuple[str, str], Mapping[str, str]], untrusted: bool,
+) -> list[dict[str, Any]]:  # fmt: skip
     """One section a table, in the report's order, with the figures that were drawn from it."""
     sections = []
     for entry in report.get("tables") or []:
         name = str(entry["name"])
-        table = tables.get(name)
-        warned = untrusted and markdown.from_counters(table)
-        figures = [
-            {
-                "svg": _inline(svgs[str(f["name"])]),
-                "caption": text.clean(f.get("caption", "")),
-                "name": str(f["name"]),
-            }
-            for f in report.get("figures") or []
-            if f.get("table") == name and str(f.get("name")) in svgs
-        ]
+        table = tables.get(name, pd.DataFrame())
+        drawn = [f for f in report.get("figures") or [] if f.get("table") == name and str(f.get("name")) in svgs]
         sections.append(
             {
                 "name": name,
                 "label": name.replace("_", " "),
                 "file": str(entry.get("file", f"tables/{name}.csv")),
                 "question": text.clean(entry.get("question", "")),
-                "total": 0 if table is None else len(table),
-                "limit": MAX_ROWS,
-                "columns": [] if table is None else _columns(entry, table),
-                "rows": [] if table is None else _rows(entry, table.head(MAX_ROWS), untrusted),
-                "figures": figures,
-                "note": text.BELOW_MINIMUM if table is not None and markdown.has_below_minimum(table) else "",
-                "warned": warned,
+                "total": len(table),
+                "limit": data.MAX_ROWS,
+                "columns": data.columns_of(entry, table),
+                "rows": _rows(entry, table.head(STATIC_ROWS), short, untrusted),
+                "figures": [
+                    {
+                        "svg": _inline(svgs[str(f["name"])]),
+                        "caption": text.clean(f.get("caption", "")),
+                        "name": str(f["name"]),
+                    }
+                    for f in drawn
+                    if str(f["name"]) not in _BESIDE
+                ],
+                "live": name if name in LIVE and len(table) else "",
+                "files": [str(file) for f in drawn if str(f["name"]) in _BESIDE for file in (f.get("files") or [])[:1]],
+                "note": text.BELOW_MINIMUM if markdown.has_below_minimum(table) else "",
+                "warned": untrusted and markdown.from_counters(table),
             }
         )
     return sections
@@ -149,40 +225,15 @@ def _inline(svg: str) -> Markup:
     return Markup(svg[max(svg.find("<svg"), 0) :])
 
 
-def _described(entry: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {str(c.get("name")): c for c in entry.get("columns") or []}
-
-
-def _columns(entry: Mapping[str, Any], table: pd.DataFrame) -> list[dict[str, Any]]:
-    about = _described(entry)
-    columns = []
-    for name in map(str, table.columns):
-        described = about.get(name, {})
-        words = [name, str(described.get("unit") or ""), str(described.get("description") or "")]
-        columns.append(
-            {
-                "label": described.get("label") or text.label_of(name),
-                "title": text.clean(" · ".join(w for w in words if w)),
-                "numeric": _is_numeric(table, name),
-            }
-        )
-    return columns
-
-
-def _rows(entry: Mapping[str, Any], table: pd.DataFrame, untrusted: bool) -> list[dict[str, Any]]:
-    """Rows of ready cells, built a column at a time: a table has few columns and up to 2,000 rows."""
-    about = _described(entry)
+def _rows(
+    entry: Mapping[str, Any], table: pd.DataFrame, short: Mapping[tuple[str, str], Mapping[str, str]], untrusted: bool
+) -> list[dict[str, Any]]:
+    """Rows of ready cells, built a column at a time."""
     cells = []
-    for column, name in zip(table.columns, map(str, table.columns), strict=True):
-        style = " n" if _is_numeric(table, name) else ""
-        described = about.get(name, {})
-        style += " u" if markdown.is_from_counters(described or None) else ""
-        # beside a kernel's name there is little room; a range alone may show more of itself
-        width, head = (56, 0.6) if name == "kernel" else (48 if "kernel" in table.columns else 88, text.RANGE_HEAD)
-        values = table[column].tolist()
-        texts = () if described.get("style") == "prose" else _texts(values, name, str(described.get("unit") or ""))
-        long = text.shorten_all((one for one in texts if len(one) > width), width, head)
-        cells.append([_cell(value, name, described, style, long) for value in values])
+    for described in data.columns_of(entry, table):
+        name, long = described["name"], short.get((str(entry["name"]), described["name"]), {})
+        values = [data.rounded(one) if text.is_number(one) else one for one in table[name].tolist()]
+        cells.append([_cell(value, described, long) for value in values])
     tiers = table["tier"].tolist() if "tier" in table.columns else [""] * len(table)
     return [
         {"cells": row, "warned": untrusted and tier == "counters"}
@@ -190,43 +241,28 @@ def _rows(entry: Mapping[str, Any], table: pd.DataFrame, untrusted: bool) -> lis
     ]
 
 
-def _texts(values: Sequence[Any], column: str, unit: str) -> Iterator[str]:
-    """What a reader sees of the values that are neither numbers nor missing."""
-    for value in dict.fromkeys(value for value in values if isinstance(value, str)):
-        yield text.clean(text.cell(value, column, unit))
+def _cell(value: Any, described: Mapping[str, Any], long: Mapping[str, str]) -> dict[str, Any]:
+    """kind: missing, number (shares with a bar), tier, name (short and full), or text.
 
-
-def _is_numeric(table: pd.DataFrame, column: str) -> bool:
-    return bool(pd.api.types.is_numeric_dtype(table[column])) or bool(text.unit_of(column))
-
-
-def _cell(value: Any, column: str, described: Mapping[str, Any], style: str, long: Mapping[str, str]) -> dict[str, Any]:
-    """kind: missing, number (with sort key, "" where that is what is shown; shares with a bar), tier, name (short and
-    full), or text.
-
-    `long`: what is shown of texts that are too long. style: classes of the cell; `n` is set to the right, as a number
-    is without it; `u` is marked where the row's counters are untrusted.
+    `long`: what is shown of texts that are too long. style: classes of the cell; `n` is set to the right, `u` is marked
+    where the row's counters are untrusted.
     """
-    unit, prose = str(described.get("unit") or ""), described.get("style") == "prose"
+    name, unit, styles = described["name"], described["unit"], []
     if text.is_missing(value):
         return {"kind": "missing"}
     if text.is_number(value):
-        shown = text.cell(value, column, unit)
-        bar = f"{min(max(float(value), 0.0), 1.0) * 100:.1f}" if described.get("style") == "bar" else ""
-        key = f"{value:.0f}" if float(value).is_integer() else f"{value:.7g}"
-        return {
-            "kind": "number",
-            "style": (("bar" if bar else "") + style.removeprefix(" n")).strip(),
-            "shown": shown,
-            "sort": "" if key == shown else key,
-            "bar": bar,
-        }
-    if column == "tier":
+        is_bar = described["style"] == "bar"
+        styles = [name for name, has in (("n", True), ("bar", is_bar), ("u", described["counted"])) if has]
+        bar = f"{min(max(float(value), 0.0), 1.0) * 100:.1f}" if is_bar else ""
+        shown = text.cell(value, described["name"], unit)
+        return {"kind": "number", "style": " ".join(styles), "shown": shown, "bar": bar}
+    if name == "tier":
         return {"kind": "tier", "shown": text.clean(value)}
-    full = text.clean(text.cell(value, column, unit))
-    if full not in long:
-        wraps = ""
-        if prose and len(full) > 30:
-            wraps = "prose long" if len(full) > _LONG else "prose"
-        return {"kind": "text", "style": style if " n" in style else wraps, "shown": full}
-    return {"kind": "name", "shown": long[full], "full": full}
+    full = text.clean(text.cell(value, name, unit))
+    if full in long:
+        return {"kind": "name", "shown": long[full], "full": full}
+    if described["right"]:
+        styles = ["n", *(["u"] if described["counted"] else [])]
+    elif described["style"] == "prose" and len(full) > 30:
+        styles = ["prose", "long"] if len(full) > _LONG else ["prose"]
+    return {"kind": "text", "style": " ".join(styles), "shown": full}

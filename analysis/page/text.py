@@ -66,6 +66,12 @@ def unit_of(column: str) -> str:
     return next((unit for suffix, unit in _SUFFIX_UNITS if column.endswith(suffix)), "")
 
 
+def unit_for(column: str, unit: str) -> str:
+    """The unit in which `cell` shows a column: that of its name, else the given one, by the name `number` knows it."""
+    said = unit_of(column.split(" ")[0]) or unit
+    return _ALIASES.get(said.lower(), said.lower())
+
+
 def label_of(column: str) -> str:
     """A column's name for a heading: the unit goes, since every cell then carries its own."""
     for suffix, _ in _SUFFIX_UNITS:

@@ -138,7 +138,7 @@ def build_gaps(
     order = np.argsort(step_of_op, kind="stable")
     sorted_steps = step_of_op[order]
     held_by_pid = {} if overhead is None else dict(iter(overhead.groupby("pid")))
-    for (index, step), label in zip(steps.iterrows(), _labels(steps), strict=True):
+    for (index, step), label in zip(steps.iterrows(), step_labels(steps), strict=True):
         inside = order[slice(*np.searchsorted(sorted_steps, [index, index + 1]))]
         held = held_by_pid.get(step["pid"]) if held_by_pid else None
         rows.append(row(inside, label, step["path"], int(step["start_ns"]), int(step["end_ns"]), held))
@@ -148,7 +148,7 @@ def build_gaps(
     return table
 
 
-def _labels(steps: pd.DataFrame) -> list[str]:
+def step_labels(steps: pd.DataFrame) -> list[str]:
     """The path of each step, numbered where there are several of it."""
     if steps.empty:
         return []

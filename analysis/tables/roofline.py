@@ -241,6 +241,32 @@ def _sums(known: pd.DataFrame) -> pd.DataFrame:
     return table[table["flops"].notna() | table["bytes"].notna()].reset_index(drop=True)
 
 
+@table(
+    "roof_lines",
+    question="Which roofs does the GPU have, measured and by its datasheet?",
+    order=141,
+    optional=True,
+    columns=(
+        Column("roof", "", "memory level, or type of the arithmetic", "key"),
+        Column("measured_byte_per_s", "byte/s", "bandwidth that a micro-kernel sustained", "timing"),
+        Column("datasheet_byte_per_s", "byte/s", "bandwidth of the datasheet", "static"),
+        Column("measured_flop_per_s", "FLOP/s", "arithmetic that a micro-kernel sustained", "timing"),
+        Column("datasheet_flop_per_s", "FLOP/s", "arithmetic of the datasheet, dense", "static"),
+    ),
+)
+def build_roof_lines(roofs: pd.DataFrame, roofline: pd.DataFrame) -> pd.DataFrame | None:
+    """Return roof_lines.csv, a row a roof that is known; None where there is no point below them."""
+    if roofline.empty:
+        return None
+    known = roofs[roofs[["measured", "datasheet"]].notna().any(axis=1)]
+    is_level = known["kind"] == "bandwidth"
+    table = pd.DataFrame({"roof": known["name"]})
+    for whose in ("measured", "datasheet"):
+        table[f"{whose}_byte_per_s"] = known[whose].where(is_level)
+        table[f"{whose}_flop_per_s"] = known[whose].where(~is_level)
+    return table.assign(tier=known["measured"].notna().map({True: "timing", False: "static"}))
+
+
 # What a point of the roofline needs -> the metrics that give it, as a capture asks for them.
 _NEEDED = {
     "duration_ns": ("durations", "gpu__time_duration.sum"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import html
 import html.parser
+import json
 import re
 from typing import Any
 
@@ -12,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.page import readme, text
-from analysis.page.html import MAX_ROWS, render_html
+from analysis.page import data, readme, text
+from analysis.page.html import STATIC_ROWS, render_html
 from analysis.page.markdown import escape, render_markdown, render_terminal
 from studies.ladder.claims_page import render_claims
 from tests.declared import TABLES
@@ -83,7 +84,7 @@ def report(
         "coverage": {"sentence": "497 of 500 matched.", "matched": 497, "seen": 500, "frac": 0.994, "refused": 1},
         "findings": [{**finding, "evidence": evidence}],
         "tables": [listed(n, t) for n, t in (of or tables()).items()],
-        "figures": [{"name": "layers", "files": ["figures/layers.svg"], "table": "layers_folded", "caption": name}],
+        "figures": [{"name": "traffic", "files": ["figures/traffic.svg"], "table": "layers_folded", "caption": name}],
         "gaps": [{"what": f"No roofs for {name}.", "why": "No ceilings.json.", "fix": "Run make roofline."}],
         "files": [{"name": name, "kind": "ncu raw", "rows": 3}],
         "notes": [name],
@@ -117,7 +118,28 @@ class Page(html.parser.HTMLParser):
             self.shown += data
 
 
-SVGS = {"layers": '<?xml version="1.0"?><!DOCTYPE svg><svg xmlns="http://www.w3.org/2000/svg"><g id="layers-a"/></svg>'}
+SVGS = {
+    "traffic": '<?xml version="1.0"?><!DOCTYPE svg><svg xmlns="http://www.w3.org/2000/svg"><g id="traffic-a"/></svg>'
+}
+
+
+def block(source: str) -> dict[str, Any]:
+    """The block of data of a page, with the texts of each column in place."""
+    found = json.loads(source.split('<script type="application/json" id="data">')[1].split("</script>")[0])
+    for table in found["tables"]:
+        for column in table["columns"]:
+            if "texts" in column:
+                places = column["texts"] if isinstance(column["texts"], list) else [column["texts"]] * table["rows"]
+                column["values"] = [None if place < 0 else found["strings"][place] for place in places]
+            else:
+                column["values"] = column.get("numbers", column.get("mixed"))
+    return found
+
+
+def column_of(source: str, table: str, name: str) -> list[Any]:
+    (found,) = [one for one in block(source)["tables"] if one["name"] == table]
+    (column,) = [one for one in found["columns"] if one["name"] == name]
+    return column["values"]
 
 
 def test_two_renders_are_equal() -> None:
@@ -139,7 +161,8 @@ def test_views_change_neither_report_nor_tables() -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_are_only_text_in_the_page(name: str) -> None:
     page = Page(render_html(report(name=name), tables(HOSTILE), SVGS))
-    assert [tag for tag, _ in page.seen].count("script") == 1
+    scripts = [attributes for tag, attributes in page.seen if tag == "script"]
+    assert scripts == [{"type": "application/json", "id": "data"}, {}]
     assert [tag for tag, _ in page.seen].count("img") == 0
     assert not [a for _, attributes in page.seen for a in attributes if a.startswith("on")]
     assert "49" not in re.findall(r"\{\{.*?\}\}|\b49\b", page.shown)  # no second rendering of a template in a name
@@ -221,11 +244,37 @@ def test_numbers_are_sorted_by_their_values_whatever_is_shown() -> None:
     more = {"name": "occupancy", "unit": "", "description": "", "evidence": "counters"}
     described["tables"] = [{**entry, "columns": [*entry["columns"], more]}]
     page = render_html(described, {"kernels": kernels.assign(share_frac=values)}, {})
-    cells = re.findall(r'<td[^>]*? data-v(?:="([^"]*)")?(?: style="[^"]*")?>([^<]*)</td>', page)
-    keys = [float(key or shown) for key, shown in cells]
-    assert keys == pytest.approx([value for value in values for _ in range(3)], rel=1e-6)
-    assert keys[12] == 123_456_789_012  # a start in nanoseconds: not rounded
-    assert any(not key for key, _ in cells), "what is shown already is not written twice"
+    for name in ("occupancy", "nsys_time_ns", "share_frac"):
+        keys = column_of(page, "kernels", name)
+        assert keys == pytest.approx(values, rel=1e-6)
+        assert keys[4] == 123_456_789_012  # a start in nanoseconds: not rounded
+    assert column_of(page, "kernels", "kernel") == kernels["kernel"].tolist()
+
+
+def test_the_block_of_data_holds_what_the_csv_files_hold() -> None:
+    page = render_html(report(), tables(HOSTILE), SVGS)
+    for name, table in tables(HOSTILE).items():
+        for column in table:
+            values = column_of(page, name, column)
+            assert [value is None for value in values] == table[column].map(text.is_missing).tolist()
+            if column == "largest_gaps_ns":
+                assert set(values) == {"120 µs, 90 µs"}
+            elif pd.api.types.is_numeric_dtype(table[column]):
+                known = table[column].dropna()
+                assert [value for value in values if value is not None] == pytest.approx(known.tolist(), rel=1e-5)
+            else:
+                assert [value for value in values if value is not None] == [
+                    text.clean(value) for value in table[column] if not text.is_missing(value)
+                ]
+
+
+def test_infinite_numbers_and_answers_have_a_place_in_the_block() -> None:
+    odd = pd.DataFrame({"kernel": ["a", "b"], "x": [float("inf"), -float("inf")], "y": [True, False], "z": [1.5, "w"]})
+    page = render_html(report(), {"kernels": odd}, {})
+    assert column_of(page, "kernels", "x") == [1e308, -1e308]
+    assert column_of(page, "kernels", "y") == ["yes", "no"]
+    assert column_of(page, "kernels", "z") == [1.5, "w"]
+    assert "∞" in Page(page).shown
 
 
 def test_missing_numbers_are_never_zero() -> None:
@@ -264,12 +313,16 @@ def test_a_report_without_its_optional_parts_renders() -> None:
     assert render_terminal(least).startswith("x\n")
 
 
-def test_more_rows_than_the_page_holds_are_announced() -> None:
-    many = pd.DataFrame({"kernel": [f"k{i}" for i in range(MAX_ROWS + 5)], "tier": "timing"})
+def test_more_rows_than_the_page_holds_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "MAX_ROWS", 2000)
+    many = pd.DataFrame({"kernel": [f"k{i}" for i in range(2005)], "tier": "timing"})
     source = render_html(report(), {"kernels": many}, {})
     assert "first 2,000 of 2,005; see tables/kernels.csv" in source
-    assert f"k{MAX_ROWS - 1}<" in source
-    assert f"k{MAX_ROWS}<" not in source
+    assert column_of(source, "kernels", "kernel") == [f"k{i}" for i in range(2000)]
+    shown = Page(source).shown
+    assert f"first {STATIC_ROWS} of 2,005 rows" in shown
+    assert f"k{STATIC_ROWS - 1}timing" in shown
+    assert f"k{STATIC_ROWS}timing" not in shown
 
 
 def test_untrusted_counters_are_marked_wherever_they_show() -> None:

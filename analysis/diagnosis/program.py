@@ -1,0 +1,230 @@
+"""The program as a tree, from its steps over layers and components to kernels, with what binds each of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from analysis.diagnosis.reasons import BUSY, SHORT_NS
+from analysis.tables.attribution import fold_paths
+from analysis.tables.declare import Column, table
+
+_VERDICTS = {"launch-bound": "launch", "memory-bound": "memory", "compute-bound": "compute"}
+_OF_COPIES = "copy"
+
+
+@dataclass
+class _Node:
+    """A range with what lies in it, or a leaf: a kernel, or the copies of one kind. `parts` hold the time by bound."""
+
+    range: str
+    kind: str
+    name: str = ""
+    time_ns: float = 0.0
+    launches: int = 0
+    idle_ns: float = 0.0
+    idle_from: str = ""
+    bytes: float | None = 0.0
+    roof: float | None = None
+    roof_time: float | None = 0.0  # time times roof fraction; None once a part of it is unknown
+    bound: str = ""
+    parts: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    inner: dict[str, _Node] = field(default_factory=dict)
+    leaves: list[_Node] = field(default_factory=list)
+
+    def add(self, leaf: _Node) -> None:
+        """Count a leaf that lies inside."""
+        self.time_ns += leaf.time_ns
+        self.launches += leaf.launches
+        self.bytes = None if self.bytes is None or leaf.bytes is None else self.bytes + leaf.bytes
+        known = self.roof_time is not None and leaf.roof is not None
+        self.roof_time = (self.roof_time or 0.0) + leaf.time_ns * leaf.roof if known and leaf.roof is not None else None
+        self.parts[leaf.bound] += leaf.time_ns
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What is known of the instances of one step."""
+
+    idle_ns: float
+    idle_from: str
+    bound: str
+
+
+@table(
+    "program",
+    question="Where does the GPU's time go, from the steps of the program to its kernels, and what binds each?",
+    order=195,
+    optional=True,
+    columns=(
+        Column("range", "", "folded range; blank for the whole capture", "key"),
+        Column("kernel", "", "kernel, or the copies of one direction; blank where the row is of a range", "key"),
+        Column("kind", "", "program, step, range, kernel or copy", "key"),
+        Column("time_ns", "ns", "GPU time of the kernels and copies inside", "timing"),
+        Column("share_frac", "0-1", "time_ns over that of the whole capture", "timing", style="bar"),
+        Column("idle_ns", "ns", "time of its steps in which the GPU waits", "timing"),
+        Column(
+            "idle_from", "", "bare: steps timed without a tool; attached: the timeline itself, which is slower", "row"
+        ),
+        Column("launches", "1", "kernels and copies inside", "timing"),
+        Column("dram_bytes", "byte", "DRAM bytes; blank unless all of them are known", "counters"),
+        Column("minimum_bytes", "byte", "bytes that the range must move", "static"),
+        Column(
+            "roof_frac",
+            "0-1",
+            "share of the nearest roof, of ranges the mean by time; blank unless every kernel inside has one",
+            "counters",
+        ),
+        Column(
+            "gain_ns", "ns", "of kernels: time that they take longer than they would at their nearest roof", "counters"
+        ),
+        Column(
+            "bound",
+            "",
+            "launch, memory, compute, latency or unknown. A kernel at 60 % of a roof or more is bound by it, below "
+            "that by launches if one takes less than 10 us and its step has no other verdict, else by latency. "
+            "A step has its verdict, another range what binds most of its time",
+            "row",
+        ),
+    ),
+)
+def build_program(
+    kernels: pd.DataFrame, copies: pd.DataFrame, layers: pd.DataFrame, gaps: pd.DataFrame, roofline: pd.DataFrame,
+    counters: pd.DataFrame, traffic: pd.DataFrame,
+) -> pd.DataFrame | None:  # fmt: skip
+    """Return program.csv: parents before what lies in them, ranges in program order, kernels by time.
+
+    Without a timeline the times are ncu's. None where no kernel has a time.
+    """
+    steps = _steps(gaps, layers)
+    leaves = [*_kernel_leaves(kernels, roofline, counters, steps), *_copy_leaves(copies)]
+    if not any(leaf.time_ns for leaf in leaves):
+        return None
+    root = _Node("", "program")
+    for leaf in leaves:
+        inside = _around(root, leaf.range)
+        for node in inside:
+            node.add(leaf)
+        inside[-1].leaves.append(leaf)
+    for path, step in steps.items():
+        inside = _around(root, path)
+        inside[-1].kind = "step" if path else inside[-1].kind
+        inside[-1].bound, inside[-1].idle_from = step.bound, step.idle_from
+        for node in inside:
+            node.idle_ns += step.idle_ns
+    minimum = traffic.assign(range=fold_paths(traffic["range"])).groupby("range")["minimum_bytes"].sum(min_count=1)
+    order = {path: place for place, path in enumerate(dict.fromkeys(fold_paths(layers["range"])))}
+    rows = pd.DataFrame(list(_rows(root, order, root.time_ns)))
+    rows["minimum_bytes"] = rows["range"].map(minimum).where(rows["kernel"].isna())
+    for name in ("time_ns", "idle_ns", "launches", "dram_bytes", "minimum_bytes", "gain_ns"):
+        rows[name] = rows[name].astype("Float64").round().astype("Int64")
+    return rows.assign(range=rows["range"].replace("", pd.NA))
+
+
+def _around(root: _Node, path: str) -> list[_Node]:
+    """The nodes from the root to `path`, made where they are not there yet."""
+    found = [root]
+    for end in [*(at for at, letter in enumerate(path) if letter == "/"), len(path)] if path else []:
+        part = path[:end]
+        found.append(found[-1].inner.setdefault(part, _Node(part, "range")))
+    return found
+
+
+def _rows(node: _Node, order: dict[str, int], total: float) -> Iterator[dict[str, Any]]:
+    leaf = node.kind in ("kernel", _OF_COPIES)
+    longest = max(node.parts, key=lambda part: (node.parts[part], part), default="unknown")
+    complete = node.roof_time is not None and node.time_ns > 0
+    yield {
+        "range": node.range,
+        "kernel": node.name or pd.NA,
+        "kind": node.kind,
+        "time_ns": node.time_ns,
+        "share_frac": node.time_ns / total,
+        "idle_ns": node.idle_ns if node.idle_ns else pd.NA,
+        "idle_from": node.idle_from or pd.NA,
+        "launches": node.launches,
+        "dram_bytes": pd.NA if node.bytes is None else node.bytes,
+        "roof_frac": node.roof if leaf else (node.roof_time or 0.0) / node.time_ns if complete else None,
+        "gain_ns": node.time_ns * (1 - min(node.roof, 1.0)) if leaf and node.roof is not None else pd.NA,
+        "bound": node.bound or longest,
+        "tier": "counters" if node.roof is not None or (complete and not leaf) else "timing",
+    }
+    for inner in sorted(
+        node.inner.values(), key=lambda one: (order.get(one.range, len(order)), -one.time_ns, one.range)
+    ):
+        yield from _rows(inner, order, total)
+    for one in sorted(node.leaves, key=lambda one: (-one.time_ns, one.name)):
+        yield from _rows(one, order, total)
+
+
+def _steps(gaps: pd.DataFrame, layers: pd.DataFrame) -> dict[str, _Step]:
+    """What is known of each step, by its folded path; '' is the whole capture."""
+    paths = gaps["step"].astype(str).str.replace(r"#\d+$", "", regex=True)
+    known = set(layers["range"])
+    folded = fold_paths(pd.concat([layers["range"], paths], ignore_index=True)).to_numpy()[len(layers) :]
+    found: dict[str, _Step] = {}
+    for place, path, row in zip(folded, paths, gaps.itertuples(), strict=True):
+        is_bare = not pd.isna(row.bare_wall_ns)
+        wall = row.bare_wall_ns if is_bare else row.wall_ns
+        idle = 0.0 if pd.isna(wall) or pd.isna(row.busy_ns) else max(float(wall) - float(row.busy_ns), 0.0)
+        bound = _VERDICTS.get(str(row.verdict), "")
+        before = found.get(place if path in known else "")
+        found[place if path in known else ""] = _Step(
+            idle + (before.idle_ns if before else 0.0), "bare" if is_bare else "attached", bound
+        )
+    return found
+
+
+def _step_of(path: str, steps: dict[str, _Step]) -> _Step | None:
+    while path and path not in steps:
+        path = path.rpartition("/")[0]
+    return steps.get(path)
+
+
+def _text(value: Any) -> str:
+    return "" if pd.isna(value) else str(value)
+
+
+def _kernel_leaves(
+    kernels: pd.DataFrame, roofline: pd.DataFrame, counters: pd.DataFrame, steps: dict[str, _Step]
+) -> Iterator[_Node]:
+    """One leaf a kernel and folded range."""
+    timed = kernels["nsys_time_ns"].notna().any()
+    rows = kernels.assign(
+        time_ns=kernels["nsys_time_ns" if timed else "ncu_time_ns"].astype("Float64").fillna(0.0),
+        range=kernels["range"].map(_text),
+    )
+    sums = rows.groupby(["kernel", "range"], sort=False)[["time_ns", "launches"]].sum().reset_index()
+    judged = roofline.dropna(subset=["roof_frac"]).sort_values("roof_frac", kind="stable")
+    roofs = {(row.kernel, _text(row.range)): (float(row.roof_frac), row.bound) for row in judged.itertuples()}
+    counted = {(row.kernel, _text(row.range)): row for row in counters.itertuples()}
+    for row in sums.itertuples():
+        key, launches = (row.kernel, row.range), int(row.launches)
+        measured = counted.get(key)
+        known = measured is not None and int(measured.launches) == launches and not pd.isna(measured.dram_bytes)
+        roof, side = roofs.get(key, (None, ""))
+        leaf = _Node(row.range, "kernel", row.kernel, float(row.time_ns), launches, roof=roof)
+        leaf.bytes = float(measured.dram_bytes) if known and measured is not None else None
+        leaf.bound = _bound(roof, str(side), leaf.time_ns / max(launches, 1), _step_of(row.range, steps))
+        yield leaf
+
+
+def _bound(roof: float | None, side: str, mean_ns: float, step: _Step | None) -> str:
+    if roof is not None and roof >= BUSY:
+        return "compute" if side == "compute" else "memory"
+    if mean_ns < SHORT_NS and (step is None or step.bound in ("", "launch")):
+        return "launch"
+    return "unknown" if roof is None else "latency"
+
+
+def _copy_leaves(copies: pd.DataFrame) -> Iterator[_Node]:
+    """One leaf a kind and direction of copies, in the range that launched most of their time."""
+    for row in copies.itertuples():
+        name = " ".join(part for part in (_text(row.kind), _text(row.direction)) if part)
+        leaf = _Node(_text(row.range), _OF_COPIES, name, float(row.time_ns), int(row.count), bound="memory")
+        leaf.bytes = None  # what a copy moves need not cross this GPU's DRAM once
+        yield leaf

@@ -1,0 +1,160 @@
+"""The one block of data of report.html: the tables with their columns, as the page's script reads them.
+
+Every text stands once, cleaned, in `strings`; a cell of text is its place there, -1 where it is missing. Numbers have
+the six digits of the CSV files, in base units. A column with one value throughout is that value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.formats import symbols
+from analysis.page import markdown, text
+
+MAX_ROWS = 100_000  # of a table in the page; the CSV has all
+_WIDTH, _BESIDE_KERNEL, _KERNEL = (
+    88,
+    48,
+    56,
+)  # letters of a text in a table: beside a kernel's name there is little room
+# What a kernel's page lacks -> words of the gap that says why, the most telling first.
+_WHY = {
+    "counters": ("the counters of", "roofline, stalls", "counter", "ncu"),
+    "roofline": ("roofline", "the counters of", "roofs"),
+    "stalls": ("stall", "the counters of"),
+    "source": ("source lines", "ncu"),
+    "rules": ("rules", "ncu"),
+    "minimum": ("predicted bytes",),
+    "times": ("time per layer", "time on the GPU"),
+    "bare": ("verdicts on steps",),
+}
+
+
+def rounded(value: Any) -> Any:
+    """A number with the digits of the CSV files; whole numbers whole, infinities and NaN as they are."""
+    number = float(value)
+    if not math.isfinite(number):
+        return number
+    return int(number) if number.is_integer() and abs(number) < 2**53 else float(f"{number:.6g}")
+
+
+class Data:
+    """Collects the block: `add` each table, then `dump`."""
+
+    def __init__(self) -> None:
+        self._strings: dict[str, int] = {}
+        self._tables: list[dict[str, Any]] = []
+        self.short: dict[tuple[str, str], dict[str, str]] = {}  # by table and column: long texts as they are shown
+
+    def place(self, value: str) -> int:
+        """Where a text stands among the strings."""
+        return self._strings.setdefault(value, len(self._strings))
+
+    def add(self, entry: Mapping[str, Any], table: pd.DataFrame) -> None:
+        """Add a table as the report lists it in `entry`."""
+        rows = table.head(MAX_ROWS)
+        columns = [self._column(str(entry["name"]), described, rows) for described in columns_of(entry, rows)]
+        self._tables.append(
+            {
+                "name": str(entry["name"]),
+                "rows": len(rows),
+                "total": len(table),
+                "columns": columns,
+            }
+        )
+
+    def _column(self, table: str, described: Mapping[str, Any], rows: pd.DataFrame) -> dict[str, Any]:
+        name = str(described["name"])
+        cells = rows[name]
+        column = {key: described[key] for key in ("name", "label", "unit", "style") if described[key]}
+        column |= {"right": 1} if described["right"] else {}
+        column |= {"counted": 1} if described["counted"] else {}
+        if pd.api.types.is_numeric_dtype(cells) and not pd.api.types.is_bool_dtype(cells):
+            known = cells.notna().tolist()
+            numbers = [_plain(value) if is_known else None for value, is_known in zip(cells, known, strict=True)]
+            return column | {"numbers": numbers}
+        values = cells.tolist()
+        if any(text.is_number(value) and not text.is_missing(value) for value in values):
+            return column | {"mixed": [_mixed(value, name, str(described["unit"])) for value in values]}
+        shown = {one: text.clean(text.cell(one, name, described["unit"])) for one in _different(values)}
+        places = [-1 if text.is_missing(value) else self.place(shown[value]) for value in values]
+        if short := shortened(shown.values(), name, rows, described):
+            self.short[table, name] = short
+            column["short"] = {self.place(full): self.place(cut) for full, cut in short.items()}
+        return column | {"texts": places[0] if places and len(set(places)) == 1 else places}
+
+    def dump(self, **more: Any) -> str:
+        """The block as JSON that cannot end the element that it stands in."""
+        content = {"strings": list(self._strings), "tables": self._tables, **more}
+        written = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+        return written.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _different(values: Sequence[Any]) -> list[Any]:
+    return list(dict.fromkeys(value for value in values if not text.is_missing(value)))
+
+
+def _plain(value: Any) -> Any:
+    """A number of JSON, in the digits of the CSV files."""
+    number = rounded(value)
+    return math.copysign(1e308, number) if math.isinf(number) else number  # JSON has no infinity
+
+
+def _mixed(value: Any, name: str, unit: str) -> Any:
+    if text.is_missing(value):
+        return None
+    return _plain(value) if text.is_number(value) else text.clean(text.cell(value, name, unit))
+
+
+def columns_of(entry: Mapping[str, Any], table: pd.DataFrame) -> list[dict[str, Any]]:
+    """What the page needs of each column: name, label, unit of its cells, style, whether it is set to the right and
+    whether it rests on counters in a row of that tier; and a sentence about it."""
+    about = {str(column.get("name")): column for column in entry.get("columns") or []}
+    columns = []
+    for name in map(str, table.columns):
+        described = about.get(name, {})
+        words = [name, str(described.get("unit") or ""), str(described.get("description") or "")]
+        columns.append(
+            {
+                "name": name,
+                "label": str(described.get("label") or text.label_of(name)),
+                "unit": text.unit_for(name, str(described.get("unit") or "")),
+                "style": str(described.get("style") or ""),
+                "right": bool(pd.api.types.is_numeric_dtype(table[name])) or bool(text.unit_of(name)),
+                "counted": markdown.is_from_counters(described or None),
+                "title": text.clean(" · ".join(word for word in words if word)),
+            }
+        )
+    return columns
+
+
+def shortened(texts: Iterable[str], name: str, table: pd.DataFrame, described: Mapping[str, Any]) -> dict[str, str]:
+    """What is shown of texts that are too long for their column; nothing of prose, which wraps."""
+    if described["style"] == "prose":
+        return {}
+    beside = "kernel" in table.columns
+    width, head = (_KERNEL, 0.6) if name == "kernel" else (_BESIDE_KERNEL if beside else _WIDTH, text.RANGE_HEAD)
+    return text.shorten_all((one for one in texts if len(one) > width), width, head)
+
+
+def why(gaps: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """For each part of a kernel's page that may be missing, the gap that says why and what to do."""
+    said = {text.clean(gap.get("what", "")): gap for gap in gaps}
+    found = {}
+    for part, words in _WHY.items():
+        name = next((name for word in words for name in said if word in name), None)
+        if name is not None:
+            reason, fix = (text.clean(said[name].get(key, "")) for key in ("why", "fix"))
+            found[part] = f"{name}: {reason}. To get it: {fix}."
+    return found
+
+
+def bases(kernels: Sequence[str]) -> dict[str, str]:
+    """The function of each kernel, by which ncu's `-k` picks it, where it is not the whole name."""
+    found = {text.clean(name): text.clean(symbols.base(name)) for name in kernels}
+    return {name: base for name, base in found.items() if base != name}

@@ -1,0 +1,60 @@
+// Start: parts below the first screen are drawn when they come near it.
+const route = () => {
+  const [, kind, value] = /^#(kernel|range)=(.*)$/s.exec(location.hash) ?? [];
+  let name = null;
+  try { name = value === undefined ? null : decodeURIComponent(value); } catch { /* a link cut short */ }
+  tip.hide();
+  if (kind === "kernel" && name !== null) kernelPage.show(name);
+  else {
+    kernelPage.hide();
+    if (kind === "range" && name !== null) select(name, { push: false });
+    else if (["", "#", "#top"].includes(location.hash)) { if (selection.path) select("", { push: false }); }
+  }
+};
+
+const setTheme = (name) => {
+  if (name) document.documentElement.dataset.theme = name;
+  try { if (name) localStorage.setItem("kernel-ledger-theme", name); } catch { /* a file may have no storage */ }
+  for (const box of $$("[data-live]")) renderIfSeen(box);
+};
+const isDark = () => (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+
+const findingMarkdown = (card) => {
+  const win = $(".win", card), lines = [`**${escaped($("h3", card).textContent)}**${win ? ` (${win.textContent.replace(/\s+/g, " ").trim()})` : ""}`, "", escaped($(".said", card).textContent), ""];
+  for (const item of $$(".evidence li", card)) {
+    const place = $(".row", item)?.title;
+    lines.push(`- ${escaped($("b", item).textContent)}: \`${$("a, li > span:not(.flag)", item).textContent}\`${place ? ` at ${escaped(place)}` : ""}`);
+  }
+  return `${lines.join("\n")}\n`;
+};
+
+const keys = (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
+  const typing = event.target.matches?.("input, select, textarea");
+  if (event.key === "Escape") {
+    if (typing && event.target.value) { event.target.value = ""; event.target.dispatchEvent(new Event("input")); }
+    else if (typing) event.target.blur();
+    else if (kernelPage.name !== null) kernelPage.leave();
+    else if (selection.path) select(program.ranges.get(selection.path)?.up?.path ?? "");
+    tip.hide();
+    return;
+  }
+  if (typing) return;
+  if (event.key === "/") { event.preventDefault(); $("#search").focus(); }
+  else if (event.key === "?") $("#keys").showModal();
+  else if (kernelPage.name !== null && ["n", "p"].includes(event.key)) kernelPage.step(event.key === "n" ? 1 : -1);
+};
+
+document.documentElement.classList.add("on");
+try { const theme = localStorage.getItem("kernel-ledger-theme"); if (theme) document.documentElement.dataset.theme = theme; } catch { /* none */ }
+startTables();
+for (const one of [icicle, roofline, stalls, timeline, search]) one.start();
+for (const control of $$("[data-copy=finding]")) control.addEventListener("click", () => copy(findingMarkdown(control.closest(".card")), "Finding"));
+$("#theme").addEventListener("click", () => setTheme(isDark() ? "light" : "dark"));
+$("#help").addEventListener("click", () => $("#keys").showModal());
+document.addEventListener("keydown", keys);
+addEventListener("scroll", () => tip.hide(), { passive: true });
+addEventListener("popstate", route);
+addEventListener("hashchange", route);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme(null));
+route();

@@ -1,0 +1,139 @@
+// The roofline: points of the selected range at one memory level below measured roofs and those of the datasheet.
+const MOST_POINTS = 1500, TABBABLE = 30;
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const keyOf = (kernel, range) => `${kernel}\n${range ?? ""}`;
+const leafOf = new Map();
+for (const node of program.ranges.values()) for (const one of node.children) if (one.kernel) leafOf.set(keyOf(one.kernel, one.path), one);
+const shareOf = (kernel, range) => {
+  const leaf = leafOf.get(keyOf(kernel, range));
+  return leaf ? program.of.at("share_frac", leaf.row) ?? 0 : 0;
+};
+const powers = (low, high) => Array.from({ length: Math.max(high - low + 1, 0) }, (_, place) => low + place);
+
+// The SVG of points at a level. `points`: {kernel, range, x, y, share, bound, row}
+const rooflineSvg = (points, level, { measured = true, datasheet = true, width = 1000, height = 430, marked = null, title }) => {
+  const roofs = table("roof_lines"), lines = [];
+  for (let row = 0; row < roofs.rows; row++) {
+    for (const whose of [measured && "measured", datasheet && "datasheet"].filter(Boolean)) {
+      const byte = roofs.at(`${whose}_byte_per_s`, row), flop = roofs.at(`${whose}_flop_per_s`, row), roof = roofs.at("roof", row);
+      if ((byte !== null && roof === level) || flop !== null) lines.push({ whose, roof, byte, flop });
+    }
+  }
+  const top = Math.max(...points.map((one) => one.y), ...lines.map((one) => one.flop ?? 0), 1);
+  const xs = points.map((one) => one.x), ys = points.map((one) => one.y);
+  const lowX = Math.floor(Math.log10(Math.min(...xs, 0.1))), highX = Math.ceil(Math.log10(Math.max(...xs, 1000)));
+  const lowY = Math.floor(Math.log10(Math.min(...ys, top / 1e3))), highY = Math.ceil(Math.log10(top * 1.05));
+  const left = 92, right = 14, head = 10, foot = 44;
+  const x = (value) => left + (Math.log10(value) - lowX) / (highX - lowX) * (width - left - right);
+  const y = (value) => height - foot - (Math.log10(value) - lowY) / (highY - lowY) * (height - foot - head);
+  const ink = css("--fg"), soft = css("--soft"), line = css("--line"), text = { "font-size": 11, "font-family": "system-ui, sans-serif", fill: soft };
+  const svg = draw("svg", { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": title });
+  svg.append(draw("rect", { width, height, fill: css("--bg") }));
+  for (const power of powers(lowX, highX)) {
+    svg.append(draw("line", { x1: x(10 ** power), x2: x(10 ** power), y1: head, y2: height - foot, stroke: line }));
+    svg.append(draw("text", { ...text, x: x(10 ** power), y: height - foot + 15, "text-anchor": "middle" }, String(Number((10 ** power).toPrecision(1)))));
+  }
+  for (const power of powers(lowY, highY)) {
+    svg.append(draw("line", { x1: left, x2: width - right, y1: y(10 ** power), y2: y(10 ** power), stroke: line }));
+    svg.append(draw("text", { ...text, x: left - 6, y: y(10 ** power) + 4, "text-anchor": "end" }, power >= 15 ? `${grouped(10 ** (power - 12))} TFLOP/s` : show(10 ** power, "flop/s")));
+  }
+  svg.append(draw("text", { ...text, x: (left + width) / 2, y: height - 8, "text-anchor": "middle" }, `arithmetic intensity at ${level.toUpperCase()}, FLOP/byte`));
+  const roofGroup = draw("g");
+  const peak = Math.max(...lines.map((one) => one.flop ?? 0), 0) || 10 ** highY;
+  for (const one of lines) {
+    const dash = one.whose === "datasheet" ? "5 4" : null;
+    const y1 = one.flop ?? Math.max(one.byte * 10 ** lowX, 10 ** lowY), y2 = one.flop ?? Math.min(one.byte * 10 ** highX, peak);
+    const x1 = one.flop === null ? y1 / one.byte : 10 ** lowX, x2 = one.flop === null ? y2 / one.byte : 10 ** highX;
+    roofGroup.append(draw("line", { x1: x(x1), x2: x(x2), y1: y(y1), y2: y(y2), stroke: ink, "stroke-width": 1.4, "stroke-dasharray": dash }));
+  }
+  for (const [place, roof] of [...new Set(lines.map((one) => one.roof))].entries()) {  // one label a roof, each in a column of its own
+    const both = lines.filter((one) => one.roof === roof), highest = Math.max(...both.map((one) => one.flop ?? 0));
+    const said = `${roof} ${both.map((one) => `${show(one.flop ?? one.byte, one.flop === null ? "byte/s" : "flop/s")}${one.whose === "datasheet" ? " datasheet" : ""}`).join(", ")}`;
+    const moment = 10 ** (lowX + (highX - lowX) * Math.min(240 / (width - left), 0.8));
+    roofGroup.append(highest
+      ? draw("text", { ...text, fill: ink, x: width - right - 4 - (width - left) * 0.25 * Math.max(place - 1, 0), y: y(highest) - 5, "text-anchor": "end" }, said)
+      : draw("text", { ...text, fill: ink, x: x(moment) - 6, y: y(Math.max(...both.map((one) => one.byte)) * moment) - 4, "text-anchor": "end" }, said));
+  }
+  svg.append(roofGroup);
+  points.slice(0, MOST_POINTS).forEach((one, place) => {
+    const radius = marked ? 6 : 3 + 14 * Math.sqrt(one.share);
+    const dot = draw("circle", {
+      cx: x(one.x).toFixed(1), cy: y(one.y).toFixed(1), r: radius.toFixed(1), fill: css(`--${one.bound === "compute" ? "compute" : one.bound === "memory" ? "memory" : "unknown"}`),
+      "fill-opacity": 0.75, stroke: ink, "stroke-width": 0.8, "data-at": place, tabindex: place < TABBABLE ? "0" : null, role: "link",
+      "aria-label": `${one.kernel} in ${one.range ?? "the capture"}: ${show(one.y, "flop/s")}, ${show(one.frac, "frac")} of its roof`,
+    });
+    svg.append(dot);
+  });
+  return svg;
+};
+
+const pointsOf = (level, keep) => {
+  const of = table("roofline"), found = [];
+  for (const row of of.where("level", level)) {
+    const x = of.at("intensity_flop_per_byte", row), y = of.at("achieved_flop_per_s", row), kernel = of.at("kernel", row), range = of.at("range", row);
+    const share = shareOf(kernel, range);
+    if (keep(row, share)) found.push({ kernel, range, x, y, share, row, frac: of.at("roof_frac", row), bound: of.at("bound", row) });
+  }
+  return found.sort((a, b) => b.share - a.share || a.row - b.row);
+};
+const isDrawn = (one) => one.x > 0 && one.y > 0;
+const pointFacts = (one) => [
+  ["range", one.range], ["achieved", show(one.y, "flop/s")], ["intensity", show(one.x, "flop/byte")], ["of its roof", show(one.frac, "frac")],
+  ["bound", one.bound ?? MISSING], ["share of time", show(one.share, "frac")],
+];
+const answerPoints = (svg, points) => {
+  const one = (event) => points[event.target.dataset?.at];
+  svg.addEventListener("pointermove", (event) => { if (one(event)) tip.show(event.clientX, event.clientY, one(event).kernel, pointFacts(one(event))); else tip.hide(); });
+  svg.addEventListener("pointerleave", () => tip.hide());
+  svg.addEventListener("click", (event) => { if (one(event)) { tip.hide(); openKernel(one(event).kernel); } });
+  svg.addEventListener("keydown", (event) => { if (event.key === "Enter" && one(event)) openKernel(one(event).kernel); });
+};
+
+const roofline = {
+  start() {
+    this.box = $("[data-live=roofline]");
+    if (!this.box || !table("roofline").rows) return;
+    const levels = ["dram", "l2", "l1"].filter((level) => table("roofline").where("level", level).length);
+    const choose = (label, options) => {
+      const field = make("select", { "aria-label": label, onchange: () => this.render() }, options.map(([value, word]) => make("option", { value }, word)));
+      return [field, make("label", {}, `${label} `, field)];
+    };
+    const tick = (label) => {
+      const field = make("input", { type: "checkbox", checked: true, onchange: () => this.render() });
+      return [field, make("label", {}, field, ` ${label}`)];
+    };
+    const [level, levelLabel] = choose("level", levels.map((one) => [one, one.toUpperCase()]));
+    const [least, leastLabel] = choose("kernels", [["0", "all"], ["0.001", "of 0.1 % of the time or more"], ["0.01", "of 1 % or more"], ["0.05", "of 5 % or more"]]);
+    const [measured, measuredLabel] = tick("measured roofs");
+    const [datasheet, datasheetLabel] = tick("datasheet roofs");
+    Object.assign(this, { level, least, measured, datasheet, said: make("p", { class: "question" }), plot: make("div", { class: "plot" }) });
+    this.box.replaceChildren(
+      make("div", { class: "tools" }, levelLabel, leastLabel, measuredLabel, datasheetLabel, button("SVG", () => this.export("svg"), { "aria-label": "Save the roofline as SVG" }), button("PNG", () => this.export("png"), { "aria-label": "Save the roofline as PNG" })),
+      this.plot, this.said,
+    );
+    whenSeen(this.box, () => this.render());
+    selection.listeners.push(() => renderIfSeen(this.box));
+  },
+  render() {
+    const level = this.level.value, least = Number(this.least.value), of = table("roofline");
+    const all = pointsOf(level, (row, share) => share >= least && isInside(of.at("range", row), selection.path));
+    const points = all.filter(isDrawn), left = all.length - points.length;
+    const title = `Roofline at ${level.toUpperCase()}${selection.path ? `, ${selection.path}` : ""}: ${points.length} kernels`;
+    const svg = rooflineSvg(points, level, { measured: this.measured.checked, datasheet: this.datasheet.checked, width: Math.max(this.plot.clientWidth, 320), title });
+    answerPoints(svg, points);
+    this.plot.replaceChildren(svg);
+    this.said.textContent = `${grouped(points.length)} ${points.length === 1 ? "point" : "points"}, area by share of time, solid roofs measured, dashed ones of the datasheet. `
+      + (points.length > MOST_POINTS ? `The ${MOST_POINTS} with most time are drawn. ` : "") + (left ? `${grouped(left)} without floating-point operations ${left === 1 ? "is" : "are"} not drawn.` : "");
+  },
+  export(kind) {
+    const svg = $("svg", this.plot), name = `roofline-${this.level.value}`, source = new XMLSerializer().serializeToString(svg);
+    if (kind === "svg") return save(`${name}.svg`, new Blob([source], { type: "image/svg+xml" }));
+    const image = new Image(), canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [svg.clientWidth * 2, svg.clientHeight * 2];
+    image.onload = () => {
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob((blob) => save(`${name}.png`, blob), "image/png");
+    };
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(source)}`;
+  },
+};

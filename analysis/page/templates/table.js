@@ -1,0 +1,177 @@
+// A table of the page: all rows of the data, filtered, sorted, drawn as far as one has scrolled.
+const CHUNK = 100, COPIED = 200;
+
+class Grid {
+  constructor(element) {
+    this.element = element;
+    this.of = table(element.dataset.table);
+    this.body = element.tBodies[0];
+    this.heads = [...element.tHead.rows[0].cells];
+    this.scroller = element.closest(".scroll");
+    this.count = $(`[data-count="${CSS.escape(this.of.name)}"]`);
+    this.input = $(`[data-filter="${CSS.escape(this.of.name)}"]`);
+    this.sorted = null;
+    this.drawn = 0;
+    this.hits = new Set();
+    this.rows = this.order();
+    this.input.addEventListener("input", () => this.update());
+    this.heads.forEach((head, column) => head.addEventListener("click", () => this.sort(column)));
+    this.scroller.addEventListener("scroll", () => {
+      if (this.scroller.scrollTop + this.scroller.clientHeight > this.scroller.scrollHeight - 300) this.more();
+    }, { passive: true });
+    this.body.addEventListener("click", (event) => {
+      const name = event.target.closest("[data-kernel]");
+      if (name) openKernel(name.dataset.kernel);
+    });
+  }
+  words(row) {
+    this.lower ??= [];
+    return this.lower[row] ??= this.of.columns.map((column) => {
+      const value = column.at(row);
+      return value === null ? "" : shown(column, value);
+    }).join(" ").toLowerCase();
+  }
+  order() {
+    const wanted = this.input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const follows = follower(this.of, selection.path);
+    const rows = [];
+    for (let row = 0; row < this.of.rows; row++) {
+      if ((!follows || follows(row)) && wanted.every((word) => this.words(row).includes(word))) rows.push(row);
+    }
+    if (!this.sorted) return rows;
+    const { column, sign } = this.sorted, keys = this.of.columns[column];
+    const value = rows.map((row) => keys.at(row));
+    const places = rows.map((_, place) => place);
+    places.sort((i, j) => {
+      const a = value[i], b = value[j];
+      if (a === null || b === null) return (a === null) - (b === null) || i - j;  // unknown values stay last
+      const less = typeof a === typeof b ? a < b : typeof a === "number", more = typeof a === typeof b ? a > b : !less;
+      return less ? -sign : more ? sign : i - j;
+    });
+    return places.map((place) => rows[place]);
+  }
+  sort(column) {
+    const head = this.heads[column], falling = head.classList.contains("n");
+    const down = head.getAttribute("aria-sort") === (falling ? "descending" : "ascending");
+    const order = falling !== down ? "descending" : "ascending";
+    this.heads.forEach((other) => other.removeAttribute("aria-sort"));
+    head.setAttribute("aria-sort", order);
+    this.sorted = { column, sign: order === "ascending" ? 1 : -1 };
+    this.update();
+  }
+  update() {
+    this.rows = this.order();
+    this.redraw();
+  }
+  redraw(least = CHUNK) {
+    this.stale = false;
+    this.body.replaceChildren();
+    this.drawn = 0;
+    this.more(least);
+    const all = this.of.rows, left = this.rows.length;
+    const said = left === all ? `${grouped(all)} ${all === 1 ? "row" : "rows"}` : `${grouped(left)} of ${grouped(all)} rows`;
+    const place = selection.path && followed(this.of).length ? ` in ${selection.path}` : "";
+    this.count.textContent = said + place;
+    if (!left) this.body.append(make("tr", {}, make("td", { class: "none", colspan: this.heads.length }, `no row${place}`)));
+  }
+  more(least = CHUNK) {
+    const until = Math.min(this.rows.length, this.drawn + least), part = document.createDocumentFragment();
+    for (; this.drawn < until; this.drawn++) part.append(this.row(this.rows[this.drawn]));
+    this.body.append(part);
+  }
+  row(row) {
+    const warned = page.untrusted && this.of.at("tier", row) === "counters";
+    const line = make("tr", { class: [warned && "warned", this.hits.has(row) && "hit"].filter(Boolean).join(" ") || null });
+    for (const column of this.of.columns) line.append(this.cell(column, row));
+    return line;
+  }
+  cell(column, row) {
+    const value = column.at(row), cell = document.createElement("td");
+    if (value === null) return cell;
+    if (typeof value === "number") {
+      cell.className = ["n", column.style === "bar" && "bar", column.counted && "u"].filter(Boolean).join(" ");
+      if (column.style === "bar") cell.style.setProperty("--f", `${Math.min(Math.max(value, 0), 1) * 100}%`);
+      cell.textContent = shown(column, value);
+    } else if (column.name === "tier") {
+      cell.append(make("span", { class: `tier ${["static", "timing", "counters"].includes(value) ? value : ""}` }, value));
+    } else if (column.name === "kernel" && kernelOrder().has(value)) {
+      cell.append(make("button", { type: "button", class: "name", title: value, "data-kernel": value }, column.brief(row) ?? value));
+    } else if (column.brief(row) !== null) {
+      cell.append(make("details", {}, make("summary", { title: value }, column.brief(row)), value));
+    } else {
+      const prose = column.style === "prose" && value.length > 30;
+      cell.className = column.right ? `n${column.counted ? " u" : ""}` : prose ? (value.length > 300 ? "prose long" : "prose") : "";
+      cell.textContent = value;
+    }
+    return cell;
+  }
+  // Evidence names a row by its first columns ("step", "setting dtype"), by "kernel in range", or several ("range + range").
+  mark(cited) {
+    const parts = new Set([cited, ...cited.split(" + "), ...cited.split(" in ")]);
+    const keys = ["kernel", "range", "step"].filter((name) => this.of.has(name));
+    const lead = (row) => [1, 2, 3, 4].some((n) => this.of.columns.slice(0, n).map((column) => column.at(row) ?? "").join(" ") === cited);
+    this.hits = new Set();
+    for (let row = 0; row < this.of.rows; row++) {
+      const whole = keys.length && (keys.every((name) => parts.has(this.of.at(name, row))) || this.of.at(keys[0], row) === cited);
+      if (whole || lead(row)) this.hits.add(row);
+    }
+    if (this.hits.size && !this.rows.some((row) => this.hits.has(row))) {
+      this.input.value = "";
+      select("", { push: false });
+      this.rows = this.order();
+    }
+    const first = this.rows.findIndex((row) => this.hits.has(row));
+    this.redraw(Math.max(CHUNK, first + 20));
+    if (first >= 0) this.scroller.scrollTop = this.body.rows[first].offsetTop - 80;
+  }
+  markdown() {
+    const columns = this.of.columns, rows = this.rows.slice(0, COPIED);
+    const written = markdownTable(
+      columns.map((column) => escaped(column.label)),
+      rows.map((row) => columns.map((column) => escaped(shown(column, column.at(row))))),
+    );
+    return rows.length < this.rows.length ? `${written}\n\nThe first ${COPIED} of ${grouped(this.rows.length)} rows.\n` : `${written}\n`;
+  }
+  explain(control) {
+    const list = $(`[data-columns="${CSS.escape(this.of.name)}"]`);
+    list.hidden = !list.hidden;
+    control.setAttribute("aria-expanded", String(!list.hidden));
+    list.replaceChildren(...this.heads.map((head) => make("div", {}, make("dt", {}, head.textContent), make("dd", {}, head.title))));
+  }
+}
+
+const grids = new Map();
+const startTables = () => {
+  const seen = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      const grid = grids.get(target.dataset.table);
+      grid.visible = isIntersecting;
+      if (isIntersecting && grid.stale) grid.update();
+    }
+  }, { rootMargin: "400px" });
+  for (const element of $$("table[data-table]")) {
+    const grid = new Grid(element);
+    grid.stale = true;
+    grids.set(element.dataset.table, grid);
+    seen.observe(element);
+  }
+  selection.listeners.push(() => {
+    for (const grid of grids.values()) {
+      if (!followed(grid.of).length) continue;
+      grid.stale = true;
+      if (grid.visible) grid.update();
+    }
+  });
+  for (const link of $$("a[data-row]")) {
+    link.addEventListener("click", () => grids.get(link.getAttribute("href").slice(1))?.mark(link.dataset.row));
+  }
+  for (const control of $$("[data-copy=table]")) {
+    const grid = grids.get($("table[data-table]", control.closest("section")).dataset.table);
+    control.addEventListener("click", () => { if (grid.stale) grid.update(); copy(grid.markdown(), "Table"); });
+  }
+  for (const control of $$("[data-explain]")) {
+    control.setAttribute("aria-expanded", "false");
+    $(`[data-columns="${CSS.escape(control.dataset.explain)}"]`).hidden = true;
+    control.addEventListener("click", () => grids.get(control.dataset.explain).explain(control));
+  }
+};

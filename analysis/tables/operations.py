@@ -1,0 +1,139 @@
+"""When did each GPU operation run, and how long do the launches of a kernel take?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.formats import symbols
+from analysis.formats.words import count_of
+from analysis.tables.declare import Column, part, table
+from analysis.tables.gaps import gpu_label, step_labels
+from analysis.tables.kernels import KEY
+
+MOST_OPERATIONS = 100_000  # rows of operations.csv: of a longer timeline neighbours of a lane are one row
+_QUANTILES = {"time_min_ns": 0.0, "time_p5_ns": 0.05, "time_p50_ns": 0.5, "time_p95_ns": 0.95, "time_max_ns": 1.0}
+
+
+@table(
+    "operations",
+    question="When did each GPU operation run, and on which stream?",
+    order=197,
+    optional=True,
+    columns=(
+        Column("lane", "", "GPU and stream", "key"),
+        Column("step", "", "step of gaps.csv that launched it; blank outside of steps", "key"),
+        Column("range", "", "innermost range that launched it, not folded", "key"),
+        Column("kernel", "", "kernel, copy or set; of several operations in one row the longest one's", "key"),
+        Column("kind", "", "kernel, memcpy, memset, migration or graph", "key"),
+        Column("start_ns", "ns", "start, since the first GPU operation of the capture", "timing"),
+        Column("extent_ns", "ns", "from its start to its end; of several operations to the end of the last", "timing"),
+        Column("busy_ns", "ns", "sum of the durations of the operations in this row", "timing"),
+        Column("launches", "1", "operations in this row: more than 1 only where a timeline is too long", "timing"),
+    ),
+)
+def build_operations(gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np.ndarray) -> pd.DataFrame | None:
+    """Return operations.csv in order of time, at most about MOST_OPERATIONS rows."""
+    if gpu_ops.empty:
+        return None
+    start = gpu_ops["start_ns"].to_numpy(np.int64)
+    labels = np.array([*step_labels(steps), ""], dtype=object)
+    place = steps.index.get_indexer(step_of_op) if len(steps) else np.full(len(gpu_ops), -1)
+    kernel = gpu_ops["name"].astype(str)
+    rows = pd.DataFrame(
+        {
+            "lane": _lanes(gpu_ops),
+            "step": labels[place],
+            "range": gpu_ops["path"].to_numpy(object),
+            "kernel": kernel.map({name: _shown(name) for name in kernel.unique()}).to_numpy(object),
+            "kind": gpu_ops["kind"].astype(str).to_numpy(object),
+            "start_ns": start - int(start.min()),
+            "extent_ns": gpu_ops["duration_ns"].to_numpy(np.int64),
+            "busy_ns": gpu_ops["duration_ns"].to_numpy(np.int64),
+            "launches": 1,
+        }
+    )
+    rows = rows if len(rows) <= MOST_OPERATIONS else _merge_neighbours(rows)
+    for name in ("step", "range"):
+        rows[name] = rows[name].replace("", pd.NA)
+    return rows.sort_values(["start_ns", "lane"], kind="stable").assign(tier="timing")
+
+
+def _shown(name: str) -> str:
+    """A kernel as kernels.csv names it; a copy or set as its tool does."""
+    return name if name.startswith("[") else symbols.key(name)
+
+
+def _lanes(gpu_ops: pd.DataFrame) -> np.ndarray:
+    """The stream of each operation, with its GPU where there are several."""
+    device = gpu_ops["device"].astype(str).to_numpy(object)
+    stream = gpu_ops["stream"].astype("Int64").astype(str).replace("<NA>", "").to_numpy(object)
+    codes, names = pd.MultiIndex.from_arrays([device, stream]).factorize()
+    several = len({one for one, _ in names}) > 1
+    said = [
+        " ".join(part for part in (gpu_label(gpu) if several else "", f"stream {number}" if number else "") if part)
+        for gpu, number in names
+    ]
+    return np.array([one or "GPU" for one in said], dtype=object)[codes]
+
+
+def _merge_neighbours(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row for all operations of a lane, step and kind that start in one of MOST_OPERATIONS stretches of time.
+
+    The range and the kernel are those of the longest operation.
+    """
+    lanes = rows["lane"].nunique()
+    width = int(rows["start_ns"].max()) // max(MOST_OPERATIONS // lanes, 1) + 1
+    rows = rows.assign(stretch=rows["start_ns"] // width, end_ns=rows["start_ns"] + rows["extent_ns"])
+    key = ["stretch", "lane", "step", "kind"]
+    sums = rows.groupby(key, sort=False).agg(
+        start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), busy_ns=("busy_ns", "sum"), launches=("launches", "sum")
+    )
+    longest = rows.loc[rows.groupby(key, sort=False)["busy_ns"].idxmax(), [*key, "range", "kernel"]].set_index(key)
+    merged = sums.join(longest).reset_index()
+    merged["extent_ns"] = merged["end_ns"] - merged["start_ns"]
+    return merged.drop(columns=["stretch", "end_ns"])
+
+
+@part("note", 11)
+def _merged(gpu_ops: pd.DataFrame) -> str | None:
+    if len(gpu_ops) <= MOST_OPERATIONS:
+        return None
+    return (
+        f"The timeline holds {count_of(len(gpu_ops), 'GPU operation')}: operations.csv and the timeline of the page "
+        "merge neighbours of a stream into one row, and no other table does."
+    )
+
+
+@table(
+    "launch_times",
+    question="How do the launches of each kernel differ in time?",
+    order=198,
+    optional=True,
+    columns=(
+        Column("kernel", "", "kernel name", "key"),
+        Column("range", "", "folded range", "key"),
+        Column("grid", "blocks", "grid dimensions, XxYxZ", "key"),
+        Column("block", "threads", "block dimensions, XxYxZ", "key"),
+        Column("launches", "1", "launches in the timeline", "timing"),
+        Column("time_min_ns", "ns", "the shortest launch", "timing"),
+        Column("time_p5_ns", "ns", "5 % of the launches are shorter", "timing"),
+        Column("time_p50_ns", "ns", "median", "timing"),
+        Column("time_p95_ns", "ns", "5 % of the launches are longer", "timing"),
+        Column("time_max_ns", "ns", "the longest launch", "timing"),
+    ),
+)
+def build_launch_times(all_measured: pd.DataFrame, is_program: bool) -> pd.DataFrame | None:
+    """Return launch_times.csv, most time first, of kernels.measured_launches; None without a timeline."""
+    rows = all_measured[all_measured["nsys_time_ns"].notna()] if is_program and len(all_measured) else None
+    if rows is None or rows.empty:
+        return None
+    time = rows["nsys_time_ns"].astype("int64")
+    groups = time.groupby([rows[name] for name in KEY], sort=False, dropna=False)
+    found = groups.quantile(list(_QUANTILES.values())).unstack()
+    found.columns = list(_QUANTILES)
+    found = found.round().astype("int64")
+    found.insert(0, "launches", groups.size())
+    found["total"] = groups.sum()
+    found = found.reset_index().sort_values(["total", *KEY], ascending=[False, True, True, True, True])
+    return found.drop(columns="total").assign(tier="timing")

@@ -1,0 +1,132 @@
+"""A headless Chromium, pages of every kind of capture, and what fails a test by itself: an error of the page's script.
+
+Skipped, and counted, where Playwright or Chromium is missing.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis import pipeline
+from analysis.capture.load import load
+from analysis.capture.model import Capture
+from analysis.page.html import render_html
+from tests import committed
+from tests.declared import DECLARED
+from tests.fuzz.seeds import seeds
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--font-render-hinting=none", "--force-color-profile=srgb",
+]  # fmt: skip
+SIZE = {"width": 1280, "height": 800}
+
+
+@functools.cache
+def browser_missing() -> str:
+    """Why no browser can be driven here, empty if one can."""
+    try:
+        import playwright  # noqa: F401
+    except ImportError:
+        return "playwright is not installed (pip install -e '.[browser]')"
+    return "" if shutil.which("chromium") else "there is no chromium on PATH"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("browser"))
+            if browser_missing() and "browser" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.skip(reason=f"browser test: {browser_missing()}"))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """One Chromium for all tests."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Open a file in a fresh context; a script error, a refused resource or a request to the network fails the test."""
+    contexts, errors = [], []
+
+    def open_page(path: Path, **options: Any) -> Any:
+        context = browser.new_context(**{"viewport": SIZE, "reduced_motion": "reduce", "locale": "en-US", **options})
+        contexts.append(context)
+        context.set_default_timeout(5000)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda said: errors.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("dialog", lambda dialog: (errors.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on(
+            "request",
+            lambda asked: None if asked.url.startswith(("file:", "data:", "blob:")) else errors.append(asked.url),
+        )
+        page.goto(path.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert errors == []
+
+
+def page_of(capture: Capture) -> str:
+    """report.html of a capture, without figures that are drawn elsewhere."""
+    made = pipeline.analyse(capture, DECLARED)
+    return render_html(made.content, made.tables, {})
+
+
+SEEDS = {"nsys": "sqlite layers 2024", "counters": "ncu raw", "torch": "torch", "host": "sqlite host 2023"}
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Files of pages by kind of capture: gpt2 (committed), user, nsys, counters, torch, host, empty."""
+    folder = tmp_path_factory.mktemp("pages")
+    by_name = {seed.name: seed for seed in seeds()}
+
+    @functools.cache
+    def made(kind: str) -> Path:
+        if kind == "gpt2":
+            return committed.folder("overview") / "report.html"
+        path = folder / f"{kind}.html"
+        source = folder / kind
+        if kind == "empty":
+            capture = Capture()
+        elif kind == "user":
+            from tests.cpu import test_report as exports
+
+            source.mkdir()
+            for name in ("TRACE", "EXEC", "RANGES", "NCU"):
+                (source / name).write_text(getattr(exports, name))
+            capture = load([source])
+        else:
+            source.write_bytes(by_name[SEEDS[kind]].data)
+            capture = load([source])
+        path.write_text(page_of(capture), encoding="utf-8")
+        return path
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def committed_tables() -> dict[str, pd.DataFrame]:
+    """The CSV files of the committed run."""
+    folder = committed.folder("overview")
+    content = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    return {entry["name"]: pd.read_csv(folder / entry["file"], low_memory=False) for entry in content["tables"]}
