@@ -191,7 +191,10 @@ def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], list[int]]:
             at = _table(lines, at, launches[-1], section, where)
             continue
         elif section and (match := _RULE.fullmatch(line.rstrip())):
+            begin, known = at + 1, len(launches[-1].rows)
             at = _rule(lines, at, match, launches[-1], section)
+            if len(launches[-1].rows) == known:
+                strange.append(begin)  # a rule that says nothing
             continue
         elif line.startswith("==PROF== Connected"):
             section = ""  # of another run of ncu

@@ -204,6 +204,8 @@ def _row(line: str, header: list[str]) -> list[str] | None:
 
     ncu doubles quotes in kernel names, not in source text: then the cells behind the text are counted from the right.
     """
+    if not header:
+        return None
     row = ncu_csv.split_row(line)
     if row is not None and len(row) == len(header) + 1 and row[-1] == "":
         row.pop()

@@ -446,10 +446,8 @@ def sums_of_largest_range(kern_sums: pd.DataFrame, where: str) -> tuple[pd.DataF
     Shape: `kern_sums` as RANGE_SUMS_COLUMNS, which list a kernel in each range around it: nothing says which ranges lie
     in which, so that totals over several would count kernels twice.
     """
-    ranges = ["pid", "tid", "name"]
-    totals = kern_sums.groupby(ranges, dropna=False, sort=False)["total_ns"].transform("sum")
-    largest = kern_sums[totals == totals.max()]
-    largest = largest[(largest[ranges].isna() | (largest[ranges] == largest[ranges].iloc[0])).all(axis=1)]
+    of_range = kern_sums.groupby(["pid", "tid", "name"], dropna=False, sort=False)
+    largest = kern_sums[of_range.ngroup() == of_range.ngroup()[of_range["total_ns"].transform("sum").idxmax()]]
     sums = largest.rename(columns={"kernel_instances": "instances"}).assign(grid="", block="")
     gap = Gap(
         f"kernels outside the range {largest['name'].iloc[0]}",
