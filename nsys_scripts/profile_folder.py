@@ -51,6 +51,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.raw = path / "raw"
+        self._running = (self.raw / RUNNING).absolute()
         self.captures = path / "captures"
         self._lock: Any = None
 
@@ -68,12 +69,12 @@ class Folder:
             self.close()
             sentence = f"Another profile works in {shown(self.path)}: wait for its end, or give another --run."
             raise ProfileError(2, sentence) from None
-        left = read_json(self.raw / RUNNING)
+        left = read_json(self._running)
         if left and left.get("boot") == _boot() and _started(left["session"]) in (None, left["started"]):
             if _members(left["session"]):  # whose number no other session can have while one of them runs
                 print(f"Ending {left['stage']}, which a killed profile left running.", flush=True)
             end_session(left["session"])
-        (self.raw / RUNNING).unlink(missing_ok=True)
+        self._running.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Give the lock back."""
@@ -107,17 +108,21 @@ class Folder:
 
     def run(self, command: list[str], stage: str, where: Path, stdin: Path | None = None) -> int:
         """Run a command in a session of its own, which ends as a whole when this program is interrupted."""
+
+        def note() -> None:  # in the new process, before it becomes the command: a kill at any time finds it noted
+            mine = os.getpid()
+            noted = {"stage": stage, "session": mine, "started": _started(mine), "boot": _boot()}
+            write_json(self._running, noted)
+
         with (stdin or Path(os.devnull)).open("rb") as source:
-            process = subprocess.Popen(command, cwd=where, stdin=source, start_new_session=True)
+            process = subprocess.Popen(command, cwd=where, stdin=source, start_new_session=True, preexec_fn=note)
         try:
-            mine = {"stage": stage, "session": process.pid, "started": _started(process.pid), "boot": _boot()}
-            write_json(self.raw / RUNNING, mine)
             return process.wait()
         except BaseException:
             end_session(process.pid, process.poll)
             raise
         finally:
-            (self.raw / RUNNING).unlink(missing_ok=True)
+            self._running.unlink(missing_ok=True)
 
 
 def _boot() -> str:
