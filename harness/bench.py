@@ -413,15 +413,11 @@ def measure_copy(rounds: int) -> dict[str, list[float]]:
     """Bytes a second, read plus written, of a 2 GiB copy: torch's and our own."""
     import torch
 
-    from kernels.build import extension
+    from kernels.ceilings import copy_of
 
-    module = extension("ceilings")
     source = torch.randint(0, 256, (COPY_BYTES,), dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-    steps = {
-        "torch_copy": lambda: target.copy_(source),
-        "known_bytes_copy": lambda: module.copy_known_bytes(source, target),
-    }
+    steps = {"torch_copy": lambda: target.copy_(source), "known_bytes_copy": copy_of(source, target)}
     seconds = _in_turn(steps, rounds, lambda: torch.cuda._sleep(QUEUE_CYCLES))
     return {name: [2 * COPY_BYTES / value for value in values] for name, values in seconds.items()}
 

@@ -186,6 +186,44 @@ def extension(op: str) -> Any:
     return module
 
 
+def shared_library(folder: str) -> Path:
+    """The launchers of `kernels/<folder>/<folder>.cu` as a library without torch, for the GPU at hand; made if stale.
+
+    Raises: BuildError, one sentence, where there is no GPU, no nvcc, or the compiler fails.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        raise BuildError(f"kernels/{folder} needs an NVIDIA GPU and torch sees none.")
+    major, minor = torch.cuda.get_device_capability()
+    return compile_library(folder, f"{10 * major + minor}")
+
+
+def compile_library(folder: str, arch: str) -> Path:
+    """The library of `shared_library` for one architecture, kept by content under build/; needs no GPU."""
+    nvcc = find_nvcc()
+    if nvcc is None:
+        raise BuildError(f"kernels/{folder} cannot be compiled: nvcc was not found; install the CUDA toolkit.")
+    source = FOLDER / folder / f"{folder}.cu"
+    flags = ["-std=c++17", *NVCC_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}", "-shared", "-Xcompiler=-fPIC"]
+    content = hashlib.sha256(" ".join([objects.nvcc_version(nvcc), *flags]).encode())
+    for path in objects.with_headers(source).values():
+        content.update(path.read_bytes())
+    library = BUILD / f"{folder}-sm{arch}-{content.hexdigest()[:12]}.so"
+    if not library.is_file():
+        BUILD.mkdir(exist_ok=True)
+        partial = library.with_name(f".{library.name}.{os.getpid()}")
+        done = subprocess.run(
+            [nvcc, *flags, "-o", str(partial), str(source)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            lines = (done.stdout + done.stderr).splitlines()
+            first = next((line for line in lines if "error" in line.lower()), f"nvcc ended with {done.returncode}")
+            raise BuildError(f"kernels/{folder} did not compile: {first.strip()}")
+        partial.replace(library)
+    return library
+
+
 def check_arch(architectures: tuple[int, ...] = ARCHITECTURES) -> int:
     """Compile every .cu for every architecture with nvcc alone; 1 if one fails or spills."""
     files = objects.sources()
@@ -221,7 +259,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.check_arch:
         return check_arch()
-    known = glue.bound()
+    known = [*glue.bound(), "ceilings"]
     wanted = arguments.ops or known
     for op in wanted:
         if op not in known:
@@ -233,7 +271,7 @@ def main() -> int:
         running = [subprocess.Popen([*command, op], cwd=FOLDER.parent) for op in wanted]
         return max(process.wait() for process in running)
     try:
-        extension(wanted[0])
+        shared_library("ceilings") if wanted[0] == "ceilings" else extension(wanted[0])
     except BuildError as error:
         print(error, file=sys.stderr)
         return 127

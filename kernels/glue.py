@@ -63,16 +63,13 @@ def binding_text(folder: str) -> str:
 
 
 def binding(folder: str) -> Path:
-    """The binding of kernels/<folder>: its own one, or one that is written now, if another stands there."""
-    own = FOLDER / folder / "binding.cpp"
-    if own.is_file():
-        return own
+    """The binding of kernels/<folder>, written now if another stands there."""
     return _written(BUILD / folder / "binding.cpp", binding_text(folder))
 
 
 def bound() -> list[str]:
     """The folders that an extension can be built of."""
-    return sorted({path.parent.name for path in FOLDER.glob("*/binding.cpp")} | folders().keys())
+    return sorted(folders())
 
 
 def _written(path: Path, text: str) -> Path:

@@ -7,6 +7,8 @@ Importing needs neither torch nor a GPU.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,17 +28,53 @@ def known_bytes_copy(count: int) -> Callable[[], None]:
     """A launch that reads `count` bytes of DRAM and writes as many; count must be a multiple of 4096."""
     import torch
 
-    from kernels.build import extension
-
-    if count <= 0 or count % 4096:
-        raise ValueError(f"known_bytes_copy takes a multiple of 4096 bytes, got {count}")
-    module = extension("ceilings")
     source, target = _random_bytes(count), torch.empty(count, dtype=torch.uint8, device="cuda")
+    return copy_of(source, target)
 
-    def copy() -> None:
-        module.copy_known_bytes(source, target)
 
-    return copy
+def copy_of(source: Any, target: Any) -> Callable[[], None]:
+    """A launch that copies the bytes of one CUDA tensor to another of the same size, a multiple of 4096.
+
+    Raises: ValueError for another size; kernels.build.BuildError where there is no GPU or no compiler.
+    """
+    count = source.numel() * source.element_size()
+    if count <= 0 or count % 4096 or count != target.numel() * target.element_size():
+        raise ValueError(f"known_bytes_copy takes a multiple of 4096 bytes, got {count}")
+    _library()
+    return lambda: _launch("copy_known_bytes", source, target, count)
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """The launchers of ceilings.h, compiled by nvcc alone: no header of torch, a few seconds."""
+    from kernels.build import shared_library
+
+    library = ctypes.CDLL(str(shared_library("ceilings")))
+    pointer, size, number, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
+    arguments: dict[str, list[Any]] = {
+        "l1_bytes_per_block": [],
+        "ffma_per_step": [],
+        "copy_known_bytes": [pointer, pointer, size, pointer],
+        "read_dram": [pointer, pointer, size, pointer],
+        "read_l2": [pointer, pointer, size, number, number, pointer],
+        "read_l1": [pointer, pointer, number, number, pointer],
+        "run_ffma": [pointer, real, real, number, number, pointer],
+    }
+    for name, types in arguments.items():
+        getattr(library, name).argtypes = types
+    return library
+
+
+def _launch(name: str, *arguments: Any) -> None:
+    """Call a launcher on torch's current stream; tensors go as pointers.
+
+    Raises: RuntimeError for an error of CUDA.
+    """
+    import torch
+
+    values = [value.data_ptr() if isinstance(value, torch.Tensor) else value for value in arguments]
+    if code := getattr(_library(), name)(*values, torch.cuda.current_stream().cuda_stream):
+        raise RuntimeError(f"{name} failed with CUDA error {code}")
 
 
 def measure_ceilings(samples: int = SAMPLES, progress: bool = True) -> dict[str, Any]:
@@ -81,9 +119,7 @@ def _roofs() -> Iterator[tuple[str, str, str, float, Callable[[], Any]]]:
     """(name, unit, how, bytes or FLOPs of one launch, launch)."""
     import torch
 
-    from kernels.build import extension
-
-    module = extension("ceilings")
+    library = _library()
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     sms, l2_bytes = properties.multi_processor_count, properties.L2_cache_size
     large, sink = _random_bytes(DRAM_BYTES), torch.zeros(16, dtype=torch.uint8, device="cuda")
@@ -93,25 +129,28 @@ def _roofs() -> Iterator[tuple[str, str, str, float, Callable[[], Any]]]:
     how = f"bytes read plus bytes written by Tensor.copy_ of {size} (the driver's own copy)"
     yield "dram_copy", "byte/s", how, 2.0 * DRAM_BYTES, lambda: target.copy_(large)
     how = f"a checksum of {size}, eight 16-byte reads in flight a thread"
-    yield "dram_read", "byte/s", how, float(DRAM_BYTES), lambda: module.read_dram(large, sink)
+    yield "dram_read", "byte/s", how, float(DRAM_BYTES), lambda: _launch("read_dram", large, sink, DRAM_BYTES)
 
     # a quarter of L2: on parts with two L2 halves each half may keep its own copy
     blocks = 2 * sms
     l2_set = large[: l2_bytes // 4 // 4096 * 4096]
     passes = max(1, (8 << 30) // l2_set.numel())
     how = f"{passes} checksums of {l2_set.numel()} bytes, a quarter of L2, loads that skip L1"
-    yield "l2_read", "byte/s", how, float(passes * l2_set.numel()), lambda: module.read_l2(l2_set, sink, passes, blocks)
+    l2_bytes_read = float(passes * l2_set.numel())
+    launch = functools.partial(_launch, "read_l2", l2_set, sink, l2_set.numel(), passes, blocks)
+    yield "l2_read", "byte/s", how, l2_bytes_read, launch
 
     l1_blocks, l1_passes = L1_BLOCKS_PER_SM * sms, 2000
-    l1_set = large[: l1_blocks * module.L1_BYTES_PER_BLOCK]
-    how = f"{l1_passes} checksums by each of {l1_blocks} blocks of {module.L1_BYTES_PER_BLOCK >> 10} KiB of its own"
+    block_bytes = library.l1_bytes_per_block()
+    l1_set = large[: l1_blocks * block_bytes]
+    how = f"{l1_passes} checksums by each of {l1_blocks} blocks of {block_bytes >> 10} KiB of its own"
     l1_bytes = float(l1_passes * l1_set.numel())
-    yield "l1_read", "byte/s", how, l1_bytes, lambda: module.read_l1(l1_set, sink, l1_passes, l1_blocks)
+    yield "l1_read", "byte/s", how, l1_bytes, lambda: _launch("read_l1", l1_set, sink, l1_passes, l1_blocks)
 
     steps, ffma_blocks = 4000, 8 * sms
-    flop = 2.0 * module.FFMA_PER_STEP * steps * ffma_blocks * 256
+    flop = 2.0 * library.ffma_per_step() * steps * ffma_blocks * 256
     how = f"{flop:.3g} FLOP of FFMA in eight independent chains a thread, 2048 threads an SM"
-    yield "fp32", "flop/s", how, flop, lambda: module.run_ffma(sink, 0.999, 0.001, steps, ffma_blocks)
+    yield "fp32", "flop/s", how, flop, lambda: _launch("run_ffma", sink, 0.999, 0.001, steps, ffma_blocks)
 
     for name, dtype, precision in (("tf32", torch.float32, "high"), ("bf16", torch.bfloat16, "highest")):
         left, right = (torch.randn(GEMM_N, GEMM_N, device="cuda").to(dtype) for _ in range(2))

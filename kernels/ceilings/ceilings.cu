@@ -96,6 +96,9 @@ __global__ void __launch_bounds__(THREADS) ceiling_fp32_ffma(float* sink, float 
   if (sum == 12345.678f) *sink = sum;
 }
 
+int l1_bytes_per_block() { return L1_BYTES_PER_BLOCK; }
+int ffma_per_step() { return FFMA_PER_STEP; }
+
 cudaError_t copy_known_bytes(const void* from, void* to, int64_t bytes, cudaStream_t stream) {
   if (bytes <= 0 || bytes % (THREADS * 16) != 0) return cudaErrorInvalidValue;
   known_bytes_copy<<<static_cast<unsigned>(bytes / (THREADS * 16)), THREADS, 0, stream>>>(

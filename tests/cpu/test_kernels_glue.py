@@ -80,9 +80,32 @@ def test_a_binding_is_written_only_where_it_changed(tmp_path: Path, monkeypatch:
     assert glue.binding("residual").stat().st_mtime_ns == when
     path.write_text("older")
     assert glue.binding("residual").read_text() == glue.binding_text("residual")
-    # micro-kernels are no op: they bind themselves
-    assert glue.binding("ceilings") == FOLDER / "ceilings" / "binding.cpp"
-    assert glue.bound() == sorted({"ceilings", *glue.folders()})
+    assert glue.bound() == sorted(glue.folders())  # micro-kernels are no op: ctypes calls them
+
+
+@pytest.mark.xdist_group("compiler")
+@pytest.mark.skipif(build.find_nvcc() is None, reason="nvcc is not installed: the micro-kernels are not compiled")
+def test_the_micro_kernels_are_a_library_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernels import ceilings
+
+    monkeypatch.setattr(build, "shared_library", lambda folder: build.compile_library(folder, "90"))
+    library = ceilings._library.__wrapped__()
+    assert (library.l1_bytes_per_block(), library.ffma_per_step()) == (32 << 10, 64)
+    declared = (FOLDER / "ceilings" / "ceilings.h").read_text()
+    assert set(re.findall(r"^cudaError_t (\w+)\(", declared, re.MULTILINE)) <= set(vars(library))
+
+
+def test_a_library_that_does_not_compile_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("#!/bin/sh\necho 'ceilings.cu(1): error: no' >&2; exit 2\n")
+    nvcc.chmod(0o755)
+    monkeypatch.setattr(build, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(build, "find_nvcc", lambda: str(nvcc))
+    with pytest.raises(build.BuildError, match=r"did not compile: ceilings.cu\(1\): error: no$"):
+        build.compile_library("ceilings", "90")
+    monkeypatch.setattr(build, "find_nvcc", lambda: None)
+    with pytest.raises(build.BuildError, match="nvcc was not found"):
+        build.compile_library("ceilings", "90")
 
 
 @pytest.mark.slow
