@@ -5,6 +5,7 @@ caches the result under `build/` and loads it. Ninja decides what is stale. What
 hand becomes -D flags; `KERNEL_LEDGER_TUNED=off` builds the defaults.
 
     python -m kernels.build                compiles every op for the GPU at hand
+    python -m kernels.build ceilings --arch 90    compiles the micro-kernels of the roofs (no torch, no GPU)
     python -m kernels.build --check-arch   compiles every .cu with nvcc alone for sm_75 to sm_90 (no torch, no GPU),
                                            prints registers and spills, and fails on an error or a spill
 Exit: 0 done, or --check-arch skipped because nvcc is absent; 1 compile error or spill; 127 missing tool.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import functools
 import hashlib
 import os
@@ -102,6 +104,15 @@ def _output_to(log: Path) -> Iterator[None]:
                 os.close(descriptor)
 
 
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Build in a folder while no other process does; a build that was killed leaves a lock of PyTorch's, which goes."""
+    with (folder / "building").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)  # ends with the process, however that ends
+        (folder / "lock").unlink(missing_ok=True)
+        yield
+
+
 def _tuned_flags(op: str) -> list[str]:
     """The -D flags that kernels/tuned.toml has for this folder and the GPU at hand."""
     import torch
@@ -162,7 +173,7 @@ def extension(op: str) -> Any:
     if not any(folder.glob("*.so")):
         print(f"compiling kernels/{op} for sm_{target} (about a minute, once) ...", file=sys.stderr, flush=True)
     try:
-        with _output_to(folder / "last.log"):
+        with _alone(folder), _output_to(folder / "last.log"):
             module = cpp_extension.load(
                 name=f"kernel_ledger_{op}",
                 sources=[str(glue.binding(op)), *map(str, files)],
@@ -256,6 +267,7 @@ def main() -> int:
     )
     parser.add_argument("ops", nargs="*", help="folders of kernels/ to compile (default: all)")
     parser.add_argument("--check-arch", action="store_true", help="compile for every supported architecture, no GPU")
+    parser.add_argument("--arch", help="of `ceilings`: this architecture, not that of the GPU at hand")
     arguments = parser.parse_args()
     if arguments.check_arch:
         return check_arch()
@@ -271,7 +283,12 @@ def main() -> int:
         running = [subprocess.Popen([*command, op], cwd=FOLDER.parent) for op in wanted]
         return max(process.wait() for process in running)
     try:
-        shared_library("ceilings") if wanted[0] == "ceilings" else extension(wanted[0])
+        if wanted[0] != "ceilings":
+            extension(wanted[0])
+        elif arguments.arch:
+            compile_library("ceilings", arguments.arch)
+        else:
+            shared_library("ceilings")
     except BuildError as error:
         print(error, file=sys.stderr)
         return 127

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,17 @@ class Folder:
     def stamp(self, name: str) -> Any:
         """What changes whenever a stage is done again; None before."""
         return self.records().get(name, {}).get("ended")
+
+    @contextlib.contextmanager
+    def beside(self, command: list[str], where: Path, log: Path) -> Iterator[Callable[[], int]]:
+        """Start a command whose output goes to `log`; the function that is given waits for its exit code."""
+        with log.open("wb") as said:
+            process = subprocess.Popen(command, cwd=where, stdout=said, stderr=said, start_new_session=True)
+            try:
+                yield process.wait
+            finally:
+                if process.poll() is None:
+                    end_session(process.pid, process.poll)
 
     def run(self, command: list[str], stage: str, where: Path, stdin: Path | None = None) -> int:
         """Run a command in a session of its own, which ends as a whole when this program is interrupted."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,20 +51,33 @@ class Measuring(Runner):
         )
 
     def _measure(self) -> int:
+        """Measure roofs and counters. What compiles meanwhile is done before roofs are timed."""
         scratch = Folder(self.scratch) if self.dry else scratch_folder(self.scratch)
-        out = scratch.captures
-        failed = self.run(PYTHON, "-m", "harness.roofs", "--out", out, where=ROOT)
-        program = [PYTHON, "-m", "harness.run", "--mode", "capture", "--only", "selftest", "--out", str(out)]
-        script = HERE / "ncu_capture.sh"
-        denied = self.run(script, "--include", "selftest/", "--out", scratch.path, "--", *program, where=ROOT)
-        if self.dry or not denied:
-            self.run(HERE / "export_csv.sh", "--only", "ncu", scratch.path, where=ROOT)
-            self.run(PYTHON, "analysis/report.py", out, "--out", scratch.path, "--quiet", where=ROOT)
+        with self.compiled_beside(scratch.raw / "build.log") as wait:
+            arch = self.machine.capability.replace(".", "")
+            self.run(PYTHON, "-m", "kernels.build", "ceilings", *(["--arch", arch] if arch else []), where=ROOT)
+            denied = self._test_counters(scratch)
+            wait()
+        failed = self.run(PYTHON, "-m", "harness.roofs", "--out", scratch.captures, where=ROOT)
         if not self.dry:
             self.roofs.keep(scratch)
             if CEILINGS not in self.hand_roofs():
                 print("The roofs cannot be measured here: the report uses the datasheet's and marks them.", flush=True)
         return failed or denied
+
+    def _test_counters(self, scratch: Folder) -> int:
+        """Count known bytes and FLOPs with ncu, and judge them by a report of their own."""
+        out, script = scratch.captures, HERE / "ncu_capture.sh"
+        program = [PYTHON, "-m", "harness.run", "--mode", "capture", "--only", "selftest", "--out", str(out)]
+        denied = self.run(script, "--include", "selftest/", "--out", scratch.path, "--", *program, where=ROOT)
+        if self.dry or not denied:
+            self.run(HERE / "export_csv.sh", "--only", "ncu", scratch.path, where=ROOT)
+            self.run(PYTHON, "analysis/report.py", out, "--out", scratch.path, "--quiet", where=ROOT)
+        return denied
+
+    def compiled_beside(self, log: Path) -> AbstractContextManager[Callable[[], int]]:
+        """Compile what the program needs while something else runs; nothing, where only roofs are asked for."""
+        return nullcontext(lambda: 0)
 
     def hand_roofs(self) -> list[str]:
         """Give the run its roofs and, of a program that writes none itself, a manifest; their names."""
@@ -89,18 +105,13 @@ class Profile(Measuring):
     report_code: int = 0
 
     def stages(self) -> list[Stage]:
-        first = []
-        if self.program.is_harness:
-            compiled: list[object] = [self.program.digest(), *self.machine.identity]
-            first.append(
-                Stage(name="kernels", title="kernels of GPT-2", work=self._build, seconds=40, key=lambda: compiled)
-            )
         if self.dry or self.options.remeasure or not self.roofs.are_kept():
-            first.append(self.roofs_stage())
+            first = [self.roofs_stage()]
         else:
             when = self.roofs.read(CEILINGS)["measured"]
             print(f"Roofs of {self.machine.gpu}, driver {self.machine.driver}: kept, measured {when}.", flush=True)
             self.hand_roofs()
+            first = []
         return [*first, *self._of_times(), *self._of_counters(), self._report_stage()]
 
     def _of_times(self) -> list[Stage]:
@@ -143,8 +154,8 @@ class Profile(Measuring):
             name="counters",
             title="counters under ncu",
             work=self._counters,
-            seconds=15 + budget,
-            runs=1,
+            seconds=budget,  # start-up included
+            runs=0,
             key=lambda: [*what, self.machine.ncu, self._window(), read_json(self._plan_file)],
             outputs=(folder.raw / "ncu.log",),
             skip=self._no_counters,
@@ -164,8 +175,12 @@ class Profile(Measuring):
     def _report_stage(self) -> Stage:
         return Stage(name="report", title="report", work=self._report, seconds=5)
 
-    def _build(self) -> int:
-        return self.run(PYTHON, "-m", "kernels.build", "ceilings", "softmax", where=ROOT)
+    def compiled_beside(self, log: Path) -> AbstractContextManager[Callable[[], int]]:
+        command = [PYTHON, "-m", "kernels.build", *self.program.kernels]
+        if not self.program.kernels:
+            return super().compiled_beside(log)
+        print(f"{shlex.join(command)}  # meanwhile", flush=True)
+        return super().compiled_beside(log) if self.dry else self.folder.beside(command, ROOT, log)
 
     def _bare(self) -> int:
         words, limit = self.program.words, str(self.options.limit)

@@ -42,6 +42,7 @@ class Program:
     name: str
     stdin: Path | None = None
     more: tuple[str, ...] = ()  # arguments of the GPT-2 harness
+    kernels: tuple[str, ...] = ()  # folders of kernels/ that it needs
     is_harness: bool = False
 
     def digest(self) -> str:
@@ -144,4 +145,4 @@ def gpt2(python: str, captures: Path, arguments: str) -> Program:
     except ValueError as error:
         raise ProfileError(2, f"--harness {arguments!r} is no list of arguments ({error}).") from None
     words = [python, "-m", "harness.run", "--mode", "capture", "--out", str(captures), *more]
-    return Program(words, ROOT, "gpt2", more=tuple(more), is_harness=True)
+    return Program(words, ROOT, "gpt2", more=tuple(more), kernels=("softmax",), is_harness=True)
