@@ -35,6 +35,7 @@ from analysis.capture.sniff import Sniffed, sniff
 from analysis.capture.summaries import SUMMARIES
 from analysis.capture.text import COMMA, NumberStyle
 from analysis.formats import files
+from analysis.formats.bare import BARE_RANGES
 from analysis.formats.errors import InputError
 from analysis.formats.run import CPU_RANGES
 from analysis.formats.tools import TOOL_STATUS
@@ -70,6 +71,7 @@ class _Found:
     units: dict[str, str] = field(default_factory=dict)
     api_calls: list[str] = field(default_factory=list)
     calls: pd.DataFrame | None = None  # cuda_api_sum of a cuda_api_trace
+    waits: pd.DataFrame | None = None
     ours: dict[str, tuple[str, Any]] = field(default_factory=dict)
     tools: list[dict[str, Any]] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -248,6 +250,7 @@ def _read_ours(found: _Found, source: Source) -> None:
     if isinstance(file, files.CsvFile):
         value, cut = ours.read_table(file, bytes(source.sniffed.raw), name)
         value = ours.cpu_ranges(value, name) if file is CPU_RANGES else value
+        value = ours.bare_ranges(value, name) if file is BARE_RANGES else value
     else:
         assert source.sniffed.data is not None
         value = file.check(source.sniffed.data, name)
@@ -297,7 +300,7 @@ def _read_nsys(found: _Found, source: Source) -> None:
                 "capture at a time."
             )
         if report == "cuda_api_trace" and len(rows):
-            found.calls = nsys_csv.sums_of_trace(table)
+            found.calls, found.waits = nsys_csv.sums_of_trace(table), nsys_csv.waits(table)
         if report == "cuda_api_sum":
             found.api_calls.extend(nsys_csv.api_names(table))
         found.tables[report] = (name, rows)
@@ -456,6 +459,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         overhead=timeline.overhead,
         graph_nodes=timeline.graph_nodes,
         nsys_range_sums=range_sums[1] if range_sums else empty_table(RANGE_SUMS_COLUMNS),
+        waits=timeline.waits if found.timeline else found.waits,
         summaries=_summaries(found, timeline),
         nsys_kernel_sums=_kernel_sums(found),
         counter_units=found.units,
@@ -525,6 +529,8 @@ def _timeline(found: _Found) -> Timeline:
         timeline = Timeline(_gpu_ops(found), pushpop[1] if pushpop else empty_table(RANGES_COLUMNS), "nsys")
     if CPU_RANGES.kind in found.ours and timeline.ranges.empty and timeline.gpu_ops.empty:
         timeline = replace(timeline, ranges=found.ours[CPU_RANGES.kind][1], clock="cpu")
+    if BARE_RANGES.kind in found.ours and timeline.ranges.empty and timeline.gpu_ops.empty:
+        timeline = replace(timeline, ranges=ours.as_ranges(found.ours[BARE_RANGES.kind][1]), clock="bare")
     if len(timeline.gpu_ops) and timeline.ranges.empty:
         none = "there is no nvtx_pushpop_trace with ranges among the files"
         found.gaps.append(

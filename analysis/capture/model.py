@@ -90,6 +90,13 @@ API_CALLS = (
     Field("tid", "Int64", "", "thread"),
     Field("correlation_id", "Int64", "", "what joins it to its operations, unique within a process"),
 )
+WAITS = (
+    Field("start_ns", "int64", "ns", "when the call began"),
+    Field("end_ns", "int64", "ns", "when it returned"),
+    Field("pid", "Int64", "", "process"),
+    Field("tid", "Int64", "", "thread"),
+    Field("name", "str", "", "the call, without a version"),
+)
 RANGES = (
     Field("range_id", "int64", "", "number of this instance in its file"),
     Field("parent_id", "Int64", "", "the range around it on the stack of its thread, NA for the outermost"),
@@ -142,6 +149,7 @@ KERNEL_SUMS = (
 )
 GPU_OPS_COLUMNS = dtypes(GPU_OPS)
 API_CALLS_COLUMNS = dtypes(API_CALLS)
+WAITS_COLUMNS = dtypes(WAITS)
 RANGES_COLUMNS = dtypes(RANGES)
 START_END_COLUMNS = dtypes(START_END)
 OVERHEAD_COLUMNS = dtypes(OVERHEAD)
@@ -333,6 +341,7 @@ class Timeline:
     gpu: str = ""
     is_unrecorded: bool = False
     process_ranks: dict[int, int] = field(default_factory=dict)
+    waits: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -348,6 +357,7 @@ class Capture:
     start_end_ranges  one row a start/end range, which belongs to no stack and may end on another thread
                       (START_END_COLUMNS; end_tid is NA where it ended on its own)
     overhead          stretches in which the profiler itself held a thread (OVERHEAD_COLUMNS)
+    waits             calls of CUDA in which the host may wait for the GPU (WAITS_COLUMNS); None where no file has calls
     graph_nodes       where the kernels of CUDA graphs were recorded into their graph (GRAPH_NODES_COLUMNS)
     nsys_range_sums   nsys' own kernel time by range (RANGE_SUMS_COLUMNS), names without the default domain's colon
     nsys_kernel_sums  nsys' own kernel totals (KERNEL_SUMS_COLUMNS)
@@ -378,6 +388,7 @@ class Capture:
     graph_nodes: pd.DataFrame = field(default_factory=lambda: empty_table(GRAPH_NODES_COLUMNS))
     nsys_range_sums: pd.DataFrame = field(default_factory=lambda: empty_table(RANGE_SUMS_COLUMNS))
     nsys_kernel_sums: pd.DataFrame = field(default_factory=lambda: empty_table(KERNEL_SUMS_COLUMNS))
+    waits: pd.DataFrame | None = None
     summaries: dict[str, pd.DataFrame] = field(default_factory=dict)
     counters: pd.DataFrame = field(default_factory=lambda: empty_table(COUNTERS_COLUMNS))
     counter_units: dict[str, str] = field(default_factory=dict)

@@ -23,6 +23,7 @@ from analysis.capture.model import (
     KERNEL_SUMS_COLUMNS,
     RANGE_SUMS_COLUMNS,
     RANGES_COLUMNS,
+    WAITS_COLUMNS,
     Gap,
     as_table,
     empty_table,
@@ -498,6 +499,17 @@ def sums_of_trace(table: Table) -> pd.DataFrame:
     return nsys_host.sums_of_calls(
         "cuda_api_sum", table.where, list(names.categories), names.codes[returned], start, end
     )
+
+
+def waits(table: Table) -> pd.DataFrame:
+    """The calls of cuda_api_trace in which the host may wait for the GPU (WAITS_COLUMNS)."""
+    if not len(table):
+        return empty_table(WAITS_COLUMNS)
+    calls, names = api_trace(table), table.categories("Name")
+    returned = calls["api_end_ns"].notna().to_numpy(bool)
+    start, end = (calls.loc[returned, name].to_numpy("int64") for name in ("api_start_ns", "api_end_ns"))
+    pid, tid = (calls.loc[returned, name].array for name in ("pid", "tid"))
+    return nsys_host.waits(list(names.categories), names.codes[returned], start, end, pid, tid)
 
 
 def fill_from_calls(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:

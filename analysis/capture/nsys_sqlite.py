@@ -118,7 +118,7 @@ def read(path: Path, where: str) -> Timeline:
                 f"{_few(export.tables)}); capture again with `nsys profile -t cuda,nvtx,osrt`."
             )
         gpu_ops = _gpu_ops(export)
-        summaries = _host_sums(export)
+        summaries, waits = _host(export)
         ranges, start_end = _nvtx(export)
         nodes = _graph_nodes(export, gpu_ops)
         overhead = _overhead(export)
@@ -142,6 +142,7 @@ def read(path: Path, where: str) -> Timeline:
         vendor="NVIDIA" if used else "",
         gpu=next(iter(gpus.values()), "") if calls and gpu_ops.empty else "",
         is_unrecorded=calls > 0 and gpu_ops.empty,
+        waits=waits,
     )
 
 
@@ -163,18 +164,26 @@ def _no_gpu_operations(export: _Export, calls: int) -> Gap:
     )
 
 
-def _host_sums(export: _Export) -> dict[str, pd.DataFrame]:
-    """Sums over the calls of CUDA and of the operating system's runtime, by the report of nsys that has them."""
-    sums = {}
+def _host(export: _Export) -> tuple[dict[str, pd.DataFrame], pd.DataFrame | None]:
+    """Sums over the calls of CUDA and of the operating system's runtime, by the report of nsys that has them, and the
+    calls in which the host may wait for the GPU.
+    """
+    sums: dict[str, pd.DataFrame] = {}
+    waits = None
     for report, table in (("cuda_api_sum", RUNTIME), ("osrt_sum", OSRT)):
         if not {"start", "end", "nameId"} <= set(export.tables.get(table, ())):
             continue
-        columns, start, end = _times(export, table, export.read(table, ("start", "end", "nameId")))
+        columns, start, end = _times(export, table, export.read(table, ("start", "end", "nameId"), ("globalTid",)))
         code, ids = pd.factorize(columns["nameId"].values)
-        if len(code):
-            names = export.names(np.asarray(ids, dtype=np.int64))
-            sums[report] = nsys_host.sums_of_calls(report, export.where, names, code, start, end)
-    return sums
+        if not len(code):
+            continue
+        names = export.names(np.asarray(ids, dtype=np.int64))
+        sums[report] = nsys_host.sums_of_calls(report, export.where, names, code, start, end)
+        thread = columns.get("globalTid")
+        if table == RUNTIME and thread is not None:
+            pid, tid = export.pid(_process(thread.values)), thread.values & 0xFFFFFF
+            waits = nsys_host.waits(names, code, start, end, pid, tid)
+    return sums, waits
 
 
 class _Export:

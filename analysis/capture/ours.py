@@ -8,6 +8,8 @@ import io
 import pandas as pd
 
 from analysis.capture.model import RANGES_COLUMNS, as_table, empty_table, nest_ranges
+from analysis.capture.names import range_name
+from analysis.formats.bare import BARE_RANGES, PUSH
 from analysis.formats.errors import InputError
 from analysis.formats.files import LARGEST, Column, CsvFile, shown
 from analysis.formats.run import CPU_RANGES
@@ -119,3 +121,37 @@ def cpu_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     ranges = ranges.sort_values(["pid", "tid", "start_ns", "level"], kind="stable", ignore_index=True)
     parents = nest_ranges(ranges).set_index("range_id")["parent_id"]
     return ranges.assign(parent_id=parents.reindex(ranges["range_id"]).array)
+
+
+def bare_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
+    """The rows of bare_ranges.csv with the path of each range: of a start/end range, which nests nowhere, its name.
+
+    Raises:
+        InputError: a range ends before it starts.
+    """
+    wrong = (frame["end_ns"] < frame["start_ns"]).fillna(False).to_numpy(bool)
+    if wrong.any():
+        raise InputError(
+            f"{where}: the range in row {int(wrong.argmax()) + 1} ends before it starts; {BARE_RANGES.again}."
+        )
+    plain = frame["name"].unique()
+    frame = frame.assign(name=frame["name"].map({name: range_name(name) for name in plain}))
+    nested = as_ranges(frame)
+    path = frame["name"].to_numpy(object)
+    path[nested["range_id"].to_numpy()] = nested["path"].to_numpy(object)
+    return frame.assign(path=path)
+
+
+def as_ranges(frame: pd.DataFrame) -> pd.DataFrame:
+    """The push/pop ranges of bare_ranges.csv as ranges (RANGES_COLUMNS): the process is the pid, the row the range_id.
+
+    A range that never closed ends with the last event of its process, as nsys has it.
+    """
+    if frame.empty:
+        return empty_table(RANGES_COLUMNS)
+    last = frame.groupby("process")[["start_ns", "end_ns"]].max().max(axis=1)
+    ends = frame["end_ns"].fillna(frame["process"].map(last))
+    columns = {"range_id": range(len(frame)), "start_ns": frame["start_ns"], "end_ns": ends, "pid": frame["process"],
+               "tid": frame["thread"], "name": frame["name"]}  # fmt: skip
+    table = pd.DataFrame(columns)[(frame["style"] == PUSH).to_numpy(bool)]
+    return nest_ranges(table.astype(dict.fromkeys(("start_ns", "end_ns", "pid", "tid"), "int64")))

@@ -14,6 +14,7 @@ from analysis.diagnosis.reasons import cell, nearest_roof
 from analysis.formats import symbols
 from analysis.formats.words import count_of
 from analysis.tables.declare import part
+from analysis.tables.gaps import LAUNCH_BOUND, WAITING, takes_turns
 from analysis.tables.host import CUDA
 from analysis.tables.stalls import NOT_WAITING
 
@@ -74,12 +75,12 @@ def find(
 
     Shape: `gaps` gaps.csv, `fusion` fusion.csv.
     Only the program under the first step's outermost range is judged: other roots are variants of it. In a step that
-    waits for launches faster kernels win nothing, so its kernels give no finding.
+    waits for launches or the host faster kernels win nothing, so its kernels give no finding.
     """
     root = judged_root(gaps)
-    waiting = tuple(str(step).split("#")[0] + "/" for step in gaps.loc[gaps["verdict"].eq("launch-bound"), "step"])
+    waiting = tuple(str(step).split("#")[0] + "/" for step in gaps.loc[gaps["verdict"].isin(WAITING), "step"])
     judged = _under(measured["range"], root) & ~measured["range"].str.startswith(waiting or ("\0",))
-    candidates = _launch_bound(gaps, root)
+    candidates = _waiting_steps(gaps, root)
     to_fuse = fusion[fusion["gain_ns"].notna() & (fusion["scope"] != "epilogue") & _under(fusion["step"], root)]
     to_fuse = to_fuse[~(to_fuse["step"] + "/").str.startswith(waiting or ("\0",))]
     candidates += _fusions(to_fuse)
@@ -108,30 +109,48 @@ def _under(paths: pd.Series, root: str | None) -> pd.Series:
     return paths.str.startswith(root + "/") | (paths == root) if root else pd.Series(True, index=paths.index)
 
 
-def _launch_bound(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
+def _waiting_steps(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
+    """Steps in which the GPU idles until the host has launched something: what keeps the host, and what to do."""
     found = []
-    bound = gaps[gaps["verdict"].eq("launch-bound") & _under(gaps["step"].astype(str), root)]
+    bound = gaps[gaps["verdict"].isin(WAITING) & _under(gaps["step"].astype(str), root)]
     for path, rows in bound.groupby(bound["step"].str.replace(r"#\d+$", "", regex=True), sort=False):
         step = rows.iloc[0]
         # behind a filled queue the GPU also pays for the start and end of every kernel: that is what launches can win
         known = pd.notna(step["bare_gpu_ns"])
         least = rows["bare_gpu_ns" if known else "busy_ns"].astype(float)
         told = f"for {least.iloc[0] / 1e3:,.0f} us{' when nothing waits' * known}"
-        cited = ("bare_wall_ns", *["bare_gpu_ns"] * known, "busy_ns", "launches")
-        evidence = [cell("gaps", step["step"], name, int(step[name])) for name in cited]
+        cited = ["bare_wall_ns", *["bare_gpu_ns"] * known, "busy_ns", "launches"]
+        whom, way_out, also = _way_out(step)
         found.append(
             {
-                "title": f"{path} waits for launches",
+                "title": f"{path} waits for {whom}",
                 "sentence": (
                     f"In {count_of(len(rows), 'step')} of {step['bare_wall_ns'] / 1e3:,.0f} us the GPU works "
-                    f"{told}, with {count_of(step['launches'], 'kernel')}: "
-                    "capture the step in a CUDA graph or launch fewer."
+                    f"{told}{way_out}"
                 ),
                 "time_to_win_ns": int((rows["bare_wall_ns"].astype(float) - least).sum()),
-                "evidence": evidence,
+                "evidence": [cell("gaps", step["step"], name, int(step[name])) for name in [*cited, *also]],
             }
         )
     return found
+
+
+def _way_out(step: pd.Series) -> tuple[str, str, list[str]]:
+    """What a waiting step waits for, the end of the sentence that says what to do, and the cells it adds."""
+    launches = count_of(step["launches"], "kernel")
+    if step["verdict"] == LAUNCH_BOUND:
+        return "launches", f", with {launches}: capture the step in a CUDA graph or launch fewer.", []
+    if pd.notna(step["blocked_ns"]) and takes_turns(float(step["bare_wall_ns"]), float(step["blocked_ns"])):
+        told = (
+            f", and the host waits for it for {step['blocked_ns'] / 1e3:,.0f} us: they take turns. Wait less often "
+            "(`.item()`, `.cpu()`, printing a tensor), or launch the next step before waiting for this one."
+        )
+        return "the host, which waits for it", told, ["blocked_ns"]
+    told = (
+        f", with {launches}: the host does something else between launches. Move that out of the step, or do it while "
+        "the GPU works."
+    )
+    return "the host", told, []
 
 
 def _fusions(to_fuse: pd.DataFrame) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ from analysis.fusion import opmap
 from analysis.tables.attribution import fold_paths
 from analysis.tables.copies import WITHIN, direction_of
 from analysis.tables.declare import Column, fact, part, table
-from analysis.tables.gaps import STEP_NAMES
+from analysis.tables.gaps import LAUNCH_BOUND, STEP_NAMES
 from analysis.tables.roofline import dram_roof
 
 MOST_LAUNCHES = 20_000  # a plan of that many serves a capture of any length
@@ -1146,7 +1146,7 @@ def plan(
         str(row["step"]).split("#")[0]: (
             f"the step waits for its {count_of(row['launches'], 'launch')}, so fewer of them win more"
         )
-        for _, row in gaps[gaps["verdict"].eq("launch-bound")].iterrows()
+        for _, row in gaps[gaps["verdict"].eq(LAUNCH_BOUND)].iterrows()
     }
     return (
         build_fusion(candidates, work, machine, instances, waiting),

@@ -8,11 +8,12 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.capture.model import Capture, Gap
+from analysis.formats.bare import BARE_RANGES
 from analysis.hardware.devices import Device
 from analysis.tables.conditions import CPU, where_it_ran
 from analysis.tables.declare import part
 from analysis.tables.join import Joined
-from analysis.tables.remedies import BARE_RUN, METRICS
+from analysis.tables.remedies import BARE_RUN, BARE_TIMES, METRICS
 from analysis.tables.roofline import Ceilings
 
 
@@ -95,8 +96,8 @@ def name_missing_files(
                 "add it with its source to analysis/hardware/devices.toml",
             )
         )
-    if has_timeline and capture.timing is None:
-        gaps.append(Gap("verdicts on steps", "there is no wall time without a tool (timing.json)", BARE_RUN))
+    if has_timeline and capture.timing is None and capture.of(BARE_RANGES.kind) is None:
+        gaps.append(Gap("verdicts on steps", "there is no wall time without a tool (bare_ranges.csv)", BARE_TIMES))
     if has_timeline and capture.dataflow is None:
         gaps.append(
             Gap(

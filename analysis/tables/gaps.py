@@ -1,4 +1,4 @@
-"""Is each step limited by launches, by memory or by arithmetic? Busy time as an interval union, judged bare.
+"""Is each step limited by launches, by the host, by memory or by arithmetic? Busy time as a union, judged bare.
 
 A profiler slows a launch-bound loop down several times, so its own gaps prove nothing: the verdict compares the GPU's
 busy time with the wall time of the same step measured with no tool attached, and stays blank without it.
@@ -14,6 +14,10 @@ from analysis.tables.declare import Column, fact, table
 
 STEP_NAMES = ("step", "decode", "prefill")
 WHOLE_CAPTURE = "capture"
+LAUNCH_BOUND, HOST_BOUND = "launch-bound", "host-bound"
+WAITING = (LAUNCH_BOUND, HOST_BOUND)
+# PyTorch takes 5 to 30 us of the host for a launch, its own work and Python's included: what takes more does more.
+MOST_HOST_NS_PER_LAUNCH = 100_000
 # Idle for more than a fifth of the bare step: faster kernels alone could not win that time back.
 BUSY_FRAC_LIMIT = 0.8
 COMPUTE_ROOF_OF_DTYPE = {"fp32": "fp32", "tf32": "tf32", "bf16": "bf16", "fp16": "bf16"}
@@ -60,20 +64,27 @@ def add_other_threads(gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np
 
 @fact("limits")
 def _limits(
-    measured: pd.DataFrame, roofline: pd.DataFrame, ops: pd.DataFrame | None, roofs: pd.DataFrame, steps: pd.DataFrame
-) -> dict[str, tuple[str, str]]:
-    return step_limits(measured, roofline, ops, roofs, list(steps["path"]) if len(steps) else [])
+    measured: pd.DataFrame, roofline: pd.DataFrame, ops: pd.DataFrame | None, roofs: pd.DataFrame,
+    step_ranges: pd.DataFrame,
+) -> dict[str, tuple[str, str]]:  # fmt: skip
+    return step_limits(measured, roofline, ops, roofs, list(step_ranges["path"]) if len(step_ranges) else [])
 
 
 @table(
     "gaps",
-    question="Is each step limited by launches, by memory or by arithmetic?",
+    question="Is each step limited by launches, by the host, by memory or by arithmetic?",
     order=100,
-    title="Steps",
+    title="Steps one by one",
     columns=(
-        Column("step", "", "instance of a range named step, decode or prefill; else the whole capture", "key"),
+        Column(
+            "step",
+            "",
+            "instance of a range named step, decode or prefill; with bare times and no such name of the outermost "
+            "range that repeats; else the whole capture",
+            "key",
+        ),
         Column("wall_ns", "ns", "from the start of the step to its last GPU operation, nsys attached", "timing"),
-        Column("bare_wall_ns", "ns", "the same step with no tool attached and the ranges off, median", "timing"),
+        Column("bare_wall_ns", "ns", "the same step with no tool attached, by the host's clock, median", "timing"),
         Column(
             "bare_gpu_ns",
             "ns",
@@ -87,41 +98,56 @@ def _limits(
             "union of the intervals in which a GPU operation of the step ran; of several GPUs, the busiest one's",
             "timing",
         ),
+        Column(
+            "blocked_ns",
+            "ns",
+            "the host waits in calls that synchronise, on the thread of the step, nsys attached: without a tool it "
+            "launches faster and waits longer",
+            "timing",
+        ),
         Column("launches", "1", "kernels of the step", "timing"),
         Column("largest_gaps_ns", "ns", "the three longest idle intervals, nsys attached, `;` between them", "timing"),
         Column(
-            "verdict", "", "launch-bound, memory-bound or compute-bound; blank where the evidence is missing", "row"
+            "verdict",
+            "",
+            "busy for less than 80 % of the bare wall time: host-bound if the host waits for more than 20 % of it "
+            "(they take turns) or takes more than 100 us a launch, else launch-bound. Otherwise memory-bound or "
+            "compute-bound, or GPU-bound where nothing says which; blank where there is no bare time",
+            "row",
         ),
         Column("evidence", "", "the numbers that the verdict rests on", "row", style="prose"),
     ),
 )
 def build_gaps(
-    gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np.ndarray, bare_wall_ns: dict[str, float],
+    gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray, bare_wall_ns: dict[str, float],
     limits: dict[str, tuple[str, str]], overhead: pd.DataFrame | None = None, *, bare_gpu_ns: dict[str, float],
-    held_back: bool = False,
+    held_back: bool = False, blocked_ns: np.ndarray | None = None,
 ) -> pd.DataFrame | None:  # fmt: skip
     """Return gaps.csv, one row a step instance in order of time.
 
     Shape: `gpu_ops` with every GPU operation; `step_of_op` row of its step (-1 none), ignored if there are no steps.
     `bare_wall_ns` and `bare_gpu_ns` by range path; `limits` path -> (memory | compute, evidence sentence);
+    `blocked_ns` of each step, None where it is not known.
     `overhead` as in `Capture`: the GPU is not called idle while the profiler held the program. Of a step on several
     GPUs the busiest one is judged, and the evidence names the others. Where the GPU was `held_back` and marked on
     purpose, what lies between kernels says nothing of the program: no row.
     """
     if held_back:
         return None
+    steps = step_ranges
     begin, length = gpu_ops["start_ns"].to_numpy(np.int64), gpu_ops["duration_ns"].to_numpy(np.int64)
     is_kernel = (gpu_ops["kind"] == "kernel").to_numpy()
     device, names = pd.factorize(gpu_ops["device"].astype(str))
     is_lost = bool((is_kernel & gpu_ops["api_start_ns"].isna().to_numpy()).any())
 
     def row(
-        ops: np.ndarray, label: str, path: str, start: int, end: int, held: pd.DataFrame | None
+        ops: np.ndarray, label: str, path: str, start: int, end: int, held: pd.DataFrame | None,
+        blocked: float | None = None,
     ) -> dict[str, object]:  # fmt: skip
         bare = bare_wall_ns.get(path)
         launches, end = int(is_kernel[ops].sum()), int((begin + length)[ops].max(initial=end))
         ops, others = _busiest(ops, begin, length, device, names)
-        found = _row(label, start, end, begin[ops], length[ops], launches, bare, limits.get(path), held)
+        found = _row(label, start, end, begin[ops], length[ops], launches, bare, limits.get(path), held, blocked)
         if others:
             found["evidence"] = f"{found['evidence']}; {others}"
         elif is_lost and not len(ops):
@@ -138,12 +164,13 @@ def build_gaps(
     order = np.argsort(step_of_op, kind="stable")
     sorted_steps = step_of_op[order]
     held_by_pid = {} if overhead is None else dict(iter(overhead.groupby("pid")))
-    for (index, step), label in zip(steps.iterrows(), step_labels(steps), strict=True):
+    waited = [None] * len(steps) if blocked_ns is None else blocked_ns.tolist()
+    for (index, step), label, blocked in zip(steps.iterrows(), step_labels(steps), waited, strict=True):
         inside = order[slice(*np.searchsorted(sorted_steps, [index, index + 1]))]
         held = held_by_pid.get(step["pid"]) if held_by_pid else None
-        rows.append(row(inside, label, step["path"], int(step["start_ns"]), int(step["end_ns"]), held))
+        rows.append(row(inside, label, step["path"], int(step["start_ns"]), int(step["end_ns"]), held, blocked))
     table = pd.DataFrame(rows)
-    for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "launches"):
+    for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "blocked_ns", "launches"):
         table[name] = table[name].astype("Float64").round().astype("Int64")
     return table
 
@@ -198,19 +225,20 @@ def _with_overhead(
 
 def _row(
     label: str, start: int, end: int, begin: np.ndarray, length: np.ndarray, launches: int,
-    bare: float | None, limit: tuple[str, str] | None, overhead: pd.DataFrame | None,
+    bare: float | None, limit: tuple[str, str] | None, overhead: pd.DataFrame | None, blocked: float | None,
 ) -> dict[str, object]:  # fmt: skip
     busy, idle = busy_and_gaps(begin, length)
     has_gpu = bool(len(begin))
     if overhead is not None and len(overhead) and has_gpu:
         _, idle = busy_and_gaps(*_with_overhead(begin, length, overhead))
     last = int((begin + length).max()) if has_gpu else end
-    verdict, evidence = _judge(busy, bare, limit, has_gpu=has_gpu)
+    verdict, evidence = judge(busy if has_gpu else None, bare, limit, blocked=blocked, launches=launches)
     return {
         "step": label,
         "wall_ns": max(last, end) - start,
         "bare_wall_ns": pd.NA if bare is None else bare,
         "busy_ns": busy if has_gpu else pd.NA,
+        "blocked_ns": pd.NA if blocked is None else blocked,
         "launches": launches if has_gpu else pd.NA,
         "largest_gaps_ns": ";".join(str(gap) for gap in sorted(idle.tolist(), reverse=True)[:3]),
         "verdict": verdict,
@@ -219,17 +247,44 @@ def _row(
     }
 
 
-def _judge(busy: int, bare: float | None, limit: tuple[str, str] | None, *, has_gpu: bool) -> tuple[str, str]:
-    if not has_gpu:
+def judge(
+    busy: float | None, bare: float | None, limit: tuple[str, str] | None, *, blocked: float | None,
+    launches: float | None,
+) -> tuple[str, str]:  # fmt: skip
+    """The verdict on a step and the numbers that it rests on.
+
+    Units: ns. `busy` of its GPU operations, None without any; `bare` wall time without a tool; `blocked` time in which
+    the host waited; `limit` (memory | compute, evidence sentence). None where unknown.
+    """
+    if busy is None:
         return "", "no GPU operations in this step"
     if bare is None:
         return "", "no bare wall time for this step: gaps seen under a profiler are no evidence"
-    share = f"GPU busy {busy / 1e3:,.1f} us of {bare / 1e3:,.1f} us without a tool ({busy / bare:.0%})"
+    told = f"GPU busy {busy / 1e3:,.1f} us of {bare / 1e3:,.1f} us without a tool ({busy / bare:.0%})"
+    if busy > bare:
+        told = f"GPU busy {busy / 1e3:,.1f} us; the host needs {bare / 1e3:,.1f} us without a tool and runs ahead"
+    waited = "" if blocked is None else f"; the host waits for {blocked / 1e3:,.1f} us, with nsys"
     if busy < BUSY_FRAC_LIMIT * bare:
-        return "launch-bound", share
+        verdict, why = _who_is_late(bare, blocked or 0.0, launches or 0)
+        return verdict, f"{told}{waited}{why}"
     if limit is None:
-        return "", f"{share}; neither counters nor declared bytes say which roof is nearer"
-    return f"{limit[0]}-bound", f"{share}; {limit[1]}"
+        return "GPU-bound", f"{told}{waited}; neither counters nor declared bytes say which roof is nearer"
+    return f"{limit[0]}-bound", f"{told}{waited}; {limit[1]}"
+
+
+def takes_turns(bare: float, blocked: float) -> bool:
+    """Whether the host waits so long in a step in which the GPU waits too that they work in turns."""
+    return blocked > (1 - BUSY_FRAC_LIMIT) * bare
+
+
+def _who_is_late(bare: float, blocked: float, launches: float) -> tuple[str, str]:
+    """Launch-bound or host-bound, and why, of a step whose GPU idles."""
+    if takes_turns(bare, blocked):
+        return HOST_BOUND, ": they take turns"
+    each = (bare - blocked) / max(launches, 1)
+    if each > MOST_HOST_NS_PER_LAUNCH:
+        return HOST_BOUND, f"; {each / 1e3:,.1f} us of the host for each launch is more than launching takes"
+    return LAUNCH_BOUND, ""
 
 
 def step_limits(

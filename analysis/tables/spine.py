@@ -12,6 +12,7 @@ from analysis.capture.model import Capture
 from analysis.hardware import metrics
 from analysis.hardware.devices import Device, find_by_capability, find_device
 from analysis.tables import attribution, conditions, counting, gaps, holds, join, roofline
+from analysis.tables.bare import find_repeated
 from analysis.tables.declare import fact
 
 
@@ -144,29 +145,23 @@ def _l2_bytes(capture: Capture, device: Device | None) -> float | None:
 # Steps ----------------------------------------------------------------------------------------------------------
 
 
-@fact("steps")
-def _steps(ranges: pd.DataFrame) -> pd.DataFrame:
-    return gaps.find_steps(ranges)
+@fact("step_ranges")
+def _step_ranges(
+    ranges: pd.DataFrame, owner: pd.Series, bare: pd.DataFrame, folded: dict[str, str]
+) -> pd.DataFrame:  # fmt: skip
+    """The ranges that are steps; where none has such a name and bare times are there, the outermost that repeat."""
+    steps = gaps.find_steps(ranges)
+    if len(steps) or bare.empty:
+        return steps
+    return find_repeated(ranges, attribution.paths_of(owner, ranges), folded, bare["range"].value_counts().to_dict())
 
 
 @fact("step_of_op")
-def _step_of_op(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, owner: pd.Series, steps: pd.DataFrame) -> np.ndarray:
+def _step_of_op(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, owner: pd.Series, step_ranges: pd.DataFrame) -> np.ndarray:
     """Row of the step of each GPU operation, -1 for none."""
     rows = owner.to_numpy(np.int64)
     inside = rows
     if len(ranges):
-        step_of_row = gaps.step_of_rows(ranges, steps, attribution.parent_rows(ranges))
+        step_of_row = gaps.step_of_rows(ranges, step_ranges, attribution.parent_rows(ranges))
         inside = np.where(rows >= 0, step_of_row[np.maximum(rows, 0)], -1)
-    return gaps.add_other_threads(gpu_ops, steps, inside)
-
-
-@fact("bare_wall_ns")
-def _bare_wall_ns(capture: Capture) -> dict[str, float]:
-    timed = (capture.timing or {}).get("steps", [])
-    return {step["range"]: float(step["wall_ns"]["p50"]) for step in timed}
-
-
-@fact("bare_gpu_ns")
-def _bare_gpu_ns(capture: Capture) -> dict[str, float]:
-    timed = (capture.timing or {}).get("steps", [])
-    return {step["range"]: float(step["gpu_ns"]["p50"]) for step in timed if step.get("gpu_ns")}
+    return gaps.add_other_threads(gpu_ops, step_ranges, inside)

@@ -50,7 +50,13 @@ def tables(names: tuple[str, ...] = ("ampere_sgemm", "softmax_v03")) -> dict[str
     traffic = traffic.assign(dram_write_bytes=NAN, l2_bytes=NAN, measured_over_minimum=NAN, tier="static")
     gaps = pd.DataFrame({"step": names, "wall_ns": 9_100_000, "bare_wall_ns": NAN, "busy_ns": 897_000})
     gaps = gaps.assign(
-        bare_gpu_ns=NAN, launches=248, largest_gaps_ns="120000;90000", verdict=None, evidence="", tier="timing"
+        bare_gpu_ns=NAN,
+        blocked_ns=NAN,
+        launches=248,
+        largest_gaps_ns="120000;90000",
+        verdict=None,
+        evidence="",
+        tier="timing",
     )
     return {
         "layers": layers,

@@ -253,7 +253,7 @@ STEPS = pd.DataFrame({"path": ["m/decode"], "start_ns": [0], "end_ns": [50], "na
         ({"m/decode": 100.0}, {}, "launch-bound"),
         ({"m/decode": 22.0}, {"m/decode": ("memory", "because")}, "memory-bound"),
         ({"m/decode": 22.0}, {"m/decode": ("compute", "because")}, "compute-bound"),
-        ({"m/decode": 22.0}, {}, ""),
+        ({"m/decode": 22.0}, {}, "GPU-bound"),
     ],
 )
 def test_verdicts_rest_on_bare_time(bare, limits, verdict):

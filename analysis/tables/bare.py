@@ -1,0 +1,381 @@
+"""What ranges and steps take with no profiler attached, and whether the GPU or the host is what a step waits for.
+
+Two sources flow together: timing.json, in which a harness timed whole steps between synchronisations, and
+bare_ranges.csv, in which nsys_scripts/bare.sh recorded every range of any program.
+
+What a first occurrence pays (compilation, loading of kernels, filling of caches) is no steady state. The occurrences of
+a range on one thread are taken in the order of time; the later half is held to be steady. Left out are the leading
+occurrences that take more than 1.5 times the median of that half, and more than its 95th percentile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import Capture, Gap
+from analysis.formats.bare import BARE_RANGES, PUSH
+from analysis.formats.spans import quantiles
+from analysis.tables import gaps as steps_one_by_one
+from analysis.tables.attribution import fold_paths
+from analysis.tables.declare import TOP, Column, fact, part, table
+
+SLOWER = 1.5  # times the median of the later half: from here on a leading occurrence is a first one
+TO_START, TO_END, HARNESS = "start to start", "start to end", "harness"
+_COLUMNS = ["process", "process_rank", "thread", "start_ns", "end_ns", "style", "name", "path", "range", "duration_ns"]
+
+
+# Ranges ---------------------------------------------------------------------------------------------------------
+
+
+@fact("folded")
+def _folded(capture: Capture, ranges: pd.DataFrame) -> dict[str, str]:
+    """Each path of the timeline and of the bare run -> the path with repeated layers and steps as one."""
+    bare = capture.of(BARE_RANGES.kind)
+    paths = [*ranges["path"].unique(), *([] if bare is None else bare["path"].unique())]
+    unique = pd.Series(list(dict.fromkeys(paths)), dtype=object)
+    return dict(zip(unique, fold_paths(unique), strict=True))
+
+
+@fact("bare")
+def _bare(capture: Capture, folded: dict[str, str]) -> pd.DataFrame:
+    """The ranges of bare_ranges.csv with `range`, the folded path, and `duration_ns`, NA where one never closed."""
+    found = capture.of(BARE_RANGES.kind)
+    if found is None:
+        return pd.DataFrame(columns=_COLUMNS)
+    frame = found.assign(range=found["path"].map(folded), duration_ns=found["end_ns"] - found["start_ns"])
+    return frame.sort_values(["process", "thread", "start_ns"], kind="stable", ignore_index=True)[_COLUMNS]
+
+
+def first_occurrences(times: np.ndarray) -> int:
+    """How many of the leading occurrences are not yet steady, at most half of them. Shape: `times` in their order."""
+    later = times[len(times) // 2 :]
+    if len(times) < 2:
+        return 0
+    limit = max(SLOWER * float(np.median(later)), float(np.quantile(later, 0.95)))
+    steady = np.flatnonzero(times[: len(times) // 2] <= limit)
+    return int(steady[0]) if len(steady) else len(times) // 2
+
+
+def steady_state(rows: pd.DataFrame, column: str) -> dict[str, Any]:
+    """First occurrences, and quantiles of the others. Shape: the rows of one range in order; `column` has the time."""
+    first, left_out, steady = None, 0, []
+    for _, own in rows.groupby(["process", "thread"], sort=False):
+        times = own[column].dropna().to_numpy(np.float64)
+        if not len(times):
+            continue
+        count = first_occurrences(times)
+        first = times[0] if first is None else first
+        left_out += count
+        steady.append(times[count:])
+    low, middle, high = quantiles(np.concatenate(steady).tolist()) if steady else (np.nan, np.nan, np.nan)
+    return {
+        "first_calls": left_out,
+        "first_ns": first,
+        "steady": sum(map(len, steady)),
+        "bare_p5_ns": low,
+        "bare_p50_ns": middle,
+        "bare_p95_ns": high,
+    }
+
+
+def _most_time(rows: pd.DataFrame) -> pd.DataFrame:
+    time = (rows["bare_p50_ns"].astype(float) * rows["calls"].astype(float)).sort_values(ascending=False, kind="stable")
+    return rows[rows.index.isin(time.index[:TOP])]
+
+
+@table(
+    "bare_times",
+    question="How long is each range open on the host with no profiler attached, at first and later?",
+    order=113,
+    title="Ranges without a profiler",
+    glance=_most_time,
+    optional=True,
+    columns=(
+        Column("range", "", "range names from the outermost to the innermost, repeated layers as one", "key"),
+        Column("calls", "1", "instances, of all processes and threads", "timing"),
+        Column("never_closed", "1", "of these, how many were still open when the program ended", "timing", shown=False),
+        Column("first_calls", "1", "leading instances that took clearly longer than later ones: see Steps", "timing"),
+        Column("first_ns", "ns", "the first instance", "timing"),
+        Column("bare_p5_ns", "ns", "of the other instances: 5th percentile", "timing", shown=False),
+        Column("bare_p50_ns", "ns", "median; host time: what a range launches may run later", "timing"),
+        Column("bare_p95_ns", "ns", "95th percentile", "timing"),
+        Column("nsys_p50_ns", "ns", "median of the same range with the profiler attached", "timing"),
+    ),
+)
+def build_bare_times(
+    bare: pd.DataFrame, ranges: pd.DataFrame, folded: dict[str, str], capture: Capture
+) -> pd.DataFrame | None:  # fmt: skip
+    """Return bare_times.csv, one row a folded path in the order of first appearance."""
+    if bare.empty:
+        return None
+    length = (ranges["end_ns"] - ranges["start_ns"]).groupby(ranges["path"].map(folded).to_numpy()).median()
+    rows = []
+    for path, own in bare.groupby("range", sort=False):
+        found = steady_state(own, "duration_ns")
+        found.pop("steady")
+        never = int(own["duration_ns"].isna().sum())
+        rows.append({"range": path, "calls": len(own), "never_closed": never} | found)
+    built = pd.DataFrame(rows)
+    built["nsys_p50_ns"] = built["range"].map(length) if capture.clock != "bare" else np.nan
+    return whole_numbers(built, [name for name in built if name != "range"]).assign(tier="timing")
+
+
+def whole_numbers(rows: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
+    """The rows with these columns as whole numbers, blank where unknown."""
+    return rows.assign(**{name: rows[name].astype("Float64").round().astype("Int64") for name in names})
+
+
+@part("gap", 12)
+def _never_closed(bare: pd.DataFrame) -> Gap | None:
+    lost = int(bare["end_ns"].isna().sum())
+    if not lost:
+        return None
+    return Gap(
+        f"the bare time of {lost:,} of {len(bare):,} ranges",
+        "they were still open when the program ended",
+        "close every range before the program ends, or let it end by itself",
+    )
+
+
+# Steps ----------------------------------------------------------------------------------------------------------
+
+
+def find_repeated(
+    ranges: pd.DataFrame, launched: Iterable[str], folded: Mapping[str, str], calls: Mapping[str, int]
+) -> pd.DataFrame:
+    """The outermost ranges that the bare run has more than once, and in which anything is launched: they are the steps.
+
+    Shape: `launched` paths of ranges that launch something; `calls` instances in the bare run by folded path.
+    """
+    busy = {"/".join(path.split("/")[:depth]) for path in launched for depth in range(1, path.count("/") + 2)}
+    chosen: list[str] = []
+    for path in sorted(busy - {""}, key=lambda path: path.count("/")):
+        if calls.get(folded.get(path, path), 0) > 1 and not any(path.startswith(f"{one}/") for one in chosen):
+            chosen.append(path)
+    return ranges[ranges["path"].isin(chosen)].sort_values("start_ns", kind="stable")
+
+
+@fact("gpu_until_ns")
+def _gpu_until(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray) -> np.ndarray:
+    """When the last GPU operation of each step ends, 0 without any."""
+    last = (gpu_ops["start_ns"] + gpu_ops["duration_ns"]).groupby(step_of_op).max()
+    return last.reindex(step_ranges.index).fillna(0).to_numpy(np.int64)
+
+
+@fact("waiting_calls")
+def _waiting_calls(capture: Capture, gpu_ops: pd.DataFrame) -> pd.DataFrame | None:
+    """start_ns, end_ns, pid and tid of the calls in which the host waits for the GPU; None where no file lists calls.
+
+    Copies from and to pageable memory are among them: even an asynchronous one returns when it is done.
+    """
+    if capture.waits is None:
+        return None
+    is_waiting = gpu_ops["memory"].astype(str).str.contains("Pageable") & gpu_ops["api_end_ns"].notna()
+    copies = gpu_ops.loc[is_waiting.to_numpy(bool), ["api_start_ns", "api_end_ns", "pid", "tid"]]
+    copies = copies.rename(columns={"api_start_ns": "start_ns", "api_end_ns": "end_ns"})
+    return pd.concat([capture.waits[list(copies)], copies]).dropna().astype(np.int64)
+
+
+@fact("ends_in_wait")
+def _ends_in_wait(
+    step_ranges: pd.DataFrame, gpu_until_ns: np.ndarray, waiting_calls: pd.DataFrame | None
+) -> np.ndarray:  # fmt: skip
+    """Whether each step ends in a synchronisation: its thread waits, inside it, until its last GPU operation is done.
+
+    Where no file lists the calls, whether that operation ends inside it.
+    """
+    end = step_ranges["end_ns"].to_numpy(np.int64)
+    if waiting_calls is None:
+        return gpu_until_ns <= end
+    waited = np.zeros(len(end), dtype=np.int64)
+    for at, calls in _by_thread(step_ranges, waiting_calls):
+        ends = np.sort(calls["end_ns"].to_numpy())
+        place = np.searchsorted(ends, end[at], side="right")
+        waited[at] = np.where(place > 0, ends[np.maximum(place - 1, 0)], 0)
+    return (waited >= gpu_until_ns) & (gpu_until_ns > 0)
+
+
+def _by_thread(steps: pd.DataFrame, calls: pd.DataFrame) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
+    """The places of the steps and the calls of each thread that has both."""
+    if steps.empty:
+        return
+    thread_of = pd.MultiIndex.from_frame(steps[["pid", "tid"]].astype(np.int64))
+    for thread, own in calls.groupby(["pid", "tid"]):
+        at = np.flatnonzero(thread_of == thread)
+        if len(at):
+            yield at, own
+
+
+@fact("blocked_ns")
+def _blocked(
+    step_ranges: pd.DataFrame, gpu_until_ns: np.ndarray, waiting_calls: pd.DataFrame | None
+) -> np.ndarray | None:
+    """How long the thread of each step waits for the GPU, None where no file lists the calls.
+
+    From the start of the step until its range and its GPU operations have ended, or the next one of its thread starts.
+    """
+    if waiting_calls is None or step_ranges.empty:
+        return None
+    following = step_ranges.groupby(["pid", "tid"])["start_ns"].shift(-1).fillna(np.inf).to_numpy()
+    begin, end = (step_ranges[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+    until = np.maximum(end, np.minimum(gpu_until_ns, following)).astype(np.int64)
+    blocked = np.zeros(len(step_ranges))
+    for at, calls in _by_thread(step_ranges, waiting_calls):
+        starts, ends = calls.sort_values("start_ns", kind="stable")[["start_ns", "end_ns"]].to_numpy().T
+        blocked[at] = _covered(starts, ends, until[at]) - _covered(starts, ends, begin[at])
+    return blocked
+
+
+def _covered(start: np.ndarray, end: np.ndarray, until: np.ndarray) -> np.ndarray:
+    """How much of the time before each of `until` lies in the intervals, which are sorted by start and may overlap."""
+    reached = np.maximum.accumulate(end)
+    start = np.maximum(start, np.concatenate([start[:1], reached[:-1]]))
+    length = np.maximum(reached - start, 0)
+    place = np.searchsorted(start, until, side="right")
+    total = np.concatenate([[0], np.cumsum(length)])
+    over = np.maximum(reached[np.maximum(place - 1, 0)] - until, 0) * (place > 0)
+    return total[place] - over
+
+
+def walls_of_steps(bare: pd.DataFrame, ends_in_wait: Mapping[str, bool]) -> pd.DataFrame:
+    """The bare ranges that are steps, in order, with `wall_ns` and `bare_from`, how it was taken.
+
+    Where a step ends in a synchronisation it is the duration; else from its start to that of the next step on its
+    thread, one of the same kind if there are two such neighbours. Shape: `ends_in_wait` by folded path of a step.
+    """
+    steps = bare[bare["range"].isin(list(ends_in_wait)) & (bare["style"] == PUSH)]
+    thread = steps.groupby(["process", "thread"])
+    next_range, to_next = thread["range"].shift(-1), thread["start_ns"].shift(-1) - steps["start_ns"]
+    same = next_range == steps["range"]
+    has_same = same.groupby(steps["range"]).transform("any")
+    is_whole = steps["range"].map(dict(ends_in_wait)).astype(bool)
+    spans = to_next.where(same | ~has_same)
+    to_start = ~is_whole & spans.notna().groupby(steps["range"]).transform("any")
+    return steps.assign(
+        wall_ns=spans.where(to_start, steps["duration_ns"]), bare_from=np.where(to_start, TO_START, TO_END)
+    )
+
+
+@fact("bare_steps")
+def _bare_steps(
+    capture: Capture, bare: pd.DataFrame, step_ranges: pd.DataFrame, ends_in_wait: np.ndarray, folded: dict[str, str]
+) -> pd.DataFrame:
+    """What each kind of step takes without a tool, as the harness timed it, else from the bare ranges.
+
+    Shape: one row a folded path: range, bare_from and the entries of `steady_state`.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    if len(step_ranges) and len(bare):
+        kinds = step_ranges["path"].map(folded)
+        waiting = pd.Series(ends_in_wait, index=kinds.to_numpy()).groupby(level=0).all()
+        for path, own in walls_of_steps(bare, waiting.to_dict()).groupby("range", sort=False):
+            rows[str(path)] = {"bare_from": own["bare_from"].iloc[0]} | steady_state(own, "wall_ns")
+    for step in (capture.timing or {}).get("steps", []):
+        wall = step["wall_ns"]
+        rows[folded.get(step["range"], step["range"])] = {
+            "bare_from": HARNESS,
+            "first_calls": 0,
+            "first_ns": None,
+            "steady": step.get("samples") or 0,
+            "bare_p5_ns": wall.get("p5"),
+            "bare_p50_ns": wall["p50"],
+            "bare_p95_ns": wall.get("p95"),
+        }
+    return pd.DataFrame([{"range": path} | row for path, row in rows.items() if pd.notna(row["bare_p50_ns"])])
+
+
+@fact("bare_wall_ns")
+def _bare_wall_ns(bare_steps: pd.DataFrame, step_ranges: pd.DataFrame, folded: dict[str, str]) -> dict[str, float]:
+    """The median bare time of each step by its path in the timeline."""
+    if bare_steps.empty or step_ranges.empty:
+        return {}
+    known = bare_steps.set_index("range")["bare_p50_ns"].to_dict()
+    return {path: float(known[folded[path]]) for path in step_ranges["path"].unique() if folded[path] in known}
+
+
+@fact("bare_gpu_ns")
+def _bare_gpu_ns(capture: Capture) -> dict[str, float]:
+    timed = (capture.timing or {}).get("steps", [])
+    return {step["range"]: float(step["gpu_ns"]["p50"]) for step in timed if step.get("gpu_ns")}
+
+
+@table(
+    "steps",
+    question="What does each kind of step take without a profiler, and does it wait for the GPU or for the host?",
+    order=98,
+    title="Steps",
+    optional=True,
+    columns=(
+        Column("step", "", "range of the step, repeated ones as one", "key"),
+        Column("bare_wall_ns", "ns", "median without a tool, first steps left out; never less than busy_ns", "timing"),
+        Column("busy_ns", "ns", "union of its GPU operations in the timeline (gaps), median of instances", "timing"),
+        Column("blocked_ns", "ns", "the host waits in calls that synchronise, nsys attached; median", "timing"),
+        Column("busy_frac", "0-1", "busy_ns over bare_wall_ns", "timing", style="bar"),
+        Column("verdict", "", "as in gaps, of the medians", "row"),
+        Column("evidence", "", "the numbers that the verdict rests on", "row", style="prose"),
+        Column("launches", "1", "kernels of a step, median", "timing", shown=False),
+        Column("timed", "1", "steps timed without a tool", "timing", shown=False),
+        Column("first_calls", "1", "leading steps that took clearly longer than later ones: left out", "timing"),
+        Column("first_ns", "ns", "the first step", "timing"),
+        Column(
+            "host_ns", "ns", "what the host's clock saw; less than busy_ns where it runs ahead of the GPU", "timing",
+            shown=False,
+        ),
+        Column(
+            "bare_from", "", "harness: timing.json; start to start of neighbouring steps; start to end, where the step "
+            "ends in a synchronisation or has no neighbour", "row", shown=False,
+        ),
+    ),
+)  # fmt: skip
+def build_steps(
+    bare_steps: pd.DataFrame, gaps: pd.DataFrame, step_ranges: pd.DataFrame, folded: dict[str, str],
+    limits: dict[str, tuple[str, str]],
+) -> pd.DataFrame | None:  # fmt: skip
+    """Return steps.csv, one row a kind of step that was timed without a tool, in the order of the timeline."""
+    if bare_steps.empty or step_ranges.empty or len(gaps) != len(step_ranges):
+        return None
+    seen = gaps.assign(path=step_ranges["path"].to_numpy(), range=step_ranges["path"].map(folded).to_numpy())
+    rows = []
+    for path, own in seen.groupby("range", sort=False):
+        timed = bare_steps[bare_steps["range"] == path]
+        if timed.empty:
+            continue
+        bare, host = timed.iloc[0], float(timed["bare_p50_ns"].iloc[0])
+        busy, blocked, launches = (_median(own[name]) for name in ("busy_ns", "blocked_ns", "launches"))
+        verdict, evidence = steps_one_by_one.judge(
+            busy, host, limits.get(str(own["path"].iloc[0])), blocked=blocked, launches=launches
+        )
+        if bare["steady"] == 1 and bare["bare_from"] != HARNESS:
+            evidence += "; timed once, so it holds whatever only a first step pays"
+        wall = host if busy is None else max(host, busy)
+        rows.append(
+            {
+                "step": path, "bare_wall_ns": wall, "busy_ns": busy, "blocked_ns": blocked,
+                "busy_frac": np.nan if busy is None else busy / wall, "verdict": verdict, "evidence": evidence,
+                "launches": launches, "timed": bare["steady"], "first_calls": bare["first_calls"],
+                "first_ns": bare["first_ns"], "host_ns": host, "bare_from": bare["bare_from"],
+                "tier": "counters" if verdict and "ncu" in evidence else "timing",
+            }
+        )  # fmt: skip
+    names = ("bare_wall_ns", "busy_ns", "blocked_ns", "launches", "timed", "first_calls", "first_ns", "host_ns")
+    return whole_numbers(pd.DataFrame(rows), names) if rows else None
+
+
+def _median(values: pd.Series) -> float | None:
+    known = values.dropna()
+    return float(known.astype(float).median()) if len(known) else None
+
+
+@part("gap", 12)
+def _unmatched(bare: pd.DataFrame, step_ranges: pd.DataFrame, bare_wall_ns: dict[str, float]) -> Gap | None:
+    if bare.empty or step_ranges.empty or bare_wall_ns:
+        return None
+    return Gap(
+        "bare times of the steps",
+        f"no step of the timeline ({step_ranges['path'].iloc[0]}) is a range of the bare run",
+        "run the same program both times",
+    )

@@ -1,0 +1,288 @@
+"""Bare times of ranges and steps: first occurrences, walls, verdicts, findings, each from files as programs leave them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.capture.load import load
+from analysis.diagnosis.findings import find
+from analysis.formats.bare import BARE_RANGES
+from analysis.formats.errors import InputError
+from analysis.formats.run import TIMING
+from analysis.page.markdown import render_markdown
+from analysis.pipeline import analyse, declarations
+from analysis.tables.bare import first_occurrences, walls_of_steps
+from analysis.tables.declare import World
+from tests.nsys_export import Export
+
+US = 1000
+SYNC = "cudaStreamSynchronize_v3020"
+
+
+def timeline(
+    *, name: str = "decode", steps: int = 3, wall: int = 200, launches: int = 4, kernel: int = 10, wait: int = 0,
+    behind: int = 0, gap: int = 50, number: bool = False,
+) -> Export:  # fmt: skip
+    """Steps under nsys; times in us. Each `launches` kernels of `kernel` us, the last `behind` us after its step's end,
+    else within; then the host waits for `wait` us inside the step, until its end.
+    """
+    export = Export()
+    export.gpu()
+    for at in range(steps):
+        start = at * (wall + gap) * US
+        end = start + wall * US
+        export.push(f"{name}_{at}" if number else name, start, end)
+        for place in range(launches):
+            call = start + (place + 1) * US
+            last = end + (behind or -1) * US - (launches - place - 1) * kernel * US
+            run = (max(last - kernel * US, call + 1), max(last, call + 2))
+            export.launch("k", (call, call + 900), run)
+        if wait:
+            export.call(end - wait * US, end - 1, name=SYNC)
+    return export
+
+
+def bare(
+    *times: tuple[str, float, float | None], process: int = 0, thread: int = 0, rank: Any = ""
+) -> list[tuple[Any, ...]]:
+    """Rows of bare_ranges.csv from (name, start, end) in us; END None: never closed."""
+    return [
+        (process, rank, thread, round(start * US), "" if end is None else round(end * US), "push", name)
+        for name, start, end in times
+    ]
+
+
+def regular(count: int, period: float, length: float, name: str = "decode") -> list[tuple[Any, ...]]:
+    return bare(*((name, at * period, at * period + length) for at in range(count)))
+
+
+@pytest.fixture
+def world(tmp_path: Path):
+    def made(export: Export | None, rows: list[tuple[Any, ...]], timing: dict[str, float] | None = None) -> World:
+        if export:
+            export.save(tmp_path / "timeline.sqlite")
+        (tmp_path / "bare_ranges.csv").write_text(BARE_RANGES.text(rows), encoding="utf-8")
+        if timing:
+            steps = [{"range": path, "wall_ns": {"p50": wall}} for path, wall in timing.items()]
+            (tmp_path / "timing.json").write_text(json.dumps(TIMING.document({"steps": steps})))
+        return World(declarations(), raw=load([tmp_path]), extrapolate=False)
+
+    return made
+
+
+# --- the first ones ---
+
+
+@pytest.mark.parametrize(
+    ("times", "left_out"),
+    [
+        ([10.0], 0),
+        ([10.0, 10.0], 0),
+        ([40.0, 10.0], 1),
+        ([900.0, 40.0, 10.0, 11.0, 10.0, 11.0], 2),
+        ([10.0, 90.0, 10.0, 10.0, 10.0, 10.0], 0),  # not leading
+        ([14.0, 10.0, 10.0, 10.0], 0),  # within what varies
+        ([25.0, 10.0, 30.0, 10.0, 30.0, 10.0, 30.0], 0),  # two kinds of work in one range
+        ([99.0, 99.0, 99.0, 99.0, 1.0, 1.0, 1.0], 3),  # never more than half
+    ],
+)
+def test_first_occurrences(times: list[float], left_out: int) -> None:
+    assert first_occurrences(np.array(times)) == left_out
+
+
+def test_bare_times_of_ranges(world) -> None:
+    rows = bare(*[row for at, first in enumerate((90, 9, 9)) for row in (
+        ("decode", at * 100, at * 100 + 95), ("h.0", at * 100, at * 100 + first / 2), ("h.1", at * 100 + 46, at * 100 + 46 + first / 2))])  # fmt: skip
+    rows += bare(("decode", 400, None), ("decode", 0, 5), process=1, rank=3)
+    table = world(timeline(), rows)["bare_times"].set_index("range")
+    layer = table.loc["decode/h.*"]
+    assert (layer["calls"], layer["first_calls"], layer["first_ns"], layer["bare_p50_ns"]) == (6, 2, 45_000, 4500)
+    step = table.loc["decode"]
+    assert (step["calls"], step["never_closed"], step["first_calls"]) == (5, 1, 0)
+    assert step["nsys_p50_ns"] == 200_000
+    assert pd.isna(layer["nsys_p50_ns"])
+
+
+# --- walls ---
+
+
+def test_a_step_lasts_until_the_next_one_of_its_kind() -> None:
+    rows = [
+        ("prefill", 0, 3),
+        ("decode", 10, 11),
+        ("decode", 20, 21),
+        ("decode", 32, 33),
+        ("prefill", 90, 93),
+        ("decode", 101, 102),
+    ]
+    frame = pd.DataFrame(bare(*rows), columns=BARE_RANGES.names)
+    frame = frame.assign(range=frame["name"], duration_ns=frame["end_ns"] - frame["start_ns"])
+    walls = walls_of_steps(frame, {"prefill": False, "decode": False})
+    assert walls["wall_ns"].fillna(0).tolist() == [10_000, 10_000, 12_000, 0, 11_000, 0]
+    assert set(walls["bare_from"]) == {"start to start"}
+    waiting = walls_of_steps(frame, {"prefill": True, "decode": False})
+    assert waiting.loc[waiting["range"] == "prefill", "wall_ns"].tolist() == [3000, 3000]
+    alone = walls_of_steps(frame.head(1), {"prefill": False})
+    assert alone[["wall_ns", "bare_from"]].to_numpy().tolist() == [[3000, "start to end"]]
+
+
+def test_processes_and_threads_are_no_neighbours() -> None:
+    rows = bare(("step", 0, 1)) + bare(("step", 5, 6), thread=1) + bare(("step", 7, 8), process=1)
+    frame = pd.DataFrame(rows, columns=BARE_RANGES.names)
+    walls = walls_of_steps(frame.assign(range=frame["name"], duration_ns=1000), {"step": False})
+    assert walls["bare_from"].unique().tolist() == ["start to end"]
+
+
+# --- verdicts ---
+
+
+@pytest.mark.parametrize(
+    ("run", "period", "length", "expected"),
+    [
+        # the GPU works for 40 us of 150
+        ({}, 150, 140, ("launch-bound", 150, 40, 0, "start to start")),
+        # 130 of 150
+        ({"kernel": 30, "launches": 4, "behind": 5}, 150, 140, ("GPU-bound", 150, 120, 0, "start to start")),
+        # the step ends in a synchronisation: what lies between the steps is not its own
+        ({"wait": 20}, 400, 100, ("launch-bound", 100, 40, 20, "start to end")),
+        # half of the step the host waits, the other half the GPU
+        ({"wait": 60}, 400, 100, ("host-bound", 100, 40, 60, "start to end")),
+        # one launch in 300 us is no launching
+        ({"launches": 1}, 300, 290, ("host-bound", 300, 10, 0, "start to start")),
+        # nothing synchronises: the host launches 120 us of work every 20 us
+        ({"kernel": 30, "behind": 5}, 20, 15, ("GPU-bound", 120, 120, 0, "start to start")),
+    ],
+)  # fmt: skip
+def test_verdicts(world, run: dict[str, int], period: int, length: int, expected: tuple[Any, ...]) -> None:
+    row = world(timeline(**run), regular(10, period, length))["steps"].iloc[0]
+    verdict, wall, busy, blocked, how = expected
+    assert row["verdict"] == verdict, row["evidence"]
+    assert (row["bare_wall_ns"], row["busy_ns"]) == (wall * US, busy * US)
+    assert row["blocked_ns"] == pytest.approx(blocked * US, abs=1)
+    assert row["bare_from"] == how
+    assert row["busy_frac"] == pytest.approx(busy / wall)
+    assert row["host_ns"] == (length if how == "start to end" else period) * US
+    assert row["timed"] == 10 - (how == "start to start")
+
+
+def test_a_program_that_runs_ahead_is_said_to(world) -> None:
+    made = world(timeline(kernel=30, behind=5), regular(10, 20, 15))
+    assert made["steps"]["evidence"][0].startswith(
+        "GPU busy 120.0 us; the host needs 20.0 us without a tool and runs ahead"
+    )
+    assert made["gaps"]["verdict"].unique().tolist() == ["GPU-bound"]
+
+
+def test_copies_of_pageable_memory_make_the_host_wait(world) -> None:
+    export = timeline(steps=1)
+    corr = export.call(100 * US, 190 * US, name="cudaMemcpyAsync_v3020")
+    export.memcpy(189 * US, 190 * US, corr, 4, kind=2, memory=(2, 0))
+    for number, label in ((0, "Pageable"), (1, "Pinned"), (2, "Device")):
+        export.add("ENUM_CUDA_MEM_KIND", id=number, name=label, label=label)
+    row = world(export, regular(4, 300, 200))["steps"].iloc[0]
+    assert (row["verdict"], row["blocked_ns"]) == ("host-bound", 90 * US)
+
+
+def test_first_steps_are_left_out_and_counted(world) -> None:
+    rows = bare(("decode", 0, 9000), *(("decode", 10_000 + at * 100, 10_090 + at * 100) for at in range(8)))
+    row = world(timeline(), rows)["steps"].iloc[0]
+    assert (row["first_calls"], row["first_ns"], row["bare_wall_ns"]) == (1, 10_000 * US, 100 * US)
+
+
+def test_a_step_that_ran_once_says_so(world) -> None:
+    row = world(timeline(steps=1), regular(1, 0, 150))["steps"].iloc[0]
+    assert "timed once" in row["evidence"]
+
+
+def test_the_harness_goes_first(world) -> None:
+    row = world(timeline(), regular(9, 150, 140), {"decode": 45_000.0})["steps"].iloc[0]
+    assert (row["bare_wall_ns"], row["bare_from"], row["verdict"]) == (45_000, "harness", "GPU-bound")
+
+
+def test_steps_with_numbers_are_one_kind(world) -> None:
+    """The bare run has all steps and the timeline two of them: names are folded over both."""
+    rows = bare(*((f"step_{at}", at * 150, at * 150 + 140) for at in range(12)))
+    made = world(timeline(name="step", number=True, steps=2), rows)
+    assert made["steps"][["step", "timed"]].to_numpy().tolist() == [["step_*", 11]]
+    assert made["gaps"]["step"].tolist() == ["step_0", "step_1"]
+    assert made["gaps"]["verdict"].tolist() == ["launch-bound"] * 2
+
+
+def test_without_such_a_name_the_outermost_range_that_repeats_is_the_step(world) -> None:
+    export = timeline(name="iteration", steps=2)
+    export.push("train", -1 * US, 900 * US)
+    export.push("load", 600 * US, 601 * US)
+    export.push("load", 602 * US, 603 * US)  # launches nothing
+    rows = bare(("train", 0, 5000), *(("iteration", at * 150, at * 150 + 140) for at in range(9)))
+    made = world(export, rows)
+    assert made["steps"]["step"].tolist() == ["train/iteration"]
+    assert len(made["gaps"]) == 2
+
+
+def test_a_bare_run_of_another_program_is_a_gap(world) -> None:
+    made = world(timeline(), regular(9, 150, 140, name="other"))
+    assert made["gaps"]["verdict"].unique().tolist() == [""]
+    assert "bare times of the steps" in [gap.what for gap in made.every("gap")]
+
+
+def test_never_closed_ranges_are_a_gap(world) -> None:
+    made = world(timeline(), regular(4, 150, 140) + bare(("decode", 700, None)))
+    gap = next(gap for gap in made.every("gap") if "range" in gap.what)
+    assert gap.what == "the bare time of 1 of 5 ranges"
+
+
+# --- findings ---
+
+
+@pytest.mark.parametrize(
+    ("run", "bare_us", "title", "told"),
+    [
+        ({}, (150, 140), "decode waits for launches", "capture the step in a CUDA graph or launch fewer"),
+        ({"wait": 60}, (400, 100), "decode waits for the host, which waits for it", "they take turns. Wait less often"),
+        ({"launches": 1}, (300, 290), "decode waits for the host", "the host does something else between launches"),
+    ],
+)
+def test_findings_say_what_to_do(world, run: dict[str, int], bare_us: tuple[int, int], title: str, told: str) -> None:
+    made = world(timeline(**run), regular(10, *bare_us))
+    found = find(made["gaps"], *(made[name] for name in ("measured", "roofline", "stalls", "fusion")))[0]
+    assert found["title"] == title
+    assert told in found["sentence"]
+    gaps = made["gaps"]
+    assert found["time_to_win_ns"] == int((gaps["bare_wall_ns"] - gaps["busy_ns"]).sum())
+    for cited in found["evidence"]:
+        assert gaps.set_index("step").loc[cited["row"], cited["column"]] == cited["value"]
+
+
+# --- the report ---
+
+
+def test_a_bare_run_alone_has_a_report(tmp_path: Path) -> None:
+    rows = bare(*[row for at in range(4) for row in (("step", at * 10, at * 10 + 9), ("a", at * 10, at * 10 + 4))])
+    (tmp_path / "bare_ranges.csv").write_text(BARE_RANGES.text(rows))
+    made = analyse(load([tmp_path]))
+    times = made.tables["bare_times"].set_index("range")
+    assert times.loc["step/a", "bare_p50_ns"] == 4000
+    assert times["nsys_p50_ns"].isna().all()
+    assert made.tables["layers"]["range"].tolist() == ["step", "step/a"]
+    assert "time on the GPU" in [gap["what"] for gap in made.content["gaps"]]
+    text = render_markdown(made.content, made.tables, made.sections())
+    assert "Ranges without a profiler" in text
+
+
+def test_the_page_shows_the_three_numbers(tmp_path: Path) -> None:
+    timeline(wait=60).save(tmp_path / "timeline.sqlite")
+    (tmp_path / "bare_ranges.csv").write_text(BARE_RANGES.text(regular(9, 400, 100)))
+    made = analyse(load([tmp_path]))
+    text = render_markdown(made.content, made.tables, made.sections())
+    row = next(line for line in text.splitlines() if line.startswith("| decode |") or line.startswith("| `decode`"))
+    assert all(shown in row for shown in ("100 µs", "40 µs", "60 µs", "host-bound"))
+
+
+def test_a_range_that_ends_before_it_starts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bare_ranges.csv").write_text(BARE_RANGES.text(bare(("a", 5, 4))))
+    with pytest.raises(InputError, match="the range in row 1 ends before it starts"):
+        load([tmp_path])
