@@ -450,7 +450,8 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
     for tool in found.tools:
         if tool["status"] != "ok":
             why, fix = str(tool.get("reason") or tool["status"]), str(tool.get("fix") or "run `make doctor`")
-            found.gaps.append(Gap(f"what {tool['tool']} measures", why, fix))
+            measures = "the bare run" if tool["tool"] == "bare" else tool["tool"]
+            found.gaps.append(Gap(f"what {measures} measures", why, fix))
     return Capture(
         gpu_ops=timeline.gpu_ops,
         ranges=timeline.ranges,
