@@ -32,13 +32,15 @@ _QUANTILES = {"time_min_ns": 0.0, "time_p5_ns": 0.05, "time_p50_ns": 0.5, "time_
         Column("launches", "1", "operations in this row: more than 1 only where a timeline is too long", "timing"),
     ),
 )
-def build_operations(gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np.ndarray) -> pd.DataFrame | None:
+def build_operations(
+    gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray
+) -> pd.DataFrame | None:  # fmt: skip
     """Return operations.csv in order of time, at most about MOST_OPERATIONS rows."""
     if gpu_ops.empty:
         return None
     start = gpu_ops["start_ns"].to_numpy(np.int64)
-    labels = np.array([*step_labels(steps), ""], dtype=object)
-    place = steps.index.get_indexer(step_of_op) if len(steps) else np.full(len(gpu_ops), -1)
+    labels = np.array([*step_labels(step_ranges), ""], dtype=object)
+    place = step_ranges.index.get_indexer(step_of_op) if len(step_ranges) else np.full(len(gpu_ops), -1)
     kernel = gpu_ops["name"].astype(str)
     rows = pd.DataFrame(
         {
