@@ -137,7 +137,8 @@ def build_gaps(
     steps = step_ranges
     begin, length = gpu_ops["start_ns"].to_numpy(np.int64), gpu_ops["duration_ns"].to_numpy(np.int64)
     is_kernel = (gpu_ops["kind"] == "kernel").to_numpy()
-    device, names = pd.factorize(gpu_ops["device"].astype(str))
+    device, names = pd.factorize(gpu_ops["device"])
+    names = names.astype(str)
     is_lost = bool((is_kernel & gpu_ops["api_start_ns"].isna().to_numpy()).any())
 
     def row(
@@ -145,7 +146,7 @@ def build_gaps(
         blocked: float | None = None,
     ) -> dict[str, object]:  # fmt: skip
         bare = bare_wall_ns.get(path)
-        launches, end = int(is_kernel[ops].sum()), int((begin + length)[ops].max(initial=end))
+        launches, end = int(is_kernel[ops].sum()), int((begin[ops] + length[ops]).max(initial=end))
         ops, others = _busiest(ops, begin, length, device, names)
         found = _row(label, start, end, begin[ops], length[ops], launches, bare, limits.get(path), held, blocked)
         if others:
@@ -240,7 +241,7 @@ def _row(
         "busy_ns": busy if has_gpu else pd.NA,
         "blocked_ns": pd.NA if blocked is None else blocked,
         "launches": launches if has_gpu else pd.NA,
-        "largest_gaps_ns": ";".join(str(gap) for gap in sorted(idle.tolist(), reverse=True)[:3]),
+        "largest_gaps_ns": ";".join(str(gap) for gap in np.sort(idle)[:-4:-1].tolist()),
         "verdict": verdict,
         "evidence": evidence,
         "tier": "counters" if verdict and "ncu" in evidence else "timing",
@@ -303,7 +304,9 @@ def step_limits(
     at_dram = roofline[(roofline["level"] == "dram") & roofline["bound"].notna()]
     keys = ["kernel", "range"]
     bound_of = at_dram[[*keys, "bound"]].drop_duplicates(keys, keep="last")
-    bound = measured[keys].astype("str").merge(bound_of.astype("str"), on=keys, how="left")["bound"].to_numpy()
+    bound = np.full(len(measured), np.nan, dtype=object)
+    if len(bound_of):
+        bound = measured[keys].astype("str").merge(bound_of.astype("str"), on=keys, how="left")["bound"].to_numpy()
     times = measured["nsys_time_ns"].astype("Float64").astype(float)
     paths_inside = measured["path"].unique()
     roof = roofs.set_index("name")["measured"].fillna(roofs.set_index("name")["datasheet"])

@@ -74,7 +74,9 @@ def _shares(measured: pd.DataFrame, family: str) -> pd.DataFrame:
     reasons = [name for name in measured if name.startswith(prefix) and name != f"{prefix}selected"]
     if measured.empty or not reasons or (weight and weight not in measured):
         return empty
-    known = measured[reasons].notna().any(axis=1) & (measured[weight].notna() if weight else True)
+    weighed = measured[weight].notna() if weight else measured["counters_from"].fillna("") != ""
+    measured = measured[weighed]
+    known = measured[reasons].notna().any(axis=1)
     rows = measured[known]
     if rows.empty:
         return empty
