@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import heapq
 import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.planning.cost import Cost
-from analysis.tables.groups import GROUP
+from analysis.tables.groups import GROUP, uneven_groups
 
 EACH = 2  # representatives of a group
-APART = 0.10  # quartiles of a group's durations that lie further apart, over their median …
-APART_NS = 1000  # … and by more than this: then one representative is a short launch and one a long one
+FIRST = 0.9  # of a group's worth that its first representative has: groups come before what only confirms them
+ENOUGH = 0.99  # of the most worth that can be had: what is left is not worth many launches
 _TRIED = 8  # launches of a group whose numbers are tried: first ones, and some spread over all
 _SPECIAL = re.compile(r"([@,\[\]/*+\\])")
 
@@ -49,15 +50,18 @@ class Choice:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a choice is to cover: each launch's part of a group, how many launches of it are wanted, and their worth.
+    """What a choice is to cover: each launch's part of a group, and what it is worth to have some of its launches.
 
-    Shape: (n,) part and seconds of a launch; (parts,) need and worth (GPU time in ns of one representative).
+    Shape: (n,) part and seconds of a launch; (parts, EACH + 1) worth of 0, 1 … launches of a part, in ns of GPU time.
     """
 
     part: Ints
     seconds: Floats
-    need: Ints
     worth: Floats
+
+    def of(self, parts: Ints, have: Ints) -> Floats:
+        """The worth of so many launches of these parts."""
+        return self.worth[parts, np.minimum(have, EACH)]
 
 
 def wanted(launches: pd.DataFrame, cost: Cost, steps: Sequence[str] = ()) -> Wanted:
@@ -67,27 +71,23 @@ def wanted(launches: pd.DataFrame, cost: Cost, steps: Sequence[str] = ()) -> Wan
     """
     time = launches["duration_ns"].to_numpy(np.float64)
     group = launches.groupby(GROUP, sort=False).ngroup().to_numpy(np.int64)
-    quarter, median, three = (
-        launches["duration_ns"].groupby(group).transform("quantile", q).to_numpy(np.float64) for q in (0.25, 0.5, 0.75)
-    )
-    spread = (three - quarter > APART_NS) & (three - quarter > APART * median)
-    parts = pd.Series(2 * group + (spread & (time > median)))
-    part, _ = pd.factorize(parts)
-    size = np.bincount(part)
-    group_of = np.zeros(len(size), np.int64)
-    group_of[part] = group
-    need = np.minimum(size, np.where(np.bincount(group_of)[group_of] > 1, 1, EACH))
-    worth = np.bincount(group, time)[group_of] / np.bincount(group_of, need)[group_of]
+    uneven, median = uneven_groups(launches["duration_ns"], group)
+    part, _ = pd.factorize(2 * group + (uneven & (time > median)))
+    halves = pd.Series(part).groupby(group).transform("nunique").to_numpy()
+    total = np.bincount(part, np.bincount(group, time)[group] / halves / np.bincount(part)[part])
     if steps:
         among = {path: not set(steps).isdisjoint(path.split("/")) for path in launches["path"].unique()}
-        worth = np.where(np.bincount(part, launches["path"].map(among)) > 0, worth, 0.0)
-    return Wanted(part.astype(np.int64), cost.of_launches(time), need.astype(np.int64), worth)
+        total = np.where(np.bincount(part, launches["path"].map(among)) > 0, total, 0.0)
+    is_one = (np.bincount(part) == 1) | (np.bincount(part, halves > 1) > 0)
+    worth = np.outer(total, (0, FIRST, 1))
+    worth[is_one, 1] = total[is_one]
+    return Wanted(part.astype(np.int64), cost.of_launches(time), worth)
 
 
 def choose(
     launches: pd.DataFrame, ranges: pd.DataFrame, cost: Cost, budget_s: float, steps: Sequence[str] = ()
 ) -> Choice:
-    """The choice that covers most GPU time within the budget; of equals the cheapest.
+    """The choice that covers most GPU time within the budget; of such as hardly differ, the cheapest.
 
     Shape: `launches` of join.prepare_launches with `folded` and `place`; `ranges` as in `Capture`.
     """
@@ -98,12 +98,14 @@ def choose(
     filters = _filters(launches, ranges)
     if filters:
         code = launches["path"].map({path: at for at, path in enumerate(filters)}).fillna(-1).to_numpy(np.int64)
-        for budget in (np.inf, limit):
-            paths = _cover(want, code, everything[code >= 0], budget)
+        once = replace(want, worth=np.outer(want.worth[:, EACH], (0, 1, 1)))  # each group once: confirmed by numbers
+        for to_cover, budget in ((want, np.inf), (want, limit), (once, np.inf)):
+            paths = _cover(to_cover, code, everything[code >= 0], budget)
             inside = np.flatnonzero(np.isin(code, paths))
             include = tuple(list(filters.values())[at] for at in paths)
             found.append(_by_number(launches, want, inside, include, limit))
-    best = max(found, key=lambda one: (one.value, -one.seconds))
+    enough = ENOUGH * max(one.value for one in found)
+    best = min((one for one in found if one.value >= enough), key=lambda one: (one.seconds, -one.value))
     fixed = cost.startup_s + len(launches) * cost.skip_s
     return Choice(best.rows, best.include, best.numbers, fixed + best.seconds, best.value)
 
@@ -122,8 +124,9 @@ def _by_number(launches: pd.DataFrame, want: Wanted, inside: Ints, include: tupl
 
 
 def _choice(want: Wanted, rows: Ints, include: tuple[str, ...], numbers: tuple[int, ...]) -> Choice:
-    covered = np.minimum(np.bincount(want.part[rows], minlength=len(want.need)), want.need)
-    return Choice(rows, include, numbers, float(want.seconds[rows].sum()), float((covered * want.worth).sum()))
+    have = np.bincount(want.part[rows], minlength=len(want.worth))
+    value = want.of(np.arange(len(have)), have).sum()
+    return Choice(rows, include, numbers, float(want.seconds[rows].sum()), float(value))
 
 
 def _tried(part: Ints, inside: Ints) -> Ints:
@@ -140,15 +143,16 @@ def _cover(want: Wanted, code: Ints, rows: Ints, limit: float) -> Ints:
     Shape: `code` (n,) says to which candidate a launch belongs; only candidates of `rows` are looked at.
     """
     candidates, at = np.unique(code[rows], return_inverse=True)
-    pairs, count = np.unique(at * len(want.need) + want.part[rows], return_counts=True)
-    owner, part = np.divmod(pairs, len(want.need))
+    pairs, count = np.unique(at * len(want.worth) + want.part[rows], return_counts=True)
+    owner, part = np.divmod(pairs, len(want.worth))
     bounds = np.searchsorted(owner, np.arange(len(candidates) + 1))
     price = np.bincount(at, want.seconds[rows], minlength=len(candidates))
-    need = want.need.copy()
+    have = np.zeros(len(want.worth), np.int64)
 
     def gain(one: int) -> float:
         mine = slice(bounds[one], bounds[one + 1])
-        return float((np.minimum(count[mine], need[part[mine]]) * want.worth[part[mine]]).sum())
+        before = have[part[mine]]
+        return float((want.of(part[mine], before + count[mine]) - want.of(part[mine], before)).sum())
 
     queue = [(-gain(one) / price[one], one) for one in range(len(candidates))]
     heapq.heapify(queue)
@@ -166,7 +170,7 @@ def _cover(want: Wanted, code: Ints, rows: Ints, limit: float) -> Ints:
         if spent + price[one] > limit:
             continue
         mine = slice(bounds[one], bounds[one + 1])
-        need[part[mine]] -= np.minimum(count[mine], need[part[mine]])
+        have[part[mine]] += count[mine]
         spent += price[one]
         taken.append(one)
     return candidates[taken]
@@ -176,6 +180,7 @@ def _filters(launches: pd.DataFrame, ranges: pd.DataFrame) -> dict[str, str]:
     """ncu's NVTX filter for exactly each path with launches, of those that it can tell.
 
     Not of a path with a name that holds `/` (our paths join names with it) or `:` (it may be a domain), or none at all.
+    `[a/b]` is the stack of exactly these two; ncu 2025.3 takes `[a]` for none, and `a/` for `a` anywhere in the stack.
     """
     if ranges.empty:
         return {}
@@ -183,11 +188,15 @@ def _filters(launches: pd.DataFrame, ranges: pd.DataFrame) -> dict[str, str]:
     odd = {str(name) for name in names.unique() if not str(name) or re.search("[/:]", str(name))}
     spoilt = ranges.loc[names.isin(odd), "path"].unique()
     paths: Sequence[str] = [path for path in launches["path"].unique() if path]
-    return {
-        path: "[" + "/".join(_SPECIAL.sub(r"\\\1", name) for name in path.split("/")) + "]"
-        for path in paths
-        if not any(path == bad or path.startswith(f"{bad}/") for bad in spoilt)
-    }
+    users = Counter(name for path in paths for name in set(path.split("/")))
+    found = {}
+    for path in paths:
+        escaped = "/".join(_SPECIAL.sub(r"\\\1", name) for name in path.split("/"))
+        if "/" in path and not any(path == bad or path.startswith(f"{bad}/") for bad in spoilt):
+            found[path] = f"[{escaped}]"
+        elif users[path] == 1 and path not in spoilt:
+            found[path] = f"{escaped}/"
+    return found
 
 
 def planned_groups(launches: pd.DataFrame, choice: Choice, cost: Cost) -> list[dict[str, Any]]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analysis.tables.attribution import fold_paths
 
 GROUP = ["folded", "kernel", "grid", "block", "place"]
 DIFFER = 0.05  # representatives of a group that lie further apart speak for nobody but themselves …
-DIFFER_NS, DIFFER_BYTES = 1000, 32768  # … unless so little is in it that the tool's own noise is as large
+DIFFER_NS, DIFFER_BYTES = 1000, 8192  # … unless so little is in it that the tool's own noise is as large
+UNEVEN = 0.10  # quartiles of a group's durations that lie further apart, over their median …
+UNEVEN_NS = 1000  # … and by more than this: its launches do different work
 _MANY = 16  # launches of one kernel in one instance of a range: more are a loop, whose turns are alike
 
 
@@ -29,6 +33,16 @@ def with_groups(launches: pd.DataFrame) -> pd.DataFrame:
     is_steady = pd.MultiIndex.from_frame(found[alike]).isin(steady)
     place = each.cumcount().where(is_steady, 0)
     return launches.assign(place=place.reindex(launches.index, fill_value=0).astype("int64"))
+
+
+def uneven_groups(time_ns: pd.Series, group: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+    """Whether the durations of each launch's group are so unequal that one cannot speak for all, and their median.
+
+    Shape: n durations and n numbers of groups → n of each.
+    """
+    of = time_ns.astype("float64").groupby(group)
+    first, median, third = (of.transform("quantile", q).to_numpy(np.float64) for q in (0.25, 0.5, 0.75))
+    return (third - first > UNEVEN_NS) & (third - first > UNEVEN * median), median
 
 
 def apart(launches: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
@@ -62,14 +76,16 @@ def apart(launches: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
 def extrapolate(launches: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     """Give launches without counters those of the measured launch of their group whose nsys time is nearest.
 
-    Where the measured ones differ, no launch gets any, and `refused` says by how much. Shape: see `apart`.
+    Where the measured ones differ, no launch gets any, and `refused` says by how much; nor where there is one alone and
+    the nsys times of the group are uneven. Shape: see `apart`.
     """
     launches = with_groups(launches)
     table = apart(launches, values)
     places = launches[GROUP].merge(table.reset_index().assign(group=range(len(table))), on=GROUP, how="left")
     places.index = launches.index
     lacks = (launches["counters_row"] < 0) & places["group"].notna()
-    alike = places["alike"].fillna(False).astype(bool)
+    alone = (places["counted"] == 1).to_numpy() & uneven_groups(launches["duration_ns"], places["group"].fillna(-1))[0]
+    alike = places["alike"].fillna(False).astype(bool) & ~alone
     time = launches["duration_ns"].astype("float64").fillna(0)
     sources = launches[launches["counters_from"] == "measured"]
     sources = pd.DataFrame(
@@ -82,5 +98,5 @@ def extrapolate(launches: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     launches.loc[found.index, "refused"] = ""
     refused = lacks & ~alike
     said = places.loc[refused, "differ_frac"].map("the replayed launches of its group differ by {:.0%}".format)
-    launches.loc[refused, "refused"] = said
+    launches.loc[refused, "refused"] = said.mask(alone[refused], "one launch of a group of unequal times was replayed")
     return launches

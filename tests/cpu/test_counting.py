@@ -82,7 +82,7 @@ def test_the_selection_gives_ncu_exactly_the_planned_launches(budget, with_range
 
 def test_most_gpu_time_comes_first():
     launches, ranges = program()
-    choice = select.choose(launches, ranges, Cost(startup_s=1.0), 2.5)
+    choice = select.choose(launches, ranges, Cost(startup_s=1.0), 1.75)
     counted = launches.iloc[choice.rows]
     assert set(counted["folded"]) == {"decode/h.*/mlp", "decode/head"}  # 1.6 and 1.5 ms, the others 0.7 each
     assert "act" not in set(counted["kernel"])
@@ -118,9 +118,26 @@ def test_a_name_that_a_filter_cannot_tell_is_left_to_invocation_numbers(odd):
 
 
 def test_special_characters_of_a_name_are_escaped():
-    ranges = pd.DataFrame({"name": ["w[1]*"], "path": ["w[1]*"]})
-    launches = pd.DataFrame({"path": ["w[1]*"]})
-    assert select._filters(launches, ranges) == {"w[1]*": r"[w\[1\]\*]"}
+    ranges = pd.DataFrame({"name": ["a", "w[1]*"], "path": ["a", "a/w[1]*"]})
+    launches = pd.DataFrame({"path": ["a/w[1]*"]})
+    assert select._filters(launches, ranges) == {"a/w[1]*": r"[a/w\[1\]\*]"}
+
+
+def test_a_range_at_the_root_has_a_filter_only_where_it_stands_alone():
+    ranges = pd.DataFrame({"name": ["a", "b", "c"], "path": ["a", "b", "b/c"]})
+    launches = pd.DataFrame({"path": ["a", "b", "b/c"]})
+    assert select._filters(launches, ranges) == {"a": "a/", "b/c": "[b/c]"}
+
+
+def test_little_more_is_not_worth_many_launches():
+    launches, ranges = program(steps=20)
+    rare = launches["path"] == "decode/head"
+    launches.loc[rare, "path"] = "decode"  # no filter tells these from what is below
+    launches.loc[rare, "duration_ns"] = 1
+    launches = groups.with_groups(launches)
+    choice = select.choose(launches, ranges, Cost(), 1000)
+    assert choice.include
+    assert len(choice.rows) < 60
 
 
 def test_costs_come_from_the_defaults_then_from_earlier_captures():
