@@ -12,7 +12,7 @@ import heapq
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -98,9 +98,8 @@ def choose(
     filters = _filters(launches, ranges)
     if filters:
         code = launches["path"].map({path: at for at, path in enumerate(filters)}).fillna(-1).to_numpy(np.int64)
-        once = replace(want, worth=np.outer(want.worth[:, EACH], (0, 1, 1)))  # each group once: confirmed by numbers
-        for to_cover, budget in ((want, np.inf), (want, limit), (once, np.inf)):
-            paths = _cover(to_cover, code, everything[code >= 0], budget)
+        for budget in (np.inf, limit):
+            paths = _cover(want, code, everything[code >= 0], budget)
             inside = np.flatnonzero(np.isin(code, paths))
             include = tuple(list(filters.values())[at] for at in paths)
             found.append(_by_number(launches, want, inside, include, limit))

@@ -1,6 +1,8 @@
 """Hold planned captures against whole ones: DRAM bytes and ncu time of each folded range.
 
-    python -m tests.gpu.counting.compare DIR [--write]    DIR as proof.sh leaves it; --write: planned_against_full.csv there
+    python -m tests.gpu.counting.compare DIR [--write]    DIR as proof.sh leaves it
+
+--write leaves planned_against_full.csv there and its summary in analysis/README.md.
 
 A row is a folded range of one program. `plan` says where the counters of the replayed launches are from: `captured` by
 ncu with the plan, or `budget N`: taken from the whole capture, for the launches that the planner of today chooses.
@@ -12,27 +14,35 @@ memory is restored before each, so only captures with equally many show what ext
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from tabulate import tabulate
 
 from analysis import counting
 from analysis.capture.load import load
 from analysis.hardware import metrics
+from analysis.page.readme import replace_part
 from analysis.planning import select
 from analysis.planning.cost import Cost
 from analysis.tables import counting as tables
 from analysis.tables import groups, join
 
-PROGRAMS = {"qwen": 1265, "gpt2": 760}
+PROGRAMS = ("qwen", "gpt2")
+TITLES = {"qwen": "Qwen3-like, 6 layers", "gpt2": "GPT-2, two models"}
+PLANS = {"captured": "the planned capture"}
+README = Path("analysis/README.md")
 BUDGETS = (60, 80, 100)
 BYTES_WITHIN, TIME_WITHIN = 0.03, 0.05
 PASSES = 12
 COMMITTED = Path(__file__).resolve().parents[3] / "reports" / "h200-gpt2-fp32"
 
 
+@functools.cache
 def planned(folder: Path) -> pd.DataFrame:
     """The launches of a planned capture, `bytes` and `ncu_ns` of those with counters, of their own or of a sibling."""
     launches, _ = counting.launches_of(folder / "captures")
@@ -43,6 +53,7 @@ def planned(folder: Path) -> pd.DataFrame:
     return _with_values(join.join(launches, counters, None, planned=rows, extrapolate=True, values=values), values)
 
 
+@functools.cache
 def whole(folder: Path, full: Path) -> pd.DataFrame:
     """The same launches with the counters of the whole capture in another folder."""
     launches, _ = counting.launches_of(folder / "captures")
@@ -127,8 +138,8 @@ def compare(program: str, plan: str, against: str, ours: pd.DataFrame, every: pd
     return table.astype(dict.fromkeys(whole_numbers, "int64"))
 
 
-def table_of(folder: Path) -> pd.DataFrame:
-    """planned_against_full.csv."""
+def table_of(folder: Path, budgets: Sequence[int] = BUDGETS) -> pd.DataFrame:
+    """planned_against_full.csv, of these budgets alone."""
     parts = []
     for program in PROGRAMS:
         run = folder / program
@@ -137,7 +148,7 @@ def table_of(folder: Path) -> pd.DataFrame:
         if program == "gpt2":
             parts.append(compare(program, "captured", "12 passes", ours, committed(ours)))
         parts.append(compare(program, "captured", "1 pass", ours, every))
-        parts += [compare(program, f"budget {at}", "1 pass", chosen(run, every, at), every) for at in BUDGETS]
+        parts += [compare(program, f"budget {at}", "1 pass", chosen(run, every, at), every) for at in budgets]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -159,6 +170,43 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index()
 
 
+def seconds_of(folder: Path) -> dict[str, tuple[float, float]]:
+    """Of each program the seconds of the planned capture, and what a whole one with these metrics would take.
+
+    The latter is reckoned: the start-up, then for every launch what a replayed one took in the planned capture.
+    """
+    found = {}
+    for program in PROGRAMS:
+        captures = folder / program / "captures"
+        took, startup = (json.loads((captures / f"{tool}.json").read_text())["seconds"] for tool in ("ncu", "nsys"))
+        ours = planned(folder / program)
+        each = (took - startup) / int(ours["counters_from"].eq("measured").sum())
+        found[program] = (took, startup + each * len(ours))
+    return found
+
+
+def shown(table: pd.DataFrame, seconds: dict[str, tuple[float, float]]) -> str:
+    """The summary as Markdown."""
+    rows = [
+        {
+            "program": TITLES[row["program"]],
+            "counters of": PLANS.get(row["plan"], row["plan"].replace("budget", "the plan for") + " s"),
+            "whole capture": row["against"],
+            "replayed": f"{row['replayed']:,} of {row['launches']:,}",
+            "share of the GPU time": f"{row['time_share']:.0%}",
+            "ranges within 3 % of DRAM bytes": f"{row['bytes_within']} of {row['judged']}",
+            "within 5 % of ncu time": f"{row['time_within']} of {row['judged']}",
+        }
+        for row in summary(table).to_dict("records")
+    ]
+    took = "; ".join(
+        f"{TITLES[name]} {ours:.0f} s of about {every:.0f} s (1/{every / ours:.1f})"
+        for name, (ours, every) in seconds.items()
+    )
+    table_text = tabulate(rows, headers="keys", tablefmt="github")
+    return f"{table_text}\n\nWhat the planned capture took, and what a whole one with its metrics would take: {took}."
+
+
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -168,6 +216,8 @@ def main() -> int:
     table = table_of(options.folder)
     if options.write:
         table.to_csv(options.folder / "planned_against_full.csv", index=False, float_format="%.5f")
+        text = shown(table, seconds_of(options.folder))
+        README.write_text(replace_part(README.read_text("utf-8"), "counting-proof", text), encoding="utf-8")
     print(summary(table).round(4).to_string(index=False))
     outside = (table["bytes_off_frac"].abs() > BYTES_WITHIN) | (table["time_off_frac"].abs() > TIME_WITHIN)
     print(table[outside].drop(columns=["nsys_time_ns", "covered_time_ns"]).round(4).to_string(index=False))
