@@ -29,6 +29,7 @@ from studies.ladder import figures as ladder_figures
 from studies.ladder import page as ladder
 from studies.ladder.build import lines_today, read_tables
 from studies.ladder.claims_page import render_claims
+from studies.ladder.read import read_bench
 from studies.layers.page import render_layers
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -138,7 +139,7 @@ def _overview(runs: Runs, ladder_tables: ladder.Tables) -> Iterator[Part]:
     results = Results(
         report,
         tables,
-        bench=pd.read_csv(bench / "bench.csv"),
+        bench=read_bench(bench / "bench.csv"),
         gpt2=_read_json(bench / "bench.json")["gpt2"],
         gpt2_ops=_read_json(ops / "gpt2.json")["gpt2"] if ops else {},
         ladder_goals=ladder_tables.get("goals", pd.DataFrame(columns=["goal"])),

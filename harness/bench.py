@@ -8,10 +8,13 @@ which the next benchmark writes over): bench.csv, bench.json (conditions), corre
 gpt2.txt for an op that the model takes by name. Without a GPU no kernel runs: correctness.txt alone, of the PyTorch
 chain that every variant is on the CPU.
 
-Two conventions, both by CUDA events, variants in turn within every round:
-- cold   a sample is one CUDA graph of several launches that rotate among sets of inputs and outputs of more than
-         four times the L2 cache together, behind a filled queue, divided by the launches: the cost with data in DRAM
-- plain  a sample is ten launches in succession on one input, behind a filled queue: inputs that fit stay in L2
+Times are by CUDA events, variants in turn within every round, behind a queue that is filled first:
+- isolated  a launch alone: a kernel that overwrites 256 MB goes before it, and events stand around the launch. Caches
+            are cold, and the launch overlaps no other one. This time is compared and judged
+- chained   a CUDA graph of launches that rotate among inputs and outputs of more than four times the L2 cache,
+            divided by the launches. Data is in DRAM, but each launch may overlap the one before: a kernel with
+            programmatic dependent launch starts while the one before drains. What a run of the same kernel can gain
+- plain     ten launches in succession on one input, divided by ten: inputs that fit stay in L2
 Of an op bound by arithmetic, variants that take over a millisecond and over four times the baseline's time are timed
 apart, beside the baseline; where launches are long, samples have fewer of them and there are fewer samples, so that a
 group takes seconds; a variant of which one launch would take over two seconds is left out there, unchecked, which
@@ -37,19 +40,26 @@ from analysis.formats.bench import BASELINES, BENCH, BENCH_ROWS, GPT2_OPS
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.spans import QUANTILES, quantiles
+from harness.norms import Norms
 
 if TYPE_CHECKING:
     from kernels.registry import Op
 
 ROOT = Path(__file__).resolve().parent.parent
 CONVENTIONS = {
-    "cold": "a sample is one CUDA graph of launches that rotate among inputs and outputs of more than four times "
-    "the L2 cache, behind a filled queue, divided by the launches",
+    "isolated": "a sample is one launch between two events, behind a kernel that overwrites 256 MB and takes no part "
+    "in dependent launch, behind a filled queue: caches are cold and nothing overlaps the launch",
+    "chained": "a sample is one CUDA graph of launches that rotate among inputs and outputs of more than four times "
+    "the L2 cache, behind a filled queue, divided by the launches: a launch may overlap the one before",
     "plain": "a sample is ten launches in succession on one input, behind a filled queue, divided by ten",
 }
+ROWS_OF = {"cold": ("chained", "isolated"), "plain": ("plain",)}  # by the rows of bench.csv
 COPY_BYTES = 2 << 30
 PLAIN_LAUNCHES = 10
+FLUSH_BYTES = 256 << 20
 ROUNDS = 40
+LEAST_SAMPLES = 40  # from which p5 and p95 are told
+LONGEST_ISOLATED = 20.0  # seconds of a group, beyond which there are fewer samples
 WARMUP_ROUNDS = 3
 SLOW_SECONDS, SLOW_RATIO = 1e-3, 4.0
 SLOW_ROUNDS, SLOW_LAUNCHES = 5, 2
@@ -86,6 +96,7 @@ class Check:
     tolerance_used: float
     passed: bool
     note: str = ""
+    norms: Mapping[str, float] = field(default_factory=dict)  # by name the share of its bound, see harness/norms.py
 
 
 # Correctness -------------------------------------------------------------------------------------------------
@@ -140,7 +151,8 @@ def compare(
     """`run(*inputs)` against the float64 reference, in slices along the first axis.
 
     Passes where the error is within what the op allows to `variant` (or to another one, `allowance`) and NaN stands
-    exactly where the reference has NaN.
+    exactly where the reference has NaN; of our own kernels on an op's own inputs, `label` "random", where the norms of
+    rows and of the whole of each output are right too (harness/norms.py).
     """
     first = inputs[0]
     declared = [tensor for tensor in op.tensors if tensor.role == "out"]
@@ -151,6 +163,8 @@ def compare(
     ours = op.variants[variant].kind in ("cuda", "triton")  # torch and its compiler write what they allocate
     with memory_of_nans(floating) if ours else nullcontext():
         got = outputs(run(*inputs))
+    judges_norms = label == "random" and ours and not allowance and op.error_spread
+    norms = [Norms() for _ in declared] if judges_norms else []
     if len(got) != len(declared) or any(value.dtype != floating.dtype for value in got):
         return Check(variant, dtype, shape, label, math.nan, math.nan, False, "wrong number or dtype of outputs")
     for part, values in pieces(op, inputs, got):
@@ -158,6 +172,10 @@ def compare(
         if [value.shape for value in values] != [reference.shape for reference in references]:
             return Check(variant, dtype, shape, label, math.nan, math.nan, False, "wrong shape")
         allowed_errors = op.allowed_error(part, references, op.variants[allowance or variant])
+        if norms and op.error_spread:
+            spreads = op.error_spread(part, references, op.variants[allowance or variant])
+            for one, *piece in zip(norms, values, references, spreads, strict=True):
+                one.add(piece[0].double(), *piece[1:])
         for value, reference, allowed in zip(values, references, allowed_errors, strict=True):
             value = value.double()
             if value.numel() == 0:
@@ -175,7 +193,11 @@ def compare(
             used = max(used, float(share.max()))
     if used > 1.0:
         note = note or "error above the tolerance"
-    return Check(variant, dtype, shape, label, largest_error, used, not note, note)
+    shares = [one.shares() for one in norms]
+    worst = {name: max(share[name] for share in shares) for name in shares[0]} if shares else {}
+    if beyond := [name for name, share in worst.items() if not share <= 1.0]:
+        note = note or f"{beyond[0]} above its bound, though no element is"
+    return Check(variant, dtype, shape, label, largest_error, used, not note, note, worst)
 
 
 def check_variant(
@@ -390,6 +412,29 @@ def time_cold(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed
     return Timed(dtype, shape, "cold", launches, {k: [value / launches for value in v] for k, v in seconds.items()})
 
 
+def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
+    """One launch a sample, behind a kernel that overwrites 256 MB and overlaps nothing.
+
+    At least LEAST_SAMPLES of each, unless those of the group would take longer than LONGEST_ISOLATED.
+    """
+    import torch
+
+    inputs = op.make_inputs(shape, dtype, device="cuda")
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+
+    def before() -> None:
+        torch.cuda._sleep(QUEUE_CYCLES)
+        flush.zero_()
+
+    steps: dict[str, Callable[[], Any]] = {
+        name: functools.partial(op.variants[name].fn, *inputs) for name in group.variants
+    }
+    once = _in_turn(steps, 1, before, group.warmup)
+    together = sum(values[0] for values in once.values())
+    rounds = max(1, min(max(group.rounds, LEAST_SAMPLES), int(LONGEST_ISOLATED / together)))
+    return Timed(dtype, shape, "isolated", 1, _in_turn(steps, rounds, before, warmup=0))
+
+
 def time_plain(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
     """Launches in succession on one input, behind a queue that is filled first."""
     import torch
@@ -436,18 +481,26 @@ def measure_roofs(op: Op) -> dict[str, float]:
 
 
 def rows_of(
-    op: Op, timed: Timed, copy_byte_per_s: float, roofs: Mapping[str, float] | None = None
+    op: Op,
+    timed: Timed,
+    copy_byte_per_s: float,
+    roofs: Mapping[str, float] | None = None,
+    isolated: Timed | None = None,
 ) -> list[dict[str, Any]]:
-    """bench.csv's rows of one dtype, shape and convention; `roofs`: see measure_roofs."""
+    """bench.csv's rows of one dtype, shape and convention; `roofs`: see measure_roofs.
+
+    What follows from a time follows from the isolated one, where there is one.
+    """
     from kernels.registry import short_dtype
 
     minimum, flops = op.minimum_bytes(timed.shape, timed.dtype), op.flops(timed.shape)
+    judged = isolated or timed
     rows = []
     for name, seconds in timed.seconds.items():
         floor_ns = minimum / (roofs or {}).get("dram_read", copy_byte_per_s) * 1e9
         if op.compute_bound and roofs:
             floor_ns = max(floor_ns, flops / roofs[op.variants[name].precision or short_dtype(timed.dtype)] * 1e9)
-        p5, p50, p95 = (value * 1e9 for value in quantiles(seconds))
+        p50 = quantiles(judged.seconds[name])[1] * 1e9
         row: dict[str, Any] = {
             "op": op.name,
             "variant": name,
@@ -457,9 +510,9 @@ def rows_of(
             "convention": timed.convention,
             "samples": len(seconds),
             "launches_per_sample": timed.launches,
-            "bench_time_p5_ns": round(p5),
-            "bench_time_p50_ns": round(p50),
-            "bench_time_p95_ns": round(p95),
+            **_times("chained", seconds),
+            "isolated_samples": len(isolated.seconds[name]) if isolated else "",
+            **_times("isolated", isolated.seconds[name] if isolated else ()),
             "minimum_bytes": minimum,
             "predicted_bytes": op.fused_bytes(timed.shape, timed.dtype, name),
             "achieved_byte_per_s": round(minimum / p50 * 1e9),
@@ -468,12 +521,23 @@ def rows_of(
         }
         for baseline in BASELINES:
             # how many times faster, round by round: what disturbs a round disturbs both
-            ratios = [a / b for a, b in zip(timed.seconds.get(baseline, []), seconds, strict=False)]
+            ratios = [a / b for a, b in zip(judged.seconds.get(baseline, []), judged.seconds[name], strict=False)]
             values = [round(value, 4) for value in quantiles(ratios)] if ratios else ["", "", ""]
             row |= {f"versus_{baseline}_{q}": value for q, value in zip(QUANTILES, values, strict=True)}
         row["achieved_flop_per_s"] = round(flops / p50 * 1e9) if op.compute_bound else ""
         rows.append(row)
     return rows
+
+
+def _times(kind: str, seconds: Sequence[float]) -> dict[str, Any]:
+    """The columns of one kind of time, blank without samples; of too few isolated ones the median alone."""
+    names = [f"{kind}_time_{q}_ns" for q in QUANTILES]
+    if not seconds:
+        return dict.fromkeys(names, "")
+    values = dict(zip(names, (round(value * 1e9) for value in quantiles(seconds)), strict=True))
+    if kind == "isolated" and len(seconds) < LEAST_SAMPLES:
+        return {name: values[name] if "_p50_" in name else "" for name in names}
+    return values
 
 
 def time_shape(
@@ -493,14 +557,17 @@ def time_shape(
     by_name: dict[str, dict[str, Any]] = {}
     for group in groups_by_speed(op, variants, dtype, shape, rounds):
         timed = time_them(op, group, dtype, shape)
-        by_name = {row["variant"]: row for row in rows_of(op, timed, copy_byte_per_s, roofs)} | by_name
+        torch.cuda.empty_cache()
+        alone = time_isolated(op, group, dtype, shape) if convention == "cold" else None
+        by_name = {row["variant"]: row for row in rows_of(op, timed, copy_byte_per_s, roofs, alone)} | by_name
         torch.cuda.empty_cache()
     return [by_name[name] for name in variants]
 
 
-def _time_cells(row: dict[str, Any]) -> list[str]:
-    p5, p50, p95 = (float(row[f"bench_time_{q}_ns"]) / 1e3 for q in QUANTILES)
-    return [f"{p50:.2f}", f"{p5:.2f} – {p95:.2f}"]
+def _time_cells(row: dict[str, Any], kind: str) -> list[str]:
+    p5, p50, p95 = (row[f"{kind}_time_{q}_ns"] for q in QUANTILES)
+    spread = "" if p5 == "" else f"{float(p5) / 1e3:.2f} – {float(p95) / 1e3:.2f}"
+    return [f"{float(p50) / 1e3:.2f}", spread]
 
 
 def _ratio_cell(row: dict[str, Any], baseline: str) -> str:
@@ -533,31 +600,42 @@ def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, An
         + (", or operations / roof if longer" if with_flops else "")
         + (f"; roofs in this run: {_roofs_text(roofs)}\n" if roofs else "\n"),
         "GB/s are minimum bytes (what is needed of the inputs read once, outputs written once) over the median time\n"
-        "versus X: how many times faster than X, paired by round, median (p5 – p95)\n",
+        "versus X: how many times faster than X, paired by round, median (p5 – p95)\n"
+        "of isolated times, where there are any\n",
     ]
+    parts += [f"{name}: {what}\n" for name, what in CONVENTIONS.items()]
     keys = list(dict.fromkeys((row["convention"], row["dtype"], row["shape_name"]) for row in rows))
     for convention, dtype, shape in keys:
         members = [r for r in rows if (r["convention"], r["dtype"], r["shape_name"]) == (convention, dtype, shape)]
+        kinds = ["isolated", "chained"] if members[0]["isolated_samples"] else ["chained"]
         table = [
             [
                 row["variant"],
-                *_time_cells(row),
+                *(cell for kind in kinds for cell in _time_cells(row, kind)),
                 *_rate_cells(row, with_flops),
                 f"{100 * float(row['floor_frac']):.1f}",
                 *(_ratio_cell(row, baseline) for baseline in BASELINES),
             ]
             for row in members
         ]
-        headers = ["variant", "p50 us", "p5 – p95 us", "GB/s", *(["TFLOP/s"] if with_flops else []), "% of floor"]
+        times = [f"{kind} {what}" for kind in kinds for what in ("p50 us", "p5 – p95 us")]
+        if convention == "plain":
+            times = [name.replace("chained", "plain") for name in times]
+        headers = ["variant", *times, "GB/s", *(["TFLOP/s"] if with_flops else []), "% of floor"]
         headers += [f"versus {name}" for name in BASELINES]
         floor_us = float(members[0]["floor_time_ns"]) / 1e3
         parts.append(
-            f"\n{dtype} {shape} ({members[0]['shape']}), {convention}, {members[0]['samples']} samples of "
-            f"{members[0]['launches_per_sample']} launches; floor {floor_us:.2f} us\n"
-            + tabulate(table, headers, disable_numparse=True)
-            + "\n"
+            f"\n{dtype} {shape} ({members[0]['shape']}), {', '.join(_sampled(members[0], kinds))}; "
+            f"floor {floor_us:.2f} us\n" + tabulate(table, headers, disable_numparse=True) + "\n"
         )
     return "".join(parts)
+
+
+def _sampled(row: dict[str, Any], kinds: Sequence[str]) -> list[str]:
+    """How many samples there are of each kind of time."""
+    launches = f"{row['samples']} samples of {row['launches_per_sample']} launches"
+    told = {"isolated": f"isolated: {row['isolated_samples']} samples", "chained": f"chained: {launches}"}
+    return [told[kind] for kind in kinds] if row["convention"] == "cold" else [f"plain: {launches}"]
 
 
 def left_out_lines(op: Op, omitted: Mapping[tuple[str, str], Mapping[tuple[int, ...], float]]) -> list[str]:
@@ -721,7 +799,7 @@ def time_all(
     torch.cuda.empty_cache()
     times = Times([], copies, measure_roofs(op), [])
     torch.cuda.empty_cache()
-    plan = [(convention, dtype, size) for convention in CONVENTIONS for dtype in dtypes for size in sizes]
+    plan = [(convention, dtype, size) for convention in ROWS_OF for dtype in dtypes for size in sizes]
     for convention, dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
         if time.monotonic() > until:
             times.no_time.append(f"{convention} {short_dtype(dtype)} {op.shape_name(size)}")

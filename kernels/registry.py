@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.hypotheses import DTYPES, FLOOR, MOST_BYTES, SHORT_DTYPES, TIME, Hypothesis, sentence
+from kernels.spread import Spread
 
 __all__ = [
     "DTYPES", "FLOOR", "MOST_BYTES", "SHORT_DTYPES", "TIME", "Hypothesis", "Op", "Tensor", "Variant", "dtype_name",
@@ -118,7 +119,9 @@ class Op:
     with the variant's name. `bench_shape` is the shape that captures and ladders show, far beyond the L2 cache;
     `check_shapes` are small ones that reach every path. `hostile(*inputs)` gives the inputs with infinities, NaN and
     extreme magnitudes. `allowed_error(inputs, references, variant)` is one float64 tensor for each output: how far
-    from `reference` an element may be. `chain` names the PyTorch operations of the baseline, in order. `best` is the
+    from `reference` an element may be. `error_spread` of the same arguments, where sums are long, is how the errors
+    of our variants add up over a row and an output, on inputs as `make_inputs` gives them (harness/norms.py).
+    `chain` names the PyTorch operations of the baseline, in order. `best` is the
     fastest variant of ours, `best_by_dtype` that of the dtypes which it does not take. Of a `compute_bound` op the
     floor counts the operations too; of one that `reads_only` (its output is next to nothing) it is the read bandwidth.
     """
@@ -148,6 +151,7 @@ class Op:
     best: str
     in_gpt2: bool = False  # whether harness.gpt2 takes a variant of it by name
     best_by_dtype: Mapping[str, str] = field(default_factory=dict)
+    error_spread: Callable[[tuple[Any, ...], tuple[Any, ...], Variant], tuple[Spread, ...]] | None = None
     compute_bound: bool = False
     reads_only: bool = False
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import UNSET, Struct, UnsetType, field
 
 from analysis.formats.files import Amount, CsvFile, JsonFile, Quantity, Whole
 from analysis.formats.run import Manifest, Rate, StepTime
+from analysis.formats.spans import QUANTILES
 
 _AGAIN = "make it again"
+# A launch alone from cold caches, and one of many behind each other: harness/bench.py says what each is.
+KINDS = ("isolated", "chained")
 BASELINES = ("torch", "compile", "triton")
 
 
-class BenchTime(Struct):
-    """The times of a variant, and how many times faster than a baseline it is, round by round."""
+class BenchTime(Struct, kw_only=True):
+    """The times of a variant, and how many times faster than a baseline it is, round by round.
+
+    What follows from a time (rates, `floor_frac`, `versus_…`) follows from the isolated one, where there is one. Files
+    of before 2026-11-23 have chained times alone. Of fewer than 40 isolated samples the median alone is written.
+    """
 
     op: str
     variant: str
@@ -22,9 +31,13 @@ class BenchTime(Struct):
     convention: str
     samples: Whole
     launches_per_sample: Whole
-    bench_time_p5_ns: Quantity
-    bench_time_p50_ns: Quantity
-    bench_time_p95_ns: Quantity
+    chained_time_p5_ns: Quantity
+    chained_time_p50_ns: Quantity
+    chained_time_p95_ns: Quantity
+    isolated_samples: Quantity | UnsetType | None = UNSET
+    isolated_time_p5_ns: Quantity | UnsetType | None = UNSET
+    isolated_time_p50_ns: Quantity | UnsetType | None = UNSET
+    isolated_time_p95_ns: Quantity | UnsetType | None = UNSET
     minimum_bytes: Quantity
     predicted_bytes: Quantity
     achieved_byte_per_s: Quantity
@@ -68,6 +81,19 @@ class Gpt2Ops(Struct):
     gpt2: dict[str, ModelTimes]
 
 
-BENCH_ROWS = CsvFile("bench_rows", "bench.csv", BenchTime, _AGAIN, captured=False)
-BENCH = JsonFile("bench", "bench.json", Bench, _AGAIN, captured=False)
+BENCH_ROWS = CsvFile(
+    "bench_rows",
+    "bench.csv",
+    BenchTime,
+    _AGAIN,
+    captured=False,
+    renamed=tuple((f"bench_time_{at}_ns", f"chained_time_{at}_ns") for at in QUANTILES),
+)
+BENCH = JsonFile("bench", "bench.json", Bench, _AGAIN, captured=False, version=2)
 GPT2_OPS = JsonFile("gpt2-ops", "gpt2.json", Gpt2Ops, _AGAIN, captured=False)
+
+
+def median_ns(row: Mapping[str, str]) -> float | None:
+    """The median time of a row of bench.csv that is judged: isolated, else chained, in files of any version."""
+    names = ("isolated_time_p50_ns", "chained_time_p50_ns", "bench_time_p50_ns")
+    return next((float(row[name]) for name in names if row.get(name)), None)

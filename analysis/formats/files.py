@@ -252,7 +252,12 @@ class Column:
 
 @dataclass(frozen=True)
 class CsvFile(OurFile):
-    """A CSV file with a header: its version is its header."""
+    """A CSV file with a header: its version is its header.
+
+    renamed  (what older files call a column, its name today)
+    """
+
+    renamed: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -271,7 +276,8 @@ class CsvFile(OurFile):
 
     def has_header(self, line: str) -> bool:
         """Whether a line is the header of this file, or of an older one."""
-        found = line.split(",")
+        today = dict(self.renamed)
+        found = [today.get(name, name) for name in line.split(",")]
         rest = iter(found)
         known = [column.name for column in self.columns if not column.later or column.name in found]
         return known == list(rest)

@@ -80,7 +80,7 @@ class Choice(Struct):
 
 
 class Call(Struct):
-    """Which rows one call of the program appended, counted from 1, and its conditions."""
+    """Which rows one call of the program appended, counted from 1, and its conditions; which kind its times are of."""
 
     first_row: Positive
     arguments: list[str]
@@ -94,6 +94,7 @@ class Call(Struct):
     when: str = ""
     git_sha: str | None = None
     git_dirty: bool | None = None
+    time_kind: str | UnsetType = UNSET  # calls of before 2026-11-23 took chained times, and say nothing
     sampled: str | UnsetType = UNSET
     note: str | UnsetType = UNSET
 
@@ -110,5 +111,5 @@ class Sweep(Struct):
     least_gain: Amount = 0.0
 
 
-SWEEP = JsonFile("sweep", "sweep.json", Sweep, _AGAIN)
+SWEEP = JsonFile("sweep", "sweep.json", Sweep, _AGAIN, version=2)
 SWEEP_ROWS = CsvFile("sweep_rows", "sweep.csv", Combination, _AGAIN, alone=True)

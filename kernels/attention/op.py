@@ -28,6 +28,7 @@ from kernels.registry import (
     register,
     takes_all,
 )
+from kernels.spread import DEVIATIONS, UNIFORM, Spread, same_sign, sum_errors
 from kernels.variants import compile_variant, cuda_variant, random_normal, torch_variant
 
 HEAD_SIZE = 64
@@ -138,42 +139,88 @@ def reference(q: Any, k: Any, v: Any) -> Any:
 TOLERANCE_WHY = (
     "u = 2^-24 (2^-22 where tensor cores truncate), L = |q| max |k| / 8, the largest score of a row: a dot product of "
     "64 terms is off by 72 u L with its scaling, so that each weight is by a factor e^(2 * 72 u L) (numerator and "
-    "denominator), and sums over T terms by 2 T u; 16 * 2^-24 for exp2 and division: all of that relative to "
-    "sum of weight |v|. bf16 rounds the weights and the output, 2^-8 each; a chain that stores its scores in bf16 "
-    "puts 2^-7 L more into every exponent and rounds partial sums: 2^-7"
+    "denominator), and sums over T terms by 2 n u, n = 8 sqrt(T) (so far T independent errors add up with a "
+    "probability of 2.5e-14), at least T / 16 where they truncate, at most T; 16 * 2^-24 for exp2 and division: all of "
+    "that relative to sum of weight |v|. bf16 rounds the weights and the output, 2^-8 each: the weights independently, "
+    "8 * 2^-8 of the root of sum weight^2 v^2, at most 2^-8 of sum weight |v|; a chain that stores its scores in bf16 "
+    "puts 2^-7 L more into every exponent and rounds weights and partial sums: 2^-6"
 )
+
+
+def _weighted(inputs: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    """Of every output: the sum of weight |v|, the root of the sum of weight^2 v^2; of every row that of weight^2."""
+    import torch
+
+    q, k, v, window = inputs
+    magnitude = v.double().abs().nan_to_num(0.0, posinf=0.0)
+    squares = magnitude.square()
+    total, root, own = torch.empty_like(magnitude), torch.empty_like(magnitude), torch.empty_like(magnitude[..., :1])
+    for start, end, first, weights in _pieces(q, k, window):
+        weights = weights.nan_to_num(0.0)
+        total[:, :, start:end] = weights @ magnitude[:, :, first:end]
+        weights = weights.square()
+        root[:, :, start:end] = (weights @ squares[:, :, first:end]).sqrt()
+        own[:, :, start:end] = weights.sum(-1, keepdim=True).sqrt()
+    return total, root, own
+
+
+def _score_error(inputs: tuple[Any, ...], unit: float) -> tuple[Any, Any]:
+    """Of every row: the largest score that Cauchy and Schwarz allow, and the error of a score of that size."""
+    q, k = inputs[:2]
+    lengths = k.double().square().sum(-1).sqrt()
+    largest = q.double().square().sum(-1, keepdim=True).sqrt() * SCALE
+    largest = largest * lengths.where(lengths.isfinite(), 0.0).amax(-1)[:, :, None, None]
+    return largest, 72 * unit * largest
 
 
 def windowed_allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
     """Of every output; see TOLERANCE_WHY."""
-    import torch
-
-    q, k, v, window = inputs
-    tokens, dtype = q.shape[2], dtype_name(q.dtype)
-    magnitude = v.double().abs().nan_to_num(0.0, posinf=0.0)
-    weighted = torch.empty_like(magnitude)
-    for start, end, first, weights in _pieces(q, k, window):
-        weighted[:, :, start:end] = weights.nan_to_num(0.0) @ magnitude[:, :, first:end]
-    lengths = k.double().square().sum(-1).sqrt()
-    largest = q.double().square().sum(-1, keepdim=True).sqrt() * SCALE
-    largest = largest * lengths.where(lengths.isfinite(), 0.0).amax(-1)[:, :, None, None]
-    unit = TENSOR_SUM if dtype == "bfloat16" else ROUNDING["float32"]
-    exponent = 72 * unit * largest
-    relative = 2 * tokens * unit + 16 * ROUNDING["float32"]
-    if dtype == "bfloat16":
-        relative += ROUNDING["bfloat16"]
-        if variant.kind in ("torch", "compile"):
-            exponent = exponent + 2 * ROUNDING["bfloat16"] * largest
-            relative += 4 * ROUNDING["bfloat16"]
-    allowed = weighted * ((2 * exponent).clamp(max=60.0).expm1() + relative)
-    if dtype == "bfloat16":
+    terms, dtype = min(inputs[0].shape[2], inputs[3]), dtype_name(inputs[0].dtype)
+    in_bf16 = dtype == "bfloat16"
+    total, root, _ = _weighted(inputs)
+    unit = TENSOR_SUM if in_bf16 else ROUNDING["float32"]
+    largest, exponent = _score_error(inputs, unit)
+    relative = 2 * sum_errors(terms, truncated=in_bf16) * unit + 16 * ROUNDING["float32"]
+    rounded = 0.0
+    if in_bf16 and variant.kind in ("torch", "compile"):
+        exponent = exponent + 2 * ROUNDING["bfloat16"] * largest
+        relative += 5 * ROUNDING["bfloat16"]
+    elif in_bf16:
+        rounded = ROUNDING["bfloat16"] * total.minimum(DEVIATIONS * root)
+    allowed = total * ((2 * exponent).clamp(max=60.0).expm1() + relative) + rounded
+    if in_bf16:
         allowed = allowed + ROUNDING["bfloat16"] * references[0].abs()
-    return (allowed + 2.0**-100 * (1.0 + magnitude.amax((-1, -2), keepdim=True)),)
+    most = inputs[2].double().abs().nan_to_num(0.0, posinf=0.0).amax((-1, -2), keepdim=True)
+    return (allowed + 2.0**-100 * (1.0 + most),)
+
+
+def windowed_error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
+    """Of values with random signs: a partial sum is about as large as the root of sum weight^2 v^2, or the output."""
+    terms, in_bf16 = min(inputs[0].shape[2], inputs[3]), dtype_name(inputs[0].dtype) == "bfloat16"
+    unit = TENSOR_SUM if in_bf16 else ROUNDING["float32"]
+    total, root, own = _weighted(inputs)
+    output = references[0].abs()
+    size = root + output
+    of_scores = _score_error(inputs, unit)[1].clamp(max=60.0).expm1() * (root + own * output)
+    variance = of_scores.square() + (2 * math.sqrt(terms) * unit * size).square()
+    if in_bf16:
+        variance = variance + (UNIFORM * ROUNDING["bfloat16"]) ** 2 * (root.square() + output.square())
+    bias = 16 * ROUNDING["float32"] * total + 2 * same_sign(terms, truncated=in_bf16) * unit * size
+    return (Spread(variance.sqrt(), bias),)
+
+
+def _without_window(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*inputs, inputs[0].shape[2])
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
     """Without a window, see windowed_allowed_error."""
-    return windowed_allowed_error((*inputs, inputs[0].shape[2]), references, variant)
+    return windowed_allowed_error(_without_window(inputs), references, variant)
+
+
+def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
+    """Without a window, see windowed_error_spread."""
+    return windowed_error_spread(_without_window(inputs), references, variant)
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, ...]:
@@ -554,6 +601,7 @@ ATTENTION = register(
         hostile=hostile,
         reference=reference,
         allowed_error=allowed_error,
+        error_spread=error_spread,
         tolerance_why=TOLERANCE_WHY,
         minimum_bytes=minimum_bytes,
         unfused_bytes=unfused_bytes,
@@ -604,6 +652,7 @@ ATTENTION_WINDOWED = register(
         hostile=hostile,
         reference=windowed_reference,
         allowed_error=windowed_allowed_error,
+        error_spread=windowed_error_spread,
         tolerance_why=TOLERANCE_WHY,
         minimum_bytes=minimum_bytes,
         unfused_bytes=unfused_bytes,

@@ -13,6 +13,7 @@ from typing import Any
 
 from kernels.matmul.traffic import Tiling, minimum_bytes
 from kernels.registry import TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, register, takes_all
+from kernels.spread import UNIFORM, Spread, same_sign, sum_errors
 from kernels.variants import cuda_variant, random_normal, torch_variant
 
 WIDTH = 768  # GPT-2's C
@@ -40,26 +41,42 @@ def reference(a: Any, weight: Any, bias: Any) -> Any:
     return a.double() @ weight.double() + bias.double()
 
 
+def _unit(dtype: str, variant: Variant) -> tuple[float, bool]:
+    """The error of one addition, relative to the sum of magnitudes, and whether it is a truncation."""
+    on_tensor_cores = dtype == "bfloat16" or variant.precision == "tf32"
+    return (TENSOR_SUM, True) if on_tensor_cores else (ROUNDING[dtype], False)
+
+
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
     """Of every output; see TOLERANCE_WHY."""
     a, weight, bias = inputs
     dtype = dtype_name(a.dtype)
     magnitude = a.double().abs() @ weight.double().abs() + bias.double().abs()
-    terms = a.shape[1] + 1
-    if dtype == "bfloat16" or variant.precision == "tf32":
-        relative = terms * TENSOR_SUM
+    unit, truncated = _unit(dtype, variant)
+    relative = sum_errors(a.shape[1] + 1, truncated=truncated) * unit
+    if truncated:
         relative += 2 * TF32 if variant.precision == "tf32" else 0.0
         if variant.kind == "torch":
             relative += 2 * ROUNDING[dtype]
-    else:
-        relative = terms * ROUNDING[dtype]
     return (magnitude * relative / (1 - relative) + references[0].abs() * ROUNDING[dtype] + 2.0**-126,)
 
 
+def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
+    """Of terms with random signs: a partial sum is about as large as the root of the sum of squares, or the output."""
+    a, weight, bias = inputs
+    dtype, terms = dtype_name(a.dtype), a.shape[1] + 1
+    size = (a.double().square() @ weight.double().square() + bias.double().square()).sqrt() + references[0].abs()
+    unit, truncated = _unit(dtype, variant)
+    variance = (math.sqrt(terms) * unit * size).square() + (UNIFORM * ROUNDING[dtype] * references[0]).square()
+    return (Spread(variance.sqrt(), same_sign(terms, truncated=truncated) * unit * size),)
+
+
 TOLERANCE_WHY = (
-    "(K + 1) u / (1 - (K + 1) u) of sum |a| |weight| + |bias|, the bound for K + 1 terms added in any order with "
-    "relative error u (2^-24 in float32, 2^-22 where tensor cores truncate), plus half a unit of the output's last "
-    "place; TF32 cuts each operand by up to 2^-10; cuBLAS may round partial sums to bf16: 2^-7 of the same sum"
+    "n u / (1 - n u) of sum |a| |weight| + |bias|, with u the relative error of one addition (2^-24 in float32, 2^-22 "
+    "where tensor cores truncate) and n = 8 sqrt(K + 1): so far K + 1 independent errors add up with a probability of "
+    "2.5e-14; where they truncate, and so err to one side, at least one for every 16 terms; never more than K + 1; "
+    "plus half a unit of the output's last place; TF32 cuts each operand by up to 2^-10; cuBLAS may round partial sums "
+    "to bf16: 2^-7 of the same sum"
 )
 
 
@@ -421,6 +438,7 @@ MATMUL = register(
         hostile=hostile,
         reference=reference,
         allowed_error=allowed_error,
+        error_spread=error_spread,
         tolerance_why=TOLERANCE_WHY,
         minimum_bytes=minimum_bytes,
         unfused_bytes=minimum_bytes,

@@ -27,6 +27,7 @@ from kernels.registry import (
     register,
     sectors_read,
 )
+from kernels.spread import UNIFORM, Spread
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -135,6 +136,17 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
         if variant.kind == "torch":
             rtol = rtol + 2.0**-7 * largest + 4 * 2.0**-8
     return (rtol * reference_.abs() + 2.0**-125,)
+
+
+def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
+    """The row's maximum and sum, which all its outputs share, and the rounding of each output."""
+    scores, scale = inputs
+    (reference_,) = references
+    dtype = dtype_name(scores.dtype)
+    scaled = (scores.double() * scale).abs()
+    largest = scaled.where(scaled.isfinite(), 0.0).amax(-1, keepdim=True)
+    shared = (16 * largest + 256) * 2.0**-24 * reference_
+    return (Spread(UNIFORM * (2.0**-8 if dtype == "bfloat16" else 2.0**-24) * reference_, shared),)
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, float]:
@@ -318,6 +330,7 @@ SOFTMAX = register(
         hostile=hostile,
         reference=reference,
         allowed_error=allowed_error,
+        error_spread=error_spread,
         tolerance_why=TOLERANCE_WHY,
         minimum_bytes=minimum_bytes,
         unfused_bytes=unfused_bytes,

@@ -45,6 +45,7 @@ COLUMNS = [
 ]  # fmt: skip
 TIME = "bench_time_p50_ns"
 TIMED = (TIME, "achieved_flop_per_s")
+TIME_COLUMNS = (TIME, "chained_time_p50_ns", "isolated_time_p50_ns")  # of bench.csv, in its versions
 SENTENCE = "sentence"
 ANY = "*"
 AFTER = ("low", "high", "equals", "said")
@@ -229,7 +230,7 @@ def _first_measured() -> dict[tuple[Point, str], Seen]:
     found: dict[tuple[Point, str], Seen] = {}
     for seen, rows in _tables("bench.csv"):
         for row in rows:
-            if row.get("convention") == "cold" and row.get(TIME):
+            if row.get("convention") == "cold" and any(map(row.get, TIME_COLUMNS)):
                 found.setdefault((_point(row), TIME), seen)
     for seen, rows in _tables("ladder.csv"):
         for row in rows:

@@ -21,7 +21,7 @@ from analysis.page.text import cell
 from analysis.tables import join
 from analysis.tables.declare import Column, Table, World, fact, find, table
 from studies.ladder import tables as ladder
-from studies.ladder.read import KEY, Ladder, LadderRun, read_ladder
+from studies.ladder.read import KEY, Ladder, LadderRun, judged, read_ladder
 
 _COUNTERS = [
     *KEY, "launches", "kernel", "grid", "block", *ladder.COUNTERS, "uncoalesced_frac", "occupancy_limiter",
@@ -86,7 +86,7 @@ def _rungs(ladder_read: Ladder, counted: tuple[pd.DataFrame, pd.DataFrame]) -> p
     checks = ladder.choose(points, _concat([run.points[columns] for run in ladder_read.runs], columns))
     timed = [run.bench.assign(bench_run=run.name) for run in ladder_read.runs]
     # a benchmark of all shapes goes before what a run of the ladder took: then both tables show one number
-    times = ladder.choose(points, _concat([*timed, ladder_read.bench], list(ladder_read.bench)))
+    times = judged(ladder.choose(points, _concat([*timed, ladder_read.bench], list(ladder_read.bench))))
     facts = [name for name in times if name not in points or name in KEY]
     return ladder.build_ladder(points, times[facts], counters, checks)
 
@@ -108,7 +108,7 @@ def _every_time(ladder_read: Ladder) -> pd.DataFrame:
     rows = rows.merge(now.rename(columns={"fingerprint": "now"}), on=["op", "variant"])
     source = rows["fingerprint"].fillna("")
     rows = rows[(source == "") | (source == rows["now"])].drop(columns="now")
-    return rows.drop_duplicates(KEY, ignore_index=True)
+    return judged(rows.drop_duplicates(KEY, ignore_index=True))
 
 
 @table(
@@ -119,9 +119,7 @@ def _every_time(ladder_read: Ladder) -> pd.DataFrame:
         *ladder.POINT,
         Column("shape", "", "sizes, in the order of the op's axes", "key"),
         Column("bench_run", "", "folder that timed it: the benchmark, else the newest run of the ladder", "key"),
-        Column("bench_time_p5_ns", "ns", "5th percentile, by CUDA events, data in DRAM (convention cold)", "timing"),
-        Column("bench_time_p50_ns", "ns", "median", "timing"),
-        Column("bench_time_p95_ns", "ns", "95th percentile", "timing"),
+        *ladder.TIMES,
         Column("floor_time_ns", "ns", "the least time by the measured roofs", "static"),
         Column("floor_frac", "0-1", "floor_time_ns over the median time: of the measured roof", "timing"),
         Column("achieved_byte_per_s", "byte/s", "minimum_bytes over the median time", "timing"),
@@ -130,7 +128,9 @@ def _every_time(ladder_read: Ladder) -> pd.DataFrame:
     ),
 )
 def _times(every_time: pd.DataFrame) -> pd.DataFrame:
-    return every_time.assign(tier="timing")[_times.column_names]
+    whole = [column.name for column in ladder.TIMES if column.unit == "ns"]
+    times = {name: every_time[name].astype("Float64").round().astype("Int64") for name in whole}
+    return every_time.assign(tier="timing", **times)[_times.column_names]
 
 
 @table(

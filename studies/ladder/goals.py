@@ -71,13 +71,15 @@ def library_of(timed: pd.DataFrame, precision: str = "") -> pd.DataFrame:
 
 def versus(row: Mapping[str, Any], other: Mapping[str, Any]) -> Span:
     """How many times as fast `row` is as `other`: of rounds in which both ran where the run pairs them, else of the
-    medians, between the ends of the two times.
+    medians, between the ends of the two times; of chained times where one has no isolated ones.
     """
     paired: list[Any] = [row.get(f"versus_{other['variant']}_{at}") for at in QUANTILES]
     if all(pd.notna(value) for value in paired):
         return Span(*(float(value) for value in paired))
+    same = row.get("time_kind") == other.get("time_kind")
+    time = _TIME if same else {at: f"chained_time_{at}_ns" for at in QUANTILES}
     times = zip(QUANTILES, reversed(QUANTILES), strict=True)
-    return Span(*(float(other[_TIME[at]]) / float(row[_TIME[against]]) for at, against in times))
+    return Span(*(float(other[time[at]]) / float(row[time[against]]) for at, against in times))
 
 
 def _judged(goal: Goal, timed: pd.DataFrame) -> Iterable[dict[str, Any]]:

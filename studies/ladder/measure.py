@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.formats import packed, symbols
-from analysis.formats.bench import BASELINES, BENCH, BENCH_ROWS
+from analysis.formats.bench import BASELINES, BENCH, BENCH_ROWS, median_ns
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.ladder import HOT_LINES, LADDER, POINTS
@@ -48,7 +48,7 @@ from kernels.variants import choices, equivalents, fingerprint
 CLAIMS = registry.FOLDER / "claims.toml"
 GOALS = registry.FOLDER / "goals.toml"
 ROOT_RANGE = "ladder"
-ROUNDS = 20
+ROUNDS = 40
 SLOW_NS = 35e6
 CHECKED = 3  # every third of the small shapes is checked again; the benchmark and the tests check all
 Key = tuple[str, str, str, str]
@@ -333,7 +333,7 @@ def timed(folder: Path) -> dict[Measured, float]:
     for file in folder.parent.glob(f"{beside}*-bench/{BENCH_ROWS.name}") if beside else ():
         document = file.with_name(BENCH.name)
         known = json.loads(document.read_text("utf-8")).get("sources", {}) if document.is_file() else {}
-        rows = [row for row in _rows(file) if "bench_time_p50_ns" in row]
+        rows = [row for row in _rows(file) if median_ns(row) is not None]
         found |= _cold(rows, {(row["op"], row["variant"]): known.get(row["variant"], "") for row in rows})
     same = equivalents()
     return {(key, sizes, same.get(source, source)): value for (key, sizes, source), value in found.items()}
@@ -345,9 +345,9 @@ def _cold(rows: Iterable[Mapping[str, Any]], sources: Mapping[tuple[str, str], s
             (row["op"], row["variant"], row["dtype"], row["shape_name"]),
             row["shape"],
             sources.get((row["op"], row["variant"]), ""),
-        ): float(row["bench_time_p50_ns"])
+        ): median
         for row in rows
-        if row["convention"] == "cold"
+        if row["convention"] == "cold" and (median := median_ns(row)) is not None
     }
 
 

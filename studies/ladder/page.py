@@ -45,6 +45,15 @@ class Bench:
 
 
 Tables = Mapping[str, pd.DataFrame]
+KINDS_OF_TIME = (
+    "An isolated time is of one launch from cold caches that overlaps no other; a chained time is of one of many "
+    "launches behind each other, so that a kernel with programmatic dependent launch overlaps with itself. Roofs, "
+    "ratios and verdicts are of isolated times."
+)
+CHAINED_ALONE = (
+    "Here they are of chained times: isolated ones have not been taken yet. That favours a small kernel with "
+    "programmatic dependent launch over a library's without it."
+)
 
 
 def folders(tables: Tables) -> list[str]:
@@ -155,7 +164,8 @@ def _ladder_table(rows: pd.DataFrame) -> str:
         table.append(
             [
                 name_of(row),
-                _span(row),
+                _span(row, "isolated"),
+                _span(row, "chained"),
                 _scaled(rate, 1e12 if compute else 1e9, 1 if compute else 0),
                 _share(row["floor_frac"]),
                 _moved(row),
@@ -167,8 +177,9 @@ def _ladder_table(rows: pd.DataFrame) -> str:
                 _verdict(row),
             ]
         )
-    headers = ["rung", "µs, p50 (p5 – p95)", "TFLOP/s" if compute else "GB/s", "of the roof", "bytes predicted → moved"]
+    headers = ["rung", "isolated µs, p50 (p5 – p95)", "chained µs", "TFLOP/s" if compute else "GB/s", "of the roof"]
     headers += [
+        "bytes predicted → moved",
         "waits for",
         "hottest line",
         "vs rung below",
@@ -355,15 +366,21 @@ def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
                 row["shape"],
                 f"`{row['variant']}`",
                 f"{row['floor_time_ns'] / 1e3:.1f}",
-                _span(row),
+                _span(row, "isolated"),
+                _span(row, "chained"),
                 *([_scaled(row["achieved_flop_per_s"], 1e12, 1)] if compute else []),
                 _share(row["floor_frac"]),
                 *(_paired(row, name) for name in baselines),
                 MISSING if not library else f"{_times(faster.p50)} `{library}`",
             ]
         )
-    headers = ["dtype", "shape", "sizes", "rung", "floor µs", "µs, p50 (p5 – p95)", *(["TFLOP/s"] if compute else [])]
-    headers += ["of the roof", *(f"vs `{name}` (p5 – p95)" for name in baselines), "vs best library"]
+    headers = ["dtype", "shape", "sizes", "rung", "floor µs", "isolated µs, p50 (p5 – p95)", "chained µs"]
+    headers += [
+        *(["TFLOP/s"] if compute else []),
+        "of the roof",
+        *(f"vs `{name}` (p5 – p95)" for name in baselines),
+        "vs best library",
+    ]
     return ["The fastest rung at every shape", _markdown(table, headers)]
 
 
@@ -403,7 +420,12 @@ def _refusals(rungs: pd.DataFrame) -> list[str]:
 
 def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where: str) -> str:
     """Where times and counters come from, and under which conditions they were taken."""
-    parts = []
+    parts = [KINDS_OF_TIME]
+    kinds = set(rungs["time_kind"].dropna())
+    if kinds == {"chained"}:
+        parts.append(CHAINED_ALONE)
+    elif "chained" in kinds:
+        parts.append("A dtype and shape at which a rung has no isolated time is judged by chained times.")
     if bench is not None:
         seen = bench.conditions
         copy = max(seen["copy_byte_per_s"].values()) / 1e12
@@ -487,6 +509,9 @@ def _held_against(tables: Tables, benches: Mapping[str, Bench]) -> str:
         "“vs best library” is of rounds in which both ran where that is `torch` or `compile`, else of the medians, "
         "between the ends of the two times.",
     ]
+    chained = [op for op, bench in benches.items() if "chained" in set(bench.rows["time_kind"])]
+    if chained:
+        told.append(f"{KINDS_OF_TIME} Not yet of {'any op' if len(chained) == len(benches) else ', '.join(chained)}.")
     held = {op: bench.conditions["clocks"] for op, bench in benches.items() if is_held_back(bench.conditions)}
     if held:
         reasons = ", ".join(sorted({reason for clocks in held.values() for reason in clocks["throttle_reasons"]}))
@@ -502,11 +527,13 @@ def _held_against(tables: Tables, benches: Mapping[str, Bench]) -> str:
     return " ".join(told)
 
 
-def _span(row: pd.Series) -> str:
-    if is_missing(row["bench_time_p50_ns"]):
+def _span(row: pd.Series, kind: str) -> str:
+    """A kind of time in µs; of too few samples the median alone."""
+    p5, p50, p95 = (row[f"{kind}_time_{name}_ns"] for name in ("p5", "p50", "p95"))
+    if is_missing(p50):
         return MISSING
-    p5, p50, p95 = (float(row[f"bench_time_{name}_ns"]) / 1e3 for name in ("p5", "p50", "p95"))
-    return f"{p50:.2f} ({p5:.2f} – {p95:.2f})"
+    middle = f"{float(p50) / 1e3:.2f}"
+    return middle if is_missing(p5) else f"{middle} ({float(p5) / 1e3:.2f} – {float(p95) / 1e3:.2f})"
 
 
 def _paired(row: pd.Series, baseline: str) -> str:

@@ -24,7 +24,7 @@ import pandas as pd
 from analysis.capture.load import load
 from analysis.capture.model import Capture
 from analysis.formats import packed, symbols
-from analysis.formats.bench import BENCH, BENCH_ROWS
+from analysis.formats.bench import BENCH, BENCH_ROWS, KINDS
 from analysis.formats.errors import InputError
 from analysis.formats.files import CsvFile, JsonFile
 from analysis.formats.ladder import HOT_LINES, LADDER, POINTS
@@ -34,7 +34,7 @@ from analysis.formats.tools import TOOL_STATUS
 
 KEY = ["op", "variant", "dtype", "shape_name"]
 # Columns of bench.csv that a benchmark has to have; it may lack the others.
-TIMES = [*KEY, "shape", "convention", *(f"bench_time_{at}_ns" for at in QUANTILES), "floor_time_ns", "floor_frac",
+TIMES = [*KEY, "shape", "convention", *(f"chained_time_{at}_ns" for at in QUANTILES), "floor_time_ns", "floor_frac",
          "achieved_byte_per_s"]  # fmt: skip
 LATER = [column.name for column in BENCH_ROWS.columns if column.later]
 
@@ -128,10 +128,40 @@ def _table(path: Path, file: CsvFile, needed: Sequence[str] = ()) -> pd.DataFram
     texts = {column.name: "str" for column in file.columns if column.type is str}
     blank = {column.name: [""] for column in file.columns if column.type is not str}
     table = pd.read_csv(io.BytesIO(packed.read_bytes(found)), dtype=texts, keep_default_na=False, na_values=blank)
+    table = table.rename(columns=dict(file.renamed))
     lacking = [name for name in needed or file.names if name not in table]
     if lacking:
         raise InputError(f"{path.parent.name}/{path.name}: has no column {lacking[0]}; make it again.")
     return table.assign(**{name: np.nan for name in LATER if name in file.names and name not in table})
+
+
+def read_bench(file: Path) -> pd.DataFrame:
+    """A bench.csv of any version, with the time that is judged, see `judged`; of what has no isolated time the chained
+    one.
+    """
+    table = _table(file, BENCH_ROWS, TIMES)
+    cold = table["convention"] == "cold"
+    return pd.concat([judged(table[cold]), judged(table[~cold])]).sort_index()
+
+
+def judged(times: pd.DataFrame) -> pd.DataFrame:
+    """`times` with `bench_time_…_ns`, the time that is judged, and `time_kind`, which that is: isolated where every row
+    of the op, dtype and shape has it, else chained, so that no two kinds are compared.
+    """
+    if times.empty:
+        return times.assign(time_kind="", **{f"bench_time_{at}_ns": np.nan for at in QUANTILES})
+    known = times["isolated_time_p50_ns"].notna()
+    alone = known.groupby([times[name] for name in ("op", "dtype", "shape_name")]).transform("all")
+    found = times.assign(time_kind=np.where(alone, KINDS[0], KINDS[1]))
+    for at in QUANTILES:
+        found[f"bench_time_{at}_ns"] = times[f"isolated_time_{at}_ns"].where(alone, times[f"chained_time_{at}_ns"])
+    mixed = known & ~alone  # what follows from their isolated times
+    p50 = found["bench_time_p50_ns"].astype(float)
+    for rate in ("achieved_byte_per_s", "achieved_flop_per_s", "floor_frac"):
+        found[rate] = found[rate].where(~mixed, found[rate] * times["isolated_time_p50_ns"] / p50)
+    paired = [name for name in found if str(name).startswith("versus_")]
+    found[paired] = found[paired].where(~mixed)
+    return found
 
 
 def _run(folder: Path, same: dict[str, str]) -> LadderRun:
@@ -162,8 +192,9 @@ def _beside(folder: Path) -> pd.DataFrame:
     prefix = resolved.name.removesuffix("ladder")
     parts = []
     for file in sorted(resolved.parent.glob(f"{prefix}*-bench/{BENCH_ROWS.name}")) if prefix else []:
+        today = dict(BENCH_ROWS.renamed)
         header = file.read_text(encoding="utf-8").partition("\n")[0].split(",")
-        if not set(TIMES) <= set(header):
+        if not set(TIMES) <= {today.get(name, name) for name in header}:
             continue  # a benchmark of something else
         rows = _table(file, BENCH_ROWS, TIMES)
         sources = (_json(file.with_name(BENCH.name), BENCH) or {}).get("sources", {})

@@ -28,6 +28,25 @@ PAIRED = tuple(
     for baseline in BASELINES
     for at in ("p5", "p50", "p95")
 )
+ISOLATED = (
+    "a launch between two CUDA events, behind a kernel that overwrites 256 MB: caches are cold, nothing overlaps it"
+)
+CHAINED = (
+    "a launch of many in a CUDA graph, over more data than L2 holds: it may overlap the one before, as a kernel with "
+    "programmatic dependent launch does"
+)
+TIMES = (
+    Column("time_kind", "", "the kind of time that is judged: isolated, where the shape has it, else chained", "key"),
+    *(
+        Column(f"bench_time_{at}_ns", "ns", f"the time that is judged, {what}", "timing")
+        for at, what in (("p5", "5th percentile"), ("p50", "median"), ("p95", "95th percentile"))
+    ),
+    *(
+        Column(f"{kind}_time_{at}_ns", "ns", f"{meaning}: {at}", "timing")
+        for kind, meaning in (("isolated", ISOLATED), ("chained", CHAINED))
+        for at in ("p5", "p50", "p95")
+    ),
+)
 KEY = [column.name for column in POINT]
 ROOT = "ladder"  # the outermost range around every launch of the ladder
 Show = Callable[[str, Any], str]  # a value of a column, written for people
@@ -409,9 +428,7 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
         Column("axes", "", "names of the axes, with commas between", "key"),
         Column("at_bench_shape", "", "whether the row belongs to the op's ladder; else a claim needs it", "key"),
         Column("hypothesis", "", "what the variant declares", "key"),
-        Column("bench_time_p5_ns", "ns", "5th percentile, by CUDA events, data in DRAM (convention cold)", "timing"),
-        Column("bench_time_p50_ns", "ns", "median", "timing"),
-        Column("bench_time_p95_ns", "ns", "95th percentile", "timing"),
+        *TIMES,
         Column("minimum_bytes", "byte", "what is needed of the inputs read once, outputs written once", "static"),
         Column("predicted_bytes", "byte", "what this variant should move", "static", label="bytes predicted"),
         Column("flops", "FLOP", "operations of the op", "static"),

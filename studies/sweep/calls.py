@@ -99,6 +99,7 @@ def _conditions(call: Mapping[str, Any]) -> str:
     said = [
         " ".join(call["arguments"]),
         f"{rows} of sweep.csv",
+        f"{call.get('time_kind') or 'chained'} times",
         f"commit {call.get('git_sha') or NOT_RECORDED}{changed}",
         *(f"{name} {call.get(name) or NOT_RECORDED}" for name in ("when", "driver", "cuda", "torch", "nvcc")),
         *_clocks(call),

@@ -9,7 +9,7 @@
 
 The choices are the `tunables` of kernels.registry, each rung's on its own. All combinations are compiled at once by
 ninja and kept by content. In a process of its own each is checked against float64 as harness.bench checks, then those
-that pass are timed in turn, the default among them, by harness.bench's cold convention. What does not compile, link or
+that pass are timed in turn, the default among them, isolated (harness/bench.py). What does not compile, link or
 launch, is wrong, crashes or hangs is a row with its reason; a crash costs its row and a new process.
 
 All are tried at the shape of the ladder. A source is compiled once for all its ops, dtypes and shapes: so in a second
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE, KIND = SWEEP_ROWS.name, SWEEP.kind
-ROUNDS = 30
+ROUNDS = 40
 GROUP = 8  # timed in turn, the default among them: each keeps its own outputs
 WORKER = (sys.executable, "-m", "studies.sweep.measure_worker")
 STEP_SECONDS = 240.0  # a worker that says nothing for so long hangs; it starts with loading torch
@@ -748,7 +748,7 @@ def describe(out: Path, ledger: Ledger, rounds: int, calls: Sequence[Row]) -> li
         choice["not_measured"] = not_measured(choice, not_taken(ledger.rows, choice["gpu"])) if choice["clear"] else []
         choice["keeps_default"] = keeps_default(choice) if choice["clear"] else ""
     document = {
-        "convention": bench.CONVENTIONS["cold"], "rounds": rounds,
+        "convention": bench.CONVENTIONS["isolated"], "rounds": rounds,
         "least_gain": LEAST_GAIN, "calls": list(calls), "choices": choices, "not_swept": not_swept(ledger.rows),
         "without_choices": without_choices(),
     }  # fmt: skip
@@ -780,7 +780,7 @@ def begin_call(facts: Mapping[str, Any], rows: int) -> Row:
     return {
         "first_row": rows + 1, "when": datetime.now(UTC).isoformat(timespec="seconds"),
         **{name: facts[name] for name in CALL_FACTS}, "nvcc": doctor.tool_version(build.find_nvcc()),
-        "sampled": "while timing",
+        "sampled": "while timing", "time_kind": "isolated",
     }  # fmt: skip
 
 

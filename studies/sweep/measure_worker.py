@@ -145,14 +145,14 @@ def read_geometry(events: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict
 def timed(
     op: Op, keys: Sequence[str], default: str, dtype: str, shape: tuple[int, ...], rounds: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(key, the row's times) of each, by harness.bench's cold convention, the default beside them."""
+    """(key, the row's times) of each, isolated (harness/bench.py), the default beside them."""
     from harness import bench
 
     together = [*([default] if default in op.variants and default not in keys else []), *keys]
     baseline = dataclasses.replace(op, baseline=together[0], best=together[0])
     told: set[str] = set()
     for group in bench.groups_by_speed(baseline, together, dtype, shape, rounds):
-        seconds = bench.time_cold(baseline, group, dtype, shape)
+        seconds = bench.time_isolated(baseline, group, dtype, shape)
         for key in group.variants:
             if key in keys and key not in told:  # the default stands in every group
                 yield key, times(seconds.seconds[key], seconds.seconds.get(default, []), seconds.launches)

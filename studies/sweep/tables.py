@@ -83,7 +83,12 @@ _COLUMNS = (
     ),
     Column("verdict", "", "timed, or what kept it from being timed; built: without a GPU", "row"),
     Column("reason", "", "why it was not timed", "row", style="prose"),
-    Column("bench_time_p50_ns", "ns", "a launch with its data in DRAM, by CUDA events, median", "timing"),
+    Column(
+        "bench_time_p50_ns",
+        "ns",
+        "a launch with its data in DRAM, by CUDA events, isolated or chained as its call says, median",
+        "timing",
+    ),
     Column("bench_time_p5_ns", "ns", "the same, p5", "timing"),
     Column("bench_time_p95_ns", "ns", "the same, p95", "timing"),
     Column("versus_default", "1", "the default's time over this one's, paired by round, median", "timing"),

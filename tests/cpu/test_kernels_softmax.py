@@ -114,7 +114,8 @@ def test_rows_of_the_bench():
     rows = bench.rows_of(SOFTMAX, timed({"torch": 800e-6, "triton": 160e-6, "v03_causal": 160e-6}), 4e12)
     assert tuple(rows[0]) == BENCH_ROWS.names
     best = rows[-1]
-    assert best["bench_time_p50_ns"] == 160_000
+    assert best["chained_time_p50_ns"] == 160_000
+    assert best["isolated_time_p50_ns"] == best["isolated_samples"] == ""
     assert best["floor_frac"] == pytest.approx(
         SOFTMAX.minimum_bytes((8, 12, 1024, 1024), "fp32") / 4e12 / 160e-6, abs=1e-4
     )
@@ -123,6 +124,25 @@ def test_rows_of_the_bench():
     assert best["versus_compile_p50"] == ""
     read_back = list(csv.DictReader(BENCH_ROWS.text(rows).splitlines()))
     assert read_back[-1]["shape_name"] == "b8_t1024"
+
+
+def test_what_follows_from_a_time_follows_from_the_isolated_one():
+    alone = {"torch": 900e-6, "v05_early": 300e-6}
+    chained = timed({"torch": 800e-6, "v05_early": 160e-6})
+    few, many = (
+        bench.Timed("float32", chained.shape, "isolated", 1, {k: [v] * n for k, v in alone.items()}) for n in (39, 40)
+    )
+    for isolated, p5 in ((few, ""), (many, 300_000)):
+        best = bench.rows_of(SOFTMAX, chained, 4e12, None, isolated)[-1]
+        assert (best["isolated_time_p5_ns"], best["isolated_time_p50_ns"]) == (p5, 300_000)
+        assert (best["chained_time_p50_ns"], best["versus_torch_p50"]) == (160_000, 3.0)
+        assert best["achieved_byte_per_s"] == round(best["minimum_bytes"] / 300e-6)
+    text = bench.microbenchmark_text(
+        bench.rows_of(SOFTMAX, chained, 4e12, None, many),
+        {"copy_byte_per_s": {"a": 4e12}, "gpu": {"name": "a GPU"}, "driver": "1", "torch": "2", "triton": "3"},
+    )
+    assert all(f"{kind}: {what}" in text for kind, what in bench.CONVENTIONS.items())
+    assert "isolated: 40 samples, chained: 3 samples of 4 launches" in text
 
 
 def test_quantiles():

@@ -1,0 +1,106 @@
+"""Checks of what no single element shows, and mutants of outputs: a right one passes, a wrong one does not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from harness import bench
+from kernels.registry import ops
+from kernels.spread import DEVIATIONS, sum_errors
+from tests.gpu import mutants
+
+MATMUL, ATTENTION, SOFTMAX = (ops()[name] for name in ("matmul", "attention", "softmax"))
+K = 2048
+
+
+def product(a: Any, weight: Any, bias: Any, *, scale: float = 1.0, without: int = 0) -> Any:
+    """As our kernels: sums in float32, one rounding."""
+    left = a.float().clone()
+    left[:, K // 2 : K // 2 + without] = 0.0
+    return (left @ weight.float() * scale + bias.float()).to(a.dtype)
+
+
+def attended(q: Any, k: Any, v: Any, *, scale: float = 1.0, hidden: int = 0) -> Any:
+    """As our kernels: scores in float32, weights rounded to bf16; the last 64 rows do not see the first keys."""
+    tokens = q.shape[2]
+    mask = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
+    mask[-64:, :hidden] = True
+    scores = (q.float() @ k.float().mT * 0.125).masked_fill(mask, -math.inf)
+    powers = (scores - scores.amax(-1, keepdim=True)).exp()
+    return (powers.to(q.dtype).float() @ v.float() / powers.sum(-1, keepdim=True) * scale).to(q.dtype)
+
+
+def normalised(scores: Any, factor: float, *, scale: float = 1.0, without: int = 0) -> Any:
+    mask = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    scaled = (scores.float() * factor).masked_fill(mask, -math.inf)
+    powers = (scaled - scaled.amax(-1, keepdim=True)).exp()
+    sums = powers.sum(-1, keepdim=True)
+    sums[:, :, -1] -= powers[:, :, -1, :without].sum(-1, keepdim=True)  # columns that the last row's sum lacks
+    return (powers / sums * scale).to(scores.dtype)
+
+
+CASES = [
+    (MATMUL, {"float32": "v13_split_k", "bfloat16": "v14_fitted_tile"}, (64, 128, K), product, "without", (1, 16)),
+    (ATTENTION, {"float32": "v03_tiled", "bfloat16": "v05_wgmma"}, (1, 2, 700, 64), attended, "hidden", (1, 64)),
+    (SOFTMAX, dict.fromkeys(("float32", "bfloat16"), "v05_early"), (1, 8, 300, 300), normalised, "without", (64,)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", CASES, ids=[case[0].name for case in CASES])
+def test_rounding_passes_and_a_missing_term_or_a_scale_does_not(case: Any, dtype: str) -> None:
+    op, variants, shape, run, missing, counts = case
+    op = mutants.remembering(op)
+    inputs = op.make_inputs(shape, dtype, seed=1)
+
+    def check(**wrong: Any) -> bench.Check:
+        return bench.compare(op, variants[dtype], inputs, "random", lambda *values: run(*values, **wrong))
+
+    right = check()
+    assert right.passed, right
+    assert 0 < max(right.norms.values()) < 1
+    assert not check(scale=1 + 2.0**-7).passed
+    for count in counts:
+        assert not check(**{missing: count}).passed, count
+
+
+def test_a_scale_that_no_element_shows_shows_in_the_norms() -> None:
+    inputs = ATTENTION.make_inputs((1, 2, 300, 64), "bfloat16", seed=1)
+    found = bench.compare(
+        ATTENTION, "v05_wgmma", inputs, "random", lambda *values: attended(*values, scale=1 + 2.0**-8)
+    )
+    assert found.tolerance_used < 1
+    assert found.note == "row projection above its bound, though no element is"
+
+
+def test_zeros_do_not_pass_for_a_long_mean() -> None:
+    """A worst case over 16,384 keys allows them for half of the elements."""
+    inputs = ATTENTION.make_inputs((1, 1, 2048, 64), "bfloat16", seed=1)
+    reference = ATTENTION.reference(*inputs)
+    (allowed,) = ATTENTION.allowed_error(inputs, (reference,), ATTENTION.variants["v05_wgmma"])
+    assert float((allowed < reference.abs()).double().mean()) > 0.9
+
+
+def test_the_bound_of_a_sum_grows_with_its_root_and_is_never_above_the_worst_case() -> None:
+    assert sum_errors(4, truncated=False) == 4
+    assert sum_errors(10_000, truncated=False) == sum_errors(10_000, truncated=True) == DEVIATIONS * 100
+    assert sum_errors(10**6, truncated=True) == 10**6 / 16  # truncation errs to one side
+
+
+def test_every_mutant_changes_what_stands_in_the_source() -> None:
+    for mutant in mutants.MUTANTS:
+        assert mutant.text() != (mutants.ROOT / "kernels" / mutant.op / mutant.file).read_text("utf-8")
+    assert {mutant.op for mutant in mutants.MUTANTS} == {"matmul", "attention", "softmax"}
+
+
+@pytest.mark.parametrize("name", [name for name in ops() if name not in {mutant.op for mutant in mutants.MUTANTS}])
+def test_wrong_outputs_are_caught(name: str) -> None:
+    """In fp32: what PyTorch's chain is allowed in bf16 is wider than what our kernels are."""
+    op = ops()[name]
+    shape = max((shape for shape in op.check_shapes if math.prod(shape) < 60_000), key=math.prod)
+    for row in mutants.output_rows(op, op.best_for("float32"), "float32", shape, "cpu"):
+        assert row["caught"] == ("no" if row["mutant"] == "none" else "yes"), row

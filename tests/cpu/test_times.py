@@ -1,0 +1,66 @@
+"""Isolated and chained times: which of them is judged, and files of before there were isolated ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.formats.bench import BENCH_ROWS, median_ns
+from studies.ladder.goals import versus
+from studies.ladder.read import judged, read_bench
+from tests.ladder_export import timed
+
+KEY = ("widen", "v01", "fp32", "large")
+
+
+def row(variant: str, chained: int, isolated: float | None, shape: str = "large", **more: Any) -> dict[str, Any]:
+    kinds = {"chained": chained, "isolated": isolated}
+    times = {f"{kind}_time_{at}_ns": value for kind, value in kinds.items() for at in ("p5", "p50", "p95")}
+    rates = {"achieved_byte_per_s": 1e12, "achieved_flop_per_s": 1e13, "floor_frac": 0.5, "versus_torch_p50": 2.0}
+    return {"op": "widen", "variant": variant, "dtype": "fp32", "shape_name": shape, **times, **rates, **more}
+
+
+def test_isolated_times_are_judged_where_every_variant_of_a_shape_has_them() -> None:
+    rows = [row("torch", 100, 120), row("v01", 50, 100), row("torch", 100, 120, "small"), row("v01", 50, None, "small")]
+    found = judged(pd.DataFrame(rows))
+    assert found["time_kind"].to_list() == ["isolated", "isolated", "chained", "chained"]
+    assert found["bench_time_p50_ns"].to_list() == [120, 100, 100, 50]
+
+
+def test_what_followed_from_an_isolated_time_follows_from_the_one_that_is_judged() -> None:
+    mixed = judged(pd.DataFrame([row("torch", 100, 120), row("v01", 50, None)])).iloc[0]
+    assert mixed["achieved_byte_per_s"] == pytest.approx(1.2e12)
+    assert mixed["achieved_flop_per_s"] == pytest.approx(1.2e13)
+    assert mixed["floor_frac"] == pytest.approx(0.6)
+    assert pd.isna(mixed["versus_torch_p50"])
+
+
+def test_a_ratio_is_never_of_two_kinds_of_time() -> None:
+    alone, behind = judged(pd.DataFrame([row("v01", 50, 100)])), judged(pd.DataFrame([row("v02", 75, None)]))
+    assert versus(alone.iloc[0], behind.iloc[0]).p50 == 1.5
+
+
+def test_an_older_file_has_chained_times_alone(tmp_path: Path) -> None:
+    old = timed(KEY, "64x32", 1000)
+    file = tmp_path / "bench.csv"
+    pd.DataFrame([old, old | {"convention": "plain"}]).to_csv(file, index=False)
+    found = read_bench(file)
+    assert found["time_kind"].to_list() == ["chained"] * 2
+    assert found["bench_time_p50_ns"].to_list() == found["chained_time_p50_ns"].to_list() == [1000, 1000]
+    assert found["isolated_time_p50_ns"].isna().all()
+
+
+def test_the_median_of_a_row_of_any_version() -> None:
+    assert median_ns({"bench_time_p50_ns": "7"}) == median_ns({"chained_time_p50_ns": "7"}) == 7
+    assert median_ns({"chained_time_p50_ns": "7", "isolated_time_p50_ns": "9"}) == 9
+    assert median_ns({"chained_time_p50_ns": ""}) is None
+
+
+def test_an_older_header_is_known() -> None:
+    today = [name for name in BENCH_ROWS.names if not name.startswith("isolated")]
+    older = [name.replace("chained", "bench") for name in today]
+    assert BENCH_ROWS.has_header(",".join(today))
+    assert BENCH_ROWS.has_header(",".join(older))
