@@ -74,8 +74,18 @@ ladder: $(HARNESS)  ## check, time and capture every rung with ncu, only what ru
 	@PYTHON='$(PY)' studies/ladder/ladder.sh $(ARGS) $(OP)
 
 .PHONY: sanitize
-sanitize: need-gpu  ## every CUDA rung under compute-sanitizer, without torch: memcheck and racecheck (needs a GPU)
+sanitize: need-gpu  ## every CUDA rung under compute-sanitizer, without torch: all four tools (needs a GPU)
 	@PYTHON='$(PY)' tests/gpu/sanitize.sh $(ARGS)
+
+# Every part runs, whatever the ones before it found; what each found is in its table.
+.PHONY: gpu-checks
+gpu-checks: need-gpu $(HARNESS)  ## sanitizers, mutants and tests/gpu, as tables in OUT=DIR (needs a GPU)
+	@test -n '$(OUT)' || { echo "make gpu-checks needs OUT=DIR, the folder for its tables." >&2; exit 2; }
+	@status=0; mkdir -p build; PYTHON='$(PY)' tests/gpu/sanitize.sh || status=1; \
+	$(PY) -m tests.gpu.mutants --table build/mutants.csv || status=1; \
+	$(PY) -m pytest -q tests/gpu --junitxml build/gpu-tests.xml || status=1; \
+	$(PY) -m tests.gpu.tables --out '$(OUT)' --sanitize build/sanitize --mutants build/mutants.csv --tests build/gpu-tests.xml; \
+	exit $$status
 
 .PHONY: census
 census: $(CENSUS)  ## registers, local memory, access widths of every kernel, compared with the table (nvcc, no GPU; ARGS=--update)

@@ -79,11 +79,22 @@ def test_what_is_tuned_is_built_and_run_both_ways(checkout: Path) -> None:
     assert linked["driver-tuned"] - of_both == {
         source.replace("/", "_").removesuffix(".cu") + ".tuned.o" for source in entries
     }
-    runs = [f"{build}: --tool {tool} " for tool in ("memcheck", "racecheck") for build in ("default", "tuned")]
-    told = [line for line in answer.stdout.splitlines() if "--tool" in line]
-    assert [line.startswith(run) for run, line in zip(runs, told, strict=True)] == [True] * 4
-    assert [line.split("driver-")[1].split()[0] for line in told] == ["default", "tuned"] * 2
-    assert answer.stdout.count("default: 37 launches") == answer.stdout.count("tuned: 37 launches") == 2
+    tools, parts = ("initcheck", "memcheck", "racecheck", "synccheck"), ("attention", "matmul", "memory")
+    wanted = {f"{build} {tool} {part}" for tool in tools for build in ("default", "tuned") for part in parts}
+    told = dict(line.split(": ", 1) for line in answer.stdout.splitlines() if "--tool" in line)
+    assert told.keys() == wanted
+    for run, command in told.items():
+        build, tool, part = run.split()
+        assert command.startswith(f"--tool {tool} ")
+        assert command.endswith(f"driver-{build} {part}")
+    assert answer.stdout.count(": 37 launches") == answer.stdout.count("exit status 0") == len(wanted)
+    assert {path.stem for path in (checkout / "build" / "sanitize").glob("*.status")} == {
+        "-".join((tool, build, part)) for build, tool, part in map(str.split, wanted)
+    }
+    before = (checkout / "log").read_text()
+    assert sanitize(checkout, BUILD_ONLY="yes").returncode == 0
+    again = (checkout / "log").read_text().removeprefix(before)
+    assert " -c " not in again, "objects that are newer than the sources stay"
 
 
 @pytest.mark.parametrize("more", [{"GPU": "another GPU"}, {tuned.SWITCH: "off"}])
@@ -105,6 +116,6 @@ def test_one_build_alone_and_what_a_tool_finds_in_it(checkout: Path) -> None:
     assert "driver-tuned matmul" in answer.stdout
     assert sanitize(checkout, "racecheck", FAILS="driver-default").returncode == 1
     wrong = sanitize(checkout, BUILD="fast")
-    assert (wrong.returncode, wrong.stdout.count("==")) == (2, 0)
+    assert (wrong.returncode, wrong.stdout.count("exit status")) == (2, 0)
     assert "BUILD is one of default tuned, not 'fast'" in wrong.stderr
     assert "ONLY=memory" in sanitize(checkout, "--help").stdout

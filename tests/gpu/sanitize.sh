@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Runs every CUDA rung under compute-sanitizer by a torch-free driver, which kernels/glue.py writes: memcheck, then racecheck.
+# Runs every CUDA rung under compute-sanitizer by a torch-free driver, which kernels/glue.py writes.
 #
-#   tests/gpu/sanitize.sh [TOOL ...]      tools of compute-sanitizer (default: memcheck racecheck)
+#   tests/gpu/sanitize.sh [TOOL ...]      tools of compute-sanitizer (default: memcheck racecheck synccheck initcheck)
 #
 # The driver is built twice: of the sources as they stand ("default"), and with what kernels/tuned.toml has for the GPU
 # at hand ("tuned"), as kernels.build builds them. Every line that a driver or a tool prints begins with the build.
 #
 # ONLY=memory or compute: only the kernels bound by that; ONLY=matmul and so on: only those of that folder of kernels/.
-# BUILD=default or tuned: only that build; KERNEL_LEDGER_TUNED=off: no tuned one.
+# BUILD=default or tuned: only that build; KERNEL_LEDGER_TUNED=off: no tuned one. BUILD_ONLY=yes: build the drivers, run
+# no tool. LIMIT: seconds after which a run is ended. All runs go side by side; build/sanitize keeps a log of each.
 # All kernels are watched: racecheck 2025.3.1, given a filter of kernels, breaks any cluster that the filter leaves out.
 # Needs nvcc, compute-sanitizer, Python and a GPU; 127 where one is missing, else 1 if a tool finds anything.
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
@@ -65,6 +66,9 @@ for build in "${builds[@]}"; do
     objects+=("$object")
     [[ -z ${made[$object]:-} ]] || continue
     made[$object]=yes
+    if [[ -f $object && -z $(find "$source" kernels tests/gpu/driver.h -newer "$object" -type f -name '*.[chp]*' -print -quit) ]]; then
+      continue
+    fi
     # one compiler a file, side by side
     nvcc -std=c++17 -O1 -lineinfo -I. -Ikernels/include -gencode "arch=compute_$arch,code=sm_$arch" ${more[@]+"${more[@]}"} \
       -c "$source" -o "$object" &
@@ -74,14 +78,31 @@ for build in "${builds[@]}"; do
   nvcc -o "$place/driver-$build" "${objects[@]}"
 done
 
-status=0
-for tool in "${@:-memcheck racecheck}"; do
-  for name in $tool; do
-    for build in "${builds[@]}"; do
-      echo "== $name, $build build"
-      compute-sanitizer --tool "$name" --error-exitcode 1 --print-limit 20 "$place/driver-$build" "${ONLY:-}" 2>&1 |
-        sed -u "s/^/$build: /" || status=1
-    done
+[[ ${BUILD_ONLY:-} ]] && exit 0
+
+# One run of a tool on a part of a driver; its log, and its exit status and seconds, behind it.
+run_one() {
+  local tool=$1 build=$2 part=$3 log=$place/$1-$2-${3:-all} start=$SECONDS code=0
+  timeout "${LIMIT:-3600}" compute-sanitizer --tool "$tool" --error-exitcode 1 --print-limit 20 \
+    "$place/driver-$build" "$part" >"$log.log" 2>&1 || code=$?
+  echo "$tool $build ${part:-all} $code $((SECONDS - start))" >"$log.status"
+}
+
+rm -f "$place"/*.log "$place"/*.status
+read -ra tools <<<"${*:-memcheck racecheck synccheck initcheck}"
+parts=("${ONLY:-}")
+[[ -n ${ONLY:-} ]] || parts=(memory matmul attention)
+for tool in "${tools[@]}"; do
+  for build in "${builds[@]}"; do
+    for part in "${parts[@]}"; do run_one "$tool" "$build" "$part" & done
   done
+done
+wait
+status=0
+for log in "$place"/*.status; do
+  read -r tool build part code seconds <"$log"
+  sed "s/^/$build $tool $part: /" "${log%.status}.log"
+  echo "$build $tool $part: exit status $code after $seconds s"
+  ((code == 0)) || status=1
 done
 exit "$status"
