@@ -17,10 +17,10 @@ import analysis.fusion
 import analysis.page
 import analysis.tables
 from analysis.capture.model import Capture
+from analysis.formats.report import REPORT
 from analysis.page.canvas import compact, to_bytes, to_svg
 from analysis.tables.declare import Declaration, Drawn, Picture, World, find
 
-SCHEMA_VERSION = 2
 CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")  # conditions that stand below every figure
 Tables = dict[str, pd.DataFrame]
 
@@ -59,8 +59,8 @@ def analyse(capture: Capture, declared: Iterable[Declaration] | None = None, *, 
     ]
     equal, compared = world["nsys_equality"]
     content = {
-        "kind": "report",
-        "schema_version": SCHEMA_VERSION,
+        "kind": REPORT.kind,
+        "schema_version": REPORT.version,
         "title": world.first("title"),
         "conditions": world.first("conditions"),
         "trust": world["trust"],

@@ -20,6 +20,8 @@ import pandas as pd
 from analysis import published
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
+from analysis.formats.files import document_fields
+from analysis.formats.report import KERNEL_REPORT, REPORT
 from analysis.page.readme import Results, join_gpus, render_results, render_summary, replace_part
 from analysis.published import Runs
 from analysis.report import declared
@@ -59,6 +61,23 @@ def document_columns() -> str:
     return "\n\n".join(table.document() for table in tables)
 
 
+def document_json() -> str:
+    """The Markdown text of analysis/README.md about what `report.py --json` prints."""
+    texts = []
+    for file, said in ((REPORT, "`--json`, and `report.json`"), (KERNEL_REPORT, "`--json --kernel NAME`")):
+        lines = [
+            f"{said}: `kind` is `{file.kind}`, `schema_version` is {file.version}.",
+            "",
+            "| field | type | meaning |",
+        ]
+        lines += [
+            "|---|---|---|",
+            *(f"| `{one}` | {kind} | {meaning} |" for one, kind, meaning in document_fields(file.content)),
+        ]
+        texts.append("\n".join(lines))
+    return "\n\n".join(texts)
+
+
 def write(root: Path) -> int:
     """Write what `render` returns, once all of it is there."""
     for name, text in render(root).items():
@@ -75,6 +94,7 @@ def render(root: Path = ROOT) -> dict[str, str]:
     texts: dict[tuple[str, str], dict[str, str]] = {
         ("reports/README.md", "runs"): {"": _index(root / "reports")},
         ("analysis/README.md", "columns"): {"": document_columns()},
+        ("analysis/README.md", "json"): {"": document_json()},
     }
     files: dict[str, str] = {}
     for place, runs in enumerate(gpus):

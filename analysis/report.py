@@ -64,8 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     """Write the report that was asked for, say where it is, and return the exit code."""
+    from analysis import show
     from analysis.formats.errors import UsageError
-    from analysis.page.markdown import render_terminal
+    from analysis.tables.declare import Table
 
     paths = options.paths or [_run_with(options.only)]
 
@@ -94,8 +95,14 @@ def _run(options: argparse.Namespace) -> int:
         return _show_roofline(report, out, paths)
     if options.only == "fusion":
         return _show_fusion(report, tables, out, paths)
-    print(render_terminal(report, run=_run_to_add_to(paths)))
-    print(f"\nreport: {_shown(out / 'report.html')}  {_shown(out / 'report.md')}")
+    form = "json" if options.json else "text" if options.text or not sys.stdout.isatty() else "screen"
+    if options.kernel is not None:
+        tables_declared = [one for one in declared() if isinstance(one, Table)]
+        sources = [Path(_shown(path)) for path in paths]
+        show.show_kernel(options.kernel, report, tables, tables_declared, form, sources)
+    else:
+        written = [_shown(out / "report.html"), _shown(out / "report.md")]
+        show.show_report(report, tables, form, written, _run_to_add_to(paths))
     return 0
 
 
@@ -134,8 +141,18 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="export .nsys-rep, .qdrep, .qdstrm and .ncu-rep files first, with the nsys and ncu of this machine",
     )  # fmt: skip
     parser.add_argument("--only", choices=["roofline", "fusion"], help="write only this figure and its tables")
+    parser.add_argument(
+        "--kernel", metavar="NAME",
+        help="print the page of one kernel: its name, a part of it, or its number by time",
+    )  # fmt: skip
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--text", action="store_true", help="print plain text, as into a pipe")
+    form.add_argument("--json", action="store_true", help="print the report as JSON; analysis/README.md describes it")
     parser.add_argument("--quiet", action="store_true", help="no progress")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.only and (options.kernel is not None or options.json or options.text):
+        parser.error("--only prints names of files: leave out --kernel, --text and --json")
+    return options
 
 
 def _head(report: dict[str, Any], paths: Sequence[Path]) -> str:
@@ -333,6 +350,7 @@ def write(folder: Path, report: Report, images: dict[str, dict[str, bytes]], *, 
     """Write the report's parts into `folder`; return their names relative to it."""
     from analysis.page.html import render_html
     from analysis.page.markdown import render_markdown
+    from analysis.show import dumped
 
     listed = {entry["name"] for entry in report.content["tables"]}
     tables = {table.name: table for table in report.world.tables()}
@@ -348,7 +366,7 @@ def write(folder: Path, report: Report, images: dict[str, dict[str, bytes]], *, 
         written |= {f"figures/{name}.{suffix}": content for suffix, content in image.items()}
     if only is None:
         svgs = {name: image["svg"].decode() for name, image in images.items()}
-        content = json.dumps(report.content, indent=1, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
+        content = dumped(report.content) + "\n"
         markdown = render_markdown(report.content, report.tables, report.sections())
         texts = (content, markdown, render_html(report.content, report.tables, svgs))
         written |= {name: text.encode() for name, text in zip(TEXTS, texts, strict=True)}
@@ -392,12 +410,6 @@ def _move_into_place(scratch: Path, out: Path, names: list[str], stale: list[str
         raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "item"):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} has no place in report.json")
 
 
 def _shown(path: Path) -> str:

@@ -106,9 +106,20 @@ def test_commands_of_the_documents_run(command: str) -> None:
         words = words[1:]
     harmless = runnable(words)
     if not harmless:
-        assert words[0] in {"pip", "nsys-ui", "ncu-ui", "nsys", "ncu", "python", "git", "export", "sudo", "apt-get"}, (
-            command
-        )
+        assert words[0] in {
+            "pip",
+            "nsys-ui",
+            "ncu-ui",
+            "nsys",
+            "ncu",
+            "python",
+            "git",
+            "export",
+            "sudo",
+            "apt-get",
+            "pipx",
+            "kernel-ledger",
+        }, command
         return
     answer = run(*harmless)
     assert answer.returncode == 0, answer.stderr

@@ -140,7 +140,18 @@ def test_dependencies_are_pinned() -> None:
 
 def test_the_base_install_is_small() -> None:
     names = {re.split(r"[=<>]", name)[0] for name in project()["project"]["dependencies"]}
-    assert names == {"jinja2", "matplotlib", "msgspec", "numpy", "pandas", "pillow", "pyarrow", "tabulate", "tqdm"}
+    assert names == {
+        "jinja2",
+        "matplotlib",
+        "msgspec",
+        "numpy",
+        "pandas",
+        "pillow",
+        "pyarrow",
+        "rich",
+        "tabulate",
+        "tqdm",
+    }
 
 
 def test_version_and_changelog_agree() -> None:

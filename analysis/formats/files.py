@@ -113,9 +113,11 @@ class _Type:
 
 @cache
 def _type(annotation: Any) -> _Type:
+    meta = Meta()
+    if get_origin(annotation) is Annotated:
+        annotation, meta = get_args(annotation)[:2]
     parts = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
     plain = next(part for part in parts if part not in (types.NoneType, UnsetType))
-    meta = Meta()
     if get_origin(plain) is Annotated:
         plain, meta = get_args(plain)[:2]
     return _Type(plain, meta, types.NoneType in parts, UnsetType in parts)
@@ -171,6 +173,21 @@ def undeclared(value: Any, annotation: Any, field: str = "") -> Iterator[str]:
                 yield from undeclared(item, known[name], f"{field}.{name}")
             elif name not in ("kind", "schema_version"):
                 yield f"{field}.{name}".lstrip(".")
+
+
+def document_fields(struct: type[Struct], place: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield (place, type, meaning) of every field of a Struct and of those inside it, such as `findings[].rank`."""
+    for one in fields(struct):
+        kind, name = _type(one.type), f"{place}{one.name}"
+        inner, end = (get_args(kind.plain)[0], "[]") if get_origin(kind.plain) is list else (kind.plain, "")
+        if isinstance(inner, type) and issubclass(inner, Struct):
+            yield name + end, "a list" if end else "an object", (inner.__doc__ or "").strip().rstrip(".")
+            yield from document_fields(inner, f"{name}{end}.")
+            continue
+        titles = [meta.title for meta in getattr(one.type, "__metadata__", ()) if isinstance(meta, Meta) and meta.title]
+        words = "anything" if kind.plain is Any else kind.words
+        words += " or null" if kind.null else " or left out" if kind.unset else ""
+        yield name, words, titles[0] if titles else ""
 
 
 @dataclass(frozen=True)

@@ -298,7 +298,7 @@ def render_tables(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame],
     return "\n".join(lines).rstrip()
 
 
-def _with_run(fix: Any, run: str) -> str:
+def with_run(fix: Any, run: str) -> str:
     """`fix` with this run's folder where it leaves that open (`RUN=…`, `RUN/captures`)."""
     said = text.clean(fix)
     return said.replace("RUN=…", f"RUN={run}").replace(" RUN/captures", f" {run}/captures") if run else said
@@ -334,7 +334,7 @@ def render_terminal(report: Mapping[str, Any], width: int = 100, run: str = "") 
             # a command that is cut or wrapped cannot be copied: each on a line of its own, whole
             lines += [
                 f"   - {text.shorten(gap.get('what', ''), 80)}",
-                f"     Fix: {_with_run(gap.get('fix', ''), run)}",
+                f"     Fix: {with_run(gap.get('fix', ''), run)}",
             ]
         lines += [f"   - and {len(gaps) - 4} more, all in the report"] if len(gaps) > 4 else []
     return "\n".join(lines) + "\n"

@@ -1,0 +1,250 @@
+"""One screen of a report for a terminal: trust, findings, the layers and kernels with most time, what is missing.
+
+Names come from a capture and are hostile: each is cleaned, and becomes text in which rich looks for no markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import pandas as pd
+from rich.bar import Bar
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from analysis.formats import symbols
+from analysis.page import markdown, text
+from analysis.tables import picks
+
+NARROWEST, WIDEST = 60, 200  # columns
+_ROOMY = 80  # columns from which a list of bars has a column for launches
+LONGEST = 2000  # letters of anything but a command
+TEXT_WIDTH = 100  # columns where no terminal says how many there are
+HEAD, GOOD, BAD, FAINT, MARK = "bold", "green", "bold red", "dim", "cyan"
+_TRUST = {"trusted": ("✓", GOOD), "untrusted": (text.UNTRUSTED_MARK, BAD)}
+
+
+@dataclass(frozen=True)
+class Detail:
+    """How much a screen shows: the sentences of findings, the rows of a list of bars, the gaps."""
+
+    sentences: bool
+    rows: int
+    gaps: int
+
+
+# The most that fits the height of the terminal is shown; the least, where nothing fits.
+DETAILS = (
+    Detail(True, 10, 6), Detail(True, 7, 4), Detail(True, 5, 3), Detail(True, 3, 2), Detail(False, 5, 3),
+    Detail(False, 4, 2), Detail(False, 3, 1),
+)  # fmt: skip
+
+
+def console(file: IO[str], *, plain: bool) -> Console:
+    """Where to print. `plain`: no colours, and TEXT_WIDTH columns; else what the terminal has, from NARROWEST on."""
+    options: dict[str, Any] = {"file": file, "highlight": False, "markup": False, "emoji": False}
+    if plain:
+        return Console(**options, width=TEXT_WIDTH, color_system=None, force_terminal=False)
+    found = Console(**options)
+    found.width = min(max(found.width, NARROWEST), WIDEST)
+    return found
+
+
+def screen(
+    to: Console, report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], paths: Sequence[str], run: str = ""
+) -> Group:
+    """Return the screen of a report: as much of it as fits the height of `to`.
+
+    `paths` are the files of the report; `run` is the run's folder in commands, as in markdown.render_terminal.
+    """
+    for detail in DETAILS:
+        shown = Group(*_parts(report, tables, paths, run, detail, to.width))
+        if len(to.render_lines(shown, pad=False)) < to.height:
+            break
+    return shown
+
+
+def _parts(
+    report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], paths: Sequence[str], run: str, detail: Detail,
+    width: int,
+) -> Iterator[RenderableType]:  # fmt: skip
+    yield line(report.get("title") or "Report", HEAD)
+    yield from _trust(report)
+    yield from _findings(report, tables, detail)
+    for name, rows in _lists(report, tables):
+        yield Text()
+        yield from bars(name, rows.head(detail.rows), len(rows), width)
+    yield from _missing(report, detail, run)
+    yield Text()
+    for path in paths:
+        yield command(path)
+
+
+def line(value: Any, style: str = "") -> Text:
+    """Text on one line, cut where the terminal ends."""
+    return Text(text.shorten(value, LONGEST), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def prose(value: Any, style: str = "", indent: int = 0) -> Padding:
+    """Text that wraps, all its lines indented."""
+    return Padding(Text(text.shorten(value, LONGEST), style=style, overflow="fold"), (0, 0, 0, indent), expand=False)
+
+
+def command(value: str, indent: int = 0) -> Text:
+    """A command or path: whole, so that it can be copied. The terminal itself breaks it where it is too long."""
+    return Text(" " * indent + text.clean(value), style=MARK, no_wrap=True, overflow="ignore")
+
+
+def _trust(report: Mapping[str, Any]) -> Iterator[RenderableType]:
+    trust, coverage = report.get("trust") or {}, report.get("coverage") or {}
+    if markdown.is_untrusted(report):
+        yield prose(markdown.UNTRUSTED_SENTENCE, BAD)
+    if trust.get("sentence"):
+        mark, style = _TRUST.get(str(trust.get("status")), ("?", FAINT))
+        yield Text(f"{mark} ", style=style).append(text.clean(trust["sentence"]), style=style)
+    if coverage.get("sentence"):
+        yield line(coverage["sentence"], FAINT)
+
+
+def _findings(
+    report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], detail: Detail
+) -> Iterator[RenderableType]:
+    yield Text()
+    findings = (report.get("findings") or [])[: markdown.MOST_FINDINGS]
+    if not findings:
+        yield prose("No finding: no table holds enough evidence. What is missing stands below.")
+    for finding in findings:
+        yield from finding_lines(finding, report, tables, sentence=detail.sentences)
+
+
+def finding_lines(
+    finding: Mapping[str, Any], report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], *, sentence: bool
+) -> Iterator[RenderableType]:
+    """A finding: its title with what it would win, its sentence if asked for, its evidence on one line."""
+    head = Grid.grid(padding=(0, 2, 0, 0), expand=True)
+    head.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    head.add_column(no_wrap=True, justify="right")
+    won = f"{markdown.win(finding)} to win" if markdown.win(finding) else ""
+    head.add_row(
+        Text(f"{finding.get('rank', '')}. {text.shorten(finding.get('title', ''), LONGEST)}", HEAD), Text(won, GOOD)
+    )
+    yield head
+    if sentence:
+        yield prose(finding.get("sentence", ""), indent=3)
+    yield Padding(line(evidence(finding, report, tables), FAINT), (0, 0, 0, 3))
+
+
+def evidence(finding: Mapping[str, Any], report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
+    """The cells that a finding cites, on one line: `gaps: bare wall 4.0 ms · launches 196`."""
+    by_table: dict[str, list[str]] = {}
+    for item in finding.get("evidence") or []:
+        where, _, value = markdown.evidence_line(item)
+        warned = markdown.is_untrusted(report) and markdown.rests_on_counters(item, report, tables)
+        mark = f" {text.UNTRUSTED_MARK}" if warned else ""
+        table, _, column = where.partition(".")
+        by_table.setdefault(table, []).append(f"{text.label_of(column)} {value}{mark}")
+    return "; ".join(f"{table}: {' · '.join(cells)}" for table, cells in by_table.items())
+
+
+# --- bars ---
+
+
+def _lists(
+    report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]
+) -> Iterator[tuple[Mapping[str, Any], pd.DataFrame]]:
+    """The lists of bars: the layers and kernels with most time; of a study without these, its first two tables."""
+    entries = {str(entry["name"]): entry for entry in report.get("tables") or []}
+    own = {"layers_folded": picks.top_layers(tables), "kernels": picks.top_kernels(tables)}
+    found = [(entries[name], rows) for name, rows in own.items() if name in entries and len(rows)]
+    if not found:
+        others = (entry for entry in entries.values() if entry["title"] and _bar_of(entry) and entry["rows"])
+        found = [(entry, _at_a_glance(entry, tables)) for entry in others if entry["name"] not in own][:2]
+    yield from found
+
+
+def _at_a_glance(entry: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    return tables[entry["name"]].loc[list(entry["glance"]["rows"])]
+
+
+def _bar_of(entry: Mapping[str, Any]) -> str:
+    """The column of a table that is drawn as a bar, '' without one."""
+    return next((str(column["name"]) for column in entry["columns"] if column.get("style") == "bar"), "")
+
+
+def bars(entry: Mapping[str, Any], rows: pd.DataFrame, known: int, width: int) -> Iterator[RenderableType]:
+    """The title of a list, and a line a row: what it is about, a bar, its numbers. `known`: how many rows there are."""
+    kernels, layers = entry["name"] == "kernels", entry["name"] == "layers_folded"
+    share = _bar_of(entry)
+    time = _time_of(entry, rows, layers=layers, kernels=kernels)
+    drawn = rows[time if layers and time else share].astype("Float64").fillna(0.0).astype(float)
+    most = f" ({len(rows)} of {known})" if len(rows) < known else ""
+    yield Text(f"{entry['title']}{most}", style=HEAD)
+    numbers = {name: least for name, least in ((time, 9), ("launches", 7), (share, 6)) if name}
+    if width < _ROOMY:
+        numbers.pop("launches")
+    bar = width // 5
+    label = width - bar - 2 - sum(least + 2 for least in numbers.values()) - (4 if kernels else 0)
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    if kernels:
+        grid.add_column(justify="right", style=FAINT, width=2)
+    grid.add_column(no_wrap=True, overflow="ellipsis", width=label)
+    grid.add_column(width=bar)
+    for least in numbers.values():
+        grid.add_column(justify="right", no_wrap=True, min_width=least)
+    longest = max(drawn.max(), 0.0) if len(drawn) else 0.0
+    for place, (at, name) in enumerate(zip(rows.index, _labels(entry, rows, label), strict=True), 1):
+        known_of = [one for one in numbers if one in rows and not (layers and one == share and time)]
+        cells = [Text(_number(rows.at[at, one], one) if one in known_of else "") for one in numbers]
+        solid = Bar(longest or 1.0, 0, float(drawn[at]), color=MARK)
+        grid.add_row(*([Text(str(place))] if kernels else []), Text(name), solid, *cells)
+    yield grid
+
+
+def _time_of(entry: Mapping[str, Any], rows: pd.DataFrame, *, layers: bool, kernels: bool) -> str:
+    """The time of a row of a list: of layers their own, of others the first that is known."""
+    if kernels:
+        return "time_ns"
+    names = ["gpu_self_time_ns"] if layers else []
+    names += [str(column["name"]) for column in entry["columns"] if column["unit"] == "ns"]
+    return next((name for name in names if name in rows and rows[name].notna().any()), "")
+
+
+def _number(value: Any, column: str) -> str:
+    shown = text.cell(value, column)
+    return f"{shown} ×" if column == "launches" and not text.is_missing(value) else shown
+
+
+def _labels(entry: Mapping[str, Any], rows: pd.DataFrame, width: int) -> list[str]:
+    """What each row of a list is about: its first columns that are keys, told apart."""
+    keys = [
+        str(column["name"]) for column in entry["columns"] if column["evidence"] == "key" and column["name"] in rows
+    ]
+    texts = [text.clean(" ".join(str(one) for one in row if not text.is_missing(one))) for row in rows[keys].to_numpy()]
+    if entry["name"] == "kernels":
+        return [text.clean(one) for one in short_kernels(rows["kernel"], width)]
+    short = text.shorten_all(texts, width, text.RANGE_HEAD)
+    return [short[one] for one in texts]
+
+
+def short_kernels(names: Iterable[Any], width: int) -> list[str]:
+    """Names of kernels at most `width` long, those that would come out alike told apart."""
+    known = [str(name) for name in names]
+    short = symbols.short_all(known, width)
+    return [short[name] for name in known]
+
+
+def _missing(report: Mapping[str, Any], detail: Detail, run: str) -> Iterator[RenderableType]:
+    gaps = report.get("gaps") or []
+    if not gaps:
+        return
+    yield Text()
+    yield Text(f"Missing ({len(gaps)})", style=HEAD)
+    for gap in gaps[: detail.gaps]:
+        yield line(f"{gap.get('what', '')}: {gap.get('why', '')}")
+        yield command(markdown.with_run(gap.get("fix", ""), run), indent=3)
+    if len(gaps) > detail.gaps:
+        yield line(f"and {len(gaps) - detail.gaps} more, all in the report", FAINT)

@@ -1,0 +1,143 @@
+"""What report.py prints: a screen on a terminal, text for pipes, JSON for programs; of the report or of one kernel."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import pandas as pd
+from rich.console import Console
+
+from analysis.formats import symbols
+from analysis.formats.place import report_command
+from analysis.formats.report import KERNEL_REPORT
+from analysis.page import markdown, terminal, terminal_kernel
+from analysis.tables import picks
+from analysis.tables.declare import Table
+
+FORMS = ("screen", "text", "json")
+_PLAIN_RANGE = re.compile(r"[\w./*@-]{1,500}")  # a range whose name ncu takes as it is
+Tables = Mapping[str, pd.DataFrame]
+
+
+def show_report(report: Mapping[str, Any], tables: Tables, form: str, paths: Sequence[str], run: str) -> None:
+    """Print a report in one of FORMS; `paths` are its files, `run` its folder in commands."""
+    if form == "json":
+        print(dumped(report))
+    elif form == "text":
+        print(markdown.render_terminal(report, run=run))
+        print(f"\nreport: {'  '.join(paths)}")
+    else:
+        to = terminal.console(_tolerant(sys.stdout), plain=False)
+        to.print(terminal.screen(to, report, tables, paths, run), crop=False)
+
+
+def show_kernel(
+    wanted: str,
+    report: Mapping[str, Any],
+    tables: Tables,
+    declared: Sequence[Table],
+    form: str,
+    sources: Sequence[Path],
+) -> None:
+    """Print the page of a kernel in one of FORMS.
+
+    Raises: UsageError if `wanted` is no kernel of the report, or several.
+    """
+    kernel = of_kernel(wanted, report, tables, declared, sources)
+    if form == "json":
+        print(dumped(as_document(kernel)))
+        return
+    to: Console = terminal.console(_tolerant(sys.stdout), plain=form == "text")
+    to.print(terminal_kernel.page(kernel, report, tables, to.width), crop=False)
+
+
+def of_kernel(
+    wanted: str, report: Mapping[str, Any], tables: Tables, declared: Sequence[Table], sources: Sequence[Path]
+) -> terminal_kernel.Kernel:
+    """Return what a report says of a kernel. `sources` are the files or folders that the report was made of."""
+    name = picks.find_kernel(tables, wanted)
+    top = picks.top_kernels(tables)
+    place = int(top.index[top["kernel"] == name][0])
+    rows = picks.of_kernel(tables, name)
+    ranges = [str(one) for one in rows["kernels"]["range"].dropna().unique()]
+    why = {
+        one.name: picks.why_unknown(one, picks.rows_of(rows, one.name), tables, report["gaps"], ranges)
+        for one in declared
+        if one.name in {part.table for part in terminal_kernel.PARTS}
+    }
+    why |= {"timing": picks.why_untimed(report["gaps"]), "key": picks.why_without_range(report["gaps"])}
+    row = top.loc[place]
+    return terminal_kernel.Kernel(
+        name, place + 1, len(top), row["launches"], row["time_ns"], row["share_frac"], rows, why,
+        tuple(commands(name, place + 1, ranges, sources)),
+    )  # fmt: skip
+
+
+def commands(name: str, place: int, ranges: Sequence[str], sources: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    """Yield what the commands do that go on with a kernel, and each for a shell."""
+    raw = [file for source in sources for file in _raw(source)]
+    for suffix, tool, said in ((".ncu-rep", "ncu-ui", "counters"), (".nsys-rep", "nsys-ui", "timeline")):
+        for file in (one for one in raw if one.suffix == suffix):
+            yield f"reopen the {said} in NVIDIA's tool", f"{tool} {shlex.quote(str(file))}"
+    base = f"-k {shlex.quote('regex:^' + re.escape(symbols.base(name)[:200]) + '$')}"
+    within = next((one for one in ranges if _PLAIN_RANGE.fullmatch(one) and one != "unattributed"), "")
+    inside = f" --nvtx --nvtx-include {shlex.quote(within.replace('*', '0') + '/')}" if within else ""
+    yield (
+        "measure it again with all sections of ncu",
+        f"ncu --set full --import-source yes {base}{inside} -c 3 -o kernel PROGRAM",
+    )
+    yield "export that for a report", "ncu --import kernel.ncu-rep --csv --page raw > ncu_raw.csv"
+    given = " ".join(shlex.quote(str(one)) for one in sources)
+    yield "print this page again", f"{report_command()} {given} --kernel {place}"
+
+
+def _raw(source: Path) -> list[Path]:
+    """The reports of NVIDIA's tools that lie with a source: in the run's folder raw/, or beside the exports."""
+    folder = source if source.is_dir() else source.parent
+    found = [*folder.glob("*.n*-rep"), *(folder / "raw").glob("*.n*-rep")]
+    return sorted([*found, *(folder.parent / "raw").glob("*.n*-rep")] if folder.name == "captures" else found)[:4]
+
+
+def as_document(kernel: terminal_kernel.Kernel) -> dict[str, Any]:
+    """What `--json --kernel` prints: analysis.formats.report.KernelReport."""
+    numbers = {name: _plain(getattr(kernel, name)) for name in ("launches", "time_ns", "share_frac")}
+    tables = {
+        name: [{str(key): _plain(value) for key, value in row.items()} for row in rows.to_dict("records")]
+        for name, rows in kernel.tables.items()
+    }
+    listed = [{"what": what, "command": command} for what, command in kernel.commands]
+    return KERNEL_REPORT.document(
+        {"kernel": kernel.name, "place": kernel.place, "of": kernel.of, **numbers, "tables": tables,
+         "why": dict(kernel.why), "commands": listed}
+    )  # fmt: skip
+
+
+def dumped(content: Mapping[str, Any]) -> str:
+    """A document as JSON, as report.json holds it. Unpaired surrogates are escaped: no file can hold them."""
+    written = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
+    return re.sub(r"[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", written)
+
+
+def _plain(value: Any) -> Any:
+    """A value of a table as JSON has it; null for one that is unknown."""
+    if value is None or value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    if hasattr(value, "item"):
+        return _plain(value.item())
+    if isinstance(value, str | int | float | list):
+        return value
+    raise TypeError(f"{type(value).__name__} has no place in JSON")
+
+
+def _tolerant(stream: Any) -> IO[str]:
+    """A stream that prints ? where its encoding lacks a letter, as those of old locales do."""
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")
+    return stream

@@ -1,0 +1,139 @@
+"""What a reader sees first of a report's tables: the kernels and layers with most time, and the rows of one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.formats import symbols
+from analysis.formats.errors import UsageError
+from analysis.formats.words import count_of
+from analysis.tables.attribution import fold_paths
+from analysis.tables.declare import Table
+from analysis.tables.remedies import COUNTER_GAPS, FILE_GAPS, METRICS, RANGE_GAPS, TIMELINE_GAPS
+
+Tables = Mapping[str, pd.DataFrame]
+_OCCUPANCY = ("shared_bytes_per_block", "waves", "occupancy_limiter")  # columns of counters.csv beside kernels.csv
+
+
+def rows_of(tables: Tables, name: str) -> pd.DataFrame:
+    """A table of the report; without rows and columns where the report has none of that name."""
+    return tables.get(name, pd.DataFrame())
+
+
+def top_kernels(tables: Tables) -> pd.DataFrame:
+    """Return one row a kernel with most time first: kernel, launches, time_ns, share_frac, summed over kernels.csv.
+
+    Times are of nsys, of ncu where there is no timeline.
+    """
+    rows = rows_of(tables, "kernels")
+    if rows.empty:
+        return pd.DataFrame(columns=["kernel", "launches", "time_ns", "share_frac"])
+    timed = rows["nsys_time_ns"].notna().any()
+    rows = rows.assign(time_ns=rows["nsys_time_ns" if timed else "ncu_time_ns"])
+    numbers = rows[["launches", "time_ns", "share_frac"]].astype("Float64")
+    sums = numbers.groupby(rows["kernel"], sort=False).sum(min_count=1).reset_index()
+    return sums.sort_values("time_ns", ascending=False, kind="stable", na_position="last", ignore_index=True)
+
+
+def top_layers(tables: Tables) -> pd.DataFrame:
+    """Return the rows of layers_folded.csv in which the GPU itself spends most time; by share where nobody knows."""
+    rows = rows_of(tables, "layers_folded")
+    if rows.empty:
+        return rows
+    by = "gpu_self_time_ns" if rows["gpu_self_time_ns"].notna().any() else "share_frac"
+    rows = rows[rows[by].astype("Float64").fillna(0) > 0]
+    return rows.assign(order=rows[by].astype("Float64")).sort_values("order", ascending=False, kind="stable")
+
+
+def find_kernel(tables: Tables, wanted: str) -> str:
+    """Return the kernel that `wanted` means: its name, its function, its number by time (from 1), a part of its name.
+
+    Raises: UsageError if there is none, or if there are several.
+    """
+    names = [str(name) for name in top_kernels(tables)["kernel"]]
+    numbered = [names[int(wanted) - 1]] if wanted.isdecimal() and 0 < int(wanted[:9]) <= len(names) else []
+    ways = (
+        [name for name in names if name == wanted],
+        [name for name in names if symbols.base(name) == wanted],
+        numbered,
+        [name for name in names if wanted.lower() in name.lower()],
+    )
+    found = next((way for way in ways if way), [])
+    if len(found) == 1:
+        return found[0]
+    said = _shown(wanted)
+    if not found:
+        raise UsageError(f"--kernel {said}: no kernel of this report has that name; tables/kernels.csv lists them")
+    listed = ", ".join(f"{names.index(name) + 1} ({_shown(symbols.short(name))})" for name in found[:6])
+    more = f" and {len(found) - 6} more" if len(found) > 6 else ""
+    raise UsageError(f"--kernel {said} means {len(found)} kernels: give the number of one, by time: {listed}{more}")
+
+
+def _shown(name: str) -> str:
+    """A name in a sentence: short, on one line, without anything that a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name[:60])
+
+
+def of_kernel(tables: Tables, kernel: str) -> dict[str, pd.DataFrame]:
+    """Return the rows of each table that are of this kernel, in the order of the report.
+
+    `kernels` has what counters.csv says of the occupancy. `traffic` has the bytes of the ranges in which the kernel
+    runs, one range of each folded one and size.
+    """
+    found = {name: rows[rows["kernel"] == kernel] for name, rows in tables.items() if "kernel" in rows}
+    counters = rows_of(found, "counters")
+    if len(counters):
+        found["kernels"] = found["kernels"].merge(counters[["range", *_OCCUPANCY]], on="range", how="left")
+    else:
+        found["kernels"] = found["kernels"].assign(**dict.fromkeys(_OCCUPANCY, pd.NA))
+    traffic = rows_of(tables, "traffic")
+    if len(traffic):
+        folded = fold_paths(traffic["range"])
+        mine = traffic.assign(range=folded)[folded.isin(set(found["kernels"]["range"].dropna()))]
+        found["traffic"] = mine.drop_duplicates(["range", "op", "variant", "minimum_bytes"])
+    return found
+
+
+def why_unknown(
+    table: Table, rows: pd.DataFrame, tables: Tables, gaps: Sequence[Mapping[str, Any]], ranges: Sequence[str]
+) -> str:
+    """Return why `rows` of a kernel that runs in `ranges` lack something in this table, and the way out."""
+    if rows_of(tables, "counters").empty:
+        return _of_gap(gaps, COUNTER_GAPS, "there are no counters of ncu")
+    whole = rows_of(tables, table.name)
+    if whole.empty and table.gap:
+        return _sentence(table.gap.why, table.gap.fix)
+    coverage = rows_of(tables, "coverage")
+    mine = coverage[coverage["range"].isin(ranges)] if len(coverage) else coverage
+    without = mine[mine["matched"].astype("Float64") == 0] if len(mine) else mine
+    for row in without.itertuples():
+        more = f" and {count_of(len(without) - 1, 'other range')}" if len(without) > 1 else ""
+        said = row.reason if isinstance(row.reason, str) and row.reason else "ncu was not asked for it"
+        return f"{said} ({row.range}{more})"
+    if rows.empty:
+        return f"{table.name}.csv has no row of this kernel"
+    return _of_gap(gaps, FILE_GAPS.get(table.name, ()), f"ncu did not measure it: {METRICS}")
+
+
+def why_untimed(gaps: Sequence[Mapping[str, Any]]) -> str:
+    """Return why a kernel has no time in the running program."""
+    return _of_gap(gaps, TIMELINE_GAPS, "the timeline does not say")
+
+
+def why_without_range(gaps: Sequence[Mapping[str, Any]]) -> str:
+    """Return why nobody knows the range, grid or block of a kernel."""
+    return _of_gap(gaps, RANGE_GAPS, "the capture does not say")
+
+
+def _of_gap(gaps: Sequence[Mapping[str, Any]], names: tuple[str, ...], otherwise: str) -> str:
+    """What the first gap says whose name begins with one of these, the most telling name first."""
+    found = (gap for name in names for gap in gaps if str(gap["what"]).startswith(name))
+    gap = next(found, None)
+    return _sentence(gap["why"], gap["fix"]) if gap else otherwise
+
+
+def _sentence(why: Any, fix: Any) -> str:
+    return f"{why}: {fix}"
