@@ -231,6 +231,7 @@ def checks(root: Path = Path("/")) -> list[Callable[[], Line]]:
         lambda: _tool("ncu", find_ncu(root), nsight.format("Compute", "compute")),
         lambda: _counters(root),
         lambda: _nvcc(root),
+        lambda: _program("cc", "install a C compiler, for bare times: `apt install gcc`"),
         lambda: _program("c++", "install a C++ compiler: `apt install g++`"),
         lambda: _program("ninja", "`pip install ninja`"),
         _torch,

@@ -14,6 +14,8 @@ from analysis.formats.errors import InputError
 from analysis.formats.files import LARGEST, Column, CsvFile, shown
 from analysis.formats.run import CPU_RANGES
 
+EXACT = 2**53  # up to here a float holds every whole number
+
 
 def _read_rows(raw: bytes, where: str, again: str) -> tuple[list[str], list[list[str]], bool]:
     """Header, rows, and whether the last row was cut off: without a line end nothing says that it is whole."""
@@ -24,12 +26,13 @@ def _read_rows(raw: bytes, where: str, again: str) -> tuple[list[str], list[list
         raise InputError(f"{where}: has a quote in its header that belongs to no column; {again}.")
     rows: list[list[str]] = []
     damaged = 0
+    has_quotes = '"' in text
     for row in reader:
         if not row:
             continue
         if damaged:
             break
-        if any("\n" in cell for cell in row):
+        if has_quotes and any("\n" in cell for cell in row):
             raise InputError(f"{where}: a quote opens before line {reader.line_num} and never closes; {again}.")
         if len(row) == len(header):
             rows.append(row)
@@ -55,8 +58,9 @@ def _numbers(text: pd.Series, column: Column, where: str, again: str) -> pd.Seri
     values = pd.to_numeric(text, errors="coerce").astype("float64")
     fits = (values >= 0) & (values < (2**63 if whole else LARGEST)) & ((values % 1 == 0) if whole else True)
     _refuse(text, ~fits & ~((text == "") & column.blank), column, where, again)
-    # not from `values`: a float does not hold every nanosecond count exactly
-    return pd.to_numeric(text.where(text != "")).astype("Int64" if whole else "float64").astype(column.dtype)
+    if whole and not values.max() < EXACT:
+        values = pd.to_numeric(text.where(text != ""))
+    return values.astype("Int64" if whole else "float64").astype(column.dtype)
 
 
 def _refuse(text: pd.Series, bad: pd.Series, column: Column, where: str, again: str) -> None:

@@ -174,8 +174,9 @@ def _waiting_calls(capture: Capture, gpu_ops: pd.DataFrame) -> pd.DataFrame | No
     """
     if capture.waits is None:
         return None
-    is_waiting = gpu_ops["memory"].astype(str).str.contains("Pageable") & gpu_ops["api_end_ns"].notna()
-    copies = gpu_ops.loc[is_waiting.to_numpy(bool), ["api_start_ns", "api_end_ns", "pid", "tid"]]
+    place, kinds = pd.factorize(gpu_ops["memory"])
+    is_pageable = np.array([*("Pageable" in str(kind) for kind in kinds), False])[place]
+    copies = gpu_ops.loc[is_pageable, ["api_start_ns", "api_end_ns", "pid", "tid"]]
     copies = copies.rename(columns={"api_start_ns": "start_ns", "api_end_ns": "end_ns"})
     return pd.concat([capture.waits[list(copies)], copies]).dropna().astype(np.int64)
 

@@ -204,6 +204,14 @@ def test_damaged_and_foreign_records_are_left_out(convert: ModuleType, tmp_path:
     assert read(tmp_path / "captures") == []
 
 
+def test_a_table_that_cannot_be_written_is_one_sentence(convert: ModuleType, tmp_path: Path, capsys) -> None:
+    (tmp_path / "captures").write_text("in the way")
+    assert convert.main(["--out", str(tmp_path), "--", "x"]) == 1
+    assert (
+        capsys.readouterr().err == "bare failed: File exists while writing to captures/; make room and run it again.\n"
+    )
+
+
 def test_a_large_table_is_packed(convert: ModuleType, tmp_path: Path) -> None:
     rows = [(0, "", 0, at, at + 1, "push", "layer") for at in range(60_000)]
     (tmp_path / "bare_ranges.csv").write_text("of an earlier run")

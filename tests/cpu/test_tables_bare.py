@@ -235,6 +235,16 @@ def test_never_closed_ranges_are_a_gap(world) -> None:
     assert gap.what == "the bare time of 1 of 5 ranges"
 
 
+def test_the_committed_prefill_stays_bound_by_its_gpu_and_decode_by_launches() -> None:
+    captures = Path(__file__).resolve().parents[2] / "reports" / "h200-gpt2-fp32" / "captures"
+    steps = World(declarations(), raw=load([captures]), extrapolate=False)["steps"].set_index("step")
+    prefill, decode = steps.loc["gpt2/prefill"], steps.loc["gpt2/decode"]
+    assert prefill[["bare_wall_ns", "busy_ns", "verdict"]].tolist() == [10_461_162, 9_940_121, "compute-bound"]
+    assert decode[["bare_wall_ns", "busy_ns", "verdict"]].tolist() == [4_012_960, 633_018, "launch-bound"]
+    assert prefill["blocked_ns"] > 1_000_000  # cuda_api_trace has the wait that follows the range
+    assert decode["blocked_ns"] < 50_000
+
+
 # --- findings ---
 
 
