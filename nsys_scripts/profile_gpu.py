@@ -19,6 +19,7 @@ from profile_roofs import CEILINGS, MANIFEST, Roofs, scratch_folder
 from profile_stages import Runner, Stage
 from status import scrub_command
 
+GPU_TRACES = ("cuda_gpu_trace.csv", "cuda_kern_exec_trace.csv", "gputrace.csv", "kernexectrace.csv")
 LIMITED = 124  # exit code of `timeout`
 BLIND_LAUNCHES = 200  # to count where no timeline says what there is
 PYTHON = os.environ.get("PYTHON", sys.executable)
@@ -244,13 +245,16 @@ class Profile(Measuring):
     def _plan(self) -> int:
         steps = ["--steps", self.options.steps] if self.options.steps else []
         budget = str(self.options.budget)
+        if not self.dry:
+            self._plan_file.unlink(missing_ok=True)
         return self.run(PYTHON, "-m", "analysis.counting", self.folder.captures, "--budget", budget, *steps, where=ROOT)
 
     def _no_counters(self) -> str:
         if self.program_code:
             return "as the program failed"
-        planned = self.folder.stamp("plan") and not self.options.deep
-        return "as there is nothing to count" if planned and not self._plan_file.is_file() else ""
+        traced = (self.folder.captures / "nsys").is_dir() and not self.options.deep
+        chosen = read_json(self._plan_file).get("replayed", 1) if self._plan_file.is_file() else 0
+        return "as there is nothing to count" if traced and not chosen else ""
 
     @property
     def _plan_file(self) -> Path:
@@ -279,9 +283,18 @@ class Profile(Measuring):
         for what, viewer, name in VIEWERS:
             if (self.folder.raw / name).is_file():
                 print(f"{what}: {viewer} {shown(self.folder.raw / name)}")
+        idle = not self.program_code and self._used_no_gpu()
         if self.program_code:
             print(f"{self._why_it_failed()} {shown(self.folder.path)} keeps what there is.", file=sys.stderr)
-        return 1 if self.program_code or self.report_code else 0
+        elif idle:
+            print("The program launched nothing on the GPU: check that it uses one here.", file=sys.stderr)
+        return 1 if self.program_code or self.report_code or idle else 0
+
+    def _used_no_gpu(self) -> bool:
+        """Whether nsys saw the program, and no operation of a GPU."""
+        traces = [self.folder.captures / "nsys" / name for name in GPU_TRACES]
+        seen = any(path.is_file() and len(path.read_bytes().splitlines()) > 1 for path in traces)
+        return (self.folder.raw / "timeline.nsys-rep").is_file() and not seen
 
     def _why_it_failed(self) -> str:
         if self.program_code == LIMITED:

@@ -6,6 +6,7 @@ They are committed with the exports, so no absolute path and nothing of the envi
 
 import argparse
 import json
+import os
 import re
 import socket
 import sys
@@ -23,6 +24,7 @@ DENIED_FIX = (
     "Run as root, or let every user read GPU counters: put 'options nvidia NVreg_RestrictProfilingToAdminUsers=0'"
     " into /etc/modprobe.d/nvidia-profiling.conf and reboot."
 )
+TIMED_OUT = 124  # exit code of `timeout`
 APP_ERROR = re.compile(r"\s*(\w*(Error|Exception)\b|error:|FATAL)", re.IGNORECASE)
 ALONE_FIX = "Run the program without the tool first."
 WINDOW_FIX = "Call cudaProfilerStart and cudaProfilerStop in the program, or capture all of it with --window all."
@@ -65,6 +67,24 @@ MESSAGES = [
         "A program of the tool cannot start ({0}).",
         "Install the package that has this library, or set NSYS_IMPORTER_LIBS to a folder that has it.",
     ),
+    (
+        r"No space left on device",
+        "failed",
+        "The disk is full (No space left on device).",
+        "Free some space, then capture again.",
+    ),
+    (
+        r"\bEOFError\b|EOF when reading",
+        "failed",
+        "The program reads its standard input, which is empty here.",
+        "Name what each run is to read with --stdin FILE.",
+    ),
+    (
+        r"(?i)\bout of memory\b",
+        "failed",
+        "The memory does not suffice (out of memory); ncu needs more of it to replay a kernel.",
+        "Use a smaller input, close other programs on the GPU, or count with --replay application.",
+    ),
     (r"==ERROR== [^\n]*", "failed", "{0}", "Run the command of this file by itself to see all of its output."),
     (r"No reports were generated", "failed", "The program never opened the capture window.", WINDOW_FIX),
 ]
@@ -74,6 +94,8 @@ def judge(exit_code: int, log: str, report_written: bool) -> tuple[str, str, str
     """(status, reason, fix) from a tool's exit code, its output and whether its report exists."""
     if exit_code == 0 and report_written and "ERR_NVGPUCTRPERM" not in log:
         return "ok", "", ""
+    if exit_code == TIMED_OUT:
+        return "failed", "The program took longer than its limit and was ended.", "Allow more with --limit."
     for pattern, status, reason, fix in MESSAGES:
         if found := re.search(pattern, log):
             return status, reason.format(found[0]), fix.format(found[0])
@@ -84,11 +106,19 @@ def judge(exit_code: int, log: str, report_written: bool) -> tuple[str, str, str
     return "failed", "The tool wrote no report and gave no reason.", WINDOW_FIX
 
 
+GENERIC = {"root", "user", "users", "home", "admin", "ubuntu", "runner", "nobody"}  # they name nobody
+
+
 def scrub(text: str) -> str:
-    """The text without absolute paths and without this machine's name."""
-    host = socket.gethostname()
+    """The text without absolute paths and without the names of this machine and its user."""
     text = without_paths(text)
-    return re.sub(rf"\b{re.escape(host)}\b", "host", text) if len(host) > 3 else text
+    host = socket.gethostname()
+    names = {os.environ.get("USER", ""), os.environ.get("LOGNAME", ""), os.path.basename(os.path.expanduser("~"))}
+    words = {name: "user" for name in names if len(name) > 2 and name.lower() not in GENERIC}
+    words |= {host: "host"} if len(host) > 3 else {}
+    for word, instead in words.items():
+        text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", instead, text)
+    return text
 
 
 def scrub_command(words: list[str]) -> list[str]:

@@ -285,6 +285,7 @@ class Driver:
         self.fails: dict[str, int] = {}
         self.opens_window = False
         self.reason = ""
+        self.kernels = "kernel\n"
         self.app = folder / "app"
         self.write_app("")
         monkeypatch.chdir(folder)
@@ -321,7 +322,7 @@ class Driver:
             wrote[name](Path(command[command.index("--out") + 1]) if "--out" in command else Path())
         if name == "ncu":
             write(Path("x/raw/ncu.log"), {})
-        if name == "plan":
+        if name == "plan" and not code:
             write(Path("x/raw/count_plan.json"), {"asked": command[4:]})
         return code
 
@@ -348,6 +349,7 @@ class Driver:
             calls = '"cudaProfilerStart"' if self.opens_window else ""
             (out / "captures/nsys").mkdir(exist_ok=True)
             (out / "captures/nsys/cuda_api_sum.csv").write_text(calls)
+            (out / "captures/nsys/cuda_gpu_trace.csv").write_text("Name\n" + self.kernels)
 
 
 def write(path: Path, value: Any) -> None:
@@ -557,6 +559,15 @@ def test_a_program_without_ranges_goes_on_without_bare_times(driver: Driver) -> 
     assert "Without bare times:" in out
     driver()
     assert driver.calls == ["report"]
+
+
+def test_a_program_that_uses_no_gpu_is_named(driver: Driver) -> None:
+    driver.kernels = ""
+    driver.fails = {"plan": 3}
+    code, out, error = driver("--", "./app")
+    assert code == 1
+    assert "counters under ncu: left out, as there is nothing to count" in out
+    assert error == "The program launched nothing on the GPU: check that it uses one here.\n"
 
 
 def test_without_a_timeline_some_launches_are_counted(driver: Driver) -> None:

@@ -247,6 +247,33 @@ def test_a_capture_that_works(gpu_machine: Machine) -> None:
         assert not re.search(r'"/', text)
 
 
+@pytest.mark.parametrize(
+    ("program", "reason", "fix"),
+    [
+        ("echo EOFError: EOF when reading a line && exit 1", "reads its standard input", "--stdin FILE"),
+        (
+            "echo torch.OutOfMemoryError: CUDA out of memory && exit 1",
+            "memory does not suffice",
+            "--replay application",
+        ),
+        ("echo OSError: No space left on device && exit 1", "The disk is full", "Free some space"),
+        ("exit 124", "took longer than its limit", "--limit"),
+    ],
+)
+def test_why_a_program_failed_is_said(gpu_machine: Machine, program: str, reason: str, fix: str) -> None:
+    assert gpu_machine.run("nsys_capture.sh", "--out", "r", "--", "bash", "-c", program).returncode == 1
+    status = gpu_machine.json("r/captures/nsys.json")
+    assert reason in status["reason"]
+    assert fix in status["fix"]
+
+
+def test_no_status_names_the_user(gpu_machine: Machine) -> None:
+    command = ["true", "--name=marianne", "/data/marianne/x", "mariannette"]
+    assert gpu_machine.run("nsys_capture.sh", "--out", "r", "--", *command, USER="marianne").returncode == 0
+    words = gpu_machine.json("r/captures/nsys.json")["command"]
+    assert words[-4:] == ["true", "--name=user", "x", "mariannette"]
+
+
 def test_denied_counters(gpu_machine: Machine) -> None:
     answer = gpu_machine.run("ncu_capture.sh", "--metrics", "m", "--out", "r", "--", "true", NCU_DOES="denied")
     assert answer.returncode == 1
