@@ -217,6 +217,7 @@ def selection(options: argparse.Namespace) -> int:
     lines = [f"--nvtx-include {include}" for include in found["include"]]
     if found["invocations"]:
         lines += ["--kernel-name-base mangled", f"--kernel-id :::{found['invocations']}"]
+        lines.append(f"--launch-count {found['replayed']}")  # the launches after the last one cost nothing
     print("\n".join(lines))
     return 0
 

@@ -25,6 +25,16 @@ from analysis.tables.groups import GROUP, uneven_groups
 EACH = 2  # representatives of a group
 FIRST = 0.9  # of a group's worth that its first representative has: groups come before what only confirms them
 ENOUGH = 0.99  # of the most worth that can be had: what is left is not worth many launches
+UP_TO = (
+    1,
+    2,
+    4,
+    8,
+    16,
+    32,
+    64,
+    1 << 62,
+)  # numbers that are tried together: the larger, the more launches are passed by
 _TRIED = 8  # launches of a group whose numbers are tried: first ones, and some spread over all
 _SPECIAL = re.compile(r"([@,\[\]/*+\\])")
 
@@ -58,6 +68,7 @@ class Wanted:
     part: Ints
     seconds: Floats
     worth: Floats
+    passing_s: float = 0.0
 
     def of(self, parts: Ints, have: Ints) -> Floats:
         """The worth of so many launches of these parts."""
@@ -81,7 +92,7 @@ def wanted(launches: pd.DataFrame, cost: Cost, steps: Sequence[str] = ()) -> Wan
     is_one = (np.bincount(part) == 1) | (np.bincount(part, halves > 1) > 0)
     worth = np.outer(total, (0, FIRST, 1))
     worth[is_one, 1] = total[is_one]
-    return Wanted(part.astype(np.int64), cost.of_launches(time), worth)
+    return Wanted(part.astype(np.int64), cost.of_launches(time), worth, cost.passing_s)
 
 
 def choose(
@@ -114,18 +125,34 @@ def _by_number(launches: pd.DataFrame, want: Wanted, inside: Ints, include: tupl
     if include and want.seconds[inside].sum() <= limit:
         return _choice(want, inside, include, ())
     number = launches.iloc[inside].groupby(["pid", "name"], sort=False, dropna=False).cumcount().to_numpy(np.int64) + 1
-    code = np.full(len(launches), -1, np.int64)
+    found = [_up_to(most, want, inside, number, include, limit) for most in UP_TO]
+    return max(found, key=lambda one: (one.seconds <= limit, one.value, -one.seconds))
+
+
+def _up_to(most: int, want: Wanted, inside: Ints, number: Ints, include: tuple[str, ...], limit: float) -> Choice:
+    """The best invocation numbers of at most `most`, with what the launches cost that are passed by."""
+    code = np.full(len(want.part), -1, np.int64)
     code[inside] = number
-    tried = np.unique(code[_tried(want.part, inside)])
-    taken = _cover(want, code, inside[np.isin(number, tried)], limit)
-    rows = inside[np.isin(number, taken)]
-    return _choice(want, rows, include, tuple(int(one) for one in np.sort(taken)))
+    among = inside[number <= most]
+    among = among[np.isin(code[among], np.unique(code[_tried(want.part, among)]))]
+    spare = limit
+    while True:
+        taken = _cover(want, code, among, spare)
+        rows = inside[np.isin(number, taken)]
+        choice = _choice(want, rows, include, tuple(int(one) for one in np.sort(taken)), inside)
+        if choice.seconds <= limit or not len(taken):
+            return choice
+        spare = min(spare, choice.seconds) - max(choice.seconds - limit, 0.05 * limit)
 
 
-def _choice(want: Wanted, rows: Ints, include: tuple[str, ...], numbers: tuple[int, ...]) -> Choice:
+def _choice(
+    want: Wanted, rows: Ints, include: tuple[str, ...], numbers: tuple[int, ...], inside: Ints | None = None
+) -> Choice:
     have = np.bincount(want.part[rows], minlength=len(want.worth))
     value = want.of(np.arange(len(have)), have).sum()
-    return Choice(rows, include, numbers, float(want.seconds[rows].sum()), float(value))
+    passed = int(np.searchsorted(inside, rows[-1])) + 1 - len(rows) if inside is not None and len(rows) else 0
+    seconds = float(want.seconds[rows].sum()) + passed * want.passing_s
+    return Choice(rows, include, numbers, seconds, float(value))
 
 
 def _tried(part: Ints, inside: Ints) -> Ints:

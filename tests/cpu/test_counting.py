@@ -64,9 +64,12 @@ def ncu_replays(launches: pd.DataFrame, include: list[str], invocations: str) ->
     return kept
 
 
+FREE = Cost(pass_by_s=0.0)  # a machine on which ncu passes by launches for nothing, as it does with one pass
+
+
 def test_two_launches_of_every_group_when_there_is_time():
     launches, ranges = program()
-    choice = select.choose(launches, ranges, Cost(), 1000)
+    choice = select.choose(launches, ranges, FREE, 1000)
     counted = launches.iloc[choice.rows].groupby(groups.GROUP).size()
     assert counted.min() == 2
     assert len(counted) == 5  # two gemms of attn told apart by their place, two of mlp, one of the head
@@ -84,7 +87,7 @@ def test_the_selection_gives_ncu_exactly_the_planned_launches(budget, with_range
 
 def test_most_gpu_time_comes_first():
     launches, ranges = program()
-    choice = select.choose(launches, ranges, Cost(startup_s=1.0), 1.75)
+    choice = select.choose(launches, ranges, Cost(startup_s=1.0, pass_by_s=0.0), 1.75)
     counted = launches.iloc[choice.rows]
     assert set(counted["folded"]) == {"decode/h.*/mlp", "decode/head"}  # 1.6 and 1.5 ms, the others 0.7 each
     assert "act" not in set(counted["kernel"])
@@ -92,7 +95,7 @@ def test_most_gpu_time_comes_first():
 
 def test_only_launches_of_the_steps_asked_for_are_worth_a_replay():
     launches, ranges = program()
-    rows = select.choose(launches, ranges, Cost(), 1000, ["mlp"]).rows
+    rows = select.choose(launches, ranges, FREE, 1000, ["mlp"]).rows
     replayed = launches.iloc[rows]
     assert (replayed[replayed["path"].str.endswith("/mlp")]["name"].value_counts() == 2).all()
     assert "decode/head" not in set(replayed["path"])  # where most of the time is
@@ -137,9 +140,9 @@ def test_costs_come_from_the_defaults_then_from_earlier_captures():
     runs = [{"passes": 3, "pass_s": value} for value in (0.1, 0.2, 0.6)] + [{"passes": 5, "pass_s": None}]
     fitted = cost.fitted(runs)
     assert (fitted.pass_s, fitted.passes, fitted.runs) == (0.2, 5, 3)
-    learnt = cost.learnt({"startup_s": 10.0}, [4] * 50, 30.0)
+    learnt = cost.learnt({"startup_s": 10.0, "invocations": ""}, [4] * 50, 30.0)
     assert learnt == {"passes": 4, "replayed": 50, "seconds": 30.0, "pass_s": 0.1}
-    assert cost.learnt({"startup_s": 10.0}, [4] * 2, 30.0)["pass_s"] is None
+    assert cost.learnt({"startup_s": 10.0, "invocations": ""}, [4] * 2, 30.0)["pass_s"] is None
     assert Cost().of_launches(np.array([0])) == pytest.approx(12 * 0.0285)
 
 
@@ -197,7 +200,7 @@ def test_what_was_counted_stands_for_the_rest_of_its_group():
 
 def test_representatives_that_differ_speak_for_themselves_alone():
     launches, ranges = program()
-    rows = select.choose(launches, ranges, Cost(), 1000).rows.tolist()
+    rows = select.choose(launches, ranges, FREE, 1000).rows.tolist()
     act = [row for row in rows if launches["kernel"][row] == "act"]
     content, tables = report(launches, ranges, rows, counters=captured(launches, rows, {act[0]: 3e5}))
     table = tables["counting"].set_index("kernel")
@@ -267,14 +270,40 @@ def test_the_committed_comparison_is_what_the_captures_give(captured_table):
     assert all(every / ours > 5 for ours, every in compare.seconds_of(CAPTURED).values())
 
 
-def test_a_budget_of_80_s_covers_nine_tenths_of_a_program_with_189_groups():
+def test_launches_that_are_passed_by_cost_time():
+    launches, ranges = program(steps=40)
+    paid, free = (select.choose(launches, ranges.head(0), one, 60) for one in (Cost(), FREE))
+    assert max(paid.numbers) < max(free.numbers)  # the last launch that is replayed comes early
+    number = launches.groupby(["pid", "name"]).cumcount().to_numpy() + 1
+    passed = paid.rows[-1] + 1 - len(paid.rows)
+    replays = Cost().of_launches(launches["duration_ns"].to_numpy()[paid.rows]).sum()
+    assert paid.seconds == pytest.approx(Cost().startup_s + len(launches) * Cost().skip_s + replays + passed * 0.1)
+    assert set(number[paid.rows]) == set(paid.numbers)
+    filtered = select.choose(launches, ranges, Cost(), 60)
+    assert filtered.include  # outside of which nothing is passed by
+
+
+def test_a_long_program_without_ranges_is_counted_at_its_beginning():
+    launches, ranges = program(steps=800)
+    choice = select.choose(launches, ranges.head(0), Cost(startup_s=2.0), 60)
+    assert choice.seconds <= 60
+    counted = launches.iloc[choice.rows].groupby("kernel").size()
+    assert counted.min() >= 2
+    assert choice.rows[-1] < 600
+
+
+def test_a_pass_is_not_learnt_where_launches_were_passed_by():
+    assert cost.learnt({"startup_s": 1.0, "invocations": "^(1)$"}, [4] * 50, 30.0)["pass_s"] is None
+
+
+def test_a_budget_of_90_s_covers_nine_tenths_of_a_program_with_189_groups():
     launches, ranges = counting.launches_of(CAPTURED / "qwen" / "captures")
     assert launches.groupby(groups.GROUP).ngroups == 189
-    choice = select.choose(launches, ranges, Cost(startup_s=21), 80)
+    choice = select.choose(launches, ranges, Cost(startup_s=21), 90)
     group = launches.groupby(groups.GROUP).ngroup()
     known = launches["duration_ns"][group.isin(group.iloc[choice.rows])].sum() / launches["duration_ns"].sum()
     assert known > 0.9
-    assert choice.seconds <= 80
+    assert choice.seconds <= 90
     assert ncu_replays(launches, list(choice.include), choice.invocations) == choice.rows.tolist()
     plenty = select.choose(launches, ranges, Cost(startup_s=21), 1000)
     assert len(plenty.rows) < 400  # and not 650, for the hundredth of the time that no filter can tell
@@ -352,6 +381,10 @@ def test_the_script_prints_the_options_of_a_selection(run, monkeypatch):
     selection |= {"include": [], "invocations": "^(1|3)$"}
     path.write_text(json.dumps(selection))
     printed = subprocess.run([sys.executable, script, "selection", path], capture_output=True, text=True, check=False)
-    assert printed.stdout.splitlines() == ["--kernel-name-base mangled", "--kernel-id :::^(1|3)$"]
+    assert printed.stdout.splitlines() == [
+        "--kernel-name-base mangled",
+        "--kernel-id :::^(1|3)$",
+        f"--launch-count {selection['replayed']}",
+    ]
     path.write_text(json.dumps(selection | {"replayed": 0}))
     assert subprocess.run([sys.executable, script, "selection", path], check=False).returncode == 1

@@ -110,7 +110,7 @@ def test_ncu_command_of_a_plan(gpu_machine: Machine) -> None:
     command = gpu_machine.run("ncu_capture.sh", "-n", "--plan", plan, *arguments).stdout
     assert command.split("/ncu ", 1)[1].startswith(
         r"--nvtx --nvtx-include '[decode/h.0 x]' --nvtx-include '[w\\[1\\]]' --kernel-name-base mangled"
-        " --kernel-id ':::^(1|3)$' --profile-from-start off"
+        " --kernel-id ':::^(1|3)$' --launch-count 3 --profile-from-start off"
     )
     for wrong in (["--deep"], ["--include", "gpt2/"]):
         assert gpu_machine.run("ncu_capture.sh", "-n", "--plan", plan, *wrong, *arguments).returncode == 2
