@@ -8,7 +8,7 @@
 #   COMMAND          the program and its arguments (default: GPT-2, that is python -m harness.run --mode capture)
 #   -n               print every command of every stage, run nothing; needs no GPU
 #   --run DIR        go on with this run: stages that are done stay, options and COMMAND are those of the run unless given
-#   --budget S       seconds that ncu may spend on counting (default 60)
+#   --budget S       seconds that ncu may spend on counting (default 60; of GPT-2 30)
 #   --steps LIST     count only inside ranges of these names, with commas between: decode
 #   --deep           count every launch with the long list of metrics, whatever that takes
 #   --limit S        end a run of the program that takes longer (default 600)

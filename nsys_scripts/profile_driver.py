@@ -23,6 +23,7 @@ from profile_machine import ROOT, Machine, look, shown
 from profile_program import ProfileError, Program, find, gpt2
 from profile_stages import Runner
 
+BUDGET, BUDGET_OF_GPT2 = 60, 30  # seconds for ncu; of GPT-2's GPU time half a minute covers 95 %
 LEAST_FREE_BYTES = 256 << 20
 INTERRUPTED = 130
 
@@ -48,7 +49,7 @@ def _parser() -> _Parser:
     parser = _Parser(prog="profile.sh", add_help=False, allow_abbrev=False)
     parser.add_argument("-n", dest="dry", action="store_true")
     parser.add_argument("--run", type=Path)
-    parser.add_argument("--budget", type=_whole, default=60)
+    parser.add_argument("--budget", type=_whole)
     parser.add_argument("--steps", default="")
     parser.add_argument("--deep", action="store_true")
     parser.add_argument("--limit", type=_whole, default=600)
@@ -79,6 +80,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if asked and not command:
         options = _parser().parse_args(mine, argparse.Namespace(**_restored(asked["options"])))
         options.command, options.folder = asked["command"], Path(asked["folder"])
+    options.budget = options.budget or (BUDGET if options.command else BUDGET_OF_GPT2)
     if options.command and options.harness:
         raise ProfileError(2, "--harness is for GPT-2: leave it out, or leave the command out.")
     return options

@@ -252,6 +252,8 @@ class Profile(Measuring):
     def _no_counters(self) -> str:
         if self.program_code:
             return "as the program failed"
+        if self._used_no_gpu():
+            return "as nothing ran on the GPU"
         traced = (self.folder.captures / "nsys").is_dir() and not self.options.deep
         chosen = read_json(self._plan_file).get("replayed", 1) if self._plan_file.is_file() else 0
         return "as there is nothing to count" if traced and not chosen else ""

@@ -16,6 +16,7 @@ from profile_machine import ROOT
 NOT_FOUND = 127
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON = re.compile(r"python[\d.]*$")
+_IN_STATIC_CUDART = b"cudaGraphicsUnmapResources"  # a runtime linked in names every call, made or not
 _OPENS_WINDOW = re.compile(rb"cu(da)?ProfilerStart|profiler\.start\(")
 _READ_BYTES = 64 << 20  # of a larger file size and time stand for its content
 # What a program's launches may depend on; only a digest of the values is kept.
@@ -60,7 +61,8 @@ class Program:
 
     def opens_window(self) -> bool:
         """Whether a file of the command says that it starts the profiler; an imported one may, too."""
-        return any(_OPENS_WINDOW.search(_head_of(path)) for path in self._files())
+        heads = map(_head_of, self._files())
+        return any(_OPENS_WINDOW.search(head) and _IN_STATIC_CUDART not in head for head in heads)
 
     def _files(self) -> list[Path]:
         """The files that the command names: its words, and the module after -m."""

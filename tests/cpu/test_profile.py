@@ -388,6 +388,12 @@ def test_the_window_of_a_program_is_found(
     assert "The program opens" in out or not said
 
 
+def test_a_runtime_that_is_linked_in_opens_no_window(driver: Driver) -> None:
+    driver.write_app(f"# {WINDOW} cudaGraphicsUnmapResources")
+    driver("--", "./app")
+    assert [call for call in driver.calls if call.startswith("nsys")] == ["nsys all"]
+
+
 def test_a_window_that_is_asked_for_is_not_guessed(driver: Driver) -> None:
     driver("--window", "profiler", "--", "./app")
     assert [call for call in driver.calls if call.startswith("nsys")] == ["nsys profiler"]
@@ -566,7 +572,7 @@ def test_a_program_that_uses_no_gpu_is_named(driver: Driver) -> None:
     driver.fails = {"plan": 3}
     code, out, error = driver("--", "./app")
     assert code == 1
-    assert "counters under ncu: left out, as there is nothing to count" in out
+    assert "counters under ncu: left out, as nothing ran on the GPU" in out
     assert error == "The program launched nothing on the GPU: check that it uses one here.\n"
 
 
