@@ -7,8 +7,8 @@
 // Cost     A clock and 16 bytes an event. A registered string costs nothing more, a plain one is hashed and compared.
 // Needs    libc alone. The interface of NVTX 3 is declared here: it is fixed for all of NVTX 3.
 //
-// Pages of the file are mapped and shared, so that what was written stays when the process is killed. Their disk space is
-// reserved before they are written: a full disk ends the recording, not the program.
+// Pages of the file are mapped and shared, so that what was written stays when the process is killed. Their disk space
+// is reserved before they are written: a full disk ends the recording, not the program.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
