@@ -9,7 +9,7 @@ from analysis.diagnosis.hot import reasons_of_each
 from analysis.hardware.devices import Device
 from analysis.tables.declare import Column, fact, table
 
-MOST_KERNELS = 300  # with most time; the rest takes little of it
+MOST_KERNELS = 100  # with most time; the rest takes little of it
 
 
 @fact("sm_count")

@@ -67,7 +67,8 @@ def reasons_of_each(tables: Tables, *, sm_count: int | None = None, most: int) -
     column = "ncu_time_ns" if kernels["nsys_time_ns"].isna().all() else "nsys_time_ns"
     sums = kernels.assign(time=kernels[column].astype("Float64").fillna(0.0)).groupby("kernel", sort=False)
     totals = sums[["time", "launches"]].sum().sort_values("time", ascending=False, kind="stable").head(most)
-    by_kernel = {name: dict(iter(tables[name].groupby("kernel", sort=False))) for name in _BY_KERNEL}
+    kept = {name: tables[name][tables[name]["kernel"].isin(totals.index)] for name in _BY_KERNEL}
+    by_kernel = {name: dict(iter(rows.groupby("kernel", sort=False))) for name, rows in kept.items()}
     for name, row in totals.iterrows():
         rows = {key: of.get(name, tables[key].head(0)) for key, of in by_kernel.items()} | {"host": tables["host"]}
         kernel = Kernel(str(name), int(row["launches"]), float(row["time"]), rows, sm_count)

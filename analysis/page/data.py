@@ -24,11 +24,11 @@ _WIDTH, _BESIDE_KERNEL, _KERNEL = (
 )  # letters of a text in a table: beside a kernel's name there is little room
 # What a kernel's page lacks -> words of the gap that says why, the most telling first.
 _WHY = {
-    "counters": ("the counters of", "roofline, stalls", "counter", "ncu"),
-    "roofline": ("roofline", "the counters of", "roofs"),
+    "counters": ("the counters of", "roofline, stalls", "counters"),
+    "roofline": ("roofline", "the counters of"),
     "stalls": ("stall", "the counters of"),
-    "source": ("source lines", "ncu"),
-    "rules": ("rules", "ncu"),
+    "source": ("source lines",),
+    "rules": ("rules",),
     "minimum": ("predicted bytes",),
     "times": ("time per layer", "time on the GPU"),
     "bare": ("verdicts on steps",),
@@ -75,14 +75,14 @@ class Data:
         column |= {"right": 1} if described["right"] else {}
         column |= {"counted": 1} if described["counted"] else {}
         if pd.api.types.is_numeric_dtype(cells) and not pd.api.types.is_bool_dtype(cells):
-            known = cells.notna().tolist()
-            numbers = [_plain(value) if is_known else None for value, is_known in zip(cells, known, strict=True)]
-            return column | {"numbers": numbers}
-        values = cells.tolist()
-        if any(text.is_number(value) and not text.is_missing(value) for value in values):
-            return column | {"mixed": [_mixed(value, name, str(described["unit"])) for value in values]}
-        shown = {one: text.clean(text.cell(one, name, described["unit"])) for one in _different(values)}
-        places = [-1 if text.is_missing(value) else self.place(shown[value]) for value in values]
+            return column | {"numbers": _numbers(cells)}
+        codes, different = pd.factorize(cells)
+        known = [value for value in different.tolist() if not text.is_missing(value)]
+        if any(text.is_number(value) for value in known):
+            return column | {"mixed": [_mixed(value, name, str(described["unit"])) for value in cells.tolist()]}
+        shown = {value: text.clean(text.cell(value, name, described["unit"])) for value in known}
+        place = [self.place(shown[value]) if value in shown else -1 for value in different.tolist()] + [-1]
+        places = [place[code] for code in codes.tolist()]
         if short := shortened(shown.values(), name, rows, described):
             self.short[table, name] = short
             column["short"] = {self.place(full): self.place(cut) for full, cut in short.items()}
@@ -95,8 +95,12 @@ class Data:
         return written.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _different(values: Sequence[Any]) -> list[Any]:
-    return list(dict.fromkeys(value for value in values if not text.is_missing(value)))
+def _numbers(cells: pd.Series) -> list[float | int | None]:
+    """The numbers of a column, None where one is missing."""
+    if pd.api.types.is_integer_dtype(cells):
+        whole = cells.tolist()
+        return [None if value is pd.NA else value for value in whole] if cells.hasnans else whole
+    return [None if value != value else _plain(value) for value in cells.astype(float).tolist()]
 
 
 def _plain(value: Any) -> Any:

@@ -108,7 +108,9 @@ def _measured(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> 
     program = tables.get("program", pd.DataFrame())
     if len(program):
         whole = program.iloc[0]
-        said.append(f"{text.number(whole['launches'])} launches, {text.number(whole['time_ns'], 'ns')} of GPU time")
+        said.append(
+            f"{text.number(whole['launches'])} kernels and copies, {text.number(whole['time_ns'], 'ns')} of GPU time"
+        )
         if not text.is_missing(whole["idle_ns"]):
             said.append(f"{text.number(whole['idle_ns'], 'ns')} idle in its steps")
     return " · ".join(said)

@@ -45,8 +45,10 @@ class Table {
     }
     return this.index.get(column).get(value) ?? [];
   }
-  record(row) { return Object.fromEntries(this.columns.map((one) => [one.name, one.at(row)])); }
 }
+
+let lower = null;
+const lowered = () => lower ??= page.strings.map((text) => text.toLowerCase());
 
 const tables = new Map(page.tables.map((raw) => [raw.name, new Table(raw)]));
 const NONE = new Table({ name: "", rows: 0, total: 0, columns: [] });

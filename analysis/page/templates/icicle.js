@@ -23,6 +23,11 @@ const program = (() => {
   return { root, ranges, of, total: root.time + root.idle };
 })();
 
+// How long a range is open on the host without a tool, median of its calls; null where that was not timed.
+const bareOf = (range) => {
+  const rows = table("bare_times").where("range", range);
+  return rows.length ? table("bare_times").at("bare_p50_ns", rows[0]) : null;
+};
 const IDLE_FROM = { bare: "without a tool", attached: "with the profiler attached" };
 const factsOf = (node) => {
   const of = program.of, at = (name) => of.at(name, node.row);
@@ -31,10 +36,14 @@ const factsOf = (node) => {
     ["GPU time", show(node.time, "ns")], ["share", show(at("share_frac"), "frac")], ["launches", show(at("launches"))],
     ["DRAM bytes", show(at("dram_bytes"), "byte")], ["must move", at("minimum_bytes") === null ? null : show(at("minimum_bytes"), "byte")],
     ["of its roof", show(at("roof_frac"), "frac")], ["bound by", at("bound")], ["idle inside", node.idle ? show(node.idle, "ns") : null],
+    ["host, no tool", node.kernel || bareOf(node.path) === null ? null : `${show(bareOf(node.path), "ns")} a call`],
   ];
 };
 const spoken = (node) => `${node.kind === "idle" ? "idle" : node.name}: ${factsOf(node).filter(([, value]) => value !== null && value !== MISSING).map(([word, value]) => `${word} ${value}`).join(", ")}`;
-const briefName = (name) => page.bases[name] ?? name;
+// Of two places of a kernel the one whose bound is known, else the longer one.
+const isBetterKnown = (one, other) => !other || ((one.bound === "unknown") === (other.bound === "unknown") ? one.time > other.time : other.bound === "unknown");
+const bases = new Map(Object.entries(page.bases));  // a kernel may be called "constructor"
+const briefName = (name) => bases.get(name) ?? name;
 
 const icicle = {
   start() {
@@ -105,7 +114,7 @@ const icicle = {
     this.crumbs.replaceChildren(...trail.flatMap((node, place) => [
       place ? " / " : "",
       node === focus ? make("b", {}, node.name) : button(node.name, () => select(node.path)),
-    ]), focus.up ? button("whole capture ✕", () => select(""), { class: "clear", "aria-label": "Clear the selection" }) : make("span", { class: "hint" }, "click a part to zoom: tables and plots follow"));
+    ]), focus.up ? button("whole capture ✕", () => select(""), { class: "clear", "aria-label": "whole capture ✕: clear the selection" }) : make("span", { class: "hint" }, "click a part to zoom: tables and plots follow"));
   },
   explain(focus) {
     const sums = {};

@@ -18,9 +18,13 @@ const kernelOrder = () => {
 };
 
 const because = (part, fallback = "no table of this report holds it") => make("span", { class: "missing" }, `${MISSING} `, page.why[part] ?? fallback);
+const NOT_COLLECTED = "ncu counted this kernel without the metrics of this field: `python -m analysis.metrics` prints those to capture";
+// A short sign that unfolds into the reason.
+const folded = (reason, label) => make("details", { class: "why" }, make("summary", { "aria-label": `${label}: unknown, why?` }, `${MISSING} why?`), reason);
 // Why there are no counters of a kernel: what the join says of its ranges, else the gap.
-const whyNoCounters = (ranges) => {
+const whyNoCounters = (ranges, kernel) => {
   const of = table("coverage");
+  if (ranges.some((range) => rowsOf("counters", kernel).some((row) => (table("counters").at("range", row) ?? "") === range))) return make("span", { class: "missing" }, `${MISSING} ${NOT_COLLECTED}`);
   for (const range of ranges) {
     for (const row of of.where("range", range)) {
       if (of.at("reason", row)) return make("span", { class: "missing" }, `${MISSING} ${of.at("reason", row)} (coverage, ${range})`);
@@ -30,13 +34,14 @@ const whyNoCounters = (ranges) => {
   return because("counters");
 };
 const rowsOf = (name, kernel) => table(name).where("kernel", kernel);
-const pick = (of, rows, columns) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": columns[0][1] }, make("table", {},
+const pick = (of, rows, columns, why = null) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": columns[0][1] }, make("table", {},
   make("thead", {}, make("tr", {}, columns.map(([name, label]) => make("th", { scope: "col", class: of.named.get(name)?.right ? "n" : null }, label)))),
   make("tbody", {}, rows.map((row) => make("tr", {}, columns.map(([name]) => {
     const column = of.named.get(name), value = column?.at(row) ?? null;
     const cell = make("td", { class: value === null ? null : typeof value === "number" || column.right ? "n" : value.length > 60 ? "prose" : null });
     if (value !== null && name === "range") cell.append(button(value, () => { location.hash = `range=${encodeURIComponent(value)}`; }, { class: "name" }));
     else if (value !== null) cell.textContent = shown(column, value);
+    else if (why && column) cell.append(folded(why(row), column.label));
     return cell;
   }))))));
 const block = (title, ...content) => make("section", { class: "block" }, make("h2", {}, title), ...content);
@@ -72,7 +77,7 @@ const kernelPage = {
     if (to !== undefined) openKernel(to);
   },
   content(name) {
-    const about = kernelOrder().get(name), leaves = [...leafOf.values()].filter((leaf) => leaf.kernel === name).sort((a, b) => b.time - a.time);
+    const about = kernelOrder().get(name), leaves = leavesOf.get(name) ?? [];
     const ranges = leaves.map((leaf) => leaf.path);
     return [
       this.head(name, about, leaves), this.facts(name, ranges), this.diagnosis(name), this.where(name), this.times(name),
@@ -80,10 +85,10 @@ const kernelPage = {
     ];
   },
   head(name, about, leaves) {
-    const names = [...kernelOrder().keys()], whole = program.root.time, bound = leaves[0]?.bound;
-    const go = (word, by) => button(word, () => this.step(by), { disabled: names[about.place + by] === undefined, "aria-label": by > 0 ? "Next kernel by time" : "Previous kernel by time" });
+    const names = [...kernelOrder().keys()], whole = program.root.time, bound = leaves.reduce((best, leaf) => isBetterKnown(leaf, best) ? leaf : best, null)?.bound;
+    const go = (word, by) => button(word, () => this.step(by), { disabled: names[about.place + by] === undefined, "aria-label": `${word} kernel by time` });
     return make("header", {},
-      make("div", { class: "tools" }, button("← program", () => this.leave()), go("‹ previous", -1), go("next ›", 1), make("span", {}, `kernel ${grouped(about.place + 1)} of ${grouped(names.length)} by time`), button("copy as Markdown", () => copy(this.markdown(), "Kernel"), { "aria-label": "Copy this kernel as Markdown" })),
+      make("div", { class: "tools" }, button("← program", () => this.leave()), go("‹ previous", -1), go("next ›", 1), make("span", {}, `kernel ${grouped(about.place + 1)} of ${grouped(names.length)} by time`), button("copy as Markdown", () => copy(this.markdown(), "Kernel"), { "aria-label": "copy as Markdown: this kernel" })),
       make("h1", {}, briefName(name)), briefName(name) === name ? "" : make("p", { class: "full" }, name),
       make("p", { class: "measured" }, about.time ? `${show(about.time, "ns")} · ${whole ? show(about.time / whole, "frac") : MISSING} of the GPU time · ` : "", `${grouped(about.launches)} ${about.launches === 1 ? "launch" : "launches"}`, bound ? make("span", { class: `badge bound ${bound}` }, bindings[bound]) : ""));
   },
@@ -93,8 +98,8 @@ const kernelPage = {
       const found = [...new Set(from.map((row) => of.at(column, row)).filter((value) => value !== null))];
       return found.length ? found.slice(0, 4).map((value) => typeof value === "number" ? show(value, unit) : value).join(", ") + (found.length > 4 ? ` and ${found.length - 4} more` : "") : null;
     };
-    const item = (word, value, missing) => make("div", {}, make("dt", {}, word), make("dd", {}, value ?? missing ?? because("", "not in the capture")));
-    const none = () => whyNoCounters(ranges);
+    const item = (word, value, missing) => make("div", {}, make("dt", {}, word), make("dd", {}, value ?? folded(missing, word)));
+    const none = () => whyNoCounters(ranges, name);
     return make("dl", { class: "kernel-facts" },
       item("grid", different(kernels, rows, "grid", ""), because("times")), item("block", different(kernels, rows, "block", ""), because("times")),
       item("registers a thread", different(kernels, rows, "registers", "") ?? different(counters, counted, "registers", ""), none()),
@@ -106,7 +111,7 @@ const kernelPage = {
   },
   diagnosis(name) {
     const of = table("diagnosis"), rows = rowsOf("diagnosis", name), cards = this.findings(name);
-    const gain = [...leafOf.values()].filter((leaf) => leaf.kernel === name).map((leaf) => program.of.at("gain_ns", leaf.row)).filter((value) => value !== null);
+    const gain = (leavesOf.get(name) ?? []).map((leaf) => program.of.at("gain_ns", leaf.row)).filter((value) => value !== null);
     const won = gain.reduce((sum, value) => sum + value, 0);
     return block("Diagnosis",
       rows.length ? make("ul", {}, rows.map((row) => make("li", {}, of.at("reason", row), of.at("evidence", row) ? make("small", {}, ` ${of.at("evidence", row)}`) : ""))) : make("p", {}, because("counters", "no table says why this kernel takes its time")),
@@ -122,7 +127,7 @@ const kernelPage = {
   },
   where(name) {
     const rows = rowsOf("kernels", name);
-    return block("Where it runs", rows.length ? pick(table("kernels"), rows, [["range", "range"], ["grid", "grid"], ["block", "block"], ["launches", "launches"], ["nsys_time_ns", "time in the program"], ["ncu_time_ns", "time alone (ncu)"], ["share_frac", "share"], ["occupancy_achieved_frac", "occupancy"]]) : make("p", {}, because("times")));
+    return block("Where it runs", rows.length ? pick(table("kernels"), rows, [["range", "range"], ["grid", "grid"], ["block", "block"], ["launches", "launches"], ["nsys_time_ns", "time in the program"], ["ncu_time_ns", "time alone (ncu)"], ["share_frac", "share"], ["occupancy_achieved_frac", "occupancy"]], (row) => whyNoCounters([table("kernels").at("range", row) ?? ""], name)) : make("p", {}, because("times")));
   },
   times(name) {
     const of = table("launch_times"), rows = rowsOf("launch_times", name).slice(0, 40);
@@ -142,8 +147,8 @@ const kernelPage = {
   points(name, ranges) {
     const of = table("roofline"), level = ["dram", "l2", "l1"].find((one) => rowsOf("roofline", name).some((row) => of.at("level", row) === one));
     const rows = rowsOf("roofline", name);
-    if (!rows.length) return block("Roofline", make("p", {}, whyNoCounters(ranges)));
-    const points = pointsOf(level, (row) => of.at("kernel", row) === name).filter(isDrawn);
+    if (!rows.length) return block("Roofline", make("p", {}, whyNoCounters(ranges, name)));
+    const points = pointsOf(rows.filter((row) => of.at("level", row) === level)).filter(isDrawn);
     const plot = make("div", { class: "plot" });
     if (points.length) {
       const svg = rooflineSvg(points, level, { width: 560, height: 300, marked: true, title: `Roofline of this kernel at ${level.toUpperCase()}` });
@@ -158,7 +163,7 @@ const kernelPage = {
       const own = leaf ? program.of.at("dram_bytes", leaf.row) : null, least = node ? program.of.at("minimum_bytes", node.row) : null, all = node ? program.of.at("dram_bytes", node.row) : null;
       const most = Math.max(own ?? 0, least ?? 0, all ?? 0, 1), bar = (word, value, style, missing) => make("div", { class: "byte-row" }, make("small", {}, word), value === null ? missing : [make("span", { class: `byte-bar ${style}`, style: { width: `${value / most * 50}%` } }), show(value, "byte")]);
       return make("div", { class: "byte-block" }, make("b", {}, range || "the capture"),
-        bar("this kernel, DRAM", own, "own", whyNoCounters([range])), bar("all kernels of the range", all, "all", make("span", { class: "missing" }, `${MISSING} not every kernel of the range has counters`)),
+        bar("this kernel, DRAM", own, "own", whyNoCounters([range], name)), bar("all kernels of the range", all, "all", make("span", { class: "missing" }, `${MISSING} not every kernel of the range has counters`)),
         bar("the range must move", least, "least", because("minimum", "no operation is declared for this range")),
         all !== null && least ? make("small", {}, `measured ${show(all / least, "ratio")} of the minimum`) : "");
     });
@@ -166,7 +171,7 @@ const kernelPage = {
   },
   waits(name, ranges) {
     const bars = stallRows().filter((one) => one.kernel === name);
-    return block("What its warps wait for", bars.length ? make("div", {}, bars.slice(0, 8).map((one) => make("div", { class: "stall-row" }, make("div", { class: "stall-name" }, one.range ?? ""), stallBar(one)))) : make("p", {}, page.why.stalls ? because("stalls") : whyNoCounters(ranges)));
+    return block("What its warps wait for", bars.length ? make("div", {}, bars.slice(0, 8).map((one) => make("div", { class: "stall-row" }, make("div", { class: "stall-name" }, one.range ?? ""), stallBar(one)))) : make("p", {}, page.why.stalls ? because("stalls") : whyNoCounters(ranges, name)));
   },
   source(name) {
     const rows = rowsOf("source", name).slice(0, 20);
@@ -186,7 +191,7 @@ const kernelPage = {
       ["reopen in NVIDIA's tools", "ncu-ui kernel.ncu-rep; nsys-ui timeline.nsys-rep"],
     ];
     return block("Commands", make("p", { class: "question" }, "APP stands for the program; this report holds exports, not the .ncu-rep and .nsys-rep files that they came from."),
-      ...list.filter(([, command]) => command).map(([word, command]) => make("div", { class: "command" }, make("small", {}, word), make("code", {}, command), button("copy", () => copy(command, "Command"), { "aria-label": `Copy: ${word}` }))));
+      ...list.filter(([, command]) => command).map(([word, command]) => make("div", { class: "command" }, make("small", {}, word), make("code", {}, command), button("copy", () => copy(command, "Command"), { "aria-label": `copy: ${word}` }))));
   },
   markdown() {
     const box = $("#kernel-page"), lines = [`## ${escaped(this.name)}`, "", escaped($(".measured", box).innerText), ""];

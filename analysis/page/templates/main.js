@@ -58,3 +58,9 @@ addEventListener("popstate", route);
 addEventListener("hashchange", route);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme(null));
 route();
+
+// What a click would have to wait for is made ready while nobody does anything.
+const idly = globalThis.requestIdleCallback ?? ((act) => setTimeout(act, 50));
+const waiting = [lowered, kernelOrder, () => search.items(), stallRows, ...["dram", "l2", "l1"].map((level) => () => pointsOfLevel(level)), ...[...tables.values()].filter((of) => of.has("kernel")).map((of) => () => of.where("kernel", ""))];
+const warm = () => { waiting.shift()?.(); if (waiting.length) idly(warm); };
+idly(warm);

@@ -1,9 +1,16 @@
 // The roofline: points of the selected range at one memory level below measured roofs and those of the datasheet.
-const MOST_POINTS = 1500, TABBABLE = 30;
+const MOST_POINTS = 600, TABBABLE = 30;
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const keyOf = (kernel, range) => `${kernel}\n${range ?? ""}`;
-const leafOf = new Map();
-for (const node of program.ranges.values()) for (const one of node.children) if (one.kernel) leafOf.set(keyOf(one.kernel, one.path), one);
+const leafOf = new Map(), leavesOf = new Map();  // by kernel and range; by kernel, the longest first
+for (const node of program.ranges.values()) {
+  for (const one of node.children) {
+    if (!one.kernel) continue;
+    leafOf.set(keyOf(one.kernel, one.path), one);
+    if (leavesOf.has(one.kernel)) leavesOf.get(one.kernel).push(one); else leavesOf.set(one.kernel, [one]);
+  }
+}
+for (const leaves of leavesOf.values()) leaves.sort((a, b) => b.time - a.time);
 const shareOf = (kernel, range) => {
   const leaf = leafOf.get(keyOf(kernel, range));
   return leaf ? program.of.at("share_frac", leaf.row) ?? 0 : 0;
@@ -67,14 +74,15 @@ const rooflineSvg = (points, level, { measured = true, datasheet = true, width =
   return svg;
 };
 
-const pointsOf = (level, keep) => {
-  const of = table("roofline"), found = [];
-  for (const row of of.where("level", level)) {
-    const x = of.at("intensity_flop_per_byte", row), y = of.at("achieved_flop_per_s", row), kernel = of.at("kernel", row), range = of.at("range", row);
-    const share = shareOf(kernel, range);
-    if (keep(row, share)) found.push({ kernel, range, x, y, share, row, frac: of.at("roof_frac", row), bound: of.at("bound", row) });
-  }
-  return found.sort((a, b) => b.share - a.share || a.row - b.row);
+const pointOf = (row) => {
+  const of = table("roofline"), kernel = of.at("kernel", row), range = of.at("range", row);
+  return { kernel, range, x: of.at("intensity_flop_per_byte", row), y: of.at("achieved_flop_per_s", row), share: shareOf(kernel, range), row, frac: of.at("roof_frac", row), bound: of.at("bound", row) };
+};
+const pointsOf = (rows) => rows.map(pointOf).sort((a, b) => b.share - a.share || a.row - b.row);
+const pointsAt = new Map();  // by level, made once
+const pointsOfLevel = (level) => {
+  if (!pointsAt.has(level)) pointsAt.set(level, pointsOf(table("roofline").where("level", level)));
+  return pointsAt.get(level);
 };
 const isDrawn = (one) => one.x > 0 && one.y > 0;
 const pointFacts = (one) => [
@@ -108,15 +116,16 @@ const roofline = {
     const [datasheet, datasheetLabel] = tick("datasheet roofs");
     Object.assign(this, { level, least, measured, datasheet, said: make("p", { class: "question" }), plot: make("div", { class: "plot" }) });
     this.box.replaceChildren(
-      make("div", { class: "tools" }, levelLabel, leastLabel, measuredLabel, datasheetLabel, button("SVG", () => this.export("svg"), { "aria-label": "Save the roofline as SVG" }), button("PNG", () => this.export("png"), { "aria-label": "Save the roofline as PNG" })),
+      make("div", { class: "tools" }, levelLabel, leastLabel, measuredLabel, datasheetLabel, button("SVG", () => this.export("svg"), { "aria-label": "SVG: save the roofline" }), button("PNG", () => this.export("png"), { "aria-label": "PNG: save the roofline" })),
       this.plot, this.said,
     );
     whenSeen(this.box, () => this.render());
     selection.listeners.push(() => renderIfSeen(this.box));
   },
   render() {
-    const level = this.level.value, least = Number(this.least.value), of = table("roofline");
-    const all = pointsOf(level, (row, share) => share >= least && isInside(of.at("range", row), selection.path));
+    const level = this.level.value, least = Number(this.least.value), known = new Map();
+    const inside = (range) => { if (!known.has(range)) known.set(range, isInside(range, selection.path)); return known.get(range); };
+    const all = pointsOfLevel(level).filter((one) => one.share >= least && inside(one.range));
     const points = all.filter(isDrawn), left = all.length - points.length;
     const title = `Roofline at ${level.toUpperCase()}${selection.path ? `, ${selection.path}` : ""}: ${points.length} kernels`;
     const svg = rooflineSvg(points, level, { measured: this.measured.checked, datasheet: this.datasheet.checked, width: Math.max(this.plot.clientWidth, 320), title });

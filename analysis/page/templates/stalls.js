@@ -13,14 +13,16 @@ const stallColour = (() => {
   };
 })();
 
+let rowsOfStalls = null;
 const stallRows = () => {
+  if (rowsOfStalls) return rowsOfStalls;
   const of = table("stalls"), found = new Map();
   for (let row = 0; row < of.rows; row++) {
     const key = keyOf(of.at("kernel", row), of.at("range", row));
     if (!found.has(key)) found.set(key, { kernel: of.at("kernel", row), range: of.at("range", row), parts: [] });
     found.get(key).parts.push([of.at("reason", row), of.at("share_frac", row)]);
   }
-  return [...found.values()];
+  return rowsOfStalls = [...found.values()];
 };
 const stallBar = ({ kernel, range, parts }) => make(
   "div", { class: "stall-bar", role: "img", "aria-label": `${kernel}${range ? ` in ${range}` : ""} waits: ${parts.slice(0, 5).map(([reason, share]) => `${reason} ${show(share, "frac")}`).join(", ")}` },
@@ -31,13 +33,11 @@ const stalls = {
   start() {
     this.box = $("[data-live=stalls]");
     if (!this.box || !table("stalls").rows) return;
-    this.all = null;
     whenSeen(this.box, () => this.render());
     selection.listeners.push(() => renderIfSeen(this.box));
   },
   render() {
-    this.all ??= stallRows();
-    const inside = this.all.filter((one) => isInside(one.range, selection.path)), first = inside.slice(0, STALL_BARS);
+    const inside = stallRows().filter((one) => isInside(one.range, selection.path)), first = inside.slice(0, STALL_BARS);
     const reasons = [...new Set(first.flatMap((one) => one.parts.slice(0, 4).map(([reason]) => reason)))].filter((reason) => stallColour(reason) !== "var(--unknown)");
     this.box.replaceChildren(
       make("p", { class: "legend" }, reasons.map((reason) => make("span", {}, make("i", { class: "swatch", style: { background: stallColour(reason) } }), ` ${reason}`)), make("span", {}, make("i", { class: "swatch unknown" }), " others")),

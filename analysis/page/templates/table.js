@@ -1,5 +1,5 @@
 // A table of the page: all rows of the data, filtered, sorted, drawn as far as one has scrolled.
-const CHUNK = 100, COPIED = 200;
+const CHUNK = 60, COPIED = 200;
 
 class Grid {
   constructor(element) {
@@ -24,19 +24,21 @@ class Grid {
       if (name) openKernel(name.dataset.kernel);
     });
   }
-  words(row) {
-    this.lower ??= [];
-    return this.lower[row] ??= this.of.columns.map((column) => {
+  // Whether a row holds a word: in a text anywhere, in a number where the word begins like one.
+  holds(word) {
+    const isIn = lowered().map((text) => text.includes(word)), texts = this.of.columns.filter((column) => column.texts !== undefined);
+    const others = this.of.columns.filter((column) => column.mixed || (column.numbers && /^[\d.<−-]/.test(word)));
+    return (row) => texts.some((column) => isIn[column.place(row)]) || others.some((column) => {
       const value = column.at(row);
-      return value === null ? "" : shown(column, value);
-    }).join(" ").toLowerCase();
+      return value !== null && shown(column, value).toLowerCase().includes(word);
+    });
   }
   order() {
-    const wanted = this.input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const wanted = this.input.value.toLowerCase().split(/\s+/).filter(Boolean).map((word) => this.holds(word));
     const follows = follower(this.of, selection.path);
     const rows = [];
     for (let row = 0; row < this.of.rows; row++) {
-      if ((!follows || follows(row)) && wanted.every((word) => this.words(row).includes(word))) rows.push(row);
+      if ((!follows || follows(row)) && wanted.every((holds) => holds(row))) rows.push(row);
     }
     if (!this.sorted) return rows;
     const { column, sign } = this.sorted, keys = this.of.columns[column];

@@ -6,7 +6,7 @@ const loadOperations = () => {
   const of = table("operations"), count = of.rows, start = Float64Array.from(of.named.get("start_ns").numbers), extent = Float64Array.from(of.named.get("extent_ns").numbers);
   const busy = of.named.get("busy_ns").numbers, lanes = new Map(), bounds = new Map();
   for (const node of program.ranges.values()) {
-    for (const one of node.children) if (one.kind === "kernel" && !(bounds.get(one.kernel)?.time > one.time)) bounds.set(one.kernel, one);
+    for (const one of node.children) if (one.kind === "kernel" && isBetterKnown(one, bounds.get(one.kernel))) bounds.set(one.kernel, one);
   }
   for (let row = 0; row < count; row++) {
     const name = of.at("lane", row);
@@ -56,7 +56,7 @@ const timeline = {
     this.said = make("p", { class: "question", "aria-live": "polite" });
     this.walls = make("div", { class: "walls" });
     this.box.replaceChildren(
-      make("div", { class: "tools" }, make("label", {}, "step ", this.choice), button("+", () => this.zoom(0.5), { "aria-label": "Zoom in" }), button("−", () => this.zoom(2), { "aria-label": "Zoom out" }), button("whole", () => this.show(""), { "aria-label": "Show the whole capture" })),
+      make("div", { class: "tools" }, make("label", {}, "step ", this.choice), button("+", () => this.zoom(0.5), { "aria-label": "Zoom in" }), button("−", () => this.zoom(2), { "aria-label": "Zoom out" }), button("whole", () => this.show(""), { "aria-label": "Show the whole timeline" })),
       this.walls, this.canvas, this.said,
     );
     whenSeen(this.box, () => this.ready());
@@ -66,7 +66,7 @@ const timeline = {
     if (!this.ops) this.load();
     if (this.follow) this.showRange(selection.path);
     this.follow = false;
-    this.draw();
+    this.soon();
   },
   load() {
     this.ops = loadOperations();
@@ -103,14 +103,15 @@ const timeline = {
     });
     new ResizeObserver(() => this.draw()).observe(canvas);
   },
-  width() { return Math.max(this.canvas.clientWidth - LABELS, 50); },
+  width() { return Math.max(this.wide - LABELS, 50); },
   moment(event) { return this.from + (event.offsetX - LABELS) / this.width() * (this.to - this.from); },
   view(from, to) {
     const length = Math.min(Math.max(to - from, 50), this.ops.end * 1.02);
     this.from = Math.min(Math.max(from, -0.01 * this.ops.end), this.ops.end * 1.01 - length);
     this.to = this.from + length;
-    this.pending ??= requestAnimationFrame(() => { this.pending = null; this.draw(); });
+    this.soon();
   },
+  soon() { this.pending ??= requestAnimationFrame(() => { this.pending = null; this.draw(); }); },
   zoom(by, around = (this.from + this.to) / 2) { this.view(around - (around - this.from) * by, around + (this.to - around) * by); },
   show(step) {
     if (!step) return this.view(0, this.ops.end);
@@ -137,8 +138,9 @@ const timeline = {
   draw() {
     const { canvas, ops } = this;
     if (!ops || !canvas.clientWidth) return;
+    this.wide = canvas.clientWidth;
     const scale = devicePixelRatio || 1, height = canvas.clientHeight;
-    canvas.width = canvas.clientWidth * scale;
+    canvas.width = this.wide * scale;
     canvas.height = height * scale;
     const pen = canvas.getContext("2d");
     pen.scale(scale, scale);
@@ -237,7 +239,8 @@ const timeline = {
     this.canvas.style.cursor = found ? "pointer" : "grab";
     if (!found) return tip.hide();
     const { of } = this.ops;
-    if (found.span) return tip.show(event.clientX, event.clientY, found.span.path, [["on the GPU", show(found.span.end - found.span.start, "ns")], ["operations", grouped(found.span.last - found.span.first + 1)]]);
+    if (found.span) return tip.show(event.clientX, event.clientY, found.span.path, [["on the GPU", show(found.span.end - found.span.start, "ns")], ["operations", grouped(found.span.last - found.span.first + 1)],
+      ["host, no tool", bareOf(foldOf(found.span.path)) === null ? null : `${show(bareOf(foldOf(found.span.path)), "ns")} a call`]]);
     const at = (name) => of.at(name, found.row);
     return tip.show(event.clientX, event.clientY, at("kernel"), [
       ["time", show(at("busy_ns"), "ns")], ["start", show(at("start_ns"), "ns")], ["range", at("range")], ["step", at("step")], ["launches", at("launches") > 1 ? `${grouped(at("launches"))} in one` : null],
@@ -276,7 +279,7 @@ const timeline = {
     if (key === this.compared) return;
     this.compared = key;
     const bar = (label, value, name) => make("div", { class: "wall" }, make("span", { class: "wall-name" }, label), value === null
-      ? make("span", { class: "missing" }, `${MISSING} ${page.why.bare ?? "not measured"}`)
+      ? folded(make("span", { class: "missing" }, page.why.bare ?? "not measured"), label)
       : make("span", { class: `wall-bar ${name}`, style: { width: `${value / longest * 55}%` } }), value === null ? "" : make("span", {}, show(value, "ns")));
     this.walls.replaceChildren(...first.map((row) => make("div", { class: "wall-step" }, make("b", {}, gaps.at("step", row)),
       bar("with the profiler", gaps.at("wall_ns", row), "attached"), bar("without a tool", gaps.at("bare_wall_ns", row), "bare"), bar("GPU busy", gaps.at("busy_ns", row), "busy"))),

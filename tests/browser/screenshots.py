@@ -1,0 +1,93 @@
+"""Eight states of the page as pictures, of a capture that is made here, so that they change with the page alone.
+
+python -m tests.browser.screenshots    # draws them anew, after a change that is meant
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+FOLDER = Path(__file__).parent / "screenshots"
+DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+
+
+def _at(name: str) -> Callable[[Any], None]:
+    def scroll(page: Any) -> None:
+        page.locator(f"#{name}").evaluate("section => section.scrollIntoView()")
+        page.locator(f"[data-live={name}]").locator("canvas, svg, .stall-bar").first.wait_for()
+        page.wait_for_timeout(200)
+        page.locator(f"#{name}").evaluate("section => section.scrollIntoView()")
+
+    return scroll
+
+
+def _click(selector: str) -> Callable[[Any], None]:
+    return lambda page: page.locator(selector).first.click()
+
+
+def _search(page: Any) -> None:
+    page.locator("#search").fill("kernel_1")
+
+
+# name -> size, scheme, what is done
+STATES: dict[str, tuple[dict[str, int], str, Callable[[Any], None] | None]] = {
+    "overview": (DESK, "light", None),
+    "overview-dark": (DESK, "dark", _search),
+    "zoomed": (DESK, "light", _click(".part.is-range:has(span):has-text('mlp')")),
+    "timeline": (DESK, "light", _at("timeline")),
+    "roofline": (DESK, "light", _at("roofline")),
+    "stalls-dark": (DESK, "dark", _at("stalls")),
+    "kernel": (DESK, "light", _click(".part.is-kernel")),
+    "phone": (PHONE, "light", None),
+}
+
+
+def page() -> str:
+    """The page that is drawn: 24 kernels in 4 layers, with counters."""
+    from tests.bench import page as bench
+
+    return bench.page(bench.capture(24, 960, steps=2, layers=4))
+
+
+def taken(chromium: Any, path: Path) -> Iterator[tuple[str, Image.Image]]:
+    """Every state with its picture."""
+    for name, (size, scheme, act) in STATES.items():
+        context = chromium.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce", locale="en-US")
+        context.set_default_timeout(5000)
+        tab = context.new_page()
+        tab.goto(path.as_uri())
+        if act is not None:
+            act(tab)
+        tab.mouse.move(0, 0)
+        tab.wait_for_timeout(120)
+        yield name, Image.open(io.BytesIO(tab.screenshot())).convert("RGB")
+        context.close()
+
+
+def main() -> int:
+    """Draw all states into FOLDER."""
+    from playwright.sync_api import sync_playwright
+
+    from tests.browser.conftest import FLAGS
+
+    FOLDER.mkdir(exist_ok=True)
+    with sync_playwright() as started, tempfile.TemporaryDirectory() as folder:
+        chromium = started.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        path = Path(folder) / "report.html"
+        path.write_text(page(), encoding="utf-8")
+        for name, picture in taken(chromium, path):
+            picture.quantize(128, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
+        chromium.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
