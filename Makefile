@@ -130,7 +130,7 @@ lint: $(TESTS)  ## ruff, mypy, shellcheck, clang-format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
-	@PATH="$(abspath $(dir $(PY))):$$PATH" shellcheck -x -P SCRIPTDIR nsys_scripts/*.sh studies/*/*.sh .ci/run
+	@PATH="$(abspath $(dir $(PY))):$$PATH" shellcheck -x -P SCRIPTDIR nsys_scripts/*.sh studies/*/*.sh .ci/run .ci/package
 	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' '*.c' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format --dry-run -Werror
 
 .PHONY: format

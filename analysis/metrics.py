@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.formats.errors import InputError, LedgerError, UsageError
+from analysis.formats.place import program
 from analysis.formats.words import count_of
 from analysis.hardware.metrics import (
     Way,
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Exit code 2: unknown architecture or question. 3: a file that cannot be read.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m analysis.metrics",
+        prog=program("python -m analysis.metrics", "metrics"),
         description="Metrics for `ncu --metrics`; or, with files, which questions these can answer.",
     )
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="exports or reports of ncu to look at")

@@ -26,6 +26,8 @@ if __package__ in (None, ""):
     # Run as a script, Python puts analysis/ on the path, where `capture` or `tables` could shadow other packages.
     sys.path[0] = str(ROOT)
 
+from analysis.formats.place import IN_CHECKOUT, program, runs  # noqa: E402 - as the path has just been set
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
     from analysis.tables.declare import Declaration
 
 
-RUNS = ROOT / "runs"
+PROGRAM = program("report.py", "report")
+RUNS = runs(Path.cwd())
 COMMITTED = ROOT / "reports"
 TEXTS = ("report.json", "report.md", "report.html")
 
@@ -49,16 +52,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except LedgerError as error:
-        print(f"report.py: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # whoever read our output has seen enough
         raise
     except OSError as error:
         name = error.filename or "a file"
-        print(f"report.py: {name}: {error.strerror}; check the path and its permissions", file=sys.stderr)
+        print(f"{PROGRAM}: {name}: {error.strerror}; check the path and its permissions", file=sys.stderr)
         return 3
     except KeyboardInterrupt:
-        print("report.py: interrupted; the report that was there is untouched", file=sys.stderr)
+        print(f"{PROGRAM}: interrupted; the report that was there is untouched", file=sys.stderr)
         return 130
 
 
@@ -81,11 +84,11 @@ def _run(options: argparse.Namespace) -> int:
         return out, report, tables
 
     out, report, tables = made_of(paths)
-    if options.only == "fusion" and tables["fusion"].empty and not options.paths:
+    if options.only == "fusion" and tables["fusion"].empty and not options.paths and IN_CHECKOUT:
         committed = committed_run() / "captures"
         if committed.is_dir():
             print(
-                f"report.py: {_shown(paths[0])}, the newest run with a timeline, has no two neighbouring kernels that "
+                f"{PROGRAM}: {_shown(paths[0])}, the newest run with a timeline, has no two neighbouring kernels that "
                 f"one could replace; so this is of the committed {_shown(committed)}",
                 file=sys.stderr,
             )
@@ -112,7 +115,7 @@ def _interrupt(*_: object) -> None:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="report.py",
+        prog=PROGRAM,
         description=(
             "Tables, figures and a report from nsys and ncu exports. The kind of a file is told from its content."
         ),
@@ -163,7 +166,7 @@ def _show_roofline(report: dict[str, Any], out: Path, paths: Sequence[Path]) -> 
     figures = [file for figure in report["figures"] for file in figure["files"]]
     if not figures:
         print(
-            "report.py: this run has no roofline: no counters, or those of a sweep; name one that has",
+            f"{PROGRAM}: this run has no roofline: no counters, or those of a sweep; name one that has",
             file=sys.stderr,
         )
         return 3
@@ -180,10 +183,10 @@ def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: P
     from analysis.page.markdown import render_tables
 
     if tables["fusion"].empty:
+        such = f"RUN={COMMITTED.name}/{committed_run().name}/captures with `make fusion`" if IN_CHECKOUT else ""
         print(
-            f"report.py: {', '.join(_shown(path) for path in paths)}: has no two neighbouring kernels that one could "
-            "replace; name a capture with a timeline and ranges, such as "
-            f"RUN={COMMITTED.name}/{committed_run().name}/captures with `make fusion`",
+            f"{PROGRAM}: {', '.join(_shown(path) for path in paths)}: has no two neighbouring kernels that one could "
+            f"replace; name a capture with a timeline and ranges{such and f', such as {such}'}",
             file=sys.stderr,
         )
         return 3
@@ -196,7 +199,7 @@ def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: P
     figures = [file for figure in report["figures"] for file in figure["files"]]
     names = (*figures, "tables/fusion.csv", "tables/fusion_check.csv")
     print("\n" + "\n".join(_shown(out / name) for name in names))
-    print("`make report` writes the whole report with this section.")
+    print(f"`{program('make report', 'report')}` writes the whole report with this section.")
     return 0
 
 
@@ -228,6 +231,8 @@ def committed_run() -> Path:
     from analysis import published
     from analysis.formats.errors import InputError
 
+    if not IN_CHECKOUT:
+        raise InputError("no run found in runs/ of this folder; name a file or folder of exports")
     found = published.folders("overview", COMMITTED)
     if not found:
         raise InputError(f"{COMMITTED.name}/{published.FILE}: names no overview; name a file or folder of exports")
@@ -262,7 +267,7 @@ def _run_with(figure: str | None) -> Path:
     run, newest = default_run(needed), default_run()
     if run != newest:
         print(
-            f"report.py: {_shown(newest)}, the newest run, has no {_HOLDS[needed]}; so this is of {_shown(run)}",
+            f"{PROGRAM}: {_shown(newest)}, the newest run, has no {_HOLDS[needed]}; so this is of {_shown(run)}",
             file=sys.stderr,
         )
     return run

@@ -15,7 +15,7 @@ import pandas as pd
 from rich.console import Console
 
 from analysis.formats import symbols
-from analysis.formats.place import report_command
+from analysis.formats.place import program
 from analysis.formats.report import KERNEL_REPORT
 from analysis.page import markdown, terminal, terminal_kernel
 from analysis.tables import picks
@@ -95,7 +95,7 @@ def commands(name: str, place: int, ranges: Sequence[str], sources: Sequence[Pat
     )
     yield "export that for a report", "ncu --import kernel.ncu-rep --csv --page raw > ncu_raw.csv"
     given = " ".join(shlex.quote(str(one)) for one in sources)
-    yield "print this page again", f"{report_command()} {given} --kernel {place}"
+    yield "print this page again", f"{program('python analysis/report.py', 'report')} {given} --kernel {place}"
 
 
 def _raw(source: Path) -> list[Path]:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.formats import place
 from analysis.formats.console import guarded
 
 # Where the tools hide is known in one place, to the capture scripts.
@@ -244,7 +245,8 @@ def checks(root: Path = Path("/")) -> list[Callable[[], Line]]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m harness.doctor", description="What a profile needs on this machine and how to get it."
+        prog=place.program("python -m harness.doctor", "doctor"),
+        description="What a profile needs on this machine and how to get it.",
     )
     parser.parse_args(argv)
 

@@ -16,6 +16,6 @@ def runs(here: Path) -> Path:
     return (ROOT if IN_CHECKOUT else here) / "runs"
 
 
-def report_command() -> str:
-    """What a shell takes to write a report."""
-    return "python analysis/report.py" if IN_CHECKOUT else "kernel-ledger report"
+def program(in_checkout: str, command: str) -> str:
+    """What a program is called: as it is run in a checkout, or as a command of the package."""
+    return in_checkout if IN_CHECKOUT else f"kernel-ledger {command}"

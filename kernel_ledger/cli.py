@@ -1,0 +1,45 @@
+"""The command `kernel-ledger`: it runs a program of this project, from the checkout or from the tree in this package.
+
+The folders `analysis` and `harness` are on the path of this process alone: nothing of that name is installed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+_CHECKOUT = _HERE.parent
+TREE = _CHECKOUT if (_CHECKOUT / "Makefile").is_file() else _HERE / "tree"
+# Command -> the module whose `main` it is, and what it does.
+COMMANDS = {
+    "report": ("analysis.report", "tables, figures and a report from exports of nsys and ncu"),
+    "doctor": ("harness.doctor", "what this machine has for profiling, and how to get what it lacks"),
+    "metrics": ("analysis.metrics", "the metrics for `ncu --metrics`; or, with files, which questions these answer"),
+}
+
+
+def usage() -> str:
+    """The list of commands."""
+    listed = "\n".join(f"  {name:<8} {said}" for name, (_, said) in COMMANDS.items())
+    return f"usage: kernel-ledger COMMAND …\n\n{listed}\n\n`kernel-ledger COMMAND --help` lists the options of each."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code of the command; 2 for a command that does not exist."""
+    name, *rest = list(sys.argv[1:] if arguments is None else arguments) or [""]
+    if name in ("-h", "--help"):
+        print(usage())
+        return 0
+    if name == "--version":
+        print(version("kernel-ledger"))
+        return 0
+    if name not in COMMANDS:
+        print(f"kernel-ledger: there is no command {name!r}\n{usage()}" if name else usage(), file=sys.stderr)
+        return 2
+    sys.path.insert(0, str(TREE))
+    console = import_module("analysis.formats.console")
+    return int(console.run_program(lambda: import_module(COMMANDS[name][0]).main(rest)))
