@@ -45,7 +45,8 @@ def check_counters(
     without_value: list[str] = []
     counts, when = list(_expected(all_measured, ops)), ""
     if not counts and kept_selftest:
-        when = f" It ran on such a GPU with driver {kept_selftest['driver']} at {kept_selftest['measured']}."
+        driver, at = kept_selftest["driver"], kept_selftest["measured"]
+        when = f" The self-test ran at {at}, on this model of GPU with driver {driver}."
         counts = [(one["name"], one["unit"], one["expected"], one["measured"]) for one in kept_selftest["checks"]]
     for name, unit, wanted, got in counts:
         if pd.isna(got):

@@ -352,7 +352,7 @@ def test_a_run_without_a_selftest_is_judged_by_the_kept_one():
     rows = measured(path=["model/decode"], dram_read_bytes=[5.0], dram_write_bytes=[5.0], flops=[0.0])
     trust = check_counters(rows, None, kept_selftest=KEPT)
     assert trust["status"] == "trusted"
-    assert trust["sentence"].endswith("It ran on such a GPU with driver 580.1 at 2026-11-23T09:00Z.")
+    assert trust["sentence"].endswith(" ran at 2026-11-23T09:00Z, on this model of GPU with driver 580.1.")
     assert [check["error_frac"] for check in trust["checks"]] == pytest.approx([0.01, 0.0])
     kept = {**KEPT, "checks": [{**KEPT["checks"][0], "measured": 1100.0}, KEPT["checks"][1]]}
     assert check_counters(rows, None, kept_selftest=kept)["status"] == "untrusted"
