@@ -38,24 +38,35 @@ def build_operations(
     """Return operations.csv in order of time, at most about MOST_OPERATIONS rows."""
     if gpu_ops.empty:
         return None
-    start = gpu_ops["start_ns"].to_numpy(np.int64)
+    start, length = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
+    start = start - int(start.min())
+    lane, lanes = _lanes(gpu_ops)
+    kind, kinds = pd.factorize(gpu_ops["kind"])
     labels = np.array([*step_labels(step_ranges), ""], dtype=object)
     place = step_ranges.index.get_indexer(step_of_op) if len(step_ranges) else np.full(len(gpu_ops), -1)
-    kernel = gpu_ops["name"].astype(str)
+    place = np.where(place < 0, len(labels) - 1, place)
+    row = np.arange(len(gpu_ops))
+    if len(gpu_ops) > MOST_OPERATIONS:  # those of a lane, step and kind that start in one stretch of time
+        width = int(start.max()) // max(MOST_OPERATIONS // len(lanes), 1) + 1
+        row = ((start // width * len(lanes) + lane) * len(labels) + place) * len(kinds) + kind
+    order = np.lexsort((-length, row))  # the longest operation of a row first
+    first = np.flatnonzero(np.diff(row[order], prepend=-1))
+    longest = order[first]
+    begin = np.minimum.reduceat(start[order], first)
+    kernel = gpu_ops["name"].iloc[longest].astype(str)
     rows = pd.DataFrame(
         {
-            "lane": _lanes(gpu_ops),
-            "step": labels[place],
-            "range": gpu_ops["path"].to_numpy(object),
+            "lane": lanes[lane[longest]],
+            "step": labels[place[longest]],
+            "range": gpu_ops["path"].to_numpy(object)[longest],
             "kernel": kernel.map({name: _shown(name) for name in kernel.unique()}).to_numpy(object),
-            "kind": gpu_ops["kind"].astype(str).to_numpy(object),
-            "start_ns": start - int(start.min()),
-            "extent_ns": gpu_ops["duration_ns"].to_numpy(np.int64),
-            "busy_ns": gpu_ops["duration_ns"].to_numpy(np.int64),
-            "launches": 1,
+            "kind": kinds.astype(str).to_numpy(object)[kind[longest]],
+            "start_ns": begin,
+            "extent_ns": np.maximum.reduceat((start + length)[order], first) - begin,
+            "busy_ns": np.add.reduceat(length[order], first),
+            "launches": np.diff(first, append=len(order)),
         }
     )
-    rows = rows if len(rows) <= MOST_OPERATIONS else _merge_neighbours(rows)
     for name in ("step", "range"):
         rows[name] = rows[name].replace("", pd.NA)
     return rows.sort_values(["start_ns", "lane"], kind="stable").assign(tier="timing")
@@ -66,35 +77,18 @@ def _shown(name: str) -> str:
     return name if name.startswith("[") else symbols.key(name)
 
 
-def _lanes(gpu_ops: pd.DataFrame) -> np.ndarray:
-    """The stream of each operation, with its GPU where there are several."""
-    device = gpu_ops["device"].astype(str).to_numpy(object)
-    stream = gpu_ops["stream"].astype("Int64").astype(str).replace("<NA>", "").to_numpy(object)
-    codes, names = pd.MultiIndex.from_arrays([device, stream]).factorize()
-    several = len({one for one, _ in names}) > 1
-    said = [
-        " ".join(part for part in (gpu_label(gpu) if several else "", f"stream {number}" if number else "") if part)
-        for gpu, number in names
-    ]
-    return np.array([one or "GPU" for one in said], dtype=object)[codes]
-
-
-def _merge_neighbours(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row for all operations of a lane, step and kind that start in one of MOST_OPERATIONS stretches of time.
-
-    The range and the kernel are those of the longest operation.
-    """
-    lanes = rows["lane"].nunique()
-    width = int(rows["start_ns"].max()) // max(MOST_OPERATIONS // lanes, 1) + 1
-    rows = rows.assign(stretch=rows["start_ns"] // width, end_ns=rows["start_ns"] + rows["extent_ns"])
-    key = ["stretch", "lane", "step", "kind"]
-    sums = rows.groupby(key, sort=False).agg(
-        start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), busy_ns=("busy_ns", "sum"), launches=("launches", "sum")
-    )
-    longest = rows.loc[rows.groupby(key, sort=False)["busy_ns"].idxmax(), [*key, "range", "kernel"]].set_index(key)
-    merged = sums.join(longest).reset_index()
-    merged["extent_ns"] = merged["end_ns"] - merged["start_ns"]
-    return merged.drop(columns=["stretch", "end_ns"])
+def _lanes(gpu_ops: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """The stream of each operation as a number, and what each is called: with its GPU where there are several."""
+    device, devices = pd.factorize(gpu_ops["device"])
+    stream, streams = pd.factorize(gpu_ops["stream"])
+    codes, pairs = pd.factorize(device * (len(streams) + 1) + stream + 1)
+    several = len(np.unique(pairs // (len(streams) + 1))) > 1
+    said = []
+    for pair in pairs.tolist():
+        gpu, number = divmod(pair, len(streams) + 1)
+        parts = (gpu_label(str(devices[gpu])) if several else "", f"stream {streams[number - 1]}" if number else "")
+        said.append(" ".join(filter(None, parts)) or "GPU")
+    return codes, np.array(said, dtype=object)
 
 
 @part("note", 11)
