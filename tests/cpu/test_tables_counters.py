@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -12,6 +14,7 @@ from analysis.capture.model import COUNTERS_COLUMNS, Capture, as_table
 from analysis.capture.ncu_details import metric_of
 from analysis.hardware import metrics
 from analysis.hardware.devices import find_by_capability
+from analysis.tables import kernels
 from tests.declared import DECLARED, analyse, page
 
 SASS = "sass_thread_inst_executed_op_{}_pred_on.sum"
@@ -184,3 +187,17 @@ def test_a_gpu_is_known_by_its_capability_and_size() -> None:
     assert several is not None
     assert (several.fp32_flop_per_s, pd.isna(several.dram_bytes_per_s)) == (19.5e12, True)
     assert find_by_capability("8.0", 7) is None
+
+
+def test_counters_that_nobody_has_take_no_memory_for_each_launch():
+    values = pd.DataFrame({"duration_ns": [5.0], **{f"metric_{at}": [float("nan")] for at in range(100)}})
+    places = np.full(100_000, -1)
+    places[7] = 0
+    tracemalloc.start()
+    picked = kernels._picked(values, places)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10e6  # a hundred columns of their own are 80 MB
+    assert picked["duration_ns"].dropna().to_dict() == {7: 5.0}
+    assert picked.shape == (100_000, 101)
+    assert picked.drop(columns="duration_ns").iloc[::10_000].isna().all(axis=None)
