@@ -63,7 +63,8 @@ def screen(
     """
     for detail in DETAILS:
         shown = Group(*_parts(report, tables, paths, run, detail, to.width))
-        if len(to.render_lines(shown, pad=False)) < to.height:
+        folded = sum(len(str(gap.get("fix", ""))) // to.width for gap in (report.get("gaps") or [])[: detail.gaps])
+        if len(to.render_lines(shown, pad=False)) + folded < to.height:
             break
     return shown
 
