@@ -159,7 +159,8 @@ clean:  ## remove what can be made again (build/, caches); runs/ and the virtual
 .PHONY: announce
 announce:
 	@source nsys_scripts/common.sh; if gpu=$$(find_gpu); then echo "NVIDIA GPU found: $$gpu."; \
-	elif [[ -n '$(CMD)$(RUN)' ]]; then echo "No NVIDIA GPU found: $$gpu."; \
+	elif [[ -n '$(if $(CMD),$(if $(filter -n,$(ARGS)),,yes))' ]]; then echo "CMD needs an NVIDIA GPU, and there is none here: $$gpu. ARGS=-n prints the commands." >&2; exit 2; \
+	elif [[ -n '$(if $(CMD)$(RUN),yes)' ]]; then echo "No NVIDIA GPU found: $$gpu."; \
 	else echo "No NVIDIA GPU found: $$gpu. GPT-2 runs on the CPU for its layer times; the full report is of the committed run."; fi
 
 .PHONY: need-gpu

@@ -13,7 +13,7 @@ from analysis.hardware.devices import Device
 from analysis.tables.conditions import CPU, where_it_ran
 from analysis.tables.declare import part
 from analysis.tables.join import Joined
-from analysis.tables.remedies import BARE_RUN, BARE_TIMES, METRICS
+from analysis.tables.remedies import BARE_TIMES, METRICS, ROOFS
 from analysis.tables.roofline import Ceilings
 
 
@@ -87,7 +87,7 @@ def name_missing_files(
             )
         )
     if (has_timeline or len(capture.counters)) and bool(roofs["measured"].isna().all()):
-        gaps.append(Gap("measured roofs", "there is no ceilings.json", BARE_RUN))
+        gaps.append(Gap("measured roofs", "there is no ceilings.json", ROOFS))
     if gpu and device is None and capture.clock != "cpu":
         gaps.append(
             Gap(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-BARE_RUN = "run `python -m harness.run --mode bare --out RUN/captures` on that GPU"
+ROOFS = "measure them with `make selftest` on that GPU, which keeps them for every `make profile` there"
 BARE_TIMES = "run the program with `nsys_scripts/bare.sh --out RUN -- COMMAND`"
 METRICS = "capture with the metrics that `python -m analysis.metrics` prints"
 # How the names of gaps begin that say why there are no counters at all.

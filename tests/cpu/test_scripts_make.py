@@ -51,6 +51,24 @@ def test_the_first_line_without_a_gpu_says_so(tmp_path: Path) -> None:
     assert answer.stdout.startswith("No NVIDIA GPU found: nvidia-smi says: NVIDIA-SMI has failed")
 
 
+def test_a_program_without_a_gpu_ends_before_anything_is_installed(tmp_path: Path) -> None:
+    program = "CMD=python -c 'print(1)'"
+    answer = make("profile", program, f"VENV={tmp_path}/venv", path=hidden_gpu(tmp_path))
+    assert answer.returncode == 2
+    assert "CMD needs an NVIDIA GPU, and there is none here: nvidia-smi says: NVIDIA-SMI has failed" in answer.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_make_hands_the_program_and_the_options_on(tmp_path: Path) -> None:
+    words = tmp_path / "words"
+    python = script(tmp_path / "python", f"printf '%s\\n' \"$@\" >> {words}\n")
+    arguments = ["CMD=./app 'two words'", "ARGS=-n --budget 9", "RUN=runs/x", "VENV=", f"PYTHON={python}"]
+    answer = make("profile", *arguments, path=hidden_gpu(tmp_path))
+    assert answer.returncode == 0, answer.stderr
+    handed = words.read_text().splitlines()
+    assert handed[-8:] == ["--run", "runs/x", "-n", "--budget", "9", "--", "./app", "two words"]
+
+
 @pytest.mark.parametrize("target", ["profile", "test", "report"])
 def test_the_interpreter_at_hand_names_what_it_lacks(target: str, tmp_path: Path) -> None:
     bare = script(tmp_path / "python", f'exec {sys.executable} -I -S "$@"\n')
