@@ -1,0 +1,1 @@
+"""The answer key of timelines: small programs, slow by one defect, their fixed twins, and the captures of all."""

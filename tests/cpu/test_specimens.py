@@ -1,0 +1,135 @@
+"""The answer key: every defect has a pair in both halves, and the machine code shows it where that can be told."""
+
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kernels import objects
+from kernels.specimens import build
+from kernels.specimens.registry import CLEANS, HALVES, PAIRS, Pair, specimens, vocabulary
+
+ROOT = build.FOLDER.parent.parent
+REGISTERED = re.compile(r"^(PAIR|CLEAN)\((\w+), (\w+)\)", re.MULTILINE)
+KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\s*\(")
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, build.Row]:
+    return {row["specimen"]: row for row in build.read_table()}
+
+
+def test_every_defect_has_one_pair_in_each_half() -> None:
+    defects = vocabulary()["kernel"]
+    assert len(defects) >= 32
+    for half in HALVES:
+        assert Counter(pair.defect for pair in PAIRS if pair.half == half) == dict.fromkeys(defects, 1)
+
+
+def test_halves_differ_in_algorithm_and_kernel() -> None:
+    for defect in vocabulary()["kernel"]:
+        one, other = (pair for pair in PAIRS if pair.defect == defect)
+        assert one.kernel != other.kernel
+        assert (one.computes, one.dtype) != (other.computes, other.dtype)
+    assert len({one.kernel for one in specimens() if one.kernel}) == sum(1 for one in specimens() if one.kernel)
+
+
+def test_there_are_clean_ones_in_both_halves() -> None:
+    assert len(CLEANS) >= 10
+    assert {clean.half for clean in CLEANS} == set(HALVES)
+    assert {clean.answer for clean in CLEANS} == set(vocabulary()["clean"])
+
+
+def test_the_vocabulary_says_what_and_how_to_cure() -> None:
+    words = vocabulary()
+    names = [name for part in words.values() for name in part]
+    assert len(names) == len(set(names))
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]+", name) for name in names)
+    for part in words.values():
+        for entry in part.values():
+            assert set(entry) == {"what", "cure"}
+            assert all(text.endswith(".") for text in entry.values())
+
+
+def test_every_version_says_what_it_does() -> None:
+    for pair in PAIRS:
+        assert pair.computes
+        assert pair.slow
+        assert pair.fixed
+        assert pair.slow != pair.fixed
+
+
+def test_the_driver_has_every_declared_specimen_and_no_other() -> None:
+    found = {
+        f"{half}/{'clean/' if kind == 'CLEAN' else ''}{name}"
+        for source in build.sources()[1:]
+        for kind, half, name in REGISTERED.findall(source.read_text("utf-8"))
+    }
+    assert found == {one.name.removesuffix(f"/{one.version}") for one in specimens()}
+    for source in build.sources()[1:]:
+        halves = {half for _, half, _ in REGISTERED.findall(source.read_text("utf-8"))}
+        assert halves == {source.parent.name}
+
+
+def test_every_kernel_of_the_sources_is_declared() -> None:
+    defined = {name for source in build.sources()[1:] for name in KERNEL.findall(source.read_text("utf-8"))}
+    assert defined == {one.kernel for one in specimens() if one.kernel}
+
+
+def test_every_specimen_states_a_reference() -> None:
+    for source in build.sources()[1:]:
+        for body in re.split(r"^(?:PAIR|CLEAN)\(", source.read_text("utf-8"), flags=re.MULTILINE)[1:]:
+            assert "pair.expect(" in body or "bf16_products(" in body, f"{source.name}: {body[:60]}"
+
+
+def test_the_table_is_of_these_sources(rows: dict[str, build.Row]) -> None:
+    assert rows.keys() == {one.name for one in specimens() if one.kernel}
+    codes = {str(source.relative_to(build.FOLDER)): objects.fingerprint(source) for source in build.sources()[1:]}
+    stale = {row["source"] for row in rows.values() if row["code"] != codes[row["source"]]}
+    assert stale == set(), "python -m kernels.specimens.build --update"
+
+
+@pytest.mark.parametrize(
+    "pair", [pair for pair in PAIRS if pair.evidence], ids=lambda pair: f"{pair.half}-{pair.defect}"
+)
+def test_the_code_shows_the_defect(pair: Pair, rows: dict[str, build.Row]) -> None:
+    assert build.refuted(pair, rows) == []
+
+
+def test_only_the_slow_of_spills_spill(rows: dict[str, build.Row]) -> None:
+    spilling = {name for name, row in rows.items() if row["spill_bytes"] != "0"}
+    assert spilling == {f"{half}/register_spills/slow" for half in HALVES}
+
+
+def test_evidence_that_the_code_does_not_show_is_named(rows: dict[str, build.Row]) -> None:
+    pair = Pair(
+        "register_spills", HALVES[0], "k", "s", "float32", "c", "a", "b", ("fixed spill_bytes >= 1", "slow HMMA <= 0")
+    )
+    assert build.refuted(pair, rows) == ["development/register_spills: fixed spill_bytes >= 1, but it is 0"]
+    with pytest.raises(ValueError, match="is not like"):
+        build.refuted(Pair("x", HALVES[0], "k", "s", "float32", "c", "a", "b", ("slow LDL > 1",)), rows)
+
+
+def test_every_timeline_defect_has_one_pair_in_each_half() -> None:
+    from studies.specimens.measure import TIMELINES
+
+    defects = vocabulary()["timeline"]
+    assert len(defects) >= 12
+    for half in HALVES:
+        assert Counter(pair.defect for pair in TIMELINES if pair.half == half) == dict.fromkeys(defects, 1)
+    assert len({pair.computes for pair in TIMELINES}) == len(TIMELINES)
+    assert all(pair.slow and pair.fixed and pair.slow != pair.fixed for pair in TIMELINES)
+
+
+def test_the_capture_names_every_step(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = [ROOT / "studies/specimens/capture.sh", "-n", "--full", "--half", "validation", "--out", out]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    for part in ("--check validation/", "--time validation/", "ncu_capture.sh", "nsys_capture.sh", "--set full"):
+        assert part in done.stdout
+    assert not out.exists()
+    wrong = subprocess.run([*command[:1], "--half", "both", "--out", out], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "--half is development or validation" in wrong.stderr
