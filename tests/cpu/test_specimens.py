@@ -1,5 +1,8 @@
 """The answer key: every defect has a pair in both halves, and the machine code shows it where that can be told."""
 
+import csv
+import json
+import lzma
 import re
 import subprocess
 from collections import Counter
@@ -133,3 +136,53 @@ def test_the_capture_names_every_step(tmp_path: Path) -> None:
     wrong = subprocess.run([*command[:1], "--half", "both", "--out", out], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2
     assert "--half is development or validation" in wrong.stderr
+
+
+# --- captures ---
+
+KERNELS, TIMELINES = build.FOLDER / "captures", ROOT / "studies/specimens/captures"
+WORTH = 1.1  # times as fast as the slow version, or the pair shows nothing
+
+
+def captured(path: Path) -> list[str]:
+    """The names of the specimens in a packed export of ncu, in its order."""
+    return re.findall(r"specimens/(\w+/\w+/\w+):", lzma.decompress(path.read_bytes()).decode())
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_every_kernel_of_a_half_was_counted_once(half: str) -> None:
+    names = [one.name for one in specimens() if one.half == half]
+    for page in ("ncu_raw", "ncu_ratios"):
+        assert sorted(captured(KERNELS / half / f"{page}.csv.xz")) == names
+    assert json.loads((KERNELS / half / "ncu.json").read_text())["status"] == "ok"
+
+
+def test_every_kernel_was_right_when_it_was_captured() -> None:
+    checked = (KERNELS / "check.txt").read_text().splitlines()
+    assert [line.partition(":")[0] for line in checked] == [f"ok {one.name}" for one in specimens()]
+
+
+def test_every_timeline_was_captured_in_its_range() -> None:
+    from studies.specimens.measure import TIMELINES as DECLARED
+
+    text = lzma.decompress((TIMELINES / "nvtx_pushpop_trace.csv.xz").read_bytes()).decode()
+    names = Counter(re.findall(r"specimens/(\w+/\w+/\w+)", text))
+    assert names.keys() == {name for pair in DECLARED for name in pair.names()}
+
+
+@pytest.mark.parametrize("folder", [KERNELS, TIMELINES], ids=["kernels", "timelines"])
+def test_pairs_that_win_nothing_are_named_with_the_reason(folder: Path) -> None:
+    with (folder / "times.csv").open(newline="") as stream:
+        times = {row["specimen"]: float(row["time_ns"]) for row in csv.DictReader(stream)}
+    pairs = {name.removesuffix("/slow") for name in times if name.endswith("/slow")}
+    weak = {name for name in pairs if times[f"{name}/slow"] < WORTH * times[f"{name}/fixed"]}
+    assert len(pairs) >= 24
+    named = json.loads((folder / "manifest.json").read_text())["weak"]
+    assert named.keys() >= weak
+    assert all(named.values())
+
+
+def test_the_sources_of_full_sections_are_of_the_validation_half() -> None:
+    full = json.loads((KERNELS / "manifest.json").read_text())["full_sections"]
+    assert sorted(set(captured(KERNELS / "validation/full_raw.csv.xz"))) == full
+    assert len(full) >= 32
