@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Gap
@@ -74,10 +75,8 @@ def _shares(measured: pd.DataFrame, family: str) -> pd.DataFrame:
     reasons = [name for name in measured if name.startswith(prefix) and name != f"{prefix}selected"]
     if measured.empty or not reasons or (weight and weight not in measured):
         return empty
-    weighed = measured[weight].notna() if weight else measured["counters_from"].fillna("") != ""
-    measured = measured[weighed]
-    known = measured[reasons].notna().any(axis=1)
-    rows = measured[known]
+    known = np.logical_or.reduce([measured[name].notna() for name in reasons])  # one at a time: there may be a million
+    rows = measured[known & measured[weight].notna() if weight else known]
     if rows.empty:
         return empty
     weighted = rows[reasons].mul(rows[weight], axis=0) if weight else rows[reasons]
