@@ -110,11 +110,11 @@ def name_missing_files(
 
 
 @part("gap", 13)
-def _partial_counters(joined: Joined, measured: pd.DataFrame) -> list[Gap]:
-    return name_partial_counters(joined.launches, measured)
+def _partial_counters(joined: Joined, measured: pd.DataFrame, planned_rows: object) -> list[Gap]:
+    return name_partial_counters(joined.launches, measured, is_planned=planned_rows is not None)
 
 
-def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame) -> list[Gap]:
+def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame, *, is_planned: bool = False) -> list[Gap]:
     """Return a gap for kernels that ncu was not asked for, and one for matched kernels whose counters have no value."""
     gaps: list[Gap] = []
     if launches.empty or not (launches["counters_from"] != "").any():
@@ -124,8 +124,12 @@ def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame) -> lis
         gaps.append(
             Gap(
                 f"the counters of {outside} of {len(launches)} kernels",
-                "they ran outside the ranges that ncu was asked for",
-                "capture them with `make profile ARGS=--deep`, or report with --extrapolate-siblings",
+                "the time of the plan was spent on others"
+                if is_planned
+                else "they ran outside the ranges that ncu was asked for",
+                "give more time with `make profile ARGS='--budget 120'`, or capture all with `make profile ARGS=--deep`"
+                if is_planned
+                else "capture them with `make profile ARGS=--deep`, or report with --extrapolate-siblings",
             )
         )
     matched = measured[measured["counters_from"] != ""]

@@ -223,6 +223,16 @@ def test_a_launch_that_ncu_did_not_replay_is_named_and_surplus_joins_nothing():
     assert tables["counting"]["counted"].sum() <= len(rows) - len(head)
 
 
+def test_what_the_budget_did_not_reach_is_a_gap_with_a_larger_budget():
+    launches, ranges = program()
+    rows = launches.index[launches["path"] == "decode/head"].tolist()
+    content, tables = report(launches, ranges, rows)
+    assert tables["counting"].set_index("range").loc["decode/head", "counted"] == len(rows)
+    gap = next(gap for gap in content["gaps"] if gap["what"].startswith("the counters of"))
+    assert gap["what"] == f"the counters of {len(launches) - len(rows)} of {len(launches)} kernels"
+    assert (gap["why"], "--budget" in gap["fix"]) == ("the time of the plan was spent on others", True)
+
+
 def test_a_plan_of_another_timeline_is_a_gap_and_selects_nothing():
     launches, ranges = program()
     rows = [0, 1, 2]
