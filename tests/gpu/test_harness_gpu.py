@@ -79,7 +79,7 @@ def test_bare_mode_writes_the_four_files(tmp_path: Path) -> None:
 def test_the_capture_program_runs_without_a_tool(tmp_path: Path) -> None:
     from harness import run
 
-    assert run.main(["--mode", "capture", "--out", str(tmp_path), *SMALL, *SHAPES]) == 0
+    assert run.main(["--mode", "capture", "--bench", "--selftest", "--out", str(tmp_path), *SMALL, *SHAPES]) == 0
     with (tmp_path / "ops.csv").open() as file:
         ranges = [row["range"] for row in csv.DictReader(file)]
     assert "gpt2_fused/decode/h.1/attn/softmax" in ranges

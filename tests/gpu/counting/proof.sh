@@ -14,7 +14,7 @@ out=$(mkdir -p "$1" && cd "$1" && pwd) most=${2:-330}
 python=${PYTHON:-python3}
 one_pass=gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum
 qwen=("$python" tests/gpu/counting/qwen_like.py)
-gpt2=("$python" -m harness.run --mode capture --no-bench --no-selftest)
+gpt2=("$python" -m harness.run --mode capture)
 SECONDS=0
 
 try() { # NAME LIMIT COMMAND…: with a time limit, which is never beyond the end
