@@ -5,6 +5,7 @@ python -m tests.browser.screenshots    # draws them anew, after a change that is
 
 from __future__ import annotations
 
+import argparse
 import io
 import shutil
 import sys
@@ -74,6 +75,7 @@ def taken(chromium: Any, path: Path) -> Iterator[tuple[str, Image.Image]]:
 
 def main() -> int:
     """Draw all states into FOLDER."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     from playwright.sync_api import sync_playwright
 
     from tests.browser.conftest import FLAGS
