@@ -29,6 +29,8 @@ from analysis.tables.declare import Table
 from studies.baseline.page import render_baseline
 from studies.ladder import figures as ladder_figures
 from studies.ladder import page as ladder
+from studies.ladder.bounds import dated
+from studies.ladder.bounds import read as read_bounds
 from studies.ladder.build import lines_today, read_tables
 from studies.ladder.claims_page import render_claims
 from studies.ladder.read import read_bench
@@ -210,8 +212,9 @@ def _ladders(runs: Runs, tables: ladder.Tables, suffix: str) -> Iterator[Part]:
     claims = render_claims(tables["claims"], tables["ladder"], tables["ladder_runs"], f"../{where}")
     yield Part("kernels/CLAIMS.md", "claims", claims)
     yield Part("README.md", "ladder", ladder.render_overview(tables, benches))
+    bounds = dated(read_bounds())
     for one in ladder.folders(tables):
-        text = ladder.render_folder(one, tables, benches, where=where, suffix=suffix)
+        text = ladder.render_folder(one, tables, benches, where=where, suffix=suffix, bounds=bounds)
         yield Part(f"kernels/{one}/README.md", "ladder", text)
 
 

@@ -32,12 +32,22 @@ WORDS = {
     "tensor_active_frac": "tensor pipe busy",
     "top_stall": "top stall",
 }
+# Between which values a metric lies, whatever is measured: by what its name ends with.
+RANGES = {"frac": (0.0, 1.0), "sectors_per_request_load": (1.0, 32.0)}
+COUNTS = ("local_bytes", "global_load_inst", "dram_read_bytes")
+LEAST_COUNT = 1e3  # a lower bound of a count at a ladder's shape that only a count of nothing would miss
+
+
+def _kind(metric: str) -> str:
+    return "frac" if metric.endswith("_frac") else metric
 
 
 @dataclass(frozen=True)
 class Hypothesis:
     """A bound that a measurement can break: `metric`, a column of ladder.csv, lies in [low, high] or is `equals`.
 
+    `refuted` are the ends beyond which it is refuted, where these are further out: what lies between is neither reached
+    nor refuted.
     With `than` it is the metric over that of another variant of the op; TIME over FLOOR is the time over the floor's.
     `dtypes` are those it is about. `shape` names one of the op's shapes; "": its bench shape. Counters are taken there
     too, to say why, unless `counters` is False: where one sentence is about many shapes, the benchmark's times are
@@ -55,12 +65,28 @@ class Hypothesis:
     shape: str = ""
     least_bytes: float = 0.0
     counters: bool = True
+    refuted: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.metric not in WORDS:
             raise ValueError(f"hypothesis about {self.metric!r}: no words for it, known: {', '.join(WORDS)}")
         if self.low == 0.0 and self.high == math.inf and not self.equals:
             raise ValueError(f"hypothesis about {self.metric}: nothing would refute it without low, high or equals")
+        if why := self.cannot_fail():
+            raise ValueError(f"hypothesis about {self.metric}: {why}")
+        if self.refuted and not self.refuted[0] <= self.low <= self.high <= self.refuted[1]:
+            raise ValueError(f"hypothesis about {self.metric}: what refutes it must lie beyond what is expected")
+
+    def cannot_fail(self) -> str:
+        """Why every measurement is within the bound, "" where one can be outside."""
+        if self.equals:
+            return ""
+        lowest, highest = (0.0, math.inf) if self.than else RANGES.get(_kind(self.metric), (0.0, math.inf))
+        if self.low <= lowest and self.high >= highest:
+            return f"it is always between {lowest:g} and {highest:g}"
+        if not self.than and self.high == math.inf and self.low <= LEAST_COUNT and self.metric in COUNTS:
+            return f"a count of {self.low:g} or more says no more than that there is any"
+        return ""
 
     @property
     def is_about_bytes(self) -> bool:
@@ -70,6 +96,22 @@ class Hypothesis:
     @property
     def bound(self) -> str:
         """`time at most 0.95 times v05_wgmma's`, without dtypes and shapes."""
+        return self._said + self._refutation
+
+    @property
+    def _refutation(self) -> str:
+        if self.refuted is None:
+            return ""
+        unit, behind = (1.0, "") if self.than else _unit(self.metric, min(self.refuted[1], self.low or math.inf))
+        low, high = (f"{end / unit:.4g}{behind}" for end in self.refuted)
+        ends = [
+            *([f"below {low}"] if self.refuted[0] else []),
+            *([f"above {high}"] if self.refuted[1] < math.inf else []),
+        ]
+        return f" (refuted {' or '.join(ends)})"
+
+    @property
+    def _said(self) -> str:
         words = WORDS[self.metric]
         if self.equals:
             return f"{words} {self.equals}"
@@ -87,6 +129,8 @@ def _unit(metric: str, value: float) -> tuple[float, str]:
     if metric.endswith("_flop_per_s"):
         return 1e12, " TFLOP/s"
     if metric.endswith("_bytes"):
+        if value >= 1e9:
+            return 1e9, " GB"
         return (1e6, " MB") if value >= 1e6 else (1.0, " bytes" if value > 1 else " byte")
     return 1.0, ""
 

@@ -10,7 +10,10 @@ _AGAIN = "make it again"
 
 
 class Hypothesis(Struct):
-    """What a variant expects of `metric` over that of `versus`; open ends are null. `at` names another shape."""
+    """What a variant expects of `metric` over that of `versus`; open ends are null. `at` names another shape.
+
+    `refuted_low` and `refuted_high` are the ends beyond which it is refuted, where they are not `low` and `high`.
+    """
 
     metric: str
     versus: str = ""
@@ -19,6 +22,8 @@ class Hypothesis(Struct):
     equals: str = ""
     stated: bool | UnsetType = UNSET
     at: str | UnsetType = UNSET
+    refuted_low: float | UnsetType | None = UNSET
+    refuted_high: float | UnsetType | None = UNSET
 
 
 class Point(Struct):

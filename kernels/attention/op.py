@@ -76,10 +76,14 @@ def separate_bytes(shape: Shape, dtype: str) -> int:
     return minimum_bytes(shape, dtype) + 7 * _pairs(shape) * ITEM_BYTES["float32"]
 
 
+PER_QUERY_PASSES = 68  # of v02's array: it is written twice and read 66 times
+PER_QUERY_LOCAL = PER_QUERY_PASSES * ITEM_BYTES["float32"] * 8 * 12 * visible_pairs(1024, 1024)  # at the bench shape
+
+
 def per_query_bytes(shape: Shape, dtype: str) -> int:
     """v02: the array is written twice and read 66 times; from DRAM where that of all threads exceeds L2."""
     array = _pairs(shape) * ITEM_BYTES["float32"]
-    return minimum_bytes(shape, dtype) + (68 * array if array > modelled().l2_bytes else 0)
+    return minimum_bytes(shape, dtype) + (PER_QUERY_PASSES * array if array > modelled().l2_bytes else 0)
 
 
 def mask_bytes(shape: Shape, dtype: str) -> int:
@@ -451,7 +455,13 @@ VARIANTS = (
         hypotheses=(
             Hypothesis(TIME, "v01_separate", low=1.0),
             Hypothesis(TIME, "v01_separate", low=1.0, shape="b1_t1024"),
-            Hypothesis("local_bytes", low=1.0),
+            # written after the measurement, in place of "1 byte or more", which could not fail
+            Hypothesis(
+                "local_bytes",
+                low=0.95 * PER_QUERY_LOCAL,
+                high=1.05 * PER_QUERY_LOCAL,
+                refuted=(0.9 * PER_QUERY_LOCAL, 1.1 * PER_QUERY_LOCAL),
+            ),
         ),
         no_tunables="a specimen, as it is often written first: a block a head, a thread a query of 1024",
     ),

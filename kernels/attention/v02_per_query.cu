@@ -7,7 +7,8 @@
 // Versus   v01: one launch, no workspace that the caller knows of.
 // Why      one block a head, so 12 of them at B 1: 120 of 132 multiprocessors do nothing; a stack frame of 4096 bytes.
 //          Claimed by a student's report: occupancy 14.5 %, branch efficiency 55 %.
-// Expect   time at least v01_separate's at b8_t1024 and b1_t1024; local memory at least 1 byte. Refuted if not.
+// Expect   time at least v01_separate's at b8_t1024 and b1_t1024; local memory 13.02 to 14.39 GB (refuted below 12.33
+//          GB or above 15.07 GB). Refuted if not.
 // Source   a student project's report
 #include "attention.h"
 #include "check.cuh"

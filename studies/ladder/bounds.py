@@ -1,6 +1,8 @@
 """Writes kernels/bounds.csv: when each bound of a hypothesis was committed, changed, withdrawn, and first measured.
 
     python -m studies.ladder.bounds              adds what kernels/ declares now and the table lacks: no git
+    python -m studies.ladder.bounds --check      1 if the table lacks what kernels/ declares; tells how
+                                                 many bounds were written before they were first measured
     python -m studies.ladder.bounds --history    makes the whole table again from git, which needs all of it: minutes
 
 A bound is what a variant declares of one metric (over that of `than`, if there is one) on one dtype and shape. A row is
@@ -47,6 +49,7 @@ TIME = "bench_time_p50_ns"
 TIMED = (TIME, "achieved_flop_per_s")
 TIME_COLUMNS = (TIME, "chained_time_p50_ns", "isolated_time_p50_ns")  # of bench.csv, in its versions
 SENTENCE = "sentence"
+REFUTED = " refuted"  # behind a metric: the ends beyond which it is refuted, where they are further out
 ANY = "*"
 AFTER = ("low", "high", "equals", "said")
 
@@ -116,6 +119,8 @@ def declared() -> Bounds:
                         key = (op.name, name, short, shape, getattr(said, "metric", TIME), said.than)
                         if found.setdefault(key, values) != values:
                             raise ValueError(f"two hypotheses are about {' '.join(key)}")
+                        if ends := getattr(said, "refuted", None):
+                            found[(*key[:4], key[4] + REFUTED, key[5])] = (_text(ends[0]), _text(ends[1]), "", "")
     return found
 
 
@@ -250,7 +255,7 @@ def _measured(keys: Iterable[Key]) -> Iterator[Row]:
     first = _first_measured()
     for key in keys:
         op, variant, dtype, shape, metric, than = key
-        column = TIME if metric in TIMED else metric
+        column = TIME if metric in TIMED else metric.removesuffix(REFUTED)
         sides = [variant] if than in ("", "floor") else [variant, than]
         seen = [first.get(((op, side, dtype, shape), column)) for side in sides]
         if (found := [one for one in seen if one is not None]) and len(found) == len(sides):
@@ -275,6 +280,52 @@ def current(rows: Iterable[Mapping[str, str]]) -> Bounds:
         elif row["event"] in ("declared", "changed"):
             found[_key(row)] = (row["low"], row["high"], row["equals"], row["said"])
     return found
+
+
+class Dated(NamedTuple):
+    """A bound that stands: when it was written and first measured ("": not yet), and when it changed after that."""
+
+    key: Key
+    values: Values
+    written: str
+    measured: str
+    changed: tuple[str, ...]
+
+    @property
+    def afterwards(self) -> bool:
+        """Whether it was written when what it is about had been measured."""
+        return bool(self.measured) and self.measured <= self.written
+
+
+def dated(rows: Iterable[Row]) -> list[Dated]:
+    """Every bound that stands at the end of the table, with its dates; one that was withdrawn was written anew."""
+    rows = sorted(rows, key=lambda row: row["date"])
+    events: dict[Key, list[Row]] = {}
+    for row in rows:
+        events.setdefault(_key(row), []).append(row)
+    found = []
+    for key, values in current(rows).items():
+        mine = events[key]
+        written = [row["date"] for row in mine if row["event"] == "declared"][-1]
+        measured = next((row["date"] for row in mine if row["event"] == "measured"), "")
+        changed = [row["date"] for row in mine if row["event"] == "changed" and row["date"] >= written]
+        found.append(Dated(key, values, written, measured, tuple(changed)))
+    return found
+
+
+def check(rows: list[Row]) -> int:
+    """Print what is known of the bounds; 1 if the table is not of what is declared. That each can fail is for the
+    declarations themselves (kernels/hypotheses.py).
+    """
+    lacking = with_today(rows)[len(rows) :]
+    for row in lacking:
+        print(f"not in {TABLE.name}: {row['event']} {' '.join(filter(None, _key(row)))}")
+    known = dated(rows)
+    before = sum(bool(one.measured) and not one.afterwards for one in known)
+    after, changed = sum(one.afterwards for one in known), sum(bool(one.changed) for one in known)
+    print(f"{len(known)} bounds: {before} written before they were first measured, {after} afterwards, "
+          f"{len(known) - before - after} not measured; {changed} changed since they were written")  # fmt: skip
+    return int(bool(lacking))
 
 
 def read() -> list[Row]:
@@ -315,11 +366,14 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--history", action="store_true", help="make the whole table again from git")
+    parser.add_argument("--check", action="store_true", help="write nothing: is the table what kernels/ declares?")
     parser.add_argument("--dump", action="store_true", help="print what kernels/ declares as JSON, and write nothing")
     options = parser.parse_args()
     if options.dump:
         print(json.dumps(list(declared().items())))
         return 0
+    if options.check:
+        return check(read())
     rows = with_today(history() if options.history else read())
     partial = TABLE.with_name(f".{TABLE.name}.part")
     partial.write_text(text(rows), encoding="utf-8")

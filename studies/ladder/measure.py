@@ -163,6 +163,8 @@ def hypotheses(point: Point) -> Iterator[dict[str, Any]]:
         return
     for said in stated:
         row = {"metric": said.metric, "versus": said.than, "low": said.low, "high": said.high, "equals": said.equals}
+        if said.refuted:
+            row |= dict(zip(("refuted_low", "refuted_high"), said.refuted, strict=True))
         yield row | ({"at": said.shape} if said.shape else {})
         if said.least_bytes:
             yield from (row | {"at": name} for name in other_shapes(point, said))

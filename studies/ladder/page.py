@@ -7,7 +7,7 @@ has no counters yet stays blank.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,9 @@ from tabulate import tabulate
 from analysis.formats.spans import Span
 from analysis.page.markdown import escape
 from analysis.page.text import MISSING, is_missing, number, percent
+from studies.ladder.bounds import REFUTED, Dated
 from studies.ladder.goals import fastest_rungs, library_of, precision_of, versus
-from studies.ladder.tables import ACROSS_RUNS, BASELINES
+from studies.ladder.tables import ACROSS_RUNS, BASELINES, WORDS
 from studies.sweep.tables import short_name
 
 STALLS = 3  # of a rung, the largest
@@ -31,8 +32,9 @@ STALE = {
     "times": f"times are of {OLDER}, and so are the verdicts on them; counters are of the present one.",
     "times counters": f"times and counters are of {OLDER}, and so are the verdicts on them.",
 }
-OUTCOMES = ("confirmed", "refuted", "not measured")
-VERDICTS = {"confirmed": "confirmed", "refuted": "**refuted**"}
+OUTCOMES = ("reached", "not refuted", "refuted", "not measured")  # of a hypothesis
+CLAIMED = ("confirmed", "refuted", "not measured")  # of what others claim
+VERDICTS = {"reached": "reached", "not refuted": "not refuted", "refuted": "**refuted**"}
 
 
 @dataclass(frozen=True)
@@ -62,18 +64,24 @@ def folders(tables: Tables) -> list[str]:
 
 
 def render_folder(
-    folder: str, tables: Tables, benches: Mapping[str, Bench], *, where: str = "", suffix: str = ""
+    folder: str,
+    tables: Tables,
+    benches: Mapping[str, Bench],
+    *,
+    where: str = "",
+    suffix: str = "",
+    bounds: Sequence[Dated] = (),
 ) -> str:
     """Return the part `ladder` of kernels/<folder>/README.md: each op that lives there.
 
     Shape: `tables` by the names of LADDER_TABLES; `benches` by op; `where` is the folder of the ladder, as a reader
-    finds it; `suffix` is what the names of its figures end with.
+    finds it; `suffix` is what the names of its figures end with; `bounds` with their dates.
     """
     ops = ops_of(folder, tables)
     parts = []
     for op in ops:
         heading = [f"### {op}"] if len(ops) > 1 else []
-        parts += [*heading, render_op(op, tables, benches.get(op), where, suffix)]
+        parts += [*heading, render_op(op, tables, benches.get(op), where, suffix, bounds)]
     return "\n\n".join(parts)
 
 
@@ -95,7 +103,9 @@ def rungs_of(op: str, tables: Tables) -> pd.DataFrame:
     return rows.assign(elsewhere=runs.notna() & (runs != next(iter(runs.mode()), "")), fastest=rows.index.isin(fastest))
 
 
-def render_op(op: str, tables: Tables, bench: Bench | None, where: str, suffix: str) -> str:
+def render_op(
+    op: str, tables: Tables, bench: Bench | None, where: str, suffix: str, bounds: Sequence[Dated] = ()
+) -> str:
     """Return the ladder of one op: rungs by dtype, other shapes, what was refused, hypotheses, counters, conditions."""
     rungs = rungs_of(op, tables)
     parts: list[str] = []
@@ -111,7 +121,7 @@ def render_op(op: str, tables: Tables, bench: Bench | None, where: str, suffix: 
         parts += _other_shapes(op, rungs, bench)
     parts += _not_timed(op, tables)
     parts += _refusals(rungs)
-    parts += ["Hypotheses", _hypothesis_table(rungs)]
+    parts += ["Hypotheses", _hypothesis_table(rungs), *_dates(op, bounds)]
     counted = rungs[rungs["launches"].notna()]
     for dtype, rows in counted.groupby("dtype", sort=False):
         # folded: wide, and for who asks why
@@ -347,6 +357,33 @@ def _hypothesis_table(rungs: pd.DataFrame) -> str:
     return _markdown(table, ["rung", "says", "dtype", "found", "verdict"])
 
 
+def _dates(op: str, bounds: Sequence[Dated]) -> list[str]:
+    """When each bound of an op was written, first measured and changed; folded."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    own = [one for one in bounds if one.key[0] == op]
+    for one in own:
+        _, variant, dtype, shape, metric, than = one.key
+        low, high, equals, _ = one.values
+        ends = " and ".join(f"{sign} {float(end):.4g}" for sign, end in (("≥", low), ("≤", high)) if end)
+        words = WORDS.get(metric.removesuffix(REFUTED), metric)
+        what = f"{words}{f' over `{than}`' if than else ''} {equals or ends}"
+        what += ", beyond which it is refuted" if metric.endswith(REFUTED) else ""
+        measured = f"{_day(one.measured)}{', **before it was written**' if one.afterwards else ''}"
+        changed = ", ".join(map(_day, one.changed))
+        rows.setdefault((f"`{variant}`", what, _day(one.written), measured, changed), []).append(f"{dtype} {shape}")
+    if not own:
+        return []
+    table = [[name, what, ", ".join(places), *dates] for (name, what, *dates), places in rows.items()]
+    headers = ["rung", "bound", "at", "written", "first measured", "changed"]
+    after = sum(one.afterwards for one in own)
+    title = f"When each bound was written and first measured: {after} of {len(own)} after the measurement"
+    return [f"<details>\n<summary>{title}</summary>", _markdown(table, headers), "</details>"]
+
+
+def _day(date: str) -> str:
+    return date[:16].replace("T", " ") or MISSING
+
+
 def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
     """The fastest rung at every shape that was timed."""
     with_library = timed(op, rungs, bench)
@@ -485,7 +522,7 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
             ]
         )
     headers = ["op", "at", "dtype", "fastest rung", "time", "of the measured roof", "vs best library (p5 – p95)"]
-    headers += ["hypotheses confirmed / refuted / not measured"]
+    headers += [f"hypotheses {' / '.join(OUTCOMES)}"]
     headers += [f"rungs that move ≤ {MOST_BYTES} × the predicted bytes"]
     rendered = _markdown(table, headers)
     notes = [f"{STALE_MARK} times are of {OLDER}."] if STALE_MARK in rendered else []
@@ -493,7 +530,7 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
     parts = [rendered, *notes, _held_against(tables, benches)]
     if len(tables["claims"]):
         counts = tables["claims"]["verdict"].value_counts()
-        named = ", ".join(f"{counts[name]} {name}" for name in OUTCOMES if name in counts)
+        named = ", ".join(f"{counts[name]} {name}" for name in CLAIMED if name in counts)
         parts.append(
             f"**Claims of others**, tested on this GPU: {tables['claims']['claim'].nunique()} claims with "
             f"{len(tables['claims'])} numbers, {named} ([claimed → found, and why](kernels/CLAIMS.md))."

@@ -89,7 +89,10 @@ def read_ladder(folder: Path) -> Ladder:
     runs = [_run(file.parents[1], same) for file in sorted(folder.glob(f"*/captures/{POINTS.name}"))]
     return Ladder(
         pd.DataFrame(points),
-        pd.DataFrame(hypotheses, columns=[*KEY, "metric", "versus", "low", "high", "equals", "stated", "at"]),
+        pd.DataFrame(
+            hypotheses,
+            columns=[*KEY, "metric", "versus", "low", "high", "equals", "stated", "at", "refuted_low", "refuted_high"],
+        ),
         document["claims"],
         document["goals"],
         document.get("shapes", {}),  # older ones have none

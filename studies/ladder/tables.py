@@ -6,7 +6,7 @@ are weighted by time, what an instruction costs by instructions; what one launch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -313,13 +313,21 @@ def _library(table: pd.DataFrame) -> pd.Series:
         Column("metric", "", "column of ladder.csv, or stall_<reason>_frac", "key"),
         Column("versus", "", "variant (or floor) whose value it is divided by, if any", "key"),
         Column("stated", "", "whether the rung states it; else it is the rule about bytes that holds for all", "key"),
-        Column("low", "", "least that confirms, blank if open", "key"),
-        Column("high", "", "most that confirms, blank if open", "key"),
-        Column("equals", "", "text that confirms", "key"),
+        Column("low", "", "least that is expected, blank if open", "key"),
+        Column("high", "", "most that is expected, blank if open", "key"),
+        Column("equals", "", "text that is expected", "key"),
+        Column("refuted_low", "", "below this it is refuted, where that is not `low`", "key"),
+        Column("refuted_high", "", "above this it is refuted, where that is not `high`", "key"),
         Column("found", "", "what was found, in the unit of the metric or as a ratio", "row"),
         Column("what", "", "metric and versus in words", "row"),
         Column("found_text", "", "what was found, in words, with the bounds", "row"),
-        Column("verdict", "", "confirmed, refuted or not measured (also: times of two runs, near a bound)", "row"),
+        Column(
+            "verdict",
+            "",
+            "reached: what is expected was found; refuted: it is beyond what refutes; not refuted: between, also "
+            "a ratio of times of two runs near a bound; or not measured",
+            "row",
+        ),
     ),
 )
 def build_hypotheses(
@@ -375,6 +383,20 @@ def _end(value: Any) -> float | None:
     return None if _unknown(value) else float(value)
 
 
+def _verdict_of(found: float, expected: Sequence[float | None], refuting: Sequence[float | None], spread: float) -> str:
+    """reached, not refuted or refuted; `spread`: a factor by which the value may be off either way."""
+
+    def outside(value: float, ends: Sequence[float | None]) -> bool:
+        low, high = ends
+        return (low is not None and value < low) or (high is not None and value > high)
+
+    least, most = found / spread, found * spread
+    if not outside(least, expected) and not outside(most, expected):
+        return "reached"
+    low, high = refuting
+    return "refuted" if outside(most, (low, None)) or outside(least, (None, high)) else "not refuted"
+
+
 def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> dict[str, Any]:
     """A row of hypotheses.csv without its key; `apart`: a ratio of times of two runs, not judged near its bounds."""
     metric, versus, equals = said["metric"], said["versus"], said["equals"]
@@ -386,25 +408,22 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
     words = WORDS.get(metric, metric.removesuffix("_frac").replace("_", " "))
     than = f" over {'the floor' if versus == 'floor' else f'`{versus}`'}" if versus else ""
     than += "" if _unknown(said["at"]) else f" at {said['at']}"
+    beyond = [low if (end := _end(said.get("refuted_low"))) is None else end,
+              high if (end := _end(said.get("refuted_high"))) is None else end]  # fmt: skip
     if _unknown(found):
         verdict = "not measured"
     elif equals:
-        verdict = "confirmed" if found == equals else "refuted"
+        verdict = "reached" if found == equals else "refuted"
     else:
-        spread = 1 + ACROSS_RUNS if apart else 1
-        least, most = found / spread, found * spread
-        if (low is None or least >= low) and (high is None or most <= high):
-            verdict = "confirmed"
-        else:
-            outside = (low is not None and most < low) or (high is not None and least > high)
-            verdict = "refuted" if outside else "not measured"
+        verdict = _verdict_of(found, (low, high), beyond, 1 + ACROSS_RUNS if apart else 1)
     shown = "not measured" if _unknown(found) else show(column, found)
     if verdict == "refuted" and any(end is not None and shown == show(column, end) for end in (low, high)):
         shown = f"{found:.6g}"  # beyond a bound by less than is usually shown
     runs = ", timed in different runs" if apart else ""
-    runs += ": too near its bounds to judge" if apart and verdict == "not measured" else ""
+    runs += ": too near its bounds to judge" if apart and verdict == "not refuted" else ""
     return {
         "metric": metric, "versus": versus, "stated": bool(said["stated"]), "low": low, "high": high, "equals": equals,
+        "refuted_low": _end(said.get("refuted_low")), "refuted_high": _end(said.get("refuted_high")),
         "found": None if equals or _unknown(found) else float(found),
         "what": f"{words}{than}", "found_text": f"{words}{than} {shown} ({bounds}){runs}", "verdict": verdict,
     }  # fmt: skip
@@ -504,12 +523,12 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
     ),
 )
 def with_verdicts(rungs: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame:
-    """ladder.csv: `rungs` with the verdict over what each rung states: refuted if a part is, confirmed if all parts
+    """ladder.csv: `rungs` with the verdict over what each rung states: refuted if a part is, reached if all parts
     are, else not measured. The rule about bytes that holds for every rung decides where one states nothing else; beside
     what one states it comes last and is told apart. At another shape than the ladder's only what is said about that
     shape counts.
     """
-    order = {"refuted": 0, "not measured": 1, "confirmed": 2}
+    order = {"refuted": 0, "not measured": 1, "not refuted": 2, "reached": 3}
     ranked = hypotheses.assign(order=hypotheses["verdict"].map(order))
     verdicts: dict[tuple[str, ...], tuple[str, str, str]] = {}
     elsewhere = ranked[ranked["at"] != ranked["shape_name"]]

@@ -4,9 +4,11 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kernels.hypotheses import Hypothesis
 from studies.ladder import bounds
 from tests import committed
 
@@ -105,3 +107,51 @@ def test_what_is_declared_and_not_in_the_table_is_added_without_a_commit() -> No
     added = [row for row in bounds.with_today(less) if not row["commit"]]
     lacking = {key for key in CURRENT if key[:2] == ("gelu", "v02_vector")}
     assert {bounds._key(row) for row in added} - {bounds._key(row) for row in less} == lacking
+
+
+def test_a_bound_says_when_it_was_written_first_measured_and_changed() -> None:
+    before, after = (f"gelu,{name},fp32,large,bench_time_p50_ns,floor" for name in ("v01", "v02"))
+    rows = events(
+        f"{before},declared,2026-01-01T00:00:00Z,a,,1.1,,,",
+        f"{before},measured,2026-01-02T00:00:00Z,b,,,,,x.csv",
+        f"{before},changed,2026-01-03T00:00:00Z,c,,1.2,,,",
+        f"{after},measured,2026-01-02T00:00:00Z,b,,,,,x.csv",
+        f"{after},declared,2026-01-02T00:00:00Z,b,,1.1,,,",
+    )
+    first, second = bounds.dated(rows)
+    assert (first.written, first.measured, first.changed) == (
+        "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", ("2026-01-03T00:00:00Z",),
+    )  # fmt: skip
+    assert not first.afterwards
+    assert second.afterwards
+
+
+def test_ends_that_refute_are_a_bound_of_their_own() -> None:
+    (said,) = {key for key in CURRENT if key[4].endswith(bounds.REFUTED) and key[2] == "fp32"}
+    assert said[:2] == ("attention", "v02_per_query")
+    expected = CURRENT[(*said[:4], said[4].removesuffix(bounds.REFUTED), said[5])]
+    refuting = CURRENT[said]
+    assert float(refuting[0]) < float(expected[0]) < float(expected[1]) < float(refuting[1])
+
+
+def test_the_check_names_what_the_table_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bounds.check(ROWS) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{len(CURRENT)} bounds: ")
+    less = [row for row in ROWS if bounds._key(row)[:2] != ("gelu", "v02_vector")]
+    assert bounds.check(less) == 1
+    assert "not in bounds.csv: declared gelu v02_vector" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"metric": "local_bytes", "low": 1.0}, "says no more than that there is any"),
+        ({"metric": "fma_active_frac", "high": 1.0}, "always between 0 and 1"),
+        ({"metric": "sectors_per_request_load", "low": 1.0}, "always between 1 and 32"),
+        ({"metric": "local_bytes", "low": 1e6, "refuted": (2e6, 3e6)}, "must lie beyond what is expected"),
+    ],
+)
+def test_a_bound_that_cannot_fail_is_refused(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Hypothesis(**wrong)

@@ -559,11 +559,11 @@ def test_times_ratios_states_and_tiers(folder: Path) -> None:
 def test_hypotheses_are_judged_with_what_was_found(folder: Path) -> None:
     table = composer.build(folder)["hypotheses"]
     found = {(row["variant"], row["metric"], row["versus"]): row for row in table.to_dict("records")}
-    assert found["v01", "top_stall", ""]["verdict"] == "confirmed"
-    assert found["v01", "measured_over_predicted", ""]["verdict"] == "confirmed"
+    assert found["v01", "top_stall", ""]["verdict"] == "reached"
+    assert found["v01", "measured_over_predicted", ""]["verdict"] == "reached"
     assert found["v02", "measured_over_predicted", ""]["verdict"] == "refuted"
     faster = found["v02", "bench_time_p50_ns", "v01"]
-    assert (faster["found"], faster["verdict"], faster["tier"]) == (0.5, "confirmed", "timing")
+    assert (faster["found"], faster["verdict"], faster["tier"]) == (0.5, "reached", "timing")
     assert faster["what"] == "time over `v01`"
     assert faster["found_text"] == "time over `v01` 0.5 (≤ 0.6)"
     assert found["v02", "bench_time_p50_ns", "floor"]["found"] == 2.0
@@ -572,7 +572,7 @@ def test_hypotheses_are_judged_with_what_was_found(folder: Path) -> None:
     unknown = found["v02", "tensor_active_frac", ""]
     assert (unknown["verdict"], pd.isna(unknown["found"])) == ("not measured", True)
     rows = rows_of(folder)
-    assert rows["v01"]["verdict"] == "confirmed"
+    assert rows["v01"]["verdict"] == "reached"
     assert rows["v02"]["verdict"] == "refuted"
     assert rows["v02"]["verdict_by"] == "DRAM bytes over predicted"
     assert rows["v02"]["verdict_why"].startswith("DRAM bytes over predicted 1.3 (≤ 1.1); ")
@@ -580,11 +580,19 @@ def test_hypotheses_are_judged_with_what_was_found(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("found", "verdict"),
+    [(1.0, "reached"), (1.05, "not refuted"), (0.85, "not refuted"), (0.7, "refuted"), (1.3, "refuted")],
+)
+def test_what_is_expected_and_what_refutes_are_judged_separately(found: float, verdict: str) -> None:
+    assert ladder_tables._verdict_of(found, (0.9, 1.02), (0.8, 1.2), 1) == verdict
+
+
+@pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [
-        (None, 0.53, "confirmed"), (None, 0.51, "not measured"), (None, 0.49, "not measured"), (None, 0.47, "refuted"),
-        (0.47, None, "confirmed"), (0.49, None, "not measured"), (0.53, None, "refuted"), (0.49, 0.51, "not measured"),
-        (0.51, 0.515, "not measured"),  # the window lies within what may be
+        (None, 0.53, "reached"), (None, 0.51, "not refuted"), (None, 0.49, "not refuted"), (None, 0.47, "refuted"),
+        (0.47, None, "reached"), (0.49, None, "not refuted"), (0.53, None, "refuted"), (0.49, 0.51, "not refuted"),
+        (0.51, 0.515, "not refuted"),  # the window lies within what may be
     ],
 )  # fmt: skip
 def test_times_of_two_runs_are_not_judged_near_a_bound(
@@ -599,13 +607,13 @@ def test_times_of_two_runs_are_not_judged_near_a_bound(
         return dict(table[table["variant"] == "v02"].iloc[0])
 
     together = (low is None or low <= 0.5) and (high is None or high >= 0.5)
-    assert judged()["verdict"] == ("confirmed" if together else "refuted")
+    assert judged()["verdict"] == ("reached" if together else "refuted")
     assert "runs" not in judged()["found_text"]
     write_run(folder / "20260102T000000Z", [checked(key("v02"), "2x3", "f2")], [], [timed(key("v02"), "2x3", 1000)])
     apart, row = judged(), rows_of(folder)["v02"]
     assert (apart["found"], apart["verdict"]) == (0.5, verdict)
     assert "), timed in different runs" in apart["found_text"]
-    assert ("too near its bounds to judge" in apart["found_text"]) == (verdict == "not measured")
+    assert ("too near its bounds to judge" in apart["found_text"]) == (verdict == "not refuted")
     assert (row["verdict"], row["verdict_why"]) == (verdict, apart["found_text"])
 
 
@@ -880,7 +888,7 @@ def test_what_a_rung_states_and_nobody_measured_is_not_confirmed_by_the_rest(fol
     hypotheses = tables["hypotheses"]
     hypotheses = hypotheses.assign(stated=hypotheses["metric"] != "measured_over_predicted")
     of_v01 = hypotheses["variant"] == "v01"
-    assert set(hypotheses.loc[of_v01, "verdict"]) == {"confirmed"}
+    assert set(hypotheses.loc[of_v01, "verdict"]) == {"reached"}
     bare = tables["ladder"].drop(columns=["verdict", "verdict_by", "verdict_why"]).assign(failure="")
 
     def verdict(changed: pd.DataFrame) -> str:
@@ -891,7 +899,7 @@ def test_what_a_rung_states_and_nobody_measured_is_not_confirmed_by_the_rest(fol
     assert verdict(unknown) == "not measured"
     # more bytes than the rule allows are shown, but do not refute what the rung says of its stalls
     moved = hypotheses.assign(verdict=hypotheses["verdict"].mask(of_v01 & ~hypotheses["stated"], "refuted"))
-    assert verdict(moved) == "confirmed"
+    assert verdict(moved) == "reached"
     why = ladder_tables.with_verdicts(bare, moved).set_index("variant").loc["v01", "verdict_why"]
     assert why == (
         "top stall long_scoreboard (is long_scoreboard); DRAM bytes over predicted 1.08 (≤ 1.1), not stated by the rung"
@@ -904,11 +912,11 @@ def test_a_point_at_another_shape_is_judged_by_what_is_said_of_that_shape(folder
     point = bare[bare["variant"] == "v01"].iloc[:1].assign(shape_name="small", at_bench_shape=False)
     own = tables["hypotheses"].query("variant == 'v01' and metric == 'measured_over_predicted'").iloc[:1]
     rule = own.assign(shape_name="small", at="small", stated=False, verdict="refuted")
-    said = own.assign(at="small", stated=True, verdict="confirmed", what="time over `v00` at small")
+    said = own.assign(at="small", stated=True, verdict="reached", what="time over `v00` at small")
 
     def verdict(*rows: pd.DataFrame) -> tuple[str, str]:
         table = ladder_tables.with_verdicts(point, pd.concat(rows, ignore_index=True))
         return str(table["verdict"].iloc[0]), str(table["verdict_by"].iloc[0])
 
-    assert verdict(rule, said) == ("confirmed", "time over `v00` at small")
+    assert verdict(rule, said) == ("reached", "time over `v00` at small")
     assert verdict(rule, said.assign(at="large"))[0] == "refuted"

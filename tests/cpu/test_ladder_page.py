@@ -53,7 +53,7 @@ def tables(**more: Any) -> dict[str, pd.DataFrame]:
             rung("torch_tf32", 2, 50.0, dtype, kind="torch", precision="tf32"),
             rung("v01_naive", 3, 1000.0, dtype, verdict="refuted", verdict_by="time over x",
                  verdict_why="time over x 9 (≤ 2)"),
-            rung("v02_wide", 4, 125.0, dtype, versus_below=8.0, best=True, **COUNTERS, verdict="confirmed",
+            rung("v02_wide", 4, 125.0, dtype, versus_below=8.0, best=True, **COUNTERS, verdict="reached",
                  verdict_by="DRAM bytes", state="current", refuses="odd, odder: N is odd", verdict_why="DRAM bytes 1.10 of predicted | (≤ 1.1)"),
         ]  # fmt: skip
     rows.append(rung("v02_wide", 4, 1.0, shape_name="for_a_claim", shape="1x1", at_bench_shape=False))
@@ -69,7 +69,7 @@ def tables(**more: Any) -> dict[str, pd.DataFrame]:
             {
                 "op": ["widen"] * 5,
                 "stated": [True, True, True, False, False],
-                "verdict": ["confirmed", "refuted", "confirmed", "refuted", "confirmed"],
+                "verdict": ["reached", "refuted", "reached", "refuted", "reached"],
             }
         ),
         "claims": pd.DataFrame({"claim": ["a", "a", "b"], "verdict": ["confirmed", "refuted", "not measured"]}),
@@ -126,7 +126,7 @@ def test_a_rung_shows_time_share_bytes_stall_line_and_what_it_is_held_against() 
         "vs rung below": "8.00×",
         "vs `torch`": "3.20×",
         "vs best library": "1.60× `compile`",  # the faster one of reduced precision is no match
-        "verdict": "confirmed: DRAM bytes",
+        "verdict": "reached: DRAM bytes",
     }
     assert "N 64, C 32, fp32; floor 100 µs" in text
     assert text.index("fp32; floor") < text.index("bf16; floor")
@@ -229,7 +229,7 @@ def test_hypotheses_stay_text_and_say_what_was_found_by_dtype() -> None:
     row = cells(text, "`v02_wide`")
     assert row["says"] == "v02_wide is \\_\\_fast\\_\\_"
     assert row["found"] == "DRAM bytes 1.10 of predicted ¦ (≤ 1.1)"
-    assert (row["dtype"], row["verdict"]) == ("fp32, bf16", "confirmed")
+    assert (row["dtype"], row["verdict"]) == ("fp32, bf16", "reached")
     differing = tables()
     differing["ladder"].loc[differing["ladder"]["dtype"] == "bf16", "verdict_why"] = "time over `x` 1 (≤ 2)"
     text = ladder.render_folder("wide", differing, {}).partition("\nHypotheses\n")[2]
@@ -247,7 +247,7 @@ def test_rungs_with_numbers_of_an_older_build_are_marked_and_say_which() -> None
     stale = names.map({"v01_naive": "times counters", "v02_wide": "counters"})
     text = ladder.render_folder("wide", tables(stale=stale, macros=names.map({"v02_wide": "WIDE_V02_THREADS=64"})), {})
     assert cells(text, f"**`v02_wide`** {STALE_MARK}")["vs rung below"] == "8.00×"
-    assert cells(text.partition("\nHypotheses\n")[2], f"`v02_wide` {STALE_MARK}")["verdict"] == "confirmed"
+    assert cells(text.partition("\nHypotheses\n")[2], f"`v02_wide` {STALE_MARK}")["verdict"] == "reached"
     assert f"{STALE_MARK} `v02_wide`: counters are of an older build" in text
     assert f"{STALE_MARK} `v01_naive`: times and counters are of an older build" in text
     assert f"Every rung without {STALE_MARK} is judged as it is built." in text
@@ -313,7 +313,7 @@ def test_the_overview_has_one_line_an_op() -> None:
     assert row["time"] == "125 µs, 125 µs"
     assert row["vs best library (p5 – p95)"] == "1.60× (1.31 – 1.96) `compile`, 1.60× (1.31 – 1.96) `compile`"
     assert row["of the measured roof"] == "80.0 %, 80.0 %"
-    assert row["hypotheses confirmed / refuted / not measured"] == "2 / 1 / 0"
+    assert row["hypotheses reached / not refuted / refuted / not measured"] == "2 / 0 / 1 / 0"
     assert row["rungs that move ≤ 1.1 × the predicted bytes"] == "2 of 2"  # of two dtypes; nothing else has counters
     assert "2 claims with 3 numbers, 1 confirmed, 1 refuted, 1 not measured" in text
     untimed = tables(bench_time_p50_ns=NAN)
