@@ -29,10 +29,10 @@ from analysis.tables.declare import Table
 from studies.baseline.page import render_baseline
 from studies.ladder import figures as ladder_figures
 from studies.ladder import page as ladder
-from studies.ladder.bounds import dated
-from studies.ladder.bounds import read as read_bounds
 from studies.ladder.build import lines_today, read_tables
 from studies.ladder.claims_page import render_claims
+from studies.ladder.dates import dated
+from studies.ladder.dates import read as read_bounds
 from studies.ladder.read import read_bench
 from studies.layers.page import render_layers
 

@@ -39,24 +39,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-TABLE = ROOT / "kernels" / "bounds.csv"
-COLUMNS = [
-    "op", "variant", "dtype", "shape_name", "metric", "than", "event", "date", "commit", "low", "high", "equals",
-    "said", "seen_in",
-]  # fmt: skip
+from studies.ladder.dates import (
+    COLUMNS,
+    REFUTED,
+    ROOT,
+    TABLE,
+    Bounds,
+    Key,
+    Row,
+    Values,
+    current,
+    dated,
+    key_of,
+    read,
+)
+
 TIME = "bench_time_p50_ns"
 TIMED = (TIME, "achieved_flop_per_s")
 TIME_COLUMNS = (TIME, "chained_time_p50_ns", "isolated_time_p50_ns")  # of bench.csv, in its versions
 SENTENCE = "sentence"
-REFUTED = " refuted"  # behind a metric: the ends beyond which it is refuted, where they are further out
 ANY = "*"
 AFTER = ("low", "high", "equals", "said")
 
-Row = dict[str, str]
-Key = tuple[str, str, str, str, str, str]
-Values = tuple[str, str, str, str]  # AFTER
-Bounds = dict[Key, Values]
 Point = tuple[str, str, str, str]
 
 
@@ -160,9 +164,10 @@ def _bounds_of(commit: str, place: Path, known: dict[str, Bounds]) -> Bounds:
             ["git", "-C", str(ROOT), "archive", commit, "kernels"], capture_output=True, check=True
         )
         subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
+        environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}  # its kernels, today's studies
         said = subprocess.run(
             [sys.executable, __file__, "--dump"],
-            capture_output=True, text=True, check=False, cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)},
+            capture_output=True, text=True, check=False, cwd=folder, env=environment,
         )  # fmt: skip
         if said.returncode:
             raise SystemExit(f"the declarations of {commit} were not read: {said.stderr.strip().splitlines()[-1]}")
@@ -266,60 +271,13 @@ def _measured(keys: Iterable[Key]) -> Iterator[Row]:
 # The table ---------------------------------------------------------------------------------------------------
 
 
-def _key(row: Mapping[str, str]) -> Key:
-    op, variant, dtype, shape, metric, than = (row[name] for name in COLUMNS[:6])
-    return op, variant, dtype, shape, metric, than
-
-
-def current(rows: Iterable[Mapping[str, str]]) -> Bounds:
-    """The bounds that stand at the end of the table, without sentences."""
-    found: Bounds = {}
-    for row in sorted(rows, key=lambda row: row["date"]):
-        if row["event"] == "withdrawn":
-            found.pop(_key(row), None)
-        elif row["event"] in ("declared", "changed"):
-            found[_key(row)] = (row["low"], row["high"], row["equals"], row["said"])
-    return found
-
-
-class Dated(NamedTuple):
-    """A bound that stands: when it was written and first measured ("": not yet), and when it changed after that."""
-
-    key: Key
-    values: Values
-    written: str
-    measured: str
-    changed: tuple[str, ...]
-
-    @property
-    def afterwards(self) -> bool:
-        """Whether it was written when what it is about had been measured."""
-        return bool(self.measured) and self.measured <= self.written
-
-
-def dated(rows: Iterable[Row]) -> list[Dated]:
-    """Every bound that stands at the end of the table, with its dates; one that was withdrawn was written anew."""
-    rows = sorted(rows, key=lambda row: row["date"])
-    events: dict[Key, list[Row]] = {}
-    for row in rows:
-        events.setdefault(_key(row), []).append(row)
-    found = []
-    for key, values in current(rows).items():
-        mine = events[key]
-        written = [row["date"] for row in mine if row["event"] == "declared"][-1]
-        measured = next((row["date"] for row in mine if row["event"] == "measured"), "")
-        changed = [row["date"] for row in mine if row["event"] == "changed" and row["date"] >= written]
-        found.append(Dated(key, values, written, measured, tuple(changed)))
-    return found
-
-
 def check(rows: list[Row]) -> int:
     """Print what is known of the bounds; 1 if the table is not of what is declared. That each can fail is for the
     declarations themselves (kernels/hypotheses.py).
     """
     lacking = with_today(rows)[len(rows) :]
     for row in lacking:
-        print(f"not in {TABLE.name}: {row['event']} {' '.join(filter(None, _key(row)))}")
+        print(f"not in {TABLE.name}: {row['event']} {' '.join(filter(None, key_of(row)))}")
     known = dated(rows)
     before = sum(bool(one.measured) and not one.afterwards for one in known)
     after, changed = sum(one.afterwards for one in known), sum(bool(one.changed) for one in known)
@@ -328,18 +286,12 @@ def check(rows: list[Row]) -> int:
     return int(bool(lacking))
 
 
-def read() -> list[Row]:
-    """The rows of the committed table."""
-    with TABLE.open(newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
-
-
 def text(rows: Iterable[Row]) -> str:
     """bounds.csv, by bound and then by date."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(sorted(rows, key=lambda row: (_key(row), row["date"], row["event"])))
+    writer.writerows(sorted(rows, key=lambda row: (key_of(row), row["date"], row["event"])))
     return stream.getvalue()
 
 
@@ -348,7 +300,7 @@ def history() -> list[Row]:
     if _git("rev-parse", "--is-shallow-repository").strip() == "true":
         raise SystemExit("this clone has not the whole history: run `git fetch --unshallow` first.")
     rows = list(_declarations())
-    keys = sorted({_key(row) for row in rows if row["metric"] != SENTENCE})
+    keys = sorted({key_of(row) for row in rows if row["metric"] != SENTENCE})
     return [*rows, *_measured(keys)]
 
 

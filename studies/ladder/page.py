@@ -17,7 +17,7 @@ from tabulate import tabulate
 from analysis.formats.spans import Span
 from analysis.page.markdown import escape
 from analysis.page.text import MISSING, is_missing, number, percent
-from studies.ladder.bounds import REFUTED, Dated
+from studies.ladder.dates import REFUTED, Dated
 from studies.ladder.goals import fastest_rungs, library_of, precision_of, versus
 from studies.ladder.tables import ACROSS_RUNS, BASELINES, WORDS
 from studies.sweep.tables import short_name

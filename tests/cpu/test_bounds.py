@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from kernels.hypotheses import Hypothesis
-from studies.ladder import bounds
+from studies.ladder import bounds, dates
 from tests import committed
 
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = bounds.read()
-CURRENT = bounds.current(ROWS)
+ROWS = dates.read()
+CURRENT = dates.current(ROWS)
 
 
 def test_the_table_ends_with_what_is_declared_today() -> None:
@@ -45,7 +45,7 @@ def test_every_bound_begins_with_its_declaration() -> None:
     first: dict[bounds.Key, str] = {}
     for row in sorted(ROWS, key=lambda row: row["date"]):
         if row["event"] != "measured":
-            first.setdefault(bounds._key(row), row["event"])
+            first.setdefault(dates.key_of(row), row["event"])
     assert set(first.values()) <= {"declared", "said"}
     assert {key for key, event in first.items() if event == "said"} == {
         key for key in first if key[4] == bounds.SENTENCE
@@ -63,11 +63,11 @@ def test_every_row_says_when_and_where() -> None:
 
 
 def test_the_table_is_as_the_program_writes_it() -> None:
-    assert bounds.text(ROWS) == bounds.TABLE.read_text("utf-8")
+    assert bounds.text(ROWS) == dates.TABLE.read_text("utf-8")
 
 
-def events(*rows: str) -> list[bounds.Row]:
-    head = ",".join(bounds.COLUMNS)
+def events(*rows: str) -> list[dates.Row]:
+    head = ",".join(dates.COLUMNS)
     return list(csv.DictReader(io.StringIO("\n".join([head, *rows]))))
 
 
@@ -78,9 +78,9 @@ def test_the_last_event_counts() -> None:
         f"{key},measured,2026-01-02T00:00:00Z,b,,,,,x.csv",
         f"{key},changed,2026-01-03T00:00:00Z,c,,1.2,,,",
     )
-    assert bounds.current(rows) == {tuple(key.split(",")): ("", "1.2", "", "")}
+    assert dates.current(rows) == {tuple(key.split(",")): ("", "1.2", "", "")}
     gone = events(f"{key},withdrawn,2026-01-04T00:00:00Z,d,,,,,")
-    assert bounds.current([*rows, *gone]) == {}
+    assert dates.current([*rows, *gone]) == {}
 
 
 @pytest.mark.parametrize(
@@ -103,10 +103,10 @@ def test_an_event_is_a_difference_from_every_parent(before: dict[str, str], now:
 
 
 def test_what_is_declared_and_not_in_the_table_is_added_without_a_commit() -> None:
-    less = [row for row in ROWS if bounds._key(row)[:2] != ("gelu", "v02_vector")]
+    less = [row for row in ROWS if dates.key_of(row)[:2] != ("gelu", "v02_vector")]
     added = [row for row in bounds.with_today(less) if not row["commit"]]
     lacking = {key for key in CURRENT if key[:2] == ("gelu", "v02_vector")}
-    assert {bounds._key(row) for row in added} - {bounds._key(row) for row in less} == lacking
+    assert {dates.key_of(row) for row in added} - {dates.key_of(row) for row in less} == lacking
 
 
 def test_a_bound_says_when_it_was_written_first_measured_and_changed() -> None:
@@ -118,7 +118,7 @@ def test_a_bound_says_when_it_was_written_first_measured_and_changed() -> None:
         f"{after},measured,2026-01-02T00:00:00Z,b,,,,,x.csv",
         f"{after},declared,2026-01-02T00:00:00Z,b,,1.1,,,",
     )
-    first, second = bounds.dated(rows)
+    first, second = dates.dated(rows)
     assert (first.written, first.measured, first.changed) == (
         "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", ("2026-01-03T00:00:00Z",),
     )  # fmt: skip
@@ -127,9 +127,9 @@ def test_a_bound_says_when_it_was_written_first_measured_and_changed() -> None:
 
 
 def test_ends_that_refute_are_a_bound_of_their_own() -> None:
-    (said,) = {key for key in CURRENT if key[4].endswith(bounds.REFUTED) and key[2] == "fp32"}
+    (said,) = {key for key in CURRENT if key[4].endswith(dates.REFUTED) and key[2] == "fp32"}
     assert said[:2] == ("attention", "v02_per_query")
-    expected = CURRENT[(*said[:4], said[4].removesuffix(bounds.REFUTED), said[5])]
+    expected = CURRENT[(*said[:4], said[4].removesuffix(dates.REFUTED), said[5])]
     refuting = CURRENT[said]
     assert float(refuting[0]) < float(expected[0]) < float(expected[1]) < float(refuting[1])
 
@@ -138,7 +138,7 @@ def test_the_check_names_what_the_table_lacks(capsys: pytest.CaptureFixture[str]
     assert bounds.check(ROWS) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"{len(CURRENT)} bounds: ")
-    less = [row for row in ROWS if bounds._key(row)[:2] != ("gelu", "v02_vector")]
+    less = [row for row in ROWS if dates.key_of(row)[:2] != ("gelu", "v02_vector")]
     assert bounds.check(less) == 1
     assert "not in bounds.csv: declared gelu v02_vector" in capsys.readouterr().out
 

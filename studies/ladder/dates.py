@@ -1,0 +1,78 @@
+"""Reads kernels/bounds.csv: which bounds stand, and when each was written, first measured and changed.
+
+`studies/ladder/bounds.py` writes the table and says what its rows are. This module needs nothing that measures.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = ROOT / "kernels" / "bounds.csv"
+COLUMNS = [
+    "op", "variant", "dtype", "shape_name", "metric", "than", "event", "date", "commit", "low", "high", "equals",
+    "said", "seen_in",
+]  # fmt: skip
+REFUTED = " refuted"  # behind a metric: the ends beyond which it is refuted, where they are further out
+
+Row = dict[str, str]
+Key = tuple[str, str, str, str, str, str]
+Values = tuple[str, str, str, str]  # low, high, equals, said
+Bounds = dict[Key, Values]
+
+
+def key_of(row: Mapping[str, str]) -> Key:
+    """Which bound a row is about."""
+    op, variant, dtype, shape, metric, than = (row[name] for name in COLUMNS[:6])
+    return op, variant, dtype, shape, metric, than
+
+
+def current(rows: Iterable[Mapping[str, str]]) -> Bounds:
+    """The bounds that stand at the end of the table, without sentences."""
+    found: Bounds = {}
+    for row in sorted(rows, key=lambda row: row["date"]):
+        if row["event"] == "withdrawn":
+            found.pop(key_of(row), None)
+        elif row["event"] in ("declared", "changed"):
+            found[key_of(row)] = (row["low"], row["high"], row["equals"], row["said"])
+    return found
+
+
+class Dated(NamedTuple):
+    """A bound that stands: when it was written and first measured ("": not yet), and when it changed after that."""
+
+    key: Key
+    values: Values
+    written: str
+    measured: str
+    changed: tuple[str, ...]
+
+    @property
+    def afterwards(self) -> bool:
+        """Whether it was written when what it is about had been measured."""
+        return bool(self.measured) and self.measured <= self.written
+
+
+def dated(rows: Iterable[Row]) -> list[Dated]:
+    """Every bound that stands at the end of the table, with its dates; one that was withdrawn was written anew."""
+    rows = sorted(rows, key=lambda row: row["date"])
+    events: dict[Key, list[Row]] = {}
+    for row in rows:
+        events.setdefault(key_of(row), []).append(row)
+    found = []
+    for key, values in current(rows).items():
+        mine = events[key]
+        written = [row["date"] for row in mine if row["event"] == "declared"][-1]
+        measured = next((row["date"] for row in mine if row["event"] == "measured"), "")
+        changed = [row["date"] for row in mine if row["event"] == "changed" and row["date"] >= written]
+        found.append(Dated(key, values, written, measured, tuple(changed)))
+    return found
+
+
+def read() -> list[Row]:
+    """The rows of the committed table."""
+    with TABLE.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
