@@ -31,7 +31,7 @@ Row = dict[str, str]
 
 def sources() -> list[Path]:
     """The driver, then the .cu files of both halves."""
-    return [FOLDER / "driver.cu", *(path for half in HALVES for path in sorted((FOLDER / half).glob("*.cu")))]
+    return [path for part in ("driver", *HALVES) for path in sorted((FOLDER / part).glob("*.cu"))]
 
 
 def compile_source(nvcc: str, version: str, source: Path) -> Path:

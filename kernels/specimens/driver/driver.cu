@@ -8,7 +8,7 @@
 //                                       the NVTX range specimens/NAME
 #include <cstring>
 
-#include "specimen.cuh"
+#include "../specimen.cuh"
 
 namespace specimens {
 
