@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from kernels.registry import TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.spread import sum_errors
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -49,15 +50,16 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
     weight, x, bias = inputs
     rounding = ROUNDING[dtype_name(x.dtype)]
     magnitude = weight.double().abs() @ x.double().abs() + bias.double().abs()
-    relative = (len(x) + 1) * ROUNDING["float32"]
+    relative = sum_errors(len(x) + 1, truncated=False) * ROUNDING["float32"]
     if variant.kind in ("torch", "compile") and dtype_name(x.dtype) == "bfloat16":
         relative += 2 * rounding
     return (magnitude * relative / (1 - relative) + references[0].abs() * rounding + 2.0**-126,)
 
 
 TOLERANCE_WHY = (
-    "(K + 1) u / (1 - (K + 1) u) of sum |weight| |x| + |bias|, u = 2^-24: the bound for K + 1 terms added in float32 "
-    "in any order, plus half a unit of the output's last place; PyTorch may round partial sums to bf16: 2^-7 of it"
+    "n u / (1 - n u) of sum |weight| |x| + |bias|, u = 2^-24, n = 8 sqrt(K + 1), at most K + 1: so far K + 1 "
+    "independent errors in float32 add up with a probability of 2.5e-14, plus half a unit of the output's last "
+    "place; PyTorch may round partial sums to bf16: 2^-7 of it"
 )
 
 

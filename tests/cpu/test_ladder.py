@@ -689,7 +689,7 @@ def test_a_rate_is_judged_at_another_shape_by_the_times_there(folder: Path, monk
     wide = timed(("op", "v02", "fp32", "wide"), "2x9", 900) | {"achieved_flop_per_s": 3.5e14}
     write_run(folder / "20260102T000000Z", [checked(("op", "v02", "fp32", "wide"), "2x9", "f2")], [], [wide])
     rows = composer.build(folder)["hypotheses"].query("variant == 'v02'")
-    assert rows["verdict"].tolist() == ["confirmed", "refuted", "not measured"]
+    assert rows["verdict"].tolist() == ["reached", "refuted", "not measured"]
     assert set(rows["tier"]) == {"timing"}
     assert rows["found_text"].iloc[0] == "throughput at wide 350 TFLOP/s (≥ 300 TFLOP/s)"
 
