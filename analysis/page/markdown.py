@@ -299,9 +299,11 @@ def render_tables(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame],
 
 
 def with_run(fix: Any, run: str) -> str:
-    """`fix` with this run's folder where it leaves that open (`RUN=…`, `RUN/captures`)."""
+    """`fix` with this run's folder where it leaves that open (`RUN=…`, `RUN`)."""
     said = text.clean(fix)
-    return said.replace("RUN=…", f"RUN={run}").replace(" RUN/captures", f" {run}/captures") if run else said
+    return (
+        re.sub("(?<=RUN=)…| RUN(?=[/ ])", lambda at: at[0].replace("…", run).replace("RUN", run), said) if run else said
+    )
 
 
 def render_terminal(report: Mapping[str, Any], width: int = 100, run: str = "") -> str:

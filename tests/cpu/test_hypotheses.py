@@ -18,7 +18,7 @@ from studies.ladder import tables
         (Hypothesis("top_stall", equals="barrier"), "top stall barrier"),
         (Hypothesis("fma_active_frac", low=0.85), "FMA pipe busy at least 85 %"),
         (Hypothesis("dram_read_bytes", high=221459251.2), "DRAM read at most 221.5 MB"),
-        (Hypothesis("local_bytes", low=1.0), "local memory at least 1 byte"),
+        (Hypothesis("local_bytes", low=4096.0), "local memory at least 4096 bytes"),
         (Hypothesis("achieved_flop_per_s", low=250e12), "throughput at least 250 TFLOP/s"),
         (Hypothesis("global_load_inst", "v01", high=0.3), "global load instructions at most 0.3 times v01's"),
     ],

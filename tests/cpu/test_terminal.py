@@ -142,7 +142,7 @@ def test_a_report_without_anything_says_so(made):
 
 def test_the_commands_of_gaps_name_the_run(made):
     content, tables = made("trace", "exec", "ranges")
-    assert "--out runs/mine/captures" in screen(content, tables, height=90, run="runs/mine")
+    assert "--out runs/mine -- COMMAND" in screen(content, tables, height=90, run="runs/mine")
 
 
 # --- the page of a kernel ---
