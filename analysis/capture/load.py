@@ -300,7 +300,7 @@ def _read_nsys(found: _Found, source: Source) -> None:
                 "capture at a time."
             )
         if report == "cuda_api_trace" and len(rows):
-            found.calls, found.waits = nsys_csv.sums_of_trace(table), nsys_csv.waits(table)
+            found.calls, found.waits = nsys_csv.calls_and_waits(table, rows)
         if report == "cuda_api_sum":
             found.api_calls.extend(nsys_csv.api_names(table))
         found.tables[report] = (name, rows)

@@ -30,8 +30,8 @@ class Gap:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file that was looked at. `name` is relative to the given path, `kind` is told from the content,
-    `decimal_comma` from its numbers or --locale.
+    """One file that was looked at. `name` is relative to the given path. The content decides `kind`; its numbers, or
+    --locale, decide `decimal_comma`.
     """
 
     name: str

@@ -23,7 +23,6 @@ from analysis.capture.model import (
     KERNEL_SUMS_COLUMNS,
     RANGE_SUMS_COLUMNS,
     RANGES_COLUMNS,
-    WAITS_COLUMNS,
     Gap,
     as_table,
     empty_table,
@@ -491,25 +490,17 @@ def api_trace(table: Table) -> pd.DataFrame:
     return as_table(columns, API_CALLS_COLUMNS)
 
 
-def sums_of_trace(table: Table) -> pd.DataFrame:
-    """`cuda_api_sum` (see SUMMARIES) of the calls that cuda_api_trace lists."""
-    calls, names = api_trace(table), table.categories("Name")
-    returned = calls["api_end_ns"].notna().to_numpy(bool)
-    start, end = (calls.loc[returned, name].to_numpy("int64") for name in ("api_start_ns", "api_end_ns"))
-    return nsys_host.sums_of_calls(
-        "cuda_api_sum", table.where, list(names.categories), names.codes[returned], start, end
-    )
-
-
-def waits(table: Table) -> pd.DataFrame:
-    """The calls of cuda_api_trace in which the host may wait for the GPU (WAITS_COLUMNS)."""
-    if not len(table):
-        return empty_table(WAITS_COLUMNS)
-    calls, names = api_trace(table), table.categories("Name")
+def calls_and_waits(table: Table, calls: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """`cuda_api_sum` (see SUMMARIES) of the calls of cuda_api_trace, and those in which the host may wait for the GPU
+    (WAITS_COLUMNS). Shape: `calls` from api_trace(table).
+    """
+    names = table.categories("Name")
     returned = calls["api_end_ns"].notna().to_numpy(bool)
     start, end = (calls.loc[returned, name].to_numpy("int64") for name in ("api_start_ns", "api_end_ns"))
     pid, tid = (calls.loc[returned, name].array for name in ("pid", "tid"))
-    return nsys_host.waits(list(names.categories), names.codes[returned], start, end, pid, tid)
+    known, code = list(names.categories), names.codes[returned]
+    sums = nsys_host.sums_of_calls("cuda_api_sum", table.where, known, code, start, end)
+    return sums, nsys_host.waits(known, code, start, end, pid, tid)
 
 
 def fill_from_calls(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
