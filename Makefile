@@ -34,8 +34,13 @@ profile: announce $(HARNESS)  ## profile CMD='python my_model.py', default GPT-2
 	@PYTHON='$(PY)' ANNOUNCED=yes nsys_scripts/profile.sh $(if $(RUN),--run '$(RUN)') $(ARGS) $(if $(CMD),-- $(CMD))
 
 .PHONY: test
-test: $(TESTS)  ## run all tests, a worker a processor; ARGS='-n 0' one by one (GPU tests are skipped, and counted, without a GPU)
-	@$(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup $(ARGS)
+test: $(TESTS)  ## run all tests but those in a browser, a worker a processor; ARGS='-n 0' one by one (GPU tests are skipped, and counted, without a GPU)
+	@$(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --ignore tests/browser $(ARGS)
+
+# One Chromium at a time: it uses the other processors itself.
+.PHONY: test-page
+test-page: $(TESTS)  ## the tests of report.html in a browser (Chromium on PATH, pip install -e '.[browser]'; else they are skipped, and counted)
+	@$(PY) -m pytest tests/browser $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(TESTS)  ## damage files at random and read them, ARGS="--inputs 1000000 --seed 1 --jobs 2"

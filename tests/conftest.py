@@ -18,6 +18,9 @@ hypothesis.settings.register_profile("ours", deadline=None)
 hypothesis.settings.load_profile("ours")
 
 GPU_TEST = "GPU test: "
+os.environ.pop(
+    "PYTHONDONTWRITEBYTECODE", None
+)  # the programs that tests start would compile all modules again, each time
 if "PYTEST_XDIST_WORKER" in os.environ:  # a worker a processor: more threads only wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
