@@ -18,9 +18,7 @@ hypothesis.settings.register_profile("ours", deadline=None)
 hypothesis.settings.load_profile("ours")
 
 GPU_TEST = "GPU test: "
-os.environ.pop(
-    "PYTHONDONTWRITEBYTECODE", None
-)  # the programs that tests start would compile all modules again, each time
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each program that a test starts compiles all modules anew
 if "PYTEST_XDIST_WORKER" in os.environ:  # a worker a processor: more threads only wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
