@@ -1,15 +1,12 @@
 """Where the parameters come from: a seed, the hub, a local folder, or a safetensors file.
 
-The only module that imports transformers, and only when a checkpoint needs it. Hugging Face publishes a package
-called `kernels`, which transformers imports if it is installed; this repository's folder of the same name stands
-first on `sys.path` and is found instead, and `import transformers` fails with an ImportError nobody understands.
-So `import_transformers` looks first and says what to do.
+It imports transformers only when a checkpoint needs it. `import_transformers` first looks for the Hugging Face package
+`kernels`, beside which transformers cannot be imported here, and says what to do.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import math
 import re
@@ -22,6 +19,7 @@ import torch
 
 from analysis.formats.errors import InputError, UsageError
 from harness.gpt2 import GPT2, GPT2Config
+from kernels.integrations import hidden_package
 
 RANDOM = "random"
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -41,11 +39,7 @@ class Weights:
 
 def import_transformers() -> Any:
     """Return the module transformers, or say in one sentence why it cannot be had."""
-    try:
-        version = importlib.metadata.version("kernels")
-    except importlib.metadata.PackageNotFoundError:
-        version = None
-    if version is not None:
+    if version := hidden_package():
         raise InputError(
             f"The Hugging Face package `kernels` {version} is installed and this repository's folder kernels/ "
             "hides it from transformers: run `pip uninstall kernels` in this environment, or give --weights a "

@@ -1,0 +1,17 @@
+"""Our kernels inside other people's programs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+
+def hidden_package() -> str:
+    """Say which version of the Hugging Face package `kernels` is installed; "" if none is.
+
+    transformers imports that package if it is installed. This repository's folder of the same name stands first on
+    `sys.path`, is found instead, and `import transformers` fails.
+    """
+    try:
+        return importlib.metadata.version("kernels")
+    except importlib.metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,309 @@
+"""Our attention inside Hugging Face transformers.
+
+    import kernels.integrations.transformers
+    model = AutoModelForCausalLM.from_pretrained("gpt2", attn_implementation="kernel_ledger")
+
+The import registers two names. "kernel_ledger" computes attention in our fused kernels. "kernel_ledger_softmax"
+keeps PyTorch's two matrix products and replaces the scale, mask and softmax between them by our one kernel. A call
+that a name does not take goes to transformers' "sdpa", and the first such call of each reason warns with the reason.
+
+Masks. transformers asks `causal_spans` for the mask of a forward pass. Most passes need none. The others get a small
+tensor in place of a (B, 1, Tq, Tk) mask: `spans`, int32 (B, 1, 1, 3), holds for each sequence the first key that is no
+padding, the number of keys up to the last query, and the window. Query i of Tq stands at key `end - Tq + i` and sees
+the keys j with first <= j <= its own place and j > its own place - window.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kernels.attention.custom_op import attention
+from kernels.attention.op import HEAD_SIZE
+from kernels.attention.op import SCALE as ATTENTION_SCALE
+from kernels.attention_decode.custom_op import attention_decode
+from kernels.integrations import hidden_package
+from kernels.softmax.custom_op import causal_softmax
+
+NAME = "kernel_ledger"
+SOFTMAX_NAME = "kernel_ledger_softmax"
+NO_WINDOW = 2**31 - 1
+DTYPES = (torch.float32, torch.bfloat16)
+# arguments that say nothing about what a query sees, or that `_refused` looks at itself
+HARMLESS = frozenset(
+    {"sliding_window", "output_attentions", "output_hidden_states", "use_cache", "position_ids", "cache_position",
+     "return_dict", "logits_to_keep", "past_key_values", "num_items_in_batch", "is_causal"}
+)  # fmt: skip
+
+_theirs: dict[str, Callable[..., Any]] = {}  # functions of transformers, which `register` imports
+
+
+class IntegrationError(ImportError):
+    """transformers cannot be used from here; the message is one sentence for the user."""
+
+
+# --- what is told ------------------------------------------------------------------------------------------------
+@functools.cache
+def _warn_once(reason: str) -> None:
+    warnings.warn(f"kernel_ledger attention falls back to sdpa: {reason}.", stacklevel=2)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _warn(reason: str) -> bool:
+    # torch.compile runs this while it traces, and keeps no trace of it: no graph break
+    _warn_once(reason)
+    return True
+
+
+def forget_warnings() -> None:
+    """Warn again of reasons that were named before."""
+    _warn_once.cache_clear()
+
+
+# --- masks -------------------------------------------------------------------------------------------------------
+def _window_of(mask_function: Callable[..., Any]) -> int | None:
+    """The window of a causal mask function, NO_WINDOW where it has none; None for any other function."""
+    causal = _theirs["causal_mask"]
+    if mask_function is causal:
+        return NO_WINDOW
+    parts = _closure(mask_function).get("mask_functions", ())
+    if len(parts) == 2 and parts[1] is causal:
+        overlay = _closure(parts[0])
+        if parts[0].__qualname__ == "sliding_window_overlay.<locals>.inner_mask" and list(overlay) == [
+            "sliding_window"
+        ]:
+            return int(overlay["sliding_window"])
+    return None
+
+
+def _closure(function: Callable[..., Any]) -> dict[str, Any]:
+    cells = getattr(function, "__closure__", None) or ()
+    return {name: cell.cell_contents for name, cell in zip(function.__code__.co_freevars, cells, strict=True)}
+
+
+def _values_are_unknown() -> bool:
+    """Whether a compiler traces, or a CUDA graph records: a tensor's values cannot be looked at then."""
+    return torch.compiler.is_compiling() or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+
+
+def _padding(attention_mask: torch.Tensor, seen: int) -> tuple[str, bool]:
+    """Why a padding mask (B, T) of bool is none of ours, "" if it is; and whether it hides one of the keys `seen`."""
+    kept = attention_mask[:, :seen]
+    on_the_left = (kept[:, 1:] >= kept[:, :-1]).all() & kept[:, -1].all()
+    whole, left = torch.stack([kept.all(), on_the_left]).tolist()
+    return "" if left else "the batch is padded on the right, or between its tokens: pad it on the left", not whole
+
+
+def causal_spans(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: Any = 0,
+    kv_offset: int = 0,
+    mask_function: Callable[..., Any] | None = None,
+    attention_mask: torch.Tensor | None = None,
+    allow_is_causal_skip: bool = True,
+    device: Any = "cpu",
+    **options: Any,
+) -> torch.Tensor | None:
+    """Return what the attention functions take for a mask: None, spans, or uint8 (B, 1, Tq, Tk) for sdpa.
+
+    The arguments are those of transformers' mask functions. `q_offset` is a tensor where a static cache counts its
+    tokens on the GPU; its value is not looked at then. Warns where only sdpa takes the mask.
+    """
+    window = NO_WINDOW if mask_function is None else _window_of(mask_function)
+    reason, padded = "", False
+    if window is None:
+        reason = "the mask is not a causal one, with or without a sliding window"
+    elif attention_mask is not None:
+        if _values_are_unknown():
+            reason = "a padding mask reached a compiled or recorded forward pass, which cannot look at it"
+        else:
+            reason, padded = _padding(attention_mask, int(q_offset) + q_length)
+    if reason or window is None:
+        _warn(reason)
+        mask = _theirs["sdpa_mask"](
+            batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask,
+            allow_is_causal_skip=False, device=device, **options,
+        )  # fmt: skip
+        return mask.to(torch.uint8)
+    known = allow_is_causal_skip and not padded and not isinstance(q_offset, torch.Tensor)
+    if known and kv_length <= window:
+        last_sees_all = q_length == 1 and q_offset + 1 == kv_offset + kv_length
+        if last_sees_all or q_length == kv_length or q_offset == 0:
+            return None
+    first = torch.zeros(batch_size, dtype=torch.int32, device=device)
+    if padded and attention_mask is not None:
+        first = (attention_mask.to(torch.uint8).argmax(-1) - kv_offset).clamp(min=0).to(torch.int32)
+    end = torch.zeros_like(first) + (q_offset + q_length - kv_offset)
+    return torch.stack([first, end, torch.full_like(first, window)], -1)[:, None, None]
+
+
+def mask_of_spans(spans: torch.Tensor, queries: int, keys: int) -> torch.Tensor:
+    """Return the bool mask (B, 1, Tq, Tk) that spans stand for, True where a query sees a key."""
+    first, end, window = spans.long().unbind(-1)
+    place = (end - queries)[..., None] + torch.arange(queries, device=spans.device)[:, None]
+    key = torch.arange(keys, device=spans.device)
+    return (key <= place) & (key >= first[..., None]) & (key > place - window[..., None])
+
+
+# --- attention ---------------------------------------------------------------------------------------------------
+def _refused(
+    module: Any, q: torch.Tensor, k: torch.Tensor, mask: torch.Tensor | None, dropout: float, options: dict[str, Any]
+) -> str:
+    """Why neither of our two functions takes a call, "" if they may."""
+    causal = options.get("is_causal")
+    if not (getattr(module, "is_causal", True) if causal is None else causal):
+        return "the layer is not causal (cross-attention, or an encoder)"
+    if dropout:
+        return f"dropout is on ({dropout})"
+    if options.get("output_attentions"):
+        return "output_attentions asks for the attention weights, which are never stored"
+    if q.dtype not in DTYPES:
+        return f"the dtype is {str(q.dtype).removeprefix('torch.')}, not float32 or bfloat16"
+    for name, value in options.items():
+        if value is not None and name not in HARMLESS:
+            return f"the model gives its attention {name}, which these kernels do not know"
+    if mask is not None and mask.dtype != torch.int32 and mask.dtype != torch.uint8:
+        return "the mask came with four axes, so that nobody knows whether it is causal"
+    if mask is None and _visible_window(options) < k.shape[2]:
+        return "the layer has a sliding window that its mask does not show"
+    return ""
+
+
+def _visible_window(options: dict[str, Any]) -> int:
+    return options.get("sliding_window") or NO_WINDOW
+
+
+def _unfit(q: torch.Tensor, k: torch.Tensor, mask: torch.Tensor | None, scaling: float) -> str:
+    """Why the fused kernels do not take a call that `_refused` lets pass, "" if they do."""
+    if q.shape[3] != HEAD_SIZE:
+        return f"the head size is {q.shape[3]}, not {HEAD_SIZE}"
+    if q.shape[1] != k.shape[1]:
+        return f"{q.shape[1]} query heads share {k.shape[1]} key heads"
+    if mask is not None:
+        return "the batch is padded, the cache is static, or a window hides keys"
+    if q.shape[2] > 1 and not math.isclose(scaling, ATTENTION_SCALE, rel_tol=1e-6):
+        return f"scores are scaled by {scaling:.4g}, not by {ATTENTION_SCALE}"
+    return ""
+
+
+def _to_sdpa(
+    module: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, **options: Any
+) -> tuple[torch.Tensor, None]:
+    if mask is not None and mask.dtype == torch.int32:
+        mask = mask_of_spans(mask, q.shape[2], k.shape[2])
+    elif mask is not None and mask.dtype == torch.uint8:
+        mask = mask.bool()
+    if options.get("output_attentions"):
+        options["output_attentions"] = False  # sdpa would warn once more
+    output: tuple[torch.Tensor, None] = _theirs["sdpa"](module, q, k, v, mask, **options)
+    return output
+
+
+def _of_its_own_keys(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keys and values without what an empty static cache holds behind the queries."""
+    queries = q.shape[2]
+    return (k[:, :, :queries], v[:, :, :queries]) if 1 < queries < k.shape[2] else (k, v)
+
+
+def attention_forward(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """Causal attention in our fused kernels, as transformers' registry calls it under "kernel_ledger".
+
+    Shape: query (B, nh, Tq, hs), key and value (B, nkv, Tk, hs); the result is (B, Tq, nh, hs), and no weights.
+    """
+    scale = query.shape[3] ** -0.5 if scaling is None else scaling
+    reason = _refused(module, query, key, attention_mask, dropout, options)
+    if not reason and (attention_mask is None or attention_mask.dtype == torch.int32):
+        reason = _unfit(query, key, attention_mask, scale)
+        if not reason:
+            return _fused(query, key, value, scale).transpose(1, 2).contiguous(), None
+    if reason:
+        _warn(reason)
+    return _to_sdpa(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options)
+
+
+def _fused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
+    if q.shape[2] == 1:
+        return attention_decode(q, k, v, scale)
+    k, v = _of_its_own_keys(q, k, v)
+    return attention(q, k, v)
+
+
+def softmax_forward(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """Two matrix products with our scale + mask + softmax between them, called under "kernel_ledger_softmax"."""
+    reason = _refused(module, query, key, attention_mask, dropout, options)
+    if not reason and attention_mask is not None and attention_mask.dtype == torch.int32:
+        reason = "the batch is padded, the cache is static, or a window hides keys, and the fused softmax hides none"
+    if reason or attention_mask is not None:
+        if reason:
+            _warn(reason)
+        return _to_sdpa(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options)
+    k, v = _of_its_own_keys(query, key, value)
+    groups = query.shape[1] // k.shape[1]
+    if groups > 1:
+        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+    scale = query.shape[3] ** -0.5 if scaling is None else scaling
+    weights = causal_softmax(query @ k.transpose(-1, -2), scale)
+    return (weights @ v).transpose(1, 2).contiguous(), None
+
+
+# --- transformers ------------------------------------------------------------------------------------------------
+def _transformers() -> Any:
+    """Return the module transformers; IntegrationError, one sentence, where it cannot be had."""
+    if version := hidden_package():
+        raise IntegrationError(
+            f"The Hugging Face package `kernels` {version} is installed and this repository's folder kernels/ hides it "
+            "from transformers: run `pip uninstall kernels` in this environment."
+        )
+    try:
+        import transformers
+    except ImportError as error:
+        raise IntegrationError(f"transformers cannot be imported ({error}): run `pip install transformers`.") from error
+    return transformers
+
+
+def register() -> None:
+    """Enter both names into transformers' registries of attention and mask functions.
+
+    Raises: IntegrationError where transformers is missing, hidden, or too old to have the registries.
+    """
+    transformers = _transformers()
+    try:
+        from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+        from transformers.masking_utils import causal_mask_function, sdpa_mask
+    except ImportError as error:
+        raise IntegrationError(
+            f"transformers {transformers.__version__} has no registry of attention functions: install release 5.17."
+        ) from error
+    _theirs.update(sdpa=sdpa_attention_forward, sdpa_mask=sdpa_mask, causal_mask=causal_mask_function)
+    for name, function in ((NAME, attention_forward), (SOFTMAX_NAME, softmax_forward)):
+        AttentionInterface.register(name, function)
+        AttentionMaskInterface.register(name, causal_spans)
+
+
+register()

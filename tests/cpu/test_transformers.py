@@ -1,0 +1,306 @@
+"""Our attention inside transformers, on the CPU: small saved checkpoints give what transformers' own attention gives."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import re
+import sys
+import types
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from transformers import GPT2Config, GPT2LMHeadModel, Qwen2Config, Qwen2ForCausalLM, StaticCache
+from transformers.masking_utils import causal_mask_function, sdpa_mask, sliding_window_causal_mask_function
+
+from kernels.integrations import transformers as ours
+
+NAMES = (ours.NAME, ours.SOFTMAX_NAME)
+TOKENS = torch.randint(0, 300, (2, 10), generator=torch.Generator().manual_seed(0))
+names = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(autouse=True)
+def unwarned():
+    ours.forget_warnings()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A GPT-2 of two layers and two heads of 64, and a Qwen2 of four heads that share two keys, one layer windowed."""
+    path = tmp_path_factory.mktemp("checkpoints")
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 300, "bos_token_id": 0, "eos_token_id": 299, "pad_token_id": 0}
+    gpt2 = GPT2Config(n_layer=2, n_embd=128, n_head=2, n_positions=64, initializer_range=0.2, **sizes)
+    GPT2LMHeadModel(gpt2).save_pretrained(path / "gpt2")
+    qwen = Qwen2Config(
+        hidden_size=256, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        use_sliding_window=True, sliding_window=6, max_window_layers=1, initializer_range=0.2, **sizes,
+    )  # fmt: skip
+    Qwen2ForCausalLM(qwen).save_pretrained(path / "qwen")
+    return path
+
+
+@functools.cache
+def loaded(path: Path):
+    torch.set_num_threads(1)
+    return transformers.AutoModelForCausalLM.from_pretrained(path, attn_implementation=ours.NAME).eval()
+
+
+def load(folder: Path, kind: str, name: str):
+    """The one model of a kind, switched to an attention."""
+    model = loaded(folder / kind)
+    model.set_attn_implementation(name)
+    return model
+
+
+def greedy(model, tokens=TOKENS, **more) -> torch.Tensor:
+    return model.generate(tokens, max_new_tokens=4, do_sample=False, eos_token_id=None, **more)
+
+
+@torch.no_grad()
+def said(function, *arguments, **more) -> tuple[object, list[str]]:
+    """What a call returns, and what it warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = function(*arguments, **more)
+    return result, [str(warning.message) for warning in caught]
+
+
+# --- the same results ----------------------------------------------------------------------------------------
+@names
+def test_logits_and_greedy_text_are_those_of_eager(folder, name):
+    def of(implementation):
+        model = load(folder, "gpt2", implementation)
+        return said(lambda: (model(TOKENS).logits, greedy(model)))
+
+    (expected, text), _ = of("eager")
+    (logits, found), warned = of(name)
+    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
+    assert torch.equal(found, text)
+    assert warned == []
+
+
+@names
+def test_the_ops_run_and_not_sdpa(folder, name, monkeypatch):
+    monkeypatch.setitem(ours._theirs, "sdpa", lambda *_, **__: pytest.fail("sdpa was called"))
+    greedy(load(folder, "gpt2", name))
+
+
+@names
+@pytest.mark.parametrize("kind", ["gpt2", "qwen"])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"cache_implementation": "static"}, {"padded": True}, {"padded": True, "cache_implementation": "static"}],
+)
+def test_caches_and_padding_on_the_left(folder, name, kind, more):
+    more = dict(more)
+    if more.pop("padded", False):
+        mask = torch.ones_like(TOKENS)
+        mask[0, :4] = 0
+        more["attention_mask"] = mask
+    expected = greedy(load(folder, kind, "eager"), **more)
+    text, _ = said(greedy, load(folder, kind, name), **more)
+    assert torch.equal(text, expected)
+
+
+@names
+def test_text_goes_on_from_a_cache(folder, name):
+    """A second prompt of several tokens behind a cache that is not empty."""
+    results = []
+    for implementation in ("eager", name):
+        model = load(folder, "gpt2", implementation)
+        cache = model(TOKENS[:, :6], use_cache=True).past_key_values
+        results.append(said(model, TOKENS[:, 6:], past_key_values=cache)[0].logits)
+    torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-5)
+
+
+@names
+def test_gradients(folder, name):
+    def gradient(implementation):
+        model = load(folder, "gpt2", implementation)
+        return torch.autograd.grad(model(TOKENS, labels=TOKENS).loss, model.transformer.h[0].attn.c_attn.weight)[0]
+
+    torch.testing.assert_close(gradient(name), gradient("eager"), rtol=1e-4, atol=1e-6)
+
+
+@names
+def test_a_compiled_forward_has_one_graph(folder, name):
+    model = load(folder, "gpt2", name)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        logits, warned = said(lambda: compiled(TOKENS).logits)
+        torch.testing.assert_close(logits, model(TOKENS).logits, rtol=1e-5, atol=1e-5)
+    assert warned == []
+
+
+@names
+def test_a_compiled_decode_step_with_a_static_cache_has_one_graph(folder, name):
+    results = []
+    for compiled in (False, True):
+        model = load(folder, "gpt2", name)
+        cache = StaticCache(config=model.config, max_cache_len=16)
+        with torch.no_grad():
+            model(TOKENS, past_key_values=cache)
+            torch._dynamo.reset()
+            step = torch.compile(model, backend="eager", fullgraph=True) if compiled else model
+            results.append(said(step, TOKENS[:, :1], past_key_values=cache)[0].logits)
+    torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-5)
+
+
+# --- masks ---------------------------------------------------------------------------------------------------
+def mask_of(spans, queries, keys):
+    return (
+        torch.ones(2, 1, queries, keys, dtype=torch.bool).tril(keys - queries)
+        if spans is None
+        else ours.mask_of_spans(spans, queries, keys)
+    )
+
+
+@pytest.mark.parametrize(
+    "function", [causal_mask_function, sliding_window_causal_mask_function(3)], ids=["causal", "window"]
+)
+@pytest.mark.parametrize("padded", [0, 2])
+@pytest.mark.parametrize(
+    ("queries", "keys", "offset"), [(5, 5, 0), (1, 5, 4), (2, 5, 3), (1, 8, 4), (1, 8, torch.tensor(4))]
+)
+def test_spans_stand_for_the_mask_of_transformers(function, padded, queries, keys, offset):
+    kept = None
+    if padded:
+        kept = torch.ones(2, int(offset) + queries, dtype=torch.bool)
+        kept[1, :padded] = False
+    arguments = {"q_offset": offset, "mask_function": function, "attention_mask": kept}
+    expected = sdpa_mask(2, queries, keys, **arguments, allow_is_causal_skip=False)
+    spans = ours.causal_spans(2, queries, keys, **arguments)
+    assert torch.equal(mask_of(spans, queries, keys), expected)
+
+
+def test_spans_count_from_where_a_sliding_cache_starts():
+    kept = torch.ones(1, 9, dtype=torch.bool)
+    kept[0, :5] = False
+    arguments = {
+        "q_offset": 8,
+        "kv_offset": 4,
+        "mask_function": sliding_window_causal_mask_function(5),
+        "attention_mask": kept,
+    }
+    expected = sdpa_mask(1, 1, 5, **arguments, allow_is_causal_skip=False)
+    spans = ours.causal_spans(1, 1, 5, **arguments)
+    assert spans[0, 0, 0].tolist() == [1, 5, 5]
+    assert torch.equal(ours.mask_of_spans(spans, 1, 5), expected)
+
+
+# --- what goes to sdpa ---------------------------------------------------------------------------------------
+def of_layer(name, **more):
+    """A call as a layer makes it, and what it warned of."""
+    function = ours.attention_forward if name == ours.NAME else ours.softmax_forward
+    dtype = more.pop("dtype", torch.float32)
+    q, k, v = (torch.randn(1, 2, 4, 64, generator=torch.Generator().manual_seed(i)).to(dtype) for i in range(3))
+    module = types.SimpleNamespace(is_causal=more.pop("causal", True), num_key_value_groups=1, training=False)
+    mask = more.pop("mask", None)
+    return said(function, module, q, k, v, mask, **more)
+
+
+@names
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"causal": False}, "the layer is not causal"),
+        ({"dropout": 0.1}, r"dropout is on \(0.1\)"),
+        ({"output_attentions": True}, "output_attentions asks for the attention weights"),
+        ({"dtype": torch.float64}, "the dtype is float64, not float32 or bfloat16"),
+        ({"position_bias": torch.zeros(1, 2, 4, 4)}, "the model gives its attention position_bias, which"),
+        ({"mask": torch.ones(1, 1, 4, 4, dtype=torch.bool)}, "the mask came with four axes"),
+        ({"sliding_window": 2}, "a sliding window that its mask does not show"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_what_is_not_ours_goes_to_sdpa_and_is_named_once(name, more, reason):
+    (output, weights), warned = of_layer(name, **more)
+    assert weights is None
+    assert output.shape == (1, 4, 2, 64)
+    (sentence,) = warned
+    assert re.search(reason, sentence)
+    assert sentence.startswith("kernel_ledger attention falls back to sdpa: ")
+    assert sentence.count(".") - sentence.count("0.1") == 1
+    assert of_layer(name, **more)[1] == []
+
+
+def test_another_scale_goes_to_sdpa():
+    (output, _), warned = of_layer(ours.NAME, scaling=0.25)
+    expected, _ = of_layer(ours.SOFTMAX_NAME, scaling=0.25)
+    torch.testing.assert_close(output, expected[0], rtol=1e-5, atol=1e-6)
+    assert "scores are scaled by 0.25, not by 0.125" in warned[0]
+
+
+@names
+def test_padding_on_the_right_is_named(folder, name):
+    mask = torch.ones_like(TOKENS)
+    mask[0, -3:] = 0
+    expected, _ = said(load(folder, "gpt2", "eager"), TOKENS, attention_mask=mask)
+    found, warned = said(load(folder, "gpt2", name), TOKENS, attention_mask=mask)
+    torch.testing.assert_close(found.logits, expected.logits, rtol=1e-5, atol=1e-5)
+    assert warned == [
+        "kernel_ledger attention falls back to sdpa: the batch is padded on the right, or between its tokens: pad it on the left."
+    ]
+
+
+@names
+def test_a_padding_mask_that_cannot_be_looked_at_is_named(folder, name):
+    mask = torch.ones_like(TOKENS)
+    mask[0, :3] = 0
+    model = load(folder, "gpt2", name)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    found, warned = said(compiled, TOKENS, attention_mask=mask)
+    expected, _ = said(load(folder, "gpt2", "eager"), TOKENS, attention_mask=mask)
+    torch.testing.assert_close(found.logits[1], expected.logits[1], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.logits[0, 3:], expected.logits[0, 3:], rtol=1e-5, atol=1e-5)
+    assert len(warned) == 1
+    assert "a padding mask reached a compiled or recorded forward pass" in warned[0]
+
+
+def test_a_mask_that_is_not_causal_is_named():
+    def both_ways(batch, head, query, key):
+        return key >= 0
+
+    mask, warned = said(ours.causal_spans, 1, 3, 3, mask_function=both_ways)
+    assert torch.equal(mask, torch.ones(1, 1, 3, 3, dtype=torch.uint8))
+    assert warned == [
+        "kernel_ledger attention falls back to sdpa: the mask is not a causal one, with or without a sliding window."
+    ]
+
+
+# --- transformers itself -------------------------------------------------------------------------------------
+def test_a_hidden_package_is_explained(monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.17.2")
+    with pytest.raises(
+        ours.IntegrationError, match=r"package `kernels` 0\.17\.2 is installed .* run `pip uninstall kernels`"
+    ):
+        ours.register()
+
+
+def test_a_missing_transformers_is_explained(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ours.IntegrationError, match="run `pip install transformers`"):
+        ours.register()
+
+
+def test_an_old_transformers_is_explained(monkeypatch):
+    old = types.ModuleType("transformers")
+    old.__version__ = "4.40.0"
+    monkeypatch.setitem(sys.modules, "transformers", old)
+    with pytest.raises(
+        ours.IntegrationError,
+        match=r"transformers 4.40.0 has no registry of attention functions: install release 5\.17",
+    ):
+        ours.register()
+
+
+def test_a_name_that_nobody_registered_is_refused(folder):
+    with pytest.raises(ValueError, match='"kernel_ledgerr"` is not supported'):
+        load(folder, "gpt2", "kernel_ledgerr")
