@@ -30,6 +30,24 @@ static inline cudaError_t split_k_workspace(const MatmulCall& call, size_t& byte
   return cudaSuccess;
 }
 
+// Blocks that wait for each other are launched cooperatively: CUDA then places all of them or none. Otherwise two such
+// kernels, on streams of different priority, could each hold some multiprocessors and wait for the others for ever.
+template <typename... Parameters>
+static inline cudaError_t launch_ring(void (*kernel)(Parameters...), const Deal& deal, cudaStream_t stream,
+                                      Parameters... arguments) {
+  cudaLaunchAttribute together = {};
+  together.id = cudaLaunchAttributeCooperative;
+  together.val.cooperative = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(deal.blocks));
+  config.blockDim = dim3(ALL_THREADS);
+  config.dynamicSmemBytes = SHARED_BYTES;
+  config.stream = stream;
+  config.attrs = &together;
+  config.numAttrs = deal.shared ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
 // v09 runs where the ring does not; `before` launches what the kernel needs done first.
 template <typename KERNEL, typename BEFORE>
 static inline cudaError_t launch_split_k(const MatmulCall& call, const RingOperands& from, KERNEL kernel,
@@ -48,9 +66,9 @@ static inline cudaError_t launch_split_k(const MatmulCall& call, const RingOpera
           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES))
     return status;
   if (const cudaError_t status = before()) return status;
-  kernel<<<deal.blocks, ALL_THREADS, SHARED_BYTES, call.stream>>>(
-      maps.a, maps.weight, static_cast<const float*>(call.bias), static_cast<float*>(call.out), partial, ready, call.m,
-      call.n, deal);
+  const cudaError_t status =
+      launch_ring(kernel, deal, call.stream, maps.a, maps.weight, static_cast<const float*>(call.bias),
+                  static_cast<float*>(call.out), partial, ready, call.m, call.n, deal);
   RETURN_IF_LAUNCH_FAILED();
-  return cudaSuccess;
+  return status;
 }
