@@ -14,11 +14,11 @@ Times are by CUDA events, variants in turn within every round, behind a queue th
 - chained   a CUDA graph of launches that rotate among inputs and outputs of more than four times the L2 cache,
             divided by the launches. Data is in DRAM, but each launch may overlap the one before: a kernel with
             programmatic dependent launch starts while the one before drains. What a run of the same kernel can gain
-- plain     ten launches in succession on one input, divided by ten: inputs that fit stay in L2
-Of an op bound by arithmetic, variants that take over a millisecond and over four times the baseline's time are timed
-apart, beside the baseline; where launches are long, samples have fewer of them and there are fewer samples, so that a
-group takes seconds; a variant of which one launch would take over two seconds is left out there, unchecked, which
-microbenchmark.txt says. The floor is then the longer of bytes and operations.
+Of fewer than 40 samples the median alone is told. Where launches are long, a chained sample has fewer of them, and
+there are fewer samples, so that a group of variants takes seconds; a chain that would have one launch is the isolated
+one. Of an op bound by arithmetic, variants that take over a millisecond and over four times the baseline's time are
+timed apart, beside the baseline, alone. A variant of which one launch would take over a second is left out there,
+unchecked, which microbenchmark.txt says. The floor is then the longer of bytes and operations.
 """
 
 from __future__ import annotations
@@ -51,21 +51,19 @@ CONVENTIONS = {
     "in dependent launch, behind a filled queue: caches are cold and nothing overlaps the launch",
     "chained": "a sample is one CUDA graph of launches that rotate among inputs and outputs of more than four times "
     "the L2 cache, behind a filled queue, divided by the launches: a launch may overlap the one before",
-    "plain": "a sample is ten launches in succession on one input, behind a filled queue, divided by ten",
 }
-ROWS_OF = {"cold": ("chained", "isolated"), "plain": ("plain",)}  # by the rows of bench.csv
 COPY_BYTES = 2 << 30
-PLAIN_LAUNCHES = 10
+CHAIN = 10  # launches of a chained sample, if they are long
 FLUSH_BYTES = 256 << 20
 ROUNDS = 40
 LEAST_SAMPLES = 40  # from which p5 and p95 are told
-LONGEST_ISOLATED = 20.0  # seconds of a group, beyond which there are fewer samples
+LONGEST_ISOLATED = 6.0  # seconds of a group, beyond which there are fewer samples; of slow ones SLOW_ISOLATED
 WARMUP_ROUNDS = 3
 SLOW_SECONDS, SLOW_RATIO = 1e-3, 4.0
-SLOW_ROUNDS, SLOW_LAUNCHES = 5, 2
+SLOW_ROUNDS, SLOW_ISOLATED = 5, 1.0
 GROUP_SECONDS = 1.5  # of one group of variants on one shape, unless its fewest rounds take longer
 GRAPH_SECONDS = 2e-3  # a sample that takes as long needs no further launch
-LONGEST_LAUNCH = 2.0  # seconds; a variant that would take longer is left out of a shape
+LONGEST_LAUNCH = 1.0  # seconds; a variant that would take longer is left out of a shape
 MANY_FLOPS = 1e12  # from here on a launch may take that long
 L2_MULTIPLE = 4
 KEPT_BYTES = 6 << 30  # of outputs of one variant while its graph is timed
@@ -309,39 +307,38 @@ def _in_turn(
 class Group:
     """Variants that are timed together: `rounds` samples of each, behind `warmup` that do not count.
 
-    `launches` bounds those of a sample; 0: as many as the convention has.
+    `launches` bounds those of a chained sample, `seconds` the isolated samples together.
     """
 
     variants: list[str]
     rounds: int
-    launches: int = 0
+    launches: int = CHAIN
     warmup: int = WARMUP_ROUNDS
+    seconds: float = LONGEST_ISOLATED
 
 
 def groups_by_speed(op: Op, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int) -> list[Group]:
     """The variants to time together: all; of an op bound by arithmetic those that are far slower than the baseline
-    apart, behind the baseline, and fewer samples of what takes long.
+    apart, behind the baseline. Of what takes long a chained sample has fewer launches, and there are fewer samples.
     """
-    if not op.compute_bound:
-        return [Group(list(variants), rounds)]
     inputs = op.make_inputs(shape, dtype, device="cuda")
     steps: dict[str, Callable[[], Any]] = {name: functools.partial(op.variants[name].fn, *inputs) for name in variants}
     once = int(op.flops(shape) < MANY_FLOPS)  # rounds that warm up where launches may be long
     seconds = {name: values[0] for name, values in _in_turn(steps, 1, lambda: None, warmup=once).items()}
-    limit = max(SLOW_SECONDS, SLOW_RATIO * seconds.get(op.baseline, math.inf))
+    limit = max(SLOW_SECONDS, SLOW_RATIO * seconds.get(op.baseline, math.inf)) if op.compute_bound else math.inf
     fast = [name for name in variants if seconds[name] <= limit]
     slow = [name for name in variants if seconds[name] > limit]
 
-    def group(names: list[str], most: int, launches: int, warmup: int) -> Group:
+    def group(names: list[str], most: int, chain: int, warmup: int, isolated: float) -> Group:
         least, together = min(seconds[name] for name in names), sum(seconds[name] for name in names)
-        launches = min(launches, math.ceil(GRAPH_SECONDS / least))
-        affordable = int(GROUP_SECONDS / (launches * together))
+        launches = min(chain, math.ceil(GRAPH_SECONDS / least), max(1, int(GROUP_SECONDS / (most * together))))
         fewest = SLOW_ROUNDS if together < LONGEST_LAUNCH else 1
-        return Group(names, min(most, max(fewest, affordable)), launches, warmup)
+        affordable = max(fewest, int(GROUP_SECONDS / (launches * together)))
+        return Group(names, min(most, affordable), launches, warmup, isolated)
 
-    groups = [group(fast, rounds, PLAIN_LAUNCHES, WARMUP_ROUNDS)]
+    groups = [group(fast, rounds, CHAIN, WARMUP_ROUNDS if once else 1, LONGEST_ISOLATED)]
     if slow:
-        groups.append(group([op.baseline, *slow], min(rounds, SLOW_ROUNDS), SLOW_LAUNCHES, once))
+        groups.append(group([op.baseline, *slow], min(rounds, SLOW_ROUNDS), 1, once, SLOW_ISOLATED))
     return groups
 
 
@@ -379,12 +376,8 @@ def time_cold(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed
     del results
     l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
     sets = max(2, min(256, math.ceil(L2_MULTIPLE * l2_bytes / set_bytes) + 1))
-    # many launches a graph, so that the start of the graph does not count
-    wanted = min(16, max(4, KEPT_BYTES // result_bytes))
-    launches = sets * max(1, math.ceil(wanted / sets))
-    if group.launches:
-        # what is several times the L2 is cold without taking turns
-        launches = group.launches if set_bytes > L2_MULTIPLE * l2_bytes else sets * math.ceil(group.launches / sets)
+    # what is several times the L2 is cold without taking turns
+    launches = group.launches if set_bytes > L2_MULTIPLE * l2_bytes else sets * math.ceil(group.launches / sets)
     sets = min(sets, launches)
     inputs = [first, *(op.make_inputs(shape, dtype, seed=seed, device="cuda") for seed in range(1, sets))]
     graphs, kept = {}, []
@@ -415,7 +408,7 @@ def time_cold(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed
 def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
     """One launch a sample, behind a kernel that overwrites 256 MB and overlaps nothing.
 
-    At least LEAST_SAMPLES of each, unless those of the group would take longer than LONGEST_ISOLATED.
+    At least LEAST_SAMPLES of each, unless those of the group would take longer than `group.seconds`.
     """
     import torch
 
@@ -431,27 +424,8 @@ def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> T
     }
     once = _in_turn(steps, 1, before, group.warmup)
     together = sum(values[0] for values in once.values())
-    rounds = max(1, min(max(group.rounds, LEAST_SAMPLES), int(LONGEST_ISOLATED / together)))
-    return Timed(dtype, shape, "isolated", 1, _in_turn(steps, rounds, before, warmup=0))
-
-
-def time_plain(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
-    """Launches in succession on one input, behind a queue that is filled first."""
-    import torch
-
-    launches = group.launches or PLAIN_LAUNCHES
-    inputs = op.make_inputs(shape, dtype, device="cuda")
-
-    def repeat(run: Callable[..., Any]) -> Callable[[], None]:
-        def step() -> None:
-            for _ in range(launches):
-                run(*inputs)
-
-        return step
-
-    steps = {name: repeat(op.variants[name].fn) for name in group.variants}
-    seconds = _in_turn(steps, group.rounds, lambda: torch.cuda._sleep(10 * QUEUE_CYCLES), group.warmup)
-    return Timed(dtype, shape, "plain", launches, {k: [value / launches for value in v] for k, v in seconds.items()})
+    rounds = max(1, min(max(group.rounds, LEAST_SAMPLES), int(group.seconds / together)))
+    return Timed(dtype, shape, "isolated", 1, _in_turn(steps, rounds, before, warmup=0) if rounds > 1 else once)
 
 
 def measure_copy(rounds: int) -> dict[str, list[float]]:
@@ -487,7 +461,7 @@ def rows_of(
     roofs: Mapping[str, float] | None = None,
     isolated: Timed | None = None,
 ) -> list[dict[str, Any]]:
-    """bench.csv's rows of one dtype, shape and convention; `roofs`: see measure_roofs.
+    """bench.csv's rows of one dtype and shape; `roofs`: see measure_roofs.
 
     What follows from a time follows from the isolated one, where there is one.
     """
@@ -507,7 +481,7 @@ def rows_of(
             "dtype": short_dtype(timed.dtype),
             "shape_name": op.shape_name(timed.shape),
             "shape": "x".join(map(str, timed.shape)),
-            "convention": timed.convention,
+            "convention": "cold",
             "samples": len(seconds),
             "launches_per_sample": timed.launches,
             **_times("chained", seconds),
@@ -530,12 +504,12 @@ def rows_of(
 
 
 def _times(kind: str, seconds: Sequence[float]) -> dict[str, Any]:
-    """The columns of one kind of time, blank without samples; of too few isolated ones the median alone."""
+    """The columns of one kind of time, blank without samples; of too few the median alone."""
     names = [f"{kind}_time_{q}_ns" for q in QUANTILES]
     if not seconds:
         return dict.fromkeys(names, "")
     values = dict(zip(names, (round(value * 1e9) for value in quantiles(seconds)), strict=True))
-    if kind == "isolated" and len(seconds) < LEAST_SAMPLES:
+    if len(seconds) < LEAST_SAMPLES:
         return {name: values[name] if "_p50_" in name else "" for name in names}
     return values
 
@@ -545,7 +519,6 @@ def time_shape(
     variants: Sequence[str],
     dtype: str,
     shape: tuple[int, ...],
-    convention: str,
     rounds: int,
     copy_byte_per_s: float,
     roofs: Mapping[str, float],
@@ -553,12 +526,11 @@ def time_shape(
     """bench.csv's rows of these variants on one dtype and shape, timed side by side."""
     import torch
 
-    time_them = time_cold if convention == "cold" else time_plain
     by_name: dict[str, dict[str, Any]] = {}
     for group in groups_by_speed(op, variants, dtype, shape, rounds):
-        timed = time_them(op, group, dtype, shape)
+        alone = time_isolated(op, group, dtype, shape)
         torch.cuda.empty_cache()
-        alone = time_isolated(op, group, dtype, shape) if convention == "cold" else None
+        timed = time_cold(op, group, dtype, shape) if group.launches > 1 else alone
         by_name = {row["variant"]: row for row in rows_of(op, timed, copy_byte_per_s, roofs, alone)} | by_name
         torch.cuda.empty_cache()
     return [by_name[name] for name in variants]
@@ -604,9 +576,8 @@ def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, An
         "of isolated times, where there are any\n",
     ]
     parts += [f"{name}: {what}\n" for name, what in CONVENTIONS.items()]
-    keys = list(dict.fromkeys((row["convention"], row["dtype"], row["shape_name"]) for row in rows))
-    for convention, dtype, shape in keys:
-        members = [r for r in rows if (r["convention"], r["dtype"], r["shape_name"]) == (convention, dtype, shape)]
+    for dtype, shape in dict.fromkeys((row["dtype"], row["shape_name"]) for row in rows):
+        members = [row for row in rows if (row["dtype"], row["shape_name"]) == (dtype, shape)]
         kinds = ["isolated", "chained"] if members[0]["isolated_samples"] else ["chained"]
         table = [
             [
@@ -619,8 +590,6 @@ def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, An
             for row in members
         ]
         times = [f"{kind} {what}" for kind in kinds for what in ("p50 us", "p5 – p95 us")]
-        if convention == "plain":
-            times = [name.replace("chained", "plain") for name in times]
         headers = ["variant", *times, "GB/s", *(["TFLOP/s"] if with_flops else []), "% of floor"]
         headers += [f"versus {name}" for name in BASELINES]
         floor_us = float(members[0]["floor_time_ns"]) / 1e3
@@ -635,7 +604,7 @@ def _sampled(row: dict[str, Any], kinds: Sequence[str]) -> list[str]:
     """How many samples there are of each kind of time."""
     launches = f"{row['samples']} samples of {row['launches_per_sample']} launches"
     told = {"isolated": f"isolated: {row['isolated_samples']} samples", "chained": f"chained: {launches}"}
-    return [told[kind] for kind in kinds] if row["convention"] == "cold" else [f"plain: {launches}"]
+    return [told[kind] for kind in kinds]
 
 
 def left_out_lines(op: Op, omitted: Mapping[tuple[str, str], Mapping[tuple[int, ...], float]]) -> list[str]:
@@ -799,12 +768,12 @@ def time_all(
     torch.cuda.empty_cache()
     times = Times([], copies, measure_roofs(op), [])
     torch.cuda.empty_cache()
-    plan = [(convention, dtype, size) for convention in ROWS_OF for dtype in dtypes for size in sizes]
-    for convention, dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
+    plan = [(dtype, size) for dtype in dtypes for size in sizes]
+    for dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
         if time.monotonic() > until:
-            times.no_time.append(f"{convention} {short_dtype(dtype)} {op.shape_name(size)}")
+            times.no_time.append(f"{short_dtype(dtype)} {op.shape_name(size)}")
         elif able := done.able(op, dtype, size):
-            times.rows += time_shape(op, able, dtype, size, convention, rounds, max(copies.values()), times.roofs)
+            times.rows += time_shape(op, able, dtype, size, rounds, max(copies.values()), times.roofs)
     return times
 
 

@@ -20,7 +20,8 @@ class BenchTime(Struct, kw_only=True):
     """The times of a variant, and how many times faster than a baseline it is, round by round.
 
     What follows from a time (rates, `floor_frac`, `versus_…`) follows from the isolated one, where there is one. Files
-    of before 2026-11-23 have chained times alone. Of fewer than 40 isolated samples the median alone is written.
+    of before 2026-11-23 have chained times alone, and a `convention` "plain" beside "cold". Of fewer than 40 samples
+    the median alone is written.
     """
 
     op: str
@@ -31,9 +32,9 @@ class BenchTime(Struct, kw_only=True):
     convention: str
     samples: Whole
     launches_per_sample: Whole
-    chained_time_p5_ns: Quantity
+    chained_time_p5_ns: Quantity | None = None
     chained_time_p50_ns: Quantity
-    chained_time_p95_ns: Quantity
+    chained_time_p95_ns: Quantity | None = None
     isolated_samples: Quantity | UnsetType | None = UNSET
     isolated_time_p5_ns: Quantity | UnsetType | None = UNSET
     isolated_time_p50_ns: Quantity | UnsetType | None = UNSET

@@ -16,7 +16,6 @@ from analysis.page.text import MISSING, is_missing, number
 
 SHAPE, DTYPE, VARIANT = "b8_t1024", "fp32", "v05_early"
 TRITON_SHAPES = [f"b{batch}_t{tokens}" for batch in (1, 8) for tokens in (512, 1024, 2048)]
-CONVENTIONS = ("cold", "plain")
 FUSIONS = 6  # rows of the fusion plan
 NOT_MET = "**no**"
 NEAR = ", within the spread"  # of a goal met or not by the median, whose limit lies between p5 and p95
@@ -260,7 +259,7 @@ def _softmax_goals(results: Results) -> list[list[str]]:
         goal, met = f"≤ {bounds.softmax_read_ratio:g} ×", read <= bounds.softmax_read_ratio
         rows.append(_goal("DRAM read of the fused softmax over its input", goal, f"{read:.3f} ×", met))
     for dtype, limit_us in (("fp32", bounds.softmax_fp32_time_us), ("bf16", None)):
-        row = _row(bench, dtype, SHAPE, "cold")
+        row = _row(bench, dtype, SHAPE)
         if row is not None:
             goal = f"≥ {100 * bounds.softmax_floor_frac:g} % of the floor{f', ≤ {limit_us:g} µs' if limit_us else ''}"
             in_time = limit_us is None or row["bench_time_p50_ns"] <= limit_us * 1e3
@@ -272,15 +271,14 @@ def _softmax_goals(results: Results) -> list[list[str]]:
             )
             rows.append(_goal(f"fused softmax, {dtype}, B 8, T 1024", goal, reached, met, near=near))
         ratios = [
-            (Span(*(float(row[f"versus_triton_{at}"]) for at in QUANTILES)), f"{shape} {convention}")
+            (Span(*(float(row[f"versus_triton_{at}"]) for at in QUANTILES)), shape)
             for shape in TRITON_SHAPES
-            for convention in CONVENTIONS
-            if (row := _row(bench, dtype, shape, convention)) is not None
+            if (row := _row(bench, dtype, shape)) is not None
         ]
         if ratios:
             won, (least, where) = sum(ratio.p50 > 1 for ratio, _ in ratios), min(ratios, key=lambda one: one[0].p50)
             near = any(ratio.p5 <= 1 <= ratio.p95 for ratio, _ in ratios)
-            what = f"fused softmax faster than Triton, {dtype}: B 1 and 8, T 512 to 2048, caches cold and warm"
+            what = f"fused softmax faster than Triton, {dtype}: B 1 and 8, T 512 to 2048"
             reached = f"{won} of {len(ratios)}, least {_ratio(least)}, {where}"
             rows.append(_goal(what, "all", reached, won == len(ratios), near=near))
     return rows
@@ -366,12 +364,12 @@ def _rate(rate: dict[str, float]) -> str:
     return f"{rate['p50']:.0f} ({rate['p5']:.0f} – {rate['p95']:.0f})"
 
 
-def _row(bench: pd.DataFrame, dtype: str, shape: str, convention: str) -> pd.Series | None:
+def _row(bench: pd.DataFrame, dtype: str, shape: str) -> pd.Series | None:
     rows = bench[
         (bench["variant"] == VARIANT)
         & (bench["dtype"] == dtype)
         & (bench["shape_name"] == shape)
-        & (bench["convention"] == convention)
+        & (bench["convention"] == "cold")
     ]
     return rows.iloc[0] if len(rows) else None
 

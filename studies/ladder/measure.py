@@ -510,7 +510,7 @@ def time_group(members: Sequence[Point], rounds: int, copy_byte_per_s: float, ro
         for name in BASELINES[:1]
         if name in op.variants and name not in names and Point(op, name, dtype, shape).able()
     ]
-    rows = bench.time_shape(op, [*beside, *names], dtype, shape, "cold", rounds, copy_byte_per_s, roofs)
+    rows = bench.time_shape(op, [*beside, *names], dtype, shape, rounds, copy_byte_per_s, roofs)
     return [row for row in rows if row["variant"] in names]
 
 
