@@ -40,8 +40,9 @@ from harness.console import progress
 from harness.gpt2 import GPT2, TORCH_SOFTMAX, GPT2Config, KVCache
 from harness.ranges import NvtxTracer, RecordingTracer, Tracer, attach, detach, span
 from harness.timing import Measurement, measure_gpu, measure_wall
+from harness.training import Trainer, TrainingStep
 from harness.weights import RANDOM, Weights, build_model, load_weights
-from harness.workloads import CPU_WORKLOADS, GPU_WORKLOADS, WORKLOADS, Workload, find_workload
+from harness.workloads import CPU_WORKLOADS, GPU_WORKLOADS, TRAIN, WORKLOADS, Workload, find_workload
 from kernels import registry
 
 NO_FUSED = "none"
@@ -68,7 +69,7 @@ class Step:
 
     @property
     def range(self) -> str:
-        return f"{self.model.root}/{self.workload.step}"
+        return self.workload.range_under(self.model.root)
 
     def reset(self) -> None:
         """Forget what the last run appended; moves no memory and launches nothing."""
@@ -90,6 +91,16 @@ def prepare_step(model: GPT2, workload: Workload, seed: int) -> Step:
         if workload.context:
             model(ids[:, : workload.context], cache, last_only=True)
     return Step(model, workload, ids[:, workload.context :], cache)
+
+
+def prepare(models: Sequence[GPT2], workloads: Sequence[Workload], seed: int) -> list[Step | TrainingStep]:
+    """The steps of all models, of training the first one's alone: the kernels of the others have no backward pass."""
+    return [
+        TrainingStep(model, workload, seed) if workload.step == TRAIN else prepare_step(model, workload, seed)
+        for model in models
+        for workload in workloads
+        if model is models[0] or workload.step != TRAIN
+    ]
 
 
 def make_models(weights: Weights, fused: str, device: str, dtype: Any) -> list[GPT2]:
@@ -118,7 +129,7 @@ def _tiny_step(model: GPT2) -> None:
         model(torch.zeros(1, 1, dtype=torch.int64, device=model.wte.weight.device))
 
 
-def warm_up(steps: Sequence[Step]) -> None:
+def warm_up(steps: Sequence[Step | TrainingStep]) -> None:
     """Run each step a few times, untimed, and forget what that appended."""
     for step in steps:
         for _ in range(WARMUP):
@@ -130,7 +141,7 @@ def warm_up(steps: Sequence[Step]) -> None:
 # Timing ------------------------------------------------------------------------------------------------------
 
 
-def time_steps(steps: Sequence[Step], samples: int, on_gpu: bool) -> list[dict[str, Any]]:
+def time_steps(steps: Sequence[Step | TrainingStep], samples: int, on_gpu: bool) -> list[dict[str, Any]]:
     """timing.json's `steps`: wall and GPU time of each, ranges off.
 
     Wall times are taken in rounds, every step once a round, in turn from the front and from the back: what else the
@@ -318,7 +329,7 @@ def run_launches(tracer: Tracer, launches: Sequence[Launch]) -> None:
             tracer.pop()
 
 
-def run_program(steps: Sequence[Step], launches: Sequence[Launch], tracer: Tracer) -> None:
+def run_program(steps: Sequence[Step | TrainingStep], launches: Sequence[Launch], tracer: Tracer) -> None:
     """Run every step and every launch once with ranges on."""
     synchronise: Callable[[], object] = torch.cuda.synchronize if torch.cuda.is_available() else _nothing
     models = {id(step.model): step.model for step in steps}.values()
@@ -336,7 +347,7 @@ def run_program(steps: Sequence[Step], launches: Sequence[Launch], tracer: Trace
             detach(model)
 
 
-def record_dataflow(steps: Sequence[Step], launches: Sequence[Launch]) -> str:
+def record_dataflow(steps: Sequence[Step | TrainingStep], launches: Sequence[Launch]) -> str:
     """dataflow.csv of the program. Of the launches only plain ones: kernels of ours show no operation inside."""
     progress("recording which tensors each operation reads and writes")
     for step in steps:
@@ -358,7 +369,7 @@ def record_dataflow(steps: Sequence[Step], launches: Sequence[Launch]) -> str:
 
 
 def run_window(
-    steps: Sequence[Step], launches: Sequence[Launch], make_tracer: Callable[[], Tracer] = NvtxTracer
+    steps: Sequence[Step | TrainingStep], launches: Sequence[Launch], make_tracer: Callable[[], Tracer] = NvtxTracer
 ) -> None:
     """Warm up, then run everything once between cudaProfilerStart and cudaProfilerStop with ranges on."""
     warm_up(steps)
@@ -403,17 +414,19 @@ class Plan:
         )
         return make_models(self.weights, self.fused, self.device, DTYPES[self.dtype])
 
-    def steps(self, models: Sequence[GPT2]) -> list[Step]:
-        return [prepare_step(model, workload, self.seed) for model in models for workload in self.workloads]
+    def steps(self, models: Sequence[GPT2]) -> list[Step | TrainingStep]:
+        return prepare(models, self.workloads, self.seed)
 
 
-def _softmax_of(model: GPT2) -> str:
+def _softmax_of(model: GPT2 | Trainer) -> str:
     return str(model.h[0].attn.softmax_variant)
 
 
-def _rows(plan: Plan, steps: Sequence[Step], bench: Sequence[tuple[str, str]]) -> list[ledger.OpRow]:
+def _rows(plan: Plan, steps: Sequence[Step | TrainingStep], bench: Sequence[tuple[str, str]]) -> list[ledger.OpRow]:
     rows = []
     for step in steps:
+        if step.workload.step == TRAIN:  # the byte model is of single passes
+            continue
         rows += ledger.step_rows(step.model.config, step.workload, plan.dtype, _softmax_of(step.model))
     if plan.bench:
         rows += ledger.bench_rows(bench)
@@ -426,7 +439,7 @@ def _write_text(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def _manifest(plan: Plan, steps: Sequence[Step], sampler: manifest.ClockSampler | None) -> dict[str, Any]:
+def _manifest(plan: Plan, steps: Sequence[Step | TrainingStep], sampler: manifest.ClockSampler | None) -> dict[str, Any]:
     weights: dict[str, Any] = {"source": RANDOM}
     if plan.weights is not None:
         weights = {"source": plan.weights.source, "sha256": plan.weights.sha256}
@@ -436,7 +449,7 @@ def _manifest(plan: Plan, steps: Sequence[Step], sampler: manifest.ClockSampler 
 
 def _write_conditions(
     plan: Plan,
-    steps: Sequence[Step],
+    steps: Sequence[Step | TrainingStep],
     rows: Sequence[ledger.OpRow],
     sampler: manifest.ClockSampler | None,
     keep: bool = False,

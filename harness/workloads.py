@@ -1,8 +1,8 @@
 """Named shapes: what one timed or captured step is.
 
 A name says everything: `prefill_b1_t1024` is a prefill of 1024 tokens at batch 1, `decode_b1_ctx1023` one decode
-step with 1023 tokens in the KV cache, at the 1024th position. Any name of these two forms is a workload; the
-ones in WORKLOADS have a purpose.
+step with 1023 tokens in the KV cache, at the 1024th position, `train_b1_t1024` one training step on 1024 tokens
+(harness/training.py). Any name of these three forms is a workload; the ones in WORKLOADS have a purpose.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 from analysis.formats.errors import UsageError
 from harness.gpt2 import GPT2Config
 
-_NAME = re.compile(r"(?:(?P<prefill>prefill)_b(?P<pb>\d+)_t(?P<t>\d+)|decode_b(?P<db>\d+)_ctx(?P<ctx>\d+))")
+_NAME = re.compile(r"(?:(?P<whole>prefill|train)_b(?P<wb>\d+)_t(?P<t>\d+)|decode_b(?P<db>\d+)_ctx(?P<ctx>\d+))")
+TRAIN = "train"
 
 WORKLOADS = {
     "prefill_b1_t1024": "the whole context at once; the captured prefill",
@@ -23,6 +24,7 @@ WORKLOADS = {
     "decode_b1_ctx64": "small enough for a CPU",
     "prefill_b8_t1024": "eight sequences, the shape of the softmax figures",
     "decode_b8_ctx1023": "eight sequences, one token each",
+    "train_b1_t1024": "forward, loss, backward and AdamW on the whole context",
 }
 GPU_WORKLOADS = ("prefill_b1_t1024", "decode_b1_ctx1023")
 CPU_WORKLOADS = ("prefill_b1_t64", "decode_b1_ctx64")
@@ -30,10 +32,10 @@ CPU_WORKLOADS = ("prefill_b1_t64", "decode_b1_ctx64")
 
 @dataclass(frozen=True)
 class Workload:
-    """One forward pass: `tokens` new tokens per sequence behind `context` cached ones."""
+    """One forward pass: `tokens` new tokens per sequence behind `context` cached ones; or one step of training."""
 
     name: str
-    step: str  # "prefill" | "decode", also the name of the range
+    step: str  # "prefill" | "decode", also the name of the range; or TRAIN
     batch: int
     tokens: int
     context: int
@@ -42,6 +44,10 @@ class Workload:
     def total(self) -> int:
         """Tk: keys that the attention sees."""
         return self.context + self.tokens
+
+    def range_under(self, root: str) -> str:
+        """The range of the whole step; a training step is all that its root holds."""
+        return root if self.step == TRAIN else f"{root}/{self.step}"
 
     def as_json(self, root: str, dtype: str, softmax: str) -> dict[str, Any]:
         """The manifest's entry for this workload under the model whose root range is `root`."""
@@ -52,7 +58,7 @@ class Workload:
             "context": self.context,
             "dtype": dtype,
             "softmax": softmax,
-            "range": f"{root}/{self.step}",
+            "range": self.range_under(root),
         }
 
 
@@ -61,11 +67,11 @@ def find_workload(name: str, config: GPT2Config | None = None) -> Workload:
     found = _NAME.fullmatch(name)
     if found is None:
         raise UsageError(
-            f"{name!r} is no workload: use prefill_b<batch>_t<tokens> or decode_b<batch>_ctx<context>, "
-            f"for example {', '.join(GPU_WORKLOADS)}."
+            f"{name!r} is no workload: use prefill_b<batch>_t<tokens>, decode_b<batch>_ctx<context> or "
+            f"train_b<batch>_t<tokens>, for example {', '.join(GPU_WORKLOADS)}."
         )
-    if found["prefill"]:
-        workload = Workload(name, "prefill", int(found["pb"]), int(found["t"]), 0)
+    if found["whole"]:
+        workload = Workload(name, found["whole"], int(found["wb"]), int(found["t"]), 0)
     else:
         workload = Workload(name, "decode", int(found["db"]), 1, int(found["ctx"]))
     if workload.batch < 1 or workload.tokens < 1 or (workload.step == "decode" and workload.context < 1):

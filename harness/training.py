@@ -1,0 +1,111 @@
+"""One training step of GPT-2, marked for profilers: forward, loss, backward, AdamW.
+
+Ranges: gpt2_train > forward > (embeddings, h.N > …, ln_f, lm_head), loss, backward, optimizer. The backward pass runs
+on the calling thread, so that its kernels lie in its range. There is no KV cache: keys and values go straight on.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812  the name everybody knows
+from torch.utils.checkpoint import checkpoint
+
+from harness.gpt2 import GPT2, KVCache
+from harness.ranges import component
+from harness.workloads import Workload
+
+ROOT = "gpt2_train"
+LEARNING_RATE = 1e-4
+
+
+class NoCache(KVCache):
+    """What a block asks of a KV cache, without one: nothing is kept, and autograd sees no write in place.
+
+    Shape   future (T, T) bool, true above the diagonal
+    """
+
+    def __init__(self, tokens: int, device: Any) -> None:
+        self.future = torch.ones(tokens, tokens, device=device, dtype=torch.bool).triu(1)
+        self.length = 0
+
+    def append(self, layer: int, k: Any, v: Any) -> tuple[Any, Any]:
+        """The keys and values as they came."""
+        return k, v
+
+
+class Trainer(nn.Module):  # type: ignore[misc]
+    """A model of its own with its optimizer; `step` is one training step.
+
+    checkpointed   keep only the input of each block, and compute the rest of it again during the backward pass
+    """
+
+    root = ROOT
+
+    def __init__(self, model: GPT2, checkpointed: bool = False) -> None:
+        super().__init__()
+        self.model = copy.deepcopy(model).requires_grad_(True).train()
+        self.config = model.config
+        self.h = self.model.h
+        self.checkpointed = checkpointed
+        on_gpu = self.model.wte.weight.is_cuda
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=LEARNING_RATE, fused=on_gpu)
+
+    @component("{self.root}")
+    def step(self, ids: Any, targets: Any, cache: NoCache) -> Any:
+        """Train on token ids (B, T) whose next tokens are `targets` (B, T); returns the loss before the update."""
+        loss = self.loss(self.forward(ids, cache), targets)
+        self.backward(loss)
+        self.update()
+        return loss.detach()
+
+    @component("forward")
+    def forward(self, ids: Any, cache: NoCache) -> Any:
+        """Logits (B, T, V)."""
+        model = self.model
+        x = model.embeddings(ids, cache)
+        for block in model.h:
+            x = checkpoint(block, x, cache, use_reentrant=False) if self.checkpointed else block(x, cache)
+        return model.lm_head(model.norm_f(x))
+
+    @component("loss")
+    def loss(self, logits: Any, targets: Any) -> Any:
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    @component("backward")
+    def backward(self, loss: Any) -> None:
+        with torch.autograd.set_multithreading_enabled(False):
+            loss.backward()
+
+    @component("optimizer")
+    def update(self) -> None:
+        """AdamW, then forget the gradients."""
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+class TrainingStep:
+    """One training step that can be run again and again on the same tokens; the model learns them meanwhile."""
+
+    def __init__(self, model: GPT2, workload: Workload, seed: int, checkpointed: bool = False) -> None:
+        self.model, self.workload = Trainer(model, checkpointed), workload
+        device = model.wte.weight.device
+        generator = torch.Generator().manual_seed(seed)
+        shape = (workload.batch, workload.tokens + 1)
+        tokens = torch.randint(model.config.vocab_size, shape, generator=generator).to(device)
+        self.ids, self.targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+        self.cache = NoCache(workload.tokens, device)
+
+    @property
+    def range(self) -> str:
+        return self.workload.range_under(self.model.root)
+
+    def reset(self) -> None:
+        """Nothing: a step leaves only other weights behind."""
+
+    def run(self) -> Any:
+        with torch.enable_grad():
+            return self.model.step(self.ids, self.targets, self.cache)
