@@ -121,6 +121,15 @@ kernels-of-layers: $(HARNESS)  ## the five heaviest components alone: their kern
 baseline: $(HARNESS)  ## Hugging Face transformers side by side: eager, sdpa, CUDA graph, static cache + compile
 	$(run_and_report)
 
+# A model of its own needs torch to be followed.
+.PHONY: accounting
+accounting: $(if $(findstring :,$(MODEL)),$(HARNESS),$(BASE))  ## parameters, FLOPs, bytes and times of MODEL=gpt2, llama-3-8b, config.json, package.module:build (ARGS='--batch 4 --gpus 8')
+	@$(PY) -m studies.accounting $(or $(MODEL),gpt2) $(ARGS)
+
+.PHONY: accounting-truth
+accounting-truth: $(HARNESS)  ## hold the accounting against this GPU: parameters, memory, FLOPs, DRAM bytes (ARGS='--out DIR')
+	@PYTHON='$(PY)' studies/accounting/measure.sh $(ARGS)
+
 .PHONY: bench-analysis
 bench-analysis: $(BASE)  ## the readers against pandas on 0.5, 1 and 2 M kernels: time, peak memory, growth (ten minutes)
 	@$(PY) -m tests.bench.readers $(ARGS)

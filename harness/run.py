@@ -439,7 +439,9 @@ def _write_text(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def _manifest(plan: Plan, steps: Sequence[Step | TrainingStep], sampler: manifest.ClockSampler | None) -> dict[str, Any]:
+def _manifest(
+    plan: Plan, steps: Sequence[Step | TrainingStep], sampler: manifest.ClockSampler | None
+) -> dict[str, Any]:
     weights: dict[str, Any] = {"source": RANDOM}
     if plan.weights is not None:
         weights = {"source": plan.weights.source, "sha256": plan.weights.sha256}

@@ -31,6 +31,7 @@ class Device:
     fp16_flop_per_s: float | None = None
     pcie_bytes_per_s: float | None = None
     nvlink_bytes_per_s: float | None = None
+    memory_bytes: float | None = None
     aliases: tuple[str, ...] = ()
 
 

@@ -1,0 +1,162 @@
+"""What a model costs on a GPU: memory, time by both roofs, and the days of a training run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analysis.formats.errors import InputError, UsageError
+from analysis.hardware.devices import Device, find_device
+from studies.accounting.architecture import (
+    Architecture,
+    Shape,
+    activations,
+    backward_products,
+    flops,
+    forward_products,
+    kv_bytes,
+    parameter_count,
+)
+
+ITEM_BYTES = {"float32": 4, "tf32": 4, "bfloat16": 2, "float16": 2}
+_RATE = {
+    "float32": "fp32_flop_per_s",
+    "tf32": "tf32_flop_per_s",
+    "bfloat16": "bf16_flop_per_s",
+    "float16": "fp16_flop_per_s",
+}
+ID_BYTES = 8
+# fp32 weights, gradients and two moments of AdamW; or bf16 weights and gradients, fp32 moments and master weights.
+TRAINED_BYTES = 16
+DAY_S = 86_400
+
+
+def device(name: str) -> Device:
+    """The GPU of that name.
+
+    Raises: UsageError for a GPU that devices.toml does not have.
+    """
+    found = find_device(name)
+    if found is None:
+        raise UsageError(f"There is no GPU {name!r} in analysis/hardware/devices.toml: use 'NVIDIA H200', for example.")
+    return found
+
+
+def peak(gpu: Device, dtype: str) -> float:
+    """FLOP/s of the datasheet for products of this type.
+
+    Raises: UsageError for a type that the GPU lacks.
+    """
+    rate = getattr(gpu, _RATE[dtype])
+    if not rate:
+        raise UsageError(f"The {gpu.name} has no {dtype} products: use another --dtype.")
+    return float(rate)
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """FLOPs and bytes of a step, and how long each takes at the datasheet's rate."""
+
+    flops: float
+    bytes: float
+    compute_s: float
+    memory_s: float
+
+    @property
+    def least_s(self) -> float:
+        return max(self.compute_s, self.memory_s)
+
+    @property
+    def bound(self) -> str:
+        return "compute" if self.compute_s >= self.memory_s else "memory"
+
+
+def roofs(gpu: Device, dtype: str, flops_: float, bytes_: float) -> Roofs:
+    """How long so many FLOPs and bytes take at least."""
+    return Roofs(flops_, bytes_, flops_ / peak(gpu, dtype), bytes_ / gpu.dram_bytes_per_s)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of a training step by what they are for."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    data: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.gradients + self.optimizer + self.data + self.activations
+
+
+def training_memory(
+    of: Architecture, shape: Shape, *, checkpointed: bool = False, fused_attention: bool = False
+) -> Memory:
+    """What a training step holds when its forward pass has ended; AdamW keeps two moments of the weights' type."""
+    weights = parameter_count(of) * shape.e
+    kept = activations(of, shape, checkpointed=checkpointed, fused_attention=fused_attention)
+    return Memory(weights, weights, 2 * weights, 2 * shape.rows * ID_BYTES, kept)
+
+
+def forward_bytes(of: Architecture, shape: Shape) -> int:
+    """Least bytes of a pass: each weight once (of an embedding that is not tied the rows of the tokens), the KV cache
+    read and the new keys and values written, logits written."""
+    unused = 0 if of.tied else of.vocab * of.channels
+    unused += of.positions * of.channels
+    weights = (parameter_count(of) - unused) * shape.e
+    rows = 2 * shape.rows * of.channels * shape.e  # of both embeddings
+    return weights + rows + kv_bytes(of, shape) + shape.rows * of.vocab * shape.e
+
+
+def training_bytes(of: Architecture, shape: Shape, *, checkpointed: bool = False) -> int:
+    """Least bytes of a training step: weights read for both passes, gradients written and read, AdamW's two moments and
+    the weights read and written, activations written and read."""
+    memory = training_memory(of, shape, checkpointed=checkpointed)
+    update = memory.weights * 2 + memory.optimizer * 2 + memory.gradients
+    return 2 * memory.weights + memory.gradients + update + 2 * memory.activations
+
+
+def training_flops(of: Architecture, shape: Shape, *, checkpointed: bool = False) -> int:
+    """Products of both passes; with checkpoints the blocks' forward pass once more."""
+    forward = forward_products(of, shape)
+    again = flops(forward[:-1]) if checkpointed else 0
+    return flops(forward) + flops(backward_products(forward)) + again
+
+
+def mfu(model_flops: float, seconds: float, gpu: Device, dtype: str) -> float:
+    """Model FLOPs utilisation: what the model needs over what the GPU could do in the time."""
+    return model_flops / seconds / peak(gpu, dtype)
+
+
+def training_days(parameters: float, tokens: float, gpu: Device, gpus: int, mfu_frac: float, dtype: str) -> float:
+    """Days of a training run at 6 FLOPs for each parameter and token."""
+    return 6 * parameters * tokens / (gpus * peak(gpu, dtype) * mfu_frac) / DAY_S
+
+
+def largest_model(gpu: Device, gpus: int) -> float:
+    """Parameters that so many GPUs hold with gradients and AdamW, and nothing else.
+
+    Raises: InputError where the memory of the GPU is not known.
+    """
+    return gpus * memory_of(gpu) / TRAINED_BYTES
+
+
+def memory_of(gpu: Device) -> float:
+    """Bytes of DRAM.
+
+    Raises: InputError where devices.toml does not have them.
+    """
+    if gpu.memory_bytes is None:
+        raise InputError(f"devices.toml does not say how much memory the {gpu.name} has: add memory_bytes to it.")
+    return gpu.memory_bytes
+
+
+def check_fits(name: str, needed: float, gpu: Device, gpus: int) -> None:
+    """Raise InputError if `needed` bytes do not fit so many GPUs."""
+    if needed > gpus * memory_of(gpu):
+        more = -int(-needed // memory_of(gpu))
+        raise InputError(
+            f"{name} needs {needed / 1e9:,.1f} GB and {gpus} {gpu.name} {'has' if gpus == 1 else 'have'} "
+            f"{gpus * memory_of(gpu) / 1e9:,.0f} GB: use {more} GPUs, a smaller batch, or --checkpointing."
+        )

@@ -1,0 +1,378 @@
+"""Hold the accounting against a GPU: parameters, memory of training steps, times of steps, products in their order.
+
+    python -m studies.accounting.measure --out RUN [--samples 20]
+    python -m studies.accounting.measure --capture    the program that ncu runs: every step that is to be counted, once
+    python -m studies.accounting.measure --predict    print what is expected, as predictions.csv holds it; no GPU
+
+Results go to RUN/captures/accounting.json. FLOPs and DRAM bytes are ncu's: studies/accounting/measure.sh runs it too.
+Without a GPU the steps are small ones, and only parameters and times are measured.
+
+`trace` takes any step that PyTorch runs: it records products and memory from shapes alone, on the meta device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from analysis.formats.accounting import ACCOUNTING, PREDICTED
+from analysis.formats.console import guarded
+from analysis.formats.errors import InputError, UsageError
+from harness import manifest, outputs
+from harness.console import progress
+from harness.gpt2 import GPT2, GPT2Config
+from harness.run import DTYPES, Step, parse_config, prepare, run_window
+from harness.timing import Measurement, measure_gpu, measure_wall
+from harness.training import TrainingStep
+from harness.weights import Weights, build_model, load_weights
+from harness.workloads import TRAIN, Workload, find_workload
+from studies.accounting import architecture
+from studies.accounting.predictions import CASES, CPU_CASES, Case, predictions
+
+# Names of ATen's products, with the place of the left operand.
+_PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
+_EMBEDDING = "aten::embedding"
+
+
+# Any module, from shapes alone -------------------------------------------------------------------------------
+
+
+@dataclass
+class Traced:
+    """What a step did: products (batch, m, n, k) in their order, and bytes.
+
+    peak_bytes   most that lived at one moment of what the step itself allocated
+    held_bytes   what lived of it when `mark` was called last
+    read_bytes   inputs of all operations that compute, each read from DRAM: rows of embeddings, not their tables
+    """
+
+    products: list[tuple[int, int, int, int]] = field(default_factory=list)
+    operations: int = 0
+    peak_bytes: int = 0
+    held_bytes: int = 0
+    read_bytes: int = 0
+
+
+class Accountant(TorchDispatchMode):  # type: ignore[misc]
+    """Watches operations while it is entered, and counts what they multiply, allocate and read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = Traced()
+        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._known: dict[int, StorageWeakRef] = {}
+
+    def mark(self) -> None:
+        """Note what lives now."""
+        self._forget()
+        self.seen.held_bytes = sum(size for _, size in self._alive.values())
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.name().partition(".")[0]
+        inputs = [leaf for leaf in tree_leaves((args, kwargs or {})) if isinstance(leaf, torch.Tensor)]
+        for tensor in inputs:  # what was there before the step is no part of it
+            self._note(tensor, allocated=False)
+        result = func(*args, **(kwargs or {}))
+        outputs_ = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        made = [tensor for tensor in outputs_ if self._note(tensor, allocated=True)]
+        self._forget()
+        self.seen.peak_bytes = max(self.seen.peak_bytes, sum(size for _, size in self._alive.values()))
+        if made or func._schema.is_mutable:
+            self.seen.operations += 1
+            self.seen.read_bytes += _read(name, func._schema.is_mutable, inputs, outputs_)
+        if name in _PRODUCTS:
+            left, right = args[_PRODUCTS[name]], args[_PRODUCTS[name] + 1]
+            batch = left.shape[0] if left.ndim == 3 else 1
+            self.seen.products.append((batch, left.shape[-2], right.shape[-1], left.shape[-1]))
+        return result
+
+    def _note(self, tensor: Any, *, allocated: bool) -> bool:
+        """Whether this tensor's memory is new here."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        reference = self._known.get(key)
+        if reference is not None and not reference.expired():
+            return False
+        self._known[key] = StorageWeakRef(storage)
+        if allocated:
+            self._alive[key] = (self._known[key], storage.nbytes())
+        return allocated
+
+    def _forget(self) -> None:
+        for key in [key for key, (reference, _) in self._alive.items() if reference.expired()]:
+            del self._alive[key]
+
+
+def _read(name: str, mutable: bool, inputs: Sequence[Any], outputs_: Sequence[Any]) -> int:
+    """Bytes that an operation reads: all of its inputs but what it only overwrites, and of a table the rows."""
+    if name == _EMBEDDING:
+        return _bytes(outputs_[0]) + _bytes(inputs[1])
+    sources = inputs[1:] if mutable and name in ("aten::copy_", "aten::fill_", "aten::zero_") else inputs
+    return sum(_bytes(tensor) for tensor in sources)
+
+
+def _bytes(tensor: Any) -> int:
+    """Distinct bytes of a tensor: axes of stride 0 count once."""
+    count = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        count *= size if stride else 1
+    return int(count * tensor.element_size())
+
+
+def trace(step: Callable[[Accountant], object]) -> Traced:
+    """What `step` does, from shapes; it takes the accountant, to mark the moment whose memory counts.
+
+    Raises: InputError where the flow of control depends on data, which shapes do not have.
+    """
+    accountant = Accountant()
+    try:
+        with accountant:
+            kept = step(accountant)  # results live until the end
+    except (NotImplementedError, RuntimeError) as error:
+        if "meta" not in str(error) and "data-dependent" not in str(error):
+            raise
+        raise InputError(
+            "This model decides by data what to compute, and an account has shapes alone "
+            f"({manifest.first_line(error)}): give a module whose flow of control is fixed."
+        ) from error
+    del kept
+    return accountant.seen
+
+
+def trace_module(spec: str) -> tuple[str, int, Traced, Traced]:
+    """(class, parameters, forward pass, training step) of package.module:build, which returns (module, inputs).
+
+    Raises: UsageError, InputError for what cannot be imported, built or traced.
+    """
+    module_name, _, function = spec.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        build = getattr(importlib.import_module(module_name), function)
+        with torch.device("meta"):
+            module, inputs, *_ = build()
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{spec} cannot be imported ({error}): use package.module:build.") from None
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{spec} returned no (module, inputs) ({error}): see studies/accounting.") from None
+    module = module.to("meta")
+    with torch.no_grad():
+        forward = trace(lambda _: module(*inputs))
+
+    def train(accountant: Accountant) -> None:
+        result = module(*inputs)
+        loss = sum(leaf.float().sum() for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
+        accountant.mark()
+        with torch.autograd.set_multithreading_enabled(False):
+            loss.backward()
+
+    count = sum(parameter.numel() for parameter in module.parameters())
+    return type(module).__name__, count, forward, trace(train)
+
+
+# GPT-2 -------------------------------------------------------------------------------------------------------
+
+
+def config_of(name: str) -> GPT2Config:
+    """The harness's configuration of a GPT-2 of models.toml.
+
+    Raises: UsageError for another model.
+    """
+    of = architecture.find(name)
+    if of.family != "gpt2":
+        raise UsageError(f"{name} is no GPT-2, and the harness runs nothing else: use gpt2, gpt2-medium, gpt2-large.")
+    return GPT2Config(vocab_size=of.vocab, n_positions=of.positions, n_embd=of.channels, n_layer=of.layers,
+                      n_head=of.heads, n_inner=of.inner)  # fmt: skip
+
+
+def meta_model(config: GPT2Config, dtype: str) -> GPT2:
+    """The harness's model without memory."""
+    with torch.device("meta"):
+        return GPT2(config).to(DTYPES[dtype]).eval().requires_grad_(False)
+
+
+def trace_workload(model: GPT2, workload: Workload, checkpointed: bool = False) -> Traced:
+    """What one step of the workload does, after another one has come before it."""
+    if workload.step == TRAIN:
+        step = TrainingStep(model, workload, 0, checkpointed)
+        trainer = step.model
+
+        def train(accountant: Accountant) -> None:
+            with torch.enable_grad():
+                loss = trainer.loss(trainer.forward(step.ids, step.cache), step.targets)
+                accountant.mark()
+                trainer.backward(loss)
+            for parameter in trainer.parameters():
+                parameter.grad = None
+
+        return trace(train)
+    cache = model.new_cache(workload.batch)
+    cache.length = workload.context
+    ids = torch.zeros(workload.batch, workload.tokens, dtype=torch.int64, device="meta")
+
+    def forward(_: Accountant) -> Any:
+        with torch.no_grad():
+            return model(ids, cache)
+
+    return trace(forward)
+
+
+# On the machine at hand --------------------------------------------------------------------------------------
+
+
+def measure_memory(step: TrainingStep) -> dict[str, Any]:
+    """Bytes of the allocator around one warmed-up training step: before it, after its forward pass, at its peak."""
+    trainer, names = step.model, ("allocated_bytes.all", "requested_bytes.all")
+    for _ in range(2):
+        step.run()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = [torch.cuda.memory_stats()[f"{name}.current"] for name in names]
+    with torch.enable_grad():
+        loss = trainer.loss(trainer.forward(step.ids, step.cache), step.targets)
+        held = [torch.cuda.memory_stats()[f"{name}.current"] for name in names]
+        trainer.backward(loss)
+    peak = [torch.cuda.memory_stats()[f"{name}.peak"] for name in names]
+    trainer.optimizer.zero_grad(set_to_none=True)
+    return {
+        "before_bytes": before[0],
+        "held_bytes": held[0] - before[0],
+        "peak_bytes": peak[0] - before[0],
+        "held_requested_bytes": held[1] - before[1],
+        "peak_requested_bytes": peak[1] - before[1],
+    }
+
+
+def _time(step: Step | TrainingStep, samples: int) -> dict[str, Any]:
+    """Wall and GPU time of a step, the GPU's blank on a CPU."""
+    if not torch.cuda.is_available():
+        wall = measure_wall(step.run, samples=samples, warmup=1, before=step.reset)
+        return {"wall_ns": wall.as_json(), "gpu_ns": None}
+    wall = measure_wall(step.run, samples, before=step.reset, synchronise=torch.cuda.synchronize)
+    gpu: Measurement = measure_gpu(step.run, samples=samples, before=step.reset)
+    return {"wall_ns": wall.as_json(), "gpu_ns": gpu.as_json()}
+
+
+def measure_case(case: Case, model: GPT2, samples: int) -> dict[str, Any]:
+    """One entry of accounting.json."""
+    workload = find_workload(case.workload, model.config)
+    if workload.step == TRAIN:
+        step: Step | TrainingStep = TrainingStep(model, workload, 0, case.checkpointed)
+    else:
+        (step,) = prepare([model], [workload], 0)
+    memory = measure_memory(step) if isinstance(step, TrainingStep) and torch.cuda.is_available() else None
+    traced = trace_workload(meta_model(model.config, case.dtype), workload, case.checkpointed)
+    entry = {
+        "model": case.model,
+        "workload": case.workload,
+        "dtype": case.dtype,
+        "checkpointed": case.checkpointed,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "products": [list(product) for product in traced.products],
+        "memory": memory,
+        **_time(step, samples),
+    }
+    del step
+    return entry
+
+
+@functools.cache
+def _weights(name: str, config: str) -> Weights:
+    return load_weights(config=parse_config(config) if config else config_of(name))
+
+
+def measure(samples: int) -> list[dict[str, Any]]:
+    """Every case of predictions.py on the GPU; without one the small cases on the CPU."""
+    on_gpu = torch.cuda.is_available()
+    device = "cuda" if on_gpu else "cpu"
+    entries = []
+    for case in CASES if on_gpu else CPU_CASES:
+        progress(f"{case.model} {case.workload} {case.dtype}{', checkpointed' if case.checkpointed else ''}")
+        model = build_model(_weights(case.model, case.config), device=device, dtype=DTYPES[case.dtype])
+        entries.append(measure_case(case, model, samples))
+        del model
+        if on_gpu:
+            torch.cuda.empty_cache()
+    return entries
+
+
+def capture() -> None:
+    """Run every step that ncu is to count once, between cudaProfilerStart and cudaProfilerStop, with ranges on.
+
+    Raises: InputError where there is no GPU.
+    """
+    if not torch.cuda.is_available():
+        raise InputError("--capture needs a CUDA GPU, and torch sees none: leave it out.")
+    steps: list[Step | TrainingStep] = []
+    for case in CASES:
+        if case.counted:
+            model = build_model(_weights(case.model, case.config), device="cuda", dtype=DTYPES[case.dtype])
+            steps += prepare([model], [find_workload(case.workload, model.config)], 0)
+    run_window(steps, [])
+
+
+def predict(cases: Sequence[Case] = CASES) -> str:
+    """The text of predictions.csv: what is expected of every case, from the architecture and from the trace."""
+    rows: list[dict[str, Any]] = []
+    for case in cases:
+        config = parse_config(case.config) if case.config else config_of(case.model)
+        workload = find_workload(case.workload, config)
+        traced = trace_workload(meta_model(config, case.dtype), workload, case.checkpointed)
+        rows += predictions(case, workload.batch, workload.tokens, workload.context, traced.peak_bytes,
+                            traced.read_bytes)  # fmt: skip
+    return PREDICTED.text(rows)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.accounting.measure",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, help="run folder (default: runs/<time>-<gpu>-accounting)")
+    parser.add_argument("--samples", type=int, default=20, help="samples of each time")
+    parser.add_argument("--capture", action="store_true", help="run the counted steps once, for ncu")
+    parser.add_argument("--predict", action="store_true", help="print predictions.csv and end")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    argv = list(sys.argv[1:] if argv is None else argv)
+
+    def program() -> int:
+        options = _parser().parse_args(argv)
+        if options.predict:
+            print(predict(), end="")
+            return 0
+        if options.samples < 1:
+            raise UsageError("--samples counts something: use 1 or more.")
+        torch.set_float32_matmul_precision("highest")
+        if options.capture:
+            capture()
+            return 0
+        run = options.out or outputs.default_run("accounting")
+        captures = outputs.captures_of(run)
+        with manifest.ClockSampler() as sampler:
+            entries = measure(options.samples)
+        gpu = manifest.gpu_facts()
+        document = ACCOUNTING.document({"gpu": gpu["name"] if gpu else "", "steps": entries})
+        manifest.write_json(captures / ACCOUNTING.name, document)
+        outputs.write_conditions(captures, argv, [], 0, {"source": "random"}, sampler)
+        progress(f"wrote {run}")
+        return 0
+
+    return guarded(program)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

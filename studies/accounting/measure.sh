@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Hold the accounting against this GPU: parameters, memory, times, and under ncu FLOPs and DRAM bytes.
+#
+# usage: measure.sh [-n] [--out DIR] [--samples N]
+#
+#   -n           print the exact commands, run nothing
+#   --out DIR    run folder (default: runs/<time>-accounting)
+#   --samples N  samples of each time (default 20)
+#
+# Without a GPU: small steps, parameters and times only. Ends with the report of DIR.
+# exit: 0 done, 1 a step failed, 2 usage
+source "$(dirname "$0")/../../nsys_scripts/common.sh"
+
+dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-accounting samples=20
+while (($#)); do
+  case $1 in
+  -h | --help) usage && exit 0 ;;
+  -n) dry=yes && shift ;;
+  --out) value "$1" $# && out=$2 && shift 2 ;;
+  --samples) value "$1" $# && samples=$2 && shift 2 ;;
+  *) bad_usage "Unknown argument $1." ;;
+  esac
+done
+cd "$ROOT"
+commands=("$PYTHON -m studies.accounting.measure --out $out --samples $samples")
+if find_gpu >/dev/null; then
+  commands+=("nsys_scripts/ncu_capture.sh --columns duration_ns,dram_read_bytes,dram_write_bytes,flops --out $out -- $PYTHON -m studies.accounting.measure --capture --out $out"
+    "nsys_scripts/export_csv.sh --only ncu $out")
+fi
+commands+=("$PYTHON analysis/report.py $out --quiet")
+for command in "${commands[@]}"; do
+  echo "+ $command" >&2
+  if [[ -z $dry ]]; then
+    read -ra words <<<"$command"
+    "${words[@]}" || exit 1
+  fi
+done
