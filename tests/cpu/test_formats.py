@@ -35,7 +35,13 @@ def test_committed_json_is_what_its_writer_declares(kind: str) -> None:
             assert [misfit.said() for misfit in files.misfits(document, file.content, written=True)] == [], path
             assert list(files.undeclared(document, file.content)) == [], path
     # in raw/ of a run, and in the cache folder; no committed run is as young as selftest and accounting
-    assert found or kind in ("count-selection", "capture-costs", "selftest", "accounting", "kernel")  # the last is printed, no file
+    assert found or kind in (
+        "count-selection",
+        "capture-costs",
+        "selftest",
+        "accounting",
+        "kernel",
+    )  # the last is printed, no file
 
 
 @pytest.mark.parametrize("kind", [kind for kind, one in files.every().items() if isinstance(one, files.CsvFile)])
