@@ -127,8 +127,8 @@ accounting: $(if $(findstring :,$(MODEL)),$(HARNESS),$(BASE))  ## parameters, FL
 	@$(PY) -m studies.accounting $(or $(MODEL),gpt2) $(ARGS)
 
 .PHONY: accounting-truth
-accounting-truth: $(HARNESS)  ## hold the accounting against this GPU: parameters, memory, FLOPs, DRAM bytes (ARGS='--out DIR')
-	@PYTHON='$(PY)' studies/accounting/measure.sh $(ARGS)
+accounting-truth: $(HARNESS)  ## hold the accounting against this GPU: parameters, memory, FLOPs, DRAM bytes (RUN=DIR)
+	@run='$(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-accounting)'; PYTHON='$(PY)' studies/accounting/measure.sh --out "$$run" $(ARGS) && $(PY) analysis/report.py "$$run" --quiet
 
 .PHONY: bench-analysis
 bench-analysis: $(BASE)  ## the readers against pandas on 0.5, 1 and 2 M kernels: time, peak memory, growth (ten minutes)

@@ -1,10 +1,10 @@
-"""What studies/accounting writes: what steps were measured to need, and what was predicted before."""
+"""What studies/accounting writes: what steps were measured to need."""
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
-from analysis.formats.files import Amount, CsvFile, JsonFile, Positive, Spread, Whole
+from analysis.formats.files import JsonFile, Positive, Spread, Whole
 
 _AGAIN = "write it again with `make accounting-truth`"
 
@@ -43,25 +43,4 @@ class Accounting(Struct):
     steps: list[StepNeeds]
 
 
-class Predicted(Struct):
-    """A row of predictions.csv: what was expected of a step, how far off it may be, and of what it was calculated."""
-
-    model: str
-    workload: str
-    dtype: str
-    checkpointed: str
-    quantity: str
-    unit: str
-    predicted: Amount
-    within_frac: Amount
-    of: str | UnsetType = UNSET
-
-
 ACCOUNTING = JsonFile("accounting", "accounting.json", Accounting, _AGAIN, alone=True)
-PREDICTED = CsvFile(
-    "accounting-predictions",
-    "predictions.csv",
-    Predicted,
-    again="print it again with `python -m studies.accounting.measure --predict`",
-    captured=False,
-)

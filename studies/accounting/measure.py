@@ -26,7 +26,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from analysis.formats.accounting import ACCOUNTING, PREDICTED
+from analysis.formats.accounting import ACCOUNTING
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from harness import manifest, outputs
@@ -38,7 +38,7 @@ from harness.training import TrainingStep
 from harness.weights import Weights, build_model, load_weights
 from harness.workloads import TRAIN, Workload, find_workload
 from studies.accounting import architecture
-from studies.accounting.predictions import CASES, CPU_CASES, Case, predictions
+from studies.accounting.predictions import CASES, CPU_CASES, Case, predictions, text_of
 
 # Names of ATen's products, with the place of the left operand.
 _PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
@@ -330,7 +330,7 @@ def predict(cases: Sequence[Case] = CASES) -> str:
         traced = trace_workload(meta_model(config, case.dtype), workload, case.checkpointed)
         rows += predictions(case, workload.batch, workload.tokens, workload.context, traced.peak_bytes,
                             traced.read_bytes)  # fmt: skip
-    return PREDICTED.text(rows)
+    return text_of(rows)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,7 +7,7 @@
 #   --out DIR    run folder (default: runs/<time>-accounting)
 #   --samples N  samples of each time (default 20)
 #
-# Without a GPU: small steps, parameters and times only. Ends with the report of DIR.
+# Without a GPU: small steps, parameters and times only.
 # exit: 0 done, 1 a step failed, 2 usage
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 
@@ -27,7 +27,6 @@ if find_gpu >/dev/null; then
   commands+=("nsys_scripts/ncu_capture.sh --columns duration_ns,dram_read_bytes,dram_write_bytes,flops --out $out -- $PYTHON -m studies.accounting.measure --capture --out $out"
     "nsys_scripts/export_csv.sh --only ncu $out")
 fi
-commands+=("$PYTHON analysis/report.py $out --quiet")
 for command in "${commands[@]}"; do
   echo "+ $command" >&2
   if [[ -z $dry ]]; then

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+import io
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -99,6 +100,18 @@ def predictions(
             "checkpointed": "yes" if case.checkpointed else "", "quantity": quantity, "unit": unit,
             "predicted": predicted, "within_frac": within, "of": why,
         }  # fmt: skip
+
+
+COLUMNS = ("model", "workload", "dtype", "checkpointed", "quantity", "unit", "predicted", "within_frac", "of")
+
+
+def text_of(rows: Iterable[dict[str, Any]]) -> str:
+    """predictions.csv with these rows."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
 
 
 @cache
