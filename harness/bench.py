@@ -24,8 +24,8 @@ unchecked, which microbenchmark.txt says. The floor is then the longer of bytes 
 from __future__ import annotations
 
 import argparse
-import functools
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,6 +52,7 @@ CONVENTIONS = {
     "chained": "a sample is one CUDA graph of launches that rotate among inputs and outputs of more than four times "
     "the L2 cache, behind a filled queue, divided by the launches: a launch may overlap the one before",
 }
+CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 COPY_BYTES = 2 << 30
 CHAIN = 10  # launches of a chained sample, if they are long
 FLUSH_BYTES = 256 << 20
@@ -73,8 +74,13 @@ PIECE_ELEMENTS = 1 << 26  # of the float64 reference at a time
 
 
 def check_shapes(op: Op, variant: str) -> tuple[tuple[int, ...], ...]:
-    """The small shapes that a variant is checked on; torch.compile takes seconds for each, so it gets a quarter."""
-    return op.check_shapes[::4] if op.variants[variant].kind == "compile" else op.check_shapes
+    """The small shapes that a variant is checked on; torch.compile takes seconds for each, so it gets a quarter,
+    and what it searches for one.
+    """
+    declared = op.variants[variant]
+    if declared.tuned:
+        return op.check_shapes[2:3]
+    return op.check_shapes[::4] if declared.kind == "compile" else op.check_shapes
 
 
 def outputs(result: Any) -> tuple[Any, ...]:
@@ -322,7 +328,7 @@ def groups_by_speed(op: Op, variants: Sequence[str], dtype: str, shape: tuple[in
     apart, behind the baseline. Of what takes long a chained sample has fewer launches, and there are fewer samples.
     """
     inputs = op.make_inputs(shape, dtype, device="cuda")
-    steps: dict[str, Callable[[], Any]] = {name: functools.partial(op.variants[name].fn, *inputs) for name in variants}
+    steps: dict[str, Callable[[], Any]] = {name: op.variants[name].bind(*inputs) for name in variants}
     once = int(op.flops(shape) < MANY_FLOPS)  # rounds that warm up where launches may be long
     seconds = {name: values[0] for name, values in _in_turn(steps, 1, lambda: None, warmup=once).items()}
     limit = max(SLOW_SECONDS, SLOW_RATIO * seconds.get(op.baseline, math.inf)) if op.compute_bound else math.inf
@@ -350,7 +356,7 @@ def seconds_of_launch(op: Op, variant: str, dtype: str, shape: tuple[int, ...]) 
         return 0.0
     probe = max(smaller, key=op.flops)
     inputs = op.make_inputs(probe, dtype, device="cuda")
-    run = functools.partial(op.variants[variant].fn, *inputs)
+    run = op.variants[variant].bind(*inputs)
     seconds = _in_turn({variant: run}, 1, lambda: None, warmup=1)[variant][0]
     return seconds * op.flops(shape) / op.flops(probe)
 
@@ -380,26 +386,28 @@ def time_cold(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed
     launches = group.launches if set_bytes > L2_MULTIPLE * l2_bytes else sets * math.ceil(group.launches / sets)
     sets = min(sets, launches)
     inputs = [first, *(op.make_inputs(shape, dtype, seed=seed, device="cuda") for seed in range(1, sets))]
-    graphs, kept = {}, []
+    graphs: dict[str, Any] = {}
+    kept: list[Any] = []
     # otherwise every launch would write the same memory; outputs of which not even four fit are cold by themselves
     keeps = 4 * result_bytes <= KEPT_BYTES
     pool = None if keeps else torch.cuda.graph_pool_handle()
     for name in variants:
-        run = op.variants[name].fn
+        runs = [op.variants[name].bind(*values) for values in inputs]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(2 if group.warmup else int(name == op.baseline)):  # cuBLAS allocates at its first
-                run(*inputs[0])
+                runs[0]()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool):
             for index in range(launches):
-                result = run(*inputs[index % sets])
+                result = runs[index % sets]()
                 if keeps:
                     kept.append(result)
                 del result
         graphs[name] = graph
+        kept.append(runs)  # what it reads, in another layout
     steps = {name: graph.replay for name, graph in graphs.items()}
     seconds = _in_turn(steps, group.rounds, lambda: torch.cuda._sleep(QUEUE_CYCLES), group.warmup)
     return Timed(dtype, shape, "cold", launches, {k: [value / launches for value in v] for k, v in seconds.items()})
@@ -419,9 +427,7 @@ def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> T
         torch.cuda._sleep(QUEUE_CYCLES)
         flush.zero_()
 
-    steps: dict[str, Callable[[], Any]] = {
-        name: functools.partial(op.variants[name].fn, *inputs) for name in group.variants
-    }
+    steps: dict[str, Callable[[], Any]] = {name: op.variants[name].bind(*inputs) for name in group.variants}
     once = _in_turn(steps, 1, before, group.warmup)
     together = sum(values[0] for values in once.values())
     rounds = max(1, min(max(group.rounds, LEAST_SAMPLES), int(group.seconds / together)))
@@ -794,6 +800,8 @@ def bench(
 
     until = time.monotonic() + seconds
     sizes = [op.shapes[name] for name in shapes]
+    lacking = [f"{name}: {op.variants[name].lacks} is not installed" for name in variants if op.variants[name].lacks]
+    variants = [name for name in variants if not op.variants[name].lacks]
     done = check_all(op, dtypes, sizes, variants)
     _tell(out / "correctness.txt", correctness_text(op, done.checks, torch.cuda.get_device_name()))
     with manifest.ClockSampler() as sampler:
@@ -806,6 +814,7 @@ def bench(
     too_slow = left_out_lines(op, done.omitted)
     text = microbenchmark_text(times.rows, conditions)
     text += left_out_text(f"a launch would take more than {LONGEST_LAUNCH:g} s", too_slow)
+    text += left_out_text("a library is missing", lacking)
     text += left_out_text(f"--seconds {seconds:g} had passed", times.no_time)
     _tell(out / "microbenchmark.txt", text)
     document = {
@@ -814,7 +823,7 @@ def bench(
         "rounds": rounds,
         "sources": {name: fingerprint(op, name) for name in variants},
         "failed": [check.variant for check in done.checks if not check.passed],
-        "left_out": too_slow + times.no_time,
+        "left_out": lacking + too_slow + times.no_time,
         "gpt2": {},
     }
     # before GPT-2, which takes a minute: the times have their conditions even if that is interrupted
@@ -861,6 +870,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtype", nargs="+", help="fp32, bf16 (default: all of the op)")
     parser.add_argument("--shapes", nargs="+", help="names of the ops' shapes (default: all)")
     parser.add_argument("--variants", nargs="+", help="names of variants (default: all)")
+    parser.add_argument("--without", nargs="+", default=[], help="variants that are left out, such as compile_tuned")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each variant (default {ROUNDS})")
     parser.add_argument(
         "--seconds", type=float, default=math.inf, help="of each op: no shape is begun later, and what is left is named"
@@ -868,6 +878,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--gpt2", action="store_true", help="time GPT-2 unfused, with the best softmax, with all ops")
     options = parser.parse_args(arguments)
     return guarded(lambda: _run(options), "fewer --shapes")
+
+
+def keep_caches() -> None:
+    """What compilers make and search for is kept in build/ from run to run, unless the environment says where."""
+    for variable, name in CACHES.items():
+        os.environ.setdefault(variable, str(ROOT / "build" / name))
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -883,7 +899,9 @@ def _run(options: argparse.Namespace) -> int:
         by_short = {short_dtype(dtype): dtype for dtype in op.dtypes}
         dtypes = [dtype_name(name) for name in _choose("--dtype", options.dtype, list(by_short))]
         shapes = _choose("--shapes", options.shapes, list(op.shapes))
-        plan.append((op, dtypes, shapes, _choose("--variants", options.variants, list(op.variants))))
+        variants = _choose("--variants", options.variants, list(op.variants))
+        plan.append((op, dtypes, shapes, [name for name in variants if name not in options.without]))
+    keep_caches()
     import torch
 
     if options.gpt2:

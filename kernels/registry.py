@@ -9,7 +9,9 @@ neither torch nor a GPU; ops are loaded on the first call of `ops()`.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +26,8 @@ __all__ = [
 ]  # fmt: skip
 
 FOLDER = Path(__file__).resolve().parent
-KINDS = ("torch", "compile", "cuda", "triton")
+LIBRARY_KINDS = ("torch", "compile", "library")  # written by others
+KINDS = (*LIBRARY_KINDS, "cuda", "triton")
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8, "bool": 1}
 LARGE = 100e6  # bytes: "at 100 MB and more", far beyond the L2 cache
 
@@ -77,6 +80,10 @@ class Variant:
     the first of them the one that the source takes without a -D. studies/sweep reads them. Where `keeps_default` says
     why, it is built with the first ones whatever a sweep recommends. A CUDA source that leaves none says why in
     `no_tunables`.
+    `prepared(*inputs)` gives the op as a call without arguments, after what a user does once and not at every call,
+    such as laying out weights; `bind` is what is timed. `needs` is the module of a library that does not come with
+    PyTorch; without it the variant is left out. One that is `tuned` searches anew for every shape, which takes seconds.
+    Of one that is not `captured` the ladder has times alone, no counters.
     """
 
     name: str
@@ -95,6 +102,10 @@ class Variant:
     tunables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     keeps_default: str = ""
     no_tunables: str = ""
+    prepared: Callable[..., Callable[[], Any]] | None = None
+    needs: str = ""
+    tuned: bool = False
+    captured: bool = True
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -106,6 +117,15 @@ class Variant:
     def takes(self, shape: Shape, dtype: str) -> bool:
         """Whether the variant runs this dtype and shape."""
         return dtype in self.dtypes and not self.cannot(shape, dtype)
+
+    def bind(self, *inputs: Any) -> Callable[[], Any]:
+        """The op on these inputs as a call without arguments: what is timed."""
+        return self.prepared(*inputs) if self.prepared else functools.partial(self.fn, *inputs)
+
+    @property
+    def lacks(self) -> str:
+        """The library that it needs and that is not installed; "" if it runs."""
+        return self.needs if self.needs and importlib.util.find_spec(self.needs) is None else ""
 
 
 @dataclass(frozen=True, kw_only=True)

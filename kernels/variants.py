@@ -57,8 +57,10 @@ def from_module(module: str, function: str) -> Callable[..., Any]:
     return run
 
 
-def compiled(chain: Callable[..., Any]) -> Callable[..., Any]:
-    """torch.compile of `chain`, static shapes, one graph for each shape, dtype and device of the inputs."""
+def compiled(chain: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """torch.compile of `chain`, static shapes, one graph for each shape, dtype and device of the inputs; `options` are
+    those of the compiler.
+    """
 
     @functools.lru_cache(maxsize=128)
     def graph(shapes: tuple[Any, ...]) -> Any:
@@ -66,9 +68,10 @@ def compiled(chain: Callable[..., Any]) -> Callable[..., Any]:
 
         # torch.compile keeps its graphs per code object: one of our own for every shape keeps each of them static
         # and clear of the recompile limit, after which it would silently run eagerly
-        name = "_".join([chain.__name__, *("x".join(map(str, shape)) for shape, _, _ in shapes)])
+        name = "_".join([chain.__name__, *options, *("x".join(map(str, shape)) for shape, _, _ in shapes)])
         code = chain.__code__.replace(co_name=name)
-        return torch.compile(types.FunctionType(code, chain.__globals__), dynamic=False, fullgraph=True)
+        function = types.FunctionType(code, chain.__globals__)
+        return torch.compile(function, dynamic=False, fullgraph=True, options=options or None)
 
     def run(*inputs: Any) -> Any:
         tensors = [value for value in inputs if hasattr(value, "dtype")]
@@ -81,15 +84,64 @@ def compiled(chain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def torch_variant(
-    idea: str, chain: Callable[..., Any], bytes_model: ByteModel, *, name: str = "torch", **more: Any
+    idea: str,
+    chain: Callable[..., Any],
+    bytes_model: ByteModel,
+    *,
+    name: str = "torch",
+    lay_out: Callable[..., tuple[Any, ...]] | None = None,
+    **more: Any,
 ) -> Variant:
-    """PyTorch's own operations, one after another. `more` are fields of Variant."""
-    return Variant(name=name, kind="torch", idea=idea, fn=chain, bytes_model=bytes_model, **more)
+    """PyTorch's own operations, one after another, operands as `lay_out` gives them. `more` are fields of Variant."""
+    fields = laid_out(chain, lay_out) if lay_out else {"fn": chain}
+    return Variant(name=name, kind="torch", idea=idea, bytes_model=bytes_model, **fields, **more)
 
 
 def compile_variant(idea: str, chain: Callable[..., Any], bytes_model: ByteModel, **more: Any) -> Variant:
     """torch.compile of `chain`, see `compiled`."""
     return Variant(name="compile", kind="compile", idea=idea, fn=compiled(chain), bytes_model=bytes_model, **more)
+
+
+def tuned_variant(
+    idea: str,
+    chain: Callable[..., Any],
+    bytes_model: ByteModel,
+    *,
+    lay_out: Callable[..., tuple[Any, ...]] | None = None,
+    **more: Any,
+) -> Variant:
+    """torch.compile of `chain` with every search that it has; operands as `lay_out` gives them."""
+    fn = compiled(chain, max_autotune=True, coordinate_descent_tuning=True, shape_padding=True)
+    fields = laid_out(fn, lay_out) if lay_out else {"fn": fn}
+    return Variant(
+        name="compile_tuned",
+        kind="compile",
+        idea=idea,
+        bytes_model=bytes_model,
+        tuned=True,
+        captured=False,
+        **fields,
+        **more,
+    )
+
+
+def library_variant(
+    name: str, needs: str, idea: str, fn: Callable[..., Any], bytes_model: ByteModel, **more: Any
+) -> Variant:
+    """`fn` calls the module `needs`, which does not come with PyTorch."""
+    return Variant(
+        name=name, kind="library", idea=idea, fn=fn, bytes_model=bytes_model, needs=needs, captured=False, **more
+    )
+
+
+def laid_out(function: Callable[..., Any], lay_out: Callable[..., tuple[Any, ...]]) -> dict[str, Any]:
+    """Fields of a variant that takes its operands in another layout, `lay_out(*inputs)`, laid out before it is timed,
+    as weights are when a model is loaded.
+    """
+    return {
+        "fn": lambda *inputs: function(*lay_out(*inputs)),
+        "prepared": lambda *inputs: functools.partial(function, *lay_out(*inputs)),
+    }
 
 
 def cuda_variant(
@@ -136,12 +188,13 @@ def triton_variant(
     idea: str,
     bytes_model: ByteModel,
     *,
+    name: str = "triton",
     symbols: tuple[str, ...] = (),
     **more: Any,
 ) -> Variant:
     """`function` of kernels/<folder>/<module>.py, device symbols (`<folder>_<module>`)."""
     return Variant(
-        name="triton",
+        name=name,
         kind="triton",
         idea=idea,
         fn=from_module(f"kernels.{folder}.{module}", function),

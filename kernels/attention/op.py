@@ -17,6 +17,7 @@ from typing import Any
 from kernels.gpu import modelled
 from kernels.registry import (
     ITEM_BYTES,
+    LIBRARY_KINDS,
     TIME,
     Hypothesis,
     Op,
@@ -29,7 +30,7 @@ from kernels.registry import (
     takes_all,
 )
 from kernels.spread import DEVIATIONS, UNIFORM, Spread, same_sign, sum_errors
-from kernels.variants import compile_variant, cuda_variant, random_normal, torch_variant
+from kernels.variants import compile_variant, cuda_variant, library_variant, random_normal, torch_variant
 
 HEAD_SIZE = 64
 SCALE = HEAD_SIZE**-0.5
@@ -186,7 +187,7 @@ def windowed_allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...],
     largest, exponent = _score_error(inputs, unit)
     relative = 2 * sum_errors(terms, truncated=in_bf16) * unit + 16 * ROUNDING["float32"]
     rounded = 0.0
-    if in_bf16 and variant.kind in ("torch", "compile"):
+    if in_bf16 and variant.kind in LIBRARY_KINDS:
         exponent = exponent + 2 * ROUNDING["bfloat16"] * largest
         relative += 5 * ROUNDING["bfloat16"]
     elif in_bf16:
@@ -325,25 +326,37 @@ def _block_mask(tokens: int, window: int, device: Any, block: int) -> Any:
 
 
 @functools.cache
-def _compiled_flex() -> Callable[..., Any]:
+def _compiled_flex(tuned: bool = False) -> Callable[..., Any]:
     import torch._dynamo
     from torch.nn.attention.flex_attention import flex_attention
 
     # a graph for each shape, dtype and list of blocks; by default the ninth is an error. It holds for the whole process
     torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
-    return torch.compile(flex_attention, dynamic=False, fullgraph=True)
+    options = {"max_autotune": True} if tuned else None
+    return torch.compile(flex_attention, dynamic=False, fullgraph=True, options=options)
 
 
-def _flex(block: int, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
+def _flex(block: int, options: Mapping[str, Any] | None = None, tuned: bool = False) -> Callable[..., Any]:
     """PyTorch's compiled flex_attention, which skips the blocks that no query sees; the list of blocks is kept. A block
-    has `block` queries and keys; `options` are those of its kernel.
+    has `block` queries and keys; `options` are those of its kernel, which the compiler searches for if `tuned`.
     """
 
-    def run(q: Any, k: Any, v: Any, window: int) -> Any:
-        mask = _block_mask(q.shape[2], window, q.device, block)
-        return _compiled_flex()(q, k, v, block_mask=mask, scale=SCALE, kernel_options=options)
+    def run(q: Any, k: Any, v: Any, window: int = 0) -> Any:
+        mask = _block_mask(q.shape[2], window or q.shape[2], q.device, block)
+        return _compiled_flex(tuned)(q, k, v, block_mask=mask, scale=SCALE, kernel_options=options)
 
     return run
+
+
+def xformers_attention(q: Any, k: Any, v: Any, window: int = 0) -> Any:
+    """What xformers takes for the dtype: FlashAttention, else CUTLASS. It has heads behind tokens."""
+    from xformers.ops import fmha
+
+    bias: Any = fmha.attn_bias.LowerTriangularMask()
+    if window:
+        bias = fmha.attn_bias.LowerTriangularFromBottomRightLocalAttentionMask(window)
+    operands = [value.transpose(1, 2) for value in (q, k, v)]
+    return fmha.memory_efficient_attention_forward(*operands, attn_bias=bias, scale=SCALE).transpose(1, 2)
 
 
 # for fewer than 128 queries it would take a kernel for decoding, which has tiles of its own
@@ -432,6 +445,28 @@ VARIANTS = (
         finite_only=True,
         hypotheses=(Hypothesis(TIME, "sdpa_flash", high=0.9, dtypes=BF16),),
         dtypes=BF16,
+    ),
+    Variant(
+        name="flex",
+        kind="compile",
+        idea="a kernel of the compiler's for any mask, blocks of 128",
+        fn=_flex(128),
+        bytes_model=minimum_bytes,
+        dtypes=BF16,
+        captured=False,
+    ),
+    Variant(
+        name="flex_tuned",
+        kind="compile",
+        idea="the same kernel, its tiles searched for",
+        fn=_flex(128, tuned=True),
+        bytes_model=minimum_bytes,
+        dtypes=BF16,
+        tuned=True,
+        captured=False,
+    ),
+    library_variant(
+        "xformers", "xformers", "FlashAttention or CUTLASS", xformers_attention, minimum_bytes, finite_only=True
     ),
     _ours(
         "v01_separate",
@@ -537,6 +572,24 @@ WINDOWED_VARIANTS = (
         fn=_flex(64, FLEX_64),
         bytes_model=minimum_bytes,
         hypotheses=(Hypothesis(TIME, "flex", high=0.95),),
+    ),
+    Variant(
+        name="flex_tuned",
+        kind="compile",
+        idea="blocks of 128 keys, the kernel's own tiles searched for",
+        fn=_flex(128, tuned=True),
+        bytes_model=minimum_bytes,
+        dtypes=BF16,
+        tuned=True,
+        captured=False,
+    ),
+    library_variant(
+        "xformers",
+        "xformers",
+        "FlashAttention or CUTLASS with a window",
+        xformers_attention,
+        minimum_bytes,
+        finite_only=True,
     ),
     _ours(
         "v03_tiled",

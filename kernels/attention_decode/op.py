@@ -8,12 +8,32 @@ strided in batch, head and token, so that the filled part of a longer cache is t
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 from kernels.gpu import modelled
-from kernels.registry import ITEM_BYTES, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
-from kernels.variants import compile_variant, cuda_variant, random_normal, torch_variant, triton_variant
+from kernels.registry import (
+    ITEM_BYTES,
+    LIBRARY_KINDS,
+    TIME,
+    Hypothesis,
+    Op,
+    Shape,
+    Tensor,
+    Variant,
+    dtype_name,
+    item_bytes,
+    register,
+)
+from kernels.variants import (
+    compile_variant,
+    cuda_variant,
+    library_variant,
+    random_normal,
+    torch_variant,
+    triton_variant,
+)
 
 HEAD_SIZE = 64  # GPT-2's, at every size of the model
 HEADS = 12
@@ -90,7 +110,7 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
     weights = weights / weights.sum(-1, keepdim=True).clamp(min=1.0)
     largest = abs(scale) * (finite(q).abs() @ finite(k).abs().mT).amax(-1, keepdim=True)
     exponent, relative = 80 * unit * largest, (8 * math.sqrt(k.shape[-2]) + 32) * unit
-    if variant.kind in ("torch", "compile"):
+    if variant.kind in LIBRARY_KINDS:
         in_bf16 = dtype_name(inputs[0].dtype) == "bfloat16"
         exponent = exponent + (2.0**-7 if in_bf16 else 2.0**-20) * largest
         relative += 2.0**-6 if in_bf16 else 2.0**-20
@@ -157,6 +177,29 @@ def _sdpa(backend: str) -> Any:
     return run
 
 
+@functools.cache
+def _compiled_flex() -> Any:
+    import torch._dynamo
+    from torch.nn.attention.flex_attention import flex_attention
+
+    # a graph for each shape and dtype; by default the ninth is an error. It holds for the whole process
+    torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
+    return torch.compile(flex_attention, dynamic=False, fullgraph=True)
+
+
+def flex_decode(q: Any, k: Any, v: Any, scale: float) -> Any:
+    """PyTorch's compiled flex_attention, which splits the keys of few queries."""
+    return _compiled_flex()(q, k, v, scale=scale)
+
+
+def xformers_decode(q: Any, k: Any, v: Any, scale: float) -> Any:
+    """What xformers takes for the dtype. It has heads behind tokens."""
+    from xformers.ops import fmha
+
+    operands = [value.transpose(1, 2) for value in (q, k, v)]
+    return fmha.memory_efficient_attention_forward(*operands, scale=scale).transpose(1, 2)
+
+
 def splits(shape: Shape) -> int:
     """Into how many parts v03 splits the keys of a head: the rule of splits.cuh, on the GPU that is modelled."""
     batch, heads, keys, _ = shape
@@ -211,6 +254,19 @@ VARIANTS = (
         dtypes=("bfloat16",),
         cannot=lambda shape, _: "cuDNN takes two keys or more" if shape[2] < 2 else "",
         finite_only=True,
+    ),
+    Variant(
+        name="flex",
+        kind="compile",
+        idea="a kernel of the compiler's that splits the keys",
+        fn=flex_decode,
+        bytes_model=minimum_bytes,
+        dtypes=("bfloat16",),
+        finite_only=True,
+        captured=False,
+    ),
+    library_variant(
+        "xformers", "xformers", "FlashAttention or CUTLASS", xformers_decode, minimum_bytes, finite_only=True
     ),
     cuda_variant(
         "attention_decode",

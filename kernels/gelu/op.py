@@ -11,7 +11,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.registry import (
+    LARGE,
+    LIBRARY_KINDS,
+    TIME,
+    Hypothesis,
+    Op,
+    Shape,
+    Tensor,
+    Variant,
+    dtype_name,
+    item_bytes,
+    register,
+)
 from kernels.variants import (
     compile_variant,
     cuda_variant,
@@ -90,7 +102,7 @@ def _allowed(y: Any, reference_: Any, dtype: str, variant: Variant) -> tuple[Any
     twice = 2.0 * SQRT_2_PI * (y + CUBIC * y**3)
     weighted = (twice.abs() * (-twice).sigmoid()).nan_to_num(0.0)
     allowed = (8.0 * weighted + 16.0) * unit * reference_.abs() + 2.0**-125 * (1.0 + y.abs())
-    if variant.kind in ("torch", "compile") or variant.name.startswith("v01"):
+    if variant.kind in LIBRARY_KINDS or variant.name.startswith("v01"):
         allowed = allowed + 6.0 * unit * y.abs()
     if dtype_name(dtype) == "bfloat16":
         allowed = allowed + 2.0**-8 * reference_.abs()

@@ -8,7 +8,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels.registry import TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.registry import (
+    LIBRARY_KINDS,
+    TIME,
+    Hypothesis,
+    Op,
+    Shape,
+    Tensor,
+    Variant,
+    dtype_name,
+    item_bytes,
+    register,
+)
 from kernels.spread import sum_errors
 from kernels.variants import (
     compile_variant,
@@ -16,6 +27,7 @@ from kernels.variants import (
     random_normal,
     torch_variant,
     triton_variant,
+    tuned_variant,
 )
 
 WIDTH = 768  # GPT-2's C
@@ -51,7 +63,7 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
     rounding = ROUNDING[dtype_name(x.dtype)]
     magnitude = weight.double().abs() @ x.double().abs() + bias.double().abs()
     relative = sum_errors(len(x) + 1, truncated=False) * ROUNDING["float32"]
-    if variant.kind in ("torch", "compile") and dtype_name(x.dtype) == "bfloat16":
+    if variant.kind in LIBRARY_KINDS and dtype_name(x.dtype) == "bfloat16":
         relative += 2 * rounding
     return (magnitude * relative / (1 - relative) + references[0].abs() * rounding + 2.0**-126,)
 
@@ -96,6 +108,25 @@ def gemv_chain(weight: Any, x: Any, bias: Any) -> Any:
     return functional.linear(x.unsqueeze(0), weight, bias).squeeze(0)
 
 
+def vector_chain(weight: Any, x: Any, bias: Any) -> Any:
+    """cuBLAS' product of a matrix and a vector."""
+    import torch
+
+    return torch.addmv(bias, weight, x)
+
+
+def columns_chain(columns: Any, x: Any, bias: Any) -> Any:
+    """cuBLAS, `columns` (K, N)."""
+    import torch
+
+    return torch.addmm(bias, x.unsqueeze(0), columns).squeeze(0)
+
+
+def in_columns(weight: Any, x: Any, bias: Any) -> tuple[Any, Any, Any]:
+    """The operands with the weights as (K, N), as GPT-2's projections are published."""
+    return weight.t().contiguous(), x, bias
+
+
 VARIANTS = (
     torch_variant(
         "cuBLAS",
@@ -109,6 +140,16 @@ VARIANTS = (
         minimum_bytes,
         hypotheses=(Hypothesis(TIME, "torch", low=0.95, high=1.05),),
     ),
+    torch_variant("cuBLAS, as a matrix times a vector", vector_chain, minimum_bytes, name="addmv", captured=False),
+    torch_variant(
+        "cuBLAS, the weights as (K, N)",
+        columns_chain,
+        minimum_bytes,
+        name="columns",
+        lay_out=in_columns,
+        captured=False,
+    ),
+    tuned_variant("one kernel of the compiler's, its block sizes searched for", gemv_chain, minimum_bytes),
     cuda_variant(
         "gemv",
         "v01_naive",

@@ -15,6 +15,7 @@ from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant
 from kernels.variants import (
     compile_variant,
     cuda_variant,
+    library_variant,
     random_normal,
     torch_variant,
     triton_variant,
@@ -73,6 +74,13 @@ def layernorm_chain(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
+def liger_layernorm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """Liger's kernel in Triton, which keeps mean and 1 / sqrt(var + eps) as PyTorch's does."""
+    from liger_kernel.ops.layer_norm import layer_norm_forward
+
+    return layer_norm_forward(x, weight, bias, eps)[0]
+
+
 def _cuda(name: str, idea: str, *more: str, **fields: Any) -> Variant:
     symbols = (f"layernorm_{name}", *more)
     return cuda_variant("layernorm", name, idea, minimum_bytes, symbols=symbols, **fields)
@@ -81,6 +89,9 @@ def _cuda(name: str, idea: str, *more: str, **fields: Any) -> Variant:
 VARIANTS = (
     torch_variant("one launch, 2 element passes", layernorm_chain, unfused_bytes),
     compile_variant("one kernel, 2 element passes", layernorm_chain, minimum_bytes),
+    library_variant(
+        "liger", "liger_kernel", "Liger's kernel in Triton, 2 element passes", liger_layernorm, unfused_bytes
+    ),
     _cuda(
         "v01_thread",
         "one thread a row, its lines are gone from L1 before the next walk",
@@ -124,6 +135,16 @@ VARIANTS = (
             Hypothesis(TIME, "floor", high=1.1),
             Hypothesis(TIME, "v05_vector", low=1.03),
         ),
+    ),
+    triton_variant(
+        "layernorm",
+        "v07_triton",
+        "layernorm",
+        "rows of a program and its warps are searched for",
+        minimum_bytes,
+        name="triton_tuned",
+        tuned=True,
+        captured=False,
     ),
     _cuda(
         "v05_vector",

@@ -12,9 +12,20 @@ from collections.abc import Callable
 from typing import Any
 
 from kernels.matmul.traffic import Tiling, minimum_bytes
-from kernels.registry import TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, register, takes_all
+from kernels.registry import (
+    LIBRARY_KINDS,
+    TIME,
+    Hypothesis,
+    Op,
+    Shape,
+    Tensor,
+    Variant,
+    dtype_name,
+    register,
+    takes_all,
+)
 from kernels.spread import UNIFORM, Spread, same_sign, sum_errors
-from kernels.variants import cuda_variant, random_normal, torch_variant
+from kernels.variants import cuda_variant, library_variant, random_normal, torch_variant, triton_variant, tuned_variant
 
 WIDTH = 768  # GPT-2's C
 TOKENS = 1024
@@ -56,7 +67,7 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
     relative = sum_errors(a.shape[1] + 1, truncated=truncated) * unit
     if truncated:
         relative += 2 * TF32 if variant.precision == "tf32" else 0.0
-        if variant.kind == "torch":
+        if variant.kind in LIBRARY_KINDS:
             relative += 2 * ROUNDING[dtype]
     return (magnitude * relative / (1 - relative) + references[0].abs() * ROUNDING[dtype] + 2.0**-126,)
 
@@ -126,6 +137,43 @@ def matmul_tf32(a: Any, weight: Any, bias: Any) -> Any:
         torch.set_float32_matmul_precision(before)
 
 
+def rows_chain(a: Any, rows: Any, bias: Any) -> Any:
+    """cuBLAS, the weights as (N, K), as torch.nn.Linear has them."""
+    from torch.nn import functional
+
+    return functional.linear(a, rows, bias)
+
+
+def in_rows(a: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
+    """The operands with the weights as (N, K)."""
+    return a, weight.t().contiguous(), bias
+
+
+def lt_matmul(a: Any, weight: Any, bias: Any) -> Any:
+    """cuBLASLt by nvmath-python, planned and searched for anew."""
+    return lt_prepared(a, weight, bias)()
+
+
+def lt_prepared(a: Any, weight: Any, bias: Any) -> Callable[[], Any]:
+    """The same as a call without arguments: the plan is made once."""
+    from kernels.matmul.cublaslt import prepared
+
+    return prepared(a, weight, bias)
+
+
+BF16 = ("bfloat16",)
+MOST_SEARCHED = {"float32": 1e10, "bfloat16": 2e11}  # operations
+
+
+def _long_search(shape: Shape, dtype: str) -> str:
+    most = MOST_SEARCHED[dtype_name(dtype)]
+    return f"its search is kept to {most:.0e} operations, beyond which it takes minutes" if flops(shape) > most else ""
+
+
+def _aligned(shape: Shape, dtype: str) -> str:
+    return "N or K is no multiple of 16: its loads are not checked" if shape[1] % 16 or shape[2] % 16 else ""
+
+
 def _short_bias(shape: Shape, dtype: str) -> str:
     return f"N is above {CONSTANT_BIAS}, the words of constant memory" if shape[1] > CONSTANT_BIAS else ""
 
@@ -184,6 +232,42 @@ VARIANTS = (
         matmul_chain,
         minimum_bytes,
         hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.85),),
+    ),
+    torch_variant(
+        "cuBLAS, the weights as (N, K)",
+        rows_chain,
+        minimum_bytes,
+        name="linear",
+        lay_out=in_rows,
+        captured=False,
+    ),
+    tuned_variant(
+        "the fastest of cuBLAS and the compiler's tiles, the weights as (N, K)",
+        rows_chain,
+        minimum_bytes,
+        lay_out=in_rows,
+        cannot=_long_search,
+        finite_only=True,
+    ),
+    library_variant(
+        "cublaslt",
+        "nvmath",
+        "cuBLASLt with its bias epilogue, the fastest of its algorithms",
+        lt_matmul,
+        minimum_bytes,
+        prepared=lt_prepared,
+        tuned=True,
+    ),
+    triton_variant(
+        "matmul",
+        "v17_triton",
+        "matmul",
+        "tiles, stages and warps are searched for",
+        Tiling(128, 256, group=8).bytes,
+        dtypes=BF16,
+        cannot=_aligned,
+        tuned=True,
+        captured=False,
     ),
     torch_variant(
         "tensor cores, operands cut to TF32",

@@ -16,6 +16,7 @@ from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant
 from kernels.variants import (
     compile_variant,
     cuda_variant,
+    library_variant,
     random_normal,
     torch_variant,
     triton_variant,
@@ -84,9 +85,24 @@ def residual_layernorm_chain(x: Any, y: Any, weight: Any, bias: Any, eps: float)
     return residual, functional.layer_norm(residual, residual.shape[-1:], weight, bias, eps)
 
 
+def liger_residual_layernorm(x: Any, y: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any]:
+    """Addition, then Liger's layernorm: what it fuses with an addition is RMSNorm."""
+    from liger_kernel.ops.layer_norm import layer_norm_forward
+
+    residual = x + y
+    return residual, layer_norm_forward(residual, weight, bias, eps)[0]
+
+
 VARIANTS = (
     torch_variant("two launches, 5 element passes", residual_layernorm_chain, unfused_bytes),
     compile_variant("one kernel, 4 element passes", residual_layernorm_chain, minimum_bytes),
+    library_variant(
+        "liger",
+        "liger_kernel",
+        "two launches, the second Liger's in Triton: 5 element passes",
+        liger_residual_layernorm,
+        unfused_bytes,
+    ),
     cuda_variant(
         "residual_layernorm",
         "v01_shuffle",

@@ -31,6 +31,7 @@ from kernels.spread import UNIFORM, Spread
 from kernels.variants import (
     compile_variant,
     cuda_variant,
+    library_variant,
     random_normal,
     torch_variant,
     triton_variant,
@@ -133,7 +134,7 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
     rtol = (16 * largest + 256) * 2.0**-24
     if dtype_name(scores.dtype) == "bfloat16":
         rtol = rtol + 2.0**-8
-        if variant.kind == "torch":
+        if variant.kind in ("torch", "library"):
             rtol = rtol + 2.0**-7 * largest + 4 * 2.0**-8
     return (rtol * reference_.abs() + 2.0**-125,)
 
@@ -198,6 +199,14 @@ def _torch_variant(scores: Any, scale: float) -> Any:
     return (scores * scale).masked_fill(_kept_mask(tq, tk, scores.device), -math.inf).softmax(-1)
 
 
+def liger_softmax(scores: Any, scale: float) -> Any:
+    """PyTorch's scale and mask, then Liger's softmax, which has neither."""
+    from liger_kernel.ops.softmax import LigerSoftmaxFunction
+
+    tq, tk = scores.shape[-2:]
+    return LigerSoftmaxFunction.apply((scores * scale).masked_fill(_kept_mask(tq, tk, scores.device), -math.inf))
+
+
 HALF_READ = tuple(  # of the input, at the bench shape
     Hypothesis("dram_read_bytes", high=0.55 * math.prod(BENCH_SHAPE) * ITEM_BYTES[dtype], dtypes=(dtype,))
     for dtype in ("float32", "bfloat16")
@@ -215,6 +224,13 @@ VARIANTS = (
         unfused_bytes,
     ),
     compile_variant("one dense kernel, 2 element passes", causal_chain, dense_bytes),
+    library_variant(
+        "liger",
+        "liger_kernel",
+        "Liger's softmax in Triton behind PyTorch's scale and mask, 6 element passes",
+        liger_softmax,
+        unfused_bytes,
+    ),
     cuda_variant(
         "softmax",
         "v01_separate",
@@ -263,6 +279,16 @@ VARIANTS = (
         "masked loads skip the upper triangle, half of the input",
         causal_bytes,
         hypotheses=HALF_READ,
+    ),
+    triton_variant(
+        "softmax",
+        "v08_triton",
+        "causal_softmax",
+        "rows of a program and its warps are searched for, the triangle is skipped tile by tile",
+        causal_bytes,
+        name="triton_tuned",
+        tuned=True,
+        captured=False,
     ),
     cuda_variant(
         "softmax",

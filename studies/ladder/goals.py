@@ -12,7 +12,7 @@ from analysis.tables.declare import Column, table
 
 Goal = Mapping[str, Any]
 _TIME = {at: f"bench_time_{at}_ns" for at in QUANTILES}
-LIBRARY_KINDS = ("torch", "compile")  # whose variants are PyTorch's, cuBLAS' and cuDNN's: what a rung is held against
+LIBRARY_KINDS = ("torch", "compile", "library")  # written by others: what a rung is held against
 
 
 @table(
@@ -65,7 +65,7 @@ def precision_of(rows: pd.DataFrame) -> pd.Series:
 
 
 def library_of(timed: pd.DataFrame, precision: str = "") -> pd.DataFrame:
-    """The variants of PyTorch in this precision ("": that of the dtype)."""
+    """The variants of libraries in this precision ("": that of the dtype)."""
     return timed[timed["kind"].isin(LIBRARY_KINDS) & (precision_of(timed) == precision)]
 
 

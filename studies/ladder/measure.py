@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
-import functools
 import io
 import json
 import math
@@ -96,8 +95,8 @@ class Point:
 
     @property
     def of_torch(self) -> bool:
-        """Whether it is PyTorch's, whose source lines are not ours to read."""
-        return self.op.variant(self.variant).kind in ("torch", "compile")
+        """Whether it is a library's, whose source lines are not ours to read."""
+        return self.op.variant(self.variant).kind in registry.LIBRARY_KINDS
 
     def able(self) -> bool:
         """Whether the variant takes this dtype and shape."""
@@ -362,14 +361,15 @@ def _of(wanted: Iterable[Point], ops: Sequence[str]) -> list[Point]:
 
 
 def missing(folder: Path, ops: Sequence[str] = (), everything: bool = False) -> list[Point]:
-    """The points of `ops` (default: all) that no run in `folder` has of the source as it is now, ours with the hottest
-    source lines; `everything`: all.
+    """The points of `ops` (default: all) that are to be captured and that no run in `folder` has of the source as it is
+    now, ours with the hottest source lines; `everything`: all.
     """
     there = {} if everything else captured(folder)
     lacking = [
         point
         for point in _of(points(), ops)
-        if not (point.measured in there and (there[point.measured] or point.of_torch))
+        if point.op.variant(point.variant).captured
+        and not (point.measured in there and (there[point.measured] or point.of_torch))
     ]
     for point in lacking:
         if point.measured in there:
@@ -545,7 +545,7 @@ def capture(run: Path, seconds: float) -> int:
             return 0
         op = known[row["op"]]
         point = Point(op, row["variant"], dtype_name(row["dtype"]), tuple(map(int, row["shape"].split("x"))))
-        call = functools.partial(op.variant(point.variant).fn, *op.make_inputs(point.shape, point.dtype, device="cuda"))
+        call = op.variant(point.variant).bind(*op.make_inputs(point.shape, point.dtype, device="cuda"))
         with torch.inference_mode():
             call()
         torch.cuda.synchronize()

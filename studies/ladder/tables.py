@@ -436,7 +436,7 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
     columns=(
         *POINT,
         Column("folder", "", "where the op lives under kernels/", "key"),
-        Column("kind", "", "torch, compile, cuda or triton", "key"),
+        Column("kind", "", "torch, compile, library, cuda or triton", "key"),
         Column("rung", "1", "place in the op's declaration, from 0", "static"),
         Column("best", "", "whether the op runs it on this dtype where no variant is named", "key"),
         Column("library", "", "fastest variant of the library at this dtype and shape, not in lower precision", "key"),

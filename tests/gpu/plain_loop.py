@@ -64,7 +64,7 @@ def medians(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
 
 def published(rows: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str, str, str, str, float]]:
     """(op, dtype, shape name, our fastest rung, fastest library, ratio) of each shape with isolated times of both."""
-    from kernels.registry import ops
+    from kernels.registry import LIBRARY_KINDS, ops
 
     known = ops()
     cells: dict[tuple[str, str, str], list[Mapping[str, str]]] = {}
@@ -75,9 +75,7 @@ def published(rows: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str, str
         variants = known[cell[0]].variants
         times = {row["variant"]: float(row["isolated_time_p50_ns"]) for row in members}
         ours = {name: value for name, value in times.items() if variants[name].kind == "cuda"}
-        theirs = {
-            n: v for n, v in times.items() if variants[n].kind in ("torch", "compile") and not variants[n].precision
-        }
+        theirs = {n: v for n, v in times.items() if variants[n].kind in LIBRARY_KINDS and not variants[n].precision}
         if ours and theirs:
             rung, library = min(ours, key=ours.__getitem__), min(theirs, key=theirs.__getitem__)
             yield *cell, rung, library, theirs[library] / ours[rung]
@@ -94,7 +92,7 @@ def ratios(rows: Sequence[Mapping[str, str]]) -> Iterator[Ratio]:
         inputs = op.make_inputs(op.shapes[shape_name], dtype, device="cuda")
 
         def run(variant: str, op: Any = op, inputs: tuple[Any, ...] = inputs) -> Callable[[], object]:
-            return lambda: op.variants[variant].fn(*inputs)
+            return op.variants[variant].bind(*inputs)
 
         found = medians({variant: run(variant) for variant in (rung, library)})
         yield Ratio(name, dtype, shape_name, rung, library, ratio, found[library] / found[rung])

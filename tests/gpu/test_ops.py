@@ -53,6 +53,8 @@ def dtypes_of(op, variant):
 
 @every_variant
 def test_against_float64(op, variant):
+    if lacks := op.variants[variant].lacks:
+        pytest.skip(f"{lacks} is not installed")
     for dtype in dtypes_of(op, variant):
         for check in bench.check_variant(op, variant, dtype, bench.check_shapes(op, variant), "cuda", []):
             assert check.passed, check

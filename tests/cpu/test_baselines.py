@@ -1,0 +1,73 @@
+"""Variants of libraries: their layouts, what is bound before it is timed, what is left out, what could not be had."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness import bench
+from kernels.registry import LIBRARY_KINDS, Variant, ops
+
+ROOT = Path(__file__).resolve().parents[2]
+EVERY = [(op, name) for op in ops().values() for name, variant in op.variants.items() if variant.kind in LIBRARY_KINDS]
+PLAIN = [(op, name) for op, name in EVERY if op.variants[name].kind == "torch" and not name.startswith("sdpa")]
+
+
+@pytest.mark.parametrize(("op", "name"), PLAIN, ids=[f"{op.name}-{name}" for op, name in PLAIN])
+def test_torch_computes_the_op_as_it_is_called_and_as_it_is_timed(op, name):
+    variant = op.variants[name]
+    for dtype in variant.dtypes:
+        shape = next(shape for shape in op.check_shapes[2:] if variant.takes(shape, dtype))
+        inputs = op.make_inputs(shape, dtype, seed=1)
+        for run in (variant.fn, lambda *inputs, variant=variant: variant.bind(*inputs)()):
+            check = bench.compare(op, name, inputs, "random", run)
+            assert check.passed, check
+
+
+@pytest.mark.parametrize(("op", "name"), [("matmul", "linear"), ("gemv", "columns")])
+def test_weights_are_laid_out_before_the_timed_call(op, name, monkeypatch):
+    declared = ops()[op]
+    inputs = declared.make_inputs(declared.check_shapes[2], "float32")
+    call = declared.variants[name].bind(*inputs)
+    weight = inputs[1] if op == "matmul" else inputs[0]
+    assert weight.t().is_contiguous() is False
+    laid = [value for value in call.args if value.dim() == 2 and value.shape == weight.t().shape]
+    assert [value.is_contiguous() for value in laid] == [True]
+    monkeypatch.setattr(torch.Tensor, "contiguous", lambda self: pytest.fail("laid out anew"))
+    call()
+
+
+def test_a_variant_without_its_library_is_told():
+    declared = {"name": "x", "kind": "library", "idea": "", "fn": len, "bytes_model": lambda shape, dtype: 0}
+    assert Variant(**declared, needs="no_such_library").lacks == "no_such_library"
+    assert Variant(**declared, needs="torch").lacks == ""
+    assert Variant(**declared).lacks == ""
+
+
+def test_every_library_is_pinned_and_what_could_not_be_had_says_why():
+    pinned = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    names = {line.split("==")[0].replace("-python", "").replace("-", "_") for line in pinned["baselines"]}
+    assert {op.variants[name].needs for op, name in EVERY} - {""} == names
+    absent = tomllib.loads((ROOT / "kernels" / "baselines.toml").read_text("utf-8"))["absent"]
+    assert {"flash-attn-4", "quack-kernels", "tilelang", "flashinfer-python"} <= {one["library"] for one in absent}
+    for one in absent:
+        assert one["why"].endswith(".")
+        assert one["library"].replace("-", "_") not in names
+
+
+def test_a_search_is_checked_on_one_small_shape():
+    gemv = ops()["gemv"]
+    assert bench.check_shapes(gemv, "compile_tuned") == gemv.check_shapes[2:3]
+    assert bench.check_shapes(gemv, "addmv") == gemv.check_shapes
+
+
+def test_caches_are_kept_unless_the_environment_says_where(monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", "elsewhere")
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    bench.keep_caches()
+    import os
+
+    assert os.environ["TRITON_CACHE_DIR"] == "elsewhere"
+    assert Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]) == ROOT / "build" / "inductor"
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
