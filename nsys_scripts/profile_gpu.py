@@ -296,7 +296,8 @@ class Profile(Measuring):
         """Whether nsys saw the program, and no operation of a GPU."""
         traces = [self.folder.captures / "nsys" / name for name in GPU_TRACES]
         seen = any(path.is_file() and len(path.read_bytes().splitlines()) > 1 for path in traces)
-        return (self.folder.raw / "timeline.nsys-rep").is_file() and not seen
+        report = self.folder.raw / "timeline.nsys-rep"
+        return report.is_file() and report.stat().st_size > 0 and not seen
 
     def _why_it_failed(self) -> str:
         if self.program_code == LIMITED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -10,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from profile_folder import Folder, digest
-from profile_machine import HERE
-from profile_program import Program
+from profile_machine import HERE, shown
+from profile_program import ProfileError, Program
+
+FULL_BYTES = 1 << 20  # a disk with less left is full
 
 
 def _always_anew() -> list[object]:
@@ -84,15 +87,25 @@ class Runner:
             print(f"\n== {place}: done before", flush=True)
             return
         print(f"\n== {place}", flush=True)
+        self._check_disk("before")
         self.folder.forget(stage.name)
         started = time.monotonic()
         code = stage.work()
         seconds = time.monotonic() - started
         if code == 0:
             self.folder.done(stage.name, key, seconds)
-        elif stage.lowers:
-            self.lowered.append(stage.lowers)
+        else:
+            self._check_disk("since")
+            if stage.lowers:
+                self.lowered.append(stage.lowers)
         print(f"   {seconds:.0f} s{self._left(later)}", flush=True)
+
+    def _check_disk(self, when: str) -> None:
+        """Raises: ProfileError, where the disk is full: a stage could not even note that it began."""
+        if shutil.disk_usage(self.folder.captures).free < FULL_BYTES:
+            again = f"RUN={shown(self.folder.path)} make profile goes on"
+            sentence = f"The disk is full {when} {self.stage}: free some space; what is done is kept, {again}."
+            raise ProfileError(1, sentence)
 
     def _left(self, later: Sequence[Stage]) -> str:
         """What the stages that follow will take, as far as it is known."""

@@ -269,7 +269,11 @@ def main(arguments: list[str] | None = None) -> int:
     truster.add_argument("file", type=Path)
     truster.set_defaults(run=trusted)
     options = parser.parse_args(arguments)
-    code: int = options.run(options)
+    try:
+        code: int = options.run(options)
+    except OSError as error:
+        print(f"{options.file} could not be written or read: {error.strerror}.", file=sys.stderr)
+        return 1
     return code
 
 

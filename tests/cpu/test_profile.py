@@ -345,7 +345,7 @@ class Driver:
         reason = "The program never opened the capture window." if never else ""
         write(out / "captures/nsys.json", {"window": window, "reason": reason})
         if not failed:
-            (out / "raw/timeline.nsys-rep").touch()
+            (out / "raw/timeline.nsys-rep").write_text("data")
             calls = '"cudaProfilerStart"' if self.opens_window else ""
             (out / "captures/nsys").mkdir(exist_ok=True)
             (out / "captures/nsys/cuda_api_sum.csv").write_text(calls)
@@ -621,6 +621,31 @@ def test_a_disk_that_fills_is_one_sentence(driver: Driver) -> None:
     code, _, error = driver("--", "./app")
     assert (code, error.count("\n")) == (1, 1)
     assert "No space left on device; free some space, then go on with --run." in error
+
+
+def test_a_disk_that_a_stage_fills_ends_the_profile(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver.fails = {"nsys all": 1}
+    free = {True: 0, False: 1 << 30}
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": free["nsys all" in driver.calls]}))
+    code, _, error = driver("--", "./app")
+    assert (code, error.count("\n")) == (1, 1)
+    assert "The disk is full since timeline under nsys: free some space; what is done is kept" in error
+    assert driver.calls[-1] == "nsys all"
+    driver.fails, free[True] = {}, 1 << 30
+    code, out, _ = driver()
+    assert code == 0
+    assert out.count("done before") == 1
+
+
+def test_an_empty_timeline_says_nothing_of_the_program(driver: Driver) -> None:
+    traced = driver.traced
+
+    def empty(out: Path, *others: Any) -> None:
+        traced(out, *others)
+        (out / "raw/timeline.nsys-rep").write_text("")
+
+    driver.traced, driver.kernels = empty, ""  # type: ignore[method-assign]
+    assert "launched nothing on the GPU" not in driver("--", "./app")[2]
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(driver: Driver) -> None:
