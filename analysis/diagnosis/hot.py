@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -9,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.diagnosis.reasons import Cells, Kernel, Reason, Tables, cell, reasons
+from analysis.diagnosis.reasons import Cells, Kernel, Reason, Row, Tables, cell, reasons, rows_of
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration, share
 
@@ -67,20 +68,28 @@ def reasons_of_each(tables: Tables, *, sm_count: int | None = None, most: int) -
     column = "ncu_time_ns" if kernels["nsys_time_ns"].isna().all() else "nsys_time_ns"
     sums = kernels.assign(time=kernels[column].astype("Float64").fillna(0.0)).groupby("kernel", sort=False)
     totals = sums[["time", "launches"]].sum().sort_values("time", ascending=False, kind="stable").head(most)
-    kept = {name: tables[name][tables[name]["kernel"].isin(totals.index)] for name in _BY_KERNEL}
-    by_kernel = {name: dict(iter(rows.groupby("kernel", sort=False))) for name, rows in kept.items()}
+    rows = _rows_by_kernel(tables, totals.index)
     for name, row in totals.iterrows():
-        rows = {key: of.get(name, tables[key].head(0)) for key, of in by_kernel.items()} | {"host": tables["host"]}
-        kernel = Kernel(str(name), int(row["launches"]), float(row["time"]), rows, sm_count)
+        kernel = Kernel(str(name), int(row["launches"]), float(row["time"]), rows[name], sm_count)
         yield kernel.name, [one for one in reasons(kernel) if kernel.time_ns or not one.of_time]
+
+
+def _rows_by_kernel(tables: Tables, names: pd.Index) -> dict[str, dict[str, list[Row]]]:
+    """The rows of each of these kernels by table; those of `host` are everyone's."""
+    host = rows_of(tables["host"])
+    found: dict[str, dict[str, list[Row]]] = {name: {key: [] for key in _BY_KERNEL} | {"host": host} for name in names}
+    for key in _BY_KERNEL:
+        table = tables[key]
+        for row in rows_of(table[table["kernel"].isin(names)]):
+            found[row["kernel"]][key].append(row)
+    return found
 
 
 def _kernel(
     name: str, kernels: pd.DataFrame, launches: int, time_ns: float, tables: Tables, sm_count: int | None
 ) -> Kernel:
-    rows = {key: of[of["kernel"] == name] for key, of in tables.items() if key in _BY_KERNEL}
-    rows |= {"kernels": kernels[kernels["kernel"] == name], "host": tables["host"]}
-    return Kernel(name, launches, time_ns, rows, sm_count)
+    rows = _rows_by_kernel({**tables, "kernels": kernels}, pd.Index([name]))
+    return Kernel(name, launches, time_ns, rows[name], sm_count)
 
 
 def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> list[dict[str, Any]]:
@@ -134,9 +143,19 @@ def _cited(kernel: Kernel, column: str, root: str | None) -> Cells:
     rows = kernel.rows["kernels"]
     place = kernel.name
     if root is not None:
-        longest = rows.groupby("range", sort=False)[column].sum().idxmax()
-        rows, place = rows[rows["range"] == longest], f"{kernel.name} in {longest}"
-    return [cell("kernels", place, name, int(rows[name].sum())) for name in (column, "launches")]
+        times = _times(rows, column)
+        longest = max(times, key=times.__getitem__)
+        rows, place = [row for row in rows if row["range"] == longest], f"{kernel.name} in {longest}"
+    return [cell("kernels", place, name, int(sum(row[name] or 0 for row in rows))) for name in (column, "launches")]
+
+
+def _times(rows: list[Row], column: str) -> dict[str, float]:
+    """The time in each range, in their order."""
+    found: dict[str, float] = {}
+    for row in rows:
+        if row["range"] is not None:
+            found[row["range"]] = found.get(row["range"], 0.0) + float(row[column] or 0.0)
+    return found
 
 
 def _begin(said: str) -> str:
@@ -146,14 +165,15 @@ def _begin(said: str) -> str:
 
 def _where(kernel: Kernel, column: str) -> str:
     """The range that holds most of its time, where there is one."""
-    times = kernel.rows["kernels"].dropna(subset=["range"]).groupby("range", sort=False)[column].sum()
-    times = times[times.index != "unattributed"]
-    if times.empty or not times.max():
+    times = _times(kernel.rows["kernels"], column)
+    times.pop("unattributed", None)
+    most = max(times, key=times.__getitem__, default="")
+    if not times.get(most):
         return ""
-    if len(times) == 1 and float(times.max()) == kernel.time_ns:
-        return f", all in {times.index[0]}"
-    part = float(times.max()) / kernel.time_ns
-    return f", {share(part)} of it in {times.idxmax()}" if part >= MOSTLY else f", over {len(times):,} ranges"
+    if len(times) == 1 and math.isclose(times[most], kernel.time_ns):
+        return f", all in {most}"
+    part = times[most] / kernel.time_ns
+    return f", {share(part)} of it in {most}" if part >= MOSTLY else f", over {len(times):,} ranges"
 
 
 def _unknown(kernel: Kernel, by: str, vendor: str) -> str:

@@ -17,6 +17,7 @@ from analysis.formats.words import count_of, duration, share
 from analysis.tables.stalls import NOT_WAITING
 
 Tables = Mapping[str, pd.DataFrame]
+Row = dict[str, Any]  # of a table, None where a cell is blank
 Cells = list[dict[str, object]]
 
 LEAST_SPEEDUP = 0.05  # an estimate of ncu that is worth a headline
@@ -66,17 +67,23 @@ class Reason:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel with its rows in every table. `time_ns` over all its launches; `sm_count` None where unknown."""
+    """One kernel with its rows by table. `time_ns` over all its launches; `sm_count` None where unknown."""
 
     name: str
     launches: int
     time_ns: float
-    rows: Tables
+    rows: Mapping[str, list[Row]]
     sm_count: int | None = None
 
     @property
     def mean_ns(self) -> float:
         return self.time_ns / max(self.launches, 1)
+
+
+def rows_of(table: pd.DataFrame) -> list[Row]:
+    """The rows of a table as plain values: a kernel has a few, on which pandas takes longer than Python."""
+    found: list[Row] = table.astype(object).where(table.notna(), None).to_dict("records")
+    return found
 
 
 def _digits(value: float) -> float:
@@ -98,7 +105,7 @@ def reasons(kernel: Kernel) -> Iterator[Reason]:
 
 
 def _place(row: Any) -> str:
-    return str(row["kernel"]) if pd.isna(row["range"]) else f"{row['kernel']} in {row['range']}"
+    return str(row["kernel"]) if row["range"] is None else f"{row['kernel']} in {row['range']}"
 
 
 # What ncu's rules look at, in our words; theirs stand in rules.csv.
@@ -135,11 +142,10 @@ _BOTTLENECKS = (
 
 def _rule(kernel: Kernel) -> Reason | None:
     """ncu's own rule with the largest estimate."""
-    rules = kernel.rows["rules"]
-    rules = rules[rules["type"].isin(("OPT", "WRN")) & (rules["speedup_frac"].astype("Float64") >= LEAST_SPEEDUP)]
-    if rules.empty:
+    rules = [row for row in kernel.rows["rules"] if row["type"] in ("OPT", "WRN") and row["speedup_frac"] is not None]
+    row = max(rules, key=lambda row: float(row["speedup_frac"]), default=None)
+    if row is None or row["speedup_frac"] < LEAST_SPEEDUP:
         return None
-    row = rules.sort_values("speedup_frac", ascending=False, kind="stable").iloc[0]
     estimate, name = float(row["speedup_frac"]), str(row["rule"])
     of = " of the part that it looks at" if row["speedup_type"] == "local" else ""
     why = f": {_RULES[name]}" if name in _RULES else ", for the reason that stands in rules.csv"
@@ -152,8 +158,9 @@ def _rule(kernel: Kernel) -> Reason | None:
 
 def _bottleneck(kernel: Kernel) -> Reason | None:
     """Which part of the GPU is the busiest, by the rule of ncu that gives no estimate."""
-    rules = kernel.rows["rules"]
-    for _, row in rules[rules["rule"].eq("SOLBottleneck")].iterrows():
+    for row in kernel.rows["rules"]:
+        if row["rule"] != "SOLBottleneck":
+            continue
         said = next((ours for theirs, ours in _BOTTLENECKS if theirs in str(row["text"])), None)
         if said:
             cells = [cell("rules", _place(row), "launches", int(row["launches"]))]
@@ -163,10 +170,10 @@ def _bottleneck(kernel: Kernel) -> Reason | None:
 
 def _roof(kernel: Kernel) -> Reason | None:
     """Its share of the nearest measured roof."""
-    roofline = kernel.rows["roofline"].dropna(subset=["roof_frac"])
-    if roofline.empty:
+    roofline = [row for row in kernel.rows["roofline"] if row["roof_frac"] is not None]
+    if not roofline:
         return None
-    row = roofline.sort_values("roof_frac", kind="stable").iloc[-1]
+    row = sorted(roofline, key=lambda row: float(row["roof_frac"]))[-1]
     frac = float(row["roof_frac"])
     roof = nearest_roof(row)
     headline = f"at {share(frac)} of the {roof} roof"
@@ -179,7 +186,7 @@ def _roof(kernel: Kernel) -> Reason | None:
     )
 
 
-def nearest_roof(row: pd.Series) -> str:
+def nearest_roof(row: Row | pd.Series) -> str:
     """The roof of a roofline row in words."""
     roof = "compute" if row["bound"] == "compute" else f"{str(row['level']).upper()} bandwidth"
     return f"{roof} by the datasheet" if row.get("roof_from") == "datasheet" else roof
@@ -187,11 +194,10 @@ def nearest_roof(row: pd.Series) -> str:
 
 def _shape(kernel: Kernel) -> Reason | None:
     """A grid with fewer blocks than the GPU has SMs, or a block with less than a warp, in most of its time."""
-    shapes = kernel.rows["kernels"]
-    shapes = shapes[shapes["grid"].astype(str).str.contains("x") & shapes["block"].astype(str).str.contains("x")]
-    if shapes.empty:
+    known = (row for row in kernel.rows["kernels"] if "x" in str(row["grid"]) and "x" in str(row["block"]))
+    row = next(known, None)
+    if row is None:
         return None
-    row = shapes.iloc[0]
     blocks, threads = (_product(row[name]) for name in ("grid", "block"))
     cells = [cell("kernels", _place(row), name, str(row[name])) for name in ("grid", "block")]
     if blocks < (FEW_SMS * kernel.sm_count if kernel.sm_count else FEW_BLOCKS):
@@ -221,11 +227,10 @@ def _product(shape: Any) -> int:
 
 def _throughput(kernel: Kernel) -> Reason | None:
     """How busy memory and arithmetic are, of their peaks."""
-    rows = kernel.rows["counters"].dropna(subset=["sm_throughput_frac"])
-    memory = next((name for name in _MEMORY if len(rows) and pd.notna(rows.iloc[0][name])), None)
-    if memory is None:
+    row = next((row for row in kernel.rows["counters"] if row["sm_throughput_frac"] is not None), None)
+    memory = next((name for name in _MEMORY if row and row[name] is not None), None)
+    if row is None or memory is None:
         return None
-    row = rows.iloc[0]
     moved, computed = float(row[memory]), float(row["sm_throughput_frac"])
     cells = [cell("counters", _place(row), name, _digits(float(row[name]))) for name in (memory, "sm_throughput_frac")]
     what = "DRAM" if memory.startswith("dram") else "the way to memory"
@@ -248,12 +253,11 @@ _MEMORY = ("dram_throughput_frac", "memory_throughput_frac")
 
 def _access(kernel: Kernel) -> Reason | None:
     """Loads whose threads read apart from each other, or warps of which few threads are on."""
-    rows = kernel.rows["counters"]
-    if rows.empty:
+    if not kernel.rows["counters"]:
         return None
-    row = rows.iloc[0]
+    row = kernel.rows["counters"][0]
     sectors, threads = row["sectors_per_request_load"], row["threads_per_inst"]
-    if pd.notna(sectors) and float(sectors) > MANY_SECTORS:
+    if sectors is not None and float(sectors) > MANY_SECTORS:
         cells = [cell("counters", _place(row), "sectors_per_request_load", round(float(sectors), 2))]
         read = f"a load of a warp touches {float(sectors):.1f} sectors"
         return Reason(
@@ -261,7 +265,7 @@ def _access(kernel: Kernel) -> Reason | None:
             f"{read}, where neighbouring threads need 4 to 16: it is not coalesced",
             cells,
         )
-    if pd.notna(threads) and float(threads) < FEW_THREADS:
+    if threads is not None and float(threads) < FEW_THREADS:
         cells = [cell("counters", _place(row), "threads_per_inst", round(float(threads), 2))]
         told = f"{float(threads):.1f} threads of a warp's {WARP} are on"
         return Reason(told, f"on average {told}: the others took another way, or have nothing to do", cells)
@@ -270,11 +274,10 @@ def _access(kernel: Kernel) -> Reason | None:
 
 def _stall(kernel: Kernel) -> Reason | None:
     """What most of its warps wait for."""
-    stalls = kernel.rows["stalls"]
-    stalls = stalls[~stalls["reason"].isin(NOT_WAITING)]
-    if stalls.empty:
+    # the longest range comes first, in it the largest share
+    row = next((row for row in kernel.rows["stalls"] if row["reason"] not in NOT_WAITING), None)
+    if row is None:
         return None
-    row = stalls.iloc[0]  # longest range first, in it the largest share
     reason, frac = str(row["reason"]), float(row["share_frac"])
     known = STALLS.get(reason.removesuffix("_not_issued"))
     told = f"its warps wait {known} ({reason})" if known else f"the largest of its stalls is {reason}"
@@ -287,10 +290,9 @@ def _stall(kernel: Kernel) -> Reason | None:
 
 def _line(kernel: Kernel) -> Reason | None:
     """Its hottest source line."""
-    source = kernel.rows["source"]
-    if source.empty:
+    row = max(kernel.rows["source"], key=lambda row: float(row["share_frac"]), default=None)
+    if row is None:
         return None
-    row = source.sort_values("share_frac", ascending=False, kind="stable").iloc[0]
     frac = float(row["share_frac"])
     waits = f", most of them {row['stall']}" if row["stall"] else ""
     return Reason(
@@ -302,20 +304,19 @@ def _line(kernel: Kernel) -> Reason | None:
 
 def _occupancy(kernel: Kernel) -> Reason | None:
     """Few resident warps, by what ncu computed or measured."""
-    rows = kernel.rows["kernels"].dropna(subset=["occupancy_theoretical_frac"])
-    if rows.empty:
+    row = next((row for row in kernel.rows["kernels"] if row["occupancy_theoretical_frac"] is not None), None)
+    if row is None:
         return None
-    row = rows.iloc[0]
     most, seen = float(row["occupancy_theoretical_frac"]), row["occupancy_achieved_frac"]
     cells = [cell("kernels", _place(row), "occupancy_theoretical_frac", _digits(most))]
     if most <= 0.5:
         known = kernel.rows["counters"]
-        limiter = str(known.iloc[0]["occupancy_limiter"]) if len(known) else ""
-        registers = "" if pd.isna(row["registers"]) else f", with {int(row['registers'])} registers a thread"
-        registers += f"; what lets fewest in: {limiter}" if limiter not in ("", "nan") else ""
+        limiter = (known[0]["occupancy_limiter"] or "") if known else ""
+        registers = "" if row["registers"] is None else f", with {int(row['registers'])} registers a thread"
+        registers += f"; what lets fewest in: {limiter}" if limiter else ""
         said = f"its resources allow {share(most)} of an SM's warps at a time{registers}"
         return Reason(f"occupancy of {share(most)} at most", said, cells)
-    if pd.notna(seen) and float(seen) < 0.6 * most:
+    if seen is not None and float(seen) < 0.6 * most:
         cells.append(cell("kernels", _place(row), "occupancy_achieved_frac", _digits(float(seen))))
         said = (
             f"{share(float(seen))} of an SM's warps are resident where {share(most)} could be: its blocks are few or "
@@ -326,11 +327,10 @@ def _occupancy(kernel: Kernel) -> Reason | None:
 
 def _registers(kernel: Kernel) -> Reason | None:
     """So many registers that few warps fit: known of every trace, without counters."""
-    known = kernel.rows["kernels"]
-    rows = known[known["registers"].notna() & known["occupancy_theoretical_frac"].isna()]
-    if rows.empty or int(rows.iloc[0]["registers"]) < MANY_REGISTERS:
+    traced = (row for row in kernel.rows["kernels"] if row["occupancy_theoretical_frac"] is None)
+    row = next((row for row in traced if row["registers"] is not None), None)
+    if row is None or int(row["registers"]) < MANY_REGISTERS:
         return None
-    row = rows.iloc[0]
     registers = int(row["registers"])
     warps = SM_REGISTERS // (WARP * -(-registers // 8) * 8)
     return Reason(
@@ -369,10 +369,10 @@ def _short(kernel: Kernel) -> Reason | None:
     """Launches no longer than what it takes to launch them."""
     if kernel.mean_ns >= SHORT_NS:
         return None
-    host, cells, own = kernel.rows["host"], [], ""
-    calls = host[host["call"].astype(str).str.match(r"(cuda|cu)Launch(Cooperative)?Kernel") & host["median_ns"].notna()]
-    if len(calls):
-        call = calls.iloc[0]
+    cells, own = [], ""
+    timed = (row for row in kernel.rows["host"] if row["median_ns"] is not None)
+    call = next((row for row in timed if re.match(r"(cuda|cu)Launch(Cooperative)?Kernel", str(row["call"]))), None)
+    if call:
         own = f"; {call['call']} itself takes {duration(float(call['median_ns']))} of the host (median)"
         cells.append(cell("host", f"{call['source']} {call['call']}", "median_ns", int(call["median_ns"])))
     many = kernel.launches > 1
