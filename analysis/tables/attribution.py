@@ -80,7 +80,9 @@ def _walk_outwards(
         range_thread = threads.get_indexer(pd.MultiIndex.from_frame(ranges[["pid", "tid"]].astype(np.int64)))
         order = np.lexsort((ranges["range_id"].to_numpy(np.int64), -end, start, range_thread))
         start, end, range_thread = start[order], end[order], range_thread[order]
-        outer, _ = nest(range_thread, start, end)
+        outer = _outer_rows(ranges, order)
+        if outer is None:
+            outer, _ = nest(range_thread, start, end)
         first = np.searchsorted(range_thread, np.arange(len(threads) + 1))
         for thread, asking in _by_thread(calls, located, threads):
             low, high = int(first[thread]), int(first[thread + 1])
@@ -103,6 +105,18 @@ def _walk_outwards(
                     break
                 at = at - 1
     return np.concatenate([calls_of for calls_of, _ in pairs]), np.concatenate([ranges_of for _, ranges_of in pairs])
+
+
+def _outer_rows(ranges: pd.DataFrame, order: np.ndarray) -> np.ndarray | None:
+    """Return the row of each sorted range's parent, -1 for none; None where the parents are not all among them."""
+    if "parent_id" not in ranges or not ranges["range_id"].is_unique:
+        return None
+    parent = parent_rows(ranges)
+    if (parent < 0).sum() != ranges["parent_id"].isna().sum():
+        return None
+    place = np.empty(len(order) + 1, dtype=np.int64)
+    place[order], place[-1] = np.arange(len(order)), -1
+    return place[parent[order]]
 
 
 def _by_thread(
@@ -173,9 +187,10 @@ def fold_paths(paths: pd.Series) -> pd.Series:
     judged by itself (_is_index): h.3.ln_2 is h.*.ln_2 where there is an h.4.ln_2. What numbers the calls of a program
     (`, op_id = 123`) goes first (_running_labels).
     """
-    unique = paths.unique().tolist()
+    codes, unique = pd.factorize(paths.to_numpy(object))
     tree = _Tree(path for path in unique if not path.startswith(SWEPT))
-    return paths.map({path: tree.folded.get(path, path) for path in unique})
+    folded = np.array([tree.folded.get(path, path) for path in unique], dtype=object)
+    return pd.Series(folded[codes] if len(codes) else [], index=paths.index, name=paths.name, dtype=paths.dtype)
 
 
 class _Tree:

@@ -34,7 +34,9 @@ def gpu_places(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     several = len(pids) > 1
     process = np.searchsorted(pids, gpu_ops["pid"].fillna(-1).astype("int64")) + 1 if several else 0
     known = gpu_ops["pid"].notna() if several else False
-    return pd.DataFrame({"device": gpu_ops["device"].astype(str), "process": np.where(known, process, 0)})
+    device = gpu_ops["device"].astype("category").cat.remove_unused_categories()
+    device = device.cat.reorder_categories(sorted(device.cat.categories))
+    return pd.DataFrame({"device": device, "process": np.where(known, process, 0)})
 
 
 @fact("activities")

@@ -49,9 +49,9 @@ def build_operations(
     if len(gpu_ops) > MOST_OPERATIONS:  # those of a lane, step and kind that start in one stretch of time
         width = int(start.max()) // max(MOST_OPERATIONS // len(lanes), 1) + 1
         row = ((start // width * len(lanes) + lane) * len(labels) + place) * len(kinds) + kind
-    order = np.lexsort((-length, row))  # the longest operation of a row first
+    order = np.argsort(row, kind="stable")
     first = np.flatnonzero(np.diff(row[order], prepend=-1))
-    longest = order[first]
+    longest = order[_of_most(length[order], first)]
     begin = np.minimum.reduceat(start[order], first)
     kernel = gpu_ops["name"].iloc[longest].astype(str)
     rows = pd.DataFrame(
@@ -70,6 +70,13 @@ def build_operations(
     for name in ("step", "range"):
         rows[name] = rows[name].replace("", pd.NA)
     return rows.sort_values(["start_ns", "lane"], kind="stable").assign(tier="timing")
+
+
+def _of_most(values: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """The place of the largest value of each stretch that begins at `first`, the earliest of equal ones."""
+    is_most = values == np.repeat(np.maximum.reduceat(values, first), np.diff(first, append=len(values)))
+    places = np.flatnonzero(is_most)
+    return places[np.searchsorted(places, first)]
 
 
 def _shown(name: str) -> str:
