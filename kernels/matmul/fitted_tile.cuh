@@ -160,10 +160,16 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
       int row, column;
       order.place(tile, row, column);
       // 16 bytes of the bias for each of the first threads, on their way while products are made
-      if (thread < BN / 8 && column + thread * 8 < n)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(bias_mine + thread * 16),
-                     "l"(bias + column + thread * 8)
-                     : "memory");
+      if (thread < BN / 8 && column + thread * 8 < n) {
+        const uint32_t to = bias_mine + thread * 16;
+        const __nv_bfloat16* from = bias + column + thread * 8;
+        if constexpr (ANY_OUT) {  // the bias may end inside: zeros behind it
+          const int bytes = min(16, (n - column - thread * 8) * 2);
+          asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+        } else {
+          asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+        }
+      }
       float sums[BN / 2];
       multiply_steps(ring, steps, full, empty, thread == 0, [&](int step, int stage) {
         const uint32_t at = stages + stage * T::STAGE_BYTES;
