@@ -91,11 +91,16 @@ class Claim(Struct):
 
 
 class Goal(Struct):
-    """An entry of kernels/goals.toml: how many times as fast as `beside` our fastest rung is to be."""
+    """An entry of kernels/goals.toml: how many times as fast as `beside` our fastest rung is to be.
+
+    `op` may be several, by spaces. `share`: at how many of the shapes (default: all); `never_below`: at every one.
+    """
 
     op: str
     what: str
     least: float
+    share: float | UnsetType = UNSET
+    never_below: float | UnsetType = UNSET
     beside: str | UnsetType = UNSET
     beside_op: str | UnsetType = UNSET
     beside_shape: str | UnsetType = UNSET

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.formats.spans import QUANTILES, Span
 from analysis.tables.declare import Column, table
 
-Goal = Mapping[str, Any]
+Goal = dict[str, Any]
 _TIME = {at: f"bench_time_{at}_ns" for at in QUANTILES}
 LIBRARY_KINDS = ("torch", "compile", "library")  # written by others: what a rung is held against
 
@@ -28,6 +28,8 @@ LIBRARY_KINDS = ("torch", "compile", "library")  # written by others: what a run
         Column("shape_name", "", "name of the shape", "key"),
         Column("beside", "", "what it is held against", "key"),
         Column("least", "", "how many times as fast as that it is to be", "timing"),
+        Column("share", "0-1", "at how many of the goal's shapes", "timing"),
+        Column("never_below", "", "how many times as fast it is to be at all of them", "timing"),
         Column("found", "", "how many times as fast it is: median of paired rounds, else of the medians", "row"),
         Column(
             "found_p5", "", "5th percentile of the rounds, else the least that the ends of both times give", "timing"
@@ -48,7 +50,9 @@ def build_goals(set_goals: Sequence[Goal], points: pd.DataFrame, every_time: pd.
     timed = every_time.merge(known, on=["op", "variant", "dtype"])
     rows: list[dict[str, Any]] = []
     for number, goal in enumerate(set_goals, 1):
-        rows += [{"goal": number, "what": goal["what"], "least": goal["least"]} | row for row in _judged(goal, timed)]
+        said = {"goal": number, "what": goal["what"], "least": goal["least"], "share": goal.get("share", 1.0),
+                "never_below": goal.get("never_below", goal["least"] if "share" not in goal else 0.0)}  # fmt: skip
+        rows += [said | row for op in goal["op"].split() for row in _judged(goal | {"op": op}, timed)]
     return pd.DataFrame(rows, columns=build_goals.column_names).assign(tier="timing")
 
 

@@ -126,13 +126,22 @@ def test_what_was_not_timed_is_left_out() -> None:
 
 @pytest.mark.parametrize("goal", tomllib.loads(GOALS.read_text("utf-8"))["goal"], ids=lambda goal: goal["what"])
 def test_goals_name_what_is_declared(goal: dict[str, Any]) -> None:
-    op = ops()[goal["op"]]
-    assert set(goal.get("shapes", ())) <= set(op.shapes)
     assert goal["least"] > 0
-    if "beside_op" in goal:
-        assert goal["beside_shape"] in ops()[goal["beside_op"]].shapes
-    else:
-        assert goal["beside"] in {"floor", "library", *op.variants}
+    assert ("share" in goal) == ("never_below" in goal)
+    for op in (ops()[name] for name in goal["op"].split()):
+        assert set(goal.get("shapes", ())) <= set(op.shapes)
+        if "beside_op" in goal:
+            assert goal["beside_shape"] in ops()[goal["beside_op"]].shapes
+        else:
+            assert goal["beside"] in {"floor", "library", *op.variants}
+
+
+@pytest.mark.parametrize(("share", "never", "said"), [(0.5, 0.8, "yes"), (0.5, 0.9, "**no**"), (0.9, 0.8, "**no**")])
+def test_a_goal_may_ask_for_a_share_of_the_shapes_and_less_of_all(share: float, never: float, said: str) -> None:
+    goal = {"op": "widen narrow", "what": "as fast", "least": 1.0, "share": share, "never_below": never}
+    (row,) = _ladder_goals(build_goals([goal | {"beside": "torch"}], POINTS, BENCH))
+    assert row[1] == f"≥ 1 × at {share:.0%} of the shapes, ≥ {never:g} × at all"
+    assert row[2:] == ["1 of 2, least 0.800 (0.512 – 1.250) ×, fp32 small, `v02`", said]
 
 
 def test_the_limits_are_those_of_the_file() -> None:

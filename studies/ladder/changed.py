@@ -1,0 +1,109 @@
+"""Every ratio of the ladders' tables at an older commit, and what it is now.
+
+    python -m studies.ladder.changed COMMIT      writes reports/ratios.csv, and prints a summary for CHANGELOG.md
+
+A row is one dtype and shape of an op: its fastest rung and fastest library then and now, how many times as fast the
+rung is as that library and as each baseline, and which share of the roof it reaches. `time_kind` says of which times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+from tabulate import tabulate
+
+from analysis.formats.bench import BASELINES
+from analysis.published import folders
+from studies.ladder.goals import fastest_rungs, library_of, versus
+
+ROOT = Path(__file__).resolve().parents[2]
+PLACE = ROOT / "reports" / "ratios.csv"
+KEY = ["op", "dtype", "shape_name"]
+RATIOS = ("best_library", *BASELINES, "roof")
+
+
+def tables(folder: Path, commit: str = "") -> tuple[pd.DataFrame, pd.DataFrame]:
+    """ladder_times.csv and ladder.csv of a committed ladder: of a commit, or (blank) as they lie there."""
+
+    def read(name: str) -> pd.DataFrame:
+        place = f"{folder.relative_to(ROOT).as_posix()}/tables/{name}.csv"
+        if not commit:
+            return pd.read_csv(ROOT / place)
+        text = subprocess.run(
+            ["git", "-C", str(ROOT), "show", f"{commit}:{place}"], capture_output=True, text=True, check=True
+        ).stdout
+        return pd.read_csv(io.StringIO(text))
+
+    return read("ladder_times"), read("ladder")
+
+
+def ratios(times: pd.DataFrame, ladder: pd.DataFrame) -> pd.DataFrame:
+    """One row for each op, dtype and shape: rung, library, time_kind and every ratio in RATIOS."""
+    known = ladder.drop_duplicates(["op", "variant", "dtype"])[["op", "variant", "dtype", "kind", "precision"]]
+    timed = times.merge(known, on=["op", "variant", "dtype"])
+    timed = timed[timed["bench_time_p50_ns"].notna()]
+    rows = []
+    for key, same in timed.groupby(KEY, sort=False):
+        own = fastest_rungs(same)
+        if own.empty:
+            continue
+        rung = own.iloc[0]
+        library = library_of(same)
+        found: dict[str, object] = {"library": "", "best_library": None}
+        if len(library):
+            fastest = library.loc[library["bench_time_p50_ns"].astype(float).idxmin()]
+            found = {"library": fastest["variant"], "best_library": versus(rung, fastest).p50}
+        paired = {name: rung[f"versus_{name}_p50"] for name in BASELINES}
+        rows.append(
+            dict(zip(KEY, key, strict=True))
+            | {"time_kind": rung["time_kind"], "rung": rung["variant"], "roof": rung["floor_frac"]}
+            | found
+            | paired
+        )
+    return pd.DataFrame(rows)
+
+
+def both(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `ratios` then and now beside each other."""
+    joined = before.merge(now, on=KEY, how="outer", suffixes=("_before", "_now"), sort=False)
+    names = ["time_kind", "rung", "library", *RATIOS]
+    return joined[[*KEY, *(f"{name}_{at}" for name in names for at in ("before", "now"))]].sort_values(KEY)
+
+
+def summary(rows: pd.DataFrame) -> str:
+    """A Markdown table: of each op and dtype the least, median and greatest ratio to the best library, then and now."""
+    table = []
+    for (op, dtype), same in rows.groupby(["op", "dtype"], sort=True):
+        cells = []
+        for at in ("before", "now"):
+            known = same[f"best_library_{at}"].dropna().astype(float)
+            cells.append(" – ".join(f"{value:.2f}" for value in (known.min(), known.median(), known.max())))
+            cells.append(f"{int((known < 1).sum())} of {len(known)}")
+        table.append([f"{op} {dtype}", *cells])
+    headers = ["op", "before: least – median – most", "slower", "now: least – median – most", "slower"]
+    return tabulate(table, headers, tablefmt="github", disable_numparse=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.ladder.changed",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("commit", help="what to compare with, such as the commit before new benchmarks")
+    options = parser.parse_args(arguments)
+    folder = folders("ladder")[0]
+    rows = both(ratios(*tables(folder, options.commit)), ratios(*tables(folder)))
+    PLACE.write_text(rows.to_csv(index=False, float_format="%.4g", lineterminator="\n"), encoding="utf-8")
+    print(summary(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
