@@ -1,14 +1,16 @@
 """Every ratio of the ladders' tables at an older commit, and what it is now.
 
-    python -m studies.ladder.changed COMMIT      writes reports/ratios.csv, and prints a summary for CHANGELOG.md
+    python -m studies.ladder.changed COMMIT > reports/ratios.csv     a row for each dtype and shape of an op
+    python -m studies.ladder.changed COMMIT --summary                one for each dtype of an op, for CHANGELOG.md
 
-A row is one dtype and shape of an op: its fastest rung and fastest library then and now, how many times as fast the
-rung is as that library and as each baseline, and which share of the roof it reaches. `time_kind` says of which times.
+A row says which rung and which library were fastest then and are now, how many times as fast the rung is as that
+library and as each baseline, and which share of the roof it reaches. `time_kind` says of which times.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import io
 import subprocess
 from collections.abc import Sequence
@@ -22,7 +24,6 @@ from analysis.published import folders
 from studies.ladder.goals import fastest_rungs, library_of, versus
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACE = ROOT / "reports" / "ratios.csv"
 KEY = ["op", "dtype", "shape_name"]
 RATIOS = ("best_library", *BASELINES, "roof")
 
@@ -89,6 +90,16 @@ def summary(rows: pd.DataFrame) -> str:
     return tabulate(table, headers, tablefmt="github", disable_numparse=True)
 
 
+def to_text(rows: pd.DataFrame) -> str:
+    """The rows as CSV."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(rows.columns)
+    for row in rows.itertuples(index=False):
+        writer.writerow(["" if pd.isna(cell) else f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row])
+    return stream.getvalue()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(
@@ -97,11 +108,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("commit", help="what to compare with, such as the commit before new benchmarks")
+    parser.add_argument("--summary", action="store_true", help="print a table for CHANGELOG.md")
     options = parser.parse_args(arguments)
     folder = folders("ladder")[0]
     rows = both(ratios(*tables(folder, options.commit)), ratios(*tables(folder)))
-    PLACE.write_text(rows.to_csv(index=False, float_format="%.4g", lineterminator="\n"), encoding="utf-8")
-    print(summary(rows))
+    print(summary(rows) if options.summary else to_text(rows), end="")
     return 0
 
 
