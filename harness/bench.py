@@ -10,7 +10,8 @@ chain that every variant is on the CPU.
 
 Times are by CUDA events, variants in turn within every round, behind a queue that is filled first:
 - isolated  a launch alone: a kernel that overwrites 256 MB goes before it, and events stand around the launch. Caches
-            are cold, and the launch overlaps no other one. This time is compared and judged
+            of data are cold, and the launch overlaps no other one. Ahead of that kernel the variant runs once more,
+            uncounted, so that its code is at hand whatever is timed beside it. This time is compared and judged
 - chained   a CUDA graph of launches that rotate among inputs and outputs of more than four times the L2 cache,
             divided by the launches. Data is in DRAM, but each launch may overlap the one before: a kernel with
             programmatic dependent launch starts while the one before drains. What a run of the same kernel can gain
@@ -48,20 +49,21 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 CONVENTIONS = {
     "isolated": "a sample is one launch between two events, behind a kernel that overwrites 256 MB and takes no part "
-    "in dependent launch, behind a filled queue: caches are cold and nothing overlaps the launch",
+    "in dependent launch, behind another launch of the same (if it takes less than 1 ms), in a filled queue: caches of "
+    "data are cold, code is not, and nothing overlaps the launch",
     "chained": "a sample is one CUDA graph of launches that rotate among inputs and outputs of more than four times "
     "the L2 cache, behind a filled queue, divided by the launches: a launch may overlap the one before",
 }
 CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 COPY_BYTES = 2 << 30
-CHAIN = 10  # launches of a chained sample, if they are long
+CHAIN, CHAIN_ROUNDS = 10, 12  # launches of a chained sample, if they are long; samples, of which the median is told
 FLUSH_BYTES = 256 << 20
 ROUNDS = 40
 LEAST_SAMPLES = 40  # from which p5 and p95 are told
 LONGEST_ISOLATED = 4.0  # seconds of a group, beyond which there are fewer samples; of slow ones SLOW_ISOLATED
 WARMUP_ROUNDS = 3
 SLOW_SECONDS, SLOW_RATIO = 1e-3, 4.0
-SLOW_ROUNDS, SLOW_ISOLATED = 5, 0.4
+SLOW_ISOLATED = 0.4
 GROUP_SECONDS = 0.8  # of one group of variants on one shape, unless its fewest rounds take longer
 GRAPH_SECONDS = 1e-3  # a sample that takes as long needs no further launch
 LONGEST_LAUNCH = 1.0  # seconds; a variant that would take longer is left out of a shape
@@ -335,16 +337,14 @@ def groups_by_speed(op: Op, variants: Sequence[str], dtype: str, shape: tuple[in
     fast = [name for name in variants if seconds[name] <= limit]
     slow = [name for name in variants if seconds[name] > limit]
 
-    def group(names: list[str], most: int, chain: int, warmup: int, isolated: float) -> Group:
+    def group(names: list[str], chain: int, warmup: int, isolated: float) -> Group:
         least, together = min(seconds[name] for name in names), sum(seconds[name] for name in names)
-        launches = min(chain, math.ceil(GRAPH_SECONDS / least), max(1, int(GROUP_SECONDS / (most * together))))
-        fewest = SLOW_ROUNDS if together < LONGEST_LAUNCH else 1
-        affordable = max(fewest, int(GROUP_SECONDS / (launches * together)))
-        return Group(names, min(most, affordable), launches, warmup, isolated)
+        launches = min(chain, math.ceil(GRAPH_SECONDS / least), max(1, int(GROUP_SECONDS / (CHAIN_ROUNDS * together))))
+        return Group(names, rounds, launches, warmup, isolated)
 
-    groups = [group(fast, rounds, CHAIN, WARMUP_ROUNDS if once else 1, LONGEST_ISOLATED)]
+    groups = [group(fast, CHAIN, WARMUP_ROUNDS if once else 1, LONGEST_ISOLATED)]
     if slow:
-        groups.append(group([op.baseline, *slow], min(rounds, SLOW_ROUNDS), 1, once, SLOW_ISOLATED))
+        groups.append(group([op.baseline, *slow], 1, once, SLOW_ISOLATED))
     return groups
 
 
@@ -409,8 +409,36 @@ def time_cold(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed
         graphs[name] = graph
         kept.append(runs)  # what it reads, in another layout
     steps = {name: graph.replay for name, graph in graphs.items()}
-    seconds = _in_turn(steps, group.rounds, lambda: torch.cuda._sleep(QUEUE_CYCLES), group.warmup)
+    rounds = min(group.rounds, CHAIN_ROUNDS)
+    seconds = _in_turn(steps, rounds, lambda: torch.cuda._sleep(QUEUE_CYCLES), min(1, group.warmup))
     return Timed(dtype, shape, "cold", launches, {k: [value / launches for value in v] for k, v in seconds.items()})
+
+
+def _alone(
+    steps: dict[str, Callable[[], Any]], rounds: int, flush: Any, once: Mapping[str, Sequence[float]] | None = None
+) -> dict[str, list[float]]:
+    """Seconds of each step in each round, a flush before it and, if it was quick `once`, itself before that.
+
+    A round is launched as a whole while the GPU sleeps ahead of it.
+    """
+    import torch
+
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for round_ in range(rounds):
+        torch.cuda._sleep(QUEUE_CYCLES * len(steps))
+        pairs = {}
+        for name in list(steps)[:: 1 if round_ % 2 else -1]:
+            if once and once[name][0] < SLOW_SECONDS:
+                steps[name]()
+            flush.zero_()
+            pairs[name] = _events()
+            pairs[name][0].record()
+            steps[name]()
+            pairs[name][1].record()
+        torch.cuda.synchronize()
+        for name, (start, end) in pairs.items():
+            seconds[name].append(start.elapsed_time(end) / 1e3)
+    return seconds
 
 
 def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
@@ -422,16 +450,12 @@ def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> T
 
     inputs = op.make_inputs(shape, dtype, device="cuda")
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-
-    def before() -> None:
-        torch.cuda._sleep(QUEUE_CYCLES)
-        flush.zero_()
-
     steps: dict[str, Callable[[], Any]] = {name: op.variants[name].bind(*inputs) for name in group.variants}
-    once = _in_turn(steps, 1, before, group.warmup)
+    _alone(steps, group.warmup, flush)
+    once = _alone(steps, 1, flush)
     together = sum(values[0] for values in once.values())
     rounds = max(1, min(max(group.rounds, LEAST_SAMPLES), int(group.seconds / together)))
-    return Timed(dtype, shape, "isolated", 1, _in_turn(steps, rounds, before, warmup=0) if rounds > 1 else once)
+    return Timed(dtype, shape, "isolated", 1, _alone(steps, rounds, flush, once) if rounds > 1 else once)
 
 
 def measure_copy(rounds: int) -> dict[str, list[float]]:

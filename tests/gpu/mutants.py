@@ -106,8 +106,8 @@ MUTANTS = (
     *_of(
         "matmul", "v13_split_k", "float32", "ring.cuh",
         a_tile=(
-            ("const int left = deal.rows * deal.columns - whole;", "const int left = deal.rows * deal.columns - 1 - whole;"),
-            ("if (whole >= deal.rows * deal.columns) return", "if (whole >= deal.rows * deal.columns - 1) return"),
+            "if (row >= m || column >= n) return;",
+            "if (row >= m || column >= n || (row >= m - BM && column >= n - BN)) return;",
         ),
         a_K_step=("(call.k - 1) / BK + 1, 0, 0}", "(call.k - 1) / BK, 0, 0}"),
         one_of_K=(
