@@ -56,7 +56,7 @@ CONVENTIONS = {
 }
 CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 COPY_BYTES = 2 << 30
-CHAIN, CHAIN_ROUNDS = 10, 12  # launches of a chained sample, if they are long; samples, of which the median is told
+CHAIN, CHAIN_ROUNDS = 10, 8  # launches of a chained sample, if they are long; samples, of which the median is told
 FLUSH_BYTES = 256 << 20
 ROUNDS = 40
 LEAST_SAMPLES = 40  # from which p5 and p95 are told
