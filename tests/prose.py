@@ -3,8 +3,7 @@
     python -m tests.prose     writes kernels/prose.csv: adds sentences that it lacks, drops those that are gone
 
 A sentence is one of a README outside its generated parts, or a row of a table there. `source` is a committed CSV file,
-without more said the one that the sentence links to; blank: the number was noted while measuring, and its samples were
-not kept. A sentence that is new needs a source: tests/test_prose.py holds the number of blank ones.
+without more said the one that the sentence links to. Every sentence needs one; what has none says it in words.
 """
 
 from __future__ import annotations
