@@ -158,13 +158,16 @@ def _overview(runs: Runs, ladder_tables: ladder.Tables) -> Iterator[Part]:
         raise InputError(f"{missing} is missing; make it with `make bench-softmax` on a GPU")
     report, tables = _read_report(folder)
     tools = {tool: folder / "captures" / f"{tool}.json" for tool in ("nsys", "ncu")}
+    with_ops = _read_json(ops / "gpt2.json")["gpt2"] if ops else {}
     results = Results(
         report,
         tables,
         bench=read_bench(bench / "bench.csv"),
-        gpt2=_read_json(bench / "bench.json")["gpt2"],
-        gpt2_ops=_read_json(ops / "gpt2.json")["gpt2"] if ops else {},
+        gpt2=_read_json(bench / "bench.json")["gpt2"] or with_ops,
+        gpt2_ops=with_ops,
         ladder_goals=ladder_tables.get("goals", pd.DataFrame(columns=["goal"])),
+        ladder=ladder_tables.get("ladder", pd.DataFrame()),
+        ladder_times=ladder_tables.get("ladder_times", pd.DataFrame()),
         seconds={tool: _read_json(file).get("seconds") for tool, file in tools.items()},
         run=folder.name,
         bench_run=bench.name,

@@ -51,8 +51,8 @@ class Results:
 
     Shape: `report` and `tables` of the run with counters; `bench` the softmax benchmark's bench.csv, `gpt2` what its
     bench.json has of GPT-2, by dtype; `gpt2_ops` the same with every op that it takes, {} if not measured;
-    `ladder_goals` goals.csv of the ladder; `seconds` how long each capture took, by tool; `run`, `bench_run` and
-    `gpt2_ops_run` their folders, relative to reports/.
+    `ladder_goals`, `ladder` and `ladder_times` tables of the ladder; `seconds` how long each capture took, by tool;
+    `run`, `bench_run` and `gpt2_ops_run` their folders, relative to reports/.
     """
 
     report: dict[str, Any]
@@ -61,6 +61,8 @@ class Results:
     gpt2: dict[str, Any]
     gpt2_ops: dict[str, Any]
     ladder_goals: pd.DataFrame
+    ladder: pd.DataFrame
+    ladder_times: pd.DataFrame
     seconds: dict[str, Any]
     run: str
     bench_run: str
@@ -116,6 +118,7 @@ def render_results(results: Results) -> str:
         *_fusion_parts(results.tables, results.run),
         "### Goals",
         _markdown(_goals(results) + _rates(results), ["what", "goal", "reached", "met"]),
+        *_behind(results),
     ]
     return "\n\n".join(parts)
 
@@ -252,6 +255,47 @@ def _ladder_goals(goals: pd.DataFrame) -> list[list[str]]:
         reached_it = met >= share * len(same) and float(least["found"]) >= never
         rows.append(_goal(least["what"], goal, reached, reached_it, near=near))
     return rows
+
+
+def _behind(results: Results) -> list[str]:
+    """Every dtype and shape at which a rung misses the library that a goal holds it against, with what explains it."""
+    goals = results.ladder_goals
+    missed = goals[(goals["share"] < 1.0) & ~goals["met"].astype(bool)] if len(goals) else goals
+    if missed.empty:
+        return []
+    keys = ["op", "variant", "dtype"]
+    counters = results.ladder.drop_duplicates(keys).set_index(keys)
+    times = results.ladder_times.set_index([*keys, "shape_name"])
+    table = []
+    for _, row in missed.iterrows():
+        time, known = times.loc[(*row[keys], row["shape_name"])], counters.loc[tuple(row[keys])]
+        alone, chained = time["isolated_time_p50_ns"], time["chained_time_p50_ns"]
+        table.append(
+            [
+                f"{row['op']} {row['dtype']} {row['shape_name']}",
+                f"`{row['variant']}`",
+                f"`{row['beside']}`",
+                _ratio(Span(*(row[name] for name in ("found_p5", "found", "found_p95")))),
+                " / ".join(MISSING if is_missing(value) else f"{value / 1e3:.2f}" for value in (alone, chained)),
+                _waits(known),
+            ]
+        )
+    title = "#### Where a rung is behind the fastest library"
+    said = (
+        "Counters are of the shape of the op's ladder. The difference of a launch alone and one of a chain is its "
+        "start and end, which a small kernel cannot hide alone."
+    )
+    headers = ["where", "rung", "library", "times as fast", "µs alone / chained", "counters"]
+    return [title, said, _markdown(table, headers)]
+
+
+def _waits(row: pd.Series) -> str:
+    """The counters that say what a rung waits for."""
+    if is_missing(row["top_stall"]):
+        return MISSING
+    shares = [("DRAM", row["dram_throughput_frac"]), ("arithmetic", row["compute_throughput_frac"])]
+    busy = ", ".join(f"{name} {float(value):.0%}" for name, value in shares if not is_missing(value))
+    return f"{row['top_stall']} {float(row['top_stall_frac']):.0%} of stalls; {busy}"
 
 
 def _softmax_goals(results: Results) -> list[list[str]]:

@@ -48,9 +48,9 @@ class Bench:
 
 Tables = Mapping[str, pd.DataFrame]
 KINDS_OF_TIME = (
-    "An isolated time is of one launch from cold caches that overlaps no other; a chained time is of one of many "
-    "launches behind each other, so that a kernel with programmatic dependent launch overlaps with itself. Roofs, "
-    "ratios and verdicts are of isolated times."
+    "An isolated time is of one launch that finds no data in a cache and overlaps no other; a chained time is of one "
+    "of many launches behind each other, so that a kernel with programmatic dependent launch overlaps with itself. "
+    "Roofs, ratios and verdicts are of isolated times."
 )
 CHAINED_ALONE = (
     "Here they are of chained times: isolated ones have not been taken yet. That favours a small kernel with "
