@@ -1,15 +1,34 @@
-"""Why each kernel takes its time: the reasons of the findings, for all kernels that take most of it."""
+"""Why each kernel takes its time, what would win how much of it, and how to look closer."""
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.diagnosis.hot import reasons_of_each
+from analysis.diagnosis.judge import Verdicts, judge
+from analysis.diagnosis.limits import Limits, find_limits
+from analysis.diagnosis.rules import FULL
+from analysis.diagnosis.vocabulary import words
+from analysis.formats import symbols
+from analysis.formats.words import share
 from analysis.hardware.devices import Device
+from analysis.planning.select import exact_filters
+from analysis.tables import roofline
 from analysis.tables.declare import Column, fact, table
 
-MOST_KERNELS = 100  # with most time; the rest takes little of it
+MOST_KERNELS = 100  # with most time, of which the other tables are asked as well; the rest takes little of it
+KEY = ["kernel", "range"]
+# Shares and rates of a launch, whose mean over launches is weighed by time; the mean of all others is not.
+_SHARES = re.compile(r".*_frac|sectors_per_request_.*|threads_per_inst|stall_.*|sm_clock_hz|.*_per_block|registers|"
+                     r"waves|occupancy_limit_.*|shared_ways_load|ipc|warp_cycles_per_issue|eligible_warps")  # fmt: skip
+NO_CAUSE = "No rule explains its time"
 
 
 @fact("sm_count")
@@ -19,26 +38,150 @@ def _sm_count(capture: Capture, device: Device | None) -> int | None:
     return gpu.get("sm_count") or (device.sm_count if device else None)
 
 
+@fact("gpu_limits")
+def _limits(device: Device | None, sm_count: int | None, allowed_ceilings: roofline.Ceilings) -> Limits | None:
+    """What the GPU can do at most; None where no thresholds are declared for it."""
+    return find_limits(device, sm_count, allowed_ceilings[0])
+
+
+@fact("mean_launches")
+def _mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
+    """The mean launch with counters of each kernel and range, and which launch ncu should look at: the longest.
+
+    Shape: KEY, grid, block, path, in_path, in_all (of the longest: how many launches of its name, as ncu matches it,
+    come before, under its ranges and in all), launches, the catalogue's columns.
+    """
+    return mean_launches(measured)
+
+
+def mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
+    """See the fact of this name; `measured` as of kernels.measured_launches."""
+    if measured.empty:
+        return pd.DataFrame(columns=[*KEY, "grid", "block", "path", "in_path", "in_all", "launches"])
+    base = measured["kernel"].map({name: symbols.base(name) for name in measured["kernel"].unique()})
+    rows = measured.assign(
+        in_path=measured.groupby([base, measured["path"]], sort=False).cumcount(),
+        in_all=measured.groupby(base).cumcount(),
+    )
+    rows = rows[rows["counters_from"] == "measured"] if "counters_from" in rows else rows
+    numbers = rows.select_dtypes("number").columns.difference(["in_path", "in_all", "nsys_time_ns"])
+    numbers = [name for name in numbers if rows[name].notna().any()]
+    values = rows[numbers].astype(np.float64)
+    weight = values["duration_ns"] if "duration_ns" in values else pd.Series(1.0, index=rows.index)
+    shares = [name for name in numbers if _SHARES.fullmatch(name)]
+    keys = [rows["kernel"], rows["range"]]
+    means = values.groupby(keys, sort=False).mean()
+    known = values[shares].notna().mul(weight, axis=0)
+    weighed = values[shares].mul(weight, axis=0).groupby(keys, sort=False).sum(min_count=1)
+    means[shares] = weighed / known.groupby(keys, sort=False).sum().replace(0.0, np.nan)
+    longest = weight.fillna(0.0).groupby(keys, sort=False).idxmax()
+    chosen = rows.loc[longest, ["grid", "block", "path", "in_path", "in_all"]].set_index(longest.index)
+    return pd.concat([chosen, means, rows.groupby(keys, sort=False).size().rename("launches")], axis=1).reset_index()
+
+
+@fact("verdicts")
+def _verdicts(mean_launches: pd.DataFrame, gpu_limits: Limits | None) -> Verdicts | None:
+    """What the rules say of each kernel and range with counters; None where no rule may judge this GPU."""
+    return judge(mean_launches, gpu_limits) if gpu_limits and len(mean_launches) else None
+
+
+def recapture(kernel: str, nvtx: str, skipped: int) -> str:
+    """The command that captures one launch with all sections: so many of its name come before it under the filter."""
+    name = f"-k {shlex.quote('regex:^' + re.escape(symbols.base(kernel)[:200]) + '$')}"
+    inside = f" --nvtx --nvtx-include {shlex.quote(nvtx)}" if nvtx else ""
+    return (
+        f"ncu --set full --import-source yes {name}{inside} --launch-skip {skipped} --launch-count 1 -o kernel PROGRAM"
+    )
+
+
+def _times(kernels: pd.DataFrame) -> pd.Series:
+    """ns of each kernel and range in the whole program: nsys' where there is a timeline, else ncu's."""
+    column = "ncu_time_ns" if kernels["nsys_time_ns"].isna().all() else "nsys_time_ns"
+    return kernels.assign(time=kernels[column].astype("Float64")).groupby(KEY, sort=False, dropna=False)["time"].sum()
+
+
+def _lines(source: pd.DataFrame) -> dict[str, str]:
+    """The hottest line of each kernel, with its hottest instruction's wait."""
+    rows = source.sort_values("share_frac", ascending=False, kind="stable").drop_duplicates("kernel")
+    return {
+        str(row.kernel): f"{row.place}: {row.text}" + (f" ({row.stall})" if row.stall else "")
+        for row in rows.itertuples()
+    }
+
+
+def _sentence(defect: str, gain: float, refuted: str) -> str:
+    entry = words()[defect]
+    if not refuted:
+        return f"{entry['what']} {entry['cure']}"
+    return f"{entry['what']} {entry['cure']} That wins at most {share(gain)} of its time. Refuted if: {refuted}"
+
+
+def _judged(
+    mean: pd.DataFrame, verdicts: Verdicts, kernels: pd.DataFrame, source: pd.DataFrame, filters: dict[str, str]
+) -> Iterator[dict[str, Any]]:
+    """A row for each verdict, and one for each kernel and range that gets none."""
+    times, lines = _times(kernels), _lines(source)
+    for place, row in enumerate(mean[[*KEY, "path", "in_path", "in_all"]].itertuples(index=False)):
+        nvtx = filters.get(row.path, "")
+        found = verdicts.of(place)
+        total = float(times.get((row.kernel, row.range), np.nan))
+        common = {
+            "kernel": row.kernel,
+            "range": row.range,
+            "source_line": lines.get(row.kernel, pd.NA),
+            "recapture": recapture(row.kernel, nvtx, row.in_path if nvtx else row.in_all),
+            "tier": "counters",
+        }
+        if not found:
+            yield common | {"reason": f"{NO_CAUSE}: {verdicts.why[place] or 'none holds, and it is not at a roof'}."}
+        for one in found:
+            yield common | {
+                "rank": one.rank,
+                "defect": one.defect,
+                "sure_frac": one.sure,
+                "gain_bound_frac": round(one.gain, 4),
+                "time_to_win_ns": round(one.gain * total) if total == total else pd.NA,
+                "evidence": "; ".join(f"{name} = {value:.6g}" for name, value in one.cells) or pd.NA,
+                "reason": _sentence(one.defect, one.gain, one.refuted),
+                "metrics": "full sections" if one.tier == FULL else "default metrics",
+            }
+
+
+_COLUMNS = (
+    Column("kernel", "", "kernel name", "key"),
+    Column("range", "", "folded range; blank of what a table says of a kernel over all its ranges", "key"),
+    Column("rank", "1", "1 is the cause that explains most of the time; blank where no rule names one", "row"),
+    Column("defect", "", "the cause: an identifier of analysis/diagnosis/defects.toml", "row"),
+    Column("sure_frac", "0-1", "how often such a verdict is right (kernels/specimens/README.md has the score)", "row"),
+    Column("gain_bound_frac", "0-1", "of the kernel's time, what the cure wins at most", "row"),
+    Column("time_to_win_ns", "ns", "the same, of all its launches in the program", "row"),
+    Column("reason", "", "what it does, and how to cure it; or what a table says; or why there is no verdict", "row",
+           style="prose"),
+    Column("evidence", "", "the cells that it rests on, of the mean launch, in base units", "row", style="prose"),
+    Column("source_line", "", "its hottest line, instruction and wait, where the capture has them", "row", shown=False),
+    Column("recapture", "", "the command that captures its longest launch with all sections", "row", shown=False),
+    Column("metrics", "", "default metrics or full sections: what the verdict rests on", "row", shown=False),
+)  # fmt: skip
+
+
 @table(
     "diagnosis",
-    question="What is known of why each kernel takes its time?",
+    question="Why does each kernel take its time, and what would win how much?",
     order=196,
     optional=True,
-    columns=(
-        Column("kernel", "", "kernel name, over all its ranges", "key"),
-        Column("reason", "", "what a table says of it, the strongest first", "row", style="prose"),
-        Column("evidence", "", "the cells that the reason rests on, in base units", "row", style="prose"),
-    ),
+    columns=_COLUMNS,
 )
 def build_diagnosis(
     kernels: pd.DataFrame, rules: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, source: pd.DataFrame,
-    host: pd.DataFrame, counters: pd.DataFrame, sm_count: int | None,
+    host: pd.DataFrame, counters: pd.DataFrame, sm_count: int | None, mean_launches: pd.DataFrame,
+    verdicts: Verdicts | None, ranges: pd.DataFrame,
 ) -> pd.DataFrame | None:  # fmt: skip
-    """Return diagnosis.csv: the reasons of the MOST_KERNELS kernels with most time; None without any."""
+    """Return diagnosis.csv: the verdicts of all kernels with counters, then what the tables say of the MOST_KERNELS
+    kernels with most time; None without any."""
     known = {"kernels": kernels, "rules": rules, "roofline": roofline, "stalls": stalls, "source": source, "host": host,
              "counters": counters}  # fmt: skip
     counted = set(counters["kernel"])
-    rows = [
+    said = [
         {
             "kernel": name,
             "reason": f"{reason.said[0].upper()}{reason.said[1:]}.",
@@ -51,4 +194,14 @@ def build_diagnosis(
         for name, reasons in reasons_of_each(known, sm_count=sm_count, most=MOST_KERNELS)
         for reason in reasons
     ]
-    return pd.DataFrame(rows) if rows else None
+    judged = (
+        list(_judged(mean_launches, verdicts, kernels, source, exact_filters(mean_launches, ranges)))
+        if verdicts
+        else []
+    )
+    if not said and not judged:
+        return None
+    rows = pd.DataFrame([*judged, *said], columns=[*(column.name for column in _COLUMNS), "tier"])
+    order = {name: place for place, name in enumerate(dict.fromkeys(row["kernel"] for row in [*said, *judged]))}
+    rows = rows.sort_values("kernel", key=lambda names: names.map(order), kind="stable")
+    return rows.astype({"rank": "Int64", "time_to_win_ns": "Int64"})

@@ -106,7 +106,7 @@ def choose(
     limit = cost.for_replays(budget_s, len(launches))
     everything = np.arange(len(launches))
     found = [_by_number(launches, want, everything, (), limit)]
-    filters = _filters(launches, ranges)
+    filters = exact_filters(launches, ranges)
     if filters:
         code = launches["path"].map({path: at for at, path in enumerate(filters)}).fillna(-1).to_numpy(np.int64)
         for budget in (np.inf, limit):
@@ -202,7 +202,7 @@ def _cover(want: Wanted, code: Ints, rows: Ints, limit: float) -> Ints:
     return candidates[taken]
 
 
-def _filters(launches: pd.DataFrame, ranges: pd.DataFrame) -> dict[str, str]:
+def exact_filters(launches: pd.DataFrame, ranges: pd.DataFrame) -> dict[str, str]:
     """ncu's NVTX filter for exactly each path with launches, of those that it can tell.
 
     Not of a path with a name that holds `/` (our paths join names with it) or `:` (it may be a domain), or none at all.

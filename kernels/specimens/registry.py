@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
+VOCABULARY = FOLDER.parent.parent / "analysis" / "diagnosis" / "defects.toml"
 HALVES = ("development", "validation")
 DEVELOPMENT, VALIDATION = HALVES
 
@@ -75,8 +76,8 @@ class Clean:
 
 @cache
 def vocabulary() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
-    """defects.toml: for `kernel`, `timeline` and `clean` each identifier with its `what` and `cure`."""
-    return tomllib.loads((FOLDER / "defects.toml").read_text("utf-8"))
+    """analysis/diagnosis/defects.toml: `kernel`, `timeline`, `clean`, each identifier with its `what` and `cure`."""
+    return tomllib.loads(VOCABULARY.read_text("utf-8"))
 
 
 def _pairs(half: str, *rows: tuple[Any, ...]) -> Iterator[Pair]:

@@ -177,6 +177,8 @@ def test_every_kernel_of_most_time_has_its_reasons(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(each, "MOST_KERNELS", 3)
     _, tables = analyse(bench.capture(8, 480, steps=2, layers=2))
     found = tables["diagnosis"]
+    assert set(found["kernel"]) == set(tables["kernels"]["kernel"])  # each has a verdict, or why there is none
+    found = found[found["range"].isna()]
     assert found["kernel"].nunique() == 3
     longest = tables["kernels"].groupby("kernel")["nsys_time_ns"].sum().sort_values(ascending=False)
     assert found["kernel"].unique().tolist() == longest.index[:3].tolist()

@@ -1,0 +1,232 @@
+"""What the rules look at: the counters of all kernels as arrays, and how long each unit of the GPU needs at least.
+
+A *floor* is the time that one unit would need for what the kernel did, at the rate that the unit can sustain, if
+nothing else took time. No kernel is shorter than its longest floor; what is left above it, a cause has to explain.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.diagnosis.limits import Limits
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+WARP = 32
+SECTOR = 32
+# What the kernel waits for while it has a warp; the two others say that it could issue.
+NOT_WAITING = ("selected", "not_selected")
+MEMORY, COMPUTE = ("dram", "l2", "l1", "requests"), ("issue", "fp32", "fp64", "tensor", "xu")
+ROOFS = ("dram", "l2", "fp32", "fp64", "tensor", "xu")  # of useful work; the other floors are what a program can avoid
+
+
+def product(shapes: pd.Series) -> Floats:
+    """Blocks of a grid, or threads of a block, from `XxYxZ`; NaN where it is no shape."""
+    known: dict[Any, float] = {}
+    for shape in shapes.unique():
+        parts = str(shape).split("x")
+        known[shape] = float(np.prod([int(part) for part in parts])) if all(map(str.isdigit, parts)) else np.nan
+    return shapes.map(known).to_numpy(np.float64)
+
+
+class Evidence:
+    """The mean launch of each kernel and range. Shape: every property is an array with one value a row of `rows`.
+
+    `rows` has the columns of the metric catalogue and `grid`, `block` as `XxYxZ`. What was not collected is NaN, and a
+    comparison with NaN is false, so that no rule fires on what is not known.
+    """
+
+    def __init__(self, rows: pd.DataFrame, limits: Limits) -> None:
+        self.rows, self.limits = rows, limits
+
+    def __getitem__(self, name: str) -> Floats:
+        """A column of the catalogue, NaN where it was not collected."""
+        if name not in self.rows:
+            return np.full(len(self.rows), np.nan)
+        return pd.to_numeric(self.rows[name], errors="coerce").to_numpy(np.float64, na_value=np.nan)
+
+    def filled(self, name: str) -> Floats:
+        """A column, 0 where it was not collected."""
+        return np.nan_to_num(self[name])
+
+    # ------------------------------------------------------------------------------------------------ launch and time
+
+    @cached_property
+    def time(self) -> Floats:
+        """ns of a launch."""
+        return self["duration_ns"]
+
+    @cached_property
+    def cycles(self) -> Floats:
+        """Cycles of an SM."""
+        return self.time * self["sm_clock_hz"] * 1e-9
+
+    @cached_property
+    def blocks(self) -> Floats:
+        return product(self.rows["grid"])
+
+    @cached_property
+    def threads(self) -> Floats:
+        """Of a block."""
+        return product(self.rows["block"])
+
+    @cached_property
+    def shared(self) -> Floats:
+        """Bytes of shared memory a block that the program asked for."""
+        return np.asarray(self["shared_bytes_per_block"] - self.limits.reserved_shared_bytes)
+
+    @cached_property
+    def warps(self) -> Floats:
+        """Resident on an active SM, mean."""
+        return np.asarray(self["occupancy_achieved_frac"] * self.limits.max_warps)
+
+    @cached_property
+    def filling(self) -> Floats:
+        """Resident warps over those that the grid and the resources allow."""
+        per_wave = self.blocks / self["waves"] / self.limits.sm_count  # blocks that fit on an SM
+        most = np.clip(self["waves"], 1 / np.maximum(per_wave, 1), 1)
+        return np.asarray(self["occupancy_achieved_frac"] / (self["occupancy_theoretical_frac"] * most))
+
+    # ------------------------------------------------------------------------------------------------ where warps wait
+
+    @cached_property
+    def warp_time(self) -> Floats:
+        """Cycles between two instructions of a warp: all its states together."""
+        names = [name for name in self.rows if str(name).startswith("stall_") and name != "stall_selected"]
+        if not names:
+            return np.full(len(self.rows), np.nan)
+        return np.asarray(self.rows[names].sum(axis=1, min_count=1).to_numpy(np.float64) + 1.0)
+
+    def waits(self, *reasons: str) -> Floats:
+        """Share of the warps' time in these states."""
+        return np.asarray(sum(self[f"stall_{reason}"] for reason in reasons) / self.warp_time)
+
+    # ---------------------------------------------------------------------------------------------------------- memory
+
+    @cached_property
+    def sectors(self) -> Floats:
+        """Of a global load request."""
+        return self["sectors_per_request_load"]
+
+    @cached_property
+    def loaded(self) -> Floats:
+        """Bytes of the sectors that global loads touch, each as often as it is touched."""
+        return self["global_load_bytes"]
+
+    @cached_property
+    def stored(self) -> Floats:
+        """Bytes of the sectors that global stores touch."""
+        return self["global_store_bytes"]
+
+    @cached_property
+    def written(self) -> Floats:
+        """Bytes that DRAM has to take of this kernel: what L2 still holds when it ends is on its way."""
+        held = np.clip(self["l2_write_bytes"] - self["dram_write_bytes"], 0, self.limits.dirty_bytes)
+        return np.asarray(self["dram_write_bytes"] + held)
+
+    def dram_ns(self, read: Any, write: Any) -> Floats:
+        """Time that DRAM needs for bytes read and written: a copy is slower than reads alone."""
+        reads, copy = self.limits.dram_read_bytes_per_s, self.limits.dram_copy_bytes_per_s
+        write_s = max(2 / copy - 1 / reads, 1 / reads)
+        return np.asarray((read / reads + write * write_s) * 1e9)
+
+    @cached_property
+    def wait_per_load(self) -> Floats:
+        """Cycles that a warp waits for data, for each load that it issued: the latency, if no two loads overlap."""
+        requests = self["global_load_requests"] / self.limits.sm_count
+        return np.asarray(self.cycles * self.warps * self.waits("long_scoreboard") / np.maximum(requests, 1))
+
+    # ---------------------------------------------------------------------------------------------------------- floors
+
+    @cached_property
+    def lanes_ns(self) -> Floats:
+        """ns an operation of one lane of one SM, times the SMs: dividing by lanes gives time."""
+        return np.asarray(1e9 / (self["sm_clock_hz"] * self.limits.sm_count))
+
+    @cached_property
+    def tensor_flops(self) -> Floats:
+        names = [name for name in self.rows if str(name).startswith("flops_tensor_")]
+        if not names:
+            return np.full(len(self.rows), np.nan)
+        return self.rows[names].sum(axis=1, min_count=1).to_numpy(np.float64)
+
+    @cached_property
+    def floors(self) -> dict[str, Floats]:
+        """ns that each unit needs, NaN where its work was not counted."""
+        limits, lane = self.limits, self.lanes_ns
+        return {
+            "dram": self.dram_ns(self["dram_read_bytes"], self.written),
+            "l2": np.asarray((self["l2_read_bytes"] + self["l2_write_bytes"]) * lane / limits.l2_bytes),
+            "l1": np.asarray(self["l1_bytes"] * lane / limits.l1_bytes),
+            "requests": np.asarray(self["global_load_requests"] * lane / limits.lsu_requests),
+            "issue": np.asarray(self["inst_issued"] * lane / limits.schedulers),
+            "fp32": np.asarray(self["flops_fp32"] / 2 * lane / limits.fp32_lanes),
+            "fp64": np.asarray(self["flops_fp64"] / 2 * lane / limits.fp64_lanes),
+            "tensor": np.asarray(self.tensor_flops / limits.tensor_flop_per_s * 1e9),
+            "xu": np.where(
+                np.isnan(self["xu_active_frac"]), self._queued_functions, self["xu_active_frac"] * self.time
+            ),
+            "blocks": np.asarray(self.blocks * limits.block_start_cycles / self["sm_clock_hz"] * 1e9),
+        }
+
+    @cached_property
+    def queue(self) -> Floats:
+        """Share of the warps' time before or behind the queue of shared memory, special functions and conversions."""
+        return self.waits("mio_throttle", "short_scoreboard")
+
+    @cached_property
+    def _queued_functions(self) -> Floats:
+        """ns of special functions where nobody counted them: all the time if warps queue for nothing else.
+
+        An eighth of the issue slots fills the unit. Fewer instructions, shared memory, FP64 (conversions run there
+        too) or many loads explain the queue otherwise.
+        """
+        slots = self["inst_issued"] * self.lanes_ns / self.limits.schedulers / self.time
+        others = (self.shared > 0) | (self.filled("flops_fp64") > 0) | (slots < 1 / 8)
+        others |= self["global_load_requests"] * self.lanes_ns > self.time / 4
+        return np.where((self.queue > 0.4) & ~others, self.time, 0.0)
+
+    @cached_property
+    def functions(self) -> Floats:
+        """Special functions of lanes that the time of their unit allows."""
+        return np.asarray(self.floors["xu"] * self.limits.xu_lanes / self.lanes_ns)
+
+    @cached_property
+    def busy(self) -> dict[str, Floats]:
+        """Each floor over the time that is left after an empty kernel's; not above half of a short kernel's time."""
+        left = self.time - np.minimum(self.limits.empty_kernel_ns, self.time / 2)
+        return {name: np.nan_to_num(floor / left) for name, floor in self.floors.items()}
+
+    def after(self, **changed: Any) -> Floats:
+        """ns of a launch at least, when the floors named here are others: those that the cure lowers.
+
+        Memory and arithmetic overlap, though not fully: the root of the sum of their squares, which no clean or fixed
+        kernel of the development half beats by more than 7 %. A grid is not done before its last block could start.
+        """
+        floors = {name: np.nan_to_num(floor) for name, floor in self.floors.items()}
+        floors |= {name: np.broadcast_to(np.asarray(value, float), self.time.shape) for name, value in changed.items()}
+        sides = [np.max(np.stack([floors[name] for name in names]), axis=0) for names in (MEMORY, COMPUTE)]
+        longest = np.maximum(np.hypot(*sides), floors["blocks"])
+        return np.asarray(np.minimum(longest + self.limits.empty_kernel_ns, self.time))
+
+    def without(self, share: Any, **changed: Any) -> Floats:
+        """ns of a launch without the part `share` of its time, but not below what its floors allow."""
+        return np.asarray(
+            np.minimum(np.maximum(self.time * (1 - np.clip(share, 0, 1)), self.after(**changed)), self.time)
+        )
+
+    @cached_property
+    def roof(self) -> Floats:
+        """Share of the nearest roof."""
+        return np.max(np.stack([self.busy[name] for name in ROOFS]), axis=0)
+
+    @cached_property
+    def nearest(self) -> npt.NDArray[np.str_]:
+        """Its name."""
+        return np.asarray(ROOFS)[np.argmax(np.stack([self.busy[name] for name in ROOFS]), axis=0)]

@@ -1,0 +1,137 @@
+"""Which rules hold of which kernels, and which of them explains most of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.diagnosis.evidence import Bools, Evidence, Floats
+from analysis.diagnosis.limits import Limits
+from analysis.diagnosis.rules import DEFAULT, RULES, Rule
+from analysis.diagnosis.vocabulary import LAUNCH_LATENCY, NONE_AT_ROOF
+
+Ints = npt.NDArray[np.int64]
+ROOF, LAUNCH = -1, -2  # verdicts without a rule
+AT_ROOF = 0.9  # a kernel within a tenth of a roof has nothing to win
+FEW_LAUNCHES = 2.5  # times an empty kernel: a launch and the latency of one access fill that
+SURE_OF_CLEAN = 0.9
+LEAST_GAIN = 0.05  # of a kernel's time: no capture tells less from noise
+NEEDED = ("duration_ns", "sm_clock_hz", "inst_issued", "dram_read_bytes", "dram_write_bytes", "l2_read_bytes",
+          "stall_long_scoreboard", "occupancy_achieved_frac")  # fmt: skip
+IMPOSSIBLE = 1.15  # of a unit's peak: counters of several passes differ by less
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One cause of one kernel. `gain` is the share of its time that the cure wins at most; `cells` are its evidence."""
+
+    rank: int
+    defect: str
+    sure: float
+    gain: float
+    refuted: str = ""
+    cells: tuple[tuple[str, float], ...] = ()
+    tier: str = DEFAULT
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What the rules say of each row of `evidence`; `why` a row cannot be judged, '' where it can.
+
+    The arrays have one entry a verdict, sorted by row and rank: `rows`, `rule` (place in `rules`, or ROOF, LAUNCH),
+    `rank`, `sure`, `gain`.
+    """
+
+    evidence: Evidence
+    rules: tuple[Rule, ...]
+    why: npt.NDArray[np.object_]
+    rows: Ints
+    rule: Ints
+    rank: Ints
+    sure: Floats
+    gain: Floats
+
+    def of(self, row: int) -> list[Verdict]:
+        """The verdicts of one row, the strongest first."""
+        first, last = np.searchsorted(self.rows, (row, row + 1))
+        return [self._verdict(place) for place in range(first, last)]
+
+    def _verdict(self, place: int) -> Verdict:
+        row, rule = int(self.rows[place]), int(self.rule[place])
+        numbers = int(self.rank[place]), float(self.sure[place]), float(self.gain[place])
+        if rule == LAUNCH:
+            return Verdict(
+                numbers[0], LAUNCH_LATENCY, *numbers[1:], cells=(("duration_ns", float(self.evidence.time[row])),)
+            )
+        if rule == ROOF:
+            roof = f"{self.evidence.nearest[row]} roof_frac"
+            return Verdict(numbers[0], NONE_AT_ROOF, *numbers[1:], cells=((roof, float(self.evidence.roof[row])),))
+        by = self.rules[rule]
+        cells = tuple((name, float(self.evidence[name][row])) for name in by.cited)
+        return Verdict(numbers[0], by.defect, *numbers[1:], by.refuted, cells, by.tier)
+
+
+def unfit(e: Evidence) -> npt.NDArray[np.object_]:
+    """Why no rule may judge a kernel, '' where rules may."""
+    why = np.full(len(e.rows), "", dtype=object)
+    missing = np.stack([np.isnan(e[name]) for name in NEEDED])
+    for place in np.flatnonzero(missing.any(axis=0)):
+        lacking = [name for name, gone in zip(NEEDED, missing[:, place], strict=True) if gone]
+        why[place] = f"not collected: {', '.join(lacking)}"
+    impossible = {name: busy > IMPOSSIBLE for name, busy in e.busy.items() if name != "blocks"}
+    impossible["occupancy"] = e["occupancy_achieved_frac"] > IMPOSSIBLE
+    for name, broken in impossible.items():
+        why[broken & (why == "")] = f"contradictory counters: {name} is above what the GPU can do"
+    why[(why == "") & ~(e.time > 0)] = "contradictory counters: the kernel takes no time"
+    return why
+
+
+def judgeable(rule: Rule, e: Evidence) -> Bools:
+    """Where all that the rule needs was collected."""
+    return np.asarray(~np.any(np.stack([np.isnan(e[name]) for name in rule.needs]), axis=0))
+
+
+def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] = RULES) -> Verdicts:
+    """Judge the mean launches `rows` (see Evidence)."""
+    e, rules = Evidence(rows, limits), tuple(rules)
+    with np.errstate(all="ignore"):
+        why = unfit(e)
+        fit = why == ""
+        tiny = fit & (e.time < FEW_LAUNCHES * limits.empty_kernel_ns)
+        fired, gain = _fired(e, rules, fit & ~tiny)
+    none = fit & ~tiny & ~fired.any(axis=0) & (e.roof >= AT_ROOF)
+    place, row = np.nonzero(fired)
+    sure = np.asarray([rule.sure for rule in rules])[place]
+    clean = [np.flatnonzero(none), np.flatnonzero(tiny)]
+    count = sum(len(one) for one in clean)
+    found = {
+        "rows": np.concatenate([row, *clean]),
+        "rule": np.concatenate([place, np.full(len(clean[0]), ROOF), np.full(len(clean[1]), LAUNCH)]),
+        "sure": np.concatenate([sure, np.full(count, SURE_OF_CLEAN)]),
+        "gain": np.concatenate([gain[place, row], np.zeros(count)]),
+    }
+    order = np.lexsort((-found["sure"] * found["gain"], found["rows"]))
+    found = {name: values[order] for name, values in found.items()}
+    first = np.searchsorted(found["rows"], found["rows"])
+    return Verdicts(e, rules, why, rank=np.arange(len(order)) - first + 1, **found)
+
+
+def _fired(e: Evidence, rules: tuple[Rule, ...], fit: Bools) -> tuple[Bools, Floats]:
+    """Which rules fire of which kernels, and the share of time that the cure wins at most. Shape: (rules, rows)."""
+    able = [judgeable(rule, e) for rule in rules]
+    settled: dict[str, Bools] = {}
+    for rule, known in zip(rules, able, strict=True):
+        if rule.better:
+            settled[rule.defect] = settled.get(rule.defect, np.zeros(len(known), bool)) | known
+    fires, gains = [], []
+    for rule, known in zip(rules, able, strict=True):
+        may = fit & known & (rule.better | ~settled.get(rule.defect, np.zeros(len(known), bool)))
+        at_roof = (e.roof >= AT_ROOF) & ~np.isin(e.nearest, rule.cuts)
+        gain = np.nan_to_num(1 - rule.after(e) / e.time)
+        fires.append(may & rule.holds(e) & ~at_roof & (gain >= LEAST_GAIN))
+        gains.append(gain)
+    return np.stack(fires), np.stack(gains)

@@ -1,0 +1,67 @@
+"""What the hardware can do at most: limits.toml, with the measured roofs of the capture's own GPU where it has them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from analysis.hardware.devices import Device
+
+FILE = Path(__file__).with_name("limits.toml")
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one GPU: an SM and cycle, unless the name has another unit. Sources: limits.toml."""
+
+    sm_count: float
+    schedulers: float
+    max_warps: float
+    registers: float
+    fp32_lanes: float
+    fp64_lanes: float
+    xu_lanes: float
+    lsu_requests: float
+    l1_bytes: float
+    l2_bytes: float
+    reserved_shared_bytes: float
+    dram_latency_cycles: float
+    l2_latency_cycles: float
+    shared_latency_cycles: float
+    dram_read_bytes_per_s: float
+    dram_copy_bytes_per_s: float
+    tensor_flop_per_s: float
+    empty_kernel_ns: float
+    block_start_cycles: float
+    dirty_bytes: float
+
+
+@cache
+def _declared() -> Mapping[str, Mapping[str, float]]:
+    return tomllib.loads(FILE.read_text("utf-8"))
+
+
+def find_limits(
+    device: Device | None, sm_count: int | None, ceilings: Mapping[str, Any] | None = None
+) -> Limits | None:
+    """The limits of a GPU; None where its architecture has none declared, or the GPU is unknown.
+
+    `ceilings` holds what the capture's own micro-kernels measured; their rates replace the shares of the datasheet.
+    """
+    entry = _declared().get(device.cc) if device else None
+    if device is None or entry is None or not (sm_count or device.sm_count):
+        return None
+    roofs = {roof["name"]: float(roof["value"]) for roof in (ceilings or {}).get("roofs", [])}
+    sheet, tensor = device.dram_bytes_per_s, device.bf16_flop_per_s or float("nan")
+    shares = ("dram_read_frac", "dram_copy_frac", "tensor_frac")
+    return Limits(
+        sm_count=float(sm_count or device.sm_count or 0),
+        dram_read_bytes_per_s=roofs.get("dram_read", entry["dram_read_frac"] * sheet),
+        dram_copy_bytes_per_s=roofs.get("dram_copy", entry["dram_copy_frac"] * sheet),
+        tensor_flop_per_s=roofs.get("bf16", entry["tensor_frac"] * tensor),
+        **{name: float(value) for name, value in entry.items() if name not in shares},
+    )

@@ -1,0 +1,814 @@
+"""The rules of kernels: each a declaration of one cause, its evidence, its bound, and what would refute it.
+
+A rule fires where its conditions hold. What its cure wins at most follows from the floors that are left when the cause
+is gone (evidence.Evidence.after). A rule with a `better` twin stands aside where that one can judge. `because` derives
+the thresholds from what the hardware can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.diagnosis.evidence import SECTOR, WARP, Bools, Evidence, Floats
+
+DEFAULT, FULL, STATIC, TIMING = "default", "full", "static", "timing"
+MODELS = ("bytes", "issue slots", "wavefronts", "waves", "occupancy", "latency x parallelism", "roof")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One way to recognise one defect.
+
+    `needs`: columns without which it cannot judge; `holds`: where it fires; `after`: least ns of a launch, once cured.
+    `cuts`: the roofs that the cure lowers, so that being at one of them is no excuse; `model`: what the bound rests on.
+    """
+
+    defect: str
+    needs: tuple[str, ...]
+    holds: Callable[[Evidence], Bools]
+    after: Callable[[Evidence], Floats]
+    sure: float
+    model: str
+    because: str
+    refuted: str
+    shows: tuple[str, ...] = ()
+    cuts: tuple[str, ...] = ()
+    tier: str = DEFAULT
+    better: bool = False  # it settles the defect where its columns are there: the other rules of the defect stand aside
+
+    def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            raise ValueError(f"{self.defect}: the model {self.model!r} is none of {MODELS}")
+
+    @property
+    def cited(self) -> tuple[str, ...]:
+        """Columns of its evidence."""
+        return self.shows or self.needs
+
+
+STALLS = ("stall_long_scoreboard", "stall_short_scoreboard", "stall_mio_throttle", "stall_wait", "stall_barrier")
+TRAFFIC = ("dram_read_bytes", "dram_write_bytes", "l2_read_bytes", "l2_write_bytes")
+LOADS = ("sectors_per_request_load", "global_load_bytes", "global_load_requests")
+SHAPE = ("waves", "occupancy_theoretical_frac", "occupancy_achieved_frac")
+
+WIDEST = 16  # sectors of a request of 128 bits a lane: more than that no width explains
+BUSY = 0.6  # of its floor: a unit that is busier leaves less than 1 / 0.6 to any cure of waiting
+HALF = 0.5
+
+
+def _idle(e: Evidence, most: float = BUSY) -> Bools:
+    """No unit is busy: the kernel waits."""
+    return np.asarray(np.max(np.stack(list(e.busy.values())), axis=0) < most)
+
+
+# ------------------------------------------------------------------------------------------------------ global memory
+
+
+def _reuse(e: Evidence) -> Floats:
+    """How often loads touch the bytes that DRAM delivers for them."""
+    return np.asarray(e.loaded / np.maximum(np.maximum(e["dram_read_bytes"], 1), 1))
+
+
+def _apart(e: Evidence) -> Bools:
+    return e.sectors > WIDEST
+
+
+def _in_order(e: Evidence) -> Bools:
+    """DRAM reads about what L2 is asked for: sectors fetched at random bring their neighbours of 64 bytes along."""
+    return e["dram_read_bytes"] <= 1.5 * np.maximum(e["l2_read_bytes"], 1)
+
+
+MEMORY = (
+    Rule(
+        "uncoalesced_loads",
+        (*LOADS, *TRAFFIC),
+        lambda e: _apart(e) & (_reuse(e) >= 3),
+        lambda e: e.after(l2=0, l1=0, blocks=0),
+        0.9,
+        "bytes",
+        "A warp needs at most 16 sectors a request, of 128 bits a lane. Above that, lanes are apart. That every "
+        "sector is touched at least 3 times says that its neighbours are used too, by later loads: 2 are possible "
+        "with vectors of 64 bytes a lane.",
+        "Most sectors are touched once: then nobody uses the rest of them (strided_sectors).",
+        ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
+    ),
+    Rule(
+        "strided_sectors",
+        (*LOADS, *TRAFFIC),
+        lambda e: _apart(e) & (_reuse(e) < 1.5) & _in_order(e) & (e.busy["dram"] > HALF),
+        lambda e: e.after(
+            dram=e.dram_ns(e["dram_read_bytes"] * 4 / e.sectors, e.written), l2=e.floors["l2"] * 4 / e.sectors
+        ),
+        0.9,
+        "bytes",
+        "More than 16 sectors a request, and DRAM delivers about as many bytes as loads touch: each sector is used "
+        "once, for the bytes of one lane. The bound takes accesses of 32 bits, which need 4 sectors a request.",
+        "The sectors are touched again (uncoalesced_loads), or DRAM reads twice what L2 is asked for (random "
+        "accesses).",
+        ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
+        ("dram", "l2"),
+    ),
+    Rule(
+        "uncoalesced_stores",
+        ("global_store_bytes", *TRAFFIC),
+        lambda e: (
+            (e["l2_write_bytes"] >= 3 * e.written)
+            & (e.stored >= HALF * e["l2_write_bytes"])
+            & (e.stored > e.limits.dirty_bytes)
+            & (e["l2_write_bytes"] > e["l2_read_bytes"])
+        ),
+        lambda e: e.after(l2=(e["l2_read_bytes"] + e.written) * e.lanes_ns / e.limits.l2_bytes),
+        0.85,
+        "bytes",
+        "L2 is written at least 3 times for each byte that reaches DRAM: stores fill each sector a piece at a time.",
+        "The output is written again on purpose, as by several passes over it.",
+        ("global_store_bytes", "l2_write_bytes", "dram_write_bytes"),
+        ("l2",),
+    ),
+    Rule(
+        "partial_sector_writes",
+        ("global_store_bytes", *TRAFFIC),
+        lambda e: (
+            (e["dram_read_bytes"] - e["l2_read_bytes"] > HALF * e.stored)
+            & (e.stored >= e["l2_read_bytes"])
+            & (e.busy["dram"] > HALF)
+            & (e.filled("local_bytes") < HALF * e.stored)
+        ),
+        lambda e: e.after(
+            dram=e.dram_ns(e["l2_read_bytes"], e.written / (SECTOR / 4)),
+            l2=e["l2_read_bytes"] * e.lanes_ns / e.limits.l2_bytes,
+        ),
+        0.9,
+        "bytes",
+        "DRAM reads what no SM asked for, about as much as is written: L2 fetches a sector of which a part is "
+        "written, to complete it. Random reads bring at most as much again as was read. The bound takes stores of "
+        "32 bits.",
+        "dram_read_bytes is no more than l2_read_bytes.",
+        ("dram_read_bytes", "l2_read_bytes", "global_store_bytes"),
+        ("dram", "l2"),
+    ),
+    Rule(
+        "misaligned_base",
+        (*LOADS, *TRAFFIC),
+        lambda e: (
+            (e.sectors > 4)
+            & (e.sectors < WIDEST)
+            & (np.abs(e.sectors - np.round(e.sectors)) > 0)
+            & (e.waits("long_scoreboard") > HALF)
+            & (_reuse(e) > 1.05)
+            & (_reuse(e) < 2.5)
+            & (e.shared <= 0)
+            & (e.busy["dram"] > 0.3)
+        ),
+        lambda e: e.after(
+            dram=e.dram_ns(e["dram_read_bytes"] * np.floor(e.sectors) / (np.floor(e.sectors) + 1), e.written)
+        ),
+        0.6,
+        "bytes",
+        "Aligned accesses of 32, 64 and 128 bits a lane take 4, 8 or 16 sectors; rows that begin inside a sector "
+        "take one more.",
+        "Sectors a request are 4, 8 or 16.",
+        ("sectors_per_request_load",),
+        ("dram", "l2"),
+    ),
+    Rule(
+        "narrow_accesses",
+        (*LOADS, *TRAFFIC),
+        lambda e: (
+            (e.sectors <= 2.1)
+            & (_reuse(e) < 1.5)
+            & (e.busy["dram"] < 0.9)
+            & (np.maximum(e.busy["blocks"], e.waits("long_scoreboard", "lg_throttle")) > HALF)
+            & (e.loaded > e.limits.dirty_bytes)
+        ),
+        lambda e: e.after(blocks=0, issue=0, requests=0),
+        0.85,
+        "bytes",
+        "A request of 1 or 2 sectors moves 8 or 16 bits a lane, a tenth of what the load-store unit can take, and "
+        "each sector is touched once, so that it is no broadcast.",
+        "Sectors are touched again by other warps: broadcasts also take one sector.",
+        ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
+    ),
+    Rule(
+        "no_tile",
+        (*LOADS, "shared_bytes_per_block"),
+        lambda e: (
+            (np.maximum(e.busy["requests"], e.busy["l1"]) > 0.4)
+            & (e.sectors <= WIDEST)
+            & (e.shared <= 0)
+            & (e.loaded > 4 * e["l2_read_bytes"])
+            & ~(e.tensor_flops > 0)
+        ),
+        lambda e: e.after(
+            requests=0, l1=0, l2=0, issue=1.25 * e["flops_fp32"] / 2 / WARP * e.lanes_ns / e.limits.schedulers
+        ),
+        0.85,
+        "issue slots",
+        "Loads that L1 answers keep the load-store unit, one request a cycle, or L1, 128 bytes a cycle, at 40 % or "
+        "more, which leaves less than one multiplication for each load: no shared memory holds a tile. The bound "
+        "takes a multiplication and a quarter of an instruction beside it, as of a tile in registers.",
+        "l2_read_bytes is about what the loads touch: nothing is read again.",
+        ("global_load_requests", "global_load_bytes", "l2_read_bytes"),
+    ),
+    Rule(
+        "pointer_chasing",
+        (*LOADS, "stall_long_scoreboard", *SHAPE),
+        lambda e: (
+            (e.waits("long_scoreboard") > 0.9)
+            & (e.wait_per_load >= e.limits.dram_latency_cycles)
+            & _idle(e)
+            & (e["occupancy_theoretical_frac"] > HALF)
+            & (e.busy["tensor"] == 0)
+            & (_reuse(e) < 3)
+            & (e.blocks >= e.limits.sm_count)
+        ),
+        lambda e: e.after(
+            dram=e.dram_ns(e["dram_read_bytes"] / np.maximum(e.sectors / 4, 1), e.written),
+            l2=e.floors["l2"] / np.maximum(e.sectors / 4, 1),
+        ),
+        0.7,
+        "latency x parallelism",
+        "Warps wait for data nine cycles of ten, a whole latency for each load: no load was issued while another "
+        "was on its way, and more warps would fit.",
+        "wait_per_load is less than the latency of DRAM: loads of a warp overlap.",
+        ("stall_long_scoreboard", "global_load_requests", "occupancy_achieved_frac"),
+    ),
+    Rule(
+        "block_order_l2",
+        (*LOADS, *TRAFFIC, "l2_hit_frac"),
+        lambda e: (
+            (e["l2_hit_frac"] < 0.1)
+            & (e.busy["dram"] > 0.4)
+            & (e.busy["dram"] < 0.9)
+            & (e.sectors <= WIDEST)
+            & (e["dram_read_bytes"] > 8 * 6e7)
+            & (e["dram_read_bytes"] > 10 * e.written)
+            & (e.waits("long_scoreboard") > HALF)
+        ),
+        lambda e: e.after(dram=0, l2=0),
+        0.4,
+        "bytes",
+        "A kernel that reads much more than L2 holds, finds nothing there, and is limited by DRAM without reaching "
+        "it, may read its data several times. The default metrics do not say how large the data is.",
+        "accessible_bytes is no less than dram_read_bytes.",
+        ("dram_read_bytes", "l2_hit_frac"),
+        ("dram",),
+    ),
+    Rule(
+        "block_order_l2",
+        (*LOADS, *TRAFFIC, "accessible_bytes"),
+        lambda e: (
+            (e["dram_read_bytes"] > 1.5 * e["accessible_bytes"]) & (e["l2_read_bytes"] >= 0.7 * e["dram_read_bytes"])
+        ),
+        lambda e: e.after(dram=e.dram_ns(e["accessible_bytes"], e.written)),
+        0.9,
+        "bytes",
+        "DRAM delivers more bytes than the kernel can reach: some of them twice.",
+        "accessible_bytes is no less than dram_read_bytes.",
+        ("dram_read_bytes", "accessible_bytes"),
+        ("dram",),
+        FULL,
+        True,
+    ),
+    Rule(
+        "wide_data",
+        (*LOADS, *TRAFFIC, "flops_fp32"),
+        lambda e: (
+            (e.busy["dram"] > 0.7)
+            & (e["dram_read_bytes"] > 10 * e.written)
+            & (_reuse(e) < 2.1)
+            & (e["flops_fp32"] <= 0.6 * e["dram_read_bytes"])
+        ),
+        lambda e: e.after(dram=e.floors["dram"] / 8, l2=e.floors["l2"] / 8, l1=e.floors["l1"] / 8),
+        0.5,
+        "bytes",
+        "DRAM limits a kernel that reads once, writes little and does less than one multiplication and addition for "
+        "four bytes: only fewer bytes an element make it shorter. Counters do not know which values the elements "
+        "take.",
+        "The values need all their bits.",
+        ("dram_read_bytes", "flops_fp32"),
+    ),
+)
+
+# ------------------------------------------------------------------------------------------- local memory and atomics
+
+
+def _local(e: Evidence) -> Bools:
+    return (e["local_bytes"] > 0.1 * e["l1_bytes"]) & (e["local_bytes"] > e.limits.l1_bytes * e.limits.sm_count)
+
+
+def _without_spills(e: Evidence) -> Floats:
+    return _without_local(e, 4)  # a register of all lanes takes four sectors
+
+
+def _without_array(e: Evidence) -> Floats:
+    return _without_local(e, WARP)  # lanes at different places of their arrays touch a sector each
+
+
+def _without_local(e: Evidence, sectors: int) -> Floats:
+    instructions = np.maximum(e["inst_issued"] - e["local_bytes"] / (sectors * SECTOR), 0.1 * e["inst_issued"])
+    return e.after(
+        dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e.loaded), np.minimum(e.written, e.stored)),
+        l2=(e.loaded + e.stored) * 0,
+        l1=0,
+        issue=instructions * e.lanes_ns / e.limits.schedulers,
+    )
+
+
+def _capped(e: Evidence) -> Bools:
+    """All registers of a cap are in use: caps come in eights, and a kernel that spills uses its cap to the last one."""
+    return np.asarray(e["registers"] % 8 == 0)
+
+
+LOCAL = (
+    Rule(
+        "register_spills",
+        ("local_bytes", "l1_bytes", "registers", "inst_issued"),
+        lambda e: _local(e) & _capped(e),
+        _without_spills,
+        0.75,
+        "bytes",
+        "Local memory takes a tenth of the traffic of L1 or more. Registers are given in eights; a compiler that "
+        "has to spill uses them all, so that their number is a multiple of eight, which else is so once in eight "
+        "kernels.",
+        "ptxas -v reports no spills: then an array of the thread is indexed at run time (local_array).",
+        ("local_bytes", "l1_bytes", "registers"),
+        ("dram", "l2"),
+    ),
+    Rule(
+        "local_array",
+        ("local_bytes", "l1_bytes", "registers", "inst_issued"),
+        lambda e: _local(e) & ~_capped(e),
+        _without_array,
+        0.85,
+        "bytes",
+        "Local memory takes a tenth of the traffic of L1 or more, and registers are left: nothing had to be spilled.",
+        "ptxas -v reports spills.",
+        ("local_bytes", "l1_bytes", "registers"),
+        ("dram", "l2"),
+    ),
+    Rule(
+        "register_spills",
+        ("local_bytes", "l1_bytes", "spill_inst", "inst_issued"),
+        lambda e: _local(e) & (e["spill_inst"] > 0),
+        _without_spills,
+        0.95,
+        "bytes",
+        "ncu counts the instructions that the compiler marked as spills.",
+        "spill_inst is 0.",
+        ("local_bytes", "l1_bytes", "spill_inst"),
+        ("dram", "l2"),
+        FULL,
+        True,
+    ),
+    Rule(
+        "local_array",
+        ("local_bytes", "l1_bytes", "spill_inst", "inst_issued"),
+        lambda e: _local(e) & (e["spill_inst"] == 0),
+        _without_array,
+        0.95,
+        "bytes",
+        "Local memory is used, and no instruction of it is a spill.",
+        "spill_inst is above 0.",
+        ("local_bytes", "l1_bytes", "spill_inst"),
+        ("dram", "l2"),
+        FULL,
+        True,
+    ),
+    Rule(
+        "global_atomics_one_address",
+        ("stall_drain", "stall_long_scoreboard", "inst_issued", "dram_read_bytes"),
+        lambda e: (
+            _idle(e, 0.1)
+            & (e.warp_time > 10 * e.limits.dram_latency_cycles)
+            & (e.waits("drain", "long_scoreboard", "short_scoreboard", "lg_throttle") > HALF)
+        ),
+        lambda e: e.after(),
+        0.85,
+        "latency x parallelism",
+        "No unit works for a tenth of the time, and still a warp waits more than ten latencies of DRAM between two "
+        "instructions: its accesses queue, and not for bytes. Operations on one address run one after another.",
+        "global_reduction_inst and atomics are 0.",
+        ("stall_drain", "stall_long_scoreboard", "dram_read_bytes"),
+    ),
+)
+
+# -------------------------------------------------------------------------------------------------- launch, occupancy
+
+
+def _tail_left(e: Evidence) -> Floats:
+    """The share of its waves' time that full waves would need."""
+    return np.asarray(e["waves"] / np.ceil(e["waves"]))
+
+
+def _few_warps(e: Evidence) -> Bools:
+    return (
+        (e["occupancy_theoretical_frac"] <= HALF)
+        & (e.waits("long_scoreboard", "short_scoreboard", "wait") > HALF)
+        & _idle(e)
+        & (e.blocks >= e.limits.sm_count)
+        & (e["waves"] >= 1)
+    )
+
+
+def _more_warps(e: Evidence) -> Floats:
+    return e.without(1 - e["occupancy_theoretical_frac"])
+
+
+def _limits_are(e: Evidence, name: str) -> Bools:
+    limits = {one: e[f"occupancy_limit_{one}"] for one in ("registers", "shared_mem", "warps", "blocks")}
+    least = np.min(np.stack(list(limits.values())), axis=0)
+    return limits[name] == least
+
+
+OCCUPANCY_NEEDS = (
+    *SHAPE,
+    "stall_long_scoreboard",
+    "occupancy_limit_registers",
+    "occupancy_limit_shared_mem",
+    "occupancy_limit_blocks",
+    "occupancy_limit_warps",
+)
+_FEW = (
+    "At most half of the warps fit, warps wait for latency more than half of their time, and no unit is busy: time "
+    "falls with each warp that fits more, until a unit is. The limit named is the smallest of ncu's four."
+)
+
+LAUNCH = (
+    Rule(
+        "grid_too_small",
+        SHAPE,
+        lambda e: (e.blocks <= 0.75 * e.limits.sm_count) & (e.time > 4 * e.limits.empty_kernel_ns),
+        lambda e: e.without(1 - np.minimum(1, e["waves"])),
+        0.95,
+        "waves",
+        "With three quarters of the SMs or fewer at work, a quarter of the GPU is idle all the time.",
+        "The grid has as many blocks as the GPU has SMs.",
+        ("waves", "occupancy_achieved_frac"),
+        ("fp32", "fp64", "tensor", "xu"),
+    ),
+    Rule(
+        "tail_effect",
+        SHAPE,
+        lambda e: (
+            (e["waves"] > 1)
+            & (e["waves"] < 5)
+            & (_tail_left(e) < 0.8)
+            & (e.filling < 0.9)
+            & (e.filling > 0.5)
+            & (e["occupancy_theoretical_frac"] > HALF)
+        ),
+        lambda e: e.without(1 - _tail_left(e)),
+        0.85,
+        "waves",
+        "The last wave is more than a fifth of the time and not full; above five waves it cannot be. Fewer warps "
+        "are resident than would fit, by about what the last wave leaves empty.",
+        "The number of waves is just below a whole number.",
+        ("waves", "occupancy_achieved_frac"),
+    ),
+    Rule(
+        "uneven_blocks",
+        SHAPE,
+        lambda e: (e["waves"] >= 1) & (e.filling < HALF) & (e.busy["blocks"] < HALF) & ~(e.blocks < e.limits.sm_count),
+        lambda e: e.after(),
+        0.85,
+        "waves",
+        "On average less than half of the warps are resident that grid and resources allow, and blocks do not end "
+        "faster than the GPU starts them: some blocks run on while others have ended.",
+        "sm_active_frac is near 1 and all SMs end together.",
+        ("waves", "occupancy_achieved_frac", "occupancy_theoretical_frac"),
+    ),
+    Rule(
+        "occupancy_registers",
+        OCCUPANCY_NEEDS,
+        lambda e: _few_warps(e) & _limits_are(e, "registers"),
+        _more_warps,
+        0.8,
+        "occupancy",
+        _FEW,
+        "A limit of fewer registers (-maxrregcount) does not make it faster.",
+        ("occupancy_limit_registers", "occupancy_theoretical_frac", "stall_long_scoreboard"),
+    ),
+    Rule(
+        "occupancy_shared",
+        OCCUPANCY_NEEDS,
+        lambda e: _few_warps(e) & _limits_are(e, "shared_mem"),
+        _more_warps,
+        0.8,
+        "occupancy",
+        _FEW,
+        "Less shared memory a block does not make it faster.",
+        ("occupancy_limit_shared_mem", "occupancy_theoretical_frac", "stall_long_scoreboard"),
+    ),
+    Rule(
+        "occupancy_block_size",
+        OCCUPANCY_NEEDS,
+        lambda e: _few_warps(e) & ~_limits_are(e, "registers") & ~_limits_are(e, "shared_mem"),
+        _more_warps,
+        0.8,
+        "occupancy",
+        _FEW,
+        "Larger blocks do not make it faster.",
+        ("occupancy_limit_blocks", "occupancy_theoretical_frac", "stall_long_scoreboard"),
+    ),
+    Rule(
+        "dependent_chain",
+        ("stall_wait", "inst_issued", *SHAPE),
+        lambda e: (e.waits("wait") > HALF) & (e.busy["issue"] < BUSY) & (e.warps <= 4 * e.limits.schedulers),
+        lambda e: e.after(),
+        0.9,
+        "latency x parallelism",
+        "A warp waits for the fixed latency of its own instruction more than half of its time, and a scheduler has "
+        "at most four warps, as many as that latency has cycles, to issue from meanwhile.",
+        "More warps, or more independent work in each, do not raise the rate of instructions.",
+        ("stall_wait", "occupancy_achieved_frac", "inst_issued"),
+    ),
+)
+
+# ---------------------------------------------------------------------------------------------- barriers, shared memory
+
+
+def _at_barriers(e: Evidence) -> Bools:
+    return e.waits("barrier") > 0.25
+
+
+BARRIER_NEEDS = ("stall_barrier", "stall_long_scoreboard", "inst_issued", "shared_bytes_per_block")
+
+BLOCK = (
+    Rule(
+        "needless_barriers",
+        BARRIER_NEEDS,
+        lambda e: _at_barriers(e) & (e.waits("long_scoreboard") < 0.1) & (e.busy["dram"] < HALF),
+        lambda e: e.without(e.waits("barrier"), issue=0),
+        0.7,
+        "issue slots",
+        "A quarter of the warps' time goes to barriers although nothing is loaded between them: all that they could "
+        "order is what threads keep in shared memory.",
+        "Warps read what other warps of the block wrote.",
+        ("stall_barrier", "stall_long_scoreboard"),
+    ),
+    Rule(
+        "one_warp_reduction",
+        BARRIER_NEEDS,
+        lambda e: (
+            _at_barriers(e)
+            & ~(e.waits("long_scoreboard") < 0.1)
+            & (e.waits("long_scoreboard") < 0.6 * e.waits("barrier"))
+        ),
+        lambda e: e.without(e.waits("barrier")),
+        0.6,
+        "latency x parallelism",
+        "Warps are at barriers more than half as long again as they wait for data: one of them works meanwhile.",
+        "The work between barriers is shared by all warps.",
+        ("stall_barrier", "stall_long_scoreboard"),
+    ),
+    Rule(
+        "uneven_warps",
+        BARRIER_NEEDS,
+        lambda e: _at_barriers(e) & ~(e.waits("long_scoreboard") < 0.6 * e.waits("barrier")),
+        lambda e: e.without(e.waits("barrier")),
+        0.6,
+        "latency x parallelism",
+        "Warps are at barriers while others still wait for data: these have more of it.",
+        "All warps of a block load the same number of times.",
+        ("stall_barrier", "stall_long_scoreboard"),
+    ),
+    Rule(
+        "no_overlap",
+        (*TRAFFIC, *BARRIER_NEEDS, *SHAPE),
+        lambda e: (
+            (e.shared > 4096)
+            & (e.warps <= HALF * e.limits.max_warps)
+            & (e.busy["dram"] > 0.25)
+            & (e.busy["issue"] > 0.25)
+            & (e.busy["dram"] + e.busy["issue"] > 0.6)
+            & (np.maximum(e.busy["dram"], e.busy["issue"]) < 0.8)
+            & (e.waits("barrier") > 0)
+            & (e.waits("long_scoreboard") > 0.15)
+        ),
+        lambda e: e.without(e.waits("long_scoreboard")),
+        0.75,
+        "latency x parallelism",
+        "Memory and instructions each take a good part of the time, together nearly all of it: they run one after "
+        "the other. Tiles lie in shared memory, and too few warps are there to do one while others do the other.",
+        "The next tile is on its way while this one is used.",
+        ("dram_read_bytes", "inst_issued", "stall_long_scoreboard"),
+    ),
+    Rule(
+        "shared_atomics_one_address",
+        ("shared_bytes_per_block", "stall_short_scoreboard", "stall_mio_throttle"),
+        lambda e: (e.shared > 0) & (e.shared <= 4 * e.threads) & (e.queue > HALF),
+        lambda e: e.after(issue=0, fp32=0, fp64=0),
+        0.7,
+        "wavefronts",
+        "Warps queue for shared memory half of their time, in which a block has less than a word a thread: threads "
+        "meet at the same words.",
+        "shared_atomic_inst is 0.",
+        ("shared_bytes_per_block", "stall_short_scoreboard", "stall_mio_throttle"),
+    ),
+    Rule(
+        "shared_instruction_bound",
+        ("shared_bytes_per_block", "stall_short_scoreboard", "stall_mio_throttle", "inst_issued"),
+        lambda e: (
+            (e.shared > 4 * e.threads)
+            & (e.queue > 0.4)
+            & (e.waits("mio_throttle") > e.waits("short_scoreboard"))
+            & (e.busy["issue"] > 0.25)
+        ),
+        lambda e: e.after(issue=1.25 * e["flops_fp32"] / 2 / WARP * e.lanes_ns / e.limits.schedulers),
+        0.75,
+        "wavefronts",
+        "Shared memory takes one instruction of four that an SM issues. Warps queue to enter it while more than a "
+        "quarter of the issue slots is used, so that it is the number of its instructions that counts.",
+        "Bank conflicts are more than half of the wavefronts.",
+        ("stall_mio_throttle", "inst_issued", "shared_bytes_per_block"),
+    ),
+    Rule(
+        "shared_bank_conflicts",
+        ("shared_bytes_per_block", "stall_short_scoreboard", "stall_mio_throttle", "inst_issued"),
+        lambda e: (
+            (e.shared > 4 * e.threads)
+            & (e.queue > 0.25)
+            & ~((e.waits("mio_throttle") > e.waits("short_scoreboard")) & (e.busy["issue"] > 0.25))
+        ),
+        lambda e: e.without(e.queue + e.waits("barrier")),
+        0.7,
+        "wavefronts",
+        "Warps wait for shared memory a quarter of their time, though they issue few instructions: each takes many "
+        "passes.",
+        "shared_ways_load is 1.",
+        ("stall_short_scoreboard", "stall_mio_throttle", "shared_bytes_per_block"),
+    ),
+)
+
+# ------------------------------------------------------------------------------------------------------ instructions
+
+
+def _flops(e: Evidence) -> Floats:
+    return np.asarray(e.filled("flops_fp32") + e.filled("flops_fp64") + e.filled("flops_fp16"))
+
+
+def _useful(e: Evidence) -> Floats:
+    """Arithmetic of lanes over what the issued instructions could do: multiply-adds of all lanes."""
+    return np.asarray(_flops(e) / np.maximum(e["inst_issued"] * WARP * 2, 1))
+
+
+INSTRUCTIONS = (
+    Rule(
+        "divergence",
+        ("inst_issued", "flops_fp32", "stall_not_selected"),
+        lambda e: (
+            (e.busy["issue"] > BUSY)
+            & (_useful(e) > 0)
+            & (_useful(e) < 0.125)
+            & (e.shared <= 0)
+            & (e.queue < 0.25)
+            & (e.busy["fp64"] < HALF)
+        ),
+        lambda e: e.after(issue=e.floors["issue"] * np.maximum(_useful(e), 1 / WARP)),
+        0.7,
+        "issue slots",
+        "Issue slots are the limit, and less than an eighth of their lanes computes: lanes are off.",
+        "threads_per_inst is near 32.",
+        ("inst_issued", "flops_fp32"),
+    ),
+    Rule(
+        "divergence",
+        ("inst_issued", "threads_per_inst"),
+        lambda e: (e["threads_per_inst"] < 16) & (e.busy["issue"] * WARP / e["threads_per_inst"] > BUSY),
+        lambda e: e.after(issue=e.floors["issue"] * e["threads_per_inst"] / WARP),
+        0.9,
+        "issue slots",
+        "Fewer than half of the lanes are on, and instructions with all lanes on would be the limit.",
+        "threads_per_inst is near 32.",
+        ("threads_per_inst", "inst_issued"),
+        (),
+        FULL,
+        True,
+    ),
+    Rule(
+        "integer_division",
+        ("inst_issued", "flops_fp32", *TRAFFIC),
+        lambda e: (
+            (e.busy["issue"] > BUSY)
+            & (_useful(e) < 0.01)
+            & (e.busy["dram"] > 0.1)
+            & ~(e.tensor_flops > 0)
+            & (e.shared <= 0)
+        ),
+        lambda e: e.after(issue=0, l1=0),
+        0.7,
+        "issue slots",
+        "Issue slots are the limit of a kernel that moves data and computes nothing in floating point: integers and "
+        "addresses take them.",
+        "The machine code holds no division: no MUFU.RCP, no call.",
+        ("inst_issued", "flops_fp32", "dram_read_bytes"),
+    ),
+    Rule(
+        "special_functions",
+        ("stall_mio_throttle", "stall_short_scoreboard", "shared_bytes_per_block", "inst_issued", "flops_fp64"),
+        lambda e: (e.busy["xu"] > BUSY) & (e.busy["fp64"] == 0) & (_flops(e) > 1.25 * e.functions),
+        lambda e: e.after(
+            xu=0, issue=np.maximum(e["inst_issued"] - 3 * e.functions / WARP, 0) * e.lanes_ns / e.limits.schedulers
+        ),
+        0.6,
+        "issue slots",
+        "The special function unit limits the kernel: it takes half an instruction an SM and cycle, and warps queue "
+        "for it. With more than one operation around each function, functions are terms of sums, which share parts. "
+        "The bound drops each function with its argument and its use.",
+        "Each function needs the result of the one before.",
+        ("stall_mio_throttle", "inst_issued"),
+        ("xu",),
+    ),
+    Rule(
+        "fp64_by_accident",
+        ("flops_fp64", "stall_mio_throttle", "stall_short_scoreboard", "shared_bytes_per_block"),
+        lambda e: (e["flops_fp64"] > 0) & (e.shared <= 0) & (e.queue > 0.4),
+        lambda e: e.after(fp64=0, xu=0, issue=(e["flops_fp64"] / 2) / WARP * e.lanes_ns / e.limits.schedulers),
+        0.8,
+        "issue slots",
+        "A kernel computes in FP64 and its warps queue for the unit that converts: data of another precision comes "
+        "and goes.",
+        "The data is FP64.",
+        ("flops_fp64", "stall_mio_throttle"),
+        ("fp64", "xu"),
+    ),
+    Rule(
+        "constant_divergence",
+        ("stall_mio_throttle", "stall_short_scoreboard", "shared_bytes_per_block", "inst_issued"),
+        lambda e: (
+            (e.queue > 0.8)
+            & (e.shared <= 0)
+            & (e.busy["issue"] < 0.125)
+            & (e.busy["requests"] < 0.1)
+            & ~(e["flops_fp64"] > 0)
+        ),
+        lambda e: e.after(),
+        0.8,
+        "issue slots",
+        "Warps queue for the memory queue nearly all their time, though they issue too few instructions to fill any "
+        "unit behind it (one special function in eight issue slots would): each is run once for each lane.",
+        "constant_active_frac is low.",
+        ("stall_mio_throttle", "inst_issued"),
+    ),
+    Rule(
+        "instruction_cache",
+        ("stall_no_instruction", "inst_issued"),
+        lambda e: (e.waits("no_instruction") > 0.2) & (e.time > 10 * e.limits.empty_kernel_ns),
+        lambda e: e.without(e.waits("no_instruction")),
+        0.9,
+        "issue slots",
+        "Warps wait for instructions a fifth of their time; loops that fit the caches do so only at their start.",
+        "The machine code of the loop is smaller than the caches.",
+        ("stall_no_instruction",),
+    ),
+    Rule(
+        "fp32_for_matrix",
+        ("flops_fp32", "dram_read_bytes", "shared_bytes_per_block"),
+        lambda e: (
+            (e.busy["fp32"] > 0.25)
+            & ~(e.tensor_flops > 0)
+            & (e.shared > 4 * e.threads)
+            & (_operand_bits(e) < 24)
+            & (e["flops_fp32"] > 50 * (e["dram_read_bytes"] + e.written))
+        ),
+        lambda e: e.after(fp32=0, issue=0, tensor=e["flops_fp32"] / e.limits.tensor_flop_per_s * 1e9),
+        0.75,
+        "roof",
+        "FP32 units multiply tiles of shared memory, 50 times a byte of DRAM. As a product of square matrices it "
+        "would read operands of less than 24 bits, so they have 16, which tensor cores take.",
+        "The operands have 32 bits, or it is no matrix product.",
+        ("flops_fp32", "dram_read_bytes"),
+        ("fp32",),
+    ),
+    Rule(
+        "tensor_starved",
+        ("stall_long_scoreboard", "shared_bytes_per_block", *LOADS),
+        lambda e: (
+            (e.tensor_flops > 0)
+            & (e.busy["tensor"] < 0.3)
+            & (e.waits("long_scoreboard") > HALF)
+            & (e.shared <= 0)
+            & (e.loaded > 4 * e["dram_read_bytes"])
+        ),
+        lambda e: e.after(l1=0, requests=0),
+        0.9,
+        "roof",
+        "Tensor cores work for less than a third of the time, warps wait for global loads, and no shared memory "
+        "holds tiles.",
+        "Loads are hidden behind other warps.",
+        ("stall_long_scoreboard", "global_load_bytes"),
+    ),
+)
+
+
+def _operand_bits(e: Evidence) -> Floats:
+    """Bits an operand element, if the kernel multiplies two square matrices that it reads once: 2 n^3 operations."""
+    side = np.cbrt(e["flops_fp32"] / 2)
+    return np.asarray(e["dram_read_bytes"] * 8 / np.maximum(2 * side**2, 1))
+
+
+RULES: tuple[Rule, ...] = (*MEMORY, *LOCAL, *LAUNCH, *BLOCK, *INSTRUCTIONS)
