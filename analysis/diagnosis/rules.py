@@ -558,7 +558,7 @@ BLOCK = (
             & ~(e.waits("long_scoreboard") < 0.1)
             & (e.waits("long_scoreboard") < 0.6 * e.waits("barrier"))
         ),
-        lambda e: e.without(e.waits("barrier")),
+        lambda e: e.without(e.waits("barrier"), issue=0),
         0.6,
         "latency x parallelism",
         "Warps are at barriers more than half as long again as they wait for data: one of them works meanwhile.",
@@ -662,7 +662,7 @@ INSTRUCTIONS = (
         ("inst_issued", "flops_fp32", "stall_not_selected"),
         lambda e: (
             (e.busy["issue"] > BUSY)
-            & (_useful(e) > 0)
+            & (_useful(e) > 1 / WARP)
             & (_useful(e) < 0.125)
             & (e.shared <= 0)
             & (e.queue < 0.25)
@@ -671,7 +671,8 @@ INSTRUCTIONS = (
         lambda e: e.after(issue=e.floors["issue"] * np.maximum(_useful(e), 1 / WARP)),
         0.7,
         "issue slots",
-        "Issue slots are the limit, and less than an eighth of their lanes computes: lanes are off.",
+        "Issue slots are the limit, and less than an eighth of their lanes computes, though more than one of 32: "
+        "lanes are off.",
         "threads_per_inst is near 32.",
         ("inst_issued", "flops_fp32"),
     ),

@@ -1,0 +1,208 @@
+"""How often the diagnoses are right: ours and ncu's own rules against the answer key.
+
+    python -m studies.specimens.score                     the figures of the development half
+    python -m studies.specimens.score --half validation   of the validation half; `both` for both
+    python -m studies.specimens.score --each              a line for each specimen too
+
+A pair counts by its slow version, a clean kernel by itself. Abstaining counts as wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.capture.load import load
+from analysis.diagnosis.judge import Verdict, judge
+from analysis.diagnosis.limits import Limits, find_limits
+from analysis.hardware.devices import find_device
+from analysis.hardware.metrics import derive
+from analysis.tables.join import prepare_counters
+from kernels.specimens import registry
+
+CAPTURES = registry.FOLDER / "captures"
+NCU_RULES = Path(registry.VOCABULARY).with_name("ncu_rules.toml")
+GPU = "NVIDIA H200"
+DEFAULT, FULL = "default", "full"
+SURE = 0.8
+SLACK = 1.1  # an achieved speed-up may pass its bound by so much: the clock differs between captures
+NEAR = 0.25  # a bound is near what was achieved
+EVENTS_NS = 1300  # CUDA events add so much to a kernel's time by ncu: median over the clean kernels
+
+
+@dataclass(frozen=True)
+class Score:
+    """What the rules say of one specimen. `achieved` is slow over fixed by CUDA events, None for a clean one."""
+
+    specimen: str
+    half: str
+    answer: str
+    version: str
+    verdicts: tuple[Verdict, ...]
+    why: str
+    roof: float
+    time_ns: float
+    achieved: float | None
+
+    @property
+    def first(self) -> str:
+        """The first cause, '' where the rules abstain."""
+        return self.verdicts[0].defect if self.verdicts else ""
+
+    @property
+    def right(self) -> bool:
+        return self.first == self.answer
+
+    @property
+    def predicted(self) -> float | None:
+        """The speed-up that the bound of the right cause allows, as CUDA events would see it."""
+        mine = [one for one in self.verdicts if one.defect == self.answer]
+        if self.achieved is None or not mine:
+            return None
+        return self.time_ns / (self.time_ns * (1 - mine[0].gain) + EVENTS_NS * mine[0].gain)
+
+
+def read_half(half: str, tier: str = FULL) -> pd.DataFrame:
+    """The mean launches of a half, by specimen: the default metrics, and for FULL what full sections add to them."""
+    folder = CAPTURES / half
+    frame = _read(sorted(folder.glob("ncu_*.csv.xz")))
+    full = sorted(folder.glob("full_raw*.csv.xz")) if tier == FULL else []
+    return frame.combine_first(_read(full)).reindex(frame.index) if full else frame
+
+
+def _read(files: Sequence[Path]) -> pd.DataFrame:
+    capture = load(files)
+    counters = prepare_counters(capture.counters)
+    values = derive(counters, capture.counter_units).assign(grid=counters["grid"], block=counters["block"])
+    return values.set_axis(counters["path"].str.removeprefix("specimens/"), axis=0)
+
+
+@cache
+def limits() -> Limits:
+    """Of the GPU of the captures."""
+    device = find_device(GPU)
+    found = find_limits(device, device.sm_count if device else None)
+    assert found is not None
+    return found
+
+
+@cache
+def times() -> Mapping[str, float]:
+    """ns of each specimen by CUDA events."""
+    with (CAPTURES / "times.csv").open(newline="", encoding="utf-8") as stream:
+        return {row["specimen"]: float(row["time_ns"]) for row in csv.DictReader(stream)}
+
+
+def score_kernels(half: str, tier: str = FULL, versions: Sequence[str] = ("slow", "clean")) -> list[Score]:
+    """The score of each specimen of a half, sorted by name."""
+    frame = read_half(half, tier)
+    names = [one for one in registry.specimens() if one.half == half and one.version in versions]
+    rows = frame.reindex([one.name for one in names])
+    verdicts = judge(rows, limits())
+    return [
+        Score(
+            one.name, half, one.defect, one.version, tuple(verdicts.of(place)), str(verdicts.why[place]),
+            float(verdicts.evidence.roof[place]), times()[one.name], _achieved(one),
+        )
+        for place, one in enumerate(names)
+    ]  # fmt: skip
+
+
+def _achieved(one: registry.Specimen) -> float | None:
+    return times()[one.name] / times()[one.name.replace("/slow", "/fixed")] if one.version == "slow" else None
+
+
+# --------------------------------------------------------------------------------------------------------- ncu's rules
+
+
+@cache
+def _ncu_entries() -> tuple[tuple[re.Pattern[str], re.Pattern[str], tuple[str, ...]], ...]:
+    entries = tomllib.loads(NCU_RULES.read_text("utf-8"))["rule"]
+    return tuple((re.compile(one["rule"]), re.compile(one.get("text", "")), tuple(one["defect"])) for one in entries)
+
+
+def in_our_words(rule: str, text: str) -> tuple[str, ...]:
+    """The identifiers that a message of ncu may count for; none where it names no cause."""
+    return next((found for name, said, found in _ncu_entries() if name.fullmatch(rule) and said.search(text)), ())
+
+
+def score_ncu(half: str) -> dict[str, tuple[str, ...]]:
+    """The identifiers that ncu's message with the largest estimate may count for, by specimen with a details page."""
+    files = sorted((CAPTURES / half).glob("full_details*.csv.xz"))
+    if not files:
+        return {}
+    rules = load(files).rules
+    rules = rules.assign(
+        specimen=rules["path"].str.removeprefix("specimens/"), speedup=rules["speedup_pct"].fillna(0.0)
+    )
+    rules = rules[rules["type"].isin(("OPT", "WRN")) | rules["rule"].eq("SOLBottleneck")]
+    found: dict[str, tuple[str, ...]] = {}
+    for name, own in rules.sort_values("speedup", ascending=False, kind="stable").groupby("specimen"):
+        said = [in_our_words(str(row.rule), str(row.text)) for row in own.itertuples()]
+        found[str(name)] = next((one for one in said if one), ())
+    return found
+
+
+# -------------------------------------------------------------------------------------------------------------- figures
+
+
+def figures(scores: Sequence[Score]) -> dict[str, tuple[int, int]]:
+    """The figures of the answer key: how many of how many."""
+    slow = [one for one in scores if one.version == "slow"]
+    clean = [one for one in scores if one.version == "clean"]
+    sure = [one for one in scores if one.verdicts and one.verdicts[0].sure >= SURE]
+    bounds = [(one.predicted, one.achieved) for one in slow if one.predicted and one.achieved]
+    return {
+        "first cause right": (sum(one.right for one in slow), len(slow)),
+        "clean kernels with advice": (sum(not one.right and bool(one.first) for one in clean), len(clean)),
+        "clean kernels right": (sum(one.right for one in clean), len(clean)),
+        "sure and right": (sum(one.right for one in sure), len(sure)),
+        "achieved within the bound": (sum(got <= SLACK * most for most, got in bounds), len(slow)),
+        "bound near": (sum(abs(most / got - 1) <= NEAR for most, got in bounds), len(slow)),
+    }
+
+
+def mean_error(scores: Sequence[Score]) -> float:
+    """Mean of |bound / achieved - 1| over the pairs whose cause was named."""
+    errors = [abs(one.predicted / one.achieved - 1) for one in scores if one.predicted and one.achieved]
+    return sum(errors) / len(errors) if errors else float("nan")
+
+
+def _lines(half: str, each: bool) -> Iterator[str]:
+    for tier in (FULL, DEFAULT):
+        scores = score_kernels(half, tier)
+        yield f"{half}, {tier} metrics"
+        for what, (count, of) in figures(scores).items():
+            yield f"  {what}: {count} of {of}"
+        yield f"  mean error of the bounds: {mean_error(scores):.0%}"
+        for one in scores if each else ():
+            causes = ", ".join(f"{cause.defect} {cause.gain:.0%}" for cause in one.verdicts) or one.why or "abstains"
+            speed = f", {one.achieved:.2f}x of {one.predicted or 0:.2f}x" if one.achieved else ""
+            yield f"  {'ok  ' if one.right else 'MISS'} {one.specimen}: {causes}{speed} (roof {one.roof:.2f})"
+    theirs = score_ncu(half)
+    own = [one for one in score_kernels(half) if one.specimen in theirs]
+    yield f"{half}, ncu's rules: {sum(one.answer in theirs[one.specimen] for one in own)} of {len(own)}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(prog="python -m studies.specimens.score", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--half", choices=(*registry.HALVES, "both"), default=registry.DEVELOPMENT)
+    parser.add_argument("--each", action="store_true", help="a line for each specimen too")
+    options: Any = parser.parse_args(arguments)
+    for half in registry.HALVES if options.half == "both" else (options.half,):
+        print("\n".join(_lines(half, options.each)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""The rules of kernels: right on the development half, silent where they cannot know, and fast."""
+
+import time
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.diagnosis import limits as hardware
+from analysis.diagnosis.each import mean_launches, recapture
+from analysis.diagnosis.judge import NEEDED, judge
+from analysis.diagnosis.limits import Limits, find_limits
+from analysis.diagnosis.rules import RULES
+from analysis.diagnosis.vocabulary import NONE_AT_ROOF, vocabulary, words
+from analysis.hardware.devices import find_device
+from kernels.specimens import registry
+from studies.specimens import score
+
+H200 = find_device("NVIDIA H200")
+
+
+@pytest.fixture(scope="module")
+def limits() -> Limits:
+    found = find_limits(H200, 132)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def half() -> pd.DataFrame:
+    return score.read_half(registry.DEVELOPMENT, score.DEFAULT)
+
+
+@pytest.fixture(scope="module")
+def scores() -> list[score.Score]:
+    return score.score_kernels(registry.DEVELOPMENT, score.DEFAULT)
+
+
+def test_default_metrics_find_most_causes_of_the_development_half(scores: list[score.Score]) -> None:
+    found = score.figures(scores)
+    right, of = found["first cause right"]
+    assert of == 35
+    assert right >= 0.8 * of
+    assert found["clean kernels with advice"] == (0, 7)
+    assert found["clean kernels right"] == (7, 7)
+
+
+def test_every_rule_names_a_word_of_the_vocabulary_and_every_word_has_a_rule() -> None:
+    assert {rule.defect for rule in RULES} == set(vocabulary()["kernel"])
+    for rule in RULES:
+        assert 0 < rule.sure < 1
+        assert rule.because.endswith(".")
+        assert rule.refuted.endswith(".")
+        assert set(rule.cited)
+
+
+def test_ncus_rules_are_mapped_to_the_vocabulary() -> None:
+    entries = tomllib.loads(score.NCU_RULES.read_text("utf-8"))["rule"]
+    assert {name for entry in entries for name in entry["defect"]} <= set(words())
+    assert score.in_our_words("ThreadDivergence", "anything") == ("divergence",)
+    assert score.in_our_words("IssueSlotUtilization", "anything") == ()
+
+
+def test_no_rule_judges_a_gpu_without_limits() -> None:
+    assert find_limits(find_device("Tesla T4"), 40) is None
+    assert find_limits(None, 132) is None
+    assert find_limits(H200, None) is not None
+    assert tomllib.loads(hardware.FILE.read_text("utf-8")).keys() == {"9.0"}
+
+
+def test_measured_roofs_replace_shares_of_the_datasheet(limits: Limits) -> None:
+    found = find_limits(H200, 132, {"roofs": [{"name": "dram_read", "value": 4e12}]})
+    assert found is not None
+    assert found.dram_read_bytes_per_s == 4e12
+    assert found.dram_copy_bytes_per_s == limits.dram_copy_bytes_per_s
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_kernel_without_a_needed_counter_gets_no_verdict(half: pd.DataFrame, limits: Limits, name: str) -> None:
+    found = judge(half.assign(**{name: np.nan}), limits)
+    assert len(found.rows) == 0
+    assert all(name in why for why in found.why)
+
+
+def test_a_rule_without_its_metrics_stands_aside(half: pd.DataFrame, limits: Limits) -> None:
+    rows = half.loc[["development/uncoalesced_loads/slow"]]
+    assert judge(rows, limits).of(0)[0].defect == "uncoalesced_loads"
+    lacking = judge(rows.assign(sectors_per_request_load=np.nan), limits)
+    assert "uncoalesced_loads" not in [one.defect for one in lacking.of(0)]
+
+
+@pytest.mark.parametrize(
+    ("column", "factor", "said"),
+    [("dram_read_bytes", 50.0, "dram"), ("occupancy_achieved_frac", 9.0, "occupancy"), ("inst_issued", 90.0, "issue")],
+)
+def test_contradictory_counters_are_said(
+    half: pd.DataFrame, limits: Limits, column: str, factor: float, said: str
+) -> None:
+    rows = half.loc[["development/uncoalesced_loads/slow"]]
+    found = judge(rows.assign(**{column: rows[column] * factor}), limits)
+    assert found.of(0) == []
+    assert said in found.why[0]
+
+
+def test_a_kernel_of_a_microsecond_is_its_launch(half: pd.DataFrame, limits: Limits) -> None:
+    rows = half.loc[["development/clean/tiny_bias"]].assign(duration_ns=1000.0)
+    assert [one.defect for one in judge(rows, limits).of(0)] == ["launch_latency"]
+
+
+def test_a_kernel_at_its_roof_gets_no_advice(scores: list[score.Score]) -> None:
+    for one in scores:
+        if one.first == NONE_AT_ROOF:
+            assert len(one.verdicts) == 1
+            assert one.verdicts[0].gain == 0
+            assert one.roof >= 0.9
+
+
+def test_verdicts_are_ranked_and_say_what_they_rest_on(half: pd.DataFrame, limits: Limits) -> None:
+    found = judge(half, limits)
+    for row in range(len(half)):
+        verdicts = found.of(row)
+        assert [one.rank for one in verdicts] == list(range(1, len(verdicts) + 1))
+        for one in verdicts:
+            assert one.cells
+            assert all(np.isfinite(value) for _, value in one.cells)
+            assert 0 <= one.gain < 1
+
+
+def test_ten_thousand_kernels_are_judged_in_a_second(half: pd.DataFrame, limits: Limits) -> None:
+    rows = pd.concat([half] * (10_000 // len(half) + 1), ignore_index=True).head(10_000)
+    begin = time.process_time()
+    found = judge(rows, limits)
+    assert time.process_time() - begin <= 1
+    assert len(found.rows) > 5_000
+    assert len(found.why) == 10_000
+
+
+def test_the_longest_launch_is_captured_again() -> None:
+    measured = pd.DataFrame(
+        {
+            "kernel": ["f<float>", "f<int>", "f<float>", "g"], "range": "step", "path": ["a/b", "a/b", "a/b", "a/c"],
+            "grid": "1x1x1", "block": "32x1x1", "duration_ns": [5.0, 9.0, 7.0, 1.0], "counters_from": "measured",
+            "occupancy_achieved_frac": [0.5, 0.1, 1.0, np.nan],
+        }
+    )  # fmt: skip
+    mean = mean_launches(measured).set_index("kernel")
+    assert mean.loc["f<float>", "in_path"] == 2  # ncu matches f<int> by the same name
+    assert mean.loc["f<float>", "launches"] == 2
+    assert mean.loc["f<float>", "occupancy_achieved_frac"] == pytest.approx((5 * 0.5 + 7) / 12)
+    assert recapture("f<float>", "[a/b]", 2) == (
+        "ncu --set full --import-source yes -k 'regex:^f$' --nvtx --nvtx-include '[a/b]' --launch-skip 2 "
+        "--launch-count 1 -o kernel PROGRAM"
+    )
