@@ -125,13 +125,13 @@ def test_a_name_that_a_filter_cannot_tell_is_left_to_invocation_numbers(odd):
 def test_special_characters_of_a_name_are_escaped():
     ranges = pd.DataFrame({"name": ["a", "w[1]*"], "path": ["a", "a/w[1]*"]})
     launches = pd.DataFrame({"path": ["a/w[1]*"]})
-    assert select._filters(launches, ranges) == {"a/w[1]*": r"[a/w\[1\]\*]"}
+    assert select.exact_filters(launches, ranges) == {"a/w[1]*": r"[a/w\[1\]\*]"}
 
 
 def test_a_range_at_the_root_has_a_filter_only_where_it_stands_alone():
     ranges = pd.DataFrame({"name": ["a", "b", "c"], "path": ["a", "b", "b/c"]})
     launches = pd.DataFrame({"path": ["a", "b", "b/c"]})
-    assert select._filters(launches, ranges) == {"a": "a/", "b/c": "[b/c]"}
+    assert select.exact_filters(launches, ranges) == {"a": "a/", "b/c": "[b/c]"}
 
 
 def test_costs_come_from_the_defaults_then_from_earlier_captures():
