@@ -103,6 +103,7 @@ def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] = RULES) -> 
         fit = why == ""
         tiny = fit & (e.time < FEW_LAUNCHES * limits.empty_kernel_ns)
         fired, gain = _fired(e, rules, fit & ~tiny)
+    fired = _one_each(fired, gain, rules)
     none = fit & ~tiny & ~fired.any(axis=0) & (e.roof >= AT_ROOF)
     place, row = np.nonzero(fired)
     sure = np.asarray([rule.sure for rule in rules])[place]
@@ -118,6 +119,18 @@ def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] = RULES) -> 
     found = {name: values[order] for name, values in found.items()}
     first = np.searchsorted(found["rows"], found["rows"])
     return Verdicts(e, rules, why, rank=np.arange(len(order)) - first + 1, **found)
+
+
+def _one_each(fired: Bools, gain: Floats, rules: tuple[Rule, ...]) -> Bools:
+    """Of several rules of one defect the surest, then that of the largest gain; guesses where nothing else fires."""
+    last = np.asarray([rule.last for rule in rules])
+    fired = fired & ~(last[:, None] & fired[~last].any(axis=0))
+    score = np.where(fired, np.asarray([rule.sure for rule in rules])[:, None] + gain * 1e-3, -1.0)
+    for defect in {rule.defect for rule in rules}:
+        own = np.flatnonzero([rule.defect == defect for rule in rules])
+        if len(own) > 1:
+            fired[own] &= np.arange(len(own))[:, None] == np.argmax(score[own], axis=0)
+    return fired
 
 
 def _fired(e: Evidence, rules: tuple[Rule, ...], fit: Bools) -> tuple[Bools, Floats]:

@@ -38,6 +38,7 @@ class Rule:
     cuts: tuple[str, ...] = ()
     tier: str = DEFAULT
     better: bool = False  # it settles the defect where its columns are there: the other rules of the defect stand aside
+    last: bool = False  # it counts only where no other rule fires
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
@@ -79,6 +80,16 @@ def _apart(e: Evidence) -> Bools:
 def _in_order(e: Evidence) -> Bools:
     """DRAM reads about what L2 is asked for: sectors fetched at random bring their neighbours of 64 bytes along."""
     return e["dram_read_bytes"] <= 1.5 * np.maximum(e["l2_read_bytes"], 1)
+
+
+def _aligned(e: Evidence) -> Floats:
+    """The nearest number of sectors that aligned accesses take."""
+    return np.asarray(2 ** np.clip(np.round(np.log2(np.maximum(e.sectors, 1))), 2, 4))
+
+
+def _below(e: Evidence) -> Floats:
+    """The next smaller number of sectors that aligned accesses take."""
+    return np.asarray(2 ** np.clip(np.floor(np.log2(np.maximum(e.sectors, 1))), 2, 4))
 
 
 MEMORY = (
@@ -156,22 +167,19 @@ MEMORY = (
         lambda e: (
             (e.sectors > 4)
             & (e.sectors < WIDEST)
-            & (np.abs(e.sectors - np.round(e.sectors)) > 0)
-            & (e.waits("long_scoreboard") > HALF)
-            & (_reuse(e) > 1.05)
-            & (_reuse(e) < 2.5)
+            & (np.abs(e.sectors / _aligned(e) - 1) > 0.05)
+            & (e.waits("long_scoreboard", "lg_throttle") > HALF)
+            & (np.maximum(e.busy["dram"], e.busy["l2"]) > HALF)
             & (e.shared <= 0)
-            & (e.busy["dram"] > 0.3)
+            & (e.loaded > 3 * e.stored)
         ),
-        lambda e: e.after(
-            dram=e.dram_ns(e["dram_read_bytes"] * np.floor(e.sectors) / (np.floor(e.sectors) + 1), e.written)
-        ),
+        lambda e: e.after(l2=e.floors["l2"] * _below(e) / e.sectors, dram=e.floors["dram"] * _below(e) / e.sectors),
         0.6,
         "bytes",
         "Aligned accesses of 32, 64 and 128 bits a lane take 4, 8 or 16 sectors; rows that begin inside a sector "
-        "take one more.",
+        "take one more each. L2 or DRAM is busy with them.",
         "Sectors a request are 4, 8 or 16.",
-        ("sectors_per_request_load",),
+        ("sectors_per_request_load", "l2_read_bytes", "dram_read_bytes"),
         ("dram", "l2"),
     ),
     Rule(
@@ -415,13 +423,16 @@ def _few_warps(e: Evidence) -> Bools:
 
 
 def _more_warps(e: Evidence) -> Floats:
-    return e.without(1 - e["occupancy_theoretical_frac"])
+    """Only what warps wait for gets shorter by more of them."""
+    waited = e.waits("long_scoreboard", "short_scoreboard", "wait")
+    return e.without(waited * (1 - e["occupancy_theoretical_frac"]))
 
 
 def _limits_are(e: Evidence, name: str) -> Bools:
+    """`name` limits the blocks on an SM, and more than their number does: every block has some of all."""
     limits = {one: e[f"occupancy_limit_{one}"] for one in ("registers", "shared_mem", "warps", "blocks")}
     least = np.min(np.stack(list(limits.values())), axis=0)
-    return limits[name] == least
+    return np.asarray((limits[name] == least) & (limits[name] < limits["blocks"]))
 
 
 OCCUPANCY_NEEDS = (
@@ -812,4 +823,207 @@ def _operand_bits(e: Evidence) -> Floats:
     return np.asarray(e["dram_read_bytes"] * 8 / np.maximum(2 * side**2, 1))
 
 
-RULES: tuple[Rule, ...] = (*MEMORY, *LOCAL, *LAUNCH, *BLOCK, *INSTRUCTIONS)
+# ------------------------------------------------------------------------------------------------------ full sections
+
+MORE = (
+    Rule(
+        "strided_sectors",
+        (*LOADS, *TRAFFIC, "coalescing_load_frac"),
+        lambda e: (e["coalescing_load_frac"] <= HALF) & (_reuse(e) < 1.5) & _in_order(e) & (e.busy["dram"] > HALF),
+        lambda e: e.after(
+            dram=e.dram_ns(e["dram_read_bytes"] * e["coalescing_load_frac"], e.written),
+            l2=e.floors["l2"] * e["coalescing_load_frac"],
+        ),
+        0.9,
+        "bytes",
+        "Loads use half of the sectors that they touch or less, and DRAM delivers each about once.",
+        "The rest of the sectors is used by later loads.",
+        ("coalescing_load_frac", "global_load_bytes", "dram_read_bytes"),
+        ("dram", "l2"),
+        FULL,
+    ),
+    Rule(
+        "uncoalesced_stores",
+        ("global_store_bytes", *TRAFFIC, "coalescing_store_frac"),
+        lambda e: (
+            (e["coalescing_store_frac"] <= HALF)
+            & (e.stored >= 3 * e.written)
+            & (e.stored > e.limits.dirty_bytes)
+            & (e.stored > e.loaded)
+        ),
+        lambda e: e.after(l2=(e["l2_read_bytes"] + e.written) * e.lanes_ns / e.limits.l2_bytes),
+        0.85,
+        "bytes",
+        "Stores fill half of the sectors that they touch or less, and DRAM takes a third of them: each sector is "
+        "written several times.",
+        "The output is written again on purpose.",
+        ("coalescing_store_frac", "global_store_bytes", "dram_write_bytes"),
+        ("l2",),
+        FULL,
+    ),
+    Rule(
+        "shared_atomics_one_address",
+        ("shared_atomic_inst", "inst_issued", "stall_short_scoreboard", "stall_mio_throttle"),
+        lambda e: (e["shared_atomic_inst"] > 0.02 * e["inst_issued"]) & (e.queue > 0.3),
+        lambda e: e.after(issue=0, fp32=0, fp64=0),
+        0.8,
+        "wavefronts",
+        "Warps queue for shared memory, and one instruction of fifty or more is an atomic operation there: it takes "
+        "as many passes as lanes meet.",
+        "shared_atomic_inst is 0.",
+        ("shared_atomic_inst", "stall_short_scoreboard"),
+        (),
+        FULL,
+    ),
+    Rule(
+        "constant_divergence",
+        ("constant_active_frac", "stall_mio_throttle"),
+        lambda e: (e["constant_active_frac"] > HALF) & (e.queue > HALF),
+        lambda e: e.after(),
+        0.9,
+        "issue slots",
+        "The cache of indexed constants serves requests more than half of the time, and warps queue for it.",
+        "constant_active_frac is low.",
+        ("constant_active_frac", "stall_mio_throttle"),
+        (),
+        FULL,
+    ),
+    Rule(
+        "tensor_starved",
+        ("stall_long_scoreboard", "shared_bytes_per_block", "tensor_active_frac", *LOADS),
+        lambda e: (
+            (e["tensor_active_frac"] > 0)
+            & (e["tensor_active_frac"] < 0.3)
+            & (e.waits("long_scoreboard") > HALF)
+            & (e.shared <= 0)
+            & (e.loaded > 4 * e["dram_read_bytes"])
+        ),
+        lambda e: e.after(l1=0, requests=0),
+        0.9,
+        "roof",
+        "Tensor cores work for less than a third of the time, warps wait for global loads, and no shared memory "
+        "holds tiles.",
+        "Loads are hidden behind other warps.",
+        ("tensor_active_frac", "stall_long_scoreboard", "global_load_bytes"),
+        (),
+        FULL,
+    ),
+)
+
+# ------------------------------------------------------------------------ where nothing else fires: the largest symptom
+
+_PERHAPS = 0.3
+
+
+def _perhaps(
+    defect: str,
+    holds: Callable[[Evidence], Bools],
+    after: Callable[[Evidence], Floats],
+    needs: tuple[str, ...],
+    because: str,
+) -> Rule:
+    """A guess by the largest symptom of a kernel that no rule explains."""
+    return Rule(
+        defect,
+        needs,
+        holds,
+        after,
+        _PERHAPS,
+        "latency x parallelism",
+        because,
+        "Another cause has the symptom.",
+        last=True,
+    )
+
+
+GUESSES = (
+    _perhaps(
+        "uncoalesced_loads",
+        lambda e: _apart(e) & (_reuse(e) >= 1.5),
+        lambda e: e.after(l2=0, l1=0, blocks=0),
+        LOADS,
+        "A request takes more sectors than any width of access needs.",
+    ),
+    _perhaps(
+        "strided_sectors",
+        lambda e: _apart(e) & (_reuse(e) < 1.5),
+        lambda e: e.after(dram=e.floors["dram"] * 4 / e.sectors),
+        LOADS,
+        "A request takes more sectors than any width of access needs, and nobody touches them again.",
+    ),
+    _perhaps(
+        "uneven_warps",
+        lambda e: e.waits("barrier") > 0.15,
+        lambda e: e.without(e.waits("barrier")),
+        ("stall_barrier",),
+        "A sixth of the warps' time goes to barriers.",
+    ),
+    _perhaps(
+        "shared_bank_conflicts",
+        lambda e: (e.shared > 0) & (e.queue > 0.2),
+        lambda e: e.without(e.queue),
+        ("stall_short_scoreboard", "stall_mio_throttle"),
+        "A fifth of the warps' time goes to the queue of shared memory.",
+    ),
+    _perhaps(
+        "special_functions",
+        lambda e: (e.shared <= 0) & (e.queue > 0.2),
+        lambda e: e.without(e.queue),
+        ("stall_short_scoreboard", "stall_mio_throttle"),
+        "A fifth of the warps' time goes to the queue of special functions, and shared memory is not in use.",
+    ),
+    _perhaps(
+        "divergence",
+        lambda e: (e.busy["issue"] > HALF) & (_useful(e) > 1 / WARP) & (_useful(e) < 0.25),
+        lambda e: e.after(issue=e.floors["issue"] * _useful(e)),
+        ("inst_issued", "flops_fp32"),
+        "Issue slots are used, and less than a quarter of their lanes computes.",
+    ),
+    _perhaps(
+        "integer_division",
+        lambda e: (e.busy["issue"] > HALF) & (_useful(e) < 1 / WARP) & ~(e.tensor_flops > 0),
+        lambda e: e.after(issue=0),
+        ("inst_issued", "flops_fp32"),
+        "Issue slots are used, and hardly by floating point.",
+    ),
+    _perhaps(
+        "dependent_chain",
+        lambda e: e.waits("wait") > 0.3,
+        lambda e: e.without(e.waits("wait")),
+        ("stall_wait",),
+        "A third of the warps' time goes to the latency of their own instructions.",
+    ),
+    _perhaps(
+        "uneven_blocks",
+        lambda e: (e["waves"] >= 1) & (e.filling < 0.7) & (e.busy["blocks"] < HALF),
+        lambda e: e.without(1 - e.filling),
+        SHAPE,
+        "A third of the warps that would fit is not there.",
+    ),
+    _perhaps(
+        "no_tile",
+        lambda e: (
+            (e.waits("long_scoreboard", "lg_throttle") > HALF)
+            & (e.loaded > 4 * e["l2_read_bytes"])
+            & (e.shared <= 0)
+            & ~(e.tensor_flops > 0)
+        ),
+        lambda e: e.after(l1=0, requests=0),
+        LOADS,
+        "Warps wait for loads that L1 answers.",
+    ),
+    _perhaps(
+        "pointer_chasing",
+        lambda e: (
+            (e.waits("long_scoreboard") > 0.7)
+            & (e.wait_per_load >= e.limits.l2_latency_cycles)
+            & (e["occupancy_theoretical_frac"] > HALF)
+            & _idle(e)
+        ),
+        lambda e: e.without(e.waits("long_scoreboard")),
+        (*LOADS, "stall_long_scoreboard"),
+        "Warps wait a latency of L2 or more for each load.",
+    ),
+)
+
+RULES: tuple[Rule, ...] = (*MEMORY, *LOCAL, *LAUNCH, *BLOCK, *INSTRUCTIONS, *MORE, *GUESSES)
