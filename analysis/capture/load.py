@@ -72,6 +72,7 @@ class _Found:
     api_calls: list[str] = field(default_factory=list)
     calls: pd.DataFrame | None = None  # cuda_api_sum of a cuda_api_trace
     waits: pd.DataFrame | None = None
+    setups: pd.DataFrame | None = None
     ours: dict[str, tuple[str, Any]] = field(default_factory=dict)
     tools: list[dict[str, Any]] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -300,7 +301,7 @@ def _read_nsys(found: _Found, source: Source) -> None:
                 "capture at a time."
             )
         if report == "cuda_api_trace" and len(rows):
-            found.calls, found.waits = nsys_csv.calls_and_waits(table, rows)
+            found.calls, found.waits, found.setups = nsys_csv.calls_and_waits(table, rows)
         if report == "cuda_api_sum":
             found.api_calls.extend(nsys_csv.api_names(table))
         found.tables[report] = (name, rows)
@@ -461,6 +462,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         graph_nodes=timeline.graph_nodes,
         nsys_range_sums=range_sums[1] if range_sums else empty_table(RANGE_SUMS_COLUMNS),
         waits=timeline.waits if found.timeline else found.waits,
+        setups=timeline.setups if found.timeline else found.setups,
         summaries=_summaries(found, timeline),
         nsys_kernel_sums=_kernel_sums(found),
         counter_units=found.units,

@@ -342,6 +342,7 @@ class Timeline:
     is_unrecorded: bool = False
     process_ranks: dict[int, int] = field(default_factory=dict)
     waits: pd.DataFrame | None = None
+    setups: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -358,6 +359,7 @@ class Capture:
                       (START_END_COLUMNS; end_tid is NA where it ended on its own)
     overhead          stretches in which the profiler itself held a thread (OVERHEAD_COLUMNS)
     waits             calls of CUDA in which the host may wait for the GPU (WAITS_COLUMNS); None where no file has calls
+    setups            calls of CUDA that set something up: memory, modules, graphs (WAITS_COLUMNS); None as of waits
     graph_nodes       where the kernels of CUDA graphs were recorded into their graph (GRAPH_NODES_COLUMNS)
     nsys_range_sums   nsys' own kernel time by range (RANGE_SUMS_COLUMNS), names without the default domain's colon
     nsys_kernel_sums  nsys' own kernel totals (KERNEL_SUMS_COLUMNS)
@@ -389,6 +391,7 @@ class Capture:
     nsys_range_sums: pd.DataFrame = field(default_factory=lambda: empty_table(RANGE_SUMS_COLUMNS))
     nsys_kernel_sums: pd.DataFrame = field(default_factory=lambda: empty_table(KERNEL_SUMS_COLUMNS))
     waits: pd.DataFrame | None = None
+    setups: pd.DataFrame | None = None
     summaries: dict[str, pd.DataFrame] = field(default_factory=dict)
     counters: pd.DataFrame = field(default_factory=lambda: empty_table(COUNTERS_COLUMNS))
     counter_units: dict[str, str] = field(default_factory=dict)

@@ -490,9 +490,9 @@ def api_trace(table: Table) -> pd.DataFrame:
     return as_table(columns, API_CALLS_COLUMNS)
 
 
-def calls_and_waits(table: Table, calls: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def calls_and_waits(table: Table, calls: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """`cuda_api_sum` (see SUMMARIES) of the calls of cuda_api_trace, and those in which the host may wait for the GPU
-    (WAITS_COLUMNS). Shape: `calls` from api_trace(table).
+    (WAITS_COLUMNS), and those that set something up. Shape: `calls` from api_trace(table).
     """
     names = table.categories("Name")
     returned = calls["api_end_ns"].notna().to_numpy(bool)
@@ -500,7 +500,8 @@ def calls_and_waits(table: Table, calls: pd.DataFrame) -> tuple[pd.DataFrame, pd
     pid, tid = (calls.loc[returned, name].array for name in ("pid", "tid"))
     known, code = list(names.categories), names.codes[returned]
     sums = nsys_host.sums_of_calls("cuda_api_sum", table.where, known, code, start, end)
-    return sums, nsys_host.waits(known, code, start, end, pid, tid)
+    called = known, code, start, end, pid, tid
+    return sums, nsys_host.waits(*called), nsys_host.waits(*called, setting_up=True)
 
 
 def fill_from_calls(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:

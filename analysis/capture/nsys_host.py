@@ -16,6 +16,11 @@ from analysis.capture.summaries import SUMMARIES
 _WAITING = re.compile(
     r"cu(da)?((Ctx|Device|Stream|Event|Thread)Synchronize|Memcpy(?!\w*Async)|(Mem)?Free(Host|Array)?(?![A-Za-z]))"
 )
+# What a program should do once, before what is timed.
+_SETTING_UP = re.compile(
+    r"cu(da)?((Mem)?(Malloc|Alloc|Free|Create|Release|Map|Unmap)(?!.*Async)\w*|HostAlloc|HostRegister|GraphInstantiate\w*|"
+    r"GraphExecUpdate\w*|Module(Load|GetLoading)\w*|Library(Load|Get)\w*|Link\w*|KernelGetFunction|StreamCreate\w*)"
+)
 
 
 def plain_name(name: str) -> str:
@@ -23,13 +28,23 @@ def plain_name(name: str) -> str:
     return re.sub(r"_v\d+$", "", name)
 
 
-def waits(names: Sequence[str], code: IntArray, start: IntArray, end: IntArray, pid: Any, tid: Any) -> pd.DataFrame:
-    """Of all calls those in which the host may wait for the GPU (WAITS_COLUMNS).
+def waits(
+    names: Sequence[str],
+    code: IntArray,
+    start: IntArray,
+    end: IntArray,
+    pid: Any,
+    tid: Any,
+    *,
+    setting_up: bool = False,
+) -> pd.DataFrame:
+    """Of all calls those in which the host may wait for the GPU, or those that set something up (WAITS_COLUMNS).
 
     `code` is the place of each call's name in `names`, -1 for none.
     """
     plain = [*map(plain_name, names), ""]
-    rows = np.flatnonzero(np.array([bool(_WAITING.match(one)) for one in plain])[code])
+    wanted = _SETTING_UP if setting_up else _WAITING
+    rows = np.flatnonzero(np.array([bool(wanted.match(one)) for one in plain])[code])
     columns = {"start_ns": start, "end_ns": end, "pid": pid, "tid": tid}
     taken = {key: pd.Series(values).iloc[rows] for key, values in columns.items()}
     return as_table(taken | {"name": np.array(plain, dtype=object)[code[rows]]}, WAITS_COLUMNS)

@@ -118,7 +118,7 @@ def read(path: Path, where: str) -> Timeline:
                 f"{_few(export.tables)}); capture again with `nsys profile -t cuda,nvtx,osrt`."
             )
         gpu_ops = _gpu_ops(export)
-        summaries, waits = _host(export)
+        summaries, waits, setups = _host(export)
         ranges, start_end = _nvtx(export)
         nodes = _graph_nodes(export, gpu_ops)
         overhead = _overhead(export)
@@ -143,6 +143,7 @@ def read(path: Path, where: str) -> Timeline:
         gpu=next(iter(gpus.values()), "") if calls and gpu_ops.empty else "",
         is_unrecorded=calls > 0 and gpu_ops.empty,
         waits=waits,
+        setups=setups,
     )
 
 
@@ -164,12 +165,12 @@ def _no_gpu_operations(export: _Export, calls: int) -> Gap:
     )
 
 
-def _host(export: _Export) -> tuple[dict[str, pd.DataFrame], pd.DataFrame | None]:
+def _host(export: _Export) -> tuple[dict[str, pd.DataFrame], pd.DataFrame | None, pd.DataFrame | None]:
     """Sums over the calls of CUDA and of the operating system's runtime, by the report of nsys that has them, and the
-    calls in which the host may wait for the GPU.
+    calls in which the host may wait for the GPU, and those that set something up.
     """
     sums: dict[str, pd.DataFrame] = {}
-    waits = None
+    waits, setups = None, None
     for report, table in (("cuda_api_sum", RUNTIME), ("osrt_sum", OSRT)):
         if not {"start", "end", "nameId"} <= set(export.tables.get(table, ())):
             continue
@@ -182,8 +183,9 @@ def _host(export: _Export) -> tuple[dict[str, pd.DataFrame], pd.DataFrame | None
         thread = columns.get("globalTid")
         if table == RUNTIME and thread is not None:
             pid, tid = export.pid(_process(thread.values)), thread.values & 0xFFFFFF
-            waits = nsys_host.waits(names, code, start, end, pid, tid)
-    return sums, waits
+            called = names, code, start, end, pid, tid
+            waits, setups = nsys_host.waits(*called), nsys_host.waits(*called, setting_up=True)
+    return sums, waits, setups
 
 
 class _Export:

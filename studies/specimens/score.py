@@ -24,12 +24,14 @@ import pandas as pd
 from analysis.capture.load import load
 from analysis.diagnosis.judge import Verdict, judge
 from analysis.diagnosis.limits import Limits, find_limits
+from analysis.diagnosis.timelines import TimelineVerdict, judge_window, windows
 from analysis.hardware.devices import find_device
 from analysis.hardware.metrics import derive
 from analysis.tables.join import prepare_counters
 from kernels.specimens import registry
 
 CAPTURES = registry.FOLDER / "captures"
+TIMELINES = Path(__file__).with_name("captures")
 NCU_RULES = Path(registry.VOCABULARY).with_name("ncu_rules.toml")
 GPU = "NVIDIA H200"
 DEFAULT, FULL = "default", "full"
@@ -121,6 +123,41 @@ def _achieved(one: registry.Specimen) -> float | None:
     return times()[one.name] / times()[one.name.replace("/slow", "/fixed")] if one.version == "slow" else None
 
 
+@dataclass(frozen=True)
+class TimelineScore:
+    """What the rules say of one program. `achieved` is slow over fixed by the wall clock without a tool."""
+
+    specimen: str
+    half: str
+    answer: str
+    verdicts: tuple[TimelineVerdict, ...]
+    achieved: float
+
+    @property
+    def first(self) -> str:
+        """The first cause, '' where the rules abstain."""
+        return self.verdicts[0].rule.defect if self.verdicts else ""
+
+    @property
+    def right(self) -> bool:
+        return self.first == self.answer
+
+
+def score_timelines(half: str) -> list[TimelineScore]:
+    """The score of each slow program of a half."""
+    capture = load([TIMELINES])
+    rows = capture.ranges
+    rows = rows[rows["path"].str.fullmatch(f"specimens/{half}/\\w+/slow")]
+    with (TIMELINES / "times.csv").open(newline="", encoding="utf-8") as stream:
+        wall = {row["specimen"]: float(row["time_ns"]) for row in csv.DictReader(stream)}
+    found = []
+    for window in windows(capture, rows, int(limits().sm_count)):
+        name = window.name.removeprefix("specimens/")
+        achieved = wall[name] / wall[name.replace("/slow", "/fixed")]
+        found.append(TimelineScore(name, half, name.split("/")[1], tuple(judge_window(window)), achieved))
+    return sorted(found, key=lambda one: one.specimen)
+
+
 # --------------------------------------------------------------------------------------------------------- ncu's rules
 
 
@@ -188,6 +225,11 @@ def _lines(half: str, each: bool) -> Iterator[str]:
             causes = ", ".join(f"{cause.defect} {cause.gain:.0%}" for cause in one.verdicts) or one.why or "abstains"
             speed = f", {one.achieved:.2f}x of {one.predicted or 0:.2f}x" if one.achieved else ""
             yield f"  {'ok  ' if one.right else 'MISS'} {one.specimen}: {causes}{speed} (roof {one.roof:.2f})"
+    programs = score_timelines(half)
+    yield f"{half}, timelines: {sum(one.right for one in programs)} of {len(programs)}"
+    for program in programs if each else ():
+        causes = ", ".join(f"{cause.rule.defect} {cause.gain:.0%}" for cause in program.verdicts) or "abstains"
+        yield f"  {'ok  ' if program.right else 'MISS'} {program.specimen}: {causes}, {program.achieved:.2f}x"
     theirs = score_ncu(half)
     own = [one for one in score_kernels(half) if one.specimen in theirs]
     yield f"{half}, ncu's rules: {sum(one.answer in theirs[one.specimen] for one in own)} of {len(own)}"

@@ -12,6 +12,7 @@ from analysis.diagnosis.each import mean_launches, recapture
 from analysis.diagnosis.judge import NEEDED, judge
 from analysis.diagnosis.limits import Limits, find_limits
 from analysis.diagnosis.rules import RULES
+from analysis.diagnosis.timelines import TIMELINE_RULES, Window, judge_window
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF, vocabulary, words
 from analysis.hardware.devices import find_device
 from kernels.specimens import registry
@@ -44,6 +45,24 @@ def test_default_metrics_find_most_causes_of_the_development_half(scores: list[s
     assert right >= 0.8 * of
     assert found["clean kernels with advice"] == (0, 7)
     assert found["clean kernels right"] == (7, 7)
+
+
+def test_the_timeline_finds_most_causes_of_the_development_half() -> None:
+    found = score.score_timelines(registry.DEVELOPMENT)
+    assert len(found) == len(vocabulary()["timeline"])
+    assert sum(one.right for one in found) >= 0.9 * len(found)
+    for one in found:
+        assert all(0 < verdict.gain < 1 for verdict in one.verdicts)
+
+
+def test_every_timeline_defect_has_a_rule() -> None:
+    assert {rule.defect for rule in TIMELINE_RULES} == set(vocabulary()["timeline"])
+
+
+def test_an_empty_window_has_no_cause() -> None:
+    ops = pd.DataFrame({name: [] for name in ("start_ns", "duration_ns", "kind", "name", "memory", "bytes", "pid")})
+    calls = pd.DataFrame({"start_ns": [], "end_ns": [], "name": []})
+    assert judge_window(Window("step", 0, 100, ops, calls, calls, 132)) == []
 
 
 def test_every_rule_names_a_word_of_the_vocabulary_and_every_word_has_a_rule() -> None:

@@ -1,0 +1,67 @@
+"""Why each step takes its time, as the timeline alone tells it."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.diagnosis.timelines import judge_window, windows
+from analysis.diagnosis.vocabulary import words
+from analysis.formats.words import share
+from analysis.tables.declare import Column, table
+
+MOST_WINDOWS = 60  # kinds of steps; a program has a few
+
+
+def _kinds(ranges: pd.DataFrame, step_ranges: pd.DataFrame) -> pd.DataFrame:
+    """One window of each name, of median length, with `times`, how many there are, and `total_ns`, their time."""
+    rows = step_ranges if len(step_ranges) else ranges[ranges["level"] == 0]
+    rows = rows.assign(wall_ns=rows["end_ns"] - rows["start_ns"]).sort_values("wall_ns", kind="stable")
+    groups = rows.groupby("path", sort=False)["wall_ns"]
+    rows = rows.assign(times=groups.transform("size"), total_ns=groups.transform("sum"), place=groups.cumcount())
+    middle = rows[rows["place"] == (rows["times"] - 1) // 2]
+    return middle.sort_values("total_ns", ascending=False, kind="stable").head(MOST_WINDOWS)
+
+
+@table(
+    "step_diagnosis",
+    question="Why does each step take its time, by the timeline alone?",
+    order=197,
+    optional=True,
+    columns=(
+        Column("range", "", "step, or outermost range where there are no steps: the one of median length", "key"),
+        Column("rank", "1", "1 is the cause that explains most of the time; blank where no rule names one", "timing"),
+        Column("defect", "", "the cause: an identifier of analysis/diagnosis/defects.toml", "timing"),
+        Column("sure_frac", "0-1", "how often such a verdict is right (kernels/specimens/README.md)", "timing"),
+        Column("gain_bound_frac", "0-1", "share of the step that the cause explains, with nsys attached", "timing"),
+        Column("time_to_win_ns", "ns", "the same, of all steps of this name", "timing"),
+        Column("reason", "", "what it does, and how to cure it", "timing", style="prose"),
+        Column("evidence", "", "the counts that it rests on", "timing", style="prose"),
+    ),
+)
+def build_step_diagnosis(
+    capture: Capture, ranges: pd.DataFrame, step_ranges: pd.DataFrame, sm_count: int | None, has_timeline: bool
+) -> pd.DataFrame | None:
+    """Return step_diagnosis.csv: the causes of each kind of step, longest in all first; None without any."""
+    if not has_timeline or capture.waits is None or ranges.empty:
+        return None
+    kinds = _kinds(ranges, step_ranges)
+    rows = [
+        {
+            "range": window.name,
+            "rank": found.rank,
+            "defect": found.rule.defect,
+            "sure_frac": found.rule.sure,
+            "gain_bound_frac": round(float(found.gain), 4),
+            "time_to_win_ns": round(float(found.gain) * float(total)),
+            "reason": (
+                f"{words()[found.rule.defect]['what']} {words()[found.rule.defect]['cure']} This explains "
+                f"{share(float(found.gain))} of it. Refuted if: {found.rule.refuted}"
+            ),
+            "evidence": "; ".join(f"{name} = {value:.6g}" for name, value in found.cells),
+            "tier": "timing",
+        }
+        for window, total in zip(windows(capture, kinds, sm_count), kinds["total_ns"], strict=True)
+        for found in judge_window(window)
+    ]
+    return pd.DataFrame(rows) if rows else None
