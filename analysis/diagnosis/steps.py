@@ -26,7 +26,7 @@ def _kinds(ranges: pd.DataFrame, step_ranges: pd.DataFrame) -> pd.DataFrame:
 @table(
     "step_diagnosis",
     question="Why does each step take its time, by the timeline alone?",
-    order=197,
+    order=196.5,
     optional=True,
     columns=(
         Column("range", "", "step, or outermost range where there are no steps: the one of median length", "key"),
