@@ -892,7 +892,7 @@ MORE = (
         "tensor_starved",
         ("stall_long_scoreboard", "shared_bytes_per_block", "tensor_active_frac", *LOADS),
         lambda e: (
-            (e["tensor_active_frac"] > 0)
+            (e["tensor_active_frac"] > 0.02)
             & (e["tensor_active_frac"] < 0.3)
             & (e.waits("long_scoreboard") > HALF)
             & (e.shared <= 0)
