@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pandas as pd
@@ -15,7 +16,7 @@ from analysis.formats.errors import InputError
 from analysis.formats.goals import limits
 from analysis.formats.spans import QUANTILES
 from analysis.fusion import plan
-from analysis.page.readme import _ladder_goals
+from analysis.page.readme import Results, _behind, _ladder_goals
 from analysis.tables import selftest
 from kernels.registry import ops
 from studies.ladder.goals import build_goals
@@ -98,6 +99,24 @@ def test_the_table_of_goals_shows_the_spread_of_the_least_and_whether_a_limit_li
     assert [row[1] for row in rows] == ["≥ 0.1 ×", "≥ 0.7 ×", "≥ 1.5 ×", "≥ 2.45 ×"]
     assert rows[0][2:] == ["2 of 2, least 0.800 (0.512 – 1.250) ×, fp32 small, `v02`", "yes"]
     assert [row[3] for row in rows] == ["yes", "yes, within the spread", "**no**", "**no**, within the spread"]
+
+
+def test_what_is_behind_a_library_is_shown_with_its_counters_and_both_times() -> None:
+    goal = {"op": "widen", "what": "as fast", "beside": "torch", "least": 1.0, "share": 0.9, "never_below": 0.95}
+    counters = {"top_stall": "barrier", "top_stall_frac": 0.5, "dram_throughput_frac": 0.25,
+                "compute_throughput_frac": float("nan")}  # fmt: skip
+    results = SimpleNamespace(
+        ladder_goals=build_goals([goal], POINTS, BENCH),
+        ladder=POINTS.assign(**counters),
+        ladder_times=BENCH.assign(isolated_time_p50_ns=25_000.0, chained_time_p50_ns=float("nan")),
+    )
+    _, _, table = _behind(cast(Results, results))
+    (row,) = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+    assert row == [
+        "widen fp32 small", "`v02`", "`torch`", "0.800 (0.512 – 1.250) ×", "25.00 / –", "barrier 50% of stalls; DRAM 25%",
+    ]  # fmt: skip
+    results.ladder_goals["met"] = True
+    assert _behind(cast(Results, results)) == []
 
 
 def test_a_goal_says_whether_its_times_are_of_two_runs() -> None:
