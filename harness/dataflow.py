@@ -29,10 +29,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from analysis.formats.run import DATAFLOW
-
 # Of what these change, they read nothing first.
 _WRITE_ONLY = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
+_OPERAND, _STORAGE = 4, 5  # places in a row
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc]
@@ -138,12 +137,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                 )
             )
 
-    def text(self) -> str:
-        """The text of dataflow.csv; what is still alive now was never freed."""
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The rows of dataflow.csv; what is still alive now was never freed."""
         self._note_freed()
-        operand, storage = DATAFLOW.names.index("operand"), DATAFLOW.names.index("storage")
-        freed = (self._freed.get(row[storage], "") if row[operand].startswith("out") else "" for row in self._rows)
-        return DATAFLOW.text((*row, when) for row, when in zip(self._rows, freed, strict=True))
+        freed = (self._freed.get(row[_STORAGE], "") if row[_OPERAND].startswith("out") else "" for row in self._rows)
+        return [(*row, when) for row, when in zip(self._rows, freed, strict=True)]
+
+    def text(self) -> str:
+        """The text of dataflow.csv."""
+        from analysis.formats.run import (
+            DATAFLOW,
+        )  # a program with automatic ranges has torch, and may lack our packages
+
+        return DATAFLOW.text(self.rows())
 
 
 def _without_repeats(tensor: Any) -> Any:

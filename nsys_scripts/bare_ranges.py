@@ -6,9 +6,11 @@ Both may be shared: names of ranges lose absolute paths and this machine's name,
 from __future__ import annotations
 
 import argparse
+import json
 import lzma
 import struct
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,8 @@ import numpy as np
 from scrub import without_paths
 from status import scrub, scrub_command, write
 
-from analysis.formats.bare import BARE_RANGES, PUSH, START
+from analysis.formats.bare import AUTO_ON, AUTO_OWN, BARE_RANGES, PUSH, START
+from analysis.formats.ranges import CALIBRATION, PREFIX, is_own
 from analysis.formats.tools import TOOL_STATUS
 from analysis.formats.words import count_of
 
@@ -145,6 +148,46 @@ def rows_of(processes: Iterable[Process]) -> Iterator[Row]:
             yield number, rank, threads[tid], start - first, "" if end is None else end - first, style, name
 
 
+def automatic(rows: list[Row], cost_ns: float) -> tuple[list[Row], str]:
+    """The rows that count, and whether they are automatic ranges (AUTO_ON), the program's own (AUTO_OWN) or neither.
+
+    Where the program opens ranges itself, the automatic ones beside them are dropped. Else what they cost is taken off:
+    of a range that holds others what these cost, too.
+    """
+    others = [row for row in rows if not row[6].startswith(PREFIX)]
+    if len(others) == len(rows):
+        return rows, ""
+    if any(is_own(row[6]) for row in others):
+        return others, AUTO_OWN
+    return _without_cost([row for row in rows if row[6] != f"{PREFIX}{CALIBRATION}"], cost_ns), AUTO_ON
+
+
+def _without_cost(rows: list[Row], cost_ns: float) -> list[Row]:
+    """The rows with every time moved back by half of the cost for each automatic event before it on its thread."""
+    events: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for process, _, thread, start, end, _, name in rows:
+        if name.startswith(PREFIX):
+            events[process, thread] += [start] if end == "" else [start, int(end)]
+    before = {thread: np.sort(np.array(times)) for thread, times in events.items()}
+
+    def moved(thread: tuple[int, int], time: int) -> int:
+        passed = int(np.searchsorted(before[thread], time)) if thread in before else 0
+        return max(time - round(cost_ns / 2 * passed), 0)
+
+    found: list[Row] = []
+    for process, rank, tid, start, end, style, name in rows:
+        place = process, tid
+        closed = "" if end == "" else moved(place, int(end))
+        found.append((process, rank, tid, moved(place, start), closed, style, name.removeprefix(PREFIX)))
+    return found
+
+
+def cost_of(folder: Path) -> float | None:
+    """What an automatic range costs (ns), the most that a process measured; None where none did."""
+    found = [json.loads(path.read_text(encoding="utf-8"))["cost_ns"] for path in folder.glob("cost-*.json")]
+    return max(found, default=None)
+
+
 def save(rows: list[Row], captures: Path) -> None:
     """Write bare_ranges.csv, packed where it is large, whole or not at all."""
     plain, packed = captures / BARE_RANGES.name, captures / f"{BARE_RANGES.name}.xz"
@@ -193,6 +236,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     captures = options.out / "captures"
     rows: list[Row] = []
+    auto, cost = "", None
     try:
         captures.mkdir(parents=True, exist_ok=True)
         if options.unbuilt:
@@ -200,7 +244,8 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             files = sorted((options.out / "raw" / "bare").glob("*.bare"))
             processes = [one for path in files if (one := read_process(path))]
-            rows = list(rows_of(processes))
+            cost = cost_of(options.out / "raw" / "ranges")
+            rows, auto = automatic(list(rows_of(processes)), cost or 0.0)
             if rows:
                 save(rows, captures)
             verdict = judge(options.exit_code, options.limit, len(rows), processes)
@@ -215,6 +260,8 @@ def main(arguments: list[str] | None = None) -> int:
             "exit_code": options.exit_code,
             "ranges": len(rows),
         }
+        if auto:
+            values |= {"auto_ranges": auto, "range_cost_ns": cost}
         write(captures / "bare.json", TOOL_STATUS.document(values))
     except OSError as error:
         print(

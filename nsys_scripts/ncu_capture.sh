@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Capture the hardware counters of a program's kernels with Nsight Compute.
 #
-# usage: ncu_capture.sh [-n] [--window profiler|all] [--include RANGE]… [--plan FILE] [--deep] [--launches N] [--columns LIST]
+# usage: ncu_capture.sh [-n] [--window profiler|all] [--include RANGE]… [--domain NAME] [--plan FILE] [--deep] [--launches N] [--columns LIST]
 #                       [--metrics LIST] [--cc X.Y] [--source|--samples] [--cache-control all|none] [--replay kernel|application] [--out DIR] -- COMMAND…
 #
 #   -n                 print the exact command, run nothing
 #   --window WINDOW    profiler: between cudaProfilerStart and cudaProfilerStop (default); all: the whole program
 #   --include RANGE    only kernels launched inside this NVTX range, as ncu writes it: gpt2/ or gpt2/*/attn/ (repeatable)
+#   --domain NAME      ranges of --include and of a plan may lie in this NVTX domain, too
 #   --plan FILE        only the launches that a plan chose (RUN/raw/count_plan.json of `python -m analysis.counting`)
 #   --deep             every kernel, whatever --include says, and the catalogue's longer list of metrics
 #   --launches N       stop counting after so many launches
@@ -24,7 +25,7 @@
 # exit: 0 captured, 1 failed or denied, 2 usage, 127 ncu missing
 source "$(dirname "$0")/common.sh"
 
-dry='' window=profiler includes=() plan='' numbers=() deep='' launches='' columns='' metrics='' cc='' source=() samples='' cache=all replay=kernel
+dry='' window=profiler includes=() domain='' plan='' numbers=() deep='' launches='' columns='' metrics='' cc='' source=() samples='' cache=all replay=kernel
 out=runs/$(date -u +%Y%m%dT%H%M%SZ)-capture
 while (($#)); do
   case $1 in
@@ -40,6 +41,7 @@ while (($#)); do
   --columns) value "$1" $# && columns=$2 && shift 2 ;;
   --window) value "$1" $# && window=$2 && shift 2 ;;
   --include) value "$1" $# && includes+=("$2") && shift 2 ;;
+  --domain) value "$1" $# && domain=$2 && shift 2 ;;
   --plan) value "$1" $# && plan=$2 && shift 2 ;;
   --metrics) value "$1" $# && metrics=$2 && shift 2 ;;
   --cc) value "$1" $# && cc=$2 && shift 2 ;;
@@ -83,7 +85,13 @@ fi
 
 stem=$out/raw/counters
 options=(--nvtx)
-for range in ${includes[@]+"${includes[@]}"}; do options+=(--nvtx-include "$range"); done
+for range in ${includes[@]+"${includes[@]}"}; do
+  options+=(--nvtx-include "$range")
+  if [[ -n $domain ]]; then
+    named=${range#[} # where NVTX comes without domains (torch's own) the names hold it
+    options+=(--nvtx-include "$domain@$range" --nvtx-include "${range%"$named"}$domain:$(sed "s|/\([^/]\)|/$domain:\1|g" <<<"$named")")
+  fi
+done
 options+=(${numbers[@]+"${numbers[@]}"})
 if [[ $window == profiler ]]; then options+=(--profile-from-start off); fi
 if [[ -n $launches ]]; then options+=(--launch-count "$launches"); fi

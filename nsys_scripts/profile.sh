@@ -2,7 +2,7 @@
 # Profile a CUDA program from its first run to the report: the driver behind `make profile`.
 #
 # usage: profile.sh [-n] [--run DIR] [--budget S] [--steps LIST] [--deep] [--limit S] [--window auto|profiler|all]
-#                   [--stdin FILE] [--remeasure] [--harness 'ARGUMENTS'] [-- COMMAND…]
+#                   [--no-auto-ranges] [--stdin FILE] [--remeasure] [--harness 'ARGUMENTS'] [-- COMMAND…]
 #        profile.sh [-n] --roofs
 #
 #   COMMAND          the program and its arguments (default: GPT-2, that is python -m harness.run --mode capture)
@@ -14,13 +14,15 @@
 #   --limit S        end a run of the program that takes longer (default 600)
 #   --window WINDOW  profiler: between cudaProfilerStart and cudaProfilerStop; all: the whole program; auto (default): the
 #                    program's own window if it opens one
+#   --no-auto-ranges no ranges but the program's own. Otherwise a program that uses torch and opens no range itself gets one for
+#                    each call of a module, for backward and for an optimiser's step, and one more run for the dataflow
 #   --stdin FILE     what each run of the program reads (default: nothing)
 #   --remeasure      measure the roofs of this GPU and the self-test of its counters anew
 #   --harness ARGS   arguments of the GPT-2 harness: --harness '--weights gpt2', --harness '--only bench'
 #   --roofs          only the roofs and the self-test; fails unless the counters can be trusted
 #
-# Stages: roofs of the GPU (kept for the next run), bare times, timeline (nsys), plan of what to count, counters (ncu), report. The program
-# runs three times. A tool that is missing, denied or fails lowers the evidence tier, is named in the report and does not end the run. The
+# Stages: roofs of the GPU (kept for the next run), bare times, timeline (nsys), dataflow (of automatic ranges), plan of what to count,
+# counters (ncu), report. The program runs three times, or four. A tool that is missing, denied or fails lowers the evidence tier, is named in the report and does not end the run. The
 # run's folder is runs/<time>-<gpu>-<program>; only its raw/ may hold paths of this machine. Ctrl-C or a crash loses the stage at hand alone.
 #
 # KERNEL_LEDGER_CACHE  folder of the kept roofs (default: $XDG_CACHE_HOME/kernel-ledger, or ~/.cache/kernel-ledger; off: none are kept)

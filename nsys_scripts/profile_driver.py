@@ -55,6 +55,7 @@ def _parser() -> _Parser:
     parser.add_argument("--limit", type=_whole, default=600)
     parser.add_argument("--window", choices=("auto", "profiler", "all"), default="auto")
     parser.add_argument("--stdin", type=Path)
+    parser.add_argument("--no-auto-ranges", dest="auto_ranges", action="store_false")
     parser.add_argument("--remeasure", action="store_true")
     parser.add_argument("--harness", default="")
     parser.add_argument("--roofs", action="store_true")
@@ -93,7 +94,7 @@ def _restored(options: dict[str, Any]) -> dict[str, Any]:
 
 def _remember(options: argparse.Namespace, folder: Folder) -> None:
     """Note what was asked for, so that --run alone goes on with it."""
-    names = ("budget", "steps", "deep", "limit", "window", "harness", "roofs")
+    names = ("budget", "steps", "deep", "limit", "window", "auto_ranges", "harness", "roofs")
     kept: dict[str, Any] = {name: getattr(options, name) for name in names}
     kept["stdin"] = str(options.stdin.resolve()) if options.stdin else None
     write_json(folder.raw / ASKED, {"command": options.command, "folder": str(options.folder), "options": kept})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,12 +16,14 @@ from typing import Any
 
 from profile_folder import Folder, read_json, write_json
 from profile_machine import HERE, ROOT, Machine, shown
+from profile_program import with_ranges
 from profile_roofs import CEILINGS, MANIFEST, Roofs, scratch_folder
 from profile_stages import Runner, Stage
 from status import scrub_command
 
 GPU_TRACES = ("cuda_gpu_trace.csv", "cuda_kern_exec_trace.csv", "gputrace.csv", "kernexectrace.csv")
 LIMITED = 124  # exit code of `timeout`
+RANGES_DOMAIN = "kernel_ledger"  # of automatic ranges
 BLIND_LAUNCHES = 200  # to count where no timeline says what there is
 PYTHON = os.environ.get("PYTHON", sys.executable)
 VIEWERS = (("Timeline", "nsys-ui", "timeline.nsys-rep"), ("Counters", "ncu-ui", "counters.ncu-rep"))
@@ -116,7 +119,7 @@ class Profile(Measuring):
         return [*first, *self._of_times(), *self._of_counters(), self._report_stage()]
 
     def _of_times(self) -> list[Stage]:
-        what = [self.program.digest(), *self.machine.identity, self.options.limit]
+        what = [self.program.digest(), *self.machine.identity, self.options.limit, self._asks_for_ranges]
         bare = Stage(
             name="bare",
             title="bare times: the program without a profiler",
@@ -133,14 +136,24 @@ class Profile(Measuring):
             work=self._timeline,
             seconds=15,
             runs=1,
-            key=lambda: [*what, self.machine.nsys, self.options.window],
+            key=lambda: [*what, self.machine.nsys, self.options.window, self._has_ranges],
             outputs=(self.folder.captures / "nsys",),
             lowers="a timeline",
         )
-        return [bare, timeline]
+        dataflow = Stage(
+            name="dataflow",
+            title="dataflow: which tensors the operations of each step share",
+            work=self._dataflow,
+            seconds=0,
+            runs=int(self._has_ranges),
+            key=lambda: what,
+            skip=lambda: "" if self._has_ranges else "as there are no automatic ranges",
+            lowers="the dataflow",
+        )
+        return [bare, timeline, dataflow]
 
     def _of_counters(self) -> list[Stage]:
-        what = [self.program.digest(), *self.machine.identity, self.options.limit, self.options.deep]
+        what = [self.program.digest(), *self.machine.identity, self.options.limit, self.options.deep, self._has_ranges]
         folder, budget = self.folder, self.options.budget
         plan = Stage(
             name="plan",
@@ -184,7 +197,9 @@ class Profile(Measuring):
         return super().compiled_beside(log) if self.dry else self.folder.beside(command, ROOT, log)
 
     def _bare(self) -> int:
-        words, limit = self.program.words, str(self.options.limit)
+        limit, words = str(self.options.limit), self.program.words
+        if self._asks_for_ranges:
+            words = with_ranges(words, "measure", self._measured_ranges())
         code = self.run(HERE / "bare.sh", "--limit", limit, "--out", self.folder.path, "--", *words, program=True)
         status = self._status("bare")
         self.program_code = status.get("exit_code", 0)
@@ -193,9 +208,37 @@ class Profile(Measuring):
             return 0
         return code
 
-    def _within(self, times: int) -> list[str]:
+    def _within(self, times: int, ranges: str = "on") -> list[str]:
         """The program, ended after so many times the limit: a profiler ends with it and keeps what it saw."""
-        return ["timeout", "-k", "10", str(times * self.options.limit), *self.program.words]
+        words = self.program.words
+        if self._has_ranges:
+            words = with_ranges(words, ranges, self.folder.raw / "ranges")
+        return ["timeout", "-k", "10", str(times * self.options.limit), *words]
+
+    # --- automatic ranges ---
+
+    @property
+    def _asks_for_ranges(self) -> bool:
+        return bool(self.options.auto_ranges) and not self.program.is_harness
+
+    @property
+    def _has_ranges(self) -> bool:
+        """Whether the ranges of the bare run are automatic, so that all further runs are to have them."""
+        return self._asks_for_ranges and (self.dry or self._status("bare").get("auto_ranges") == "on")
+
+    def _measured_ranges(self) -> Path:
+        """The folder for what a run says of its ranges, empty."""
+        folder = self.folder.raw / "ranges"
+        if not self.dry:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        return folder
+
+    def _dataflow(self) -> int:
+        folder = self._measured_ranges()
+        code = self.run(*self._within(2, "dataflow"), program=True)
+        written = self.run(PYTHON, "-m", "harness.dataflow_file", folder, "--out", self.folder.captures, where=ROOT)
+        return code or written
 
     # --- timeline ---
 
@@ -268,6 +311,7 @@ class Profile(Measuring):
             how = ["--deep"]
         elif self.dry or self._plan_file.is_file():
             how = ["--plan", str(self._plan_file)]
+        how += ["--domain", RANGES_DOMAIN] if self._has_ranges else []
         how += ["--window", self._window(), "--out", str(self.folder.path)]
         return self.run(HERE / "ncu_capture.sh", *how, "--", *self._within(10), program=True)
 

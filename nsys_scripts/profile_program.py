@@ -11,9 +11,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from profile_machine import ROOT
+from profile_machine import HERE, ROOT
 
 NOT_FOUND = 127
+AUTO_RANGES = HERE / "auto_ranges"
+_PATH = "PYTHONPATH="
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON = re.compile(r"python[\d.]*$")
 _IN_STATIC_CUDART = b"cudaGraphicsUnmapResources"  # a runtime linked in names every call, made or not
@@ -97,6 +99,18 @@ def _content_of(path: Path) -> bytes:
     if status.st_size > _READ_BYTES:
         return f"{status.st_size} {status.st_mtime_ns}".encode()
     return hashlib.sha256(_head_of(path)).digest()
+
+
+def with_ranges(words: list[str], mode: str, out: Path) -> list[str]:
+    """The command with automatic ranges; a PYTHONPATH of its own stays behind ours."""
+    given = next((word for word in words if words[0] == "env" and word.startswith(_PATH)), None)
+    own = given.removeprefix(_PATH) if given else os.environ.get("PYTHONPATH", "")
+    ours = f"{_PATH}{AUTO_RANGES}{f':{own}' if own else ''}"
+    rest = [ours if word is given else word for word in words]
+    asked = [f"KERNEL_LEDGER_RANGES={mode}"]
+    if mode != "on":
+        asked.append(f"KERNEL_LEDGER_RANGES_OUT={out.absolute()}")
+    return ["env", *([] if given else [ours]), *asked, *rest]
 
 
 def find(words: list[str], folder: Path, stdin: Path | None, *, must_exist: bool = True) -> Program:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
+from analysis.formats.ranges import without_domain
+
 # A folder that names a user: of a path below it only the last name is kept.
 _HOME = re.compile(r"(?:[A-Za-z]:)?[\\/](?:home|Users|root)[\\/](?:[^\s\"'<>|:;,()\\/]+[\\/])*([^\s\"'<>|:;,()\\/]*)")
 _PAYLOADS = ("{'traceMarker':", "{'mod':")  # as pyprof and DLProf begin them
@@ -12,13 +14,15 @@ _LONGEST = 100_000  # a literal that is longer is not looked into
 
 
 def range_name(text: str) -> str:
-    """The name of a range without folders of a user; of a payload in its place (pyprof, DLProf) what it says.
+    """The name of a range without our domain and folders of a user; of a payload in its place (pyprof, DLProf) what
+    it says.
 
     `{'traceMarker': ['net.py:41', …], 'funcStack': '/main/Net::forward/Linear::reset'}` is `Linear::reset @ net.py:41`,
     `{'mod': 'Tensor', 'op': 'uniform_', …}` is `Tensor.uniform_`.
     """
     if text.startswith(_PAYLOADS):
         text = _of_payload(text) or text
+    text = without_domain(text)
     return _HOME.sub(r"\1", text) if "/" in text or "\\" in text else text
 
 

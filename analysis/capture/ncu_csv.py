@@ -16,6 +16,7 @@ import pandas as pd
 from analysis.capture.model import COUNTERS_COLUMNS, Gap, as_table
 from analysis.capture.text import parse_integer
 from analysis.formats.errors import InputError
+from analysis.formats.ranges import without_domain
 from analysis.formats.words import count_of
 
 csv.field_size_limit(1 << 30)  # a cell with the samples of a whole kernel is long; the file bounds it
@@ -392,7 +393,7 @@ def _range_name(entry: str) -> str | None:
     """Name in `domain:name:payload type:payload:colour type:colour:message type:message`; None without such a tail.
 
     The name may hold colons, so it is what stands before the payload fields; a message that repeats it decides.
-    A range outside the default domain keeps its domain, `domain:name`, as nsys prints it.
+    A range outside the default domain and ours keeps its domain, `domain:name`, as nsys prints it.
     """
     domain, _, rest = entry.partition(":")
     name = None
@@ -409,7 +410,7 @@ def _range_name(entry: str) -> str | None:
                 name = before
     if name is None:
         return None
-    return name if domain in ("<default domain>", "") else f"{domain}:{name}"
+    return without_domain(name if domain in ("<default domain>", "") else f"{domain}:{name}")
 
 
 def push_pop_path(cell: str) -> str:

@@ -35,6 +35,7 @@ from analysis.capture.model import (
 from analysis.capture.names import range_name
 from analysis.capture.sqlite_table import Tables, open_tables
 from analysis.formats.errors import InputError
+from analysis.formats.ranges import DOMAIN
 from analysis.formats.words import count_of
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -872,7 +873,7 @@ def _range_names(export: _Export, columns: dict[str, Column], chosen: BoolArray)
     for row in creates[np.argsort(columns["start"].values[creates], kind="stable")].tolist():
         titles.setdefault((int(process[row]), int(domain.values[row])), str(names[row]))
     for (owner, number), title in titles.items():
-        if title:
+        if title and title != DOMAIN:
             rows = np.flatnonzero(chosen & (process == owner) & (domain.values == number) & ~domain.missing)
             codes, plain = pd.factorize(names[rows])
             names[rows] = np.array([f"{title}:{name}" for name in plain], dtype=object)[codes]

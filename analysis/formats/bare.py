@@ -9,6 +9,8 @@ from msgspec import Meta, Struct
 from analysis.formats.files import CsvFile, Whole
 
 PUSH, START = "push", "start"
+# Whose the ranges are, where automatic ones were asked for: theirs, or the program's, which has some of its own.
+AUTO_ON, AUTO_OWN = "on", "own"
 
 
 class BareRange(Struct):

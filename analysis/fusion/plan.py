@@ -25,12 +25,13 @@ import pandas as pd
 
 from analysis.formats import symbols
 from analysis.formats.goals import limits
+from analysis.formats.ranges import is_step
 from analysis.formats.words import count_of
 from analysis.fusion import opmap
 from analysis.tables.attribution import fold_paths
 from analysis.tables.copies import WITHIN, direction_of
 from analysis.tables.declare import Column, fact, part, table
-from analysis.tables.gaps import LAUNCH_BOUND, STEP_NAMES
+from analysis.tables.gaps import LAUNCH_BOUND
 from analysis.tables.roofline import dram_roof
 
 MOST_LAUNCHES = 20_000  # a plan of that many serves a capture of any length
@@ -225,9 +226,9 @@ def _bytes(value: float) -> str:
 
 
 def step_of(path: str) -> str:
-    """The path up to the step it lies in (a range named step, decode or prefill), '' if it lies in none."""
+    """The path up to the step it lies in (a range named as a step is), '' if it lies in none."""
     parts = path.split("/")
-    place = next((place for place, part in enumerate(parts) if part in STEP_NAMES), None)
+    place = next((place for place, part in enumerate(parts) if is_step(part)), None)
     return "" if place is None else "/".join(parts[: place + 1])
 
 

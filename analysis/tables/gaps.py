@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from analysis.formats.ranges import is_step
 from analysis.tables.attribution import innermost
 from analysis.tables.declare import Column, fact, table
 
-STEP_NAMES = ("step", "decode", "prefill")
 WHOLE_CAPTURE = "capture"
 LAUNCH_BOUND, HOST_BOUND = "launch-bound", "host-bound"
 WAITING = (LAUNCH_BOUND, HOST_BOUND)
@@ -27,8 +27,9 @@ def find_steps(ranges: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of `ranges` that are steps, without those inside another step; index = row of `ranges`."""
     if ranges.empty:
         return ranges
-    steps = ranges[ranges["name"].isin(STEP_NAMES)]
-    inner = [any(part in STEP_NAMES for part in path.split("/")[:-1]) for path in steps["path"]]
+    known = {name: is_step(name) for name in ranges["name"].unique()}
+    steps = ranges[ranges["name"].map(known).to_numpy(bool)]
+    inner = [any(map(is_step, path.split("/")[:-1])) for path in steps["path"]]
     return steps[~np.array(inner, dtype=bool)].sort_values("start_ns", kind="stable")
 
 

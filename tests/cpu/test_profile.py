@@ -32,7 +32,7 @@ done
 mkdir -p "$out/captures"
 code=0
 "$@" || code=$?
-echo "{\\"tool\\": \\"bare\\", \\"status\\": \\"${BARE_STATUS:-ok}\\", \\"reason\\": \\"${BARE_REASON:-}\\", \\"exit_code\\": $code}" > "$out/captures/bare.json"
+echo "{\\"tool\\": \\"bare\\", \\"status\\": \\"${BARE_STATUS:-ok}\\", \\"reason\\": \\"${BARE_REASON:-}\\", \\"exit_code\\": $code, \\"auto_ranges\\": \\"${BARE_AUTO:-}\\"}" > "$out/captures/bare.json"
 [[ $code == 0 && -z ${BARE_STATUS:-} ]]
 """
 PROGRAM = """#!/usr/bin/env bash
@@ -73,7 +73,8 @@ def test_a_program_goes_through_every_stage(gpu_machine: Machine) -> None:
     steps = [
         "--nvtx-include selftest/",
         "-m harness.roofs",
-        f"bare --limit 600 --out runs/{run.name} -- env MODE=slow ./app two words",
+        f"bare --limit 600 --out runs/{run.name} -- env PYTHONPATH={gpu_machine.scripts}/auto_ranges KERNEL_LEDGER_RANGES=measure"
+        f" KERNEL_LEDGER_RANGES_OUT={run}/raw/ranges env MODE=slow ./app two words",
         "nsys profile",
         "nsys stats --report",
         "-m analysis.counting runs/",
@@ -135,10 +136,10 @@ def test_it_prints_only(gpu_machine: Machine) -> None:
     lines = [line for line in answer.stdout.splitlines() if not line.startswith("#")]
     words = (
         "kernels.build ceilings --arch 90", "ncu --nvtx", "ncu --import", "report.py", "harness.roofs", "bare-command", "nsys profile", "nsys stats",
-        "analysis.counting", "ncu --nvtx", "ncu --import", "report.py",
+        "env PYTHONPATH", "harness.dataflow_file", "analysis.counting", "ncu --nvtx", "ncu --import", "report.py",
     )  # fmt: skip
     assert all(word in line for word, line in zip(words, lines, strict=True)), answer.stdout
-    assert len(re.findall(r"^# \d/7 ", answer.stdout, re.MULTILINE)) == 7
+    assert len(re.findall(r"^# \d/8 ", answer.stdout, re.MULTILINE)) == 8
 
 
 def test_it_prints_only_without_a_gpu(machine: Machine) -> None:

@@ -1,0 +1,26 @@
+"""Names of NVTX ranges that this project gives: its domain, what is a step, whose ranges are a library's."""
+
+from __future__ import annotations
+
+DOMAIN = "kernel_ledger"
+PREFIX = f"{DOMAIN}:"  # as nsys prints it, and as names begin where NVTX comes without domains
+CALIBRATION = f"{DOMAIN} calibration"  # ranges that only measure what a range costs
+STEP = "step "  # automatic ranges: `step Decoder(4 x 1024)`
+STEP_NAMES = ("step", "decode", "prefill")
+# Domains in which libraries open ranges unasked: they say nothing about the program's own.
+LIBRARIES = ("CCCL", "NCCL", "cuBLAS", "cublas", "cuDNN", "cudnn", "cuFFT", "cuSOLVER", "cuSPARSE", "TensorRT")
+
+
+def is_step(name: str) -> bool:
+    """Whether a range of this name is a step of its program."""
+    return name in STEP_NAMES or name.startswith(STEP)
+
+
+def without_domain(name: str) -> str:
+    """The name without our domain: ranges with and without it are the same ranges."""
+    return name.removeprefix(PREFIX)
+
+
+def is_own(name: str) -> bool:
+    """Whether the program opened this range itself; `name` as `domain:name`, plain in the default domain."""
+    return not name.startswith((PREFIX, *(f"{library}:" for library in LIBRARIES)))

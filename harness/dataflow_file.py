@@ -1,0 +1,40 @@
+"""Turn what processes with automatic ranges recorded of their operations into captures/dataflow.csv.
+
+Of several processes the one with most operations counts: ranks of a distributed program do the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from analysis.formats.run import DATAFLOW
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line, used by the driver. Exit code 1 where nothing was recorded."""
+    parser = argparse.ArgumentParser(prog="python -m harness.dataflow_file", description=__doc__)
+    parser.add_argument("folder", type=Path, help="what the processes wrote")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the captures")
+    options = parser.parse_args(arguments)
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(options.folder.glob("dataflow-*.json"))]
+    best = max(found, key=lambda one: len(one["rows"]), default={"rows": [], "compiled": False})
+    (options.out / DATAFLOW.name).unlink(missing_ok=True)
+    if not best["rows"] and best["compiled"]:
+        print("Every step of the program is compiled: its operations are fused already, so there is no dataflow.")
+        return 0
+    if not best["rows"]:
+        print("dataflow failed: no process recorded a step; does the program end by itself?", file=sys.stderr)
+        return 1
+    text = DATAFLOW.text(best["rows"])
+    (options.out / DATAFLOW.name).write_text(text, encoding="utf-8")
+    steps = {row[0].partition("/")[0] for row in best["rows"]}
+    several = f" of one of {len(found)} processes" if len(found) > 1 else ""
+    print(f"{len(best['rows']):,} operands in {len(steps)} kinds of steps{several}: {', '.join(sorted(steps)[:4])}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

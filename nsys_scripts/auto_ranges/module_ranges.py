@@ -1,0 +1,398 @@
+"""Open an NVTX range around every call of a torch.nn.Module, around backward and around an optimiser's step.
+
+    KERNEL_LEDGER_RANGES=on|measure|dataflow   ranges; and what one costs; or which tensors operations read and write
+    KERNEL_LEDGER_RANGES_OUT=FOLDER            where `measure` and `dataflow` write a file a process
+
+This runs in the program's own process and Python: it needs the standard library, the program's torch, and for domain,
+colour, category and payload the package nvtx, else torch's own NVTX. Nothing of the program changes: modules keep
+their classes and attributes, and what is compiled (torch.compile) is compiled as without ranges.
+
+A range is named by the path of the module below the module that called it: `layers.0`, then `mlp`. The outermost call
+of a module that has modules is a step, `step Decoder(4 x 1024)`, with the shape of its first tensor: a prompt and a
+token are two kinds of steps. A module that does not lie below its caller has the name of its class. One that lies
+there under several names has all of them, `embed=head`.
+"""
+
+import atexit
+import functools
+import importlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+import threading
+import time
+import weakref
+
+DOMAIN, STEP = "kernel_ledger", "step "
+CALIBRATION = "kernel_ledger calibration"  # ranges of this name are dropped
+ROUNDS, CALLS = 7, 200
+# Kind of component -> its colour, and words of its class or name, in this order; the kind is the category.
+KINDS = {
+    "step": ("blue", ()),
+    "attention": ("orange", ("attn", "attention", "rotary")),
+    "mlp": ("green", ("mlp", "ffn", "feedforward", "expert")),
+    "norm": ("purple", ("norm",)),
+    "embedding": ("yellow", ("embed",)),
+    "convolution": ("red", ("conv",)),
+    "linear": ("darkgreen", ("linear", "proj", "head")),
+    "activation": ("cyan", ("relu", "gelu", "silu", "act", "softmax", "dropout")),
+    "backward": ("magenta", ()),
+    "optimiser": ("brown", ()),
+    "compiled": ("black", ()),
+    "other": ("gray", ()),
+}
+
+
+def wait_for_torch(mode):
+    """Install the ranges as soon as the program has imported torch; a program without it is left alone."""
+    if "torch" in sys.modules:
+        install(sys.modules["torch"], mode)
+    else:
+        sys.meta_path.insert(0, _Finder(mode))
+
+
+class _Finder:
+    """Finds torch as Python would, and installs the ranges behind its import."""
+
+    def __init__(self, mode):
+        self.mode = mode
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            plain = spec.loader.exec_module
+
+            def exec_module(module):
+                plain(module)
+                try:
+                    install(module, self.mode)
+                except Exception as error:  # another torch than we know: the program goes on without ranges
+                    print(f"kernel-ledger: no automatic ranges with this torch: {error}", file=sys.stderr)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+# Marks --------------------------------------------------------------------------------------------------------------
+
+
+class NvtxMarks:
+    """Ranges in our domain, each with its colour, category and payload; made once a name."""
+
+    def __init__(self, nvtx):
+        self._domain = nvtx.get_domain(DOMAIN)
+        self.push, self.pop = self._domain.push_range, self._domain.pop_range
+
+    def mark(self, name, kind, payload):
+        return self._domain.get_event_attributes(message=name, color=KINDS[kind][0], category=kind, payload=payload)
+
+
+class TorchMarks:
+    """Ranges of torch's own NVTX: names alone, in the default domain."""
+
+    def __init__(self, torch):
+        self.push, self.pop = torch._C._nvtx.rangePushA, torch._C._nvtx.rangePop
+
+    def mark(self, name, kind, payload):
+        return name
+
+
+class Nothing:
+    """Where there is no NVTX at all, as in a torch without CUDA."""
+
+    def push(self, mark):
+        pass
+
+    def pop(self):
+        pass
+
+    def mark(self, name, kind, payload):
+        return name
+
+
+def marks(torch):
+    """The best marks that this Python has."""
+    try:
+        return NvtxMarks(importlib.import_module("nvtx"))
+    except Exception:
+        pass
+    return TorchMarks(torch) if hasattr(torch._C, "_nvtx") else Nothing()
+
+
+# Names --------------------------------------------------------------------------------------------------------------
+
+
+def names_below(module):
+    """id of each module below this one -> its names there. Each module is looked into once: cycles end."""
+    found, waiting, seen = {}, [("", module)], {id(module)}
+    while waiting:
+        prefix, parent = waiting.pop(0)
+        for name, child in parent._modules.items():
+            if child is None:
+                continue
+            found.setdefault(id(child), []).append(prefix + name)
+            if id(child) not in seen:
+                seen.add(id(child))
+                waiting.append((f"{prefix}{name}.", child))
+    return found
+
+
+def class_of(module):
+    """The name of a module's class, of a compiled one that of what was compiled."""
+    return type(getattr(module, "_orig_mod", module)).__name__
+
+
+def kind_of(module, name):
+    """The kind of component by its class, else by its name."""
+    for text in (class_of(module).lower(), name.lower()):
+        for kind, (_, words) in KINDS.items():
+            if any(word in text for word in words):
+                return kind
+    return "other"
+
+
+def own_bytes(module):
+    """Bytes of the parameters of a module and of those below it: it has to read them at least once."""
+    try:
+        return sum(one.numel() * one.element_size() for one in module.parameters())
+    except Exception:  # lazy modules have no size yet
+        return 0
+
+
+def shape_of(torch, arguments):
+    """`(4 x 1024)` of the first tensor among the arguments, '' without one."""
+    for one in arguments:
+        if isinstance(one, torch.Tensor):
+            return f"({' x '.join(map(str, one.shape))})"
+    return ""
+
+
+# Ranges -------------------------------------------------------------------------------------------------------------
+
+
+class Ranges:
+    """Opens and closes the ranges of one process."""
+
+    def __init__(self, torch, marks):
+        self.torch, self.marks = torch, marks
+        self._local = threading.local()
+        self._known = {}
+        self._below = weakref.WeakKeyDictionary()
+        self.opened = 0
+
+    def name_below(self, caller, module):
+        """The name of a module that another one calls."""
+        names = self._below.get(caller)
+        if names is None or id(module) not in names:  # modules may be added while the program runs
+            names = self._below[caller] = names_below(caller)
+        return "=".join(names.get(id(module), ())[:3]).replace("/", "|") or class_of(module)
+
+    def of_call(self, caller, module):
+        """The mark of a call inside another module's, made anew where the ids are of modules that are gone."""
+        known = self._known.get((id(caller), id(module)))
+        if known is not None and known[0]() is module and known[1]() is caller:
+            return known[2]
+        name = self.name_below(caller, module)
+        mark = self.marks.mark(name, kind_of(module, name), own_bytes(module))
+        self._known[id(caller), id(module)] = weakref.ref(module), weakref.ref(caller), mark
+        return mark
+
+    def of_outermost(self, module, arguments):
+        """The mark of a call that no module makes: a step, if the module is made of others."""
+        name = class_of(module)
+        if not module._modules:
+            return self.named(name, kind_of(module, name), own_bytes(module))
+        kind = "compiled" if hasattr(module, "_orig_mod") or module._compiled_call_impl else "step"
+        return self.named(f"{STEP}{name}{shape_of(self.torch, arguments)}", kind, own_bytes(module))
+
+    def named(self, name, kind, payload=0):
+        mark = self._known.get(name)
+        if mark is None:
+            mark = self._known[name] = self.marks.mark(name, kind, payload)
+        return mark
+
+    def wrapped_call(self, plain):
+        """Module.__call__ with a range around it."""
+        local, of_call, of_outermost = self._local, self.of_call, self.of_outermost
+        push, pop = self.marks.push, self.marks.pop
+        compiling = self.torch.compiler.is_compiling
+
+        def __call__(self, *args, **kwargs):  # noqa: N807
+            if compiling():
+                return plain(self, *args, **kwargs)
+            try:
+                stack = local.stack
+            except AttributeError:
+                stack = local.stack = []
+            push(of_call(stack[-1], self) if stack else of_outermost(self, (*args, *kwargs.values())))
+            stack.append(self)
+            try:
+                return plain(self, *args, **kwargs)
+            finally:
+                stack.pop()
+                pop()
+
+        return __call__
+
+    def wrapped(self, plain, name, kind):
+        """A function with a range around it; `name` may be made from its first argument."""
+        push, pop, compiling = self.marks.push, self.marks.pop, self.torch.compiler.is_compiling
+
+        @functools.wraps(plain)
+        def ranged(*args, **kwargs):
+            if compiling():
+                return plain(*args, **kwargs)
+            push(self.named(f"{STEP}{name(args[0]) if callable(name) else name}", kind))
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                pop()
+
+        return ranged
+
+    def wrapped_backward(self, plain):
+        """torch.autograd.backward with its range on the thread that launches: autograd's own, on one GPU."""
+        torch, push, pop = self.torch, self.marks.push, self.marks.pop
+        here = self.wrapped(plain, "backward", "backward")
+        mark = self.named(f"{STEP}backward", "backward")
+
+        @functools.wraps(plain)
+        def backward(tensors, *args, **kwargs):
+            root = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
+            node = getattr(root, "grad_fn", None)
+            if node is None or not root.is_cuda or torch.cuda.device_count() != 1 or isinstance(self.marks, Recorded):
+                return here(tensors, *args, **kwargs)
+
+            def close(thread):
+                if threading.get_ident() == thread:
+                    pop()
+
+            def begin(_):
+                handle.remove()
+                push(mark)
+                thread = threading.get_ident()
+                torch.autograd.Variable._execution_engine.queue_callback(lambda: close(thread))
+
+            handle = node.register_prehook(begin)
+            return plain(tensors, *args, **kwargs)
+
+        return backward
+
+    def measure(self, plain, ranged):
+        """Nanoseconds that a range adds to the call of a module: the least of some rounds."""
+        nn = self.torch.nn
+
+        class Leaf(nn.Module):
+            def forward(self):
+                return None
+
+        leaf, best = Leaf(), {}
+        self._known[id(leaf), id(leaf)] = weakref.ref(leaf), weakref.ref(leaf), self.marks.mark(CALIBRATION, "other", 0)
+        self._local.stack = [leaf]
+        try:
+            for _ in range(ROUNDS):
+                for call in (plain, ranged):
+                    start = time.perf_counter_ns()
+                    for _ in range(CALLS):
+                        call(leaf)
+                    took = (time.perf_counter_ns() - start) / CALLS
+                    best[call] = min(best.get(call, took), took)
+        finally:
+            self._local.stack = []
+        return best[ranged] - best[plain]
+
+
+def install(torch, mode):
+    """Put the ranges into the program's torch."""
+    module, optimiser = torch.nn.Module, torch.optim.Optimizer
+    used = _recorded() if mode == "dataflow" else marks(torch)
+    ranges, plain = Ranges(torch, used), module.__call__
+    ranged = ranges.wrapped_call(plain)
+    module.__call__ = _measured_first(ranges, plain, ranged) if mode == "measure" else ranged
+    torch.autograd.backward = ranges.wrapped_backward(torch.autograd.backward)
+    hook = optimiser.profile_hook_step
+    optimiser.profile_hook_step = staticmethod(
+        lambda step: ranges.wrapped(hook(step), lambda own: type(own).__name__, "optimiser")
+    )
+
+
+def _measured_first(ranges, plain, ranged):
+    """The first call of a module measures what a range costs, then puts the plain wrapper in its own place."""
+
+    def __call__(self, *args, **kwargs):  # noqa: N807
+        ranges.torch.nn.Module.__call__ = ranged
+        _write("cost", {"cost_ns": ranges.measure(plain, ranged), "with": type(ranges.marks).__name__})
+        return ranged(self, *args, **kwargs)
+
+    return __call__
+
+
+def _write(what, content):
+    """Write a file of this process, whole or not at all; the program does not notice if that fails."""
+    folder = os.environ.get("KERNEL_LEDGER_RANGES_OUT")
+    if not folder:
+        return
+    path = os.path.join(folder, f"{what}-{os.getpid()}.json")
+    try:
+        with open(f"{path}.partial", "w", encoding="utf-8") as file:
+            json.dump(content, file)
+        os.replace(f"{path}.partial", path)
+    except OSError:
+        pass
+
+
+# Dataflow -----------------------------------------------------------------------------------------------------------
+
+MOST_STEPS = 12  # kinds of steps that are recorded, each once
+
+
+class Recorded:
+    """In place of marks: records the operations of each kind of step once, and of nothing else."""
+
+    def __init__(self, recorder):
+        self._recorder, self._local = recorder, threading.local()
+        self._seen, self._owner = set(), None
+        self.compiled = False
+
+    def mark(self, name, kind, payload):
+        return name, kind
+
+    def push(self, mark):
+        name, kind = mark
+        depth = self._local.depth = getattr(self._local, "depth", 0) + 1
+        if kind == "compiled":
+            self.compiled = True
+        elif depth == 1 and self._owner is None and name not in self._seen and len(self._seen) < MOST_STEPS:
+            self._seen.add(name)
+            self._owner = threading.get_ident()
+            self._recorder.__enter__()
+        if self._owner == threading.get_ident():
+            self._recorder.push(name)
+
+    def pop(self):
+        self._local.depth -= 1
+        if self._owner == threading.get_ident():
+            self._recorder.pop()
+            if self._local.depth == 0:
+                self._recorder.__exit__(None, None, None)
+                self._owner = None
+
+    def write(self):
+        if self._seen or self.compiled:
+            _write("dataflow", {"rows": self._recorder.rows(), "compiled": self.compiled})
+
+
+def _recorded():
+    """The recorder of the harness, which needs torch alone."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "harness", "dataflow.py")
+    spec = importlib.util.spec_from_file_location("kernel_ledger_dataflow", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = Recorded(module.Recorder())
+    atexit.register(found.write)
+    return found
