@@ -45,6 +45,24 @@ for way in (through_domain, push_range):
     print(min(times) / count)
 """
 
+# The same for the call of a module, whose range is automatic where the library is there.
+MODULE = """
+import sys, time, torch
+class Leaf(torch.nn.Module):
+    def forward(self): pass
+class Root(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.leaf = Leaf()
+    def forward(self, count):
+        for _ in range(count):
+            self.leaf()
+count, root, times = int(sys.argv[1]), Root(), []
+for _ in range(5):
+    before = time.perf_counter_ns(); root(count); times.append(time.perf_counter_ns() - before)
+print(min(times) / count)
+"""
+
 
 class Way(NamedTuple):
     """A way to open and close a range, and what it may cost in ns."""
@@ -60,6 +78,7 @@ WAYS = (
     Way("C", "`nvtxRangePushA`, `nvtxRangePop`", 800),
     Way("Python", "`Domain.push_range(attributes)`, `Domain.pop_range()`", 300),
     Way("Python", '`nvtx.push_range("layer")`, `nvtx.pop_range()`', 800),
+    Way("Python", "call of an `nn.Module`, automatic range", 3000),
 )
 
 
@@ -78,8 +97,10 @@ def times_of(player: Path, ranges: int, library: Path | None, records: Path) -> 
     environment = dict(os.environ)
     if library:
         environment |= {"NVTX_INJECTION64_PATH": str(library), "KERNEL_LEDGER_BARE": str(records)}
+        environment |= {"PYTHONPATH": str(ROOT / "nsys_scripts" / "auto_ranges"), "KERNEL_LEDGER_RANGES": "on"}
     found: list[float] = []
-    for command in ([str(player), "bench", str(ranges)], [sys.executable, "-c", PYTHON, str(ranges)]):
+    python = [[sys.executable, "-c", code, str(ranges)] for code in (PYTHON, MODULE)]
+    for command in ([str(player), "bench", str(ranges)], *python):
         said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
         found += map(float, said.split())
     for file in records.iterdir():
