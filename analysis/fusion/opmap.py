@@ -92,6 +92,8 @@ REDUCTIONS = frozenset(
         "_safe_softmax",
         "_log_softmax",
         "native_layer_norm",
+        "native_batch_norm",
+        "cudnn_batch_norm",
         "_fused_rms_norm",
         "sum",
         "mean",

@@ -267,6 +267,39 @@ def read_nodes(dataflow: pd.DataFrame) -> list[Node]:
     return nodes
 
 
+def repeat_nodes(nodes: Sequence[Node], ranges: pd.DataFrame) -> list[Node]:
+    """The operations of each step as often as the timeline has that step: what was recorded once holds for all.
+
+    Not of a step whose ranges differ in number from one instance to the next, nor where that adds too many operations.
+    """
+    seen = ranges["path"].value_counts().to_dict() if len(ranges) else {}
+    recorded: dict[str, int] = defaultdict(int)
+    for path, call in {(node.path, node.call) for node in nodes}:
+        recorded[path] = max(recorded[path], call + 1)
+    odd = {step_of(path) for path, calls in recorded.items() if seen.get(path) != calls * seen.get(step_of(path), 1)}
+    found: list[Node] = []
+    storages = 1 + max((one.storage for node in nodes for one in (*node.reads, *node.writes)), default=0)
+    for step, members in groupby(nodes, lambda node: step_of(node.path)):
+        own = list(members)
+        times = seen.get(step, 1) if step and step not in odd else 1
+        times = min(times, max(MOST_LAUNCHES // len(own), 1))
+        for again in range(times):
+            found += [
+                _repeated(node, len(found) + at, again, recorded[node.path], storages) for at, node in enumerate(own)
+            ]
+    return found
+
+
+def _repeated(node: Node, number: int, again: int, calls: int, storages: int) -> Node:
+    """The operation in a later instance of its step, with memory of its own; numbers of operations move with it."""
+
+    def moved(operand: Operand) -> Operand:
+        return replace(operand, storage=operand.storage + again * storages, freed=operand.freed + number - node.number)
+
+    reads, writes = ([moved(one) for one in some] for some in (node.reads, node.writes))
+    return Node(number, node.path, node.call + again * calls, node.op, reads, writes)
+
+
 def assign_launches(nodes: Sequence[Node], work: Work, bound_of: Mapping[tuple[str, str], str]) -> None:
     """Give each operation its launches, where the order inside its range instance leaves one possibility.
 
@@ -434,7 +467,50 @@ def name_pattern(names: Sequence[str]) -> str:
         return "residual + LayerNorm"
     if len(words) > 1 and set(words) <= {"copy", "clone", "cat"}:
         return "QKV split and permute" if len(words) in (2, 3) and "cat" not in words else "copies"
-    return " + ".join(_plain(word) for word in words)
+    return " + ".join(_plain(word) for word in _with_known_parts(words))
+
+
+# Operations in a row -> what they are, and the kernel that is there to take.
+_COMPILE = "torch.compile makes one kernel of it"
+_KNOWN_PARTS = (
+    (
+        re.compile(r"((to_)?copy )?(pow|square|mul) mean add rsqrt mul ((to_)?copy )?(mul )?((to_)?copy )?"),
+        "RMSNorm",
+        "ready-made: torch.nn.functional.rms_norm",
+    ),
+    (re.compile(r"(mul )?neg cat (mul )+add |(mul )?cat (mul )+add "), "rotary embedding", f"ready-made: {_COMPILE}"),
+    (re.compile(r"silu mul "), "SwiGLU", f"ready-made: {_COMPILE}"),
+    (
+        re.compile(r"(?:native_|cudnn_|_native_)?batch_norm(?:_\w+)? (add )?relu "),
+        "BatchNorm + ReLU",
+        f"ready-made: {_COMPILE}; in inference the convolution takes the norm over",
+    ),
+    (re.compile(r"((to_)?copy ){2,}"), "casts", f"ready-made: keep the tensors in one type, or {_COMPILE}"),
+)
+_OPTIMISER = re.compile(r"step (?!backward)\w+")  # an automatic range
+_SOFTMAX_NAMES = ("scale + mask + softmax", "mask + softmax")
+
+
+def _with_known_parts(words: Sequence[str]) -> list[str]:
+    """The words with each known run of operations as one: add, copy, pow, mean … is add, RMSNorm."""
+    left = [_plain(word) for word in words]
+    for pattern, name, _ in _KNOWN_PARTS:
+        at = 0
+        while at < len(left):
+            if found := pattern.match("".join(f"{word} " for word in left[at:])):
+                left[at : at + found[0].count(" ")] = [name]
+            at += 1
+    return left
+
+
+def ready_made(pattern: str, path: str) -> str:
+    """Which fusion of a chain is there to take, '' where none is known; `pattern` from name_pattern."""
+    if _OPTIMISER.fullmatch(path):
+        return "ready-made: the optimiser's fused=True, or foreach=True"
+    if pattern in _SOFTMAX_NAMES:
+        return "ready-made: torch.nn.functional.scaled_dot_product_attention, which takes the products too"
+    found = [how for _, name, how in _KNOWN_PARTS if name in pattern.split(" + ") or pattern.startswith(name)]
+    return "; ".join(dict.fromkeys(found))
 
 
 def _plain(word: str) -> str:
@@ -461,8 +537,11 @@ def chain_candidate(chain: Sequence[Node], readers: _Readers, work: Work) -> Can
     certain = all(node.rows is not None for node in chain)
     rows = tuple(row for node in chain for row in node.rows or ()) if certain else None
     names = [node.name for node in chain]
+    pattern = name_pattern(names)
+    if way := ready_made(pattern, chain[0].path):
+        notes = [*notes, way]
     return Candidate(
-        pattern=name_pattern(names),
+        pattern=pattern,
         paths=tuple(node.path for node in chain),
         kernels=tuple(str(work.label[row]) for row in rows) if rows else tuple(names),
         rows=rows,
@@ -1131,7 +1210,7 @@ def plan(
     measured = measured.head(int((gpu_ops["kind"] == "kernel").sum()))
     work = prepare_work(gpu_ops, ranges, measured)
     machine = measure_machine(gpu_ops, roofs, l2_bytes)
-    nodes = read_nodes(dataflow) if dataflow is not None else []
+    nodes = repeat_nodes(read_nodes(dataflow), ranges) if dataflow is not None else []
     at_dram = roofline[roofline["level"] == "dram"].dropna(subset=["bound"])
     bound_of = dict(zip(zip(at_dram["kernel"], at_dram["range"], strict=True), at_dram["bound"], strict=True))
     assign_launches(nodes, work, bound_of)

@@ -619,7 +619,46 @@ def test_elements_come_from_grid_block_and_name() -> None:
         (["add", "native_layer_norm"], "residual + LayerNorm"),
         (["clone", "clone", "clone"], "QKV split and permute"),
         (["add", "tanh", "mul"], "add + tanh + mul"),
+        (["_to_copy", "pow", "mean", "add", "rsqrt", "mul", "_to_copy", "mul"], "RMSNorm"),
+        (["add", "_to_copy", "pow", "mean", "add", "rsqrt", "mul", "_to_copy", "mul"], "add + RMSNorm"),
+        (["mul", "neg", "cat", "mul", "add", "mul", "neg", "cat", "mul", "add"], "rotary embedding + rotary embedding"),
+        (["silu", "mul"], "SwiGLU"),
+        (["native_batch_norm", "relu"], "BatchNorm + ReLU"),
+        (["cudnn_batch_norm", "add", "relu"], "BatchNorm + ReLU"),
+        (["_to_copy", "_to_copy"], "casts"),
     ],
 )
 def test_patterns_have_names(names: list[str], pattern: str) -> None:
     assert fusion.name_pattern(names) == pattern
+
+
+def test_a_fusion_that_is_there_to_take_is_named() -> None:
+    assert "F" not in fusion.ready_made("add + tanh + mul", "step N(4)/layers.0")
+    assert "functional.rms_norm" in fusion.ready_made("add + RMSNorm", "step N(4)/layers.0/norm")
+    assert "scaled_dot_product_attention" in fusion.ready_made("scale + mask + softmax", MASK)
+    assert "fused=True" in fusion.ready_made("mul + add", "step AdamW")
+    assert fusion.ready_made("mul + add", "step backward") == ""
+
+
+def test_what_was_recorded_once_holds_for_every_instance_of_its_step() -> None:
+    once = [
+        (MASK, MUL, 10),
+        (MASK, "[CUDA memcpy Device-to-Device]", 10, {"bytes": MIB}),
+        (MASK, FILL, 10),
+        (SOFT, SOFTMAX, 10),
+    ]
+    again = [(MASK, MUL, 10, {"step": True}), *once[1:]]
+    one = plan(timeline(*once), softmax_flow())[0].iloc[0]
+    three = plan(timeline(*once, *again, *again), softmax_flow())[0]
+    assert len(three) == 1
+    row = three.iloc[0]
+    same = ["pattern", "occurrences", "launches", "now_bytes", "after_bytes", "now_time_ns", "bound_time_ns", "gain_ns"]
+    assert row[same].tolist() == one[same].tolist()  # per step
+
+
+def test_a_step_whose_ranges_differ_is_not_repeated() -> None:
+    captured = timeline((MASK, MUL, 10), (MASK, FILL, 10), (SOFT, SOFTMAX, 10))
+    nodes = fusion.read_nodes(softmax_flow())
+    twice = pd.concat([captured[1], captured[1][captured[1]["path"] == "m/prefill"]])
+    assert len(fusion.repeat_nodes(nodes, twice)) == len(nodes)
+    assert fusion.repeat_nodes(nodes, captured[1]) == nodes
