@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from analysis.formats.run import DATAFLOW
 
@@ -20,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder of the captures")
     options = parser.parse_args(arguments)
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(options.folder.glob("dataflow-*.json"))]
-    best = max(found, key=lambda one: len(one["rows"]), default={"rows": [], "compiled": False})
+    best: dict[str, Any] = max(found, key=lambda one: len(one["rows"]), default={"rows": [], "compiled": False})
     (options.out / DATAFLOW.name).unlink(missing_ok=True)
     if not best["rows"] and best["compiled"]:
         print("Every step of the program is compiled: its operations are fused already, so there is no dataflow.")
