@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis import published
+from analysis import examples, published
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
 from analysis.formats.files import document_fields
@@ -98,6 +98,8 @@ def render(root: Path = ROOT) -> dict[str, str]:
         ("analysis/README.md", "columns"): {"": document_columns()},
         ("analysis/README.md", "json"): {"": document_json()},
     }
+    if programs := examples.read(root / "examples"):
+        texts["examples/README.md", "examples"] = {"": examples.render(programs)}
     files: dict[str, str] = {}
     for place, runs in enumerate(gpus):
         tables = _ladder_tables(runs, root)

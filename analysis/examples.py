@@ -1,0 +1,130 @@
+"""The example programs: what an expert names in each, and whether the report's first findings name it too.
+
+The header of each program in examples/ holds the expert's list, examples.toml the words by which a finding agrees with
+an entry. A captured example has its report.json in examples/h200/<name>/.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from analysis.formats.errors import InputError
+
+FILE = "examples.toml"
+GPU = "h200"
+FIRST = 3  # findings that are compared
+_ENTRY = re.compile(r"^(?://|#)? ?([1-9])\. (.+)$", re.MULTILINE)
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One table of examples.toml, whose first lines say what each field is."""
+
+    source: str
+    command: str
+    build: str = ""
+    agrees: list[str] = []
+    misses: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A program, or one way to run it; `expert` is empty for a second way, which is shown and not compared."""
+
+    name: str
+    entry: _Entry
+    expert: tuple[str, ...]
+    report: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """An entry of the expert's list, the finding that agrees with it ('' for none) and the reason of a miss."""
+
+    said: str
+    found: str
+    reason: str
+
+
+def read(folder: Path) -> list[Example]:
+    """The examples of a folder, in the order of examples.toml; none where there is no such file.
+
+    Raises: InputError where file, program or list is not what it has to be.
+    """
+    file = folder / FILE
+    if not file.is_file():
+        return []
+    try:
+        entries = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), dict[str, _Entry])
+    except (ValueError, msgspec.ValidationError) as error:
+        raise InputError(f"examples/{FILE}: {error}; its first lines say what it holds.") from None
+    return [_example(folder, name, entry) for name, entry in entries.items()]
+
+
+def _example(folder: Path, name: str, entry: _Entry) -> Example:
+    source = folder / entry.source
+    if not source.is_file():
+        raise InputError(f"examples/{FILE}: {name} is of {entry.source}, which is not there.")
+    listed = tuple(text for _, text in _ENTRY.findall(source.read_text(encoding="utf-8")))
+    if entry.agrees and len(entry.agrees) != len(listed):
+        raise InputError(
+            f"examples/{FILE}: {name} has words for {len(entry.agrees)} entries, {entry.source} lists {len(listed)}."
+        )
+    report = folder / GPU / name / "report.json"
+    content = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
+    return Example(name, entry, listed if entry.agrees else (), content)
+
+
+def compare(example: Example) -> list[Compared]:
+    """Each entry of the expert's list against the first findings of the report; nothing without a report."""
+    if example.report is None:
+        return []
+    findings = example.report["findings"][:FIRST]
+    rows = []
+    for number, (said, words) in enumerate(zip(example.expert, example.entry.agrees, strict=True), start=1):
+        agreed = (one["title"] for one in findings if re.search(words, f"{one['title']}. {one['sentence']}"))
+        found = next(agreed, "")
+        rows.append(Compared(said, found, "" if found else example.entry.misses.get(str(number), "")))
+    return rows
+
+
+def render(examples: list[Example]) -> str:
+    """The generated part of examples/README.md."""
+    compared = {one.name: compare(one) for one in examples}
+    rows = [row for own in compared.values() for row in own]
+    agree = sum(bool(row.found) for row in rows)
+    blocks = [
+        f"**{agree} of {len(rows)}** entries of the experts' lists are among the report's first {FIRST} findings."
+    ]
+    for one in examples:
+        blocks.append(f"## {one.name}\n\n`{one.entry.command.replace('{program}', f'examples/{one.entry.source}')}`")
+        if one.report is None:
+            blocks.append("Not captured yet.")
+            continue
+        blocks.append(_table_of(compared[one.name]) if one.expert else "A second way to run it, without a list.")
+        blocks.append(_findings_of(one))
+    return "\n\n".join(blocks)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _table_of(rows: list[Compared]) -> str:
+    lines = ["| the expert | the report's finding |", "|---|---|"]
+    lines += [f"| {_cell(row.said)} | {_cell(row.found) or f'**missed**: {_cell(row.reason)}'} |" for row in rows]
+    return "\n".join(lines)
+
+
+def _findings_of(one: Example) -> str:
+    """The first findings as the report has them, and where its whole screen is."""
+    assert one.report is not None
+    told = [f"{at}. {found['title']}" for at, found in enumerate(one.report["findings"][:FIRST], start=1)]
+    more = f"The report: [{GPU}/{one.name}/report.txt]({GPU}/{one.name}/report.txt)."
+    return "\n".join(["Its first findings:", "", *told, "", more])

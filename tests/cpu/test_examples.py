@@ -1,0 +1,82 @@
+"""The example programs: short, without weights or ranges, and compared with what an expert names in each."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis import examples
+from analysis.formats.errors import InputError
+from tests.machine import ROOT
+
+FOLDER = ROOT / "examples"
+SOURCES = sorted(path for path in FOLDER.iterdir() if path.suffix in (".py", ".cu"))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_a_program_is_short_and_opens_no_range(source: Path) -> None:
+    text = source.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 60
+    assert not re.search(
+        r"nvtx|ProfilerStart|from_pretrained|torch\.load", text.replace("No NVTX", "").replace("no NVTX", "")
+    )
+
+
+def test_five_programs_have_a_list_of_three() -> None:
+    found = [one for one in examples.read(FOLDER) if one.expert]
+    assert len(found) == len({one.entry.source for one in found}) == 5
+    assert {one.entry.source for one in found} == {path.name for path in SOURCES}
+    assert [len(one.expert) for one in found] == [3] * 5
+
+
+def test_captured_examples_agree_and_misses_have_a_reason() -> None:
+    captured = [one for one in examples.read(FOLDER) if one.report is not None]
+    rows = [row for one in captured for row in examples.compare(one)]
+    assert [row.said for row in rows if not row.found and not row.reason] == []
+    size = sum(path.stat().st_size for path in (FOLDER / examples.GPU).rglob("*") if path.is_file())
+    assert size < 5_000_000
+
+
+def example(findings: list[dict[str, str]], **entry: Any) -> examples.Example:
+    fields = {"source": "a.py", "command": "python3 {program}", "agrees": ["launch", "(?i)copy"]} | entry
+    report = {"findings": findings}
+    return examples.Example("a", examples._Entry(**fields), ("Launches.", "Copies | of tensors."), report)
+
+
+def finding(title: str, sentence: str = "") -> dict[str, str]:
+    return {"title": title, "sentence": sentence}
+
+
+def test_only_the_first_three_findings_count_and_a_miss_shows_its_reason() -> None:
+    findings = [finding("x"), finding("y waits", "for launches"), finding("z"), finding("Copy to the host")]
+    one = example(findings, misses={"2": "It is fourth."})
+    first, second = examples.compare(one)
+    assert (first.found, second.found, second.reason) == ("y waits", "", "It is fourth.")
+    text = examples.render([one])
+    assert "**1 of 2** entries" in text
+    assert "| Copies \\| of tensors. | **missed**: It is fourth. |" in text
+    assert "1. x\n2. y waits\n3. z\n" in text
+
+
+def test_an_example_that_is_not_captured_is_said_to_be(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path / "examples", ignore=shutil.ignore_patterns(examples.GPU))
+    text = examples.render(examples.read(tmp_path / "examples"))
+    assert text.startswith("No example is captured yet.")
+    assert text.count("Not captured yet.") == 6
+
+
+def test_what_is_wrong_with_the_list_is_one_sentence(tmp_path: Path) -> None:
+    assert examples.read(tmp_path) == []
+    (tmp_path / "examples.toml").write_text('[a]\nsource = "a.py"\ncommand = "x"\nagrees = ["x"]\n')
+    with pytest.raises(InputError, match=r"is of a\.py, which is not there"):
+        examples.read(tmp_path)
+    (tmp_path / "a.py").write_text('"""A program."""\n')
+    with pytest.raises(InputError, match=r"words for 1 entries, a\.py lists 0"):
+        examples.read(tmp_path)
+    (tmp_path / "examples.toml").write_text('[a]\nsource = "a.py"\n')
+    with pytest.raises(InputError, match=r"examples\.toml: .*command"):
+        examples.read(tmp_path)
