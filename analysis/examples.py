@@ -99,9 +99,8 @@ def render(examples: list[Example]) -> str:
     compared = {one.name: compare(one) for one in examples}
     rows = [row for own in compared.values() for row in own]
     agree = sum(bool(row.found) for row in rows)
-    blocks = [
-        f"**{agree} of {len(rows)}** entries of the experts' lists are among the report's first {FIRST} findings."
-    ]
+    told = f"**{agree} of {len(rows)}** entries of the experts' lists are among the report's first {FIRST} findings."
+    blocks = [told if rows else "No example is captured yet."]
     for one in examples:
         blocks.append(f"## {one.name}\n\n`{one.entry.command.replace('{program}', f'examples/{one.entry.source}')}`")
         if one.report is None:
