@@ -147,21 +147,32 @@ def _l2_bytes(capture: Capture, device: Device | None) -> float | None:
 
 @fact("step_ranges")
 def _step_ranges(
-    ranges: pd.DataFrame, owner: pd.Series, bare: pd.DataFrame, folded: dict[str, str]
+    ranges: pd.DataFrame, owner: pd.Series, bare: pd.DataFrame, folded: dict[str, str], iterations: pd.DataFrame
 ) -> pd.DataFrame:  # fmt: skip
-    """The ranges that are steps; where none has such a name and bare times are there, the outermost that repeat."""
+    """The ranges that are steps; where none has such a name and bare times are there, the outermost that repeat.
+
+    Of a program without ranges of its own: its iterations, which are no rows of `ranges`.
+    """
     steps = gaps.find_steps(ranges)
-    if len(steps) or bare.empty:
+    if len(steps):
+        return steps
+    if len(iterations):
+        return iterations
+    if bare.empty:
         return steps
     return find_repeated(ranges, attribution.paths_of(owner, ranges), folded, bare["range"].value_counts().to_dict())
 
 
 @fact("step_of_op")
-def _step_of_op(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, owner: pd.Series, step_ranges: pd.DataFrame) -> np.ndarray:
+def _step_of_op(
+    gpu_ops: pd.DataFrame, ranges: pd.DataFrame, owner: pd.Series, step_ranges: pd.DataFrame, iterations: pd.DataFrame
+) -> np.ndarray:  # fmt: skip
     """Row of the step of each GPU operation, -1 for none."""
     rows = owner.to_numpy(np.int64)
     inside = rows
-    if len(ranges):
+    if step_ranges is iterations:
+        inside = np.full(len(rows), -1, dtype=np.int64)
+    elif len(ranges):
         step_of_row = gaps.step_of_rows(ranges, step_ranges, attribution.parent_rows(ranges))
         inside = np.where(rows >= 0, step_of_row[np.maximum(rows, 0)], -1)
     return gaps.add_other_threads(gpu_ops, step_ranges, inside)
