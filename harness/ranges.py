@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from analysis.formats.errors import UsageError
+from analysis.formats.ranges import KINDS, is_step, kind_of
 from analysis.formats.run import CPU_RANGES
 
 _MARK = "_component_name"
@@ -81,7 +82,8 @@ class NvtxTracer:
     def push(self, name: str) -> None:
         attributes = self._attributes.get(name)
         if attributes is None:
-            attributes = self._domain.get_event_attributes(message=name, color="blue")
+            kind = "step" if is_step(name) else kind_of(name)
+            attributes = self._domain.get_event_attributes(message=name, color=KINDS[kind][0], category=kind)
             self._attributes[name] = attributes
         self._push(attributes)
 

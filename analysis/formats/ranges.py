@@ -24,3 +24,30 @@ def without_domain(name: str) -> str:
 def is_own(name: str) -> bool:
     """Whether the program opened this range itself; `name` as `domain:name`, plain in the default domain."""
     return not name.startswith((PREFIX, *(f"{library}:" for library in LIBRARIES)))
+
+
+# Kind of component -> its colour in Nsight Systems, and words of its class or name. The first kind that fits counts; it
+# is the category of the range.
+KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "step": ("blue", ()),
+    "attention": ("orange", ("attn", "attention", "rotary", "scores", "softmax", "mask")),
+    "mlp": ("green", ("mlp", "ffn", "feedforward", "expert")),
+    "norm": ("purple", ("norm", "ln_")),
+    "embedding": ("yellow", ("embed", "wte", "wpe")),
+    "convolution": ("red", ("conv",)),
+    "linear": ("darkgreen", ("linear", "proj", "head", "qkv", "fc")),
+    "activation": ("cyan", ("relu", "gelu", "silu", "activation", "dropout")),
+    "backward": ("magenta", ("backward",)),
+    "optimiser": ("brown", ()),
+    "compiled": ("black", ()),
+    "other": ("gray", ()),
+}
+
+
+def kind_of(*names: str) -> str:
+    """The kind of a component by its class and its name, whichever tells it first."""
+    for text in names:
+        for kind, (_, words) in KINDS.items():
+            if any(word in text.lower() for word in words):
+                return kind
+    return "other"

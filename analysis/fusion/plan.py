@@ -25,7 +25,7 @@ import pandas as pd
 
 from analysis.formats import symbols
 from analysis.formats.goals import limits
-from analysis.formats.ranges import is_step
+from analysis.formats.ranges import STEP, is_step
 from analysis.formats.words import count_of
 from analysis.fusion import opmap
 from analysis.tables.attribution import fold_paths
@@ -504,7 +504,12 @@ def _with_known_parts(words: Sequence[str]) -> list[str]:
 
 
 def ready_made(pattern: str, path: str) -> str:
-    """Which fusion of a chain is there to take, '' where none is known; `pattern` from name_pattern."""
+    """Which fusion of a chain is there to take, '' where none is known; `pattern` from name_pattern.
+
+    Of programs with automatic ranges: who named ranges by hand chose the operations, too.
+    """
+    if not path.startswith(STEP):
+        return ""
     if _OPTIMISER.fullmatch(path):
         return "ready-made: the optimiser's fused=True, or foreach=True"
     if pattern in _SOFTMAX_NAMES:

@@ -25,24 +25,21 @@ import threading
 import time
 import weakref
 
-DOMAIN, STEP = "kernel_ledger", "step "
-CALIBRATION = "kernel_ledger calibration"  # ranges of this name are dropped
 ROUNDS, CALLS = 7, 200
-# Kind of component -> its colour, and words of its class or name, in this order; the kind is the category.
-KINDS = {
-    "step": ("blue", ()),
-    "attention": ("orange", ("attn", "attention", "rotary")),
-    "mlp": ("green", ("mlp", "ffn", "feedforward", "expert")),
-    "norm": ("purple", ("norm",)),
-    "embedding": ("yellow", ("embed",)),
-    "convolution": ("red", ("conv",)),
-    "linear": ("darkgreen", ("linear", "proj", "head")),
-    "activation": ("cyan", ("relu", "gelu", "silu", "act", "softmax", "dropout")),
-    "backward": ("magenta", ()),
-    "optimiser": ("brown", ()),
-    "compiled": ("black", ()),
-    "other": ("gray", ()),
-}
+
+
+def _beside(path):
+    """A module of this project by its path; the program cannot import it, and must not find our packages."""
+    spec = importlib.util.spec_from_file_location(
+        f"kernel_ledger_{os.path.basename(path)[:-3]}", os.path.join(_ROOT, path)
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_NAMES = _beside(os.path.join("analysis", "formats", "ranges.py"))
 
 
 def wait_for_torch(mode):
@@ -85,21 +82,23 @@ class NvtxMarks:
     """Ranges in our domain, each with its colour, category and payload; made once a name."""
 
     def __init__(self, nvtx):
-        self._domain = nvtx.get_domain(DOMAIN)
+        self._domain = nvtx.get_domain(_NAMES.DOMAIN)
         self.push, self.pop = self._domain.push_range, self._domain.pop_range
 
     def mark(self, name, kind, payload):
-        return self._domain.get_event_attributes(message=name, color=KINDS[kind][0], category=kind, payload=payload)
+        return self._domain.get_event_attributes(
+            message=name, color=_NAMES.KINDS[kind][0], category=kind, payload=payload
+        )
 
 
 class TorchMarks:
-    """Ranges of torch's own NVTX: names alone, in the default domain."""
+    """Ranges of torch's own NVTX: names alone, in the default domain, so that the name holds ours."""
 
     def __init__(self, torch):
         self.push, self.pop = torch._C._nvtx.rangePushA, torch._C._nvtx.rangePop
 
     def mark(self, name, kind, payload):
-        return name
+        return f"{_NAMES.PREFIX}{name}"
 
 
 class Nothing:
@@ -147,15 +146,6 @@ def class_of(module):
     return type(getattr(module, "_orig_mod", module)).__name__
 
 
-def kind_of(module, name):
-    """The kind of component by its class, else by its name."""
-    for text in (class_of(module).lower(), name.lower()):
-        for kind, (_, words) in KINDS.items():
-            if any(word in text for word in words):
-                return kind
-    return "other"
-
-
 def own_bytes(module):
     """Bytes of the parameters of a module and of those below it: it has to read them at least once."""
     try:
@@ -198,7 +188,7 @@ class Ranges:
         if known is not None and known[0]() is module and known[1]() is caller:
             return known[2]
         name = self.name_below(caller, module)
-        mark = self.marks.mark(name, kind_of(module, name), own_bytes(module))
+        mark = self.marks.mark(name, _NAMES.kind_of(class_of(module), name), own_bytes(module))
         self._known[id(caller), id(module)] = weakref.ref(module), weakref.ref(caller), mark
         return mark
 
@@ -206,9 +196,10 @@ class Ranges:
         """The mark of a call that no module makes: a step, if the module is made of others."""
         name = class_of(module)
         if not module._modules:
-            return self.named(name, kind_of(module, name), own_bytes(module))
+            return self._known.get(name) or self.named(name, _NAMES.kind_of(name), own_bytes(module))
         kind = "compiled" if hasattr(module, "_orig_mod") or module._compiled_call_impl else "step"
-        return self.named(f"{STEP}{name}{shape_of(self.torch, arguments)}", kind, own_bytes(module))
+        name = f"{_NAMES.STEP}{name}{shape_of(self.torch, arguments)}"
+        return self._known.get(name) or self.named(name, kind, own_bytes(module))
 
     def named(self, name, kind, payload=0):
         mark = self._known.get(name)
@@ -247,7 +238,7 @@ class Ranges:
         def ranged(*args, **kwargs):
             if compiling():
                 return plain(*args, **kwargs)
-            push(self.named(f"{STEP}{name(args[0]) if callable(name) else name}", kind))
+            push(self.named(f"{_NAMES.STEP}{name(args[0]) if callable(name) else name}", kind))
             try:
                 return plain(*args, **kwargs)
             finally:
@@ -259,7 +250,7 @@ class Ranges:
         """torch.autograd.backward with its range on the thread that launches: autograd's own, on one GPU."""
         torch, push, pop = self.torch, self.marks.push, self.marks.pop
         here = self.wrapped(plain, "backward", "backward")
-        mark = self.named(f"{STEP}backward", "backward")
+        mark = self.named(f"{_NAMES.STEP}backward", "backward")
 
         @functools.wraps(plain)
         def backward(tensors, *args, **kwargs):
@@ -292,7 +283,11 @@ class Ranges:
                 return None
 
         leaf, best = Leaf(), {}
-        self._known[id(leaf), id(leaf)] = weakref.ref(leaf), weakref.ref(leaf), self.marks.mark(CALIBRATION, "other", 0)
+        self._known[id(leaf), id(leaf)] = (
+            weakref.ref(leaf),
+            weakref.ref(leaf),
+            self.marks.mark(_NAMES.CALIBRATION, "other", 0),
+        )
         self._local.stack = [leaf]
         try:
             for _ in range(ROUNDS):
@@ -389,10 +384,6 @@ class Recorded:
 
 def _recorded():
     """The recorder of the harness, which needs torch alone."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "harness", "dataflow.py")
-    spec = importlib.util.spec_from_file_location("kernel_ledger_dataflow", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found = Recorded(module.Recorder())
+    found = Recorded(_beside(os.path.join("harness", "dataflow.py")).Recorder())
     atexit.register(found.write)
     return found
