@@ -75,13 +75,13 @@ QUEUE_CYCLES = 300_000
 PIECE_ELEMENTS = 1 << 26  # of the float64 reference at a time
 
 
-def check_shapes(op: Op, variant: str) -> tuple[tuple[int, ...], ...]:
+def check_shapes(op: Op, variant: str) -> Sequence[tuple[int, ...]]:
     """The small shapes that a variant is checked on; torch.compile takes seconds for each, so it gets a quarter,
     and what it searches for one.
     """
     declared = op.variants[variant]
     if declared.tuned:
-        return op.check_shapes[2:3]
+        return [size for size in op.check_shapes[2:] if any(declared.takes(size, dtype) for dtype in op.dtypes)][:1]
     return op.check_shapes[::4] if declared.kind == "compile" else op.check_shapes
 
 

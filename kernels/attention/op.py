@@ -30,7 +30,7 @@ from kernels.registry import (
     takes_all,
 )
 from kernels.spread import DEVIATIONS, UNIFORM, Spread, same_sign, sum_errors
-from kernels.variants import compile_variant, cuda_variant, library_variant, random_normal, torch_variant
+from kernels.variants import compile_variant, cuda_variant, random_normal, torch_variant
 
 HEAD_SIZE = 64
 SCALE = HEAD_SIZE**-0.5
@@ -348,17 +348,6 @@ def _flex(block: int, options: Mapping[str, Any] | None = None, tuned: bool = Fa
     return run
 
 
-def xformers_attention(q: Any, k: Any, v: Any, window: int = 0) -> Any:
-    """What xformers takes for the dtype: FlashAttention, else CUTLASS. It has heads behind tokens."""
-    from xformers.ops import fmha
-
-    bias: Any = fmha.attn_bias.LowerTriangularMask()
-    if window:
-        bias = fmha.attn_bias.LowerTriangularFromBottomRightLocalAttentionMask(window)
-    operands = [value.transpose(1, 2) for value in (q, k, v)]
-    return fmha.memory_efficient_attention_forward(*operands, attn_bias=bias, scale=SCALE).transpose(1, 2)
-
-
 # for fewer than 128 queries it would take a kernel for decoding, which has tiles of its own
 FLEX_64 = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2, "FORCE_USE_FLEX_ATTENTION": True}
 MOST_SCORES = 1 << 30
@@ -464,9 +453,6 @@ VARIANTS = (
         dtypes=BF16,
         tuned=True,
         captured=False,
-    ),
-    library_variant(
-        "xformers", "xformers", "FlashAttention or CUTLASS", xformers_attention, minimum_bytes, finite_only=True
     ),
     _ours(
         "v01_separate",
@@ -582,14 +568,6 @@ WINDOWED_VARIANTS = (
         dtypes=BF16,
         tuned=True,
         captured=False,
-    ),
-    library_variant(
-        "xformers",
-        "xformers",
-        "FlashAttention or CUTLASS with a window",
-        xformers_attention,
-        minimum_bytes,
-        finite_only=True,
     ),
     _ours(
         "v03_tiled",

@@ -29,7 +29,6 @@ from kernels.registry import (
 from kernels.variants import (
     compile_variant,
     cuda_variant,
-    library_variant,
     random_normal,
     torch_variant,
     triton_variant,
@@ -192,14 +191,6 @@ def flex_decode(q: Any, k: Any, v: Any, scale: float) -> Any:
     return _compiled_flex()(q, k, v, scale=scale)
 
 
-def xformers_decode(q: Any, k: Any, v: Any, scale: float) -> Any:
-    """What xformers takes for the dtype. It has heads behind tokens."""
-    from xformers.ops import fmha
-
-    operands = [value.transpose(1, 2) for value in (q, k, v)]
-    return fmha.memory_efficient_attention_forward(*operands, scale=scale).transpose(1, 2)
-
-
 def splits(shape: Shape) -> int:
     """Into how many parts v03 splits the keys of a head: the rule of splits.cuh, on the GPU that is modelled."""
     batch, heads, keys, _ = shape
@@ -264,9 +255,6 @@ VARIANTS = (
         dtypes=("bfloat16",),
         finite_only=True,
         captured=False,
-    ),
-    library_variant(
-        "xformers", "xformers", "FlashAttention or CUTLASS", xformers_decode, minimum_bytes, finite_only=True
     ),
     cuda_variant(
         "attention_decode",
