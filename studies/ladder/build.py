@@ -20,6 +20,7 @@ from analysis.formats.errors import InputError, LedgerError
 from analysis.page.text import cell
 from analysis.tables import join
 from analysis.tables.declare import Column, Table, World, fact, find, table
+from studies.ladder import in_model
 from studies.ladder import tables as ladder
 from studies.ladder.read import KEY, Ladder, LadderRun, judged, read_ladder
 
@@ -125,12 +126,15 @@ def _every_time(ladder_read: Ladder) -> pd.DataFrame:
         Column("achieved_byte_per_s", "byte/s", "minimum_bytes over the median time", "timing"),
         Column("achieved_flop_per_s", "FLOP/s", "flops over the median time, of compute-bound ops", "timing"),
         *ladder.PAIRED,
+        *in_model.COLUMNS,
     ),
 )
-def _times(every_time: pd.DataFrame) -> pd.DataFrame:
-    whole = [column.name for column in ladder.TIMES if column.unit == "ns"]
-    times = {name: every_time[name].astype("Float64").round().astype("Int64") for name in whole}
-    return every_time.assign(tier="timing", **times)[_times.column_names]
+def _times(every_time: pd.DataFrame, ladder_read: Ladder) -> pd.DataFrame:
+    rows = every_time.merge(ladder_read.in_model, on=in_model.POINT, how="left")
+    columns = (*ladder.TIMES, *in_model.COLUMNS)
+    whole = [column.name for column in columns if column.unit == "ns" or column.name == "in_model_calls"]
+    times = {name: rows[name].astype("Float64").round().astype("Int64") for name in whole}
+    return rows.assign(tier="timing", **times)[_times.column_names]
 
 
 @table(

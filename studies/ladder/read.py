@@ -31,6 +31,7 @@ from analysis.formats.ladder import HOT_LINES, LADDER, POINTS
 from analysis.formats.run import MANIFEST
 from analysis.formats.spans import QUANTILES
 from analysis.formats.tools import TOOL_STATUS
+from studies.ladder.in_model import read_in_model
 
 KEY = ["op", "variant", "dtype", "shape_name"]
 # Columns of bench.csv that a benchmark has to have; it may lack the others.
@@ -55,7 +56,7 @@ class LadderRun:
 @dataclass(frozen=True)
 class Ladder:
     """A folder: `points` and `hypotheses` one row each, with KEY; `bench` the cold rows of the benchmarks beside it;
-    `shapes` the registered ones by op and dtype.
+    `shapes` the registered ones by op and dtype; `in_model` what read_in_model gives.
     """
 
     points: pd.DataFrame
@@ -64,6 +65,7 @@ class Ladder:
     goals: list[dict[str, Any]]
     shapes: dict[str, dict[str, list[str]]]
     bench: pd.DataFrame
+    in_model: pd.DataFrame
     runs: list[LadderRun] = field(default_factory=list)
 
 
@@ -97,6 +99,7 @@ def read_ladder(folder: Path) -> Ladder:
         document["goals"],
         document.get("shapes", {}),  # older ones have none
         _beside(folder).replace({"fingerprint": same}),
+        read_in_model(folder),
         runs,
     )
 
