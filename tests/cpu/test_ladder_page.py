@@ -82,7 +82,8 @@ def tables(**more: Any) -> dict[str, pd.DataFrame]:
 
 def bench(rows: pd.DataFrame | None = None, **more: Any) -> Bench:
     found = tables()["ladder"] if rows is None else rows
-    found = found.assign(**{f"versus_{b}_{q}": NAN for b in ladder.BASELINES for q in ("p5", "p50", "p95")}, **more)
+    found = found.assign(**{f"versus_{b}_{q}": NAN for b in ladder.BASELINES for q in ("p5", "p50", "p95")})
+    found = found.assign(**(dict.fromkeys((f"in_model_time_{q}_ns" for q in ("p5", "p50", "p95")), NAN) | more))
     found = found.assign(versus_torch_p5=3.1, versus_torch_p50=3.2, versus_torch_p95=3.3)
     conditions = {"gpu": {"name": "a GPU"}, "driver": "1", "torch": "2", "triton": "3", "copy_byte_per_s": {"a": 4e12}}
     return Bench(found.reset_index(drop=True), conditions, "gpu-widen-bench")
@@ -109,6 +110,14 @@ def test_registered_shapes_without_a_time_are_named_by_dtype() -> None:
         text = ladder.render_folder("wide", lacking, times)
         assert "\nRegistered, and not timed yet: `a` in fp32, bf16; `b` in fp32.\n" in text
     assert "not timed yet" not in ladder.render_folder("wide", tables(), {"widen": bench()})
+
+
+def test_the_time_inside_gpt2_is_a_column_where_the_operation_occurs_there() -> None:
+    inside = {"in_model_time_p5_ns": 90e3, "in_model_time_p50_ns": 95e3, "in_model_time_p95_ns": 99e3}
+    text = ladder.render_folder("wide", tables(), {"widen": bench(**inside)})
+    assert "| 95.00 (90.00 – 99.00) " in text
+    assert "In GPT-2: its kernel alone" in text
+    assert "in GPT-2" not in ladder.render_folder("wide", tables(), {"widen": bench()})
 
 
 def test_a_rung_shows_time_share_bytes_stall_line_and_what_it_is_held_against() -> None:
