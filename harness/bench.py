@@ -25,6 +25,7 @@ unchecked, which microbenchmark.txt says. The floor is then the longer of bytes 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import math
 import os
 import sys
@@ -846,6 +847,7 @@ def bench(
         "conventions": CONVENTIONS,
         "rounds": rounds,
         "sources": {name: fingerprint(op, name) for name in variants},
+        "libraries": library_versions(op, variants),
         "failed": [check.variant for check in done.checks if not check.passed],
         "left_out": lacking + too_slow + times.no_time,
         "gpt2": {},
@@ -857,6 +859,14 @@ def bench(
         _tell(out / "gpt2.txt", text)
         manifest.write_json(out / BENCH.name, BENCH.document(document | {"gpt2": numbers}))
     return int(not all(check.passed for check in done.checks))
+
+
+def library_versions(op: Op, variants: Sequence[str]) -> dict[str, str]:
+    """The versions of the libraries beside PyTorch that these variants call, by the name of the package."""
+    packages = importlib.metadata.packages_distributions()
+    needed = dict.fromkeys(op.variants[name].needs for name in variants if op.variants[name].needs)
+    names = [packages[module][0] for module in needed if module in packages]
+    return {name: importlib.metadata.version(name) for name in names}
 
 
 def _tell(path: Path, text: str) -> None:

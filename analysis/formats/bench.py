@@ -64,12 +64,15 @@ class ModelTimes(Struct):
 
 
 class Bench(Struct):
-    """bench.json: `sources` has the fingerprint of each variant, `failed` those that gave wrong results."""
+    """bench.json: `sources` has the fingerprint of each variant, `libraries` the versions of those beside PyTorch that
+    were timed, `failed` the variants that gave wrong results.
+    """
 
     conditions: Manifest = field(default_factory=Manifest)
     conventions: dict[str, str] = {}
     rounds: Whole = 0
     sources: dict[str, str] = {}
+    libraries: dict[str, str] = {}
     failed: list[str] = []
     left_out: list[str] = []
     gpt2: dict[str, ModelTimes] = {}

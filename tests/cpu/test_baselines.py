@@ -1,6 +1,8 @@
 """Variants of libraries: their layouts, what is bound before it is timed, what is left out, what could not be had."""
 
 import tomllib
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,12 @@ def test_caches_are_kept_unless_the_environment_says_where(monkeypatch):
     assert os.environ["TRITON_CACHE_DIR"] == "elsewhere"
     assert Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]) == ROOT / "build" / "inductor"
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+
+
+def test_the_versions_of_libraries_are_told():
+    op = ops()["layernorm"]
+    known = replace(op.variants["liger"], needs="tabulate")
+    some = replace(
+        op, variants={"torch": op.variants["torch"], "liger": known, "gone": replace(known, needs="no_such")}
+    )
+    assert bench.library_versions(some, list(some.variants)) == {"tabulate": version("tabulate")}
