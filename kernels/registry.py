@@ -195,8 +195,10 @@ class Op:
         return sentence(declared.hypotheses, declared.dtypes, self.shape_name(self.bench_shape))
 
     def hypothesis(self, variant: str) -> str:
-        """The sentence of a variant: its idea, then its bounds."""
-        return f"{self.variant(variant).idea}. Expect {self.expected(variant)}"
+        """The sentence of a variant: its idea, then its bounds; of one that is only timed those that it states."""
+        declared = self.variant(variant)
+        bounded = declared.captured or declared.hypotheses
+        return f"{declared.idea}. Expect {self.expected(variant)}" if bounded else declared.idea
 
     def call(self, variant: str) -> Callable[..., Any]:
         """`variant` as the custom op that PyTorch sees: checked, differentiable, on the CPU too."""

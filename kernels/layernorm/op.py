@@ -144,7 +144,6 @@ VARIANTS = (
         minimum_bytes,
         name="triton_tuned",
         tuned=True,
-        captured=False,
     ),
     _cuda(
         "v05_vector",

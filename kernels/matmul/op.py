@@ -268,7 +268,6 @@ VARIANTS = (
         dtypes=BF16,
         cannot=_aligned,
         tuned=True,
-        captured=False,
     ),
     torch_variant(
         "tensor cores, operands cut to TF32",

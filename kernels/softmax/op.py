@@ -288,7 +288,6 @@ VARIANTS = (
         causal_bytes,
         name="triton_tuned",
         tuned=True,
-        captured=False,
     ),
     cuda_variant(
         "softmax",

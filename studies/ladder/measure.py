@@ -154,8 +154,9 @@ def hypotheses(point: Point) -> Iterator[dict[str, Any]]:
     """What the variant declares of this dtype: metric, versus, low, high, equals, and of what is timed at which shape.
     It is said of the bench shape's point, whichever shape it is about.
     """
-    stated = [said for said in point.op.variant(point.variant).hypotheses if point.dtype in said.dtypes]
-    if not any(said.is_about_bytes for said in stated):
+    variant = point.op.variant(point.variant)
+    stated = [said for said in variant.hypotheses if point.dtype in said.dtypes]
+    if variant.captured and not any(said.is_about_bytes for said in stated):
         yield {"metric": "measured_over_predicted", "versus": "", "low": 0.0, "high": MOST_BYTES, "equals": "",
                "stated": False}  # fmt: skip
     if point.shape != point.op.bench_shape:
