@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import re
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from kernels import build, census, objects
@@ -42,20 +45,21 @@ def compile_source(nvcc: str, version: str, source: Path) -> Path:
         return found
     print(f"compiling {source.relative_to(FOLDER)} (a minute) ...", file=sys.stderr, flush=True)
     OUT.mkdir(parents=True, exist_ok=True)
-    partial = found.with_suffix(".part.o")
+    unfinished = found.with_suffix(".part.o")
     done = subprocess.run(
-        objects.command(nvcc, source, ARCH, partial, MORE), capture_output=True, text=True, check=False
+        objects.command(nvcc, source, ARCH, unfinished, MORE), capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise build.BuildError(f"{source.relative_to(FOLDER)} does not compile: {done.stderr.strip()}")
     found.with_suffix(".log").write_text(done.stderr, encoding="utf-8")
-    return partial.replace(found)
+    return unfinished.replace(found)
 
 
 def link(nvcc: str) -> Path:
     """The driver. Raises BuildError."""
     version = objects.nvcc_version(nvcc)
-    files = [str(compile_source(nvcc, version, source)) for source in sources()]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        files = [str(path) for path in pool.map(partial(compile_source, nvcc, version), sources())]
     gencode = f"-gencode=arch=compute_{ARCH},code=sm_{ARCH}"
     done = subprocess.run(
         [nvcc, gencode, *files, "-o", str(OUT / "driver"), "-ldl"], capture_output=True, text=True, check=False

@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,11 +79,13 @@ struct Session {
   enum Mode { list, check, time, run };
   Mode mode = list;
   int repeat = 0;
-  std::vector<std::string> wanted;  // beginnings of names; all where there are none
-  int done = 0, wrong = 0;
+  std::string wanted;          // the beginning of the names that are wanted now
+  std::set<std::string> done;  // names
+  double seconds = 0;          // no launch begins later; 0: no limit
+  int wrong = 0;
   uint4* cold = nullptr;  // read before a timed launch, so that L2 holds nothing of the specimen
 
-  bool wants(const std::string& name) const;
+  bool wants(const std::string& name) const { return name.compare(0, wanted.size(), wanted) == 0 && !done.count(name); }
 };
 
 class Pair {

@@ -480,8 +480,8 @@ def d_data_loader() -> tuple[Step, Step]:
     import numpy as np
     import torch
 
-    weight = _noise(4096, 4096) / 64
-    raw = np.random.default_rng(0).standard_normal((10, 256 * 1024)).astype(np.float32)
+    weight = _noise(3072, 3072) / 55
+    raw = np.random.default_rng(0).standard_normal((10, 1 << 20)).astype(np.float32)
 
     def step(batch: Any) -> Any:
         return _busy(weight + torch.from_numpy(batch).to("cuda").mean(), 3).sum()
@@ -699,24 +699,35 @@ def _rank_one(asked: Any) -> None:
 
 
 def _mean_of_gradients(rank: int, load: int) -> Any:
+    """Each rank sorts `load` batches on the host, brings them to the GPU and adds their sums up with the other's."""
+    import numpy as np
     import torch
     from torch import distributed
 
-    x, total = _noise(2048, 2048) / 46, torch.zeros(64)
+    raw = np.random.default_rng(rank).standard_normal(1 << 17).astype(np.float32)
+    total = torch.zeros(64)
     for _ in range(8):
-        part = _busy(x, load).flatten()[:64].cpu() * 0 + load
-        distributed.all_reduce(part)
-        total += part
+        part = torch.zeros(64, device="cuda")
+        for _ in range(load):
+            part += torch.from_numpy(np.sort(raw)).to("cuda").sum() * 0 + 1
+        whole = part.cpu()
+        distributed.all_reduce(whole)
+        total += whole
     return total
 
 
 def _pipeline(rank: int, load: int) -> Any:
+    """Each rank decompresses `load` pieces on the host, averages them on the GPU, and rank 1 sends rank 0 its part."""
     import torch
     from torch import distributed
 
-    x, total = _noise(3072, 3072, dtype=torch.bfloat16) / 56, torch.zeros(64)
-    for _ in range(10):
-        part = _busy(x, load).flatten()[:64].float().cpu() * 0 + load
+    packed, total = zlib.compress(bytes(range(250)) * 2000), torch.zeros(64)
+    for _ in range(6):
+        sums = torch.zeros(64, device="cuda")
+        for _ in range(load):
+            piece = torch.frombuffer(bytearray(zlib.decompress(packed)), dtype=torch.uint8)
+            sums += piece.to("cuda").half().mean() * 0 + 1
+        part = sums.cpu()
         if rank == 1:
             distributed.send(part, 0)
         else:
@@ -730,12 +741,12 @@ WORKS: dict[str, Callable[[int, int], Any]] = {"gradients": _mean_of_gradients, 
 RANKS = Ranks()
 
 
-@development("gradients of two ranks added up", "one rank has 31 of 32 products", "each has 16")
+@development("gradients of two ranks added up", "one rank has 31 of 32 batches", "each has 16")
 def d_rank_waits() -> tuple[Step, Step]:
     return lambda: RANKS.run("gradients", (1, 31)), lambda: RANKS.run("gradients", (16, 16))
 
 
-@validation("parts handed from one rank to the other", "the sender has 38 of 40 products", "each has 20")
+@validation("parts handed from one rank to the other", "the sender has 38 of 40 pieces", "each has 20")
 def v_rank_waits() -> tuple[Step, Step]:
     return lambda: RANKS.run("pipeline", (2, 38)), lambda: RANKS.run("pipeline", (20, 20))
 

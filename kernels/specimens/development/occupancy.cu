@@ -3,9 +3,10 @@
 
 using namespace specimens;
 
-// A random element of a table of a power of two of floats.
+// An element of a table of a power of two of floats: lanes of a warp read one random line of 32, so that a warp waits for
+// memory and does not fill it.
 __device__ __forceinline__ float drawn(const float* table, unsigned mask, unsigned i, unsigned step) {
-  return table[(i * 2654435761u + step * 0x9e3779b9u) * 2246822519u >> 3 & mask];
+  return table[(i / 32 * 2654435761u + step * 0x9e3779b9u) * 2246822519u & mask & ~31u | i % 32];
 }
 constexpr unsigned TABLE = 1u << 26;
 
@@ -79,7 +80,7 @@ PAIR(development, tail_effect) {
   pair.fixed([=] { iterated_fixed<<<276 * 8, 1024>>>(x, out, steps); });
 }
 
-// --- occupancy_registers: random reads, then polynomials, 128 of them at a time in registers against 16 ---
+// --- occupancy_registers: random lines, then polynomials, 128 of them at a time in registers against 16 ---
 
 template <int AT_ONCE>
 __device__ __forceinline__ void drawn_polynomials(const float* table, float* out, int draws) {
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(128) drawn_polynomials_fixed(const float* tabl
 }
 
 PAIR(development, occupancy_registers) {
-  const int count = 1 << 19, draws = 48;
+  const int count = 1 << 19, draws = 128;
   const float* table = pair.input<float>(TABLE, [] __device__(int64_t i) { return noise(i); });
   float* out = pair.output<float>(count);
   pair.expect(out, count, 1e-4, [=] __device__(int64_t i) {
@@ -129,7 +130,7 @@ PAIR(development, occupancy_registers) {
   pair.fixed([=] { drawn_polynomials_fixed<<<count / 128, 128>>>(table, out, draws); });
 }
 
-// --- occupancy_shared: weighted random reads, shared memory for the largest table against for the one in use ---
+// --- occupancy_shared: weighted random lines, shared memory for the largest table against for the one in use ---
 
 __device__ __forceinline__ void weighted_draws(const float* table, const float* weights, float* out, int draws) {
   extern __shared__ float held[];
@@ -149,7 +150,7 @@ __global__ void weighted_draws_fixed(const float* table, const float* weights, f
 }
 
 PAIR(development, occupancy_shared) {
-  const int count = 1 << 19, draws = 48, most = 96 << 10;
+  const int count = 1 << 20, draws = 96, most = 96 << 10;
   const float* table = pair.input<float>(TABLE, [] __device__(int64_t i) { return noise(i); });
   const float* weights = pair.input<float>(draws, [] __device__(int64_t i) { return noise(i, 1); });
   float* out = pair.output<float>(count);
@@ -163,7 +164,7 @@ PAIR(development, occupancy_shared) {
   pair.fixed([=] { weighted_draws_fixed<<<count / 128, 128, draws * 4>>>(table, weights, out, draws); });
 }
 
-// --- occupancy_block_size: random reads by blocks of one warp against of eight ---
+// --- occupancy_block_size: random lines by blocks of one warp against of eight ---
 
 __device__ __forceinline__ void largest_drawn(const float* table, float* out, int draws) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -176,7 +177,7 @@ __global__ void largest_drawn_slow(const float* table, float* out, int draws) { 
 __global__ void largest_drawn_fixed(const float* table, float* out, int draws) { largest_drawn(table, out, draws); }
 
 PAIR(development, occupancy_block_size) {
-  const int count = 1 << 20, draws = 24;
+  const int count = 3 << 19, draws = 96;
   const float* table = pair.input<float>(TABLE, [] __device__(int64_t i) { return noise(i); });
   float* out = pair.output<float>(count);
   pair.expect(out, count, 0, [=] __device__(int64_t i) {

@@ -6,6 +6,9 @@
 //                                       by CUDA events, nothing of the specimen in L2
 //   driver --run [NAME …] [--repeat N]  launches each N times (default 1) between cudaProfilerStart and -Stop, inside
 //                                       the NVTX range specimens/NAME
+//
+// Launches come in the order of the NAMEs, each once. --seconds S begins no launch later than S seconds after the start.
+#include <chrono>
 #include <cstring>
 
 #include "../specimen.cuh"
@@ -15,12 +18,6 @@ namespace specimens {
 std::vector<Specimen>& specimens() {
   static std::vector<Specimen> all;
   return all;
-}
-
-bool Session::wants(const std::string& name) const {
-  return wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](const std::string& start) {
-           return name.compare(0, start.size(), start) == 0;
-         });
 }
 
 namespace {
@@ -35,6 +32,13 @@ __global__ void specimen_cool(uint4* data) {
   if (sum == 0x9e3779b9u) data->x = sum;
 }
 
+const auto started = std::chrono::steady_clock::now();
+
+bool late(const Session& session) {
+  const std::chrono::duration<double> past = std::chrono::steady_clock::now() - started;
+  return session.seconds > 0 && past.count() > session.seconds;
+}
+
 double at(const std::vector<float>& sorted, double share) {
   return sorted[static_cast<size_t>(share * (sorted.size() - 1) + 0.5)];
 }
@@ -42,8 +46,8 @@ double at(const std::vector<float>& sorted, double share) {
 
 void Pair::handle(const char* version, const std::function<void()>& launch) {
   const std::string name = name_ + version;
-  if (!session_.wants(name)) return;
-  ++session_.done;
+  if (!session_.wants(name) || late(session_)) return;
+  session_.done.insert(name);
   const auto prepare = [&] {
     for (const auto& step : prepare_) step();
   };
@@ -99,7 +103,23 @@ void Pair::handle(const char* version, const std::function<void()>& launch) {
 }
 
 namespace {
-int drive(Session& session) {
+void drive_wanted(Session& session) {
+  for (const Specimen& specimen : specimens()) {
+    std::vector<std::string> names{specimen.name};
+    if (!specimen.clean) names = {specimen.name + "/slow", specimen.name + "/fixed"};
+    if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return session.wants(name); }))
+      continue;
+    if (session.mode == Session::list) {
+      for (const auto& name : names)
+        if (session.wants(name)) std::printf("%s\n", name.c_str()), session.done.insert(name);
+    } else if (!late(session)) {
+      Pair pair(session, specimen.name);
+      specimen.body(pair);
+    }
+  }
+}
+
+int drive(Session& session, const std::vector<std::string>& starts) {
   auto& all = specimens();
   std::sort(all.begin(), all.end(), [](const Specimen& a, const Specimen& b) { return a.name < b.name; });
   if (session.mode == Session::time) {
@@ -107,28 +127,20 @@ int drive(Session& session) {
     CHECK(cudaMemset(session.cold, 1, COLD_WORDS * sizeof(uint4)));
     std::printf("specimen,time_ns,time_p5_ns,time_p95_ns,repeats\n");
   }
-  for (const Specimen& specimen : all) {
-    std::vector<std::string> names{specimen.name};
-    if (!specimen.clean) names = {specimen.name + "/slow", specimen.name + "/fixed"};
-    if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return session.wants(name); }))
-      continue;
-    if (session.mode == Session::list) {
-      for (const auto& name : names)
-        if (session.wants(name)) std::printf("%s\n", name.c_str()), ++session.done;
-    } else {
-      Pair pair(session, specimen.name);
-      specimen.body(pair);
-    }
+  for (const std::string& start : starts) {
+    session.wanted = start;
+    drive_wanted(session);
   }
-  if (session.mode == Session::check) std::printf("%d launches, %d wrong\n", session.done, session.wrong);
-  if (session.done == 0) std::fprintf(stderr, "no specimen of that name; --list prints all\n");
-  return session.done == 0 ? 2 : session.wrong ? 1 : 0;
+  if (session.mode == Session::check) std::printf("%zu launches, %d wrong\n", session.done.size(), session.wrong);
+  if (session.done.empty()) std::fprintf(stderr, "no specimen of that name; --list prints all\n");
+  return session.done.empty() ? 2 : session.wrong ? 1 : 0;
 }
 }  // namespace
 }  // namespace specimens
 
 int main(int argc, char** argv) {
   specimens::Session session;
+  std::vector<std::string> starts;
   bool mode = false;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
@@ -138,17 +150,20 @@ int main(int argc, char** argv) {
       session.mode = static_cast<specimens::Session::Mode>(found - modes), mode = true;
     } else if (word == "--repeat" && i + 1 < argc && std::atoi(argv[i + 1]) > 0) {
       session.repeat = std::atoi(argv[++i]);
+    } else if (word == "--seconds" && i + 1 < argc && std::atof(argv[i + 1]) > 0) {
+      session.seconds = std::atof(argv[++i]);
     } else if (word[0] != '-') {
-      session.wanted.push_back(word);
+      starts.push_back(word);
     } else {
       mode = false;
       break;
     }
   }
   if (!mode) {
-    std::fprintf(stderr, "usage: driver --list|--check|--time|--run [NAME …] [--repeat N]\n");
+    std::fprintf(stderr, "usage: driver --list|--check|--time|--run [NAME …] [--repeat N] [--seconds S]\n");
     return 2;
   }
   if (session.repeat == 0) session.repeat = session.mode == specimens::Session::time ? 31 : 1;
-  return specimens::drive(session);
+  if (starts.empty()) starts.emplace_back();
+  return specimens::drive(session, starts);
 }

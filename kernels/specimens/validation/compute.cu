@@ -66,34 +66,51 @@ PAIR(validation, special_functions) {
   pair.fixed([=] { logistics_fixed<<<count / 512, 512>>>(x, out); });
 }
 
-// --- fp64_by_accident: vectors of length one, by 1.0 / sqrt(double) against rsqrtf ---
+// --- fp64_by_accident: potentials of points in the plane, by 1.0 / sqrt(double) against rsqrtf ---
+
+constexpr int CHARGES = 48;
+constexpr float SOFTENING = 0.01f;
 
 template <bool DOUBLE>
-__device__ __forceinline__ void to_unit(const __half* x, __half* out, int count) {
+__device__ __forceinline__ void potentials(const __half2* points, const __half2* charges, float* out) {
+  __shared__ float2 held[CHARGES];
+  if (threadIdx.x < CHARGES) held[threadIdx.x] = __half22float2(charges[threadIdx.x]);
+  __syncthreads();
   const int i = blockIdx.x * 192 + threadIdx.x;
-  if (i >= count) return;
-  float v[4], sum = 0.01f;
-#pragma unroll
-  for (int j = 0; j < 4; ++j) v[j] = __half2float(x[j * count + i]), sum += v[j] * v[j];
-  const float scale = DOUBLE ? static_cast<float>(1.0 / sqrt(static_cast<double>(sum))) : rsqrtf(sum);
-#pragma unroll
-  for (int j = 0; j < 4; ++j) out[j * count + i] = __float2half(v[j] * scale);
+  const float2 point = __half22float2(points[i]);
+  float sum = 0;
+#pragma unroll 8
+  for (int j = 0; j < CHARGES; ++j) {
+    const float x = point.x - held[j].x, y = point.y - held[j].y, square = x * x + y * y + SOFTENING;
+    sum += DOUBLE ? static_cast<float>(1.0 / sqrt(static_cast<double>(square))) : rsqrtf(square);
+  }
+  out[i] = sum;
 }
-__global__ void to_unit_slow(const __half* x, __half* out, int count) { to_unit<true>(x, out, count); }
-__global__ void to_unit_fixed(const __half* x, __half* out, int count) { to_unit<false>(x, out, count); }
+__global__ void __launch_bounds__(192) potentials_slow(const __half2* points, const __half2* charges, float* out) {
+  potentials<true>(points, charges, out);
+}
+__global__ void __launch_bounds__(192) potentials_fixed(const __half2* points, const __half2* charges, float* out) {
+  potentials<false>(points, charges, out);
+}
 
 PAIR(validation, fp64_by_accident) {
-  const int count = 192 * 40000;
-  const auto* x = pair.input<__half>(4ll * count, [] __device__(int64_t i) { return __float2half(noise(i)); });
-  auto* out = pair.output<__half>(4ll * count);
-  pair.expect(out, 4ll * count, 2e-3, [=] __device__(int64_t i) {
-    double sum = 0.01;
-    for (int j = 0; j < 4; ++j)
-      sum += number(x[int64_t{j} * count + i % count]) * number(x[int64_t{j} * count + i % count]);
-    return number(x[i]) / sqrt(sum);
+  const int count = 192 * 10000;
+  const auto* points = pair.input<__half>(2ll * count, [] __device__(int64_t i) { return __float2half(noise(i)); });
+  const auto* charges =
+      pair.input<__half>(2ll * CHARGES, [] __device__(int64_t i) { return __float2half(noise(i, 1)); });
+  float* out = pair.output<float>(count);
+  pair.expect(out, count, 1e-4, [=] __device__(int64_t i) {
+    double sum = 0;
+    for (int j = 0; j < CHARGES; ++j) {
+      const double x = number(points[i * 2]) - number(charges[j * 2]);
+      const double y = number(points[i * 2 + 1]) - number(charges[j * 2 + 1]);
+      sum += 1 / sqrt(x * x + y * y + SOFTENING);
+    }
+    return sum;
   });
-  pair.slow([=] { to_unit_slow<<<count / 192, 192>>>(x, out, count); });
-  pair.fixed([=] { to_unit_fixed<<<count / 192, 192>>>(x, out, count); });
+  const auto *at = reinterpret_cast<const __half2*>(points), *of = reinterpret_cast<const __half2*>(charges);
+  pair.slow([=] { potentials_slow<<<count / 192, 192>>>(at, of, out); });
+  pair.fixed([=] { potentials_fixed<<<count / 192, 192>>>(at, of, out); });
 }
 
 // --- integer_division: squares modulo a number, by % against by a reciprocal found once ---

@@ -109,45 +109,50 @@ PAIR(validation, strided_sectors) {
 
 // --- misaligned_base: a hash table of buckets of four 64-bit keys, begun 8 bytes too late against an aligned one ---
 
-__device__ __forceinline__ void probe(const int64_t* table, const int64_t* keys, int* out, int count, int buckets) {
-  const int thread = blockIdx.x * blockDim.x + threadIdx.x, i = thread / 4;
-  if (i >= count) return;
-  const int64_t key = keys[i];
-  const int64_t bucket = static_cast<int64_t>(mix(key) & (buckets - 1));
-  const unsigned here = __ballot_sync(~0u, table[bucket * 4 + thread % 4] == key);
-  if (thread % 4 == 0) out[i] = (here >> (threadIdx.x % 32) & 15u) != 0;
+constexpr int BUCKET_BITS = 18;  // 8 MB, which stay in L2
+
+__device__ __forceinline__ int bucket_of(int64_t key) {
+  return static_cast<unsigned>(key) * 0x9e3779b1u >> (32 - BUCKET_BITS);
 }
-__global__ void probe_slow(const int64_t* table, const int64_t* keys, int* out, int count, int buckets) {
-  probe(table, keys, out, count, buckets);
+// Four lanes look through a bucket; a warp has 32 keys.
+__device__ __forceinline__ void probe(const int64_t* table, const int64_t* keys, int* out) {
+  const int i = blockIdx.x * 192 + threadIdx.x, lane = threadIdx.x % 32;
+  const int64_t own = keys[i];
+  unsigned here[4];
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    const int64_t key = __shfl_sync(~0u, own, r * 8 + lane / 4);
+    here[r] = __ballot_sync(~0u, table[bucket_of(key) * 4 + lane % 4] == key);
+  }
+  const unsigned mine = lane < 16 ? (lane < 8 ? here[0] : here[1]) : (lane < 24 ? here[2] : here[3]);
+  out[i] = (mine >> lane % 8 * 4 & 15u) != 0;
 }
-__global__ void probe_fixed(const int64_t* table, const int64_t* keys, int* out, int count, int buckets) {
-  probe(table, keys, out, count, buckets);
+__global__ void __launch_bounds__(192) probe_slow(const int64_t* table, const int64_t* keys, int* out) {
+  probe(table, keys, out);
+}
+__global__ void __launch_bounds__(192) probe_fixed(const int64_t* table, const int64_t* keys, int* out) {
+  probe(table, keys, out);
 }
 
 PAIR(validation, misaligned_base) {
-  const int count = 3 << 19, buckets = 4 << 20;
+  const int count = 3 << 22, places = 4 << BUCKET_BITS;
   // every third key is put into its bucket, as far as no other overwrites it there
-  const auto key = [=] __device__(int64_t i) { return int64_t(mix(i) >> 20); };
-  const int64_t* keys = pair.input<int64_t>(count, [=] __device__(int64_t i) { return key(i); });
-  int64_t* table = pair.input<int64_t>(buckets * 4ll + 4, [] __device__(int64_t) { return int64_t{-1}; });
-  int64_t* late = pair.input<int64_t>(buckets * 4ll + 4, [] __device__(int64_t) { return int64_t{-1}; });
-  int* ignored = pair.input<int>(count, [=] __device__(int64_t i) {
-    const int64_t at = static_cast<int64_t>(mix(keys[i]) & (buckets - 1)) * 4;
-    if (i % 3 == 0) table[at + i % 4] = keys[i];
+  const int64_t* keys = pair.input<int64_t>(count, [] __device__(int64_t i) { return int64_t(mix(i) >> 20); });
+  int64_t* table = pair.input<int64_t>(places, [] __device__(int64_t) { return int64_t{-1}; });
+  pair.input<int>(count, [=] __device__(int64_t i) {
+    if (i % 3 == 0) table[bucket_of(keys[i]) * 4 + i % 4] = keys[i];
     return 0;
   });
-  (void)ignored;
-  int64_t* copied = pair.input<int64_t>(buckets * 4ll, [=] __device__(int64_t i) { return late[i + 1] = table[i]; });
-  (void)copied;
+  int64_t* late = pair.input<int64_t>(
+      places + 4, [=] __device__(int64_t i) { return i > 0 && i <= places ? table[i - 1] : int64_t{-1}; });
   int* out = pair.output<int>(count);
   pair.expect(out, count, 0, [=] __device__(int64_t i) {
-    const int64_t bucket = static_cast<int64_t>(mix(keys[i]) & (buckets - 1));
     bool found = false;
-    for (int j = 0; j < 4; ++j) found |= table[bucket * 4 + j] == keys[i];
+    for (int j = 0; j < 4; ++j) found |= table[bucket_of(keys[i]) * 4 + j] == keys[i];
     return double(found);
   });
-  pair.slow([=] { probe_slow<<<count * 4 / 192, 192>>>(late + 1, keys, out, count, buckets); });
-  pair.fixed([=] { probe_fixed<<<count * 4 / 192, 192>>>(table, keys, out, count, buckets); });
+  pair.slow([=] { probe_slow<<<count / 192, 192>>>(late + 1, keys, out); });
+  pair.fixed([=] { probe_fixed<<<count / 192, 192>>>(table, keys, out); });
 }
 
 // --- narrow_accesses: a x + y of bfloat16, one a thread against eight ---

@@ -37,41 +37,47 @@ PAIR(validation, shared_bank_conflicts) {
   pair.fixed([=] { filter_rows_fixed<<<blocks, 64, 64 * 65 * 8>>>(x, out); });
 }
 
-// --- shared_atomics_one_address: a histogram of an image that is mostly background, one copy against one a lane ---
+// --- shared_atomics_one_address: amounts added up by kinds, of which one is frequent, one copy against one a lane ---
 
-__global__ void histogram_slow(const uint8_t* x, int* out, int64_t count) {
-  __shared__ int bins[64];
-  if (threadIdx.x < 64) bins[threadIdx.x] = 0;
+__global__ void ledger_slow(const uint8_t* kind, const unsigned* amount, unsigned long long* out, int count) {
+  __shared__ unsigned long long sums[64];
+  if (threadIdx.x < 64) sums[threadIdx.x] = 0;
   __syncthreads();
-  for (int64_t i = blockIdx.x * 128ll + threadIdx.x; i < count; i += gridDim.x * 128ll) atomicAdd(&bins[x[i]], 1);
+  for (int i = blockIdx.x * 128 + threadIdx.x; i < count; i += gridDim.x * 128)
+    atomicAdd(&sums[kind[i]], static_cast<unsigned long long>(amount[i]));
   __syncthreads();
-  if (threadIdx.x < 64) atomicAdd(&out[threadIdx.x], bins[threadIdx.x]);
+  if (threadIdx.x < 64) atomicAdd(&out[threadIdx.x], sums[threadIdx.x]);
 }
 
-__global__ void histogram_fixed(const uint8_t* x, int* out, int64_t count) {
-  __shared__ int bins[64][32];
+__global__ void ledger_fixed(const uint8_t* kind, const unsigned* amount, unsigned long long* out, int count) {
+  __shared__ unsigned long long sums[64][32];
   const int lane = threadIdx.x % 32;
-  for (int i = threadIdx.x; i < 64 * 32; i += 128) bins[i / 32][i % 32] = 0;
+  for (int i = threadIdx.x; i < 64 * 32; i += 128) sums[i / 32][i % 32] = 0;
   __syncthreads();
-  for (int64_t i = blockIdx.x * 128ll + threadIdx.x; i < count; i += gridDim.x * 128ll) atomicAdd(&bins[x[i]][lane], 1);
+  for (int i = blockIdx.x * 128 + threadIdx.x; i < count; i += gridDim.x * 128)
+    atomicAdd(&sums[kind[i]][lane], static_cast<unsigned long long>(amount[i]));
   __syncthreads();
   if (threadIdx.x < 64) {
-    int sum = 0;
-    for (int j = 0; j < 32; ++j) sum += bins[threadIdx.x][(threadIdx.x + j) % 32];
+    unsigned long long sum = 0;
+    for (int j = 0; j < 32; ++j) sum += sums[threadIdx.x][(threadIdx.x + j) % 32];
     atomicAdd(&out[threadIdx.x], sum);
   }
 }
 
 PAIR(validation, shared_atomics_one_address) {
-  const int64_t count = 32ll << 20;
-  const uint8_t* x =
+  const int count = 8 << 20;
+  const uint8_t* kind =
       pair.input<uint8_t>(count, [] __device__(int64_t i) { return uint8_t(pick(i, 50) ? 7 : mix(i) >> 58); });
-  int* out = pair.output<int>(64);
-  unsigned* counts = pair.input<unsigned>(64, [] __device__(int64_t) { return 0u; });
-  pair.input<uint8_t>(count, [=] __device__(int64_t i) { return atomicAdd(counts + x[i], 1u), uint8_t{}; });
-  pair.expect(out, 64, 0, [=] __device__(int64_t bin) { return double(counts[bin]); });
-  pair.slow([=] { histogram_slow<<<2112, 128>>>(x, out, count); });
-  pair.fixed([=] { histogram_fixed<<<2112, 128>>>(x, out, count); });
+  const unsigned* amount = pair.input<unsigned>(count, [] __device__(int64_t i) { return unsigned(mix(i) >> 40); });
+  auto* out = pair.output<unsigned long long>(64);
+  auto* sums = pair.input<unsigned long long>(64, [] __device__(int64_t) { return 0ull; });
+  pair.input<uint8_t>(count, [=] __device__(int64_t i) {
+    atomicAdd(sums + kind[i], static_cast<unsigned long long>(amount[i]));
+    return uint8_t{};
+  });
+  pair.expect(out, 64, 0, [=] __device__(int64_t i) { return double(sums[i]); });
+  pair.slow([=] { ledger_slow<<<1056, 128>>>(kind, amount, out, count); });
+  pair.fixed([=] { ledger_fixed<<<1056, 128>>>(kind, amount, out, count); });
 }
 
 // --- shared_instruction_bound: a filter of 64 taps, two shared loads for each product against two for sixteen ---
