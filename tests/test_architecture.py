@@ -240,6 +240,7 @@ WRITERS = {
     "analysis/counting.py",
     "studies/ladder/build.py",
     "studies/ladder/bounds.py",
+    "studies/specimens/merge.py",
     "tests/bench/readers.py",
     "tests/bench/make_captures.py",
 }  # and the cache

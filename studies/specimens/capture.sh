@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
 # Check, time and capture the specimens: pairs of kernels and of timelines, slow by one defect and fixed.
 #
-# usage: capture.sh [-n] [--full] [--half development|validation] --out DIR
+# usage: capture.sh [-n] [--steps LIST] [--seconds S] --out DIR [NAME…]
 #
-#   -n           print the commands, run nothing
-#   --full       the full sections and sources of every kernel too: DIR/full.csv.xz (minutes)
-#   --half HALF  only this half
-#   --out DIR    check.txt, times.csv and times_timelines.csv (no tool attached), ncu_raw.csv.xz and ncu_ratios.csv.xz (the
-#                catalogue's metrics), nsys/*.csv.xz, and how it was captured; reports stay in DIR/raw
+#   -n            print the commands, run nothing
+#   --steps LIST  comma-separated; default: all but full:
+#                   check      each kernel against its reference: check.txt
+#                   times      without a tool: times.csv
+#                   counters   the catalogue's metrics: ncu_raw.csv.xz, ncu_ratios.csv.xz
+#                   full       the sections of ncu's set full but PM sampling and links, and sources:
+#                              full_raw.csv.xz, full_details.csv.xz
+#                   walls      the timelines without a tool: times_timelines.csv
+#                   timelines  nsys of the timelines: nsys/*.csv.xz
+#   --seconds S   `full` begins no launch later than S seconds after it began, and keeps what it has
+#   --out DIR     what is to be kept, and how it was captured; reports stay in DIR/raw
+#   NAME          beginnings of names, of kernels or of timelines, in the order in which they are to run; default: all
 #
 # No GPU clock is touched. Every step that fails is named, and the others go on.
 # exit: 0 all done, 1 a step failed, 2 usage, 127 nvcc or ncu missing
@@ -15,55 +22,75 @@
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 source "$ROOT/nsys_scripts/common.sh"
 
-dry='' full='' half='' out=''
+dry='' steps=check,times,counters,walls,timelines seconds='' out='' names=()
 while (($#)); do
   case $1 in
   -h | --help) usage && exit 0 ;;
   -n) dry=yes && shift ;;
-  --full) full=yes && shift ;;
-  --half) value "$1" $# && half=$2 && shift 2 ;;
+  --steps) value "$1" $# && steps=$2 && shift 2 ;;
+  --seconds) value "$1" $# && seconds=$2 && shift 2 ;;
   --out) value "$1" $# && out=$2 && shift 2 ;;
-  *) bad_usage "Unknown argument $1." ;;
+  -*) bad_usage "Unknown argument $1." ;;
+  *) names+=("$1") && shift ;;
   esac
 done
 [[ -n $out ]] || bad_usage "No --out."
-[[ -z $half || $half == development || $half == validation ]] || bad_usage "--half is development or validation, not $half."
+[[ -z $seconds || $seconds =~ ^[1-9][0-9]*$ ]] || bad_usage "--seconds takes a whole number from 1 on, not '$seconds'."
+for one in ${steps//,/ }; do
+  [[ $one =~ ^(check|times|counters|full|walls|timelines)$ ]] || bad_usage "Unknown step '$one'."
+done
 driver=$ROOT/build/specimens/driver failed=0
 ncu=$(find_ncu) || ncu=''
+SECTIONS=(SpeedOfLight SpeedOfLight_RooflineChart ComputeWorkloadAnalysis MemoryWorkloadAnalysis
+  MemoryWorkloadAnalysis_Chart MemoryWorkloadAnalysis_Tables SchedulerStats WarpStateStats InstructionStats LaunchStats
+  Occupancy WorkloadDistribution SourceCounters)
 
+wanted() { [[ ,$steps, == *,$1,* ]]; }
 step() { # NAME COMMAND…
   if [[ -n $dry ]]; then
     show "${@:2}"
   else
-    echo "== $1, after $SECONDS s" >&2
+    local started=$SECONDS
     "${@:2}" || { failed=1 && echo "== $1 failed" >&2; }
+    echo "== $1: $((SECONDS - started)) s" >&2
   fi
 }
 to() { # FILE COMMAND…: its output as a file, shown where it fails
   "${@:2}" >"$1" || { tail -n 5 "$1" >&2 && return 1; }
 }
 measure() { (cd "$ROOT" && "$PYTHON" -m studies.specimens.measure "$@"); }
-pack() { # FILE…: compressed beside the others
-  for file in "$@"; do xz -9e -T0 -f -k -c "$file" >"$out/${file#"$out/captures/"}.xz" || return 1; done
+pack() { # FOLDER: its tables, compressed beside the others
+  local file
+  for file in "$1"/*.csv; do xz -9e -T0 -f -k -c "$file" >"$out/${file#"$out/captures/"}.xz" || return 1; done
 }
-full_page() { # every section as CSV, without the names of the machine
-  "$ncu" --import "$out/raw/full.ncu-rep" --csv --page raw --print-units base >"$out/raw/full.csv" &&
-    "$PYTHON" "$HERE/scrub.py" "$out/raw/full.csv" --to "$out/captures" && pack "$out/captures/full.csv"
+page() { # PAGE OPTIONS…: a page of the full sections as CSV, without the names of the machine
+  "$ncu" --import "$out/raw/full.ncu-rep" --csv --page "$1" "${@:2}" >"$out/raw/full_$1.csv" &&
+    "$PYTHON" "$HERE/scrub.py" "$out/raw/full_$1.csv" --to "$out/captures"
 }
-
-[[ -n $dry ]] || mkdir -p "$out/raw" "$out/captures/nsys" "$out/nsys"
+if [[ -z $dry ]]; then mkdir -p "$out/raw" "$out/captures/nsys" "$out/nsys"; fi
 if ! [[ -x $driver ]]; then step "build" env -C "$ROOT" "$PYTHON" -m kernels.specimens.build; fi
 [[ -n $dry || -n $ncu ]] || die 127 "ncu was not found."
-step "check" to "$out/check.txt" "$driver" --check ${half:+"$half/"}
-step "times" to "$out/times.csv" "$driver" --time ${half:+"$half/"}
-step "times of timelines" to "$out/times_timelines.csv" measure --time ${half:+"$half/"}
-step "counters" "$HERE/ncu_capture.sh" --out "$out" -- "$driver" --run ${half:+"$half/"}
-step "timelines" "$HERE/nsys_capture.sh" --out "$out" -- env -C "$ROOT" "$PYTHON" -m studies.specimens.measure --run ${half:+"$half/"}
-step "exports" "$HERE/export_csv.sh" "$out"
-if [[ -z $dry ]]; then step "packing" pack "$out"/captures/*.csv "$out"/captures/nsys/*.csv; fi
-if [[ -n $full ]]; then
-  step "full sections" "$ncu" --set full --import-source yes --nvtx --profile-from-start off --clock-control none -f \
-    -o "$out/raw/full" "$driver" --run ${half:+"$half/"}
-  step "full page" full_page
+if wanted check; then step "check" to "$out/check.txt" "$driver" --check "${names[@]}"; fi
+if wanted times; then step "times" to "$out/times.csv" "$driver" --time "${names[@]}"; fi
+if wanted counters; then
+  step "counters" "$HERE/ncu_capture.sh" --out "$out" -- "$driver" --run "${names[@]}"
+  step "pages of the counters" "$HERE/export_csv.sh" --only ncu "$out"
+fi
+if wanted full; then
+  step "full sections" "$ncu" "${SECTIONS[@]/#/--section=}" --import-source yes --nvtx --profile-from-start off \
+    --clock-control none -f -o "$out/raw/full" "$driver" --run "${names[@]}" ${seconds:+--seconds "$seconds"}
+  step "raw page" page raw --print-units base
+  step "details page" page details --print-units base
+fi
+if wanted walls; then step "times of timelines" to "$out/times_timelines.csv" measure --time "${names[@]}"; fi
+if wanted timelines; then
+  step "timelines" "$HERE/nsys_capture.sh" --out "$out" -- env -C "$ROOT" "$PYTHON" -m studies.specimens.measure --run \
+    "${names[@]}"
+  step "pages of the timelines" "$HERE/export_csv.sh" --only nsys "$out"
+fi
+if [[ -z $dry ]]; then
+  for folder in "$out/captures" "$out/captures/nsys"; do
+    if compgen -G "$folder/*.csv" >/dev/null; then step "packing" pack "$folder"; fi
+  done
 fi
 exit "$failed"

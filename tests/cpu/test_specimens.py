@@ -8,11 +8,14 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from analysis.capture import ncu_csv, ncu_source
 from kernels import objects
 from kernels.specimens import build
 from kernels.specimens.registry import CLEANS, HALVES, PAIRS, Pair, specimens, vocabulary
+from studies.specimens import merge, source_page
 
 ROOT = build.FOLDER.parent.parent
 REGISTERED = re.compile(r"^(PAIR|CLEAN)\((\w+), (\w+)\)", re.MULTILINE)
@@ -126,16 +129,33 @@ def test_every_timeline_defect_has_one_pair_in_each_half() -> None:
     assert all(pair.slow and pair.fixed and pair.slow != pair.fixed for pair in TIMELINES)
 
 
+CAPTURE = ROOT / "studies/specimens/capture.sh"
+
+
 def test_the_capture_names_every_step(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    command = [ROOT / "studies/specimens/capture.sh", "-n", "--full", "--half", "validation", "--out", out]
+    steps = "check,times,counters,full,walls,timelines"
+    command = [CAPTURE, "-n", "--steps", steps, "--seconds", "90", "--out", tmp_path / "run", "validation/"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    for part in ("--check validation/", "--time validation/", "ncu_capture.sh", "nsys_capture.sh", "--set full"):
+    for part in (
+        "--check validation/",
+        "--time validation/",
+        "ncu_capture.sh",
+        "nsys_capture.sh",
+        "--import-source yes",
+    ):
         assert part in done.stdout
-    assert not out.exists()
-    wrong = subprocess.run([*command[:1], "--half", "both", "--out", out], capture_output=True, text=True, check=False)
-    assert wrong.returncode == 2
-    assert "--half is development or validation" in wrong.stderr
+    assert "--run validation/ --seconds 90" in done.stdout
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_capture_takes_steps_by_name(tmp_path: Path) -> None:
+    command = [CAPTURE, "-n", "--out", tmp_path / "run"]
+    done = subprocess.run([*command, "--steps", "times"], capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in done.stdout.splitlines() if "specimens.build" not in line] == ["to"]
+    for wrong, reason in ((["--steps", "all"], "Unknown step 'all'"), (["--seconds", "x"], "whole number")):
+        failed = subprocess.run([*command, *wrong], capture_output=True, text=True, check=False)
+        assert failed.returncode == 2
+        assert reason in failed.stderr
 
 
 # --- captures ---
@@ -182,7 +202,65 @@ def test_pairs_that_win_nothing_are_named_with_the_reason(folder: Path) -> None:
     assert all(named.values())
 
 
-def test_the_sources_of_full_sections_are_of_the_validation_half() -> None:
+def test_no_pair_of_kernels_wins_nothing() -> None:
+    assert json.loads((KERNELS / "manifest.json").read_text())["weak"] == {}
+
+
+def test_full_sections_are_of_the_slow_and_the_clean_ones() -> None:
     full = json.loads((KERNELS / "manifest.json").read_text())["full_sections"]
-    assert sorted(set(captured(KERNELS / "validation/full_raw.csv.xz"))) == full
-    assert len(full) >= 32
+    found = [name for half in HALVES for name in sorted(set(captured(KERNELS / half / "full_raw.csv.xz")))]
+    assert found == full
+    slow = {one.name for one in specimens() if one.half == HALVES[1] and one.version != "fixed"}
+    assert set(full) >= slow
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_the_page_of_sources_has_the_hottest_instructions(half: str) -> None:
+    pages = source_page.known(KERNELS / half / "full_source.csv.xz")
+    full = set(captured(KERNELS / half / "full_raw.csv.xz"))
+    kernels = {one.kernel for one in specimens() if one.name in full and one.kernel}
+    assert len(pages) >= 10
+    assert {name.partition("(")[0] for name in pages if not name.startswith("nvjet")} <= kernels
+    section = ncu_csv.sections("".join(list(pages.values())[:8]), "page")[0]
+    lines = ncu_source.read_source(section)[0]
+    hot = lines[lines["instruction"].notna()].groupby("kernel")["samples"].agg(["sum", "max", "size"])
+    assert (hot["max"] > 0).all()
+    assert hot["size"].max() <= source_page.MOST
+    assert lines.loc[lines["line"].notna() & lines["instruction"].isna(), "text"].str.len().gt(0).mean() > 0.9
+
+
+def test_a_kernel_with_many_instructions_is_cut_to_the_hottest() -> None:
+    many = source_page.MOST + 50
+    rows = pd.DataFrame({"ncu_id": 0, "kernel": "k(int)", "source_file": "k.cu", "line": 2, "instruction": range(many)})
+    rows = rows.assign(text="FADD R1, R2, R3", stall="wait", stall_samples=1.0, samples=range(many))
+    rows = rows.assign(**dict.fromkeys(["samples_not_issued", "inst_executed", "thread_inst_executed"], 1.0))
+    rows = rows.assign(sectors_global=1.0, sectors_global_ideal=1.0)
+    rows.loc[7, "sectors_global"] = 4.0
+    kept = source_page.hottest(rows)
+    assert kept["instruction"].tolist() == [0, 7, *range(52, many)]
+    text = source_page.block(kept.assign(text="@!P0 BRA 0x7f27c6c60100"), ["", "a line"])
+    assert text.splitlines()[3].startswith('"2","a line","-","-"')
+    assert '"","","0x70","@!P0 BRA","7","1","1","1","4","1","1"' in text
+
+
+def row(number: int, name: str, value: str) -> list[str]:
+    return [str(number), "1", "driver", "host", f"1 <default domain>:specimens/{name}:none", "", value]
+
+
+def test_new_rows_replace_those_of_their_specimen() -> None:
+    head, slow, fixed = ["ID", "PID", "P", "H", "thread", "R"], "validation/a/slow", "validation/a/fixed"
+    old = ([*head, "x"], [["", "", "", "", "", "", "ns"], row(0, slow, "1"), row(1, fixed, "2"), row(1, fixed, "3")])
+    new = ([*head, "y"], [["", "", "", "", "", "", "byte"], row(0, "development/b/slow", "9"), row(1, slow, "4")])
+    columns, rows = merge.merged(old, new, "validation")
+    assert columns == [*head, "x", "y"]
+    assert rows[0][-2:] == ["ns", "byte"]
+    assert [(one[0], merge.specimen(one), *one[-2:]) for one in rows[1:]] == [
+        ("0", fixed, "2", ""), ("0", fixed, "3", ""), ("1", slow, "", "4")
+    ]  # fmt: skip
+    assert merge.merged((columns, rows), ([], []), "validation") == (columns, rows)
+
+
+def test_new_lines_replace_those_of_their_specimen() -> None:
+    old = ["specimen,time_ns", "validation/a/slow,9", "validation/a/fixed,2"]
+    new = ["specimen,time_ns", "validation/a/slow,3"]
+    assert merge.merge_lines(old, new) == ["specimen,time_ns", "validation/a/fixed,2", "validation/a/slow,3"]

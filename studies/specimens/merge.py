@@ -1,0 +1,110 @@
+"""Puts what `capture.sh` wrote into the committed captures: rows of the same specimen are replaced, others stay.
+
+    python -m studies.specimens.merge RUN…     each a folder that `capture.sh --out` filled, or a part of one
+
+A table of ncu is split by halves; a row belongs to the specimen of its NVTX range. Exit: 0 done, 2 usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import lzma
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from kernels.specimens.registry import FOLDER, HALVES
+
+CAPTURES = FOLDER / "captures"
+PAGES = ("ncu_raw", "ncu_ratios", "full_raw", "full_details")
+NAME = re.compile(r"specimens/(\w+/\w+/\w+):")
+
+Table = tuple[list[str], list[list[str]]]
+
+
+def read_packed(path: Path) -> Table:
+    """(header, rows) of a packed table; nothing of one that is not there."""
+    if not path.is_file():
+        return [], []
+    header, *rows = csv.reader(io.StringIO(lzma.decompress(path.read_bytes()).decode()))
+    return header, rows
+
+
+def write_packed(path: Path, table: Table) -> None:
+    """Write a table with every field quoted, as ncu does, packed."""
+    text = io.StringIO()
+    csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([table[0], *table[1]])
+    pack(path, text.getvalue())
+
+
+def pack(path: Path, text: str) -> None:
+    """Write a text packed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+
+
+def specimen(row: Sequence[str]) -> str:
+    """The specimen of a row of ncu, "" of a row of units."""
+    found = NAME.search(" ".join(row[:6]))
+    return found[1] if found else ""
+
+
+def merged(old: Table, new: Table, half: str) -> Table:
+    """Both tables' rows of a half's specimens, the new one's where both have it, sorted and numbered by specimen.
+
+    The columns are those of either; a cell that a row's own table lacks is empty. One row of units comes first.
+    """
+    columns = list(dict.fromkeys([*old[0], *new[0]]))
+    fresh = {specimen(row) for row in new[1]} - {""}
+    rows: dict[str, list[dict[str, str]]] = {}
+    for header, lines, skipped in ((*old, fresh), (*new, set())):
+        for line in lines:
+            name = specimen(line)
+            if name not in skipped and (not name or name.startswith(half)):
+                rows.setdefault(name, []).append(dict(zip(header, line, strict=False)))  # a row of a metric has no rule
+    units = {column: value for row in rows.pop("", []) for column, value in row.items()}
+    numbered = [(str(number), row) for number, name in enumerate(sorted(rows)) for row in rows[name]]
+    lines = [[number, *(row.get(column, "") for column in columns[1:])] for number, row in numbered]
+    return columns, [[units.get(column, "") for column in columns]] * bool(units) + lines
+
+
+def merge_lines(old: Iterable[str], new: Iterable[str]) -> list[str]:
+    """One line for each specimen that either names, the new one where both do; a header stays first."""
+    found: dict[str, str] = {}
+    for line in (*old, *new):
+        words = re.findall(r"\w+/\w+/\w+", line)
+        found[words[0] if words else ""] = line
+    return [found[name] for name in sorted(found)]  # "" sorts first
+
+
+def merge_run(run: Path) -> None:
+    """Put one folder's tables and texts into CAPTURES."""
+    for page in PAGES:
+        new = read_packed(run / f"{page}.csv.xz")
+        for half in HALVES:
+            path = CAPTURES / half / f"{page}.csv.xz"
+            if any(specimen(row).startswith(half) for row in new[1]):
+                write_packed(path, merged(read_packed(path), new, half))
+    for name in ("times.csv", "check.txt"):
+        if (run / name).is_file():
+            new_lines = [line for line in (run / name).read_text("utf-8").splitlines() if " wrong" not in line[-9:]]
+            target = CAPTURES / name
+            old_lines = target.read_text("utf-8").splitlines() if target.is_file() else []
+            target.write_text("\n".join(merge_lines(old_lines, new_lines)) + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(prog="python -m studies.specimens.merge", description=(__doc__ or "").strip())
+    parser.add_argument("runs", nargs="+", type=Path)
+    csv.field_size_limit(sys.maxsize)
+    for run in parser.parse_args().runs:
+        merge_run(run)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
