@@ -206,6 +206,14 @@ def test_no_pair_of_kernels_wins_nothing() -> None:
     assert json.loads((KERNELS / "manifest.json").read_text())["weak"] == {}
 
 
+def test_timelines_that_wait_for_their_capture_were_timed_after_their_repair() -> None:
+    manifest = json.loads((TIMELINES / "manifest.json").read_text())
+    times = manifest["repaired"]["times_ns"]
+    assert {name.rpartition("/")[0] for name in times} == set(manifest["weak"])
+    for pair in manifest["weak"]:
+        assert times[f"{pair}/slow"] > 1.3 * times[f"{pair}/fixed"]
+
+
 def test_full_sections_are_of_the_slow_and_the_clean_ones() -> None:
     full = json.loads((KERNELS / "manifest.json").read_text())["full_sections"]
     found = [name for half in HALVES for name in sorted(set(captured(KERNELS / half / "full_raw.csv.xz")))]
