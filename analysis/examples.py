@@ -1,22 +1,29 @@
 """The example programs: what an expert names in each, and whether the report's first findings name it too.
 
+    python -m analysis.examples [NAME …]    name, build and command of each, with tabs between, for examples/capture.sh
+
 The header of each program in examples/ holds the expert's list, examples.toml the words by which a finding agrees with
 an entry. A captured example has its report.json in examples/h200/<name>/.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
+import sys
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
 
+FOLDER = Path(__file__).resolve().parent.parent / "examples"
 FILE = "examples.toml"
 GPU = "h200"
 FIRST = 3  # findings that are compared
@@ -127,3 +134,36 @@ def _findings_of(one: Example) -> str:
     told = [f"{at}. {found['title']}" for at, found in enumerate(one.report["findings"][:FIRST], start=1)]
     more = f"The report: [{GPU}/{one.name}/report.txt]({GPU}/{one.name}/report.txt)."
     return "\n".join(["Its first findings:", "", *told, "", more])
+
+
+def commands(names: Sequence[str], folder: Path = FOLDER) -> list[str]:
+    """A line for each of these examples, of all where none is named: name, how it is built, how it is run.
+
+    Raises: InputError for a name that is none.
+    """
+    found = {one.name: one.entry for one in read(folder)}
+    if unknown := [name for name in names if name not in found]:
+        raise InputError(f"There is no example {unknown[0]}: these are {', '.join(found)}.")
+    lines = []
+    for name in names or found:
+        source = f"examples/{found[name].source}"
+        program = f"build/{name}" if found[name].build else source
+        build = found[name].build.format(source=source, program=program) or ":"
+        lines.append(
+            f"{name}\t{build}\t{found[name].command.format(program=f'./{program}' if build != ':' else program)}"
+        )
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0: printed. 2: wrong usage. 3: an example is not what it has to be, or is none."""
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis.examples", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of examples.toml (default: all)")
+    options = parser.parse_args(arguments)
+    return guarded(lambda: print("\n".join(commands(options.names))) or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -337,6 +337,18 @@ def test_graph_kernels_belong_to_the_launch_and_show_where_they_were_recorded(er
     assert tables["kernels"]["range"].tolist() == ["decode", "decode"]
 
 
+def test_a_graph_from_before_the_window_is_said_to_be(tmp_path: Path) -> None:
+    export = Export(2024)
+    export.push("decode", 1000, 1500)
+    corr = export.call(1010, 1020, name="cudaGraphLaunch_v10000")
+    export.kernel("a", 1100, 1150, corr, node=21)
+    content, tables = analyse(load([export.save(tmp_path / "x.sqlite")]))
+    assert tables["layers"].set_index("range").loc["decode", "gpu_time_ns"] == 50
+    (gap,) = [gap for gap in content["gaps"] if "graph" in gap["what"]]
+    assert gap["what"] == "in which range 1 of 1 kernels of CUDA graphs were recorded"
+    assert "before the graph is built" in gap["fix"]
+
+
 def test_a_graph_launched_where_it_was_recorded_adds_nothing(tmp_path: Path) -> None:
     export = Export(2024)
     export.push("step", 0, 1000)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +70,21 @@ def test_an_example_that_is_not_captured_is_said_to_be(tmp_path: Path) -> None:
     text = examples.render(examples.read(tmp_path / "examples"))
     assert text.startswith("No example is captured yet.")
     assert text.count("Not captured yet.") == 6
+
+
+def test_the_capture_script_profiles_each_example(tmp_path: Path) -> None:
+    command = ["bash", str(FOLDER / "capture.sh"), "-n", "--budget", "7", "cub_pipeline", "qwen_like_compiled"]
+    answer = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"PYTHON": sys.executable}, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    build, cub, qwen = answer.stdout.splitlines()
+    assert build.startswith("nvcc ")
+    assert build.endswith(" examples/cub_pipeline.cu -o build/cub_pipeline")  # and the others are built by nobody
+    assert cub.endswith("runs/example-cub_pipeline --budget 7 -- ./build/cub_pipeline")
+    assert qwen.endswith("--budget 7 -- python3 examples/qwen_like.py --compile")
+    with pytest.raises(InputError, match="There is no example x: these are qwen_like, "):
+        examples.commands(["x"])
 
 
 def test_what_is_wrong_with_the_list_is_one_sentence(tmp_path: Path) -> None:
