@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Profile a CUDA program from its first run to the report: the driver behind `make profile`.
 #
-# usage: profile.sh [-n] [--run DIR] [--budget S] [--steps LIST] [--deep] [--limit S] [--window auto|profiler|all]
+# usage: profile.sh [-n] [--run DIR] [--budget S] [--steps LIST] [--deep] [--limit S] [--timeline-mb N] [--window auto|profiler|all]
 #                   [--no-auto-ranges] [--stdin FILE] [--remeasure] [--harness 'ARGUMENTS'] [-- COMMAND…]
 #        profile.sh [-n] --roofs
 #
@@ -12,6 +12,7 @@
 #   --steps LIST     count only inside ranges of these names, with commas between: decode
 #   --deep           count every launch with the long list of metrics, whatever that takes
 #   --limit S        end a run of the program that takes longer (default 600)
+#   --timeline-mb N  end the program under nsys when its timeline reaches so many MB, and keep that (default 1000)
 #   --window WINDOW  profiler: between cudaProfilerStart and cudaProfilerStop; all: the whole program; auto (default): the
 #                    program's own window if it opens one
 #   --no-auto-ranges no ranges but the program's own. Otherwise a program that uses torch and opens no range itself gets one for
@@ -26,7 +27,7 @@
 # run's folder is runs/<time>-<gpu>-<program>; only its raw/ may hold paths of this machine. Ctrl-C or a crash loses the stage at hand alone.
 #
 # KERNEL_LEDGER_CACHE  folder of the kept roofs (default: $XDG_CACHE_HOME/kernel-ledger, or ~/.cache/kernel-ledger; off: none are kept)
-# exit: 0 done, 1 the program or a step failed, 2 usage or no GPU, 127 the program was not found, 130 interrupted
+# exit: 0 done, 1 the program or a step failed, 2 usage or no GPU, 127 the program or a Python package was not found, 130 interrupted
 source "$(dirname "$0")/common.sh"
 
 for word in "$@"; do

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,10 +21,11 @@ from profile_cpu import WithoutGpu
 from profile_folder import ASKED, Folder, read_json, write_json
 from profile_gpu import PYTHON, Measuring, Profile
 from profile_machine import ROOT, Machine, look, shown
-from profile_program import ProfileError, Program, find, gpt2
+from profile_program import NOT_FOUND, ProfileError, Program, find, gpt2
 from profile_stages import Runner
 
 BUDGET, BUDGET_OF_GPT2 = 60, 30  # seconds for ncu; of GPT-2's GPU time half a minute covers 95 %
+NEEDED = ("msgspec", "numpy", "pandas", "pyarrow")  # without which no stage after the first has a result
 LEAST_FREE_BYTES = 256 << 20
 INTERRUPTED = 130
 
@@ -53,6 +55,7 @@ def _parser() -> _Parser:
     parser.add_argument("--steps", default="")
     parser.add_argument("--deep", action="store_true")
     parser.add_argument("--limit", type=_whole, default=600)
+    parser.add_argument("--timeline-mb", type=_whole, default=1000)
     parser.add_argument("--window", choices=("auto", "profiler", "all"), default="auto")
     parser.add_argument("--stdin", type=Path)
     parser.add_argument("--no-auto-ranges", dest="auto_ranges", action="store_false")
@@ -94,7 +97,7 @@ def _restored(options: dict[str, Any]) -> dict[str, Any]:
 
 def _remember(options: argparse.Namespace, folder: Folder) -> None:
     """Note what was asked for, so that --run alone goes on with it."""
-    names = ("budget", "steps", "deep", "limit", "window", "auto_ranges", "harness", "roofs")
+    names = ("budget", "steps", "deep", "limit", "timeline_mb", "window", "auto_ranges", "harness", "roofs")
     kept: dict[str, Any] = {name: getattr(options, name) for name in names}
     kept["stdin"] = str(options.stdin.resolve()) if options.stdin else None
     write_json(folder.raw / ASKED, {"command": options.command, "folder": str(options.folder), "options": kept})
@@ -116,6 +119,15 @@ def _check_disk(path: Path) -> None:
     if free < LEAST_FREE_BYTES:
         sentence = f"{there} has {free >> 20} MB left, too few for a profile: free some, or name another --run."
         raise ProfileError(1, sentence)
+
+
+def _check_packages() -> None:
+    """Raises: ProfileError, where the stages could only fail for want of a package of the base install."""
+    asked = "import importlib.util as u, sys; print(*(n for n in sys.argv[1:] if u.find_spec(n) is None))"
+    lacking = subprocess.run([PYTHON, "-c", asked, *NEEDED], capture_output=True, text=True, check=False).stdout.split()
+    if lacking:
+        what = "`make profile` installs it" if len(lacking) == 1 else "`make profile` installs them"
+        raise ProfileError(NOT_FOUND, f"{shown(Path(PYTHON))} lacks {' and '.join(lacking)}: {what}, or pip install .")
 
 
 def _folder_of(options: argparse.Namespace, machine: Machine, name: str) -> Folder:
@@ -140,6 +152,8 @@ def drive(arguments: list[str]) -> int:
             what = "The self-test" if options.roofs else "A profile"
             raise ProfileError(2, f"{what} needs an NVIDIA GPU, and there is none here ({machine.reason}); try -n.")
         return _without_gpu(options, machine)
+    if not options.dry:
+        _check_packages()
     folder = _folder_of(options, machine, program.name if program else "roofs" if options.roofs else "gpt2")
     program = program or gpt2(PYTHON, folder.captures, options.harness)
     if not options.dry:

@@ -136,7 +136,7 @@ class Profile(Measuring):
             work=self._timeline,
             seconds=15,
             runs=1,
-            key=lambda: [*what, self.machine.nsys, self.options.window, self._has_ranges],
+            key=lambda: [*what, self.machine.nsys, self.options.window, self.options.timeline_mb, self._has_ranges],
             outputs=(self.folder.captures / "nsys",),
             lowers="a timeline",
         )
@@ -210,10 +210,11 @@ class Profile(Measuring):
 
     def _within(self, times: int, ranges: str = "on") -> list[str]:
         """The program, ended after so many times the limit: a profiler ends with it and keeps what it saw."""
+        return ["timeout", "-k", "10", str(times * self.options.limit), *self._words(ranges)]
+
+    def _words(self, ranges: str = "on") -> list[str]:
         words = self.program.words
-        if self._has_ranges:
-            words = with_ranges(words, ranges, self.folder.raw / "ranges")
-        return ["timeout", "-k", "10", str(times * self.options.limit), *words]
+        return with_ranges(words, ranges, self.folder.raw / "ranges") if self._has_ranges else words
 
     # --- automatic ranges ---
 
@@ -240,6 +241,11 @@ class Profile(Measuring):
         written = self.run(PYTHON, "-m", "harness.dataflow_file", folder, "--out", self.folder.captures, where=ROOT)
         return code or written
 
+    def _within_size(self) -> list[str]:
+        """The program, ended after twice the limit, or where its timeline grows too large."""
+        limits = ["--seconds", str(2 * self.options.limit), "--megabytes", str(self.options.timeline_mb)]
+        return [sys.executable, str(HERE / "within.py"), *limits, "--", *self._words()]
+
     # --- timeline ---
 
     def _timeline(self) -> int:
@@ -260,10 +266,13 @@ class Profile(Measuring):
     def _capture_timeline(self, window: str) -> int:
         out = self.folder.path
         script = HERE / "nsys_capture.sh"
-        code = self.run(script, "--window", window, "--out", out, "--", *self._within(2), program=True)
+        code = self.run(script, "--window", window, "--out", out, "--", *self._within_size(), program=True)
         if not self.dry and not any((self.folder.raw / f"timeline.{end}").exists() for end in ("nsys-rep", "qdstrm")):
             return code
         exported = self.run(HERE / "export_csv.sh", "--only", "nsys", out)
+        if code and not exported and "timeline reached" in self._status("nsys").get("reason", ""):
+            self.lowered.append("the whole timeline")  # to run it again would tell no more
+            return 0
         return code or exported
 
     def _opened_a_window(self) -> bool:
@@ -299,7 +308,9 @@ class Profile(Measuring):
             return "as nothing ran on the GPU"
         traced = (self.folder.captures / "nsys").is_dir() and not self.options.deep
         chosen = read_json(self._plan_file).get("replayed", 1) if self._plan_file.is_file() else 0
-        return "as there is nothing to count" if traced and not chosen else ""
+        if traced and not self._plan_file.is_file():
+            return "as there is no plan"
+        return "as the plan chose no launch" if traced and not chosen else ""
 
     @property
     def _plan_file(self) -> Path:

@@ -32,6 +32,18 @@ RATIO = re.compile(r"\.ratio$|pct$|\.pct_of_peak\w*$|\.per_cycle\w*$")
 # What the tools print, and what it means: (pattern, status, reason, fix); the first that is found counts.
 MESSAGES = [
     (
+        r"The timeline reached \d+ MB",
+        "failed",
+        "{0}, its limit, and the program was ended: what was recorded until then is kept.",
+        "Put cudaProfilerStart and cudaProfilerStop around a few steps, or allow more with --timeline-mb.",
+    ),
+    (
+        r"Failed to create directory|TMPDIR.{0,20} not writ",
+        "failed",
+        "The tool cannot write its temporary files.",
+        "Set TMPDIR to a folder with at least 200 MB that can be written to, then capture again.",
+    ),
+    (
         r"ERR_NVGPUCTRPERM",
         "denied",
         "The driver lets only administrators read GPU counters (ERR_NVGPUCTRPERM).",

@@ -507,6 +507,30 @@ def test_the_time_that_is_left_counts_runs_of_the_program(driver: Driver) -> Non
     assert left[-1] == ("5", "")
 
 
+# --- the program within its limits ---
+
+
+@pytest.mark.parametrize(
+    ("limits", "program", "code"),
+    [
+        (["--seconds", "20"], ["sh", "-c", "exit 3"], 3),
+        (["--seconds", "20"], ["sh", "-c", "kill -9 $$"], 137),
+        (["--seconds", "0.1"], ["sleep", "20"], 124),
+        (["--seconds", "20", "--megabytes", "1"], ["sh", "-c", "head -c 3000000 /dev/zero > f/new; sleep 20"], 125),
+        (["--seconds", "20", "--megabytes", "4"], ["sh", "-c", "head -c 3000000 /dev/zero > f/new"], 0),
+        (["--seconds", "20"], ["./nothing"], 127),
+    ],
+)
+def test_a_program_is_ended_at_its_limits(limits: list[str], program: list[str], code: int, tmp_path: Path) -> None:
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f/old").write_bytes(bytes(2_000_000))  # what lay there before does not count
+    command = [sys.executable, str(SCRIPTS / "within.py"), *limits, "--folder", "f", "--", *program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == code, done.stderr
+    said = "The timeline reached 1 MB: the program is ended, what was recorded is kept.\n"
+    assert done.stdout == (said if code == 125 else "")
+
+
 # --- bad input ---
 
 
@@ -575,6 +599,45 @@ def test_a_program_that_uses_no_gpu_is_named(driver: Driver) -> None:
     assert code == 1
     assert "counters under ncu: left out, as nothing ran on the GPU" in out
     assert error == "The program launched nothing on the GPU: check that it uses one here.\n"
+
+
+def test_a_timeline_that_grows_too_large_is_kept_and_named(driver: Driver) -> None:
+    traced = driver.traced
+
+    def large(out: Path, window: str, _: Any) -> None:
+        traced(out, window, False)
+        write(out / "captures/nsys.json", {"window": window, "reason": "The timeline reached 5 MB, its limit."})
+
+    driver.traced, driver.fails = large, {"nsys all": 0}  # type: ignore[method-assign]
+    run = driver.run
+
+    def ends(command: list[str], *others: Any) -> int:
+        if "nsys_capture.sh" in command[0]:
+            assert command[command.index("--megabytes") + 1] == "5"
+        return run(command, *others) or (125 if "nsys_capture.sh" in command[0] else 0)
+
+    driver.run = ends  # type: ignore[method-assign]
+    code, out, _ = driver("--timeline-mb", "5", "--", "./app")
+    assert code == 0
+    assert driver.calls[-4:] == [*COUNTERS, "report"]
+    assert "Without the whole timeline: the report is" in out
+    driver()
+    assert driver.calls == ["report"]  # to run it again would tell no more
+
+
+def test_a_plan_that_fails_is_named(driver: Driver) -> None:
+    driver.fails = {"plan": 1}
+    code, out, _ = driver("--", "./app")
+    assert code == 0
+    assert "counters under ncu: left out, as there is no plan" in out
+
+
+def test_a_package_that_is_missing_is_one_sentence(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profile_driver.NEEDED", ("sys", "nosuchpackage"))
+    code, out, error = driver("--", "./app")
+    assert (code, out, error.count("\n")) == (127, "", 1)
+    assert "lacks nosuchpackage: `make profile` installs it, or pip install ." in error
+    assert driver("-n", "--", "./app")[0] == 0
 
 
 def test_without_a_timeline_some_launches_are_counted(driver: Driver) -> None:
