@@ -13,7 +13,7 @@ from analysis.diagnosis.reasons import BUSY, SHORT_NS
 from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import Column, table
 
-_VERDICTS = {"launch-bound": "launch", "memory-bound": "memory", "compute-bound": "compute"}
+_VERDICTS = {"launch-bound": "launch", "host-bound": "host", "memory-bound": "memory", "compute-bound": "compute"}
 _OF_COPIES = "copy"
 
 
@@ -85,8 +85,8 @@ class _Step:
         Column(
             "bound",
             "",
-            "launch, memory, compute, latency or unknown. A kernel at 60 % of a roof or more is bound by it, below "
-            "that by launches if one takes less than 10 us and its step has no other verdict, else by latency. "
+            "launch, host, memory, compute, latency or unknown. A kernel at 60 % of a roof or more is bound by it, "
+            "below that by launches if one takes less than 10 us and its step has no other verdict, else by latency. "
             "A step has its verdict, another range what binds most of its time",
             "row",
         ),

@@ -269,7 +269,7 @@ def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tupl
         Column(
             "extrapolated",
             "1",
-            "kernels given a sibling layer's counters (only with --extrapolate-siblings)",
+            "kernels with the counters of an alike launch: of a planned capture, or with --extrapolate-siblings",
             "timing",
         ),
         Column("reason", "", "why kernels that were requested are not matched", "row", style="prose"),

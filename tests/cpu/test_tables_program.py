@@ -104,6 +104,9 @@ def test_what_binds_a_part() -> None:
     assert node(table, "step/h.*", "norm")["bound"] == "latency"  # 50 us each, far from a roof
     assert node(table, "other", "gemm")["bound"] == "unknown"  # 30 us each, no counters
     assert node(table, "step/h.*/mlp")["bound"] == "compute"  # most of its time
+    host = built(gaps=GAPS.assign(verdict="host-bound"))
+    assert node(host, "step")["bound"] == "host"
+    assert node(host, "step/h.*/mlp", "add")["bound"] == "unknown"  # its step does not wait for launches
     judged = built(gaps=GAPS.assign(verdict="compute-bound"))
     assert node(judged, "step/h.*/mlp", "add")["bound"] == "unknown"
 

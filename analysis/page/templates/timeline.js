@@ -146,7 +146,7 @@ const timeline = {
     pen.scale(scale, scale);
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "middle";
-    const colours = Object.fromEntries(["launch", "memory", "compute", "latency", "unknown", "copy", "fg", "soft", "line", "card", "bg"].map((name) => [name, css(`--${name}`)]));
+    const colours = Object.fromEntries(["launch", "host", "memory", "compute", "latency", "unknown", "copy", "fg", "soft", "line", "card", "bg"].map((name) => [name, css(`--${name}`)]));
     this.axis(pen, colours, height);
     this.spans.forEach((spans, level) => this.drawSpans(pen, colours, spans, AXIS + level * RANGE_ROW));
     const top = AXIS + this.spans.length * RANGE_ROW;

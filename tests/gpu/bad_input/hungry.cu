@@ -1,7 +1,8 @@
-// A program for which the GPU's memory does not suffice once a profiler is attached.
+// A program that asks for more than a profiler leaves it, or gives a profiler more than it can keep.
 //
 //   hungry fit FILE     take all memory that was free at the first run, less 16 MB; FILE notes how much that is
 //   hungry write MB     write so many MB in one kernel: ncu has to save them before it replays the kernel
+//   hungry launch N     launch a small kernel so many times
 //   hungry hold MB S    leave other programs so many MB of the GPU's memory, for S seconds
 #include <cstdio>
 #include <cstdlib>
@@ -48,9 +49,17 @@ static void fit(const char* path) {
     write(1 << 20);
 }
 
+static void launch(long times) {
+    float* out = nullptr;
+    check(cudaMalloc(&out, 1024), "cudaMalloc");
+    for (long i = 0; i < times; ++i) write_all<<<1, 32>>>(out, 32);
+    check(cudaDeviceSynchronize(), "write_all");
+}
+
 int main(int count, char** words) {
-    if (count < 3) return fprintf(stderr, "usage: hungry fit FILE | write MB | hold MB SECONDS\n"), 2;
+    if (count < 3) return fprintf(stderr, "usage: hungry fit FILE | write MB | launch N | hold MB SECONDS\n"), 2;
     if (!strcmp(words[1], "fit")) return fit(words[2]), 0;
+    if (!strcmp(words[1], "launch")) return launch(atol(words[2])), 0;
     size_t bytes = size_t(atoll(words[2])) << 20;
     if (!strcmp(words[1], "write")) return write(bytes), 0;
     void* most = nullptr;

@@ -6,7 +6,7 @@
 #   DIR      folder for the runs and said.txt: what each try printed last and how it ended
 #   SECONDS  end after so many (default: 90)
 #
-# Tries: the GPU's memory does not suffice under a profiler; ncu has to save more than the GPU has room for; the disk fills
+# Tries: a timeline larger than its limit; the GPU's memory does not suffice under a profiler; ncu has to save more than the GPU has room for; the disk fills
 # while nsys writes; a disk too small to begin with; nsys without a folder for its temporary files; ncu as a user without rights.
 # exit: 0 whatever became of each try
 set -uo pipefail
@@ -28,20 +28,21 @@ nvcc -O2 -arch=native -o "$out/hungry" tests/gpu/bad_input/hungry.cu >"$out/buil
 hungry=$out/hungry profile=nsys_scripts/profile.sh
 counted=(--window all --metrics gpu__time_duration.sum --out)
 
+# how much nsys keeps is seen in its folder; the program ends by itself after some seconds
+limits=(--seconds 60 --megabytes 20)
+try large-timeline 30 nsys_scripts/nsys_capture.sh --window all --out "$out/large" -- \
+  "$PYTHON" nsys_scripts/within.py "${limits[@]}" -- "$hungry" launch 2000000
+du -ka "$out/large/raw" | tee -a "$out/said.txt"
 try fits-alone 40 "$profile" --run "$out/fits" -- "$hungry" fit "$out/noted"
-
-"$hungry" hold 6144 25 >"$out/hold.log" 2>&1 &
-hold=$!
-for _ in {1..50}; do if grep -qs held "$out/hold.log"; then break; fi; sleep 0.2; done
-try no-room-to-save 25 nsys_scripts/ncu_capture.sh --window all --out "$out/saved" -- "$hungry" write 4096
-kill "$hold" 2>/dev/null
-wait "$hold" 2>/dev/null
-
 small=$out/small
 mkdir -p "$small"
 if mount -t tmpfs -o size=300m none "$small"; then
-  printf '#!/usr/bin/env bash\necho run >>"%s/runs"\n[[ $(wc -l <"%s/runs") != 2 ]] || dd if=/dev/zero of="%s/fill" bs=1M 2>/dev/null\nexec "%s" write 1\n' \
-    "$out" "$out" "$small" "$hungry" >"$out/filler"
+  cat >"$out/filler" <<FILLER
+#!/usr/bin/env bash
+echo run >>"$out/runs"
+if [[ \$(wc -l <"$out/runs") == 2 ]]; then dd if=/dev/zero of="$small/fill" bs=1M 2>/dev/null; fi
+exec "$hungry" write 1
+FILLER
   chmod +x "$out/filler"
   try disk-fills 40 "$profile" --run "$small/run" -- "$out/filler"
   rm -f "$small/fill"
@@ -53,6 +54,13 @@ if mount -t tmpfs -o size=300m none "$small"; then
 else
   echo "== disk: no tmpfs may be mounted here" | tee -a "$out/said.txt"
 fi
+
+"$hungry" hold 6144 25 >"$out/hold.log" 2>&1 &
+hold=$!
+for _ in {1..50}; do if grep -qs held "$out/hold.log"; then break; fi; sleep 0.2; done
+try no-room-to-save 25 nsys_scripts/ncu_capture.sh --window all --out "$out/saved" -- "$hungry" write 4096
+kill "$hold" 2>/dev/null
+wait "$hold" 2>/dev/null
 
 try nsys-without-a-folder 15 env TMPDIR=/proc/1/fd nsys_scripts/nsys_capture.sh --window all --out "$out/nowhere" -- "$hungry" write 1
 grep -s Admin /proc/driver/nvidia/params | tee -a "$out/said.txt"
