@@ -155,7 +155,7 @@ def instances_of(cell: str, style: NumberStyle) -> Iterator[tuple[str, float]]:
     if not cell.endswith(")") or (begin == 0 and not cell.startswith("(")):
         return
     inside = cell[begin + 1 : -1]
-    if re.fullmatch(r"[\d.,]+[^\w.,;\s]\s+[\d.,]+", inside):
+    if re.fullmatch(r"[\d.,]+[^\w.,; \xa0\u202f]\s+[\d.,]+", inside):
         raise ValueError(f"{inside!r} is two instances without a `;` between")
     texts, found = [], False
     for at, part in enumerate(inside.split("; ")):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from analysis.capture.load import load
+from tests.bench import profiles
 from tests.declared import analyse
 
 WHEN = " The self-test ran at 2026-11-23T09:46Z, on this model of GPU with driver 580.159.04."
@@ -51,3 +52,36 @@ def test_a_few_launches_speak_for_all(program: tuple[str, dict[str, Any], dict[s
     counting = tables["counting"]
     assert counting["launches"].sum() == {"app": 120, "qwen": 1265}[name]
     assert counting["counted"].sum() == {"app": 6, "qwen": 96}[name]
+
+
+# --- what it takes ---
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_readmes_show_what_the_committed_runs_took() -> None:
+    readme = (ROOT / profiles.README).read_text(encoding="utf-8")
+    assert profiles.shown_in(readme, ROOT / profiles.OUT) == readme
+    took = {run["run"]: run["all_s"] for run in profiles.read("runs.csv", ROOT / profiles.OUT)}
+    said = f"GPT-2 {took['gpt2-fresh']} s at first and {took['gpt2-again']} s after that"
+    assert said in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_goal_is_reached_or_its_miss_is_explained() -> None:
+    for run in profiles.read("runs.csv", ROOT / profiles.OUT):
+        assert not run["goal_s"] or float(run["all_s"]) <= float(run["goal_s"]) or run["note"], run["run"]
+
+
+def test_a_run_replaces_an_earlier_one_of_its_name(tmp_path: Path) -> None:
+    raw = tmp_path / "run/raw"
+    raw.mkdir(parents=True)
+    (raw / "stages.json").write_text('{"bare": {"seconds": 3.5}, "export": {"seconds": 1}, "report": {"seconds": 2}}')
+    (raw / "count_plan.json").write_text('{"budget_s": 60, "launches": 10, "replayed": 4, "time_share": 0.995}')
+    for name, columns in (("runs.csv", profiles.RUN), ("stages.csv", ("run", "stage", "seconds"))):
+        (tmp_path / name).write_text(",".join(columns) + "\n")
+    for seconds in ("9", "7"):
+        named = {"run": "x", "what": "a program", "all_s": seconds}
+        profiles.add(tmp_path / "run", named, tmp_path)
+    (run,) = profiles.read("runs.csv", tmp_path)
+    assert (run["all_s"], run["own_s"], run["time_share"], run["goal_s"]) == ("7", "3.5", "0.99", "")
+    assert [row["seconds"] for row in profiles.read("stages.csv", tmp_path)] == ["3.5", "3.0"]

@@ -116,6 +116,7 @@ def _ncu() -> dict[str, str]:
 
 def _ours() -> dict[str, str]:
     from analysis.formats.bare import BARE_RANGES
+    from analysis.formats.counting import COUNT_PLAN
     from analysis.formats.layers import LAYER_EVENTS
     from analysis.formats.run import CPU_RANGES, DATAFLOW, OPS
     from analysis.formats.sweep import SWEEP_ROWS
@@ -124,6 +125,8 @@ def _ours() -> dict[str, str]:
         "ops": f"{OPS.header}\n{SELF}softmax,chain,,gpt2/h.0/attn/softmax,prefill,3,1x12x8x8,float32,999,6144,12288,,\n",
         "cpu_ranges": f"{CPU_RANGES.header}\n0,900,a,7\n10,450,a/b,7\n500,870,a/c,7\n20,30,x,8\n",
         "bare_ranges": f"{BARE_RANGES.header}\n0,3,0,0,900,push,a\n0,3,0,10,450,push,b\n0,3,1,20,,push,x\n1,,0,500,870,start,c\n",
+        "count_plan": f'{COUNT_PLAN.header}\nstep/h.*/mlp,"gemm<1, 2>",8x1x1,128x1x1,0,24,91500,3 17,0.684\n'
+        "step/h.*,act,4x2x1,64x1x1,1,12,7250,,0\n",
         "sweep_rows": f"{SWEEP_ROWS.header}\ngelu,v02_vector,gelu/v02_vector.cu,GELU_V02_THREADS=256,1,bf16,large,8x4,sweep/gelu/256,NVIDIA H200,"
         "0123,timed,,k,32,0,64,256,0.75,registers,1188,6,1.5,0.5,,30,16,9900,10000,10100,131,0.99,1,1.01\n",
         "layer_events": f"{LAYER_EVENTS.header}\nprefill,0,attn,1500,900\nprefill,1,mlp,2700,1100\n",
@@ -139,6 +142,8 @@ def _json() -> dict[str, object]:
                      "clocks": {"sm_mhz": {"min": 1500, "median": 1900, "max": 1980}, "throttle_reasons": ["none"]}},
         "timing": {"steps": [{"range": "gpt2/prefill", "wall_ns": spread}], "tokens_per_s": {"gpt2": spread}},
         "ceilings": {"roofs": [{"name": "dram_copy", "unit": "byte/s", "value": 4.28e12}]},
+        "selftest": {"gpu": "NVIDIA H200", "driver": "580.159", "ncu": "2025.3.1", "measured": "2026-11-23T09:46Z", "checks": [
+            {"name": "copy: DRAM bytes read", "unit": "byte", "expected": 536870912, "measured": 536885248}]},
         "tool-status": {"tool": "ncu", "status": "denied", "reason": "no permission", "metrics": ["a__b.sum"]},
         "layer-profile": {"profiles": [{"name": "gpt2", "dtype": "float32", "clock": "cuda", "levels": [
             {"name": "module", "title": "Modules", "components": [{"component": "attn", "path": "h.*.attn", "count": 12, "total_ns": 77}]}],

@@ -1,13 +1,14 @@
 """Hold planned captures against whole ones: DRAM bytes and ncu time of each folded range.
 
-    python -m tests.gpu.counting.compare DIR [--write]    DIR as proof.sh leaves it
+    python -m tests.gpu.counting.compare DIR [--write]    DIR as proof.sh and whole.sh leave it
 
 --write leaves planned_against_full.csv there and its summary in analysis/README.md.
 
 A row is a folded range of one program. `plan` says where the counters of the replayed launches are from: `captured` by
-ncu with the plan, or `budget N`: taken from the whole capture, for the launches that the planner of today chooses.
-`against` names the whole capture: `1 pass`, of the same day with three metrics alone, or `12 passes`, the committed
-one of GPT-2 with the metrics of the plan. How many passes there are changes the bytes of one and the same launch, as
+ncu with the plan, `profiled` likewise but by `make profile`, or `budget N`: taken from the whole capture, for the
+launches that the planner of today chooses. `against` names the whole capture: `1 pass`, of the same day with three
+metrics alone, or `12 passes`, with the metrics of the plan: of GPT-2 the committed one, of the Qwen3-like program the
+first launches, which whole.sh counts. How many passes there are changes the bytes of one and the same launch, as
 memory is restored before each, so only captures with equally many show what extrapolation does.
 """
 
@@ -34,11 +35,13 @@ from analysis.tables import groups, join
 
 PROGRAMS = ("qwen", "gpt2")
 TITLES = {"qwen": "Qwen3-like, 6 layers", "gpt2": "GPT-2, two models"}
-PLANS = {"captured": "the planned capture"}
+PLANS = {"captured": "the planned capture", "profiled": "`make profile`"}
 README = Path("analysis/README.md")
 BUDGETS = (60, 80, 100)
 BYTES_WITHIN, TIME_WITHIN = 0.03, 0.05
 PASSES = 12
+PROFILED = Path(__file__).resolve().parents[2] / "cpu" / "data" / "profile" / "qwen"
+WHOLE = "qwen-whole"
 COMMITTED = Path(__file__).resolve().parents[3] / "reports" / "h200-gpt2-fp32"
 
 
@@ -110,6 +113,15 @@ def committed(ours: pd.DataFrame) -> pd.DataFrame:
     return ours.assign(bytes=found["bytes"].where(alike), ncu_ns=found["ncu_ns"].where(alike))
 
 
+def begun(folder: Path, full: Path) -> pd.DataFrame:
+    """As `whole`, where the capture in `full` ended after its first launches: only these."""
+    launches, _ = counting.launches_of(folder / "captures")
+    capture = load([full / "captures"])
+    counters = join.prepare_counters(capture.counters)
+    values = metrics.derive(counters, capture.counter_units)
+    return _with_values(join.join(launches.head(len(counters)), counters, None), values)
+
+
 def compare(program: str, plan: str, against: str, ours: pd.DataFrame, every: pd.DataFrame) -> pd.DataFrame:
     """One row a folded range: sums over the launches that have counters by the plan and in the whole capture."""
     has = (ours["counters_from"].ne("") & every["bytes"].notna()).to_numpy()
@@ -140,7 +152,9 @@ def compare(program: str, plan: str, against: str, ours: pd.DataFrame, every: pd
 
 def table_of(folder: Path, budgets: Sequence[int] = BUDGETS) -> pd.DataFrame:
     """planned_against_full.csv, of these budgets alone."""
-    parts = []
+    first = begun(PROFILED, folder / WHOLE)
+    against = f"12 passes, first {len(first)} launches"
+    parts = [compare("qwen", "profiled", against, planned(PROFILED).head(len(first)), first)]
     for program in PROGRAMS:
         run = folder / program
         every = whole(run, folder / f"{program}-full")
@@ -170,6 +184,18 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index()
 
 
+def _seconds(captures: Path, tool: str) -> float:
+    return float(json.loads((captures / f"{tool}.json").read_text())["seconds"])
+
+
+def measured_seconds(folder: Path) -> tuple[float, int, float, int]:
+    """Seconds and launches of the planned capture of `make profile`, then of the whole one's first launches."""
+    ours, first = planned(PROFILED), begun(PROFILED, folder / WHOLE)
+    replayed = int(ours["counters_from"].eq("measured").sum())
+    both = (_seconds(PROFILED / "captures", "ncu"), _seconds(folder / WHOLE / "captures", "ncu"))
+    return both[0], replayed, both[1], len(first)
+
+
 def seconds_of(folder: Path) -> dict[str, tuple[float, float]]:
     """Of each program the seconds of the planned capture, and what a whole one with these metrics would take.
 
@@ -178,14 +204,14 @@ def seconds_of(folder: Path) -> dict[str, tuple[float, float]]:
     found = {}
     for program in PROGRAMS:
         captures = folder / program / "captures"
-        took, startup = (json.loads((captures / f"{tool}.json").read_text())["seconds"] for tool in ("ncu", "nsys"))
+        took, startup = (_seconds(captures, tool) for tool in ("ncu", "nsys"))
         ours = planned(folder / program)
         each = (took - startup) / int(ours["counters_from"].eq("measured").sum())
         found[program] = (took, startup + each * len(ours))
     return found
 
 
-def shown(table: pd.DataFrame, seconds: dict[str, tuple[float, float]]) -> str:
+def shown(table: pd.DataFrame, seconds: dict[str, tuple[float, float]], measured: tuple[float, int, float, int]) -> str:
     """The summary as Markdown."""
     rows = [
         {
@@ -204,7 +230,12 @@ def shown(table: pd.DataFrame, seconds: dict[str, tuple[float, float]]) -> str:
         for name, (ours, every) in seconds.items()
     )
     table_text = tabulate(rows, headers="keys", tablefmt="github")
-    return f"{table_text}\n\nWhat the planned capture took, and what a whole one with its metrics would take: {took}."
+    ours, replayed, whole_s, launches = measured
+    return (
+        f"{table_text}\n\nWhat the planned capture took, and what a whole one with its metrics would take: {took}. "
+        f"Measured in 12 passes: `make profile` of the Qwen3-like program counted {replayed} launches in {ours:.0f} s, "
+        f"and the first {launches} of its launches took {whole_s:.0f} s (1/{whole_s / ours:.1f})."
+    )
 
 
 def main() -> int:
@@ -216,7 +247,7 @@ def main() -> int:
     table = table_of(options.folder)
     if options.write:
         table.to_csv(options.folder / "planned_against_full.csv", index=False, float_format="%.5f")
-        text = shown(table, seconds_of(options.folder))
+        text = shown(table, seconds_of(options.folder), measured_seconds(options.folder))
         README.write_text(replace_part(README.read_text("utf-8"), "counting-proof", text), encoding="utf-8")
     print(summary(table).round(4).to_string(index=False))
     outside = (table["bytes_off_frac"].abs() > BYTES_WITHIN) | (table["time_off_frac"].abs() > TIME_WITHIN)
