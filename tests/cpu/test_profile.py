@@ -240,6 +240,29 @@ def test_without_both_tools_there_is_a_report(machine: Machine) -> None:
     assert "Without measured roofs, a timeline, counters:" in answer.stdout
 
 
+def test_a_program_that_needs_arguments_says_so_itself(gpu_machine: Machine) -> None:
+    gpu_machine.put("checkout/app", '#!/usr/bin/env bash\necho "usage: app FILE" >&2\nexit 2\n')
+    answer = profile(gpu_machine, "--", "./app")
+    assert answer.returncode == 1
+    assert "usage: app FILE" in answer.stderr
+    assert "The program ended with exit code 2, its output is above: run it by itself first." in answer.stderr
+    assert "ncu --nvtx" not in gpu_machine.calls.read_text().split("harness.roofs")[1]
+    assert "three findings" in answer.stdout
+
+
+def test_memory_that_does_not_suffice_under_replay_is_named(gpu_machine: Machine) -> None:
+    program = '#!/usr/bin/env bash\necho "program" >> "$CALLS"\n'
+    third = '[[ $(grep -c ^program "$CALLS") != 3 ]] || { echo "error: cudaMalloc: out of memory" && exit 1; }\n'
+    gpu_machine.put("checkout/app", program + third)
+    answer = profile(gpu_machine, "--", "./app")
+    assert answer.returncode == 0, answer.stderr
+    status = gpu_machine.json(f"runs/{only_run(gpu_machine).name}/captures/ncu.json")
+    assert (status["status"], "--replay application" in status["fix"]) == ("failed", True)
+    assert status["reason"].startswith("The memory does not suffice (out of memory)")
+    assert "Without counters:" in answer.stdout
+    assert "three findings" in answer.stdout
+
+
 def test_gpt2_that_crashes_is_named(gpu_machine: Machine) -> None:
     answer = profile(gpu_machine, HARNESS_FAILS="--mode capture")
     assert answer.returncode == 1

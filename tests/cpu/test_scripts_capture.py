@@ -258,6 +258,17 @@ def test_a_capture_that_works(gpu_machine: Machine) -> None:
         ),
         ("echo OSError: No space left on device && exit 1", "The disk is full", "Free some space"),
         ("exit 124", "took longer than its limit", "--limit"),
+        # as nsys and within.py said on an H200
+        (
+            'echo Failed to create directory \\"/proc/1/fd/nvidia\\" && exit 1',
+            "cannot write its temporary files",
+            "TMPDIR",
+        ),
+        (
+            "echo The timeline reached 20 MB: the program is ended && exit 125",
+            "reached 20 MB, its limit",
+            "--timeline-mb",
+        ),
     ],
 )
 def test_why_a_program_failed_is_said(gpu_machine: Machine, program: str, reason: str, fix: str) -> None:
