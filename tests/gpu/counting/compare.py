@@ -18,6 +18,7 @@ import argparse
 import functools
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -188,12 +189,29 @@ def _seconds(captures: Path, tool: str) -> float:
     return float(json.loads((captures / f"{tool}.json").read_text())["seconds"])
 
 
-def measured_seconds(folder: Path) -> tuple[float, int, float, int]:
-    """Seconds and launches of the planned capture of `make profile`, then of the whole one's first launches."""
+@dataclass(frozen=True)
+class Took:
+    """Seconds of the planned capture of `make profile`, and of a whole one's first launches; `all_s` is reckoned."""
+
+    planned_s: float
+    replayed: int
+    first_s: float
+    first: int
+    launches: int
+    startup_s: float
+
+    @property
+    def all_s(self) -> float:
+        return self.startup_s + (self.first_s - self.startup_s) / self.first * self.launches
+
+
+def measured(folder: Path) -> Took:
+    """What `make profile` of the Qwen3-like program took beside whole.sh."""
     ours, first = planned(PROFILED), begun(PROFILED, folder / WHOLE)
+    captures = PROFILED / "captures"
     replayed = int(ours["counters_from"].eq("measured").sum())
-    both = (_seconds(PROFILED / "captures", "ncu"), _seconds(folder / WHOLE / "captures", "ncu"))
-    return both[0], replayed, both[1], len(first)
+    first_s = _seconds(folder / WHOLE / "captures", "ncu")
+    return Took(_seconds(captures, "ncu"), replayed, first_s, len(first), len(ours), _seconds(captures, "nsys"))
 
 
 def seconds_of(folder: Path) -> dict[str, tuple[float, float]]:
@@ -211,7 +229,7 @@ def seconds_of(folder: Path) -> dict[str, tuple[float, float]]:
     return found
 
 
-def shown(table: pd.DataFrame, seconds: dict[str, tuple[float, float]], measured: tuple[float, int, float, int]) -> str:
+def shown(table: pd.DataFrame, seconds: dict[str, tuple[float, float]], beside: Took) -> str:
     """The summary as Markdown."""
     rows = [
         {
@@ -230,11 +248,11 @@ def shown(table: pd.DataFrame, seconds: dict[str, tuple[float, float]], measured
         for name, (ours, every) in seconds.items()
     )
     table_text = tabulate(rows, headers="keys", tablefmt="github")
-    ours, replayed, whole_s, launches = measured
     return (
         f"{table_text}\n\nWhat the planned capture took, and what a whole one with its metrics would take: {took}. "
-        f"Measured in 12 passes: `make profile` of the Qwen3-like program counted {replayed} launches in {ours:.0f} s, "
-        f"and the first {launches} of its launches took {whole_s:.0f} s (1/{whole_s / ours:.1f})."
+        f"Measured in 12 passes: `make profile` of the Qwen3-like program counted {beside.replayed} launches in "
+        f"{beside.planned_s:.0f} s. The first {beside.first} of its {beside.launches:,} launches took "
+        f"{beside.first_s:.0f} s, so all would take about {beside.all_s:.0f} s (1/{beside.all_s / beside.planned_s:.1f})."
     )
 
 
@@ -247,7 +265,7 @@ def main() -> int:
     table = table_of(options.folder)
     if options.write:
         table.to_csv(options.folder / "planned_against_full.csv", index=False, float_format="%.5f")
-        text = shown(table, seconds_of(options.folder), measured_seconds(options.folder))
+        text = shown(table, seconds_of(options.folder), measured(options.folder))
         README.write_text(replace_part(README.read_text("utf-8"), "counting-proof", text), encoding="utf-8")
     print(summary(table).round(4).to_string(index=False))
     outside = (table["bytes_off_frac"].abs() > BYTES_WITHIN) | (table["time_off_frac"].abs() > TIME_WITHIN)
