@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
@@ -29,12 +30,12 @@ def _findings(
     capture: Capture, layers_folded: pd.DataFrame, gaps: pd.DataFrame, measured: pd.DataFrame, roofline: pd.DataFrame,
     stalls: pd.DataFrame, fusion: pd.DataFrame, kernels: pd.DataFrame, rules: pd.DataFrame, source: pd.DataFrame,
     host: pd.DataFrame, counters: pd.DataFrame, copies: pd.DataFrame, devices: pd.DataFrame, sm_count: int | None,
-    is_program: bool,
+    is_program: bool, diagnosis: pd.DataFrame | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """What could be won first, then what takes most time with the reasons that are known: kernels, idle time, host."""
     if not is_program:
         return []
-    won = find(gaps, measured, roofline, stalls, fusion)
+    won = find(gaps, measured, roofline, stalls, fusion, diagnosis)
     known = {"kernels": kernels, "rules": rules, "roofline": roofline, "stalls": stalls, "source": source, "host": host,
              "counters": counters}  # fmt: skip
     gpus = devices["device"].nunique() if len(devices) else 1
@@ -70,10 +71,11 @@ def find(
     roofline: pd.DataFrame,
     stalls: pd.DataFrame,
     fusion: pd.DataFrame,
+    diagnosis: pd.DataFrame | None = None,
 ) -> list[dict[str, Any]]:
     """Return the findings of report.json, most time first, at most COUNT.
 
-    Shape: `gaps` gaps.csv, `fusion` fusion.csv.
+    Shape: `gaps` gaps.csv, `fusion` fusion.csv, `diagnosis` diagnosis.csv.
     Only the program under the first step's outermost range is judged: other roots are variants of it. In a step that
     waits for launches or the host faster kernels win nothing, so its kernels give no finding.
     """
@@ -85,7 +87,12 @@ def find(
     to_fuse = to_fuse[~(to_fuse["step"] + "/").str.startswith(waiting or ("\0",))]
     candidates += _fusions(to_fuse)
     fused_ranges = {name for ranges in to_fuse["range"] for name in str(ranges).split(" + ")}
-    candidates += _far_from_roof(measured[judged], roofline, stalls, fused_ranges)
+    first = _first_rows(diagnosis, root, waiting)
+    chained = first["range"].isin(fused_ranges) & first["defect"].isin(_OF_MEMORY)
+    candidates += [_cause(row) for _, row in first[~chained & (first["time_to_win_ns"] > 0)].iterrows()]
+    known = set(first.dropna(subset=["defect"])[["kernel", "range"]].itertuples(index=False, name=None))
+    commands = {(row.kernel, row.range): str(row.recapture) for row in first.itertuples()}
+    candidates += _far_from_roof(measured[judged], roofline, stalls, fused_ranges, known, commands)
     candidates.sort(key=lambda finding: (-finding["time_to_win_ns"], finding["title"]))
     return _ranked(candidates[:COUNT])
 
@@ -179,11 +186,47 @@ def _fusions(to_fuse: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
+# Causes that fusing the kernel with its neighbours cures too.
+_OF_MEMORY = ("wide_data", "block_order_l2")
+_LIKELY = 0.5  # a cause that is less sure is no finding of its own
+
+
+def _first_rows(diagnosis: pd.DataFrame | None, root: str | None, waiting: tuple[str, ...]) -> pd.DataFrame:
+    """The first cause of each kernel and range that is judged, and the rows without a verdict."""
+    columns = ["kernel", "range", "rank", "defect", "sure_frac", "gain_bound_frac", "time_to_win_ns", "recapture"]
+    if diagnosis is None or "defect" not in diagnosis:
+        return pd.DataFrame(columns=[*columns, "reason", "evidence"])
+    rows = diagnosis[diagnosis["range"].notna() & diagnosis["rank"].fillna(1).eq(1)]
+    rows = rows[_under(rows["range"].astype(str), root) & ~rows["range"].astype(str).str.startswith(waiting or ("\0",))]
+    unsure = rows["sure_frac"].fillna(0) < _LIKELY
+    return rows.assign(defect=rows["defect"].mask(unsure), time_to_win_ns=rows["time_to_win_ns"].mask(unsure))
+
+
+def _cause(row: pd.Series) -> dict[str, Any]:
+    """The finding of one verdict: what it is, how to cure it, what that wins, and how to look closer."""
+    label = f"{row['kernel']} in {row['range']}"
+    rests = f" It rests on {row['evidence']}." if pd.notna(row["evidence"]) else ""
+    return {
+        "title": f"{row['range']}: {symbols.short(row['kernel'], 60)}: {str(row['defect']).replace('_', ' ')}",
+        "sentence": f"{row['reason']}{rests} {_look_closer(row['recapture'])}",
+        "time_to_win_ns": int(row["time_to_win_ns"]),
+        "evidence": [
+            cell("diagnosis", label, name, float(row[name])) for name in ("gain_bound_frac", "sure_frac")
+        ] + [cell("diagnosis", label, "time_to_win_ns", int(row["time_to_win_ns"]))],
+    }  # fmt: skip
+
+
+def _look_closer(recapture: object) -> str:
+    """The two commands that go on: capture exactly that launch, and open it."""
+    return f"Look closer: `{recapture}`, then `ncu-ui kernel.ncu-rep`."
+
+
 def _far_from_roof(
-    measured: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, skip: set[str]
-) -> list[dict[str, Any]]:
-    """Kernels by the time that lies between them and the nearest of the measured roofs; memory-bound ones of the ranges
-    in `skip`, whose chains the fusion plan judges, are left out.
+    measured: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, skip: set[str],
+    caused: set[tuple[str, str]], commands: dict[tuple[str, str], str],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Kernels without a cause by the time that lies between them and the nearest of the measured roofs; memory-bound
+    ones of the ranges in `skip`, whose chains the fusion plan judges, and those in `caused` are left out.
 
     The share of the roof is ncu's, of one launch alone; the time it is a share of is nsys' where there is a timeline.
     """
@@ -199,7 +242,8 @@ def _far_from_roof(
     ]
     rows = nearest.join(time.sum(), on=["kernel", "range"]).join(time.size().rename("launches"), on=["kernel", "range"])
     chained = rows["range"].isin(skip) & (rows["bound"] != "compute")
-    rows = rows[rows["nsys_time_ns"].notna() & ~chained & (rows["roof_frac"] < 1)]
+    named = [key in caused for key in zip(rows["kernel"], rows["range"], strict=True)]
+    rows = rows[rows["nsys_time_ns"].notna() & ~chained & ~np.array(named, dtype=bool) & (rows["roof_frac"] < 1)]
     rows = (
         rows.assign(win=rows["nsys_time_ns"] * (1 - rows["roof_frac"])).sort_values("win", ascending=False).head(COUNT)
     )
@@ -217,12 +261,14 @@ def _far_from_roof(
             reason, share = str(top["reason"].iloc[0]), float(top["share_frac"].iloc[0])
             why = f"; {share:.0%} of its stalls are {reason}"
             evidence.append(cell("stalls", label, f"share_frac ({reason})", round(share, 4)))
+        command = commands.get((row["kernel"], row["range"]))
+        closer = f" No rule explains it. {_look_closer(command)}" if command else ""
         found.append(
             {
-                "title": f"{row['range']}: {name} is far from its roof",
+                "title": f"{row['range']}: {name} stays at {row['roof_frac']:.0%} of its roof",
                 "sentence": (
                     f"{count_of(row['launches'], 'launch takes', 'launches take')} {row['nsys_time_ns'] / 1e3:,.0f} us "
-                    f"at {row['roof_frac']:.0%} of the nearest roof, {nearest_roof(row)}{why}."
+                    f"at {row['roof_frac']:.0%} of the nearest roof, {nearest_roof(row)}{why}.{closer}"
                 ),
                 "time_to_win_ns": int(row["win"]),
                 "evidence": evidence,

@@ -55,6 +55,7 @@ TRAFFIC = ("dram_read_bytes", "dram_write_bytes", "l2_read_bytes", "l2_write_byt
 LOADS = ("sectors_per_request_load", "global_load_bytes", "global_load_requests")
 SHAPE = ("waves", "occupancy_theoretical_frac", "occupancy_achieved_frac")
 
+LEAST_REGISTERS = 16  # of a thread that ncu reports, however few it needs
 WIDEST = 16  # sectors of a request of 128 bits a lane: more than that no width explains
 BUSY = 0.6  # of its floor: a unit that is busier leaves less than 1 / 0.6 to any cure of waiting
 HALF = 0.5
@@ -77,9 +78,17 @@ def _apart(e: Evidence) -> Bools:
     return e.sectors > WIDEST
 
 
+def _whole_sectors(e: Evidence) -> Floats:
+    """Each sector is written once, so that none has to be fetched to be completed."""
+    return e.after(
+        dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e["l2_read_bytes"]), e.written),
+        l2=(e["l2_read_bytes"] + e.written) * e.lanes_ns / e.limits.l2_bytes,
+    )
+
+
 def _in_order(e: Evidence) -> Bools:
-    """DRAM reads about what L2 is asked for: sectors fetched at random bring their neighbours of 64 bytes along."""
-    return e["dram_read_bytes"] <= 1.5 * np.maximum(e["l2_read_bytes"], 1)
+    """DRAM reads at most twice what L2 is asked for: it delivers sectors in pairs, wanted or not."""
+    return e["dram_read_bytes"] <= 2.2 * np.maximum(e["l2_read_bytes"], 1)
 
 
 def _aligned(e: Evidence) -> Floats:
@@ -111,7 +120,8 @@ MEMORY = (
         (*LOADS, *TRAFFIC),
         lambda e: _apart(e) & (_reuse(e) < 1.5) & _in_order(e) & (e.busy["dram"] > HALF),
         lambda e: e.after(
-            dram=e.dram_ns(e["dram_read_bytes"] * 4 / e.sectors, e.written), l2=e.floors["l2"] * 4 / e.sectors
+            dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e["l2_read_bytes"]) * 4 / e.sectors, e.written),
+            l2=e.floors["l2"] * 4 / e.sectors,
         ),
         0.9,
         "bytes",
@@ -131,7 +141,7 @@ MEMORY = (
             & (e.stored > e.limits.dirty_bytes)
             & (e["l2_write_bytes"] > e["l2_read_bytes"])
         ),
-        lambda e: e.after(l2=(e["l2_read_bytes"] + e.written) * e.lanes_ns / e.limits.l2_bytes),
+        _whole_sectors,
         0.85,
         "bytes",
         "L2 is written at least 3 times for each byte that reaches DRAM: stores fill each sector a piece at a time.",
@@ -145,7 +155,7 @@ MEMORY = (
         lambda e: (
             (e["dram_read_bytes"] - e["l2_read_bytes"] > HALF * e.stored)
             & (e.stored >= e["l2_read_bytes"])
-            & (e.busy["dram"] > HALF)
+            & (e.busy["dram"] > 0.3)
             & (e.filled("local_bytes") < HALF * e.stored)
         ),
         lambda e: e.after(
@@ -187,6 +197,7 @@ MEMORY = (
         (*LOADS, *TRAFFIC),
         lambda e: (
             (e.sectors <= 2.1)
+            & (e["occupancy_theoretical_frac"] > HALF)
             & (_reuse(e) < 1.5)
             & (e.busy["dram"] < 0.9)
             & (np.maximum(e.busy["blocks"], e.waits("long_scoreboard", "lg_throttle")) > HALF)
@@ -279,7 +290,6 @@ MEMORY = (
         ("dram_read_bytes", "accessible_bytes"),
         ("dram",),
         FULL,
-        True,
     ),
     Rule(
         "wide_data",
@@ -328,7 +338,7 @@ def _without_local(e: Evidence, sectors: int) -> Floats:
 
 def _capped(e: Evidence) -> Bools:
     """All registers of a cap are in use: caps come in eights, and a kernel that spills uses its cap to the last one."""
-    return np.asarray(e["registers"] % 8 == 0)
+    return np.asarray((e["registers"] % 8 == 0) & (e["registers"] > LEAST_REGISTERS))
 
 
 LOCAL = (
@@ -412,10 +422,15 @@ def _tail_left(e: Evidence) -> Floats:
     return np.asarray(e["waves"] / np.ceil(e["waves"]))
 
 
+def _uneven(e: Evidence) -> Bools:
+    """Half of the warps that grid and resources allow are not there, though every SM has a block to begin with."""
+    return (e.blocks >= e.limits.sm_count) & (e.filling < HALF) & (e.busy["blocks"] < HALF)
+
+
 def _few_warps(e: Evidence) -> Bools:
     return (
         (e["occupancy_theoretical_frac"] <= HALF)
-        & (e.waits("long_scoreboard", "short_scoreboard", "wait") > HALF)
+        & (e.waits("long_scoreboard", "wait") > HALF)
         & _idle(e)
         & (e.blocks >= e.limits.sm_count)
         & (e["waves"] >= 1)
@@ -483,7 +498,7 @@ LAUNCH = (
     Rule(
         "uneven_blocks",
         SHAPE,
-        lambda e: (e["waves"] >= 1) & (e.filling < HALF) & (e.busy["blocks"] < HALF) & ~(e.blocks < e.limits.sm_count),
+        lambda e: _uneven(e),
         lambda e: e.after(),
         0.85,
         "waves",
@@ -526,9 +541,23 @@ LAUNCH = (
         ("occupancy_limit_blocks", "occupancy_theoretical_frac", "stall_long_scoreboard"),
     ),
     Rule(
+        "occupancy_block_size",
+        OCCUPANCY_NEEDS,
+        lambda e: (e.busy["blocks"] > 0.9) & (e.threads <= 2 * WARP) & (e["occupancy_theoretical_frac"] <= HALF),
+        lambda e: e.after(blocks=e.floors["blocks"] * e.threads / (8 * WARP)),
+        0.85,
+        "occupancy",
+        "Blocks of one or two warps end as fast as the GPU starts them, and their number an SM, not their warps, is "
+        "at its limit. The bound takes blocks of eight warps.",
+        "Larger blocks do not make it faster.",
+        ("occupancy_limit_blocks", "occupancy_theoretical_frac", "waves"),
+    ),
+    Rule(
         "dependent_chain",
         ("stall_wait", "inst_issued", *SHAPE),
-        lambda e: (e.waits("wait") > HALF) & (e.busy["issue"] < BUSY) & (e.warps <= 4 * e.limits.schedulers),
+        lambda e: (
+            (e.waits("wait") > HALF) & ~(_uneven(e)) & (e.busy["issue"] < BUSY) & (e.warps <= 4 * e.limits.schedulers)
+        ),
         lambda e: e.after(),
         0.9,
         "latency x parallelism",
@@ -564,26 +593,24 @@ BLOCK = (
     Rule(
         "one_warp_reduction",
         BARRIER_NEEDS,
-        lambda e: (
-            _at_barriers(e)
-            & ~(e.waits("long_scoreboard") < 0.1)
-            & (e.waits("long_scoreboard") < 0.6 * e.waits("barrier"))
-        ),
+        lambda e: _at_barriers(e) & ~(e.waits("long_scoreboard") < 0.1) & (e.shared >= 4 * e.threads),
         lambda e: e.without(e.waits("barrier"), issue=0),
         0.6,
         "latency x parallelism",
-        "Warps are at barriers more than half as long again as they wait for data: one of them works meanwhile.",
+        "A quarter of the warps' time goes to barriers, in a block that puts a word a thread or more into shared "
+        "memory: one warp works on what all have put there.",
         "The work between barriers is shared by all warps.",
         ("stall_barrier", "stall_long_scoreboard"),
     ),
     Rule(
         "uneven_warps",
         BARRIER_NEEDS,
-        lambda e: _at_barriers(e) & ~(e.waits("long_scoreboard") < 0.6 * e.waits("barrier")),
+        lambda e: _at_barriers(e) & ~(e.waits("long_scoreboard") < 0.1) & (e.shared < 4 * e.threads),
         lambda e: e.without(e.waits("barrier")),
         0.6,
         "latency x parallelism",
-        "Warps are at barriers while others still wait for data: these have more of it.",
+        "A quarter of the warps' time goes to barriers, in a block that puts less than a word a thread into shared "
+        "memory: each warp has work of its own, and some have more of it.",
         "All warps of a block load the same number of times.",
         ("stall_barrier", "stall_long_scoreboard"),
     ),
@@ -690,11 +717,11 @@ INSTRUCTIONS = (
     Rule(
         "divergence",
         ("inst_issued", "threads_per_inst"),
-        lambda e: (e["threads_per_inst"] < 16) & (e.busy["issue"] * WARP / e["threads_per_inst"] > BUSY),
+        lambda e: (e["threads_per_inst"] < 0.75 * WARP) & (e.busy["issue"] > BUSY),
         lambda e: e.after(issue=e.floors["issue"] * e["threads_per_inst"] / WARP),
         0.9,
         "issue slots",
-        "Fewer than half of the lanes are on, and instructions with all lanes on would be the limit.",
+        "A quarter of the lanes or more is off, and issue slots are the limit.",
         "threads_per_inst is near 32.",
         ("threads_per_inst", "inst_issued"),
         (),
@@ -749,6 +776,25 @@ INSTRUCTIONS = (
         ("fp64", "xu"),
     ),
     Rule(
+        "fp64_by_accident",
+        ("flops_fp64", "flops_fp32", "flops_fp16", "inst_issued"),
+        lambda e: (
+            (e["flops_fp64"] > 0)
+            & (e["flops_fp32"] + e["flops_fp16"] > 0.1 * e["flops_fp64"])
+            & (np.maximum(e.busy["fp64"], e.busy["xu"]) > 0.25)
+        ),
+        lambda e: e.after(
+            fp64=0, xu=0, issue=(e["flops_fp32"] + e["flops_fp16"]) / 2 / WARP * e.lanes_ns / e.limits.schedulers
+        ),
+        0.75,
+        "issue slots",
+        "FP64 keeps its unit at a quarter or more, beside a tenth as much work or more in FP32 or FP16: data of "
+        "lower precision is computed in FP64 on its way.",
+        "The FP64 part is meant, as a sum that needs it.",
+        ("flops_fp64", "flops_fp32"),
+        ("fp64", "xu"),
+    ),
+    Rule(
         "constant_divergence",
         ("stall_mio_throttle", "stall_short_scoreboard", "shared_bytes_per_block", "inst_issued"),
         lambda e: (
@@ -784,7 +830,7 @@ INSTRUCTIONS = (
             (e.busy["fp32"] > 0.25)
             & ~(e.tensor_flops > 0)
             & (e.shared > 4 * e.threads)
-            & (_operand_bits(e) < 24)
+            & ((_operand_bits(e) < 24) | (e["flops_fp16"] > 0))
             & (e["flops_fp32"] > 50 * (e["dram_read_bytes"] + e.written))
         ),
         lambda e: e.after(fp32=0, issue=0, tensor=e["flops_fp32"] / e.limits.tensor_flop_per_s * 1e9),
@@ -806,7 +852,7 @@ INSTRUCTIONS = (
             & (e.shared <= 0)
             & (e.loaded > 4 * e["dram_read_bytes"])
         ),
-        lambda e: e.after(l1=0, requests=0),
+        lambda e: e.after(l1=0, requests=0, l2=e.floors["l2"] / 4),
         0.9,
         "roof",
         "Tensor cores work for less than a third of the time, warps wait for global loads, and no shared memory "
@@ -851,7 +897,7 @@ MORE = (
             & (e.stored > e.limits.dirty_bytes)
             & (e.stored > e.loaded)
         ),
-        lambda e: e.after(l2=(e["l2_read_bytes"] + e.written) * e.lanes_ns / e.limits.l2_bytes),
+        _whole_sectors,
         0.85,
         "bytes",
         "Stores fill half of the sectors that they touch or less, and DRAM takes a third of them: each sector is "
@@ -872,6 +918,49 @@ MORE = (
         "as many passes as lanes meet.",
         "shared_atomic_inst is 0.",
         ("shared_atomic_inst", "stall_short_scoreboard"),
+        (),
+        FULL,
+    ),
+    Rule(
+        "shared_bank_conflicts",
+        ("shared_ways_load", "bank_conflicts", "shared_wavefront_frac", "stall_short_scoreboard", "stall_mio_throttle"),
+        lambda e: (e["shared_ways_load"] >= 5) & (e["shared_wavefront_frac"] > 0.3) & (e.queue > 0.25),
+        lambda e: e.without(e.queue + e.waits("barrier")),
+        0.9,
+        "wavefronts",
+        "A shared load takes five passes or more, where vectors of 128 bits take four, and shared memory is busy.",
+        "shared_ways_load is 1, 2 or 4 for accesses of 32, 64 or 128 bits.",
+        ("shared_ways_load", "bank_conflicts", "shared_wavefront_frac"),
+        (),
+        FULL,
+        True,
+    ),
+    Rule(
+        "needless_barriers",
+        ("adu_active_frac", "constant_active_frac", "stall_barrier"),
+        lambda e: (e["adu_active_frac"] > 0.3) & (e["constant_active_frac"] < 0.1) & (e.waits("barrier") > 0.1),
+        lambda e: e.without(e.waits("barrier"), issue=0),
+        0.7,
+        "issue slots",
+        "Barriers fill a third of what the unit that counts them can take: there is one every few instructions.",
+        "Warps read what other warps of the block wrote.",
+        ("adu_active_frac", "stall_barrier"),
+        (),
+        FULL,
+    ),
+    Rule(
+        "uneven_blocks",
+        ("sm_active_frac", *SHAPE),
+        lambda e: (
+            (e["sm_active_frac"] < 0.8) & (e.blocks >= e.limits.sm_count) & (e.time > 10 * e.limits.empty_kernel_ns)
+        ),
+        lambda e: e.without(1 - e["sm_active_frac"], issue=0),
+        0.85,
+        "waves",
+        "SMs have nothing to do for a fifth of the time or more, though there is a block for each: the longest "
+        "blocks run alone.",
+        "sm_active_frac is near 1.",
+        ("sm_active_frac", "waves"),
         (),
         FULL,
     ),
@@ -898,7 +987,7 @@ MORE = (
             & (e.shared <= 0)
             & (e.loaded > 4 * e["dram_read_bytes"])
         ),
-        lambda e: e.after(l1=0, requests=0),
+        lambda e: e.after(l1=0, requests=0, l2=e.floors["l2"] / 4),
         0.9,
         "roof",
         "Tensor cores work for less than a third of the time, warps wait for global loads, and no shared memory "
