@@ -63,9 +63,14 @@ class Evidence:
         return self["duration_ns"]
 
     @cached_property
+    def clock(self) -> Floats:
+        """Hz of the SMs, the GPU's usual clock where the capture does not have it."""
+        return np.where(np.isnan(self["sm_clock_hz"]), self.limits.sm_clock_hz, self["sm_clock_hz"])
+
+    @cached_property
     def cycles(self) -> Floats:
         """Cycles of an SM."""
-        return self.time * self["sm_clock_hz"] * 1e-9
+        return self.time * self.clock * 1e-9
 
     @cached_property
     def blocks(self) -> Floats:
@@ -128,7 +133,7 @@ class Evidence:
     def written(self) -> Floats:
         """Bytes that DRAM has to take of this kernel: what L2 still holds when it ends is on its way."""
         held = np.clip(self["l2_write_bytes"] - self["dram_write_bytes"], 0, self.limits.dirty_bytes)
-        return np.asarray(self["dram_write_bytes"] + held)
+        return np.asarray(self["dram_write_bytes"] + np.nan_to_num(held))
 
     def dram_ns(self, read: Any, write: Any) -> Floats:
         """Time that DRAM needs for bytes read and written: a copy is slower than reads alone."""
@@ -147,7 +152,7 @@ class Evidence:
     @cached_property
     def lanes_ns(self) -> Floats:
         """ns an operation of one lane of one SM, times the SMs: dividing by lanes gives time."""
-        return np.asarray(1e9 / (self["sm_clock_hz"] * self.limits.sm_count))
+        return np.asarray(1e9 / (self.clock * self.limits.sm_count))
 
     @cached_property
     def tensor_flops(self) -> Floats:
@@ -172,7 +177,7 @@ class Evidence:
             "xu": np.where(
                 np.isnan(self["xu_active_frac"]), self._queued_functions, self["xu_active_frac"] * self.time
             ),
-            "blocks": np.asarray(self.blocks * limits.block_start_cycles / self["sm_clock_hz"] * 1e9),
+            "blocks": np.asarray(self.blocks * limits.block_start_cycles / self.clock * 1e9),
         }
 
     @cached_property

@@ -20,8 +20,8 @@ AT_ROOF = 0.9  # a kernel within a tenth of a roof has nothing to win
 FEW_LAUNCHES = 2.5  # times an empty kernel: a launch and the latency of one access fill that
 SURE_OF_CLEAN = 0.9
 LEAST_GAIN = 0.05  # of a kernel's time: no capture tells less from noise
-NEEDED = ("duration_ns", "sm_clock_hz", "inst_issued", "dram_read_bytes", "dram_write_bytes", "l2_read_bytes",
-          "stall_long_scoreboard", "occupancy_achieved_frac")  # fmt: skip
+NEEDED = ("duration_ns", "inst_issued", "dram_read_bytes", "dram_write_bytes", "stall_long_scoreboard",
+          "occupancy_achieved_frac")  # fmt: skip
 IMPOSSIBLE = 1.15  # of a unit's peak: counters of several passes differ by less
 
 

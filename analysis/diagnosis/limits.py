@@ -37,6 +37,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     tensor_flop_per_s: float
     empty_kernel_ns: float
     block_start_cycles: float
+    sm_clock_hz: float
     dirty_bytes: float
 
 

@@ -86,6 +86,11 @@ def _whole_sectors(e: Evidence) -> Floats:
     )
 
 
+def _from_l1(e: Evidence) -> Bools:
+    """L1 answers three loads of four, or more."""
+    return (e.loaded > 4 * e["l2_read_bytes"]) | (np.isnan(e["l2_read_bytes"]) & (e["l1_hit_frac"] > 0.75))
+
+
 def _in_order(e: Evidence) -> Bools:
     """DRAM reads at most twice what L2 is asked for: it delivers sectors in pairs, wanted or not."""
     return e["dram_read_bytes"] <= 2.2 * np.maximum(e["l2_read_bytes"], 1)
@@ -104,7 +109,7 @@ def _below(e: Evidence) -> Floats:
 MEMORY = (
     Rule(
         "uncoalesced_loads",
-        (*LOADS, *TRAFFIC),
+        (*LOADS, "dram_read_bytes"),
         lambda e: _apart(e) & (_reuse(e) >= 3),
         lambda e: e.after(l2=0, l1=0, blocks=0),
         0.9,
@@ -218,7 +223,7 @@ MEMORY = (
             (np.maximum(e.busy["requests"], e.busy["l1"]) > 0.4)
             & (e.sectors <= WIDEST)
             & (e.shared <= 0)
-            & (e.loaded > 4 * e["l2_read_bytes"])
+            & _from_l1(e)
             & ~(e.tensor_flops > 0)
         ),
         lambda e: e.after(
@@ -293,7 +298,7 @@ MEMORY = (
     ),
     Rule(
         "wide_data",
-        (*LOADS, *TRAFFIC, "flops_fp32"),
+        (*LOADS, "dram_read_bytes", "flops_fp32"),
         lambda e: (
             (e.busy["dram"] > 0.7)
             & (e["dram_read_bytes"] > 10 * e.written)
@@ -616,7 +621,7 @@ BLOCK = (
     ),
     Rule(
         "no_overlap",
-        (*TRAFFIC, *BARRIER_NEEDS, *SHAPE),
+        ("dram_read_bytes", *BARRIER_NEEDS, *SHAPE),
         lambda e: (
             (e.shared > 4096)
             & (e.warps <= HALF * e.limits.max_warps)
@@ -730,7 +735,7 @@ INSTRUCTIONS = (
     ),
     Rule(
         "integer_division",
-        ("inst_issued", "flops_fp32", *TRAFFIC),
+        ("inst_issued", "flops_fp32", "dram_read_bytes"),
         lambda e: (
             (e.busy["issue"] > BUSY)
             & (_useful(e) < 0.01)

@@ -29,8 +29,10 @@ from analysis.hardware.devices import find_device
 from analysis.hardware.metrics import derive
 from analysis.tables.join import prepare_counters
 from kernels.specimens import registry
+from studies.ladder.tables import by_point
 
 CAPTURES = registry.FOLDER / "captures"
+LADDER = Path(__file__).with_name("ladder.toml")
 TIMELINES = Path(__file__).with_name("captures")
 NCU_RULES = Path(registry.VOCABULARY).with_name("ncu_rules.toml")
 GPU = "NVIDIA H200"
@@ -73,6 +75,7 @@ class Score:
         return self.time_ns / (self.time_ns * (1 - mine[0].gain) + EVENTS_NS * mine[0].gain)
 
 
+@cache
 def read_half(half: str, tier: str = FULL) -> pd.DataFrame:
     """The mean launches of a half, by specimen: the default metrics, and for FULL what full sections add to them."""
     folder = CAPTURES / half
@@ -104,10 +107,11 @@ def times() -> Mapping[str, float]:
         return {row["specimen"]: float(row["time_ns"]) for row in csv.DictReader(stream)}
 
 
-def score_kernels(half: str, tier: str = FULL, versions: Sequence[str] = ("slow", "clean")) -> list[Score]:
-    """The score of each specimen of a half, sorted by name."""
+@cache
+def score_kernels(half: str, tier: str = FULL) -> list[Score]:
+    """The score of each slow and clean specimen of a half, sorted by name."""
     frame = read_half(half, tier)
-    names = [one for one in registry.specimens() if one.half == half and one.version in versions]
+    names = [one for one in registry.specimens() if one.half == half and one.version != "fixed"]
     rows = frame.reindex([one.name for one in names])
     verdicts = judge(rows, limits())
     return [
@@ -143,6 +147,7 @@ class TimelineScore:
         return self.first == self.answer
 
 
+@cache
 def score_timelines(half: str) -> list[TimelineScore]:
     """The score of each slow program of a half."""
     capture = load([TIMELINES])
@@ -156,6 +161,56 @@ def score_timelines(half: str) -> list[TimelineScore]:
         achieved = wall[name] / wall[name.replace("/slow", "/fixed")]
         found.append(TimelineScore(name, half, name.split("/")[1], tuple(judge_window(window)), achieved))
     return sorted(found, key=lambda one: one.specimen)
+
+
+# ---------------------------------------------------------------------------------------------------------- the ladders
+
+
+@dataclass(frozen=True)
+class RungScore:
+    """What the rules say of the rung below one that declares a cure; `advice` is '' where they abstain."""
+
+    rung: str
+    dtype: str
+    cure: str
+    below: str
+    advice: str
+    confirmed: bool
+
+    @property
+    def right(self) -> bool:
+        return self.advice == self.cure
+
+
+@cache
+def score_ladder() -> list[RungScore]:
+    """Every rung with a word for its cure and counters of the rung below, at the shape of its benchmark."""
+    cures = tomllib.loads(LADDER.read_text("utf-8"))["cures"]
+    folder = registry.FOLDER.parents[1] / "reports" / "h200-ladder"
+    points = pd.read_csv(folder / "tables" / "ladder.csv", dtype={"shape": str})
+    points = points[points["at_bench_shape"]].set_index(["op", "variant", "dtype", "shape"])
+    found = []
+    for key, row in points.iterrows():
+        op, variant, dtype, shape = key
+        below = points["run"].get((op, row["rung_below"], dtype, shape))
+        cure = cures.get(f"{op}/{variant}")
+        if cure and isinstance(below, str):
+            named = points["shape_name"][(op, row["rung_below"], dtype, shape)]
+            path = f"ladder/{op}/{row['rung_below']}/{dtype}/{named}"
+            confirmed = row["verdict"] in ("reached", "not refuted")
+            advice = _advice(folder / below / "captures").get(path, "")
+            found.append(RungScore(f"{op}/{variant}", dtype, cure, row["rung_below"], advice, confirmed))
+    return found
+
+
+@cache
+def _advice(captures: Path) -> Mapping[str, str]:
+    """Our first cause of each point of a run of the ladder, by its path."""
+    capture = load(sorted(captures.glob("ncu_r*.csv*")))
+    points = by_point(prepare_counters(capture.counters), capture.counter_units)
+    verdicts = judge(derive(points, capture.counter_units).assign(grid=points["grid"], block=points["block"]), limits())
+    firsts = [verdicts.of(place) for place in range(len(points))]
+    return {str(path): one[0].defect if one else "" for path, one in zip(points["path"], firsts, strict=True)}
 
 
 # --------------------------------------------------------------------------------------------------------- ncu's rules
@@ -172,6 +227,7 @@ def in_our_words(rule: str, text: str) -> tuple[str, ...]:
     return next((found for name, said, found in _ncu_entries() if name.fullmatch(rule) and said.search(text)), ())
 
 
+@cache
 def score_ncu(half: str) -> dict[str, tuple[str, ...]]:
     """The identifiers that ncu's message with the largest estimate may count for, by specimen with a details page."""
     files = sorted((CAPTURES / half).glob("full_details*.csv.xz"))

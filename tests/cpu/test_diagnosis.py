@@ -16,7 +16,7 @@ from analysis.diagnosis.timelines import TIMELINE_RULES, Window, judge_window
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF, vocabulary, words
 from analysis.hardware.devices import find_device
 from kernels.specimens import registry
-from studies.specimens import score
+from studies.specimens import page, score
 
 H200 = find_device("NVIDIA H200")
 
@@ -57,6 +57,17 @@ def test_the_timeline_finds_most_causes_of_the_development_half() -> None:
 
 def test_every_timeline_defect_has_a_rule() -> None:
     assert {rule.defect for rule in TIMELINE_RULES} == set(vocabulary()["timeline"])
+
+
+def test_the_page_is_what_the_captures_say() -> None:
+    assert page.README.read_text("utf-8") == page.render()
+    assert set(tomllib.loads(score.LADDER.read_text("utf-8"))["cures"].values()) <= {*words(), ""}
+
+
+def test_the_first_look_at_the_validation_half_is_kept() -> None:
+    rows = page.read_blind()
+    assert len(rows) == 97
+    assert sum(row["first"] == row["answer"] for row in rows if row["kind"] == score.FULL) == 28
 
 
 def test_an_empty_window_has_no_cause() -> None:
