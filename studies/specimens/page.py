@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from analysis.diagnosis.rules import RULES
 from analysis.diagnosis.timelines import TIMELINE_RULES
@@ -120,8 +121,8 @@ def _ladder() -> str:
         "**Ladders.** `studies/specimens/ladder.toml` says which defect each rung cures of the rung below it, and was "
         "committed before any rule ran on a rung. Of the rungs whose idea was confirmed, the advice on the rung below "
         f"names the cure for {_of(right, len(rungs))}; the goal is 60 %. The rules abstain on {silent}: the ladders' "
-        "captures hold neither SM clock nor L2 traffic, FLOPs or waves, which most rules need. They have to be captured "
-        "again with the default metrics before this figure says anything.\n"
+        "captures hold neither SM clock nor L2 traffic, FLOPs or waves, which most rules need. They have to be "
+        "captured again with the default metrics before this figure says anything.\n"
     )
 
 
@@ -154,6 +155,12 @@ def _misses() -> Iterator[str]:
         ]
         for specimen, answer, said in (*kernels, *programs):
             yield f"- **{specimen.removesuffix('/slow')}**: `{said}` instead of `{answer}`. {why[specimen]}"
+
+
+def _first_misses() -> str:
+    """What was missed at the first look, in one sentence."""
+    wrong = [row for row in read_blind() if row["kind"] in (FULL, "timeline") and row["first"] != row["answer"]]
+    return ", ".join(f"`{row['answer']}` (`{row['first'] or ABSTAINS}`)" for row in wrong)
 
 
 def _rules() -> Iterator[str]:
@@ -211,13 +218,14 @@ def render() -> str:
         _ladder(),
         "![Predicted against achieved speed-up](speedups.svg)\n",
         "## What was taken for what\n",
-        "![Confusion matrix of our first causes](confusion.svg)\n",
+        "![Confusion matrix of our rules, the validation half at the first look](confusion.svg)\n",
         "![Confusion matrix of ncu's rules](confusion_ncu.svg)\n",
         _NCU,
         *_confusions(),
         "",
         "## Every miss\n",
         *_misses(),
+        f"\nMissed at the first look of the validation half, with what the rules said instead: {_first_misses()}.",
         "",
         "## The rules\n",
         _RULES.format(guesses=sum(rule.last for rule in RULES)),
@@ -233,7 +241,9 @@ def render() -> str:
 def plot_speedups() -> Figure:
     """Bound against achieved speed-up of every pair whose cause was named, both halves."""
     with style_context():
-        figure, foot = new_canvas("speedups", 5.0, "Pairs whose defect is among our causes. Grey: within 25 %.")
+        figure, foot = new_canvas(
+            "speedups", 5.0, "Pairs whose defect is among the causes of today's rules. Grey: within 25 %."
+        )
         axes = place_axes(figure, 0.8, 0.3, 0.2, foot + 0.6)
         for half, colour in zip(registry.HALVES, (BLUE, ORANGE), strict=True):
             named = [(one.predicted, one.achieved or 0) for one in score.score_kernels(half, FULL) if one.predicted]
@@ -243,6 +253,8 @@ def plot_speedups() -> Figure:
         axes.fill_between(ends, ends * (1 - NEAR), ends * (1 + NEAR), color=GREY, alpha=0.2, linewidth=0)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
         axes.set_xlabel("speed-up that the bound allows")
         axes.set_ylabel("achieved speed-up")
         axes.legend(frameon=False)
@@ -258,9 +270,7 @@ def plot_confusion(what: str, said_of: Mapping[str, Sequence[str]], answers_of: 
         for word in words or (ABSTAINS,):
             grid[answers.index(answers_of[specimen]), said.index(word)] += 1 / max(len(words), 1)
     with style_context():
-        figure, foot = new_canvas(
-            what, WIDTH, f"{what}: rows are the defects, columns what was said first; both halves."
-        )
+        figure, foot = new_canvas("confusion", WIDTH, f"{what}: rows are the defects, columns what was said first.")
         axes = place_axes(figure, 2.2, 0.2, 2.2, foot)
         axes.imshow(np.where(grid > 0, np.sqrt(grid), np.nan), cmap="Blues", vmin=0, vmax=2.5, aspect="auto")
         axes.set_xticks(range(len(said)), said, rotation=90, fontsize=7)
@@ -276,8 +286,9 @@ def _drawn() -> Iterator[tuple[str, Figure]]:
     scores = [one for half in registry.HALVES for one in score.score_kernels(half, FULL)]
     answers = {one.specimen: one.answer for one in scores}
     yield "speedups", plot_speedups()
-    ours = {one.specimen: [one.first] if one.first else [] for one in scores}
-    yield "confusion", plot_confusion("Our rules", ours, answers)
+    ours = {one.specimen: [one.first] if one.first else [] for one in scores if one.half == registry.DEVELOPMENT}
+    ours |= {row["specimen"]: [row["first"]] if row["first"] else [] for row in read_blind() if row["kind"] == FULL}
+    yield "confusion", plot_confusion("Our rules, the validation half at the first look", ours, answers)
     theirs = {
         name: words for half in registry.HALVES for name, words in score.score_ncu(half).items() if name in answers
     }
