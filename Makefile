@@ -159,7 +159,7 @@ readme: $(HARNESS)  ## make the committed reports anew, and rewrite the generate
 	$(PY) -m studies.ladder.measure --mode declare --out $$folder; $(PY) -m studies.ladder.build $$folder; done
 	@folders=$$(for part in layers sweep overview; do $(PY) -m analysis.published $$part; done); \
 	for folder in $$folders; do $(PY) analysis/report.py $$folder/captures --out $$folder --quiet; done
-	@$(PY) -m studies.specimens.page
+	@$(PY) -m studies.specimens.scorecard
 	@$(PY) -m analysis.readmes
 	@$(PY) -m tests.bench.readers --update-readme
 	@$(PY) -m tests.bench.bare --update-readme

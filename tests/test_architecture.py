@@ -241,6 +241,7 @@ WRITERS = {
     "studies/ladder/build.py",
     "studies/ladder/bounds.py",
     "studies/specimens/merge.py",
+    "studies/specimens/scorecard.py",
     "tests/bench/readers.py",
     "tests/bench/make_captures.py",
 }  # and the cache

@@ -21,6 +21,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import published
 from analysis.capture.load import load
 from analysis.diagnosis.judge import Verdict, judge
 from analysis.diagnosis.limits import Limits, find_limits
@@ -186,7 +187,7 @@ class RungScore:
 def score_ladder() -> list[RungScore]:
     """Every rung with a word for its cure and counters of the rung below, at the shape of its benchmark."""
     cures = tomllib.loads(LADDER.read_text("utf-8"))["cures"]
-    folder = registry.FOLDER.parents[1] / "reports" / "h200-ladder"
+    folder = published.folders("ladder")[0]
     points = pd.read_csv(folder / "tables" / "ladder.csv", dtype={"shape": str})
     points = points[points["at_bench_shape"]].set_index(["op", "variant", "dtype", "shape"])
     found = []

@@ -16,7 +16,7 @@ from analysis.diagnosis.timelines import TIMELINE_RULES, Window, judge_window
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF, vocabulary, words
 from analysis.hardware.devices import find_device
 from kernels.specimens import registry
-from studies.specimens import page, score
+from studies.specimens import score, scorecard
 
 H200 = find_device("NVIDIA H200")
 
@@ -60,12 +60,12 @@ def test_every_timeline_defect_has_a_rule() -> None:
 
 
 def test_the_page_is_what_the_captures_say() -> None:
-    assert page.README.read_text("utf-8") == page.render()
+    assert scorecard.README.read_text("utf-8") == scorecard.render()
     assert set(tomllib.loads(score.LADDER.read_text("utf-8"))["cures"].values()) <= {*words(), ""}
 
 
 def test_the_first_look_at_the_validation_half_is_kept() -> None:
-    rows = page.read_blind()
+    rows = scorecard.read_blind()
     assert len(rows) == 97
     assert sum(row["first"] == row["answer"] for row in rows if row["kind"] == score.FULL) == 28
 

@@ -1,6 +1,6 @@
 """Writes kernels/specimens/README.md and its figures: how often the diagnoses are right, and what each miss was.
 
-    python -m studies.specimens.page
+    python -m studies.specimens.scorecard
 
 Everything comes from the committed captures. `blind.csv` is the first score of the validation half, taken before its
 author had looked at it; `misses.toml` explains each miss that is left.
@@ -177,7 +177,7 @@ def _rules() -> Iterator[str]:
 _HEAD = """\
 # The answer key of diagnoses
 
-<!-- written by `python -m studies.specimens.page` -->
+<!-- written by `python -m studies.specimens.scorecard` -->
 
 How often is `diagnosis.csv` right? Each pair here is one kernel that is slow by one defect, and its fixed twin. There
 are {kernels} defects of kernels and {timelines} of timelines, each twice: in a *development* half, on which the rules
