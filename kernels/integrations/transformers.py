@@ -27,12 +27,13 @@ from kernels.attention.custom_op import attention
 from kernels.attention.op import HEAD_SIZE
 from kernels.attention.op import SCALE as ATTENTION_SCALE
 from kernels.attention_decode.custom_op import attention_decode
+from kernels.attention_grouped.custom_op import attention_grouped
+from kernels.attention_grouped.op import HEAD_SIZES, NO_WINDOW, seen
 from kernels.integrations import hidden_package
 from kernels.softmax.custom_op import causal_softmax
 
 NAME = "kernel_ledger"
 SOFTMAX_NAME = "kernel_ledger_softmax"
-NO_WINDOW = 2**31 - 1
 DTYPES = (torch.float32, torch.bfloat16)
 # arguments that say nothing about what a query sees, or that `_refused` looks at itself
 HARMLESS = frozenset(
@@ -146,10 +147,7 @@ def causal_spans(
 
 def mask_of_spans(spans: torch.Tensor, queries: int, keys: int) -> torch.Tensor:
     """Return the bool mask (B, 1, Tq, Tk) that spans stand for, True where a query sees a key."""
-    first, end, window = spans.long().unbind(-1)
-    place = (end - queries)[..., None] + torch.arange(queries, device=spans.device)[:, None]
-    key = torch.arange(keys, device=spans.device)
-    return (key <= place) & (key >= first[..., None]) & (key > place - window[..., None])
+    return seen(spans.view(-1, 3), queries, keys, spans.device)
 
 
 # --- attention ---------------------------------------------------------------------------------------------------
@@ -180,16 +178,43 @@ def _visible_window(options: dict[str, Any]) -> int:
     return options.get("sliding_window") or NO_WINDOW
 
 
-def _unfit(q: torch.Tensor, k: torch.Tensor, mask: torch.Tensor | None, scaling: float) -> str:
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _capability(device: torch.device) -> int:
+    """90 for compute capability 9.0; 0 for the CPU, where every variant is the PyTorch chain."""
+    if device.type != "cuda":
+        return 0
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
+
+
+def attention_variant(dtype: torch.dtype, capability: int) -> str:
+    """The rung of `attention` (64 channels, as many key heads as query heads) for a GPU; "" where none runs there.
+
+    Chosen before anything is compiled: v06 needs compute capability 9.0 and no other, v03 and v04 need 8.0 or later.
+    """
+    if 0 < capability < 80:
+        return ""
+    if dtype == torch.float32:
+        return "v03_tiled"
+    return "v06_small" if capability in (0, 90) else "v04_mma"
+
+
+def grouped_variant(dtype: torch.dtype, capability: int, queries: int) -> str:
+    """The rung of `attention_grouped` or of `attention_decode_grouped` for a GPU."""
+    if queries == 1:
+        return "v03_split"
+    return "v02_mma" if dtype == torch.bfloat16 and not 0 < capability < 80 else "v01_tiled"
+
+
+def _unfit(q: torch.Tensor, k: torch.Tensor, capability: int) -> str:
     """Why the fused kernels do not take a call that `_refused` lets pass, "" if they do."""
-    if q.shape[3] != HEAD_SIZE:
-        return f"the head size is {q.shape[3]}, not {HEAD_SIZE}"
-    if q.shape[1] != k.shape[1]:
-        return f"{q.shape[1]} query heads share {k.shape[1]} key heads"
-    if mask is not None:
-        return "the batch is padded, the cache is static, or a window hides keys"
-    if q.shape[2] > 1 and not math.isclose(scaling, ATTENTION_SCALE, rel_tol=1e-6):
-        return f"scores are scaled by {scaling:.4g}, not by {ATTENTION_SCALE}"
+    size = q.shape[3]
+    if size not in HEAD_SIZES:
+        return f"the head size is {size}, not 64 or 128"
+    if 0 < capability < 75:
+        return f"compute capability {capability / 10} is below 7.5"
+    if 0 < capability < 80 and size > 64 and q.shape[2] > 1:
+        return f"head size {size} needs more shared memory than compute capability {capability / 10} has"
     return ""
 
 
@@ -226,22 +251,35 @@ def attention_forward(
 
     Shape: query (B, nh, Tq, hs), key and value (B, nkv, Tk, hs); the result is (B, Tq, nh, hs), and no weights.
     """
-    scale = query.shape[3] ** -0.5 if scaling is None else scaling
     reason = _refused(module, query, key, attention_mask, dropout, options)
     if not reason and (attention_mask is None or attention_mask.dtype == torch.int32):
-        reason = _unfit(query, key, attention_mask, scale)
+        capability = _capability(query.device)
+        reason = _unfit(query, key, capability)
         if not reason:
-            return _fused(query, key, value, scale).transpose(1, 2).contiguous(), None
+            scale = query.shape[3] ** -0.5 if scaling is None else scaling
+            return _fused(query, key, value, attention_mask, scale, capability), None
     if reason:
         _warn(reason)
     return _to_sdpa(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options)
 
 
-def _fused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
-    if q.shape[2] == 1:
-        return attention_decode(q, k, v, scale)
-    k, v = _of_its_own_keys(q, k, v)
-    return attention(q, k, v)
+def _fused(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, spans: torch.Tensor | None, scale: float, capability: int
+) -> torch.Tensor:
+    """Attention as (B, Tq, nh, hs), by the kernels of plain heads where these take the call: they are faster."""
+    queries = q.shape[2]
+    if spans is None and q.shape[3] == HEAD_SIZE and q.shape[1] == k.shape[1]:
+        if queries == 1:
+            return attention_decode(q, k, v, scale).transpose(1, 2)
+        variant = attention_variant(q.dtype, capability)
+        if variant and math.isclose(scale, ATTENTION_SCALE, rel_tol=1e-6):
+            k, v = _of_its_own_keys(q, k, v)
+            return attention(q, k, v, variant).transpose(1, 2).contiguous()
+    if spans is None:
+        k, v = _of_its_own_keys(q, k, v)
+    else:
+        spans = spans.view(-1, 3)
+    return attention_grouped(q, k, v, spans, scale, grouped_variant(q.dtype, capability, queries))
 
 
 def softmax_forward(

@@ -103,8 +103,9 @@ def test_caches_and_padding_on_the_left(folder, name, kind, more):
         mask[0, :4] = 0
         more["attention_mask"] = mask
     expected = greedy(load(folder, kind, "eager"), **more)
-    text, _ = said(greedy, load(folder, kind, name), **more)
+    text, warned = said(greedy, load(folder, kind, name), **more)
     assert torch.equal(text, expected)
+    assert name == ours.SOFTMAX_NAME or warned == []
 
 
 @names
@@ -230,11 +231,33 @@ def test_what_is_not_ours_goes_to_sdpa_and_is_named_once(name, more, reason):
     assert of_layer(name, **more)[1] == []
 
 
-def test_another_scale_goes_to_sdpa():
-    (output, _), warned = of_layer(ours.NAME, scaling=0.25)
-    expected, _ = of_layer(ours.SOFTMAX_NAME, scaling=0.25)
-    torch.testing.assert_close(output, expected[0], rtol=1e-5, atol=1e-6)
-    assert "scores are scaled by 0.25, not by 0.125" in warned[0]
+@pytest.mark.parametrize(
+    ("capability", "size", "reason"),
+    [
+        (75, 128, "head size 128 needs more shared memory than compute capability 7.5 has"),
+        (70, 64, "compute capability 7.0 is below 7.5"),
+        (75, 64, ""),
+        (80, 128, ""),
+        (90, 96, "the head size is 96, not 64 or 128"),
+    ],
+)
+def test_what_a_gpu_lacks_is_known_before_anything_is_built(capability, size, reason):
+    q = torch.empty(1, 2, 3, size)
+    assert ours._unfit(q, q, capability) == reason
+
+
+def test_rungs_are_chosen_by_capability():
+    fp32, bf16 = torch.float32, torch.bfloat16
+    assert [ours.attention_variant(bf16, sm) for sm in (75, 80, 89, 90, 100)] == [
+        "",
+        "v04_mma",
+        "v04_mma",
+        "v06_small",
+        "v04_mma",
+    ]
+    assert [ours.attention_variant(fp32, sm) for sm in (75, 80, 90)] == ["", "v03_tiled", "v03_tiled"]
+    assert [ours.grouped_variant(bf16, sm, 5) for sm in (75, 80, 90)] == ["v01_tiled", "v02_mma", "v02_mma"]
+    assert [ours.grouped_variant(dtype, 75, 1) for dtype in (fp32, bf16)] == ["v03_split"] * 2
 
 
 @names

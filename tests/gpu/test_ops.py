@@ -72,7 +72,7 @@ def test_unaligned_bases(op, variant):
             return flat[1:].view(value.shape)
 
         inputs = tuple(map(moved, inputs_of(op, variant, dtype, first=4)))
-        if variant in ALIGNED_ONLY:
+        if variant in ALIGNED_ONLY or (op.folder == "attention_grouped" and op.variants[variant].kind == "cuda"):
             with pytest.raises(RuntimeError, match="16-byte aligned"):
                 op.variants[variant].fn(*inputs)
             continue

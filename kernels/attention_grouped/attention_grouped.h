@@ -1,0 +1,164 @@
+// Launchers of grouped attention, free of torch: nh query heads share nkv key heads, sizes 64 and 128, a cache in place.
+//
+//     out[b, i, h] = sum over j of softmax_j(scale * q[b, h, i] . k[b, h / (nh / nkv), j]) v[b, h / (nh / nkv), j]
+//
+// With (first, end, window) = spans[b], query i stands at p = end - queries + i and sees first <= j <= p, j > p - window.
+// A query that sees nothing gets zeros.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "dtype.h"
+
+// Where the elements of (batch, head, token) start, in elements; those of one token lie side by side.
+struct GroupedStrides {
+  int64_t batch;
+  int64_t head;
+  int64_t token;
+};
+
+struct AttentionGroupedCall {
+  const void* q;
+  const void* k;
+  const void* v;
+  void* out;         // contiguous (batch, queries, heads, head_size)
+  const int* spans;  // (batch, 3) on the GPU; null: 0, keys, no window
+  float* workspace;  // of decode alone, floats: attention_grouped_workspace()
+  GroupedStrides q_strides;
+  GroupedStrides k_strides;
+  GroupedStrides v_strides;
+  int batch;  // each 1 or more
+  int heads;
+  int key_heads;  // divides heads
+  int queries;
+  int keys;
+  int head_size;  // 64 or 128
+  float scale;    // above 0
+  DType dtype;
+  cudaStream_t stream;
+};
+
+// Floats that v03_split keeps of its partial results.
+int64_t attention_grouped_workspace(const AttentionGroupedCall& call);
+
+// Whether 16-byte accesses may start at every token of q, k and v, and at the output.
+inline bool aligned(const AttentionGroupedCall& call) {
+  const int64_t size = call.dtype == DType::float32 ? 4 : 2;
+  uint64_t bits = reinterpret_cast<uintptr_t>(call.q) | reinterpret_cast<uintptr_t>(call.k) |
+                  reinterpret_cast<uintptr_t>(call.v) | reinterpret_cast<uintptr_t>(call.out);
+  for (const auto& strides : {call.q_strides, call.k_strides, call.v_strides})
+    bits |= static_cast<uint64_t>((strides.batch | strides.head | strides.token) * size);
+  return bits % 16 == 0;
+}
+
+inline bool sizes_fit(const AttentionGroupedCall& call) {
+  return call.batch >= 1 && call.key_heads >= 1 && call.heads % call.key_heads == 0 && call.queries >= 1 &&
+         call.keys >= 1 && call.queries <= 1 << 24 && call.keys <= 1 << 24 &&
+         (call.head_size == 64 || call.head_size == 128) && call.scale > 0.0f;
+}
+
+// A launcher returns cudaErrorInvalidValue for sizes or a dtype that it does not take, cudaErrorMisalignedAddress for
+// operands that are not 16-byte aligned and cudaErrorNotSupported for a GPU that it does not run on; see "Needs".
+
+#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#include <optional>
+
+#include "binding.h"
+
+using Launcher = cudaError_t (*)(const AttentionGroupedCall&);
+
+// Of an axis with one element the stride is never used, and may be anything.
+inline GroupedStrides strides_of(const torch::Tensor& tensor) {
+  const auto of = [&](int64_t axis) { return tensor.size(axis) > 1 ? tensor.stride(axis) : 0; };
+  return {of(0), of(1), of(2)};
+}
+
+template <Launcher LAUNCH, bool KEEPS_PARTS = false>
+torch::Tensor run(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
+                  const std::optional<torch::Tensor>& spans, double scale) {
+  constexpr int64_t limit = 1 << 24;
+  const auto type = q.scalar_type();
+  TORCH_CHECK(type == at::kFloat || type == at::kBFloat16, "attention_grouped takes float32 or bfloat16");
+  for (const torch::Tensor& tensor : {q, k, v})
+    TORCH_CHECK(tensor.is_cuda() && tensor.device() == q.device() && tensor.scalar_type() == type &&
+                    tensor.dim() == 4 && tensor.stride(3) == 1,
+                "attention_grouped takes CUDA tensors (B, heads, T, hs) on one GPU, of one dtype, hs side by side");
+  TORCH_CHECK(k.sizes() == v.sizes() && k.size(0) == q.size(0) && k.size(3) == q.size(3) && k.size(1) >= 1 &&
+                  q.size(1) % k.size(1) == 0 && (q.size(3) == 64 || q.size(3) == 128),
+              "attention_grouped takes q (B, nh, Tq, hs), k and v (B, nkv, Tk, hs), nh a multiple of nkv, hs 64 or 128");
+  TORCH_CHECK(q.size(0) * q.size(1) <= limit && q.size(2) <= limit && k.size(2) >= 1 && k.size(2) <= limit,
+              "attention_grouped takes 1 to 2^24 keys, and at most as many heads and queries");
+  if (spans)
+    TORCH_CHECK(spans->device() == q.device() && spans->scalar_type() == at::kInt && spans->is_contiguous() &&
+                    spans->numel() == 3 * q.size(0),
+                "attention_grouped takes spans of int32, (B, 3), contiguous, on the same GPU");
+  const c10::cuda::CUDAGuard guard(q.device());
+  torch::Tensor out = torch::empty({q.size(0), q.size(2), q.size(1), q.size(3)}, q.options());
+  if (out.numel() == 0) return out;
+  AttentionGroupedCall call{q.const_data_ptr(),
+                            k.const_data_ptr(),
+                            v.const_data_ptr(),
+                            out.mutable_data_ptr(),
+                            spans ? spans->const_data_ptr<int>() : nullptr,
+                            nullptr,
+                            strides_of(q),
+                            strides_of(k),
+                            strides_of(v),
+                            static_cast<int>(q.size(0)),
+                            static_cast<int>(q.size(1)),
+                            static_cast<int>(k.size(1)),
+                            static_cast<int>(q.size(2)),
+                            static_cast<int>(k.size(2)),
+                            static_cast<int>(q.size(3)),
+                            static_cast<float>(scale),
+                            type == at::kFloat ? DType::float32 : DType::bfloat16,
+                            current_stream()};
+  torch::Tensor workspace;
+  if (KEEPS_PARTS) {
+    workspace = torch::empty({attention_grouped_workspace(call)}, q.options().dtype(at::kFloat));
+    call.workspace = workspace.mutable_data_ptr<float>();
+  }
+  const cudaError_t status = LAUNCH(call);
+  check_accepted(status);
+  TORCH_CHECK(status != cudaErrorNotSupported, "this attention does not run on this GPU: use v01_tiled or torch.");
+  TORCH_CHECK(status != cudaErrorMisalignedAddress, "this attention takes 16-byte aligned operands: clone them.");
+  TORCH_CHECK(status != cudaErrorInvalidValue, "this attention does not take these sizes or this dtype.");
+  C10_CUDA_CHECK(status);
+  return out;
+}
+#endif
+
+#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+static void drive(Rungs<AttentionGroupedCall>& rungs, DType dtype, int heads, int key_heads, int queries, int keys,
+                  int head_size, int window) {
+  const size_t size = size_of(dtype);
+  const int batch = 2, capacity = keys + 3;
+  const int64_t cached = static_cast<int64_t>(batch) * key_heads * capacity * head_size;
+  const int64_t asked = static_cast<int64_t>(batch) * queries * heads * head_size;
+  const Buffer q(asked, size), k(cached, size), v(cached, size), out(asked, size, false), spans(batch * 3, 4, false);
+  const int values[] = {0, keys, window, keys / 3, keys, window};
+  CHECK(cudaMemcpy(spans, values, sizeof(values), cudaMemcpyHostToDevice));
+  const GroupedStrides of_q{static_cast<int64_t>(queries) * heads * head_size, head_size,
+                            static_cast<int64_t>(heads) * head_size};
+  const GroupedStrides of_cache{static_cast<int64_t>(key_heads) * capacity * head_size,
+                                static_cast<int64_t>(capacity) * head_size, head_size};
+  AttentionGroupedCall call{q,        k,        v,     out,       static_cast<const int*>(static_cast<void*>(spans)),
+                            nullptr,  of_q,     of_cache, of_cache, batch,
+                            heads,    key_heads, queries, capacity, head_size,
+                            0.125f,   dtype,    nullptr};
+  const Buffer workspace(attention_grouped_workspace(call), 4, false);
+  call.workspace = workspace.floats();
+  rungs.run(dtype, call);
+}
+
+static void drive_attention_grouped(Rungs<AttentionGroupedCall>& rungs) {
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const int head_size : {64, 128})
+      for (const int window : {1 << 30, 40}) {
+        for (const int queries : {2, 17, 130}) drive(rungs, dtype, 6, 2, queries, queries + 61, head_size, window);
+        for (const int key_heads : {1, 2, 6}) drive(rungs, dtype, 6, key_heads, 1, 333, head_size, window);
+      }
+}
+#endif

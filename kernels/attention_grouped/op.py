@@ -1,0 +1,464 @@
+"""The declarations of `attention_grouped` and `attention_decode_grouped`: attention as models with a cache call it.
+
+    out[b, i, h] = sum over j of softmax_j(scale * q[b, h, i] . k[b, g, j]) v[b, g, j]       g = h / (nh / nkv)
+
+nh query heads share nkv key heads, of 64 or 128 channels. `spans` holds (first, end, window) of each sequence: query i
+of Tq stands at key p = end - Tq + i and sees the keys j with first <= j <= p and j > p - window. So a batch that is
+padded on the left, a cache that is longer than its text, and a sliding window are the same kernel, and a CUDA graph
+reads the length from the GPU. Without `spans` every key counts: (0, Tk, NO_WINDOW).
+
+A row that sees a NaN, a score of +inf or nothing but scores of -inf is NaN in every column; one that sees no key at all
+is 0. A key that a row does not see leaves that row alone, even if it holds a NaN or an infinity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from kernels.gpu import modelled
+from kernels.registry import (
+    ITEM_BYTES,
+    TIME,
+    Hypothesis,
+    Op,
+    Shape,
+    Tensor,
+    Variant,
+    dtype_name,
+    item_bytes,
+    register,
+)
+from kernels.spread import DEVIATIONS
+from kernels.variants import compile_variant, cuda_variant, random_normal, torch_variant, triton_variant
+
+HEAD_SIZES = (64, 128)
+NO_WINDOW = 2**30
+SOFTMAX_FLOPS = 5
+SPAN_BYTES = 12
+SPLIT_BLOCKS, LEAST_KEYS, MOST_PARTS = 3, 64, 64  # of v03_split.cu
+ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8}
+
+
+# --- bytes and operations ------------------------------------------------------------------------------------
+def _six(shape: Shape) -> Shape:
+    """The shape of either op with its queries: a decode step has one."""
+    return shape if len(shape) == 6 else (*shape[:3], 1, *shape[3:])
+
+
+def _pairs(shape: Shape) -> int:
+    """Pairs of a query and a key that it sees, of all heads."""
+    batch, heads, _, queries, keys, _ = _six(shape)
+    return batch * heads * (queries * (keys - queries) + queries * (queries + 1) // 2)
+
+
+def minimum_bytes(shape: Shape, dtype: str) -> int:
+    """q, k, v and the spans read once, out written once."""
+    batch, heads, key_heads, queries, keys, size = _six(shape)
+    return 2 * batch * size * (heads * queries + key_heads * keys) * item_bytes(dtype) + SPAN_BYTES * batch
+
+
+def _scores(shape: Shape) -> int:
+    batch, heads, _, queries, keys, _ = _six(shape)
+    return batch * heads * queries * keys
+
+
+def _repeated(shape: Shape, dtype: str) -> int:
+    """Keys and values copied once for each query head: written, and read again."""
+    batch, heads, key_heads, _, keys, size = _six(shape)
+    return 0 if heads == key_heads else 2 * 2 * batch * heads * keys * size * item_bytes(dtype)
+
+
+def unfused_bytes(shape: Shape, dtype: str) -> int:
+    """The copies of k and v, and 8 passes over the scores: product, scale, mask, softmax, product."""
+    batch, _, _, queries, keys, _ = _six(shape)
+    masks = batch * queries * keys * ITEM_BYTES["bool"]
+    return minimum_bytes(shape, dtype) + _repeated(shape, dtype) + 8 * _scores(shape) * item_bytes(dtype) + masks
+
+
+def compiled_bytes(shape: Shape, dtype: str) -> int:
+    """The copies stay, the scores take 4 passes: scale, mask and softmax are one kernel."""
+    return minimum_bytes(shape, dtype) + _repeated(shape, dtype) + 4 * _scores(shape) * item_bytes(dtype)
+
+
+def parts(shape: Shape) -> int:
+    """Into how many parts v03 splits the keys: the rule of v03_split.cu, on the GPU that is modelled."""
+    batch, heads, key_heads, keys, _ = shape
+    sharing = heads // key_heads
+    together = {1: 1, 2: 2}.get(sharing, 4)
+    blocks = batch * key_heads * -(-sharing // together)
+    most = min(-(-keys // LEAST_KEYS), MOST_PARTS)
+    return min(max(SPLIT_BLOCKS * modelled().multiprocessors // blocks, 1), most)
+
+
+def split_bytes(shape: Shape, dtype: str) -> int:
+    """v03: what every part found is written and read once more."""
+    batch, heads, *_, size = shape
+    count = parts(shape)
+    found = 2 * batch * heads * count * (size + 2) * ITEM_BYTES["float32"] if count > 1 else 0
+    return minimum_bytes(shape, dtype) + found
+
+
+def flops(shape: Shape) -> int:
+    """See FLOPS_WHY."""
+    return (4 * _six(shape)[5] + SOFTMAX_FLOPS) * _pairs(shape)
+
+
+FLOPS_WHY = (
+    "a visible pair costs hs multiply-adds for its score and as many for its value, 2 operations each, and 5 for the "
+    "softmax: scale, subtract the maximum, exp, add to the sum, multiply by 1 / sum"
+)
+
+
+# --- reference, tolerance, inputs ----------------------------------------------------------------------------
+def seen(spans: Any, queries: int, keys: int, device: Any) -> Any:
+    """Bool (B or 1, 1, Tq, Tk), True where a query sees a key."""
+    import torch
+
+    if spans is None:
+        spans = torch.tensor([[0, keys, NO_WINDOW]], device=device)
+    first, end, window = spans.long()[:, :, None, None, None].unbind(1)
+    place = end - queries + torch.arange(queries, device=device)[:, None]
+    key = torch.arange(keys, device=device)
+    return (key <= place) & (key >= first) & (key > place - window)
+
+
+def _weights(q: Any, k: Any, spans: Any, scale: float) -> tuple[Any, Any]:
+    """Weights of a softmax in the dtype of q, 0 where nothing is seen, and which are seen. k has as many heads as q."""
+    visible = seen(spans, q.shape[2], k.shape[2], q.device)
+    weights = ((q @ k.mT) * scale).masked_fill(~visible, -math.inf).softmax(-1)
+    return weights.masked_fill(~visible.any(-1, keepdim=True), 0.0), visible
+
+
+def _shared(value: Any, heads: int) -> Any:
+    """Each key head once for every query head that shares it."""
+    groups = heads // value.shape[1]
+    return value if groups == 1 else value.repeat_interleave(groups, 1)
+
+
+def reference(q: Any, k: Any, v: Any, spans: Any, scale: float) -> Any:
+    """In float64. q (B, nh, Tq, hs), k and v (B, nkv, Tk, hs); the result is (B, Tq, nh, hs)."""
+    wide_k, wide_v = (_shared(value.double(), q.shape[1]) for value in (k, v))
+    weights, visible = _weights(q.double(), wide_k, spans, scale)
+    finite = wide_v.isfinite()
+    out = weights.masked_fill(~visible & ~weights.isnan(), 0.0) @ wide_v.where(finite, 0.0)
+    # an infinity or a NaN reaches those alone that see it, not by 0 * inf
+    for b, h, key in (tuple(place) for place in (~finite.all(-1)).nonzero().tolist()):
+        row = visible[b % len(visible), 0, :, key]
+        rest = wide_v[b, h, key].where(~finite[b, h, key], 0.0)
+        out[b, h, row] += weights[b, h, row, key, None] * rest
+    return out.transpose(1, 2)
+
+
+TOLERANCE_WHY = (
+    "u = 2^-24 (2^-22 where tensor cores truncate), L = scale * |q| max |k|, the largest score of a row: a score is "
+    "off by (hs + 16) u L, each weight by a factor of that exponent, numerator and denominator; sums over Tk terms by "
+    "8 sqrt(Tk) u (rounding errors as independent numbers, Higham and Mary 2019, 8 standard deviations), at least "
+    "Tk u / 16 where they truncate, and 32 * 2^-24 for exp2, merges and the division: all of that twice, relative to "
+    "sum of weight |v|. bf16 rounds the weights and the output, 2^-8 each: the weights independently, 8 * 2^-8 of the "
+    "root of sum weight^2 v^2, at most 2^-8 of sum weight |v|. PyTorch's operations may store scores and weights in "
+    "bf16: 2^-7 L and 2^-6 more; in fp32 their tensor cores take a number as three of TF32: 2^-20 L and 2^-20 more"
+)
+
+
+def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
+    """Of every output; see TOLERANCE_WHY."""
+    q, k, v, spans, scale = inputs
+    in_bf16 = dtype_name(q.dtype) == "bfloat16"
+    q, k, v = (value.double().nan_to_num(0.0, posinf=0.0, neginf=0.0) for value in (q, k, v))
+    k, v = _shared(k, q.shape[1]), _shared(v, q.shape[1]).abs()
+    keys, size = k.shape[2:]
+    weights, visible = _weights(q, k, spans, scale)
+    weights = weights.masked_fill(~visible, 0.0)
+    unit = 2.0**-22 if in_bf16 else 2.0**-24
+    largest = scale * q.norm(dim=-1, keepdim=True) * k.norm(dim=-1).amax(-1)[..., None, None]
+    exponent = (size + 16) * unit * largest
+    relative = max(DEVIATIONS * math.sqrt(keys), keys / 16 if in_bf16 else 0) * unit + 32 * 2.0**-24
+    if variant.kind in ("torch", "compile"):
+        exponent = exponent + (2.0**-7 if in_bf16 else 2.0**-20) * largest
+        relative += 2.0**-6 if in_bf16 else 2.0**-20
+    total = weights @ v
+    allowed = 2 * total * (exponent.clamp(max=60.0).expm1() + relative)
+    if in_bf16:
+        allowed = allowed + 2.0**-8 * total.minimum(DEVIATIONS * (weights.square() @ v.square()).sqrt())
+    allowed = allowed.minimum(2 * v.amax((-1, -2), keepdim=True)).transpose(1, 2)
+    rounding = ROUNDING["bfloat16" if in_bf16 else "float32"]
+    return (allowed + rounding * references[0].abs() + 2.0**-100 * (1.0 + v.amax()),)
+
+
+def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, ...]:
+    """Normal q, k and v, spans that hide nothing, and 1 / sqrt(hs)."""
+    import torch
+
+    batch, heads, key_heads, queries, keys, size = _six(shape)
+    normal, kind = random_normal(seed, device), getattr(torch, dtype_name(dtype))
+    q = normal(batch, heads, queries, size).to(kind)
+    k, v = (normal(batch, key_heads, keys, size).to(kind) for _ in range(2))
+    spans = torch.tensor([[0, keys, NO_WINDOW]] * batch, dtype=torch.int32, device=device)
+    return q, k, v, spans, size**-0.5
+
+
+def hostile(q: Any, k: Any, v: Any, spans: Any, scale: float) -> tuple[Any, ...]:
+    """Padding and windows over NaN, and heads with a NaN key, a score of +inf, large scores, tiny ones, large values.
+
+    The last sequence hides its first third and what is further back than half of its keys; hidden keys are NaN.
+    """
+    q, k, v, spans = q.clone(), k.clone(), v.clone(), spans.clone()
+    batch, key_heads, keys = k.shape[:3]
+    queries = q.shape[2]
+    if keys - queries >= 2 or queries == keys > 2:
+        first = keys // 3
+        spans[-1, 0], spans[-1, 2] = first, max(1, keys // 2)
+        k[-1, :, :first] = v[-1, :, :first] = math.nan
+    heads = [(b, h) for b in range(batch) for h in range(key_heads)]
+    last = keys - 1
+    for number, (b, h) in enumerate(heads):
+        query = h * (q.shape[1] // key_heads)
+        match number % 6:
+            case 1:
+                k[b, h, last, 5] = math.nan
+            case 2:
+                # +inf for the last query, so that no row is left with -inf alone
+                k[b, h, last, 0] = math.inf if q[b, query, -1, 0] > 0 else -math.inf
+            case 3:
+                q[b, query] *= 30.0
+            case 4:
+                q[b, query] *= 1e-20
+            case 5:
+                v[b, h] *= 1e15
+    return q, k, v, spans, scale
+
+
+# --- variants ------------------------------------------------------------------------------------------------
+def grouped_chain(q: Any, k: Any, v: Any, spans: Any, scale: float) -> Any:
+    """Hugging Face's eager attention: k and v repeated, product, scale, mask, softmax, product."""
+    k, v = _shared(k, q.shape[1]), _shared(v, q.shape[1])
+    weights, _ = _weights(q, k, spans, scale)
+    return (weights @ v).transpose(1, 2).contiguous()
+
+
+def _sdpa(backend: str) -> Callable[..., Any]:
+    """PyTorch's scaled_dot_product_attention, held to one backend; takes no spans, so all keys count."""
+
+    def run(q: Any, k: Any, v: Any, spans: Any, scale: float) -> Any:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        from torch.nn.functional import scaled_dot_product_attention
+
+        grouped = q.shape[1] != k.shape[1]
+        if grouped and backend == "EFFICIENT_ATTENTION":
+            k, v, grouped = _shared(k, q.shape[1]), _shared(v, q.shape[1]), False
+        with sdpa_kernel(getattr(SDPBackend, backend)):
+            out = scaled_dot_product_attention(q, k, v, scale=scale, is_causal=q.shape[2] > 1, enable_gqa=grouped)
+        return out.transpose(1, 2).contiguous()
+
+    return run
+
+
+def _not_square(shape: Shape, dtype: str) -> str:
+    if len(shape) == 6 and shape[3] != shape[4]:
+        return "PyTorch aligns fewer queries than keys with the first keys"
+    return "PyTorch does not give it a single key" if shape[-2] == 1 else ""
+
+
+BF16 = ("bfloat16",)
+FP32 = ("float32",)
+
+VARIANTS = (
+    torch_variant(
+        "k and v copied for every query head, 8 passes over the whole score matrix",
+        grouped_chain,
+        unfused_bytes,
+        finite_only=True,
+    ),
+    compile_variant(
+        "scale, mask and softmax in one kernel between two products of cuBLAS",
+        grouped_chain,
+        compiled_bytes,
+        hypotheses=(Hypothesis(TIME, "torch", high=0.7),),
+        finite_only=True,
+    ),
+    torch_variant(
+        "no score matrix, by CUTLASS; k and v copied for every query head",
+        _sdpa("EFFICIENT_ATTENTION"),
+        minimum_bytes,
+        name="sdpa_efficient",
+        cannot=_not_square,
+        finite_only=True,
+        hypotheses=(Hypothesis(TIME, "torch", high=0.3, dtypes=BF16),),
+    ),
+    torch_variant(
+        "FlashAttention-2, which reads shared keys where they lie",
+        _sdpa("FLASH_ATTENTION"),
+        minimum_bytes,
+        name="sdpa_flash",
+        cannot=_not_square,
+        finite_only=True,
+        dtypes=BF16,
+        hypotheses=(Hypothesis(TIME, "sdpa_efficient", high=0.7, dtypes=BF16),),
+    ),
+    cuda_variant(
+        "attention_grouped",
+        "v01_tiled",
+        "tiles of 64 queries and 32 keys, FMAs in fp32, heads and caches where they lie",
+        minimum_bytes,
+        hypotheses=(Hypothesis(TIME, "floor", high=5.0, dtypes=FP32),),
+        tunables={"ATTENTION_GROUPED_V01_UNROLL": (4, 1, 2, 8)},
+    ),
+    cuda_variant(
+        "attention_grouped",
+        "v02_mma",
+        "mma.sync, scores and weights in registers",
+        minimum_bytes,
+        hypotheses=(
+            Hypothesis(TIME, "v01_tiled", high=0.2, dtypes=BF16),
+            Hypothesis(TIME, "sdpa_flash", high=1.3, dtypes=BF16),
+        ),
+        dtypes=BF16,
+        tunables={"ATTENTION_GROUPED_V02_STAGES": (2, 3)},
+    ),
+)
+
+DECODE_VARIANTS = (
+    torch_variant("k and v copied for every query head before the products", grouped_chain, unfused_bytes,
+                  finite_only=True),
+    compile_variant("the same copies and products, scale and softmax fused", grouped_chain, compiled_bytes,
+                    finite_only=True),
+    torch_variant(
+        "FlashAttention-2 with its own split",
+        _sdpa("FLASH_ATTENTION"),
+        minimum_bytes,
+        name="sdpa_flash",
+        cannot=_not_square,
+        finite_only=True,
+        dtypes=BF16,
+        hypotheses=(Hypothesis(TIME, "torch", high=0.5, dtypes=BF16),),
+    ),
+    cuda_variant(
+        "attention_grouped",
+        "v01_tiled",
+        "64 queries a block, of which 63 do not exist",
+        minimum_bytes,
+        function="decode_v01_tiled",
+        hypotheses=(Hypothesis(TIME, "v03_split", low=5.0),),
+        tunables={"ATTENTION_GROUPED_V01_UNROLL": (4, 1, 2, 8)},
+    ),
+    triton_variant(
+        "attention_grouped",
+        "v04_triton",
+        "attention_decode_grouped",
+        "the same split, blocks of 64 keys, products by tl.dot over padded heads",
+        split_bytes,
+        symbols=("attention_grouped_v04_split", "attention_grouped_v04_merge"),
+        hypotheses=(Hypothesis(TIME, "v03_split", low=0.8),),
+    ),
+    cuda_variant(
+        "attention_grouped",
+        "v03_split",
+        "query heads that share a key head read it once; as many blocks as the GPU holds",
+        split_bytes,
+        function="decode_v03_split",
+        symbols=("attention_grouped_v03_split", "attention_grouped_v03_merge"),
+        binding="run<{launcher}, true>",
+        hypotheses=(Hypothesis(TIME, "floor", high=1.25),),
+        tunables={"ATTENTION_GROUPED_V03_WARPS": (4, 2, 8), "ATTENTION_GROUPED_V03_BLOCKS": (3, 2, 4)},
+    ),
+)  # fmt: skip
+
+
+def _tensors(queries: str) -> tuple[Tensor, ...]:
+    cached = ("B", "nkv", "Tk", "hs")
+    return (
+        Tensor("q", ("B", "nh", queries, "hs"), "in"),
+        Tensor("k", cached, "in"),
+        Tensor("v", cached, "in"),
+        Tensor("spans", ("B", "3"), "in"),
+        Tensor("out", ("B", queries, "nh", "hs"), "out"),
+    )
+
+
+_SAME = {
+    "folder": "attention_grouped",
+    "dtypes": ("float32", "bfloat16"),
+    "make_inputs": make_inputs,
+    "hostile": hostile,
+    "reference": reference,
+    "allowed_error": allowed_error,
+    "tolerance_why": TOLERANCE_WHY,
+    "minimum_bytes": minimum_bytes,
+    "unfused_bytes": unfused_bytes,
+    "flops": flops,
+    "flops_why": FLOPS_WHY,
+    "baseline": "torch",
+    "chain": ("repeat_interleave", "matmul", "mul", "masked_fill", "softmax", "matmul"),
+}
+
+ATTENTION_GROUPED = register(
+    Op(
+        name="attention_grouped",
+        torch_op="attention_grouped",
+        summary="causal attention of shared key heads of 64 or 128, over a cache, padded on the left, with a window",
+        axes=("B", "nh", "nkv", "Tq", "Tk", "hs"),
+        tensors=_tensors("Tq"),
+        shapes={
+            "b1_t1024": (1, 32, 8, 1024, 1024, 128),
+            "b8_t1024": (8, 32, 8, 1024, 1024, 128),
+            "b1_t4096": (1, 32, 8, 4096, 4096, 128),
+            "b8_t1024_hs64": (8, 12, 12, 1024, 1024, 64),
+        },
+        bench_shape=(8, 32, 8, 1024, 1024, 128),
+        # one token, edges of the tiles of 16, 32 and 64, fewer queries than keys, one to seven heads that share one
+        check_shapes=(
+            (1, 1, 1, 1, 1, 64),
+            (1, 2, 1, 7, 7, 128),
+            (2, 6, 3, 17, 17, 64),
+            (1, 4, 4, 2, 33, 128),
+            (2, 6, 2, 63, 63, 64),
+            (1, 7, 1, 64, 64, 128),
+            (2, 4, 2, 65, 129, 128),
+            (2, 2, 2, 130, 300, 64),
+            (1, 8, 2, 257, 257, 128),
+            (1, 2, 1, 1000, 1000, 64),
+        ),
+        variants={variant.name: variant for variant in VARIANTS},
+        best="v01_tiled",
+        best_by_dtype={"bfloat16": "v02_mma"},
+        compute_bound=True,
+        **_SAME,  # type: ignore[arg-type]
+    )
+)
+
+ATTENTION_DECODE_GROUPED = register(
+    Op(
+        name="attention_decode_grouped",
+        torch_op="attention_decode_grouped",
+        summary="one query of each head against a cache of shared key heads of 64 or 128",
+        axes=("B", "nh", "nkv", "Tk", "hs"),
+        tensors=_tensors("1"),
+        shapes={
+            "b8_t8192": (8, 32, 8, 8192, 128),
+            "b1_t1024": (1, 32, 8, 1024, 128),
+            "b8_t1024": (8, 32, 8, 1024, 128),
+            "b1_t8192": (1, 32, 8, 8192, 128),
+            "b8_t1024_hs64": (8, 12, 12, 1024, 64),
+        },
+        bench_shape=(8, 32, 8, 8192, 128),
+        # one key, odd ends of every chunk, empty parts, heads that share a key in bundles of 1, 2, 4 and what is left
+        check_shapes=(
+            (1, 1, 1, 1, 64),
+            (1, 2, 1, 2, 128),
+            (2, 6, 3, 31, 64),
+            (3, 4, 1, 33, 128),
+            (2, 7, 1, 127, 64),
+            (2, 4, 4, 127, 128),
+            (1, 8, 2, 1000, 128),
+            (2, 12, 12, 1000, 64),
+            (30, 6, 1, 65, 64),
+            (1, 5, 1, 4097, 128),
+        ),
+        variants={variant.name: variant for variant in DECODE_VARIANTS},
+        best="v03_split",
+        reads_only=True,
+        **_SAME,  # type: ignore[arg-type]
+    )
+)

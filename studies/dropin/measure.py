@@ -1,0 +1,240 @@
+"""Hugging Face's GPT-2 with each attention: eager, sdpa, flex and ours, side by side.
+
+    python -m studies.dropin.measure --out DIR [--weights gpt2] [--seconds 600]
+
+Greedy text behind the prompts of prompts.txt, batch 1 and 8, contexts of 512 and 1024 tokens, float32 and bfloat16, in
+three modes: eager with a dynamic cache, one decode step over a static cache as a CUDA graph, and that step behind
+torch.compile as a CUDA graph. Attentions take turns in every round. Writes DIR/dropin.json; what no longer fits into
+--seconds, or does not run, is named there with the reason. Needs a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import kernels.integrations.transformers as ours
+from analysis.formats.console import guarded
+from analysis.formats.dropin import DROPIN
+from analysis.formats.errors import InputError
+from harness import manifest
+from harness.console import progress
+from harness.run import DTYPES
+from harness.weights import RANDOM, build_transformers_model, encode_prompt, import_transformers, load_weights
+
+PROMPTS = Path(__file__).with_name("prompts.txt")
+TOKENS, ROUNDS, PROMPT_REPEATS = 16, 3, 5
+ATTENTIONS = ("eager", "sdpa", "flex_attention", ours.NAME, ours.SOFTMAX_NAME)
+NOT_IN = {
+    ("flex_attention", "eager"): "flex compiles again for every length of a dynamic cache",
+    (ours.SOFTMAX_NAME, "graph"): "the fused softmax alone takes no static cache",
+    (ours.SOFTMAX_NAME, "compile+graph"): "the fused softmax alone takes no static cache",
+}
+CELLS = [(batch, context) for context in (1024, 512) for batch in (1, 8)]
+
+
+def prompts(weights: Any, batch: int, tokens: int, device: str = "cuda") -> Any:
+    """Token ids (batch, tokens) of the committed texts, each repeated where it is too short."""
+    texts = PROMPTS.read_text("utf-8").split("\n\n")
+    rows = []
+    for text in texts[:batch]:
+        ids = encode_prompt(text.partition("\n")[2], weights)
+        rows.append((ids * (tokens // len(ids) + 1))[:tokens])
+    return torch.tensor(rows, device=device)
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _timed(call: Callable[[], Any]) -> tuple[int, Any]:
+    """Wall time of a call until the GPU is done, ns."""
+    _wait()
+    start = time.perf_counter_ns()
+    result = call()
+    _wait()
+    return time.perf_counter_ns() - start, result
+
+
+class Eager:
+    """model(...) for every token, over a dynamic cache that starts behind the prompt."""
+
+    def __init__(self, model: Any, attention: str, ids: Any) -> None:
+        self._model, self._attention, self._ids = model, attention, ids
+        self.round()
+
+    def prompt(self) -> Any:
+        """The whole prompt, once."""
+        self._model.set_attn_implementation(self._attention)
+        return self._model(self._ids, use_cache=True, logits_to_keep=1)
+
+    def round(self) -> tuple[list[int], Any]:
+        """Times of TOKENS decode steps, and the tokens."""
+        result, times, text = self.prompt(), [], []
+        cache, token = result.past_key_values, result.logits[:, -1:].argmax(-1)
+        for _ in range(TOKENS):
+            took, token = _timed(functools.partial(self._step, token, cache))
+            times.append(took)
+            text.append(token)
+        return times, torch.cat(text, 1)
+
+    def _step(self, token: Any, cache: Any) -> Any:
+        return self._model(token, past_key_values=cache, use_cache=True).logits[:, -1:].argmax(-1)
+
+
+class Graph:
+    """One decode step over a static cache, captured once; `compiled`: behind torch.compile."""
+
+    def __init__(self, model: Any, attention: str, ids: Any, compiled: bool) -> None:
+        model.set_attn_implementation(attention)
+        self._start = ids.shape[1]
+        self._cache = import_transformers().StaticCache(config=model.config, max_cache_len=self._start + TOKENS)
+        self._first = model(ids, past_key_values=self._cache, logits_to_keep=1).logits[:, -1:].argmax(-1)
+        self._token = self._first.clone()
+        if compiled:
+            torch._dynamo.reset()
+        self._forward = torch.compile(model, fullgraph=True, dynamic=False) if compiled else model
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._reset()
+                self._step()
+        torch.cuda.current_stream().wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._step()
+
+    def _step(self) -> None:
+        logits = self._forward(self._token, past_key_values=self._cache, use_cache=True).logits
+        self._token.copy_(logits[:, -1:].argmax(-1))
+
+    def _reset(self) -> None:
+        self._token.copy_(self._first)
+        for layer in self._cache.layers:
+            layer.cumulative_length.fill_(self._start)
+
+    def round(self) -> tuple[list[int], Any]:
+        """Times of TOKENS replays, and the tokens."""
+        self._reset()
+        times, text = [], []
+        for _ in range(TOKENS):
+            times.append(_timed(self._graph.replay)[0])
+            text.append(self._token.clone())
+        return times, torch.cat(text, 1)
+
+
+def _quantiles(name: str, times: Sequence[int]) -> dict[str, float]:
+    if not times:
+        return {}
+    values = np.percentile(times, (5, 50, 95))
+    return {f"{name}_time_p{q}_ns": float(v) for q, v in zip((5, 50, 95), values, strict=True)}
+
+
+def measure_cell(
+    model: Any, ids: Any, mode: str, labels: dict[str, Any], left_out: dict[str, str], over: Callable[[], bool]
+) -> list[dict[str, Any]]:
+    """A row for each attention that runs in this mode; they take turns in every round."""
+    running: dict[str, Any] = {}
+    place = f"{mode} {labels['dtype']} b{labels['batch']} t{labels['context_tokens']}"
+    for attention in ATTENTIONS:
+        reason = NOT_IN.get((attention, mode), "the time given with --seconds was over" if over() else "")
+        if not reason:
+            try:
+                running[attention] = (
+                    Eager(model, attention, ids) if mode == "eager" else Graph(model, attention, ids, mode != "graph")
+                )
+            except Exception as error:  # whatever a library says of a mode that it does not take
+                reason = manifest.first_line(error, 160)
+        if reason:
+            left_out[f"{attention}, {place}"] = reason
+    tokens: dict[str, list[int]] = {name: [] for name in running}
+    prompt: dict[str, list[int]] = {name: [] for name in running}
+    texts: dict[str, Any] = {}
+    for turn in range(ROUNDS):
+        for name in list(running)[:: 1 if turn % 2 else -1]:
+            times, texts[name] = running[name].round()
+            tokens[name] += times
+            if mode == "eager":
+                prompt[name] += [_timed(running[name].prompt)[0] for _ in range(PROMPT_REPEATS)]
+    return [
+        {
+            "attention": name,
+            "mode": mode,
+            **labels,
+            "samples": len(tokens[name]),
+            **_quantiles("token", tokens[name]),
+            "tokens_per_s": labels["batch"] * 1e9 / float(np.median(tokens[name])),
+            "same_text": "eager" in texts and bool(torch.equal(texts[name], texts["eager"])),
+            "prompt_samples": len(prompt[name]),
+            **_quantiles("prompt", prompt[name]),
+        }
+        for name in running
+    ]
+
+
+def plan() -> Iterator[tuple[str, str, int, int]]:
+    """(mode, dtype, batch, context) in the order of their weight: what comes last may not fit into the time."""
+    for mode in ("graph", "eager"):
+        yield from ((mode, "bfloat16", *cell) for cell in CELLS)
+    yield "compile+graph", "bfloat16", 1, 1024
+    for mode in ("graph", "eager"):
+        yield from ((mode, "float32", *cell) for cell in CELLS)
+    yield from (("compile+graph", "bfloat16", *cell) for cell in CELLS[1:])
+
+
+def run(options: argparse.Namespace, argv: Sequence[str]) -> int:
+    """Measure what fits into the time; every cell is written at once."""
+    if not torch.cuda.is_available():
+        raise InputError("This measures attention on an NVIDIA GPU, and torch sees none: run it on a machine with one.")
+    started = time.monotonic()
+    weights = load_weights(options.weights)
+    settings: list[dict[str, Any]] = []
+    left_out: dict[str, str] = {}
+    models: dict[str, Any] = {}
+    options.out.mkdir(parents=True, exist_ok=True)
+
+    def over() -> bool:
+        return time.monotonic() - started > options.seconds
+
+    with manifest.ClockSampler() as sampler, torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what transformers and the compiler advise is not the user's business here
+        for mode, dtype, batch, context in plan():
+            if dtype not in models:
+                models = {dtype: build_transformers_model(weights, "cuda", DTYPES[dtype])}
+            labels = {"dtype": dtype, "batch": batch, "context_tokens": context}
+            ids = prompts(weights, batch, context - TOKENS)
+            settings += measure_cell(models[dtype], ids, mode, labels, left_out, over)
+            conditions = manifest.build_manifest(argv, [], 0, {"source": weights.source}, sampler)
+            document = {"conditions": conditions, "settings": settings, "left_out": left_out}
+            manifest.write_json(options.out / DROPIN.name, DROPIN.document(document))
+            progress(f"{mode}, {dtype}, batch {batch}, T {context}: {time.monotonic() - started:.0f} s so far")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.dropin.measure",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for dropin.json")
+    parser.add_argument("--weights", default=RANDOM, help="random (default), a hub name, a folder or .safetensors file")
+    parser.add_argument("--seconds", type=float, default=600.0, help="begin nothing after so many seconds")
+    options = parser.parse_args(arguments)
+    return guarded(lambda: run(options, ["studies.dropin.measure", *(arguments or sys.argv[1:])]))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

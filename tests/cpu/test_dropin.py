@@ -1,0 +1,76 @@
+"""The study of attentions inside transformers, as far as it goes without a GPU."""
+
+import pytest
+import torch
+
+from analysis.formats.dropin import DROPIN
+from harness.gpt2 import GPT2Config
+from harness.weights import build_transformers_model, load_weights
+from studies.dropin import measure
+
+SMALL = GPT2Config(vocab_size=256, n_positions=64, n_embd=128, n_layer=2, n_head=2, n_inner=128)
+WEIGHTS = load_weights("random", 0, SMALL)
+
+
+def test_prompts_are_eight_texts_as_long_as_asked_for():
+    texts = measure.PROMPTS.read_text("utf-8").split("\n\n")
+    assert len(texts) == 8
+    for text in texts:
+        title, body = text.strip().split("\n")
+        assert int(title[-4:]) < 1900
+        assert len(body) > 400
+    ids = measure.prompts(WEIGHTS, 8, 1000, "cpu")
+    assert ids.shape == (8, 1000)
+    assert ids[3, :6].tolist() == list(b"Four s")
+    length = len(texts[3].strip().split("\n")[1])
+    assert ids[3, length : length + 6].tolist() == list(b"Four s")
+
+
+def test_every_attention_writes_the_same_text_eagerly(monkeypatch):
+    monkeypatch.setattr(measure, "TOKENS", 3)
+    monkeypatch.setattr(measure, "ROUNDS", 1)
+    model = build_transformers_model(WEIGHTS)
+    labels = {"dtype": "float32", "batch": 2, "context_tokens": 23}
+    left_out: dict[str, str] = {}
+    with torch.no_grad():
+        rows = measure.measure_cell(
+            model, measure.prompts(WEIGHTS, 2, 20, "cpu"), "eager", labels, left_out, lambda: False
+        )
+    assert [row["attention"] for row in rows] == ["eager", "sdpa", "kernel_ledger", "kernel_ledger_softmax"]
+    for row in rows:
+        assert row["same_text"]
+        assert (row["samples"], row["prompt_samples"]) == (3, 5)
+        assert 0 < row["token_time_p5_ns"] <= row["token_time_p50_ns"] <= row["token_time_p95_ns"]
+        assert row["tokens_per_s"] == pytest.approx(2e9 / row["token_time_p50_ns"])
+    assert left_out == {
+        "flex_attention, eager float32 b2 t23": "flex compiles again for every length of a dynamic cache"
+    }
+    document = {"conditions": {}, "settings": rows, "left_out": left_out}
+    DROPIN.document(document)
+
+
+def test_what_no_longer_fits_is_named():
+    left_out: dict[str, str] = {}
+    labels = {"dtype": "float32", "batch": 1, "context_tokens": 23}
+    assert measure.measure_cell(None, None, "graph", labels, left_out, lambda: True) == []
+    assert len(left_out) == len(measure.ATTENTIONS)
+    assert left_out["sdpa, graph float32 b1 t23"] == "the time given with --seconds was over"
+
+
+def test_the_plan_has_every_cell_of_both_dtypes():
+    cells = list(measure.plan())
+    assert len(cells) == len(set(cells)) == 20
+    for mode in ("eager", "graph"):
+        for dtype in ("bfloat16", "float32"):
+            assert {cell[2:] for cell in cells if cell[:2] == (mode, dtype)} == {
+                (1, 512),
+                (8, 512),
+                (1, 1024),
+                (8, 1024),
+            }
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_is_one_sentence(tmp_path, capsys):
+    assert measure.main(["--out", str(tmp_path)]) == 3
+    assert "torch sees none" in capsys.readouterr().err
