@@ -17,11 +17,12 @@ from kernels.registry import Op, dtype_name
 _library = torch.library.Library("kernel_ledger", "FRAGMENT")
 
 
-def check_dtypes(name: str, *tensors: torch.Tensor) -> None:
-    """TypeError unless all are float32 or all bfloat16."""
+def check_dtypes(name: str, *tensors: torch.Tensor, more: tuple[torch.dtype, ...] = ()) -> None:
+    """TypeError unless all are float32, all bfloat16, or all one of `more`."""
     dtypes = {tensor.dtype for tensor in tensors}
-    if len(dtypes) > 1 or not dtypes <= {torch.float32, torch.bfloat16}:
-        raise TypeError(f"{name} takes float32 or bfloat16, one for all, got {', '.join(sorted(map(str, dtypes)))}")
+    if len(dtypes) > 1 or not dtypes <= {torch.float32, torch.bfloat16, *more}:
+        taken = " or ".join(["float32 or bfloat16", *(str(dtype).removeprefix("torch.") for dtype in more)])
+        raise TypeError(f"{name} takes {taken}, one for all, got {', '.join(sorted(map(str, dtypes)))}")
 
 
 def check_shapes(name: str, good: bool, expected: str, *tensors: torch.Tensor) -> None:

@@ -11,7 +11,7 @@ from kernels.softmax.op import SOFTMAX, causal_chain
 
 
 def _check(scores: torch.Tensor, scale: float) -> None:
-    check_dtypes("causal_softmax", scores)
+    check_dtypes("causal_softmax", scores, more=(torch.float16,))
     check_shapes("causal_softmax", scores.dim() >= 2, "scores of shape (..., Tq, Tk)", scores)
 
 
@@ -40,9 +40,9 @@ define(
 )
 
 
-def causal_softmax(scores: torch.Tensor, scale: float, variant: str = SOFTMAX.best) -> torch.Tensor:
+def causal_softmax(scores: torch.Tensor, scale: float, variant: str = "") -> torch.Tensor:
     """Probabilities of (..., Tq, Tk) scores, same shape and dtype, contiguous.
 
     Raises: ValueError for an unknown variant or fewer than two axes, TypeError for another dtype.
     """
-    return torch.ops.kernel_ledger.causal_softmax(scores, scale, variant)
+    return torch.ops.kernel_ledger.causal_softmax(scores, scale, variant or SOFTMAX.best_for(scores.dtype))

@@ -121,7 +121,7 @@ TOLERANCE_WHY = (
     "float32 inside (u = 2^-24): an exponent of size L = max |scale * x| carries at most 8 u L, in numerator and "
     "denominator, and exp2 and sums at most 256 u, so rtol = (16 L + 256) u; bf16 adds half an ulp of the output, "
     "2^-8, and, where intermediates are stored in bf16 (the PyTorch chain), 2^-7 L in the exponent and four more "
-    "roundings; results under 2^-126 may be flushed to 0"
+    "roundings; results under 2^-126 may be flushed to 0; float16 has 2^-11 for 2^-8, and steps of 2^-24 near 0"
 )
 
 
@@ -131,12 +131,16 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
     (reference_,) = references
     scaled = (scores.double() * scale).abs()
     largest = scaled.where(scaled.isfinite(), 0.0).amax(-1, keepdim=True)
-    rtol = (16 * largest + 256) * 2.0**-24
+    rtol, smallest = (16 * largest + 256) * 2.0**-24, 2.0**-125
     if dtype_name(scores.dtype) == "bfloat16":
         rtol = rtol + 2.0**-8
         if variant.kind in ("torch", "library"):
             rtol = rtol + 2.0**-7 * largest + 4 * 2.0**-8
-    return (rtol * reference_.abs() + 2.0**-125,)
+    elif dtype_name(scores.dtype) == "float16":
+        rtol, smallest = rtol + 2.0**-11, 2.0**-24
+        if variant.kind == "torch":
+            rtol = rtol + 2.0**-10 * largest + 4 * 2.0**-11
+    return (rtol * reference_.abs() + smallest,)
 
 
 def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
@@ -215,6 +219,12 @@ HALF_READ = tuple(  # of the input, at the bench shape
 
 def _beyond_shared_memory(shape: Shape, dtype: str) -> str:
     return f"Tk is above {SHARED_FLOATS}, the floats of a block's shared memory" if shape[-1] > SHARED_FLOATS else ""
+
+
+def _beyond_registers(shape: Shape, dtype: str) -> str:
+    columns = shape[-1]
+    most = {0: 8192, 4: 16384}.get(columns % 8, 4096 if columns % 2 else 8192)  # packets of 8, 4, 2 elements or one
+    return f"Tk is above {most}, what the registers of a block hold" if columns > most else ""
 
 
 VARIANTS = (
@@ -319,6 +329,15 @@ VARIANTS = (
         ),
         tunables={"SOFTMAX_V05_AHEAD_MB": (6, 0, 3, 12), "SOFTMAX_V05_EARLY_MB": (8, 4, 16)},
     ),
+    cuda_variant(
+        "softmax",
+        "v08_half",
+        "float16, which GPUs before Ampere have in place of bfloat16",
+        causal_bytes,
+        dtypes=("float16",),  # no dtype of the ladder: checked and used, not benchmarked beside the others
+        cannot=_beyond_registers,
+        no_tunables="its choices are those of v03_causal",
+    ),
 )
 
 SOFTMAX = register(
@@ -365,6 +384,7 @@ SOFTMAX = register(
         baseline="torch",
         chain=("mul", "masked_fill", "softmax"),
         best="v05_early",
+        best_by_dtype={"float16": "v08_half"},
         in_gpt2=True,
     )
 )

@@ -29,7 +29,8 @@ torch::Tensor run(const torch::Tensor& scores, double scale) {
   TORCH_CHECK(scores.is_cuda() && scores.is_contiguous() && scores.dim() >= 2,
               "softmax takes contiguous CUDA scores of shape (..., Tq, Tk)");
   const auto type = scores.scalar_type();
-  TORCH_CHECK(type == at::kFloat || type == at::kBFloat16, "softmax takes float32 or bfloat16");
+  TORCH_CHECK(type == at::kFloat || type == at::kBFloat16 || type == at::kHalf,
+              "softmax takes float32, bfloat16 or float16");
   const int64_t tq = scores.size(-2), tk = scores.size(-1);
   const c10::cuda::CUDAGuard guard(scores.device());
   torch::Tensor out = torch::empty_like(scores);
@@ -42,9 +43,10 @@ torch::Tensor run(const torch::Tensor& scores, double scale) {
   const cudaError_t status = LAUNCH({scores.const_data_ptr(), out.mutable_data_ptr(),
                                      NEEDS_WORKSPACE ? workspace.mutable_data_ptr<float>() : nullptr, rows,
                                      static_cast<int>(tq), static_cast<int>(tk), static_cast<float>(scale),
-                                     type == at::kFloat ? DType::float32 : DType::bfloat16, current_stream()});
+                                     type == at::kFloat ? DType::float32 : DType{type == at::kHalf ? 2 : 1},
+                                     current_stream()});
   check_accepted(status);
-  TORCH_CHECK(status != cudaErrorInvalidValue, "this softmax does not take rows of this length: use v03_causal.");
+  TORCH_CHECK(status != cudaErrorInvalidValue, "this softmax does not take rows of this length, or this dtype.");
   C10_CUDA_CHECK(status);
   return out;
 }

@@ -1,0 +1,41 @@
+// float16, for the kernels that take it: a T4 has no bfloat16. Beside vec.cuh, which every other kernel includes as it is.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include "dtype.h"
+#include "vec.cuh"
+
+constexpr DType FLOAT16 = DType{2};  // behind those of dtype.h, which every op takes
+
+__device__ __forceinline__ float to_float(__half value) { return __half2float(value); }
+template <>
+__device__ __forceinline__ __half from_float<__half>(float value) {
+  return __float2half_rn(value);
+}
+
+template <int WIDTH>
+struct Packet<__half, WIDTH> {
+  using Raw = typename Bits<WIDTH * 2>::type;
+  union {
+    Raw raw;
+    __half values[WIDTH];
+  };
+
+  __device__ __forceinline__ Packet() {}
+
+  __device__ __forceinline__ static Packet load(const __half* from) {
+    Packet packet;
+    packet.raw = *reinterpret_cast<const Raw*>(from);
+    return packet;
+  }
+
+  __device__ __forceinline__ static Packet scaled(const float (&powers)[WIDTH], float factor) {
+    Packet packet;
+#pragma unroll
+    for (int j = 0; j < WIDTH; ++j) packet.values[j] = __float2half_rn(powers[j] * factor);
+    return packet;
+  }
+
+  __device__ __forceinline__ void store(__half* to) const { *reinterpret_cast<Raw*>(to) = raw; }
+};
