@@ -23,7 +23,7 @@ from analysis.formats.errors import InputError
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "reports"
 FILE = "published.toml"
-PARTS = ("overview", "layers", "sweep", "ladder", "gpt2_ops")
+PARTS = ("overview", "layers", "sweep", "ladder", "gpt2_ops", "dropin")
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -35,6 +35,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     sweep: str = ""
     ladder: str = ""
     gpt2_ops: str = ""
+    dropin: str = ""
     benches: str = ""
 
 

@@ -19,6 +19,7 @@ import pandas as pd
 
 from analysis import examples, published
 from analysis.formats.console import guarded
+from analysis.formats.dropin import DROPIN
 from analysis.formats.errors import InputError
 from analysis.formats.files import document_fields
 from analysis.formats.report import KERNEL_REPORT, REPORT
@@ -27,6 +28,7 @@ from analysis.published import Runs
 from analysis.report import declared
 from analysis.tables.declare import Table
 from studies.baseline.page import render_baseline
+from studies.dropin.page import render_dropin
 from studies.ladder import figures as ladder_figures
 from studies.ladder import page as ladder
 from studies.ladder.build import lines_today, read_tables
@@ -104,7 +106,7 @@ def render(root: Path = ROOT) -> dict[str, str]:
     for place, runs in enumerate(gpus):
         tables = _ladder_tables(runs, root)
         suffix = f"_{runs.name}" if place else ""  # the figures of the first GPU have the plain names
-        for part in (*_overview(runs, tables), *_layers(runs), *_ladders(runs, tables, suffix)):
+        for part in (*_overview(runs, tables), *_layers(runs), *_dropin(runs), *_ladders(runs, tables, suffix)):
             texts.setdefault((part.file, part.name), {})[runs.gpu] = part.text
         benches = _benches(runs, tables)
         drawn = ladder_figures.draw_ladders(tables, benches) if tables else {}
@@ -186,6 +188,15 @@ def _layers(runs: Runs) -> Iterator[Part]:
         report, tables = _read_report(folder)
         text = f"{render_layers(report, tables, folder.name)}\n\n{render_baseline(tables)}"
         yield Part("reports/README.md", "layers", text)
+
+
+def _dropin(runs: Runs) -> Iterator[Part]:
+    """Hugging Face's GPT-2 with our attention on one GPU."""
+    folder = runs.folder("dropin")
+    if folder is not None:
+        place = f"{runs.reports.name}/{folder.name}/{DROPIN.name}"
+        content = DROPIN.check(_read_json(folder / DROPIN.name), place)
+        yield Part("README.md", "dropin", render_dropin(content["settings"], place))
 
 
 def _ladder_tables(runs: Runs, root: Path) -> ladder.Tables:

@@ -12,7 +12,8 @@ class Setting(Struct, kw_only=True):
     """One attention in one mode at one batch and context: times of a decode step, and of the prompt where it was timed.
 
     `mode`: eager (a dynamic cache, as generate() has it by default), graph (one step over a static cache in a CUDA
-    graph), compile+graph (the same step behind torch.compile). `same_text`: the greedy tokens are those of "eager".
+    graph), compile+graph (the same step behind torch.compile). `same_text`: the greedy tokens are those of "eager";
+    null where that did not run.
     """
 
     attention: str
@@ -25,7 +26,7 @@ class Setting(Struct, kw_only=True):
     token_time_p50_ns: Positive
     token_time_p95_ns: Positive
     tokens_per_s: Positive
-    same_text: bool
+    same_text: bool | None = None
     prompt_samples: Whole = 0
     prompt_time_p5_ns: Positive | None = None
     prompt_time_p50_ns: Positive | None = None

@@ -41,6 +41,7 @@ HARMLESS = frozenset(
      "return_dict", "logits_to_keep", "past_key_values", "num_items_in_batch", "is_causal"}
 )  # fmt: skip
 
+_capabilities: dict[int | None, int] = {}  # by index of the GPU: the question takes longer than a launch
 _theirs: dict[str, Callable[..., Any]] = {}  # functions of transformers, which `register` imports
 
 
@@ -183,8 +184,10 @@ def _capability(device: torch.device) -> int:
     """90 for compute capability 9.0; 0 for the CPU, where every variant is the PyTorch chain."""
     if device.type != "cuda":
         return 0
-    major, minor = torch.cuda.get_device_capability(device)
-    return 10 * major + minor
+    if device.index not in _capabilities:
+        major, minor = torch.cuda.get_device_capability(device)
+        _capabilities[device.index] = 10 * major + minor
+    return _capabilities[device.index]
 
 
 def attention_variant(dtype: torch.dtype, capability: int) -> str:

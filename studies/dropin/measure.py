@@ -175,7 +175,7 @@ def measure_cell(
             "samples": len(tokens[name]),
             **_quantiles("token", tokens[name]),
             "tokens_per_s": labels["batch"] * 1e9 / float(np.median(tokens[name])),
-            "same_text": "eager" in texts and bool(torch.equal(texts[name], texts["eager"])),
+            "same_text": bool(torch.equal(texts[name], texts["eager"])) if "eager" in texts else None,
             "prompt_samples": len(prompt[name]),
             **_quantiles("prompt", prompt[name]),
         }

@@ -7,6 +7,7 @@ from analysis.formats.dropin import DROPIN
 from harness.gpt2 import GPT2Config
 from harness.weights import build_transformers_model, load_weights
 from studies.dropin import measure
+from studies.dropin.page import render_dropin
 
 SMALL = GPT2Config(vocab_size=256, n_positions=64, n_embd=128, n_layer=2, n_head=2, n_inner=128)
 WEIGHTS = load_weights("random", 0, SMALL)
@@ -74,3 +75,16 @@ def test_the_plan_has_every_cell_of_both_dtypes():
 def test_without_a_gpu_it_is_one_sentence(tmp_path, capsys):
     assert measure.main(["--out", str(tmp_path)]) == 3
     assert "torch sees none" in capsys.readouterr().err
+
+
+def test_the_readme_says_both_modes_beside_sdpa():
+    def row(attention, mode, batch, token):
+        times = {f"token_time_p{q}_ns": token * f for q, f in ((5, 0.9), (50, 1.0), (95, 1.1))}
+        return {"attention": attention, "mode": mode, "dtype": "bfloat16", "batch": batch, "context_tokens": 1024,
+                "tokens_per_s": batch * 1e9 / token, **times}  # fmt: skip
+
+    settings = [row(name, "graph", 1, token) for name, token in (("kernel_ledger", 800e3), ("sdpa", 1000e3))]
+    text = render_dropin([*settings, row("sdpa", "eager", 1, 5e6)], "reports/x/dropin.json")
+    assert "batch 1: 800 µs (720 – 880), 1250 tokens/s, with sdpa 1000 µs (900 – 1100), 1000 tokens/s." in text
+    assert "kernel by kernel" not in text
+    assert text.endswith("[Every setting, and what did not run](reports/x/dropin.json); random weights.")
