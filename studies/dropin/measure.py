@@ -134,11 +134,9 @@ class Graph:
         return times, torch.cat(text, 1)
 
 
-def _quantiles(name: str, times: Sequence[int]) -> dict[str, float]:
-    if not times:
-        return {}
-    values = np.percentile(times, (5, 50, 95))
-    return {f"{name}_time_p{q}_ns": float(v) for q, v in zip((5, 50, 95), values, strict=True)}
+def _quantiles(name: str, times: Sequence[int]) -> dict[str, float | None]:
+    values = [float(value) for value in np.percentile(times, (5, 50, 95))] if times else [None] * 3
+    return {f"{name}_time_p{q}_ns": value for q, value in zip((5, 50, 95), values, strict=True)}
 
 
 def measure_cell(
