@@ -49,7 +49,7 @@ def test_each_section_says_what_to_expect_and_why():
 def test_files_that_it_shows_are_committed():
     for name in (
         "h200-softmax-bench/microbenchmark.txt",
-        "h200-softmax-bench/gpt2.txt",
+        "h200-gpt2-ops/gpt2.txt",
         "h200-gpt2-fp32/figures/roofline.png",
         "h200-gpt2-fp32/figures/traffic_op.png",
     ):
