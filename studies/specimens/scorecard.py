@@ -177,6 +177,7 @@ def _rules() -> Iterator[str]:
 _HEAD = """\
 # The answer key of diagnoses
 
+<!-- begin: scorecard -->
 <!-- written by `python -m studies.specimens.scorecard` -->
 
 How often is `diagnosis.csv` right? Each pair here is one kernel that is slow by one defect, and its fixed twin. There
@@ -230,7 +231,7 @@ def render() -> str:
         "## The rules\n",
         _RULES.format(guesses=sum(rule.last for rule in RULES)),
         *_rules(),
-        "",
+        "\n<!-- end: scorecard -->\n",
     )
     return "\n".join(parts)
 
