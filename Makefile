@@ -130,6 +130,14 @@ accounting: $(if $(findstring :,$(MODEL)),$(HARNESS),$(BASE))  ## parameters, FL
 accounting-truth: $(HARNESS)  ## hold the accounting against this GPU: parameters, memory, FLOPs, DRAM bytes (RUN=DIR)
 	@run='$(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-accounting)'; PYTHON='$(PY)' studies/accounting/measure.sh --out "$$run" $(ARGS) && $(PY) analysis/report.py "$$run" --quiet
 
+# Every study, or one: NAME=matmul.
+.PHONY: studies study
+studies: $(HARNESS)  ## the lecture's studies: profiles, matmul, mlp, tricks, waves, latencies, units (without a GPU: profiles, mlp, units)
+study: $(HARNESS)  ## one of them: NAME=matmul
+studies study:
+	@[[ $@ == studies || -n '$(NAME)' ]] || { echo "make study needs NAME=matmul: profiles, matmul, mlp, tricks, waves, latencies or units." >&2; exit 2; }; \
+	run='$(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-lectures)'; PYTHON='$(PY)' studies/lectures/studies.sh --out "$$run" $(NAME) $(ARGS) && $(PY) analysis/report.py "$$run" --quiet
+
 .PHONY: bench-analysis
 bench-analysis: $(BASE)  ## the readers against pandas on 0.5, 1 and 2 M kernels: time, peak memory, growth (ten minutes)
 	@$(PY) -m tests.bench.readers $(ARGS)

@@ -197,8 +197,8 @@ def extension(op: str) -> Any:
     return module
 
 
-def shared_library(folder: str) -> Path:
-    """The launchers of `kernels/<folder>/<folder>.cu` as a library without torch, for the GPU at hand; made if stale.
+def shared_library(folder: str, source: Path | None = None) -> Path:
+    """The launchers of `kernels/<folder>/<folder>.cu`, or of `source`, as a library without torch; made if stale.
 
     Raises: BuildError, one sentence, where there is no GPU, no nvcc, or the compiler fails.
     """
@@ -207,15 +207,18 @@ def shared_library(folder: str) -> Path:
     if not torch.cuda.is_available():
         raise BuildError(f"kernels/{folder} needs an NVIDIA GPU and torch sees none.")
     major, minor = torch.cuda.get_device_capability()
-    return compile_library(folder, f"{10 * major + minor}")
+    return compile_library(folder, f"{10 * major + minor}", source)
 
 
-def compile_library(folder: str, arch: str) -> Path:
-    """The library of `shared_library` for one architecture, kept by content under build/; needs no GPU."""
+def compile_library(folder: str, arch: str, source: Path | None = None) -> Path:
+    """The library of `shared_library` for one architecture, kept by content under build/; needs no GPU.
+
+    `source` lies elsewhere than in kernels/; `folder` then only names it.
+    """
     nvcc = find_nvcc()
     if nvcc is None:
         raise BuildError(f"kernels/{folder} cannot be compiled: nvcc was not found; install the CUDA toolkit.")
-    source = FOLDER / folder / f"{folder}.cu"
+    source = source or FOLDER / folder / f"{folder}.cu"
     flags = ["-std=c++17", *NVCC_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}", "-shared", "-Xcompiler=-fPIC"]
     content = hashlib.sha256(" ".join([objects.nvcc_version(nvcc), *flags]).encode())
     for path in objects.with_headers(source).values():

@@ -22,15 +22,13 @@ while (($#)); do
   esac
 done
 cd "$ROOT"
-commands=("$PYTHON -m studies.accounting.measure --out $out --samples $samples")
+step() {
+  show "$@"
+  if [[ -z $dry ]]; then "$@" || exit $?; fi
+}
+step "$PYTHON" -m studies.accounting.measure --out "$out" --samples "$samples"
 if find_gpu >/dev/null; then
-  commands+=("nsys_scripts/ncu_capture.sh --columns duration_ns,dram_read_bytes,dram_write_bytes,flops --out $out -- $PYTHON -m studies.accounting.measure --capture --out $out"
-    "nsys_scripts/export_csv.sh --only ncu $out")
+  step nsys_scripts/ncu_capture.sh --columns duration_ns,dram_read_bytes,dram_write_bytes,flops_fp32,flops_tensor_bf16 \
+    --out "$out" -- "$PYTHON" -m studies.accounting.measure --capture
+  step nsys_scripts/export_csv.sh --only ncu "$out"
 fi
-for command in "${commands[@]}"; do
-  echo "+ $command" >&2
-  if [[ -z $dry ]]; then
-    read -ra words <<<"$command"
-    "${words[@]}" || exit 1
-  fi
-done

@@ -87,7 +87,8 @@ KERNELS = {
     "gelu manual": (8, "one kernel for each operation of its formula"),
     "gelu fused": (1, "one kernel for the formula"),
     "softmax 2048": (1, "a row stays in one block"),
-    "MLP step": (18, "4 layers: forward 2 each; backward 3 of each Linear and 1 of each GELU, first input excepted; mean 3"),
+    "MLP step": (18, "4 layers: forward 2 each; backward 3 of each Linear and 1 of each GELU, first input excepted; "
+                      "mean 3"),
 }  # fmt: skip
 
 
@@ -142,13 +143,13 @@ def mlp_ns(steps: int = MLP_STEPS, layers: int = MLP_LAYERS, batch: int = MLP_BA
     return CALL_NS + max(mlp_parts(steps, layers, batch, dim))
 
 
-def _sizes() -> dict[str, int]:
+def mlp_sizes() -> dict[str, int]:
     return {"steps": MLP_STEPS, "layers": MLP_LAYERS, "batch": MLP_BATCH, "dim": MLP_DIM}
 
 
 def mlp_scaled(axis: str, times: int) -> float:
     """Wall time with one axis that many times as large."""
-    return mlp_ns(**(_sizes() | {axis: _sizes()[axis] * times}))
+    return mlp_ns(**(mlp_sizes() | {axis: mlp_sizes()[axis] * times}))
 
 
 def first_costly(axis: str) -> int:
@@ -161,14 +162,14 @@ def mlp() -> Iterator[Expected]:
     yield about("mlp", "base", "wall time", "ns", base, 0.4, "launches: 20 µs a call, 60 a step, 75 a layer")
     for axis, lecture in LECTURE_MLP.items():
         for times in TIMES:
-            cpu, gpu = mlp_parts(**(_sizes() | {axis: _sizes()[axis] * times}))
+            cpu, gpu = mlp_parts(**(mlp_sizes() | {axis: mlp_sizes()[axis] * times}))
             why = f"launches {cpu / 1e3:.0f} µs, their work {gpu / 1e3:.0f} µs"
             said = str(lecture) if times == 5 else ""
             factor = mlp_scaled(axis, times) / base
             yield about("mlp", f"{axis} x {times}", "factor", "1", factor, 0.15, why, said)
     for axis, sizes in LARGER.items():
         for times in sizes:
-            cpu, gpu = mlp_parts(**(_sizes() | {axis: _sizes()[axis] * times}))
+            cpu, gpu = mlp_parts(**(mlp_sizes() | {axis: mlp_sizes()[axis] * times}))
             why = f"launches {cpu / 1e3:.0f} µs, their work {gpu / 1e3:.0f} µs"
             yield about("mlp", f"{axis} x {times}", "factor", "1", mlp_scaled(axis, times) / base, 0.5, why)
         why = "where the work of a step outgrows its launches"

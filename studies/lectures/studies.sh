@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Measure the lecture's studies, and under ncu the tricks whose claims are about counters.
+#
+# usage: studies.sh [-n] [--out DIR] [STUDY…]
+#
+#   -n           print the exact commands, run nothing
+#   --out DIR    run folder (default: runs/<time>-lectures); a study that it has is measured anew
+#   STUDY…       only these: profiles matmul mlp tricks waves latencies units
+#
+# Without a GPU: profiles, mlp and units, as far as a CPU can.
+# exit: 0 done, 1 a step failed, 2 usage
+source "$(dirname "$0")/../../nsys_scripts/common.sh"
+
+dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-lectures studies=()
+while (($#)); do
+  case $1 in
+  -h | --help) usage && exit 0 ;;
+  -n) dry=yes && shift ;;
+  --out) value "$1" $# && out=$2 && shift 2 ;;
+  -*) bad_usage "Unknown argument $1." ;;
+  *) studies+=("$1") && shift ;;
+  esac
+done
+cd "$ROOT"
+step() {
+  show "$@"
+  if [[ -z $dry ]]; then "$@" || exit $?; fi
+}
+step "$PYTHON" -m studies.lectures.measure ${studies[@]+"${studies[@]}"} --out "$out"
+if find_gpu >/dev/null && [[ ${#studies[@]} == 0 || " ${studies[*]} " == *" tricks "* ]]; then
+  step nsys_scripts/ncu_capture.sh --columns duration_ns,dram_read_bytes,dram_write_bytes,sectors_per_request_load,l2_read_bytes,global_load_inst \
+    --out "$out" -- "$PYTHON" -m studies.lectures.measure --capture
+  step nsys_scripts/export_csv.sh --only ncu "$out"
+fi
