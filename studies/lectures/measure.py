@@ -495,7 +495,7 @@ def measure(names: Sequence[str], before: dict[str, Any]) -> dict[str, Any]:
         try:
             for one in STUDIES[name](profiles):
                 points.append(one)
-        except RuntimeError as error:  # CUDA, compilers; the other studies still count
+        except Exception as error:  # CUDA, compilers and profilers raise what they like; the other studies still count
             progress(f"{name} ended early: {manifest.first_line(error)}")
         seconds[name] = round(time.perf_counter() - start, 2)
         if on_gpu():
