@@ -484,11 +484,12 @@ STUDIES: dict[str, Callable[[list[dict[str, Any]]], Points]] = {
 ON_CPU = ("profiles", "mlp", "units")
 
 
-def measure(names: Sequence[str], before: dict[str, Any]) -> dict[str, Any]:
-    """lectures.json with these studies measured anew; one that fails keeps what it had measured."""
+def measure(names: Sequence[str], before: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """lectures.json after each study that is measured anew; one that fails keeps what it had measured."""
     points = [one for one in before.get("points") or [] if one["study"] not in names]
     profiles = [] if "profiles" in names else list(before.get("profiles") or [])
     seconds = dict(before.get("seconds") or {})
+    gpu = manifest.gpu_facts()
     for name in names:
         progress(f"study {name}")
         start = time.perf_counter()
@@ -500,10 +501,9 @@ def measure(names: Sequence[str], before: dict[str, Any]) -> dict[str, Any]:
         seconds[name] = round(time.perf_counter() - start, 2)
         if on_gpu():
             torch.cuda.empty_cache()
-    gpu = manifest.gpu_facts()
-    return LECTURES.document(
-        {"gpu": gpu["name"] if gpu else "", "seconds": seconds, "points": points, "profiles": profiles}
-    )
+        yield LECTURES.document(
+            {"gpu": gpu["name"] if gpu else "", "seconds": seconds, "points": points, "profiles": profiles}
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -521,7 +521,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = parser.parse_args(argv)
         if unknown := [name for name in options.studies if name not in STUDIES]:
             raise UsageError(f"There is no study {unknown[0]!r}: use {', '.join(STUDIES)}.")
-        names = options.studies or list(STUDIES if on_gpu() else ON_CPU)
+        names = options.studies or list(STUDIES) if on_gpu() else list(ON_CPU)
         if not on_gpu() and (without := [name for name in names if name not in ON_CPU]):
             raise UsageError(f"The study {without[0]} needs a GPU: without one, {', '.join(ON_CPU)} can be measured.")
         if options.capture:
@@ -530,8 +530,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         run = options.out or outputs.default_run("lectures")
         captures = outputs.captures_of(run)
         with manifest.ClockSampler() as sampler:
-            document = measure(names, outputs.read_json(captures / LECTURES.name) or {})
-        manifest.write_json(captures / LECTURES.name, document)
+            for document in measure(names, outputs.read_json(captures / LECTURES.name) or {}):
+                manifest.write_json(captures / LECTURES.name, document)
         outputs.write_conditions(captures, argv, [], 0, {"source": "random"}, sampler)
         progress(f"wrote {run}")
         return 0
