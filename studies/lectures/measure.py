@@ -435,8 +435,9 @@ def study_units(_: list[dict[str, Any]]) -> Points:
 
 def _formats() -> Points:
     for name, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16), ("fp32", torch.float32)):
-        for value in (1e-8, 1.001):
-            yield point("units", f"{value:g} in {name}", "value", "1", float(torch.tensor(value, dtype=dtype)))
+        for value in ("1e-8", "1.001"):
+            found = float(torch.tensor(float(value), dtype=dtype))
+            yield point("units", f"{value} in {name}", "value", "1", found)
 
 
 def _rates() -> Points:
@@ -521,7 +522,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = parser.parse_args(argv)
         if unknown := [name for name in options.studies if name not in STUDIES]:
             raise UsageError(f"There is no study {unknown[0]!r}: use {', '.join(STUDIES)}.")
-        names = options.studies or list(STUDIES) if on_gpu() else list(ON_CPU)
+        names = options.studies or list(STUDIES if on_gpu() else ON_CPU)
         if not on_gpu() and (without := [name for name in names if name not in ON_CPU]):
             raise UsageError(f"The study {without[0]} needs a GPU: without one, {', '.join(ON_CPU)} can be measured.")
         if options.capture:

@@ -88,7 +88,9 @@ def test_a_binding_is_written_only_where_it_changed(tmp_path: Path, monkeypatch:
 def test_the_micro_kernels_are_a_library_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     from kernels import ceilings
 
-    monkeypatch.setattr(build, "shared_library", lambda folder: build.compile_library(folder, "90"))
+    monkeypatch.setattr(
+        build, "shared_library", lambda folder, source=None: build.compile_library(folder, "90", source)
+    )
     library = ceilings._library.__wrapped__()
     assert (library.l1_bytes_per_block(), library.ffma_per_step()) == (32 << 10, 64)
     declared = (FOLDER / "ceilings" / "ceilings.h").read_text()

@@ -1,0 +1,106 @@
+"""The lecture's studies: what they predict, and what a CPU can measure of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness import benchmarking
+from kernels import build
+from studies.lectures import measure, predict
+
+
+def test_the_models_say_what_was_committed() -> None:
+    assert predict.text() == predict.TABLE.read_text(encoding="utf-8")
+
+
+def test_every_prediction_is_of_one_thing() -> None:
+    keys = [(one.study, one.case, one.quantity) for one in predict.frozen()]
+    assert len(keys) == len(set(keys))
+    assert {one.study for one in predict.frozen()} == set(predict.STUDIES) == set(measure.STUDIES)
+    assert all(one.low <= one.predicted <= one.high for one in predict.frozen())
+
+
+def test_waves_and_tiles_by_hand() -> None:
+    assert (predict.tiles_of(1792, (128, 256)), predict.tiles_of(1793, (128, 256))) == (98, 120)
+    assert [predict.waves(tiles) for tiles in (1, 132, 133, 265)] == [1, 1, 2, 3]
+    assert predict.wave_ns(2048) < predict.wave_ns(2056) / 1.8  # the second wave
+    assert predict.wave_ns(1792) < predict.wave_ns(1793) / 1.8  # rows not at 16 bytes
+    assert predict.first_costly("dim") < predict.first_costly("batch")
+
+
+def test_launches_hide_the_work_of_a_small_mlp() -> None:
+    cpu, gpu = predict.mlp_parts(2, 4, 256, 256)
+    assert cpu > 2 * gpu
+    assert predict.mlp_scaled("batch", 5) == predict.mlp_ns()
+    assert 4 < predict.mlp_scaled("steps", 5) / predict.mlp_ns() < 5
+
+
+def test_the_formats_underflow_and_round_as_predicted() -> None:
+    expected = {one.case: one for one in predict.frozen() if one.quantity == "value"}
+    found = {one["case"]: one["value"] for one in measure._formats()}
+    assert found.keys() == expected.keys()
+    for case, value in found.items():
+        assert expected[case].low <= value <= expected[case].high, case
+
+
+def test_the_probes_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if build.find_nvcc() is None:
+        pytest.skip("nvcc was not found")
+    monkeypatch.setattr(build, "BUILD", tmp_path)
+    assert build.compile_library("probes", "90", measure.SOURCE).is_file()
+
+
+def test_a_study_without_its_gpu_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    for arguments, words in ((["waves"], "needs a GPU"), (["naps"], "no study"), (["--capture"], "needs a CUDA GPU")):
+        assert measure.main([*arguments, "--out", str(tmp_path)]) in (2, 3)
+        assert words in capsys.readouterr().err
+
+
+def test_a_study_is_measured_anew_and_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: list[Any]) -> Any:
+        yield measure.point("mlp", "base", "wall time", "ns", 1.0)
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setitem(measure.STUDIES, "mlp", failing)
+    assert measure.main(["mlp", "units", "--out", str(tmp_path)]) == 0
+    assert measure.main(["units", "--out", str(tmp_path)]) == 0
+    content = json.loads((tmp_path / "captures" / "lectures.json").read_text(encoding="utf-8"))
+    assert [one["study"] for one in content["points"]] == ["mlp"] + 6 * ["units"]
+
+
+# The helpers -------------------------------------------------------------------------------------------------
+
+
+def test_benchmark_tells_warm_ups_apart() -> None:
+    calls: list[int] = []
+    taken = benchmarking.benchmark("count", lambda: calls.append(1), num_warmups=2, num_trials=3)
+    assert len(taken.warmup_ns) == 2
+    assert len(taken.wall.samples_ns) == 3
+    assert len(calls) >= 5
+    assert "count: wall" in str(taken)
+
+
+def test_profile_lists_operators_by_time() -> None:
+    x = torch.randn(64, 64)
+    found = benchmarking.profile("product", lambda: x @ x, num_warmups=1, with_stack=True)
+    assert "aten::mm" in {row["name"] for row in found.operators}
+    assert "self CUDA µs" in found.text()
+    assert all("/" not in frame for stack in found.stacks for frame in stack.split(";"))
+
+
+def test_kernels_of_a_trace_are_counted_by_name_and_grid() -> None:
+    def kernel(ts: float, grid: list[int]) -> dict[str, Any]:
+        return {"cat": "kernel", "name": "k", "ts": ts, "dur": 2.0,
+                "args": {"grid": grid, "block": [32, 1, 1], "External id": 7}}  # fmt: skip
+
+    operator = {"cat": "cpu_op", "name": "aten::add", "args": {"External id": 7}}
+    found = benchmarking.kernels_of([kernel(3, [2, 1, 1]), kernel(1, [1, 1, 1]), kernel(2, [2, 1, 1]), operator])
+    assert [(one.grid, one.calls, one.total_ns) for one in found] == [((1, 1, 1), 1, 2000.0), ((2, 1, 1), 2, 4000.0)]
+    assert {one.operator for one in found} == {"aten::add"}
