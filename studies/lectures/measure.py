@@ -172,12 +172,15 @@ def _seen(kernels: Sequence[Kernel]) -> str:
 def study_matmul(_: list[dict[str, Any]]) -> Points:
     for dtype in predict.TILES:
         torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
+        runs: dict[int, Callable[[], object]] = {}
         for n in predict.SIZES:
             a, b = (torch.randn(n, n, device="cuda").to(DTYPES[dtype]) for _ in range(2))
-            run = functools.partial(torch.matmul, a, b)
-            taken = measure_gpu(run, 3 if n > 8192 else 10, warmup=2)
-            yield timed("matmul", f"{dtype} {n}", taken, _seen(kernels_of_each({n: run})[n]))
-            del a, b, run
+            runs[n] = functools.partial(torch.matmul, a, b)
+        names = {n: _seen(kernels) for n, kernels in kernels_of_each(runs).items()}
+        for n, run in runs.items():
+            yield timed("matmul", f"{dtype} {n}", measure_gpu(run, 3 if n > 8192 else 10, warmup=2), names[n])
+        del a, b, runs, run
+        torch.cuda.empty_cache()
     torch.set_float32_matmul_precision("highest")
 
 
