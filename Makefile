@@ -165,7 +165,7 @@ format: $(TESTS)  ## rewrite the sources the way lint wants them
 readme: $(HARNESS)  ## make the committed reports anew, and rewrite the generated parts of the README files from them
 	@folders=$$($(PY) -m analysis.published ladder); for folder in $$folders; do \
 	$(PY) -m studies.ladder.measure --mode declare --out $$folder; $(PY) -m studies.ladder.build $$folder; done
-	@folders=$$(for part in layers sweep overview; do $(PY) -m analysis.published $$part; done); \
+	@folders=$$(for part in layers sweep overview studies accounting; do $(PY) -m analysis.published $$part; done); \
 	for folder in $$folders; do $(PY) analysis/report.py $$folder/captures --out $$folder --quiet; done
 	@$(PY) -m studies.specimens.scorecard
 	@$(PY) -m analysis.readmes

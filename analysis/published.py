@@ -23,7 +23,7 @@ from analysis.formats.errors import InputError
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "reports"
 FILE = "published.toml"
-PARTS = ("overview", "layers", "sweep", "ladder", "gpt2_ops", "dropin")
+PARTS = ("overview", "layers", "sweep", "ladder", "gpt2_ops", "dropin", "studies", "accounting")
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -36,6 +36,8 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ladder: str = ""
     gpt2_ops: str = ""
     dropin: str = ""
+    studies: str = ""
+    accounting: str = ""
     benches: str = ""
 
 

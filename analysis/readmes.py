@@ -27,6 +27,7 @@ from analysis.page.readme import Results, join_gpus, render_results, render_summ
 from analysis.published import Runs
 from analysis.report import declared
 from analysis.tables.declare import Table
+from studies.accounting.page import render_accounting
 from studies.baseline.page import render_baseline
 from studies.dropin.page import render_dropin
 from studies.ladder import figures as ladder_figures
@@ -37,6 +38,7 @@ from studies.ladder.dates import dated
 from studies.ladder.dates import read as read_bounds
 from studies.ladder.read import read_bench
 from studies.layers.page import render_layers
+from studies.lectures import page as lectures
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -106,7 +108,8 @@ def render(root: Path = ROOT) -> dict[str, str]:
     for place, runs in enumerate(gpus):
         tables = _ladder_tables(runs, root)
         suffix = f"_{runs.name}" if place else ""  # the figures of the first GPU have the plain names
-        for part in (*_overview(runs, tables), *_layers(runs), *_dropin(runs), *_ladders(runs, tables, suffix)):
+        made = (*_overview(runs, tables), *_layers(runs), *_dropin(runs), *_studies(runs))
+        for part in (*made, *_ladders(runs, tables, suffix)):
             texts.setdefault((part.file, part.name), {})[runs.gpu] = part.text
         benches = _benches(runs, tables)
         drawn = ladder_figures.draw_ladders(tables, benches) if tables else {}
@@ -197,6 +200,17 @@ def _dropin(runs: Runs) -> Iterator[Part]:
         place = f"{runs.reports.name}/{folder.name}/{DROPIN.name}"
         content = DROPIN.check(_read_json(folder / DROPIN.name), place)
         yield Part("README.md", "dropin", render_dropin(content["settings"], place))
+def _studies(runs: Runs) -> Iterator[Part]:
+    """The lecture's studies of one GPU, a page each, and the accounting held against it."""
+    if (folder := runs.folder("studies")) is not None:
+        _, tables = _read_report(folder)
+        yield Part("studies/lectures/README.md", "studies", lectures.render_summary(tables))
+        for name, text in lectures.render_pages(tables, f"../../../{runs.reports.name}/{folder.name}").items():
+            yield Part(f"studies/lectures/pages/{name}.md", "study", text)
+    if (folder := runs.folder("accounting")) is not None:
+        _, tables = _read_report(folder)
+        text = render_accounting(tables, f"../../{runs.reports.name}/{folder.name}")
+        yield Part("studies/accounting/README.md", "accounting", text)
 
 
 def _ladder_tables(runs: Runs, root: Path) -> ladder.Tables:

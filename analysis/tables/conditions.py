@@ -150,7 +150,7 @@ def _coverage(
     """How much of the timeline has counters, as report.json has it."""
     seen = int(joined.launches["requested"].sum()) if len(joined.launches) else 0
     swept = capture.sweep_rows
-    has_times = is_program or bool(swept is not None and swept["verdict"].eq("timed").any())
+    has_times = is_program or swept is None or bool(swept["verdict"].eq("timed").any())
     return {
         "sentence": coverage_sentence(
             joined.matched, seen, len(launches), joined.how, has_counters=has_ncu, has_times=has_times

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.formats.accounting import ACCOUNTING
+from analysis.formats.lectures import LECTURES
 from analysis.hardware import metrics
 from analysis.hardware.devices import Device, find_by_capability, find_device
 from analysis.tables import attribution, conditions, counting, gaps, holds, join, roofline
@@ -33,8 +35,9 @@ def _has_timeline(capture: Capture) -> bool:
 
 @fact("is_program")
 def is_program(capture: Capture) -> bool:
-    """Whether this is the capture of a program; one of a sweep alone holds launches of single combinations."""
-    return capture.sweep_rows is None or len(capture.gpu_ops) > 0 or len(capture.ranges) > 0
+    """Whether this is the capture of a program; one of a sweep or of studies alone holds launches that they chose."""
+    chosen = capture.sweep_rows is not None or capture.of(LECTURES.kind) or capture.of(ACCOUNTING.kind)
+    return not chosen or len(capture.gpu_ops) > 0 or len(capture.ranges) > 0
 
 
 # Ranges and launches --------------------------------------------------------------------------------------------

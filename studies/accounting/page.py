@@ -7,10 +7,11 @@ from typing import Any
 import pandas as pd
 
 from analysis.formats.words import count_of
-from analysis.tables.declare import part
+from analysis.page import cells, markdown, text
+from analysis.tables.declare import part, section
 
 
-@part("findings", 20)
+@part("findings", 2)
 def _findings(accounting: pd.DataFrame, accounting_use: pd.DataFrame) -> list[dict[str, Any]] | None:
     """What held of the accounting, and the best use of the GPU."""
     judged = accounting[accounting["verdict"].isin(["holds", "misses"])]
@@ -46,3 +47,90 @@ def _findings(accounting: pd.DataFrame, accounting_use: pd.DataFrame) -> list[di
             }
         )  # fmt: skip
     return [{"rank": rank, **finding} for rank, finding in enumerate(found, 1)]
+
+
+@part("title", 2)
+def _title(accounting_steps: list[dict[str, Any]], gpu: str | None) -> str | None:
+    """The report's title, where a run has an accounting."""
+    return f"The accounting against {gpu or 'a CPU'}" if accounting_steps else None
+
+
+def _number(value: Any, unit: str) -> str:
+    if text.is_missing(value):
+        return text.MISSING
+    return f"{float(value):,.0f} {'' if unit == '1' else unit}".strip()
+
+
+@section("accounting")
+def show_accounting(accounting: pd.DataFrame) -> str:
+    """Every prediction, all digits."""
+    body = [
+        [
+            markdown.escape(row.model),
+            markdown.escape(row.workload),
+            row.dtype,
+            text.MISSING if text.is_missing(row.checkpointed) or not row.checkpointed else row.checkpointed,
+            markdown.escape(row.quantity),
+            _number(row.predicted, row.unit),
+            _number(row.measured, row.unit),
+            text.MISSING if text.is_missing(row.error_frac) else f"{float(row.error_frac):+.3%}",
+            text.MISSING if text.is_missing(row.within_frac) else f"{float(row.within_frac):.0%}",
+            text.MISSING if text.is_missing(row.verdict) or not row.verdict else row.verdict,
+        ]
+        for row in accounting.itertuples(index=False)
+    ]
+    headers = [
+        "model",
+        "step",
+        "dtype",
+        "checkpoints",
+        "quantity",
+        "predicted",
+        "measured",
+        "error",
+        "allowed",
+        "verdict",
+    ]
+    return markdown.table_of(headers, body, ["left"] * 5 + ["right"] * 4 + ["left"])
+
+
+@section("accounting_use")
+def show_use(accounting_use: pd.DataFrame) -> str:
+    """Time, MFU and bandwidth of each step."""
+    body = [
+        [
+            markdown.escape(row.model),
+            markdown.escape(row.workload),
+            row.dtype,
+            text.MISSING if text.is_missing(row.checkpointed) or not row.checkpointed else row.checkpointed,
+            cells.ms(row.time_ns),
+            cells.ms(row.compute_ns),
+            cells.ms(row.memory_ns),
+            cells.percent(row.mfu_frac),
+            cells.percent(row.bandwidth_frac),
+        ]
+        for row in accounting_use.itertuples(index=False)
+    ]
+    headers = [
+        "model",
+        "step",
+        "dtype",
+        "checkpoints",
+        "time (ms)",
+        "compute roof (ms)",
+        "memory roof (ms)",
+        "MFU",
+        "bandwidth",
+    ]
+    return cells.table(headers, body, left=4)
+
+
+def render_accounting(tables: dict[str, pd.DataFrame], folder: str) -> str:
+    """The accounting as its README has it; `folder`: the run, seen from there."""
+    parts = [
+        show_accounting(tables["accounting"]),
+        f"![error of each prediction]({folder}/figures/accounting_errors.png)",
+        show_use(tables["accounting_use"]),
+        f"All tables: [{folder.rpartition('/')[2]}]({folder}/report.md).",
+    ]
+    return "\n\n".join(parts)

@@ -54,7 +54,7 @@ def _gpu(capture: Capture) -> str:
     optional=True,
 )
 def build_accounting(
-    accounting_steps: list[dict[str, Any]], measured: pd.DataFrame | None = None
+    accounting_steps: list[dict[str, Any]], all_measured: pd.DataFrame | None = None
 ) -> pd.DataFrame | None:
     """Return accounting.csv: each prediction beside its measurement, padding of tiles in rows of its own."""
     by_key = {_key(step): step for step in accounting_steps}
@@ -64,7 +64,7 @@ def build_accounting(
         if step is None:
             continue
         predicted, within = float(row["predicted"]), float(row["within_frac"])
-        for extra, value in _measured(row["quantity"], step, measured):
+        for extra, value in _measured(row["quantity"], step, all_measured):
             if extra:
                 rows.append({**row, "quantity": extra, "predicted": value, "measured": None, "error_frac": None,
                              "within_frac": None, "verdict": "", "of": "tiles in the kernels' names, and grids",

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
 from harness import benchmarking
 from kernels import build
-from studies.lectures import measure, predict
+from studies.lectures import figures, measure, page, predict, tables
 
 
 def test_the_models_say_what_was_committed() -> None:
@@ -104,3 +105,65 @@ def test_kernels_of_a_trace_are_counted_by_name_and_grid() -> None:
     found = benchmarking.kernels_of([kernel(3, [2, 1, 1]), kernel(1, [1, 1, 1]), kernel(2, [2, 1, 1]), operator])
     assert [(one.grid, one.calls, one.total_ns) for one in found] == [((1, 1, 1), 1, 2000.0), ((2, 1, 1), 2, 4000.0)]
     assert {one.operator for one in found} == {"aten::add"}
+
+
+# What is shown -----------------------------------------------------------------------------------------------
+
+
+def points_of(factor: float) -> tables.Points:
+    """Every prediction measured as so many times itself."""
+    found = {}
+    for one in predict.frozen():
+        point = measure.point(one.study, one.case, one.quantity, one.unit, factor * one.predicted, "kernel")
+        found[(one.study, one.case, one.quantity)] = point
+    return found
+
+
+def test_a_prediction_holds_between_its_ends() -> None:
+    exact = tables.build_matmul(points_of(1.0))
+    assert set(exact["verdict"]) == {"holds"}
+    late = tables.build_matmul(points_of(1.3))
+    assert set(late["verdict"]) == {"misses"}
+    assert late["error_frac"].astype(float).tolist() == pytest.approx([0.3] * len(late))
+    some = tables.build_matmul({key: point for key, point in points_of(1.0).items() if key[1] == "fp32 1024"})
+    assert some["verdict"].value_counts().to_dict() == {"not measured": 14, "holds": 1}
+
+
+def test_counters_come_from_the_launches_of_a_case() -> None:
+    launches = pd.DataFrame(
+        {"path": ["tricks/rows", "tricks/three_sigmoids_stored", "tricks/three_sigmoids_stored"],
+         "sectors_per_request_load": [4.0, 4.0, 4.0], "dram_read_bytes": [1.0, 2.0, 3.0]}
+    )  # fmt: skip
+    made = tables.build_tricks(points_of(1.0), launches).set_index(["case", "quantity"])
+    assert made.loc[("rows", "sectors a request"), "measured"] == 4
+    assert made.loc[("three sigmoids stored", "DRAM bytes read"), "measured"] == 5
+    assert made.loc[("columns", "sectors a request"), "verdict"] == "not measured"
+
+
+def test_a_study_that_was_not_measured_has_no_table() -> None:
+    only = {key: point for key, point in points_of(1.0).items() if key[0] == "units"}
+    assert len(tables.build_matmul(only)) == 0
+    assert len(tables.build_units(only)) > 10
+
+
+def test_every_study_has_a_page_with_a_figure(tmp_path: Path) -> None:
+    made = {f"lecture_{name}": tables.judged(name, points_of(1.02), None) for name in predict.STUDIES}
+    pages = page.render_pages(made, "../run")
+    assert pages.keys() == predict.STUDIES.keys() == page.WORDS.keys()
+    for name, text in pages.items():
+        assert page.WORDS[name]["paragraph"] in text
+        assert f"lecture_{name}.png" in text
+        assert "predictions hold" in text
+    for name in predict.STUDIES:
+        assert getattr(figures, f"plot_{name}")(made[f"lecture_{name}"], "caption") is not None
+    assert "matmul" in page.render_summary(made)
+    found = page.find({name: made[f"lecture_{name}"] for name in predict.STUDIES})
+    assert [one["rank"] for one in found] == list(range(1, 8))
+
+
+def test_a_flame_graph_has_callers_below() -> None:
+    boxes = figures.flame({"a;b": 1.0, "a;c": 2.0, "d": 1.0})
+    assert boxes == [(0, 0.0, 0.75, "a"), (1, 0.0, 0.25, "b"), (1, 0.25, 0.5, "c"), (0, 0.75, 0.25, "d")]
+    cases = [{"stacks": {"a;b": 1.0}}]
+    assert figures.plot_flame(cases, "caption") is not None
+    assert figures.plot_flame([], "caption") is None

@@ -1,0 +1,185 @@
+"""The studies in words: a paragraph each, and how many of its predictions hold."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.formats.words import count_of
+from analysis.page import cells, markdown, text
+from analysis.tables.declare import part, section
+from studies.lectures.tables import HOLDS, MISSES, UNKNOWN, Points
+
+WORDS = tomllib.loads(Path(__file__).with_name("paragraphs.toml").read_text(encoding="utf-8"))
+MOST = 40  # rows of a study on the Markdown page: the table has all
+
+
+def amount(value: Any, unit: str) -> str:
+    """A number of the studies with its unit, for people."""
+    if text.is_missing(value):
+        return text.MISSING
+    names = {"cycle": "cycles", "1/s": ""}
+    if unit == "1/s":
+        return f"{float(value) / 1e12:,.1f} T/s"
+    if unit in ("ns", "byte"):
+        return text.number(float(value), unit)
+    return f"{float(value):,.6g} {names.get(unit, '' if unit == '1' else unit)}".strip()
+
+
+def shown(study: str, rows: pd.DataFrame) -> list[str]:
+    """The paragraph and the table of one study, in Markdown: what missed is never left out."""
+    judged = rows[rows["verdict"] != UNKNOWN]
+    kept = rows
+    if len(rows) > MOST:
+        steps = rows["case"].str.contains("→") | ~rows["case"].str.fullmatch(r"\d+")
+        kept = pd.concat([rows[steps], rows[~steps & (rows["verdict"] == MISSES)].head(MOST)])
+    body = [
+        [
+            markdown.escape(row.case),
+            markdown.escape(row.quantity),
+            amount(row.predicted, row.unit),
+            amount(row.measured, row.unit),
+            text.MISSING if text.is_missing(row.error_frac) else f"{float(row.error_frac):+.1%}",
+            row.verdict,
+            *(
+                text.MISSING if text.is_missing(words) or not words else markdown.escape(words)
+                for words in (row.lecture, row.because, row.reason)
+            ),
+        ]
+        for row in kept.itertuples(index=False)
+    ]
+    headers = [
+        "case",
+        "quantity",
+        "predicted",
+        "measured",
+        "error",
+        "verdict",
+        "lecture",
+        "predicted from",
+        "reason of a miss",
+    ]
+    held = int((judged["verdict"] == HOLDS).sum())
+    verdict = f"**{held} of {count_of(len(judged), 'prediction')} hold.**"
+    if len(kept) < len(rows):
+        verdict += f" The table shows {len(kept)} of {len(rows)}: steps, and what missed first."
+    return [
+        WORDS[study]["paragraph"],
+        verdict,
+        markdown.table_of(headers, body, ["left"] * 2 + ["right"] * 3 + ["left"] * 4),
+    ]
+
+
+@section("lecture_profiles")
+def show_profiles(lecture_profiles: pd.DataFrame) -> list[str]:
+    return shown("profiles", lecture_profiles)
+
+
+@section("lecture_matmul")
+def show_matmul(lecture_matmul: pd.DataFrame) -> list[str]:
+    return shown("matmul", lecture_matmul)
+
+
+@section("lecture_mlp")
+def show_mlp(lecture_mlp: pd.DataFrame) -> list[str]:
+    return shown("mlp", lecture_mlp)
+
+
+@section("lecture_tricks")
+def show_tricks(lecture_tricks: pd.DataFrame) -> list[str]:
+    return shown("tricks", lecture_tricks)
+
+
+@section("lecture_waves")
+def show_waves(lecture_waves: pd.DataFrame) -> list[str]:
+    return shown("waves", lecture_waves)
+
+
+@section("lecture_latencies")
+def show_latencies(lecture_latencies: pd.DataFrame) -> list[str]:
+    return shown("latencies", lecture_latencies)
+
+
+@section("lecture_units")
+def show_units(lecture_units: pd.DataFrame) -> list[str]:
+    return shown("units", lecture_units)
+
+
+@part("findings", 1)
+def _findings(
+    lecture_profiles: pd.DataFrame, lecture_matmul: pd.DataFrame, lecture_mlp: pd.DataFrame,
+    lecture_tricks: pd.DataFrame, lecture_waves: pd.DataFrame, lecture_latencies: pd.DataFrame,
+    lecture_units: pd.DataFrame,
+) -> list[dict[str, Any]] | None:  # fmt: skip
+    studies = {
+        "profiles": lecture_profiles, "matmul": lecture_matmul, "mlp": lecture_mlp, "tricks": lecture_tricks,
+        "waves": lecture_waves, "latencies": lecture_latencies, "units": lecture_units,
+    }  # fmt: skip
+    return find(studies) or None
+
+
+def find(studies: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
+    """One finding a study: how many predictions hold, its paragraph, and its largest error as evidence."""
+    found: list[dict[str, Any]] = []
+    for name, rows in studies.items():
+        judged = rows[rows["verdict"].isin([HOLDS, MISSES])] if len(rows) else rows
+        if judged.empty:
+            continue
+        held = int((judged["verdict"] == HOLDS).sum())
+        errors = judged["error_frac"].astype(float).abs()
+        worst = judged.loc[errors.idxmax()] if errors.notna().any() else None
+        evidence = []
+        if worst is not None:
+            value = float(worst["error_frac"])
+            evidence = [{"table": f"lecture_{name}", "row": str(worst["case"]), "column": "error_frac", "value": value}]
+        found.append(
+            {
+                "rank": len(found) + 1,
+                "title": f"{WORDS[name]['title']}: {held} of {count_of(len(judged), 'prediction')} hold",
+                "sentence": WORDS[name]["paragraph"].replace("`", ""),
+                "time_to_win_ns": None,
+                "evidence": evidence,
+            }
+        )
+    return found
+
+
+@part("title", 1)
+def _title(lecture_points: Points, gpu: str | None) -> str | None:
+    """The report's title, where a run has studies."""
+    return f"The lecture's studies on {gpu or 'a CPU'}" if lecture_points else None
+
+
+def render_pages(tables: Mapping[str, pd.DataFrame], folder: str) -> dict[str, str]:
+    """Each study's page by its name: paragraph, verdict, table and figure. `folder`: the run, seen from the page."""
+    pages = {}
+    for name in WORDS:
+        rows = tables.get(f"lecture_{name}", pd.DataFrame())
+        if len(rows):
+            figure = f"![{WORDS[name]['title']}: predicted and measured]({folder}/figures/lecture_{name}.png)"
+            pages[name] = "\n\n".join(
+                [*shown(name, rows), figure, f"All rows: [{folder.rpartition('/')[2]}]({folder}/report.md)."]
+            )
+    return pages
+
+
+def render_summary(tables: Mapping[str, pd.DataFrame]) -> str:
+    """One line a study: how many predictions hold, and the largest error."""
+    body = []
+    for name in WORDS:
+        rows = tables.get(f"lecture_{name}", pd.DataFrame())
+        judged = rows[rows["verdict"] != UNKNOWN] if len(rows) else rows
+        if judged.empty:
+            continue
+        errors = pd.to_numeric(judged["error_frac"], errors="coerce")
+        said = text.MISSING
+        if errors.notna().any():
+            worst = judged.loc[errors.abs().idxmax()]
+            said = markdown.escape(f"{float(worst['error_frac']):+.0%}: {worst['case']}, {worst['quantity']}")
+        held = f"{int((judged['verdict'] == HOLDS).sum())} of {len(judged)}"
+        body.append([f"[{WORDS[name]['title']}](pages/{name}.md)", held, f"{errors.abs().median():.1%}", said])
+    return cells.table(["study", "predictions that hold", "median error", "largest error"], body, left=1)

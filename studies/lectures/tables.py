@@ -1,0 +1,221 @@
+"""Each study's predictions beside what was measured, and the profiles of single operators."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.formats.lectures import LECTURES
+from analysis.fusion.opmap import kind_of_kernel
+from analysis.tables.declare import Column, Table, fact, table
+from studies.lectures.predict import Expected, frozen
+
+REASONS = Path(__file__).with_name("reasons.toml")
+HOLDS, MISSES, UNKNOWN = "holds", "misses", "not measured"
+
+COLUMNS = (
+    Column("case", "", "what was measured", "key"),
+    Column("quantity", "", "what of it", "key"),
+    Column("unit", "", "unit of the numbers", "key"),
+    Column("predicted", "", "written before it was measured", "static"),
+    Column("low", "", "the prediction misses below this", "static", shown=False),
+    Column("high", "", "the prediction misses above this", "static", shown=False),
+    Column("measured", "", "median of the samples, or ncu's count", "row"),
+    Column("p5", "", "of the samples", "timing", shown=False),
+    Column("p95", "", "of the samples", "timing", shown=False),
+    Column("error_frac", "1", "measured over predicted, less 1", "row"),
+    Column("verdict", "", "holds, misses, or not measured", "row"),
+    Column("lecture", "", "what the lecture says, of its own GPU", "static"),
+    Column("because", "", "what the prediction was made of", "static", style="prose"),
+    Column("seen", "", "kernels and grids, or times behind a factor", "timing", shown=False, style="prose"),
+    Column("reason", "", "why it missed, written afterwards", "static", style="prose"),
+)
+# Quantities that ncu counts: column of the launches, and how launches of a case add up.
+_COUNTED = {
+    "DRAM bytes read": ("dram_read_bytes", "sum"),
+    "DRAM bytes written": ("dram_write_bytes", "sum"),
+    "L2 bytes read": ("l2_read_bytes", "sum"),
+    "sectors a request": ("sectors_per_request_load", "mean"),
+    "global loads": ("global_load_inst", "sum"),
+}
+
+
+@fact("lecture_points")
+def _points(capture: Capture) -> dict[tuple[str, str, str], dict[str, Any]]:
+    found = (capture.of(LECTURES.kind) or {}).get("points") or []
+    return {(one["study"], one["case"], one["quantity"]): one for one in found}
+
+
+@fact("lecture_cases")
+def _cases(capture: Capture) -> list[dict[str, Any]]:
+    return (capture.of(LECTURES.kind) or {}).get("profiles") or []
+
+
+Points = dict[tuple[str, str, str], dict[str, Any]]
+
+
+@cache
+def reasons() -> list[dict[str, str]]:
+    """Why predictions missed: study, regular expression of cases, sentence; written after the measurement."""
+    if not REASONS.is_file():
+        return []
+    return list(tomllib.loads(REASONS.read_text(encoding="utf-8"))["reason"])
+
+
+def reason_of(one: Expected) -> str:
+    """The reason that is written for a prediction, blank where there is none."""
+    for entry in reasons():
+        fits = entry["study"] == one.study and re.fullmatch(entry["case"], one.case)
+        if fits and one.quantity in entry.get("quantity", one.quantity).split(", "):
+            return entry["why"]
+    return ""
+
+
+def judged(study: str, points: Points, measured: pd.DataFrame | None) -> pd.DataFrame | None:
+    """One row a prediction of the study; None where nothing of the study was measured."""
+    if not any(name == study for name, _, _ in points):
+        return None
+    rows = []
+    for one in frozen():
+        if one.study != study:
+            continue
+        point = points.get((one.study, one.case, one.quantity)) or {}
+        value = point.get("value")
+        if one.quantity in _COUNTED:
+            value = _counted(one, measured)
+        holds = value is not None and one.low <= value <= one.high
+        verdict = UNKNOWN if value is None else HOLDS if holds else MISSES
+        error = value / one.predicted - 1 if value is not None and one.predicted else None
+        rows.append(
+            {
+                "case": one.case, "quantity": one.quantity, "unit": one.unit, "predicted": one.predicted,
+                "low": one.low, "high": one.high, "measured": value, "p5": point.get("p5"), "p95": point.get("p95"),
+                "error_frac": error, "verdict": verdict, "lecture": one.lecture, "because": one.because,
+                "seen": point.get("seen", ""), "reason": reason_of(one) if verdict == MISSES else "",
+                "tier": "counters" if one.quantity in _COUNTED else "timing",
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _counted(one: Expected, measured: pd.DataFrame | None) -> float | None:
+    """What ncu counted of a case of the tricks; None where it did not."""
+    column, how = _COUNTED[one.quantity]
+    if measured is None or column not in measured:
+        return None
+    values = measured.loc[measured["path"] == f"tricks/{one.case.replace(' ', '_')}", column].dropna().astype(float)
+    return float(values.agg(how)) if len(values) else None
+
+
+Build = Callable[[Points, pd.DataFrame | None], pd.DataFrame | None]
+
+
+def _study(name: str, order: float, title: str, question: str) -> Callable[[Build], Table]:
+    """Declare the table of a study."""
+    return table(f"lecture_{name}", question=question, order=order, title=title, columns=COLUMNS, optional=True)
+
+
+@_study("profiles", 25.0, "Profiles of one operator", "Which kernels does one operator launch?")
+def build_profiles(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
+    """Return lecture_profiles.csv."""
+    return judged("profiles", lecture_points, all_measured)
+
+
+@_study("matmul", 25.1, "How a matrix product scales", "How long does an n³ product take: do waves and roofs say it?")
+def build_matmul(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
+    """Return lecture_matmul.csv."""
+    return judged("matmul", lecture_points, all_measured)
+
+
+@_study("mlp", 25.2, "How an MLP scales", "What does twice as much of an MLP cost, and from where on?")
+def build_mlp(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
+    """Return lecture_mlp.csv."""
+    return judged("mlp", lecture_points, all_measured)
+
+
+@_study("tricks", 25.3, "Five tricks", "What do low precision, fusion, recomputation, coalescing and tiling win?")
+def build_tricks(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
+    """Return lecture_tricks.csv."""
+    return judged("tricks", lecture_points, all_measured)
+
+
+@_study("waves", 25.4, "Wave quantisation", "At which sizes does a product get slower in a step, and how high is it?")
+def build_waves(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
+    """Return lecture_waves.csv."""
+    return judged("waves", lecture_points, all_measured)
+
+
+@_study("latencies", 25.5, "Latencies", "How many cycles does a load take from each memory?")
+def build_latencies(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
+    """Return lecture_latencies.csv."""
+    return judged("latencies", lecture_points, all_measured)
+
+
+@_study(
+    "units",
+    25.6,
+    "Warps, units and formats",
+    "What do divergent paths cost, how fast are units, what do formats round?",
+)
+def build_units(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
+    """Return lecture_units.csv."""
+    return judged("units", lecture_points, all_measured)
+
+
+@table(
+    "lecture_operators",
+    question="What does torch.profiler say of one operator?",
+    order=25.01,
+    title="Operators of the profiles",
+    columns=(
+        Column("case", "", "what was profiled", "key"),
+        Column("name", "", "operator", "key"),
+        Column("self_cpu_ns", "ns", "CPU time without what it calls", "timing"),
+        Column("cpu_ns", "ns", "CPU time with what it calls", "timing"),
+        Column("self_cuda_ns", "ns", "time of its own kernels", "timing"),
+        Column("cuda_ns", "ns", "time of all kernels below it", "timing"),
+        Column("calls", "1", "calls", "timing"),
+    ),
+    optional=True,
+)
+def build_operators(lecture_cases: list[dict[str, Any]]) -> pd.DataFrame | None:
+    """Return lecture_operators.csv: the lecture's table, those with most of their own time first."""
+    rows = [{"case": one["case"], **row, "tier": "timing"} for one in lecture_cases for row in one["operators"]]
+    return pd.DataFrame(rows) if rows else None
+
+
+@table(
+    "lecture_kernels",
+    question="Which kernels stand behind the operators?",
+    order=25.02,
+    title="Kernels of the profiles",
+    columns=(
+        Column("case", "", "what was profiled", "key"),
+        Column("operator", "", "operator that launched it", "key"),
+        Column("kernel", "", "kernel name", "key"),
+        Column("kind", "", "kind of the kernel, as the fusion planner has it", "row"),
+        Column("grid", "", "blocks", "timing"),
+        Column("block", "", "threads of a block", "timing"),
+        Column("calls", "1", "launches", "timing"),
+        Column("time_ns", "ns", "of all of them", "timing"),
+    ),
+    optional=True,
+)
+def build_kernels(lecture_cases: list[dict[str, Any]]) -> pd.DataFrame | None:
+    """Return lecture_kernels.csv: in the order in which they were launched first."""
+    rows = [
+        {"case": one["case"], "operator": kernel["operator"], "kernel": kernel["name"],
+         "kind": kind_of_kernel(kernel["name"]), "grid": "x".join(map(str, kernel["grid"])),
+         "block": "x".join(map(str, kernel["block"])), "calls": kernel["calls"], "time_ns": kernel["total_ns"],
+         "tier": "timing"}
+        for one in lecture_cases
+        for kernel in one["kernels"]
+    ]  # fmt: skip
+    return pd.DataFrame(rows) if rows else None
