@@ -13,6 +13,7 @@ import torch
 from harness import benchmarking
 from kernels import build
 from studies.lectures import figures, measure, page, predict, tables
+from tests.committed import folder
 
 
 def test_the_models_say_what_was_committed() -> None:
@@ -167,3 +168,14 @@ def test_a_flame_graph_has_callers_below() -> None:
     cases = [{"stacks": {"a;b": 1.0}}]
     assert figures.plot_flame(cases, "caption") is not None
     assert figures.plot_flame([], "caption") is None
+
+
+@pytest.mark.skipif(not folder("studies").is_dir(), reason="the committed run is not in this checkout")
+def test_every_miss_of_the_committed_run_has_its_reason() -> None:
+    missing = []
+    for file in sorted((folder("studies") / "tables").glob("lecture_*.csv")):
+        rows = pd.read_csv(file)
+        if "verdict" in rows:
+            without = rows[(rows["verdict"] == "misses") & rows["reason"].isna()]
+            missing += [f"{file.stem} {row.case}: {row.quantity}" for row in without.itertuples()]
+    assert missing == []
