@@ -306,8 +306,8 @@ def measure(samples: int) -> list[dict[str, Any]]:
     return entries
 
 
-def capture() -> None:
-    """Run every step that ncu is to count once, between cudaProfilerStart and cudaProfilerStop, with ranges on.
+def capture(workloads: Sequence[str]) -> None:
+    """Run these steps (none named: every one that ncu is to count) once, between cudaProfilerStart and cudaProfilerStop, with ranges on.
 
     Raises: InputError where there is no GPU.
     """
@@ -315,7 +315,7 @@ def capture() -> None:
         raise InputError("--capture needs a CUDA GPU, and torch sees none: leave it out.")
     steps: list[Step | TrainingStep] = []
     for case in CASES:
-        if case.counted:
+        if case.counted and (not workloads or case.workload in workloads):
             model = build_model(_weights(case.model, case.config), device="cuda", dtype=DTYPES[case.dtype])
             steps += prepare([model], [find_workload(case.workload, model.config)], 0)
     run_window(steps, [])
@@ -341,7 +341,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--out", type=Path, help="run folder (default: runs/<time>-<gpu>-accounting)")
     parser.add_argument("--samples", type=int, default=20, help="samples of each time")
-    parser.add_argument("--capture", action="store_true", help="run the counted steps once, for ncu")
+    parser.add_argument("--capture", nargs="*", metavar="STEP", help="run the counted steps, or these, once, for ncu")
     parser.add_argument("--predict", action="store_true", help="print predictions.csv and end")
     return parser
 
@@ -357,8 +357,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.samples < 1:
             raise UsageError("--samples counts something: use 1 or more.")
         torch.set_float32_matmul_precision("highest")
-        if options.capture:
-            capture()
+        if options.capture is not None:
+            capture(options.capture)
             return 0
         run = options.out or outputs.default_run("accounting")
         captures = outputs.captures_of(run)

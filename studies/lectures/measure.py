@@ -30,7 +30,7 @@ from harness import manifest, outputs
 from harness.benchmarking import Benchmark, Kernel, Profile, benchmark, kernels_of_each, profile
 from harness.console import progress
 from harness.ranges import NvtxTracer, span
-from harness.timing import Measurement, measure_gpu
+from harness.timing import Measurement, measure_gpu, measure_wall
 from studies.lectures import predict
 
 SOURCE = Path(__file__).with_name("probes.cu")
@@ -184,30 +184,46 @@ def study_matmul(_: list[dict[str, Any]]) -> Points:
     torch.set_float32_matmul_precision("highest")
 
 
+MLP_ROUNDS = 9
+
+
 def study_mlp(_: list[dict[str, Any]]) -> Points:
-    base = {
-        "steps": predict.MLP_STEPS,
-        "layers": predict.MLP_LAYERS,
-        "batch": predict.MLP_BATCH,
-        "dim": predict.MLP_DIM,
-    }
-    first = _mlp_time(**base)
-    yield timed("mlp", "base", first.wall, quantity="wall time")
+    """Sizes are taken in turn, round by round: what slows the CPU down meanwhile slows the base down, too."""
+    base = predict.mlp_sizes()
+    sizes: dict[str, dict[str, int]] = {"base": base}
     for axis in base:
-        larger = predict.LARGER.get(axis, ()) if on_gpu() else ()
-        found = {}
-        for times in (*predict.TIMES, *larger):
-            taken = _mlp_time(**(base | {axis: base[axis] * times}))
-            found[times] = taken.wall.p50_ns / first.wall.p50_ns
-            gpu = f", GPU {taken.gpu.p50_ns / 1e3:.0f} µs" if taken.gpu else ""
-            seen = f"{taken.wall.p50_ns / 1e3:.0f} µs{gpu}"
-            yield point("mlp", f"{axis} x {times}", "factor", "1", found[times], seen)
-        if larger:
-            costly = [times for times, factor in found.items() if factor > 1.05]
-            yield point("mlp", axis, "costs from", "1", min(costly, default=0), "least measured factor above 1.05")
+        for times in (*predict.TIMES, *(predict.LARGER.get(axis, ()) if on_gpu() else ())):
+            sizes[f"{axis} x {times}"] = base | {axis: base[axis] * times}
+    runs = {case: _mlp_run(**of) for case, of in sizes.items()}
+    synchronise: Callable[[], object] = torch.cuda.synchronize if on_gpu() else _nothing
+    samples: dict[str, list[float]] = {case: [] for case in runs}
+    for round_ in range(MLP_ROUNDS if on_gpu() else 1):
+        for case, run in runs.items():
+            samples[case] += measure_wall(run, 1, 0 if round_ else 3 if on_gpu() else 1, synchronise).samples_ns
+    yield timed("mlp", "base", Measurement.of(samples["base"]), quantity="wall time")
+    factors = {
+        case: Measurement.of([one / first for one, first in zip(times, samples["base"], strict=True)])
+        for case, times in samples.items()
+    }
+    for case, taken in factors.items():
+        if case == "base":
+            continue
+        seen = f"{Measurement.of(samples[case]).p50_ns / 1e3:.0f} µs"
+        if on_gpu():
+            seen += f", GPU {measure_gpu(runs[case], 3, warmup=0).p50_ns / 1e3:.0f} µs"
+        found = point("mlp", case, "factor", "1", taken.p50_ns, seen)
+        yield found | {"p5": taken.p5_ns, "p95": taken.p95_ns}
+    for axis in predict.LARGER if on_gpu() else ():
+        costly = [int(case.split(" x ")[1]) for case, taken in factors.items()
+                  if case.startswith(f"{axis} x ") and taken.p50_ns > 1.05]  # fmt: skip
+        yield point("mlp", axis, "costs from", "1", min(costly, default=0), "least factor that costs more than 5 %")
 
 
-def _mlp_time(steps: int, layers: int, batch: int, dim: int) -> Benchmark:
+def _nothing() -> None:
+    return None
+
+
+def _mlp_run(steps: int, layers: int, batch: int, dim: int) -> Callable[[], None]:
     model = MLP(dim, layers).to(device())
     x = torch.randn(batch, dim, device=device())
 
@@ -215,7 +231,7 @@ def _mlp_time(steps: int, layers: int, batch: int, dim: int) -> Benchmark:
         for _ in range(steps):
             model(x).mean().backward()
 
-    return benchmark("mlp", run, *((3, 15) if on_gpu() else (1, 2)))
+    return run
 
 
 # Tricks ------------------------------------------------------------------------------------------------------
