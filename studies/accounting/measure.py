@@ -307,7 +307,7 @@ def measure(samples: int) -> list[dict[str, Any]]:
 
 
 def capture(workloads: Sequence[str]) -> None:
-    """Run these steps (none named: every one that ncu is to count) once, between cudaProfilerStart and cudaProfilerStop, with ranges on.
+    """Run these steps (none named: every one that ncu is to count) once, inside the window that ncu profiles.
 
     Raises: InputError where there is no GPU.
     """

@@ -119,8 +119,8 @@ def show_use(accounting_use: pd.DataFrame) -> str:
         "time (ms)",
         "compute roof (ms)",
         "memory roof (ms)",
-        "MFU",
-        "bandwidth",
+        "MFU (%)",
+        "bandwidth (%)",
     ]
     return cells.table(headers, body, left=4)
 

@@ -19,6 +19,7 @@ from studies.accounting.workload import shape_of
 
 _KEY = ("model", "workload", "dtype", "checkpointed")
 _ROOTS = {TRAIN: "gpt2_train", DECODE: "gpt2/decode", "prefill": "gpt2/prefill"}
+_COUNTS = ("predicted", "measured")
 _PADDING = "FLOPs of padding and sums"
 
 
@@ -74,7 +75,10 @@ def build_accounting(
             verdict = "not measured" if error is None else "holds" if abs(error) <= within else "misses"
             rows.append({**row, "predicted": predicted, "measured": value, "error_frac": error,
                          "within_frac": within, "verdict": verdict, "tier": _tier(row["quantity"])})  # fmt: skip
-    return pd.DataFrame(rows) if rows else None
+    if not rows:
+        return None
+    made = pd.DataFrame(rows)  # counts are whole, so that none of their digits is cut
+    return made.assign(**{name: made[name].astype("Float64").round().astype("Int64") for name in _COUNTS})
 
 
 def _key(step: dict[str, Any]) -> tuple[str, ...]:

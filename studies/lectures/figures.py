@@ -106,7 +106,7 @@ def plot_mlp(lecture_mlp: pd.DataFrame, caption: str) -> Figure | None:
 
 
 @picture("lecture_waves", of="lecture_waves")
-def plot_waves(lecture_waves: pd.DataFrame, caption: str) -> Figure | None:
+def plot_waves(lecture_waves: pd.DataFrame, caption: str, lecture_tiles: pd.DataFrame | None = None) -> Figure | None:
     """Time over size, coloured by what divides it; the prediction for multiples of 8 as a line."""
     rows = _numbers(lecture_waves)
     rows = rows[rows["case"].str.fullmatch(r"\d+")].copy()
@@ -117,6 +117,9 @@ def plot_waves(lecture_waves: pd.DataFrame, caption: str) -> Figure | None:
         figure, axes = _canvas("lecture_waves", "A bf16 product of n x n matrices, and what divides n", caption, 4.0)
         aligned = rows[rows["n"] % 8 == 0].sort_values("n")
         axes.step(aligned["n"], aligned["predicted"] / 1e3, where="post", color=BLACK, lw=1, ls="--")
+        if lecture_tiles is not None and len(lecture_tiles):
+            chosen = lecture_tiles.dropna(subset=["model_ns"])
+            axes.plot(chosen["n"], chosen["model_ns"].astype(float) / 1e3, color=GREY, lw=1)
         left = rows
         for divisor, colour in _DIVISORS.items():
             of = left[left["n"] % divisor == 0]
@@ -129,7 +132,8 @@ def plot_waves(lecture_waves: pd.DataFrame, caption: str) -> Figure | None:
             Line2D([], [], color=colour, marker="o", ls="", label=f"divided by {divisor}")
             for divisor, colour in _DIVISORS.items()
         ]
-        draw_legend(figure, [*handles, Line2D([], [], color=BLACK, ls="--", label="predicted, multiples of 8")])
+        draw_legend(figure, [*handles, Line2D([], [], color=BLACK, ls="--", label="predicted, multiples of 8"),
+                             Line2D([], [], color=GREY, label="with the tile that was chosen")])  # fmt: skip
         return figure
 
 

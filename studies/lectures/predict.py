@@ -264,10 +264,10 @@ ALIGNED = 8  # elements of bf16 in the 16 bytes that TMA wants rows to start at
 UNALIGNED = 2.0  # how much longer kernels take that cannot use TMA or wgmma
 
 
-def wave_ns(n: int) -> float:
+def wave_ns(n: int, tile: tuple[int, int] = WAVE_TILE) -> float:
     """A bf16 product in whole waves; rows that do not start at 16 bytes need the kernels of older GPUs."""
-    tile_ns = 2.0 * WAVE_TILE[0] * WAVE_TILE[1] * n / (SUSTAINED["bf16"] / SMS) * 1e9
-    return waves(tiles_of(n, WAVE_TILE)) * tile_ns * (1 if n % ALIGNED == 0 else UNALIGNED) + LAUNCH_NS
+    tile_ns = 2.0 * tile[0] * tile[1] * n / (SUSTAINED["bf16"] / SMS) * 1e9
+    return waves(tiles_of(n, tile)) * tile_ns * (1 if n % ALIGNED == 0 else UNALIGNED) + LAUNCH_NS
 
 
 def wave_study() -> Iterator[Expected]:

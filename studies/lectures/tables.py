@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from analysis.capture.model import Capture
 from analysis.formats.lectures import LECTURES
 from analysis.fusion.opmap import kind_of_kernel
 from analysis.tables.declare import Column, Table, fact, table
+from studies.accounting.tiles import tile_of
+from studies.lectures import predict
 from studies.lectures.predict import Expected, frozen
 
 REASONS = Path(__file__).with_name("reasons.toml")
@@ -167,6 +170,49 @@ def build_latencies(lecture_points: Points, all_measured: pd.DataFrame | None = 
 def build_units(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
     """Return lecture_units.csv."""
     return judged("units", lecture_points, all_measured)
+
+
+@table(
+    "lecture_tiles",
+    question="Which tile did cuBLAS choose at each size, and do its waves say the time?",
+    order=25.41,
+    title="Waves of the tiles that cuBLAS chose",
+    columns=(
+        Column("n", "1", "rows and columns", "key"),
+        Column("divisor", "1", "largest of 32, 8, 2 and 1 that divides n", "static"),
+        Column("tile", "", "in the name of the kernel", "timing"),
+        Column("tiles", "1", "that cover the result, at the edges with what lies beyond it", "static"),
+        Column("waves", "1", "of as many tiles as there are SMs", "static"),
+        Column("fill_frac", "0-1", "tiles over the places of all waves", "static"),
+        Column("model_ns", "ns", "the prediction's formula with this tile; blank where rows do not start at 16 bytes",
+               "static"),
+        Column("measured_ns", "ns", "median", "timing"),
+        Column("error_frac", "1", "measured over model, less 1", "timing"),
+        Column("kernel", "", "as far as the tile", "timing"),
+    ),
+    optional=True,
+)  # fmt: skip
+def build_tiles(lecture_points: Points) -> pd.DataFrame | None:
+    """Return lecture_tiles.csv: one row a size of the waves, by n."""
+    rows = []
+    for (study, case, quantity), point in lecture_points.items():
+        tile = tile_of(point["seen"]) if study == "waves" and case.isdigit() and quantity == "GPU time" else None
+        if tile is None:
+            continue
+        n = int(case)
+        tiles = math.ceil(n / tile.first) * math.ceil(n / tile.second)
+        aligned = n % predict.ALIGNED == 0
+        model = predict.wave_ns(n, (tile.first, tile.second)) if aligned else None
+        rows.append(
+            {
+                "n": n, "divisor": next(one for one in (32, 8, 2, 1) if n % one == 0),
+                "tile": f"{tile.first}x{tile.second}", "tiles": tiles, "waves": predict.waves(tiles),
+                "fill_frac": tiles / (predict.waves(tiles) * predict.SMS), "model_ns": model,
+                "measured_ns": point["value"], "error_frac": point["value"] / model - 1 if model else None,
+                "kernel": point["seen"].split(" grid")[0][:60], "tier": "timing",
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows).sort_values("n", ignore_index=True) if rows else None
 
 
 @table(
