@@ -204,8 +204,9 @@ def _studies(runs: Runs) -> Iterator[Part]:
     """The lecture's studies of one GPU, a page each, and the accounting held against it."""
     if (folder := runs.folder("studies")) is not None:
         _, tables = _read_report(folder)
-        yield Part("studies/lectures/README.md", "studies", lectures.render_summary(tables))
-        for name, text in lectures.render_pages(tables, f"../../../{runs.reports.name}/{folder.name}").items():
+        run = f"{runs.reports.name}/{folder.name}"
+        yield Part("studies/lectures/README.md", "studies", lectures.render_summary(tables, f"../../{run}"))
+        for name, text in lectures.render_pages(tables, f"../../../{run}").items():
             yield Part(f"studies/lectures/pages/{name}.md", "study", text)
     if (folder := runs.folder("accounting")) is not None:
         _, tables = _read_report(folder)

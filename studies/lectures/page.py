@@ -167,8 +167,8 @@ def render_pages(tables: Mapping[str, pd.DataFrame], folder: str) -> dict[str, s
     return pages
 
 
-def render_summary(tables: Mapping[str, pd.DataFrame]) -> str:
-    """One line a study: how many predictions hold, and the largest error."""
+def render_summary(tables: Mapping[str, pd.DataFrame], folder: str) -> str:
+    """One line a study: how many predictions hold, and the largest error. `folder`: the run, seen from the page."""
     body = []
     for name in WORDS:
         rows = tables.get(f"lecture_{name}", pd.DataFrame())
@@ -182,4 +182,5 @@ def render_summary(tables: Mapping[str, pd.DataFrame]) -> str:
             said = markdown.escape(f"{float(worst['error_frac']):+.0%}: {worst['case']}, {worst['quantity']}")
         held = f"{int((judged['verdict'] == HOLDS).sum())} of {len(judged)}"
         body.append([f"[{WORDS[name]['title']}](pages/{name}.md)", held, f"{errors.abs().median():.1%}", said])
-    return cells.table(["study", "predictions that hold", "median error", "largest error"], body, left=1)
+    table = cells.table(["study", "predictions that hold", "median error", "largest error"], body, left=1)
+    return f"{table}\n\nAll rows: [{folder.rpartition('/')[2]}]({folder}/report.md)."

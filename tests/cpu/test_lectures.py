@@ -157,7 +157,7 @@ def test_every_study_has_a_page_with_a_figure(tmp_path: Path) -> None:
         assert "predictions hold" in text
     for name in predict.STUDIES:
         assert getattr(figures, f"plot_{name}")(made[f"lecture_{name}"], "caption") is not None
-    assert "matmul" in page.render_summary(made)
+    assert "matmul" in page.render_summary(made, "../run")
     found = page.find({name: made[f"lecture_{name}"] for name in predict.STUDIES})
     assert [one["rank"] for one in found] == list(range(1, 8))
 

@@ -12,6 +12,7 @@ import pytest
 from analysis import published, readmes
 from analysis.formats.errors import InputError
 from analysis.page.readme import join_gpus
+from studies.lectures.predict import STUDIES
 from tests.committed import needs_committed
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +23,7 @@ KEPT = ("*.csv", "*.json", "tables/*.csv", "captures/n*.json")  # of a run, what
 
 
 def documents() -> list[Path]:
-    return [*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *ROOT.glob("kernels/*/README.md")]
+    return [*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *ROOT.glob("kernels/*/README.md"), *ROOT.glob("studies/**/*.md")]
 
 
 def copy_run(run: Path, to: Path) -> None:
@@ -111,7 +112,8 @@ def test_a_second_gpu_publishes_by_one_file(tree: Path) -> None:
     assert set(both) == {
         ("README.md", "results"), ("README.md", "dropin"), ("README.md", "ladder"), ("reports/README.md", "results"),
         ("reports/README.md", "layers"), ("kernels/CLAIMS.md", "claims"), ("kernels/softmax/README.md", "ladder"),
-        ("kernels/gelu/README.md", "ladder"),
+        ("kernels/gelu/README.md", "ladder"), ("studies/accounting/README.md", "accounting"),
+        ("studies/lectures/README.md", "studies"), *((f"studies/lectures/pages/{name}.md", "study") for name in STUDIES),
     }  # fmt: skip
     for key in both:
         of_first, of_second = sections[key].split(f"### {GPU}\n")
