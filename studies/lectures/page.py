@@ -154,6 +154,26 @@ def _title(lecture_points: Points, gpu: str | None) -> str | None:
     return f"The lecture's studies on {gpu or 'a CPU'}" if lecture_points else None
 
 
+@section("lecture_tiles")
+def show_tiles(lecture_tiles: pd.DataFrame) -> str:
+    """The tile of each size whose rows start at 16 bytes, and the time that its waves predict."""
+    body = [
+        [
+            str(row.n),
+            row.tile,
+            cells.count(row.tiles),
+            cells.count(row.waves),
+            f"{float(row.fill_frac):.0%}",
+            text.number(float(row.model_ns), "ns"),
+            text.number(float(row.measured_ns), "ns"),
+            f"{float(row.error_frac):+.1%}",
+        ]
+        for row in lecture_tiles.dropna(subset=["model_ns"]).itertuples(index=False)
+    ]
+    headers = ["n", "tile", "tiles", "waves", "places filled", "with this tile", "measured", "error"]
+    return markdown.table_of(headers, body, ["right"] * len(headers))
+
+
 def render_pages(tables: Mapping[str, pd.DataFrame], folder: str) -> dict[str, str]:
     """Each study's page by its name: paragraph, verdict, table and figure. `folder`: the run, seen from the page."""
     pages = {}

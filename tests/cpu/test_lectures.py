@@ -179,3 +179,19 @@ def test_every_miss_of_the_committed_run_has_its_reason() -> None:
             without = rows[(rows["verdict"] == "misses") & rows["reason"].isna()]
             missing += [f"{file.stem} {row.case}: {row.quantity}" for row in without.itertuples()]
     assert missing == []
+
+
+def test_tiles_of_the_waves_are_read_from_kernels() -> None:
+    points = {
+        ("waves", str(n), "GPU time"): measure.point("waves", str(n), "GPU time", "ns", 3e4, kernel)
+        for n, kernel in (
+            (2056, "nvjet_sm90_tst_192x176_64x4_1x2_h_bz_coopB_NNT grid 2x66x1"),
+            (2049, "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1> grid 17x17x1"),
+        )
+    }
+    odd, even = tables.build_tiles(points).to_dict("records")
+    assert (even["tile"], even["tiles"], even["waves"], even["fill_frac"]) == ("192x176", 132, 1, 1.0)
+    assert even["model_ns"] == pytest.approx(predict.wave_ns(2056, (192, 176)))
+    assert (odd["tile"], odd["divisor"]) == ("128x128", 1)
+    assert pd.isna(odd["model_ns"])
+    assert "132" in page.show_tiles(tables.build_tiles(points))
