@@ -12,7 +12,8 @@ from math import ceil, prod
 _TILES = (
     re.compile(r"tilesize(\d+)x(\d+)x(\d+)"),  # sm80_xmma_gemm_…_tilesize64x256x8_stage3_…
     re.compile(r"nvjet_\w*?_(\d+)x(\d+)_(\d+)x\d+"),  # nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT
-    re.compile(r"gemm_(?:\w*?_)??(\d+)x(\d+)_(\d+)x\d+"),  # cutlass_80_simt_sgemm_256x128_8x4_nn_align1
+    # cutlass_80_simt_sgemm_256x128_8x4_nn_align1; without K: cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1
+    re.compile(r"gemm_(?:\w*?_)??(\d+)x(\d+)(?:_(\d+)x\d+)?_[nt]{2}"),
 )
 _PRODUCT = re.compile(r"gemm|gemv|nvjet|cutlass|xmma|cublas|dot_kernel", re.IGNORECASE)
 _NO_PRODUCT = re.compile(r"splitk_?reduce|splitkreduce|reduce_1Block", re.IGNORECASE)
@@ -40,7 +41,7 @@ def tile_of(kernel: str) -> Tile | None:
     """The tile in a kernel's name, None for a kernel without one."""
     for pattern in _TILES:
         if found := pattern.search(kernel):
-            first, second, k = map(int, found.groups())
+            first, second, k = (int(part or 1) for part in found.groups())
             # cuBLAS counts columns first, as Fortran does; the older kernels' names are of the transposed product.
             return Tile(first, second, k, "nvjet" in kernel)
     return None

@@ -179,11 +179,15 @@ def render_pages(tables: Mapping[str, pd.DataFrame], folder: str) -> dict[str, s
     pages = {}
     for name in WORDS:
         rows = tables.get(f"lecture_{name}", pd.DataFrame())
-        if len(rows):
-            figure = f"![{WORDS[name]['title']}: predicted and measured]({folder}/figures/lecture_{name}.png)"
-            pages[name] = "\n\n".join(
-                [*shown(name, rows), figure, f"All rows: [{folder.rpartition('/')[2]}]({folder}/report.md)."]
-            )
+        if rows.empty:
+            continue
+        parts = shown(name, rows)
+        parts.append(f"![{WORDS[name]['title']}: predicted and measured]({folder}/figures/lecture_{name}.png)")
+        if name == "waves" and len(tiles := tables.get("lecture_tiles", pd.DataFrame())):
+            parts.append("The same formula with the tile in each kernel's name, which is known only afterwards:")
+            parts.append(show_tiles(tiles))
+        parts.append(f"All rows: [{folder.rpartition('/')[2]}]({folder}/report.md).")
+        pages[name] = "\n\n".join(parts)
     return pages
 
 

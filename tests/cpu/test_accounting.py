@@ -114,6 +114,9 @@ def test_tiles_are_read_from_names() -> None:
     assert tiles.tile_of("cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>") == tiles.Tile(
         256, 128, 8, False
     )
+    # the head of the bf16 prefill, as ncu counted it
+    turing = "cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>"
+    assert tiles.padded(turing, (64, 50, 1), product) == 79_121_350_656
     assert tiles.is_product("gemv2T_kernel_val<…>")
     assert not tiles.is_product("cublasLt::splitKreduce_kernel<…>")
     assert not tiles.is_product("vectorized_layer_norm_kernel")
