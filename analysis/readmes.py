@@ -200,6 +200,8 @@ def _dropin(runs: Runs) -> Iterator[Part]:
         place = f"{runs.reports.name}/{folder.name}/{DROPIN.name}"
         content = DROPIN.check(_read_json(folder / DROPIN.name), place)
         yield Part("README.md", "dropin", render_dropin(content["settings"], place))
+
+
 def _studies(runs: Runs) -> Iterator[Part]:
     """The lecture's studies of one GPU, a page each, and the accounting held against it."""
     if (folder := runs.folder("studies")) is not None:
