@@ -72,7 +72,7 @@ class Bench(Struct):
     conventions: dict[str, str] = {}
     rounds: Whole = 0
     sources: dict[str, str] = {}
-    libraries: dict[str, str] = {}
+    libraries: dict[str, str] | UnsetType = UNSET
     failed: list[str] = []
     left_out: list[str] = []
     gpt2: dict[str, ModelTimes] = {}
