@@ -65,7 +65,7 @@ class ModelTimes(Struct):
 
 class Bench(Struct):
     """bench.json: `sources` has the fingerprint of each variant, `libraries` the versions of those beside PyTorch that
-    were timed, `failed` the variants that gave wrong results.
+    were timed (older runs do not say), `failed` the variants that gave wrong results.
     """
 
     conditions: Manifest = field(default_factory=Manifest)
