@@ -26,7 +26,7 @@ def _findings(accounting: pd.DataFrame, accounting_use: pd.DataFrame) -> list[di
             f"{worst['model']}, {worst['workload']}, where {float(worst['within_frac']):.0%} was allowed.",
             "time_to_win_ns": None,
             "evidence": [
-                {"table": "accounting", "row": str(worst["model"]), "column": "error_frac",
+                {"table": "accounting", "row": cells.place(accounting, worst), "column": "error_frac",
                  "value": float(worst["error_frac"])}
             ],
         }
@@ -41,7 +41,7 @@ def _findings(accounting: pd.DataFrame, accounting_use: pd.DataFrame) -> list[di
                 f"products alone would take {float(best['compute_ns']) / 1e6:.3f} ms.",
                 "time_to_win_ns": float(best["time_ns"]) - float(best["compute_ns"]),
                 "evidence": [
-                    {"table": "accounting_use", "row": str(best["model"]), "column": "mfu_frac",
+                    {"table": "accounting_use", "row": cells.place(accounting_use, best), "column": "mfu_frac",
                      "value": float(best["mfu_frac"])}
                 ],
             }

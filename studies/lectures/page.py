@@ -135,7 +135,9 @@ def find(studies: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
         evidence = []
         if worst is not None:
             value = float(worst["error_frac"])
-            evidence = [{"table": f"lecture_{name}", "row": str(worst["case"]), "column": "error_frac", "value": value}]
+            evidence = [
+                {"table": f"lecture_{name}", "row": cells.place(rows, worst), "column": "error_frac", "value": value}
+            ]
         found.append(
             {
                 "rank": len(found) + 1,
