@@ -89,6 +89,7 @@ for range in ${includes[@]+"${includes[@]}"}; do
   options+=(--nvtx-include "$range")
   if [[ -n $domain ]]; then
     named=${range#[} # where NVTX comes without domains (torch's own) the names hold it
+    # shellcheck disable=SC2001  # what follows a slash is kept, which ${…//…} cannot
     options+=(--nvtx-include "$domain@$range" --nvtx-include "${range%"$named"}$domain:$(sed "s|/\([^/]\)|/$domain:\1|g" <<<"$named")")
   fi
 done
