@@ -85,9 +85,10 @@ torch::Tensor run(const torch::Tensor& q, const torch::Tensor& k, const torch::T
     TORCH_CHECK(tensor.is_cuda() && tensor.device() == q.device() && tensor.scalar_type() == type &&
                     tensor.dim() == 4 && tensor.stride(3) == 1,
                 "attention_grouped takes CUDA tensors (B, heads, T, hs) on one GPU, of one dtype, hs side by side");
-  TORCH_CHECK(k.sizes() == v.sizes() && k.size(0) == q.size(0) && k.size(3) == q.size(3) && k.size(1) >= 1 &&
-                  q.size(1) % k.size(1) == 0 && (q.size(3) == 64 || q.size(3) == 128),
-              "attention_grouped takes q (B, nh, Tq, hs), k and v (B, nkv, Tk, hs), nh a multiple of nkv, hs 64 or 128");
+  TORCH_CHECK(
+      k.sizes() == v.sizes() && k.size(0) == q.size(0) && k.size(3) == q.size(3) && k.size(1) >= 1 &&
+          q.size(1) % k.size(1) == 0 && (q.size(3) == 64 || q.size(3) == 128),
+      "attention_grouped takes q (B, nh, Tq, hs), k and v (B, nkv, Tk, hs), nh a multiple of nkv, hs 64 or 128");
   TORCH_CHECK(q.size(0) * q.size(1) <= limit && q.size(2) <= limit && k.size(2) >= 1 && k.size(2) <= limit,
               "attention_grouped takes 1 to 2^24 keys, and at most as many heads and queries");
   if (spans)
@@ -144,10 +145,10 @@ static void drive(Rungs<AttentionGroupedCall>& rungs, DType dtype, int heads, in
                             static_cast<int64_t>(heads) * head_size};
   const GroupedStrides of_cache{static_cast<int64_t>(key_heads) * capacity * head_size,
                                 static_cast<int64_t>(capacity) * head_size, head_size};
-  AttentionGroupedCall call{q,        k,        v,     out,       static_cast<const int*>(static_cast<void*>(spans)),
-                            nullptr,  of_q,     of_cache, of_cache, batch,
-                            heads,    key_heads, queries, capacity, head_size,
-                            0.125f,   dtype,    nullptr};
+  AttentionGroupedCall call{q,       k,         v,        out,      static_cast<const int*>(static_cast<void*>(spans)),
+                            nullptr, of_q,      of_cache, of_cache, batch,
+                            heads,   key_heads, queries,  capacity, head_size,
+                            0.125f,  dtype,     nullptr};
   const Buffer workspace(attention_grouped_workspace(call), 4, false);
   call.workspace = workspace.floats();
   rungs.run(dtype, call);

@@ -52,9 +52,9 @@ template <typename T, int D>
 __global__ void __launch_bounds__(THREADS) attention_grouped_v01_tiled(Grouped<T> in) {
   constexpr int FOURS = D / 4, PARTS = D / (SIDE * 4);  // of a token; that a thread has of an output row
   extern __shared__ __align__(16) float memory[];
-  float* const queries = memory;            // [D][ROWS], transposed
-  float* const keys = queries + D * ROWS;   // [D][KEYS], transposed
-  float* const values = keys + D * KEYS;    // [KEYS][D]
+  float* const queries = memory;             // [D][ROWS], transposed
+  float* const keys = queries + D * ROWS;    // [D][KEYS], transposed
+  float* const values = keys + D * KEYS;     // [KEYS][D]
   float* const weights = values + KEYS * D;  // [KEYS][ROWS], transposed
   const int tiles = (in.queries - 1) / ROWS + 1;
   // blocks with the most keys start first
@@ -194,8 +194,7 @@ static cudaError_t launch(const AttentionGroupedCall& call) {
     return status;
   if (most < BYTES) return cudaErrorNotSupported;
   const auto kernel = attention_grouped_v01_tiled<T, D>;
-  if (const cudaError_t status =
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES))
+  if (const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES))
     return status;
   const int64_t blocks = static_cast<int64_t>((call.queries - 1) / ROWS + 1) * call.heads * call.batch;
   if (blocks > 0x7fffffff) return cudaErrorInvalidValue;

@@ -49,8 +49,8 @@ struct Seen {
 
 // `parts` of a head: D values, the largest score, the sum. Where there is one part, the output itself is written.
 template <typename T, int D, int TOGETHER>
-__global__ void __launch_bounds__(THREADS) attention_grouped_v03_split(Grouped<T> in, float* found, int bundles,
-                                                                       int parts) {
+__global__ void __launch_bounds__(THREADS)
+    attention_grouped_v03_split(Grouped<T> in, float* found, int bundles, int parts) {
   constexpr int WIDE = WIDTH<T>, KEY_LANES = D / WIDE, TOGETHER_KEYS = 32 / KEY_LANES;
   constexpr int UNROLL_KEYS = TOGETHER == 4 ? 2 : 4, CHUNK = TOGETHER_KEYS * UNROLL_KEYS;
   __shared__ float values[WARPS][TOGETHER][D], extremes[WARPS][TOGETHER][2];
@@ -126,8 +126,7 @@ __global__ void __launch_bounds__(THREADS) attention_grouped_v03_split(Grouped<T
     for (int offset = KEY_LANES; offset < 32; offset *= 2) {
       partial[h].sum += __shfl_xor_sync(0xffffffffu, partial[h].sum, offset);
 #pragma unroll
-      for (int j = 0; j < WIDE; ++j)
-        partial[h].value[j] += __shfl_xor_sync(0xffffffffu, partial[h].value[j], offset);
+      for (int j = 0; j < WIDE; ++j) partial[h].value[j] += __shfl_xor_sync(0xffffffffu, partial[h].value[j], offset);
     }
     if (mine == 0)
 #pragma unroll

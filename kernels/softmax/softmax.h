@@ -40,11 +40,10 @@ torch::Tensor run(const torch::Tensor& scores, double scale) {
   TORCH_CHECK(rows <= limit && tk <= limit / 2, "softmax takes at most 2^31 rows of 2^30 columns");
   torch::Tensor workspace;
   if (NEEDS_WORKSPACE) workspace = torch::empty({rows * tk + 2 * rows}, scores.options().dtype(at::kFloat));
-  const cudaError_t status = LAUNCH({scores.const_data_ptr(), out.mutable_data_ptr(),
-                                     NEEDS_WORKSPACE ? workspace.mutable_data_ptr<float>() : nullptr, rows,
-                                     static_cast<int>(tq), static_cast<int>(tk), static_cast<float>(scale),
-                                     type == at::kFloat ? DType::float32 : DType{type == at::kHalf ? 2 : 1},
-                                     current_stream()});
+  const cudaError_t status = LAUNCH(
+      {scores.const_data_ptr(), out.mutable_data_ptr(), NEEDS_WORKSPACE ? workspace.mutable_data_ptr<float>() : nullptr,
+       rows, static_cast<int>(tq), static_cast<int>(tk), static_cast<float>(scale),
+       type == at::kFloat ? DType::float32 : DType{type == at::kHalf ? 2 : 1}, current_stream()});
   check_accepted(status);
   TORCH_CHECK(status != cudaErrorInvalidValue, "this softmax does not take rows of this length, or this dtype.");
   C10_CUDA_CHECK(status);

@@ -20,11 +20,10 @@ __global__ void __launch_bounds__(G* ROWS)
   if (ROWS > 1 && row >= rows) return;  // whole rows leave, no barrier joins two rows
   const int64_t start = static_cast<int64_t>(row) * tk;
   wait_for_previous();
-  causal_row<__half, WIDTH, COUNT, G, ROWS>(
-      scores + start, out + start, visible_columns(row, tq, tk), tk, scale, [&] {
-        if (AHEAD_BYTES > 0 && WIDTH == 8 && threadIdx.x % G == 0 && ahead < rows - row)
-          prefetch_visible(scores, row + ahead, tq, tk);
-      });
+  causal_row<__half, WIDTH, COUNT, G, ROWS>(scores + start, out + start, visible_columns(row, tq, tk), tk, scale, [&] {
+    if (AHEAD_BYTES > 0 && WIDTH == 8 && threadIdx.x % G == 0 && ahead < rows - row)
+      prefetch_visible(scores, row + ahead, tq, tk);
+  });
 }
 
 template <int WIDTH>
