@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.diagnosis.hot import reasons_of_each
+from analysis.diagnosis.hot import reasons_of_each, time_column
 from analysis.diagnosis.judge import Verdicts, judge
 from analysis.diagnosis.limits import Limits, find_limits
+from analysis.diagnosis.reasons import Tables
 from analysis.diagnosis.rules import FULL
 from analysis.diagnosis.vocabulary import words
 from analysis.formats import symbols
@@ -36,6 +37,16 @@ def _sm_count(capture: Capture, device: Device | None) -> int | None:
     """Multiprocessors of the GPU, None where unknown."""
     gpu = (capture.manifest or {}).get("gpu") or {}
     return gpu.get("sm_count") or (device.sm_count if device else None)
+
+
+@fact("kernel_tables")
+def _kernel_tables(
+    kernels: pd.DataFrame, rules: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, source: pd.DataFrame,
+    host: pd.DataFrame, counters: pd.DataFrame,
+) -> Tables:  # fmt: skip
+    """The tables that may say why a kernel takes its time, by name."""
+    return {"kernels": kernels, "rules": rules, "roofline": roofline, "stalls": stalls, "source": source, "host": host,
+            "counters": counters}  # fmt: skip
 
 
 @fact("gpu_limits")
@@ -96,8 +107,8 @@ def recapture(kernel: str, nvtx: str, skipped: int) -> str:
 
 def _times(kernels: pd.DataFrame) -> pd.Series:
     """ns of each kernel and range in the whole program: nsys' where there is a timeline, else ncu's."""
-    column = "ncu_time_ns" if kernels["nsys_time_ns"].isna().all() else "nsys_time_ns"
-    return kernels.assign(time=kernels[column].astype("Float64")).groupby(KEY, sort=False, dropna=False)["time"].sum()
+    times = kernels.assign(time=kernels[time_column(kernels)].astype("Float64"))
+    return times.groupby(KEY, sort=False, dropna=False)["time"].sum()
 
 
 def _lines(source: pd.DataFrame) -> dict[str, str]:
@@ -117,10 +128,10 @@ def _sentence(defect: str, gain: float, refuted: str) -> str:
 
 
 def _judged(
-    mean: pd.DataFrame, verdicts: Verdicts, kernels: pd.DataFrame, source: pd.DataFrame, filters: dict[str, str]
+    mean: pd.DataFrame, verdicts: Verdicts, tables: Tables, filters: dict[str, str]
 ) -> Iterator[dict[str, Any]]:
     """A row for each verdict, and one for each kernel and range that gets none."""
-    times, lines = _times(kernels), _lines(source)
+    times, lines = _times(tables["kernels"]), _lines(tables["source"])
     for place, row in enumerate(mean[[*KEY, "path", "in_path", "in_all"]].itertuples(index=False)):
         nvtx = filters.get(row.path, "")
         found = verdicts.of(place)
@@ -172,15 +183,12 @@ _COLUMNS = (
     columns=_COLUMNS,
 )
 def build_diagnosis(
-    kernels: pd.DataFrame, rules: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, source: pd.DataFrame,
-    host: pd.DataFrame, counters: pd.DataFrame, sm_count: int | None, mean_launches: pd.DataFrame,
-    verdicts: Verdicts | None, ranges: pd.DataFrame,
+    kernel_tables: Tables, sm_count: int | None, mean_launches: pd.DataFrame, verdicts: Verdicts | None,
+    ranges: pd.DataFrame,
 ) -> pd.DataFrame | None:  # fmt: skip
     """Return diagnosis.csv: the verdicts of all kernels with counters, then what the tables say of the MOST_KERNELS
     kernels with most time; None without any."""
-    known = {"kernels": kernels, "rules": rules, "roofline": roofline, "stalls": stalls, "source": source, "host": host,
-             "counters": counters}  # fmt: skip
-    counted = set(counters["kernel"])
+    counted = set(kernel_tables["counters"]["kernel"])
     said = [
         {
             "kernel": name,
@@ -191,14 +199,11 @@ def build_diagnosis(
             or pd.NA,
             "tier": "counters" if name in counted else "timing",
         }
-        for name, reasons in reasons_of_each(known, sm_count=sm_count, most=MOST_KERNELS)
+        for name, reasons in reasons_of_each(kernel_tables, sm_count=sm_count, most=MOST_KERNELS)
         for reason in reasons
     ]
-    judged = (
-        list(_judged(mean_launches, verdicts, kernels, source, exact_filters(mean_launches, ranges)))
-        if verdicts
-        else []
-    )
+    filters = exact_filters(mean_launches, ranges) if verdicts else {}
+    judged = list(_judged(mean_launches, verdicts, kernel_tables, filters)) if verdicts else []
     if not said and not judged:
         return None
     rows = pd.DataFrame([*judged, *said], columns=[*(column.name for column in _COLUMNS), "tier"])

@@ -11,7 +11,7 @@ from analysis.capture.model import Capture
 from analysis.diagnosis.copies import large_copies
 from analysis.diagnosis.host import cpu_ranges, host_waits, idle_gpu
 from analysis.diagnosis.hot import hot_kernels
-from analysis.diagnosis.reasons import cell, nearest_roof
+from analysis.diagnosis.reasons import Tables, cell, nearest_roof
 from analysis.formats import symbols
 from analysis.formats.words import count_of
 from analysis.tables.declare import part
@@ -28,19 +28,21 @@ _INSIDE = "No range lies inside it: put NVTX ranges into it, or trace it with to
 @part("findings", 10)
 def _findings(
     capture: Capture, layers_folded: pd.DataFrame, gaps: pd.DataFrame, measured: pd.DataFrame, roofline: pd.DataFrame,
-    stalls: pd.DataFrame, fusion: pd.DataFrame, kernels: pd.DataFrame, rules: pd.DataFrame, source: pd.DataFrame,
-    host: pd.DataFrame, counters: pd.DataFrame, copies: pd.DataFrame, devices: pd.DataFrame, sm_count: int | None,
-    is_program: bool, diagnosis: pd.DataFrame | None = None,
+    stalls: pd.DataFrame, fusion: pd.DataFrame, host: pd.DataFrame, copies: pd.DataFrame, devices: pd.DataFrame,
+    kernel_tables: Tables, sm_count: int | None, is_program: bool, diagnosis: pd.DataFrame | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """What could be won first, then what takes most time with the reasons that are known: kernels, idle time, host."""
     if not is_program:
         return []
     won = find(gaps, measured, roofline, stalls, fusion, diagnosis)
-    known = {"kernels": kernels, "rules": rules, "roofline": roofline, "stalls": stalls, "source": source, "host": host,
-             "counters": counters}  # fmt: skip
     gpus = devices["device"].nunique() if len(devices) else 1
     hot = hot_kernels(
-        known, _clock(capture), judged_root(gaps), sm_count=sm_count, vendor=capture.vendor, most=1 if won else COUNT
+        kernel_tables,
+        _clock(capture),
+        judged_root(gaps),
+        sm_count=sm_count,
+        vendor=capture.vendor,
+        most=1 if won else COUNT,
     )
     rest = [*hot, *large_copies(copies), *idle_gpu(gaps, host, _clock(capture), gpus=gpus)]
     if not rest and not won:

@@ -40,7 +40,7 @@ def hot_kernels(
     kernels = tables["kernels"]
     if root is not None:
         kernels = kernels[kernels["range"].eq(root) | kernels["range"].astype(str).str.startswith(f"{root}/")]
-    column = "ncu_time_ns" if kernels["nsys_time_ns"].isna().all() else "nsys_time_ns"
+    column = time_column(kernels)
     if kernels[column].isna().all():
         return _untimed(tables, kernels, sm_count)
     timed = kernels.dropna(subset=[column])
@@ -62,10 +62,15 @@ def hot_kernels(
     return found
 
 
+def time_column(kernels: pd.DataFrame) -> str:
+    """Whose times count: nsys' where a timeline has any, else ncu's."""
+    return "ncu_time_ns" if kernels["nsys_time_ns"].isna().all() else "nsys_time_ns"
+
+
 def reasons_of_each(tables: Tables, *, sm_count: int | None = None, most: int) -> Iterator[tuple[str, list[Reason]]]:
     """Yield the kernels with most time, by ncu where no timeline has it, each with all reasons that are known."""
     kernels = tables["kernels"]
-    column = "ncu_time_ns" if kernels["nsys_time_ns"].isna().all() else "nsys_time_ns"
+    column = time_column(kernels)
     sums = kernels.assign(time=kernels[column].astype("Float64").fillna(0.0)).groupby("kernel", sort=False)
     totals = sums[["time", "launches"]].sum().sort_values("time", ascending=False, kind="stable").head(most)
     rows = _rows_by_kernel(tables, totals.index)
