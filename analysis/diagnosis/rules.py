@@ -71,7 +71,7 @@ def _idle(e: Evidence, most: float = BUSY) -> Bools:
 
 def _reuse(e: Evidence) -> Floats:
     """How often loads touch the bytes that DRAM delivers for them."""
-    return np.asarray(e.loaded / np.maximum(np.maximum(e["dram_read_bytes"], 1), 1))
+    return np.asarray(e.loaded / np.maximum(e["dram_read_bytes"], 1))
 
 
 def _apart(e: Evidence) -> Bools:
@@ -503,7 +503,7 @@ LAUNCH = (
     Rule(
         "uneven_blocks",
         SHAPE,
-        lambda e: _uneven(e),
+        _uneven,
         lambda e: e.after(),
         0.85,
         "waves",
@@ -561,7 +561,7 @@ LAUNCH = (
         "dependent_chain",
         ("stall_wait", "inst_issued", *SHAPE),
         lambda e: (
-            (e.waits("wait") > HALF) & ~(_uneven(e)) & (e.busy["issue"] < BUSY) & (e.warps <= 4 * e.limits.schedulers)
+            (e.waits("wait") > HALF) & ~_uneven(e) & (e.busy["issue"] < BUSY) & (e.warps <= 4 * e.limits.schedulers)
         ),
         lambda e: e.after(),
         0.9,

@@ -24,7 +24,8 @@ def rows(table: pd.DataFrame, *counts: str) -> Any:
 
 def place(table: pd.DataFrame, row: pd.Series) -> str:
     """What names a row of a table in a finding's evidence: its first columns, one to four, as few as tell it apart."""
-    texts = table.iloc[:, :4].astype(object).where(table.iloc[:, :4].notna(), "").astype(str)
+    first = table.iloc[:, :4].astype(object)
+    texts = first.where(first.notna(), "").astype(str)
     leads = [texts.iloc[:, :count].agg(" ".join, axis=1) for count in range(1, texts.shape[1] + 1)]
     named = [lead[row.name] for lead in leads if sum((other == lead[row.name]).sum() for other in leads) == 1]
     return str(named[0] if named else leads[-1][row.name])
