@@ -22,13 +22,9 @@ while (($#)); do
   esac
 done
 cd "$ROOT"
-step() {
-  show "$@"
-  if [[ -z $dry ]]; then "$@" || exit $?; fi
-}
-step "$PYTHON" -m studies.accounting.measure --out "$out" --samples "$samples"
+step "memory and times" "$PYTHON" -m studies.accounting.measure --out "$out" --samples "$samples"
 if find_gpu >/dev/null; then
-  step nsys_scripts/ncu_capture.sh --columns duration_ns,dram_read_bytes,dram_write_bytes,flops_fp32,flops_tensor_bf16 \
+  step "counters under ncu" "$HERE/ncu_capture.sh" --columns duration_ns,dram_read_bytes,dram_write_bytes,flops_fp32,flops_tensor_bf16 \
     --out "$out" -- "$PYTHON" -m studies.accounting.measure --capture
-  step nsys_scripts/export_csv.sh --only ncu "$out"
+  step "export" "$HERE/export_csv.sh" --only ncu "$out"
 fi

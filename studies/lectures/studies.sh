@@ -22,13 +22,9 @@ while (($#)); do
   esac
 done
 cd "$ROOT"
-step() {
-  show "$@"
-  if [[ -z $dry ]]; then "$@" || exit $?; fi
-}
-step "$PYTHON" -m studies.lectures.measure ${studies[@]+"${studies[@]}"} --out "$out"
+step "studies" "$PYTHON" -m studies.lectures.measure ${studies[@]+"${studies[@]}"} --out "$out"
 if find_gpu >/dev/null && [[ ${#studies[@]} == 0 || " ${studies[*]} " == *" tricks "* ]]; then
-  step nsys_scripts/ncu_capture.sh --columns duration_ns,dram_read_bytes,dram_write_bytes,sectors_per_request_load,l2_read_bytes,global_load_inst \
+  step "counters under ncu" "$HERE/ncu_capture.sh" --columns duration_ns,dram_read_bytes,dram_write_bytes,sectors_per_request_load,l2_read_bytes,global_load_inst \
     --out "$out" -- "$PYTHON" -m studies.lectures.measure --capture
-  step nsys_scripts/export_csv.sh --only ncu "$out"
+  step "export" "$HERE/export_csv.sh" --only ncu "$out"
 fi
