@@ -41,7 +41,6 @@ HARMLESS = frozenset(
      "return_dict", "logits_to_keep", "past_key_values", "num_items_in_batch", "is_causal"}
 )  # fmt: skip
 
-_capabilities: dict[int | None, int] = {}  # by index of the GPU: the question takes longer than a launch
 _theirs: dict[str, Callable[..., Any]] = {}  # functions of transformers, which `register` imports
 
 
@@ -49,7 +48,7 @@ class IntegrationError(ImportError):
     """transformers cannot be used from here; the message is one sentence for the user."""
 
 
-# --- what is told ------------------------------------------------------------------------------------------------
+# --- warnings ----------------------------------------------------------------------------------------------------
 @functools.cache
 def _warn_once(reason: str) -> None:
     warnings.warn(f"kernel_ledger attention falls back to sdpa: {reason}.", stacklevel=2)
@@ -184,10 +183,13 @@ def _capability(device: torch.device) -> int:
     """90 for compute capability 9.0; 0 for the CPU, where every variant is the PyTorch chain."""
     if device.type != "cuda":
         return 0
-    if device.index not in _capabilities:
-        major, minor = torch.cuda.get_device_capability(device)
-        _capabilities[device.index] = 10 * major + minor
-    return _capabilities[device.index]
+    return _asked(device)
+
+
+@functools.cache  # the question takes longer than a launch
+def _asked(device: torch.device) -> int:
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
 
 
 def attention_variant(dtype: torch.dtype, capability: int) -> str:
