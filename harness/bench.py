@@ -15,11 +15,11 @@ Times are by CUDA events, variants in turn within every round, behind a queue th
 - chained   a CUDA graph of launches that rotate among inputs and outputs of more than four times the L2 cache,
             divided by the launches. Data is in DRAM, but each launch may overlap the one before: a kernel with
             programmatic dependent launch starts while the one before drains. What a run of the same kernel can gain
-Of fewer than 40 samples the median alone is told. Where launches are long, a chained sample has fewer of them, and
-there are fewer samples, so that a group of variants takes seconds; a chain that would have one launch is the isolated
-one. Of an op bound by arithmetic, variants that take over a millisecond and over four times the baseline's time are
-timed apart, beside the baseline, alone. A variant of which one launch would take over a second is left out there,
-unchecked, which microbenchmark.txt says. The floor is then the longer of bytes and operations.
+Fewer than 40 samples give the median alone. Where launches are long, a chained sample holds fewer of them and there
+are fewer samples, so that a group of variants takes seconds. A chain of one launch would be the isolated time, which
+stands in its place. Of an op bound by arithmetic, variants that take over a millisecond and over four times the
+baseline's time are timed apart, beside the baseline, alone. A variant of which one launch would take over a second is
+left out there, unchecked, which microbenchmark.txt says. The floor is then the longer of bytes and operations.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CONVENTIONS = {
 }
 CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 COPY_BYTES = 2 << 30
-CHAIN, CHAIN_ROUNDS = 10, 8  # launches of a chained sample, if they are long; samples, of which the median is told
+CHAIN, CHAIN_ROUNDS = 10, 8  # launches in a chained sample if each is long; chained samples, whose median is written
 FLUSH_BYTES = 256 << 20
 ROUNDS = 40
 LEAST_SAMPLES = 40  # from which p5 and p95 are told

@@ -1,4 +1,4 @@
-"""The figure of the accounting: the error of every prediction beside what it may be."""
+"""The figure of the accounting: the error of every prediction beside the error that was allowed."""
 
 from __future__ import annotations
 
