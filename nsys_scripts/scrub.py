@@ -6,6 +6,7 @@ CSV); nsys leaves quotation marks inside fields unescaped, so its lines are chan
 
 import argparse
 import csv
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import TextIO
 
 HOST = "host"
-ROOTS = (
-    "bin|boot|builds|data|dev|etc|home|lib|lib64|media|mnt|opt|private|proc|root|run|sbin|scratch|srv|tmp|usr|Users"
-    "|var|work|workspace"
+# An NVTX range such as /step/forward is no path: a path begins with a folder that many systems have, or that this has.
+USUAL = (
+    "bin boot builds data dev etc home lib lib64 media mnt opt private proc root run sbin scratch srv tmp usr Users var"
+    " work workspace"
 )
+ROOTS = "|".join(sorted({*USUAL.split(), *(re.escape(found.name) for found in os.scandir("/") if found.is_dir())}))
 # The last component stays: which file a kernel's lambda stands in is worth knowing, where that file lay is not.
 _NAME = r"""[^\s/"',;:()<>|{}]+"""
 ABSOLUTE_PATH = re.compile(rf"(?:\bfile:/*|(?<![\w./-])/?)/(?:{ROOTS})(?:/{_NAME})*/({_NAME})/?")

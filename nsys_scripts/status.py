@@ -133,10 +133,15 @@ def scrub(text: str) -> str:
     return text
 
 
+# An absolute path that is a word of a command, the value of an option or an entry of a list, wherever its root.
+WHOLE_PATH = re.compile(r"(?:^|(?<=[=:,@]))/(?:[^/=:,]+/)+([^/=:,]+)/?")
+
+
 def scrub_command(words: list[str]) -> list[str]:
     """A command whose paths inside the working folder are relative and whose others are bare names."""
     here = str(Path.cwd())
-    return [scrub(re.sub(rf"(?<![\w./-]){re.escape(here)}/", "", word)) for word in words]
+    inside = [re.sub(rf"(?<![\w./-]){re.escape(here)}/", "", word) for word in words]
+    return [scrub(WHOLE_PATH.sub(r"\1", word)) for word in inside]
 
 
 def version_of(text: str) -> str | None:

@@ -438,6 +438,25 @@ def test_exports_are_scrubbed(gpu_machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
+    ("word", "kept"),
+    [
+        ("/gpfs/project-9/venv/bin/python", "python"),
+        ("--weights=/gpfs/project-9/w.safetensors", "--weights=w.safetensors"),
+        ("LD_LIBRARY_PATH=/gpfs/a/lib:/lustre/b/lib64/", "LD_LIBRARY_PATH=lib:lib64"),
+        ("https://host.example/a/b", "https://host.example/a/b"),
+        ("models/own/w.bin", "models/own/w.bin"),
+        ("a/b=c/d", "a/b=c/d"),
+        ("--include=/decode", "--include=/decode"),
+    ],
+)
+def test_a_recorded_command_names_no_folder_whatever_its_root(tmp_path: Path, word: str, kept: str) -> None:
+    file = tmp_path / "nsys.json"
+    command = [sys.executable, str(SCRIPTS / "status.py"), "record", str(file), "--tool", "nsys", "--missing"]
+    subprocess.run([*command, "--", "app", word], check=False, capture_output=True)
+    assert json.loads(file.read_text())["command"] == ["app", kept]
+
+
+@pytest.mark.parametrize(
     "cut", ['"1","17","python3","gpu-box-7"', '"1","17","/home/someone/py', '"1","17","p","h","f(', '"1']
 )
 def test_a_row_that_the_file_ends_in_stays_cut_off(tmp_path: Path, cut: str) -> None:
