@@ -1,9 +1,10 @@
-"""Keeps what was read of large captures, so that reading them again takes a tenth of a second.
+"""Cache the tables of large captures on disk, so that a second read takes a tenth of a second.
 
-An entry is one file: the tables as Arrow streams, which are mapped and not copied, then what is no table as JSON, then
-a checksum. Its name is a digest of the files it was made of (names, sizes, times, inodes, and content at places spread
-over each file), of the readers' own source and of this format, so that whatever changes is read anew. A damaged entry
-is removed and the capture read again; no failure to write or read one is ever an error.
+An entry is one file: the tables as Arrow streams, then everything else as JSON, then a checksum. `recall` maps the
+tables into memory and copies nothing. The name of an entry is a digest of three things: the files that were read
+(names, sizes, times, inodes, and samples of their content), the source code of the readers, and this format. A change
+in any of them therefore leads to a new read. `recall` removes a damaged entry, and the caller reads the capture again.
+A failure to write or to read an entry is never an error.
 
 Entries lie in `kernel-ledger` below $XDG_CACHE_HOME (~/.cache); KERNEL_LEDGER_CACHE names another folder, or `off`.
 Together they take at most 4 GB: the ones not used for longest go first.
@@ -31,7 +32,7 @@ from analysis.capture.model import Capture, Gap, SourceFile
 
 FORMAT = 1
 ENVIRONMENT = "KERNEL_LEDGER_CACHE"
-WORTH_BYTES = 16 << 20  # less is read as fast as it is looked up
+WORTH_BYTES = 16 << 20  # a smaller capture is read as fast as its entry
 MOST_BYTES = 4 << 30
 _MAGIC = b"KLCACHE\0"
 _ALIGN = 64  # Arrow's own alignment
@@ -43,7 +44,7 @@ _LISTS: dict[str, type] = {"gaps": Gap, "files": SourceFile}
 
 
 def folder() -> Path | None:
-    """Where entries lie, or None if they are switched off."""
+    """The folder of the entries, or None if the cache is switched off."""
     named = os.environ.get(ENVIRONMENT, "")
     if named.lower() == "off":
         return None
@@ -56,7 +57,7 @@ def folder() -> Path | None:
 
 
 def key_of(files: Sequence[tuple[Path, str]], options: Sequence[object] = ()) -> str | None:
-    """The name of the entry for these files (and the names they go by); None where nothing is kept of them.
+    """The name of the entry for these files and their shown names; None for files that are not cached.
 
     Raises:
         OSError: a file cannot be read.
@@ -70,7 +71,7 @@ def key_of(files: Sequence[tuple[Path, str]], options: Sequence[object] = ()) ->
         total += stat.st_size
         parts.append([name, stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev, _sample(path, stat.st_size)])
         if any(_is_filled(path.with_name(path.name + end)) for end in ("-wal", "-journal")):
-            return None  # part of its content lies beside it
+            return None  # SQLite keeps a part of its content in a second file
     if total < WORTH_BYTES:
         return None
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -81,14 +82,14 @@ def _is_filled(path: Path) -> bool:
 
 
 def _sources() -> list[list[object]]:
-    """The state of the readers: an entry made by other code is another entry."""
+    """A digest of the readers' source code, since other code could read other tables."""
     here = Path(__file__).parent
     paths = sorted([*here.glob("*.py"), *here.parent.glob("formats/*.py")])
     return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
 
 
 def _sample(path: Path, size: int) -> str:
-    """A digest of the file's content: of all of it up to 2 MB, above that of its ends and of blocks in between."""
+    """A digest of the file's content: the whole of it up to 2 MB, else both ends and blocks between them."""
     places: Sequence[int] = range(0, size, _BLOCK)
     if len(places) > _PLACES:
         places = [round(i * (size - _BLOCK) / (_PLACES - 1)) for i in range(_PLACES)]
@@ -101,7 +102,7 @@ def _sample(path: Path, size: int) -> str:
 
 
 def recall(key: str) -> Capture | None:
-    """What was kept under the key, or None."""
+    """The capture that `keep` stored under the key, or None."""
     where = folder()
     if where is None:
         return None
@@ -111,7 +112,7 @@ def recall(key: str) -> Capture | None:
         os.utime(path)
     except FileNotFoundError:
         return None
-    except Exception:  # whatever a damaged entry leads to, the capture can be read again
+    except Exception:  # a damaged entry can raise anything; the caller then reads the capture again
         with contextlib.suppress(OSError):
             path.unlink()
         return None
@@ -119,7 +120,7 @@ def recall(key: str) -> Capture | None:
 
 
 def keep(key: str, capture: Capture) -> bool:
-    """Keeps the capture under the key; whether that worked."""
+    """Store the capture under the key, and return whether that worked."""
     where = folder()
     if where is None:
         return False
@@ -142,7 +143,7 @@ def keep(key: str, capture: Capture) -> bool:
 
 
 def _tidy(where: Path) -> None:
-    """Removes the entries not used for longest until the rest fit, and what broken-off writers left behind."""
+    """Remove the least recently used entries until the rest fit, and the partial files of writers that were killed."""
     entries = []
     for path in where.iterdir():
         with contextlib.suppress(OSError):
@@ -155,13 +156,13 @@ def _tidy(where: Path) -> None:
     for _, size, path in sorted(entries):
         if left <= MOST_BYTES:
             break
-        with contextlib.suppress(OSError):  # another process may have been first
+        with contextlib.suppress(OSError):  # another process may have removed it
             path.unlink()
         left -= size
 
 
 def _tables(capture: Capture) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
-    """The tables of a capture, those in a dictionary as `field/key`, and all else in a form that JSON can hold."""
+    """The tables of a capture (a table in a dictionary as `field/key`), and the rest in a form for JSON."""
     tables: dict[str, pd.DataFrame] = {}
     rest: dict[str, Any] = {}
     for field in dataclasses.fields(capture):
@@ -179,10 +180,10 @@ def _tables(capture: Capture) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
 
 
 def _write(stream: io.BufferedRandom, capture: Capture) -> None:
-    """Writes an entry.
+    """Write an entry.
 
     Raises:
-        ValueError, TypeError: the capture holds something that would not come back as it is.
+        ValueError, TypeError: the capture holds a value that the entry could not give back unchanged.
     """
     import pyarrow as pa
 
@@ -212,7 +213,7 @@ def _write(stream: io.BufferedRandom, capture: Capture) -> None:
 
 
 def _read(path: Path) -> Capture:
-    """Reads an entry; any exception says that it is damaged."""
+    """Read an entry. Any exception means that the entry is damaged."""
     import pyarrow as pa
 
     with path.open("rb") as stream:
@@ -240,7 +241,7 @@ def _read(path: Path) -> Capture:
 
 
 def _checksum(mapped: mmap.mmap, length: int) -> bytes:
-    """A digest of the sums of all words, a block at a time: made for damage, and as fast as memory can be read."""
+    """A digest of the sums of all words, block by block. It finds damage, and runs at the speed of memory."""
     words = np.frombuffer(mapped, dtype="<u8", count=length // 8)
     whole = len(words) // _SUM_WORDS * _SUM_WORDS
     sums = words[:whole].reshape(-1, _SUM_WORDS).sum(axis=1, dtype=np.uint64)

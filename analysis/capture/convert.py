@@ -1,4 +1,4 @@
-"""Exports binary captures of nsys and ncu with NVIDIA's own tools, where they are on this machine (--convert)."""
+"""Export binary captures of nsys and ncu with NVIDIA's own tools, if this machine has them (--convert)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from analysis.formats.errors import InputError
 
 _LONGEST_S = 1800
 _PLACES = ("opt/nvidia/nsight-*/*", "usr/local/cuda*", "usr/lib/nsight-*")
-# Kind of file, as others.of_binary names it -> the program, what follows its path, and the suffix of what it writes.
+# Kind of file, as others.of_binary names it -> the program, the arguments after the path, the suffix of the export.
 _STEPS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "an unfinished nsys capture": ("QdstrmImporter", ("-i", "{file}", "-o", "{out}"), ".nsys-rep"),
     "a binary nsys report": (
@@ -26,7 +26,7 @@ _STEPS: dict[str, tuple[str, tuple[str, ...], str]] = {
 
 
 def find_program(name: str, root: Path = Path("/")) -> Path | None:
-    """The path of a program of NVIDIA: from PATH, else the newest where its installers put it."""
+    """The path of a program of NVIDIA: from PATH, else the newest one in the folders of NVIDIA's installers."""
     found = shutil.which(name)
     if found:
         return Path(found)
@@ -37,10 +37,10 @@ def find_program(name: str, root: Path = Path("/")) -> Path | None:
 
 @contextmanager
 def converted(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """The same paths, files that only NVIDIA's tools can read replaced by their exports; these are then removed.
+    """Yield the paths with each binary capture replaced by its export, and remove the exports afterwards.
 
     Raises:
-        InputError: such a file is there and its tool is not, or the tool cannot export it.
+        InputError: the tool for a binary capture is missing or cannot export it.
     """
     with ExitStack() as folders:
         yield [_export(path, folders) if path.is_file() else path for path in paths]

@@ -1,4 +1,4 @@
-"""The only entrance of the readers: any files and folders of exports in, one `Capture` out."""
+"""Read any files and folders of exports into one `Capture`. All callers of the readers come through `load`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _SCALED_UNIT = re.compile(r"byte|ns|hz|/s|%|flop")  # units whose values differ 
 
 @dataclass
 class _Found:
-    """What has been read so far, before it is put together."""
+    """The content of all files read so far; `load` joins it into a `Capture`."""
 
     tables: dict[str, tuple[str, pd.DataFrame]] = field(default_factory=dict)  # nsys report -> (file, rows)
     timeline: tuple[str, Timeline] | None = None  # file, what it holds
@@ -110,10 +110,10 @@ def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool]]:
 
 
 def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | None = None) -> Capture:
-    """Reads every file and folder of `paths` and puts them together.
+    """Read every file and folder of `paths` into one capture.
 
-    `progress` shows a line for each file on stderr. `style` says how numbers are written where a file does not prove it
-    (`text.locale_style`). Files of unknown kind in a folder are listed as ignored.
+    `progress` shows a line for each file on stderr. `style` is the number style of files whose numbers do not prove one
+    (`text.locale_style`). The capture lists files of unknown kind in a folder as ignored.
 
     Raises:
         InputError: nothing readable, a damaged or unknown file, or two different files of one nsys report.
@@ -122,7 +122,7 @@ def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | Non
     try:
         key = cache.key_of([(path, name) for path, name, _ in listed], [style, *(named for *_, named in listed)])
     except OSError:
-        key = None  # whoever reads the file says what is wrong with it
+        key = None  # the reader of the file names the fault
     capture = cache.recall(key) if key else None
     if capture is None:
         capture = _load(paths, listed, progress, style)
@@ -213,7 +213,7 @@ def _read_ncu_report(found: _Found, source: Source) -> None:
 
 
 def _take_ncu(found: _Found, source: Source, parts: ncu.Parts) -> None:
-    """Adds what a file of ncu holds, and lists each of its pages."""
+    """Add the content of a file of ncu, and list each of its pages."""
     if parts.log:
         found.logs.append((source.name, *parts.log))
     for name, units in parts.units:
@@ -324,10 +324,10 @@ def _read_timeline(found: _Found, source: Source) -> None:
 
 
 def _set_aside(found: _Found, reports: Sequence[str]) -> None:
-    """CSV traces of the capture whose SQLite export is there, too: compared with it, and not used.
+    """Compare CSV traces with the SQLite export of the same capture, and leave them out.
 
     Raises:
-        InputError: they are of another capture.
+        InputError: the CSV traces come from another capture.
     """
     assert found.timeline is not None
     name, timeline = found.timeline
@@ -357,8 +357,8 @@ def _set_aside(found: _Found, reports: Sequence[str]) -> None:
                 found.files[at] = replace(listed, detail=f"not used: {name} holds the same")
 
 
-# The kind that `sniff` tells -> what reads it into `_Found`; timelines say themselves what reads them. A kind without a
-# reader is refused, or ignored in a folder.
+# The kind that `sniff` returns -> the function that reads it into `_Found`. A timeline names its own reader. `load`
+# refuses a kind without a reader, or ignores it in a folder.
 READERS: dict[str, Callable[[_Found, Source], None]] = {
     "nsys": _read_nsys,
     **dict.fromkeys(("ncu raw", "ncu details", "ncu source", "ncu session"), _read_ncu),
@@ -370,7 +370,7 @@ READERS: dict[str, Callable[[_Found, Source], None]] = {
 
 
 def _gpu_ops(found: _Found) -> pd.DataFrame:
-    """Kernels, copies and sets with their launches, from whichever of the two traces there are."""
+    """Kernels, copies and sets with their launches, from one of the two traces or from both."""
     trace = found.tables.get("cuda_gpu_trace")
     launches = found.tables.get("cuda_kern_exec_trace")
     calls = found.tables.get("cuda_api_trace")
@@ -479,7 +479,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
 
 
 def _kernel_sums(found: _Found) -> pd.DataFrame:
-    """Kernel totals from the report that has them most exactly (KERNEL_SUMS_COLUMNS)."""
+    """Kernel totals from the report with the most exact ones (KERNEL_SUMS_COLUMNS)."""
     for report in ("cuda_gpu_kern_gb_sum", "cuda_gpu_kern_sum"):
         if report in found.tables:
             return found.tables[report][1]
@@ -497,7 +497,7 @@ def _kernel_sums(found: _Found) -> pd.DataFrame:
 
 
 def _summaries(found: _Found, timeline: Timeline) -> dict[str, pd.DataFrame]:
-    """nsys' own summaries, and where it exported none those of the timeline, by report."""
+    """Summaries by report: those that nsys exported, else those computed from the timeline."""
     traced = {} if found.calls is None else {"cuda_api_sum": found.calls}
     exported = {report: found.tables[report][1] for report in SUMMARIES if report in found.tables}
     listed = traced | timeline.summaries | exported
@@ -524,7 +524,7 @@ def _of_ncu(found: _Found) -> dict[str, pd.DataFrame]:
 
 
 def _timeline(found: _Found) -> Timeline:
-    """The one that was read whole, else that of the CSV exports of nsys; without any, the ranges of cpu_ranges.csv."""
+    """The timeline of a SQLite export or trace, else of nsys' CSV exports, else the ranges of cpu_ranges.csv."""
     pushpop = found.tables.get("nvtx_pushpop_trace")
     if found.timeline:
         timeline = found.timeline[1]
@@ -557,14 +557,14 @@ def _timeline(found: _Found) -> Timeline:
 
 
 def _of_ours(found: _Found) -> dict[str, Any]:
-    """What was read of our files, as fields of Capture; `ours` has the kinds without a field."""
+    """The content of this project's own files, as fields of Capture; `ours` holds the kinds without a field."""
     values = {kind.replace("-", "_"): value for kind, (_, value) in found.ours.items() if kind != CPU_RANGES.kind}
     own = values.keys() & {one.name for one in fields(Capture)}
     return {name: values.pop(name) for name in own} | {"ours": values}
 
 
 def _raise_nothing(found: _Found, given: list[str]) -> None:
-    """Says in one sentence why there is nothing to analyse, from the file that comes nearest."""
+    """Raise an InputError that says why there is nothing to analyse, about the file that comes nearest."""
     if found.logs:
         name, why, fix = found.logs[0]
         raise InputError(f"{name}: holds no counters because {why}; {fix}")

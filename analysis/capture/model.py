@@ -1,4 +1,4 @@
-"""What a capture is: the tables that every reader fills and every analysis starts from.
+"""Define a capture: the tables that every reader fills and every analysis starts from.
 
 Times are integer nanoseconds since the start of the nsys session, counters are float64 in base units
 (byte, ns, hz, byte/s, plain counts and ratios; `%` stays percent, 0 to 100), and NaN or NA means "not collected",
@@ -21,7 +21,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Gap:
-    """Something that the report cannot say: what is missing, why, and how to get it (a short sentence each)."""
+    """Something that the report cannot answer: what is missing, why, and how to get it (a short sentence each)."""
 
     what: str
     why: str
@@ -168,7 +168,7 @@ COUNTERS_COLUMNS: Mapping[str, str] = {
     "path": "str",
 }
 
-# Metrics behind labels, rules, source lines and instances of ncu: what it says of a launch beside its counters.
+# What ncu exports about a launch beside its counters: labelled metrics, rules, source lines and metric instances.
 RULES = (
     Field("file", "str", "", "file it was read from"),
     Field("ncu_id", "Int64", "", "ID of the launch in that file"),
@@ -236,7 +236,7 @@ def _empty(columns: tuple[tuple[str, str], ...]) -> pd.DataFrame:
 
 
 def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFrame:
-    """A table with the columns of `schema` in their order and types; what is absent from `columns` is NA.
+    """A table with the columns of `schema` in their order and types. A column absent from `columns` is NA.
 
     Text that comes as categories stays so.
     """
@@ -255,11 +255,11 @@ def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFr
 
 
 def nest(thread: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
-    """The row that encloses each interval, -1 for none, and how many enclose it one in the other.
+    """The row that encloses each interval (-1 for none), and its depth: how many intervals enclose it.
 
-    Shape: n rows each, sorted by thread, start, then longest first; rows of equal times in the order they were opened.
-    The encloser is the nearest earlier row of the same thread that ends no earlier. Where intervals overlap without
-    nesting (ranges of two NVTX domains), walking up these rows still passes every candidate for the innermost one.
+    Shape: n rows each, sorted by thread, start, then longest first; rows of equal times in the order of their opening.
+    The enclosing row is the nearest earlier row of the same thread that ends no earlier. Intervals may overlap without
+    nesting (ranges of two NVTX domains). A walk up these rows still passes every candidate for the innermost one.
     """
     parent = np.full(len(start), -1, dtype=np.int64)
     level = np.zeros(len(start), dtype=np.int64)
@@ -307,7 +307,7 @@ def nest_ranges(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _join_paths(names: npt.NDArray[np.object_], parent: IntArray, level: IntArray) -> npt.NDArray[np.object_]:
-    """The names from the outermost range down, joined with `/`; each different path is put together once."""
+    """The names from the outermost range down, joined with `/`. Each distinct path is built once."""
     codes, plain = pd.factorize(names)
     path = np.zeros(len(names), dtype=np.int64)
     texts: list[str] = []
@@ -326,7 +326,7 @@ def _join_paths(names: npt.NDArray[np.object_], parent: IntArray, level: IntArra
 
 @dataclass(frozen=True)
 class Timeline:
-    """What one file holds of a timeline, in the tables of `Capture`; `detail` is what a list of files says of it."""
+    """The timeline of one file, in the tables of `Capture`; `detail` is its entry in the report's list of files."""
 
     gpu_ops: pd.DataFrame
     ranges: pd.DataFrame
@@ -347,7 +347,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Capture:
-    """Everything that was read.
+    """The content of all files that `load` read.
 
     gpu_ops           one row a GPU operation, sorted by start_ns (GPU_OPS_COLUMNS); kind is kernel, memcpy, memset,
                       migration (a page of unified memory, which no call launches) or graph (a CUDA graph launch of
@@ -359,22 +359,22 @@ class Capture:
                       (START_END_COLUMNS; end_tid is NA where it ended on its own)
     overhead          stretches in which the profiler itself held a thread (OVERHEAD_COLUMNS)
     waits             calls of CUDA in which the host may wait for the GPU (WAITS_COLUMNS); None where no file has calls
-    setups            calls of CUDA that set something up: memory, modules, graphs (WAITS_COLUMNS); None as of waits
+    setups            calls of CUDA that set something up: memory, modules, graphs (WAITS_COLUMNS); None as for waits
     graph_nodes       where the kernels of CUDA graphs were recorded into their graph (GRAPH_NODES_COLUMNS)
     nsys_range_sums   nsys' own kernel time by range (RANGE_SUMS_COLUMNS), names without the default domain's colon
     nsys_kernel_sums  nsys' own kernel totals (KERNEL_SUMS_COLUMNS)
     summaries         nsys' other summaries by report, columns as analysis/capture/summaries.py says
     counters          one row a kernel profiled by ncu (COUNTERS_COLUMNS, then one float64 column a metric)
     counter_units     base unit of each metric column
-    rules             what ncu's own rules say (RULES)
+    rules             the results of ncu's own rules (RULES)
     source_lines      lines of source and SASS with their samples (SOURCE_LINES)
     metric_instances  values behind a value, such as instructions by opcode (METRIC_INSTANCES)
     details           metrics of details pages under their labels (DETAILS)
     dataflow          operations of the captured program with their operands, as harness/dataflow.py describes them
     layer_profile     components timed by studies/layers; kernels_of_layers, baseline: by the programs of these names
     sweep             what `make sweep` recommends; sweep_rows: one row a combination, in the order of measuring
-    layer_events      what the events of the captured run read: range, ordinal, component, event_ns (as read), own_ns
-    ours              what files of further kinds hold that analysis/formats declares, by kind with _ for -
+    layer_events      times by CUDA events of the captured run: range, ordinal, component, event_ns (as read), own_ns
+    ours              content of all other kinds of file that analysis/formats declares, by kind with _ for -
     vendor            who made the GPU: 'NVIDIA', 'AMD', 'Intel', or the name of another accelerator ('MTIA'); '' where
                       no file tells
     is_unrecorded     the program used a GPU whose operations are not in the file: it did not run on the CPU alone
@@ -420,6 +420,6 @@ class Capture:
     files: list[SourceFile] = field(default_factory=list)
 
     def of(self, kind: str) -> Any:
-        """What a file of this kind holds, as analysis/formats names it; None where there was none."""
+        """The content of the file of this kind (a name of analysis/formats); None if there was no such file."""
         name = kind.replace("-", "_")
         return self.ours[name] if name in self.ours else getattr(self, name, None)

@@ -1,4 +1,4 @@
-"""Everything that one file of ncu holds: its CSV pages, in any number and order, or a binary report."""
+"""Read one file of ncu: its CSV pages, in any number and order, or a binary report."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _Messages = list[tuple[str, str]]  # of ncu: kind, text
 
 @dataclass
 class Parts:
-    """What one file gives to the tables of the model (see Capture); an empty list is a table it has nothing for.
+    """The tables of one file, by the fields of Capture; an empty list means that the file has no such table.
 
-    counters  of raw pages and reports, in full precision;  rounded: those of details pages, two decimals
-    counted   what was read, for the list of files: page -> rows
+    counters  of raw pages and reports, in full precision
+    rounded   counters of details pages, with two decimals
+    counted   page -> number of rows read, for the list of files
     """
 
     counters: list[pd.DataFrame] = field(default_factory=list)
@@ -35,10 +36,10 @@ class Parts:
     gaps: list[Gap] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)
     decimal_comma: bool = False
-    log: tuple[str, str] | None = None  # why there is no kernel, and the way out
+    log: tuple[str, str] | None = None  # why there is no kernel, and what to do
 
     def take(self, other: Parts) -> None:
-        """Adds the tables of another file."""
+        """Add the tables of another file."""
         for name in ("counters", "rounded", "rules", "source_lines", "metric_instances", "details"):
             getattr(self, name).extend(getattr(other, name))
         self.session = other.session | self.session
@@ -48,10 +49,10 @@ class Parts:
 
 
 def read_pages(text: str, where: str, style: NumberStyle | None = None) -> Parts:
-    """All pages of a CSV file.
+    """Read all pages of a CSV file.
 
     Raises:
-        InputError: a page is damaged, or none of them is of a kind that can be read.
+        InputError: a page is damaged, or the file has no page of a known kind.
     """
     parts = Parts()
     found = ncu_csv.messages(text.splitlines())
@@ -68,7 +69,7 @@ def read_pages(text: str, where: str, style: NumberStyle | None = None) -> Parts
 
 
 def read_console(text: str, where: str, style: NumberStyle | None = None) -> Parts:
-    """What ncu printed on the console: the same as a details page.
+    """Read ncu's console output into the tables of a details page.
 
     Raises:
         InputError: it is mixed with other output, or its numbers cannot be read.
@@ -119,7 +120,7 @@ _PAGES = {"raw": _take_raw, "details": _take_details, "source": _take_source, "s
 
 
 def _refuse_summary(parts: Parts, where: str, *, alone: bool) -> None:
-    """A gap, or an error if the file holds nothing else."""
+    """A gap for a summary page, or an error if the file holds nothing else."""
     why = f"{where} holds a summary over launches (--print-summary), which is no row of any launch"
     fix = "export the raw page instead with `ncu --import <report>.ncu-rep --csv --page raw`"
     if alone:
@@ -128,7 +129,7 @@ def _refuse_summary(parts: Parts, where: str, *, alone: bool) -> None:
 
 
 def _damage(text: str, where: str, known: list[Gap]) -> list[Gap]:
-    """What the file shows of pages that were not read; `known` are the gaps of those that were."""
+    """Gaps for pages that stand in the file but were not read; `known` are the gaps of the others."""
     gaps = []
     lost = ncu_csv.lost_headers(text)
     if lost:
@@ -157,7 +158,7 @@ def _cut_already(gaps: list[Gap]) -> bool:
 
 
 def read_binary(path: Path, where: str) -> Parts:
-    """A binary report, through NVIDIA's package.
+    """Read a binary report with NVIDIA's package.
 
     Raises:
         InputError: the package is missing or cannot read it.
@@ -184,7 +185,7 @@ def _add(frames: list[pd.DataFrame], frame: pd.DataFrame) -> None:
 
 
 def details_gaps(parts: Parts) -> list[Gap]:
-    """What details pages alone cannot give: digits, and the names of metrics that they print under a label."""
+    """Gaps of a capture with details pages alone: digits, and the names of metrics that they print under a label."""
     exact = {
         (row.ncu_id, row.name) for frame in parts.counters for row in frame[["ncu_id", "name"]].itertuples(index=False)
     }
@@ -214,10 +215,10 @@ def details_gaps(parts: Parts) -> list[Gap]:
 
 
 def merge_rounded(exact: list[pd.DataFrame], rounded: list[pd.DataFrame]) -> list[pd.DataFrame]:
-    """The counters of details pages that no raw page or report has: of launches in both, the better values stand.
+    """Add to `counters` what only details pages have; a launch in both keeps the values with more digits.
 
-    Launches are the same where ID and kernel name are; grid, block and path, which old details pages lack, are then
-    those of the raw page.
+    Two rows are one launch if ID and kernel name agree. Such a row takes grid, block and path from the raw page, since
+    old details pages lack them.
     """
     if not exact or not rounded:
         return rounded

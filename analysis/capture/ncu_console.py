@@ -1,4 +1,4 @@
-"""Reads what `ncu ./app` prints on the console: a block for each launch, with its sections as tables and its rules.
+"""Read the console output of `ncu ./app`: a block for each launch, with its sections as tables and its rules.
 
     [4711] app@127.0.0.1
       scale(float *, int) (64, 1, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 9.0
@@ -12,9 +12,9 @@
         OPT   Est. Speedup: 4.686%
               The memory access pattern might not be optimal.
 
-The cells are those of the details page, so they become its rows and are read like it (ncu_details). Until 2022 a block
-has a date and no grid, and its tables have no header. `--print-summary` prints one block for several launches, with
-minimum, maximum and average: each of them then gets the average.
+The console prints the cells of the details page, so `read` turns them into rows of that page (ncu_details). Until 2022
+a block has a date and no grid, and its tables have no header. `--print-summary` prints one block for several launches,
+with minimum, maximum and average; `read` then gives each launch the average.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _VALUES = (["Metric Value"], ["Minimum", "Maximum", "Average"])
 
 @dataclass
 class _Launch:
-    """A block of the console: the cells that all its rows share, and the cells from the section on of each row."""
+    """A block of the console: the cells that its rows share, and for each row the cells from its section on."""
 
     line: int
     cells: dict[str, str]
@@ -79,7 +79,7 @@ class _Launch:
 
 
 def holds(raw: bytes | mmap.mmap) -> bool:
-    """Whether a file has a block of a launch with a section."""
+    """Whether a file has a launch's block with a section."""
     at = raw.find(b"Section: ")
     while at >= 0:
         begin = max(0, at - 65536)  # a template's name may be long, and NVTX ranges may stand below it
@@ -91,7 +91,7 @@ def holds(raw: bytes | mmap.mmap) -> bool:
 
 
 def _launch(line: str) -> re.Match[str] | None:
-    """The line that begins the block of a launch."""
+    """The launch whose block this line begins, or None."""
     if ", CC " not in line and ", Stream " not in line:
         return None
     match = _LAUNCH.fullmatch(line.rstrip())
@@ -101,10 +101,10 @@ def _launch(line: str) -> re.Match[str] | None:
 def read(
     text: str, where: str, found: list[tuple[str, str]], style: NumberStyle | None = None
 ) -> ncu_details.DetailsPage:
-    """Metrics and rules of the launches on a console. `found`: ncu's messages; `style`: how numbers are written.
+    """Metrics and rules of the launches on a console. `found`: ncu's messages; `style`: the number style.
 
     Raises:
-        InputError: a table with a row that is none, an unknown unit, or an ambiguous locale.
+        InputError: a table holds a line that is no row, a unit is unknown, or the locale is ambiguous.
     """
     lines = [line.rstrip("\r") for line in text.split("\n")]
     cut = bool(lines.pop().strip())  # ncu ends its last line: one without an end may be the beginning of another
@@ -149,13 +149,13 @@ def _averages(launches: Sequence[_Launch], where: str) -> Gap:
 
 
 def _stack(launch: _Launch) -> str:
-    """The push/pop ranges as the NVTX column of the CSV pages has them."""
+    """The push/pop ranges in the form of the NVTX column of the CSV pages."""
     entries = [f'"{name}:none:none:none:none:none:none"' for name in launch.ranges]
     return "  ".join(["0", *entries]) if entries else ""
 
 
 def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], list[int]]:
-    """The launches in the order of the file, and the numbers of lines among their sections that are none of ncu's."""
+    """The launches in the order of the file, and the numbers of lines among their sections that ncu did not print."""
     launches: list[_Launch] = []
     strange: list[int] = []
     process = {"Process ID": "", "Process Name": ""}
@@ -194,10 +194,10 @@ def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], list[int]]:
             begin, known = at + 1, len(launches[-1].rows)
             at = _rule(lines, at, match, launches[-1], section)
             if len(launches[-1].rows) == known:
-                strange.append(begin)  # a rule that says nothing
+                strange.append(begin)  # a rule without text
             continue
         elif line.startswith("==PROF== Connected"):
-            section = ""  # of another run of ncu
+            section = ""  # the line comes from another run of ncu
         elif section and _INDENTED.match(line) and not _BETWEEN_RULES.fullmatch(line.rstrip()):
             strange.append(at + 1)
         at += 1
@@ -219,7 +219,7 @@ def _started(match: re.Match[str], lines: Sequence[str], at: int, process: dict[
 
 
 def _ranges(lines: Sequence[str], at: int, launch: _Launch) -> int:
-    """Reads the NVTX ranges from their title on: those of the stack become the path. Returns the line after them."""
+    """Read the NVTX ranges from their title on; the ranges of the stack become the path. Return the line after them."""
     stacked = _STACK.fullmatch(lines[at]) is not None and not launch.ranges
     domain = "<default domain>"
     at += 1
@@ -234,7 +234,7 @@ def _ranges(lines: Sequence[str], at: int, launch: _Launch) -> int:
 
 
 def _table(lines: Sequence[str], at: int, launch: _Launch, section: str, where: str) -> int:
-    """Reads a table from its first ruler on; returns the line after it.
+    """Read a table from its first ruler on, and return the line after it.
 
     Raises:
         InputError: a line between its rulers is no row.
@@ -253,7 +253,7 @@ def _table(lines: Sequence[str], at: int, launch: _Launch, section: str, where: 
         return at  # a ruler of something else
     end = next((row for row in range(at, len(lines)) if lines[row].rstrip() == ruler), len(lines))
     if not known:
-        return end + 1  # a table of a rule, as `--print-details all` has them
+        return end + 1  # a table of a rule, as `--print-details all` prints it
     launch.sections[section] += 1
     if launch.sections[section] > 1:
         raise _damaged(where, at - 1, f"is in a second table of the section {section}")
@@ -285,7 +285,7 @@ def _cells(line: str, spans: Sequence[tuple[int, int]]) -> list[str] | None:
     cells = [line[start:end].strip() for start, end in spans]
     outside = line[: spans[0][0]] + "".join(between) + line[spans[-1][1] :]
     if outside.strip() or not cells[0] or not cells[-1]:
-        match = _LONG_NAME.fullmatch(line.strip())  # one that is longer than its column moves the others
+        match = _LONG_NAME.fullmatch(line.strip())  # a name longer than its column moves the other columns
         if match is None or len(spans) != 3 or not ncu_details.is_metric_name(match["name"]):
             return None
         cells = [match["name"], match["unit"] or "", match["value"]]
@@ -293,7 +293,7 @@ def _cells(line: str, spans: Sequence[tuple[int, int]]) -> list[str] | None:
 
 
 def _rule(lines: Sequence[str], at: int, match: re.Match[str], launch: _Launch, section: str) -> int:
-    """Reads what a rule says, over its lines; returns the line after them."""
+    """Read the text of a rule over its lines, and return the line after them."""
     number = at + 1
     speedup = _SPEEDUP.fullmatch(match["text"].strip())
     texts = [] if speedup else [match["text"].strip()]

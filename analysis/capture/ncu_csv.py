@@ -1,7 +1,8 @@
-"""What all CSV pages of ncu share: where their tables begin in a file, launches, NVTX cells and ncu's own messages.
+"""Read the parts that all CSV pages of ncu share: table headers, launches, NVTX cells and ncu's own messages.
 
-One file may hold several tables (pages put into one file, a table for each process of a live run), progress lines and
-the program's own output before, between and after their rows. Tables are found by their headers, columns by name.
+One file may hold several tables: several pages, or a table for each process of a live run. Progress lines and the
+program's own output may stand before, between and after their rows. The readers find tables by header and columns by
+name.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _ROW_BEGINS = re.compile(r'"[0-9.,]*","[0-9.,]+","')
 
 
 def _cells(line: str) -> list[str] | None:
-    """The cells of a line, None where it is no row of a CSV file."""
+    """The cells of a line, or None if it is no row of a CSV file."""
     try:
         return next(csv.reader([line], skipinitialspace=True), None)
     except csv.Error:
@@ -75,7 +76,7 @@ def page_of_line(line: str) -> str:
 
 @dataclass(frozen=True)
 class Section:
-    """Consecutive lines of one page: its `lines` with their line numbers (from 1), the header first."""
+    """Consecutive lines of one page: `lines` with their line numbers (from 1), the header first."""
 
     page: str
     lines: list[tuple[int, str]]
@@ -84,9 +85,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A table with one row a launch, metric or rule. Rows are filled up with '' to the header's length.
+    """A table with one row a launch, metric or rule. '' fills each row up to the header's length.
 
-    `numbers` are the line numbers of the rows; `cut` says that the last row was cut off and is not among them.
+    `numbers` are the line numbers of the rows. `cut` means that the last row was cut off and left out.
     """
 
     name: str
@@ -97,7 +98,7 @@ class Page:
     columns: dict[str, int] = field(default_factory=dict)
 
     def column(self, name: str | None) -> list[str]:
-        """The cells of a column, '' where the page has none."""
+        """The cells of a column; '' in every row if the page lacks the column."""
         if name not in self.columns:
             return [""] * len(self.rows)
         at = self.columns[name]
@@ -105,10 +106,10 @@ class Page:
 
 
 def sections(text: str, where: str) -> list[Section]:
-    """The tables of a file in their order; all lines that belong to none are left out.
+    """The tables of a file in their order, without the lines that belong to no table.
 
     Raises:
-        InputError: no table of ncu in it.
+        InputError: the file holds no table of ncu.
     """
     found: list[tuple[str, list[tuple[int, str]]]] = []
     for number, raw_line in enumerate(text.split("\n"), start=1):
@@ -129,7 +130,7 @@ def sections(text: str, where: str) -> list[Section]:
 
 
 def lost_headers(text: str) -> list[int]:
-    """Lines (from 1) that look like the header of a page and are none: what is below was not read."""
+    """Line numbers (from 1) of damaged page headers; the readers skipped the rows below them."""
     return [
         number
         for number, line in enumerate(text.split("\n"), start=1)
@@ -142,7 +143,7 @@ def header_of(section: Section) -> list[str]:
     """The column names of a section of the raw or details page.
 
     Raises:
-        InputError: a quote too few or too many.
+        InputError: a quote is missing, or there is one too many.
     """
     number, line = section.lines[0]
     names = _cells(line)
@@ -155,12 +156,12 @@ def header_of(section: Section) -> list[str]:
 
 
 def split_row(line: str) -> list[str] | None:
-    """The cells of a line whose every field is quoted; None where a quote is missing or too many."""
+    """The cells of a line with every field in quotes; None if a quote is missing or there is one too many."""
     return _cells(line) if _QUOTED_ROW.fullmatch(line) else None
 
 
 def _row_of(line: str, quoted: bool) -> str | None:
-    """The part of a line that is a row, None for the program's own output, which may stand in front of one."""
+    """The row in a line, without output of the program in front of it; None if there is no row."""
     if quoted:
         if line.startswith('"'):
             return line
@@ -172,7 +173,7 @@ def _row_of(line: str, quoted: bool) -> str | None:
 def read_page(section: Section, lengths: Sequence[int] = ()) -> Page:
     """The rows of a section of the raw or details page; `lengths`: row lengths beside that of the header.
 
-    A bare comma at the end of a row is no further cell.
+    A comma at the end of a row adds no cell.
 
     Raises:
         InputError: a column that every page has is missing, or a row is damaged.
@@ -219,7 +220,7 @@ def read_page(section: Section, lengths: Sequence[int] = ()) -> Page:
 
 
 def missing_gap(page: Page, ids: Iterable[int]) -> list[Gap]:
-    """A gap where IDs are left out between others: ncu numbers the launches that it profiles one after the other."""
+    """A gap if IDs are missing between others. ncu numbers the launches that it profiles without gaps."""
     known = sorted(set(ids))
     missing = known[-1] - known[0] + 1 - len(known) if known else 0
     if not missing:
@@ -243,10 +244,10 @@ def cut_gap(page: Page, kind: str) -> Gap:
 
 
 def integers(page: Page, name: str) -> list[int | None]:
-    """The cells of an integer column, None where there is no value.
+    """The cells of an integer column; None for a cell without a value.
 
     Raises:
-        InputError: a cell holds anything else.
+        InputError: a cell holds text.
     """
     try:
         return [parse_integer(cell) for cell in page.column(name)]
@@ -260,7 +261,7 @@ def launch_ids(page: Page) -> list[int]:
     """The IDs of a page with one row a launch.
 
     Raises:
-        InputError: one is missing or stands twice.
+        InputError: an ID is missing or repeated.
     """
     ids: list[int] = []
     seen: dict[int, int] = {}
@@ -281,7 +282,7 @@ def launch_ids(page: Page) -> list[int]:
 
 
 def identity(page: Page, ids: Sequence[int], device: Sequence[str]) -> pd.DataFrame:
-    """COUNTERS_COLUMNS of a page's rows. `device`: names or numbers to show for it."""
+    """COUNTERS_COLUMNS of a page's rows. `device`: the names or numbers of their GPUs."""
     return as_table(
         {
             "ncu_id": list(ids),
@@ -299,9 +300,9 @@ def identity(page: Page, ids: Sequence[int], device: Sequence[str]) -> pd.DataFr
 
 
 def range_paths(page: Page) -> list[str]:
-    """The push/pop stack of each row, joined with '/', '' where there is none.
+    """The push/pop stack of each row, joined with '/'; '' without a range.
 
-    Old pages have the innermost range alone, its domain in a column of its own.
+    Old pages name the innermost range only, and its domain in a separate column.
     """
     name = push_pop_column(page.columns)
     cells = page.column(name)
@@ -313,13 +314,13 @@ def range_paths(page: Page) -> list[str]:
 
 
 def push_pop_column(header: Iterable[str]) -> str | None:
-    """The column that holds the push/pop ranges, None without one (a capture without --nvtx)."""
+    """The column with the push/pop ranges; None for a capture without --nvtx."""
     named = [name for name in header if "PL_Type" in name and "Start/Stop_Range" not in name]
     return next((name for name in named if "Push/Pop_Range" in name), named[0] if named else None)
 
 
 def is_nvtx_column(name: str) -> bool:
-    """Whether a column holds NVTX ranges and no metric."""
+    """Whether a column holds NVTX ranges instead of a metric."""
     return "Push/Pop_Range" in name or "Start/Stop_Range" in name or "PL_Type" in name
 
 
@@ -343,7 +344,7 @@ def messages(lines: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _without_values(found: list[tuple[str, str]], profiled: int) -> tuple[str, str]:
-    """Why a log that names launches has no counters: ncu wrote them elsewhere, or they were cut off."""
+    """Why a log that names launches has no counters: ncu wrote them to another file, or the log was cut off."""
     report = next((text.removeprefix("Report: ") for kind, text in found if text.startswith("Report: ")), "")
     name = re.split(r"[/\\]", report.strip())[-1]
     return (
@@ -356,7 +357,7 @@ def _without_values(found: list[tuple[str, str]], profiled: int) -> tuple[str, s
 
 
 def explain(found: list[tuple[str, str]]) -> tuple[str, str]:
-    """Why ncu left no counters, quoting its first error in short, and what to do about it."""
+    """Why ncu wrote no counters (with its first error, shortened), and what to do about it."""
     errors = [text for kind, text in found if kind == "ERROR"]
     denied = next((text for text in errors if "ERR_NVGPUCTRPERM" in text), None)
     if denied:
@@ -392,8 +393,8 @@ _ENTRY_END = re.compile(r'"(?=\s+"|\s+[0-9]+\s+"|\s*$)')
 def _range_name(entry: str) -> str | None:
     """Name in `domain:name:payload type:payload:colour type:colour:message type:message`; None without such a tail.
 
-    The name may hold colons, so it is what stands before the payload fields; a message that repeats it decides.
-    A range outside the default domain and ours keeps its domain, `domain:name`, as nsys prints it.
+    The name may hold colons, so it is everything before the payload fields. A message that repeats the name settles
+    where it ends. A range of another domain than the default one and ours keeps its domain, `domain:name`, as in nsys.
     """
     domain, _, rest = entry.partition(":")
     name = None
@@ -414,9 +415,9 @@ def _range_name(entry: str) -> str | None:
 
 
 def push_pop_path(cell: str) -> str:
-    """The push/pop stack of a cell, outermost range first, joined with '/'; '' where there is none.
+    """The push/pop stack of a cell, outermost range first, joined with '/'; '' without a range.
 
-    Form: `<thread id>  "<entry>"  "<entry>" …`; entries of a second thread in the cell are left out.
+    Form: `<thread id>  "<entry>"  "<entry>" …`. Entries of a second thread in the cell are ignored.
     """
     text = cell.strip()
     start = text.find('"')

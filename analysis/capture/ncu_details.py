@@ -1,8 +1,8 @@
-"""Reads the details page of ncu (`--page details`, the default of live `--csv`): one row a metric or a rule.
+"""Read the details page of ncu (`--page details`, the default of live `--csv`): one row a metric or a rule.
 
-From 12 columns (2020) to 21 (`--print-details all`); metric rows may be shorter than the header. Metrics have raw
-names (`--metrics`, `--print-metric-name name`), both names (`label-name`) or only a label. A label stands for a raw
-name where LABELS says so, and else stays a label. Values have two decimals: where there is a raw page it is the better.
+The page has from 12 columns (2020) to 21 (`--print-details all`), and a metric's row may be shorter than the header.
+Metrics have raw names (`--metrics`, `--print-metric-name name`), both names (`label-name`) or only a label. LABELS maps
+the labels whose raw name is known. Values have two decimals, so a raw page is better if there is one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from analysis.formats.errors import InputError
 from analysis.formats.paths import without_paths
 
 _EXPORT = ncu_csv.EXPORT.format(page="details")
-# `dram__bytes_read.sum`, `launch__grid_size`, and the few names without `__` or a suffix; labels look otherwise.
+# `dram__bytes_read.sum`, `launch__grid_size`, and the few names without `__` or a suffix. No label looks like these.
 _RAW_NAME = re.compile(
     r"(?:[A-Za-z_]+:|[A-Z_a-z]+\.Triage[A-Za-z]+\.)?[a-z0-9]+__[a-z0-9_]+(?:\.[a-z0-9_]+)*"
     r"|(?:thread_)?inst_executed[a-z_]*|memory_[a-z0-9_]+|flop_count_[a-z_]+(?:\.[a-z_]+)*|derived_[A-Za-z0-9_.]+"
@@ -32,7 +32,7 @@ _BOTH_NAMES = re.compile(r"(?P<label>.+) \((?P<name>[^()]+)\)")
 _OF_RULES = ("Rule Name", "Rule Type", "Rule Description", "Estimated Speedup Type", "Estimated Speedup")
 _RULE_TYPE = re.compile("[A-Z]{2,8}|")  # 2022.3 leaves it blank for some messages
 
-# Display name of each section, as in metric rows, and identifier, as in rules (`ncu --list-sections`, 2024.1.1).
+# Display name of each section (in rows of metrics) and its identifier (in rules), from `ncu --list-sections`, 2024.1.1.
 SECTIONS = {
     "GPU Speed Of Light Throughput": "SpeedOfLight",
     "GPU Speed Of Light Roofline Chart": "SpeedOfLight_RooflineChart",
@@ -164,15 +164,15 @@ class DetailsPage:
 
 
 def is_metric_name(text: str) -> bool:
-    """Whether a text is the name of a metric, and not a label."""
+    """Whether a text is the name of a metric rather than a label."""
     return _RAW_NAME.fullmatch(text) is not None
 
 
 def metric_of(section: str, item: str, label: str, unit: str) -> tuple[str, str]:
-    """(raw name or '', label) of a metric row; `unit` is its base unit, which must be the known one of the label.
+    """(raw name or '', label) of a metric row; `unit` is its base unit and must equal the known unit of the label.
 
-    `section` is the display name. Rows of a body item (`--print-details all`) have raw names only where they print one,
-    or are the achieved value of a chart: the same label elsewhere may stand for another metric.
+    `section` is the display name. A row of a body item (`--print-details all`) has a raw name only if it prints one or
+    is the achieved value of a chart, because its label may mean another metric elsewhere.
     """
     both = _BOTH_NAMES.fullmatch(label)
     if both and _RAW_NAME.fullmatch(both["name"]):
@@ -186,13 +186,13 @@ def metric_of(section: str, item: str, label: str, unit: str) -> tuple[str, str]
 
 
 def _labelled(section: str, label: str) -> tuple[str, str]:
-    """The metric that a label stands for and its base unit, '' where that is not known."""
+    """The metric of a label and its base unit, or '' if they are unknown."""
     return LABELS.get((SECTIONS.get(section, section), label), ("", ""))
 
 
 @dataclass
 class _Metrics:
-    """What the metric rows of a page say, by metric and launch.
+    """The metric rows of a page, by metric and launch.
 
     launches  ID -> its first row;  values, texts  metric -> ID -> number, or cell where it is none
     units     base unit of each metric;  rows  DETAILS_COLUMNS
@@ -205,15 +205,15 @@ class _Metrics:
     rows: dict[str, list[object]] = field(default_factory=lambda: {name: [] for name in DETAILS_COLUMNS})
 
     def list_row(self, *cells: object) -> None:
-        """Adds a row, its cells in the order of DETAILS_COLUMNS."""
+        """Add a row with its cells in the order of DETAILS_COLUMNS."""
         for column, cell in zip(self.rows.values(), cells, strict=True):
             column.append(cell)
 
     def keep(self, name: str, ncu_id: int, value: float, unit: str, where: str) -> None:
-        """Keeps the value of a metric with a raw name; what a launch has several times must agree.
+        """Keep the value of a metric with a raw name.
 
         Raises:
-            InputError: it does not.
+            InputError: a launch has several values of one metric that disagree.
         """
         column = self.values.setdefault(name, {})
         before = column.get(ncu_id, math.nan)
@@ -234,7 +234,7 @@ class _Metrics:
 def read_details(
     section: ncu_csv.Section, found: list[tuple[str, str]], style: NumberStyle | None = None
 ) -> DetailsPage:
-    """Metrics and rules of one details page. `found`: ncu's messages in the file; `style`: how numbers are written.
+    """Metrics and rules of one details page. `found`: ncu's messages in the file; `style`: the number style.
 
     Raises:
         InputError: damage inside, an unknown unit, an ambiguous locale, or two values of one metric for one launch.
@@ -250,7 +250,7 @@ def read_details(
 def read_rows(
     page: ncu_csv.Page, found: list[tuple[str, str]], style: NumberStyle | None, gaps: list[Gap]
 ) -> DetailsPage:
-    """Metrics and rules of the rows of a page (see read_details); `gaps` are those found while cutting it into rows."""
+    """Metrics and rules of the rows of a page (see read_details). `gaps` come from splitting the page into rows."""
     is_metric = np.array([bool(name.strip()) for name in page.column("Metric Name")], dtype=bool)
     labels, units, cells = (page.column(f"Metric {part}") for part in ("Name", "Unit", "Value"))
     style = locale_of(
@@ -275,7 +275,7 @@ def read_rows(
 
 
 def _without_values(details: pd.DataFrame, counters: pd.DataFrame) -> np.ndarray:
-    """Which launches have metric rows, and no value or text in any of them."""
+    """The launches whose metric rows hold neither a value nor a text."""
     has = (details["value"].notna() | (details["text"] != "")).groupby(details["ncu_id"]).any()
     return counters["ncu_id"].isin(has.index[~has]).to_numpy(bool)
 
@@ -284,8 +284,8 @@ def _read_metrics(page: ncu_csv.Page, is_metric: np.ndarray, style: NumberStyle)
     """The metric rows of a page.
 
     Raises:
-        InputError: a row without an ID, one that is neither a metric nor a rule, an ID of two kernels, an unknown unit,
-            or two values of one metric for one launch.
+        InputError: a row has no ID, a row is neither a metric nor a rule, two kernels share an ID, a unit is unknown,
+            or one launch has two values of one metric.
     """
     read = _Metrics()
     labels, units, cells = (page.column(f"Metric {part}") for part in ("Name", "Unit", "Value"))
@@ -320,7 +320,7 @@ def _read_metrics(page: ncu_csv.Page, is_metric: np.ndarray, style: NumberStyle)
 
 
 def _agree(one: float, other: float) -> bool:
-    """Whether two printings of a value, rounded to two decimals of their units, may be of one."""
+    """Whether two numbers, rounded to two decimals of their units, can be the same value."""
     return abs(one - other) <= max(0.01, 0.01 * max(abs(one), abs(other)))
 
 
@@ -350,7 +350,7 @@ def _counters(
 
 
 def _check_row(page: ncu_csv.Page, row: int, *, is_metric: bool) -> None:
-    """Refuses a row that is both a metric and a rule; a rule has a name, something to say and one of ncu's types."""
+    """Refuse a row that is both a metric and a rule, and a rule without a name, a text and one of ncu's types."""
     rule = {name: page.rows[row][page.columns[name]].strip() for name in _OF_RULES if name in page.columns}
     value = any(page.rows[row][page.columns[name]].strip() for name in ("Metric Unit", "Metric Value"))
     named = rule.get("Rule Name", "") != "" and rule.get("Rule Description", "") != ""

@@ -1,7 +1,7 @@
-"""Reads the raw page of ncu (`ncu --import F --csv --page raw`, or live `--csv --page raw`) of 2020 to 2026.
+"""Read the raw page of ncu (`ncu --import F --csv --page raw`, or live `--csv --page raw`) of 2020 to 2026.
 
-One row a launch, one column a metric, the units in the row under the header. Columns are found by name only: NVTX
-columns, `Kernel Time`, sizes and devices come and go between versions.
+The page has one row a launch and one column a metric; the row under the header holds the units. The reader finds
+columns by name only, since NVTX columns, `Kernel Time`, sizes and devices come and go between versions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from analysis.formats.errors import InputError
 
 _EXPORT = ncu_csv.EXPORT.format(page="raw")
 _NUMERIC_NAME = re.compile(r".*\.(?:sum|avg|min|max|ratio|pct|max_rate)(?:\.[a-z_]+)?")
-# Metrics of launch and device are there even where the kernel crashed.
+# A crashed kernel still has the metrics of its launch and its device.
 _CONSTANT = ("launch__", "device__", "profiler__")
 _UNSCALED = frozenset({"", "inst", "warp", "sector", "request", "byte", "ns", "nsecond", "thread", "block", "cycle"})
 _LEADING_ZERO = re.compile(r"\s*[-+]?0[0-9]")  # of a number that lost its decimal sign
@@ -49,7 +49,7 @@ class RawPage:
 
 
 def crashed(metrics: dict[str, np.ndarray], length: int) -> np.ndarray:
-    """Rows of launches that crashed: no metric has a value, except constants of the launch and the device."""
+    """The rows of launches that crashed: only constants of the launch and the device have values."""
     if not metrics:
         return np.zeros(length, dtype=bool)
     measured = [values for name, values in metrics.items() if not name.startswith(_CONSTANT)]
@@ -73,9 +73,9 @@ def crash_gap(counters: pd.DataFrame, gone: np.ndarray, where: str, found: list[
 
 
 def column_values(cells: list[str], style: NumberStyle, scale: float) -> np.ndarray | None:
-    """float64 values of a metric times `scale`, NaN where there is none, or None where it is text (a policy, a device).
+    """float64 values of a metric times `scale`, NaN for cells without one; None for a column of text (device names).
 
-    A power of ten goes into the decimal exponent before rounding, so that 0.200960 Mbyte is exactly 200960 bytes.
+    A power of ten is added to the decimal exponent before rounding, so 0.200960 Mbyte is exactly 200960 bytes.
     """
     if any(_LEADING_ZERO.match(cell) for cell in cells):
         return None
@@ -97,7 +97,7 @@ def column_values(cells: list[str], style: NumberStyle, scale: float) -> np.ndar
 
 
 def _as_plain(cells: list[str], style: NumberStyle, exponent: int) -> np.ndarray | None:
-    """The values of a column whose cells are all plain numbers without groups, None for any other."""
+    """The values of a column of plain numbers without thousands separators; None for any other column."""
     together = " ".join(cells)
     if style.decimal != "." or any(sign in together for sign in ",_()eE") or not together.isascii():
         return None
@@ -126,7 +126,7 @@ def _scaled(cell: str, style: NumberStyle, exponent: int) -> float:
 def locale_of(cells: Iterable[tuple[str, str, str]], where: str, given: NumberStyle | None) -> NumberStyle:
     """The number style of (metric, unit, cell)s of a page.
 
-    A comma in a count groups, which is proof; a point is none, for a tool may have printed an average there.
+    A comma in a count separates thousands, which proves the style. A point proves nothing: it may end an average.
 
     Raises:
         InputError: as `decide_locale`.
@@ -146,10 +146,10 @@ def _without_instances(cell: str) -> str:
 def instances_of(cell: str, style: NumberStyle) -> Iterator[tuple[str, float]]:
     """(label, value) of the instances behind a value: `7 (IMAD: 4; DFMA: 3)`; labels are '0', '1', … without names.
 
-    Instances that are no numbers (device names) are left out.
+    Instances without numbers (device names) are left out.
 
     Raises:
-        ValueError: two instances run into each other, or only some are numbers.
+        ValueError: two instances are not separated, or only some are numbers.
     """
     begin = 0 if cell.startswith("(") else cell.find(" (") + 1
     if not cell.endswith(")") or (begin == 0 and not cell.startswith("(")):
@@ -184,7 +184,7 @@ def read_raw(text: str, where: str, style: NumberStyle | None = None) -> RawPage
     """Kernels and metrics of the first raw page in a text; metrics in base units, missing ones NaN.
 
     Raises:
-        InputError: no header, damage inside, an unknown unit, an ambiguous locale, or an ID that stands twice.
+        InputError: no header, damage inside, an unknown unit, an ambiguous locale, or a repeated ID.
     """
     raw = [section for section in ncu_csv.sections(text, where) if section.page == "raw"]
     if not raw:
@@ -193,7 +193,7 @@ def read_raw(text: str, where: str, style: NumberStyle | None = None) -> RawPage
 
 
 def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: NumberStyle | None = None) -> RawPage:
-    """Kernels and metrics of one raw page. `found`: ncu's messages in the file; `style`: how numbers are written."""
+    """Kernels and metrics of one raw page. `found`: ncu's messages in the file; `style`: the number style."""
     page = ncu_csv.read_page(section)
     where = page.name
     page, unit_row = _take_units(page)
