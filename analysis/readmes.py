@@ -9,6 +9,8 @@ everything comes from their tables and reports as they lie there. `make readme` 
 from __future__ import annotations
 
 import argparse
+import functools
+import io
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,19 +19,21 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis import examples, published
+from analysis import examples, pipeline, published
+from analysis.capture.load import load
 from analysis.formats.console import guarded
 from analysis.formats.dropin import DROPIN
 from analysis.formats.errors import InputError
 from analysis.formats.files import document_fields
 from analysis.formats.report import KERNEL_REPORT, REPORT
+from analysis.page import terminal
 from analysis.page.readme import Results, join_gpus, render_results, render_summary, replace_part
 from analysis.published import Runs
 from analysis.report import declared
 from analysis.tables.declare import Table
 from studies.accounting.page import render_accounting
 from studies.baseline.page import render_baseline
-from studies.dropin.page import render_dropin
+from studies.dropin.page import render_dropin, render_line
 from studies.ladder import figures as ladder_figures
 from studies.ladder import page as ladder
 from studies.ladder.build import lines_today, read_tables
@@ -39,8 +43,11 @@ from studies.ladder.dates import read as read_bounds
 from studies.ladder.read import read_bench
 from studies.layers.page import render_layers
 from studies.lectures import page as lectures
+from studies.specimens import score, scorecard
 
 ROOT = Path(__file__).resolve().parent.parent
+PROFILED = "tests/cpu/data/profile/qwen"  # a program that is not ours, as `make profile` captured it
+SCREEN_LINES = 45  # of the transcript
 
 
 class Part(NamedTuple):
@@ -62,13 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def document_columns() -> str:
-    """The Markdown text of analysis/README.md about the columns of every table, those of the ladder too."""
-    tables = sorted((one for one in declared() if isinstance(one, Table)), key=lambda one: one.order)
-    return "\n\n".join(table.document() for table in tables)
+    """The Markdown text of analysis/COLUMNS.md: a list of all tables, those of the ladder too, then their columns."""
+    tables = sorted((one for one in declared() if isinstance(one, Table)), key=lambda one: (one.optional, one.order))
+    listed = [f"| [`{one.name}.csv`](#{one.name}csv) | {one.question} |" for one in tables]
+    return "\n\n".join(["\n".join(["| table | question |", "|---|---|", *listed]), *(one.document() for one in tables)])
 
 
 def document_json() -> str:
-    """The Markdown text of analysis/README.md about what `report.py --json` prints."""
+    """The Markdown text of analysis/JSON.md about what `report.py --json` prints."""
     texts = []
     for file, said in ((REPORT, "`--json`, and `report.json`"), (KERNEL_REPORT, "`--json --kernel NAME`")):
         lines = [
@@ -82,6 +90,19 @@ def document_json() -> str:
         ]
         texts.append("\n".join(lines))
     return "\n\n".join(texts)
+
+
+@functools.cache
+def transcript() -> str:
+    """The Markdown text of README.md about what a report prints on a terminal, of the program PROFILED."""
+    report = pipeline.analyse(load([ROOT / PROFILED]), declared())
+    to = terminal.console(io.StringIO(), plain=True)
+    to.height = SCREEN_LINES
+    paths = [f"runs/qwen-report/report.{suffix}" for suffix in ("html", "md")]
+    with to.capture() as printed:
+        to.print(terminal.screen(to, report.content, report.tables, paths, PROFILED), crop=False)
+    lines = [line.rstrip() for line in printed.get().splitlines()]
+    return "\n".join(["```console", f"$ make report RUN={PROFILED}", *lines, "```"])
 
 
 def write(root: Path) -> int:
@@ -98,9 +119,10 @@ def render(root: Path = ROOT) -> dict[str, str]:
     """
     gpus = published.read(root / "reports")
     texts: dict[tuple[str, str], dict[str, str]] = {
+        ("README.md", "transcript"): {"": transcript()},
         ("reports/README.md", "runs"): {"": _index(root / "reports")},
-        ("analysis/README.md", "columns"): {"": document_columns()},
-        ("analysis/README.md", "json"): {"": document_json()},
+        ("analysis/COLUMNS.md", "columns"): {"": document_columns()},
+        ("analysis/JSON.md", "json"): {"": document_json()},
     }
     if programs := examples.read(root / "examples"):
         texts["examples/README.md", "examples"] = {"": examples.render(programs)}
@@ -181,7 +203,8 @@ def _overview(runs: Runs, ladder_tables: ladder.Tables) -> Iterator[Part]:
         gpt2_ops_run=ops.name if ops else "",
     )
     yield Part("reports/README.md", "results", render_results(results))
-    yield Part("README.md", "results", render_summary(results))
+    advice = scorecard.result() if runs.gpu == score.GPU else ""
+    yield Part("README.md", "results", render_summary(results, advice, render_line(_settings(runs))))
 
 
 def _layers(runs: Runs) -> Iterator[Part]:
@@ -193,13 +216,19 @@ def _layers(runs: Runs) -> Iterator[Part]:
         yield Part("reports/README.md", "layers", text)
 
 
+def _settings(runs: Runs) -> list[Any]:
+    """What was measured of our attention inside Hugging Face's GPT-2 on one GPU; [] without such a run."""
+    folder = runs.folder("dropin")
+    if folder is None:
+        return []
+    place = f"{runs.reports.name}/{folder.name}/{DROPIN.name}"
+    return list(DROPIN.check(_read_json(folder / DROPIN.name), place)["settings"])
+
+
 def _dropin(runs: Runs) -> Iterator[Part]:
     """Hugging Face's GPT-2 with our attention on one GPU."""
-    folder = runs.folder("dropin")
-    if folder is not None:
-        place = f"{runs.reports.name}/{folder.name}/{DROPIN.name}"
-        content = DROPIN.check(_read_json(folder / DROPIN.name), place)
-        yield Part("README.md", "dropin", render_dropin(content["settings"], place))
+    if (folder := runs.folder("dropin")) is not None:
+        yield Part("reports/README.md", "dropin", render_dropin(_settings(runs), f"{folder.name}/{DROPIN.name}"))
 
 
 def _studies(runs: Runs) -> Iterator[Part]:
@@ -244,7 +273,7 @@ def _ladders(runs: Runs, tables: ladder.Tables, suffix: str) -> Iterator[Part]:
     benches, where = _benches(runs, tables), f"{runs.reports.name}/{folder.name}"
     claims = render_claims(tables["claims"], tables["ladder"], tables["ladder_runs"], f"../{where}")
     yield Part("kernels/CLAIMS.md", "claims", claims)
-    yield Part("README.md", "ladder", ladder.render_overview(tables, benches))
+    yield Part("kernels/README.md", "ladder", ladder.render_overview(tables, benches))
     bounds = dated(read_bounds())
     for one in ladder.folders(tables):
         text = ladder.render_folder(one, tables, benches, where=where, suffix=suffix, bounds=bounds)

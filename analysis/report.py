@@ -150,7 +150,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--text", action="store_true", help="print plain text, as into a pipe")
-    form.add_argument("--json", action="store_true", help="print the report as JSON; analysis/README.md describes it")
+    form.add_argument("--json", action="store_true", help="print the report as JSON; analysis/JSON.md describes it")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     options = parser.parse_args(arguments)
     if options.only and (options.kernel is not None or options.json or options.text):

@@ -17,7 +17,7 @@ DOCUMENTS = sorted(
     and "egg-info" not in str(path)
 )
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 
@@ -25,10 +25,16 @@ def text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def _typed(kind: str, block: str) -> list[str]:
+    """What a reader types of a shell block; of a console block the lines behind `$ `."""
+    lines = block.splitlines()
+    return [line for line in lines if line.startswith("$ ")] if kind == "console" else lines
+
+
 def commands(path: Path) -> list[str]:
     """The lines of a document's shell blocks, and every code span that starts like a command."""
     content = text(path)
-    lines = [line.split("  #")[0].strip() for block in BLOCK.findall(content) for line in block.splitlines()]
+    lines = [line.split("  #")[0].strip() for kind, block in BLOCK.findall(content) for line in _typed(kind, block)]
     spans = re.findall(r"`((?:make|python|bash) [^`\n]+)`", BLOCK.sub("", content))
     return [line.removeprefix("$ ") for line in [*lines, *spans] if line and not line.startswith("#")]
 

@@ -73,48 +73,47 @@ class Results:
         return {row["name"]: row["value"] for row in self.report["conditions"]}
 
 
-def render_summary(results: Results) -> str:
-    """Return the results of the README: the byte ledger of one op, where GPT-2's time goes, how many goals are met."""
-    gpu, folder = results.conditions, f"reports/{results.run}"
+def render_summary(results: Results, advice: str = "", dropin: str = "") -> str:
+    """Return the results of README.md: five lines, each with its link.
+
+    Shape: `advice` and `dropin` are lines of other studies, "" where these have none on this GPU.
+    """
     traffic, check = results.tables["traffic"], results.tables["fusion_check"]
     rows, moved = _headline(results.bench, traffic)
     time = (rows.set_index("variant")["bench_time_p50_ns"] / 1e3).map("{:.1f} µs".format)
     floor = rows.set_index("variant")["floor_frac"].map("{:.1%}".format)
     total = (moved["dram_read_bytes"] + moved["dram_write_bytes"]).map(_bytes)
     goals = _goals(results)
-    missed = [row for row in goals if row[-1].startswith(NOT_MET)]
-    near = sum(row[-1].endswith(NEAR) for row in goals)
+    met = sum(not row[-1].startswith(NOT_MET) for row in goals)
     judged = _declared(check).dropna(subset=["within"])
-    measured = f"Measured on {gpu['GPU']} GPUs (driver {gpu['driver']}, torch {gpu['torch']}, ncu {gpu['ncu']})"
-    built = f"{int((judged['within'] == 'yes').sum())} of {len(judged)}"
-    parts = [
-        f"![bytes that each softmax had to move, was predicted to move, and moved]({folder}/figures/traffic_op.png)",
-        f"Scale + causal mask + softmax, fp32, B 8, 12 heads, T 1024: the PyTorch chain moves {total['torch']} in "
-        f"{time['torch']}, torch.compile {total['compile']} in {time['compile']}, `{VARIANT}` {total[VARIANT]} in "
-        f"{time[VARIANT]}: {floor[VARIANT]} of what the copy speed of the same run allows. {measured}; every table and "
-        "number here is generated from [committed runs](reports/README.md).",
-        "**Where a step's time goes**, GPT-2 124M, fp32, batch 1: prefill of 1024 tokens, and the decode step at the "
-        "last position.",
-        _steps_table(results.tables["gaps"]),
-        f"**What to fuse** (`make fusion`) is predicted from the capture of the unfused chain alone: in {built} chains "
-        "the kernel that was built came within 5 % of the predicted bytes and 15 % of the predicted time "
-        "([all of them](reports/README.md#what-to-fuse)).",
-        *all_ops(results.gpt2_ops, f"reports/{results.gpt2_ops_run}"),
-        f"**Goals:** {len(goals) - len(missed)} of {len(goals)} are met, by medians"
-        + (f"; the limit of {near} lies within the spread" if near else "")
-        + " ([what was reached](reports/README.md#goals))."
-        + "".join(f" Not met: {row[0]} ({row[1]}; reached {row[2]})." for row in missed),
+    lines = [
+        f"**Bytes of a fused softmax.** PyTorch moves {total['torch']} in {time['torch']}, torch.compile "
+        f"{total['compile']} in {time['compile']}, `{VARIANT}` {total[VARIANT]} in {time[VARIANT]}. The last is "
+        f"{floor[VARIANT]} of the copy speed ([softmax](kernels/softmax/README.md)).",
+        f"**Fusion, planned from a capture.** {int((judged['within'] == 'yes').sum())} of {len(judged)} kernels that "
+        "were built came within 5 % of the predicted bytes and 15 % of the predicted time "
+        "([plan and kernels](reports/README.md#what-to-fuse)).",
+        advice,
+        dropin,
+        f"**Goals.** {met} of {len(goals)} declared goals are met, by medians "
+        "([each goal, also the missed ones](reports/README.md#goals)).",
     ]
-    return "\n\n".join(parts)
+    return "\n".join(f"- {line}" for line in lines if line)
 
 
 def render_results(results: Results) -> str:
-    """Return the results in reports/README.md: what to fuse, each goal with what was reached."""
+    """Return the results in reports/README.md: the time of each step, what to fuse, each goal with what was reached."""
     gpu = results.conditions
+    figure = f"{results.run}/figures/traffic_op.png"
     parts = [
-        f"Measured on {gpu['GPU']} GPUs (driver {gpu['driver']}, torch {gpu['torch']}, ncu {gpu['ncu']}); generated "
+        f"Measured on {gpu['GPU']} GPUs: driver {gpu['driver']}, torch {gpu['torch']}, ncu {gpu['ncu']}. Generated "
         f"from [{results.run}]({results.run}/report.md) and "
         f"[{results.bench_run}]({results.bench_run}/microbenchmark.txt).",
+        f"![bytes that each softmax must move, should move by prediction, and moved]({figure})",
+        "### Where the time of a step goes",
+        "GPT-2 124M, fp32, batch 1: the prefill of 1024 tokens, and the decode step at the last position.",
+        _steps_table(results.tables["gaps"]),
+        *all_ops(results.gpt2_ops, results.gpt2_ops_run),
         *_fusion_parts(results.tables, results.run),
         "### Goals",
         _markdown(_goals(results) + _rates(results), ["what", "goal", "reached", "met"]),
@@ -164,9 +163,9 @@ def _fusion_parts(tables: dict[str, pd.DataFrame], folder: str) -> list[str]:
     headers = ["chain", "step", "launches", "bytes now → fused", "bytes now by", "time now → bound", "gain"]
     parts = [
         "### What to fuse",
-        f"Predicted from the capture alone (`make fusion`), per step, the {len(rows)} largest of "
-        f"[tables/fusion.csv]({folder}/tables/fusion.csv). The bytes of a chain that is not far larger than L2 are "
-        "those between L2 and the SMs, not DRAM's; fused bytes are from shapes, each input and result once:",
+        f"`make fusion` predicts these gains from the capture alone. The {len(rows)} largest per step, of "
+        f"[tables/fusion.csv]({folder}/tables/fusion.csv). Where a chain is not far larger than L2, its bytes are "
+        "those between L2 and the SMs. The fused bytes follow from the shapes: each input and each result once.",
         _markdown(rows, headers),
     ]
     if len(check):
@@ -185,8 +184,8 @@ def _fusion_parts(tables: dict[str, pd.DataFrame], folder: str) -> list[str]:
         ]
         headers = ["chain", "kernel that was built", "chain takes", "bytes: plan / kernel", "time: plan / kernel"]
         parts += [
-            "The same plan for single chains far larger than L2, **against the kernels that replace them**, which the "
-            "prediction has not seen:",
+            "The same plan for single chains far larger than L2, **against the kernels that replace them**. The "
+            "prediction has not seen these kernels.",
             _markdown(rows, [*headers, "difference"]),
         ]
         saved = []
@@ -198,8 +197,8 @@ def _fusion_parts(tables: dict[str, pd.DataFrame], folder: str) -> list[str]:
             )
         if saved:
             parts.append(
-                "What a step of the model saves when it runs from a filled queue without a tool, with the idle time "
-                "before each launch that is gone (GPU busy does not count that):\n\n" + "\n".join(saved)
+                "What a step of the model saves when it runs from a filled queue without a tool. The saving includes "
+                "the idle time before each launch that is gone.\n\n" + "\n".join(saved)
             )
     return parts
 
@@ -282,8 +281,8 @@ def _behind(results: Results) -> list[str]:
         )
     title = "#### Where a rung is behind the fastest library"
     said = (
-        "Counters are of the shape of the op's ladder. The difference of a launch alone and one of a chain is its "
-        "start and end, which a small kernel cannot hide alone."
+        "The counters belong to the shape of the op's ladder. A launch alone takes longer than one in a chain: alone, "
+        "a small kernel cannot hide its start and its end."
     )
     headers = ["where", "rung", "library", "times as fast", "µs alone / chained", "counters"]
     return [title, said, _markdown(table, headers)]
@@ -370,7 +369,7 @@ def _goals(results: Results) -> list[list[str]]:
 
 
 def all_ops(measured: dict[str, Any], folder: str) -> list[str]:
-    """What GPT-2 wins with every op that it takes, as a paragraph; none if that was not measured.
+    """What GPT-2 wins with every op that it takes, as paragraphs; none if that was not measured.
 
     Shape: `folder` of that run, relative to the README.
     """
@@ -382,13 +381,14 @@ def all_ops(measured: dict[str, Any], folder: str) -> list[str]:
         steps = {step["range"]: step["gpu_ns"]["p50"] for step in numbers["steps"]}
         less = steps["gpt2/decode"] / steps["gpt2_fused_ops/decode"]
         told.append(
-            f"{ratio['p50']:.2f} × ({ratio['p5']:.2f} – {ratio['p95']:.2f}) the tokens a second in {dtype}, "
+            f"- {dtype}: {ratio['p50']:.2f} × ({ratio['p5']:.2f} – {ratio['p95']:.2f}) the tokens a second, "
             f"{less:.2f} × less GPU time a decode step"
         )
     return [
-        f"**With every op of `kernels/` that GPT-2 takes**, eager, batch 1, 16 + 128 tokens: {'; '.join(told)} "
-        f"([all numbers]({folder}/gpt2.txt)). The GPU waits for launches most of a decode step, whatever "
-        "the kernels save."
+        "**GPT-2 with every op of `kernels/` that it takes**, eager, batch 1, 16 + 128 tokens "
+        f"([all numbers]({folder}/gpt2.txt)):",
+        "\n".join(told),
+        "The GPU waits for launches during most of a decode step, whatever the kernels save.",
     ]
 
 

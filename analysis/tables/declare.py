@@ -199,7 +199,7 @@ class Table(Declaration):
         }
 
     def document(self) -> str:
-        """The table as analysis/README.md describes it, in Markdown."""
+        """The table as analysis/COLUMNS.md describes it, in Markdown."""
         lines = [f"### `{self.name}.csv`", "", self.question, "", "| column | unit | rests on | meaning |"]
         lines += ["|---|---|---|---|"]
         lines += [f"| `{c.name}` | {c.unit} | {c.evidence} | {c.description} |" for c in self.every]

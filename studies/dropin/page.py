@@ -1,4 +1,4 @@
-"""What README.md says of our attention inside Hugging Face's GPT-2."""
+"""What the READMEs say of our attention inside Hugging Face's GPT-2."""
 
 from __future__ import annotations
 
@@ -24,18 +24,29 @@ def _times(row: Mapping[str, Any]) -> str:
 
 
 def render_dropin(settings: Sequence[Mapping[str, Any]], place: str) -> str:
-    """Return two lines: a decode step in a CUDA graph, and the same step launched kernel by kernel."""
+    """Return a line a batch size: a decode step in a CUDA graph, and the same step launched kernel by kernel."""
     lines = []
     for mode, what in (
         ("graph", "One decode step of GPT-2 124M in a CUDA graph, bfloat16, T 1024, p50 (p5 – p95)"),
         ("eager", "The same step launched kernel by kernel, which the host limits"),
     ):
         said = [
-            f"batch {batch}: {_times(pair[0])}, {pair[0]['tokens_per_s']:.0f} tokens/s, with sdpa {_times(pair[1])}, "
+            f"- batch {batch}: {_times(pair[0])}, {pair[0]['tokens_per_s']:.0f} tokens/s; with sdpa {_times(pair[1])}, "
             f"{pair[1]['tokens_per_s']:.0f} tokens/s"
             for batch in (1, 8)
             if (pair := _pair(settings, mode, batch))
         ]
         if said:
-            lines.append(f"- {what}: {'; '.join(said)}.")
-    return "\n".join(lines) + f"\n\n[Every setting, and what did not run]({place}); random weights."
+            lines.append(f"{what}:\n\n" + "\n".join(said))
+    return "\n\n".join([*lines, f"The weights are random. [Every setting, and what did not run]({place})."])
+
+
+def render_line(settings: Sequence[Mapping[str, Any]]) -> str:
+    """Return the line of README.md: a decode step of batch 1 in a CUDA graph; "" if that was not measured."""
+    pair = _pair(settings, "graph", 1)
+    if pair is None:
+        return ""
+    return (
+        f"**Our attention inside Hugging Face's GPT-2.** A decode step in a CUDA graph takes {_times(pair[0])}, with "
+        f"PyTorch's sdpa {_times(pair[1])} ([all settings](reports/README.md#our-attention-in-transformers))."
+    )

@@ -48,13 +48,13 @@ class Bench:
 
 Tables = Mapping[str, pd.DataFrame]
 KINDS_OF_TIME = (
-    "An isolated time is of one launch that finds no data in a cache and overlaps no other; a chained time is of one "
-    "of many launches behind each other, so that a kernel with programmatic dependent launch overlaps with itself. "
-    "Roofs, ratios and verdicts are of isolated times."
+    "An isolated time covers one launch: no data is in a cache, and no other launch overlaps it. A chained time covers "
+    "one of many launches in a row, so a kernel with programmatic dependent launch overlaps with itself. Roofs, ratios "
+    "and verdicts use isolated times."
 )
 CHAINED_ALONE = (
-    "Here they are of chained times: isolated ones have not been taken yet. That favours a small kernel with "
-    "programmatic dependent launch over a library's without it."
+    "Here they use chained times, because isolated times have not been taken yet. Chained times favour a small kernel "
+    "with programmatic dependent launch over a library kernel without it."
 )
 
 
@@ -496,8 +496,8 @@ def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where:
 
 
 def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
-    """Return the overview in README.md: one line an op, what its columns are held against, and how the claims of others
-    fared.
+    """Return the overview in kernels/README.md: one line an op, what its columns are held against, and how
+    the claims of others fared.
     """
     ladder, said = tables["ladder"], tables["hypotheses"]
     table = []
@@ -522,7 +522,7 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
         moved = rungs["measured_over_predicted"].dropna()
         table.append(
             [
-                f"[{op}](kernels/{rungs['folder'].iloc[0]}/README.md)",
+                f"[{op}]({rungs['folder'].iloc[0]}/README.md)",
                 f"{sizes_of(fast.iloc[0])}",
                 ", ".join(fast["dtype"]),
                 *(", ".join(dict.fromkeys(values) if name == "rung" else values) for name, values in cells.items()),
@@ -542,7 +542,7 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
         named = ", ".join(f"{counts[name]} {name}" for name in CLAIMED if name in counts)
         parts.append(
             f"**Claims of others**, tested on this GPU: {tables['claims']['claim'].nunique()} claims with "
-            f"{len(tables['claims'])} numbers, {named} ([claimed → found, and why](kernels/CLAIMS.md))."
+            f"{len(tables['claims'])} numbers, {named} ([claimed → found, and why](CLAIMS.md))."
         )
     return "\n\n".join(parts)
 
@@ -550,26 +550,28 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
 def _held_against(tables: Tables, benches: Mapping[str, Bench]) -> str:
     """What the columns of the overview are held against, and under which clocks."""
     told = [
-        "The measured roof is what a copy, a read, FFMAs or cuBLAS reached in the same run: clocks and L2 let a kernel "
-        "pass it.",
-        "“vs best library” is of rounds in which both ran where that is `torch` or `compile`, else of the medians, "
-        "between the ends of the two times.",
+        "The measured roof is what a copy, a read, FFMAs or cuBLAS reached in the same run. A kernel can exceed it: "
+        "its data may stay in L2, or its clock may be higher than during the roof measurement.",
+        "“vs best library” is the speed-up over the fastest library. If both ran in one process, we pair them round by "
+        "round; otherwise we divide medians and show the widest interval.",
     ]
     chained = [op for op, bench in benches.items() if "chained" in set(bench.rows["time_kind"])]
     if chained:
-        told.append(f"{KINDS_OF_TIME} Not yet of {'any op' if len(chained) == len(benches) else ', '.join(chained)}.")
+        which = "All ops have" if len(chained) == len(benches) else "These ops have"
+        listed = "" if len(chained) == len(benches) else f": {', '.join(chained)}"
+        told.append(f"{KINDS_OF_TIME} {which} chained times only{listed}.")
     held = {op: bench.conditions["clocks"] for op, bench in benches.items() if is_held_back(bench.conditions)}
     if held:
         reasons = ", ".join(sorted({reason for clocks in held.values() for reason in clocks["throttle_reasons"]}))
         seen = "; ".join(f"{op} {_mhz(clocks, 'min')}, {_mhz(clocks, 'median')}" for op, clocks in held.items())
-        told.append(f"Clocks were held back at times ({reasons}); least and median SM clock in MHz: {seen}.")
+        told.append(f"The GPU held clocks back at times ({reasons}). Least and median SM clock in MHz: {seen}.")
     if lost := [op for op, bench in benches.items() if bench.conditions.get("clocks_reason")]:
         told.append(f"Not recorded: the clocks of {', '.join(lost)}.")
     benchmarks = [(bench.conditions.get("roofs") or {}).get("bf16") for bench in benches.values()]
     roofs = [roof for roof in (*benchmarks, *tables["ladder_runs"]["bf16_roof_flop_per_s"]) if not is_missing(roof)]
     if len(set(roofs)) > 1:
         low, high = (number(end(roofs), "flop/s") for end in (min, max))
-        told.append(f"Over all committed runs the bf16 roof, cuBLAS at 8192³, lies between {low} and {high}.")
+        told.append(f"The bf16 roof is cuBLAS at 8192³: between {low} and {high} over all committed runs.")
     return " ".join(told)
 
 

@@ -91,6 +91,16 @@ def _figures(half: str) -> dict[str, str]:
     }
 
 
+def result() -> str:
+    """Return the line of README.md: how often the first cause of the validation half is right, now and at first."""
+    today, blind = _figures("validation"), _blind_figures(read_blind())
+    return (
+        f"**Advice with an answer key.** For {today['first']} slow kernels of the validation half, the first cause is "
+        f"right; at the first, blind look it was {blind['first']}. {today['clean']} clean kernels get advice "
+        "([scorecard](kernels/specimens/README.md))."
+    )
+
+
 _ROWS = (
     ("first", "kernels, first cause right, all metrics there are", "≥ 95 % / ≥ 90 %"),
     ("default", "kernels, first cause right, default metrics alone", "≥ 80 %"),

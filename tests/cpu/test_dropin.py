@@ -7,7 +7,7 @@ from analysis.formats.dropin import DROPIN
 from harness.gpt2 import GPT2Config
 from harness.weights import build_transformers_model, load_weights
 from studies.dropin import measure
-from studies.dropin.page import render_dropin
+from studies.dropin.page import render_dropin, render_line
 
 SMALL = GPT2Config(vocab_size=256, n_positions=64, n_embd=128, n_layer=2, n_head=2, n_inner=128)
 WEIGHTS = load_weights("random", 0, SMALL)
@@ -85,6 +85,10 @@ def test_the_readme_says_both_modes_beside_sdpa():
 
     settings = [row(name, "graph", 1, token) for name, token in (("kernel_ledger", 800e3), ("sdpa", 1000e3))]
     text = render_dropin([*settings, row("sdpa", "eager", 1, 5e6)], "reports/x/dropin.json")
-    assert "batch 1: 800 µs (720 – 880), 1250 tokens/s, with sdpa 1000 µs (900 – 1100), 1000 tokens/s." in text
+    assert "batch 1: 800 µs (720 – 880), 1250 tokens/s; with sdpa 1000 µs (900 – 1100), 1000 tokens/s" in text
     assert "kernel by kernel" not in text
-    assert text.endswith("[Every setting, and what did not run](reports/x/dropin.json); random weights.")
+    assert text.endswith("[Every setting, and what did not run](reports/x/dropin.json).")
+    assert "A decode step in a CUDA graph takes 800 µs (720 – 880), with PyTorch's sdpa 1000 µs" in render_line(
+        settings
+    )
+    assert render_line([row("sdpa", "eager", 1, 5e6)]) == ""

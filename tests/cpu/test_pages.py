@@ -486,8 +486,8 @@ def test_gpt2_with_every_op_is_told_by_ratios_of_the_same_rounds_and_gpu_time() 
         {"range": f"{root}/decode", "gpu_ns": {"p50": time}} for root, time in (("gpt2", 9e5), ("gpt2_fused_ops", 6e5))
     ]
     rates = {"gpt2": {}, "gpt2_fused_ops": {"ratio_to_gpt2": {"p5": 1.1, "p50": 1.25, "p95": 1.4}}}
-    (said,) = readme.all_ops({"bfloat16": {"tokens_per_s": rates, "steps": steps}}, "a-run")
-    assert "1.25 × (1.10 – 1.40) the tokens a second in bfloat16, 1.50 × less GPU time a decode step" in said
+    said = readme.all_ops({"bfloat16": {"tokens_per_s": rates, "steps": steps}}, "a-run")
+    assert "- bfloat16: 1.25 × (1.10 – 1.40) the tokens a second, 1.50 × less GPU time a decode step" in said
     assert readme.all_ops({}, "") == []
 
 

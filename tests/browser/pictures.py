@@ -1,0 +1,94 @@
+"""The pictures of README.md and docs/tour.md: the pages of committed runs in headless Chromium.
+
+python -m tests.browser.pictures           # draws all of them anew, after a change of a page or a run
+python -m tests.browser.pictures report    # draws one
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "pictures"
+COLOURS = 96
+MOST_BYTES = 600_000  # of all of them
+OVERVIEW, LAYERS = "h200-gpt2-fp32", "h200-gpt2-layers"
+
+
+class Shot(NamedTuple):
+    """One picture: a run of reports/, the place in its page, its height in pixels, and what is done before."""
+
+    run: str
+    fragment: str
+    height: int
+    act: Callable[[Any], None] | None = None
+
+
+def _at(section: str) -> Callable[[Any], None]:
+    def scroll(page: Any) -> None:
+        page.locator(f"#{section}").evaluate("section => section.scrollIntoView()")
+        page.wait_for_timeout(400)
+        page.locator(f"#{section}").evaluate("section => section.scrollIntoView()")
+
+    return scroll
+
+
+def _of(range_: str) -> str:
+    return f"#range={quote(range_, safe='')}"
+
+
+SHOTS = {
+    "report": Shot(OVERVIEW, "", 545),
+    "decode": Shot(OVERVIEW, _of("gpt2/decode"), 480),
+}
+
+
+def taken(chromium: Any, names: Sequence[str] = tuple(SHOTS)) -> Iterator[tuple[str, Image.Image]]:
+    """Every picture of `names` by its name."""
+    for name in names:
+        run, fragment, height, act = SHOTS[name]
+        size = {"width": 1280, "height": height}
+        context = chromium.new_context(viewport=size, color_scheme="light", reduced_motion="reduce", locale="en-US")
+        context.set_default_timeout(20_000)
+        page = context.new_page()
+        page.goto((ROOT / "reports" / run / "report.html").as_uri() + fragment)
+        page.wait_for_timeout(300)
+        if act is not None:
+            act(page)
+        page.mouse.move(0, 0)
+        page.wait_for_timeout(200)
+        yield name, Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+        context.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw the named pictures, or all, into FOLDER."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(SHOTS)} (default: all)")
+    names = parser.parse_args(arguments).names or [*SHOTS]
+    if unknown := [name for name in names if name not in SHOTS]:
+        parser.error(f"there is no picture {unknown[0]}; these are {', '.join(SHOTS)}")
+    from playwright.sync_api import sync_playwright
+
+    from tests.browser.conftest import FLAGS
+
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        for name, picture in taken(chromium, names):
+            picture.quantize(COLOURS, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
+        chromium.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
