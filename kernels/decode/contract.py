@@ -1,0 +1,152 @@
+"""What a decode kernel is given and what it owes: the contract between harness/decode and the kernels of this folder.
+
+A module of this folder that decodes (few.py, persistent.py) has two functions:
+
+    refuses(sizes, gpu) -> str                     why it does not take these sizes or this GPU, in one sentence; "" if it does
+    make(weights, sizes, state, sampling) -> Program
+
+`weights` are the parameters by their checkpoint names ("h.0.attn.c_attn.weight" is (C, 3 C)), of `sizes.dtype`, on the GPU.
+`make` packs what it wants of them into its own layout. `state` belongs to the caller, and no pointer of it ever changes.
+
+One step takes each sequence's token at `position`, puts its keys and values into row `position` of the cache, chooses the
+next token and writes it to `token` and to column `position + 1` of `ids`, and adds 1 to `position`. All of that happens
+on the GPU: a step needs nothing of the host.
+
+This module needs neither torch nor a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+ITEM_BYTES = {"float32": 4, "bfloat16": 2}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A GPT-2 and its cache: `inner` is the width of the MLP, `capacity` the tokens that the cache holds."""
+
+    layers: int
+    width: int
+    heads: int
+    inner: int
+    vocabulary: int
+    positions: int
+    epsilon: float
+    batch: int
+    capacity: int
+    dtype: str
+
+    @property
+    def head_size(self) -> int:
+        return self.width // self.heads
+
+    @property
+    def item_bytes(self) -> int:
+        return ITEM_BYTES[self.dtype]
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of one layer: four projections with bias, two layernorms."""
+        c, inner = self.width, self.inner
+        return 4 * c * (c + 1) + inner * (c + 1) + c * (inner + 1) + 4 * c
+
+    @property
+    def weight_bytes(self) -> int:
+        """Weights that one step reads: every layer, the last layernorm, the output embedding, one row of positions."""
+        parameters = self.layers * self.layer_parameters + 2 * self.width + (self.vocabulary + 1) * self.width
+        return parameters * self.item_bytes
+
+    def cache_bytes(self, context: int) -> int:
+        """Keys and values of `context` tokens, of all sequences."""
+        return 2 * self.layers * self.width * self.batch * context * self.item_bytes
+
+    def step_bytes(self, context: int) -> int:
+        """What one step must read: the weights once, the keys and values of `context` tokens."""
+        return self.weight_bytes + self.cache_bytes(context)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What a kernel asks of a GPU: compute capability, multiprocessors, shared memory that a block may have, bytes."""
+
+    name: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen: the largest logit where `temperature` is 0, else drawn from the `top` largest.
+
+    `top` 0 means all of the vocabulary.
+    """
+
+    temperature: float = 0.0
+    top: int = 0
+    seed: int = 0
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0.0
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a generation stands, on the device.
+
+    Shape   token (B,) int64: the last token of each sequence, not yet run. position (1,) int64: its place.
+            ids (B, capacity + 1) int64: all tokens so far, those of the prompt included.
+            keys, values (layers, B, heads, capacity, head_size), of the dtype. Rows from `position` on may hold anything.
+    """
+
+    token: Any
+    position: Any
+    ids: Any
+    keys: Any
+    values: Any
+
+
+class Phase(NamedTuple):
+    """What one block did between two stamps of %globaltimer: `phase` is a name, the same for all layers."""
+
+    token: int
+    block: int
+    layer: int
+    phase: str
+    start_ns: int
+    end_ns: int
+
+
+class Program(Protocol):
+    """Decode steps on one State.
+
+    logits      (B, vocabulary) of the last step, float32 or the dtype
+    most        tokens that one launch decodes at most; 1: the caller puts the launches of one step into a CUDA graph
+    """
+
+    logits: Any
+    most: int
+
+    def begin(self) -> None:
+        """Called after each prefill, before the first launch: take over keys and values that lie in `state`."""
+
+    def launch(self, tokens: int) -> None:
+        """Enqueue that many steps on the current stream. No synchronisation and no allocation."""
+
+    def trouble(self) -> str:
+        """After a synchronisation: what went wrong on the GPU, in one sentence; "" if nothing did."""
+
+    def phases(self) -> Sequence[Phase]:
+        """What the last launch did, of a program that was told to keep stamps; empty of any other."""
+
+
+class Maker(Protocol):
+    """The functions of a module that decodes."""
+
+    def refuses(self, sizes: Sizes, gpu: Gpu) -> str: ...
+
+    def make(self, weights: Mapping[str, Any], sizes: Sizes, state: State, sampling: Sampling) -> Program: ...
