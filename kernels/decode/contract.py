@@ -2,15 +2,15 @@
 
 A module of this folder that decodes (few.py, persistent.py) has two functions:
 
-    refuses(sizes, gpu) -> str                     why it does not take these sizes or this GPU, in one sentence; "" if it does
+    refuses(sizes, gpu) -> str      why it does not take these sizes or this GPU, in one sentence; "" if it does
     make(weights, sizes, state, sampling) -> Program
 
-`weights` are the parameters by their checkpoint names ("h.0.attn.c_attn.weight" is (C, 3 C)), of `sizes.dtype`, on the GPU.
-`make` packs what it wants of them into its own layout. `state` belongs to the caller, and no pointer of it ever changes.
+`weights` are the parameters by their checkpoint names ("h.0.attn.c_attn.weight" is (C, 3 C)), of `sizes.dtype`, on the
+GPU. `make` packs what it wants of them into its own layout. `state` belongs to the caller; its pointers never change.
 
-One step takes each sequence's token at `position`, puts its keys and values into row `position` of the cache, chooses the
-next token and writes it to `token` and to column `position + 1` of `ids`, and adds 1 to `position`. All of that happens
-on the GPU: a step needs nothing of the host.
+One step takes each sequence's token at `position` and puts its keys and values into row `position` of the cache. It
+chooses the next token, writes it to `token` and to column `position + 1` of `ids`, and adds 1 to `position`. All of
+that happens on the GPU: a step needs nothing of the host.
 
 This module needs neither torch nor a GPU.
 """
@@ -100,7 +100,7 @@ class State:
 
     Shape   token (B,) int64: the last token of each sequence, not yet run. position (1,) int64: its place.
             ids (B, capacity + 1) int64: all tokens so far, those of the prompt included.
-            keys, values (layers, B, heads, capacity, head_size), of the dtype. Rows from `position` on may hold anything.
+            keys, values (layers, B, heads, capacity, head_size), of the dtype. Rows from `position` on hold anything.
     """
 
     token: Any
