@@ -8,7 +8,8 @@ Ranges: gpt2 > prefill | decode > embeddings, h.N > (ln_1, attn > (qkv, scores, 
 ln_2, mlp > (fc, act, proj)), ln_f, lm_head. The two residual additions of a block belong to h.N itself. With a
 fused softmax there is no `mask` and the root is `gpt2_fused`, so that one capture can hold both. With ops="fused",
 root `gpt2_fused_ops`, the additions move into the layernorm that follows them (ln_2, the next block's ln_1, ln_f) and
-the bias of fc into act; a decode step has one `attend` for scores to values. Finer parts (blocks, qkv_proj,
+the bias of fc into act; a decode step has one `attend` for scores to values. With ops="best", root `gpt2_best`, so has
+a prefill: no scores in memory; and its projections are our matmul. Finer parts (blocks, qkv_proj,
 qkv_reshape, values_apply, merge) are details: only tracers that ask for them open those.
 
 Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; openai/gpt-2 `model.py`.
@@ -30,7 +31,9 @@ from analysis.formats.errors import InputError, UsageError
 from harness.ranges import component
 
 TORCH_SOFTMAX = "torch"  # the unfused chain: scale, masked_fill, softmax
-TORCH_OPS, FUSED_OPS = "torch", "fused"  # everything else: PyTorch's operations, or the best kernel of each op
+# Everything else: PyTorch's operations; the best kernel of each op that fuses; or that of every op, attention and the
+# matrix products of a prefill too.
+TORCH_OPS, FUSED_OPS, BEST_OPS = "torch", "fused", "best"
 _GELU = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
 
 
@@ -113,6 +116,15 @@ class KVCache:
         self.capacity = capacity
         self.length = 0
 
+    @classmethod
+    def over(cls, keys: Any, values: Any) -> KVCache:
+        """A cache whose keys and values lie in these tensors, for who reads them elsewhere too."""
+        cache = cls.__new__(cls)
+        cache.keys, cache.values = keys, values
+        cache.batch, cache.capacity, cache.length = keys.shape[1], keys.shape[3], 0
+        cache.future = torch.ones(cache.capacity, cache.capacity, device=keys.device, dtype=torch.bool).triu(1)
+        return cache
+
     def append(self, layer: int, k: Any, v: Any) -> tuple[Any, Any]:
         """Copy k, v (B, nh, T, hs) behind the `length` tokens held; returns views of all keys and values."""
         end = self.length + k.shape[2]
@@ -130,25 +142,39 @@ class KVCache:
 class Projection(nn.Module):  # type: ignore[misc]
     """x @ weight + bias with weight (C_in, C_out), the layout of the published checkpoints (their `Conv1D`)."""
 
-    def __init__(self, c_in: int, c_out: int) -> None:
+    def __init__(self, c_in: int, c_out: int, ops: str = TORCH_OPS) -> None:
         super().__init__()
+        self.ops = ops
         self.weight = nn.Parameter(torch.empty(c_in, c_out))
         self.bias = nn.Parameter(torch.empty(c_out))
 
     def forward(self, x: Any) -> Any:
-        y = torch.addmm(self.bias, x.reshape(-1, x.shape[-1]), self.weight)
+        rows = x.reshape(-1, x.shape[-1])
+        multiply = _matmul(rows.shape, self.weight.shape[1], x.dtype) if self.ops == BEST_OPS else None
+        y = torch.addmm(self.bias, rows, self.weight) if multiply is None else multiply(rows, self.weight, self.bias)
         return y.view(*x.shape[:-1], -1)
 
 
 @functools.cache
-def _kernel(op: str) -> Callable[..., Any]:
+def _matmul(rows: Any, c_out: int, dtype: Any) -> Callable[..., Any] | None:
+    """Our best matmul for (M, K) and N columns; None for one row, and where it does not take these sizes."""
+    from kernels.registry import ops
+
+    op = ops()["matmul"]
+    takes = op.variant(op.best_for(dtype)).takes((rows[0], c_out, rows[1]), str(dtype).removeprefix("torch."))
+    return _kernel("matmul", dtype) if rows[0] > 1 and takes else None
+
+
+@functools.cache
+def _kernel(op: str, dtype: Any = torch.float32) -> Callable[..., Any]:
     """The op of kernels.registry in its best variant: the kernel itself where nothing has to be checked or converted.
 
     A custom op written in Python costs some 30 us of CPU time a call, more than the launches that fusing saves.
     """
     from kernels.registry import ops
 
-    checked, direct = ops()[op].call(ops()[op].best), ops()[op].variant(ops()[op].best).fn
+    declared, best = ops()[op], ops()[op].best_for(dtype)
+    checked, direct = declared.call(best), declared.variant(best).fn
     strided = op == "attention_decode"  # takes the filled part of the cache where it lies
 
     def fits(value: Any) -> bool:
@@ -185,15 +211,19 @@ class Attention(nn.Module):  # type: ignore[misc]
         self.n_head = config.n_head
         self.scale = config.scale(index)
         self.softmax_variant = softmax
-        self.attends = ops == FUSED_OPS and config.head_size == _decode_head_size()
-        self.c_attn = Projection(config.n_embd, 3 * config.n_embd)
-        self.c_proj = Projection(config.n_embd, config.n_embd)
+        self.attends = ops != TORCH_OPS and config.head_size == _decode_head_size()
+        # op attention has GPT-2's scale in it, and starts at the first key
+        self.attends_all = ops == BEST_OPS and self.attends and self.scale == config.head_size**-0.5
+        self.c_attn = Projection(config.n_embd, 3 * config.n_embd, ops)
+        self.c_proj = Projection(config.n_embd, config.n_embd, ops)
 
     @component("attn")
     def forward(self, x: Any, cache: KVCache) -> Any:
         q, k, v = self.qkv(x, cache)
         if self.attends and q.shape[2] == 1:
             return self.proj(self.attend(q, k, v))
+        if self.attends_all and q.shape[2] == k.shape[2]:
+            return self.proj(self.attend_all(q, k, v))
         scores = self.scores(q, k)
         if self.softmax_variant == TORCH_SOFTMAX:
             weights = self.softmax(self.mask(scores, cache))
@@ -241,6 +271,11 @@ class Attention(nn.Module):  # type: ignore[misc]
         """Scores to values of one token by one kernel, every key being visible: (B, nh, 1, hs) -> (B, 1, C), a view."""
         return self.merge_heads(_kernel("attention_decode")(q, k, v, self.scale))
 
+    @component("attend")
+    def attend_all(self, q: Any, k: Any, v: Any) -> Any:
+        """Scores to values of a whole prompt by one kernel, which keeps no scores: (B, nh, T, hs) -> (B, T, C)."""
+        return self.merge_heads(_kernel("attention", q.dtype)(q.contiguous(), k.contiguous(), v.contiguous()))
+
     @component("values")
     def values(self, weights: Any, v: Any) -> Any:
         """Average the values and merge the heads: (B, nh, Tq, Tk) x (B, nh, Tk, hs) -> (B, Tq, C)."""
@@ -253,7 +288,7 @@ class Attention(nn.Module):  # type: ignore[misc]
     @component("merge", detail=True)
     def merge_heads(self, x: Any) -> Any:
         """(B, nh, Tq, hs) -> (B, Tq, C): a copy, or with one token a view."""
-        if self.ops == FUSED_OPS and x.shape[2] > 1:
+        if self.ops != TORCH_OPS and x.shape[2] > 1:
             return _kernel("merge_heads")(x)
         return x.transpose(1, 2).flatten(2)
 
@@ -268,9 +303,11 @@ class MLP(nn.Module):  # type: ignore[misc]
     def __init__(self, config: GPT2Config, ops: str) -> None:
         super().__init__()
         self.approximate = _GELU[config.activation_function]
-        self.fused = ops == FUSED_OPS and self.approximate == "tanh"
-        self.c_fc = Projection(config.n_embd, config.inner)
-        self.c_proj = Projection(config.inner, config.n_embd)
+        self.fused = ops != TORCH_OPS and self.approximate == "tanh"
+        # our matmul adds the bias itself, so that only the activation is left
+        self.biased = ops == BEST_OPS
+        self.c_fc = Projection(config.n_embd, config.inner, ops)
+        self.c_proj = Projection(config.inner, config.n_embd, ops)
 
     @component("mlp")
     def forward(self, x: Any) -> Any:
@@ -278,12 +315,14 @@ class MLP(nn.Module):  # type: ignore[misc]
 
     @component("fc")
     def fc(self, x: Any) -> Any:
-        """Fused, the bias is left to `act`."""
-        return x @ self.c_fc.weight if self.fused else self.c_fc(x)
+        """Fused with PyTorch's product, the bias is left to `act`."""
+        return x @ self.c_fc.weight if self.fused and not self.biased else self.c_fc(x)
 
     @component("act")
     def act(self, x: Any) -> Any:
-        return _kernel("bias_gelu")(x, self.c_fc.bias) if self.fused else F.gelu(x, approximate=self.approximate)
+        if not self.fused:
+            return F.gelu(x, approximate=self.approximate)
+        return _kernel("gelu")(x) if self.biased else _kernel("bias_gelu")(x, self.c_fc.bias)
 
     @component("proj")
     def proj(self, x: Any) -> Any:
@@ -333,23 +372,23 @@ class Block(nn.Module):  # type: ignore[misc]
 class GPT2(nn.Module):  # type: ignore[misc]
     """The model.
 
-    `softmax` is "torch" (the unfused chain) or the name of a registered variant of op softmax. `ops` is "torch" or
-    "fused": then embeddings, additions with their layernorms, bias with GELU, the merging of heads and the attention of
-    one token are one kernel each, the best of the registry. (q, k and v stay views: the copy into the cache is their
-    permutation.)
+    `softmax` is "torch" (the unfused chain) or the name of a registered variant of op softmax. `ops` is "torch",
+    "fused" or "best": then embeddings, additions with their layernorms, bias with GELU, the merging of heads and the
+    attention of one token are one kernel each, the best of the registry; with "best" the attention of a prompt and the
+    matrix products too. (q, k and v stay views: the copy into the cache is their permutation.)
     """
 
     def __init__(self, config: GPT2Config, softmax: str = TORCH_SOFTMAX, ops: str = TORCH_OPS) -> None:
         super().__init__()
         if softmax != TORCH_SOFTMAX:
             import kernels.softmax.custom_op  # noqa: F401  registers torch.ops.kernel_ledger.causal_softmax
-        if ops not in (TORCH_OPS, FUSED_OPS):
-            raise UsageError(f"The model has no ops {ops!r}: use {TORCH_OPS} or {FUSED_OPS}.")
+        if ops not in (TORCH_OPS, FUSED_OPS, BEST_OPS):
+            raise UsageError(f"The model has no ops {ops!r}: use {TORCH_OPS}, {FUSED_OPS} or {BEST_OPS}.")
         self.config = config
         self.ops = ops
         self.root = "gpt2" if softmax == TORCH_SOFTMAX else "gpt2_fused"
-        if ops == FUSED_OPS:
-            self.root = "gpt2_fused_ops"
+        if ops != TORCH_OPS:
+            self.root = {FUSED_OPS: "gpt2_fused_ops", BEST_OPS: "gpt2_best"}[ops]
         self.wte = nn.Embedding(config.vocab_size, config.n_embd)
         self.wpe = nn.Embedding(config.n_positions, config.n_embd)
         self.h = nn.ModuleList(Block(config, index, softmax, ops) for index in range(config.n_layer))
@@ -402,7 +441,7 @@ class GPT2(nn.Module):  # type: ignore[misc]
 
     def _step(self, ids: Any, cache: KVCache, last_only: bool) -> Any:
         x = self.embeddings(ids, cache)
-        parts = self.fused_blocks(x, cache) if self.ops == FUSED_OPS else (self.blocks(x, cache),)
+        parts = self.fused_blocks(x, cache) if self.ops != TORCH_OPS else (self.blocks(x, cache),)
         cache.length += ids.shape[1]
         return self.lm_head(self.norm_f(*(part[:, -1:] if last_only else part for part in parts)))
 
@@ -424,7 +463,7 @@ class GPT2(nn.Module):  # type: ignore[misc]
     def embeddings(self, ids: Any, cache: KVCache) -> Any:
         """Token plus position: one gather and one addition; the positions are a slice, not a gather."""
         positions = self.wpe.weight[cache.length : cache.length + ids.shape[1]]
-        if self.ops == FUSED_OPS:
+        if self.ops != TORCH_OPS:
             return _kernel("encoder")(ids, self.wte.weight, positions)
         return self.wte(ids) + positions
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from analysis.formats.errors import InputError, UsageError
-from harness.gpt2 import GPT2, GPT2Config
+from harness.gpt2 import GPT2, TORCH_OPS, GPT2Config
 from kernels.integrations import hidden_package
 
 RANDOM = "random"
@@ -99,10 +99,20 @@ def encode_prompt(prompt: str, weights: Weights) -> list[int]:
         ) from error
 
 
-def build_model(weights: Weights, softmax: str = "torch", device: Any = "cpu", dtype: Any = torch.float32) -> GPT2:
+def decode_tokens(ids: Sequence[int], weights: Weights) -> str:
+    """The text of token ids by the checkpoint's tokenizer, else the numbers; the counterpart of `encode_prompt`."""
+    if not weights.source.startswith("transformers:"):
+        return " ".join(map(str, ids))
+    name = weights.source.removeprefix("transformers:")
+    return str(import_transformers().AutoTokenizer.from_pretrained(name).decode(ids))
+
+
+def build_model(
+    weights: Weights, softmax: str = "torch", device: Any = "cpu", dtype: Any = torch.float32, ops: str = TORCH_OPS
+) -> GPT2:
     """A model in eval mode that holds exactly these parameters, converted to `dtype` on `device`."""
     with torch.device("meta"):
-        model = GPT2(weights.config, softmax)
+        model = GPT2(weights.config, softmax, ops)
     state = {name: tensor.to(device=device, dtype=dtype) for name, tensor in weights.state.items()}
     model.load_state_dict(state, assign=True)
     return model.eval().requires_grad_(False)

@@ -239,7 +239,7 @@ def test_decode_attention_gives_the_tokens_and_logits_of_its_parts(batch: int) -
 
 
 def test_unknown_ops_are_refused() -> None:
-    with pytest.raises(UsageError, match="no ops 'fast': use torch or fused"):
+    with pytest.raises(UsageError, match="no ops 'fast': use torch, fused or best"):
         GPT2(TINY, ops="fast")
 
 

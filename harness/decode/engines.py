@@ -1,0 +1,271 @@
+"""The engines that decode, each with less of the host than the one before, behind one interface.
+
+    eager        our best kernel for every operation, launched one by one
+    graph        the same step in a CUDA graph: one launch a token, and no new capture
+    few          few kernels a layer in a CUDA graph, each of which prefetches its weights before it waits
+    persistent   one kernel that stays on the GPU for many tokens
+
+`few` and `persistent` are written for some sizes and GPUs; for others `open_engine` takes `graph` and says why.
+
+    engine = open_engine("graph", load_weights("gpt2"), dtype="bfloat16", device="cuda")
+    engine.prefill(ids)        # (B, T): fills the cache and chooses the first token
+    engine.decode(100)         # 100 steps; nothing waits for the host
+    engine.tokens              # (B, T + 101): what there is, on the device
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from analysis.formats.errors import InputError, UsageError
+from harness.console import progress
+from harness.decode.step import Step, sample
+from harness.gpt2 import BEST_OPS, GPT2, KVCache
+from harness.ranges import NvtxTracer, Tracer, attach, detach
+from harness.weights import Weights, build_model
+from kernels.decode.contract import Gpu, Program, Sampling, Sizes, State
+
+EAGER, GRAPH, FEW, PERSISTENT = "eager", "graph", "few", "persistent"
+ENGINES = (EAGER, GRAPH, FEW, PERSISTENT)
+MOST_BATCH = 8
+_WARM_UP = 3
+GREEDY = Sampling()
+
+
+def sizes_of(weights: Weights, dtype: str, batch: int = 1, capacity: int | None = None) -> Sizes:
+    """The sizes of a model and of a cache for `capacity` tokens (default: as many as it has positions).
+
+    Raises: UsageError for a batch or a capacity that no engine takes.
+    """
+    config = weights.config
+    capacity = config.n_positions if capacity is None else capacity
+    if not 1 <= batch <= MOST_BATCH:
+        raise UsageError(f"The engines decode 1 to {MOST_BATCH} sequences at a time, not {batch}: split the batch.")
+    if not 2 <= capacity <= config.n_positions:
+        raise UsageError(
+            f"A cache of {capacity} tokens does not fit a model of {config.n_positions} positions: "
+            f"use 2 to {config.n_positions}."
+        )
+    return Sizes(
+        layers=config.n_layer,
+        width=config.n_embd,
+        heads=config.n_head,
+        inner=config.inner,
+        vocabulary=config.vocab_size,
+        positions=config.n_positions,
+        epsilon=config.layer_norm_epsilon,
+        batch=batch,
+        capacity=capacity,
+        dtype=dtype,
+    )
+
+
+def new_state(sizes: Sizes, device: str) -> State:
+    """A state with an empty cache at position 0."""
+    dtype = getattr(torch, sizes.dtype)
+    shape = (sizes.layers, sizes.batch, sizes.heads, sizes.capacity, sizes.head_size)
+    whole = {"dtype": torch.int64, "device": device}
+    return State(
+        token=torch.zeros(sizes.batch, **whole),
+        position=torch.zeros(1, **whole),
+        ids=torch.zeros(sizes.batch, sizes.capacity + 1, **whole),
+        keys=torch.zeros(shape, dtype=dtype, device=device),
+        values=torch.zeros(shape, dtype=dtype, device=device),
+    )
+
+
+def gpu_at_hand() -> Gpu | None:
+    """What torch says of the GPU that it uses; None without one."""
+    if not torch.cuda.is_available():
+        return None
+    seen = torch.cuda.get_device_properties(torch.cuda.current_device())
+    shared = int(getattr(seen, "shared_memory_per_block_optin", 0))
+    return Gpu(seen.name, (seen.major, seen.minor), seen.multi_processor_count, shared)
+
+
+class Engine:
+    """Prefill by the model, decoding by a Program on the same cache.
+
+    `program` decodes `program.most` tokens a launch; with `captured` its step is recorded in a CUDA graph.
+    """
+
+    def __init__(
+        self, name: str, model: GPT2, sizes: Sizes, state: State, program: Program, sampling: Sampling
+    ) -> None:
+        self.name, self.model, self.sizes, self.state, self.program = name, model, sizes, state, program
+        self.sampling = sampling
+        self.length = 0
+        self.graph: Any = None
+        # the model's own cache is the state's: what a prefill appends lies where the steps look for it
+        self._cache = KVCache.over(state.keys, state.values)
+
+    @property
+    def tokens(self) -> Any:
+        """All tokens so far, prompt and last one included: (B, length), on the device."""
+        return self.state.ids[:, : self.length]
+
+    def prefill(self, ids: Any) -> None:
+        """Run the prompt (B, T), 1 or more tokens, and choose the first token behind it.
+
+        Raises: UsageError where the prompt does not fit the batch or the cache.
+        """
+        if ids.ndim != 2 or ids.shape[0] != self.sizes.batch or not ids.shape[1]:
+            raise UsageError(
+                f"The prompt has shape {tuple(ids.shape)} and the engine decodes {self.sizes.batch} sequences: "
+                f"give ({self.sizes.batch}, T) with T of 1 or more."
+            )
+        tokens = ids.shape[1]
+        self.check_room(tokens, "The tokens of the prompt")
+        state = self.state
+        self._cache.truncate()
+        with torch.inference_mode():
+            logits = self.model(ids, self._cache, last_only=True)[:, -1]
+            chosen = logits.argmax(-1) if self.sampling.greedy else sample(logits, self.sampling, self._generator())
+            state.token.copy_(chosen)
+            state.position.fill_(tokens)
+            state.ids[:, :tokens] = ids
+            state.ids[:, tokens] = chosen
+            self.program.begin()
+        self.length = tokens + 1
+
+    def _generator(self) -> Any:
+        return getattr(self.program, "generator", None)
+
+    def decode(self, tokens: int) -> None:
+        """Enqueue that many steps. The host waits for nothing.
+
+        Raises: UsageError before a prompt, and where the cache has no room for them.
+        """
+        if not self.length:
+            raise UsageError("There is no prompt yet: call prefill first.")
+        self.check_room(self.length - 1 + tokens, f"{tokens} more tokens")
+        with torch.inference_mode():
+            for count in _pieces(tokens, self.program.most):
+                if self.graph is None:
+                    self.program.launch(count)
+                else:
+                    self.graph.replay()
+        self.length += tokens
+
+    def step(self) -> None:
+        """One token."""
+        self.decode(1)
+
+    def force(self, ids: Any) -> None:
+        """Replace the last token of each sequence by `ids` (B,): how a given text is run token by token."""
+        with torch.inference_mode():
+            self.state.token.copy_(ids)
+            self.state.ids[:, self.length - 1] = ids
+
+    def generate(self, ids: Any, new_tokens: int) -> Any:
+        """The prompt (B, T) and `new_tokens` behind it, 1 or more: (B, T + new_tokens)."""
+        self.prefill(ids)
+        self.decode(new_tokens - 1)
+        return self.tokens.clone()
+
+    def check(self) -> None:
+        """Wait for the GPU. Raises: InputError where a kernel reported trouble."""
+        if self.state.token.is_cuda:
+            torch.cuda.synchronize()
+        if trouble := self.program.trouble():
+            raise InputError(trouble)
+
+    def check_room(self, rows: int, what: str) -> None:
+        """Raises: UsageError where the cache has fewer than `rows` rows; `what` is plural, and begins the sentence."""
+        if rows > self.sizes.capacity:
+            raise UsageError(
+                f"{what} need {rows} rows of a cache that has {self.sizes.capacity}: "
+                "shorten the text, or make the cache larger with --context."
+            )
+
+    def capture(self, tracer: Tracer | None = None) -> None:
+        """Record one step in a CUDA graph, inside the ranges of `tracer`, by which nsys names layers."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.inference_mode(), torch.cuda.stream(side):
+            for _ in range(_WARM_UP):  # compiles and loads kernels, which a capture does not allow
+                self.state.position.zero_()
+                self.program.begin()
+                self.program.launch(1)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        if (generator := self._generator()) is not None:
+            graph.register_generator_state(generator)
+        if tracer is not None:
+            attach(self.program, tracer)
+        try:
+            with torch.inference_mode(), torch.cuda.graph(graph):
+                self.program.launch(1)
+        finally:
+            detach(self.program)
+        self.graph = graph
+
+
+def _pieces(tokens: int, most: int) -> Sequence[int]:
+    """How many tokens each launch decodes."""
+    whole, rest = divmod(tokens, most)
+    return [most] * whole + [rest] * (rest > 0)
+
+
+def refusal(name: str, sizes: Sizes, gpu: Gpu | None, sampling: Sampling = GREEDY) -> str:
+    """Why an engine does not decode these sizes here, in one sentence; "" if it does."""
+    if name in (EAGER, GRAPH):
+        return ""
+    if gpu is None:
+        return f"Engine {name} needs an NVIDIA GPU, and torch sees none."
+    if not sampling.greedy:
+        return (
+            f"Engine {name} takes the largest logit only, and a temperature of {sampling.temperature:g} was asked for."
+        )
+    maker = _maker(name)
+    return str(maker.refuses(sizes, gpu)) if maker is not None else f"Engine {name} has no kernels in this version."
+
+
+def _maker(name: str) -> Any:
+    """kernels/decode/few.py or persistent.py; None where it is not there."""
+    try:
+        return importlib.import_module(f"kernels.decode.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"kernels.decode.{name}":
+            raise
+        return None
+
+
+def open_engine(
+    name: str,
+    weights: Weights,
+    *,
+    dtype: str = "bfloat16",
+    device: str = "cuda",
+    batch: int = 1,
+    capacity: int | None = None,
+    sampling: Sampling = GREEDY,
+    ranges: bool = False,
+) -> Engine:
+    """An engine of ENGINES that is ready to run; `graph` in place of one that refuses, which it says.
+
+    On the CPU the step runs without a capture. With `ranges` a graph is recorded inside NVTX ranges.
+    Raises: UsageError for an unknown engine, a batch or a capacity that none takes.
+    """
+    if name not in ENGINES:
+        raise UsageError(f"There is no engine {name!r}: use {', '.join(ENGINES)}.")
+    sizes = sizes_of(weights, dtype, batch, capacity)
+    if why := refusal(name, sizes, gpu_at_hand() if device == "cuda" else None, sampling):
+        progress(f"{why} Engine {GRAPH} runs instead.")
+        name = GRAPH
+    model = build_model(weights, device=device, dtype=getattr(torch, dtype), ops=BEST_OPS)
+    state, held = new_state(sizes, device), model.state_dict()
+    with torch.inference_mode():
+        program = (
+            Step(held, sizes, weights.config, state, sampling, device)
+            if name in (EAGER, GRAPH)
+            else _maker(name).make(held, sizes, state, sampling)
+        )
+    engine = Engine(name, model, sizes, state, program, sampling)
+    if device == "cuda" and name != EAGER and program.most == 1:
+        engine.capture(NvtxTracer() if ranges else None)
+    return engine

@@ -1,0 +1,388 @@
+"""The engines of harness/decode on the CPU: the step that a GPU records, against the model and against its mutants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from analysis.formats.errors import InputError, UsageError
+from harness import generate
+from harness.decode.check import compare, compare_greedy, forced_logits, greedy_text, peaked_weights
+from harness.decode.engines import ENGINES, MOST_BATCH, Engine, gpu_at_hand, open_engine, refusal, sizes_of
+from harness.decode.step import Step
+from harness.gpt2 import GPT2Config
+from harness.weights import Weights, build_model, load_weights
+from kernels.decode.contract import Gpu, Sampling, Sizes
+
+SMALL = GPT2Config(vocab_size=97, n_positions=48, n_embd=128, n_layer=2, n_head=2)  # heads of 64, as the kernels have
+ODD = GPT2Config(vocab_size=61, n_positions=40, n_embd=48, n_layer=3, n_head=3, n_inner=72)  # heads of 16
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Matrices this small are slower on many threads, and a busy machine makes threads wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def prompt(config: GPT2Config, batch: int, tokens: int, seed: int = 3) -> Any:
+    return torch.randint(config.vocab_size, (batch, tokens), generator=torch.Generator().manual_seed(seed))
+
+
+def on_cpu(weights: Weights, name: str = "graph", dtype: str = "float32", **more: Any) -> Engine:
+    return open_engine(name, weights, dtype=dtype, device="cpu", **more)
+
+
+def logits_of(engine: Engine, ids: Any, prompt_tokens: int) -> Any:
+    """Logits (steps, V) of a text that is run token by token behind its first tokens."""
+    engine.prefill(ids[:, :prompt_tokens])
+    found = []
+    for at in range(prompt_tokens, ids.shape[1]):
+        engine.force(ids[:, at])
+        engine.step()
+        found.append(engine.program.logits.float().clone())
+    return torch.stack(found)
+
+
+def reference_logits(weights: Weights, ids: Any, prompt_tokens: int) -> Any:
+    with torch.inference_mode():
+        return build_model(weights)(ids)[:, prompt_tokens:].transpose(0, 1)
+
+
+@pytest.mark.parametrize("config", [SMALL, ODD], ids=["heads of 64", "odd"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_steps_give_the_tokens_of_the_model(config: GPT2Config, batch: int) -> None:
+    weights = peaked_weights(config)
+    ids = prompt(config, batch, 5)
+    expected = build_model(weights).generate(ids, config.n_positions - 5)
+    assert torch.equal(on_cpu(weights, batch=batch).generate(ids, config.n_positions - 5), expected)
+
+
+@pytest.mark.parametrize("tokens", [1, 7])
+def test_logits_far_behind_the_prompt_are_those_of_one_pass(tokens: int) -> None:
+    weights, ids = peaked_weights(SMALL), prompt(SMALL, 2, SMALL.n_positions)
+    got = logits_of(on_cpu(weights, batch=2), ids, tokens)
+    assert float((got - reference_logits(weights, ids, tokens)).abs().max()) < 2e-4
+
+
+def test_bfloat16_runs_and_stays_near_float32() -> None:
+    weights, ids = load_weights("random", 0, SMALL), prompt(SMALL, 1, 20)
+    got = logits_of(on_cpu(weights, dtype="bfloat16"), ids, 4)
+    assert float((got - reference_logits(weights, ids, 4)).abs().max()) < 0.05
+
+
+def test_a_second_prompt_sees_nothing_of_the_first() -> None:
+    """The rows of the cache behind a shorter prompt are stale: no query may see one."""
+    weights = peaked_weights(SMALL)
+    engine = on_cpu(weights)
+    engine.generate(prompt(SMALL, 1, 30, seed=8), 12)
+    ids = prompt(SMALL, 1, 4)
+    assert torch.equal(engine.generate(ids, 20), on_cpu(weights).generate(ids, 20))
+
+
+def test_rows_behind_the_position_may_hold_anything() -> None:
+    weights, ids = peaked_weights(ODD), prompt(ODD, 1, 4)
+    expected = on_cpu(weights).generate(ids, 20)
+    engine = on_cpu(weights)
+    engine.state.keys.fill_(torch.nan)
+    engine.state.values.fill_(torch.nan)
+    assert torch.equal(engine.generate(ids, 20), expected)
+
+
+# --- mutants: with peaked attention each of these changes the text ---
+
+
+def shifted_position(engine: Engine) -> None:
+    engine.state.position.add_(1)
+    engine.program.spans[:, 1].add_(1)
+
+
+def shifted_embedding(engine: Engine) -> None:
+    engine.program.wpe = engine.program.wpe.roll(1, 0)
+
+
+def stale_row(engine: Engine) -> None:
+    engine.state.keys[1, :, :, 3] = engine.state.keys[1, :, :, 2]
+    engine.state.values[1, :, :, 3] = engine.state.values[1, :, :, 2]
+
+
+def hidden_row(engine: Engine) -> None:
+    engine.program.spans[:, 1].sub_(1)
+
+
+def dropped_head(engine: Engine) -> None:
+    c_proj, bias = engine.program.layers[1].c_proj
+    engine.program.layers[1].c_proj = (c_proj.index_fill(1, torch.arange(64, 128), 0.0), bias)
+
+
+def judged(engine: Engine, mutate: Any = None) -> Any:
+    """The engine's agreement with float64 on a text of 40 tokens, after `mutate` behind the first 8."""
+    weights, ids = peaked_weights(SMALL), prompt(SMALL, 1, 40)
+    with torch.inference_mode():
+        reference, plain = build_model(weights, dtype=torch.float64)(ids)[0], build_model(weights)(ids)[0]
+        steps = forced_logits(engine, ids, 8)
+        first = next(steps)
+        if mutate is not None:
+            mutate(engine)
+
+        def all_steps() -> Iterator[Any]:
+            yield first
+            yield from steps
+
+        return compare(reference, plain, all_steps(), 8)
+
+
+def test_the_engine_agrees_with_the_reference() -> None:
+    agreement = judged(on_cpu(peaked_weights(SMALL)))
+    assert agreement.good
+    assert agreement.positions == agreement.same == 32
+    assert agreement.kl_most < 1e-9
+
+
+@pytest.mark.parametrize("mutate", [shifted_position, shifted_embedding, stale_row, hidden_row, dropped_head])
+def test_a_mutant_is_found(mutate: Any) -> None:
+    agreement = judged(on_cpu(peaked_weights(SMALL)), mutate)
+    assert agreement.wrong >= 1  # one stale row of 8 to 39 decides few tokens
+    assert not agreement.good
+    assert agreement.worse
+    assert agreement.first_wrong is not None
+
+
+def test_a_greedy_text_is_judged_token_by_token() -> None:
+    weights, ids = peaked_weights(SMALL), prompt(SMALL, 1, 6)
+    text = greedy_text(on_cpu(weights), ids, 30)
+    with torch.inference_mode():
+        reference, plain = build_model(weights, dtype=torch.float64)(text)[0], build_model(weights)(text)[0]
+    assert compare_greedy(reference, plain, text, 6) == (30, 0, 0)
+    text[0, 20] = (text[0, 20] + 1) % SMALL.vocab_size
+    same, ties, wrong = compare_greedy(reference, plain, text, 6)
+    assert (same, ties, wrong) == (29, 0, 1)
+
+
+def test_two_tokens_that_rounding_cannot_tell_apart_are_a_tie() -> None:
+    reference = torch.tensor([[0.0, 2.0, 2.001, -1.0]]).expand(6, 4)
+    plain = reference + torch.tensor([0.0, 0.001, -0.001, 0.0])
+    other = torch.tensor([0.0, 2.002, 2.001, -1.0])
+    agreement = compare(reference, plain, iter([other] * 6), 0)
+    assert (agreement.same, agreement.ties, agreement.wrong) == (0, 6, 0)
+    far = compare(reference, plain, iter([torch.tensor([2.5, 2.0, 2.0, -1.0])] * 6), 0)
+    assert (far.wrong, far.first_wrong) == (6, 0)
+
+
+def test_these_weights_look_at_few_keys() -> None:
+    """Else a mutant could hide: of 40 keys the first layers' heads give more than half of their weight to one."""
+    weights = peaked_weights(SMALL)
+    model = build_model(weights)
+    found: list[Any] = []
+    average = type(model.h[0].attn).average
+    try:
+        type(model.h[0].attn).average = lambda self, w, v: (found.append(w), average(self, w, v))[1]
+        with torch.inference_mode():
+            model(prompt(SMALL, 1, 40))
+    finally:
+        type(model.h[0].attn).average = average
+    assert all(float(weights[:, :, -20:].amax(-1).mean()) > 0.5 for weights in found)
+
+
+# --- nothing asks the host ---
+
+
+class NoHost(TorchDispatchMode):
+    """Refuses what would make the host wait: values that are read, copies to the host, sizes that depend on values."""
+
+    REFUSED = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "item")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = function._schema.name.partition("::")[2]
+        assert name not in self.REFUSED, f"{name} asks the host"
+        result = function(*args, **(kwargs or {}))
+        tensors = result if isinstance(result, tuple | list) else [result]
+        assert all(not isinstance(value, torch.Tensor) or value.is_meta for value in tensors), f"{name} left the device"
+        self.calls += 1
+        return result
+
+
+def step_on_meta(batch: int, sampling: Sampling) -> Step:
+    """The step on tensors without values: whatever wanted one would fail."""
+    weights = load_weights("random", 0, SMALL)
+    engine = on_cpu(weights, batch=batch)
+    state = type(engine.state)(*(getattr(engine.state, name).to("meta") for name in engine.state.__dataclass_fields__))
+    held = {name: tensor.to("meta") for name, tensor in weights.state.items()}
+    step = Step(held, engine.sizes, SMALL, state, Sampling(), "cpu")
+    step.sampling = sampling
+    return step
+
+
+@pytest.mark.parametrize("batch", [1, MOST_BATCH])
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8, 5)], ids=["greedy", "sampled"])
+def test_a_step_asks_nothing_of_the_host(batch: int, sampling: Sampling) -> None:
+    step = step_on_meta(batch, sampling)
+    with torch.inference_mode(), NoHost() as watched:
+        step.launch(1)
+    assert watched.calls > 20
+
+
+def test_the_watch_sees_a_step_that_asks() -> None:
+    step = step_on_meta(1, Sampling())
+    with pytest.raises((RuntimeError, AssertionError)), torch.inference_mode(), NoHost():
+        int(step.state.position)
+
+
+def test_a_step_allocates_no_pointer_of_the_state_anew() -> None:
+    engine = on_cpu(peaked_weights(SMALL))
+    before = [getattr(engine.state, name).data_ptr() for name in engine.state.__dataclass_fields__]
+    engine.generate(prompt(SMALL, 1, 4), 10)
+    assert [getattr(engine.state, name).data_ptr() for name in engine.state.__dataclass_fields__] == before
+
+
+# --- sampling ---
+
+
+def test_sampling_repeats_with_its_seed_and_follows_the_probabilities() -> None:
+    from harness.decode.step import sample
+
+    weights, ids = load_weights("random", 0, SMALL), prompt(SMALL, 1, 4)
+    texts = [on_cpu(weights, sampling=Sampling(1.0, 0, seed)).generate(ids, 30) for seed in (5, 5, 6)]
+    assert torch.equal(texts[0], texts[1])
+    assert not torch.equal(texts[0], texts[2])
+    probabilities = torch.tensor([0.5, 0.3, 0.15, 0.05])
+    drawn = sample(probabilities.log().expand(20_000, 4), Sampling(1.0, 3), torch.Generator().manual_seed(0)).bincount(
+        minlength=4
+    )
+    expected = probabilities[:3] / probabilities[:3].sum()
+    assert drawn[3] == 0
+    assert float((drawn[:3] / 20_000 - expected).abs().max()) < 5 * 0.5 / 20_000**0.5
+
+
+# --- what cannot be ---
+
+
+def test_more_text_than_the_cache_holds_is_one_sentence() -> None:
+    engine = on_cpu(load_weights("random", 0, SMALL), capacity=10)
+    with pytest.raises(UsageError, match=r"need 11 rows of a cache that has 10"):
+        engine.prefill(prompt(SMALL, 1, 11))
+    engine.prefill(prompt(SMALL, 1, 8))
+    engine.decode(2)
+    with pytest.raises(UsageError, match=r"1 more tokens need 11 rows"):
+        engine.step()
+    assert engine.tokens.shape == (1, 11)
+
+
+def test_bad_calls_are_one_sentence() -> None:
+    weights = load_weights("random", 0, SMALL)
+    engine = on_cpu(weights)
+    with pytest.raises(UsageError, match="no prompt yet"):
+        engine.step()
+    with pytest.raises(UsageError, match="decodes 1 sequences"):
+        engine.prefill(prompt(SMALL, 2, 4))
+    with pytest.raises(UsageError, match="no engine 'warp'"):
+        on_cpu(weights, "warp")
+    with pytest.raises(UsageError, match="1 to 8 sequences"):
+        on_cpu(weights, batch=9)
+    with pytest.raises(UsageError, match="cache of 49 tokens"):
+        on_cpu(weights, capacity=49)
+
+
+@pytest.mark.parametrize("name", ["few", "persistent"])
+def test_an_engine_that_refuses_falls_back_to_the_graph_and_says_so(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = on_cpu(load_weights("random", 0, SMALL), name)
+    assert engine.name == "graph"
+    assert "needs an NVIDIA GPU" in capsys.readouterr().err
+    assert "temperature of 1" in refusal(name, engine.sizes, Gpu("GPU", (9, 0), 132, 232448), Sampling(1.0))
+    assert engine.generate(prompt(SMALL, 1, 3), 4).shape == (1, 7)
+
+
+def test_trouble_of_a_kernel_ends_the_program_with_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = on_cpu(load_weights("random", 0, SMALL))
+    engine.check()
+    monkeypatch.setattr(engine.program, "trouble", lambda: "Block 3 waited for 2 s.", raising=False)
+    with pytest.raises(InputError, match="Block 3"):
+        engine.check()
+
+
+def test_a_program_of_many_tokens_is_launched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights, ids = peaked_weights(SMALL), prompt(SMALL, 1, 4)
+    engine = on_cpu(weights)
+    launched: list[int] = []
+    launch = engine.program.launch
+    monkeypatch.setattr(engine.program, "most", 8, raising=False)
+    monkeypatch.setattr(
+        engine.program, "launch", lambda tokens: (launched.append(tokens), launch(tokens)), raising=False
+    )
+    assert torch.equal(engine.generate(ids, 22), on_cpu(weights).generate(ids, 22))
+    assert launched == [8, 8, 5]
+
+
+def test_bytes_of_a_step_are_those_of_the_parameters() -> None:
+    gpt2 = Sizes(12, 768, 12, 3072, 50257, 1024, 1e-5, 1, 1024, "bfloat16")
+    assert gpt2.weight_bytes == 247_308_288
+    assert gpt2.cache_bytes(1) == 36_864
+    weights = load_weights("random", 0, ODD)
+    sizes = sizes_of(weights, "float32", batch=2)
+    held = sum(tensor.numel() for name, tensor in weights.state.items() if name != "wpe.weight") + ODD.n_embd
+    assert sizes.weight_bytes == 4 * held
+    assert sizes.cache_bytes(7) == 4 * 2 * 2 * 3 * 48 * 7
+
+
+def test_without_a_gpu_there_is_none() -> None:
+    if not torch.cuda.is_available():
+        assert gpu_at_hand() is None
+    assert set(ENGINES) == {"eager", "graph", "few", "persistent"}
+
+
+# --- the command ---
+
+TINY = "n_layer=2,n_embd=128,n_head=2,vocab_size=300,n_positions=64"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_command_continues_a_text_by_every_engine(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--device", "cpu", "--config", TINY, "--tokens", "6", "--prompt", "Hello", "--batch", "2"]
+    assert generate.main(["--engine", engine, *arguments]) == 0
+    said = capsys.readouterr()
+    assert [len(line.split()) for line in said.out.splitlines()] == [6, 6]
+    ran = "graph" if engine in ("few", "persistent") else engine
+    assert f"engine {ran}: " in said.err
+    assert "tokens/s" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--tokens", "80"], "need 84 rows of a cache that has 64"),
+        (["--context", "65"], "cache of 65 tokens does not fit a model of 64 positions"),
+        (["--tokens", "0"], "use 1 or more"),
+        (["--batch", "9"], "1 to 8 sequences"),
+        (["--temperature", "-1"], "cannot be negative"),
+        (["--prompt", ""], "prompt is empty"),
+        (["--weights", "gpt2"], "leave one of the two out"),
+    ],
+)
+def test_the_command_says_in_one_sentence_what_cannot_be(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert generate.main(["--device", "cpu", "--config", TINY, "--prompt", "Hello", *arguments]) in (2, 3)
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1
+    assert sentence in said[0]
+
+
+def test_out_of_memory_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(generate, "open_engine", full)
+    assert generate.main(["--device", "cpu", "--config", TINY]) == 3
+    assert "use a smaller --context, --batch or model" in capsys.readouterr().err
