@@ -26,7 +26,7 @@ from analysis.formats.dropin import DROPIN
 from analysis.formats.errors import InputError
 from analysis.formats.files import document_fields
 from analysis.formats.report import KERNEL_REPORT, REPORT
-from analysis.page import terminal
+from analysis.page import terminal, tour
 from analysis.page.readme import Results, join_gpus, render_results, render_summary, replace_part
 from analysis.published import Runs
 from analysis.report import declared
@@ -126,6 +126,7 @@ def render(root: Path = ROOT) -> dict[str, str]:
     }
     if programs := examples.read(root / "examples"):
         texts["examples/README.md", "examples"] = {"": examples.render(programs)}
+    texts |= {("docs/tour.md", name): {"": text} for name, text in _tour(gpus).items()}
     files: dict[str, str] = {}
     for place, runs in enumerate(gpus):
         tables = _ladder_tables(runs, root)
@@ -205,6 +206,14 @@ def _overview(runs: Runs, ladder_tables: ladder.Tables) -> Iterator[Part]:
     yield Part("reports/README.md", "results", render_results(results))
     advice = scorecard.result() if runs.gpu == score.GPU else ""
     yield Part("README.md", "results", render_summary(results, advice, render_line(_settings(runs))))
+
+
+def _tour(gpus: Sequence[Runs]) -> dict[str, str]:
+    """The parts of docs/tour.md: of the first GPU, which has the runs that it walks through."""
+    overview, layers = (gpus[0].folder(name) for name in ("overview", "layers"))
+    if overview is None or layers is None:
+        return {}
+    return tour.render_parts(*_read_report(overview), _read_report(layers)[1])
 
 
 def _layers(runs: Runs) -> Iterator[Part]:

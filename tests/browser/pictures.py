@@ -7,6 +7,7 @@ python -m tests.browser.pictures report    # draws one
 from __future__ import annotations
 
 import argparse
+import csv
 import io
 import shutil
 import sys
@@ -42,6 +43,16 @@ def _at(section: str) -> Callable[[Any], None]:
     return scroll
 
 
+def heaviest() -> str:
+    """The kernel with most time in a decode step of the run OVERVIEW."""
+    with (ROOT / "reports" / OVERVIEW / "tables" / "kernels.csv").open(encoding="utf-8", newline="") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["range"].startswith("gpt2/decode/")]
+    time: dict[str, float] = {}
+    for row in rows:
+        time[row["kernel"]] = time.get(row["kernel"], 0.0) + float(row["nsys_time_ns"])
+    return max(time, key=lambda kernel: time[kernel])
+
+
 def _of(range_: str) -> str:
     return f"#range={quote(range_, safe='')}"
 
@@ -49,6 +60,12 @@ def _of(range_: str) -> str:
 SHOTS = {
     "report": Shot(OVERVIEW, "", 545),
     "decode": Shot(OVERVIEW, _of("gpt2/decode"), 480),
+    "timeline": Shot(OVERVIEW, _of("gpt2/decode"), 480, _at("timeline")),
+    "gaps": Shot(OVERVIEW, _of("gpt2/decode"), 330, _at("gaps")),
+    "roofline": Shot(OVERVIEW, _of("gpt2/decode"), 620, _at("roofline")),
+    "kernel": Shot(OVERVIEW, "#kernel=", 640),
+    "fusion": Shot(OVERVIEW, _of("gpt2/decode"), 480, _at("fusion")),
+    "baseline": Shot(LAYERS, "", 500, _at("baseline")),
 }
 
 
@@ -60,6 +77,7 @@ def taken(chromium: Any, names: Sequence[str] = tuple(SHOTS)) -> Iterator[tuple[
         context = chromium.new_context(viewport=size, color_scheme="light", reduced_motion="reduce", locale="en-US")
         context.set_default_timeout(20_000)
         page = context.new_page()
+        fragment += quote(heaviest(), safe="") if fragment == "#kernel=" else ""
         page.goto((ROOT / "reports" / run / "report.html").as_uri() + fragment)
         page.wait_for_timeout(300)
         if act is not None:
