@@ -1,6 +1,6 @@
-"""Reads `.ncu-rep` reports with NVIDIA's own package `ncu-report` (optional: `pip install -e '.[ncu-rep]'`).
+"""Read `.ncu-rep` reports with NVIDIA's own package `ncu-report` (optional: `pip install -e '.[ncu-rep]'`).
 
-It needs neither ncu nor a GPU, and has every value in full precision, rules and samples by source line.
+The package needs neither ncu nor a GPU. It gives every value in full precision, the rules, and samples by source line.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SPEEDUPS = {1: "local", 2: "global"}
 
 @dataclass(frozen=True)
 class Report:
-    """A report: the tables of the model that it fills (see Capture), base units, and what is missing from it."""
+    """A report: the tables of Capture that it fills, its base units, and its gaps."""
 
     counters: pd.DataFrame
     units: dict[str, str]
@@ -66,12 +66,12 @@ class Report:
 
 
 def installed() -> bool:
-    """Whether NVIDIA's module is there, without loading it."""
+    """Whether NVIDIA's module is installed. This does not load it."""
     return importlib.util.find_spec("ncu_report") is not None
 
 
 def package() -> Any:
-    """NVIDIA's module, or None where it is not installed or does not load."""
+    """NVIDIA's module, or None if it is not installed or does not load."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of SWIG, on Python 3.12 and later
@@ -82,7 +82,7 @@ def package() -> Any:
 
 
 def _text(value: Any) -> str:
-    """Text of the package, which passes bytes that are no UTF-8 on as lone surrogates."""
+    """A text of the package, which turns bytes outside UTF-8 into lone surrogates."""
     return str(value or "").encode("utf-8", errors="replace").decode()
 
 
@@ -154,7 +154,7 @@ def _append(table: dict[str, list[object]], row: tuple[object, ...]) -> None:
 
 
 def _number(metric: Any) -> float | None:
-    """The value of a metric, NaN where it has none, None where it is text."""
+    """The value of a metric: NaN if it has none, None if it is a text."""
     if hasattr(metric, "has_value") and not metric.has_value():
         return math.nan  # instances alone, such as samples over time
     value = metric.value()
@@ -166,7 +166,7 @@ def _number(metric: Any) -> float | None:
 
 
 def _unit(metric: Any) -> str:
-    """The base unit of a metric. Values are always in it, so that a scale in its name (`second`) is not applied."""
+    """The base unit of a metric. Values are already in it, so no scale in the unit's name (`second`) applies."""
     unit = str(metric.unit() if hasattr(metric, "unit") else "").replace("_per_", "/")
     try:
         return base_unit(unit, "")[1]
@@ -209,13 +209,13 @@ def _nvtx_path(action: Any) -> str:
 
 
 def plain_text(text: str) -> str:
-    """The text of a rule as the details page prints it: links as text, without paths."""
+    """The text of a rule as on the details page: links as text, without paths."""
     text = _URL.sub(lambda match: f"{match['text']} ({match['address']})", text)
     return without_paths(_LINK.sub(lambda match: match["text"], text)).strip()
 
 
 def _rules(action: Any) -> Iterator[tuple[object, ...]]:
-    """(section, its title, rule, type, text, speed-up type, speed-up) of the rules of a launch that say something."""
+    """(section, its title, rule, type, text, speed-up type, speed-up) of a launch's rules with a text."""
     if not hasattr(action, "rule_results"):
         return
     for result in action.rule_results():
@@ -232,7 +232,7 @@ def _rules(action: Any) -> Iterator[tuple[object, ...]]:
 
 
 def _named_instances(metric: Any) -> Iterator[tuple[str, float]]:
-    """(name, value) of instances with names, such as opcodes. Those by address become source lines."""
+    """(name, value) of instances with names, such as opcodes. Instances by address become source lines instead."""
     if not metric.num_instances() or not metric.has_correlation_ids():
         return
     ids = metric.correlation_ids()
@@ -245,7 +245,7 @@ def _named_instances(metric: Any) -> Iterator[tuple[str, float]]:
 
 
 def _by_address(metric: Any) -> dict[int, float]:
-    """Value by program counter, {} where the metric has none."""
+    """Program counter -> value; empty if the metric has no such values."""
     if metric is None or not metric.num_instances() or not metric.has_correlation_ids():
         return {}
     ids = metric.correlation_ids()
@@ -253,7 +253,7 @@ def _by_address(metric: Any) -> dict[int, float]:
 
 
 def _source_lines(action: Any, metrics: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-    """One row an instruction: the columns of SOURCE_LINES from source_file on."""
+    """One row an instruction, with the columns of SOURCE_LINES from source_file on."""
     samples = _by_address(metrics.get(_SAMPLES))
     counts = {column: _by_address(metrics.get(name)) for column, name in _BY_ADDRESS.items()}
     stalls: dict[str, dict[int, float]] = {}
@@ -287,7 +287,7 @@ def _source_lines(action: Any, metrics: dict[str, Any]) -> Iterator[tuple[object
 
 
 def _source_text(action: Any, places: list[tuple[str, int]]) -> Iterator[tuple[object, ...]]:
-    """Rows with the text of lines whose source was imported into the report."""
+    """One row for each source line whose text the report holds."""
     files = dict(action.source_files()) if hasattr(action, "source_files") else {}
     texts = {name: content.splitlines() for name, content in files.items() if content}
     for name, line in places:

@@ -1,8 +1,8 @@
-"""Reads the source page of ncu (`--page source`): samples and counts of every instruction or line of source.
+"""Read the source page of ncu (`--page source`): samples and counts of every instruction or source line.
 
-A file has a block for each launch (sass), or for each source file of a launch (cuda,sass): lines that name the kernel
-or the file and the function, a header, rows. In cuda,sass blocks a row of a source line sums up the SASS rows under it.
-Columns are labels, which change between versions; addresses differ from run to run and are not kept.
+A file has a block for each launch (sass), or for each source file of a launch (cuda,sass). A block holds lines that
+name the kernel, or the file and the function, then a header and rows. In cuda,sass blocks, the row of a source line
+sums up the SASS rows under it. Column labels change between versions. Addresses differ between runs and are dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from analysis.formats.paths import without_paths
 
 _EXPORT = "`ncu --import <report>.ncu-rep --csv --page source --print-source cuda,sass`"
 _AGAIN = f"the file is damaged, export it again with {_EXPORT}"
-# What each number is called in 2022 and from 2023 on, and where it was asked for by the name of its group.
+# The label of each number in 2022, from 2023 on, and in a capture that asked for it by the name of its group.
 _GROUP = "group:smsp__pcsamp_warp_stall_reasons"
 _LABELS = {
     "samples": (
@@ -41,7 +41,7 @@ _LABELS = {
     "sectors_global": ("L2 Theoretical Sectors Global",),
     "sectors_global_ideal": ("L2 Theoretical Sectors Global Ideal",),
 }
-# Short labels of the page and the names of the metrics behind them (smsp__pcsamp_warps_issue_stalled_<name>).
+# Short labels of the page and the names of their metrics (smsp__pcsamp_warps_issue_stalled_<name>).
 _REASONS = {
     "dispatch": "dispatch_stall",
     "imc": "imc_miss",
@@ -61,13 +61,13 @@ _STALL = re.compile(r"stall_[a-z_]+")
 
 @dataclass
 class _Block:
-    """One block: who it is about, its columns and its rows with their line numbers."""
+    """One block: its kernel or file, its columns, and its rows with their line numbers."""
 
     kernel: str = ""
     source_file: str = ""
     header: list[str] = field(default_factory=list)
     rows: list[tuple[int, list[str]]] = field(default_factory=list)
-    plain: int = 0  # rows that are such when read as they are quoted
+    plain: int = 0  # lines that are rows once their quotes are resolved
 
 
 def base_name(path: str) -> str:
@@ -76,9 +76,9 @@ def base_name(path: str) -> str:
 
 
 def hottest_stall(samples: dict[str, float]) -> tuple[str, float]:
-    """(reason, samples) of the sampled stall reason with most samples, of equals the first by name; ('', NaN) for none.
+    """(reason, samples) of the stall reason with most samples (among equals the first by name), or ("", NaN).
 
-    `selected` is no stall: the warp issued.
+    `selected` is left out: a selected warp issues and does not stall.
     """
     known = {name: value for name, value in samples.items() if value > 0 and name != "selected"}
     if not known:
@@ -88,7 +88,7 @@ def hottest_stall(samples: dict[str, float]) -> tuple[str, float]:
 
 
 def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> tuple[pd.DataFrame, list[Gap]]:
-    """(SOURCE_LINES_COLUMNS rows, gaps) of the blocks of a source page. A block without samples or counts is left out.
+    """(SOURCE_LINES_COLUMNS rows, gaps) of a source page, without blocks that have neither samples nor counts.
 
     Raises:
         InputError: damage inside, or an ambiguous locale.
@@ -136,8 +136,8 @@ def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> t
     last: tuple[str, str] | None = None
     seen: set[str] = set()
     for block in counted:
-        # A launch may have one block for each of its source files: the next launch begins with another kernel or
-        # with a file that this one already had.
+        # A launch may have one block for each of its source files. The next launch begins with another kernel, or with
+        # a file that this launch already had.
         if last is None or block.kernel != last[0] or block.source_file in seen:
             launch, seen = launch + 1, set()
         seen.add(block.source_file)
@@ -200,9 +200,9 @@ def _blocks(section: ncu_csv.Section) -> tuple[list[_Block], bool]:
 
 
 def _row(line: str, header: list[str]) -> list[str] | None:
-    """The cells of a row, None where they are not as many as the header has.
+    """The cells of a row; None if their number differs from the header's.
 
-    ncu doubles quotes in kernel names, not in source text: then the cells behind the text are counted from the right.
+    ncu doubles quotes in kernel names but not in source text. Behind such a text, cells are counted from the right.
     """
     if not header:
         return None
@@ -217,12 +217,12 @@ def _row(line: str, header: list[str]) -> list[str] | None:
         if row is not None and at is not None and row[at : at + 2] != ["-", "-"] and row[at][:2] != "0x":
             return None
         if len(re.findall(r'","(?:-|[0-9][0-9.,]*)(?=")', text)) >= max(3, len(header) - 4):
-            return None  # the numbers of another line, whose line end is lost
+            return None  # the line end before these numbers is lost, so they belong to another line
     return row if row is not None and len(row) == len(header) else None
 
 
 def _whole(number: float, where: str) -> int | None:
-    """A line number, None where there is none."""
+    """A line number, or None for a cell without one."""
     if math.isnan(number):
         return None
     if not 0 <= number < 1 << 31:
@@ -231,7 +231,7 @@ def _whole(number: float, where: str) -> int | None:
 
 
 def _add(table: dict[str, list[object]], block: _Block, where: str, launch: int, style: NumberStyle) -> None:
-    """Appends the rows of a block to the columns of `table`; `instruction` is the address until all rows are there."""
+    """Append the rows of a block to the columns of `table`. `instruction` holds addresses until all rows are read."""
     header = block.header
     places = {
         name: next((header.index(label) for label in labels if label in header), None)
@@ -261,7 +261,7 @@ def _add(table: dict[str, list[object]], block: _Block, where: str, launch: int,
 
         shown = row[address_at].strip() if address_at is not None else ""
         if shown == "...":
-            continue  # instructions of another line stand between those of this one
+            continue  # instructions of other lines stand between this line's instructions
         address = int(shown, 16) if _ADDRESS.fullmatch(shown) else None
         if address is not None and address >= 1 << 63:
             raise InputError(f"{where}: line {number} has the address {shown[:40]}, which is none; {_AGAIN}.")

@@ -1,8 +1,8 @@
-"""What the reports of `nsys stats` become: GPU operations, ranges, calls and nsys' own sums, in the model's columns.
+"""Turn the reports of `nsys stats` into the model's tables: GPU operations, ranges, calls and nsys' own sums.
 
-`read_file` (nsys_numbers) finds the tables of a file and their numbers; a function for each report that matters makes a
-table of the model of it. Names that changed between years are one here: `[CUDA memcpy HtoD]` of 2022 is
-`[CUDA memcpy Host-to-Device]`, and the colon before ranges of the default domain is gone.
+`read_file` (nsys_numbers) finds the tables of a file and their numbers. One function per report then builds a table of
+the model. These functions unify names that changed between years: `[CUDA memcpy HtoD]` of 2022 becomes
+`[CUDA memcpy Host-to-Device]`, and ranges of the default domain lose their colon.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _MEMORY |= {"AtoD": "Array-to-Device", "DtoA": "Device-to-Array"}
 
 
 def read_columns(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """The first nsys table of a CSV file, as fast as the disk gives it: the public reading function for benchmarks.
+    """Read the first nsys table of a CSV file at the speed of the disk. Benchmarks call this public function.
 
     Args:
         path: a file that `nsys stats --format csv` wrote.
-        columns: normalised names (`Start`, `Duration`, `Name`; see nsys_reports.REPORTS) of what is needed (default:
-            all). Only these are converted.
+        columns: normalised names (`Start`, `Duration`, `Name`; see nsys_reports.REPORTS) of the columns to convert
+            (default: all).
 
     Returns:
         One column each, under the same names: whole numbers int64 (Int64 where some are missing) with times in ns,
@@ -91,7 +91,7 @@ def read_all(raw: bytes | mmap.mmap, where: str, style: NumberStyle | None = Non
 
 
 def lost_tables(raw: bytes | mmap.mmap, where: str, tables: Sequence[RawTable]) -> list[Gap]:
-    """A gap for each table of a file whose header is that of no known report, and for an end within a line."""
+    """A gap for each table whose header matches no known report, and one for a file that ends within a line."""
     cut = Gap(
         f"{where} ends in the middle of a line",
         "the export or the copy of the file was interrupted, so what came after that is missing",
@@ -108,7 +108,7 @@ def lost_tables(raw: bytes | mmap.mmap, where: str, tables: Sequence[RawTable]) 
 
 
 def gaps_of(table: Table) -> list[Gap]:
-    """What a table lacks, is cut at or is rounded to, for the report."""
+    """The gaps of a table: missing columns, rows that were cut off, rounded numbers."""
     looks = (_no_rows, shares, _unknown_columns, _orphans, _disorder, _cut_names, rounding, _sizes_without_unit)
     return [gap for look in looks if (gap := look(table)) is not None]
 
@@ -135,7 +135,7 @@ def _unknown_columns(table: Table) -> Gap | None:
 
 
 def _orphans(table: Table) -> Gap | None:
-    """Ranges whose parent is not in the table."""
+    """A gap for ranges whose parent is missing from the table."""
     if table.report != "nvtx_pushpop_trace" or not table.has("RangeId", "ParentId"):
         return None
     ids, parents = table.integers("RangeId"), table.integers("ParentId")
@@ -181,7 +181,7 @@ def _sizes_without_unit(table: Table) -> Gap | None:
 
 
 def unplaced(table: Table) -> Gap | None:
-    """The gap of a trace of 2021, which prints starts in seconds with six digits: they tell no order."""
+    """The gap of a trace of 2021. It prints starts in seconds with six digits, too few to order the rows."""
     if table.report != "cuda_gpu_trace" or table.raw.unit("Start") not in ("s", "sec") or not table.raw.console:
         return None
     return Gap(
@@ -192,7 +192,7 @@ def unplaced(table: Table) -> Gap | None:
 
 
 def rounding(table: Table) -> Gap | None:
-    """A gap where sizes printed in MB leave the bytes of copies open by more than 1 %."""
+    """A gap if sizes printed in MB leave an error of more than 1 % in the bytes of copies."""
     if table.report != "cuda_gpu_trace" or not table.has("Bytes") or table.raw.unit("Bytes") == "B":
         return None
     sizes = table.integers("Bytes")
@@ -218,7 +218,7 @@ def _required(table: Table, columns: dict[str, Any], needed: tuple[str, ...]) ->
 
 
 def _map(column: pd.Categorical, change: Callable[[str], str]) -> pd.Categorical:
-    """A column of text with `change` applied to every different cell once."""
+    """A column of text with `change` applied once to each distinct cell."""
     codes, texts = pd.factorize(np.array([change(text) for text in column.categories], dtype=object))
     if not len(texts):
         return pd.Categorical([], categories=[])
@@ -226,7 +226,7 @@ def _map(column: pd.Categorical, change: Callable[[str], str]) -> pd.Categorical
 
 
 def _grid(parts: Sequence[pd.arrays.IntegerArray]) -> pd.Categorical:
-    """'64x1x1' from three integer columns, '' where they are empty. CUDA allows y and z below 2^16, x below 2^31."""
+    """'64x1x1' from three integer columns; '' for empty cells. CUDA allows y and z below 2^16, x below 2^31."""
     missing = np.logical_or.reduce([part.isna() for part in parts])
     x, y, z = (part.to_numpy(dtype="int64", na_value=0) for part in parts)
     packed = np.where(missing, -1, (x << 32) | (y << 16) | z)
@@ -257,7 +257,7 @@ def operation(name: str) -> str:
 def without_range(name: str) -> str:
     """A kernel name without the range that `:nvtx-name` puts before it (`attn/void gemm<float>(int)`).
 
-    The sign is the last `/` outside all brackets; kernel names hold none but in `operator/`.
+    The separator is the last `/` outside all brackets; in a kernel name, only `operator/` holds one.
     """
     depth = 0
     for place in range(len(name) - 1, 0, -1):
@@ -274,7 +274,7 @@ def kernel_names(column: pd.Categorical) -> pd.Categorical:
 
 
 def strip_domain(name: str) -> str:
-    """Range name without the colon that stands for the default domain (2023 and later), nor folders of a user."""
+    """A range name without the colon of the default domain (2023 and later) and without folders of a user."""
     return range_name(name[1:] if name.startswith(":") else name)
 
 
@@ -282,7 +282,7 @@ def strip_domain(name: str) -> str:
 
 
 def _memory(source: pd.Categorical, target: pd.Categorical) -> pd.Categorical:
-    """`Pageable -> Device` of copies, '' where a side is not known."""
+    """`Pageable -> Device` of copies; '' if a side is unknown."""
     sources, targets = ([text.strip() for text in side.categories] for side in (source, target))
     width = max(len(targets), 1)
     codes, pairs = pd.factorize(source.codes.astype(np.int64) * width + target.codes)
@@ -353,7 +353,7 @@ def kern_exec(table: Table) -> pd.DataFrame:
 
 
 def _paths_from_stacks(range_ids: list[int], names: list[str], stacks: list[str]) -> list[str] | None:
-    """Paths by the ids of RangeStack (`:3:4:5`, outermost first), or None where a stack is missing."""
+    """Paths from the ids of RangeStack (`:3:4:5`, outermost first), or None if a stack is missing."""
     by_id = dict(zip(range_ids, names, strict=True))
     known: dict[str, str] = {}
     paths = []
@@ -441,10 +441,10 @@ def sums_of_executions(kern_exec_sum: pd.DataFrame) -> pd.DataFrame:
 
 
 def sums_of_largest_range(kern_sums: pd.DataFrame, where: str) -> tuple[pd.DataFrame, Gap]:
-    """Kernel totals (KERNEL_SUMS_COLUMNS) within the range that has most of them, and what is missing then.
+    """Kernel totals (KERNEL_SUMS_COLUMNS) of the range with the most kernel time, and the gap that this leaves.
 
-    Shape: `kern_sums` as RANGE_SUMS_COLUMNS, which list a kernel in each range around it: nothing says which ranges lie
-    in which, so that totals over several would count kernels twice.
+    Shape: `kern_sums` as RANGE_SUMS_COLUMNS. They list a kernel in each range around it and do not tell how ranges
+    nest, so totals over several ranges would count kernels twice.
     """
     of_range = kern_sums.groupby(["pid", "tid", "name"], dropna=False, sort=False)
     largest = kern_sums[of_range.ngroup() == of_range.ngroup()[of_range["total_ns"].transform("sum").idxmax()]]
@@ -491,8 +491,9 @@ def api_trace(table: Table) -> pd.DataFrame:
 
 
 def calls_and_waits(table: Table, calls: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """`cuda_api_sum` (see SUMMARIES) of the calls of cuda_api_trace, and those in which the host may wait for the GPU
-    (WAITS_COLUMNS), and those that set something up. Shape: `calls` from api_trace(table).
+    """(`cuda_api_sum` as in SUMMARIES, calls in which the host may wait for the GPU, calls that set something up).
+
+    Shape: `table` is cuda_api_trace, `calls` comes from api_trace(table), the two lists of calls have WAITS_COLUMNS.
     """
     names = table.categories("Name")
     returned = calls["api_end_ns"].notna().to_numpy(bool)
@@ -505,9 +506,9 @@ def calls_and_waits(table: Table, calls: pd.DataFrame) -> tuple[pd.DataFrame, pd
 
 
 def fill_from_calls(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """GPU operations with the API side filled in by correlation id where it is still unknown: copies and sets.
+    """GPU operations with missing API sides (copies and sets) filled in by correlation id.
 
-    A correlation id is unique per process only, and the trace of the GPU names no process, so an id that several
+    A correlation id is unique within one process, and the trace of the GPU names no process. So an id that several
     calls share fills nothing.
     """
     side = ["api_start_ns", "api_end_ns", "pid", "tid"]
@@ -518,7 +519,7 @@ def fill_from_calls(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def differs_from_sums(ops: pd.DataFrame, sums: pd.DataFrame, files: tuple[str, str]) -> Gap | None:
-    """A gap where the kernels of a trace are not those that nsys' own sum counts: a file cut at the end of a line."""
+    """A gap if a trace has other kernels than nsys' own sum, as in a file that was cut at the end of a line."""
     durations = ops.loc[ops["kind"] == "kernel", "duration_ns"]
     listed, summed = (len(durations), int(durations.sum())), (int(sums["instances"].sum()), int(sums["total_ns"].sum()))
     if listed == summed:
@@ -535,7 +536,7 @@ _TEXTS = tuple(name for name, dtype in GPU_OPS_COLUMNS.items() if dtype == "str"
 
 
 def _with_common_texts(*parts: pd.DataFrame) -> list[pd.DataFrame]:
-    """The same GPU operations, their texts as categories that all parts share."""
+    """The same GPU operations, with texts as categories that all parts share."""
     shared = [{name: part[name].astype("category") for name in _TEXTS} for part in parts]
     for name in _TEXTS:
         union = list(dict.fromkeys(text for part in shared for text in part[name].cat.categories))
@@ -545,12 +546,12 @@ def _with_common_texts(*parts: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def join_launches(ops: pd.DataFrame, launches: pd.DataFrame) -> tuple[pd.DataFrame, int, int]:
-    """GPU operations with the API side of the kernels filled in; how many kernels found no launch; how many were added.
+    """(GPU operations with the API side of the kernels, number of kernels without a launch, number of kernels added).
 
-    Both reports print the same kernel record, so (start, duration, name, grid, block) is an exact key; equal keys (two
-    devices or two streams at the same nanosecond) are paired in file order. Kernels that only the launches hold,
-    because the other file was cut, are added: left out, their ranges would seem to have launched nothing. Where no name
-    is in both (`:base` or `:mangled` in one of them), names are no part of the key, and those with parameters are kept.
+    Both reports print the same kernel record, so (start, duration, name, grid, block) is an exact key. Equal keys (two
+    devices or two streams at the same nanosecond) are paired in file order. If the GPU trace was cut, kernels that only
+    the launches have are added; without them, their ranges would seem to launch nothing. If no name is in both files
+    (one was exported with `:base` or `:mangled`), the key leaves names out and the names with parameters are kept.
     """
     side = ["api_start_ns", "api_end_ns", "pid", "tid"]
     ops, launches = _with_common_texts(ops.sort_values("start_ns", kind="stable", ignore_index=True), launches)

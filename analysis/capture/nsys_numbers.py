@@ -1,7 +1,7 @@
-"""From the cells of an nsys table to numbers: one locale for the file, base units, and checks between the columns.
+"""Turn the cells of an nsys table into numbers: one locale for the file, base units, and checks between columns.
 
-nsys prints most facts twice (a range's start, end and duration; a sum, its mean and its count), so columns that were
-moved, digits that were lost and rows of two processes under one header show themselves.
+nsys prints most facts twice: a range's start, end and duration; a sum, its mean and its count. The checks use this to
+find exchanged columns, lost digits, and rows of two processes under one header.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from analysis.capture.units import base_unit
 from analysis.formats.errors import InputError
 
 _AGAIN = "export it again with `nsys stats`"
-_ENOUGH = 10_000  # different cells with a sign in a column; the style is in them, and every cell is checked against it
+_ENOUGH = 10_000  # distinct cells with a separator per column that decide the style; all cells are then checked
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a file with its numbers decided: `report` as of 2023 and later, numbers in the file's `style`."""
+    """A table of a file whose number style is known: `report` is the name of 2023 and later."""
 
     raw: RawTable
     report: str
@@ -60,7 +60,7 @@ class Table:
     def numbers(
         self, name: str, *, whole: bool, scale: float = 1.0
     ) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.bool_]]:
-        """Values times `scale` and where they are missing: int64 where `whole`, else float64; all missing if absent."""
+        """(values times `scale`, missing cells), int64 if `whole`, else float64. An absent column is missing."""
         dtype = np.int64 if whole else np.float64
         if not self.has(name):
             return np.zeros(len(self), dtype), np.ones(len(self), bool)
@@ -108,7 +108,7 @@ class Table:
         return found[codes], ~known[codes]
 
     def least(self, name: str) -> float:
-        """The smallest number of a column, 0 where there is none."""
+        """The smallest number of a column; 0 for an empty one."""
         column = self.raw.columns[name]
         if pa.types.is_string(column.type):
             values, missing = self.numbers(name, whole=False)
@@ -146,7 +146,7 @@ class Table:
         return pd.Categorical.from_codes(codes, categories=list(kept))
 
     def texts(self, name: str) -> pd.Series:
-        """A column of text as str, '' where it is absent or empty."""
+        """A column of text as str; '' for absent or empty cells."""
         return pd.Series(self.categories(name)).astype("str")
 
 
@@ -158,7 +158,7 @@ def read_file(
     wanted: Callable[[Report], Sequence[str]] | None = None,
     fast: bool = True,
 ) -> list[Table]:
-    """Every nsys table of a file, its locale decided from all of them, its redundancies checked.
+    """Read every nsys table of a file, decide one locale from all of them, and check their redundant columns.
 
     Args:
         raw: the text in UTF-8 (`text.open_text`).
@@ -169,7 +169,7 @@ def read_file(
 
     Raises:
         InputError: a damaged, edited or interleaved file.
-        AmbiguousNumbersError: the locale stays open.
+        AmbiguousNumbersError: the numbers do not prove one locale.
     """
     raws = read_tables(raw, where, wanted, fast=fast)
     decided = _decide(raws, where, style)
@@ -180,7 +180,7 @@ def read_file(
 
 
 def _report_of(raw: RawTable) -> str:
-    """The report: its header's, and osrt_sum where the calls are none of CUDA."""
+    """The report of a header. cuda_api_sum and osrt_sum share one, and only the latter lists calls outside CUDA."""
     if raw.report != "cuda_api_sum" or "Name" not in raw.columns.column_names or not raw.rows:
         return raw.report
     cuda = pc.match_substring_regex(raw.columns["Name"].cast(pa.string()), "^cu(da)?[A-Z]")
@@ -220,7 +220,7 @@ def _decide_from(raws: Sequence[RawTable], where: str, given: NumberStyle | None
 
 @dataclass(frozen=True)
 class _Rule:
-    """Columns that must agree in every row: `holds` takes them as float64 or int64 arrays, and says where they do."""
+    """Columns that must agree in every row. `holds` maps their float64 or int64 arrays to a mask of rows that agree."""
 
     columns: tuple[str, ...]
     holds: Callable[..., npt.NDArray[np.bool_]]
@@ -228,12 +228,12 @@ class _Rule:
 
 
 def _mean_rule(total: str, count: str, mean: str, step: float) -> _Rule:
-    """The sum is the mean times the count, as far as the mean's last digit (`step`, in the printed unit) tells."""
+    """The sum equals mean times count, up to the mean's last digit (`step`, in the printed unit)."""
 
     def holds(
         total: npt.NDArray[np.float64], count: npt.NDArray[np.float64], mean: npt.NDArray[np.float64]
     ) -> npt.NDArray[np.bool_]:
-        # nsys 2021 cuts all means to whole numbers where the locale has a decimal comma: `1.337.835,0`
+        # nsys 2021 cuts all means to whole numbers in locales with a decimal comma: `1.337.835,0`
         last = 1.0 if len(mean) and (mean == np.floor(mean)).all() else 0.51 * step
         return np.abs(mean * count - total) <= last * count + 1.01 * step + 1 + 1e-12 * total
 
@@ -251,7 +251,7 @@ def _order_rule(low: str, middle: str, high: str) -> _Rule:
 
 
 def _same(a: npt.NDArray[np.generic], b: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
-    """Equality, exact in whole ns and up to the last printed digit in other units."""
+    """Equality: exact in whole ns, up to the last printed digit in other units."""
     if a.dtype.kind == b.dtype.kind == "i":
         return np.asarray(a == b)
     return np.abs(a.astype(float) - b.astype(float)) <= 2.1e-3 + 1e-9 * np.abs(a.astype(float))
@@ -314,7 +314,7 @@ _NOT_NEGATIVE = (
 
 
 def _check(table: Table) -> None:
-    """Raises an error where two columns of a row contradict each other."""
+    """Raise an InputError if two columns of a row contradict each other."""
     for rule in _RULES.get(table.report, ()):
         if table.has(*rule.columns):
             parts = [table.numbers(name, whole=_is_whole(table, name)) for name in rule.columns]
@@ -337,15 +337,15 @@ def _check(table: Table) -> None:
 
 
 def _falls(values: npt.NDArray[Any]) -> bool:
-    """Whether any value is smaller than the one before it."""
+    """Whether any value is smaller than its predecessor."""
     return bool((values[1:] < values[:-1]).any())
 
 
 def in_order(table: Table) -> bool:
-    """Whether the rows of a trace stand in the order of their start, as nsys prints them.
+    """Whether the rows of a trace are sorted by start, as nsys prints them.
 
     Raises:
-        InputError: the durations do and the starts do not: the two columns were exchanged.
+        InputError: the rows are sorted by duration instead, so the two columns were exchanged.
     """
     if not table.report.endswith("_trace") or not table.has("Start", "Duration"):
         return True
@@ -384,7 +384,7 @@ def _check_words(table: Table) -> None:
 
 
 def _check_decimals(table: Table) -> None:
-    """Means and shares have decimals in every row or in none: one without was robbed of its decimal sign."""
+    """Raise an InputError if only some means or shares have decimals: the others lost their decimal point."""
     seen: dict[bool, tuple[str, npt.NDArray[np.bool_]]] = {}
     for name in table.raw.columns.column_names:
         column = table.raw.columns[name]
@@ -400,10 +400,10 @@ def _check_decimals(table: Table) -> None:
 
 
 def shares(table: Table) -> Gap | None:
-    """A gap where the shares of a summary do not make 100 %: rows are missing.
+    """A gap if the shares of a summary add up to less than 100 %, because rows are missing.
 
     Raises:
-        InputError: they make more, or do not agree with the times: rows of several runs stand under one header.
+        InputError: the shares exceed 100 % or contradict the times, so one header covers rows of several runs.
     """
     if not table.has("Time", "Total Time") or not len(table):
         return None

@@ -1,8 +1,8 @@
-"""The reports of `nsys stats` as data: their columns from 2020 to 2026, and how a header line tells which one it is.
+"""Define the reports of `nsys stats` as data: their columns from 2020 to 2026, and how to recognise a header line.
 
-A report is known by the columns of its header, never by the title above it or the name of its file. Names change
-between years (`Average`, `Avg`), columns come and go (`Med`, `GreenCtx`), their order never did: a header in another
-order has been edited, and nothing says whether the rows were edited with it.
+The columns of its header identify a report; its title and the name of its file do not. Names change between years
+(`Average`, `Avg`) and columns come and go (`Med`, `GreenCtx`), but their order never changed. So a header in another
+order was edited, and its rows may not match it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 _STATISTICS = "Avg Med Min Max StdDev"
-# What a column holds. Text may hold anything; words hold neither commas nor quotes. Everything else is a number:
+# The content of a column. Text may hold anything; words hold neither commas nor quotes. All others are numbers:
 # `time` whole ns (or decimals of another unit), `mean` a time with decimals, `size` MB with three decimals or whole
 # bytes, `rate` and `percent` decimals, `whole` counts, ids and dimensions.
 KINDS: dict[str, str] = {
@@ -49,7 +49,7 @@ _ALIASES = {
 
 @dataclass(frozen=True)
 class Report:
-    """One report: its name as of 2023 and later, all columns it ever had in their order, and those it always has."""
+    """One report: its name of 2023 and later, all columns of any year in their order, and the columns of every year."""
 
     name: str
     columns: tuple[str, ...]
@@ -117,10 +117,10 @@ REPORTS: tuple[Report, ...] = (
     _sum("cuda_gpu_mem_time_sum", "Count", "Operation"),
     _report("cuda_gpu_mem_size_sum", f"Total Count {_STATISTICS} Operation", "Med StdDev"),
 )
-# Every other column is a number; one that no nsys prints may hold any word.
+# Every other known column is a number. An unknown column may hold any word.
 KINDS |= {name: "whole" for report in REPORTS for name in report.columns if name not in KINDS}
 BY_NAME = {report.name: report for report in REPORTS}
-# Every header holds one of these, and few other lines do.
+# Every header contains one of these, and few other lines do.
 ANCHORS = (b"(%)", b"Operation", b"Duration", b"API Dur", b"Kern Inst", b"Proj", b"QCount")
 _LONGEST_HEADER = 2000
 # nsys 2020 prints sizes without a unit; 2021 names it in the title.
@@ -130,7 +130,7 @@ _SIZED = frozenset({"Total", *_STATISTICS.split()})
 
 @dataclass(frozen=True)
 class Header:
-    """A header line: its report, the sign between its cells, and name and unit of each column in the file's order."""
+    """A header line: its report, its separator, and name and unit of each column in the file's order."""
 
     report: Report
     delimiter: str
@@ -139,12 +139,12 @@ class Header:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Columns that no known nsys prints in this report."""
+        """Columns that no known version of nsys prints in this report."""
         return tuple(name for name in self.names if name not in self.report.columns)
 
     @property
     def in_order(self) -> bool:
-        """Whether the known columns stand in the order in which every nsys prints them, each once."""
+        """Whether each known column stands once, and in nsys' order."""
         places = [self.report.columns.index(name) for name in self.names if name in self.report.columns]
         return places == sorted(set(places)) and len(set(self.names)) == len(self.names)
 
@@ -157,13 +157,13 @@ def normalise(cell: str) -> tuple[str, str]:
 
 
 def match_columns(cells: list[str], delimiter: str) -> Header | None:
-    """The header that these cells make, or None. A header in a wrong order is one too (`Header.in_order`)."""
+    """The header with these cells, or None. A wrong order still gives a header (see `Header.in_order`)."""
     names, units = zip(*(normalise(cell) for cell in cells), strict=True)
     have = set(names)
     fitting = [report for report in REPORTS if report.required <= have]
     if not fitting:
         return None
-    # The one that explains most columns: a sum with a grid is no plain sum.
+    # Take the report that explains most columns, since a sum with a grid also matches the plain sum.
     best = max(fitting, key=lambda report: (len(have & set(report.columns)), -len(report.columns)))
     if len(have & set(best.columns)) < len(best.required) or len(have - set(best.columns)) > 3:
         return None
@@ -174,7 +174,7 @@ def match_columns(cells: list[str], delimiter: str) -> Header | None:
 
 @lru_cache(maxsize=256)
 def parse_header(line: str) -> Header | None:
-    """The header that a CSV line is (with commas, semicolons or tabs), or None."""
+    """The header in a CSV line (with commas, semicolons or tabs), or None."""
     if len(line) > _LONGEST_HEADER:
         return None
     line = line.removeprefix("\ufeff").strip("\r\n ")
