@@ -1,10 +1,10 @@
-"""Compiles the CUDA kernels: the only caller of torch.utils.cpp_extension.
+"""Compile the CUDA kernels. Only this module calls torch.utils.cpp_extension.
 
-`extension("softmax")` builds `kernels/softmax/*.cu` and their binding (kernels/glue.py) with ninja for the GPU at hand,
-caches the result under `build/` and loads it. Ninja decides what is stale. What `tuned.toml` recommends for the GPU at
-hand becomes -D flags; `KERNEL_LEDGER_TUNED=off` builds the defaults.
+`extension("softmax")` builds `kernels/softmax/*.cu` and their binding (kernels/glue.py) with ninja for this machine's
+GPU, caches the result under `build/` and loads it. Ninja decides which objects are stale. The recommendations in
+`tuned.toml` for this GPU become -D flags; `KERNEL_LEDGER_TUNED=off` builds the defaults.
 
-    python -m kernels.build                compiles every op for the GPU at hand
+    python -m kernels.build                compiles every op for this machine's GPU
     python -m kernels.build ceilings --arch 90    compiles the micro-kernels of the roofs (no torch, no GPU)
     python -m kernels.build --check-arch   compiles every .cu with nvcc alone for sm_75 to sm_90 (no torch, no GPU),
                                            prints registers and spills, and fails on an error or a spill
@@ -37,13 +37,13 @@ NVCC_FLAGS = ("-O3", "-lineinfo", "-Xptxas", "-v", f"-I{FOLDER / 'include'}")
 
 
 class BuildError(RuntimeError):
-    """A kernel cannot be built; the message is one sentence for the user."""
+    """A kernel cannot be built. The message is one sentence for the user."""
 
 
 class Usage(NamedTuple):
-    """What ptxas says of one kernel: registers a thread, bytes spilled to local memory (stores plus loads).
+    """Resource usage of one kernel by ptxas: registers a thread, bytes spilled to local memory (stores plus loads).
 
-    `stack_bytes` is local memory a thread, spills included; `shared_bytes` static shared memory a block.
+    `stack_bytes` is local memory a thread, spills included; `shared_bytes` is static shared memory a block.
     """
 
     symbol: str
@@ -75,19 +75,19 @@ def sources(op: str) -> list[Path]:
 
 
 def find_nvcc() -> str | None:
-    """nvcc on PATH, under CUDA_HOME or in /usr/local/cuda; None if there is none."""
+    """The path of nvcc: on PATH, under CUDA_HOME or in /usr/local/cuda; None without nvcc."""
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     return shutil.which("nvcc") or shutil.which("nvcc", path=str(Path(home) / "bin"))
 
 
 def find_ninja() -> str | None:
-    """ninja on PATH or beside the interpreter, whose environment need not be activated; None if there is none."""
+    """The path of ninja: on PATH, or beside the interpreter; None without ninja."""
     return shutil.which("ninja") or shutil.which("ninja", path=str(Path(sys.executable).parent))
 
 
 @contextlib.contextmanager
 def _output_to(log: Path) -> Iterator[None]:
-    """Send this process's stdout and stderr, its children's too, to a file."""
+    """Redirect stdout and stderr of this process and its children to a file."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = os.dup(1), os.dup(2)
@@ -106,15 +106,15 @@ def _output_to(log: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Build in a folder while no other process does; a build that was killed leaves a lock of PyTorch's, which goes."""
+    """Lock a folder against builds of other processes, and remove the lock that a killed build of PyTorch left."""
     with (folder / "building").open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)  # ends with the process, however that ends
+        fcntl.flock(stream, fcntl.LOCK_EX)  # the system releases this lock when the process ends, even if it is killed
         (folder / "lock").unlink(missing_ok=True)
         yield
 
 
 def _tuned_flags(op: str) -> list[str]:
-    """The -D flags that kernels/tuned.toml has for this folder and the GPU at hand."""
+    """The -D flags in kernels/tuned.toml for this folder and this machine's GPU."""
     import torch
 
     try:
@@ -124,7 +124,7 @@ def _tuned_flags(op: str) -> list[str]:
 
 
 def _target(op: str) -> str:
-    """`90`, or `90a`: wgmma and the like exist for one architecture alone; the folder's other sources do not mind."""
+    """`90`, or `90a` for a folder with instructions such as wgmma, which exist on one architecture only."""
     import torch
 
     major, minor = torch.cuda.get_device_capability()
@@ -132,10 +132,10 @@ def _target(op: str) -> str:
 
 
 def extension_folder(op: str) -> Path:
-    """Where the extension of `kernels/<op>` is built for the GPU at hand, by torch, architecture and tuned flags."""
+    """The build folder of the extension of `kernels/<op>`, named by version of torch, architecture and tuned flags."""
     import torch
 
-    # object files of another torch would be linked in silently
+    # ninja would link object files of another torch without a warning
     name = f"{op}-torch{torch.__version__}-sm{_target(op)}".replace("+", "-")
     flags = _tuned_flags(op)
     return BUILD / (f"{name}-{hashlib.sha256(' '.join(flags).encode()).hexdigest()[:8]}" if flags else name)
@@ -143,9 +143,9 @@ def extension_folder(op: str) -> Path:
 
 @functools.cache
 def extension(op: str) -> Any:
-    """The loaded extension module of `kernels/<op>`, built if it is stale.
+    """Build the extension module of `kernels/<op>` if it is stale, and load it.
 
-    Raises: BuildError, one sentence, where there is no GPU, no nvcc, no ninja, or the compiler fails.
+    Raises: BuildError, one sentence, without a GPU, nvcc or ninja, or if the compiler fails.
     """
     import torch
 
@@ -158,7 +158,7 @@ def extension(op: str) -> Any:
     ninja = find_ninja()
     if ninja is None:
         raise BuildError(f"kernels/{op} cannot be compiled: ninja was not found; run `pip install ninja`.")
-    if shutil.which("ninja") is None:  # PyTorch looks on PATH alone
+    if shutil.which("ninja") is None:  # PyTorch searches PATH only
         os.environ["PATH"] = str(Path(ninja).parent) + os.pathsep + os.environ.get("PATH", "")
 
     from torch.utils import cpp_extension
@@ -189,7 +189,7 @@ def extension(op: str) -> Any:
             f"kernels/{op} did not compile, see {folder.name}/last.log under build/: {first.strip()}"
         ) from error
     output = (folder / "last.log").read_text(errors="replace")
-    if usages := read_ptxas(output):  # nothing is printed where nothing was stale
+    if usages := read_ptxas(output):  # print nothing if nothing was stale
         log.write_text(output)
         for usage in usages:
             if usage.spill_bytes:
@@ -198,9 +198,9 @@ def extension(op: str) -> Any:
 
 
 def shared_library(folder: str, source: Path | None = None) -> Path:
-    """The launchers of `kernels/<folder>/<folder>.cu`, or of `source`, as a library without torch; made if stale.
+    """Build the launchers of `kernels/<folder>/<folder>.cu`, or of `source`, as a library that needs no torch.
 
-    Raises: BuildError, one sentence, where there is no GPU, no nvcc, or the compiler fails.
+    Raises: BuildError, one sentence, without a GPU or nvcc, or if the compiler fails.
     """
     import torch
 
@@ -211,9 +211,9 @@ def shared_library(folder: str, source: Path | None = None) -> Path:
 
 
 def compile_library(folder: str, arch: str, source: Path | None = None) -> Path:
-    """The library of `shared_library` for one architecture, kept by content under build/; needs no GPU.
+    """Build the library of `shared_library` for one architecture without a GPU; build/ caches it by content.
 
-    `source` lies elsewhere than in kernels/; `folder` then only names it.
+    `source` is a file outside kernels/; `folder` is then only a name.
     """
     nvcc = find_nvcc()
     if nvcc is None:
@@ -281,7 +281,7 @@ def main() -> int:
             print(f"kernels/{op} has nothing to build; known: {', '.join(known)}", file=sys.stderr)
             return 2
     if len(wanted) > 1:
-        # a process for each: their compilations run side by side
+        # one process an op, so that the compilers run side by side
         command = [sys.executable, "-m", "kernels.build"]
         running = [subprocess.Popen([*command, op], cwd=FOLDER.parent) for op in wanted]
         return max(process.wait() for process in running)

@@ -1,13 +1,13 @@
-"""What the compiler made of every kernel, without a GPU: registers, local memory, access widths, tensor instructions.
+"""Tabulate the compiled code of every kernel: registers, local memory, access widths, tensor instructions. No GPU.
 
     python -m kernels.census             compiles every kernels/*/*.cu for sm_75 to sm_90, reads ptxas and the
                                          disassembly, and compares with the committed kernels/census.csv
-    python -m kernels.census --update    writes kernels/census.csv and kernels/CENSUS.md; refused while a kernel got
+    python -m kernels.census --update    writes kernels/census.csv and kernels/CENSUS.md; refuses a kernel that got
                                          worse, unless --worse is given too
 
-The table must hold what this compiler makes: a kernel that got worse fails; one that got better, changed, came or went
-must be brought into the table. Under another nvcc than the table's, without nvcc, or without cuobjdump and nvdisasm
-(`pip install -e '.[census]'`) nothing is compared, and the rows left out are counted.
+The committed table must equal the result. A kernel that got worse is an error; a kernel that is better, different, new
+or gone needs --update. Another nvcc than the table's, or a missing nvcc, cuobjdump or nvdisasm
+(`pip install -e '.[census]'`) skips the comparison, and the program prints how many rows it skipped.
 Exit: 0 equal, updated or skipped; 1 different, or a source does not compile; 2 usage; 127 --update without a tool.
 """
 
@@ -39,7 +39,7 @@ TABLE = FOLDER / "census.csv"
 PAGE = FOLDER / "CENSUS.md"
 TOOLS = ("cuobjdump", "nvdisasm", "c++filt")
 BLOCKS = (32, 64, 128, 256, 512, 1024)
-# accesses by memory space; the cells hold bits a thread and instruction, with how many instructions: "16:2 128:8"
+# accesses by memory space; a cell lists "bits a thread and instruction:number of instructions", such as "16:2 128:8"
 ACCESSES = {
     "global_load": "LDG",
     "global_store": "STG",
@@ -60,10 +60,10 @@ COLUMNS = (
     + ",bulk,tensor,local_instructions,instructions,code_bytes"
 ).split(",")
 KEY = ("op", "source", "kernel", "sm")
-# more of these is worse; code only from a tenth more on, since a line of source moves it
+# more of these is worse; code size counts from 10 % on, since any line of source changes it
 LESS_IS_BETTER = ("stack_bytes", "spill_bytes", "shared_bytes", "local_instructions")
 CODE_GROWTH = 1.1
-# a kernel for newer architectures is compiled to a trap for the others
+# on older architectures, the source of such a kernel compiles to a trap
 STUB_INSTRUCTIONS = 3
 
 Row = dict[str, str]
@@ -74,7 +74,7 @@ Row = dict[str, str]
 
 @functools.cache
 def limits(arch: int) -> Mapping[str, int]:
-    """What a multiprocessor of sm_<arch> holds: the rows of sm_limits.toml, whose sources stand there."""
+    """Limits of a multiprocessor of sm_<arch> by name; sm_limits.toml has them with their sources."""
     data = tomllib.loads((FOLDER / "sm_limits.toml").read_text("utf-8"))
     return data["common"] | data["sm"][str(arch)]
 
@@ -84,10 +84,10 @@ def _up(value: int, unit: int) -> int:
 
 
 def occupancy(arch: int, threads: int, registers: int, shared_bytes: int) -> tuple[float, str] | None:
-    """Theoretical occupancy (resident warps over the most there can be) of blocks of `threads`, and what limits it.
+    """(theoretical occupancy, its limiter) of blocks of `threads`: resident warps over the most that the SM can hold.
 
-    The limiter is "warps" where the multiprocessor is full, else those of blocks, registers and shared that are the
-    tightest, joined by "+". None where not one block fits. Dynamic shared memory is not known before a launch.
+    The limiter is "warps" if the SM is full, else the tightest of blocks, registers and shared, joined by "+"; None if
+    no block fits. Dynamic shared memory is unknown before the launch and does not count.
     """
     most = limits(arch)
     warps = -(-threads // most["warp_threads"])
@@ -101,7 +101,7 @@ def occupancy(arch: int, threads: int, registers: int, shared_bytes: int) -> tup
     }
     if shared:
         fits["shared"] = most["shared_bytes"] // shared
-    # registers go to whole partitions: a block of 3 warps takes those of 4
+    # the SM allocates registers by partition: a block of 3 warps takes the registers of 4
     if _up(warps, most["partitions"]) * registers_a_warp > most["registers"]:
         fits["registers"] = 0
     blocks = min(fits.values())
@@ -116,7 +116,7 @@ def occupancy(arch: int, threads: int, registers: int, shared_bytes: int) -> tup
 
 @dataclass
 class Code:
-    """The instructions of one kernel: how many by opcode with its modifiers ("LDG.E.128"), and their bytes."""
+    """The instructions of one kernel: their number by opcode with modifiers ("LDG.E.128"), and their bytes."""
 
     opcodes: Counter[str] = field(default_factory=Counter)
     code_bytes: int = 0
@@ -128,7 +128,7 @@ _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:\{\s*)?(?:(@!?U?P[0-9T
 def read_sass(text: str) -> dict[str, Code]:
     """The code of every function in the output of `cuobjdump -sass`, by mangled name.
 
-    What never does anything (NOP, and what is predicated off by @!PT) counts as bytes, not as instructions.
+    Instructions without effect (NOP, and those predicated off by @!PT) add bytes and no instructions.
     """
     found: dict[str, Code] = {}
     current: Code | None = None
@@ -143,8 +143,9 @@ def read_sass(text: str) -> dict[str, Code]:
 
 
 def machine_code(text: str) -> str:
-    """12 hex digits of the instructions in the output of `cuobjdump -sass`, whatever their functions are called and in
-    which order they stand.
+    """A digest (12 hex digits) of the instructions in the output of `cuobjdump -sass`.
+
+    It does not depend on the names and the order of the functions.
     """
     functions: list[list[str]] = []
     for line in text.splitlines():
@@ -156,7 +157,7 @@ def machine_code(text: str) -> str:
 
 
 def read_max_threads(text: str) -> dict[str, int]:
-    """Threads a block that __launch_bounds__ allows, by mangled name, from `cuobjdump -elf`; without one, absent."""
+    """Mangled name -> threads by __launch_bounds__, from `cuobjdump -elf`; kernels without bounds are absent."""
     found: dict[str, int] = {}
     symbol, wanted = "", False
     for line in text.splitlines():
@@ -171,7 +172,7 @@ def read_max_threads(text: str) -> dict[str, int]:
 
 
 def access_bits(opcode: str) -> int:
-    """Bits that one thread moves by one load or store: 8 to 128 (256 from sm_100 on), 32 where nothing is said."""
+    """Bits that a thread moves in one load or store: 8 to 128 (256 from sm_100 on); 32 if the opcode names none."""
     parts = opcode.split(".")
     for part in parts:
         if part in ("U8", "S8"):
@@ -182,7 +183,7 @@ def access_bits(opcode: str) -> int:
 
 
 def _matrix_bits(opcode: str) -> int:
-    """LDSM, STSM: so many 8x8 matrices of 16 bits, 32 bits a thread each."""
+    """Bits a thread of LDSM and STSM: 32 for each 8x8 matrix of 16-bit elements."""
     last = opcode.split(".")[-1]
     return 32 * (int(last) if last in ("2", "4") else 1)
 
@@ -192,7 +193,7 @@ def _cell(counts: Mapping[Any, int]) -> str:
 
 
 def accesses(opcodes: Mapping[str, int], root: str) -> dict[int, int]:
-    """How many instructions move how many bits, of the loads or stores with that opcode; LDSM counts as LDS."""
+    """Bits -> number of instructions, of the loads or stores with that opcode; LDSM counts as LDS."""
     counts: Counter[int] = Counter()
     for opcode, count in opcodes.items():
         first = opcode.split(".")[0]
@@ -204,7 +205,7 @@ def accesses(opcodes: Mapping[str, int], root: str) -> dict[int, int]:
 
 
 def named(opcodes: Mapping[str, int], roots: Sequence[str]) -> dict[str, int]:
-    """Instructions of these roots, by their first three parts: "HMMA.16816.F32"."""
+    """Instructions with these roots, by their first three parts: "HMMA.16816.F32"."""
     counts: Counter[str] = Counter()
     for opcode, count in opcodes.items():
         parts = opcode.split(".")
@@ -217,8 +218,9 @@ def named(opcodes: Mapping[str, int], roots: Sequence[str]) -> dict[str, int]:
 
 
 def readable(demangled: str) -> str:
-    """`softmax_v03_causal<float, 4, 2, 128, 1>` of what c++filt prints: no result, parameters, casts, namespaces of
-    one file."""
+    """Shorten the output of c++filt to `softmax_v03_causal<float, 4, 2, 128, 1>`.
+
+    Dropped are the return type, parameters, casts, and anonymous namespaces."""
     name = re.sub(r"\(anonymous namespace\)::|_GLOBAL__N_\w*::|_INTERNAL_\w+::", "", demangled)
     name = re.sub(r"\((?:int|bool|unsigned int)\)", "", name).replace("__nv_bfloat16", "bf16")
     depth = 0
@@ -241,7 +243,7 @@ def demangle(names: Sequence[str]) -> list[str]:
 
 
 def row_of(usage: build.Usage, code: Code, max_threads: int, arch: int) -> Row:
-    """One kernel on one architecture, without op, source, kernel and nvcc; every cell as the table has it."""
+    """The table's cells of one kernel on one architecture, without op, source, kernel and nvcc."""
     row: dict[str, Any] = {
         "sm": arch,
         "registers": usage.registers,
@@ -265,7 +267,7 @@ def row_of(usage: build.Usage, code: Code, max_threads: int, arch: int) -> Row:
 
 
 def dump(what: str, path: Path) -> str:
-    """What `cuobjdump <what>` prints of an object, kept beside it until it is compiled anew. Raises BuildError."""
+    """The output of `cuobjdump <what>` for an object, cached until its next compilation. Raises BuildError."""
     kept = path.with_suffix(f"{what.replace('-', '.')}.xz")
     if kept.is_file() and kept.stat().st_mtime_ns >= path.stat().st_mtime_ns:
         return lzma.decompress(kept.read_bytes()).decode("utf-8")
@@ -291,7 +293,7 @@ def _cuobjdump(what: str, path: Path) -> str:
 
 
 def rows_of(compiled: objects.Compiled, nvcc: str) -> list[Row]:
-    """Every kernel of one object; BuildError, one sentence, where its source does not compile."""
+    """A row for every kernel of one object. Raises BuildError, one sentence, if its source does not compile."""
     if compiled.errors:
         raise build.BuildError(
             f"kernels/{compiled.source.parent.name}/{compiled.source.name} does not compile for sm_{compiled.arch}: "
@@ -316,12 +318,12 @@ def _tool_path() -> str:
 
 
 def tool(name: str) -> str | None:
-    """A tool of the CUDA toolkit or of NVIDIA's packages; None if it is not there."""
+    """The path of a tool of the CUDA toolkit or of NVIDIA's packages; None if it is not installed."""
     return shutil.which(name, path=_tool_path())
 
 
 def take(nvcc: str, progress: bool = True) -> list[Row]:
-    """The census of every source; BuildError, one sentence, where one does not compile."""
+    """The census of every source. Raises BuildError, one sentence, if a source does not compile."""
     version = objects.nvcc_version(nvcc)
     files = objects.sources()
     if progress:
@@ -339,7 +341,7 @@ def take(nvcc: str, progress: bool = True) -> list[Row]:
 
 
 def _told(jobs: Iterator[list[Row]], files: Sequence[Path]) -> Iterator[list[Row]]:
-    """The jobs; on stderr a bar on a terminal, a line a source elsewhere."""
+    """Yield the jobs and show progress on stderr: a bar on a terminal, else a line for each source."""
     if sys.stderr.isatty():
         from tqdm import tqdm
 
@@ -362,14 +364,14 @@ def _sort_key(row: Row) -> tuple[str, str, str, int]:
 
 @dataclass(frozen=True)
 class Change:
-    """One kernel on one architecture that is not as in the table: `verdict` is worse, better, changed, new or gone."""
+    """A kernel that differs from the table on one architecture; `verdict` is worse, better, changed, new or gone."""
 
     verdict: str
     sentence: str
 
 
 def _bits(row: Row) -> float:
-    """Mean width of the global accesses, bits; 0 where there are none."""
+    """Mean width of the global accesses in bits; 0 without any."""
     total = count = 0
     for column in ("global_load", "global_store"):
         for entry in row[column].split():
@@ -379,7 +381,7 @@ def _bits(row: Row) -> float:
 
 
 def _judge(old: Row, new: Row) -> tuple[list[str], list[str], list[str]]:
-    """What is worse, better and merely other, each as "registers 32, was 30"."""
+    """Lists of what is worse, better and otherwise different, each entry as "registers 32, was 30"."""
     worse: list[str] = []
     better: list[str] = []
     other: list[str] = []
@@ -404,7 +406,7 @@ def _judge(old: Row, new: Row) -> tuple[list[str], list[str], list[str]]:
 
 
 def compare(table: Iterable[Row], fresh: Iterable[Row]) -> list[Change]:
-    """Every difference between the committed table and what was taken now, worst first."""
+    """Every difference between the committed table and the new census, worst first."""
     old = {tuple(row[name] for name in KEY): row for row in table}
     new = {tuple(row[name] for name in KEY): row for row in fresh}
     changes = []
@@ -437,7 +439,7 @@ def csv_text(rows: Iterable[Row]) -> str:
 
 
 def read_table() -> list[Row]:
-    """The committed rows, [] where there is no table; BuildError where its columns are others."""
+    """The committed rows; [] without a table. Raises BuildError if its columns differ."""
     if not TABLE.is_file():
         return []
     with TABLE.open(newline="", encoding="utf-8") as stream:
@@ -489,7 +491,7 @@ def _by_architecture(rows: Sequence[Row], architectures: Sequence[int]) -> str:
 
 
 def _in_detail(rows: Sequence[Row], newest: str) -> str:
-    """What stands in the census of one architecture, a row a source."""
+    """The census of one architecture, one row a source."""
 
     def names(here: Iterable[Row], column: str) -> str:
         return ", ".join(sorted({entry.split(":")[0] for row in here for entry in row[column].split()}))
@@ -516,7 +518,7 @@ def _in_detail(rows: Sequence[Row], newest: str) -> str:
 
 
 def _in_local_memory(rows: Sequence[Row]) -> list[list[str]]:
-    """Every kernel that uses local memory, and how."""
+    """Every kernel that uses local memory, with its stack frame, spills and accesses."""
     how = ("stack_bytes", "spill_bytes", "local_load", "local_store")
     return [
         [f"`{row['op']}/{row['source']}`", f"`{row['kernel']}`", f"sm_{row['sm']}", *(row[name] for name in how)]
@@ -628,5 +630,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 if __name__ == "__main__":
     import signal
 
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly where nobody reads on, as before `| head`
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly if `| head` has closed the pipe
     raise SystemExit(main())

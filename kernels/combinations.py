@@ -1,8 +1,8 @@
-"""Every combination of a rung's compile-time choices: listed, compiled side by side by ninja, linked for a sweep.
+"""List every combination of a rung's compile-time choices, compile them with ninja, and link them for a sweep.
 
-A combination is the source with a -D for each macro that is not at its default. Its object is kept by content under
-`build/objects/sweep`, as kernels.objects keeps the others. To be called it is linked in place of that source with what
-the folder's extension consists of, so that the binding, and how it is called, stay the ones that every test checks.
+A combination is the source with a -D for each macro that differs from its default. `build/objects/sweep` caches its
+object by content, like kernels.objects does. The linker puts this object in the place of the original one and takes
+everything else from the folder's extension. So the sweep calls the binding that all tests check.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kernels.registry import Op, Variant
 ROOT = objects.FOLDER.parent
 OBJECTS = objects.OBJECTS / "sweep"
 LIBRARIES = ROOT / "build" / "sweep"
-# for the library that it becomes part of; a static variable must not be shared with the same kernel's other libraries
+# the library must not share static variables with other libraries of the same kernel
 HOST_FLAGS = ("-Xcompiler", "-fPIC,-fno-gnu-unique")
 Progress = Callable[[str, int, int], None]  # (what, done, of)
 _loaded: dict[str, Any] = {}
@@ -32,7 +32,7 @@ _loaded: dict[str, Any] = {}
 
 @dataclass(frozen=True)
 class Combination:
-    """One value for each macro of a source, and the -D flags that make it so (none for the defaults)."""
+    """One value for each macro of a source, and their -D flags (none for the defaults)."""
 
     source: Path
     macros: tuple[tuple[str, int], ...]
@@ -40,12 +40,12 @@ class Combination:
 
     @property
     def folder(self) -> str:
-        """The folder of kernels/ that the source lies in."""
+        """The folder of the source below kernels/."""
         return self.source.parent.name
 
     @property
     def is_default(self) -> bool:
-        """Whether it is the source as it stands."""
+        """Whether every macro has its default value."""
         return not self.flags
 
     @property
@@ -56,7 +56,7 @@ class Combination:
 
 @dataclass(frozen=True)
 class Built:
-    """What nvcc made of a combination: its object, what ptxas said of its kernels, or why it does not compile."""
+    """The result of compiling a combination: its object and ptxas' resource usage, or the error."""
 
     combination: Combination
     fingerprint: str
@@ -66,7 +66,7 @@ class Built:
 
 
 def combinations(op: Op, variant: Variant) -> list[Combination]:
-    """All combinations of the variant's tunables, the defaults first; none for a variant without."""
+    """All combinations of the variant's tunables, the defaults first; none for a variant without tunables."""
     if not variant.tunables:
         return []
     source = objects.FOLDER / op.folder / variant.source
@@ -80,7 +80,7 @@ def combinations(op: Op, variant: Variant) -> list[Combination]:
 
 
 def first_error(log: str) -> str:
-    """The first error in what nvcc or ptxas printed, in one line and without this machine's paths."""
+    """The first error in the output of nvcc or ptxas, in one line and without paths of this machine."""
     lines = [line.strip() for line in log.splitlines() if line.strip()] or ["the compiler said nothing"]
     found = next((line for line in lines if re.search(r"\b(error|fatal)\b", line)), lines[0])
     found = re.sub(r"^\S*?kernels/", "kernels/", found)
@@ -97,9 +97,9 @@ def _escaped(text: str) -> str:
 
 
 def run_ninja(what: str, edges: Mapping[Path, tuple[str, Sequence[Path]]], progress: Progress) -> None:
-    """Make every file of `edges` (its shell command, the files that it is made of) that is absent or stale.
+    """Make every absent or stale file of `edges`: file -> (shell command, files that it depends on).
 
-    One that fails is left out and does not stop the others; its command keeps its messages.
+    A command that fails does not stop the others. Each command writes its messages to a file.
     """
     if not edges:
         return
@@ -133,7 +133,7 @@ def run_ninja(what: str, edges: Mapping[Path, tuple[str, Sequence[Path]]], progr
 
 
 def fingerprints(nvcc: str, wanted: Iterable[Combination], arch: int) -> dict[Combination, str]:
-    """What stands for the object of each: of the compiler, the source with our headers, and the flags."""
+    """A digest for each object: of the compiler, the source with our headers, and the flags."""
     version = objects.nvcc_version(nvcc)
     found = {}
     for one in dict.fromkeys(wanted):
@@ -143,7 +143,7 @@ def fingerprints(nvcc: str, wanted: Iterable[Combination], arch: int) -> dict[Co
 
 
 def compile_all(nvcc: str, wanted: Iterable[Combination], arch: int, progress: Progress) -> dict[Combination, Built]:
-    """Compile what is not there yet, all at once. Raises BuildError without ninja."""
+    """Compile all missing objects in one run of ninja. Raises BuildError without ninja."""
     places: dict[Combination, tuple[str, Path]] = {}
     edges: dict[Path, tuple[str, Sequence[Path]]] = {}
     for one, fingerprint in fingerprints(nvcc, wanted, arch).items():
@@ -153,7 +153,7 @@ def compile_all(nvcc: str, wanted: Iterable[Combination], arch: int, progress: P
         part, log = to.with_suffix(".part.o"), to.with_suffix(".log")
         compiler = shlex.join(objects.command(nvcc, one.source, target, part, (*HOST_FLAGS, *one.flags)))
         if not (to.is_file() and log.is_file()):
-            # its name says what it is made of, so that it depends on no file
+            # the name holds the digest of all inputs, so ninja needs no dependencies
             edges[to] = f"{compiler} > {shlex.quote(str(log))} 2>&1 && {shlex.join(['mv', str(part), str(to)])}", ()
     run_ninja("compile", edges, progress)
     found = {}
@@ -166,26 +166,26 @@ def compile_all(nvcc: str, wanted: Iterable[Combination], arch: int, progress: P
 
 
 def max_threads(built: Built) -> dict[str, int]:
-    """Threads a block that each kernel's __launch_bounds__ allows, by mangled name; {} without cuobjdump."""
+    """Mangled name -> threads a block by __launch_bounds__; {} without cuobjdump."""
     from kernels import census
 
     return census.read_max_threads(census.dump("-elf", built.object)) if census.tool("cuobjdump") else {}
 
 
 def library_of(built: Built) -> Path:
-    """Where `link_all` puts the library of a combination."""
+    """The path of the library that `link_all` makes for a combination."""
     return LIBRARIES / f"{built.object.stem}.so"
 
 
 def link_all(built: Iterable[Built], progress: Progress) -> dict[Combination, str]:
-    """Link each compiled combination with its folder's extension, which is built first; why, for those that fail."""
+    """Build each folder's extension, link the compiled combinations with it, and return the reason for each failure."""
     ready = [one for one in built if not one.errors]
     edges: dict[Path, tuple[str, Sequence[Path]]] = {}
     for one in ready:
         folder = build.extension_folder(one.combination.folder)
         replaced = f"{one.combination.source.stem}.cuda.o"
         others = sorted(path for path in folder.glob("*.o") if path.name != replaced)
-        # the line by which PyTorch links the extension itself
+        # the command with which PyTorch links the extension
         found = re.search(r"^ldflags = (.*)$", (folder / "build.ninja").read_text("utf-8"), flags=re.MULTILINE)
         if found is None or not any(path.name == "binding.o" for path in others):
             raise build.BuildError(f"{folder.name} under build/ is not as PyTorch leaves an extension: delete it.")
@@ -193,7 +193,7 @@ def link_all(built: Iterable[Built], progress: Progress) -> dict[Combination, st
         inputs = [one.object, *others]
         said = shlex.quote(str(to.with_suffix(".log")))
         words = shlex.join(["c++", "-Wl,-Bsymbolic", *map(str, inputs), "-o", str(to)])
-        flags = re.sub(r"\$(.)", r"\1", found[1])  # as ninja reads it
+        flags = re.sub(r"\$(.)", r"\1", found[1])  # ninja's escapes
         edges[to] = f"{words} {flags} > {said} 2>&1", inputs
     run_ninja("link", edges, progress)
     failed = {}
@@ -205,8 +205,8 @@ def link_all(built: Iterable[Built], progress: Progress) -> dict[Combination, st
 
 
 def load(library: Path, folder: str) -> Any:
-    """The extension module in a library of `link_all`; several of one folder may be loaded. Raises ImportError."""
-    # pybind11 keeps modules by their full name, Python finds the library's entry by the last part of it
+    """Load the extension module of a library of `link_all`. Raises ImportError."""
+    # pybind11 registers modules by their full name; Python finds the library's entry point by the last part
     name = f"{library.stem.replace('.', '_')}.kernel_ledger_{folder}"
     if name in _loaded:
         return _loaded[name]

@@ -1,8 +1,8 @@
-"""C++ that follows from the declarations, written under build/: bindings of extensions, the sanitizer's driver.
+"""Generate C++ from the declarations into build/: bindings of extensions, and the sanitizer's driver.
 
-What an op has of its own stands in `kernels/<op>/<op>.h`: the struct that its launchers are given, always; how tensors
-become it, where KERNEL_LEDGER_BINDING is defined; sizes to run it on without torch, where KERNEL_LEDGER_DRIVER is.
-Which launchers there are, and what they are called in Python, is written here, from `op.py`.
+`kernels/<op>/<op>.h` holds the parts that an op writes itself: the argument struct of its launchers; with
+KERNEL_LEDGER_BINDING defined, the conversion from tensors to this struct; with KERNEL_LEDGER_DRIVER defined, sizes for
+runs without torch. This module reads `op.py` and writes the list of launchers and their Python names.
 
     python -m kernels.glue build/sanitize/driver.cu    writes the driver, and prints its sources, one a line
 """
@@ -20,7 +20,7 @@ DTYPES = ("float32", "bfloat16")  # of dtype.h
 
 
 def folders() -> dict[str, list[tuple[Op, Variant]]]:
-    """By folder of kernels/ the CUDA rungs of its ops, in the order of their declaration."""
+    """Folder of kernels/ -> the CUDA rungs of its ops, in the order of their declaration."""
     found: dict[str, list[tuple[Op, Variant]]] = {}
     for op in ops().values():
         rungs = [(op, variant) for variant in op.variants.values() if variant.launcher]
@@ -30,7 +30,7 @@ def folders() -> dict[str, list[tuple[Op, Variant]]]:
 
 
 def call_type(folder: str) -> str:
-    """The struct that the launchers of a folder are given: `ResidualLayernormCall`."""
+    """The name of the launchers' argument struct: `ResidualLayernormCall`."""
     return "".join(part.capitalize() for part in folder.split("_")) + "Call"
 
 
@@ -45,7 +45,7 @@ def _declarations(folder: str, rungs: Iterable[tuple[Op, Variant]]) -> list[str]
 
 
 def binding_text(folder: str) -> str:
-    """binding.cpp of a folder: its header's part of it, and a line for each rung."""
+    """The text of a folder's binding.cpp: the part from its header, and a line for each rung."""
     rungs = folders()[folder]
     lines = [
         "// Written by kernels/glue.py.",
@@ -63,24 +63,24 @@ def binding_text(folder: str) -> str:
 
 
 def binding(folder: str) -> Path:
-    """The binding of kernels/<folder>, written now if another stands there."""
+    """The path of the binding of kernels/<folder>; writes the file if its text is out of date."""
     return _written(BUILD / folder / "binding.cpp", binding_text(folder))
 
 
 def bound() -> list[str]:
-    """The folders that an extension can be built of."""
+    """The folders with an extension."""
     return sorted(folders())
 
 
 def _written(path: Path, text: str) -> Path:
-    if not path.is_file() or path.read_text("utf-8") != text:  # ninja looks at times
+    if not path.is_file() or path.read_text("utf-8") != text:  # an unchanged file keeps its time, which ninja compares
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return path
 
 
 def driver_text() -> str:
-    """driver.cu: every CUDA rung on its dtypes, on the sizes that its folder's header has, without torch."""
+    """The text of driver.cu: every CUDA rung on each of its dtypes, at the sizes in its folder's header."""
     lines = ["// Written by kernels/glue.py.", "#define KERNEL_LEDGER_DRIVER", '#include "tests/gpu/driver.h"', ""]
     found = folders()
     lines += [f'#include "kernels/{folder}/{folder}.h"' for folder in found]

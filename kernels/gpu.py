@@ -1,8 +1,8 @@
-"""The GPU that a model of bytes is about: on how many multiprocessors blocks run at once, and what its L2 holds.
+"""Choose the GPU of the byte models: its number of multiprocessors and the size of its L2.
 
-It is the one that `modelling` names, else the one at hand, else the first GPU of reports/published.toml: so a ladder
-is declared for the GPU that it was measured on, on any machine. analysis/hardware/devices.toml has the figures of
-named GPUs. Both files are read as data.
+The choice is the GPU that `modelling` names, else this machine's GPU, else the first GPU of reports/published.toml. So
+any machine can evaluate a ladder for the GPU that measured it. analysis/hardware/devices.toml has the figures of named
+GPUs. This module reads both files as data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PUBLISHED = ROOT / "reports" / "published.toml"
 
 @dataclass(frozen=True)
 class Gpu:
-    """What models of bytes take from a GPU."""
+    """The properties of a GPU that the byte models use."""
 
     name: str
     multiprocessors: int
@@ -33,7 +33,7 @@ _modelled: list[Gpu] = []
 
 @contextmanager
 def modelling(name: str) -> Iterator[Gpu]:
-    """Predict bytes for this GPU, whatever is at hand.
+    """Predict bytes for this GPU inside the block, on any machine.
 
     Raises: LookupError if devices.toml does not have it.
     """
@@ -45,7 +45,7 @@ def modelling(name: str) -> Iterator[Gpu]:
 
 
 def modelled() -> Gpu:
-    """The GPU that bytes are predicted for."""
+    """The GPU of the byte predictions."""
     return _modelled[-1] if _modelled else at_hand() or first_published()
 
 
@@ -62,7 +62,7 @@ def named(name: str) -> Gpu:
 
 
 def at_hand() -> Gpu | None:
-    """The GPU that torch sees; None without one."""
+    """This machine's GPU, as torch sees it; None without one."""
     try:
         import torch
     except ImportError:
@@ -75,6 +75,6 @@ def at_hand() -> Gpu | None:
 
 @cache
 def first_published() -> Gpu:
-    """The GPU whose committed runs stand first."""
+    """The GPU of the first committed runs in reports/published.toml."""
     tables = tomllib.loads(PUBLISHED.read_text("utf-8"))
     return named(next(iter(tables.values()))["gpu"])

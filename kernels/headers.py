@@ -1,8 +1,9 @@
-"""The "Expect" of each source's header, made of what op.py declares of its variants.
+"""Write the "Expect" part of each source's header from the hypotheses that op.py declares.
 
-A source that serves several ops says it of each, where they differ. A test holds that headers agree with declarations.
+If several ops with different hypotheses share a source, the header lists each op. A test compares headers with
+declarations.
 
-    python -m kernels.headers    writes it into every header that says otherwise, and names those files
+    python -m kernels.headers    updates the headers that differ, and prints their names
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from pathlib import Path
 from kernels.registry import FOLDER, ops
 
 WIDTH = 120
-# the lines up to the next heading, or the end of the header: in a .cu comments, in a Triton file its docstring
+# up to the next heading or the end of the header, which is a comment in a .cu file and the docstring in a Triton file
 _EXPECT = re.compile(r"^(// |)Expect .*?(?=^\1\w|^(?!//)#|^\"\"\")", re.MULTILINE | re.DOTALL)
 
 
 def sources() -> dict[Path, dict[str, str]]:
-    """Every source that a variant names, with what is expected of it by op."""
+    """Every source of a variant, with its expectations by op."""
     found: dict[Path, dict[str, str]] = {}
     for op in ops().values():
         for variant in op.variants.values():

@@ -1,7 +1,7 @@
-"""Custom ops, `torch.ops.kernel_ledger.<name>(*inputs, variant)`, made from an op's declaration.
+"""Register custom ops, `torch.ops.kernel_ledger.<name>(*inputs, variant)`, from an op's declaration.
 
-They work under autograd, torch.compile and CUDA graphs. On the CPU every variant is the PyTorch chain, so that a model
-that names a CUDA variant still runs, with the same result, on a machine without a GPU.
+They work under autograd, torch.compile and CUDA graphs. On the CPU, every variant runs the PyTorch chain. So a model
+that names a CUDA variant gives the same result on a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _library = torch.library.Library("kernel_ledger", "FRAGMENT")
 
 
 def check_dtypes(name: str, *tensors: torch.Tensor, more: tuple[torch.dtype, ...] = ()) -> None:
-    """TypeError unless all are float32, all bfloat16, or all one of `more`."""
+    """Raise a TypeError unless all tensors are float32, all are bfloat16, or all have one dtype of `more`."""
     dtypes = {tensor.dtype for tensor in tensors}
     if len(dtypes) > 1 or not dtypes <= {torch.float32, torch.bfloat16, *more}:
         taken = " or ".join(["float32 or bfloat16", *(str(dtype).removeprefix("torch.") for dtype in more)])
@@ -26,14 +26,14 @@ def check_dtypes(name: str, *tensors: torch.Tensor, more: tuple[torch.dtype, ...
 
 
 def check_shapes(name: str, good: bool, expected: str, *tensors: torch.Tensor) -> None:
-    """ValueError unless `good`."""
+    """Raise a ValueError unless `good`."""
     if not good:
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
         raise ValueError(f"{name} takes {expected}, got {shapes}")
 
 
 def contiguous(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inputs, every tensor contiguous."""
+    """The inputs with every tensor contiguous."""
     return tuple(value.contiguous() if isinstance(value, torch.Tensor) else value for value in inputs)
 
 
@@ -50,10 +50,11 @@ def define(
 ) -> None:
     """Register `op` under its `torch_op`.
 
-    `arguments` is the schema's list before `str variant`. `check(*inputs)` raises ValueError or TypeError,
-    `empty(*inputs)` gives outputs of the right shape, `chain(*inputs)` computes them on the CPU. `save(inputs,
-    outputs)` picks the tensors that `backward(saved, numbers, *gradients)` needs, `numbers` being the inputs that are
-    none; it returns a gradient, or None, for each input. `lay_out(inputs)` gives them as the variants take them.
+    `arguments` is the schema's list before `str variant`. `check(*inputs)` raises ValueError or TypeError.
+    `empty(*inputs)` allocates the outputs, and `chain(*inputs)` computes them on the CPU. `save(inputs, outputs)` picks
+    the tensors that `backward(saved, numbers, *gradients)` needs; `numbers` are the inputs that are no tensors.
+    `backward` returns a gradient, or None, for each input. `lay_out(inputs)` brings the inputs into the layout that the
+    variants expect.
     """
     name = f"kernel_ledger::{op.torch_op}"
     returns = ["Tensor"] * sum(tensor.role == "out" for tensor in op.tensors)
@@ -85,7 +86,7 @@ def define(
 def _prepare(
     op: Op, check: Callable[..., None], empty: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], str, Any]:
-    """The inputs, the variant and empty outputs of one call. Raises ValueError, TypeError."""
+    """(inputs, variant, empty outputs) of one call. Raises ValueError, TypeError."""
     *inputs, variant = arguments
     if variant not in op.variants:
         raise ValueError(f"{op.torch_op} has no variant {variant!r}; known: {', '.join(op.variants)}")
@@ -100,7 +101,7 @@ def _is_empty(outputs: Any) -> bool:
 def _launch(
     op: Op, variant: str, inputs: tuple[Any, ...], lay_out: Callable[[tuple[Any, ...]], tuple[Any, ...]]
 ) -> Any:
-    """The outputs of a variant on the GPU of its inputs. Raises TypeError for a dtype that it does not take."""
+    """Run a variant on the GPU of its inputs and return the outputs. Raises TypeError for an unsupported dtype."""
     declared = op.variants[variant]
     for value in inputs:
         if not (isinstance(value, torch.Tensor) and value.is_floating_point()):
@@ -116,7 +117,7 @@ def _launch(
 def layernorm_backward(
     gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
 ) -> tuple[Any, ...]:
-    """Gradients of x, weight and bias of a layernorm over the last axis; mean and scale are computed again."""
+    """Gradients of x, weight and bias of a layernorm over the last axis. It recomputes mean and scale."""
     shape = list(x.shape[-1:])
     _, mean, scale = torch.ops.aten.native_layer_norm(x, shape, weight, bias, eps)
     return torch.ops.aten.native_layer_norm_backward(

@@ -1,6 +1,6 @@
-"""Single .cu files compiled by nvcc alone, for one architecture each, and kept by content under `build/objects`.
+"""Compile single .cu files with nvcc for one architecture each, and cache the objects by content in `build/objects`.
 
-An object is made anew when the compiler, its flags, the source or a header of ours that it includes changes.
+An object is recompiled if the compiler, its flags, the source, or an included header of this project changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOPPER_ONLY = "__CUDA_ARCH_FEAT_SM90_ALL"
 
 @dataclass(frozen=True)
 class Compiled:
-    """One source for one architecture: its object file, what ptxas said of it, and the errors ("" if it compiled)."""
+    """One source for one architecture: its object file, ptxas' resource usage, and the errors ("" if it compiled)."""
 
     source: Path
     arch: int
@@ -41,19 +41,19 @@ def sources() -> list[Path]:
 
 
 def target(source: Path, arch: int) -> str:
-    """`90a` for sm_90 where a source has instructions of Hopper alone, else the architecture as it is."""
+    """`90a` for sm_90 if the source has instructions that only Hopper has, else the architecture unchanged."""
     return "90a" if arch == 90 and HOPPER_ONLY in source.read_text("utf-8") else str(arch)
 
 
 def nvcc_version(nvcc: str) -> str:
-    """`13.0.88`; "unknown" where nvcc does not say."""
+    """nvcc's version, such as `13.0.88`; "unknown" if nvcc does not print it."""
     text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout
     found = re.search(r"\bV(\d+\.\d+\.\d+)", text)
     return found[1] if found else "unknown"
 
 
 def with_headers(source: Path) -> dict[str, Path]:
-    """The source and every header of ours that it includes, directly or not, by name."""
+    """The source and every header of this project that it includes, directly or indirectly, by name."""
     found: dict[str, Path] = {}
     waiting = [source]
     while waiting:
@@ -68,7 +68,7 @@ def with_headers(source: Path) -> dict[str, Path]:
 
 
 def with_called(source: Path) -> dict[str, Path]:
-    """What `with_headers` gives, of the source and of every other rung of its op that it calls, directly or not."""
+    """The files of `with_headers`, for the source and for every other rung that it calls, directly or indirectly."""
     rungs = {f"{path.parent.name}_{path.stem}": path for path in sorted(source.parent.glob("*.cu"))}
     found: dict[str, Path] = {}
     waiting = [source]
@@ -76,7 +76,7 @@ def with_called(source: Path) -> dict[str, Path]:
         new = {name: path for name, path in with_headers(waiting.pop()).items() if name not in found}
         found |= new
         for path in new.values():
-            if path.suffix != ".h":  # which declares every rung
+            if path.suffix != ".h":  # this header declares every rung, so it names no call
                 words = set(re.findall(r"\w+", _without_comments(path.read_text("utf-8"))))
                 waiting += [rung for word, rung in rungs.items() if word in words]
     return found
@@ -87,12 +87,12 @@ def _without_comments(text: str) -> str:
 
 
 def _for_device(text: str) -> str:
-    """A header without what it has for bindings and the driver alone (kernels/glue.py)."""
+    """A header without its parts for bindings and the driver (kernels/glue.py)."""
     return re.sub(r"^#ifdef KERNEL_LEDGER_(?:BINDING|DRIVER)\b.*?^#endif", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def _code(path: Path) -> str:
-    """What of a file becomes a kernel: no comments, no line breaks; of a Triton file what is behind its docstring."""
+    """The code of a file without comments and line breaks; of a Triton file, the code after its docstring."""
     text = path.read_text("utf-8")
     if path.suffix != ".py":
         return " ".join(_without_comments(_for_device(text)).split())
@@ -102,8 +102,9 @@ def _code(path: Path) -> str:
 
 
 def fingerprint(source: Path) -> str:
-    """12 hex digits that change with what a source does, and the headers of ours that it includes and the rungs that it
-    calls; not with comments, line breaks of CUDA files, or what its op's header has for bindings.
+    """A digest (12 hex digits) of a source's code, of its included headers of this project, and of the rungs it calls.
+
+    Comments, line breaks of CUDA files and the binding part of the op's header do not change it.
     """
     digest = hashlib.sha256()
     for name, path in sorted(with_called(source).items()):
@@ -112,7 +113,7 @@ def fingerprint(source: Path) -> str:
 
 
 def object_fingerprint(version: str, source: Path, arch: str, more: Sequence[str] = ()) -> str:
-    """16 hex digits that stand for an object: of the compiler, its flags (and `more`), the source, our headers."""
+    """A digest (16 hex digits) of an object's inputs: compiler, flags (and `more`), source, headers of this project."""
     digest = hashlib.sha256("\0".join([version, *FLAGS, *more, arch]).encode())
     for name, path in sorted(with_headers(source).items()):
         digest.update(f"\0{name}\0".encode() + path.read_bytes())
@@ -120,16 +121,16 @@ def object_fingerprint(version: str, source: Path, arch: str, more: Sequence[str
 
 
 def command(nvcc: str, source: Path, arch: str, to: Path, more: Sequence[str] = (), kind: str = "-c") -> list[str]:
-    """The command that compiles a source for a `target`; at low priority, since many run at once."""
+    """The command that compiles a source for a `target`, at low priority since many run at once."""
     gencode = f"-gencode=arch=compute_{arch},code=sm_{arch}"
     place = [f"-I{FOLDER / 'include'}", gencode, kind, str(source), "-o", str(to)]
     return ["nice", "-n", "5", nvcc, *FLAGS, *more, *place]
 
 
 def compile_one(nvcc: str, version: str, source: Path, arch: int) -> Compiled:
-    """Compile, or take what was compiled before.
+    """Compile a source, or return its cached object.
 
-    The host's part is the same for every architecture and takes longer than the device's: HOST_ARCH alone compiles it.
+    Host code is the same for all architectures and takes longer than device code, so only HOST_ARCH compiles it.
     """
     wanted = target(source, arch)
     kind = "-c" if arch == HOST_ARCH else "-cubin"
@@ -157,7 +158,7 @@ def compile_one(nvcc: str, version: str, source: Path, arch: int) -> Compiled:
 def compile_all(
     nvcc: str, files: Sequence[Path], architectures: Sequence[int], then: Callable[[Compiled], T]
 ) -> Iterator[T]:
-    """`then` of every file for every architecture, as many at once as there are processors, in this order."""
+    """Compile every file for every architecture, one job a processor, and yield `then` of each result in this order."""
     version = nvcc_version(nvcc)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [

@@ -1,9 +1,9 @@
-"""How far rounding takes an output: bounds that grow with the square root of the number of rounding errors.
+"""Bound the rounding error of an output by the square root of the number of roundings.
 
-A worst case adds up every rounding error with one sign, and grows with their number: over 16,384 terms in bf16 a whole
-missing step of K passes. Rounding errors that are independent of each other add up to far less. The probability that n
-of them, the i-th of at most c_i, add up to more than DEVIATIONS * sqrt(sum of c_i^2) is at most
-2 exp(-DEVIATIONS^2 / 2) = 2.5e-14 (Azuma 1967; Higham and Mary 2019 for sums): one right output of 4e13 would fail.
+A worst-case bound adds all rounding errors with the same sign, so it grows with their number. At 16,384 terms in bf16,
+an output that lacks a whole step of K passes it. Independent rounding errors add up to far less. Let n of them be at
+most c_1 … c_n. The probability that their sum exceeds DEVIATIONS * sqrt(sum of c_i^2) is at most
+2 exp(-DEVIATIONS^2 / 2) = 2.5e-14 (Azuma 1967; Higham and Mary 2019 for sums). So one correct output in 4e13 fails.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import math
 from typing import Any, NamedTuple
 
 DEVIATIONS = 8.0
-CONFIDENCE_LOG = DEVIATIONS**2 / 2  # minus the logarithm of the probability to exceed a bound, but for the factor 2
-UNIFORM = 1 / math.sqrt(3)  # standard deviation of an error that is spread evenly up to 1
-TENSOR_STEP = 16  # products that a tensor core adds up before it truncates their sum: of bf16
+CONFIDENCE_LOG = DEVIATIONS**2 / 2  # minus the logarithm of the probability to exceed a bound, without the factor 2
+UNIFORM = 1 / math.sqrt(3)  # standard deviation of an error uniform in [-1, 1]
+TENSOR_STEP = 16  # bf16 products that a tensor core sums up before it truncates
 
 
 class Spread(NamedTuple):
-    """Of every element of an output, in float64: the standard deviation of its error, and the part of the error that
-    may have the same sign in all elements. Where terms have random signs, as an op's own inputs give them.
+    """The error of each element of an output, float64, for inputs whose terms have random signs.
+
+    It has two parts: a standard deviation, and a part that may have the same sign in all elements.
     """
 
     deviation: Any
@@ -27,9 +28,9 @@ class Spread(NamedTuple):
 
 
 def sum_errors(terms: int, *, truncated: bool) -> float:
-    """The rounding error of a sum of `terms` in units of one rounding error of the sum of magnitudes, with DEVIATIONS.
+    """The bound on a sum's rounding error, in units of one rounding of the sum of magnitudes.
 
-    A tensor core truncates: its errors have one sign, and there is one for every TENSOR_STEP terms. Never more than the
+    A tensor core truncates once every TENSOR_STEP terms, always in the same direction. The result never exceeds the
     worst case, `terms`.
     """
     spread = DEVIATIONS * math.sqrt(terms)
@@ -37,5 +38,5 @@ def sum_errors(terms: int, *, truncated: bool) -> float:
 
 
 def same_sign(terms: int, *, truncated: bool) -> float:
-    """Of the same units: what truncation may add up to with one sign."""
+    """The part of that error that truncation adds with one sign, in the same units."""
     return terms / TENSOR_STEP if truncated else 0.0

@@ -1,7 +1,8 @@
-"""Which compile-time choices a sweep recommends for a GPU: kernels/tuned.toml, read by kernels.build.
+"""Read kernels/tuned.toml: the compile-time choices that a sweep recommends for a GPU. kernels.build applies them.
 
-A source is compiled once for all ops, dtypes and shapes, so a recommendation is one of the source: the entry says on
-which of them it was measured and by how much, and on which it was not. `KERNEL_LEDGER_TUNED=off` builds the defaults.
+A source is compiled once for all ops, dtypes and shapes, so each recommendation belongs to a source. Its entry lists
+the ops, dtypes and shapes that were measured, with their gains, and the unmeasured ones. `KERNEL_LEDGER_TUNED=off`
+builds the defaults.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ _HEAD = """\
 
 
 def read(path: Path = TABLE) -> list[dict[str, Any]]:
-    """The entries, [] without a file. Raises ValueError, one sentence, for a file that is none of ours."""
+    """The entries; [] without a file. Raises ValueError, one sentence, for a file of another form."""
     return list(_entries(path.read_text("utf-8"), path.name)) if path.is_file() else []
 
 
-@functools.lru_cache(maxsize=4)  # a ladder asks for every variant
+@functools.lru_cache(maxsize=4)  # a ladder calls this for every variant
 def _entries(text: str, name: str) -> list[dict[str, Any]]:
     try:
         entries = tomllib.loads(text).get("tuned", [])
@@ -53,9 +54,7 @@ def _entries(text: str, name: str) -> list[dict[str, Any]]:
 
 
 def flags(place: str, gpu: str = "", path: Path = TABLE) -> list[str]:
-    """The -D flags of every recommendation for the sources of kernels/<place>, a folder or one file, on the GPU of that
-    name (default: on any).
-    """
+    """The -D flags that tuned.toml recommends for kernels/<place>, a folder or a file, on the named GPU (default: any)."""
     if os.environ.get(SWITCH, "").lower() in ("off", "0", "no"):
         return []
     return [
