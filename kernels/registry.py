@@ -1,7 +1,7 @@
-"""One declaration per kernel: tests, bench, capture and report read it here and keep no list of their own.
+"""Declare each kernel once. Tests, bench, capture and report read the declaration and keep no list of their own.
 
-An op lives in `kernels/<op>/op.py` and registers itself there; `ops()` finds those files. This module needs
-neither torch nor a GPU; ops are loaded on the first call of `ops()`.
+`kernels/<op>/op.py` defines and registers an op. The first call of `ops()` imports these files. This module needs
+neither torch nor a GPU.
 
     python -m kernels.registry          lists ops, variants, device symbols and hypotheses
 """
@@ -37,7 +37,7 @@ ByteModel = Callable[[Shape, str], int]
 
 @dataclass(frozen=True)
 class Tensor:
-    """One operand: its axes by name and whether the op reads ("in") or writes ("out") it."""
+    """One operand: the names of its axes, and whether the op reads ("in") or writes ("out") it."""
 
     name: str
     axes: tuple[str, ...]
@@ -46,11 +46,12 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Launcher:
-    """The host function of a CUDA rung, `cudaError_t name(const <Op>Call& call)`, and how Python has it.
+    """The host function of a CUDA rung, `cudaError_t name(const <Op>Call& call)`, and its Python binding.
 
-    The extension has it as `function`, by `binding`, an expression of C++ over what `<op>.h` offers to bindings.
-    `workspace` is a function that says how many bytes of it the rung needs, `cudaError_t workspace(call, size_t&
-    bytes)`, "" where the op's header knows.
+    function   name in the extension module
+    binding    C++ expression that binds it, made from the functions of `<op>.h`
+    workspace  C++ function `cudaError_t workspace(call, size_t& bytes)` that returns the size of the workspace; "" if
+               the op's header computes it
     """
 
     name: str
@@ -60,7 +61,7 @@ class Launcher:
 
 
 def takes_all(shape: Shape, dtype: str) -> str:
-    """Nothing speaks against any shape."""
+    """Accept every shape and dtype."""
     return ""
 
 
@@ -68,22 +69,24 @@ def takes_all(shape: Shape, dtype: str) -> str:
 class Variant:
     """One way to compute an op.
 
-    `fn(*inputs)` computes the whole op on the device of its inputs. `symbols` are the `__global__` names that
-    may appear in a capture (empty where the kernels are not ours), all of them in `source`; a CUDA source is called by
-    its `launcher`. `bytes_model` is
-    the DRAM traffic that the variant should cause, in bytes. `idea` says in words what is new about it, `hypotheses`
-    what times and counters have to show; `Op.hypothesis` makes one sentence of both.
-    `dtypes` are those it takes, of the op's. `cannot(shape, dtype)` says why it does not take a shape, "" if it does.
-    `precision` names the roof of its arithmetic where it is not that of the dtype ("tf32"). One that is `finite_only`
-    promises nothing for infinities and NaN: it is not checked on the op's hostile inputs.
-    `tunables` are the choices that `source` leaves to the compiler's -D, macro by macro: the values that a sweep tries,
-    the first of them the one that the source takes without a -D. studies/sweep reads them. Where `keeps_default` says
-    why, it is built with the first ones whatever a sweep recommends. A CUDA source that leaves none says why in
-    `no_tunables`.
-    `prepared(*inputs)` gives the op as a call without arguments, after what a user does once and not at every call,
-    such as laying out weights; `bind` is what is timed. `needs` is the module of a library that does not come with
-    PyTorch; without it the variant is left out. One that is `tuned` searches anew for every shape, which takes seconds.
-    Of one that is not `captured` the ladder has times alone, no counters.
+    fn(*inputs)         computes the whole op on the device of its inputs
+    kind                one of KINDS
+    idea                the new idea of this variant, in words
+    bytes_model         predicted DRAM traffic in bytes
+    symbols             `__global__` names in a capture, all defined in `source`; empty for kernels of other projects
+    launcher            the host function of a CUDA source
+    hypotheses          bounds on times and counters; `Op.hypothesis` joins them with `idea` into one sentence
+    dtypes              supported dtypes, a subset of the op's
+    cannot(shape, dtype)  the reason for not supporting a shape, "" if it does
+    precision           roof of the arithmetic if it differs from the dtype's ("tf32")
+    finite_only         results for infinities and NaN are undefined, so the check skips the op's hostile inputs
+    tunables            -D macro -> the values that studies/sweep tries; the first one is the default in the source
+    keeps_default       why the build ignores a sweep's recommendation, "" if it follows it
+    no_tunables         why a CUDA source has no tunables
+    prepared(*inputs)   does one-time work such as laying out weights, and returns the op as a call without arguments
+    needs               the module of a library outside PyTorch; without it the variant is left out
+    tuned               searches anew for every shape, which takes seconds
+    captured            whether the ladder captures counters; without them it has times only
     """
 
     name: str
@@ -115,16 +118,16 @@ class Variant:
                 raise ValueError(f"variant {self.name}: {macro} needs two or more different values, of a CUDA source")
 
     def takes(self, shape: Shape, dtype: str) -> bool:
-        """Whether the variant runs this dtype and shape."""
+        """Whether the variant supports this dtype and shape."""
         return dtype in self.dtypes and not self.cannot(shape, dtype)
 
     def bind(self, *inputs: Any) -> Callable[[], Any]:
-        """The op on these inputs as a call without arguments: what is timed."""
+        """The op on these inputs as a call without arguments. The benchmark times this call."""
         return self.prepared(*inputs) if self.prepared else functools.partial(self.fn, *inputs)
 
     @property
     def lacks(self) -> str:
-        """The library that it needs and that is not installed; "" if it runs."""
+        """The required library if it is not installed, else ""."""
         return self.needs if self.needs and importlib.util.find_spec(self.needs) is None else ""
 
 
@@ -132,18 +135,23 @@ class Variant:
 class Op:
     """An operation, its float64 reference, its byte and FLOP model and its variants.
 
-    Units: every `*_bytes` in bytes of DRAM traffic, `flops` in floating-point operations, for one call.
-    `shape` is a tuple in the order of `axes`; `dtype` a name ("fp32", "float32", "torch.float32", ...). Inputs come
-    in the order of `tensors`, numbers behind them; several outputs are a tuple.
-    `folder` is where it lives under kernels/, `torch_op` its name in torch.ops.kernel_ledger, where every call ends
-    with the variant's name. `bench_shape` is the shape that captures and ladders show, far beyond the L2 cache;
-    `check_shapes` are small ones that reach every path. `hostile(*inputs)` gives the inputs with infinities, NaN and
-    extreme magnitudes. `allowed_error(inputs, references, variant)` is one float64 tensor for each output: how far
-    from `reference` an element may be. `error_spread` of the same arguments, where sums are long, is how the errors
-    of our variants add up over a row and an output, on inputs as `make_inputs` gives them (harness/norms.py).
-    `chain` names the PyTorch operations of the baseline, in order. `best` is the
-    fastest variant of ours, `best_by_dtype` that of the dtypes which it does not take. Of a `compute_bound` op the
-    floor counts the operations too; of one that `reads_only` (its output is next to nothing) it is the read bandwidth.
+    Units: every `*_bytes` is DRAM traffic in bytes, `flops` counts floating-point operations, both for one call.
+    A shape is a tuple in the order of `axes`; a dtype is a name ("fp32", "float32", "torch.float32", …). Inputs come in
+    the order of `tensors`, then the numbers. Several outputs are a tuple.
+
+    folder              folder below kernels/
+    torch_op            name in torch.ops.kernel_ledger; every call ends with the variant's name
+    bench_shape         shape of captures and ladders, far beyond the L2 cache
+    check_shapes        small shapes that reach every code path
+    hostile(*inputs)    the inputs with infinities, NaN and extreme magnitudes
+    allowed_error(inputs, references, variant)
+                        for each output a float64 tensor: the largest allowed difference from `reference`
+    error_spread        for ops with long sums, with the same arguments: how errors add up over a row and an output, for
+                        inputs of `make_inputs` (harness/norms.py)
+    chain               PyTorch operations of the baseline, in order
+    best                our fastest variant; `best_by_dtype` names another one for the dtypes that it does not support
+    compute_bound       the floor counts operations as well as bytes
+    reads_only          the floor is the read bandwidth, since the output is tiny
     """
 
     name: str
@@ -169,22 +177,22 @@ class Op:
     baseline: str
     chain: tuple[str, ...]
     best: str
-    in_gpt2: bool = False  # whether harness.gpt2 takes a variant of it by name
+    in_gpt2: bool = False  # whether harness.gpt2 accepts a variant name for it
     best_by_dtype: Mapping[str, str] = field(default_factory=dict)
     error_spread: Callable[[tuple[Any, ...], tuple[Any, ...], Variant], tuple[Spread, ...]] | None = None
     compute_bound: bool = False
     reads_only: bool = False
 
     def best_for(self, dtype: Any) -> str:
-        """The name of the best variant that takes `dtype`."""
+        """The name of the best variant that supports `dtype`."""
         return self.best_by_dtype.get(dtype_name(dtype), self.best)
 
     def fused_bytes(self, shape: Shape, dtype: str, variant: str = "") -> int:
-        """DRAM bytes that `variant` (default: the op's best) should move."""
+        """Predicted DRAM bytes of `variant` (default: the op's best)."""
         return self.variant(variant or self.best).bytes_model(shape, dtype)
 
     def variant(self, name: str) -> Variant:
-        """The variant of that name; KeyError with the known names otherwise."""
+        """The variant of that name. Raises KeyError with the known names."""
         if name not in self.variants:
             raise KeyError(f"op {self.name} has no variant {name!r}; known: {', '.join(self.variants)}")
         return self.variants[name]
@@ -195,13 +203,13 @@ class Op:
         return sentence(declared.hypotheses, declared.dtypes, self.shape_name(self.bench_shape))
 
     def hypothesis(self, variant: str) -> str:
-        """The sentence of a variant: its idea, then its bounds; of one that is only timed those that it states."""
+        """The sentence of a variant: its idea, then its bounds; for a variant without counters only its own bounds."""
         declared = self.variant(variant)
         bounded = declared.captured or declared.hypotheses
         return f"{declared.idea}. Expect {self.expected(variant)}" if bounded else declared.idea
 
     def call(self, variant: str) -> Callable[..., Any]:
-        """`variant` as the custom op that PyTorch sees: checked, differentiable, on the CPU too."""
+        """Call `variant` through its PyTorch custom op, with checks and autograd, also on the CPU."""
         import torch
 
         importlib.import_module(f"kernels.{self.folder}.custom_op")
@@ -220,7 +228,7 @@ _ops: dict[str, Op] = {}
 
 
 def register(op: Op) -> Op:
-    """Add an op; its name must be new."""
+    """Register an op. Raises ValueError if the name is taken."""
     if op.name in _ops:
         raise ValueError(f"op {op.name!r} is registered twice")
     _ops[op.name] = op
@@ -235,7 +243,7 @@ def ops() -> dict[str, Op]:
 
 
 def dtype_name(dtype: Any) -> str:
-    """`float32` for "fp32", "float32", "torch.float32" or torch.float32; ValueError if unknown."""
+    """`float32` for "fp32", "float32", "torch.float32" or torch.float32. Raises ValueError if unknown."""
     name = str(dtype).removeprefix("torch.")
     name = SHORT_DTYPES.get(name, name)
     if name not in ITEM_BYTES:
@@ -255,9 +263,9 @@ def short_dtype(dtype: Any) -> str:
 
 
 def sectors_read(starts: Any, lengths: Any, sector_bytes: int = 32) -> int:
-    """Distinct DRAM sectors touched by byte intervals that are sorted by start and do not overlap.
+    """Number of distinct DRAM sectors in byte intervals that are sorted by start and do not overlap.
 
-    Intervals of length 0 touch none; a sector shared by two neighbours counts once.
+    An empty interval touches no sector. A sector that two neighbours share counts once.
     """
     import numpy as np
 
@@ -300,10 +308,10 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # under -m this file would be a second module with a second, empty registry
+    # under -m, this file is a second module with its own, empty registry
     import signal
 
     from kernels import registry
 
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly where nobody reads on, as before `| head`
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly if `| head` has closed the pipe
     raise SystemExit(registry.main())

@@ -54,7 +54,7 @@ def _entries(text: str, name: str) -> list[dict[str, Any]]:
 
 
 def flags(place: str, gpu: str = "", path: Path = TABLE) -> list[str]:
-    """The -D flags that tuned.toml recommends for kernels/<place>, a folder or a file, on the named GPU (default: any)."""
+    """The -D flags of tuned.toml for kernels/<place>, a folder or a file, on the named GPU (default: any)."""
     if os.environ.get(SWITCH, "").lower() in ("off", "0", "no"):
         return []
     return [
