@@ -1,4 +1,4 @@
-"""What the programs of this folder say while they run."""
+"""Print the results and the progress of this folder's programs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import sys
 
 
 def say(text: str) -> None:
-    """A result of a program, on stdout."""
+    """Print a result to stdout."""
     print(text, flush=True)
 
 
 def progress(text: str) -> None:
-    """What a program is at, on stderr."""
+    """Print progress to stderr."""
     print(f"harness: {text}", file=sys.stderr, flush=True)

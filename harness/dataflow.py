@@ -1,22 +1,22 @@
-"""Which tensors each operation of the captured program reads and writes: dataflow.csv, which the fusion planner needs.
+"""Record which tensors each operation of a program reads and writes. The fusion planner needs this file, dataflow.csv.
 
-A profiler sees kernels and no tensors. So the program that is captured runs once more, untimed and with no tool
-listening, under a `TorchDispatchMode` that sees every ATen and custom operation with its operands. Operations that
-only make views (transpose, chunk, view) move nothing and are left out: what they name keeps its storage.
+A profiler sees kernels and no tensors. So the captured program runs once more, without timing and without a tool. A
+`TorchDispatchMode` sees every ATen and custom operation with its operands. Operations that only make views (transpose,
+chunk, view) move no data and are left out; a view keeps the storage of its tensor.
 
-dataflow.csv, one row an operand, in the order of the program; cells that do not apply are blank:
+dataflow.csv has one row an operand, in the order of the program. Cells that do not apply are blank:
 - range, call    full path of the innermost range, and which instance of that path this is (0-based)
 - ordinal, op    place of the operation among those of that instance, and its name such as aten.mul.Tensor
-- operand        in0, in1, … and out0, out1, …; what is changed in place is an input and an output
-- storage        number of the memory behind the tensor: two tensors share it exactly if they share memory. It counts
-                 allocations by first use, so memory that was freed and given out again has another number
+- operand        in0, in1, … and out0, out1, …; a tensor that is changed in place is an input and an output
+- storage        number of the tensor's memory: two tensors have the same number exactly if they share memory. It counts
+                 allocations by first use, so memory that was freed and reused has a new number
 - offset, shape, strides, dtype
                  of the tensor, in elements, `x` between the axes
 - bytes          distinct bytes of the tensor: axes of stride 0 count once
-- view           1 if the tensor is not all of its storage, in order; else 0
-- masked_frac    of boolean inputs: share of elements that are true
-- freed          of outputs: the memory was freed before the operation of this number ran (0-based, counting all of the
-                 program); blank if it was never freed. Memory that outlives its readers is a result
+- view           0 if the tensor is its whole storage in order, else 1
+- masked_frac    for boolean inputs: share of true elements
+- freed          for outputs: number of the operation before which the memory was freed (0-based over the program);
+                 blank if it was never freed. Memory that outlives its readers is a result
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-# Of what these change, they read nothing first.
+# These operations overwrite an operand without reading it.
 _WRITE_ONLY = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
 _OPERAND, _STORAGE = 4, 5  # places in a row
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc]
-    """Records operations while it is entered (`with recorder:`); also a `harness.ranges.Tracer`, for their paths."""
+    """Record operations inside `with recorder:`. It is also a `harness.ranges.Tracer`, which gives their paths."""
 
     enabled = True
 
@@ -46,7 +46,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self._stack: list[tuple[str, int]] = [("", 0)]
         self._calls: Counter[str] = Counter()
         self._ordinals: Counter[tuple[str, int]] = Counter()
-        # The weak reference keeps the address of a freed storage from being given out again: one address, one number.
+        # The weak reference keeps PyTorch from reusing the address of a freed storage, so each address has one number.
         self._storages: dict[int, tuple[StorageWeakRef, int]] = {}
         self._alive: dict[int, StorageWeakRef] = {}
         self._freed: dict[int, int] = {}
@@ -63,13 +63,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         self._note_freed()
         if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
-            # Under inference mode an operation made of others comes whole: what runs are its parts.
+            # Under inference mode, a composite operation arrives whole; decompose it into the operations that run.
             with self:
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
         inputs, written = self._inputs(func._schema, args, kwargs)
-        # Before the call: it may change them in place.
+        # Describe operands before the call, which may change them in place.
         operands = [(f"in{place}", tensor, self._masked(tensor)) for place, tensor in enumerate(inputs)]
         result = func(*args, **kwargs)
         outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
@@ -81,7 +81,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _inputs(self, schema: Any, args: Any, kwargs: Any) -> tuple[list[Any], list[Any]]:
-        """(tensors that the operation reads, tensors that it changes)."""
+        """(tensors that the operation reads, tensors that it writes in place)."""
         read, written = [], []
         named = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)} | kwargs
         for argument in schema.arguments:

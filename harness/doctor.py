@@ -1,8 +1,8 @@
-"""What a profile needs on this machine, line by line: ok, missing or unknown, and how to get it.
+"""Print what a profile needs on this machine: for each item ok, missing or unknown, and how to get it.
 
     python -m harness.doctor
 
-Works without torch and without a GPU: everything beyond the standard library is looked for, not required.
+It runs without torch and without a GPU, and imports the standard library only.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pathlib import Path
 from analysis.formats import place
 from analysis.formats.console import guarded
 
-# Where the tools hide is known in one place, to the capture scripts.
+# One file lists the tools' install folders for the doctor and the capture scripts.
 _COMMON = Path(__file__).resolve().parent.parent / "nsys_scripts" / "common.sh"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     status: str  # "ok" | "missing" | "unknown"
@@ -41,7 +41,7 @@ class Line:
 
 def run(command: list[str], seconds: float = 20) -> tuple[int, str]:
     """Exit code and output of a command; (127, "") if it cannot be started, (124, "") if it hangs."""
-    # Under nsys or ncu these would make the profiler follow the question that is asked here.
+    # Under nsys or ncu, these variables would make the profiler trace this command too.
     injected = ("LD_PRELOAD", "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH")
     environment = {name: value for name, value in os.environ.items() if name not in injected} | {"LC_ALL": "C"}
     try:
@@ -56,7 +56,7 @@ def run(command: list[str], seconds: float = 20) -> tuple[int, str]:
 
 
 def ask_scripts(function: str, *arguments: str, root: Path = Path("/")) -> str | None:
-    """What a function of nsys_scripts/common.sh prints, None if it fails or prints nothing."""
+    """The output of a function of nsys_scripts/common.sh; None if it fails or prints nothing."""
     search = os.environ.get("PATH", "").split(os.pathsep)
     path = os.pathsep.join([*search, *(folder for folder in ("/usr/bin", "/bin") if folder not in search)])
     prefix = "" if root == Path("/") else str(root)
@@ -66,17 +66,17 @@ def ask_scripts(function: str, *arguments: str, root: Path = Path("/")) -> str |
 
 
 def find_nsys(root: Path = Path("/")) -> str | None:
-    """Path of nsys: PATH, Nsight Systems, the CUDA toolkit, then the copy inside Nsight Compute."""
+    """The path of nsys. The search order is PATH, Nsight Systems, the CUDA toolkit, the copy inside Nsight Compute."""
     return ask_scripts("find_nsys", root=root)
 
 
 def find_ncu(root: Path = Path("/")) -> str | None:
-    """Path of ncu: PATH, the CUDA toolkit, then Nsight Compute."""
+    """The path of ncu. The search order is PATH, the CUDA toolkit, Nsight Compute."""
     return ask_scripts("find_ncu", root=root)
 
 
 def tool_version(path: str | None) -> str | None:
-    """The version a tool prints, such as 2025.3.1; None if there is no tool or it prints none."""
+    """The version that a tool prints, such as 2025.3.1; None without a tool or a version."""
     if path is None:
         return None
     code, output = run([path, "--version"])
@@ -85,7 +85,7 @@ def tool_version(path: str | None) -> str | None:
 
 
 def package_version(name: str) -> str | None:
-    """Version of an installed Python package, None if there is none."""
+    """The version of an installed Python package; None if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -131,7 +131,7 @@ def _importer(root: Path) -> Line:
 
 
 def may_read_counters(root: Path = Path("/")) -> tuple[bool | None, str]:
-    """Whether this process may read GPU counters (None: not known), and why."""
+    """(whether this process may read GPU counters, reason); None means unknown."""
     try:
         parameters = (root / "proc/driver/nvidia/params").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -147,7 +147,7 @@ def may_read_counters(root: Path = Path("/")) -> tuple[bool | None, str]:
 
 
 def _has_cap_sys_admin(root: Path) -> bool:
-    # Root in a container usually lacks the capability, so the user id alone says nothing.
+    # Root in a container usually lacks the capability, so the user id is not enough.
     try:
         status = (root / "proc/self/status").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -187,7 +187,7 @@ def _torch() -> Line:
     version = package_version("torch")
     if version is None:
         return Line("torch", "missing", "not installed", "`make test` sets everything up, or `pip install torch`")
-    # Asked in a process of its own: a broken installation must not take the doctor with it.
+    # A separate process imports torch, so that a broken installation cannot crash the doctor.
     code, output = run(
         [sys.executable, "-c", "import torch; print(torch.version.cuda, torch.cuda.is_available())"], seconds=120
     )
@@ -222,7 +222,7 @@ def _kernels_clash() -> Line:
 
 
 def checks(root: Path = Path("/")) -> list[Callable[[], Line]]:
-    """Every check, in the order in which they are printed; `root` is where /opt, /usr and /proc are."""
+    """All checks in the order of the output; `root` is the folder that holds opt, usr and proc."""
     nsight = "install NVIDIA Nsight {} (developer.nvidia.com, or the nsight-{} package of the CUDA repository)"
     return [
         _gpu,

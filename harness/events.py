@@ -1,11 +1,11 @@
-"""Times of components: a tracer that marks the start and the end of each one with the clock at hand.
+"""Time components with a tracer that marks the start and the end of each one.
 
-On a GPU the marks are CUDA events, recorded into a queue that is filled while the GPU is held back by a sleeping
-kernel: the GPU then runs the step back to back, and the events time the GPU and not the launches. Without a GPU the
-marks are the CPU's clock. Events come from a pool that is made before; nothing is allocated or waited for inside.
+On a GPU, the marks are CUDA events. A sleeping kernel holds the GPU back until the CPU has launched the whole step. The
+GPU then runs the step back to back, so the events time the GPU and not the launches. Without a GPU, the marks are
+readings of the CPU's clock. Events come from a preallocated pool; a step neither allocates nor waits.
 
-An event is no bystander: kernels no longer follow each other at once, and some of that lies between the two events of
-a component. `Stopwatch.own_ns` measures how much, with kernels whose time is known, so that it can be taken off.
+Events cost time: they delay the next kernel, and a part of the delay lies between the two events of a component.
+`Stopwatch.own_ns` measures this part with kernels of known time, so that callers can subtract it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from harness.ranges import Tracer, span
 from harness.timing import hold_gpu
 
 T = TypeVar("T")
-HOLD = "hold"  # the range around the sleeping kernel; the analysis leaves its kernels out
+HOLD = "hold"  # the range around the sleeping kernel; the analysis ignores its kernels
 _FIRST_HOLD_NS, _MOST_HOLD_NS, _MARGIN = 2e6, 5e7, 1.25
 
 
 class Clock(Protocol):
-    """Marks points in the stream of work and tells the time between two of them once `synchronise` returned.
+    """Mark points in the stream of work, and return the time between two marks after `synchronise`.
 
-    With `free` marks, more of them change nothing of what others measure.
+    `free` means that extra marks do not change the readings of others.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Clock(Protocol):
 
 
 class CpuClock:
-    """The CPU's clock: a mark is the time at which the CPU came by."""
+    """The CPU's clock: a mark is the time of the call."""
 
     name = "CPU clock"
     free = True
@@ -70,16 +70,16 @@ class CpuClock:
         return self._marks[end] - self._marks[start]
 
     def hold(self, hold_ns: float) -> None:
-        """Nothing to hold back: the CPU runs the work itself."""
+        """Do nothing: the CPU runs the work itself."""
 
     def has_passed(self, mark: int) -> bool:
         return False
 
     def synchronise(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: the CPU has already run the work."""
 
     def work(self) -> None:
-        """The least there is: a call."""
+        """The smallest piece of work: a call."""
 
 
 class CudaClock:
@@ -98,7 +98,7 @@ class CudaClock:
     def _grow(self, count: int) -> None:
         for _ in range(count):
             event = torch.cuda.Event(enable_timing=True)
-            event.record(self._stream)  # torch makes the event itself only now
+            event.record(self._stream)  # torch creates the event at the first record
             self._events.append(event)
         torch.cuda.synchronize()
 
@@ -137,7 +137,7 @@ def make_clock(device: str) -> Clock:
 
 
 class Instance(NamedTuple):
-    """One component that ran: `ordinal` counts the instances of its path, dropped ones included."""
+    """One execution of a component; `ordinal` counts the instances of its path, including dropped ones."""
 
     path: str
     ordinal: int
@@ -145,9 +145,9 @@ class Instance(NamedTuple):
 
 
 class EventTracer:
-    """Marks the start and end of every component whose path `select` accepts, and hands ranges on to `inner`.
+    """Mark the start and end of every component whose path `select` accepts, and pass all ranges to `inner`.
 
-    `inner` (NVTX) sees every range, so that a capture holds the same run; the root of a step is named with it.
+    `inner` (NVTX) gets every range, so a capture shows the same run. It also names the root of a step.
     """
 
     enabled = True
@@ -179,7 +179,7 @@ class EventTracer:
             self._inner.pop()
 
     def take(self) -> list[Instance]:
-        """What ran since the last call, inner components first; after the clock's `synchronise`."""
+        """The instances since the last call, inner components first. Call it after the clock's `synchronise`."""
         instances = []
         for path, start, end in self._spans:
             instances.append(Instance(path, self._ordinals[path], self._clock.elapsed_ns(start, end)))
@@ -189,7 +189,7 @@ class EventTracer:
 
 
 class NullTracer:
-    """Ranges that do nothing: what their Python costs, and nothing else."""
+    """Open ranges without any effect, to measure the cost of their Python code."""
 
     enabled = True
     detail = True
@@ -202,10 +202,10 @@ class NullTracer:
 
 
 class Stopwatch:
-    """Times one step at a time on a clock, the GPU held back until the whole step is launched.
+    """Time one step at a time on a clock, with the GPU held back until the whole step is launched.
 
-    A step whose launches outlast the hold is dropped and run again with a longer one, unless the longest was used:
-    then it counts, and `late` says how many did.
+    If launching takes longer than the hold, the sample is dropped and the step runs again with a longer hold. After the
+    longest hold the sample counts, and `late` is the number of such samples.
     """
 
     def __init__(self, clock: Clock, ranges: Tracer | None = None) -> None:
@@ -219,7 +219,7 @@ class Stopwatch:
     def time(
         self, step: Callable[[], T], before: Callable[[], object], tracer: EventTracer | None = None, root: str = ""
     ) -> tuple[T, list[Instance]]:
-        """Run `step`; its result and the instances that `tracer` saw. `before` undoes what a dropped try did."""
+        """Run `step`; return its result and the instances of `tracer`. `before` undoes a dropped sample."""
         clock = self._clock
         while True:
             before()
@@ -246,7 +246,7 @@ class Stopwatch:
         return result, instances
 
     def own_ns(self, calls: int = 200) -> float:
-        """What the two marks of a component add to its reading: short kernels between marks, less the same in a row."""
+        """The time that two marks add to a reading: short kernels with marks between them, less the same without."""
         clock = self._clock
 
         def in_a_row() -> None:

@@ -1,4 +1,4 @@
-"""Measure the roofs of the GPU at hand, for every later profile on it.
+"""Measure the roofs of this machine's GPU once, for all later profiles.
 
 python -m harness.roofs --out DIR    writes ceilings.json and manifest.json
 """
@@ -23,9 +23,9 @@ from kernels.ceilings import measure_ceilings
 
 
 def measure(out: Path, arguments: Sequence[str]) -> None:
-    """Write ceilings.json, with the time and the driver, and manifest.json, with the clocks meanwhile.
+    """Write ceilings.json with time and driver, and manifest.json with the clocks during the measurement.
 
-    Raises: InputError, where there is no GPU, or nothing to compile the micro-kernels with.
+    Raises: InputError, without a GPU or without a compiler for the micro-kernels.
     """
     if not torch.cuda.is_available():
         raise InputError(f"roofs need a CUDA GPU and torch {torch.__version__} sees none.")

@@ -1,8 +1,8 @@
-"""Timing: many samples, quantiles, and what could be wrong with them.
+"""Time a step with many samples, and warn about samples that disagree.
 
-`measure_wall` is what a user waits for: the CPU's clock around the step and a synchronisation, the GPU idle before.
-`measure_gpu` is what the GPU needs: CUDA events around the step, behind a queue that is filled first, so that a
-step of many small launches shows the GPU's time and not the CPU's. Both warm up first.
+`measure_wall` gives the time that a user waits: the CPU's clock around the step and a synchronisation, on an idle GPU.
+`measure_gpu` gives the GPU's time: CUDA events around the step, in a queue that the CPU fills first. So a step of many
+small launches shows the GPU's time and not the CPU's. Both warm up first.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from tqdm import tqdm
 
 from analysis.formats.spans import quantile
 
-UNSTEADY = 1.5  # p95 / p5 from which a measurement is called unsteady
-_SLEEP_HZ = 2.0e9  # cycles per second that holding the GPU counts with: no GPU's clock is far above
+UNSTEADY = 1.5  # a measurement with a larger p95 / p5 gets a warning
+_SLEEP_HZ = 2.0e9  # cycles per second assumed for holding the GPU; no GPU's clock is much faster
 _FIRST_SLEEP_FACTOR, _MOST_SLEEP_NS = 1.5, 2e8
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Samples of one step in nanoseconds, in the order taken, with what to be wary of."""
+    """Samples of one step in nanoseconds, in the order of measuring, with warnings."""
 
     samples_ns: tuple[float, ...]
     warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, samples_ns: Sequence[float], warnings: Sequence[str] = ()) -> Measurement:
-        """The measurement of these samples, with a warning if they are far apart."""
+        """A measurement of these samples, with a warning if they vary much."""
         plain = cls(tuple(samples_ns), tuple(warnings))
         if plain.p95_ns > UNSTEADY * plain.p5_ns > 0:
             ratio = plain.p95_ns / plain.p5_ns
@@ -60,7 +60,7 @@ def _nothing() -> None:
 
 
 def _progress(count: int, label: str) -> Any:
-    # Shown from the third second on; a measurement shorter than that is over before anybody reads it.
+    # Show progress from the third second on.
     return tqdm(range(count), desc=label or None, delay=2, disable=None if label else True, leave=False)
 
 
@@ -141,7 +141,7 @@ def measure_gpu(
 
 
 def hold_gpu(hold_ns: float) -> None:
-    """Let the GPU sleep for about that long, ahead of what is launched next: meanwhile the CPU fills the queue."""
+    """Let the GPU sleep for about this time before the next launch, while the CPU fills the queue."""
     torch.cuda._sleep(int(hold_ns * _SLEEP_HZ / 1e9))
 
 

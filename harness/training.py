@@ -1,7 +1,7 @@
-"""One training step of GPT-2, marked for profilers: forward, loss, backward, AdamW.
+"""Run a training step of GPT-2 with ranges for profilers: forward, loss, backward, AdamW.
 
 Ranges: gpt2_train > forward > (embeddings, h.N > …, ln_f, lm_head), loss, backward, optimizer. The backward pass runs
-on the calling thread, so that its kernels lie in its range. There is no KV cache: keys and values go straight on.
+on the calling thread, so its kernels lie in its range. There is no KV cache.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEARNING_RATE = 1e-4
 
 
 class NoCache(KVCache):
-    """What a block asks of a KV cache, without one: nothing is kept, and autograd sees no write in place.
+    """Stand in for a KV cache: keep nothing, so autograd sees no in-place write.
 
     Shape   future (T, T) bool, true above the diagonal
     """
@@ -33,14 +33,14 @@ class NoCache(KVCache):
         self.length = 0
 
     def append(self, layer: int, k: Any, v: Any) -> tuple[Any, Any]:
-        """The keys and values as they came."""
+        """Return the keys and values unchanged."""
         return k, v
 
 
 class Trainer(nn.Module):  # type: ignore[misc]
-    """A model of its own with its optimizer; `step` is one training step.
+    """A model with its optimizer; `step` is one training step.
 
-    checkpointed   keep only the input of each block, and compute the rest of it again during the backward pass
+    checkpointed   keep only the input of each block, and recompute its activations during the backward pass
     """
 
     root = ROOT
@@ -56,7 +56,7 @@ class Trainer(nn.Module):  # type: ignore[misc]
 
     @component("{self.root}")
     def step(self, ids: Any, targets: Any, cache: NoCache) -> Any:
-        """Train on token ids (B, T) whose next tokens are `targets` (B, T); returns the loss before the update."""
+        """Train on token ids (B, T) with next tokens `targets` (B, T), and return the loss before the update."""
         loss = self.loss(self.forward(ids, cache), targets)
         self.backward(loss)
         self.update()
@@ -82,13 +82,13 @@ class Trainer(nn.Module):  # type: ignore[misc]
 
     @component("optimizer")
     def update(self) -> None:
-        """AdamW, then forget the gradients."""
+        """Update the weights with AdamW, then free the gradients."""
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
 
 class TrainingStep:
-    """One training step that can be run again and again on the same tokens; the model learns them meanwhile."""
+    """One training step on fixed tokens that can run many times. The model learns these tokens."""
 
     def __init__(self, model: GPT2, workload: Workload, seed: int, checkpointed: bool = False) -> None:
         self.model, self.workload = Trainer(model, checkpointed), workload
@@ -104,7 +104,7 @@ class TrainingStep:
         return self.workload.range_under(self.model.root)
 
     def reset(self) -> None:
-        """Nothing: a step leaves only other weights behind."""
+        """Do nothing: a step changes only the weights."""
 
     def run(self) -> Any:
         with torch.enable_grad():
