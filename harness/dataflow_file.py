@@ -1,6 +1,6 @@
-"""Turn what processes with automatic ranges recorded of their operations into captures/dataflow.csv.
+"""Turn the operations that processes with automatic ranges recorded into captures/dataflow.csv.
 
-Of several processes the one with most operations counts: ranks of a distributed program do the same.
+It takes the process with the most operations, since the ranks of a distributed program do the same work.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from analysis.formats.run import DATAFLOW
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line, used by the driver. Exit code 1 where nothing was recorded."""
+    """Command line, used by the driver. Exit code 1 if nothing was recorded."""
     parser = argparse.ArgumentParser(prog="python -m harness.dataflow_file", description=__doc__)
     parser.add_argument("folder", type=Path, help="what the processes wrote")
     parser.add_argument("--out", type=Path, required=True, help="folder of the captures")

@@ -1,14 +1,14 @@
-"""The byte and FLOP model of every leaf range, written to ops.csv for an analysis that has neither torch nor GPU.
+"""Write ops.csv: bytes and FLOPs of every leaf range by a model, for an analysis without torch and without a GPU.
 
 Conventions, for one leaf range of one step; N = B T rows, e = bytes of an element, Tk = cached + new tokens:
-- minimum_bytes: each input byte that the result depends on read once, each output written once, whatever runs.
+- minimum_bytes: each input byte that the result depends on read once, each output written once, for any kernel.
 - predicted_unfused_bytes: what the eager kernels of the range move, each kernel reading its inputs from DRAM and
   writing its outputs there. Measured under ncu, an output that stays in the L2 cache is written back later and
   may be missing from the measurement; the last writes before a kernel ends are the likeliest.
-- predicted_fused_bytes: where a fused variant is declared in kernels.registry, what that one moves; else blank.
-  On a chain of ranges it stands on the last member and 0 on those that fusing makes disappear.
-- flops: additions and multiplications, a transcendental counts one; GEMMs 2 M N K, masked scores included
-  because the dense GEMMs compute them.
+- predicted_fused_bytes: traffic of the fused variant in kernels.registry; blank without one. In a chain of ranges, the
+  last range has the number and the ranges that fusion removes have 0.
+- flops: additions and multiplications; a transcendental function counts one. A GEMM counts 2 M N K, including masked
+  scores, because dense GEMMs compute them.
 Residual additions run in `h.N` itself, which is no leaf, so they have no row.
 """
 
@@ -26,10 +26,10 @@ from kernels.ceilings import COPY_SYMBOL
 
 BENCH_DTYPE = "float32"
 ALL_VARIANTS = ("softmax",)  # ops whose variants the report compares one by one; ncu takes 0.35 s a kernel
-_VIEWS = frozenset({"chunk", "transpose", "view", "unflatten", "flatten"})  # what launches nothing
+_VIEWS = frozenset({"chunk", "transpose", "view", "unflatten", "flatten"})  # components that launch nothing
 _PRODUCTS = frozenset({"addmm", "bmm", "matmul"})
-COPY_BYTES = 2 << 30  # read, and as many written: gigabytes, because what is written last stays in L2
-# 7680 is a multiple of every tile that cuBLAS takes (320 too): with 8192 it computes 1.6 % of padding, rightly counted.
+COPY_BYTES = 2 << 30  # read, and as many written: gigabytes, because the last writes stay in L2
+# 7680 is a multiple of all tiles of cuBLAS, 320 included. At 8192 it computes 1.6 % more, and ncu counts this padding.
 GEMMS = {"gemm_fp32": (4096, "float32"), "gemm_bf16": (7680, "bfloat16")}
 ID_BYTES = 8  # int64 token ids
 
@@ -189,9 +189,10 @@ def step_rows(config: GPT2Config, workload: Workload, dtype: str, softmax: str, 
 
 
 def bench_variants(op: registry.Op) -> list[str]:
-    """The variants whose single launches are captured: an unfused chain, so that what fusing it wins can be predicted,
-    and the best, so that the prediction can be checked. None where the baseline is one kernel already, or holds matrix
-    products, across which no fusion is planned.
+    """The variants whose single launches are captured: the unfused chain and our best variant.
+
+    The chain gives the prediction of what fusion wins, and the best variant tests it. None for a baseline of one
+    kernel, or with matrix products, since the planner does not fuse across them.
     """
     kernels = [name for name in op.chain if name not in _VIEWS]
     if len(kernels) < 2 or not _PRODUCTS.isdisjoint(kernels):
@@ -205,7 +206,7 @@ def bench_rows(launches: Iterable[tuple[str, str]]) -> list[OpRow]:
     for op_name, name in launches:
         op = registry.ops()[op_name]
         shape, dtype, variant = op.bench_shape, BENCH_DTYPE, op.variant(name)
-        # Of variants in several launches the row says what fusing would give, of fused ones what they should move.
+        # For a variant of several launches, the row holds the bytes after fusion; for a fused one, its own bytes.
         one_launch = len(variant.symbols) == 1 or variant.kind == "compile"
         rows.append(
             OpRow(
@@ -239,7 +240,7 @@ def selftest_rows() -> list[OpRow]:
 
 
 def number(rows: Iterable[OpRow]) -> Iterator[OpRow]:
-    """Give each row its ordinal: how often its range came before."""
+    """Give each row its ordinal: the number of earlier rows with its range."""
     seen: Counter[str] = Counter()
     for row in rows:
         yield replace(row, ordinal=seen[row.range])

@@ -1,8 +1,7 @@
-"""The conditions of a run, in manifest.json: enough to judge its numbers, nothing that names a person or a machine.
+"""Write manifest.json: the conditions that its numbers depend on, and nothing that names a person or a machine.
 
-Never written: the environment, a user name, a host name, an absolute path. `find_leaks` looks for them and
-`write_manifest` refuses to write a manifest in which it finds one. Of a card's UUID a short hash is written, so that
-runs of one card can be told from those of several.
+The file never holds the environment, a user name, a host name or an absolute path. `find_leaks` searches for them, and
+`write_manifest` refuses a manifest with one. A short hash of the UUID tells one card from another.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from analysis.formats.paths import hide_paths
 from analysis.formats.run import MANIFEST
 from harness import doctor
 
-SAMPLE_SECONDS = 0.5  # each reading asks the driver, which the timed program needs too
+SAMPLE_SECONDS = 0.5  # each reading calls the driver, which the timed program also uses
 # NVML's clock event reasons (nvml.h); "gpu_idle" is left out because an idle GPU is not a throttled one.
 _THROTTLE_BITS = {
     0x2: "applications_clocks_setting",
@@ -81,7 +80,7 @@ class _Nvml:
 
 
 class _Smi:
-    """The same readings through nvidia-smi, where the Python package is missing."""
+    """The same readings through nvidia-smi, if the Python package is missing."""
 
     _QUERY = "clocks.sm,clocks.mem,power.draw,temperature.gpu,{}"
 
@@ -176,7 +175,7 @@ class ClockSampler:
 
 
 def gpu_facts() -> dict[str, Any] | None:
-    """Name and sizes of the current GPU, and which card it is, where its UUID is known; None without one."""
+    """Name and sizes of the current GPU, and a hash of its UUID if that is known; None without a GPU."""
     if not torch.cuda.is_available():
         return None
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -193,7 +192,7 @@ def gpu_facts() -> dict[str, Any] | None:
 
 
 def _uuid(properties: Any) -> str:
-    """A GPU's UUID, '' where this PyTorch does not tell it."""
+    """A GPU's UUID; '' if this version of PyTorch lacks it."""
     return str(getattr(properties, "uuid", ""))
 
 
@@ -246,7 +245,7 @@ def scrub(argument: str) -> str:
 
 
 def first_line(error: BaseException, most: int = 200) -> str:
-    """What an error says first, or its type where it says nothing: at most so many characters, scrubbed."""
+    """The first line of an error, or its type if it has no text: scrubbed, with at most `most` characters."""
     return scrub((str(error).strip() or type(error).__name__).splitlines()[0][:most])
 
 
@@ -263,9 +262,9 @@ def _texts(value: Any) -> Iterable[str]:
 
 
 def find_leaks(manifest: dict[str, Any]) -> list[str]:
-    """The strings that hold an absolute path, or, where the user's own words stand, a user or host name.
+    """The strings with an absolute path, and strings of the user with a user or host name.
 
-    Names are looked for in `arguments` and `weights` only: on a host called `h200` the GPU's name is no leak.
+    It searches for names in `arguments` and `weights` only, because on a host called `h200` the GPU's name is no leak.
     """
     leaks = [text for text in _texts(manifest) if _without_paths(text) != text]
     own_words = [manifest.get("arguments"), manifest.get("weights")]
@@ -283,7 +282,7 @@ def build_manifest(
     weights: dict[str, Any],
     sampler: ClockSampler | None = None,
 ) -> dict[str, Any]:
-    """Everything of this process and this machine that the numbers depend on."""
+    """Every property of this process and this machine that the numbers depend on."""
     status = _git("status", "--porcelain", "--untracked-files=no")
     return {
         "kind": MANIFEST.kind,
@@ -299,7 +298,7 @@ def build_manifest(
         "python": platform.python_version(),
         "nsys": doctor.tool_version(doctor.find_nsys()),
         "ncu": doctor.tool_version(doctor.find_ncu()),
-        # a tree whose history is absent or another's (an archive, a copy) is told its commit, as CI services do
+        # an archive or a copy has no history, or that of another project: a variable then names the commit
         "git_sha": os.environ.get("GIT_COMMIT") or _git("rev-parse", "--verify", "HEAD"),
         "git_dirty": None if status is None else bool(status),
         "arguments": [scrub(argument) for argument in arguments],
@@ -314,7 +313,7 @@ def build_manifest(
 
 
 def validate_manifest(manifest: Any) -> list[str]:
-    """What is wrong with a manifest, one sentence each; empty if nothing is. Further keys are allowed."""
+    """The faults of a manifest, one sentence each. Unknown keys are allowed."""
     if not isinstance(manifest, dict):
         return ["the manifest is no JSON object"]
     problems = [
@@ -328,14 +327,14 @@ def validate_manifest(manifest: Any) -> list[str]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON beside its place, then move it there, so that no reader ever sees half a file."""
+    """Write JSON to a temporary file and rename it, so that no reader sees half a file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     os.replace(temporary, path)
 
 
 def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    """Validate, then write; InputError if it would break the schema or leak something."""
+    """Validate a manifest and write it. Raises InputError if it breaks the schema or leaks a name or a path."""
     problems = validate_manifest(manifest)
     if problems:
         raise InputError(f"{path.name} was not written: {problems[0]}; report this as a bug of the harness.")

@@ -1,13 +1,13 @@
-"""What no single element shows: whether the error of a row, or of a whole output, is more than its rounding adds up to.
+"""Test whether the error of a row, or of a whole output, exceeds what its rounding can add up to.
 
-An error within the tolerance of every element may still be far too much for all of them together: a missing term of a
-long sum, a scale of 1 + 2^-7. Two statistics of a row, and of the whole output, are held against what
-`Op.error_spread` allows, with the confidence of kernels/spread.py:
+An error can be within the tolerance of every element and still be too large for all of them together. Examples are a
+missing term of a long sum, and a scale of 1 + 2^-7. The check compares two statistics, of each row and of the whole
+output, with the bound of `Op.error_spread`, at the confidence of kernels/spread.py:
 
-    error       norm of the errors: at most that of the deviations, with the tail of a chi-squared sum (Laurent and
-                Massart 2000), and that of the biases
-    projection  sum of error times reference, which is half of the change of the squared norm: at most DEVIATIONS of its
-                standard deviation, and the biases
+    error       norm of the errors; the bound is the norm of the deviations, with the tail of a chi-squared sum (Laurent
+                and Massart 2000), plus the norm of the biases
+    projection  sum of error times reference, half of the change of the squared norm; the bound is DEVIATIONS times its
+                standard deviation, plus the biases
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAMES = ("row error", "row projection", "whole error", "whole projection")
 
 @dataclass
 class Norms:
-    """The largest share of each bound that one output took; `add` takes it piece by piece, rows whole."""
+    """The largest share of each bound that one output uses. `add` takes the output in pieces of whole rows."""
 
     row_error: float = 0.0
     row_projection: float = 0.0
@@ -30,7 +30,7 @@ class Norms:
     _largest: float = 0.0
 
     def add(self, value: Any, reference: Any, spread: Spread) -> None:
-        """A piece of an output, its reference and its spread, all of one shape; the last axis is a row."""
+        """Add a piece of an output, its reference and its spread, all of one shape; the last axis is a row."""
         known = reference.isfinite() & value.isfinite() & spread.deviation.isfinite()
         reference = reference.where(known, 0.0)
         error = value.where(known, 0.0) - reference
@@ -43,7 +43,7 @@ class Norms:
         self._largest = max(self._largest, float(largest.max()))
 
     def shares(self) -> dict[str, float]:
-        """By name the share of its bound that each statistic took: above 1 it is refuted."""
+        """Statistic -> the share of its bound that it uses. A share above 1 fails the check."""
         import torch
 
         sums = [torch.tensor(part, dtype=torch.float64) for part in self._sums]
@@ -53,7 +53,7 @@ class Norms:
 
 
 def _terms(error: Any, reference: Any, deviation: Any, bias: Any) -> tuple[Any, ...]:
-    """What is summed up: e^2, s^2, s^4, b^2, e r, (s r)^2, |b r|."""
+    """The terms of the sums: e^2, s^2, s^4, b^2, e r, (s r)^2, |b r|."""
     variance = deviation.square()
     return (
         error.square(), variance, variance.square(), bias.square(),

@@ -1,4 +1,4 @@
-"""Files of a run that several programs share: each adds its own entries and leaves the others alone."""
+"""Write the files of a run that several programs share: each adds its own entries and keeps the others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def default_run(what: str) -> Path:
 
 
 def captures_of(run: Path) -> Path:
-    """The captures folder of a run, made if it is not there; InputError if it cannot be."""
+    """The captures folder of a run; creates it if needed. Raises InputError if that fails."""
     folder = run / "captures"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def captures_of(run: Path) -> Path:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file, None if there is no such file or it holds none."""
+    """The object in a JSON file; None without a file or an object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -43,7 +43,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def merge_entry(folder: Path, file: JsonFile, field: str, entry: Mapping[str, Any], key: Sequence[str]) -> None:
-    """Put `entry` into the list `field` of a file of this kind, in place of the one with equal `key` fields."""
+    """Put `entry` into the list `field` of a file of this kind, and replace the entry with equal `key` fields."""
     content = read_json(folder / file.name)
     entries = list((content or {}).get(field) or []) if content and content.get("kind") == file.kind else []
     kept = [other for other in entries if any(other.get(name) != entry.get(name) for name in key)]
@@ -58,7 +58,7 @@ def write_conditions(
     weights: dict[str, Any],
     sampler: manifest.ClockSampler | None,
 ) -> None:
-    """manifest.json of the run; one that is there keeps its clocks and gains these workloads."""
+    """Write manifest.json of the run. An existing one keeps its clocks and gains these workloads."""
     written = manifest.build_manifest(arguments, workloads, seed, weights, sampler)
     old = read_json(captures / "manifest.json")
     if old is not None and not manifest.validate_manifest(old) and old["gpu"] == written["gpu"]:
@@ -70,7 +70,7 @@ def write_conditions(
 
 
 def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[Any]], say: Callable[[str], None]) -> None:
-    """A table for people: text as it is, numbers with three decimals, counts whole, None as a dash."""
+    """Print a table: text unchanged, numbers with three decimals, counts as integers, None as a dash."""
     from tabulate import tabulate
 
     shown = [

@@ -1,7 +1,7 @@
-"""Where the parameters come from: a seed, the hub, a local folder, or a safetensors file.
+"""Load parameters from a seed, the hub, a local folder, or a safetensors file.
 
-It imports transformers only when a checkpoint needs it. `import_transformers` first looks for the Hugging Face package
-`kernels`, beside which transformers cannot be imported here, and says what to do.
+Only a checkpoint needs transformers. `import_transformers` first looks for the Hugging Face package `kernels`: with it
+installed, transformers cannot be imported here, and the error says what to do.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from kernels.integrations import hidden_package
 
 RANDOM = "random"
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-# Old checkpoints hold their causal masks as if they were weights.
+# Old checkpoints store their causal masks among the weights.
 _NOT_WEIGHTS = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A model's parameters, the sizes that fit them, and what the manifest says of them."""
+    """A model's parameters, its sizes, and the manifest's entry."""
 
     config: GPT2Config
     state: dict[str, Any]
@@ -38,7 +38,7 @@ class Weights:
 
 
 def import_transformers() -> Any:
-    """Return the module transformers, or say in one sentence why it cannot be had."""
+    """Return the module transformers. Raises InputError, one sentence, if it cannot be imported."""
     if version := hidden_package():
         raise InputError(
             f"The Hugging Face package `kernels` {version} is installed and this repository's folder kernels/ "
@@ -58,8 +58,8 @@ def import_transformers() -> Any:
 def load_weights(weights: str = RANDOM, seed: int = 0, config: GPT2Config | None = None) -> Weights:
     """Resolve `--weights`: "random", a folder, a .safetensors file, or a hub name such as "gpt2".
 
-    `config` sizes random weights; a checkpoint brings its own, and a safetensors file without a config.json
-    beside it is read with heads of 64, as all published sizes have, unless `config` names them.
+    `config` gives the sizes of random weights. A checkpoint has its own sizes. A safetensors file without a config.json
+    beside it has heads of 64 channels, like all published sizes, unless `config` names another number.
     Raises: InputError (missing, unreadable or mismatched checkpoint), UsageError (neither a file nor a name)
     """
     if weights == RANDOM:
@@ -93,7 +93,7 @@ def encode_prompt(prompt: str, weights: Weights) -> list[int]:
         return list(import_transformers().AutoTokenizer.from_pretrained(name).encode(prompt))
     except InputError:
         raise
-    except Exception as error:  # as for checkpoints: transformers raises what it likes
+    except Exception as error:  # transformers raises many kinds of errors, here and for checkpoints
         raise InputError(
             f"The tokenizer of {name} cannot be loaded ({_one_line(error)}): check the network."
         ) from error
@@ -119,7 +119,7 @@ def build_model(
 
 
 def build_transformers_model(weights: Weights, device: Any = "cpu", dtype: Any = torch.float32) -> Any:
-    """transformers' own GPT2LMHeadModel with these parameters, in eval mode; it has no token at which it stops."""
+    """transformers' own GPT2LMHeadModel with these parameters, in eval mode and without an end token."""
     transformers = import_transformers()
     config = weights.config
     theirs = transformers.GPT2Config(
@@ -145,7 +145,7 @@ def static_cache(model: Any, tokens: int) -> Any:
 def _random_state(config: GPT2Config, seed: int) -> dict[str, Any]:
     """Seeded parameters with GPT-2's own initialisation: N(0, 0.02), residual projections / sqrt(2 n_layer).
 
-    Drawn on the CPU, so that a seed means the same numbers on every device.
+    The CPU draws them, so a seed gives the same numbers on every device.
     """
     with torch.device("meta"):
         shapes = {name: tensor.shape for name, tensor in GPT2(config).state_dict().items()}
@@ -206,7 +206,7 @@ def _from_safetensors(path: Path, config: GPT2Config | None) -> Weights:
 
 
 def _infer_config(state: Mapping[str, Any], label: str) -> GPT2Config:
-    """Read the sizes off the tensors; heads of 64 channels, as in every published GPT-2."""
+    """Sizes from the shapes of the tensors, with heads of 64 channels as in every published GPT-2."""
     try:
         (vocab_size, n_embd), n_positions = state["wte.weight"].shape, state["wpe.weight"].shape[0]
         n_inner = state["h.0.mlp.c_fc.weight"].shape[1]
@@ -225,7 +225,7 @@ def _plain_names(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(config: GPT2Config, state: Mapping[str, Any], label: str, source: str) -> Weights:
-    """Compare names and shapes with the model's own, one sentence for the first difference."""
+    """Compare names and shapes with the model's. Raises InputError with the first difference."""
     plain = _plain_names(state)
     head = plain.pop("lm_head.weight", None)
     with torch.device("meta"):
@@ -246,7 +246,7 @@ def _checked(config: GPT2Config, state: Mapping[str, Any], label: str, source: s
 
 
 def _digest(state: Mapping[str, Any]) -> str:
-    """sha256 over names, types, shapes and bytes, the same for every container of the same tensors."""
+    """A sha256 of names, types, shapes and bytes. It does not depend on the file format."""
     digest = hashlib.sha256()
     for name in sorted(state):
         tensor = state[name].detach().contiguous().cpu()

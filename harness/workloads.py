@@ -1,8 +1,8 @@
-"""Named shapes: what one timed or captured step is.
+"""Define workloads: names for one timed or captured step and its shape.
 
-A name says everything: `prefill_b1_t1024` is a prefill of 1024 tokens at batch 1, `decode_b1_ctx1023` one decode
-step with 1023 tokens in the KV cache, at the 1024th position, `train_b1_t1024` one training step on 1024 tokens
-(harness/training.py). Any name of these three forms is a workload; the ones in WORKLOADS have a purpose.
+A name holds the whole shape. `prefill_b1_t1024` is a prefill of 1024 tokens at batch 1. `decode_b1_ctx1023` is one
+decode step with 1023 tokens in the KV cache, at the 1024th position. `train_b1_t1024` is one training step on 1024
+tokens (harness/training.py). Every name of these three forms is valid; WORKLOADS lists the ones that reports use.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Workload:
 
     @property
     def total(self) -> int:
-        """Tk: keys that the attention sees."""
+        """Tk: the number of keys in the attention."""
         return self.context + self.tokens
 
     def range_under(self, root: str) -> str:
-        """The range of the whole step; a training step is all that its root holds."""
+        """The range of the whole step; for a training step, the root range itself."""
         return root if self.step == TRAIN else f"{root}/{self.step}"
 
     def as_json(self, root: str, dtype: str, softmax: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Workload:
 
 
 def find_workload(name: str, config: GPT2Config | None = None) -> Workload:
-    """The workload of that name; UsageError if the name says none or the model has too few positions."""
+    """The workload of that name. Raises UsageError for another form of name, or a model with too few positions."""
     found = _NAME.fullmatch(name)
     if found is None:
         raise UsageError(
