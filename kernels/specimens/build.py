@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from kernels import build, census, objects
-from kernels.specimens.registry import FOLDER, HALVES, PAIRS, Pair, specimens
+from kernels.specimens.registry import FOLDER, PAIRS, SETS, Pair, specimens
 
 ARCH = "90"
 MORE = ("--extended-lambda",)
@@ -33,8 +33,8 @@ Row = dict[str, str]
 
 
 def sources() -> list[Path]:
-    """The driver, then the .cu files of both halves."""
-    return [path for part in ("driver", *HALVES) for path in sorted((FOLDER / part).glob("*.cu"))]
+    """The driver, then the .cu files of both halves and the holdout."""
+    return [path for part in ("driver", *SETS) for path in sorted((FOLDER / part).glob("*.cu"))]
 
 
 def compile_source(nvcc: str, version: str, source: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Timelines that are slow by one defect each, and their fixed twins, in two halves.
+"""Timelines that are slow by one defect each, and their fixed twins, in two halves and a holdout.
 
     python -m studies.specimens.measure --list            every launch, one a line; needs no GPU
     python -m studies.specimens.measure --time [NAME …]   a CSV row each: nanoseconds of the wall clock, and whether
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import hashlib
 import os
 import socket
 import statistics
@@ -66,6 +67,7 @@ def timeline(
 
 development = functools.partial(timeline, "development")
 validation = functools.partial(timeline, "validation")
+holdout = functools.partial(timeline, "holdout")  # not looked at by whoever writes rules
 
 
 def _noise(*shape: int, dtype: Any = None, seed: int = 0) -> Any:
@@ -749,6 +751,178 @@ def d_rank_waits() -> tuple[Step, Step]:
 @validation("parts handed from one rank to the other", "the sender has 38 of 40 pieces", "each has 20")
 def v_rank_waits() -> tuple[Step, Step]:
     return lambda: RANKS.run("pipeline", (2, 38)), lambda: RANKS.run("pipeline", (20, 20))
+
+
+# --- the holdout: other programs, written without a look at the rules ---
+
+
+@holdout("an optimiser's step of 150 small tensors", "three launches a tensor", "two launches for all tensors")
+def h_launch_bound() -> tuple[Step, Step]:
+    import torch
+
+    weights = [_noise(48 + i, 40, seed=i) for i in range(150)]
+    gradients = [_noise(48 + i, 40, seed=1000 + i) for i in range(150)]
+
+    def slow() -> Any:
+        return torch.cat([(w * 0.9 - g * 0.1).flatten() for w, g in zip(weights, gradients, strict=True)])
+
+    def fixed() -> Any:
+        new = torch._foreach_add(torch._foreach_mul(weights, 0.9), gradients, alpha=-0.1)
+        return torch.cat([one.flatten() for one in new])
+
+    return slow, fixed
+
+
+@holdout("80 steps of a power iteration", "reads the norm of each step", "divides by it on the GPU")
+def h_item_in_loop() -> tuple[Step, Step]:
+    matrix, start = _noise(1200, 1200).abs(), _noise(1200, seed=1).abs()
+
+    def run(each: bool) -> Any:
+        y = start
+        for _ in range(80):
+            y = matrix @ y
+            y = y / (y.norm().item() if each else y.norm())
+        return y.cpu()
+
+    return lambda: run(True), lambda: run(False)
+
+
+@holdout("spectra of 90 signals", "waits for the stream after each operation", "waits at the end")
+def h_synchronise_each_op() -> tuple[Step, Step]:
+    import torch
+
+    signals = _noise(90, 1 << 14)
+
+    def run(each: bool) -> Any:
+        spectra = []
+        for signal in signals:
+            transformed = torch.fft.rfft(signal)
+            if each:
+                torch.cuda.current_stream().synchronize()
+            spectra.append(transformed.abs())
+            if each:
+                torch.cuda.current_stream().synchronize()
+        torch.cuda.synchronize()
+        return torch.stack(spectra)
+
+    return lambda: run(True), lambda: run(False)
+
+
+@holdout("ten layers whose weights stay on the host", "in pageable memory", "in pinned memory")
+def h_pageable_copies() -> tuple[Step, Step]:
+    import torch
+
+    pageable = [torch.randn(2112, 2112).div_(46).half() for _ in range(10)]
+    pinned = [weight.pin_memory() for weight in pageable]
+    x = _noise(32, 2112, dtype=torch.float16)
+
+    def run(weights: Sequence[Any]) -> Any:
+        y = x
+        for weight in weights:
+            y = torch.relu(y @ weight.to("cuda", non_blocking=True)) + x
+        return y
+
+    return lambda: run(pageable), lambda: run(pinned)
+
+
+@holdout("450 lengths to the GPU", "a copy a length", "one copy")
+def h_small_copies() -> tuple[Step, Step]:
+    import torch
+
+    lengths = [torch.tensor([17 * i % 900 + 1]) for i in range(450)]
+    return (
+        lambda: torch.cat([length.to("cuda") for length in lengths]).cumsum(0),
+        lambda: torch.cat(lengths).to("cuda").cumsum(0),
+    )
+
+
+@holdout("fourteen images in, blurred, and out", "on one stream", "copies on two streams of their own")
+def h_copies_not_overlapped() -> tuple[Step, Step]:
+    import torch
+
+    images = torch.randint(0, 256, (14, 3, 1500, 1500), dtype=torch.uint8).pin_memory()
+    back, on_gpu = torch.empty_like(images, pin_memory=True), torch.empty_like(images, device="cuda")
+    inward, outward = torch.cuda.Stream(), torch.cuda.Stream()
+
+    def blurred(image: Any) -> Any:
+        y = image.float()
+        for shift in range(1, 7):
+            y = 0.75 * y + 0.25 * y.roll(shift, -1)
+        return y.to(torch.uint8)
+
+    def slow() -> Any:
+        for to, there, image in zip(back, on_gpu, images, strict=True):
+            there.copy_(image, non_blocking=True)
+            to.copy_(blurred(there), non_blocking=True)
+        torch.cuda.synchronize()
+        return back.clone()
+
+    def fixed() -> Any:
+        main, kept = torch.cuda.current_stream(), []
+        inward.wait_stream(main)
+        for to, there, image in zip(back, on_gpu, images, strict=True):
+            with torch.cuda.stream(inward):
+                there.copy_(image, non_blocking=True)
+            main.wait_stream(inward)
+            kept.append(blurred(there))
+            outward.wait_stream(main)
+            with torch.cuda.stream(outward):
+                to.copy_(kept[-1], non_blocking=True)
+        torch.cuda.synchronize()
+        return back.clone()
+
+    return slow, fixed
+
+
+@holdout("the medians of 25 rows", "gives memory back to the driver after each", "keeps it")
+def h_allocation_in_loop() -> tuple[Step, Step]:
+    import torch
+
+    rows = _noise(25, 3 << 20)
+
+    def run(each: bool) -> Any:
+        medians = []
+        for row in rows:
+            medians.append(row.sort().values[row.numel() // 2].clone())
+            if each:
+                torch.cuda.empty_cache()
+        return torch.stack(medians)
+
+    return lambda: run(True), lambda: run(False)
+
+
+@holdout("fifteen steps on shards whose digests are checked", "checks between steps", "a thread checks ahead")
+def h_data_loader() -> tuple[Step, Step]:
+    import torch
+
+    weight = _noise(4096, 4096, dtype=torch.float16) / 64
+    shards = [bytes(range(i, 240)) * 30_000 for i in range(15)]
+    digests = [hashlib.sha256(shard).digest() for shard in shards]
+
+    def checked(i: int) -> Any:
+        if hashlib.sha256(shards[i]).digest() != digests[i]:
+            raise ValueError(f"shard {i} is damaged")
+        return torch.frombuffer(bytearray(shards[i][:4096]), dtype=torch.uint8)
+
+    def step(shard: Any) -> Any:
+        return _busy(weight + shard.to("cuda").half().mean() / 1e4, 9).float().mean()
+
+    def slow() -> Any:
+        return torch.stack([step(checked(i)).cpu() for i in range(15)])
+
+    return slow, lambda: torch.stack([step(shard).cpu() for shard in _ahead(checked, 15)])
+
+
+@holdout("30 batches through one projection in FP64", "converts it to float32 each time", "converts it once")
+def h_repeated_casts() -> tuple[Step, Step]:
+    import torch
+
+    projection = _noise(6000, 3000, dtype=torch.float64) / 77
+    batches, narrow = _noise(30, 8, 6000, seed=1), projection.float()
+    return (
+        lambda: torch.stack([batch @ projection.float() for batch in batches]),
+        lambda: torch.stack([batch @ narrow for batch in batches]),
+    )
 
 
 # --- command line ---

@@ -14,7 +14,7 @@ import pytest
 from analysis.capture import ncu_csv, ncu_source
 from kernels import objects
 from kernels.specimens import build
-from kernels.specimens.registry import CLEANS, HALVES, PAIRS, Pair, specimens, vocabulary
+from kernels.specimens.registry import CLEANS, HALVES, HOLDOUT, PAIRS, SETS, Pair, specimens, vocabulary
 from studies.specimens import merge, source_page
 
 ROOT = build.FOLDER.parent.parent
@@ -27,25 +27,39 @@ def rows() -> dict[str, build.Row]:
     return {row["specimen"]: row for row in build.read_table()}
 
 
-def test_every_defect_has_one_pair_in_each_half() -> None:
+def test_every_defect_has_one_pair_in_each_set() -> None:
     defects = vocabulary()["kernel"]
     assert len(defects) >= 32
-    for half in HALVES:
+    for half in SETS:
         assert Counter(pair.defect for pair in PAIRS if pair.half == half) == dict.fromkeys(defects, 1)
 
 
-def test_halves_differ_in_algorithm_and_kernel() -> None:
+def test_sets_differ_in_algorithm_and_kernel() -> None:
     for defect in vocabulary()["kernel"]:
-        one, other = (pair for pair in PAIRS if pair.defect == defect)
-        assert one.kernel != other.kernel
-        assert (one.computes, one.dtype) != (other.computes, other.dtype)
+        found = [pair for pair in PAIRS if pair.defect == defect]
+        assert len({pair.kernel for pair in found}) == len(SETS)
+        assert len({(pair.computes, pair.dtype) for pair in found}) == len(SETS)
     assert len({one.kernel for one in specimens() if one.kernel}) == sum(1 for one in specimens() if one.kernel)
 
 
-def test_there_are_clean_ones_in_both_halves() -> None:
-    assert len(CLEANS) >= 10
-    assert {clean.half for clean in CLEANS} == set(HALVES)
-    assert {clean.answer for clean in CLEANS} == set(vocabulary()["clean"])
+@pytest.mark.parametrize("half", SETS)
+def test_there_are_clean_ones_in_each_set(half: str) -> None:
+    found = [clean for clean in CLEANS if clean.half == half]
+    assert len(found) >= 5
+    assert {clean.answer for clean in found} == set(vocabulary()["clean"])
+
+
+@pytest.mark.parametrize("defect", sorted(vocabulary()["kernel"]))
+def test_a_pair_of_the_holdout_has_launches_of_its_own(defect: str) -> None:
+    found = {pair.half: launches(pair) for pair in PAIRS if pair.defect == defect}
+    assert found[HOLDOUT] not in (found[HALVES[0]], found[HALVES[1]])
+    assert len(found[HOLDOUT]) == 2
+
+
+def launches(pair: Pair) -> tuple[str, ...]:
+    """The launches of a pair as its source writes them: `rows / 128, 128`, slow and fixed."""
+    text = pair.specimens()[0].source.read_text("utf-8")
+    return tuple(re.findall(rf"{pair.kernel}_(?:slow|fixed)<<<(.+?)>>>", text))
 
 
 def test_the_vocabulary_says_what_and_how_to_cure() -> None:
@@ -106,7 +120,7 @@ def test_the_code_shows_the_defect(pair: Pair, rows: dict[str, build.Row]) -> No
 
 def test_only_the_slow_of_spills_spill(rows: dict[str, build.Row]) -> None:
     spilling = {name for name, row in rows.items() if row["spill_bytes"] != "0"}
-    assert spilling == {f"{half}/register_spills/slow" for half in HALVES}
+    assert spilling == {f"{half}/register_spills/slow" for half in SETS}
 
 
 def test_evidence_that_the_code_does_not_show_is_named(rows: dict[str, build.Row]) -> None:
@@ -125,6 +139,10 @@ def test_every_timeline_defect_has_one_pair_in_each_half() -> None:
     assert len(defects) >= 12
     for half in HALVES:
         assert Counter(pair.defect for pair in TIMELINES if pair.half == half) == dict.fromkeys(defects, 1)
+    blind = Counter(pair.defect for pair in TIMELINES if pair.half == HOLDOUT)
+    assert len(blind) >= 5
+    assert set(blind.values()) == {1}
+    assert blind.keys() <= defects.keys()
     assert len({pair.computes for pair in TIMELINES}) == len(TIMELINES)
     assert all(pair.slow and pair.fixed and pair.slow != pair.fixed for pair in TIMELINES)
 
@@ -179,7 +197,10 @@ def test_every_kernel_of_a_half_was_counted_once(half: str) -> None:
 
 def test_every_kernel_was_right_when_it_was_captured() -> None:
     checked = (KERNELS / "check.txt").read_text().splitlines()
-    assert [line.partition(":")[0] for line in checked] == [f"ok {one.name}" for one in specimens()]
+    captured_sets = (*HALVES, HOLDOUT) if (KERNELS / HOLDOUT).exists() else HALVES
+    assert [line.partition(":")[0] for line in checked] == [
+        f"ok {one.name}" for one in specimens() if one.half in captured_sets
+    ]
 
 
 def test_every_timeline_was_captured_in_its_range() -> None:
@@ -187,7 +208,9 @@ def test_every_timeline_was_captured_in_its_range() -> None:
 
     text = lzma.decompress((TIMELINES / "nvtx_pushpop_trace.csv.xz").read_bytes()).decode()
     names = Counter(re.findall(r"specimens/(\w+/\w+/\w+)", text))
-    assert names.keys() == {name for pair in DECLARED for name in pair.names()}
+    captured_sets = {name.partition("/")[0] for name in names}
+    assert captured_sets >= set(HALVES)
+    assert names.keys() == {name for pair in DECLARED if pair.half in captured_sets for name in pair.names()}
 
 
 @pytest.mark.parametrize("folder", [KERNELS, TIMELINES], ids=["kernels", "timelines"])
