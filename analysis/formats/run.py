@@ -156,14 +156,49 @@ class Roof(Struct):
     how: str = ""
 
 
+class Link(Struct):
+    """How fast data crosses a link at one size. `name` is one of LINKS, `ranks` the GPUs that take part.
+
+    `byte_per_s` is `bytes` over the median time; of a collective times its factor (formats/collectives.py), which is
+    the bus bandwidth of nccl-tests. `bytes` are counted as there: of an all-gather what a rank has at its end, of a
+    reduce-scatter what it has at its beginning.
+    """
+
+    name: str
+    ranks: Whole
+    bytes: Whole
+    time_ns: Spread
+    byte_per_s: Positive
+    samples: Whole
+
+
+class LinkConditions(Struct):
+    """What the links were measured with. `environment` holds the variables of NCCL that were set."""
+
+    backend: str
+    nccl: str
+    dtype: str
+    ranks: Whole
+    gpus: list[str]
+    torch: str
+    environment: dict[str, str]
+    driver: str = ""
+    measured: str = ""
+
+
 class Ceilings(Struct):
-    """The roofs of a GPU and its driver, `measured` at a time in UTC: before the run, where they were kept."""
+    """The roofs of a GPU and its driver, `measured` at a time in UTC: before the run, where they were kept.
+
+    `links`: rates between host and GPUs over size, by `harness.links`; the ceilings of one GPU have none.
+    """
 
     roofs: list[Roof]
     gpu: str = ""
     clocks: Any = None
     driver: str | UnsetType = UNSET
     measured: str | UnsetType = UNSET
+    links: list[Link] | UnsetType = UNSET
+    link_conditions: LinkConditions | UnsetType = UNSET
 
 
 class KnownCount(Struct):
@@ -184,6 +219,11 @@ class Selftest(Struct):
     measured: str
     checks: list[KnownCount]
 
+
+# The kinds of transfers that `harness.links` measures.
+COPIES = ("host_to_device_pageable", "host_to_device_pinned", "device_to_host_pageable", "device_to_host_pinned")
+PEER_COPY = "peer_copy"
+LINKS = (*COPIES, PEER_COPY, "all_reduce", "all_gather", "reduce_scatter")
 
 TIMING = JsonFile("timing", "timing.json", Timing, AGAIN)
 CEILINGS = JsonFile("ceilings", "ceilings.json", Ceilings, AGAIN)

@@ -1,0 +1,67 @@
+"""Collectives: their kinds, how a kernel or a call of NCCL is told to be one, and what their bytes are divided by.
+
+Sizes and factors are those of nccl-tests (doc/PERFORMANCE.md), so that bandwidths compare with its `busbw`.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Kind -> how its name is spelt in kernels and calls: `ncclDevKernel_AllReduce_Sum_f32_RING_LL`, `ncclAllReduce`,
+# `one_shot_all_reduce_kernel`, `allreduce`. The first that fits counts.
+_SPELT = {
+    "all_reduce": r"all_?reduce|cross_device_reduce",
+    "reduce_scatter": r"reduce_?scatter",
+    "all_gather": r"all_?gather",
+    "all_to_all": r"all_?to_?all",
+    "broadcast": r"broadcast",
+    "send_recv": r"send_?recv|ncclsend|ncclrecv",
+    "barrier": r"barrier",
+    "gather": r"gather",
+    "scatter": r"scatter",
+    "reduce": r"reduce",
+}
+KINDS = tuple(_SPELT)
+# Kinds in which each rank needs data of every other one, so that all ranks end at about the same time.
+TOGETHER = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
+UNKNOWN = "unknown"
+
+_KINDS = [(kind, re.compile(spelt, re.IGNORECASE)) for kind, spelt in _SPELT.items()]
+_BY_LIBRARY = re.compile(r"\b(nccl|rccl|mscclpp?|nvshmem)[A-Z_a-z]*", re.IGNORECASE)
+_BY_NAME = re.compile(
+    r"all_?reduce|reduce_?scatter|all_?gather(?!_?index)|all_?to_?all|cross_device_reduce|multimem_", re.IGNORECASE
+)
+
+
+def communicates(kernel: str) -> bool:
+    """Whether a kernel of this name moves data between GPUs: a collective of NCCL or of another library."""
+    return bool(_BY_LIBRARY.search(kernel) or _BY_NAME.search(kernel))
+
+
+def kind_of(name: str) -> str:
+    """The kind of a collective by the name of its kernel or call; `unknown` where the name does not tell.
+
+    `ncclDevKernel_Generic` runs whatever its call asked for.
+    """
+    return next((kind for kind, spelt in _KINDS if spelt.search(name)), UNKNOWN)
+
+
+def bus_factor(kind: str, ranks: int) -> float | None:
+    """What the bytes of a collective over its time are multiplied by to give the rate of a rank's link.
+
+    Of an all-reduce each byte leaves each rank 2(n-1)/n times, of the others (n-1)/n times; a broadcast and a message
+    leave once. None where there is no such figure.
+    """
+    if ranks < 2:
+        return None
+    if kind == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    if kind in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"):
+        return (ranks - 1) / ranks
+    return 1.0 if kind in ("broadcast", "reduce", "send_recv") else None
+
+
+def size_of(kind: str, payload_bytes: int, ranks: int) -> int:
+    """The bytes of a collective, of the count that a rank gives NCCL: of these kinds that is one rank's part."""
+    parts = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
+    return payload_bytes * ranks if kind in parts else payload_bytes

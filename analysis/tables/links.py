@@ -1,0 +1,91 @@
+"""How fast the links between host and GPUs are, over the size of a transfer: the roofs of copies and collectives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.formats.words import count_of
+from analysis.tables.declare import Column, part, table
+from analysis.tables.roofline import Ceilings
+
+
+@table(
+    "links",
+    question="How fast are the links between host and GPUs, over the size of a transfer?",
+    order=138,
+    title="Links",
+    optional=True,
+    columns=(
+        Column(
+            "link",
+            "",
+            "host_to_device or device_to_host with pageable or pinned memory, peer_copy between two GPUs, or a "
+            "collective of NCCL",
+            "key",
+        ),
+        Column("ranks", "1", "GPUs that take part", "key"),
+        Column(
+            "bytes",
+            "byte",
+            "size of the transfer; of an all-gather what each rank has at its end, of a reduce-scatter what it has at "
+            "its beginning, as nccl-tests counts",
+            "key",
+        ),
+        Column("time_p5_ns", "ns", "time of a transfer, of the slowest rank: 5th percentile", "timing", shown=False),
+        Column("time_p50_ns", "ns", "time of a transfer, of the slowest rank: median", "timing"),
+        Column("time_p95_ns", "ns", "time of a transfer, of the slowest rank: 95th percentile", "timing", shown=False),
+        Column(
+            "byte_per_s",
+            "byte/s",
+            "bytes over the median time; of a collective times its factor in nccl-tests (all-reduce 2(n-1)/n, "
+            "all-gather and reduce-scatter (n-1)/n): the bus bandwidth, what one link carries one way",
+            "timing",
+        ),
+    ),
+    glance=lambda rows: rows.sort_values("byte_per_s", ascending=False, kind="stable").drop_duplicates("link"),
+)
+def build_links(allowed_ceilings: Ceilings) -> pd.DataFrame | None:
+    """Return links.csv, in the order of measuring; None where ceilings.json has no links."""
+    rows = [
+        {
+            "link": one["name"],
+            "ranks": one["ranks"],
+            "bytes": one["bytes"],
+            **{f"time_{name}_ns": one["time_ns"].get(name, np.nan) for name in ("p5", "p50", "p95")},
+            "byte_per_s": one["byte_per_s"],
+            "tier": "timing",
+        }
+        for one in (allowed_ceilings[0] or {}).get("links") or []
+    ]
+    return pd.DataFrame(rows) if rows else None
+
+
+def roof_at(links: pd.DataFrame, link: str, ranks: int, size: float) -> float:
+    """What this link carries at this size, byte/s: between two measured sizes linear in both logarithms; NaN unknown.
+
+    A transfer below the smallest size takes as long as that one; one above the largest has its rate.
+    """
+    rows = links[(links["link"] == link) & (links["ranks"] == ranks)].sort_values("bytes") if len(links) else links
+    if rows.empty or not size > 0:
+        return float("nan")
+    sizes, rates = rows["bytes"].to_numpy(float), rows["byte_per_s"].to_numpy(float)
+    if size < sizes[0]:
+        return float(rates[0] * size / sizes[0])
+    return float(np.exp(np.interp(np.log(size), np.log(sizes), np.log(rates))))
+
+
+@part("note", 6)
+def _measured_with(allowed_ceilings: Ceilings) -> str | None:
+    """The conditions of the links."""
+    said: dict[str, Any] | None = (allowed_ceilings[0] or {}).get("link_conditions")
+    if not said:
+        return None
+    multicast = "NVLink multicast (NVLS) off" if said["environment"].get("NCCL_NVLS_ENABLE") == "0" else "NVLS allowed"
+    library = f"NCCL {said['nccl']}" if said["nccl"] else said["backend"]
+    return (
+        f"The links were measured on {count_of(said['ranks'], 'GPU')} with {library}, {multicast}, "
+        f"collectives of {said['dtype']}."
+    )

@@ -1,0 +1,286 @@
+"""Measure the links of this machine: host to GPU, GPU to GPU, and collectives of NCCL, over 1 KB to 1 GB.
+
+python -m harness.links --out DIR    adds `links` to DIR/ceilings.json, or writes that file
+
+One process a GPU. NVLink multicast (NVLS) is off, and the file says so: NCCL_NVLS_ENABLE=0, unless it is set. With one
+GPU only its links to the host are measured. `--backend gloo` runs the same on CPUs: that tests the program, not links.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import multiprocessing
+
+from analysis.formats.collectives import bus_factor
+from analysis.formats.console import guarded
+from analysis.formats.errors import InputError
+from analysis.formats.run import CEILINGS, COPIES, PEER_COPY
+from analysis.formats.spans import spread
+from harness import manifest
+from harness.console import progress
+
+SMALLEST, LARGEST = 1 << 10, 1 << 30
+SAMPLES = 15
+WARMUP = 3
+WAIT_SECONDS = 30  # for another rank: one that died is noticed after that
+MULTICAST = "NCCL_NVLS_ENABLE"
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
+
+Run = Callable[[], object]
+
+
+def sizes(most: int = LARGEST) -> list[int]:
+    """1 KB, 4 KB … up to `most` bytes."""
+    found = [SMALLEST]
+    while found[-1] * 4 <= most:
+        found.append(found[-1] * 4)
+    return found
+
+
+def repeats(size: int) -> int:
+    """How often a transfer of so many bytes runs in one sample, which is to take some 100 us and less than 1 s."""
+    return 50 if size <= 1 << 20 else 5 if size <= 1 << 26 else 1
+
+
+@dataclass(frozen=True)
+class Place:
+    """One rank: its device, and how many there are."""
+
+    rank: int
+    ranks: int
+    device: torch.device
+
+    @classmethod
+    def of(cls, rank: int, ranks: int, backend: str) -> Place:
+        """The rank's own GPU, or the CPU of a run that tests this program."""
+        return cls(rank, ranks, torch.device("cuda", rank) if backend == "nccl" else torch.device("cpu"))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self.device.type == "cuda" else torch.float32
+
+    def empty(self, size: int) -> torch.Tensor:
+        """Elements of `dtype` that hold `size` bytes."""
+        return torch.ones(size // self.dtype.itemsize, dtype=self.dtype, device=self.device)
+
+
+def times_of(run: Run, count: int, place: Place, *, by_host: bool = False) -> list[float]:
+    """SAMPLES times of `run`, ns, each of `count` in a row: by CUDA events, or `by_host`, where the call itself waits."""
+    is_gpu = place.device.type == "cuda"
+    for _ in range(WARMUP):
+        run()
+    found = []
+    for _ in range(SAMPLES):
+        if is_gpu and by_host:
+            torch.cuda.synchronize(place.device)
+        if not is_gpu or by_host:
+            started = time.perf_counter_ns()
+            for _ in range(count):
+                run()
+            if is_gpu:
+                torch.cuda.synchronize(place.device)
+            found.append((time.perf_counter_ns() - started) / count)
+            continue
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        run()  # of a collective: all ranks leave it together
+        begin.record()
+        for _ in range(count):
+            run()
+        end.record()
+        end.synchronize()
+        found.append(begin.elapsed_time(end) * 1e6 / count)
+    return found
+
+
+def link(name: str, ranks: int, size: int, samples: Sequence[float]) -> dict[str, Any]:
+    """One row of `links`. Raises: InputError for times that are none."""
+    time_ns = spread(samples, 1)
+    if time_ns["p5"] <= 0:
+        raise InputError(f"{name} of {size} bytes took no time: the clock does not work, so measure again.")
+    rate = size / time_ns["p50"] * 1e9 * (bus_factor(name, ranks) or 1.0)
+    return {"name": name, "ranks": ranks, "bytes": size, "time_ns": time_ns, "byte_per_s": rate, "samples": SAMPLES}
+
+
+def _copies(place: Place, most: int) -> Iterator[dict[str, Any]]:
+    """Rank 0 and its host, in both directions, from memory that is pinned and from memory that is not."""
+    for name in COPIES:
+        pinned = name.endswith("_pinned")
+        for size in sizes(most):
+            host = torch.ones(size, dtype=torch.uint8, pin_memory=pinned and place.device.type == "cuda")
+            other = torch.ones(size, dtype=torch.uint8, device=place.device)
+            into, source = (other, host) if name.startswith("host") else (host, other)
+            samples = times_of(
+                lambda into=into, source=source, pinned=pinned: into.copy_(source, non_blocking=pinned),
+                repeats(size), place, by_host=not pinned,
+            )  # fmt: skip
+            yield link(name, 1, size, samples)
+
+
+def _peer_copies(place: Place, most: int) -> Iterator[dict[str, Any]]:
+    """From the GPU of rank 0 to that of rank 1; rank 0 alone runs it."""
+    next_one = torch.device("cuda", 1) if place.device.type == "cuda" else place.device
+    for size in sizes(most):
+        source = torch.ones(size, dtype=torch.uint8, device=place.device)
+        into = torch.ones(size, dtype=torch.uint8, device=next_one)
+        yield link(PEER_COPY, 2, size, times_of(lambda: into.copy_(source, non_blocking=True), repeats(size), place))  # noqa: B023
+
+
+def _collective(name: str, size: int, place: Place) -> Run:
+    """What runs one collective of so many bytes, as nccl-tests counts them."""
+    whole = place.empty(size)
+    part = place.empty(max(size // place.ranks, place.dtype.itemsize))
+    whole = whole[: part.numel() * place.ranks] if name != "all_reduce" else whole
+    if name == "all_reduce":
+        return lambda: dist.all_reduce(whole)
+    if name == "all_gather":
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # until torch 2.12
+        return lambda: gather(whole, part)
+    scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    return lambda: scatter(part, whole)
+
+
+def _collectives(place: Place, most: int) -> Iterator[dict[str, Any]]:
+    """Every rank runs this; the slowest rank's time counts."""
+    for name in COLLECTIVES:
+        for size in sizes(most):
+            samples = torch.tensor(times_of(_collective(name, size, place), repeats(size), place), dtype=torch.float64)
+            samples = samples.to(place.device)
+            dist.all_reduce(samples, op=dist.ReduceOp.MAX)
+            yield link(name, place.ranks, size, samples.tolist())
+
+
+def measure_rank(place: Place, most: int) -> list[dict[str, Any]]:
+    """All links of one rank; only rank 0 has rows of copies. Runs in a process group where there are several ranks."""
+    found: list[dict[str, Any]] = []
+    if place.rank == 0:
+        found += _copies(place, most)
+    if place.ranks > 1:
+        if place.rank == 0:
+            found += _peer_copies(place, most)
+        dist.barrier()
+        found += _collectives(place, most)
+    return found
+
+
+def _process(rank: int, ranks: int, backend: str, most: int, folder: str) -> None:
+    """What each process of `torch.multiprocessing` runs."""
+    place = Place.of(rank, ranks, backend)
+    if place.device.type == "cuda":
+        torch.cuda.set_device(place.device)
+    if ranks > 1:
+        store = dist.FileStore(f"{folder}/store", ranks)
+        # copies of rank 0 may take longer than a rank is to wait for another
+        wait = timedelta(seconds=WAIT_SECONDS + 60)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=wait)
+    try:
+        found = measure_rank(place, most)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    if rank == 0:
+        Path(folder, "links.json").write_text(json.dumps(found), encoding="utf-8")
+
+
+def check(ranks: int, backend: str) -> None:
+    """Raises: InputError, where so many ranks cannot be measured here."""
+    if backend == "gloo":
+        return
+    gpus = torch.cuda.device_count()
+    if not gpus:
+        raise InputError(f"links need a CUDA GPU and torch {torch.__version__} sees none.")
+    if ranks > gpus:
+        raise InputError(f"--ranks {ranks} needs as many GPUs and there are {gpus}: ask for fewer ranks.")
+    if ranks > 1 and not dist.is_nccl_available():
+        raise InputError(f"torch {torch.__version__} was built without NCCL: install one with it, or use --ranks 1.")
+
+
+def measure(ranks: int, backend: str, most: int = LARGEST) -> list[dict[str, Any]]:
+    """The rows of `links`.
+
+    Raises: InputError, where the ranks cannot be measured here, or one of them failed.
+    """
+    check(ranks, backend)
+    with tempfile.TemporaryDirectory() as folder:
+        if ranks == 1:
+            _process(0, 1, backend, most, folder)
+        else:
+            how = "spawn" if backend == "nccl" else "fork"  # CUDA does not live through a fork
+            try:
+                multiprocessing.start_processes(_process, (ranks, backend, most, folder), ranks, start_method=how)
+            except Exception as error:  # of a rank: the others are ended by then
+                reason = str(error).strip().splitlines()[-1]
+                raise InputError(f"no links, because a rank failed: {reason}") from error
+        return list(json.loads(Path(folder, "links.json").read_text(encoding="utf-8")))
+
+
+def conditions(ranks: int, backend: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    """`link_conditions` of ceilings.json."""
+    is_gpu = backend == "nccl"
+    version = ".".join(map(str, torch.cuda.nccl.version())) if is_gpu and ranks > 1 else ""  # type: ignore[no-untyped-call]
+    return {
+        "backend": backend,
+        "nccl": version,
+        "dtype": str(Place.of(0, ranks, backend).dtype).removeprefix("torch."),
+        "ranks": ranks,
+        "gpus": [torch.cuda.get_device_name(one) for one in range(ranks)] if is_gpu else [],
+        "torch": torch.__version__,
+        "environment": {name: environment[name] for name in sorted(environment) if name.startswith("NCCL_")},
+        "driver": manifest._driver_version() or "" if is_gpu else "",
+        "measured": datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
+    }
+
+
+def write(out: Path, links: list[dict[str, Any]], said: dict[str, Any]) -> None:
+    """Put the links into ceilings.json, whose other roofs stay. Raises: InputError for a file that is none."""
+    path = out / CEILINGS.name
+    document: dict[str, Any] = {"roofs": [], "gpu": next(iter(said["gpus"]), "")}
+    if path.is_file():
+        try:
+            document = CEILINGS.check(json.loads(path.read_text(encoding="utf-8")), path.name)
+        except ValueError as error:
+            raise InputError(f"{path.name} is no JSON ({error}): remove it, or name another --out.") from None
+    out.mkdir(parents=True, exist_ok=True)
+    manifest.write_json(path, CEILINGS.document({**document, "links": links, "link_conditions": said}))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.links", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder of ceilings.json")
+    parser.add_argument("--ranks", type=int, help="GPUs that take part (default: all)")
+    parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl", help="gloo: test this program on CPUs")
+    parser.add_argument("--most", type=int, default=LARGEST, help="largest size in bytes (1 GB)")
+    options = parser.parse_args(argv)
+    if options.most < SMALLEST or (options.ranks is not None and options.ranks < 1):
+        parser.error(f"--most is at least {SMALLEST} and --ranks at least 1")
+
+    def program() -> int:
+        os.environ.setdefault(MULTICAST, "0")
+        ranks = options.ranks or (max(torch.cuda.device_count(), 1) if options.backend == "nccl" else 2)
+        progress(f"measuring the links of {ranks} GPUs" if ranks > 1 else "measuring the links of one GPU to its host")
+        write(
+            options.out, measure(ranks, options.backend, options.most), conditions(ranks, options.backend, os.environ)
+        )
+        progress(f"wrote {options.out}")
+        return 0
+
+    return guarded(program, "a smaller --most: the links need 3 times as many bytes")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
