@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ class Place:
 
 
 def times_of(run: Run, count: int, place: Place, *, by_host: bool = False) -> list[float]:
-    """SAMPLES times of `run`, ns, each of `count` in a row: by CUDA events, or `by_host`, where the call itself waits."""
+    """SAMPLES times of `run` in ns, each of `count` in a row: by CUDA events, or `by_host` if the call waits."""
     is_gpu = place.device.type == "cuda"
     for _ in range(WARMUP):
         run()
@@ -122,10 +123,8 @@ def _copies(place: Place, most: int) -> Iterator[dict[str, Any]]:
             host = torch.ones(size, dtype=torch.uint8, pin_memory=pinned and place.device.type == "cuda")
             other = torch.ones(size, dtype=torch.uint8, device=place.device)
             into, source = (other, host) if name.startswith("host") else (host, other)
-            samples = times_of(
-                lambda into=into, source=source, pinned=pinned: into.copy_(source, non_blocking=pinned),
-                repeats(size), place, by_host=not pinned,
-            )  # fmt: skip
+            copy = partial(into.copy_, source, non_blocking=pinned)
+            samples = times_of(copy, repeats(size), place, by_host=not pinned)
             yield link(name, 1, size, samples)
 
 
@@ -135,7 +134,8 @@ def _peer_copies(place: Place, most: int) -> Iterator[dict[str, Any]]:
     for size in sizes(most):
         source = torch.ones(size, dtype=torch.uint8, device=place.device)
         into = torch.ones(size, dtype=torch.uint8, device=next_one)
-        yield link(PEER_COPY, 2, size, times_of(lambda: into.copy_(source, non_blocking=True), repeats(size), place))  # noqa: B023
+        copy = partial(into.copy_, source, non_blocking=True)
+        yield link(PEER_COPY, 2, size, times_of(copy, repeats(size), place))
 
 
 def _collective(name: str, size: int, place: Place) -> Run:
@@ -229,7 +229,7 @@ def measure(ranks: int, backend: str, most: int = LARGEST) -> list[dict[str, Any
 def conditions(ranks: int, backend: str, environment: Mapping[str, str]) -> dict[str, Any]:
     """`link_conditions` of ceilings.json."""
     is_gpu = backend == "nccl"
-    version = ".".join(map(str, torch.cuda.nccl.version())) if is_gpu and ranks > 1 else ""  # type: ignore[no-untyped-call]
+    version = ".".join(map(str, torch.cuda.nccl.version())) if is_gpu and ranks > 1 else ""
     return {
         "backend": backend,
         "nccl": version,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,13 @@ _KERNEL = (
     "gridY gridZ blockX blockY blockZ staticSharedMemory dynamicSharedMemory localMemoryPerThread localMemoryTotal "
     "gridId sharedMemoryExecuted {node}"
 )
+# Name, type of NVTX's payload entries, and layout of the fields of NCCL's payloads.
+_NCCL_FIELDS = {
+    "comm": ("NCCL communicator ID", 18, "<Q"),
+    "bytes": ("Message size [bytes]", 22, "<Q"),
+    "ranks": ("No. of ranks", 5, "<i"),
+    "rank": ("Rank", 5, "<i"),
+}
 _TEXT = {"text", "value", "name", "jsonText", "chipName", "busLocation"}
 
 
@@ -54,6 +62,8 @@ def columns_of(era: int) -> dict[str, list[str]]:
     if era >= 2024:
         tables["CUDA_GRAPH_NODE_EVENTS"] = nodes
         tables["CUDA_GRAPH_EVENTS"] = "start end eventClass globalTid nameId graphId originalGraphId graphExecId"
+    if era >= 2025:
+        tables["NVTX_PAYLOAD_SCHEMA_ENTRIES"] = "domainId schemaId idx flags type name description offset"
     if era >= 2024:
         tables["META_DATA_EXPORT"] = "name value"
     elif era >= 2022:
@@ -170,6 +180,27 @@ class Export:
 
     def domain(self, name: str, number: int, *, start: int = 0, pid: int = 1, tid: int = 1) -> None:
         self.push(name, start, None, pid=pid, tid=tid, domain=number, kind=75)
+
+    def nccl(
+        self, name: str, start: int, end: int, *, pid: int = 1, tid: int = 1, domain: int = 3, **fields: int
+    ) -> None:
+        """A call of NCCL with its payload: `bytes`, `comm`, `rank`, `ranks`, in the layout of nsys 2026."""
+        self.push(name, start, end, pid=pid, tid=tid, domain=domain)
+        if not fields:
+            return
+        schema, payload = 1 << 24 | sum(1 << list(_NCCL_FIELDS).index(one) for one in fields), b""
+        known = {(row["schemaId"], row["idx"]) for row in self.rows.get("NVTX_PAYLOAD_SCHEMA_ENTRIES", ())}
+        for place, (field, value) in enumerate(fields.items()):
+            label, kind, packed = _NCCL_FIELDS[field]
+            payload += b"\0" * (-len(payload) % struct.calcsize(packed))
+            if (schema, place) not in known:
+                self.add(
+                    "NVTX_PAYLOAD_SCHEMA_ENTRIES", domainId=domain, schemaId=schema, idx=place, type=kind, name=label,
+                    offset=len(payload) or None,
+                )  # fmt: skip
+            payload += struct.pack(packed, value)
+        header = struct.pack("<IIIIQQ", domain, 0, schema, 0, len(payload), 32 + len(payload))
+        self.rows["NVTX_EVENTS"][-1]["binaryData"] = header + payload
 
     def mark(self, name: str, at: int, **place: Any) -> None:
         self.push(name, at, None, kind=34, **place)

@@ -147,6 +147,17 @@ KERNEL_SUMS = (
     Field("instances", "Int64", "1", "launches"),
     Field("total_ns", "Int64", "ns", "sum of their durations"),
 )
+NCCL_CALLS = (
+    Field("pid", "int64", "", "process"),
+    Field("tid", "int64", "", "thread"),
+    Field("start_ns", "int64", "ns", "when the call began"),
+    Field("end_ns", "int64", "ns", "when it returned"),
+    Field("name", "str", "", "the function, ncclAllReduce, or the collective as torch names it, allreduce"),
+    Field("bytes", "Int64", "byte", "elements that a rank gives NCCL, times their size; of an all-gather its own part"),
+    Field("communicator", "str", "", "what tells communicators apart; '' where unknown"),
+    Field("process_rank", "Int64", "", "rank of the process in the communicator, of calls that say it"),
+    Field("ranks", "Int64", "1", "ranks of the communicator, of calls that say it"),
+)
 GPU_OPS_COLUMNS = dtypes(GPU_OPS)
 API_CALLS_COLUMNS = dtypes(API_CALLS)
 WAITS_COLUMNS = dtypes(WAITS)
@@ -156,6 +167,7 @@ OVERHEAD_COLUMNS = dtypes(OVERHEAD)
 GRAPH_NODES_COLUMNS = dtypes(GRAPH_NODES)
 RANGE_SUMS_COLUMNS = dtypes(RANGE_SUMS)
 KERNEL_SUMS_COLUMNS = dtypes(KERNEL_SUMS)
+NCCL_CALLS_COLUMNS = dtypes(NCCL_CALLS)
 COUNTERS_COLUMNS: Mapping[str, str] = {
     "ncu_id": "int64",
     "file": "str",
@@ -223,6 +235,14 @@ RULES_COLUMNS = dtypes(RULES)
 SOURCE_LINES_COLUMNS = dtypes(SOURCE_LINES)
 METRIC_INSTANCES_COLUMNS = dtypes(METRIC_INSTANCES)
 DETAILS_COLUMNS = dtypes(DETAILS)
+
+
+# Where the rank of a process is from.
+FROM_NCCL = "NCCL"
+FROM_ENVIRONMENT = "environment"
+FROM_TRACE = "torch.profiler"
+FROM_NAMES = "file names"
+FROM_ORDER = "order of processes"
 
 
 def empty_table(columns: Mapping[str, str]) -> pd.DataFrame:
@@ -341,6 +361,9 @@ class Timeline:
     gpu: str = ""
     is_unrecorded: bool = False
     process_ranks: dict[int, int] = field(default_factory=dict)
+    ranks_from: str = ""
+    clock_shifts: dict[int, int] = field(default_factory=dict)
+    nccl_calls: pd.DataFrame = field(default_factory=lambda: empty_table(NCCL_CALLS_COLUMNS))
     waits: pd.DataFrame | None = None
     setups: pd.DataFrame | None = None
 
@@ -378,7 +401,9 @@ class Capture:
     vendor            who made the GPU: 'NVIDIA', 'AMD', 'Intel', or the name of another accelerator ('MTIA'); '' where
                       no file tells
     is_unrecorded     the program used a GPU whose operations are not in the file: it did not run on the CPU alone
-    process_ranks     rank in a distributed program by process, of those that the files name
+    process_ranks     rank in a distributed program by process, of those that the files name; `ranks_from` says where
+    clock_shifts      ns that were added to the times of each process, where the captures of several were put together
+    nccl_calls        calls of NCCL, or what torch.profiler says of its collectives (NCCL_CALLS_COLUMNS)
     session           what a session page says of GPU, versions and clocks; never a host, a user, a path or a command
     """
 
@@ -400,6 +425,9 @@ class Capture:
     metric_instances: pd.DataFrame = field(default_factory=lambda: empty_table(METRIC_INSTANCES_COLUMNS))
     details: pd.DataFrame = field(default_factory=lambda: empty_table(DETAILS_COLUMNS))
     process_ranks: dict[int, int] = field(default_factory=dict)
+    ranks_from: str = ""
+    clock_shifts: dict[int, int] = field(default_factory=dict)
+    nccl_calls: pd.DataFrame = field(default_factory=lambda: empty_table(NCCL_CALLS_COLUMNS))
     session: dict[str, str] = field(default_factory=dict)
     manifest: dict[str, Any] | None = None
     timing: dict[str, Any] | None = None

@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.capture import nsys_host
+from analysis.capture import nccl, nsys_host
 from analysis.capture.model import (
+    FROM_NCCL,
     GPU_OPS_COLUMNS,
     GRAPH_NODES_COLUMNS,
     OVERHEAD_COLUMNS,
@@ -35,7 +36,7 @@ from analysis.capture.model import (
 from analysis.capture.names import range_name
 from analysis.capture.sqlite_table import Tables, open_tables
 from analysis.formats.errors import InputError
-from analysis.formats.ranges import DOMAIN
+from analysis.formats.ranges import DOMAIN, NCCL
 from analysis.formats.words import count_of
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -121,6 +122,7 @@ def read(path: Path, where: str) -> Timeline:
         gpu_ops = _gpu_ops(export)
         summaries, waits, setups = _host(export)
         ranges, start_end = _nvtx(export)
+        nccl_calls = nccl.calls(ranges, nccl.payloads(file) if ranges["name"].str.startswith(NCCL).any() else {})
         nodes = _graph_nodes(export, gpu_ops)
         overhead = _overhead(export)
         _diagnostics(export)
@@ -143,6 +145,9 @@ def read(path: Path, where: str) -> Timeline:
         vendor="NVIDIA" if used else "",
         gpu=next(iter(gpus.values()), "") if calls and gpu_ops.empty else "",
         is_unrecorded=calls > 0 and gpu_ops.empty,
+        process_ranks=(ranks := nccl.process_ranks(nccl_calls)),
+        ranks_from=FROM_NCCL if ranks else "",
+        nccl_calls=nccl_calls,
         waits=waits,
         setups=setups,
     )

@@ -136,6 +136,18 @@ class Tables:
         for rows in self._parts(table, columns):
             yield {name: _join([part], types.get(name, "INTEGER")) for name, part in zip(columns, rows, strict=True)}
 
+    def cells(self, table: str, column: str) -> Iterator[tuple[int, object]]:
+        """Rowid and cell of each row that has one, whatever it holds: for columns of bytes, which are rarely asked for.
+
+        Raises:
+            InputError: there is no such table or column, or the file is damaged.
+        """
+        self._require(table, [column])
+        with self._errors():
+            yield from self._db.execute(
+                f"SELECT rowid, {_name(column)} FROM {_name(table)} WHERE {_name(column)} NOTNULL"
+            )
+
     def _parts(self, table: str, columns: Sequence[str]) -> Iterator[list[Part]]:
         """Parts of the columns from the pages; from where that cannot go on, from SQLite."""
         self._require(table, columns)

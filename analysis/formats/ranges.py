@@ -8,6 +8,7 @@ CALIBRATION = f"{DOMAIN} calibration"  # ranges that only measure what a range c
 STEP = "step "  # automatic ranges: `step Decoder(4 x 1024)`
 STEP_NAMES = ("step", "decode", "prefill")
 # Domains in which libraries open ranges unasked: they say nothing about the program's own.
+NCCL = "NCCL:"  # begins the names of NCCL's own ranges
 LIBRARIES = ("CCCL", "NCCL", "cuBLAS", "cublas", "cuDNN", "cudnn", "cuFFT", "cuSOLVER", "cuSPARSE", "TensorRT")
 
 

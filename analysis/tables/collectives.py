@@ -1,0 +1,327 @@
+"""Collectives as all ranks ran them: which kernels belong together, how clocks agree, what each rank waits for.
+
+A collective is one call that every rank of a communicator makes: its kernels have the same number in the order of
+launches of each rank. Ranks that need data of all others end together, so the ends show how far clocks lie apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import Gap, IntArray
+from analysis.formats.collectives import TOGETHER, UNKNOWN, bus_factor, size_of
+from analysis.formats.run import PEER_COPY
+from analysis.formats.words import count_of, duration
+from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.kernels import by_share
+from analysis.tables.links import roof_at
+
+LEAST_PAIRS = 3  # collectives from which the offset of two clocks is told
+ALIGNED_NS = 20_000  # a skew below this is what clocks of one machine leave, whatever a collective takes
+ALIGNED_FRAC = 0.5  # of the median collective: a larger skew says nothing of its waiting
+WAITING_KINDS = (*TOGETHER, "broadcast", "reduce", "barrier")  # in which a rank waits for another
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The collectives of a program.
+
+    rows     `communication` with `collective` (number of the collective that the kernel belongs to, -1 none),
+             `waiting_ns` and `transfer_ns` (NA where unknown); start_ns and end_ns stay as recorded
+    clocks   one row a place: offset_ns, skew_ns, pairs (collectives that told them), aligned
+    gaps     what did not fit
+    """
+
+    rows: pd.DataFrame
+    clocks: pd.DataFrame
+    gaps: list[Gap] = field(default_factory=list)
+
+
+@fact("matched")
+def matched(communication: pd.DataFrame, rank_places: pd.DataFrame) -> Matched:
+    """The collectives, matched by their order in each communicator, and the clocks of the places aligned by them."""
+    number, gaps = _numbered(communication, rank_places["label"].tolist())
+    rows = communication.assign(collective=number)
+    clocks = _clocks(rows, len(rank_places))
+    gaps += _not_aligned(clocks, rank_places)
+    return Matched(_with_waiting(rows, clocks), clocks, gaps)
+
+
+# Which kernels belong together ------------------------------------------------------------------------------------
+
+
+def _numbered(rows: pd.DataFrame, labels: list[str]) -> tuple[IntArray, list[Gap]]:
+    """The number of the collective of each row, -1 for none, and what did not fit."""
+    number = np.full(len(rows), -1, dtype=np.int64)
+    gaps: list[Gap] = []
+    collectives = rows[rows["kind"] != PEER_COPY]
+    by = "communicator" if collectives["communicator"].ne("").all() else None
+    groups = collectives.groupby(by).indices.values() if by else [np.arange(len(collectives))]
+    first = 0
+    for group in groups:
+        part_ = collectives.iloc[group]
+        places = {int(place): part_.index[at].to_numpy() for place, at in part_.groupby("place").indices.items()}
+        if len(places) < 2:
+            continue
+        kept, found = _fitted(rows, places, labels)
+        gaps += found
+        count = len(next(iter(kept.values())))
+        for at in kept.values():
+            number[at] = first + np.arange(count)
+        first += count
+    return number, gaps
+
+
+def _fitted(
+    rows: pd.DataFrame, places: dict[int, IntArray], labels: list[str]
+) -> tuple[dict[int, IntArray], list[Gap]]:
+    """The rows of each place that have a partner at all others, in order, as many at each; and what did not fit."""
+    counts = {place: len(at) for place, at in places.items()}
+    least = min(counts.values())
+    gaps: list[Gap] = []
+    kept = {place: at[:least] for place, at in places.items()}
+    if max(counts.values()) > least:
+        late = {place: at[len(at) - least :] for place, at in places.items()}
+        kept = min((kept, late), key=lambda one: (_differing(rows, one) is not None, _spread(rows, one)))
+        listed = ", ".join(f"{labels[place]} {count}" for place, count in counts.items())
+        gaps.append(
+            Gap(
+                f"the partners of {count_of(sum(counts.values()) - least * len(counts), 'collective')}",
+                f"the ranks ran different numbers of them ({listed}): the capture cut some, or programs differ",
+                "let the capture begin and end at a collective of all ranks, as at a barrier",
+            )
+        )
+    differing = _differing(rows, kept)
+    if differing is not None:
+        kinds = {place: rows["kind"].to_numpy()[at[differing]] for place, at in kept.items()}
+        said = ", ".join(f"{kind} on {labels[place]}" for place, kind in kinds.items())
+        gaps.append(
+            Gap(
+                f"waiting and transfer of the collectives from number {differing + 1} on",
+                f"the ranks ran different programs: that collective is {said}",
+                "capture ranks that make the same calls in one order",
+            )
+        )
+        kept = {place: at[:differing] for place, at in kept.items()}
+    return kept, gaps
+
+
+def _differing(rows: pd.DataFrame, kept: dict[int, IntArray]) -> int | None:
+    """The first collective whose kind or bytes differ between places; None where there is none."""
+    for name, unknown in (("kind", UNKNOWN), ("payload_bytes", -1)):
+        values = rows[name].fillna(-1).to_numpy() if name != "kind" else rows[name].to_numpy()
+        columns = [values[at] for at in kept.values()]
+        for one, other in pairwise(columns):
+            differs = (one != other) & (one != unknown) & (other != unknown)
+            if differs.any():
+                return int(np.argmax(differs))
+    return None
+
+
+def _spread(rows: pd.DataFrame, kept: dict[int, IntArray]) -> float:
+    """How much the differences of ends scatter between the first place and the others, ns."""
+    ends = [rows["end_ns"].to_numpy(np.int64)[at] for at in kept.values()]
+    apart = [other - ends[0] for other in ends[1:]]
+    return max((float(np.median(np.abs(one - np.median(one)))) for one in apart if len(one)), default=0.0)
+
+
+# Clocks -----------------------------------------------------------------------------------------------------------
+
+
+def _clocks(rows: pd.DataFrame, places: int) -> pd.DataFrame:
+    """Offset and skew of each place against the first one, through collectives that both share."""
+    ends = rows[(rows["collective"] >= 0) & rows["kind"].isin((*TOGETHER, UNKNOWN))]
+    table_ = ends.pivot_table(index="collective", columns="place", values="end_ns", aggfunc="last")
+    found = pd.DataFrame({"offset_ns": 0.0, "skew_ns": np.nan, "pairs": 0}, index=range(places))
+    known: list[int] = []
+    waiting = sorted(int(place) for place in table_)
+    while waiting:
+        shared = {(place, by): table_[[place, by]].dropna() for place in waiting for by in known}
+        best = max(shared, key=lambda pair: len(shared[pair]), default=None)
+        if best is None or not len(shared[best]):
+            known.append(waiting.pop(0))
+            continue
+        place, by = best
+        apart = (shared[best][place] - shared[best][by]).to_numpy(float)
+        offset = float(np.median(apart)) if len(apart) >= LEAST_PAIRS else 0.0
+        found.loc[place, "offset_ns"] = round(found.loc[by, "offset_ns"] + offset)
+        found.loc[place, "skew_ns"] = float(np.quantile(np.abs(apart - offset), 0.95))
+        found.loc[place, "pairs"] = len(apart)
+        known.append(place)
+        waiting.remove(place)
+    typical = float((ends["end_ns"] - ends["start_ns"]).median()) if len(ends) else 0.0
+    return found.assign(aligned=~(found["skew_ns"] > max(ALIGNED_NS, ALIGNED_FRAC * typical)))
+
+
+def _not_aligned(clocks: pd.DataFrame, rank_places: pd.DataFrame) -> list[Gap]:
+    bad = clocks[~clocks["aligned"]]
+    if bad.empty:
+        return []
+    listed = ", ".join(f"{rank_places['label'].iloc[at]} by {duration(row.skew_ns)}" for at, row in bad.iterrows())
+    return [
+        Gap(
+            "which rank waits for which",
+            f"the clocks of the ranks cannot be aligned: collectives that should end together end apart ({listed})",
+            "capture all ranks of a machine in one `make profile`, so that they have one clock",
+        )
+    ]
+
+
+def _with_waiting(rows: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
+    """The rows with `waiting_ns`, from the start of a kernel to that of the last rank's, and `transfer_ns`, the rest.
+
+    Unknown where a kernel has no partner, a rank of the communicator is not in the capture, or clocks do not agree.
+    """
+    offset = clocks["offset_ns"].to_numpy(np.int64)[rows["place"].to_numpy(np.int64)]
+    start, end = (rows[name].to_numpy(np.int64) - offset for name in ("start_ns", "end_ns"))
+    inside = rows["collective"] >= 0
+    groups = rows["collective"].where(inside)
+    last = pd.Series(start, index=rows.index).groupby(groups).transform("max")
+    partners = rows["place"].groupby(groups).transform("nunique")
+    known = inside & rows["kind"].isin((*WAITING_KINDS, UNKNOWN)) & bool(clocks["aligned"].all())
+    known &= rows["ranks"].isna() | (rows["ranks"].astype("Float64") <= partners)
+    waiting = (np.minimum(last.fillna(0), end) - start).clip(lower=0)
+    transfer = pd.Series(end - start, index=rows.index) - waiting
+    return rows.assign(
+        aligned_start_ns=start,
+        aligned_end_ns=end,
+        last_start_ns=last.where(known).astype("Int64"),
+        partners=partners.fillna(1).astype(np.int64),
+        waiting_ns=waiting.where(known).astype("Int64"),
+        transfer_ns=transfer.where(known).astype("Int64"),
+    )
+
+
+@part("gap", 64)
+def _what_did_not_fit(matched: Matched) -> list[Gap]:
+    return matched.gaps
+
+
+# The table --------------------------------------------------------------------------------------------------------
+
+
+@table(
+    "collectives",
+    question="What does each kind of collective move, how fast, and how much of its time is waiting for another rank?",
+    order=100.5,
+    title="Collectives",
+    optional=True,
+    columns=(
+        Column("kind", "", "all_reduce, all_gather … by its call or kernel, or peer_copy", "key"),
+        Column("range", "", "folded range that launched it", "key"),
+        Column("ranks", "1", "ranks of its communicator, as NCCL says; else those that ran it", "key"),
+        Column(
+            "bytes",
+            "byte",
+            "size of one, as nccl-tests counts: of an all-gather what a rank has at its end. Blank where neither "
+            "NCCL nor torch says it: it is never guessed",
+            "key",
+        ),
+        Column(
+            "bytes_from", "", "what says the bytes: NCCL (payload of its NVTX range), torch.profiler, or a copy", "row"
+        ),
+        Column("count", "1", "collectives; of copies copies", "timing"),
+        Column("time_ns", "ns", "durations of their kernels, summed over all ranks", "timing"),
+        Column("share_frac", "0-1", "time_ns over the time of all GPU operations", "timing", style="bar"),
+        Column(
+            "waiting_ns",
+            "ns",
+            "of time_ns, what lies between the start of a rank's kernel and the start of the last rank's: no data "
+            "can move before that. Blank where a rank is not in the capture or clocks do not agree",
+            "timing",
+        ),
+        Column("transfer_ns", "ns", "of time_ns, what follows the start of the last rank's kernel", "timing"),
+        Column(
+            "exposed_ns",
+            "ns",
+            "of time_ns, what has no kernel that computes beside it on the same GPU: overlapped time does not count",
+            "timing",
+        ),
+        Column(
+            "transfer_p50_ns", "ns", "from the start of the last rank's kernel to the last end: median of all", "timing"
+        ),
+        Column(
+            "bus_byte_per_s",
+            "byte/s",
+            "bytes over transfer_p50_ns, times 2(n-1)/n of an all-reduce of n ranks, (n-1)/n of an all-gather or "
+            "reduce-scatter: the bus bandwidth of nccl-tests",
+            "timing",
+        ),
+        Column(
+            "roof_byte_per_s",
+            "byte/s",
+            "what links.csv has for this kind, ranks and size; blank if unmeasured",
+            "timing",
+        ),
+        Column("roof_frac", "0-1", "bus_byte_per_s over roof_byte_per_s", "timing"),
+    ),
+    glance=by_share,
+)
+def build_collectives(
+    gpu_ops: pd.DataFrame, matched: Matched, exposed: pd.DataFrame, links: pd.DataFrame
+) -> pd.DataFrame | None:
+    """Return collectives.csv, most time first; None for a program without communication between GPUs."""
+    rows = matched.rows
+    if rows.empty:
+        return None
+    sized = _sized(rows.assign(exposed_ns=exposed["exposed_ns"], time_ns=rows["end_ns"] - rows["start_ns"]))
+    sized["range"] = fold_paths(sized["path"]).replace("", UNATTRIBUTED)
+    # of the kernels of one collective the first stands for all: its transfer is that of the collective
+    sized["one"] = ~sized["collective"].duplicated() | (sized["collective"] < 0)
+    both = sized.groupby("collective")["aligned_end_ns"].transform("max") - sized["last_start_ns"]
+    alone = (sized["kind"] == PEER_COPY) | (sized["kind"] == "send_recv")
+    sized["moved_ns"] = both.astype("Float64").mask(alone, sized["time_ns"]).where(sized["one"])
+    key = ["kind", "range", "ranks", "bytes"]
+    groups = sized.groupby(key, sort=False, dropna=False)
+    found = groups.agg(
+        bytes_from=("bytes_from", "first"),
+        count=("one", "sum"),
+        time_ns=("time_ns", "sum"),
+        waiting_ns=("waiting_ns", lambda cells: cells.sum(min_count=1)),
+        transfer_ns=("transfer_ns", lambda cells: cells.sum(min_count=1)),
+        exposed_ns=("exposed_ns", "sum"),
+        transfer_p50_ns=("moved_ns", "median"),
+    ).reset_index()
+    found["share_frac"] = found["time_ns"] / max(int(gpu_ops["duration_ns"].sum()), 1)
+    found["bus_byte_per_s"] = [
+        _bus(*one) for one in found[["kind", "ranks", "bytes", "transfer_p50_ns"]].itertuples(index=False)
+    ]
+    found["roof_byte_per_s"] = [_roof(links, *one) for one in found[["kind", "ranks", "bytes"]].itertuples(index=False)]
+    found["roof_frac"] = found["bus_byte_per_s"] / found["roof_byte_per_s"]
+    found["transfer_p50_ns"] = found["transfer_p50_ns"].astype("Float64").round().astype("Int64")
+    for name in ("count", "time_ns", "waiting_ns", "transfer_ns", "exposed_ns"):
+        found[name] = found[name].astype("Int64")
+    return found.assign(tier="timing").sort_values(["time_ns", *key], ascending=[False, True, True, True, True])
+
+
+def _sized(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with `bytes` as nccl-tests counts, and `ranks` filled in where NCCL does not say it."""
+    ranks = rows["ranks"].fillna(rows["partners"].astype("Int64").where(rows["collective"] >= 0))
+    sizes = [
+        pd.NA if pd.isna(size) or pd.isna(count) else size_of(kind, int(size), int(count))
+        for kind, size, count in zip(rows["kind"], rows["payload_bytes"], ranks, strict=True)
+    ]
+    sizes_ = pd.array(sizes, dtype="Int64")
+    by_nccl = rows["call"].str.startswith("nccl") | rows["call"].str.endswith(" calls")
+    source = np.where(by_nccl, "NCCL", "torch.profiler")
+    source = np.where(rows["kind"] == PEER_COPY, "copy", source)
+    return rows.assign(bytes=sizes_, ranks=ranks, bytes_from=np.where(pd.isna(sizes_), "", source))
+
+
+def _bus(kind: str, ranks: object, size: object, time_ns: object) -> float:
+    """The bus bandwidth, byte/s; NaN where something is unknown."""
+    if pd.isna(ranks) or pd.isna(size) or pd.isna(time_ns) or not float(time_ns) > 0:  # type: ignore[arg-type]
+        return float("nan")
+    factor = 1.0 if kind == PEER_COPY else bus_factor(kind, int(ranks))  # type: ignore[call-overload]
+    return float("nan") if factor is None else float(size) * factor / float(time_ns) * 1e9  # type: ignore[arg-type]
+
+
+def _roof(links: pd.DataFrame, kind: str, ranks: object, size: object) -> float:
+    if pd.isna(ranks) or pd.isna(size):
+        return float("nan")
+    return roof_at(links, kind, int(ranks), float(size))  # type: ignore[call-overload,arg-type]

@@ -1,0 +1,213 @@
+"""Which rank each GPU operation belongs to, and what each rank sends and receives: kernels of collectives, peer copies.
+
+A *place* is a GPU as one process uses it. In a distributed program that is a rank; in a program of one process with
+several GPUs it is a GPU. Places are numbered from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.capture.model import FROM_ORDER, Gap, IntArray
+from analysis.formats.collectives import UNKNOWN, communicates, kind_of
+from analysis.formats.ranges import NCCL
+from analysis.formats.run import PEER_COPY
+from analysis.formats.words import count_of
+from analysis.tables import attribution
+from analysis.tables.copies import WORK, direction_of
+from analysis.tables.declare import fact, part
+
+PEER = "Peer-to-Peer"
+_GROUP_BEGIN, _GROUP_END = "ncclGroupStart", "ncclGroupEnd"
+_MARKERS = ("Group", "Comm", "MemAlloc", "MemFree")  # calls of NCCL that move nothing
+
+
+@fact("place_of_op")
+def place_of_op(gpu_places: pd.DataFrame) -> IntArray:
+    """The place of each GPU operation, in the order of `activities`."""
+    return gpu_places.groupby(["device", "process"], observed=True).ngroup().to_numpy(np.int64)
+
+
+@fact("rank_places")
+def rank_places(
+    gpu_ops: pd.DataFrame,
+    place_of_op: IntArray,
+    gpu_places: pd.DataFrame,
+    process_ranks: dict[int, int],
+    ranks_from: str,
+) -> pd.DataFrame:
+    """One row a place: device, process (0 if all are of one), pid, process_rank, rank_from, and its label.
+
+    Ranks that the files do not name are taken from the order of the processes, if each has collectives of its own.
+    """
+    first = pd.DataFrame({"place": place_of_op, "pid": gpu_ops["pid"], **gpu_places}).sort_values("pid", kind="stable")
+    found = first.drop_duplicates("place").sort_values("place", ignore_index=True)
+    pids = found["pid"].dropna().astype(int)
+    source = ranks_from
+    if not process_ranks and pids.nunique() > 1:
+        talking = set(gpu_ops.loc[_is_collective(gpu_ops), "pid"].dropna())
+        if set(pids) == talking:
+            process_ranks, source = {pid: at for at, pid in enumerate(sorted(set(pids)))}, FROM_ORDER
+    ranks = pids.map(process_ranks) if len(found) > 1 or process_ranks else pids.head(0)
+    found["process_rank"] = ranks.astype("Int64").reindex(found.index)
+    found["rank_from"] = np.where(found["process_rank"].notna(), source, "")
+    named = found["process_rank"].notna() & ~found["process_rank"].duplicated(keep=False)
+    by_rank = "rank " + found["process_rank"].astype("string").fillna("")
+    several = found["process"].gt(0) & found["device"].astype(str).duplicated(keep=False)
+    by_device = found["device"].astype(str) + np.where(several, ", process " + found["process"].astype(str), "")
+    return found.assign(label=by_rank.where(named, by_device).astype(str)).drop(columns="place")
+
+
+def _is_collective(gpu_ops: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which operations are kernels that communicate."""
+    names = gpu_ops["name"]
+    known = {name: communicates(str(name)) for name in names.unique()}
+    return (names.map(known).astype(bool) & (gpu_ops["kind"] == "kernel")).to_numpy(np.bool_)
+
+
+@fact("communication")
+def communication(
+    gpu_ops: pd.DataFrame, place_of_op: IntArray, nccl_calls: pd.DataFrame, graph_nodes: pd.DataFrame
+) -> pd.DataFrame:
+    """One row a kernel of a collective or a copy between GPUs, in the order of their launches at each place.
+
+    Columns: op (row of gpu_ops), place, start_ns, end_ns, launched_ns, kind, payload_bytes (as NCCL counts; NA
+    unknown), ranks (of the communicator; NA unknown), communicator ('' unknown), call ('' unknown), path.
+    """
+    talks = _is_collective(gpu_ops)
+    copies = {name: direction_of(str(name)) == PEER for name in gpu_ops["name"].unique()}
+    peer = (gpu_ops["name"].map(copies).astype(bool) & ~gpu_ops["kind"].isin(WORK)).to_numpy(np.bool_)
+    at = np.flatnonzero(talks | peer)
+    ops = gpu_ops.iloc[at]
+    kernels = ops["name"].map({name: kind_of(str(name)) for name in ops["name"].unique()}).astype(object)
+    found = pd.DataFrame(
+        {
+            "op": at,
+            "place": place_of_op[at],
+            "start_ns": ops["start_ns"].to_numpy(np.int64),
+            "end_ns": (ops["start_ns"] + ops["duration_ns"]).to_numpy(np.int64),
+            "launched_ns": ops["api_start_ns"].fillna(ops["start_ns"]).to_numpy(np.int64),
+            "kind": np.where(peer[at], PEER_COPY, kernels),
+            "path": _without_nccl(ops["path"]),
+        }
+    )
+    told = _told(gpu_ops, at, nccl_calls, graph_nodes)
+    found = pd.concat([found, told], axis=1)
+    found["kind"] = found["kind"].where(found["kind"] != UNKNOWN, found.pop("said_kind"))
+    found["payload_bytes"] = found["payload_bytes"].mask(peer[at], ops["bytes"].array)
+    found["ranks"] = found["ranks"].mask(peer[at], 2)
+    return found.sort_values(["place", "launched_ns", "start_ns"], kind="stable", ignore_index=True)
+
+
+def _without_nccl(paths: pd.Series) -> npt.NDArray[Any]:
+    """The paths without NCCL's own ranges at their end."""
+    return paths.astype(str).str.replace(rf"(^|/){NCCL}[^/]*$", "", regex=True).to_numpy(object)
+
+
+def _told(gpu_ops: pd.DataFrame, at: IntArray, calls: pd.DataFrame, graph_nodes: pd.DataFrame) -> pd.DataFrame:
+    """What the call that launched each of the operations `at` says: kind, bytes, ranks, communicator, call."""
+    blank = {"said_kind": UNKNOWN, "payload_bytes": pd.NA, "ranks": pd.NA, "communicator": "", "call": ""}
+    found = [blank] * len(at)
+    if len(calls) and len(at):
+        calls = calls.reset_index(drop=True)
+        as_ranges = calls.assign(range_id=np.arange(len(calls)))
+        ops = gpu_ops.iloc[at].reset_index(drop=True)
+        direct = attribution.attribute(ops, as_ranges).to_numpy(np.int64)
+        recorded = attribution.attribute_recorded(ops, as_ranges, graph_nodes).to_numpy(np.int64)
+        entered = calls[calls["communicator"].ne("") & calls["ranks"].notna()]
+        ranks_of = dict(zip(entered["communicator"], entered["ranks"], strict=True))
+        records = calls.to_dict("records")
+        for row, rows in _meant(calls, np.where(recorded >= 0, recorded, direct)).items():
+            found[row] = _said([records[one] for one in rows], ranks_of)
+    table = pd.DataFrame(found, columns=list(blank))
+    return table.astype({"payload_bytes": "Int64", "ranks": "Int64"})
+
+
+def _said(calls: list[dict[Hashable, Any]], ranks_of: dict[str, int]) -> dict[str, Any]:
+    """What the calls that one kernel carries out say: of several of one kind the sum of their bytes."""
+    kinds, within = {kind_of(one["name"]) for one in calls}, {one["communicator"] for one in calls}
+    sizes = [one["bytes"] for one in calls]
+    ranks = {ranks_of.get(one["communicator"], one["ranks"]) for one in calls}
+    same = len(kinds) == 1 and len(within) == 1
+    return {
+        "said_kind": kinds.pop() if same else UNKNOWN,
+        "payload_bytes": sum(sizes) if same and not any(pd.isna(one) for one in sizes) else pd.NA,
+        "ranks": ranks.pop() if len(ranks) == 1 else pd.NA,
+        "communicator": within.pop() if len(within) == 1 else "",
+        "call": calls[0]["name"] if len(calls) == 1 else f"{len(calls)} calls",
+    }
+
+
+def _meant(calls: pd.DataFrame, call: IntArray) -> dict[int, list[int]]:
+    """By operation the calls of NCCL that it carries out: that around its launch, or those of the group it ends.
+
+    Shape: `call` (n,) row of the innermost call around the launch of each operation, -1 for none.
+    """
+    names = calls["name"].tolist()
+    groups = _groups(calls)
+    launched: dict[int, list[int]] = {}
+    for row, one in enumerate(call.tolist()):
+        if one >= 0:
+            launched.setdefault(one, []).append(row)
+    found: dict[int, list[int]] = {}
+    for one, rows in launched.items():
+        if not names[one].startswith(_MARKERS_OF_NCCL):
+            found |= {row: [one] for row in rows}
+            continue
+        pending = groups.get(one, [])
+        if len(pending) == len(rows):
+            found |= {row: [of] for row, of in zip(rows, pending, strict=True)}
+        elif len(rows) == 1 and pending:
+            found[rows[0]] = pending
+    return found
+
+
+_MARKERS_OF_NCCL = tuple(f"nccl{marker}" for marker in _MARKERS)
+
+
+def _groups(calls: pd.DataFrame) -> dict[int, list[int]]:
+    """The calls of each group, by the row of the call that ends it."""
+    found: dict[int, list[int]] = {}
+    for _, rows in calls.sort_values("start_ns", kind="stable").groupby(["pid", "tid"], sort=False):
+        depth = 0
+        pending: list[int] = []
+        for row, name in zip(rows.index.tolist(), rows["name"].tolist(), strict=True):
+            if name.startswith(_GROUP_BEGIN):
+                depth += 1
+            elif name.startswith(_GROUP_END):
+                depth = max(depth - 1, 0)
+                if not depth:
+                    found[row], pending = pending, []
+            elif depth and not name.startswith(_MARKERS_OF_NCCL):
+                pending.append(row)
+    return found
+
+
+@part("gap", 62)
+def _ranks_from_order(rank_places: pd.DataFrame) -> Gap | None:
+    if not rank_places["rank_from"].eq(FROM_ORDER).any():
+        return None
+    return Gap(
+        f"which of {count_of(len(rank_places), 'process', 'processes')} is which rank",
+        "the capture holds neither ncclCommInitRank nor ranks of processes, so ranks follow the order of process ids",
+        "capture with `make profile`, or let the capture begin before torch.distributed starts",
+    )
+
+
+@part("gap", 63)
+def _ranks_that_are_missing(communication: pd.DataFrame, rank_places: pd.DataFrame) -> Gap | None:
+    """Ranks of a communicator that are not in the capture."""
+    ranks = communication.loc[communication["kind"] != PEER_COPY, "ranks"].max()
+    if pd.isna(ranks) or len(rank_places) >= int(ranks):
+        return None
+    missing = int(ranks) - len(rank_places)
+    return Gap(
+        f"the captures of {missing} of {count_of(int(ranks), 'rank')}",
+        f"NCCL says that its communicator has {int(ranks)} ranks, and the files hold {len(rank_places)}",
+        "add the captures of the others: without them waiting and transfer cannot be told apart",
+    )

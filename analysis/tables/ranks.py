@@ -1,0 +1,286 @@
+"""What each rank did: compute, communicate beside that or alone, copy, idle; and which rank the others wait for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import IntArray
+from analysis.formats.words import duration
+from analysis.tables import intervals
+from analysis.tables.collectives import Matched
+from analysis.tables.copies import WORK
+from analysis.tables.declare import Column, fact, part, table
+
+RANK = Column("rank", "", "rank, or the GPU where ranks are unknown", "key")
+
+
+@fact("computing")
+def computing(gpu_ops: pd.DataFrame, place_of_op: IntArray, communication: pd.DataFrame) -> list[intervals.Union]:
+    """When each place computed: kernels that do not communicate, and CUDA graphs of which only the whole is known."""
+    works = gpu_ops["kind"].isin(WORK).to_numpy(np.bool_, copy=True)
+    works[communication["op"].to_numpy(np.int64)] = False
+    start, length = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
+    places = int(place_of_op.max(initial=-1)) + 1
+    return [intervals.union(start[at], length[at]) for at in (works & (place_of_op == one) for one in range(places))]
+
+
+@fact("exposed")
+def exposed(matched: Matched, computing: list[intervals.Union]) -> pd.DataFrame:
+    """Of each row of `matched` the time in which its GPU did not compute: all of it, and of its waiting. Overlap is not
+    exposed.
+    """
+    rows = matched.rows
+    start, end = (rows[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+    until = start + rows["waiting_ns"].fillna(0).to_numpy(np.int64)
+    place = rows["place"].to_numpy(np.int64)
+    found = pd.DataFrame({"exposed_ns": end - start, "exposed_waiting_ns": until - start}, index=rows.index)
+    for one, union in enumerate(computing):
+        at = np.flatnonzero(place == one)
+        found.iloc[at, 0] -= intervals.covered(start[at], end[at], union)
+        found.iloc[at, 1] -= intervals.covered(start[at], until[at], union)
+    return found.assign(
+        exposed_waiting_ns=found["exposed_waiting_ns"].astype("Int64").where(rows["waiting_ns"].notna())
+    )
+
+
+def _of_place(rows: pd.DataFrame, place: int) -> intervals.Union:
+    own = rows[rows["place"] == place]
+    return intervals.union(own["start_ns"].to_numpy(np.int64), (own["end_ns"] - own["start_ns"]).to_numpy(np.int64))
+
+
+def _without(one: intervals.Union, other: intervals.Union) -> int:
+    """The length of what the first union has and the second has not."""
+    return intervals.length(one) - int(intervals.covered(*one, other).sum())
+
+
+@table(
+    "ranks",
+    question="What did each rank do: compute, communicate, copy or idle, and how well do their clocks agree?",
+    order=100.1,
+    title="Ranks",
+    optional=True,
+    columns=(
+        RANK,
+        Column("process_rank", "", "rank in the distributed program; blank where unknown", "key"),
+        Column(
+            "rank_from",
+            "",
+            "what says the rank: NCCL (ncclCommInitRank), environment (RANK of the process), torch.profiler, "
+            "file names, or order of processes",
+            "row",
+        ),
+        Column("process", "", "process, from 1 in the order of ids; blank where there is one", "key", shown=False),
+        Column("device", "", "name and number of its GPU", "key"),
+        Column("wall_ns", "ns", "from the first GPU operation of the capture to its last, on any GPU", "timing"),
+        Column("compute_ns", "ns", "in which a kernel ran that does not communicate", "timing"),
+        Column(
+            "communication_ns",
+            "ns",
+            "in which a kernel of a collective or a copy between GPUs ran, beside kernels that compute or not",
+            "timing",
+        ),
+        Column(
+            "exposed_ns",
+            "ns",
+            "of communication_ns, in which nothing computed: compute, this, copies and idle make up wall_ns",
+            "timing",
+        ),
+        Column(
+            "waiting_ns",
+            "ns",
+            "time of its collectives before the last rank's kernel began, overlapped or not; blank if unknown",
+            "timing",
+        ),
+        Column("copies_ns", "ns", "in which it only copied or set memory, not between GPUs", "timing"),
+        Column("idle_ns", "ns", "in which nothing of this rank ran", "timing"),
+        Column("busy_frac", "0-1", "wall_ns without idle_ns, over wall_ns", "timing", style="bar"),
+        Column("kernels", "1", "kernels, those of collectives too", "timing"),
+        Column(
+            "offset_ns",
+            "ns",
+            "by how much its collectives end behind those of the first rank, in the median: taken off before ranks are "
+            "compared. It holds what was added to put several captures on one clock",
+            "timing",
+        ),
+        Column(
+            "skew_ns",
+            "ns",
+            "what remains of that difference: 95th percentile of its amount. Waiting is known no better than this",
+            "timing",
+        ),
+    ),
+)
+def build_ranks(
+    gpu_ops: pd.DataFrame, place_of_op: IntArray, rank_places: pd.DataFrame, matched: Matched,
+    computing: list[intervals.Union], clock_shifts: dict[int, int],
+) -> pd.DataFrame | None:  # fmt: skip
+    """Return ranks.csv, one row a rank or GPU; None where there is one and it does not communicate."""
+    if len(rank_places) < 2 and matched.rows.empty:
+        return None
+    start, length = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
+    wall = int((start + length).max() - start.min())
+    kernels = gpu_ops["kind"].eq("kernel").to_numpy()
+    rows: list[dict[str, Any]] = []
+    for place, one in enumerate(rank_places.itertuples()):
+        own = place_of_op == place
+        busy = intervals.union(start[own], length[own])
+        talks, computes = _of_place(matched.rows, place), computing[place]
+        worked = intervals.joined(talks, computes)
+        waiting = matched.rows.loc[matched.rows["place"] == place, "waiting_ns"]
+        clock = matched.clocks.iloc[place]
+        shift = 0 if pd.isna(one.pid) else clock_shifts.get(int(one.pid), 0)
+        rows.append(
+            {
+                "rank": one.label,
+                "process_rank": one.process_rank,
+                "rank_from": one.rank_from,
+                "process": one.process or pd.NA,
+                "device": str(one.device),
+                "wall_ns": wall,
+                "compute_ns": intervals.length(computes),
+                "communication_ns": intervals.length(talks),
+                "exposed_ns": _without(talks, computes),
+                "waiting_ns": waiting.sum(min_count=1),
+                "copies_ns": _without(busy, worked),
+                "idle_ns": wall - intervals.length(busy),
+                "busy_frac": intervals.length(busy) / wall if wall else np.nan,
+                "kernels": int(kernels[own].sum()),
+                "offset_ns": int(clock["offset_ns"]) - shift if clock["pairs"] or shift else pd.NA,
+                "skew_ns": clock["skew_ns"],
+                "tier": "timing",
+            }
+        )
+    found = pd.DataFrame(rows).sort_values("process_rank", kind="stable", na_position="last")
+    found["skew_ns"] = found["skew_ns"].astype("Float64").round()
+    whole = [name for name in found if name.endswith("_ns")] + ["process", "kernels"]
+    return found.astype(dict.fromkeys(whole, "Int64"))
+
+
+@part("note", 1)
+def _skew(ranks: pd.DataFrame) -> str | None:
+    """How far the clocks of the ranks lie apart once they are aligned."""
+    known = ranks[ranks["skew_ns"].notna()] if len(ranks) else ranks
+    if known.empty:
+        return None
+    worst = known.loc[known["skew_ns"].idxmax()]
+    skew = duration(float(worst["skew_ns"]))
+    return (
+        f"Ranks are aligned by the ends of their collectives. The skew that remains is {skew} "
+        f"at most ({worst['rank']}, 95th percentile): waiting is known no better."
+    )
+
+
+# Overlap ----------------------------------------------------------------------------------------------------------
+
+
+@table(
+    "overlap",
+    question="How much of each rank's communication is hidden behind kernels, and is the rest waiting or transfer?",
+    order=100.6,
+    title="Overlap of communication",
+    optional=True,
+    columns=(
+        RANK,
+        Column("kind", "", "kind of collective, or peer_copy", "key"),
+        Column("count", "1", "kernels or copies", "timing"),
+        Column("time_ns", "ns", "their durations", "timing"),
+        Column("overlapped_ns", "ns", "of time_ns, in which a kernel computed on the same GPU", "timing"),
+        Column("overlapped_frac", "0-1", "overlapped_ns over time_ns", "timing", style="bar"),
+        Column("exposed_ns", "ns", "time_ns without overlapped_ns", "timing"),
+        Column(
+            "exposed_waiting_ns",
+            "ns",
+            "of exposed_ns, before the last rank's kernel began: a matter of balance; blank where unknown",
+            "timing",
+        ),
+        Column("exposed_transfer_ns", "ns", "of exposed_ns, the rest: a matter of bytes, link and overlap", "timing"),
+    ),
+)
+def build_overlap(matched: Matched, exposed: pd.DataFrame, rank_places: pd.DataFrame) -> pd.DataFrame | None:
+    """Return overlap.csv, one row a rank and kind, in the order of ranks, most time first."""
+    if matched.rows.empty:
+        return None
+    rows = pd.concat([matched.rows, exposed], axis=1).assign(time_ns=lambda one: one["end_ns"] - one["start_ns"])
+    groups = rows.groupby(["place", "kind"], sort=False)
+    found = groups.agg(
+        count=("time_ns", "size"),
+        time_ns=("time_ns", "sum"),
+        exposed_ns=("exposed_ns", "sum"),
+        exposed_waiting_ns=("exposed_waiting_ns", lambda cells: cells.sum(min_count=1)),
+    ).reset_index()
+    found["overlapped_ns"] = found["time_ns"] - found["exposed_ns"]
+    found["overlapped_frac"] = found["overlapped_ns"] / found["time_ns"].where(found["time_ns"] > 0)
+    found["exposed_transfer_ns"] = found["exposed_ns"] - found["exposed_waiting_ns"]
+    found["rank"] = rank_places["label"].to_numpy()[found["place"].to_numpy()]
+    found = found.sort_values(["place", "time_ns"], ascending=[True, False], kind="stable").drop(columns="place")
+    whole = [name for name in found if name.endswith("_ns")] + ["count"]
+    return found.astype(dict.fromkeys(whole, "Int64")).assign(tier="timing")
+
+
+# Stragglers -------------------------------------------------------------------------------------------------------
+
+
+@table(
+    "stragglers",
+    question="Which rank comes last to its collectives, and how long do the others wait for it?",
+    order=100.7,
+    title="Stragglers",
+    optional=True,
+    columns=(
+        RANK,
+        Column("collectives", "1", "collectives that all ranks of the communicator ran", "timing"),
+        Column("last", "1", "of these, the ones to which it came last", "timing"),
+        Column("last_frac", "0-1", "last over collectives", "timing", style="bar"),
+        Column("waiting_ns", "ns", "how long its kernels waited for the last rank", "timing"),
+        Column(
+            "caused_waiting_ns",
+            "ns",
+            "how long the kernels of all others waited for it, where it was the last",
+            "timing",
+        ),
+        Column(
+            "behind_mean_ns",
+            "ns",
+            "where it was the last: from the mean start of all ranks to its own. Even work would end so much earlier",
+            "timing",
+        ),
+        Column("compute_ns", "ns", "in which a kernel ran that does not communicate", "timing"),
+        Column("compute_over_mean", "1", "compute_ns over the mean of all ranks", "timing"),
+    ),
+)
+def build_stragglers(
+    matched: Matched, rank_places: pd.DataFrame, computing: list[intervals.Union]
+) -> pd.DataFrame | None:
+    """Return stragglers.csv, one row a rank, who is waited for longest first; None where waiting is unknown."""
+    rows = matched.rows[matched.rows["waiting_ns"].notna()] if len(matched.rows) else matched.rows
+    if rows.empty:
+        return None
+    groups = rows.groupby("collective")
+    start = rows["aligned_start_ns"]
+    last = start.groupby(rows["collective"]).idxmax()
+    computed = np.array([intervals.length(one) for one in computing], dtype=np.int64)
+    found = pd.DataFrame({"place": np.arange(len(rank_places)), "compute_ns": computed})
+    by_last = pd.DataFrame(
+        {
+            "place": rows.loc[last, "place"].to_numpy(),
+            "caused_waiting_ns": groups["waiting_ns"].sum().reindex(last.index).to_numpy(np.int64),
+            "behind_mean_ns": start[last].to_numpy() - groups["aligned_start_ns"].mean().reindex(last.index).to_numpy(),
+        }
+    ).groupby("place")
+    found["collectives"] = rows.groupby("place").size()
+    found["waiting_ns"] = rows.groupby("place")["waiting_ns"].sum()
+    found["last"] = by_last.size()
+    for name in ("caused_waiting_ns", "behind_mean_ns"):
+        found[name] = by_last[name].sum()
+    found = found.fillna(0)
+    found = found[found["collectives"] > 0]
+    found["last_frac"] = found["last"] / found["collectives"]
+    found["compute_over_mean"] = found["compute_ns"] / max(float(found["compute_ns"].mean()), 1.0)
+    found["rank"] = rank_places["label"].to_numpy()[found["place"].to_numpy()]
+    found["behind_mean_ns"] = found["behind_mean_ns"].round()
+    whole = [name for name in found if name.endswith("_ns")] + ["collectives", "last"]
+    found = found.sort_values(["caused_waiting_ns", "place"], ascending=[False, True]).drop(columns="place")
+    return found.astype(dict.fromkeys(whole, "Int64")).assign(tier="timing")

@@ -1,0 +1,322 @@
+"""Programs of several ranks: hand-built timelines with known answers, and identities for any."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.capture.load import load
+from analysis.capture.model import GPU_OPS_COLUMNS, Capture, Gap, as_table
+from analysis.formats.run import CEILINGS
+from analysis.tables.declare import World
+from harness.links import link
+from tests.cpu.test_links import CONDITIONS
+from tests.declared import DECLARED, page
+from tests.nsys_export import Export
+
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096>)"
+ALL_GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096>)"
+GENERIC = "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096>)"
+COMM = 0xABCDEF0123456789
+STEP = 1_000_000
+
+
+@dataclass
+class Ranks:
+    """An export of two ranks, of which the second computes 100 us longer in each of `steps` steps.
+
+    `said`: whether NCCL's calls have their payload, `entered`: whether the capture holds ncclCommInitRank.
+    """
+
+    said: bool = True
+    entered: bool = True
+    steps: int = 4
+    late: int = 100_000
+    ranks: tuple[int, ...] = (0, 1)
+    kernel: str = ALL_REDUCE
+    call: str = "ncclAllReduce"
+    era: int = 2025
+
+    def export(self) -> Export:
+        export = Export(self.era)
+        for rank in self.ranks:
+            export.gpu(rank)
+        for rank in self.ranks:
+            self.add(export, rank)
+        return export
+
+    def add(self, export: Export, rank: int, *, world: int = 2, shift: int = 0) -> None:
+        place: dict[str, Any] = {"pid": 10 * (rank + 1), "tid": 10 * (rank + 1)}
+        export.domain("NCCL", 3, **place)
+        if self.entered:
+            export.nccl("ncclCommInitRank", 1 + shift, 2 + shift, **place, comm=COMM, ranks=world, rank=rank)
+        for step in range(self.steps):
+            at = step * STEP + 1000 + shift
+            late = self.late * rank
+            export.push("step", at, at + 900_000, **place)
+            export.launch("gemm", (at + 1000, at + 2000), (at + 10_000, at + 200_000 + late), **place, device=rank)
+            fields = {"comm": COMM, "bytes": 1 << 20} if self.said else {}
+            export.nccl(self.call, at + 2100, at + 4000, **place, **fields)
+            run = (at + 200_000 + late, at + 400_000)
+            export.launch(self.kernel, (at + 2500, at + 3500), run, **place, device=rank)
+
+
+def world_of(export: Export, tmp_path: Path, **more: Any) -> World:
+    capture = load([export.save(tmp_path / "x.sqlite")])
+    return World(DECLARED, raw=replace(capture, **more), extrapolate=False)
+
+
+def gap_of(world: World, beginning: str) -> Gap | None:
+    return next((gap for gap in world.every("gap") if gap.what.startswith(beginning)), None)
+
+
+# Who is who -------------------------------------------------------------------------------------------------------
+
+
+def test_every_rank_has_its_row_with_compute_exposed_communication_and_idle_time(tmp_path: Path) -> None:
+    tables = world_of(Ranks().export(), tmp_path)
+    ranks = tables["ranks"].set_index("rank")
+    wall = 3 * STEP + 390_000
+    shown = [
+        "process_rank",
+        "rank_from",
+        "device",
+        "wall_ns",
+        "compute_ns",
+        "communication_ns",
+        "exposed_ns",
+        "waiting_ns",
+    ]
+    assert ranks[shown].to_numpy().tolist() == [
+        [0, "NCCL", "NVIDIA H200 (0)", wall, 760_000, 800_000, 800_000, 400_000],
+        [1, "NCCL", "NVIDIA H200 (1)", wall, 1_160_000, 400_000, 400_000, 0],
+    ]
+    assert ranks["kernels"].tolist() == [8, 8]
+    assert ranks["idle_ns"].tolist() == [wall - 1_560_000] * 2
+    assert ranks["skew_ns"].fillna(-1).tolist() == [-1, 0]
+    assert any("The skew that remains is 0 us at most (rank 1" in note for note in tables.every("note"))
+    assert gap_of(tables, "which of") is None
+    assert gap_of(tables, "the captures of") is None
+
+
+def test_without_names_ranks_follow_the_order_of_processes_and_the_report_says_so(tmp_path: Path) -> None:
+    tables = world_of(Ranks(entered=False).export(), tmp_path)
+    assert tables["ranks"]["rank_from"].tolist() == ["order of processes"] * 2
+    assert gap_of(tables, "which of 2 processes is which rank")
+
+
+def test_processes_that_do_not_communicate_are_no_ranks(tmp_path: Path) -> None:
+    export = Export()
+    for pid in (1, 2):
+        export.launch("k", (0, 5), (10, 20), pid=pid, device=pid)
+    tables = world_of(export, tmp_path)
+    assert tables["ranks"]["process_rank"].isna().all()
+    assert tables["ranks"]["rank"].tolist() == ["1", "2"]
+    assert tables["collectives"].empty
+
+
+def test_the_figure_of_the_timeline_and_the_page_name_the_ranks(tmp_path: Path) -> None:
+    text = page(load([Ranks().export().save(tmp_path / "x.sqlite")]))
+    assert "rank 0" in text
+    assert "## Collectives" in text
+
+
+# Collectives ------------------------------------------------------------------------------------------------------
+
+
+def test_bytes_are_nccl_s_and_bandwidth_is_that_of_nccl_tests(tmp_path: Path) -> None:
+    links = [link("all_reduce", 2, size, [50_000] * 3) for size in (1 << 20, 1 << 22)]
+    roofs = CEILINGS.document({"roofs": [], "links": links, "link_conditions": CONDITIONS})
+    tables = world_of(Ranks().export(), tmp_path, ceilings=roofs)
+    row = tables["collectives"].iloc[0]
+    assert row[["kind", "range", "ranks", "bytes", "bytes_from", "count"]].tolist() == [
+        "all_reduce",
+        "step",
+        2,
+        1 << 20,
+        "NCCL",
+        4,
+    ]
+    assert row[["time_ns", "waiting_ns", "transfer_ns", "transfer_p50_ns"]].tolist() == [
+        1_200_000,
+        400_000,
+        800_000,
+        100_000,
+    ]
+    assert row["bus_byte_per_s"] == pytest.approx((1 << 20) * 1.0 / 100e-6)
+    assert row["roof_frac"] == pytest.approx(0.5)
+
+
+def test_a_gather_counts_what_a_rank_has_at_its_end(tmp_path: Path) -> None:
+    tables = world_of(Ranks(kernel=ALL_GATHER, call="ncclAllGather").export(), tmp_path)
+    row = tables["collectives"].iloc[0]
+    assert (row["kind"], row["bytes"]) == ("all_gather", 2 << 20)
+    assert row["bus_byte_per_s"] == pytest.approx((2 << 20) * 0.5 / 100e-6)
+
+
+@pytest.mark.parametrize("era", [2022, 2023])
+def test_bytes_that_nobody_says_are_not_guessed(era: int, tmp_path: Path) -> None:
+    tables = world_of(Ranks(said=False, entered=False, era=era).export(), tmp_path)
+    row = tables["collectives"].iloc[0]
+    assert pd.isna(row["bytes"])
+    assert pd.isna(row["bus_byte_per_s"])
+    assert (row["ranks"], row["waiting_ns"]) == (2, 400_000)
+
+
+def test_a_payload_as_text_says_the_same(tmp_path: Path) -> None:
+    export = Ranks(said=False, entered=False, era=2023).export()
+    for row in export.rows["NVTX_EVENTS"]:
+        if row["text"] == "ncclAllReduce":
+            row["jsonText"] = '{"NCCL communicator ID": "12,345", "Message size [bytes]": "4,096"}'
+    tables = world_of(export, tmp_path)
+    assert tables["collectives"]["bytes"].tolist() == [4096]
+
+
+def test_a_damaged_payload_is_no_payload(tmp_path: Path) -> None:
+    export = Ranks(entered=False).export()
+    for row in export.rows["NVTX_EVENTS"]:
+        if row.get("binaryData"):
+            row["binaryData"] = row["binaryData"][:40]
+    tables = world_of(export, tmp_path)
+    assert tables["collectives"]["bytes"].isna().all()
+
+
+def test_the_call_tells_what_a_generic_kernel_does(tmp_path: Path) -> None:
+    tables = world_of(Ranks(kernel=GENERIC).export(), tmp_path)
+    assert tables["collectives"]["kind"].tolist() == ["all_reduce"]
+
+
+def test_a_group_that_launches_one_kernel_has_the_bytes_of_its_calls(tmp_path: Path) -> None:
+    export = Export(2025)
+    for rank in (0, 1):
+        place: dict[str, Any] = {"pid": 10 + rank, "tid": 10 + rank}
+        export.domain("NCCL", 3, **place)
+        export.nccl("ncclGroupStart", 10, 11, **place)
+        for call in (0, 1):
+            export.nccl("ncclAllReduce", 20 + 5 * call, 22 + 5 * call, **place, comm=COMM, bytes=100)
+        export.nccl("ncclGroupEnd", 40, 60, **place)
+        export.launch(ALL_REDUCE, (45, 50), (100, 200), **place, device=rank)
+    tables = world_of(export, tmp_path)
+    assert tables["collectives"]["bytes"].tolist() == [200]
+
+
+# Exposed or overlapped --------------------------------------------------------------------------------------------
+
+
+def test_communication_beside_a_kernel_that_computes_is_not_exposed(tmp_path: Path) -> None:
+    export = Ranks().export()
+    for rank in (0, 1):
+        export.launch("gemm2", (5000, 5100), (301_000, 381_000), pid=10 * (rank + 1), tid=99, device=rank, stream=8)
+    tables = world_of(export, tmp_path)
+    overlap = tables["overlap"].set_index("rank")
+    assert overlap["overlapped_ns"].tolist() == [80_000, 80_000]
+    assert overlap["exposed_ns"].tolist() == [720_000, 320_000]
+    assert overlap["exposed_waiting_ns"].tolist() == [400_000, 0]  # the overlap lies behind the start of rank 1
+    assert tables["ranks"]["exposed_ns"].tolist() == [720_000, 320_000]
+
+
+def test_the_rank_that_all_others_wait_for(tmp_path: Path) -> None:
+    tables = world_of(Ranks().export(), tmp_path)
+    first = tables["stragglers"].iloc[0]
+    assert (first["rank"], first["last"], first["collectives"], first["last_frac"]) == ("rank 1", 4, 4, 1.0)
+    assert (first["caused_waiting_ns"], first["behind_mean_ns"]) == (400_000, 200_000)
+    assert first["compute_over_mean"] == pytest.approx(1160 / 960)
+
+
+def test_copies_between_gpus_are_communication(tmp_path: Path) -> None:
+    export = Export()
+    for device in (0, 1):
+        export.launch("k", (0, 5), (10, 100), device=device)
+    for at in (200, 400):
+        export.memcpy(at, at + 100, export.call(at - 50, at - 40, name="cudaMemcpyPeerAsync"), 1000, 10)
+    tables = world_of(export, tmp_path)
+    row = tables["collectives"].iloc[0]
+    assert (row["kind"], row["bytes"], row["count"], row["bus_byte_per_s"]) == (
+        "peer_copy",
+        1000,
+        2,
+        pytest.approx(1e10),
+    )
+    assert tables["ranks"]["communication_ns"].tolist() == [200, 0]
+    assert tables["ranks"]["process_rank"].isna().all()
+
+
+# What does not fit ------------------------------------------------------------------------------------------------
+
+
+def test_a_rank_without_a_capture_is_a_gap_and_waiting_stays_blank(tmp_path: Path) -> None:
+    export = Export(2025)
+    for rank in (0, 1):
+        Ranks().add(export, rank, world=4)
+    tables = world_of(export, tmp_path)
+    assert gap_of(tables, "the captures of 2 of 4 ranks")
+    row = tables["collectives"].iloc[0]
+    assert row[["waiting_ns", "transfer_ns", "bus_byte_per_s"]].isna().all()
+    assert tables["stragglers"].empty
+
+
+def test_ranks_with_different_programs_are_a_gap(tmp_path: Path) -> None:
+    export = Export(2025)
+    Ranks().add(export, 0)
+    Ranks(kernel=ALL_GATHER, call="ncclAllGather").add(export, 1)
+    tables = world_of(export, tmp_path)
+    gap = gap_of(tables, "waiting and transfer of the collectives from number 1 on")
+    assert gap
+    assert "all_reduce on rank 0, all_gather on rank 1" in gap.why
+    assert tables["collectives"]["waiting_ns"].isna().all()
+
+
+def test_a_collective_that_the_window_cut_off_leaves_the_others_matched(tmp_path: Path) -> None:
+    export = Export(2025)
+    Ranks(steps=5).add(export, 0)
+    Ranks(steps=4).add(export, 1, shift=STEP)
+    tables = world_of(export, tmp_path)
+    assert gap_of(tables, "the partners of 1 collective")
+    assert tables["stragglers"]["collectives"].tolist() == [4, 4]
+    assert tables["ranks"]["waiting_ns"].tolist() == [400_000, 0]
+
+
+def test_clocks_that_cannot_be_aligned_are_a_gap(tmp_path: Path) -> None:
+    export = Export(2025)
+    Ranks(late=0).add(export, 0)
+    for step in range(4):
+        Ranks(late=0, steps=1, entered=step == 0).add(export, 1, shift=step * STEP + (-1) ** step * 300_000)
+    tables = world_of(export, tmp_path)
+    gap = gap_of(tables, "which rank waits for which")
+    assert gap
+    assert "rank 1 by 300 us" in gap.why
+    assert tables["ranks"]["waiting_ns"].isna().all()
+    assert tables["ranks"]["exposed_ns"].tolist() == [800_000, 800_000]  # that needs no other rank's clock
+
+
+# Identities -------------------------------------------------------------------------------------------------------
+
+OPS = st.lists(
+    st.tuples(st.integers(0, 500), st.integers(0, 200), st.sampled_from(["k", ALL_REDUCE, "[CUDA memset]"]), st.sampled_from([0, 1])),
+    min_size=2, max_size=30,
+)  # fmt: skip
+
+
+@settings(max_examples=25)
+@given(OPS)
+def test_the_parts_of_any_timeline_add_up(rows: list[tuple[int, int, str, int]]) -> None:
+    frame = pd.DataFrame(rows, columns=["start_ns", "duration_ns", "name", "rank"]).sort_values("start_ns")
+    kind = frame["name"].map({"k": "kernel", ALL_REDUCE: "kernel", "[CUDA memset]": "memset"})
+    columns = {
+        **frame.drop(columns="rank"), "kind": kind, "device": frame["rank"].astype(str), "pid": frame["rank"] + 1,
+        "tid": 1, "api_start_ns": frame["start_ns"] - 5, "api_end_ns": frame["start_ns"] - 4,
+    }  # fmt: skip
+    world = World(DECLARED, raw=Capture(gpu_ops=as_table(columns, GPU_OPS_COLUMNS)), extrapolate=False)
+    ranks = world["ranks"]
+    if len(ranks):
+        assert (ranks[["compute_ns", "exposed_ns", "copies_ns", "idle_ns"]].sum(axis=1) == ranks["wall_ns"]).all()
+        assert (ranks["exposed_ns"] <= ranks["communication_ns"]).all()
+    collectives = world["collectives"].dropna(subset=["waiting_ns"])
+    assert (collectives["transfer_ns"] >= 0).all()
+    assert (collectives["waiting_ns"] + collectives["transfer_ns"] <= collectives["time_ns"]).all()
