@@ -220,7 +220,7 @@ def _what_did_not_fit(matched: Matched) -> list[Gap]:
             "byte",
             "size of one, as nccl-tests counts: of an all-gather what a rank has at its end. Blank where neither "
             "NCCL nor torch says it: it is never guessed",
-            "key",
+            "row",
         ),
         Column(
             "bytes_from", "", "what says the bytes: NCCL (payload of its NVTX range), torch.profiler, or a copy", "row"

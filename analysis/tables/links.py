@@ -32,7 +32,7 @@ from analysis.tables.roofline import Ceilings
             "byte",
             "size of the transfer; of an all-gather what each rank has at its end, of a reduce-scatter what it has at "
             "its beginning, as nccl-tests counts",
-            "key",
+            "row",
         ),
         Column("time_p5_ns", "ns", "time of a transfer, of the slowest rank: 5th percentile", "timing", shown=False),
         Column("time_p50_ns", "ns", "time of a transfer, of the slowest rank: median", "timing"),
