@@ -171,6 +171,7 @@ readme: $(HARNESS)  ## make the committed reports anew, and rewrite the generate
 	@$(PY) -m analysis.readmes
 	@$(PY) -m tests.bench.readers --update-readme
 	@$(PY) -m tests.bench.bare --update-readme
+	@$(PY) -m tests.bench.host --update-readme
 	@$(PY) -m tests.bench.profiles --update-readme
 
 .PHONY: clean

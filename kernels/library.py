@@ -6,7 +6,6 @@ that names a CUDA variant gives the same result on a machine without a GPU.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,10 +18,14 @@ _library = torch.library.Library("kernel_ledger", "FRAGMENT")
 
 def check_dtypes(name: str, *tensors: torch.Tensor, more: tuple[torch.dtype, ...] = ()) -> None:
     """Raise a TypeError unless all tensors are float32, all are bfloat16, or all have one dtype of `more`."""
-    dtypes = {tensor.dtype for tensor in tensors}
-    if len(dtypes) > 1 or not dtypes <= {torch.float32, torch.bfloat16, *more}:
+    first = tensors[0].dtype
+    good = first is torch.float32 or first is torch.bfloat16 or first in more
+    for tensor in tensors:  # a loop: every call of a model comes here
+        good = good and tensor.dtype is first
+    if not good:
         taken = " or ".join(["float32 or bfloat16", *(str(dtype).removeprefix("torch.") for dtype in more)])
-        raise TypeError(f"{name} takes {taken}, one for all, got {', '.join(sorted(map(str, dtypes)))}")
+        got = ", ".join(sorted({str(tensor.dtype) for tensor in tensors}))
+        raise TypeError(f"{name} takes {taken}, one for all, got {got}")
 
 
 def check_shapes(name: str, good: bool, expected: str, *tensors: torch.Tensor) -> None:
@@ -47,8 +50,8 @@ def define(
     save: Callable[[tuple[Any, ...], Any], tuple[torch.Tensor, ...]],
     backward: Callable[..., tuple[Any, ...]],
     lay_out: Callable[[tuple[Any, ...]], tuple[Any, ...]] = contiguous,
-) -> None:
-    """Register `op` under its `torch_op`.
+) -> Callable[..., Any]:
+    """Register `op` under its `torch_op`, and return the function that calls it: `call(*inputs, variant)`.
 
     `arguments` is the schema's list before `str variant`. `check(*inputs)` raises ValueError or TypeError.
     `empty(*inputs)` allocates the outputs, and `chain(*inputs)` computes them on the CPU. `save(inputs, outputs)` picks
@@ -60,15 +63,32 @@ def define(
     returns = ["Tensor"] * sum(tensor.role == "out" for tensor in op.tensors)
     returned = returns[0] if len(returns) == 1 else f"({', '.join(returns)})"
     _library.define(f"{op.torch_op}({arguments}, str variant) -> {returned}", tags=(torch.Tag.pt2_compliant_tag,))
-    prepare = functools.partial(_prepare, op, check, empty)
+    taken = {
+        variant.name: frozenset(getattr(torch, dtype) for dtype in variant.dtypes) for variant in op.variants.values()
+    }
+
+    def prepare(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], str]:
+        *inputs, variant = arguments
+        if variant not in taken:
+            raise ValueError(f"{op.torch_op} has no variant {variant!r}; known: {', '.join(taken)}")
+        check(*inputs)
+        return tuple(inputs), variant
 
     def on_cpu(*arguments: Any) -> Any:
-        inputs, _, outputs = prepare(arguments)
-        return outputs if _is_empty(outputs) else chain(*contiguous(inputs))
+        inputs, _ = prepare(arguments)
+        if (outputs := _without_elements(inputs, empty)) is not None:
+            return outputs
+        return chain(*contiguous(inputs))
 
     def on_cuda(*arguments: Any) -> Any:
-        inputs, variant, outputs = prepare(arguments)
-        return outputs if _is_empty(outputs) else _launch(op, variant, inputs, lay_out)
+        inputs, variant = prepare(arguments)
+        if (outputs := _without_elements(inputs, empty)) is not None:
+            return outputs
+        _check_taken(op, variant, taken[variant], inputs)
+        return _launch(op.variants[variant].fn, lay_out(inputs))
+
+    def fake(*arguments: Any) -> Any:
+        return empty(*prepare(arguments)[0])
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.numbers = tuple(value for value in inputs[:-1] if not isinstance(value, torch.Tensor))
@@ -79,39 +99,55 @@ def define(
 
     _library.impl(op.torch_op, on_cpu, "CPU")
     _library.impl(op.torch_op, on_cuda, "CUDA")
-    torch.library.register_fake(name, lambda *arguments: prepare(arguments)[2], lib=_library)
+    torch.library.register_fake(name, fake, lib=_library)
     torch.library.register_autograd(name, run_backward, setup_context=setup_context, lib=_library)
+    return _caller(getattr(torch.ops.kernel_ledger, op.torch_op).default)
 
 
-def _prepare(
-    op: Op, check: Callable[..., None], empty: Callable[..., Any], arguments: tuple[Any, ...]
-) -> tuple[tuple[Any, ...], str, Any]:
-    """(inputs, variant, empty outputs) of one call. Raises ValueError, TypeError."""
-    *inputs, variant = arguments
-    if variant not in op.variants:
-        raise ValueError(f"{op.torch_op} has no variant {variant!r}; known: {', '.join(op.variants)}")
-    check(*inputs)
-    return tuple(inputs), variant, empty(*inputs)
+def _caller(overload: Any) -> Callable[..., Any]:
+    """A function that calls an op, without its autograd wrapper where no gradient can be asked for.
+
+    The wrapper is Python and only hands on to the next function of the dispatcher then. What PyTorch puts below it (the
+    profiler, fake tensors, modes) sees the call as before.
+    """
+
+    def call(*arguments: Any) -> Any:
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return overload(*arguments)
+        with torch._C._AutoDispatchBelowAutograd():
+            return overload(*arguments)
+
+    return call
 
 
-def _is_empty(outputs: Any) -> bool:
-    return all(value.numel() == 0 for value in (outputs if isinstance(outputs, tuple) else (outputs,)))
+def _without_elements(inputs: tuple[Any, ...], empty: Callable[..., Any]) -> Any:
+    """The outputs of a call that has nothing to compute, else None.
 
-
-def _launch(
-    op: Op, variant: str, inputs: tuple[Any, ...], lay_out: Callable[[tuple[Any, ...]], tuple[Any, ...]]
-) -> Any:
-    """Run a variant on the GPU of its inputs and return the outputs. Raises TypeError for an unsupported dtype."""
-    declared = op.variants[variant]
+    Outputs are only made where an input has no elements: each axis of an output is an axis of some input.
+    """
     for value in inputs:
-        if not (isinstance(value, torch.Tensor) and value.is_floating_point()):
-            continue
-        if (dtype := dtype_name(value.dtype)) not in declared.dtypes:
-            raise TypeError(f"{op.torch_op} {variant} takes {' or '.join(declared.dtypes)}, got {dtype}")
-    if inputs[0].device.index == torch.cuda.current_device():
-        return declared.fn(*lay_out(inputs))
-    with torch.cuda.device(inputs[0].device):
-        return declared.fn(*lay_out(inputs))
+        if isinstance(value, torch.Tensor) and value.numel() == 0:
+            outputs = empty(*inputs)
+            every = outputs if isinstance(outputs, tuple) else (outputs,)
+            return outputs if all(output.numel() == 0 for output in every) else None
+    return None
+
+
+def _check_taken(op: Op, variant: str, taken: frozenset[torch.dtype], inputs: tuple[Any, ...]) -> None:
+    """Raise a TypeError where an input of numbers has a dtype that the variant does not take."""
+    for value in inputs:
+        if isinstance(value, torch.Tensor) and value.dtype not in taken and value.is_floating_point():
+            expected = " or ".join(op.variants[variant].dtypes)
+            raise TypeError(f"{op.torch_op} {variant} takes {expected}, got {dtype_name(value.dtype)}")
+
+
+def _launch(function: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
+    """Run a variant on the GPU of its inputs and return the outputs."""
+    device = inputs[0].device
+    if device.index == torch.cuda.current_device():
+        return function(*inputs)
+    with torch.cuda.device(device):
+        return function(*inputs)
 
 
 def layernorm_backward(

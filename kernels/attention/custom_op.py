@@ -12,7 +12,8 @@ from kernels.library import check_dtypes, check_shapes, define
 
 def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, window: int = 1) -> None:
     check_dtypes("attention", q, k, v)
-    good = q.dim() == 4 and q.shape == k.shape == v.shape and q.shape[3] == HEAD_SIZE
+    shape = q.shape
+    good = len(shape) == 4 and shape == k.shape and shape == v.shape and shape[3] == HEAD_SIZE
     check_shapes("attention", good, f"q, k and v of one shape (B, nh, T, {HEAD_SIZE})", q, k, v)
     if window < 1:
         raise ValueError(f"attention takes a window of 1 key or more, got {window}")
@@ -37,19 +38,21 @@ def _backward(saved: Any, numbers: tuple[int, ...], gradient: torch.Tensor) -> t
     return (*(value.to(dtype) for value in gradients), *(None for _ in numbers))
 
 
-for _op, _arguments in (
-    (ATTENTION, "Tensor q, Tensor k, Tensor v"),
-    (ATTENTION_WINDOWED, "Tensor q, Tensor k, Tensor v, int window"),
-):
+_attention, _attention_windowed = (
     define(
-        _op,
-        _arguments,
+        op,
+        arguments,
         check=_check,
         empty=_empty,
         chain=_chain,
         save=lambda inputs, _: inputs[:3],
         backward=_backward,
     )
+    for op, arguments in (
+        (ATTENTION, "Tensor q, Tensor k, Tensor v"),
+        (ATTENTION_WINDOWED, "Tensor q, Tensor k, Tensor v, int window"),
+    )
+)
 
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, variant: str = "") -> torch.Tensor:
@@ -57,11 +60,11 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, variant: str = 
 
     Raises ValueError, TypeError; RuntimeError where the kernel does not take these sizes, addresses or this GPU.
     """
-    return torch.ops.kernel_ledger.attention(q, k, v, variant or ATTENTION.best_for(q.dtype))
+    return _attention(q, k, v, variant or ATTENTION.best_for(q.dtype))
 
 
 def attention_windowed(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, window: int, variant: str = ""
 ) -> torch.Tensor:
     """The same where each query sees itself and the `window` - 1 keys before it, 1 or more."""
-    return torch.ops.kernel_ledger.attention_windowed(q, k, v, window, variant or ATTENTION_WINDOWED.best_for(q.dtype))
+    return _attention_windowed(q, k, v, window, variant or ATTENTION_WINDOWED.best_for(q.dtype))

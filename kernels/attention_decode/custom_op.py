@@ -12,8 +12,9 @@ from kernels.library import check_dtypes, check_shapes, define
 
 def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> None:
     check_dtypes("attention_decode", q, k, v)
-    good = q.dim() == k.dim() == 4 and k.shape == v.shape and q.shape == (*k.shape[:2], 1, HEAD_SIZE)
-    good = good and k.shape[3] == HEAD_SIZE and k.shape[2] >= 1
+    one, cache = q.shape, k.shape
+    good = len(cache) == 4 and cache == v.shape and one == (cache[0], cache[1], 1, HEAD_SIZE)
+    good = good and cache[3] == HEAD_SIZE and cache[2] >= 1
     check_shapes("attention_decode", good, "q of shape (B, nh, 1, 64), k and v (B, nh, Tk, 64), Tk >= 1", q, k, v)
 
 
@@ -40,7 +41,7 @@ def _backward(saved: Any, numbers: Any, gradient: torch.Tensor) -> tuple[Any, ..
     return (*(value.to(dtype) for value in gradients), None)
 
 
-define(
+_attention_decode = define(
     ATTENTION_DECODE,
     "Tensor q, Tensor k, Tensor v, float scale",
     check=_check,
@@ -59,4 +60,4 @@ def attention_decode(
 
     Raises ValueError, TypeError.
     """
-    return torch.ops.kernel_ledger.attention_decode(q, k, v, scale, variant)
+    return _attention_decode(q, k, v, scale, variant)

@@ -22,8 +22,9 @@ Spans: TypeAlias = torch.Tensor | None
 
 def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, spans: Spans, scale: float) -> None:
     check_dtypes("attention_grouped", q, k, v)
-    good = q.dim() == k.dim() == 4 and k.shape == v.shape and q.shape[0] == k.shape[0] and q.shape[3] == k.shape[3]
-    good = good and q.shape[3] in HEAD_SIZES and k.shape[2] >= 1 and k.shape[1] >= 1 and q.shape[1] % k.shape[1] == 0
+    of_q, of_k = q.shape, k.shape
+    good = len(of_q) == len(of_k) == 4 and of_k == v.shape and of_q[0] == of_k[0] and of_q[3] == of_k[3]
+    good = good and of_q[3] in HEAD_SIZES and of_k[2] >= 1 and of_k[1] >= 1 and of_q[1] % of_k[1] == 0
     expected = "q (B, nh, Tq, hs), k and v (B, nkv, Tk, hs), nh a multiple of nkv, hs 64 or 128"
     check_shapes("attention_grouped", good, expected, q, k, v)
     if spans is not None and (spans.shape != (q.shape[0], 3) or spans.dtype != torch.int32):
@@ -42,10 +43,11 @@ def _empty(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, spans: Spans, scal
 def _lay_out(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     # heads and caches are taken where they lie, if 16-byte accesses may start at every token
     def at_sixteen(value: torch.Tensor) -> torch.Tensor:
-        size = value.element_size()
-        starts = [value.data_ptr(), *(value.stride(axis) * size for axis in range(3) if value.shape[axis] > 1)]
-        whole = value.stride(-1) == 1 and all(start % 16 == 0 for start in starts)
-        return value if whole else value.contiguous().clone() if value.is_contiguous() else value.contiguous()
+        step, (*strides, last), shape = 16 // value.element_size(), value.stride(), value.shape
+        aligned = last == 1 and value.data_ptr() % 16 == 0
+        for size, stride in zip(shape, strides, strict=False):
+            aligned = aligned and (size == 1 or stride % step == 0)
+        return value if aligned else value.clone() if value.is_contiguous() else value.contiguous()
 
     *tensors, spans, scale = inputs
     return (*map(at_sixteen, tensors), None if spans is None else spans.contiguous(), scale)
@@ -79,17 +81,19 @@ def _saved(inputs: tuple[Any, ...], _: Any) -> tuple[torch.Tensor, ...]:
     return tuple(value for value in inputs[:4] if value is not None)
 
 
-for _op, _checked in ((ATTENTION_GROUPED, _check), (ATTENTION_DECODE_GROUPED, _check_one)):
+_attention_grouped, _attention_decode_grouped = (
     define(
-        _op,
+        op,
         "Tensor q, Tensor k, Tensor v, Tensor? spans, float scale",
-        check=_checked,
+        check=check,
         empty=_empty,
         chain=_chain,
         save=_saved,
         backward=_backward,
         lay_out=_lay_out,
     )
+    for op, check in ((ATTENTION_GROUPED, _check), (ATTENTION_DECODE_GROUPED, _check_one))
+)
 
 
 def attention_grouped(
@@ -102,6 +106,6 @@ def attention_grouped(
     """
     if q.shape[2] == 1:
         best = variant or ATTENTION_DECODE_GROUPED.best
-        return torch.ops.kernel_ledger.attention_decode_grouped(q, k, v, spans, scale, best)
+        return _attention_decode_grouped(q, k, v, spans, scale, best)
     best = variant or ATTENTION_GROUPED.best_for(q.dtype)
-    return torch.ops.kernel_ledger.attention_grouped(q, k, v, spans, scale, best)
+    return _attention_grouped(q, k, v, spans, scale, best)

@@ -32,7 +32,7 @@ def _backward(saved: Any, _: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
     return None, of_tokens, gradient.sum(0)
 
 
-define(
+_encoder = define(
     ENCODER,
     "Tensor ids, Tensor tokens, Tensor positions",
     check=_check,
@@ -47,4 +47,4 @@ def encoder(
     ids: torch.Tensor, tokens: torch.Tensor, positions: torch.Tensor, variant: str = ENCODER.best
 ) -> torch.Tensor:
     """(B, T, C) of ids (B, T), tokens (V, C), positions (T, C), contiguous. Raises ValueError, TypeError."""
-    return torch.ops.kernel_ledger.encoder(ids, tokens, positions, variant)
+    return _encoder(ids, tokens, positions, variant)

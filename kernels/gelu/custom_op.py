@@ -43,8 +43,10 @@ def _bias_backward(saved: Any, _: Any, gradient: torch.Tensor) -> tuple[torch.Te
     return inner, inner.reshape(-1, bias.shape[0]).sum(0)
 
 
-define(GELU, "Tensor x", check=_check, empty=_empty, chain=_chain, save=lambda inputs, _: inputs, backward=_backward)
-define(
+_gelu = define(
+    GELU, "Tensor x", check=_check, empty=_empty, chain=_chain, save=lambda inputs, _: inputs, backward=_backward
+)
+_bias_gelu = define(
     BIAS_GELU,
     "Tensor x, Tensor bias",
     check=_check_bias,
@@ -57,9 +59,9 @@ define(
 
 def gelu(x: torch.Tensor, variant: str = GELU.best) -> torch.Tensor:
     """GELU of (..., C), same shape and dtype, contiguous. Raises ValueError, TypeError."""
-    return torch.ops.kernel_ledger.gelu(x, variant)
+    return _gelu(x, variant)
 
 
 def bias_gelu(x: torch.Tensor, bias: torch.Tensor, variant: str = BIAS_GELU.best) -> torch.Tensor:
     """GELU of x + bias, x (..., C), bias (C,), contiguous. Raises ValueError, TypeError."""
-    return torch.ops.kernel_ledger.bias_gelu(x, bias, variant)
+    return _bias_gelu(x, bias, variant)

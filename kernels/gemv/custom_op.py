@@ -29,7 +29,7 @@ def _backward(saved: Any, numbers: Any, gradient: torch.Tensor) -> tuple[Any, ..
     return torch.outer(gradient, x), weight.t() @ gradient, gradient.clone()
 
 
-define(
+_gemv = define(
     GEMV,
     "Tensor weight, Tensor x, Tensor bias",
     check=_check,
@@ -42,4 +42,4 @@ define(
 
 def gemv(weight: torch.Tensor, x: torch.Tensor, bias: torch.Tensor, variant: str = GEMV.best) -> torch.Tensor:
     """weight (N, K) @ x (K) + bias (N): (N,). Raises ValueError, TypeError."""
-    return torch.ops.kernel_ledger.gemv(weight, x, bias, variant)
+    return _gemv(weight, x, bias, variant)

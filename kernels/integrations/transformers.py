@@ -87,17 +87,23 @@ def _closure(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: cell.cell_contents for name, cell in zip(function.__code__.co_freevars, cells, strict=True)}
 
 
-def _values_are_unknown() -> bool:
-    """Whether a compiler traces, or a CUDA graph records: a tensor's values cannot be looked at then."""
-    return torch.compiler.is_compiling() or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+def _values_are_unknown(tensor: torch.Tensor) -> bool:
+    """Whether a compiler traces, or a CUDA graph records: the values of a tensor cannot be looked at then."""
+    return torch.compiler.is_compiling() or (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-def _padding(attention_mask: torch.Tensor, seen: int) -> tuple[str, bool]:
-    """Why a padding mask (B, T) of bool is none of ours, "" if it is; and whether it hides one of the keys `seen`."""
-    kept = attention_mask[:, :seen]
-    on_the_left = (kept[:, 1:] >= kept[:, :-1]).all() & kept[:, -1].all()
-    whole, left = torch.stack([kept.all(), on_the_left]).tolist()
-    return "" if left else "the batch is padded on the right, or between its tokens: pad it on the left", not whole
+def _first_keys(attention_mask: torch.Tensor, seen: int) -> tuple[str, list[int]]:
+    """Why a padding mask (B, T) of bool is none of ours, "" if it is; and each sequence's first key that is no padding.
+
+    The mask is copied to the host, which is one wait for the GPU and no launch.
+    """
+    kept = attention_mask[:, :seen].cpu().numpy()
+    if kept.all():
+        return "", []
+    first = kept.argmax(-1)
+    if (kept.sum(-1) != kept.shape[1] - first).any():
+        return "the batch is padded on the right, or between its tokens: pad it on the left", []
+    return "", first.tolist()
 
 
 def causal_spans(
@@ -118,14 +124,15 @@ def causal_spans(
     tokens on the GPU; its value is not looked at then. Warns where only sdpa takes the mask.
     """
     window = NO_WINDOW if mask_function is None else _window_of(mask_function)
-    reason, padded = "", False
+    reason, first = "", []
     if window is None:
         reason = "the mask is not a causal one, with or without a sliding window"
     elif attention_mask is not None:
-        if _values_are_unknown():
+        if _values_are_unknown(attention_mask):
             reason = "a padding mask reached a compiled or recorded forward pass, which cannot look at it"
         else:
-            reason, padded = _padding(attention_mask, int(q_offset) + q_length)
+            q_offset = int(q_offset)
+            reason, first = _first_keys(attention_mask, q_offset + q_length)
     if reason or window is None:
         _warn(reason)
         mask = _theirs["sdpa_mask"](
@@ -133,16 +140,19 @@ def causal_spans(
             allow_is_causal_skip=False, device=device, **options,
         )  # fmt: skip
         return mask.to(torch.uint8)
-    known = allow_is_causal_skip and not padded and not isinstance(q_offset, torch.Tensor)
+    known = allow_is_causal_skip and not any(first) and not isinstance(q_offset, torch.Tensor)
     if known and kv_length <= window:
         last_sees_all = q_length == 1 and q_offset + 1 == kv_offset + kv_length
-        if last_sees_all or q_length == kv_length or q_offset == 0:
+        if last_sees_all or q_length == kv_length or (q_offset == 0 and q_length > 1):
             return None
-    first = torch.zeros(batch_size, dtype=torch.int32, device=device)
-    if padded and attention_mask is not None:
-        first = (attention_mask.to(torch.uint8).argmax(-1) - kv_offset).clamp(min=0).to(torch.int32)
-    end = torch.zeros_like(first) + (q_offset + q_length - kv_offset)
-    return torch.stack([first, end, torch.full_like(first, window)], -1)[:, None, None]
+    end = q_offset + (q_length - kv_offset)
+    if any(first):  # made on the host: one copy
+        rows = [[max(key - kv_offset, 0), end, window] for key in first]
+        return torch.tensor(rows, dtype=torch.int32, device=device)[:, None, None]
+    spans = torch.zeros(batch_size, 1, 1, 3, dtype=torch.int32, device=device)
+    spans[..., 1] = end
+    spans[..., 2] = window
+    return spans
 
 
 def mask_of_spans(spans: torch.Tensor, queries: int, keys: int) -> torch.Tensor:

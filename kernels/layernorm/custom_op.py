@@ -29,7 +29,7 @@ def _backward(saved: Any, numbers: Any, gradient: torch.Tensor) -> tuple[Any, ..
     return (*layernorm_backward(gradient, x, weight, bias, *numbers), None)
 
 
-define(
+_layernorm = define(
     LAYERNORM,
     "Tensor x, Tensor weight, Tensor bias, float eps",
     check=_check,
@@ -44,4 +44,4 @@ def layernorm(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5, variant: str = LAYERNORM.best
 ) -> torch.Tensor:
     """Normalised rows of (..., C), same shape and dtype, contiguous. Raises ValueError, TypeError."""
-    return torch.ops.kernel_ledger.layernorm(x, weight, bias, eps, variant)
+    return _layernorm(x, weight, bias, eps, variant)

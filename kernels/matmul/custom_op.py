@@ -30,7 +30,7 @@ def _backward(saved: Any, numbers: Any, gradient: torch.Tensor) -> tuple[Any, ..
     return gradient @ weight.t(), a.t() @ gradient, gradient.sum(0)
 
 
-define(
+_matmul = define(
     MATMUL,
     "Tensor a, Tensor weight, Tensor bias",
     check=_check,
@@ -46,4 +46,4 @@ def matmul(a: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, variant: s
 
     Raises ValueError, TypeError; RuntimeError where the kernel does not take these sizes, addresses or this GPU.
     """
-    return torch.ops.kernel_ledger.matmul(a, weight, bias, variant or MATMUL.best_for(a.dtype))
+    return _matmul(a, weight, bias, variant or MATMUL.best_for(a.dtype))

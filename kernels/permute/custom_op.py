@@ -44,7 +44,7 @@ def _backward_merge(saved: Any, _: Any, gradient: torch.Tensor) -> tuple[torch.T
     return (gradient.unflatten(-1, (saved[0].shape[1], saved[0].shape[3])).transpose(1, 2).contiguous(),)
 
 
-define(
+_split_permute = define(
     SPLIT_PERMUTE,
     "Tensor qkv, int heads",
     check=_check_split,
@@ -53,7 +53,7 @@ define(
     save=lambda inputs, _: (),
     backward=_backward_split,
 )
-define(
+_merge_heads = define(
     MERGE_HEADS,
     "Tensor by_heads",
     check=_check_merge,
@@ -68,9 +68,9 @@ def split_permute(
     qkv: torch.Tensor, heads: int, variant: str = SPLIT_PERMUTE.best
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """q, k, v (B, nh, T, hs) of qkv (B, T, 3 C), contiguous. Raises ValueError, TypeError."""
-    return torch.ops.kernel_ledger.split_permute(qkv, heads, variant)
+    return _split_permute(qkv, heads, variant)
 
 
 def merge_heads(by_heads: torch.Tensor, variant: str = MERGE_HEADS.best) -> torch.Tensor:
     """(B, T, C) of (B, nh, T, hs), contiguous. Raises ValueError, TypeError."""
-    return torch.ops.kernel_ledger.merge_heads(by_heads, variant)
+    return _merge_heads(by_heads, variant)

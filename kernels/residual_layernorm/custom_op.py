@@ -37,7 +37,7 @@ def _backward(saved: Any, numbers: Any, of_residual: torch.Tensor, of_out: torch
     return of_x, of_x.clone(), of_weight, of_bias, None
 
 
-define(
+_residual_layernorm = define(
     RESIDUAL_LAYERNORM,
     "Tensor x, Tensor y, Tensor weight, Tensor bias, float eps",
     check=_check,
@@ -57,4 +57,4 @@ def residual_layernorm(
     variant: str = RESIDUAL_LAYERNORM.best,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(x + y, its normalised rows), x and y (..., C), contiguous. Raises ValueError, TypeError."""
-    return torch.ops.kernel_ledger.residual_layernorm(x, y, weight, bias, eps, variant)
+    return _residual_layernorm(x, y, weight, bias, eps, variant)

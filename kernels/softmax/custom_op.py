@@ -29,7 +29,7 @@ def _backward(saved: Any, numbers: Any, gradient: torch.Tensor) -> tuple[Any, ..
     return (weighted - probabilities * weighted.sum(-1, keepdim=True)) * scale, None
 
 
-define(
+_causal_softmax = define(
     SOFTMAX,
     "Tensor scores, float scale",
     check=_check,
@@ -45,4 +45,4 @@ def causal_softmax(scores: torch.Tensor, scale: float, variant: str = "") -> tor
 
     Raises: ValueError for an unknown variant or fewer than two axes, TypeError for another dtype.
     """
-    return torch.ops.kernel_ledger.causal_softmax(scores, scale, variant or SOFTMAX.best_for(scores.dtype))
+    return _causal_softmax(scores, scale, variant or SOFTMAX.best_for(scores.dtype))

@@ -6,9 +6,14 @@ import math
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness import bench
+from kernels import library
+from kernels.encoder.custom_op import encoder
 from kernels.registry import ops
+from kernels.residual.custom_op import residual
 from tests import chains
 
 OPS = list(ops().values())
@@ -130,6 +135,70 @@ def test_no_rows(op):
     empty = tuple(v[:0] if i < len(sliced) and sliced[i] else v for i, v in enumerate(inputs))
     for value in bench.outputs(op.call(op.best)(*empty)):
         assert value.numel() == 0
+
+
+@small
+def test_an_axis_of_an_output_is_one_of_an_input(op):
+    """So outputs without elements have an input without: library.define looks at inputs alone."""
+    given = {axis for tensor in op.tensors if tensor.role == "in" for axis in tensor.axes}
+    parts = {"C": {"nh", "hs"}, "3C": {"nh", "hs"}}  # the channels are heads times their size
+    given |= {whole for whole, of in parts.items() if of <= given} | set().union(
+        *(parts.get(axis, set()) for axis in given)
+    )
+    assert given >= {axis for tensor in op.tensors if tensor.role == "out" for axis in tensor.axes}
+
+
+def test_an_empty_table_is_no_empty_output():
+    with pytest.raises(RuntimeError, match="index"):
+        encoder(torch.zeros(1, 2, dtype=torch.int64), torch.zeros(0, 8), torch.zeros(2, 8))
+
+
+class Seen(TorchDispatchMode):
+    """Names the ops of ours that come by."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.namespace == "kernel_ledger":
+            self.names.append(function._opname)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_call_without_gradients_skips_the_autograd_wrapper_alone(gradients, monkeypatch):
+    below = []
+    real = torch._C._AutoDispatchBelowAutograd
+
+    def counted():
+        below.append(real())
+        return below[-1]
+
+    monkeypatch.setattr(torch._C, "_AutoDispatchBelowAutograd", counted)
+    x = torch.ones(2, 3, requires_grad=True)
+    with Seen() as seen, torch.set_grad_enabled(gradients):
+        out = residual(x, x)
+    assert seen.names == ["residual"]
+    assert len(below) == 1  # once: by PyTorch's wrapper, or by our function in place of it
+    assert out.requires_grad == gradients
+
+
+def test_fake_tensors_and_profilers_see_a_call_without_gradients():
+    with torch.no_grad(), FakeTensorMode() as fake:
+        x = fake.from_tensor(torch.ones(2, 3))
+        assert type(residual(x, x)) is type(x)
+    with torch.no_grad(), torch.profiler.profile() as profiled:
+        residual(torch.ones(2, 3), torch.ones(2, 3))
+    assert "kernel_ledger::residual" in {event.name for event in profiled.events()}
+
+
+def test_a_dtype_that_the_variant_does_not_take_is_refused():
+    op = ops()["softmax"]
+    taken = frozenset({torch.float16})
+    library._check_taken(op, "v08_half", taken, (torch.ones(1, 1).half(), torch.ones(1, dtype=torch.int64), 0.5))
+    with pytest.raises(TypeError, match="causal_softmax v08_half takes float16, got float32"):
+        library._check_taken(op, "v08_half", taken, (torch.ones(1, 1), 0.5))
 
 
 def differentiable(op):

@@ -17,7 +17,9 @@ from transformers import GPT2Config, GPT2LMHeadModel, Qwen2Config, Qwen2ForCausa
 from transformers.masking_utils import causal_mask_function, sdpa_mask, sliding_window_causal_mask_function
 
 from kernels.integrations import transformers as ours
+from tests.bench import host
 
+ROOT = Path(__file__).resolve().parents[2]
 NAMES = (ours.NAME, ours.SOFTMAX_NAME)
 TOKENS = torch.randint(0, 300, (2, 10), generator=torch.Generator().manual_seed(0))
 names = pytest.mark.parametrize("name", NAMES)
@@ -195,6 +197,27 @@ def test_spans_count_from_where_a_sliding_cache_starts():
     assert torch.equal(ours.mask_of_spans(spans, 1, 5), expected)
 
 
+def test_one_token_in_an_empty_static_cache_sees_itself_alone():
+    kept = torch.ones(2, 1, dtype=torch.bool)
+    spans = ours.causal_spans(2, 1, 8, torch.tensor(0), attention_mask=kept)
+    assert spans[:, 0, 0].tolist() == [[0, 1, ours.NO_WINDOW]] * 2
+
+
+def test_a_mask_that_hides_nothing_needs_no_spans():
+    kept = torch.ones(2, 5, dtype=torch.bool)
+    assert ours.causal_spans(2, 1, 5, 4, attention_mask=kept) is None
+    assert ours.causal_spans(2, 5, 8, torch.tensor(0), attention_mask=kept) is None
+
+
+@pytest.mark.parametrize("hidden", [[4], [0, 2], [0, 1, 2, 3, 4], [0, 4]])
+def test_padding_anywhere_but_on_the_left_is_refused(hidden):
+    kept = torch.ones(2, 5, dtype=torch.bool)
+    kept[1, hidden] = False
+    mask, warned = said(ours.causal_spans, 2, 5, 5, mask_function=causal_mask_function, attention_mask=kept)
+    assert mask.dtype == torch.uint8
+    assert "padded on the right, or between its tokens" in warned[0]
+
+
 # --- what goes to sdpa ---------------------------------------------------------------------------------------
 def of_layer(name, **more):
     """A call as a layer makes it, and what it warned of."""
@@ -327,3 +350,18 @@ def test_an_old_transformers_is_explained(monkeypatch):
 def test_a_name_that_nobody_registered_is_refused(folder):
     with pytest.raises(ValueError, match='"kernel_ledgerr"` is not supported'):
         load(folder, "gpt2", "kernel_ledgerr")
+
+
+# --- what a call costs the host --------------------------------------------------------------------------------
+def test_the_readme_shows_the_committed_benchmark():
+    readme = (ROOT / host.README).read_text(encoding="utf-8")
+    assert host.shown_in(readme, ROOT / host.OUT) == readme
+
+
+def test_its_table_leaves_out_what_was_not_run(monkeypatch):
+    monkeypatch.setattr(host, "times_of", lambda tree, calls: {"a case": 2000.0 + calls})
+    rows = host.measure({"now": ROOT}, 3, 500)
+    assert rows[0] | {"turns": 3} == rows[0]
+    assert host.table_of(rows).splitlines()[-1].split("  ")[0] == "a case"
+    assert "–" in host.table_of(rows)
+    assert "2.5 µs (2.5 – 2.5)" in host.table_of(rows)
