@@ -56,7 +56,7 @@ def import_transformers() -> Any:
 
 
 def load_weights(weights: str = RANDOM, seed: int = 0, config: GPT2Config | None = None) -> Weights:
-    """Resolve `--weights`: "random", a folder, a .safetensors file, or a hub name such as "gpt2".
+    """Resolve `--weights`: "random", a folder, a .safetensors file (or one of several shards), or a hub name ("gpt2").
 
     `config` gives the sizes of random weights. A checkpoint has its own sizes. A safetensors file without a config.json
     beside it has heads of 64 channels, like all published sizes, unless `config` names another number.
@@ -165,6 +165,8 @@ def _random_state(config: GPT2Config, seed: int) -> dict[str, Any]:
 def _from_transformers(name: str, label: str, source: str, local: bool) -> Weights:
     if local and not (Path(name) / "config.json").is_file():
         raise InputError(f"The {label} has no config.json: give the folder that save_pretrained wrote.")
+    if local:
+        _shards(Path(name))  # says which is missing; transformers only that one is
     transformers = import_transformers()
     transformers.utils.logging.disable_progress_bar()
     try:
@@ -192,10 +194,15 @@ def _from_safetensors(path: Path, config: GPT2Config | None) -> Weights:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    try:
-        state = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path.name} cannot be read as safetensors ({_one_line(error)}): get it again.") from error
+    state: dict[str, Any] = {}
+    parts = _shards(path.parent)
+    for part in parts if path in parts else [path]:
+        try:
+            state |= load_file(part)
+        except (SafetensorError, OSError) as error:
+            raise InputError(
+                f"{part.name} cannot be read as safetensors ({_one_line(error)}): get it again."
+            ) from error
     beside = path.with_name("config.json")
     if beside.is_file():
         try:
@@ -203,6 +210,21 @@ def _from_safetensors(path: Path, config: GPT2Config | None) -> Weights:
         except (ValueError, TypeError, AttributeError) as error:
             raise InputError(f"config.json beside {path.name} is not a GPT-2 configuration: get it again.") from error
     return _checked(config or _infer_config(_plain_names(state), path.name), state, path.name, "local")
+
+
+def _shards(folder: Path) -> list[Path]:
+    """The files that make up a checkpoint, as the index in its folder says; none without an index."""
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return []
+    try:
+        names = {Path(name).name for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{index.name} is not an index of shards: get it again.") from error
+    parts = [folder / name for name in sorted(names)]
+    if missing := [part.name for part in parts if not part.is_file()]:
+        raise InputError(f"{index.name} names {missing[0]}, which is not there: get all files of the checkpoint.")
+    return parts
 
 
 def _infer_config(state: Mapping[str, Any], label: str) -> GPT2Config:

@@ -87,6 +87,35 @@ def test_logits_and_greedy_text_are_those_of_eager(folder, name):
 
 
 @names
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_checkpoint_in_shards_is_the_same_model(folder, name, dtype, tmp_path):
+    """As a large model lies on the hub: safetensors shards with an index, loaded straight in a dtype and an attention."""
+    loaded(folder / "qwen").save_pretrained(tmp_path, max_shard_size="400KB")
+    assert len(list(tmp_path.glob("model-0*.safetensors"))) > 2
+    given = {"attn_implementation": name, "dtype": dtype}
+    results = []
+    for place in (folder / "qwen", tmp_path):
+        model = transformers.AutoModelForCausalLM.from_pretrained(place, **given).eval()
+        assert (model.config._attn_implementation, model.dtype) == (name, dtype)
+        results.append(said(model, TOKENS)[0].logits)
+    assert torch.equal(*results)
+
+
+def test_a_model_whose_attention_is_unknown_keeps_its_own(caplog):
+    """Bloom's attention takes no name: transformers says so in a sentence, and nothing of ours runs."""
+    sizes = {"vocab_size": 300, "hidden_size": 64, "n_layer": 1, "n_head": 1}
+    torch.manual_seed(0)
+    model = transformers.BloomForCausalLM(transformers.BloomConfig(**sizes)).eval()
+    before, _ = said(model, TOKENS)
+    model.set_attn_implementation(ours.NAME)
+    (sentence,) = [record.getMessage() for record in caplog.records]
+    assert sentence.startswith("BloomForCausalLM does not support setting its attention implementation dynamically")
+    after, warned = said(model, TOKENS)
+    assert torch.equal(after.logits, before.logits)
+    assert warned == []
+
+
+@names
 def test_the_ops_run_and_not_sdpa(folder, name, monkeypatch):
     monkeypatch.setitem(ours._theirs, "sdpa", lambda *_, **__: pytest.fail("sdpa was called"))
     greedy(load(folder, "gpt2", name))

@@ -85,6 +85,45 @@ def test_the_names_of_the_hub_checkpoint_are_understood(folder: Path, tmp_path: 
     assert torch.allclose(logits(str(tmp_path / "hub.safetensors")), official(folder), atol=1e-4)
 
 
+@pytest.fixture(scope="module")
+def sharded(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same checkpoint in several files, as transformers saves a large one."""
+    import transformers
+
+    path = tmp_path_factory.mktemp("gpt2-sharded")
+    transformers.GPT2LMHeadModel.from_pretrained(folder).save_pretrained(path, max_shard_size="400KB")
+    assert len(list(path.glob("model-0000?-of-0000?.safetensors"))) > 2
+    return path
+
+
+def test_shards_give_the_same_as_a_folder_and_by_any_of_them(folder: Path, sharded: Path) -> None:
+    whole = load_weights(str(folder))
+    for given in (sharded, *sharded.glob("*.safetensors")):
+        loaded = load_weights(str(given))
+        assert (loaded.config, loaded.sha256) == (whole.config, whole.sha256)
+
+
+@pytest.mark.parametrize("given", ["", "model-00001-of-0000{}.safetensors"])
+def test_a_missing_shard_is_named(sharded: Path, tmp_path: Path, given: str) -> None:
+    files = sorted(sharded.iterdir())
+    shards = sum(file.suffix == ".safetensors" for file in files)
+    for file in files:
+        if not file.name.startswith("model-00002"):
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    with pytest.raises(InputError, match=f"model-00002-of-0000{shards}.safetensors") as caught:
+        load_weights(str(tmp_path / given.format(shards)))
+    one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"weight_map": 3}'])
+def test_an_index_of_shards_that_is_none_is_named(folder: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    (tmp_path / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(InputError, match="not an index of shards") as caught:
+        load_weights(str(tmp_path / "a.safetensors"))
+    one_sentence(caught.value)
+
+
 def test_a_hub_name_goes_through_transformers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights_module, "_from_transformers", lambda *a, **k: (a, k))
     assert load_weights("gpt2") == (("gpt2", "checkpoint gpt2", "transformers:gpt2"), {"local": False})
