@@ -124,7 +124,8 @@ def causal_spans(
     tokens on the GPU; its value is not looked at then. Warns where only sdpa takes the mask.
     """
     window = NO_WINDOW if mask_function is None else _window_of(mask_function)
-    reason, first = "", []
+    reason = ""
+    first: list[int] = []  # of a padded batch
     if window is None:
         reason = "the mask is not a causal one, with or without a sliding window"
     elif attention_mask is not None:

@@ -114,9 +114,10 @@ def measure(trees: dict[str, Path], turns: int, calls: int) -> list[dict[str, An
         row: dict[str, Any] = {"case": case, "turns": turns, "calls": calls}
         for name in ("before", "now"):
             times = sorted(one[case] / 1e3 for one in taken.get(name, []))
-            found = (statistics.median(times), times[0], times[-1]) if times else ("", "", "")
-            for column, value in zip((f"{name}_us", f"{name}_least_us", f"{name}_most_us"), found, strict=True):
-                row[column] = value if value == "" else round(value, 2)
+            found = (
+                [round(value, 2) for value in (statistics.median(times), times[0], times[-1])] if times else [""] * 3
+            )
+            row |= zip((f"{name}_us", f"{name}_least_us", f"{name}_most_us"), found, strict=True)
         rows.append(row)
     return rows
 
