@@ -9,6 +9,8 @@ MAKEFLAGS += --no-print-directory
 # The virtual environment. VENV= (empty) uses the interpreter at hand, and names what it lacks.
 VENV ?= .venv
 PYTHON ?= python3
+# Scripts get it, and some run in other folders: a path is made absolute, a name like python3 stays one.
+override PYTHON := $(if $(findstring /,$(PYTHON)),$(abspath $(PYTHON)),$(PYTHON))
 # What to profile (default: GPT-2), the run to report on or to go on with, and what to hand on (`ARGS='--budget 60'`).
 CMD ?=
 RUN ?=

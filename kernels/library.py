@@ -87,9 +87,6 @@ def define(
         _check_taken(op, variant, taken[variant], inputs)
         return _launch(op.variants[variant].fn, lay_out(inputs))
 
-    def fake(*arguments: Any) -> Any:
-        return empty(*prepare(arguments)[0])
-
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.numbers = tuple(value for value in inputs[:-1] if not isinstance(value, torch.Tensor))
         ctx.save_for_backward(*save(inputs[:-1], output))
@@ -99,7 +96,7 @@ def define(
 
     _library.impl(op.torch_op, on_cpu, "CPU")
     _library.impl(op.torch_op, on_cuda, "CUDA")
-    torch.library.register_fake(name, fake, lib=_library)
+    torch.library.register_fake(name, lambda *arguments: empty(*prepare(arguments)[0]), lib=_library)
     torch.library.register_autograd(name, run_backward, setup_context=setup_context, lib=_library)
     return _caller(getattr(torch.ops.kernel_ledger, op.torch_op).default)
 

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from analysis.diagnosis.evidence import product
 from analysis.formats.words import count_of, duration, share
 from analysis.tables.stalls import NOT_WAITING
 
@@ -198,7 +200,10 @@ def _shape(kernel: Kernel) -> Reason | None:
     row = next(known, None)
     if row is None:
         return None
-    blocks, threads = (_product(row[name]) for name in ("grid", "block"))
+    sizes = product(pd.Series([row["grid"], row["block"]]))
+    if np.isnan(sizes).any():
+        return None
+    blocks, threads = map(int, sizes)
     cells = [cell("kernels", _place(row), name, str(row[name])) for name in ("grid", "block")]
     if blocks < (FEW_SMS * kernel.sm_count if kernel.sm_count else FEW_BLOCKS):
         of = f" of the GPU's {kernel.sm_count}" if kernel.sm_count else ""
@@ -216,13 +221,6 @@ def _shape(kernel: Kernel) -> Reason | None:
             cells,
         )
     return None
-
-
-def _product(shape: Any) -> int:
-    total = 1
-    for part in str(shape).split("x"):
-        total *= int(part) if part.strip().isdigit() else 1
-    return total
 
 
 def _throughput(kernel: Kernel) -> Reason | None:

@@ -40,21 +40,13 @@ for one in ${steps//,/ }; do
   [[ $one =~ ^(check|times|counters|full|walls|timelines)$ ]] || bad_usage "Unknown step '$one'."
 done
 driver=$ROOT/build/specimens/driver failed=0
-ncu=$(find_ncu) || ncu=''
+ncu=$(find_ncu) || ncu=${dry:+ncu}
 SECTIONS=(SpeedOfLight SpeedOfLight_RooflineChart ComputeWorkloadAnalysis MemoryWorkloadAnalysis
   MemoryWorkloadAnalysis_Chart MemoryWorkloadAnalysis_Tables SchedulerStats WarpStateStats InstructionStats LaunchStats
   Occupancy WorkloadDistribution SourceCounters)
 
 wanted() { [[ ,$steps, == *,$1,* ]]; }
-step() { # NAME COMMAND…
-  if [[ -n $dry ]]; then
-    show "${@:2}"
-  else
-    local started=$SECONDS
-    "${@:2}" || { failed=1 && echo "== $1 failed" >&2; }
-    echo "== $1: $((SECONDS - started)) s" >&2
-  fi
-}
+go_on() { step "$@" || { failed=1 && echo "== $1 failed" >&2; }; } # TITLE COMMAND…
 to() { # FILE COMMAND…: its output as a file, shown where it fails
   "${@:2}" >"$1" || { tail -n 5 "$1" >&2 && return 1; }
 }
@@ -68,29 +60,29 @@ page() { # PAGE OPTIONS…: a page of the full sections as CSV, without the name
     "$PYTHON" "$HERE/scrub.py" "$out/raw/full_$1.csv" --to "$out/captures"
 }
 if [[ -z $dry ]]; then mkdir -p "$out/raw" "$out/captures/nsys" "$out/nsys"; fi
-if ! [[ -x $driver ]]; then step "build" env -C "$ROOT" "$PYTHON" -m kernels.specimens.build; fi
-[[ -n $dry || -n $ncu ]] || die 127 "ncu was not found."
-if wanted check; then step "check" to "$out/check.txt" "$driver" --check "${names[@]}"; fi
-if wanted times; then step "times" to "$out/times.csv" "$driver" --time "${names[@]}"; fi
+if ! [[ -x $driver ]]; then go_on "build" env -C "$ROOT" "$PYTHON" -m kernels.specimens.build; fi
+[[ -n $ncu ]] || die 127 "ncu was not found."
+if wanted check; then go_on "check" to "$out/check.txt" "$driver" --check "${names[@]}"; fi
+if wanted times; then go_on "times" to "$out/times.csv" "$driver" --time "${names[@]}"; fi
 if wanted counters; then
-  step "counters" "$HERE/ncu_capture.sh" --out "$out" -- "$driver" --run "${names[@]}"
-  step "pages of the counters" "$HERE/export_csv.sh" --only ncu "$out"
+  go_on "counters" "$HERE/ncu_capture.sh" --out "$out" -- "$driver" --run "${names[@]}"
+  go_on "pages of the counters" "$HERE/export_csv.sh" --only ncu "$out"
 fi
 if wanted full; then
-  step "full sections" "$ncu" "${SECTIONS[@]/#/--section=}" --import-source yes --nvtx --profile-from-start off \
+  go_on "full sections" "$ncu" "${SECTIONS[@]/#/--section=}" --import-source yes --nvtx --profile-from-start off \
     --clock-control none -f -o "$out/raw/full" "$driver" --run "${names[@]}" ${seconds:+--seconds "$seconds"}
-  step "raw page" page raw --print-units base
-  step "details page" page details --print-units base
+  go_on "raw page" page raw --print-units base
+  go_on "details page" page details --print-units base
 fi
-if wanted walls; then step "times of timelines" to "$out/times_timelines.csv" measure --time "${names[@]}"; fi
+if wanted walls; then go_on "times of timelines" to "$out/times_timelines.csv" measure --time "${names[@]}"; fi
 if wanted timelines; then
-  step "timelines" "$HERE/nsys_capture.sh" --out "$out" -- env -C "$ROOT" "$PYTHON" -m studies.specimens.measure --run \
+  go_on "timelines" "$HERE/nsys_capture.sh" --out "$out" -- env -C "$ROOT" "$PYTHON" -m studies.specimens.measure --run \
     "${names[@]}"
-  step "pages of the timelines" "$HERE/export_csv.sh" --only nsys "$out"
+  go_on "pages of the timelines" "$HERE/export_csv.sh" --only nsys "$out"
 fi
 if [[ -z $dry ]]; then
   for folder in "$out/captures" "$out/captures/nsys"; do
-    if compgen -G "$folder/*.csv" >/dev/null; then step "packing" pack "$folder"; fi
+    if compgen -G "$folder/*.csv" >/dev/null; then go_on "packing" pack "$folder"; fi
   done
 fi
 exit "$failed"

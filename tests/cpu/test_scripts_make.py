@@ -204,3 +204,11 @@ def test_the_selftest_does_not_pass_without_a_gpu(tmp_path: Path) -> None:
     assert answer.returncode == 2
     assert "This needs an NVIDIA GPU, and there is none here" in answer.stderr
     assert not (tmp_path / "venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"), [("some/python", f"{ROOT}/some/python"), ("/a/python", "/a/python"), ("python3", "python3")]
+)
+def test_an_interpreter_is_named_so_that_scripts_elsewhere_find_it(given: str, taken: str) -> None:
+    answer = make("-n", "test", "VENV=", f"PYTHON={given}")
+    assert f"\n{taken} -m pytest" in f"\n{answer.stdout}"

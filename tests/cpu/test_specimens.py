@@ -157,8 +157,8 @@ def test_the_capture_names_every_step(tmp_path: Path) -> None:
     for part in (
         "--check validation/",
         "--time validation/",
-        "ncu_capture.sh",
-        "nsys_capture.sh",
+        "ncu --nvtx --profile-from-start off",  # of the scripts that it calls, the commands themselves
+        "nsys profile -t cuda,nvtx",
         "--import-source yes",
     ):
         assert part in done.stdout
