@@ -476,6 +476,10 @@ class GPT2(nn.Module):  # type: ignore[misc]
         """(B, T, C) -> (B, T, V) with the input embedding, which is tied."""
         return F.linear(x, self.wte.weight)
 
+    def next_token(self, logits: Any) -> Any:
+        """The most likely token: (B, T, V) -> (B, 1)."""
+        return logits[:, -1].argmax(dim=-1, keepdim=True)
+
     def generate(self, ids: Any, new_tokens: int) -> Any:
         """Greedy continuation with the KV cache: (B, T) int64 -> (B, T + new_tokens).
 
@@ -487,6 +491,6 @@ class GPT2(nn.Module):  # type: ignore[misc]
         out, step = [ids], ids
         with torch.inference_mode():
             for _ in range(new_tokens):
-                step = self(step, cache, last_only=True)[:, -1].argmax(dim=-1, keepdim=True)
+                step = self.next_token(self(step, cache, last_only=True))
                 out.append(step)
         return torch.cat(out, dim=1)

@@ -1,0 +1,76 @@
+"""How long data takes between the GPUs of a host: from the links of a ceilings.json, else from links.toml."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.formats.errors import InputError
+from analysis.hardware.devices import find_device
+
+DECLARED = Path(__file__).with_name("links.toml")
+PEER_COPY, ALL_REDUCE, ALL_GATHER = "peer_copy", "all_reduce", "all_gather"
+
+
+@dataclass(frozen=True)
+class Link:
+    """A time over size: `points` are (bytes, ns), both growing; `source` says where they are from."""
+
+    points: tuple[tuple[float, float], ...]
+    source: str
+
+    def time_ns(self, size: float) -> float:
+        """The time of so many bytes: along the lines between points, never below the first, by rate above the last."""
+        if size <= 0:
+            return 0.0
+        first, last = self.points[0], self.points[-1]
+        if size <= first[0]:
+            return first[1]
+        if size >= last[0]:
+            return last[1] * size / last[0]
+        place = next(i for i, (known, _) in enumerate(self.points) if known >= size)
+        (b0, t0), (b1, t1) = self.points[place - 1 : place + 1]
+        return t0 + (t1 - t0) * (size - b0) / (b1 - b0)
+
+
+Links = Mapping[str, Link]
+
+
+def declared(gpu: str, ranks: int) -> Links:
+    """The links of links.toml: a latency, and a share of the datasheet's NVLink rate.
+
+    Raises: InputError where devices.toml has no NVLink rate of this GPU.
+    """
+    device = find_device(gpu)
+    if device is None or device.nvlink_bytes_per_s is None:
+        raise InputError(f"devices.toml has no nvlink_bytes_per_s of {gpu}: add it, or measure the links.")
+    found = {}
+    for name, entry in tomllib.loads(DECLARED.read_text(encoding="utf-8")).items():
+        rate = entry["share_of_nvlink"] * device.nvlink_bytes_per_s
+        factor = bus_factor(name, ranks)
+        sizes = [1 << shift for shift in range(10, 31)]
+        points = tuple((size, entry["latency_ns"] + size * factor / rate * 1e9) for size in sizes)
+        found[name] = Link(points, entry["source"])
+    return found
+
+
+def bus_factor(name: str, ranks: int) -> float:
+    """How often each byte crosses a rank's link."""
+    return {PEER_COPY: 1.0, ALL_REDUCE: 2 * (ranks - 1) / ranks, ALL_GATHER: (ranks - 1) / ranks}[name]
+
+
+def measured(ceilings: Mapping[str, Any], ranks: int) -> Links:
+    """The links of a ceilings.json, of so many ranks; {} where it has none."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for one in ceilings.get("links") or []:
+        if one["name"] in (PEER_COPY, ALL_REDUCE, ALL_GATHER) and (one["ranks"] == ranks or one["name"] == PEER_COPY):
+            found.setdefault(one["name"], []).append((float(one["bytes"]), float(one["time_ns"]["p50"])))
+    return {name: Link(tuple(sorted(points)), "ceilings.json") for name, points in found.items()}
+
+
+def links(gpu: str, ranks: int, ceilings: Mapping[str, Any] | None = None) -> Links:
+    """The measured links, and those of links.toml in place of each that was not measured."""
+    return {**declared(gpu, ranks), **measured(ceilings or {}, ranks)}

@@ -1,0 +1,377 @@
+"""Check, time and capture GPT-2 on several GPUs of one host.
+
+    python -m studies.multi_gpu.measure check   --out RUN [--processes 2]    same logits, same tokens as one process
+    python -m studies.multi_gpu.measure times   --out RUN [--modes dp tp]    GPU and wall time of every predicted step
+    python -m studies.multi_gpu.measure trap    --out RUN                    one process that copies on every call
+    python -m studies.multi_gpu.measure capture --mode trap|dp|tp            one round in the window that nsys captures
+
+Results go to RUN/captures/multi_gpu.json; each step adds its own. Speed-ups are over `times --modes one --processes 1`.
+torchrun may start the ranks in place of this program. Without a GPU, --device cpu connects the ranks by gloo.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from analysis.formats.console import guarded
+from analysis.formats.errors import UsageError
+from analysis.formats.multi_gpu import MULTI_GPU
+from harness import manifest, outputs
+from harness.console import progress
+from harness.gpt2 import GPT2, GPT2Config
+from harness.ranges import NvtxTracer, attach
+from harness.run import parse_config
+from harness.timing import Measurement, hold_gpu
+from harness.weights import Weights, build_model, load_weights
+from studies.multi_gpu import measure_check, measure_trap
+from studies.multi_gpu.claims import Sizes
+from studies.multi_gpu.measure_parallel import (
+    DataParallelGPT2,
+    TensorParallelGPT2,
+    build_tensor_parallel,
+    greedy,
+)
+from studies.multi_gpu.measure_ranks import CPU, CUDA, LIMIT_S, World, check_devices, join, launch
+from studies.multi_gpu.predict import BATCHES, DP, NEW_TOKENS, TOGETHER, TOKENS, TP, context_of
+from studies.multi_gpu.times import DECODE, PREFILL
+
+MODULE = "studies.multi_gpu.measure"
+ONE = "one"
+STEPS = (PREFILL, DECODE)
+LEAST, MOST = 5, 20  # samples
+
+
+def workload(step: str, batch: int, tokens: int) -> str:
+    """The name of a step, as harness/workloads.py has them."""
+    return f"{step}_b{batch}_" + (f"t{tokens}" if step == PREFILL else f"ctx{context_of(tokens)}")
+
+
+# Jobs --------------------------------------------------------------------------------------------------------
+
+
+class Job(NamedTuple):
+    """Some steps of `module` between two synchronisations, to be run again and again; `reset` is not timed."""
+
+    module: Any
+    reset: Callable[[], object]
+    run: Callable[[], object]
+    steps: int
+
+
+class Models(NamedTuple):
+    """What a rank holds: a whole model, or its part of one."""
+
+    world: World
+    whole: GPT2 | None
+    part: TensorParallelGPT2 | None
+
+    @classmethod
+    def build(cls, world: World, weights: Weights, modes: Sequence[str]) -> Models:
+        whole = build_model(weights, device=world.device) if set(modes) & {ONE, DP} else None
+        part = build_tensor_parallel(weights, world) if TP in modes else None
+        return cls(world, whole, part)
+
+
+def make_job(models: Models, mode: str, step: str, batch: int, tokens: int) -> Job:
+    """The steps of one workload: TOGETHER prefills of `tokens`, or NEW_TOKENS decode steps that end there."""
+    world = models.world
+    model: Any = models.part if mode == TP else models.whole
+    parallel = DataParallelGPT2(model, world, batch) if mode == DP else None
+    ids = measure_check.batch_of(model.config, batch, tokens, world.device)
+    if parallel:
+        ids = parallel.scatter(ids if world.first else None, tokens)
+    cache: Any = parallel.new_cache() if parallel else model.new_cache(batch)
+    filled = 0 if step == PREFILL else context_of(tokens)
+
+    def reset() -> None:
+        if cache:
+            cache.truncate(filled)
+
+    def prefill() -> object:
+        waiting = []
+        for _ in range(TOGETHER):
+            reset()
+            waiting.append(parallel(ids, cache) if parallel else greedy(model, ids, cache, 1))
+        return [one.result() for one in waiting] if parallel else waiting
+
+    def decode() -> object:
+        last = ids[:, filled : filled + 1]
+        if parallel:
+            return parallel.decode(last, cache, NEW_TOKENS).result()
+        return greedy(model, last, cache, NEW_TOKENS)
+
+    if step == PREFILL:
+        return Job(parallel or model, reset, prefill, TOGETHER)
+    if cache:  # a decode step behind real keys
+        own = len(ids) if parallel is None else parallel.mine
+        model(ids[:own, :filled], cache, last_only=True)
+    return Job(parallel or model, reset, decode, NEW_TOKENS)
+
+
+# Times -------------------------------------------------------------------------------------------------------
+
+
+def time_all(models: Models, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield an entry of `times` for each mode and workload, the same on every rank."""
+    world, seconds = models.world, options.seconds
+    for mode in options.modes:
+        for step in STEPS:
+            for batch in options.batches:
+                for tokens in options.tokens:
+                    name = workload(step, batch, tokens)
+                    world.watch.beat(f"{mode} {name}")
+                    with torch.inference_mode():
+                        found = time_job(world, make_job(models, mode, step, batch, tokens), seconds)
+                    yield {"mode": mode, "workload": name, "ranks": world.size, "dtype": "float32", **found}
+
+
+def time_job(world: World, job: Job, seconds: float) -> dict[str, Any]:
+    """Times of one step of a job; of each sample those of the slowest rank, which every rank has afterwards."""
+    for _ in range(2):
+        launched_ns, wall_ns = slowest(world, [once_wall(world, job)])[0]
+    samples = min(MOST, max(LEAST, int(seconds * 1e9 / wall_ns)))
+    walls = slowest(world, [once_wall(world, job) for _ in range(samples)])
+    found = {"samples": samples, "wall_ns": Measurement.of([wall / job.steps for _, wall in walls]).as_json()}
+    if world.device.type == CUDA:
+        times = slowest(world, [once_gpu(world, job, 1.5 * launched_ns + 50_000) for _ in range(samples)])
+        found["gpu_ns"] = Measurement.of([gpu / job.steps for gpu, _ in times]).as_json()
+        found["late"] = int(sum(late for _, late in times))
+    return found
+
+
+def slowest(world: World, mine: list[tuple[float, float]]) -> list[list[float]]:
+    """Of each number the largest of all ranks."""
+    values = torch.tensor(mine, dtype=torch.float64, device=world.device)
+    dist.all_reduce(values, dist.ReduceOp.MAX)
+    return values.tolist()
+
+
+def once_wall(world: World, job: Job) -> tuple[float, float]:
+    """(ns until all is launched, ns until all is done)."""
+    job.reset()
+    world.barrier()
+    start_ns = time.perf_counter_ns()
+    job.run()
+    launched_ns = time.perf_counter_ns() - start_ns
+    if world.device.type == CUDA:
+        torch.cuda.synchronize()
+    world.watch.beat(world.watch.at)
+    return launched_ns, time.perf_counter_ns() - start_ns
+
+
+def once_gpu(world: World, job: Job, hold_ns: float) -> tuple[float, float]:
+    """(GPU time of the job in ns, 1 if the GPU had to wait for launches).
+
+    Each GPU is held while its launches queue up; an all-reduce behind that lets all of them begin together.
+    """
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    together = torch.zeros(1, device=world.device)
+    job.reset()
+    world.barrier()
+    hold_gpu(min(hold_ns, 2e8))
+    dist.all_reduce(together)
+    start.record()
+    job.run()
+    late = start.query()
+    end.record()
+    end.synchronize()
+    world.watch.beat(world.watch.at)
+    return start.elapsed_time(end) * 1e6, float(late)
+
+
+# Steps of the program ----------------------------------------------------------------------------------------
+
+Entries = list[dict[str, Any]]
+
+
+def weights_of(options: argparse.Namespace) -> Weights:
+    """GPT-2 124M with random weights, or one of other sizes: times do not depend on them."""
+    return load_weights(config=parse_config(options.config) if options.config else GPT2Config())
+
+
+def check(world: World, options: argparse.Namespace) -> Entries:
+    """Entries of `checks`: small models whose heads divide and do not, on a GPU GPT-2 124M too."""
+    models = {"small": measure_check.SMALL, "uneven": measure_check.UNEVEN}
+    if world.device.type == CUDA:
+        models["gpt2"] = GPT2Config()
+    found: Entries = []
+    for name, config in models.items():
+        weights = measure_check.random_weights(config)
+        for batch, tokens in measure_check.SHAPES:
+            found += measure_check.check(world, weights, name, batch, tokens)
+    return found
+
+
+def times(world: World, options: argparse.Namespace) -> Entries:
+    """Entries of `times`."""
+    models = Models.build(world, weights_of(options), options.modes)
+    found = []
+    for entry in time_all(models, options):
+        if world.first:
+            progress(f"{entry['mode']} {entry['workload']}: {entry['wall_ns']['p50'] / 1e6:.3f} ms")
+        found.append(entry)
+    return found
+
+
+def capture(world: World, options: argparse.Namespace) -> Entries:
+    """Run one job of each step with ranges on, inside the window that nsys captures."""
+    models = Models.build(world, weights_of(options), [options.mode])
+    with torch.inference_mode():
+        jobs = [make_job(models, options.mode, step, options.batches[-1], options.tokens[-1]) for step in STEPS]
+        for job in [*jobs, *jobs]:
+            job.reset()
+            job.run()
+        world.barrier()
+        with window(world.device.type) as tracer:
+            for job in jobs:
+                attach(job.module, tracer)
+                job.reset()
+                job.run()
+                world.barrier()
+    return []
+
+
+@contextmanager
+def window(device: str) -> Iterator[NvtxTracer]:
+    """Between cudaProfilerStart and cudaProfilerStop, with the tracer whose ranges nsys sees."""
+    runtime = torch.cuda.cudart() if device == CUDA else None
+    if runtime:
+        torch.cuda.check_error(runtime.cudaProfilerStart())
+    try:
+        yield NvtxTracer()
+    finally:
+        if runtime:
+            torch.cuda.synchronize()
+            torch.cuda.check_error(runtime.cudaProfilerStop())
+
+
+def trap(options: argparse.Namespace) -> Entries:
+    """Entries of `trap`, by one process; with `--mode trap` once each inside the window in place of times."""
+    check_devices(options.device, options.processes)
+    devices = [torch.device(CUDA, n) if options.device == CUDA else torch.device(CPU) for n in range(options.processes)]
+    model = build_model(weights_of(options), device=devices[0])
+    sizes = Sizes(options.batches[-1], options.tokens[-1], model.config.n_embd, model.config.n_head)
+    ops = measure_trap.make_ops(sizes, model, devices[0])
+    if options.step == "trap":
+        return list(measure_trap.time_ways(ops, devices, MOST if options.device == CUDA else LEAST))
+    with torch.inference_mode():
+        calls = [measure_trap.Slices(op, way, devices) for op in ops for way in measure_trap.WAYS]
+        for call in [*calls, *calls]:
+            call.call()
+        with window(options.device) as tracer:
+            for call in calls:
+                attach(call, tracer)
+                call.call()
+                if options.device == CUDA:
+                    for device in devices:
+                        torch.cuda.synchronize(device)
+    return []
+
+
+# Step: what a rank runs, the list in multi_gpu.json that it fills, and what tells two entries of that apart.
+RANKED: dict[str, tuple[Callable[[World, argparse.Namespace], Entries], str, tuple[str, ...]]] = {
+    "check": (check, "checks", ("mode", "step", "ranks", "model", "batch", "tokens")),
+    "times": (times, "times", ("mode", "workload", "ranks")),
+    "capture": (capture, "", ()),
+}
+TRAPPED = ("trap", ("op", "way", "gpus"))
+
+
+def write(options: argparse.Namespace, entries: Entries, field: str, key: Sequence[str], argv: Sequence[str]) -> None:
+    """Put the entries into multi_gpu.json, in place of those that they repeat, and write the conditions."""
+    captures = outputs.captures_of(options.out)
+    gpu = manifest.gpu_facts() if options.device == CUDA else None
+    file = captures / MULTI_GPU.name
+    known = outputs.read_json(file) or {}
+    lists: dict[str, Any] = {name: known.get(name) or [] for name in ("checks", "times", "trap")}
+    new = {tuple(entry[name] for name in key) for entry in entries}
+    lists[field] = [entry for entry in lists[field] if tuple(entry[name] for name in key) not in new] + entries
+    version = ".".join(map(str, torch.cuda.nccl.version())) if options.device == CUDA else ""
+    environment = {name: value for name, value in sorted(os.environ.items()) if name.startswith("NCCL_")}
+    said = {"backend": "nccl" if options.device == CUDA else "gloo", "gpu": gpu["name"] if gpu else "", "nccl": version,
+            "environment": environment}  # fmt: skip
+    manifest.write_json(file, MULTI_GPU.document({**said, **lists}))
+    outputs.write_conditions(captures, argv, [], 0, {"source": "random"}, None)
+    progress(f"wrote {options.out}")
+
+
+def run_rank(options: argparse.Namespace, argv: Sequence[str]) -> int:
+    """What one rank does."""
+    program, field, key = RANKED[options.step]
+    check_devices(options.device, int(os.environ["WORLD_SIZE"]))
+    with join(" ".join(argv), options.device, options.limit) as world:
+        entries = program(world, options)
+        if world.first and field:
+            write(options, entries, field, key, argv)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {MODULE}", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("step", choices=("check", "times", "trap", "capture"))
+    parser.add_argument("--out", type=Path, help="run folder (default: runs/<time>-<gpu>-multi-gpu)")
+    parser.add_argument("--processes", type=int, help="GPUs (default: all; of --device cpu: 2)")
+    parser.add_argument("--device", choices=(CUDA, CPU), default=CUDA, help="cpu: gloo connects the ranks")
+    parser.add_argument("--modes", nargs="+", choices=(ONE, DP, TP), default=[DP, TP], help="of times")
+    parser.add_argument("--mode", choices=("trap", DP, TP), default=DP, help="of capture")
+    parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES), help="trap and capture take the last")
+    parser.add_argument("--tokens", type=int, nargs="+", default=list(TOKENS), help="trap and capture take the last")
+    parser.add_argument("--config", default="", help="sizes of another model: n_layer=2,n_embd=96,n_head=6")
+    parser.add_argument("--seconds", type=float, default=1.5, help="that the samples of one workload may take")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which a rank without answer ends")
+    return parser
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command line, checked. Raises: UsageError."""
+    options = _parser().parse_args(argv)
+    if options.processes is None:
+        options.processes = max(1, torch.cuda.device_count()) if options.device == CUDA else 2
+    if min(options.processes, *options.batches) < 1:
+        raise UsageError("--processes and --batches count something: use 1 or more.")
+    if min(options.tokens) <= NEW_TOKENS:
+        raise UsageError(
+            f"--tokens is more than the {NEW_TOKENS} that a decode step adds: use {NEW_TOKENS + 1} or more."
+        )
+    if ONE in options.modes and (options.processes > 1 or len(options.modes) > 1):
+        raise UsageError(f"--modes {ONE} is of one GPU: use --processes 1, and no other mode with it.")
+    if min(options.seconds, options.limit) <= 0:
+        raise UsageError("--seconds and --limit are times: use more than 0.")
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    argv = list(sys.argv[1:] if argv is None else argv)
+
+    def program() -> int:
+        options = parse(argv)
+        torch.set_float32_matmul_precision("highest")
+        options.out = options.out or outputs.default_run("multi-gpu")
+        if "RANK" in os.environ:
+            return run_rank(options, argv)
+        if options.step == "trap" or options.mode == "trap":
+            entries = trap(options)
+            if entries:
+                write(options, entries, *TRAPPED, argv)
+            return 0
+        check_devices(options.device, options.processes)
+        launch(options.processes, MODULE, [*argv, "--out", str(options.out)])
+        return 0
+
+    return guarded(program)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

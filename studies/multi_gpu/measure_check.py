@@ -1,0 +1,109 @@
+"""Hold every mode against one process: the same logits, the same greedy tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from analysis.formats.errors import InputError
+from harness.gpt2 import GPT2, GPT2Config, KVCache
+from harness.weights import Weights, build_model, load_weights
+from studies.multi_gpu.measure_parallel import (
+    DataParallelGPT2,
+    TensorParallelGPT2,
+    build_tensor_parallel,
+    greedy,
+)
+from studies.multi_gpu.measure_ranks import World
+
+SMALL = GPT2Config(n_layer=2, n_embd=96, n_head=6, vocab_size=211, n_positions=32)  # 2 and 3 ranks share its heads
+UNEVEN = GPT2Config(n_layer=2, n_embd=80, n_head=5, n_inner=97, vocab_size=101, n_positions=32)  # and neither these
+NEW_TOKENS = 6
+WITHIN = 1e-4
+# (batch, tokens) of every check: one that divides, one that does not, one with fewer sequences than ranks.
+SHAPES = ((6, 9), (5, 8), (1, 7))
+
+
+def random_weights(config: GPT2Config) -> Weights:
+    """Seeded weights ten times as large as GPT-2's: its own give logits of which the two largest hardly differ."""
+    weights = load_weights(config=config)
+    large = {name: tensor * 10 if tensor.ndim > 1 else tensor for name, tensor in weights.state.items()}
+    return replace(weights, state=large)
+
+
+def batch_of(config: GPT2Config, batch: int, tokens: int, device: Any) -> Any:
+    """The same token ids on every rank: (batch, tokens)."""
+    generator = torch.Generator().manual_seed(batch * 1000 + tokens)
+    return torch.randint(config.vocab_size, (batch, tokens), generator=generator).to(device)
+
+
+def check(world: World, weights: Weights, name: str, batch: int, tokens: int) -> Iterator[dict[str, Any]]:
+    """Yield an entry of `checks` for each mode and step; on the first rank alone, as it alone gets the results."""
+    model = build_model(weights, device=world.device)
+    ids = batch_of(weights.config, batch, tokens, world.device)
+    with torch.inference_mode():
+        expected = whole(model, ids)
+        parallel = DataParallelGPT2(model, world, batch)
+        tensor = build_tensor_parallel(weights, world)
+        for mode, found in (("dp", data_parallel(parallel, ids)), ("tp", tensor_parallel(tensor, ids))):
+            world.watch.beat(f"the check of {mode}")
+            if not world.first:
+                continue
+            equal = bool(torch.equal(found["tokens"], expected["tokens"]))
+            for step in ("prefill", "decode"):
+                error = (found[step] - expected[step]).abs().max()
+                yield {
+                    "mode": mode, "step": step, "ranks": world.size, "model": name, "batch": batch, "tokens": tokens,
+                    "error": float(error), "logit": float(expected[step].abs().max()), "tokens_equal": equal,
+                }  # fmt: skip
+
+
+Found = dict[str, Any]
+
+
+def whole(model: GPT2, ids: Any) -> Found:
+    """Logits of the prefill and of the first decode step, and greedy tokens, by one process."""
+    cache = model.new_cache(len(ids))
+    prefill = model(ids, cache)
+    first = model.next_token(prefill)
+    decode = model(first, cache)
+    cache.truncate(ids.shape[1])
+    return {"prefill": prefill, "decode": decode, "tokens": greedy(model, first, cache, NEW_TOKENS)}
+
+
+def data_parallel(model: DataParallelGPT2, ids: Any) -> Found:
+    """The same by ranks with a share of the sequences each."""
+    inner, first = model.model, model.world.first
+    mine = model.scatter(ids if first else None, ids.shape[1])
+    prefill = model.gather(own_logits(model, mine, None)).result()
+    token = model.scatter(inner.next_token(prefill) if first else None, 1)
+    cache = model.new_cache()
+    same = model(mine, cache).result()
+    if first and not torch.equal(same, inner.next_token(prefill)):
+        raise InputError("The first token of data parallel is not that of its logits: report this as a bug.")
+    decode = model.gather(own_logits(model, token, cache)).result()
+    if cache:
+        cache.truncate(ids.shape[1])
+    return {"prefill": prefill, "decode": decode, "tokens": model.decode(token, cache, NEW_TOKENS).result()}
+
+
+def own_logits(model: DataParallelGPT2, ids: Any, cache: KVCache | None) -> Any:
+    """Logits of own sequences, of which there may be none: (own rows, T, V)."""
+    inner = model.model
+    if not model.mine:
+        return inner.wte.weight.new_empty(0, ids.shape[1], inner.config.vocab_size)
+    return inner(ids[: model.mine], cache)
+
+
+def tensor_parallel(model: TensorParallelGPT2, ids: Any) -> Found:
+    """The same by ranks with a share of the heads each."""
+    cache = model.new_cache(len(ids))
+    prefill = model(ids, cache)
+    first = model.next_token(prefill)
+    decode = model(first, cache)
+    cache.truncate(ids.shape[1])
+    tokens = greedy(model, first, cache, NEW_TOKENS)
+    return {"prefill": model.all_logits(prefill), "decode": model.all_logits(decode), "tokens": tokens}

@@ -1,0 +1,250 @@
+"""What several GPUs should win: from one GPU's kernel times, bytes and links alone, before anything was measured.
+
+    python -m studies.multi_gpu.predict             print predictions.csv
+    python -m studies.multi_gpu.predict --trap      print predictions_trap.csv
+    … --ceilings FILE                               with the links of that ceilings.json in place of links.toml
+
+Of a share of its work (heads, columns, vocabulary) a part takes that share of its time beyond its floor. All-reduces
+overlap with nothing. The trap does one thing after the other: allocate, copy, compute, copy back, free.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from analysis.formats.console import guarded
+from analysis.formats.errors import InputError
+from studies.multi_gpu import times
+from studies.multi_gpu.claims import CLAIMED_GPUS, FORWARD, OPS, Sizes
+from studies.multi_gpu.links import ALL_GATHER, ALL_REDUCE, PEER_COPY, Links, links
+from studies.multi_gpu.times import DECODE, HEADS, INNER, PREFILL, VOCAB, step_ns
+
+HERE = Path(__file__).parent
+TABLE, TRAP_TABLE = HERE / "predictions.csv", HERE / "predictions_trap.csv"
+DP, TP = "dp", "tp"
+GPUS = 2  # that are to be measured
+BATCHES, TOKENS = (1, 2, 4, 8, 16, 32, 64), (128, 256, 512, 1024)
+TOGETHER = 4  # prefills between two synchronisations
+NEW_TOKENS = 8  # decode steps between two; they end at position T
+CHANNELS, HEAD_COUNT, INNER_WIDTH, VOCAB_SIZE, ITEM = 768, 12, 3072, 50257, 4
+KEY = ("mode", "step", "batch", "tokens")
+MEASURED = ("measured_one_ns", "measured_ns", "measured_speedup", "error_frac")
+COLUMNS = (*KEY, "one_ns", "compute_ns", "exposed_ns", "predicted_ns", "speedup", "wall_speedup", *MEASURED)
+TRAP_MEASURED = ("measured_one_ns", "measured_trap_ns", "measured_resident_ns")
+TRAP_COLUMNS = ("op", "gpus", "shape", "one_ns", "allocate_ns", "copy_ns", "trap_ns", "trap_speedup",
+                "resident_speedup", "trap_pays_from_batch", "resident_pays_from_batch", *TRAP_MEASURED)  # fmt: skip
+PAYS = 1.05  # speed-up from which slicing pays
+MOST_BATCH = 4096
+NEVER = "never"
+
+
+def larger_share(total: int, ranks: int) -> float:
+    """What the busiest rank has of things that are dealt out one by one."""
+    return math.ceil(total / ranks) / total
+
+
+def context_of(tokens: int) -> int:
+    """Tokens in the cache before decode steps that end at position `tokens`."""
+    return tokens - NEW_TOKENS
+
+
+# Data parallel, tensor parallel ------------------------------------------------------------------------------
+
+
+def rows(ceilings: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of predictions.csv, with nothing measured."""
+    between = links(times.runs().gpu, GPUS, ceilings)
+    for mode in (DP, TP):
+        for step in (PREFILL, DECODE):
+            for batch in BATCHES:
+                for tokens in TOKENS:
+                    yield row(mode, step, batch, tokens, between)
+
+
+def row(mode: str, step: str, batch: int, tokens: int, between: Links, ranks: int = GPUS) -> dict[str, Any]:
+    """One prediction: GPU times of a step, and the speed-up with the CPU's launches counted in."""
+    length = tokens if step == PREFILL else context_of(tokens)
+    one = step_ns(step, batch, length)
+    compute, exposed, more = (data_parallel if mode == DP else tensor_parallel)(step, batch, length, between, ranks)
+    cpu = times.launches(step) * times.launch_ns()
+    wall = max(compute + exposed, cpu + more * times.launch_ns())
+    return {
+        "mode": mode, "step": step, "batch": batch, "tokens": tokens, "one_ns": round(one),
+        "compute_ns": round(compute), "exposed_ns": round(exposed), "predicted_ns": round(compute + exposed),
+        "speedup": round(one / (compute + exposed), 3), "wall_speedup": round(max(one, cpu) / wall, 3),
+    }  # fmt: skip
+
+
+def data_parallel(step: str, batch: int, tokens: int, between: Links, ranks: int) -> tuple[float, float, int]:
+    """(ns of the busiest rank's sequences, ns of gathering that nothing hides, launches more than one GPU has).
+
+    Tokens are gathered once for several steps; the others' gathering is hidden behind the next batch.
+    """
+    share = math.ceil(batch / ranks)
+    together = TOGETHER if step == PREFILL else NEW_TOKENS
+    return step_ns(step, share, tokens), between[ALL_GATHER].time_ns(8 * batch) / together, 1
+
+
+def tensor_parallel(step: str, batch: int, tokens: int, between: Links, ranks: int) -> tuple[float, float, int]:
+    """The same of a rank's heads, columns and vocabulary: two all-reduces a layer, one exchange of largest logits."""
+    whole = {HEADS: HEAD_COUNT, INNER: INNER_WIDTH, VOCAB: VOCAB_SIZE}
+    shares = {name: larger_share(total, ranks) for name, total in whole.items()}
+    size = batch * (tokens if step == PREFILL else 1) * CHANNELS * ITEM
+    reduced = 2 * times.LAYERS * between[ALL_REDUCE].time_ns(size)
+    return step_ns(step, batch, tokens, shares), reduced + between[ALL_GATHER].time_ns(16 * batch), 2 * times.LAYERS + 6
+
+
+# The trap ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What an op moves and allocates: bytes a sequence in and out, bytes of weights, large tensors of each."""
+
+    inputs: int
+    outputs: int
+    weights: int
+    input_tensors: int
+    weight_tensors: int
+    within: int = 0  # that it allocates while it computes
+
+
+def moved(op: str, sizes: Sizes) -> Moved:
+    """The bytes of an op of the claims; GPT-2 has 50 weights of 1 MiB and more, and about 10 buffers live at once."""
+    row = sizes.tokens * sizes.channels * ITEM
+    square = sizes.channels**2 * ITEM
+    return {
+        "residual": Moved(2 * row, row, 0, 2, 0),
+        "attention": Moved(3 * row, row, 0, 3, 0),
+        "matmul": Moved(row, 4 * row, 4 * square + 4 * sizes.channels * ITEM, 1, 1),
+        "layernorm": Moved(row, row, 2 * sizes.channels * ITEM, 1, 0),
+        FORWARD: Moved(8 * sizes.tokens, VOCAB_SIZE * ITEM, 124_439_808 * ITEM, 0, 50, 10),
+    }[op]
+
+
+def one_ns(op: str, batch: int, tokens: int = 1024) -> float:
+    """An op of the claims, or the forward pass, on one GPU."""
+    eight = (("b1_t1024", 1024), ("b8_t1024", 8192))
+    product = (("fc", 1024), ("fc_b8", 8192))
+    timed: dict[str, Callable[[], float]] = {
+        "residual": lambda: times.op_ns("residual", batch, eight),
+        "attention": lambda: times.op_ns("attention", batch, eight, "sdpa_efficient"),
+        "matmul": lambda: times.op_ns("matmul", batch, product),
+        "layernorm": lambda: times.op_ns("layernorm", batch, eight),
+        FORWARD: lambda: step_ns(PREFILL, batch, tokens),
+    }
+    return timed[op]()
+
+
+def trap_parts(op: str, batch: int, gpus: int, between: Links) -> tuple[float, float, float]:
+    """(ns of allocating and freeing, of copying, of computing a slice), one after the other."""
+    sizes = Sizes(batch=batch)
+    of, used = moved(op, sizes), min(gpus, batch)
+    allocations = used * (of.input_tensors + of.weight_tensors + of.within + 2) + 1  # a result there and here, and all
+    others = used - 1
+    share = batch / used
+    away = others * (of.input_tensors + of.weight_tensors + 1)
+    sent = others * (share * (of.inputs + of.outputs) + of.weights)
+    link = between[PEER_COPY]
+    copies = away * link.time_ns(sent / away) if away else 0.0
+    inside = share * (of.inputs + of.outputs) + of.weights + batch * of.outputs
+    copies += 2 * inside / times.copy_rate() * 1e9
+    allocate = allocations * times.api_ns("cudaMalloc", "cudaFree")
+    return allocate, copies, one_ns(op, math.ceil(share))
+
+
+def speedups(op: str, batch: int, gpus: int, between: Links) -> tuple[float, float]:
+    """One GPU's time over that of the trap, and over that of slices which already lie on their GPUs."""
+    one, parts = one_ns(op, batch), trap_parts(op, batch, gpus, between)
+    return one / sum(parts), one / parts[-1]
+
+
+def pays_from(op: str, gpus: int, between: Links, way: int) -> int | str:
+    """The least batch, a power of two, from which slicing pays at all larger ones up to 4,096."""
+    last: int | str = NEVER
+    batch = MOST_BATCH
+    while batch >= 1 and speedups(op, batch, gpus, between)[way] >= PAYS:
+        last, batch = batch, batch // 2
+    return last
+
+
+def trap_rows(ceilings: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of predictions_trap.csv: on as many GPUs as will be measured, and on as many as the claims are of."""
+    for op in (*OPS, FORWARD):
+        for gpus in (GPUS, CLAIMED_GPUS):
+            between = links(times.runs().gpu, gpus, ceilings)
+            sizes = Sizes()
+            allocate, copies, compute = trap_parts(op, sizes.batch, gpus, between)
+            one = one_ns(op, sizes.batch)
+            trap, resident = speedups(op, sizes.batch, gpus, between)
+            yield {
+                "op": op, "gpus": gpus, "shape": sizes.words, "one_ns": round(one), "allocate_ns": round(allocate),
+                "copy_ns": round(copies), "trap_ns": round(allocate + copies + compute),
+                "trap_speedup": round(trap, 4), "resident_speedup": round(resident, 3),
+                "trap_pays_from_batch": pays_from(op, gpus, between, 0),
+                "resident_pays_from_batch": pays_from(op, gpus, between, 1),
+            }  # fmt: skip
+
+
+# Files -------------------------------------------------------------------------------------------------------
+
+
+def text_of(found: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """A CSV file of these rows; what they lack is blank."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(found)
+    return stream.getvalue()
+
+
+@cache
+def frozen(file: Path = TABLE) -> tuple[dict[str, str], ...]:
+    """The rows of a committed table of predictions: written before anything was measured, and not changed after."""
+    with file.open(newline="", encoding="utf-8") as stream:
+        return tuple(csv.DictReader(stream))
+
+
+def _ceilings(file: Path | None) -> Mapping[str, Any] | None:
+    if file is None:
+        return None
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{file.name} cannot be read ({error}): give a ceilings.json, or leave --ceilings out."
+        ) from None
+    if not content.get("links"):
+        raise InputError(f"{file.name} has no links: measure them on two GPUs first, or leave --ceilings out.")
+    return dict(content)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.multi_gpu.predict", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--trap", action="store_true", help="the ops of the claims and the forward pass")
+    parser.add_argument("--ceilings", type=Path, help="a ceilings.json with measured links")
+    options = parser.parse_args(argv)
+
+    def program() -> int:
+        found = _ceilings(options.ceilings)
+        print(text_of(trap_rows(found), TRAP_COLUMNS) if options.trap else text_of(rows(found), COLUMNS), end="")
+        return 0
+
+    return guarded(program)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
