@@ -53,12 +53,12 @@ class TrapTime(Struct):
 
 
 class MultiGpu(Struct):
-    """multi_gpu.json; `environment`: the variables of NCCL that were set."""
+    """multi_gpu.json; `nccl_variables`: those of its environment that were set."""
 
     backend: str
     gpu: str
     nccl: str
-    environment: dict[str, str]
+    nccl_variables: dict[str, str]
     checks: list[RankCheck]
     times: list[RankTime]
     trap: list[TrapTime]

@@ -297,9 +297,9 @@ def write(options: argparse.Namespace, entries: Entries, field: str, key: Sequen
     new = {tuple(entry[name] for name in key) for entry in entries}
     lists[field] = [entry for entry in lists[field] if tuple(entry[name] for name in key) not in new] + entries
     version = ".".join(map(str, torch.cuda.nccl.version())) if options.device == CUDA else ""
-    environment = {name: value for name, value in sorted(os.environ.items()) if name.startswith("NCCL_")}
+    variables = {name: value for name, value in sorted(os.environ.items()) if name.startswith("NCCL_")}
     said = {"backend": "nccl" if options.device == CUDA else "gloo", "gpu": gpu["name"] if gpu else "", "nccl": version,
-            "environment": environment}  # fmt: skip
+            "nccl_variables": variables}  # fmt: skip
     manifest.write_json(file, MULTI_GPU.document({**said, **lists}))
     outputs.write_conditions(captures, argv, [], 0, {"source": "random"}, None)
     progress(f"wrote {options.out}")
@@ -358,7 +358,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     def program() -> int:
         options = parse(argv)
         torch.set_float32_matmul_precision("highest")
-        options.out = options.out or outputs.default_run("multi-gpu")
+        if options.out is None:  # one folder for all ranks
+            options.out = outputs.default_run("multi-gpu")
+            argv.extend(["--out", str(options.out)])
         if "RANK" in os.environ:
             return run_rank(options, argv)
         if options.step == "trap" or options.mode == "trap":
@@ -367,7 +369,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 write(options, entries, *TRAPPED, argv)
             return 0
         check_devices(options.device, options.processes)
-        launch(options.processes, MODULE, [*argv, "--out", str(options.out)])
+        launch(options.processes, MODULE, argv)
         return 0
 
     return guarded(program)

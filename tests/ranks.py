@@ -1,0 +1,89 @@
+"""Ranks for tests: processes that stay, join by gloo once, and run one function of a test after the other.
+
+They are forked from a server that has imported torch and built a model once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+from studies.multi_gpu.measure_ranks import HOST, free_port, join
+
+SERVER = "tests.rank_server"
+
+
+def context() -> Any:
+    """Where processes come from."""
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload([SERVER])
+    return found
+
+
+def place(rank: int, size: int, port: int) -> None:
+    """Say to this process which rank it is, as torchrun does."""
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": HOST, "MASTER_PORT": str(port)}
+
+
+def _serve(rank: int, size: int, port: int, limit_s: float, orders: Connection) -> None:
+    place(rank, size, port)
+    with join("", "cpu", limit_s) as world:
+        while (order := orders.recv()) is not None:
+            module, name, arguments = order
+            world.watch.beat(name)
+            orders.send(getattr(importlib.import_module(module), name)(world, *arguments))
+
+
+class Ranks:
+    """`size` ranks. `run` calls a function of a module with the world and the same arguments on each."""
+
+    def __init__(self, size: int, limit_s: float = 60.0) -> None:
+        self.size = size
+        port, start = free_port(), context()
+        self.pipes, self.processes = [], []
+        for rank in range(size):
+            mine, theirs = start.Pipe()
+            process = start.Process(target=_serve, args=(rank, size, port, limit_s, theirs), daemon=True)
+            process.start()
+            self.pipes.append(mine)
+            self.processes.append(process)
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """What each rank returns, in their order."""
+        for pipe in self.pipes:
+            pipe.send((function.__module__, function.__name__, arguments))
+        return [pipe.recv() for pipe in self.pipes]
+
+    def close(self) -> None:
+        """End all ranks."""
+        for pipe in self.pipes:
+            pipe.send(None)
+        for process in self.processes:
+            process.join(20)
+
+
+def _alone(rank: int, size: int, port: int, function: Callable[..., Any], arguments: Sequence[Any], said: str) -> None:
+    sys.stderr = open(said, "w", encoding="utf-8", buffering=1)  # noqa: SIM115  it lives as long as the process
+    os.dup2(sys.stderr.fileno(), 2)
+    place(rank, size, port)
+    sys.exit(function(rank, *arguments))
+
+
+def start(size: int, said: Sequence[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Ranks of their own that run `function(rank, *arguments)`, which joins, and exit with what it returns.
+
+    What each says on stderr goes to its file of `said`.
+    """
+    port, found = free_port(), []
+    for rank in range(size):
+        process = context().Process(
+            target=_alone, args=(rank, size, port, function, arguments, said[rank]), daemon=True
+        )
+        process.start()
+        found.append(process)
+    return found
