@@ -1,8 +1,8 @@
-"""Which kernels belong to which operation: kernels sorted into kinds by name, and matched to operations in order.
+"""Match kernels to operations: sort kernels into kinds by name, then match both in program order.
 
-A profiler names kernels and a recorded dataflow names operations. Inside one instance of a range both are in the order
-of the program, and what an operation launches is known by kind: a `masked_fill` is a copy and a fill. An assignment
-counts only if it is the only one possible.
+A profiler names kernels, and a recorded dataflow names operations. Inside one instance of a range, both stand in the
+order of the program. The kinds of kernels that an operation launches are known: a `masked_fill` is a copy and a fill.
+An assignment counts only if no other one is possible.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 from analysis.formats import symbols
 
 MATRIX = "matrix"
-# Kind of a kernel -> what its name holds. The first that fits decides.
+# Kind of a kernel -> pattern of its name. The first match decides.
 _KINDS = tuple(
     (kind, re.compile(pattern, re.IGNORECASE))
     for kind, pattern in (
@@ -142,7 +142,7 @@ LAUNCH_NOTHING = frozenset(
 )
 
 _ANY = r"(?!matrix )\S+ "
-# What an operation launches, as a pattern over the kinds of its kernels, each kind followed by a blank.
+# The launches of an operation, as a pattern over the kinds of its kernels, each kind followed by a blank.
 _LAUNCHES = {
     **dict.fromkeys(PRODUCTS, r"(?:memset |memcpy |copy |fill )*matrix (?:matrix |reduce )*(?:add |gelu )?"),
     **dict.fromkeys(("copy", "clone", "_to_copy"), r"(?:memcpy |copy )"),
@@ -172,7 +172,7 @@ _LONGEST = 8  # launches of one operation
 
 @lru_cache(maxsize=1 << 14)
 def kind_of_kernel(name: str) -> str:
-    """What a kernel does, in one word; its short name where nothing says it."""
+    """The kind of a kernel in one word; its short name if no pattern matches."""
     key = symbols.key(name)
     for kind, pattern in _KINDS:
         if pattern.search(key):
@@ -182,13 +182,13 @@ def kind_of_kernel(name: str) -> str:
 
 
 def base_name(op: str) -> str:
-    """`mul` for aten.mul.Tensor; the name with its namespace for what is not ATen's; in-place forms keep their `_`."""
+    """`mul` for aten.mul.Tensor. Operations outside ATen keep their namespace, in-place forms keep their `_`."""
     space, _, rest = op.partition(".")
     return rest.partition(".")[0] if space == "aten" else f"{space}::{rest.partition('.')[0]}"
 
 
 def plain_name(base: str) -> str:
-    """A base name without the `_` of its in-place form."""
+    """A base name without the `_` of an in-place form."""
     return base.removesuffix("_")
 
 
@@ -205,7 +205,7 @@ _compiled = lru_cache(maxsize=1 << 10)(_pattern)
 
 
 def assign(ops: Sequence[str], kinds: Sequence[str]) -> list[range] | None:
-    """Return for each operation the places of its launches in `kinds`; None if that is impossible or not certain.
+    """The places in `kinds` of each operation's launches; None if there is no assignment or more than one.
 
     Shape: `ops` names such as aten.mul.Tensor, `kinds` words of kind_of_kernel, memcpy or memset; both in order.
     """
@@ -214,7 +214,7 @@ def assign(ops: Sequence[str], kinds: Sequence[str]) -> list[range] | None:
 
 @lru_cache(maxsize=1 << 10)
 def _assign(ops: tuple[str, ...], kinds: tuple[str, ...]) -> list[range] | None:
-    # ways[j]: in how many ways (2 means several) the operations so far take the first j launches, and the last cut
+    # ways[j]: number of ways (2 means several) to assign the first j launches to the operations so far, and last cut
     ways: list[dict[int, tuple[int, int]]] = [{0: (1, 0)}]
     for op in ops:
         pattern = _compiled(op)
@@ -248,22 +248,22 @@ ELEMENTS_A_THREAD = (4, 8, 16)  # of vectorized_elementwise_kernel, by version o
 
 
 def item_bytes(kernel: str) -> int | None:
-    """Size of the elements of a kernel whose template names one floating type, bytes; None for none or several."""
+    """Bytes of an element, if the kernel's template names exactly one floating type; else None."""
     found = {name.removeprefix("c10::") for name in _SCALARS.findall(kernel)}
     return _ITEM_BYTES.get(found.pop(), 2) if len(found) == 1 else None
 
 
 def pointers(kernel: str) -> int | None:
-    """Tensors that an elementwise kernel of PyTorch touches, its output included; None where the name does not say."""
+    """Number of tensors that an elementwise kernel of PyTorch accesses, output included; None if unknown."""
     found = _POINTERS.search(kernel)
     return int(found[1]) if found else None
 
 
 def element_count(kernel: str, grid: str, block: str, a_thread: int | None) -> tuple[int, int] | None:
-    """Least and most elements of a PyTorch elementwise kernel, from name and launch; None where they say nothing.
+    """(least, most) elements of a PyTorch elementwise kernel, from its name and its launch; None if they do not tell.
 
-    Shape: `kernel` from symbols.key; `a_thread` elements that a thread of this vectorized_elementwise_kernel computes,
-    None if unknown: it is no part of the name.
+    Shape: `kernel` from symbols.key; `a_thread` is the number of elements a thread of this
+    vectorized_elementwise_kernel, None if unknown, since the name does not hold it.
     Source: ATen/native/cuda/CUDALoops.cuh and Loops.cuh: grid = ceil(elements / (threads a block x elements a thread)).
     """
     if not _ELEMENTWISE_KERNEL.match(kernel):

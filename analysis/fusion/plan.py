@@ -1,14 +1,14 @@
-"""What to fuse, and what it would buy: chains of neighbouring memory-bound kernels, before and after.
+"""Plan fusions: chains of neighbouring memory-bound kernels, with bytes and time before and after.
 
-With a recorded dataflow (dataflow.csv) a chain is a run of operations without a matrix product between them, each
-reading what one before it wrote, or the same tensor as its neighbour. Fused, it reads every tensor from outside once
-and writes once what is read outside or outlives the chain; everything between is gone. Elements that a mask throws
-away need not be read. Without a dataflow the chain is known only where the names of its kernels are a known pattern,
-and its size where counters, copies, or grid, block and the kernel's name give it. What is not certain has no gain.
+With a recorded dataflow (dataflow.csv), a chain is a run of operations without a matrix product between them. Each
+operation reads a result of an earlier one, or the same tensor as its neighbour. The fused kernel reads every tensor
+from outside once. It writes once every result that an operation outside reads or that outlives the chain. It need not
+read elements that a mask discards. Without a dataflow, only chains with a known pattern of kernel names are planned.
+Their sizes come from counters, copies, or grid, block and kernel name. An uncertain chain has no gain.
 
-The time after is bounded by the bytes after over the measured roof (L2's where everything fits there, else DRAM's at
-this mix of reads and writes) plus the shortest kernel of the capture. A gain is the time now less that bound, plus, for
-every launch saved, the time that the GPU of this capture idles between two kernels that are both queued.
+The bound on the time after is the bytes after over the measured roof, plus the shortest kernel of the capture. The roof
+is L2's if the working set fits there, else DRAM's at this mix of reads and writes. The gain is the time now less this
+bound. Each launch saved adds the time that this GPU idles between two queued kernels.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from analysis.tables.declare import Column, fact, part, table
 from analysis.tables.gaps import LAUNCH_BOUND
 from analysis.tables.roofline import dram_roof
 
-MOST_LAUNCHES = 20_000  # a plan of that many serves a capture of any length
-FAR_BEYOND_L2 = 4  # working sets so many times L2 leave little of their traffic there
+MOST_LAUNCHES = 20_000  # the plan of a longer capture covers its first so many operations
+FAR_BEYOND_L2 = 4  # little traffic of a working set of so many times L2 stays in L2
 MOVED = ("dram_read_bytes", "dram_write_bytes", "l2_read_bytes", "l2_write_bytes")
 NO_DATAFLOW = "which tensors these kernels share is not recorded (dataflow.csv)"
 
@@ -44,7 +44,7 @@ Key = tuple[int, int, int]  # storage, offset, bytes
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor that an operation reads or writes; `freed` is the operation before which its memory was freed."""
+    """A tensor that an operation reads or writes. Its memory was freed before operation `freed`."""
 
     storage: int
     offset: int
@@ -60,7 +60,7 @@ class Operand:
 
 @dataclass
 class Node:
-    """An operation. `rows` are its launches in the timeline, None where they are unknown or not certain."""
+    """An operation. `rows` are its launches in the timeline; None if they are unknown or ambiguous."""
 
     number: int
     path: str
@@ -89,8 +89,9 @@ class Node:
 class Candidate:
     """One occurrence of something to fuse. Units: bytes; NaN where unknown.
 
-    `rows` launches in the timeline, None if they could not be told; `epilogue` if a matrix product takes the work over,
-    so that no kernel remains; `now` and `read` + `write` (after) are from shapes.
+    rows      launches in the timeline; None if unknown
+    epilogue  a matrix product takes over the work, so no kernel remains
+    now, read, write  bytes from shapes: before, and after by direction
     """
 
     pattern: str
@@ -116,7 +117,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Machine:
-    """What bounds a fused kernel: roofs in byte/s, the shortest kernel and the gap between queued kernels in ns."""
+    """The limits of a fused kernel: roofs in byte/s, the shortest kernel and the gap between queued kernels in ns."""
 
     roofs: pd.DataFrame
     l2_rate: float
@@ -124,10 +125,10 @@ class Machine:
     l2_bytes: float
     shortest_ns: float
     gap_ns: float
-    at_mix: dict[float, float] = field(default_factory=dict)  # DRAM's rates at the shares of reads asked for so far
+    at_mix: dict[float, float] = field(default_factory=dict)  # cache: share of reads -> DRAM rate
 
     def rate(self, read: float, write: float) -> tuple[float, str]:
-        """(byte/s, which roof) for that traffic: measured, or of DRAM what the datasheet says."""
+        """(byte/s, name of the roof) for this traffic: the measured roof, else the datasheet's DRAM rate."""
         if read + write <= self.l2_bytes and np.isfinite(self.l2_rate):
             return self.l2_rate, "L2, where it all fits"
         share = round(read / (read + write), 4) if read + write else 0.5
@@ -142,7 +143,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Work:
-    """The GPU operations in launch order, a column an array: numbers float64 with NaN for unknown, the rest objects."""
+    """The GPU operations in launch order, one array a column: float64 with NaN for unknown numbers, else objects."""
 
     path: np.ndarray
     call: np.ndarray
@@ -162,7 +163,7 @@ class Work:
         return len(self.path)
 
     def rows_of(self, keys: Sequence[object]) -> dict[object, list[int]]:
-        """The rows of each key, in launch order; `keys` one a row."""
+        """Key -> its rows in launch order; `keys` has one key a row."""
         found: dict[object, list[int]] = defaultdict(list)
         for row, key in enumerate(keys):
             found[key].append(row)
@@ -170,7 +171,7 @@ class Work:
 
 
 def prepare_work(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, measured: pd.DataFrame) -> Work:
-    """Return every GPU operation in launch order with the instance of its range, its kind of work and its counters.
+    """Every GPU operation in launch order, with the instance of its range, its kind of work and its counters.
 
     Shape: `gpu_ops` as in `Capture`, in launch order, with `owner` (index of `ranges`) and `path`; `measured` from
     kernels.measured_launches, whose rows are its kernels.
@@ -180,7 +181,7 @@ def prepare_work(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, measured: pd.DataF
     names = {name: (symbols.key(name), opmap.kind_of_kernel(name)) for name in gpu_ops["name"].unique()}
     kind = gpu_ops["kind"].to_numpy(object)
     is_kernel = kind == "kernel"
-    # ncu sees no copies and nsys names their bytes: read once and written once, of sets written alone
+    # ncu sees no copies, and nsys gives their bytes: a copy reads and writes them once, a set only writes
     moved = gpu_ops["bytes"].astype("Float64").to_numpy(float, na_value=np.nan)
     has_counters = len(measured) == int(is_kernel.sum()) and {"dram_read_bytes", "l2_read_bytes"} <= set(measured)
     bytes_ = {}
@@ -205,7 +206,7 @@ def prepare_work(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, measured: pd.DataF
 
 
 def measure_machine(gpu_ops: pd.DataFrame, roofs: pd.DataFrame, l2_bytes: float | None) -> Machine:
-    """The roofs with what this timeline says of short kernels and of the gaps between them."""
+    """The roofs, with the shortest kernel of this timeline and the gap between its kernels."""
     kernels = gpu_ops[gpu_ops["kind"] == "kernel"]
     shortest = float(kernels["duration_ns"].min()) if len(kernels) else np.nan
     ran = gpu_ops.sort_values("start_ns", kind="stable")
@@ -226,7 +227,7 @@ def _bytes(value: float) -> str:
 
 
 def step_of(path: str) -> str:
-    """The path up to the step it lies in (a range named as a step is), '' if it lies in none."""
+    """The path up to its step (a range with the name of a step); '' outside of steps."""
     parts = path.split("/")
     place = next((place for place, part in enumerate(parts) if is_step(part)), None)
     return "" if place is None else "/".join(parts[: place + 1])
@@ -268,9 +269,9 @@ def read_nodes(dataflow: pd.DataFrame) -> list[Node]:
 
 
 def repeat_nodes(nodes: Sequence[Node], ranges: pd.DataFrame) -> list[Node]:
-    """The operations of each step as often as the timeline has that step: what was recorded once holds for all.
+    """Repeat the recorded operations of a step for each instance of the step in the timeline.
 
-    Not of a step whose ranges differ in number from one instance to the next, nor where that adds too many operations.
+    A step is not repeated if its instances differ in their number of ranges, or if it has too many operations.
     """
     seen = ranges["path"].value_counts().to_dict() if len(ranges) else {}
     recorded: dict[str, int] = defaultdict(int)
@@ -291,7 +292,7 @@ def repeat_nodes(nodes: Sequence[Node], ranges: pd.DataFrame) -> list[Node]:
 
 
 def _repeated(node: Node, number: int, again: int, calls: int, storages: int) -> Node:
-    """The operation in a later instance of its step, with memory of its own; numbers of operations move with it."""
+    """The operation in a later instance of its step, with separate memory and shifted operation numbers."""
 
     def moved(operand: Operand) -> Operand:
         return replace(operand, storage=operand.storage + again * storages, freed=operand.freed + number - node.number)
@@ -301,7 +302,7 @@ def _repeated(node: Node, number: int, again: int, calls: int, storages: int) ->
 
 
 def assign_launches(nodes: Sequence[Node], work: Work, bound_of: Mapping[tuple[str, str], str]) -> None:
-    """Give each operation its launches, where the order inside its range instance leaves one possibility.
+    """Give each operation its launches, if the order inside its range instance allows exactly one assignment.
 
     Shape: `bound_of` (kernel, folded range) -> memory | compute, from the roofline.
     """
@@ -326,7 +327,7 @@ def _streams(nodes: Iterable[Node], work: Work) -> set[int]:
 
 @dataclass(frozen=True)
 class _Readers:
-    """Which operations read each storage."""
+    """Storage -> the operations that read it."""
 
     of: Mapping[int, list[int]]
 
@@ -346,14 +347,14 @@ class _Readers:
 
 
 def _read_bytes(node: Node, place: int) -> int:
-    """Bytes that the operation needs of its input: of a table that it gathers from, the rows it takes."""
+    """Bytes of the input that the operation needs; for a gather, the rows that it takes."""
     if node.name in opmap.GATHERS and place == 0 and node.writes:
         return min(node.reads[0].bytes, node.writes[0].bytes)
     return node.reads[place].bytes
 
 
 def bytes_now(node: Node) -> int:
-    """What the operation moves, from its shapes; `masked_fill` first copies its input."""
+    """Bytes that the operation moves, from its shapes; `masked_fill` first copies its input."""
     moved = sum(_read_bytes(node, place) for place in range(len(node.reads))) + sum(w.bytes for w in node.writes)
     return moved + (2 * node.writes[0].bytes if opmap.base_name(node.op) == "masked_fill" and node.writes else 0)
 
@@ -389,7 +390,7 @@ def bytes_after(chain: Sequence[Node], readers: _Readers) -> tuple[float, float,
 
 
 def _masked_out(chain: Sequence[Node], reads: Mapping[Key, float]) -> tuple[dict[Key, float], list[str]]:
-    """Bytes of each input whose elements a mask throws away before anything but elementwise work has seen them."""
+    """Bytes of each input that a mask discards before any operation other than an elementwise one reads them."""
     for place, node in enumerate(chain):
         if node.name not in opmap.ELEMENTWISE:
             break
@@ -410,7 +411,7 @@ def _masked_out(chain: Sequence[Node], reads: Mapping[Key, float]) -> tuple[dict
 
 
 def _connected(chain: Sequence[Node], node: Node) -> bool:
-    """Whether the operation reads what the chain wrote, or in the range of its neighbour what that reads."""
+    """Whether the operation reads a result of the chain, or shares an input with its neighbour in the same range."""
     written = {operand.storage for member in chain for operand in member.writes}
     if written & {operand.storage for operand in node.reads}:
         return True
@@ -421,7 +422,7 @@ def _connected(chain: Sequence[Node], node: Node) -> bool:
 
 
 def find_chains(nodes: Sequence[Node], work: Work) -> Iterator[list[Node]]:
-    """Runs of neighbouring memory-bound operations that share tensors; single ones too, as lists of one.
+    """Runs of neighbouring memory-bound operations that share tensors; a single operation is a run of one.
 
     Shape: `nodes` in the order of the program.
     """
@@ -453,7 +454,7 @@ _LAYER_NORM = ("native_layer_norm", "layer_norm")
 
 
 def name_pattern(names: Sequence[str]) -> str:
-    """The known name of a chain of operations (or kinds of kernels), else what it is made of."""
+    """The known name of a chain of operations (or kinds of kernels), else the list of its parts."""
     words = [word for word in names if word not in ("memcpy", "memset")]
     if words and words[-1] in _SOFTMAX:
         before = set(words[:-1])
@@ -470,7 +471,7 @@ def name_pattern(names: Sequence[str]) -> str:
     return " + ".join(_plain(word) for word in _with_known_parts(words))
 
 
-# Operations in a row -> what they are, and the kernel that is there to take.
+# Consecutive operations -> their name, and a ready-made kernel for them.
 _COMPILE = "torch.compile makes one kernel of it"
 _KNOWN_PARTS = (
     (
@@ -492,7 +493,7 @@ _SOFTMAX_NAMES = ("scale + mask + softmax", "mask + softmax")
 
 
 def _with_known_parts(words: Sequence[str]) -> list[str]:
-    """The words with each known run of operations as one: add, copy, pow, mean … is add, RMSNorm."""
+    """The words with each known run of operations replaced by its name: add, copy, pow, mean … gives add, RMSNorm."""
     left = [_plain(word) for word in words]
     for pattern, name, _ in _KNOWN_PARTS:
         at = 0
@@ -504,9 +505,9 @@ def _with_known_parts(words: Sequence[str]) -> list[str]:
 
 
 def ready_made(pattern: str, path: str) -> str:
-    """Which fusion of a chain is there to take, '' where none is known; `pattern` from name_pattern.
+    """A ready-made fusion of a chain; '' if none is known. `pattern` comes from name_pattern.
 
-    Of programs with automatic ranges: who named ranges by hand chose the operations, too.
+    Only programs with automatic ranges get one. An author who named ranges by hand also chose the operations.
     """
     if not path.startswith(STEP):
         return ""
@@ -523,7 +524,7 @@ def _plain(word: str) -> str:
 
 
 def scope_of(paths: Sequence[str]) -> str:
-    """How the ranges of a chain lie to each other."""
+    """The relation between the ranges of a chain."""
     unique = list(dict.fromkeys(paths))
     if len(unique) == 1:
         return "one range"
@@ -570,7 +571,7 @@ _EPILOGUES = {
 
 
 def epilogue_candidate(product: Node, node: Node, readers: _Readers, work: Work) -> Candidate | None:
-    """The operation as the last act of the matrix product before it; None where that is not possible."""
+    """The operation as the epilogue of the preceding matrix product; None if that is impossible."""
     if node.name not in _EPILOGUES or not product.writes:
         return None
     result = product.writes[0]
@@ -602,7 +603,7 @@ def epilogue_candidate(product: Node, node: Node, readers: _Readers, work: Work)
 
 
 def from_dataflow(nodes: Sequence[Node], work: Work) -> list[Candidate]:
-    """Every chain of two operations and more, and single operations that the product before them could do."""
+    """Every chain of two or more operations, and single operations that can be an epilogue."""
     readers = _Readers.among(nodes)
     found = []
     for chain in find_chains(nodes, work):
@@ -651,7 +652,7 @@ _MEMORY_KINDS = frozenset(
         "memcpy",
     ]
 )
-# Kinds in launch order whose dataflow the pattern's name fixes -> (kernels whose reads, whose writes remain).
+# Kinds in launch order with a known dataflow -> (kernels whose reads remain, kernels whose writes remain).
 _KNOWN_RUNS: tuple[tuple[re.Pattern[str], tuple[list[int], list[int]]], ...] = (
     (re.compile(r"(?:mul |div )?(?:(?:memcpy |copy )?masked_fill |add |where )softmax "), ([0], [-1])),
     (re.compile(r"mul pow mul add mul tanh add mul |pow mul add mul tanh add mul mul "), ([0], [-1])),
@@ -662,7 +663,7 @@ _KNOWN_RUNS: tuple[tuple[re.Pattern[str], tuple[list[int], list[int]]], ...] = (
 
 @dataclass(frozen=True)
 class Size:
-    """Bytes that a kernel reads and writes: least and most, and how they are known."""
+    """Bytes that a kernel reads and writes: least, most, and their source."""
 
     read: tuple[float, float]
     write: tuple[float, float]
@@ -670,7 +671,7 @@ class Size:
 
 
 def size_of(work: Work, row: int, a_thread: Mapping[str, int]) -> Size | None:
-    """The bytes of one launch, from counters, the copy's own size, or grid, block and name; None if nothing says it."""
+    """The bytes of one launch, from counters, the copy's size, or grid, block and name; None if unknown."""
     read, write, kernel = work.l2_read_bytes[row], work.l2_write_bytes[row], work.kernel[row]
     if np.isfinite(read) and np.isfinite(write):
         return Size((read, read), (write, write), "copies" if work.label[row] == "memcpy" else "L2 (ncu)")
@@ -679,15 +680,15 @@ def size_of(work: Work, row: int, a_thread: Mapping[str, int]) -> Size | None:
     if count is None or item is None:
         return None
     low, high = count[0] * item, count[1] * item
-    # an index kernel hides how many tensors it reads: one at the least, and what more it reads is not counted
+    # the name of an index kernel does not tell how many tensors it reads; count the one that it must read
     inputs = (tensors or 2) - 1
     return Size((low * inputs, high * inputs), (low, high), "grid and block")
 
 
 def elements_a_thread(work: Work) -> dict[str, int]:
-    """Elements a thread of each vectorized kernel, by kernel, where a launch with counters gives it away.
+    """Vectorized kernel -> elements a thread, for kernels with a measured launch.
 
-    It is a constant of the compiled kernel, so one measured launch tells it for all.
+    It is a constant of the compiled kernel, so one measured launch is enough for all.
     """
     found: dict[str, int] = {}
     for row in np.flatnonzero(work.l2_write_bytes > 0):
@@ -703,8 +704,8 @@ def elements_a_thread(work: Work) -> dict[str, int]:
 def from_kernels(work: Work, covered: set[tuple[str, int]]) -> list[Candidate]:
     """Runs of neighbouring memory-bound kernels in ranges without a recorded dataflow.
 
-    A known pattern fixes the dataflow by its name; any other run is listed without a gain. No kernel can take over a
-    copy from or to the host, and of no other run a copy is a part either: it ends the run.
+    A known pattern fixes the dataflow; any other run is listed without a gain. A copy ends a run, because no kernel can
+    take over a copy from or to the host.
     """
     a_thread = elements_a_thread(work)
     usable = np.array([label in _MEMORY_KINDS for label in work.label], dtype=bool) & (work.path != "")
@@ -755,7 +756,7 @@ def _argmax_of_product(row: int, work: Work) -> Candidate:
 
 
 def _split_run(run: list[int], work: Work, a_thread: Mapping[str, int]) -> list[Candidate]:
-    """The known patterns of a run, and what is left between them."""
+    """The known patterns of a run, and the rest between them."""
     if len(run) < 2:
         return []
     words = [f"{work.label[row]} " for row in run]
@@ -797,7 +798,7 @@ def _known_run(
     run: Sequence[int], work: Work, a_thread: Mapping[str, int], reading: Sequence[int], writing: Sequence[int]
 ) -> Candidate:
     sizes = [size_of(work, row, a_thread) for row in run]
-    # Of a chain of equal tensors one kernel tells the size of all.
+    # In a chain of equal tensors, one kernel gives the size of all.
     known = [size for size in sizes if size is not None]
     if not known:
         return _kernel_candidate(run, work, notes=("size unknown: neither counters nor names and grids give it",))
@@ -835,7 +836,7 @@ def evaluate(candidate: Candidate, work: Work, machine: Machine) -> dict[str, ob
     if not candidate.epilogue:
         beyond = after >= FAR_BEYOND_L2 * machine.l2_bytes
         measured, how = (dram, "DRAM (ncu)") if beyond else (l2, "L2 (ncu)")
-        if not measured >= after:  # what stayed in a cache is missing from it
+        if not measured >= after:  # traffic that stayed in a cache is missing from the measured bytes
             measured, how = np.nan, ""
     rate, roof = machine.rate(candidate.read, candidate.write)
     kernels_after = 0 if candidate.epilogue else 1
@@ -931,10 +932,10 @@ def build_fusion(
     steps: Mapping[str, int],
     waiting: Mapping[str, str],
 ) -> pd.DataFrame:
-    """Return fusion.csv: equal fusions of repeated layers as one row, per step (token, prefill), most gain first.
+    """Return fusion.csv: one row for equal fusions of repeated layers, per step (token, prefill), most gain first.
 
-    Shape: `steps` instances of each step's range; where there are steps, only they are judged. `waiting` step -> why
-    its time is that of its launches, for steps that are launch-bound.
+    Shape: `steps` instances of each step's range; with steps, only their kernels are judged. `waiting` step -> the
+    reason why it is launch-bound.
     """
     judged = [candidate for candidate in candidates if candidate.step or not steps]
     if not judged:
@@ -963,7 +964,7 @@ def build_fusion(
     groups = frame.groupby(key, sort=False)
     table = groups[summed].agg(lambda values: values.sum(skipna=False))
     table["evidence"] = groups["evidence"].agg(lambda notes: "; ".join(dict.fromkeys(joined.from_iterable(notes))))
-    # one occurrence without counters leaves the others' bytes to the shapes too: rows do not mix the two
+    # a row uses one source of bytes: if one occurrence lacks counters, all take their bytes from shapes
     bytes_ = groups[["modelled", "measured"]].agg(lambda values: values.sum(skipna=False))
     by = groups["measured_by"].first()
     table["now_bytes"] = bytes_["measured"].fillna(bytes_["modelled"])
@@ -976,7 +977,7 @@ def build_fusion(
     instances = table["step"].map(steps).fillna(1).clip(lower=1).astype(float)
     for name in summed:
         per_step = table[name].astype("Float64") / instances
-        whole = name.endswith(("_bytes", "_ns"))  # of what some steps alone launch, there is a fraction a step
+        whole = name.endswith(("_bytes", "_ns"))  # a chain that only some steps launch counts as a fraction a step
         table[name] = per_step.round().astype("Int64") if whole else per_step.round(3)
     table["evidence"] = [
         f"{text}; {waiting[step]}" if step in waiting else text
@@ -1048,12 +1049,12 @@ def build_check(
     ops: pd.DataFrame | None,
     queued_ns: Mapping[str, float],
 ) -> pd.DataFrame:
-    """Return fusion_check.csv: what the plan said of a chain's one-kernel form, and what built ones did.
+    """Return fusion_check.csv: the plan's prediction for fusing a chain beside measured fused kernels.
 
-    The prediction knows the unfused chain's part of the capture alone. An op is checked where ops.csv declares ranges
-    for its chain and others, of the same size, for single kernels: alone outside of any step, the fastest first, then
-    inside the steps of a model. Where two timed steps differ in nothing else, the gain of the whole step is held
-    against the difference of their GPU times without a tool.
+    The prediction uses only the part of the capture with the unfused chain. An op is checked if ops.csv declares ranges
+    for its chain and, at the same size, ranges for single kernels. Kernels outside of steps come first, the fastest
+    first, then kernels inside the steps of a model. If two timed steps differ only in this op, the table also compares
+    the gain of the whole step with the difference of their GPU times without a tool.
 
     Shape: `queued_ns` a step's GPU time behind a filled queue, no tool attached, by path.
     """
@@ -1070,7 +1071,7 @@ def build_check(
     for candidate in candidates:
         paths = list(dict.fromkeys(candidate.paths))
         known = {size_of_range.get(path) for path in paths}
-        # the chain is all that its ranges did, or the kernel in their place does more than the chain
+        # the chain must be all the work of its ranges, else the fused kernel does more than the chain
         whole = candidate.rows and sum(len(places.get(path, ())) for path in paths) == candidate.launches
         size = known.pop() if len(known) == 1 else None
         if size and whole and not candidate.epilogue and np.isfinite(candidate.after):
@@ -1102,7 +1103,7 @@ def build_check(
 
 
 def _differ_in(op: str, one: pd.DataFrame, other: pd.DataFrame) -> bool:
-    """Whether two steps do the same but for the variants of that op."""
+    """Whether two steps differ only in the variants of that op."""
     rest = [
         sorted(map(tuple, step.loc[step["op"] != op, [*_SIZE, "variant"]].astype(str).to_numpy()))
         for step in (one, other)
@@ -1118,7 +1119,7 @@ def _check(
     machine: Machine,
     gained_ns: float,
 ) -> dict[str, object]:
-    """One row: numbers of one launch, the mean of all that there are."""
+    """One row: the numbers of one launch, as the mean over all launches."""
     op, shape, dtype, variant, folded = key
     chain = same[0]
     plans = [evaluate(candidate, work, machine) for candidate in same]
@@ -1160,7 +1161,7 @@ def _check(
 def _reasons(
     chain: Candidate, read: float, write: float, asked: float, time_error: float, machine: Machine, *, far: bool
 ) -> Iterator[str]:
-    """What the difference between the plan and the built kernel consists of; `asked`: bytes that it reads from L2."""
+    """The causes of the difference between the plan and the built kernel; `asked`: bytes that it reads from L2."""
     if not far:
         yield f"the working set is only {chain.after / machine.l2_bytes:.2g} times L2, so it is not judged"
     if np.isnan(read + write):
@@ -1210,7 +1211,7 @@ def plan(
     order = gpu_ops["api_start_ns"].fillna(gpu_ops["start_ns"]).to_numpy(np.int64)
     first = np.argsort(order, kind="stable")[:MOST_LAUNCHES]
     gpu_ops = gpu_ops.iloc[first].reset_index(drop=True)
-    if len(gpu_ops):  # of a longer capture the plan is that of its first part
+    if len(gpu_ops):  # the plan of a longer capture covers its first part
         ranges = ranges[ranges["start_ns"] <= order[first[-1]]]
     measured = measured.head(int((gpu_ops["kind"] == "kernel").sum()))
     work = prepare_work(gpu_ops, ranges, measured)
@@ -1221,11 +1222,11 @@ def plan(
     assign_launches(nodes, work, bound_of)
     candidates = from_dataflow(nodes, work) + from_kernels(work, {(node.path, node.call) for node in nodes})
     seen = set(work.path)
-    if seen:  # what was recorded and did not run in this timeline has no place in its plan
+    if seen:  # leave out recorded operations that did not run in this timeline
         candidates = [candidate for candidate in candidates if set(candidate.paths) & seen]
     paths = ranges["path"].map(lambda path: path == step_of(path)) if len(ranges) else pd.Series(dtype=bool)
     instances = ranges.loc[paths, "path"].value_counts().to_dict() if len(ranges) else {}
-    if not len(work):  # a run without a GPU repeats what was recorded once
+    if not len(work):  # a run without a GPU repeats the recorded step
         instances = dict.fromkeys(instances, 1)
     waiting = {
         str(row["step"]).split("#")[0]: (

@@ -14,7 +14,7 @@ _TABLE = Path(__file__).with_name("devices.toml")
 
 @dataclass(frozen=True)
 class Device:
-    """Datasheet figures of a GPU: byte/s, FLOP/s (dense, tensor formats with FP32 accumulation), None where unknown.
+    """Datasheet figures of a GPU: byte/s, FLOP/s (dense, tensor formats with FP32 accumulation); None if unknown.
 
     Links: byte/s one way.
     """
@@ -36,7 +36,7 @@ class Device:
 
 
 def _plain(name: str) -> str:
-    """A name without the device number that nsys appends, as `NVIDIA H200 (0)`, in one case and spacing."""
+    """A name in lower case without the device number that nsys appends (`NVIDIA H200 (0)`)."""
     return " ".join(re.sub(r"\s*\([0-9]+\)$", "", name.strip()).lower().split())
 
 
@@ -48,9 +48,9 @@ def devices() -> tuple[Device, ...]:
 
 
 def find_device(gpu_name: str, cc: str | None = None) -> Device | None:
-    """The GPU of that name or alias, None where the table has none.
+    """The GPU of that name or alias; None if the table lacks it.
 
-    A compute capability that contradicts the name's is another GPU under the same name, so that is None too.
+    If the compute capability contradicts the name, the GPU is another one with the same name, so the result is None.
     """
     wanted = _plain(gpu_name)
     for device in devices():
@@ -60,9 +60,9 @@ def find_device(gpu_name: str, cc: str | None = None) -> Device | None:
 
 
 def find_by_capability(cc: str, sm_count: int) -> Device | None:
-    """What all GPUs of the table with that compute capability and number of SMs have in common, None for no such GPU.
+    """The common figures of all GPUs in the table with that compute capability and number of SMs; None without one.
 
-    Figures in which they differ are unknown (NaN for the DRAM rate).
+    Figures in which these GPUs differ are unknown (NaN for the DRAM rate).
     """
     alike = [device for device in devices() if (device.cc, device.sm_count) == (cc, sm_count)]
     if not alike:

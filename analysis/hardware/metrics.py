@@ -1,4 +1,4 @@
-"""The metric catalogue (metrics.toml): which ncu metrics to capture, and how the report's columns follow from them.
+"""Read the metric catalogue (metrics.toml): which ncu metrics to capture, and how to compute the report's columns.
 
 `python -m analysis.metrics` is its command line.
 """
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CATALOGUE = Path(__file__).with_name("metrics.toml")
-_OLDEST = 70  # the oldest architecture of the ncu versions that are read
+_OLDEST = 70  # the oldest architecture that the supported versions of ncu profile
 
 
 @dataclass(frozen=True)
 class Way:
     """One way to compute a column: sum of coefficient * metric, over the sum of others.
 
-    It holds on architectures min_cc..max_cc (compute capability * 10) but those of not_cc.
+    It is valid on architectures min_cc..max_cc (compute capability * 10), except those of not_cc.
     """
 
     terms: dict[str, float]
@@ -53,7 +53,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Column:
-    """One short column: its unit, what it answers, where its definition comes from, and the ways to compute it."""
+    """One column: its unit, its question, the source of its definition, and the ways to compute it."""
 
     name: str
     question: str
@@ -110,20 +110,20 @@ def samples() -> Stalls:
 
 @cache
 def questions() -> dict[str, str]:
-    """The questions in their order: name -> what is asked."""
+    """The questions in their order: name -> question."""
     data = tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))
     return {row["name"]: row["asks"] for row in data["question"]}
 
 
 @cache
 def verified() -> dict[str, Any]:
-    """What the metric names were verified with: tool, chips by compute capability, and what could not be."""
+    """How the metric names were verified: version of the tool, chips by compute capability, and unverified chips."""
     data = tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))
     return dict(data["verified_with"])
 
 
 def capture_metrics(cc: str, deep: bool = False) -> list[str]:
-    """The raw metrics that a capture on compute capability `cc` ('9.0') needs for every column of `derive`.
+    """The raw metrics that `derive` needs for all its columns on compute capability `cc` ('9.0').
 
     Raises:
         UsageError: `cc` is no compute capability of 7.0 or later.
@@ -162,7 +162,7 @@ def architecture(cc: str) -> int:
 
 
 def check_names(asked: Sequence[str], columns: Sequence[str]) -> None:
-    """Raise UsageError for the first name that is no question, or no column: `stalls` names many."""
+    """Raise UsageError for the first unknown name of a question or a column; `stalls` names a group of columns."""
     for name in asked:
         if name not in questions():
             raise UsageError(f"--question {name}: is not a question; give some of {', '.join(questions())}.")
@@ -173,9 +173,9 @@ def check_names(asked: Sequence[str], columns: Sequence[str]) -> None:
 
 
 def question_metrics(cc: str, names: Sequence[str]) -> list[str]:
-    """The raw metrics that answer the questions `names` best on compute capability `cc`.
+    """The raw metrics of the best way to answer the questions `names` on compute capability `cc`.
 
-    Samples are not among the metrics of `--metrics`: ncu takes them with its section SourceCounters.
+    It leaves out samples: ncu takes them with its section SourceCounters instead of `--metrics`.
 
     Raises:
         UsageError: an unknown architecture or question.
@@ -193,7 +193,7 @@ def question_metrics(cc: str, names: Sequence[str]) -> list[str]:
 
 
 def column_metrics(cc: str, names: Sequence[str]) -> list[str]:
-    """The raw metrics that the columns `names` follow from best on compute capability `cc`; `stalls` names them all.
+    """The raw metrics of the best way to compute the columns `names` on compute capability `cc`; `stalls`: all reasons.
 
     Raises:
         UsageError: an unknown architecture or column.
@@ -229,7 +229,7 @@ _PIPES = {
 
 
 def _compute(way: Way, counters: pd.DataFrame) -> Any:
-    """The values of one way, NaN where one of its metrics has none."""
+    """The values of one way; NaN if one of its metrics has no value."""
     total: Any = 0.0
     for name, weight in way.terms.items():
         total = total + counters[name] * weight
@@ -242,10 +242,10 @@ def _compute(way: Way, counters: pd.DataFrame) -> Any:
 
 
 def with_equivalents(counters: pd.DataFrame) -> pd.DataFrame:
-    """The counters with those sums of the catalogue that follow from other forms of the same metric.
+    """The counters, with missing sums of the catalogue computed from other forms of the same metric.
 
-    A sum over the SMs is that over their parts (`sm__sass_…` for `smsp__sass_…`), and a rate times the duration, or a
-    number a cycle times the cycles, is a sum. What was collected is never replaced, but for launches without a value.
+    A sum over the SMs equals the sum over their partitions (`sm__sass_…` for `smsp__sass_…`). A rate times the
+    duration, or a number per cycle times the cycles, is also a sum. No collected value is replaced.
     """
     seconds = _seconds(counters)
     found: dict[str, Any] = {}
@@ -258,7 +258,7 @@ def with_equivalents(counters: pd.DataFrame) -> pd.DataFrame:
 
 
 def _seconds(counters: pd.DataFrame) -> Any:
-    """How long each launch took, None where nothing says it of any."""
+    """Duration of each launch in seconds; None if the capture has no durations."""
     seconds: Any = None
     for way in next(column.ways for column in catalogue()[0] if column.name == "duration_ns"):
         if all(name in counters for name in way.needed()):
@@ -268,7 +268,7 @@ def _seconds(counters: pd.DataFrame) -> Any:
 
 
 def _forms(name: str, counters: pd.DataFrame, seconds: Any) -> Iterator[tuple[str, Any]]:
-    """The metrics of the file from which the sum `name` follows, each with what it is to be multiplied by."""
+    """The metrics of the file that give the sum `name`, each with its factor."""
     for other in dict.fromkeys((name, name.replace("smsp__sass_", "sm__sass_", 1))):
         cycles = f"{other.partition('__')[0]}__cycles_elapsed.avg"
         if other != name and other in counters:
@@ -288,7 +288,7 @@ def _sums_of_the_catalogue() -> tuple[str, ...]:
 
 
 def _tensor_children(counters: pd.DataFrame) -> dict[str, Any]:
-    """Tensor FLOPs by format from the op_* children (10.x, 12.x, or hand-picked metrics), one level of them only."""
+    """Tensor FLOPs by format from the op_* children (10.x, 12.x, or hand-picked metrics), one level deep."""
     stems: dict[str, tuple[str, list[str]]] = {}
     for name in counters.columns:
         match = _TENSOR_CHILD.fullmatch(name)
@@ -304,16 +304,19 @@ def _tensor_children(counters: pd.DataFrame) -> dict[str, Any]:
 
 
 def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
-    """The catalogue's columns for each profiled kernel, NaN where what they need was not collected.
+    """The catalogue's columns for each profiled kernel; NaN if a needed metric was not collected.
 
-    Shape: same index as `counters` (raw ncu metrics in base units); besides the catalogue's columns l2_bytes, flops
-    (all FLOPs: NaN also where tensor instructions may have run but were not counted), flops_pipe (where most FLOPs are,
-    None where there are none), occupancy_limiter (what lets fewest blocks onto an SM, None where unknown),
-    stall_<reason> (warps in that state per issued instruction) and sample_<reason> (samples: another family).
+    Shape: same index as `counters` (raw ncu metrics in base units). Further columns:
+    l2_bytes           bytes through L2
+    flops              all FLOPs; NaN also if tensor instructions may have run without being counted
+    flops_pipe         the pipe with most FLOPs; None without FLOPs
+    occupancy_limiter  the resource that allows the fewest blocks on an SM; None if unknown
+    stall_<reason>     warps in that state per issued instruction
+    sample_<reason>    samples of the program counter, another family than the counters
     Units: by name.
 
     Raises:
-        InputError: by `units`, a metric did not come in base units.
+        InputError: a metric is not in base units (by `units`).
     """
     import numpy as np
     import pandas as pd
@@ -362,14 +365,14 @@ def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
 
 
 def _without_branches(counters: pd.DataFrame, efficiency: Any) -> Any:
-    """Branch efficiency, NaN where it is 0 and no branch is known to diverge: then the kernel has no branches."""
+    """Branch efficiency; NaN for a kernel without branches, which has 0 and no divergent branch."""
     name = "smsp__sass_branch_targets_threads_divergent.avg"
     diverges = counters[name] > 0 if name in counters else False
     return efficiency.mask((efficiency == 0) & ~(diverges | (efficiency != 0)))
 
 
 def _limiter(frame: pd.DataFrame) -> Any:
-    """What limits the occupancy of each kernel: the smallest limits, joined with '+'; None where one is not known."""
+    """The limiter of each kernel's occupancy: the smallest limits, joined with '+'; None if a limit is unknown."""
     import pandas as pd
 
     names = [name for name in frame if name.startswith("occupancy_limit_")]
@@ -382,11 +385,11 @@ def _limiter(frame: pd.DataFrame) -> Any:
 
 
 def _without_constant_moves(counters: pd.DataFrame, flops: Any, inst_issued: Any) -> Any:
-    """FP16 FLOPs, 0 where the only half instructions are a few HFMA2.
+    """FP16 FLOPs; 0 if the only half instructions are a few HFMA2.
 
-    Compilers load constants with `HFMA2 R, -RZ, RZ, c`: on an H200 fp32 copy and where kernels show 1 to 8 of them a
-    thread, at most 4 % of their instructions, and no HADD2 or HMUL2. A kernel that computes in half has far more.
-    Unknown stays NaN.
+    Compilers load constants with `HFMA2 R, -RZ, RZ, c`. On an H200, fp32 `copy` and `where` kernels have 1 to 8 of them
+    a thread, at most 4 % of their instructions, and no HADD2 or HMUL2. A kernel that computes in half has far more.
+    Unknown values stay NaN.
     """
     only_fma = False
     for suffix in (".sum", ".sum.per_cycle_elapsed"):
@@ -399,7 +402,7 @@ def _without_constant_moves(counters: pd.DataFrame, flops: Any, inst_issued: Any
 
 
 def _check_units(units: dict[str, str]) -> None:
-    """Refuses a time, a clock or a byte count that did not come in base units."""
+    """Raise InputError for a time, a clock or a byte count that is not in base units."""
     columns, _ = catalogue()
     for column in columns:
         for way in column.ways:
@@ -413,13 +416,13 @@ def _check_units(units: dict[str, str]) -> None:
 
 
 def _no_tensor(counters: pd.DataFrame, frame: pd.DataFrame) -> Any:
-    """0 for kernels that provably ran no tensor instruction, NaN for the others."""
+    """0 for kernels that provably ran no tensor instruction, else NaN."""
     import numpy as np
     import pandas as pd
 
     proof = pd.Series(False, index=counters.index)
     names = [name for name in counters.columns if _TENSOR_INSTRUCTIONS.fullmatch(name)]
-    # One op of the pipe at 0 says nothing of the others: only the whole pipe, or all of its ops together, is proof.
+    # One op of the pipe at 0 proves nothing about the others; only the whole pipe, or all its ops together, does.
     whole = [name for name in names if "_op_" not in name]
     for name in whole:
         proof |= counters[name] == 0
@@ -434,9 +437,9 @@ def _no_tensor(counters: pd.DataFrame, frame: pd.DataFrame) -> Any:
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether a capture answers a question: launches with every column, with some, and the columns it lacks.
+    """How far a capture answers a question: launches with all columns, launches with some, and the missing columns.
 
-    `missing`: short column -> the metrics that the nearest way to compute it lacks.
+    `missing`: column -> the metrics that the nearest way to compute it lacks.
     """
 
     question: str
@@ -446,9 +449,9 @@ class Answer:
 
 
 def answers(counters: pd.DataFrame, units: dict[str, str], cc: str = "") -> list[Answer]:
-    """For each question, how many of its columns the counters hold and what the others lack.
+    """An answer for each question: how many columns the counters give, and the metrics that the others lack.
 
-    `counters` as in Capture. `cc` is taken from them where they say it.
+    `counters` as in Capture. If they hold the compute capability, it replaces `cc`.
     """
     named = counters["cc"][counters["cc"] != ""].mode().tolist() if "cc" in counters else []
     cc = str(named[0]) if named else cc
@@ -462,7 +465,7 @@ def answers(counters: pd.DataFrame, units: dict[str, str], cc: str = "") -> list
         for column in columns:
             ways = [way for way in column.ways if arch is None or way.holds_on(arch)]
             if not ways:
-                continue  # this architecture has no such thing
+                continue  # this architecture lacks the unit
             total += 1
             if derived[column.name].notna().any() or all(name in counters for name in ways[0].needed()):
                 continue

@@ -1,9 +1,9 @@
-"""Choose launches and how to tell ncu of them.
+"""Choose launches to replay, and ncu options that select them.
 
-ncu selects by NVTX filters and, inside these, by the number of the invocation of each kernel (counted by mangled name).
-A filter takes all launches of a range; a number takes that launch of every kernel. So launches can rarely be picked one
-by one. Among sets of filters and of numbers, this module takes those that cover the groups of launches with most GPU
-time for the fewest replays; launches that come along are paid for and used.
+ncu selects by NVTX filters and, inside these, by the invocation number of each kernel (counted by mangled name). A
+filter selects all launches of a range, and a number selects that invocation of every kernel. So a single launch can
+rarely be selected alone. This module searches sets of filters and numbers that cover the groups of launches with most
+GPU time by the fewest replays. Launches that a set selects in addition count as cost, and the report uses them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from analysis.planning.cost import Cost
 from analysis.tables.groups import GROUP, uneven_groups
 
 EACH = 2  # representatives of a group
-FIRST = 0.9  # of a group's worth that its first representative has: groups come before what only confirms them
-ENOUGH = 0.99  # of the most worth that can be had: what is left is not worth many launches
+FIRST = 0.9  # share of a group's worth in its first representative: a new group is worth more than a confirmation
+ENOUGH = 0.99  # share of the highest possible worth; the rest would need too many launches
 UP_TO = (
     1,
     2,
@@ -34,8 +34,8 @@ UP_TO = (
     32,
     64,
     1 << 62,
-)  # numbers that are tried together: the larger, the more launches are passed by
-_TRIED = 8  # launches of a group whose numbers are tried: first ones, and some spread over all
+)  # numbers that are tried together; larger numbers pass by more launches
+_TRIED = 8  # launches of a group whose numbers are tried: the first ones, and some spread over the rest
 _SPECIAL = re.compile(r"([@,\[\]/*+\\])")
 
 Ints = npt.NDArray[np.int64]
@@ -54,13 +54,13 @@ class Choice:
 
     @property
     def invocations(self) -> str:
-        """The regular expression of the numbers, '' for all."""
+        """The regular expression of the numbers; '' for all."""
         return f"^({'|'.join(map(str, self.numbers))})$" if self.numbers else ""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a choice is to cover: each launch's part of a group, and what it is worth to have some of its launches.
+    """The goal of a choice: the part of a group that each launch belongs to, and the worth of covering each part.
 
     Shape: (n,) part and seconds of a launch; (parts, EACH + 1) worth of 0, 1 … launches of a part, in ns of GPU time.
     """
@@ -71,14 +71,14 @@ class Wanted:
     passing_s: float = 0.0
 
     def of(self, parts: Ints, have: Ints) -> Floats:
-        """The worth of so many launches of these parts."""
+        """The worth of `have` launches of these parts."""
         return self.worth[parts, np.minimum(have, EACH)]
 
 
 def wanted(launches: pd.DataFrame, cost: Cost, steps: Sequence[str] = ()) -> Wanted:
-    """Two launches of every group that has two; of one whose durations differ, a short and a long one.
+    """Want two launches of every group; if its durations differ, a short and a long one.
 
-    With `steps` only launches inside ranges of these names are worth anything.
+    With `steps`, launches outside ranges of these names have no worth.
     """
     time = launches["duration_ns"].to_numpy(np.float64)
     group = launches.groupby(GROUP, sort=False).ngroup().to_numpy(np.int64)
@@ -98,7 +98,7 @@ def wanted(launches: pd.DataFrame, cost: Cost, steps: Sequence[str] = ()) -> Wan
 def choose(
     launches: pd.DataFrame, ranges: pd.DataFrame, cost: Cost, budget_s: float, steps: Sequence[str] = ()
 ) -> Choice:
-    """The choice that covers most GPU time within the budget; of such as hardly differ, the cheapest.
+    """The choice that covers most GPU time within the budget; among nearly equal ones, the cheapest.
 
     Shape: `launches` of join.prepare_launches with `folded` and `place`; `ranges` as in `Capture`.
     """
@@ -130,7 +130,7 @@ def _by_number(launches: pd.DataFrame, want: Wanted, inside: Ints, include: tupl
 
 
 def _up_to(most: int, want: Wanted, inside: Ints, number: Ints, include: tuple[str, ...], limit: float) -> Choice:
-    """The best invocation numbers of at most `most`, with what the launches cost that are passed by."""
+    """The best invocation numbers up to `most`, and the cost of the launches that ncu passes by."""
     code = np.full(len(want.part), -1, np.int64)
     code[inside] = number
     among = inside[number <= most]
@@ -187,7 +187,7 @@ def _cover(want: Wanted, code: Ints, rows: Ints, limit: float) -> Ints:
     while queue:
         _, one = heapq.heappop(queue)
         now = gain(one) / price[one]
-        if queue and now < -queue[0][0]:  # what was taken since is worth less: look again when its turn comes
+        if queue and now < -queue[0][0]:  # covered parts have lost worth since, so evaluate this candidate again
             if now > 0:
                 heapq.heappush(queue, (-now, one))
             continue
@@ -203,10 +203,11 @@ def _cover(want: Wanted, code: Ints, rows: Ints, limit: float) -> Ints:
 
 
 def exact_filters(launches: pd.DataFrame, ranges: pd.DataFrame) -> dict[str, str]:
-    """ncu's NVTX filter for exactly each path with launches, of those that it can tell.
+    """Path -> ncu's NVTX filter for exactly this path, for paths that ncu can filter.
 
-    Not of a path with a name that holds `/` (our paths join names with it) or `:` (it may be a domain), or none at all.
-    `[a/b]` is the stack of exactly these two; ncu 2025.3 takes `[a]` for none, and `a/` for `a` anywhere in the stack.
+    Left out are the empty path, and paths with a name that holds `/` (our paths join names with it) or `:` (it may be a
+    domain). `[a/b]` selects the stack of exactly these two. ncu 2025.3 matches `[a]` with nothing, and `a/` with `a`
+    anywhere in the stack.
     """
     if ranges.empty:
         return {}
@@ -226,7 +227,7 @@ def exact_filters(launches: pd.DataFrame, ranges: pd.DataFrame) -> dict[str, str
 
 
 def planned_groups(launches: pd.DataFrame, choice: Choice, cost: Cost) -> list[dict[str, Any]]:
-    """Rows of count_plan.csv: every group, those with most GPU time first."""
+    """Rows of count_plan.csv: every group, sorted by GPU time."""
     seconds = np.zeros(len(launches))
     seconds[choice.rows] = cost.of_launches(launches["duration_ns"].to_numpy()[choice.rows])
     numbers = pd.Series("", index=launches.index, dtype=object)
