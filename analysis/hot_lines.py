@@ -2,7 +2,7 @@
 
     ncu --import X.ncu-rep --csv --page source --print-source cuda,sass | python -m analysis.hot_lines
 
-The whole page is too large to keep; `export_csv.sh` keeps this of it as ncu_lines.csv.
+The whole page is too large to keep, so `export_csv.sh` keeps only this part, as ncu_lines.csv.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from analysis.formats.console import guarded
 from analysis.formats.ladder import HOT_LINES
 
 KEPT_LINES = 5  # of each launch
-OURS = (".cu", ".cuh", ".py")  # files of kernels; headers of CUDA end otherwise
+OURS = (".cu", ".cuh", ".py")  # suffixes of files with kernels; CUDA's headers have others
 
 
 def hottest_lines(page: TextIO) -> str:
-    """ncu_lines.csv of a source page of ncu (`--page source --print-source cuda,sass`): a few lines of each launch.
+    """The text of ncu_lines.csv: the hottest lines of each launch in a source page (`--print-source cuda,sass`).
 
     `ordinal` counts the launches of one kernel in the order of the page. The page lists an instruction of an inlined
-    function under several lines: it counts for the one in the file in which the kernel begins, else for one in another
-    of OURS. What has lines in headers of CUDA alone counts for the launch only.
+    function under several lines. Such an instruction counts for its line in the file in which the kernel begins, else
+    for a line in another file of OURS. An instruction with lines in CUDA's headers only counts for the launch.
     """
     sections = [one for one in ncu_csv.sections(page.read(), "source page") if one.page == "source"]
     lines = lines_of_launches(ncu_source.read_source(sections[0])[0]).to_dict("records") if sections else []
@@ -36,9 +36,9 @@ def hottest_lines(page: TextIO) -> str:
 
 
 def lines_of_launches(lines: pd.DataFrame) -> pd.DataFrame:
-    """The columns of HOT_LINES, of SOURCE_LINES rows: of each launch the lines with most samples, most first.
+    """HOT_LINES from SOURCE_LINES rows: for each launch, the lines with most samples, sorted by samples.
 
-    Kernels go by their match_key, because two pages of one report write their template arguments differently
+    Kernels are compared by match_key, because two pages of one report can print template arguments differently
     (`<float, 4>`, `<float, (int)4>`).
     """
     lines = lines.assign(kernel=[symbols.match_key(name) for name in lines["kernel"]])
@@ -66,7 +66,7 @@ def lines_of_launches(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0: printed. 3: the page cannot be read."""
+    """Run the command line. Exit code 0: printed. 3: unreadable page."""
     parser = argparse.ArgumentParser(
         prog="python -m analysis.hot_lines", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Which ncu metrics to capture, and which questions a capture answers.
+"""Print which ncu metrics to capture, or which questions a capture answers.
 
 python -m analysis.metrics --cc 9.0                    the argument of `ncu --metrics`
 python -m analysis.metrics --cc 9.0 --question NAME    the metrics for one question alone; --columns A,B for columns
@@ -58,12 +58,12 @@ def _print_list() -> None:
 
 
 def _print_answers(paths: Sequence[Path], cc: str) -> None:
-    """Says which questions the counters of some files answer, and what they lack for the others.
+    """Print which questions the counters of some files answer, and which metrics the others need.
 
     Raises:
-        LedgerError: the files cannot be read or hold no counters.
+        LedgerError: the files are unreadable or hold no counters.
     """
-    # here, so that the lists alone need nothing that is not in the standard library
+    # import here, so that the lists need only the standard library
     from analysis.capture.load import load
     from analysis.tables.join import prepare_counters
 
@@ -83,9 +83,9 @@ def _print_answers(paths: Sequence[Path], cc: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the metrics of a capture as ncu's `--metrics` takes them, or what a capture can answer.
+    """Print the argument of ncu's `--metrics`, or the questions that a capture answers.
 
-    Exit code 2: unknown architecture or question. 3: a file that cannot be read.
+    Exit code 2: unknown architecture or question. 3: unreadable file.
     """
     parser = argparse.ArgumentParser(
         prog=program("python -m analysis.metrics", "metrics"),

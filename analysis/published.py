@@ -27,7 +27,7 @@ PARTS = ("overview", "layers", "sweep", "ladder", "gpt2_ops", "dropin", "studies
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One table of published.toml: folders in reports/, "" for what this GPU does not have."""
+    """One table of published.toml: folders in reports/; "" for a part that this GPU lacks."""
 
     gpu: str
     overview: str = ""
@@ -51,19 +51,19 @@ class Runs:
     entry: _Entry
 
     def folder(self, part: str) -> Path | None:
-        """The folder of one of PARTS, None where this GPU does not have it."""
+        """The folder of one of PARTS; None if this GPU lacks it."""
         name = getattr(self.entry, part)
         return self.reports / name if name else None
 
     def bench(self, op: str) -> Path | None:
-        """The folder of an op's benchmark; it may not be there."""
+        """The folder of an op's benchmark, which may not exist."""
         return self.reports / self.entry.benches.format(op=op) if self.entry.benches else None
 
 
 def read(reports: Path = REPORTS) -> tuple[Runs, ...]:
     """Return the committed runs by GPU, in the order of published.toml.
 
-    Raises: InputError if the file is missing, or is not what it has to be.
+    Raises: InputError if the file is missing or malformed.
     """
     file = reports / FILE
     try:
@@ -77,12 +77,12 @@ def read(reports: Path = REPORTS) -> tuple[Runs, ...]:
 
 
 def folders(part: str, reports: Path = REPORTS) -> list[Path]:
-    """The folders of one of PARTS, of every GPU that has it, in the order of published.toml."""
+    """The folders of one of PARTS for every GPU, in the order of published.toml."""
     return [folder for runs in read(reports) if (folder := runs.folder(part)) is not None]
 
 
 def gpu_of(folder: Path, part: str, reports: Path = REPORTS) -> str | None:
-    """The GPU whose published run of that part lies in this folder; None if no GPU's does."""
+    """The GPU whose published run of that part is this folder; None if there is none."""
     if not (reports / FILE).is_file():
         return None
     found = (runs.gpu for runs in read(reports) if runs.folder(part) == folder.resolve())

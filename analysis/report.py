@@ -1,7 +1,7 @@
 """Turn nsys and ncu exports into tables, figures and one report.
 
-The only writer of `analysis/`: it reads a capture, has `pipeline.py` build the tables and figures, and moves the
-finished files into place. Run it as `python analysis/report.py [PATH …] [--out DIR]`; needs no GPU and no torch.
+Only this module of `analysis/` writes files. It reads a capture, lets `pipeline.py` build the tables and figures, and
+moves the finished files into place. Run it as `python analysis/report.py [PATH …] [--out DIR]`, without GPU and torch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
-    # Run as a script, Python puts analysis/ on the path, where `capture` or `tables` could shadow other packages.
+    # Python puts the folder of a script on its path, where `capture` or `tables` could shadow other packages.
     sys.path[0] = str(ROOT)
 
 from analysis.formats.place import IN_CHECKOUT, program, runs  # noqa: E402 - as the path has just been set
@@ -42,9 +42,9 @@ TEXTS = ("report.json", "report.md", "report.html")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0: report written. 2: wrong usage. 3: input that cannot be read."""
+    """Run the command line. Exit code 0: report written. 2: wrong usage. 3: unreadable input."""
     options = _parse(arguments)
-    # Imported late so that --help answers at once.
+    # Import late, so that --help answers at once.
     from analysis.formats.errors import LedgerError
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LedgerError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of the pipe has closed it
         raise
     except OSError as error:
         name = error.filename or "a file"
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Write the report that was asked for, say where it is, and return the exit code."""
+    """Write the requested report, print its path, and return the exit code."""
     from analysis import show
     from analysis.formats.errors import UsageError
     from analysis.tables.declare import Table
@@ -175,7 +175,7 @@ def _show_roofline(report: dict[str, Any], out: Path, paths: Sequence[Path]) -> 
     return 0
 
 
-_NEEDED = {"roofline": "ncu.json", "fusion": "nsys.json"}  # what a run must hold for one figure alone
+_NEEDED = {"roofline": "ncu.json", "fusion": "nsys.json"}  # the part of a run that a single figure needs
 _HOLDS = {"ncu.json": "counters", "nsys.json": "timeline"}
 
 
@@ -203,7 +203,7 @@ def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: P
     return 0
 
 
-# What a run holds beside what a tool captured: a failed capture leaves these, and they alone make no report.
+# A failed capture leaves only these files, which are not enough for a report.
 _NO_DATA = {"nsys.json", "ncu.json", "manifest.json", "ops.csv", "dataflow.csv", "timing.json", "ceilings.json"}
 
 
@@ -215,7 +215,7 @@ def _holds_data(run: Path) -> bool:
 
 
 def _says_ok(status: Path) -> bool:
-    """Whether this status file of a tool says that its capture went well."""
+    """Whether a tool's status file says that its capture succeeded."""
     try:
         content = json.loads(status.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -224,7 +224,7 @@ def _says_ok(status: Path) -> bool:
 
 
 def committed_run() -> Path:
-    """The committed run with a timeline, ranges and counters that stands in where nothing was captured.
+    """The committed run with a timeline, ranges and counters. It replaces a missing run of this machine.
 
     Raises: InputError if reports/published.toml names none.
     """
@@ -242,9 +242,9 @@ def committed_run() -> Path:
 def default_run(needed: str = "*") -> Path:
     """Return the newest folder in runs/ with data, else the committed run, which has a timeline and counters.
 
-    `needed` names a tool's status file that the newest must have, and that must say ok.
+    `needed` names a tool whose status file in the newest run must say ok.
 
-    Raises: InputError if there is neither.
+    Raises: InputError without any run.
     """
     from analysis.formats.errors import InputError
 
@@ -252,7 +252,7 @@ def default_run(needed: str = "*") -> Path:
     found = {run for run in found if _holds_data(run)}
     if found:
         return max(found, key=lambda run: ((run / "captures").stat().st_mtime_ns, run.name))
-    committed = committed_run()  # by name: the times of committed folders say only when git wrote them
+    committed = committed_run()  # sort by name, since git changes the times of committed folders
     if _holds_data(committed):
         return committed
     raise InputError(
@@ -262,7 +262,7 @@ def default_run(needed: str = "*") -> Path:
 
 
 def _run_with(figure: str | None) -> Path:
-    """The default run that has what `figure` needs; says so if the newest run lacks it."""
+    """The default run with the data for `figure`. Print a message if the newest run lacks it."""
     needed = _NEEDED.get(figure or "", "*")
     run, newest = default_run(needed), default_run()
     if run != newest:
@@ -274,20 +274,20 @@ def _run_with(figure: str | None) -> Path:
 
 
 def _run_of(path: Path) -> Path:
-    """The folder above `captures`; any other path is its own."""
+    """The folder above `captures`; any other path unchanged."""
     resolved = path.resolve()
     return resolved.parent if resolved.name == "captures" else resolved
 
 
 def _run_to_add_to(paths: Sequence[Path]) -> str:
-    """The run that a command may go on with, for a shell; "" for exports that are no run and for a committed one."""
+    """The run that a command can add to, quoted for a shell; "" for a committed run and for exports outside a run."""
     run = _run_of(paths[0])
     ours = len(paths) == 1 and (run / "captures").is_dir() and not run.is_relative_to(COMMITTED)
     return shlex.quote(_shown(run)) if ours else ""
 
 
 def default_out(path: Path) -> Path:
-    """A run of runs/ gets its report inside; everything else, committed runs above all, one in runs/NAME-report."""
+    """The folder of a run in runs/ itself, else runs/NAME-report, so that committed runs stay unchanged."""
     run = _run_of(path)
     if run.parent == RUNS and run.is_dir():
         return run
@@ -304,9 +304,9 @@ def build(
     locale: str | None = None,
     convert: bool = False,
 ) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
-    """Read, analyse, write a report into `out`; return report.json's content and the tables. Leaves nothing on failure.
+    """Write a report into `out`, and return report.json's content and the tables. A failure leaves no file.
 
-    Raises: LedgerError with one sentence for input that cannot be used.
+    Raises: LedgerError, one sentence, for unusable input.
     """
     from tqdm import tqdm
 
@@ -342,7 +342,7 @@ def build(
 
 
 def declared() -> list[Declaration]:
-    """What a report is made of: what every one is, and what the studies add."""
+    """All declarations of a report: those of every report and those of the studies."""
     import studies
     from analysis import pipeline
     from analysis.tables.declare import find
@@ -382,7 +382,7 @@ def write(folder: Path, report: Report, images: dict[str, dict[str, bytes]], *, 
 
 
 def _of_another_report(report: Report, names: list[str], out: Path) -> list[str]:
-    """Files of ours that an older report left and this one does not have: a figure whose table is empty now."""
+    """Files of an older report that this one lacks, such as a figure whose table is now empty."""
     ours = [f"tables/{table.name}.csv" for table in report.world.tables()]
     for picture in report.world.pictures():
         found = (path for suffix in ("svg", "png") for path in out.glob(f"figures/{picture.name}.{suffix}"))
@@ -391,9 +391,9 @@ def _of_another_report(report: Report, names: list[str], out: Path) -> list[str]
 
 
 def _move_into_place(scratch: Path, out: Path, names: list[str], stale: list[str]) -> None:
-    """Swap finished files in and stale ones out; if one cannot move, all that was there comes back.
+    """Move finished files in and stale ones out. If a move fails, restore the old state.
 
-    Only files that a report consists of are touched. Ctrl-C and termination wait until the swap is done.
+    It touches only files of a report. Ctrl-C and termination wait until all files are moved.
     """
     out.mkdir(parents=True, exist_ok=True)
     kept = scratch / "replaced"
@@ -428,5 +428,5 @@ if __name__ == "__main__":
     from analysis.formats.console import name_lacking_packages, run_program
 
     name_lacking_packages()
-    gc.set_threshold(100_000, 50, 50)  # a short life: looking for cycles of garbage more often costs a tenth of it
+    gc.set_threshold(100_000, 50, 50)  # frequent collections of garbage cost a tenth of the time
     sys.exit(run_program(main))

@@ -1,4 +1,4 @@
-"""What report.py prints: a screen on a terminal, text for pipes, JSON for programs; of the report or of one kernel."""
+"""Print a report or the page of one kernel: a screen on a terminal, text for pipes, JSON for programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from analysis.tables import picks
 from analysis.tables.declare import Table
 
 FORMS = ("screen", "text", "json")
-_PLAIN_RANGE = re.compile(r"[\w./*@-]{1,500}")  # a range whose name ncu takes as it is
+_PLAIN_RANGE = re.compile(r"[\w./*@-]{1,500}")  # a range name without special characters of ncu's filters
 Tables = Mapping[str, pd.DataFrame]
 
 
@@ -61,7 +61,7 @@ def show_kernel(
 def of_kernel(
     wanted: str, report: Mapping[str, Any], tables: Tables, declared: Sequence[Table], sources: Sequence[Path]
 ) -> terminal_kernel.Kernel:
-    """Return what a report says of a kernel. `sources` are the files or folders that the report was made of."""
+    """Return the page of a kernel. `sources` are the files or folders of the report's exports."""
     name = picks.find_kernel(tables, wanted)
     top = picks.top_kernels(tables)
     place = int(top.index[top["kernel"] == name][0])
@@ -81,7 +81,7 @@ def of_kernel(
 
 
 def commands(name: str, place: int, ranges: Sequence[str], sources: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """Yield what the commands do that go on with a kernel, and each for a shell."""
+    """Yield (purpose, shell command) for the next steps with a kernel."""
     raw = [file for source in sources for file in _raw(source)]
     for suffix, tool, said in ((".ncu-rep", "ncu-ui", "counters"), (".nsys-rep", "nsys-ui", "timeline")):
         for file in (one for one in raw if one.suffix == suffix):
@@ -99,14 +99,14 @@ def commands(name: str, place: int, ranges: Sequence[str], sources: Sequence[Pat
 
 
 def _raw(source: Path) -> list[Path]:
-    """The reports of NVIDIA's tools that lie with a source: in the run's folder raw/, or beside the exports."""
+    """The reports of NVIDIA's tools for a source: in the run's folder raw/, or beside the exports."""
     folder = source if source.is_dir() else source.parent
     found = [*folder.glob("*.n*-rep"), *(folder / "raw").glob("*.n*-rep")]
     return sorted([*found, *(folder.parent / "raw").glob("*.n*-rep")] if folder.name == "captures" else found)[:4]
 
 
 def as_document(kernel: terminal_kernel.Kernel) -> dict[str, Any]:
-    """What `--json --kernel` prints: analysis.formats.report.KernelReport."""
+    """The document of `--json --kernel`: analysis.formats.report.KernelReport."""
     numbers = {name: _plain(getattr(kernel, name)) for name in ("launches", "time_ns", "share_frac")}
     tables = {
         name: [{str(key): _plain(value) for key, value in row.items()} for row in rows.to_dict("records")]
@@ -120,13 +120,13 @@ def as_document(kernel: terminal_kernel.Kernel) -> dict[str, Any]:
 
 
 def dumped(content: Mapping[str, Any]) -> str:
-    """A document as JSON, as report.json holds it. Unpaired surrogates are escaped: no file can hold them."""
+    """A document as the JSON text of report.json. Unpaired surrogates are escaped, since no file can hold them."""
     written = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
     return re.sub(r"[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", written)
 
 
 def _plain(value: Any) -> Any:
-    """A value of a table as JSON has it; null for one that is unknown."""
+    """A table's value for JSON; None for an unknown one."""
     if value is None or value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
         return None
     if hasattr(value, "item"):
@@ -137,7 +137,7 @@ def _plain(value: Any) -> Any:
 
 
 def _tolerant(stream: Any) -> IO[str]:
-    """A stream that prints ? where its encoding lacks a letter, as those of old locales do."""
+    """A stream that prints ? for letters outside its encoding."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")
     return stream
