@@ -123,6 +123,10 @@ kernels-of-layers: $(HARNESS)  ## the five heaviest components alone: their kern
 baseline: $(HARNESS)  ## Hugging Face transformers side by side: eager, sdpa, CUDA graph, static cache + compile
 	$(run_and_report)
 
+.PHONY: decode
+decode: $(HARNESS)  ## one token of GPT-2 by every rung, from Hugging Face to the floor: correctness, fair times, captures (RUN=… goes on; without a GPU a small model)
+	@run='$(NEW_RUN)'; PYTHON='$(PY)' studies/decode/decode.sh --out "$$run" $(ARGS) $(if $(filter -n,$(ARGS)),,&& $(PY) analysis/report.py "$$run" --quiet)
+
 # A model of its own needs torch to be followed.
 .PHONY: accounting
 accounting: $(if $(findstring :,$(MODEL)),$(HARNESS),$(BASE))  ## parameters, FLOPs, bytes and times of MODEL=gpt2, llama-3-8b, config.json, package.module:build (ARGS='--batch 4 --gpus 8')
@@ -167,7 +171,7 @@ format: $(TESTS)  ## rewrite the sources the way lint wants them
 readme: $(HARNESS)  ## make the committed reports anew, and rewrite the generated parts of the README files from them
 	@folders=$$($(PY) -m analysis.published ladder); for folder in $$folders; do \
 	$(PY) -m studies.ladder.measure --mode declare --out $$folder; $(PY) -m studies.ladder.build $$folder; done
-	@folders=$$(for part in layers sweep overview studies accounting; do $(PY) -m analysis.published $$part; done); \
+	@folders=$$(for part in layers sweep overview studies accounting decode; do $(PY) -m analysis.published $$part; done); \
 	for folder in $$folders; do $(PY) analysis/report.py $$folder/captures --out $$folder --quiet; done
 	@$(PY) -m studies.specimens.scorecard
 	@$(PY) -m analysis.readmes

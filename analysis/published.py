@@ -23,7 +23,7 @@ from analysis.formats.errors import InputError
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "reports"
 FILE = "published.toml"
-PARTS = ("overview", "layers", "sweep", "ladder", "gpt2_ops", "dropin", "studies", "accounting")
+PARTS = ("overview", "layers", "sweep", "ladder", "gpt2_ops", "dropin", "studies", "accounting", "decode")
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -38,6 +38,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     dropin: str = ""
     studies: str = ""
     accounting: str = ""
+    decode: str = ""
     benches: str = ""
 
 

@@ -33,6 +33,7 @@ from analysis.report import declared
 from analysis.tables.declare import Table
 from studies.accounting.page import render_accounting
 from studies.baseline.page import render_baseline
+from studies.decode import page as decode
 from studies.dropin.page import render_dropin, render_line
 from studies.ladder import figures as ladder_figures
 from studies.ladder import page as ladder
@@ -131,7 +132,7 @@ def render(root: Path = ROOT) -> dict[str, str]:
     for place, runs in enumerate(gpus):
         tables = _ladder_tables(runs, root)
         suffix = f"_{runs.name}" if place else ""  # the figures of the first GPU have the plain names
-        made = (*_overview(runs, tables), *_layers(runs), *_dropin(runs), *_studies(runs))
+        made = (*_overview(runs, tables), *_layers(runs), *_dropin(runs), *_studies(runs), *_decode(runs))
         for part in (*made, *_ladders(runs, tables, suffix)):
             texts.setdefault((part.file, part.name), {})[runs.gpu] = part.text
         benches = _benches(runs, tables)
@@ -205,7 +206,7 @@ def _overview(runs: Runs, ladder_tables: ladder.Tables) -> Iterator[Part]:
     )
     yield Part("reports/README.md", "results", render_results(results))
     advice = scorecard.result() if runs.gpu == score.GPU else ""
-    yield Part("README.md", "results", render_summary(results, advice, render_line(_settings(runs))))
+    yield Part("README.md", "results", render_summary(results, advice, _lines(runs)))
 
 
 def _tour(gpus: Sequence[Runs]) -> dict[str, str]:
@@ -238,6 +239,20 @@ def _dropin(runs: Runs) -> Iterator[Part]:
     """Hugging Face's GPT-2 with our attention on one GPU."""
     if (folder := runs.folder("dropin")) is not None:
         yield Part("reports/README.md", "dropin", render_dropin(_settings(runs), f"{folder.name}/{DROPIN.name}"))
+
+
+def _lines(runs: Runs) -> str:
+    """What README.md says of GPT-2 on one GPU: our attention in transformers, one token by our own engines."""
+    folder = runs.folder("decode")
+    token = "" if folder is None else decode.render_line(_read_report(folder)[1])
+    return "\n- ".join(filter(None, [render_line(_settings(runs)), token]))
+
+
+def _decode(runs: Runs) -> Iterator[Part]:
+    """One token of GPT-2, rung by rung, on one GPU."""
+    if (folder := runs.folder("decode")) is not None:
+        run = f"../../{runs.reports.name}/{folder.name}"
+        yield Part("kernels/decode/README.md", "decode", decode.render_decode(_read_report(folder)[1], run))
 
 
 def _studies(runs: Runs) -> Iterator[Part]:

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Capture a program's timeline with Nsight Systems.
 #
-# usage: nsys_capture.sh [-n] [--window profiler|all] [--out DIR] -- COMMAND…
+# usage: nsys_capture.sh [-n] [--window profiler|all] [--graphs node|graph] [--out DIR] -- COMMAND…
 #
 #   -n               print the exact command, run nothing
 #   --window WINDOW  profiler: between cudaProfilerStart and cudaProfilerStop (default); all: the whole program
+#   --graphs WHAT    of CUDA graphs every kernel (node, default), or each launch as a whole (graph), which costs the program less
 #   --out DIR        run folder: DIR/raw/timeline.nsys-rep and DIR/captures/nsys.json (default: runs/<time>-capture)
 #
 # No GPU clock is touched. If nsys leaves only a .qdstrm, its importer is run; NSYS_IMPORTER_LIBS may name a folder of
@@ -12,12 +13,13 @@
 # exit: 0 captured, 1 failed, 2 usage, 127 nsys missing
 source "$(dirname "$0")/common.sh"
 
-dry='' window=profiler out=runs/$(date -u +%Y%m%dT%H%M%SZ)-capture
+dry='' window=profiler graphs=node out=runs/$(date -u +%Y%m%dT%H%M%SZ)-capture
 while (($#)); do
   case $1 in
   -h | --help) usage && exit 0 ;;
   -n) dry=yes && shift ;;
   --window) value "$1" $# && window=$2 && shift 2 ;;
+  --graphs) value "$1" $# && graphs=$2 && shift 2 ;;
   --out) value "$1" $# && out=$2 && shift 2 ;;
   --) shift && break ;;
   *) bad_usage "Unknown argument $1: the command to capture follows after --." ;;
@@ -26,7 +28,8 @@ done
 (($#)) || bad_usage "No command to capture after --."
 
 stem=$out/raw/timeline
-options=(-t "cuda,nvtx" -s none --cpuctxsw=none --cuda-graph-trace=node)
+options=(-t "cuda,nvtx" -s none --cpuctxsw=none "--cuda-graph-trace=$graphs")
+[[ $graphs == node || $graphs == graph ]] || bad_usage "--graphs is node or graph, not $graphs."
 case $window in
 profiler) options+=(-c cudaProfilerApi --capture-range-end=stop) ;;
 all) ;;

@@ -245,10 +245,12 @@ def open_engine(
     capacity: int | None = None,
     sampling: Sampling = GREEDY,
     ranges: bool = False,
+    stamped: int = 0,
 ) -> Engine:
     """An engine of ENGINES that is ready to run; `graph` in place of one that refuses, which it says.
 
-    On the CPU the step runs without a capture. With `ranges` a graph is recorded inside NVTX ranges.
+    On the CPU the step runs without a capture. With `ranges` a graph is recorded inside NVTX ranges. Kernels that can
+    keep stamps of their phases do so for the first `stamped` tokens of a launch.
     Raises: UsageError for an unknown engine, a batch or a capacity that none takes.
     """
     if name not in ENGINES:
@@ -263,7 +265,7 @@ def open_engine(
         program = (
             Step(held, sizes, weights.config, state, sampling, device)
             if name in (EAGER, GRAPH)
-            else _maker(name).make(held, sizes, state, sampling)
+            else _maker(name).make(held, sizes, state, sampling, stamped)
         )
     engine = Engine(name, model, sizes, state, program, sampling)
     if device == "cuda" and name != EAGER and program.most == 1:

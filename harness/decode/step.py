@@ -3,8 +3,8 @@
 So the host may launch it kernel by kernel (engine eager) or record it once in a CUDA graph and replay it for every
 token (engine graph). On the CPU the same function runs, with PyTorch's operations in place of our kernels.
 
-Ranges: gpt2_step > decode > embeddings, h.N > (ln_1, attn > (qkv, append, attend, proj), ln_2, mlp > (fc, act, proj)),
-ln_f, lm_head, choose. Additions belong to the layernorm that follows them.
+Ranges: gpt2_step > embeddings, h.N > (ln_1, attn > (qkv, append, attend, proj), ln_2, mlp > (fc, act, proj)), ln_f,
+lm_head, choose. Additions belong to the layernorm that follows them.
 """
 
 from __future__ import annotations
@@ -184,10 +184,6 @@ class Step:
     @component("{self.root}")
     def run(self) -> None:
         """One token of every sequence."""
-        self.decode()
-
-    @component("decode")
-    def decode(self) -> None:
         x, added = self.embeddings(), None
         for layer in self.layers:
             x, added = layer.run(x, added, self)

@@ -3,10 +3,11 @@
 A module of this folder that decodes (few.py, persistent.py) has two functions:
 
     refuses(sizes, gpu) -> str      why it does not take these sizes or this GPU, in one sentence; "" if it does
-    make(weights, sizes, state, sampling) -> Program
+    make(weights, sizes, state, sampling, stamped=0) -> Program
 
 `weights` are the parameters by their checkpoint names ("h.0.attn.c_attn.weight" is (C, 3 C)), of `sizes.dtype`, on the
 GPU. `make` packs what it wants of them into its own layout. `state` belongs to the caller; its pointers never change.
+A program keeps stamps of its phases in the first `stamped` tokens of a launch, if it can.
 
 One step takes each sequence's token at `position` and puts its keys and values into row `position` of the cache. It
 chooses the next token, writes it to `token` and to column `position + 1` of `ids`, and adds 1 to `position`. All of
@@ -149,4 +150,6 @@ class Maker(Protocol):
 
     def refuses(self, sizes: Sizes, gpu: Gpu) -> str: ...
 
-    def make(self, weights: Mapping[str, Any], sizes: Sizes, state: State, sampling: Sampling) -> Program: ...
+    def make(
+        self, weights: Mapping[str, Any], sizes: Sizes, state: State, sampling: Sampling, stamped: int = 0
+    ) -> Program: ...

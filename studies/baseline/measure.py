@@ -119,61 +119,67 @@ class Generate(Setting):
 
 
 class Graph(Setting):
-    """One decode step over a static cache, captured once in a CUDA graph and replayed for every token."""
+    """One decode step over a static cache, captured once in a CUDA graph and replayed for every token.
+
+    `compiled` is what runs the step, the model behind torch.compile say; the prompt always goes through `model`.
+    """
 
     lists_operators = False
 
-    def __init__(self, name: str, model: Any, prompt: Any, tokens: int) -> None:
-        self.name, self._model, self._prompt = name, model, prompt
+    def __init__(self, name: str, model: Any, prompt: Any, tokens: int, compiled: Any = None) -> None:
+        self.name, self._model, self._prompt, self._compiled = name, model, prompt, compiled or model
         model.set_attn_implementation("sdpa")
         self._length = prompt.shape[1] + tokens
         self._cache = static_cache(model, self._length)
         self._places = torch.arange(self._length, device=prompt.device)
         self._token = torch.zeros(1, 1, dtype=torch.int64, device=prompt.device)
         self._position = torch.zeros(1, 1, dtype=torch.int64, device=prompt.device)
-        self._prefill()
+        self.prefill()
         self._graph: Any = None
         if prompt.device.type == "cuda":
             self._capture()
 
-    def _forward(self, ids: Any, positions: Any) -> Any:
+    def _forward(self, model: Any, ids: Any, positions: Any) -> Any:
         late = self._places > positions.reshape(-1, 1)
         mask = torch.zeros(late.shape, dtype=self._model.dtype, device=late.device)
         mask = mask.masked_fill(late, torch.finfo(self._model.dtype).min)[None, None]
-        answer = self._model(
-            ids, attention_mask=mask, position_ids=positions, past_key_values=self._cache, use_cache=True
-        )
+        answer = model(ids, attention_mask=mask, position_ids=positions, past_key_values=self._cache, use_cache=True)
         return answer.logits[:, -1].argmax(dim=-1, keepdim=True)
 
-    def _prefill(self) -> None:
+    def prefill(self) -> None:
+        """Forget what was generated, and run the prompt."""
         self._cache.reset()
         positions = torch.arange(self._prompt.shape[1], device=self._prompt.device)[None]
-        self._token.copy_(self._forward(self._prompt, positions))
+        self._token.copy_(self._forward(self._model, self._prompt, positions))
         self._position.fill_(self._prompt.shape[1])
 
-    def _step(self) -> None:
-        self._token.copy_(self._forward(self._token, self._position))
+    def _run_step(self) -> None:
+        self._token.copy_(self._forward(self._compiled, self._token, self._position))
         self._position.add_(1)
+
+    def step(self) -> None:
+        """One token; the host waits for nothing."""
+        self._run_step() if self._graph is None else self._graph.replay()
 
     def _capture(self) -> None:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
-                self._step()
+                self._run_step()
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            self._step()
+            self._run_step()
 
     def _run(self, tokens: int, note: Callable[[], None]) -> Any:
-        self._prefill()
+        self.prefill()
         out = torch.empty(1, tokens, dtype=torch.int64, device=self._prompt.device)
         for place in range(tokens):
             out[:, place] = self._token[0]
             note()
             if place < tokens - 1:
-                self._graph.replay() if self._graph is not None else self._step()
+                self.step()
         return out
 
     def generate(self, tokens: int) -> Any:

@@ -37,8 +37,8 @@ def test_committed_json_is_what_its_writer_declares(kind: str) -> None:
             file.check(document, path.name)
             assert [misfit.said() for misfit in files.misfits(document, file.content, written=True)] == [], path
             assert list(files.undeclared(document, file.content)) == [], path
-    # of the first no run is committed yet, the second is printed
-    assert found or kind in ("accounting", "kernel")
+    # of the first two no run is committed yet, the third is printed
+    assert found or kind in ("accounting", "decode", "kernel")
 
 
 @pytest.mark.parametrize("kind", [kind for kind, one in files.every().items() if isinstance(one, files.CsvFile)])
@@ -48,7 +48,8 @@ def test_committed_csv_has_the_columns_that_are_declared(kind: str) -> None:
     named = [path for path in paths if path.name.removesuffix(".xz") == file.name and path.parent.name != "tables"]
     for path in named:
         assert file.has_header(packed.read_bytes(path).decode("utf-8").partition("\n")[0]), path
-    assert named or kind == "cpu_ranges"  # of a machine without a GPU
+    # of a machine without a GPU; of a run that is not committed yet
+    assert named or kind in ("cpu_ranges", "decode-phases")
 
 
 def test_a_row_goes_by_name_or_by_place() -> None:

@@ -1,0 +1,107 @@
+"""Where the time of a step that decodes one token goes: bytes, kernels beyond them, gaps of the GPU, the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.tables import intervals
+from analysis.tables.declare import Column, fact, table
+
+DECODE = "decode"
+BYTES, KERNELS, GAPS, HOST = "bytes", "kernels beyond the bytes", "gaps between kernels", "waiting for the host"
+PARTS = (BYTES, KERNELS, GAPS, HOST)
+
+
+@fact("token_floors")
+def _token_floors(capture: Capture, ops: pd.DataFrame | None, roofs: pd.DataFrame) -> dict[str, float]:
+    """The time in ns that a step of a range needs at least to move its bytes at the speed of a copy, by range path.
+
+    From decode.json, else from the bytes of the operations under the range in ops.csv.
+    """
+    run: dict[str, Any] = capture.of("decode") or {}
+    copy = run.get("copy_bytes_per_s") or _copy_roof(roofs)
+    if not copy:
+        return {}
+    if run:
+        tokens = {entry["rung"]: entry["tokens"] for entry in run["captured"]}
+        floor = (run["weight_bytes"] + run["cache_bytes"]) / copy * 1e9
+        return {f"{rung['rung']}/{DECODE}": floor * tokens.get(rung["rung"], 1) for rung in run["rungs"]}
+    if ops is None or ops.empty:
+        return {}
+    steps = ops["range"].str.extract(rf"^(.*?\b{DECODE})(?:/|$)")[0]
+    moved = ops["minimum_bytes"].astype(float).groupby([steps, ops["workload"]]).sum(min_count=1)
+    return {str(path): float(value) / copy * 1e9 for (path, _), value in moved.dropna().items()}
+
+
+def _copy_roof(roofs: pd.DataFrame) -> float:
+    found = float(roofs.attrs.get("dram_copy", np.nan))
+    return 0.0 if np.isnan(found) else found
+
+
+@fact("idle_inside")
+def _idle_inside(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray) -> dict[str, float]:
+    """Time between the first and the last GPU operation of a step in which none ran, median over steps, by path."""
+    if step_ranges.empty or gpu_ops.empty:
+        return {}
+    start, length = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
+    found: dict[str, list[int]] = {}
+    for row, path in zip(step_ranges.index, step_ranges["path"], strict=True):
+        own = np.flatnonzero(step_of_op == row)
+        if len(own):
+            whole = int((start[own] + length[own]).max() - start[own].min())
+            found.setdefault(path, []).append(whole - intervals.length(intervals.union(start[own], length[own])))
+    return {path: float(np.median(values)) for path, values in found.items()}
+
+
+@table(
+    "token_parts",
+    question="Where does the time of a step that decodes go: its bytes, its kernels, gaps between them, the host?",
+    order=98.5,
+    title="A decode step, part by part",
+    optional=True,
+    columns=(
+        Column("step", "", "range of the step", "key"),
+        Column("part", "", f"{', '.join(PARTS)}; their sum is the wall time without a tool", "key"),
+        Column("time_ns", "ns", "of one step", "timing"),
+        Column("share_frac", "0-1", "of the wall time of the step without a tool", "timing", style="bar"),
+        Column("note", "", "what the part holds", "row", style="prose"),
+    ),
+)
+def build_token_parts(
+    steps: pd.DataFrame, token_floors: dict[str, float], idle_inside: dict[str, float]
+) -> pd.DataFrame | None:
+    """Return token_parts.csv: the parts of each step that is named decode and was timed without a tool.
+
+    The parts add up to bare_wall_ns. Idle time is bare_wall_ns less busy_ns. As much of it lies between kernels as
+    nsys saw there, but not more than all of it: nsys makes a step that waits for launches longer.
+    """
+    rows = []
+    for step in steps.itertuples(index=False):
+        if str(step.step).rpartition("/")[2] != DECODE or pd.isna(step.busy_ns):
+            continue
+        wall, busy = float(step.bare_wall_ns), float(step.busy_ns)
+        floor = token_floors.get(str(step.step))
+        gaps = min(idle_inside.get(str(step.step), 0.0), wall - busy)
+        parts = {} if floor is None else {BYTES: min(floor, busy)}
+        parts |= {KERNELS: busy - parts.get(BYTES, 0.0), GAPS: gaps, HOST: wall - busy - gaps}
+        rows += [
+            {
+                "step": step.step, "part": part, "time_ns": value, "share_frac": value / wall,
+                "note": _NOTES[part] if part != KERNELS or floor is not None else _ALL, "tier": "timing",
+            }
+            for part, value in parts.items()
+        ]  # fmt: skip
+    return pd.DataFrame(rows) if rows else None
+
+
+_NOTES = {
+    BYTES: "weights and cache read once at the speed of a copy",
+    KERNELS: "ramps and tails of kernels, exchanges between blocks, traffic beyond the least, arithmetic",
+    GAPS: "no kernel runs, between the first and the last one of the step",
+    HOST: "no kernel runs, before the first one: the host launches, or waits for the token before it goes on",
+}
+_ALL = "all kernels: the bytes that the step needs are not known (ops.csv)"

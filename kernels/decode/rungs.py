@@ -1,0 +1,94 @@
+"""The rungs from Hugging Face's eager GPT-2 to the floor, and what each has to show, declared before it is measured.
+
+TIME is the wall time a token at batch 1, bfloat16 and a mean context of 256 tokens. FLOOR is the bytes that a step must
+read (contract.Sizes.step_bytes) at the speed of a copy. `ours` are the engines of harness/decode, by their names.
+
+This module needs neither torch nor a GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernels.hypotheses import FLOOR, TIME, Hypothesis, sentence
+
+BFLOAT16 = ("bfloat16",)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A way to decode (or, as `prefill`, to run a prompt of 1024 tokens): its idea, and bounds that may be refuted."""
+
+    name: str
+    idea: str
+    ours: bool = False
+    prefill: bool = False
+    hypotheses: tuple[Hypothesis, ...] = ()
+
+    @property
+    def expected(self) -> str:
+        """The bounds in words, "" without any."""
+        return sentence(self.hypotheses, BFLOAT16, "") if self.hypotheses else ""
+
+
+def _time(than: str, low: float = 0.0, high: float = float("inf")) -> Hypothesis:
+    return Hypothesis(TIME, than, low=low, high=high, dtypes=BFLOAT16)
+
+
+HF_EAGER, HF_GRAPH = "hf_eager", "hf_compile_graph"
+RUNGS = (
+    Rung(HF_EAGER, "Hugging Face generate(), attention by separate operations, a growing cache"),
+    Rung("hf_sdpa", "Hugging Face generate(), attention by PyTorch's SDPA", hypotheses=(_time(HF_EAGER, high=1.0),)),
+    Rung(
+        "hf_static_compile",
+        "Hugging Face generate() with a static cache, which compiles the step",
+        hypotheses=(_time(HF_EAGER, high=0.4),),
+    ),
+    Rung(
+        HF_GRAPH,
+        "Hugging Face's step over a static cache, compiled with max-autotune and coordinate descent, in a CUDA graph",
+        hypotheses=(_time("hf_static_compile", high=0.35), _time(FLOOR, low=7.0, high=10.0)),
+    ),
+    Rung(
+        "eager",
+        "our best kernel for every operation, launched one by one: the host limits it",
+        ours=True,
+        hypotheses=(_time(HF_EAGER, high=0.35), _time("graph", low=3.0)),
+    ),
+    Rung(
+        "graph",
+        "the same kernels in one CUDA graph, token and position on the GPU",
+        ours=True,
+        hypotheses=(_time("eager", high=0.33), _time(HF_GRAPH, high=0.9), _time(FLOOR, low=3.5, high=7.0)),
+    ),
+    Rung(
+        "few",
+        "four launches a layer with programmatic dependent launch, weights packed in the order of their use",
+        ours=True,
+        hypotheses=(_time("graph", high=0.5), _time(FLOOR, low=2.0, high=2.5)),
+    ),
+    Rung(
+        "persistent",
+        "one kernel for many tokens: a ring of weights runs ahead of the exchanges between blocks",
+        ours=True,
+        hypotheses=(_time(FLOOR, high=1.0 / 0.6), _time(HF_GRAPH, high=0.25), _time(HF_EAGER, high=0.1)),
+    ),
+    Rung(
+        "hf_prefill",
+        "Hugging Face's pass over 1024 tokens, compiled with max-autotune, in a CUDA graph",
+        prefill=True,
+    ),
+    Rung(
+        "prefill",
+        "our best kernels over 1024 tokens in a CUDA graph: no scores in memory",
+        ours=True,
+        prefill=True,
+        hypotheses=(_time("hf_prefill", high=1.0 / 1.3),),
+    ),
+)
+NAMES = tuple(rung.name for rung in RUNGS)
+
+
+def rung_of(name: str) -> Rung:
+    """The rung of that name. Raises: KeyError."""
+    return next(rung for rung in RUNGS if rung.name == name)

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Decode GPT-2 by every rung: correctness, times in fresh processes, and what nsys sees of each step.
+#
+# usage: decode.sh [-n] [--out DIR] [--processes N] [--seconds S] [ARGUMENT…]
+#
+#   -n             print the exact commands, run nothing
+#   --out DIR      run folder (default: runs/<time>-decode); what it has of a run that ended is not measured again
+#   --processes N  fresh processes that count (default 10); one more comes first and fills the compilers' caches
+#   --seconds S    time for the processes (default 240): none is begun that would end later
+#   ARGUMENT…      handed on to studies.decode.measure: --weights, --config, --dtype, --batch, --rungs …
+#
+# DIR holds the run, its steps captured kernel by kernel (node granularity); DIR-graphs the same with each CUDA graph
+# as a whole. In all less than 8 minutes on a GPU. Without a GPU: a small model on the CPU, and no capture.
+# exit: 0 done, 1 a part failed (the others ran), 2 usage
+source "$(dirname "$0")/../../nsys_scripts/common.sh"
+
+dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-decode processes=10 seconds=240 more=()
+while (($#)); do
+  case $1 in
+  -h | --help) usage && exit 0 ;;
+  -n) dry=yes && shift ;;
+  --out) value "$1" $# && out=$2 && shift 2 ;;
+  --processes) value "$1" $# && processes=$2 && shift 2 ;;
+  --seconds) value "$1" $# && seconds=$2 && shift 2 ;;
+  *) more+=("$1") && shift ;;
+  esac
+done
+cd "$ROOT"
+status=0 measure=("$PYTHON" -m studies.decode.measure)
+if [[ -z $dry ]] && ! find_gpu >/dev/null; then
+  sizes=n_layer=2,n_embd=128,n_head=2,vocab_size=97,n_positions=48
+  more=(--device cpu --dtype float32 --config "$sizes" --context 8 --tokens 4 ${more[@]+"${more[@]}"})
+  limit=300 step "correctness" "${measure[@]}" check --out "$out" "${more[@]}" || status=1
+  limit=600 step "times in fresh processes" "${measure[@]}" fair --out "$out" --processes "$processes" --seconds "$seconds" "${more[@]}" || status=1
+  limit=300 step "ranges" "${measure[@]}" capture --out "$out" "${more[@]}" || status=1
+  exit $status
+fi
+program=("${measure[@]}" capture --out)
+# a part that fails or takes too long leaves the others their turn
+limit=120 step "correctness" "${measure[@]}" check --out "$out" ${more[@]+"${more[@]}"} || status=1
+limit=$((seconds + 60)) step "times in fresh processes" "${measure[@]}" fair --out "$out" --processes "$processes" --seconds "$seconds" ${more[@]+"${more[@]}"} || status=1
+limit=90 step "steps, kernel by kernel" "$HERE/nsys_capture.sh" --out "$out" -- "${program[@]}" "$out" ${more[@]+"${more[@]}"} || status=1
+limit=60 step "export" "$HERE/export_csv.sh" --only nsys "$out" || status=1
+whole=$out-graphs
+step "a second run for whole graphs" mkdir -p "$whole/captures"
+step "with the same times" cp "$out/captures/decode.json" "$out/captures/timing.json" "$out/captures/manifest.json" "$whole/captures/" || status=1
+limit=90 step "steps, graph by graph" "$HERE/nsys_capture.sh" --graphs graph --out "$whole" -- "${program[@]}" "$whole" ${more[@]+"${more[@]}"} || status=1
+limit=60 step "export of whole graphs" "$HERE/export_csv.sh" --only nsys "$whole" || status=1
+exit $status

@@ -1,0 +1,95 @@
+"""The figures of decoding: every measured rung from the slowest to the floor, and what each block does in a token."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from analysis.capture.model import Capture
+from analysis.page import text
+from analysis.page.canvas import (
+    BLACK,
+    BLUE,
+    GREEN,
+    LIGHT_GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    YELLOW,
+    draw_legend,
+    new_canvas,
+    place_axes,
+    style_context,
+)
+from analysis.tables.declare import picture
+
+_PITCH = 0.34  # inches a rung
+_ROOM = 1.6  # right of the slowest bar, for its label: a factor on the log axis
+_COLOURS = (BLUE, GREEN, SKY, PURPLE, YELLOW, VERMILION, BLACK)
+
+
+@picture("decode", of="decode")
+def plot_decode(decode: pd.DataFrame, caption: str) -> Figure | None:
+    """Wall time a token of each rung that was measured, on a log axis, with its interval; the floor as a line."""
+    rows = decode[decode["token_ns"].notna()].sort_values("token_ns", ascending=False, kind="stable")
+    if rows.empty:
+        return None
+    with style_context():
+        floor = float(rows["floor_ns"].iloc[0]) / 1e3
+        slowest, fastest = (float(rows["token_ns"].iloc[at]) / 1e3 for at in (0, -1))
+        title = f"One token of GPT-2: from {text.number(slowest * 1e3, 'ns')} towards the floor"
+        figure, foot = new_canvas("decode", 0.9 + _PITCH * len(rows), caption, (), title)
+        axes = place_axes(figure, 1.75, 0.3, 0.45, foot + 0.45)
+        for place, row in enumerate(rows.itertuples(index=False)):
+            time = row.token_ns / 1e3
+            axes.plot(time, place, "o", color=BLUE, markersize=5)
+            if pd.notna(row.token_low_ns):
+                axes.plot([row.token_low_ns / 1e3, row.token_high_ns / 1e3], [place, place], color=BLUE, linewidth=2)
+            share = "" if pd.isna(row.floor_frac) else f", {row.floor_frac * 100:.0f} % of the floor's speed"
+            axes.annotate(
+                f"{time:,.1f} µs{share}", (time, place), (7, 0), textcoords="offset points", va="center", fontsize=8
+            )
+        if pd.notna(floor):
+            axes.axvline(floor, color=ORANGE, linewidth=1.2)
+            axes.annotate(f"floor {floor:.1f} µs", (floor, -0.75), (3, 0), textcoords="offset points", fontsize=8)
+        axes.set_xscale("log")
+        axes.set_xlim(min(fastest, floor if pd.notna(floor) else fastest) / _ROOM, slowest * _ROOM**4)
+        axes.set_ylim(len(rows) - 0.4, -1.1)
+        axes.set_yticks(range(len(rows)), rows["rung"])
+        axes.set_xlabel("wall time a token, µs")
+        axes.grid(axis="x", which="major")
+        return figure
+
+
+@picture("decode_phases", of="decode_phases", compact=True)
+def plot_phases(capture: Capture, caption: str) -> Figure | None:
+    """The last stamped token of the first engine: a row a block, a colour a phase, waiting in grey."""
+    stamps = capture.of("decode_phases")
+    own = stamps[stamps["rung"] == stamps["rung"].iloc[0]]
+    own = own[own["token"] == own["token"].max()]
+    with style_context():
+        blocks = int(own["block"].max()) + 1
+        figure, foot = new_canvas(
+            "decode_phases", 0.9 + min(4.5, max(1.2, 0.035 * blocks)), caption, (), "What each block does in one token"
+        )
+        axes = place_axes(figure, 0.6, 0.3, 0.75, foot + 0.45)
+        origin = float(own["start_ns"].min())
+        working = [phase for phase in dict.fromkeys(own["phase"]) if not str(phase).startswith("wait")]
+        colours = {phase: _COLOURS[place % len(_COLOURS)] for place, phase in enumerate(working)}
+        for colour, rows in own.groupby(own["phase"].map(colours).fillna(LIGHT_GREY), sort=False):
+            begin, end = ((rows[name].astype(float) - origin) / 1e3 for name in ("start_ns", "end_ns"))
+            cells = [
+                [(a, block), (b, block), (b, block + 1), (a, block + 1)]
+                for a, b, block in zip(begin, end, rows["block"].astype(int), strict=True)
+            ]
+            axes.add_collection(PolyCollection(cells, facecolors=colour, linewidths=0))
+        axes.set_xlim(0, (float(own["end_ns"].max()) - origin) / 1e3)
+        axes.set_ylim(blocks, 0)
+        axes.set_xlabel("time of the token, µs")
+        axes.set_ylabel("block")
+        handles = [Patch(color=colour, label=phase) for phase, colour in colours.items()]
+        draw_legend(figure, [*handles, Patch(color=LIGHT_GREY, label="waits for another block")])
+        return figure

@@ -1,0 +1,583 @@
+"""Decode GPT-2 by every rung, side by side: times in fresh processes, correctness, and a window for profilers.
+
+    python -m studies.decode.measure fair    --out RUN [--processes 10] [--seconds 300]
+    python -m studies.decode.measure check   --out RUN
+    python -m studies.decode.measure capture --out RUN       under nsys_scripts/nsys_capture.sh
+
+fair starts one fresh process after the other. Each prepares every rung, then takes them in turn, round by round; every
+second process takes them in reverse (AB/BA). One process more comes first and is not counted: it fills the compilers'
+caches. Each process is written to RUN/captures/decode.json at once: a run that ended goes on with the next one.
+
+check runs texts of random and of peaked weights through every engine (harness/decode/check.py). capture opens the
+profiler's window around a few steps of every rung, under the ranges `<rung>` and `decode`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from analysis.formats.console import guarded
+from analysis.formats.decode import DECODE, PHASES
+from analysis.formats.errors import InputError, UsageError
+from analysis.formats.run import TIMING
+from analysis.formats.spans import spread
+from harness import manifest, outputs
+from harness.console import progress, say
+from harness.decode import check
+from harness.decode.engines import GRAPH, sizes_of
+from harness.ranges import NvtxTracer, RecordingTracer, attach, detach, span
+from harness.run import DTYPES, parse_config
+from harness.timing import measure_gpu
+from harness.weights import RANDOM, Weights, build_model, build_transformers_model, load_weights
+from kernels.decode.contract import Sizes
+from kernels.decode.rungs import NAMES, RUNGS, Rung, rung_of
+from studies.baseline.measure import copy_bandwidth
+from studies.decode import measure_rungs as rungs
+
+MODES = ("fair", "check", "capture", "worker")
+PROCESSES, ROUNDS, STEPS = 10, 3, 4
+CONTEXT, TOKENS, PREFILL = 224, 64, 1024
+GEMM_N = 8192
+GREEDY_TEXTS, GREEDY_PROMPT = 3, 16
+_MANY = 16  # tokens of one launch in the profiler's window, of an engine that decodes many
+
+
+# One process -------------------------------------------------------------------------------------------------
+
+
+def shared_of(options: argparse.Namespace, weights: Weights) -> rungs.Shared:
+    """What the rungs of this process share.
+
+    Raises: UsageError where the prompt and what follows do not fit the model.
+    """
+    positions = weights.config.n_positions
+    if options.context + options.tokens + 1 > positions:
+        raise UsageError(
+            f"--context {options.context} and --tokens {options.tokens} do not fit the model's {positions} positions: "
+            "use less of one."
+        )
+    generator = torch.Generator().manual_seed(options.seed)
+    prompt = torch.randint(weights.config.vocab_size, (options.batch, options.context), generator=generator)
+    return rungs.Shared(
+        weights, prompt.to(options.device), options.tokens, options.dtype, options.device, min(PREFILL, positions)
+    )
+
+
+def prepare_all(names: Sequence[str], shared: rungs.Shared) -> tuple[dict[str, rungs.Running], dict[str, str]]:
+    """The rungs that run here, and for the others why they do not."""
+    running: dict[str, rungs.Running] = {}
+    reasons: dict[str, str] = {}
+    for name in names:
+        progress(f"preparing {name}")
+        try:
+            running[name] = rungs.prepare(name, shared)
+            running[name].token_ns()
+        except torch.OutOfMemoryError:
+            reasons[name] = "It does not fit the memory of this GPU."
+            torch.cuda.empty_cache()
+        except Exception as error:  # compilers, captures and libraries fail in many ways; the other rungs still count
+            reasons[name] = manifest.first_line(error, 200)
+    return running, reasons
+
+
+def time_rungs(running: Mapping[str, rungs.Running], rounds: int, process: int) -> list[dict[str, Any]]:
+    """A sample of each rung: medians over rounds, in which all take turns; every second process in reverse."""
+    order = list(running)[:: -1 if process % 2 else 1]
+    times: dict[str, list[float]] = {name: [] for name in order}
+    seen: dict[str, list[float]] = {name: [] for name in order}
+    for _ in range(rounds):
+        for name in order:
+            times[name].append(running[name].token_ns())
+            waited = running[name].seen_ns()
+            seen[name] += [] if waited is None else [waited]
+    return [
+        {
+            "process": process,
+            "place": place,
+            "rung": name,
+            "rounds": rounds,
+            "token_time_ns": float(np.median(times[name])),
+            "seen_time_ns": float(np.median(seen[name])) if seen[name] else None,
+        }
+        for place, name in enumerate(order)
+    ]
+
+
+def run_worker(options: argparse.Namespace) -> dict[str, Any]:
+    """What one process finds: its samples, and why rungs are missing."""
+    weights = load_weights(options.weights, options.seed, parse_config(options.config) if options.config else None)
+    wait_for_turn(options)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what transformers and the compiler advise is not the user's business here
+        shared = shared_of(options, weights)
+        running, reasons = prepare_all(options.rungs, shared)
+        with manifest.ClockSampler() as sampler:
+            samples = time_rungs(running, options.rounds, options.process)
+    source = {"source": weights.source, "sha256": weights.sha256}
+    conditions = manifest.build_manifest([], [], options.seed, source, sampler)
+    return {"samples": samples, "reasons": reasons, "manifest": conditions}
+
+
+def wait_for_turn(options: argparse.Namespace) -> None:
+    """Until the process before is done with the GPU: imports and weights, which need none, are ready by then."""
+    if options.turn and not sys.stdin.readline():
+        raise InputError("The program that started this process has ended.")
+
+
+# Fresh processes ---------------------------------------------------------------------------------------------
+
+Worker = Callable[[int], dict[str, Any]]
+
+
+def worker_command(options: argparse.Namespace, process: int) -> list[str]:
+    """The command of one fresh process."""
+    command = [sys.executable, "-m", "studies.decode.measure", "worker", "--process", str(process), "--turn"]
+    for name in ("out", "context", "tokens", "rounds", "dtype", "batch", "weights", "config", "seed", "device"):
+        if (value := getattr(options, name)) != "":
+            command += [f"--{name}", str(value)]
+    return [*command, "--rungs", ",".join(options.rungs)]
+
+
+class Processes:
+    """Fresh processes one after the other. The next one starts early and waits for its turn, where cores are many."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._early = (os.cpu_count() or 1) >= 8
+        self._waiting: dict[int, subprocess.Popen[str]] = {}
+
+    def _start(self, process: int) -> subprocess.Popen[str]:
+        if process not in self._waiting:
+            self._waiting[process] = subprocess.Popen(
+                worker_command(self._options, process), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+        return self._waiting[process]
+
+    def __call__(self, process: int) -> dict[str, Any]:
+        """What that process finds. Raises: InputError where it fails."""
+        own = self._start(process)
+        if self._early and process + 1 <= self._options.processes:
+            self._start(process + 1)
+        out, _ = own.communicate("go\n")
+        del self._waiting[process]
+        if own.returncode:
+            raise InputError(
+                f"Process {process} of the measurement ended with {own.returncode}: see what it said above."
+            )
+        return dict(json.loads(out.strip().splitlines()[-1]))
+
+    def close(self) -> None:
+        """End what was started early."""
+        for left in self._waiting.values():
+            left.kill()
+            left.wait()
+
+
+def run_fair(options: argparse.Namespace, worker: Worker | None = None) -> None:
+    """Measure the processes that the run lacks, as far as the time goes."""
+    from tqdm import tqdm
+
+    captures = outputs.captures_of(options.out)
+    document = open_document(options, captures)
+    measured = {sample["process"] for sample in document["samples"]}
+    missing = [process for process in range(1, options.processes + 1) if process not in measured]
+    if not missing:
+        progress(f"all {options.processes} processes are there")
+        return
+    write(document, captures)
+    started, longest = time.monotonic(), 0.0
+    with contextlib.ExitStack() as stack:
+        if worker is None:
+            worker = processes = Processes(options)
+            stack.callback(processes.close)
+        if not measured:
+            progress("one process first, which fills the compilers' caches and is not counted")
+            worker(0)
+        for process in tqdm(missing, desc="processes", disable=None):
+            if time.monotonic() - started + longest > options.seconds:
+                progress(f"the time given with --seconds is over: {len(measured)} of {options.processes} are there")
+                break
+            began = time.monotonic()
+            add_process(document, worker(process), captures)
+            longest = max(longest, time.monotonic() - began)
+            measured.add(process)
+    show(document)
+
+
+def add_process(document: dict[str, Any], found: Mapping[str, Any], captures: Path) -> None:
+    """Put what a process found into decode.json and timing.json, and its conditions into the manifest."""
+    document["samples"] += found["samples"]
+    for rung in document["rungs"]:
+        rung["reason"] = found["reasons"].get(rung["rung"], rung["reason"])
+    write(document, captures)
+    path = captures / "manifest.json"
+    if not path.is_file() and found.get("manifest"):
+        manifest.write_manifest(path, found["manifest"])
+
+
+def open_document(options: argparse.Namespace, captures: Path) -> dict[str, Any]:
+    """decode.json of this run, or a new one.
+
+    Raises: InputError where the one that is there measured something else.
+    """
+    weights = load_weights(options.weights, options.seed, parse_config(options.config) if options.config else None)
+    sizes = sizes_of(weights, options.dtype, options.batch)
+    new = conditions_of(options, sizes)
+    old = outputs.read_json(captures / DECODE.name)
+    if old is None:
+        on_gpu = options.device == "cuda"
+        return new | {
+            "rungs": [rung_entry(rung_of(name)) for name in options.rungs],
+            "samples": [],
+            "checks": [],
+            "captured": [],
+            "copy_bytes_per_s": copy_bandwidth() if on_gpu else None,
+            "flop_per_s": gemm_rate(DTYPES[options.dtype]) if on_gpu else None,
+        }
+    DECODE.check(old, DECODE.name)
+    if other := [name for name, value in new.items() if old[name] != value]:
+        raise InputError(
+            f"{DECODE.name} was measured with another {other[0]} ({old[other[0]]}, now {new[other[0]]}): "
+            "give --out another folder."
+        )
+    known = {rung["rung"] for rung in old["rungs"]}
+    old["rungs"] += [rung_entry(rung_of(name)) for name in options.rungs if name not in known]
+    return {name: value for name, value in old.items() if name not in ("kind", "schema_version")}
+
+
+def conditions_of(options: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
+    """What must be the same for all processes of a run, and the bytes of a step at the mean context."""
+    context = options.context + options.tokens / 2
+    prefill = min(PREFILL, sizes.positions)
+    return {
+        "dtype": options.dtype,
+        "batch": options.batch,
+        "context_tokens": context,
+        "tokens": options.tokens,
+        "weight_bytes": sizes.weight_bytes,
+        "cache_bytes": sizes.cache_bytes(1) * context,
+        "prefill_tokens": prefill,
+        "prefill_flops": prefill_flops(sizes, prefill),
+    }
+
+
+def prefill_flops(sizes: Sizes, tokens: int) -> int:
+    """Of a pass over `tokens` that wants the last logits: projections, causal attention, one row of the output."""
+    c, pairs = sizes.width, tokens * (tokens + 1) // 2
+    layer = 2 * tokens * (4 * c * c + 2 * c * sizes.inner) + 4 * pairs * c
+    return sizes.layers * layer + 2 * sizes.vocabulary * c
+
+
+def gemm_rate(dtype: Any) -> float:
+    """FLOP/s of a square product of 8192, the roof that MFU is of."""
+    a, b = (torch.randn(GEMM_N, GEMM_N, device="cuda").to(dtype) for _ in range(2))
+    return 2 * GEMM_N**3 / (measure_gpu(lambda: a @ b, samples=10).p50_ns / 1e9)
+
+
+def rung_entry(rung: Rung) -> dict[str, Any]:
+    """A rung as decode.json has it, with the bounds that were declared."""
+    bounds = [
+        {"than": one.than, "said": one.bound, "low": one.low, "high": None if math.isinf(one.high) else one.high}
+        for one in rung.hypotheses
+    ]
+    return {
+        "rung": rung.name,
+        "idea": rung.idea,
+        "ours": rung.ours,
+        "prefill": rung.prefill,
+        "bounds": bounds,
+        "reason": "",
+    }
+
+
+def write(document: dict[str, Any], captures: Path) -> None:
+    """decode.json, and timing.json: the time of each step that the window for profilers shows."""
+    manifest.write_json(captures / DECODE.name, DECODE.document(document))
+    tokens = {entry["rung"]: entry["tokens"] for entry in document["captured"]}
+    steps = []
+    for rung in document["rungs"]:
+        own = [s["seen_time_ns"] or s["token_time_ns"] for s in document["samples"] if s["rung"] == rung["rung"]]
+        if own:
+            times = [value * tokens.get(rung["rung"], 1) for value in own]
+            path = f"{rung['rung']}/{'prefill' if rung['prefill'] else 'decode'}"
+            steps.append({"range": path, "wall_ns": spread(times, 0), "gpu_ns": None, "samples": len(own)})
+    how = "fresh processes, no tool attached; the host waits for each token, of many tokens a launch for the last"
+    manifest.write_json(captures / TIMING.name, TIMING.document({"how": how, "steps": steps, "tokens_per_s": {}}))
+
+
+def show(document: Mapping[str, Any]) -> None:
+    """Medians over processes, for the terminal."""
+    rows = []
+    for rung in document["rungs"]:
+        own = [s["token_time_ns"] / 1e3 for s in document["samples"] if s["rung"] == rung["rung"]]
+        rows.append([rung["rung"], float(np.median(own)) if own else None, len(own), rung["reason"]])
+    outputs.print_table("A token", ["rung", "µs, median", "processes", ""], rows, say)
+
+
+# Correctness -------------------------------------------------------------------------------------------------
+
+
+def run_check(options: argparse.Namespace) -> None:
+    """Every engine on forced and on greedy texts, with random and with peaked weights."""
+    captures = outputs.captures_of(options.out)
+    document = open_document(options, captures)
+    config = parse_config(options.config) if options.config else load_weights(options.weights).config
+    kinds: dict[str, Callable[[], Weights]] = {
+        options.weights: lambda: load_weights(options.weights, options.seed, config if options.config else None),
+        "peaked": lambda: check.peaked_weights(config, options.seed),
+    }
+    names = [name for name in options.rungs if name in rungs.OURS and name != "eager"]
+    with torch.inference_mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for kind, load in kinds.items():
+            for entry in check_weights(kind, load(), names, options):
+                same = [entry[key] for key in ("engine", "dtype", "weights")]
+                kept = [e for e in document["checks"] if [e["engine"], e["dtype"], e["weights"]] != same]
+                document["checks"] = [*kept, entry]
+                write(document, captures)
+                wrong = entry["wrong"] + entry["greedy_wrong"]
+                say(
+                    f"{entry['engine']}, {entry['dtype']}, {kind} weights: {entry['same']} tokens the same, "
+                    f"{entry['ties']} ties, {wrong} wrong; mean KL {entry['kl_mean']:.2e}, plain "
+                    f"{entry['plain_kl_mean']:.2e}{', worse at ' + ', '.join(entry['worse']) if entry['worse'] else ''}"
+                )
+
+
+def check_weights(
+    kind: str, weights: Weights, names: Sequence[str], options: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    """An entry of each engine on one set of weights, batch 1."""
+    one = argparse.Namespace(**{**vars(options), "batch": 1})
+    shared = shared_of(one, weights)
+    positions = min(PREFILL, weights.config.n_positions)
+    generator = torch.Generator().manual_seed(options.seed + 7)
+    ids = torch.randint(weights.config.vocab_size, (1, positions), generator=generator).to(options.device)
+    truth = build_model(weights, device=options.device, dtype=_truth(options.dtype))
+    usual = plain_model(weights, options)
+    reference, plain = truth(ids)[0].float(), logits_of(usual, ids)
+    for name in names:
+        try:
+            engine = rungs.engine(shared, name)
+        except rungs.UnavailableError as error:
+            progress(f"{name} is not checked: {error}")
+            continue
+        found = check.compare(reference, plain, check.forced_logits(engine, ids), 1)
+        greedy = np.zeros(3, dtype=int)
+        for text in range(GREEDY_TEXTS):
+            start = ids[:, 100 * text % positions :][:, : min(GREEDY_PROMPT, positions // 2)]
+            own = check.greedy_text(engine, start, positions - start.shape[1])
+            greedy += check.compare_greedy(truth(own)[0].float(), logits_of(usual, own), own, start.shape[1])
+        same, ties, wrong = (int(count) for count in greedy)
+        yield {
+            "engine": engine.name,
+            "dtype": options.dtype,
+            "weights": kind,
+            **found.as_json(),
+            "greedy_texts": GREEDY_TEXTS,
+            "greedy_same": same,
+            "greedy_ties": ties,
+            "greedy_wrong": wrong,
+        }
+
+
+def _truth(dtype: str) -> Any:
+    """What an engine is held against: one precision more than its own."""
+    return torch.float64 if dtype == "float32" else torch.float32
+
+
+def plain_model(weights: Weights, options: argparse.Namespace) -> Any:
+    """What rounding alone does: Hugging Face's model in the engine's dtype."""
+    return build_transformers_model(weights, options.device, DTYPES[options.dtype])
+
+
+def logits_of(model: Any, ids: Any) -> Any:
+    """(T, V) of one text, float32."""
+    return model(ids).logits[0].float()
+
+
+# The window for profilers ------------------------------------------------------------------------------------
+
+
+def run_capture(options: argparse.Namespace) -> None:
+    """A few steps of every rung between cudaProfilerStart and cudaProfilerStop, each under `<rung>` and `decode`."""
+    captures = outputs.captures_of(options.out)
+    document = open_document(options, captures)
+    weights = load_weights(options.weights, options.seed, parse_config(options.config) if options.config else None)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shared = shared_of(options, weights)
+        # what others compile and record is none of our business; of our graphs nsys has to see how they are recorded
+        ready = windows_of([name for name in options.rungs if name not in rungs.OURS], shared)
+        with profiling(options.device):
+            tracer = NvtxTracer() if options.device == "cuda" else RecordingTracer()
+            ready |= windows_of([name for name in options.rungs if name in rungs.OURS], shared)
+            for name, window in ready.items():
+                run_steps(name, window, tracer, shared)
+    known = {entry["rung"]: entry for entry in document["captured"]}
+    known |= {name: {"rung": name, "tokens": _MANY if name == "persistent" else 1} for name in ready}
+    document["captured"] = list(known.values())
+    write(document, captures)
+    if isinstance(tracer, RecordingTracer):
+        tracer.write_csv(captures / "cpu_ranges.csv")
+    write_phases(shared, ready, captures)
+
+
+class Window(NamedTuple):
+    """How a rung begins, what one step is, and what of it has ranges of its own, or None."""
+
+    start: Callable[[], object]
+    step: Callable[[], object]
+    traced: Any = None
+
+
+def windows_of(names: Sequence[str], shared: rungs.Shared) -> dict[str, Window]:
+    """The rungs that run here, warmed up."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = window_of(name, shared)
+        except Exception as error:  # compilers, captures and libraries fail in many ways; the other rungs still count
+            progress(f"{name} is not captured: {manifest.first_line(error, 200)}")
+    return found
+
+
+def window_of(name: str, shared: rungs.Shared) -> Window:
+    """A rung, after it ran once. Raises: UnavailableError."""
+    if name in rungs.OURS:
+        engine = rungs.engine(shared, name, ranges=True)
+        count = _MANY if engine.program.most > 1 else 1
+        engine.prefill(shared.prompt)
+        engine.decode(count)
+        traced = engine.program if name == "eager" else None
+        return Window(lambda: engine.prefill(shared.prompt), lambda: engine.decode(count), traced)
+    running = rungs.prepare(name, shared)
+    running.start()
+    running.step()
+    return Window(running.start, running.step)
+
+
+def run_steps(name: str, window: Window, tracer: Any, shared: rungs.Shared) -> None:
+    """The prompt outside of any range, then the steps; the host waits for each inside its range."""
+    window.start()
+    shared.wait()
+    if window.traced is not None:
+        attach(window.traced, tracer)
+    try:
+        with span(tracer, name):
+            for _ in range(STEPS):
+                with span(tracer, "prefill" if rung_of(name).prefill else "decode"):
+                    window.step()
+                    shared.wait()
+    finally:
+        if window.traced is not None:
+            detach(window.traced)
+
+
+@contextlib.contextmanager
+def profiling(device: str) -> Iterator[None]:
+    """The profiler's window; without a GPU nothing."""
+    if device != "cuda":
+        yield
+        return
+    torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStart())
+    try:
+        yield
+    finally:
+        torch.cuda.synchronize()
+        torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStop())
+
+
+def write_phases(shared: rungs.Shared, ready: Mapping[str, Window], captures: Path) -> None:
+    """decode_phases.csv: what each block of the persistent kernel did in a few tokens, outside of the window."""
+    rows: list[tuple[Any, ...]] = []
+    for name in ready:
+        if name in rungs.OURS and name not in ("eager", GRAPH):
+            engine = rungs.engine(shared, name, stamped=STEPS)
+            engine.prefill(shared.prompt)
+            for _ in range(2):
+                engine.decode(STEPS)
+                engine.check()
+            rows += [(name, *phase) for phase in engine.program.phases()]
+    if rows:
+        (captures / PHASES.name).write_text(PHASES.text(rows), encoding="utf-8")
+
+
+# Command line ------------------------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.decode.measure",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("mode", choices=MODES)
+    parser.add_argument("--out", type=Path, help="run folder (default runs/<time>-<gpu>-decode)")
+    parser.add_argument("--rungs", default=",".join(NAMES), help=f"comma-separated: {', '.join(NAMES)}")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="fresh processes that count")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of each process")
+    parser.add_argument("--context", type=int, default=CONTEXT, help="tokens of the prompt")
+    parser.add_argument("--tokens", type=int, default=TOKENS, help="timed tokens behind it")
+    parser.add_argument("--seconds", type=float, default=3600, help="begin no process that would end after so many")
+    parser.add_argument("--weights", default=RANDOM, help="random (default), gpt2, a folder, a .safetensors file")
+    parser.add_argument(
+        "--config", default="", help="sizes of random weights, such as n_layer=24,n_embd=1024,n_head=16"
+    )
+    parser.add_argument("--dtype", choices=tuple(DTYPES), default="bfloat16")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU if there is one")
+    parser.add_argument("--process", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--turn", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command line. Raises: UsageError for what cannot be meant."""
+    options = _parser().parse_args(argv)
+    options.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda needs an NVIDIA GPU, and torch sees none: use --device cpu.")
+    options.rungs = [name for name in options.rungs.split(",") if name]
+    if unknown := [name for name in options.rungs if name not in NAMES]:
+        raise UsageError(f"There is no rung {unknown[0]!r}: use {', '.join(rung.name for rung in RUNGS)}.")
+    for name in ("processes", "rounds", "context", "tokens", "batch"):
+        if getattr(options, name) < 1:
+            raise UsageError(f"--{name} counts something: use 1 or more.")
+    options.out = options.out or outputs.default_run("decode")
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """See the module's docstring."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+
+    def program() -> int:
+        torch.set_float32_matmul_precision("highest")
+        options = parse(argv)
+        if options.mode == "worker":
+            print(json.dumps(run_worker(options)), flush=True)
+            return 0
+        {"fair": run_fair, "check": run_check, "capture": run_capture}[options.mode](options)
+        progress(f"wrote {options.out}")
+        return 0
+
+    return guarded(program, "fewer --rungs")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""What the README files say of decoding: the rungs in kernels/decode/README.md, one line in README.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from analysis.page import cells, markdown, text
+from analysis.tables.declare import section
+
+HEADERS = ["rung", "µs a token (95 % interval)", "of the floor", "launches", "GPU busy (µs)", "what was expected"]
+
+
+def _time(row: object) -> str:
+    """`94.5 (91.0 – 98.0)` in µs; a dash without a time."""
+    median, low, high = (getattr(row, f"token_{end}ns") for end in ("", "low_", "high_"))
+    if text.is_missing(median):
+        return text.MISSING
+    ends = "" if text.is_missing(low) else f" ({low / 1e3:,.1f} – {high / 1e3:,.1f})"
+    return f"{median / 1e3:,.1f}{ends}"
+
+
+@section("decode")
+def write_decode(decode: pd.DataFrame, decode_bounds: pd.DataFrame) -> str:
+    """One row a rung; a rung without a time says why, an expectation how it came out."""
+    body = []
+    for row in cells.rows(decode):
+        own = decode_bounds[decode_bounds["rung"] == row.rung]
+        expected = [f"{b.bound}: {b.verdict or 'not measured'}" for b in cells.rows(own)]
+        body.append(
+            [
+                markdown.escape(row.rung),
+                _time(row) if text.is_missing(row.reason) else markdown.escape(row.reason),
+                text.number(row.floor_frac, "frac"),
+                text.number(row.launches),
+                text.number(row.busy_ns / 1e3),
+                markdown.escape("; ".join(expected)),
+            ]
+        )
+    return cells.table(HEADERS, body)
+
+
+def render_decode(tables: Mapping[str, pd.DataFrame], run: str) -> str:
+    """Return the generated part of kernels/decode/README.md. `run` leads to the committed run from there."""
+    parts = [write_decode(tables["decode"], tables["decode_bounds"])]
+    if len(tables.get("decode_checks", ())):
+        checks = tables["decode_checks"]
+        good = int((checks["verdict"] == "good").sum())
+        parts.append(f"{good} of {len(checks)} comparisons with the reference are good ([all]({run}/report.md)).")
+    parts.append(f"![from Hugging Face's eager loop to the floor]({run}/figures/decode.svg)")
+    return "\n\n".join(parts)
+
+
+def render_line(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Return the line of README.md: the fastest rung of ours, beside Hugging Face's; "" where none was measured."""
+    rows = tables["decode"].dropna(subset=["token_low_ns"])
+    ours = rows[~rows["rung"].str.startswith("hf_")].sort_values("token_ns", kind="stable")
+    theirs = rows[rows["rung"].str.startswith("hf_")].sort_values("token_ns", kind="stable")
+    if ours.empty or theirs.empty:
+        return ""
+    first, best = next(cells.rows(ours)), next(cells.rows(theirs))
+    return (
+        f"**One token of GPT-2.** Engine `{first.rung}` takes {_time(first)} µs, Hugging Face's fastest setting "
+        f"(`{best.rung}`) {_time(best)} µs; reading the weights once takes {first.floor_ns / 1e3:.1f} µs "
+        "([rung by rung](kernels/decode/README.md))."
+    )

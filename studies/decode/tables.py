@@ -1,0 +1,318 @@
+"""GPT-2 one token at a time, as tables: times rung by rung, declared bounds, correctness, prefill, phases of blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.tables.declare import Column, fact, table
+
+CERTAIN = 0.95
+CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "open"
+FLOOR = "floor"
+_WAIT = "wait"
+
+Run = dict[str, Any]
+
+
+@fact("decode_run")
+def _decode_run(capture: Capture) -> Run:
+    return capture.of("decode") or {}
+
+
+@fact("decode_floor_ns")
+def _decode_floor_ns(decode_run: Run) -> float | None:
+    """The bytes of a step over the speed of a copy; None where that was not measured."""
+    copy = decode_run.get("copy_bytes_per_s")
+    return (decode_run["weight_bytes"] + decode_run["cache_bytes"]) / copy * 1e9 if copy else None
+
+
+@fact("decode_times")
+def _decode_times(decode_run: Run) -> pd.DataFrame:
+    """Wall time a token of each rung (columns) in each process (rows), ns."""
+    rows = pd.DataFrame(decode_run.get("samples", []), columns=["process", "rung", "token_time_ns"])
+    return rows.pivot_table(index="process", columns="rung", values="token_time_ns")
+
+
+def interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """The 95 % interval of the median that holds whatever the distribution is; None for fewer than six values.
+
+    The median lies between the k-th smallest and the k-th largest of n values with probability
+    1 - 2 P(B(n, 1/2) < k): of ten values between the second and the ninth.
+    """
+    ranked = sorted(values)
+    n = len(ranked)
+    k, below = 0, 0.0
+    while 2 * (below + math.comb(n, k) / 2**n) <= 1 - CERTAIN:
+        below += math.comb(n, k) / 2**n
+        k += 1
+    return (ranked[k - 1], ranked[n - k]) if k else None
+
+
+def _spread(values: pd.Series) -> dict[str, float]:
+    """median, low, high of a rung's times or of a ratio; low and high NaN where there are too few processes."""
+    known = values.dropna()
+    low, high = interval(known.tolist()) or (np.nan, np.nan)
+    return {"median": float(known.median()) if len(known) else np.nan, "low": low, "high": high}
+
+
+# Rung by rung ------------------------------------------------------------------------------------------------
+
+
+@table(
+    "decode",
+    question="How long does a token take on each rung, and how far is it from reading its bytes once?",
+    order=5,
+    title="GPT-2, one token at a time",
+    columns=(
+        Column("rung", "", "way to decode, of kernels/decode/rungs.py", "key"),
+        Column("token_ns", "ns", "wall time a token in fresh processes without a tool, median of processes", "timing"),
+        Column("token_low_ns", "ns", "lower end of the 95 % interval of that median, by order statistics", "timing"),
+        Column("token_high_ns", "ns", "upper end of it", "timing"),
+        Column("tokens_per_s", "1/s", "batch over token_ns", "timing"),
+        Column("seen_ns", "ns", "the same where the host waits for each token, median", "timing", shown=False),
+        Column("processes", "1", "fresh processes, forward and in reverse order in turn", "timing", shown=False),
+        Column("launches", "1", "launches of the host a token (nsys); a CUDA graph is one", "timing"),
+        Column("kernels", "1", "kernels a token (nsys); blank where only whole graphs were traced", "timing"),
+        Column("busy_ns", "ns", "union of the GPU operations of a token, over all streams (nsys)", "timing"),
+        Column("bytes", "byte", "weights once, keys and values at the mean context", "static"),
+        Column("floor_ns", "ns", "bytes at the measured speed of a copy", "timing"),
+        Column("floor_frac", "0-1", "floor_ns over token_ns", "timing", style="bar"),
+        Column("idea", "", "what the rung is", "key", style="prose"),
+        Column("reason", "", "why there is no time", "row", style="prose"),
+    ),
+    optional=True,
+)
+def build_decode(
+    decode_run: Run, decode_times: pd.DataFrame, decode_floor_ns: float | None, gpu_ops: pd.DataFrame,
+    step_ranges: pd.DataFrame, step_of_op: np.ndarray,
+) -> pd.DataFrame | None:  # fmt: skip
+    """Return decode.csv: a row a rung, in the order of the declaration; one without a time says why."""
+    seen = pd.DataFrame(decode_run.get("samples", []), columns=["rung", "seen_time_ns"]).groupby("rung").median()
+    counted = _counted(decode_run, gpu_ops, step_ranges, step_of_op)
+    rows = []
+    for rung in decode_run.get("rungs", []):
+        if rung["prefill"]:
+            continue
+        name = rung["rung"]
+        times = _spread(decode_times[name]) if name in decode_times else _spread(pd.Series(dtype=float))
+        token_ns = times["median"]
+        rows.append(
+            {
+                "rung": name, "token_ns": token_ns, "token_low_ns": times["low"], "token_high_ns": times["high"],
+                "tokens_per_s": decode_run["batch"] * 1e9 / token_ns,
+                "seen_ns": seen["seen_time_ns"].get(name, np.nan),
+                "processes": decode_times[name].count() if name in decode_times else 0,
+                **counted.get(name, {"launches": np.nan, "kernels": np.nan, "busy_ns": np.nan}),
+                "bytes": decode_run["weight_bytes"] + decode_run["cache_bytes"],
+                "floor_ns": np.nan if decode_floor_ns is None else decode_floor_ns,
+                "floor_frac": np.nan if decode_floor_ns is None else decode_floor_ns / token_ns,
+                "idea": rung["idea"], "reason": rung.get("reason") or "", "tier": "timing",
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows) if rows else None
+
+
+def _counted(
+    decode_run: Run, gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray
+) -> dict[str, dict[str, float]]:
+    """Launches, kernels and busy time a token by rung, medians over the captured steps."""
+    from analysis.tables.intervals import length, union
+
+    tokens = {entry["rung"]: entry["tokens"] for entry in decode_run.get("captured", [])}
+    found: dict[str, list[tuple[int, float, int]]] = {}
+    for row, path in zip(step_ranges.index, step_ranges["path"] if len(step_ranges) else [], strict=True):
+        rung = str(path).partition("/")[0]
+        own = gpu_ops[step_of_op == row]
+        if rung in tokens and len(own):
+            start, took = (own[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
+            launches = own[["pid", "api_start_ns"]].drop_duplicates().shape[0]
+            whole = (own["kind"] == "graph").any()
+            kernels = np.nan if whole else float((own["kind"] == "kernel").sum())
+            found.setdefault(rung, []).append((launches, kernels, length(union(start, took))))
+    return {
+        rung: dict(zip(("launches", "kernels", "busy_ns"), np.median(values, axis=0) / tokens[rung], strict=True))
+        for rung, values in found.items()
+    }
+
+
+# Bounds ------------------------------------------------------------------------------------------------------
+
+
+@table(
+    "decode_bounds",
+    question="Which of the bounds that were declared before the measurement hold?",
+    order=6,
+    title="What was expected of each rung",
+    columns=(
+        Column("rung", "", "rung of decode.csv", "key"),
+        Column("bound", "", "what was declared, in words", "key", style="prose"),
+        Column("ratio", "1", "time over the other's in the same process, median over processes", "timing"),
+        Column("ratio_low", "1", "lower end of the 95 % interval of that median", "timing"),
+        Column("ratio_high", "1", "upper end of it", "timing"),
+        Column("verdict", "", f"{CONFIRMED}: the whole interval is inside; {REFUTED}: outside; else {OPEN}", "timing"),
+    ),
+    optional=True,
+)
+def build_bounds(decode_run: Run, decode_times: pd.DataFrame, decode_floor_ns: float | None) -> pd.DataFrame | None:
+    """Return decode_bounds.csv: a row a bound; without both times there is no ratio and no verdict."""
+    rows = []
+    for rung in decode_run.get("rungs", []):
+        for bound in rung["bounds"]:
+            ratio = _spread(_ratio(rung["rung"], bound["than"], decode_times, decode_floor_ns))
+            rows.append(
+                {
+                    "rung": rung["rung"], "bound": bound["said"], "ratio": ratio["median"],
+                    "ratio_low": ratio["low"], "ratio_high": ratio["high"], "verdict": judge(ratio, bound),
+                    "tier": "timing",
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows) if rows else None
+
+
+def _ratio(rung: str, than: str, times: pd.DataFrame, floor_ns: float | None) -> pd.Series:
+    """The time of a rung over that of another, or over the floor, in each process that has both."""
+    if rung not in times or (floor_ns is None if than == FLOOR else than not in times):
+        return pd.Series(dtype=float)
+    return (times[rung] / (floor_ns if than == FLOOR else times[than])).dropna()
+
+
+def judge(ratio: dict[str, float], bound: dict[str, Any]) -> str:
+    """Whether a bound holds, by the worse end of the interval; "" without an interval."""
+    low, high = ratio["low"], ratio["high"]
+    if math.isnan(low):
+        return ""
+    least, most = bound.get("low") or 0.0, math.inf if bound.get("high") is None else bound["high"]
+    if least <= low and high <= most:
+        return CONFIRMED
+    return REFUTED if high < least or low > most else OPEN
+
+
+# Correctness -------------------------------------------------------------------------------------------------
+
+
+@table(
+    "decode_checks",
+    question="Do the engines decode like the reference, far behind the prompt, and on weights that hide nothing?",
+    order=7,
+    title="Correctness",
+    columns=(
+        Column("engine", "", "engine of harness/decode", "key"),
+        Column("dtype", "", "type of weights and arithmetic", "key"),
+        Column("weights", "", "random: as initialised; peaked: heads look at few keys, so that mistakes show", "key"),
+        Column("positions", "1", "positions of the forced text", "timing"),
+        Column("same", "1", "the same largest logit as the reference", "timing"),
+        Column("ties", "1", "another one, which the reference puts within rounding of its own", "timing"),
+        Column("wrong", "1", "another one, beyond rounding", "timing"),
+        Column("greedy_same", "1", "tokens of its own greedy texts that the reference chooses too", "timing"),
+        Column("greedy_ties", "1", "ties among them", "timing"),
+        Column("greedy_wrong", "1", "wrong ones", "timing"),
+        Column("kl_mean", "nat", "mean KL of the reference from the engine", "timing"),
+        Column("plain_kl_mean", "nat", "the same of Hugging Face's model in this type", "timing"),
+        Column("kl_most", "nat", "the largest KL", "timing", shown=False),
+        Column("plain_kl_most", "nat", "the same of Hugging Face's model", "timing", shown=False),
+        Column("verdict", "", "good: nothing wrong, and KL in no window of positions above Hugging Face's", "timing"),
+    ),
+    optional=True,
+)
+def build_checks(decode_run: Run) -> pd.DataFrame | None:
+    """Return decode_checks.csv."""
+    names = [column.name for column in build_checks.columns if column.name != "verdict"]
+    rows = [
+        {name: entry[name] for name in names} | {"verdict": _checked(entry)} for entry in decode_run.get("checks", [])
+    ]
+    return pd.DataFrame(rows).assign(tier="timing") if rows else None
+
+
+def _checked(entry: dict[str, Any]) -> str:
+    wrong = entry["wrong"] + entry["greedy_wrong"]
+    worse = f"KL worse at positions {', '.join(entry['worse'])}" if entry["worse"] else ""
+    return "; ".join(filter(None, [f"{wrong} wrong tokens" if wrong else "", worse])) or "good"
+
+
+# Prefill -----------------------------------------------------------------------------------------------------
+
+
+@table(
+    "decode_prefill",
+    question="How long does a pass over the prompt take, and what share of the arithmetic roof is that?",
+    order=8,
+    title="Prefill",
+    columns=(
+        Column("rung", "", "way to run the prompt", "key"),
+        Column("tokens", "1", "tokens of the prompt, batch 1", "key"),
+        Column("time_ns", "ns", "of the pass, in fresh processes without a tool, median", "timing"),
+        Column("time_low_ns", "ns", "lower end of the 95 % interval of that median", "timing"),
+        Column("time_high_ns", "ns", "upper end of it", "timing"),
+        Column("flops", "1", "projections, causal attention, logits of the last token", "static"),
+        Column(
+            "mfu_frac", "0-1", "flops over time_ns, over the rate of a square product of 8192", "timing", style="bar"
+        ),
+        Column("idea", "", "what the rung is", "key", style="prose"),
+        Column("reason", "", "why there is no time", "row", style="prose"),
+    ),
+    optional=True,
+)
+def build_prefill(decode_run: Run, decode_times: pd.DataFrame) -> pd.DataFrame | None:
+    """Return decode_prefill.csv."""
+    rows = []
+    for rung in decode_run.get("rungs", []):
+        if not rung["prefill"]:
+            continue
+        name, rate = rung["rung"], decode_run.get("flop_per_s") or np.nan
+        times = _spread(decode_times[name]) if name in decode_times else _spread(pd.Series(dtype=float))
+        rows.append(
+            {
+                "rung": name, "tokens": decode_run["prefill_tokens"], "time_ns": times["median"],
+                "time_low_ns": times["low"], "time_high_ns": times["high"], "flops": decode_run["prefill_flops"],
+                "mfu_frac": decode_run["prefill_flops"] / times["median"] * 1e9 / rate, "idea": rung["idea"],
+                "reason": rung.get("reason") or "", "tier": "timing",
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows) if rows else None
+
+
+# Phases ------------------------------------------------------------------------------------------------------
+
+
+@table(
+    "decode_phases",
+    question="What does a resident block do with the time of a token: multiply, or wait for another block?",
+    order=9,
+    title="Phases of the persistent kernel",
+    columns=(
+        Column("rung", "", "engine that kept the stamps", "key"),
+        Column("phase", "", "phase of a layer, or behind the last one", "key"),
+        Column("kind", "", "wait: for what another block writes; work: all else", "key"),
+        Column("time_ns", "ns", "a token, of all layers, mean over blocks and tokens", "timing"),
+        Column("share_frac", "0-1", "of the mean time of a token; all phases add up to 1", "timing", style="bar"),
+        Column("longest_ns", "ns", "the same of the block that takes longest", "timing"),
+        Column("shortest_ns", "ns", "of the block that is done first: what is between them waits elsewhere", "timing"),
+    ),
+    optional=True,
+)
+def build_phases(capture: Capture) -> pd.DataFrame | None:
+    """Return decode_phases.csv: the sum of a block's phases is its token, from its first stamp to its last."""
+    stamps = capture.of("decode_phases")
+    if stamps is None or stamps.empty:
+        return None
+    took = stamps.assign(time_ns=(stamps["end_ns"] - stamps["start_ns"]).astype(float))
+    rows = []
+    for rung, own in took.groupby("rung", sort=False):
+        tokens = own["token"].nunique()
+        blocks = own.groupby(["phase", "block"], sort=False)["time_ns"].sum().unstack(fill_value=0.0) / tokens
+        whole = float(blocks.mean(axis=1).sum())
+        rows += [
+            {
+                "rung": rung, "phase": phase, "kind": _WAIT if str(phase).startswith(_WAIT) else "work",
+                "time_ns": times.mean(), "share_frac": times.mean() / whole if whole else np.nan,
+                "longest_ns": times.max(), "shortest_ns": times.min(), "tier": "timing",
+            }
+            for phase, times in blocks.iterrows()
+        ]  # fmt: skip
+    return pd.DataFrame(rows)

@@ -1,0 +1,372 @@
+"""The study of decoding on a CPU with a tiny model: fresh processes, correctness, the window, and its tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+import studies.decode
+from analysis import report
+from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table, nest_ranges
+from analysis.formats.decode import DECODE
+from analysis.formats.run import TIMING
+from analysis.pipeline import declarations
+from analysis.tables.declare import World, find
+from harness.decode.check import peaked_weights
+from harness.decode.engines import sizes_of
+from harness.run import parse_config
+from kernels.decode.contract import Gpu
+from kernels.decode.rungs import NAMES, RUNGS
+from studies.decode import measure, page, tables
+from studies.decode import measure_rungs as rungs
+from studies.decode.figures import plot_decode, plot_phases
+
+TINY = "n_layer=2,n_embd=128,n_head=2,vocab_size=97,n_positions=48"
+ARGUMENTS = [
+    "--config",
+    TINY,
+    "--device",
+    "cpu",
+    "--dtype",
+    "float32",
+    "--context",
+    "8",
+    "--tokens",
+    "4",
+    "--rounds",
+    "2",
+]
+FEW_RUNGS = "hf_eager,hf_compile_graph,eager,graph,persistent,hf_prefill,prefill"
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Matrices this small are slower on many threads, and a busy machine makes threads wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def options(out: Path, *more: str, mode: str = "fair") -> Any:
+    return measure.parse([mode, *ARGUMENTS, "--out", str(out), *more])
+
+
+def here(chosen: Any) -> Callable[[int], dict[str, Any]]:
+    """A worker in this process, as the command line of a fresh one has it."""
+
+    def worker(process: int) -> dict[str, Any]:
+        command = measure.worker_command(chosen, process)
+        own = measure.parse([word for word in command[3:] if word != "--turn"])
+        return json.loads(json.dumps(measure.run_worker(own)))
+
+    return worker
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with three processes, checks and a window."""
+    torch.set_num_threads(1)
+    out = tmp_path_factory.mktemp("decode")
+    chosen = options(out, "--rungs", FEW_RUNGS, "--processes", "3")
+    measure.run_fair(chosen, here(chosen))
+    measure.run_check(options(out, "--rungs", FEW_RUNGS, mode="check"))
+    measure.run_capture(options(out, "--rungs", "eager,graph,hf_eager,prefill", mode="capture"))
+    return out
+
+
+def content(out: Path) -> dict[str, Any]:
+    return json.loads((out / "captures" / "decode.json").read_text(encoding="utf-8"))
+
+
+def test_a_run_has_each_rung_in_each_process_in_alternating_order(measured: Path) -> None:
+    found = DECODE.check(content(measured), "decode.json")
+    ran = [name for name in FEW_RUNGS.split(",") if name != "persistent"]
+    for process in (1, 2, 3):
+        own = [sample for sample in found["samples"] if sample["process"] == process]
+        assert [sample["rung"] for sample in own] == ran[:: -1 if process % 2 else 1]
+        assert all(sample["rounds"] == 2 and sample["token_time_ns"] > 0 for sample in own)
+    assert {sample["process"] for sample in found["samples"]} == {1, 2, 3}  # the one that warms caches does not count
+    persistent = next(rung for rung in found["rungs"] if rung["rung"] == "persistent")
+    assert persistent["reason"] == "Engine persistent needs an NVIDIA GPU, and torch sees none."
+    assert found["context_tokens"] == 10
+    assert found["prefill_tokens"] == 48
+
+
+def test_a_run_goes_on_where_it_ended(tmp_path: Path) -> None:
+    chosen = options(tmp_path, "--rungs", "graph", "--processes", "2")
+    calls: list[int] = []
+
+    def worker(process: int) -> dict[str, Any]:
+        calls.append(process)
+        if calls.count(2) == 1 and process == 2:
+            raise RuntimeError("the power failed")
+        return here(chosen)(process)
+
+    with pytest.raises(RuntimeError, match="power"):
+        measure.run_fair(chosen, worker)
+    measure.run_fair(chosen, worker)
+    assert calls == [0, 1, 2, 2]
+    assert [sample["process"] for sample in content(tmp_path)["samples"]] == [1, 2]
+    measure.run_fair(chosen, worker)
+    assert calls == [0, 1, 2, 2]
+
+
+def test_a_run_ends_with_its_time_and_says_how_far_it_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = options(tmp_path, "--rungs", "graph", "--processes", "4", "--seconds", "0.000001")
+    measure.run_fair(chosen, here(chosen))
+    assert content(tmp_path)["samples"] == []
+    assert "0 of 4 are there" in capsys.readouterr().err
+
+
+def test_a_run_of_other_conditions_is_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = options(tmp_path, "--rungs", "graph", "--processes", "1")
+    measure.run_fair(chosen, here(chosen))
+    assert measure.main(["fair", *ARGUMENTS, "--out", str(tmp_path), "--tokens", "5", "--rungs", "graph"]) == 3
+    assert "was measured with another context_tokens" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_fresh_process_answers_and_one_that_fails_is_named(tmp_path: Path) -> None:
+    chosen = options(tmp_path, "--rungs", "graph", "--processes", "1")
+    processes = measure.Processes(chosen)
+    assert [sample["rung"] for sample in processes(1)["samples"]] == ["graph"]
+    processes.close()
+    chosen.weights = "missing.safetensors"
+    with pytest.raises(measure.InputError, match="Process 2 of the measurement ended with 3"):
+        measure.Processes(chosen)(2)
+
+
+def test_every_engine_agrees_with_the_reference_in_the_study(measured: Path) -> None:
+    checks = content(measured)["checks"]
+    assert {(entry["engine"], entry["weights"]) for entry in checks} == {("graph", "random"), ("graph", "peaked")}
+    for entry in checks:
+        assert (entry["positions"], entry["wrong"], entry["greedy_wrong"]) == (47, 0, 0)
+        assert entry["same"] + entry["ties"] == 47
+        assert entry["worse"] == []
+
+
+def test_the_window_has_steps_of_every_rung_under_its_name(measured: Path) -> None:
+    ranges = (measured / "captures" / "cpu_ranges.csv").read_text(encoding="utf-8")
+    for path in ("graph/decode", "eager/decode", "hf_eager/decode", "prefill/prefill"):
+        assert ranges.count(f",{path},") == measure.STEPS, path
+    assert "eager/decode/gpt2_step/h.1/attn/attend" in ranges
+    timing = json.loads((measured / "captures" / "timing.json").read_text(encoding="utf-8"))
+    TIMING.check(timing, "timing.json")
+    assert {"graph/decode", "prefill/prefill"} <= {step["range"] for step in timing["steps"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--rungs", "warp"], "no rung 'warp'"),
+        (["--processes", "0"], "--processes counts something"),
+        (["--context", "44"], "do not fit the model's 48 positions"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_sentence(
+    arguments: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert measure.main(["worker", *ARGUMENTS, "--rungs", "graph", "--out", str(tmp_path), *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_rungs_are_declared_once_and_their_bounds_name_rungs() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    for rung in RUNGS:
+        assert all(bound.than in (*NAMES, "floor") for bound in rung.hypotheses)
+    assert set(rungs.OURS) <= set(NAMES)
+
+
+def test_the_chapter_says_what_is_declared() -> None:
+    chapter = (Path(measure.__file__).parents[2] / "kernels/decode/README.md").read_text(encoding="utf-8")
+    rows = [f"| `{rung.name}` | {rung.idea} | {rung.expected or '–'} |" for rung in RUNGS]
+    assert "\n".join(rows) in chapter
+
+
+def test_flops_of_a_prefill_are_those_of_its_products() -> None:
+    sizes = sizes_of(peaked_weights(parse_config(TINY)), "float32")
+    c, tokens = 128, 10
+    products = 2 * tokens * (3 * c * c + c * c + 2 * c * 4 * c)
+    attention = sum(2 * 2 * c * keys for keys in range(1, tokens + 1))
+    assert measure.prefill_flops(sizes, tokens) == 2 * (products + attention) + 2 * 97 * c
+
+
+def test_an_engine_that_is_not_the_one_asked_for_is_never_timed() -> None:
+    shared = measure.shared_of(options(Path("x")), peaked_weights(parse_config(TINY)))
+    with pytest.raises(rungs.UnavailableError, match="needs an NVIDIA GPU"):
+        rungs.prepare("few", shared)
+    assert Gpu("GPU", (9, 0), 132, 0).multiprocessors == 132
+
+
+# --- tables ---
+
+
+def document(**samples: list[float]) -> dict[str, Any]:
+    """decode.json of made-up times in µs by rung, one a process; the floor is 60 µs."""
+    return DECODE.document(
+        {
+            "dtype": "bfloat16", "batch": 1, "context_tokens": 256.0, "tokens": 64,
+            "weight_bytes": 247.3e6, "cache_bytes": 9.4e6, "copy_bytes_per_s": 256.7e6 / 60e-6, "flop_per_s": 1e15,
+            "prefill_tokens": 1024, "prefill_flops": 2e11,
+            "rungs": [measure.rung_entry(rung) for rung in RUNGS],
+            "samples": [
+                {"process": at, "place": 0, "rung": rung, "rounds": 3, "token_time_ns": 1e3 * value, "seen_time_ns": None}
+                for rung, values in samples.items()
+                for at, value in enumerate(values)
+            ],
+            "checks": [], "captured": [{"rung": "graph", "tokens": 1}, {"rung": "persistent", "tokens": 16}],
+        }
+    )  # fmt: skip
+
+
+TIMES = {
+    "hf_eager": [11000.0 + at for at in range(10)],
+    "hf_compile_graph": [517.0 + at for at in range(10)],
+    "graph": [300.0 + at for at in range(10)],
+    "persistent": [90.0 + at for at in range(10)],
+    "prefill": [500.0 + at for at in range(10)],
+}
+
+
+def world(made: dict[str, Any], **more: Any) -> World:
+    capture = Capture(ours={"decode": made} | more)
+    return World([*declarations(), *find(studies.decode)], raw=capture, extrapolate=False)
+
+
+def test_the_interval_of_a_median_needs_six_values() -> None:
+    assert tables.interval([5.0] * 5) is None
+    assert tables.interval([6, 5, 4, 3, 2, 1]) == (1, 6)
+    assert tables.interval(list(range(1, 11))) == (2, 9)
+    # of ten coins more than 95 % fall so that the median lies between the 2nd and the 9th value
+    assert 1 - 2 * (1 + 10) / 2**10 > 0.95 > 1 - 2 * (1 + 10 + 45) / 2**10
+
+
+def test_times_and_bounds_go_by_the_worse_end_of_the_interval() -> None:
+    built = world(document(**TIMES))
+    rows = built["decode"].set_index("rung")
+    assert rows.loc["graph", ["token_ns", "token_low_ns", "token_high_ns"]].tolist() == [304_500, 301_000, 308_000]
+    assert rows.loc["persistent", "floor_frac"] == pytest.approx(60 / 94.5)
+    assert rows.loc["few", "token_ns"] != rows.loc["few", "token_ns"]
+    bounds = built["decode_bounds"]
+    own = bounds[bounds["rung"] == "persistent"].set_index("bound")
+    assert own["verdict"].tolist() == ["confirmed", "confirmed", "confirmed"]
+    assert own["ratio_high"].iloc[0] == pytest.approx(98 / 60)
+    assert bounds[bounds["rung"] == "few"]["verdict"].tolist() == ["", ""]
+    slower = world(document(**TIMES | {"persistent": [95.0 + at for at in range(10)]}))["decode_bounds"]
+    assert slower[slower["rung"] == "persistent"]["verdict"].iloc[0] == "open"  # 103 µs of 100 at the worse end
+    slow = world(document(**TIMES | {"persistent": [120.0 + at for at in range(10)]}))["decode_bounds"]
+    assert slow[slow["rung"] == "persistent"]["verdict"].iloc[0] == "refuted"
+    prefill = built["decode_prefill"].set_index("rung")
+    assert prefill.loc["prefill", "mfu_frac"] == pytest.approx(2e11 / 504.5e-6 / 1e15)
+
+
+def stamps() -> pd.DataFrame:
+    """Two blocks, two tokens, three phases."""
+    rows = [
+        ("persistent", token, block, layer, phase, start, end)
+        for token in range(2)
+        for block in range(2)
+        for layer, (phase, start, end) in enumerate(
+            [("qkv", 0, 30), ("wait for heads", 30, 40 + 10 * block), ("lm_head", 40 + 10 * block, 100)]
+        )
+    ]
+    return pd.DataFrame(rows, columns=["rung", "token", "block", "layer", "phase", "start_ns", "end_ns"])
+
+
+def test_phases_of_a_token_add_up_to_all_of_it() -> None:
+    built = world(document(**TIMES), decode_phases=stamps())
+    phases = built["decode_phases"].set_index("phase")
+    assert phases["time_ns"].tolist() == [30, 15, 55]
+    assert phases["share_frac"].sum() == pytest.approx(1)
+    assert phases.loc["wait for heads", ["kind", "longest_ns", "shortest_ns"]].tolist() == ["wait", 20, 10]
+    assert plot_phases(built["capture"], "caption") is not None
+
+
+def test_the_figure_has_what_was_measured_and_nothing_else() -> None:
+    built = world(document(**TIMES))
+    figure = plot_decode(built["decode"], "caption")
+    assert figure is not None
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "hf_eager",
+        "hf_compile_graph",
+        "graph",
+        "persistent",
+    ]
+    assert axes.get_xscale() == "log"
+    assert plot_decode(world(document())["decode"], "caption") is None
+
+
+def timeline() -> Capture:
+    """Two steps of 100 µs under nsys: kernels of 20 and 30 µs, 10 µs apart, launched by one graph; 70 µs bare."""
+    ops, ranges = [], []
+    for step in range(2):
+        begin = 1_000_000 * step
+        ranges += [(begin, begin + 100_000, "graph"), (begin, begin + 100_000, "decode")]
+        ops += [(begin + 30_000, 20_000, begin + 1_000), (begin + 60_000, 30_000, begin + 1_000)]
+    nested = pd.DataFrame(ranges, columns=["start_ns", "end_ns", "name"])
+    nested = nested.assign(range_id=range(1, len(nested) + 1), pid=1, tid=1)
+    columns = {
+        "start_ns": [op[0] for op in ops], "duration_ns": [op[1] for op in ops], "api_start_ns": [op[2] for op in ops],
+        "api_end_ns": [op[2] + 500 for op in ops], "kind": "kernel", "name": "step", "pid": 1, "tid": 1,
+        "device": "GPU 0", "grid": "1x1x1", "block": "32x1x1",
+    }  # fmt: skip
+    made = pd.DataFrame(columns)
+    for name, dtype in GPU_OPS_COLUMNS.items():
+        if name not in made:
+            made[name] = pd.Series([pd.NA] * len(made), dtype="str" if dtype == "str" else "object")
+    timing = {"steps": [{"range": "graph/decode", "wall_ns": {"p50": 70_000.0}, "gpu_ns": None, "samples": 10}]}
+    return Capture(
+        gpu_ops=as_table(dict(made.items()), GPU_OPS_COLUMNS),
+        ranges=nest_ranges(nested),
+        timing=timing,
+        ours={"decode": document(**TIMES) | {"weight_bytes": 100e6, "cache_bytes": 0.0, "copy_bytes_per_s": 4e12}},
+    )
+
+
+def test_parts_of_a_step_add_up_to_its_bare_time() -> None:
+    built = World([*declarations(), *find(studies.decode)], raw=timeline(), extrapolate=False)
+    parts = built["token_parts"].set_index("part")
+    assert parts["time_ns"].to_dict() == {
+        "bytes": 25_000, "kernels beyond the bytes": 25_000, "gaps between kernels": 10_000, "waiting for the host": 10_000,
+    }  # fmt: skip
+    assert parts["share_frac"].sum() == pytest.approx(1)
+    row = built["decode"].set_index("rung").loc["graph"]
+    assert row[["launches", "kernels", "busy_ns"]].tolist() == [1, 2, 50_000]
+
+
+def test_a_step_of_any_other_program_gets_the_same_parts() -> None:
+    capture = timeline()
+    capture.ours.clear()
+    built = World(declarations(), raw=capture, extrapolate=False)
+    parts = built["token_parts"].set_index("part")["time_ns"].to_dict()
+    assert parts == {"kernels beyond the bytes": 50_000, "gaps between kernels": 10_000, "waiting for the host": 10_000}
+
+
+def test_the_report_of_a_run_has_all_of_it(measured: Path, tmp_path: Path) -> None:
+    assert report.main([str(measured / "captures"), "--out", str(tmp_path), "--quiet", "--text"]) == 0
+    names = [entry["name"] for entry in json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["tables"]]
+    assert {"decode", "decode_bounds", "decode_checks", "decode_prefill"} <= set(names)
+    assert "needs an NVIDIA GPU" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert (tmp_path / "figures" / "decode.svg").is_file()
+
+
+def test_the_readme_files_say_what_the_tables_hold() -> None:
+    built = world(document(**TIMES))
+    made = {name: built[name] for name in ("decode", "decode_bounds", "decode_checks")}
+    text = page.render_decode(made, "../../reports/gpu-decode")
+    assert "| persistent" in text
+    assert "94.5 (91.0 – 98.0)" in text
+    assert "confirmed" in text
+    assert "figures/decode.svg" in text
+    line = page.render_line(made)
+    assert "`persistent` takes 94.5 (91.0 – 98.0) µs" in line
+    assert "`hf_compile_graph`) 521.5 (518.0 – 525.0) µs" in line
+    assert page.render_line({"decode": world(document())["decode"]}) == ""
