@@ -1,0 +1,97 @@
+// decode decode: GPT-2's decode step for one sequence, as one launch for many tokens or as few launches a token.
+// Shapes   hidden values (C,), cache (L, nh, capacity, 64), weights in units of C elements (plan.py), all bf16; sums fp32.
+// Needs    sm_90, batch 1, heads of 64, C % 256 == 0, an MLP of 4 C, clusters of 8 blocks that all fit at once
+// Moves    every weight once a token, and the keys and values of the context.
+// Versus   one launch an operation: weights are on their way while blocks wait for activations.
+// Expect   GPT-2 124M on an H200, a token: at most 150 us in 49 launches, at most 96 us in one (bounds.toml).
+// Refuted if   the worse end of the interval lies above.
+// Source   data that is its own flag in place of barriers: Kog, MI300X; a ring that runs ahead: Hazy Research, Megakernels.
+#include "decode.h"
+#include "step.cuh"
+
+namespace {
+using Gpt2 = Shape<768, 12, 8, 8, 1024>;
+
+int shared_bytes(int slots) { return BEFORE_RINGS<Gpt2> + Gpt2::WARPS * slots * Gpt2::UNIT_BYTES; }
+
+template <typename... Parameters>
+cudaError_t launch(void (*kernel)(Parameters...), int blocks, int slots, bool overlaps, cudaStream_t stream,
+                   Parameters... arguments) {
+  const int bytes = shared_bytes(slots);
+  if (const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
+    return status;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim = {Gpt2::CLUSTER, 1, 1};
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(Gpt2::THREADS);
+  config.dynamicSmemBytes = static_cast<size_t>(bytes);
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = overlaps ? 2 : 1;
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+}  // namespace
+
+__global__ void __launch_bounds__(Gpt2::THREADS, 1) decode_persistent(const __grid_constant__ DecodeCall call) {
+#if __CUDA_ARCH__ >= 900
+  decode_tokens<Gpt2>(call);
+#endif
+}
+
+__global__ void __launch_bounds__(Gpt2::THREADS, 1)
+    decode_few(const __grid_constant__ DecodeCall call, const Phase part, const int layer) {
+#if __CUDA_ARCH__ >= 900
+  decode_part<Gpt2>(call, part, layer, [] {
+    let_next_start();
+    wait_for_previous();
+  });
+#endif
+}
+
+extern "C" {
+
+// How many blocks of the persistent kernel the GPU at hand holds at once: all that a launch may have.
+cudaError_t decode_resident_blocks(int slots, int* blocks) {
+  const int bytes = shared_bytes(slots);
+  *blocks = 0;
+  if (const cudaError_t status =
+          cudaFuncSetAttribute(decode_persistent, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
+    return status;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {Gpt2::CLUSTER, 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(Gpt2::CLUSTER * Gpt2::HEADS);
+  config.blockDim = dim3(Gpt2::THREADS);
+  config.dynamicSmemBytes = static_cast<size_t>(bytes);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  const cudaError_t status = cudaOccupancyMaxActiveClusters(&clusters, decode_persistent, &config);
+  *blocks = clusters * Gpt2::CLUSTER;
+  return status;
+}
+
+// `call.tokens` tokens by one launch.
+cudaError_t decode_run_persistent(const DecodeCall* call, cudaStream_t stream) {
+  return launch(decode_persistent, call->blocks, call->slots, false, stream, *call);
+}
+
+// One token by four launches a layer and one for the output embedding, each of which starts while the one before runs.
+cudaError_t decode_run_few(const DecodeCall* call, cudaStream_t stream) {
+  DecodeCall layers = *call;
+  layers.slots = 4;  // small, so that blocks of successive launches share a multiprocessor
+  for (int layer = 0; layer < call->layers; ++layer)
+    for (const Phase part : {ATTENTION, PROJ, FC, MLP})
+      if (const cudaError_t status =
+              launch(decode_few, call->blocks, layers.slots, true, stream, layers, part, layer))
+        return status;
+  return launch(decode_few, call->blocks, call->slots, true, stream, *call, HEAD, int{call->layers});
+}
+
+const char* decode_error(cudaError_t status) { return cudaGetErrorString(status); }
+}

@@ -1,0 +1,249 @@
+"""Decode kernels as Programs of the contract: their launchers by ctypes, the buffers of a launch, the reasons to refuse.
+
+A library is `kernels/decode/decode.cu` compiled by nvcc, or the same kernels for a small model on the CPU
+(tests/cuda_on_cpu). Importing this module needs neither torch nor a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kernels.build import BuildError
+from kernels.decode.contract import Gpu, Phase, Sampling, Sizes, State
+from kernels.decode.plan import Shape, pack, pack_vectors, plan
+
+GPT2 = Shape(width=768, heads=12, warps=8, cluster=8, capacity=1024)
+CAPABILITY = (9, 0)
+PERSISTENT_SLOTS, FEW_SLOTS = 16, 8  # units of a warp's ring
+SHARED_BYTES = 20 << 10  # at most, beside the rings
+AHEAD = 2  # units of the output embedding that a warp asks L2 for in each layer: 38 MB of 77 in all
+PATIENCE_NS = 2_000_000_000
+NO_ROOM = 14
+
+_POINTERS = (
+    "units begins vectors wte wpe keys values token position ids logits words control stamps".split()
+)  # fmt: skip
+_NUMBERS = "layers vocabulary capacity blocks tokens stamped stamps_each slots ahead".split()
+# ends of the phases of a layer, and of what follows the last, in the order of step.cuh
+LAYER_PHASES = (
+    "wait for x", "qkv", "attention", "wait for heads", "proj", "wait for x after attention", "fc", "wait for hidden",
+    "mlp",
+)  # fmt: skip
+LAST_PHASES = ("wait for x", "lm_head", "wait for token")
+EMBEDDING = "embedding"  # in place of the first wait of a token
+_WAITS = ("the token", "q, k and v", "the heads", "x after attention", "hidden values", "x", "the largest logit")
+
+
+class Call(ctypes.Structure):
+    """DecodeCall of decode.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in _POINTERS),
+        ("patience_ns", ctypes.c_uint64),
+        *((name, ctypes.c_int32) for name in _NUMBERS),
+        ("epsilon", ctypes.c_float),
+    ]
+
+
+class Library(NamedTuple):
+    """Compiled launchers and the shape that they were compiled for."""
+
+    launchers: ctypes.CDLL
+    shape: Shape
+
+    @classmethod
+    def load(cls, path: Path, shape: Shape) -> Library:
+        """The launchers of a compiled library."""
+        launchers = ctypes.CDLL(str(path))
+        for name in ("decode_run_persistent", "decode_run_few"):
+            getattr(launchers, name).argtypes = [ctypes.POINTER(Call), ctypes.c_void_p]
+        launchers.decode_resident_blocks.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_int)]
+        launchers.decode_error.restype = ctypes.c_char_p
+        return cls(launchers, shape)
+
+    def check(self, status: int) -> None:
+        """Raises: BuildError for an error of CUDA, in one sentence."""
+        if status:
+            said = self.launchers.decode_error(status).decode()
+            raise BuildError(f"kernels/decode cannot run on this GPU: CUDA says {said!r}; use engine graph.")
+
+    def resident_blocks(self, slots: int) -> int:
+        """How many blocks fit on the GPU at once. Raises: BuildError."""
+        found = ctypes.c_int()
+        self.check(self.launchers.decode_resident_blocks(slots, ctypes.byref(found)))
+        return found.value
+
+
+@functools.cache
+def gpu_library() -> Library:
+    """The kernels for GPT-2 124M, compiled at the first use. Raises: BuildError where that fails."""
+    from kernels.build import shared_library
+
+    return Library.load(shared_library("decode"), GPT2)
+
+
+def refuses_sizes(name: str, sizes: Sizes, shape: Shape = GPT2) -> str:
+    """Why the kernels of `shape` do not take these sizes, in one sentence; "" if they do."""
+    if sizes.dtype != "bfloat16":
+        return f"Engine {name} decodes in bfloat16, not in {sizes.dtype}."
+    if sizes.batch != 1:
+        return f"Engine {name} decodes one sequence at a time, not {sizes.batch}."
+    wanted = (shape.width, shape.heads, 4 * shape.width)
+    if (sizes.width, sizes.heads, sizes.inner) != wanted:
+        return (
+            f"Engine {name} is compiled for a width of {shape.width}, {shape.heads} heads and an MLP of "
+            f"{4 * shape.width}, and its ring fits no other; the model has {sizes.width}, {sizes.heads} and "
+            f"{sizes.inner}."
+        )
+    if sizes.capacity > shape.capacity:
+        return f"Engine {name} keeps a context of at most {shape.capacity} tokens, not of {sizes.capacity}."
+    return ""
+
+
+def refuses(name: str, slots: int, sizes: Sizes, gpu: Gpu) -> str:
+    """Why an engine does not run these sizes on this GPU, in one sentence; "" if it does."""
+    if said := refuses_sizes(name, sizes):
+        return said
+    if gpu.capability != CAPABILITY:
+        here = ".".join(map(str, gpu.capability))
+        return f"Engine {name} is written for GPUs of compute capability 9.0, and {gpu.name} has {here}."
+    if gpu.multiprocessors < GPT2.least_blocks:
+        return (
+            f"Engine {name} needs {GPT2.least_blocks} multiprocessors, and {gpu.name} has {gpu.multiprocessors}."
+        )
+    needed = SHARED_BYTES + slots * GPT2.warps * 2 * GPT2.width
+    if gpu.shared_bytes and gpu.shared_bytes < needed:
+        return (
+            f"Engine {name} needs {needed >> 10} KiB of shared memory a block, and {gpu.name} has "
+            f"{gpu.shared_bytes >> 10}."
+        )
+    try:
+        blocks = gpu_library().resident_blocks(slots)
+    except BuildError as error:
+        return str(error)
+    if blocks < GPT2.least_blocks:
+        return (
+            f"Engine {name} needs {GPT2.least_blocks} blocks that run at once, and {gpu.name} holds {blocks}: is "
+            "another program using it?"
+        )
+    return ""
+
+
+class Buffers:
+    """All that a launch reads and writes beside the state."""
+
+    def __init__(self, weights: Mapping[str, Any], sizes: Sizes, shape: Shape, blocks: int, stamped: int) -> None:
+        import torch
+
+        device = weights["wte.weight"].device
+        made = plan(shape, sizes.layers, sizes.vocabulary, blocks)
+        self.units = pack(weights, sizes, made)
+        self.begins = torch.from_numpy(made.begins).to(device, torch.int32)
+        self.vectors = pack_vectors(weights, sizes)
+        self.wte, self.wpe = weights["wte.weight"].contiguous(), weights["wpe.weight"].contiguous()
+        self.logits = torch.zeros(1, sizes.vocabulary, device=device)
+        self.words = torch.zeros(5 * sizes.width + 2 * blocks, dtype=torch.int64, device=device)
+        self.control = torch.zeros(4, dtype=torch.int32, device=device)
+        each = 2 + len(LAYER_PHASES) * sizes.layers + len(LAST_PHASES)
+        self.stamps = torch.zeros(stamped, blocks, each, dtype=torch.int64, device=device)
+
+
+class DeviceProgram:
+    """Decode steps by the launchers of a library: contract.Program."""
+
+    def __init__(
+        self,
+        library: Library,
+        launcher: str,
+        weights: Mapping[str, Any],
+        sizes: Sizes,
+        state: State,
+        *,
+        slots: int,
+        most: int,
+        stamped: int = 0,
+        patience_ns: int = PATIENCE_NS,
+    ) -> None:
+        self.sizes, self.state, self.most = sizes, state, most
+        self.blocks = library.resident_blocks(slots)
+        self.buffers = Buffers(weights, sizes, library.shape, self.blocks, stamped)
+        self.logits = self.buffers.logits
+        self._library, self._run = library, getattr(library.launchers, launcher)
+        held = {name: getattr(self.buffers, name) for name in _POINTERS if hasattr(self.buffers, name)}
+        held |= {name: getattr(state, name) for name in _POINTERS if hasattr(state, name)}
+        self._call = Call(
+            **{name: tensor.data_ptr() if tensor.numel() else None for name, tensor in held.items()},
+            patience_ns=patience_ns,
+            layers=sizes.layers,
+            vocabulary=sizes.vocabulary,
+            capacity=sizes.capacity,
+            blocks=self.blocks,
+            tokens=1,
+            stamped=stamped,
+            stamps_each=self.buffers.stamps.shape[2],
+            slots=slots,
+            ahead=AHEAD,
+            epsilon=sizes.epsilon,
+        )
+        self._launched = 0
+
+    def begin(self) -> None:
+        """Forget what an earlier generation left in the exchange, a fault included."""
+        self.buffers.words.zero_()
+        self.buffers.control.zero_()
+
+    def launch(self, tokens: int) -> None:
+        """Enqueue that many steps. Raises: BuildError where CUDA refuses the launch."""
+        stream = None
+        if self.state.token.is_cuda:
+            import torch
+
+            stream = torch.cuda.current_stream().cuda_stream
+        self._launched = tokens
+        if self.most == 1:
+            for _ in range(tokens):
+                self._library.check(self._run(ctypes.byref(self._call), stream))
+        else:
+            self._call.tokens = tokens
+            self._library.check(self._run(ctypes.byref(self._call), stream))
+
+    def trouble(self) -> str:
+        """What a kernel found wrong, in one sentence; "" if nothing."""
+        _, fault, block, _ = self.buffers.control.tolist()
+        if not fault:
+            return ""
+        layer, phase = divmod(fault - 1, 16)
+        if phase == NO_ROOM:
+            return f"The kernel has no room for more tokens in a cache of {self.sizes.capacity}: start a new text."
+        seconds = self._call.patience_ns / 1e9
+        where = "behind the last layer" if layer == self.sizes.layers else f"in layer {layer}"
+        return (
+            f"The kernel ended itself: block {block} waited {seconds:g} s for {_WAITS[phase]} {where}; "
+            "run it again, or use engine graph."
+        )
+
+    def phases(self) -> list[Phase]:
+        """What every block did in the tokens of the last launch of which stamps are kept."""
+        names = LAYER_PHASES * self.sizes.layers + LAST_PHASES
+        found = []
+        for token, blocks in enumerate(self.buffers.stamps[: self._launched].tolist()):
+            for block, (_, *stamps) in enumerate(blocks):
+                for place, phase in enumerate(names):
+                    layer = min(place // len(LAYER_PHASES), self.sizes.layers)
+                    name = EMBEDDING if place == 0 else phase
+                    found.append(Phase(token, block, layer, name, stamps[place], stamps[place + 1]))
+        return found
+
+
+def make(
+    name: str, launcher: str, slots: int, most: int, weights: Mapping[str, Any], sizes: Sizes, state: State,
+    sampling: Sampling,
+) -> DeviceProgram:  # fmt: skip
+    """A Program of GPT-2 124M on the GPU at hand. Raises: ValueError for sampling, which the kernels do not have."""
+    if not sampling.greedy:
+        raise ValueError(f"engine {name} takes the largest logit only")
+    return DeviceProgram(gpu_library(), launcher, weights, sizes, state, slots=slots, most=most)

@@ -1,0 +1,172 @@
+// What the decode kernels need of the machine, a function each: PTX here, a simulation in tests/cuda_on_cpu/machine.h.
+#pragma once
+
+#ifdef __CUDACC__
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "overlap.cuh"
+
+struct alignas(16) Packet {  // 8 bf16
+  uint32_t pair[4];
+};
+struct alignas(16) TwoWords {
+  uint64_t word[2];
+};
+
+#define DEVICE __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
+
+DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
+DEVICE int block_index() { return static_cast<int>(blockIdx.x); }
+DEVICE unsigned char* shared_memory() {
+  extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  return dynamic_shared;
+}
+
+DEVICE uint32_t multiprocessor() {
+  uint32_t id;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
+  return id;
+}
+DEVICE uint64_t now_ns() {
+  uint64_t time;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time)::"memory");
+  return time;
+}
+
+// --- threads that wait for each other ---
+DEVICE void sync_warp() { __syncwarp(); }
+DEVICE void sync_block() { __syncthreads(); }
+DEVICE bool sync_block_or(bool value) { return __syncthreads_or(value) != 0; }
+DEVICE void spin() {}
+
+// Every thread of a cluster; what they wrote before, also to each other's shared memory, is visible after.
+DEVICE void sync_cluster() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+// The same place in the shared memory of another block of the cluster.
+template <typename T>
+DEVICE T* of_peer(T* here, int rank) {
+  uint64_t there = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(reinterpret_cast<uint64_t>(here)), "r"(rank));
+#endif
+  return reinterpret_cast<T*>(there);
+}
+
+// --- sums over lanes ---
+// value += those of the lanes whose numbers differ in the bits HIGH to LOW; every lane gets the sum.
+template <int HIGH, int LOW, int N>
+DEVICE void add_lanes(float (&value)[N]) {
+  UNROLL
+  for (int offset = HIGH; offset >= LOW; offset >>= 1) {
+    UNROLL
+    for (int i = 0; i < N; ++i) value[i] += __shfl_xor_sync(0xffffffffu, value[i], offset);
+  }
+}
+DEVICE float max_lanes(float value) {
+  UNROLL
+  for (int offset = 16; offset >= 1; offset >>= 1) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  return value;
+}
+DEVICE uint64_t max_lanes(uint64_t value) {
+  UNROLL
+  for (int offset = 16; offset >= 1; offset >>= 1) {
+    const uint64_t other = __shfl_xor_sync(0xffffffffu, value, offset);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
+// --- words that blocks exchange: each is read and written whole, in no order with any other ---
+DEVICE TwoWords load_words(const uint64_t* at) {
+  TwoWords two;
+  asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];" : "=l"(two.word[0]), "=l"(two.word[1]) : "l"(at) : "memory");
+  return two;
+}
+DEVICE void store_word(uint64_t* at, uint64_t word) {
+  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(at), "l"(word) : "memory");
+}
+DEVICE void store_half_word(uint32_t* at, uint32_t word) {
+  asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(at), "r"(word) : "memory");
+}
+DEVICE uint32_t load_flag(const uint32_t* at) {
+  uint32_t value;
+  asm volatile("ld.relaxed.gpu.global.b32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
+}
+DEVICE bool claim_flag(uint32_t* at, uint32_t value) { return atomicCAS(at, 0u, value) == 0u; }
+
+// --- copies to shared memory that a barrier there waits for ---
+DEVICE uint32_t shared_place(const void* pointer) { return static_cast<uint32_t>(__cvta_generic_to_shared(pointer)); }
+DEVICE void init_copy_barrier(uint64_t* barrier) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_place(barrier)) : "memory");
+}
+DEVICE void publish_copy_barriers() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+// How L2 is to treat what a copy reads: weights that are read once a token go first, those of `keep` last.
+DEVICE uint64_t l2_policy(bool keep) {
+  uint64_t policy = 0;
+#if __CUDA_ARCH__ >= 900
+  if (keep)
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  else
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+#endif
+  return policy;
+}
+DEVICE void copy_in(void* to, const void* from, uint32_t bytes, uint64_t* barrier, uint64_t policy) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_place(barrier)), "r"(bytes)
+               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
+          shared_place(to)),
+      "l"(from), "r"(bytes), "r"(shared_place(barrier)), "l"(policy)
+      : "memory");
+#endif
+}
+DEVICE void wait_copy(uint64_t* barrier, uint32_t parity) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "AGAIN:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra READY;\n"
+      "bra AGAIN;\n"
+      "READY:\n"
+      "}\n" ::"r"(shared_place(barrier)),
+      "r"(parity)
+      : "memory");
+#endif
+}
+DEVICE void ask_l2(const void* from, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
+}
+
+// --- numbers ---
+DEVICE float as_float(uint32_t bits) { return __uint_as_float(bits); }
+DEVICE uint32_t as_bits(float value) { return __float_as_uint(value); }
+DEVICE uint32_t to_bf16(float value) { return __bfloat16_as_ushort(__float2bfloat16_rn(value)); }
+DEVICE float power_of_2(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+#else
+#include "machine.h"
+#endif

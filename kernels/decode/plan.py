@@ -1,0 +1,125 @@
+"""Which rows of the weights each warp of a decode kernel multiplies, in which order, and the weights packed that way.
+
+A unit is C elements of one row of a matrix (N, K): a whole row where K is C, a quarter of one where K is 4 C. A warp
+reads its units one after the other, each token anew, so its ring of bulk copies needs no table: it just goes on.
+kernels/decode/step.cuh takes units in this order.
+
+This module needs numpy; only `pack` and `unpack` need torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernels.decode.contract import Sizes
+
+Units = np.ndarray[Any, np.dtype[np.int64]]
+SEGMENTS = 4  # units of a row of the MLP's second projection
+PROJECTIONS = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
+# what VECTORS of ring.cuh counts, in the order of their elements
+VECTORS = (
+    "ln_1.weight", "ln_1.bias", "attn.c_attn.bias", "attn.c_proj.bias", "ln_2.weight", "ln_2.bias", "mlp.c_fc.bias",
+    "mlp.c_proj.bias",
+)  # fmt: skip
+
+
+class Shape(NamedTuple):
+    """What the kernels are compiled for: `Shape` of ring.cuh. A head belongs to `cluster` blocks."""
+
+    width: int
+    heads: int
+    warps: int
+    cluster: int
+    capacity: int
+
+    @property
+    def least_blocks(self) -> int:
+        """Every head has its cluster."""
+        return self.heads * self.cluster
+
+
+def part(count: int, index: int, of: int) -> tuple[int, int]:
+    """The rows [begin, end) of `count` that block `index` of `of` has."""
+    return count * index // of, count * (index + 1) // of
+
+
+def _units_of_layer(shape: Shape, blocks: int, block: int, warp: int) -> Units:
+    """Numbers of a warp's units in one layer, whose matrices lie one behind the other."""
+    width, warps = shape.width, shape.warps
+    head, rank = divmod(block, shape.cluster)
+    size = width // shape.heads
+    dims = size // shape.cluster
+    row = np.arange(warp, 3 * dims if head < shape.heads else 0, warps)
+    found = [row // dims * width + head * size + rank * dims + row % dims]
+    for base, count in ((3 * width, width), (4 * width, 4 * width)):
+        begin, end = part(count, block, blocks)
+        found.append(base + np.arange(begin + warp, end, warps))
+    begin, end = part(width, block, blocks)
+    rows = np.arange(begin + warp // SEGMENTS, end, warps // SEGMENTS)
+    return np.concatenate([*found, 8 * width + SEGMENTS * rows + warp % SEGMENTS])
+
+
+class Plan(NamedTuple):
+    """`order[i]` is the number of the i-th unit of the packed weights; warp w of block b begins at `begins[b W + w]`.
+
+    Units are numbered layer by layer, in a layer projection by projection (q k v, attention's, the MLP's two), in each
+    row by row; those of the output embedding follow.
+    """
+
+    order: Units
+    begins: Units
+
+
+def plan(shape: Shape, layers: int, vocabulary: int, blocks: int) -> Plan:
+    """The order of all units for `blocks` blocks."""
+    each = 12 * shape.width
+    pieces = []
+    for block in range(blocks):
+        begin, end = part(vocabulary, block, blocks)
+        for warp in range(shape.warps):
+            own = _units_of_layer(shape, blocks, block, warp)
+            head = layers * each + np.arange(begin + warp, end, shape.warps)
+            pieces.append(np.concatenate([(own + each * np.arange(layers)[:, None]).ravel(), head]))
+    begins = np.cumsum([0, *map(len, pieces)])
+    return Plan(np.concatenate(pieces).astype(np.int64), begins.astype(np.int64))
+
+
+def pack(weights: Mapping[str, Any], sizes: Sizes, made: Plan) -> Any:
+    """The weights in the order of the plan: (units, C), on their device."""
+    import torch
+
+    parts = [
+        weights[f"h.{layer}.{name}.weight"].t().reshape(-1, sizes.width)
+        for layer in range(sizes.layers)
+        for name in PROJECTIONS
+    ]
+    plain = torch.cat([*parts, weights["wte.weight"]])
+    return plain[torch.from_numpy(made.order).to(plain.device)]
+
+
+def unpack(packed: Any, sizes: Sizes, made: Plan) -> dict[str, Any]:
+    """The inverse of `pack`: the matrices by their names."""
+    import torch
+
+    plain = torch.empty_like(packed)
+    plain[torch.from_numpy(made.order).to(plain.device)] = packed
+    columns = {"attn.c_attn": (3, 1), "attn.c_proj": (1, 1), "mlp.c_fc": (4, 1), "mlp.c_proj": (1, 4)}
+    found, at = {}, 0
+    for layer in range(sizes.layers):
+        for name in PROJECTIONS:
+            rows, long = (sizes.width * times for times in columns[name])
+            count = rows * long // sizes.width
+            found[f"h.{layer}.{name}.weight"] = plain[at : at + count].reshape(rows, long).t()
+            at += count
+    return found | {"wte.weight": plain[at:]}
+
+
+def pack_vectors(weights: Mapping[str, Any], sizes: Sizes) -> Any:
+    """Norms and biases of all layers, then the last norm: (13 C layers + 2 C,)."""
+    import torch
+
+    names = [f"h.{layer}.{name}" for layer in range(sizes.layers) for name in VECTORS]
+    return torch.cat([weights[name] for name in (*names, "ln_f.weight", "ln_f.bias")])

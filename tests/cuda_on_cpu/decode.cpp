@@ -1,0 +1,39 @@
+// The launchers of kernels/decode/decode.cu on a CPU: the same kernels for a model small enough, one call after the other.
+#include "decode.h"
+#include "step.cuh"
+
+using Tiny = Shape<256, 4, 4, 2, 64>;
+
+namespace {
+int run(const DecodeCall& call, int slots, const std::function<void()>& kernel) {
+  const size_t bytes = BEFORE_RINGS<Tiny> + size_t{Tiny::WARPS} * slots * Tiny::UNIT_BYTES;
+  cpu::run({call.blocks, Tiny::THREADS, Tiny::CLUSTER, bytes, kernel});
+  return 0;
+}
+}  // namespace
+
+extern "C" {
+void cpu_settings(uint32_t seed, int32_t silent_block, uint64_t silent_after) {
+  cpu::settings = {seed, silent_block, silent_after};
+}
+
+int decode_resident_blocks(int, int* blocks) {
+  *blocks = 5 * Tiny::CLUSTER;
+  return 0;
+}
+
+int decode_run_persistent(const DecodeCall* call, void*) {
+  return run(*call, call->slots, [call] { decode_tokens<Tiny>(*call); });
+}
+
+int decode_run_few(const DecodeCall* call, void*) {
+  DecodeCall layers = *call;
+  layers.slots = 4;
+  for (int layer = 0; layer < call->layers; ++layer)
+    for (const Phase part : {ATTENTION, PROJ, FC, MLP})
+      run(layers, layers.slots, [&] { decode_part<Tiny>(layers, part, layer, [] {}); });
+  return run(*call, call->slots, [call] { decode_part<Tiny>(*call, HEAD, call->layers, [] {}); });
+}
+
+const char* decode_error(int) { return "no CUDA error: this runs on a CPU"; }
+}
