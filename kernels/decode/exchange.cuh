@@ -67,15 +67,18 @@ DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase ph
     if (at < COUNT) two[i] = load_words(channel + 2 * at);
   }
   watch.reset();
+  bool there = true;
   UNROLL
   for (int i = 0; i < EACH; ++i) {
     const int at = thread_index() + i * THREADS;
-    if (at >= COUNT) continue;
-    while (!(HALVES ? due_halves(two[i], tag) : due(two[i], tag))) {
-      if (!watch.patient(phase, layer)) return false;
-      two[i] = load_words(channel + 2 * at);
+    if (at < COUNT) {
+      ROLLED
+      while (there && !(HALVES ? due_halves(two[i], tag) : due(two[i], tag))) {
+        there = watch.patient(phase, layer);
+        two[i] = load_words(channel + 2 * at);
+      }
+      take(at, two[i]);
     }
-    take(at, two[i]);
   }
-  return true;
+  return there;
 }

@@ -19,8 +19,11 @@ struct alignas(16) TwoWords {
 
 #define DEVICE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1")
 
 DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
+// The same in all lanes, and the compiler sees that: it need not expect that lanes part.
+DEVICE int warp_index() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0); }
 DEVICE int block_index() { return static_cast<int>(blockIdx.x); }
 DEVICE unsigned char* shared_memory() {
   extern __shared__ __align__(128) unsigned char dynamic_shared[];
@@ -41,7 +44,7 @@ DEVICE uint64_t now_ns() {
 // --- threads that wait for each other ---
 DEVICE void sync_warp() { __syncwarp(); }
 DEVICE void sync_block() { __syncthreads(); }
-DEVICE bool sync_block_or(bool value) { return __syncthreads_or(value) != 0; }
+DEVICE bool sync_block_or(bool value) { return __shfl_sync(0xffffffffu, __syncthreads_or(value), 0) != 0; }
 DEVICE void spin() {}
 
 // Every thread of a cluster; what they wrote before, also to each other's shared memory, is visible after.
@@ -161,6 +164,7 @@ DEVICE void ask_l2(const void* from, uint32_t bytes) {
 DEVICE float as_float(uint32_t bits) { return __uint_as_float(bits); }
 DEVICE uint32_t as_bits(float value) { return __float_as_uint(value); }
 DEVICE uint32_t to_bf16(float value) { return __bfloat16_as_ushort(__float2bfloat16_rn(value)); }
+DEVICE float divided(float a, float b) { return __fdividef(a, b); }
 DEVICE float power_of_2(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));

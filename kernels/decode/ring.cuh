@@ -18,8 +18,10 @@ struct Shape {
   static constexpr int UNIT_BYTES = 2 * CHANNELS;
   static constexpr int ROUNDS = CAPACITY / (CLUSTER * WARPS * 4);  // cached rows that 8 lanes take
   static constexpr int ROWS = (CHANNELS + HEADS * CLUSTER - 1) / (HEADS * CLUSTER);  // of C a block has at most
+  static constexpr int GROUP = 3;                      // units that a warp multiplies at once
   static constexpr int VECTORS = 13 * CHANNELS;        // norms and biases of a layer, elements
   static_assert(SIZE == 64 && SIZE % CLUSTER == 0 && CHANNELS % 256 == 0, "heads of 64, lanes that read 16 bytes");
+  static_assert(DIMS <= 32 && CLUSTER * GROUP <= 32, "a lane for each value that a warp sends");
   static_assert(WARPS % SEGMENTS == 0 && CAPACITY % (CLUSTER * WARPS * 4) == 0, "warps share rows evenly");
 };
 
@@ -29,8 +31,7 @@ constexpr int MOST_SLOTS = 16;
 struct Part {
   int begin, end;
   DEVICE Part(int count, int index, int blocks)
-      : begin(static_cast<int>(static_cast<int64_t>(count) * index / blocks)),
-        end(static_cast<int>(static_cast<int64_t>(count) * (index + 1) / blocks)) {}
+      : begin(count * index / blocks), end(count * (index + 1) / blocks) {}
   DEVICE int rows() const { return end - begin; }
 };
 
@@ -47,6 +48,7 @@ class Ring {
     from_ = from, units_ = units, layer_units_ = layer_units, kept_ = layer_units + kept, next_ = first;
     wanted_ = wanted, slots_ = slots, place_ = place, full_ = full;
     first_out_ = l2_policy(false), last_out_ = l2_policy(true);
+    ROLLED
     for (int slot = 0; slot < slots_; ++slot) ask(slot);
   }
 
@@ -64,6 +66,7 @@ class Ring {
 
   // All lanes have read the next `count` units: their slots are filled anew.
   DEVICE void release(int count) {
+    ROLLED
     for (int i = 0; i < count; ++i) {
       ask(at_);
       if (++at_ == slots_) at_ = 0, phase_ ^= 1;
@@ -111,6 +114,15 @@ DEVICE void multiply(const Packet& packet, const float* x, float& sum) {
     sum = fmaf(low(packet.pair[i]), x[2 * i], sum);
     sum = fmaf(high(packet.pair[i]), x[2 * i + 1], sum);
   }
+}
+
+// value[at], by choice among registers.
+template <int N>
+DEVICE float chosen(const float (&value)[N], int at) {
+  float found = value[0];
+  UNROLL
+  for (int i = 1; i < N; ++i) found = at == i ? value[i] : found;
+  return found;
 }
 
 // The next `count` units, at most G, each times x, of which a lane has the elements that it reads of a unit.

@@ -39,7 +39,7 @@ template <class S>
 class Step {
  public:
   DEVICE Step(const DecodeCall& call)
-      : call_(call), shared_(*reinterpret_cast<Shared<S>*>(shared_memory())), watch_(call), warp_(thread_index() / 32),
+      : call_(call), shared_(*reinterpret_cast<Shared<S>*>(shared_memory())), watch_(call), warp_(warp_index()),
         lane_(thread_index() % 32), block_(block_index()), head_(block_ / S::CLUSTER), rank_(block_ % S::CLUSTER),
         wide_(S::CHANNELS, block_, call.blocks), inner_(S::INNER, block_, call.blocks),
         vocabulary_(call.vocabulary, block_, call.blocks) {
@@ -157,14 +157,15 @@ class Step {
       float x[S::VALUES];
       normalise(shared_.x, weights, x);
       const int count = qkv_units();
-      for (int done = 0; done < count; done += GROUP) {
-        float sum[GROUP], bias[GROUP];
-        UNROLL
-        for (int i = 0; i < GROUP; ++i) bias[i] = vector_value(layer, 2 * S::CHANNELS + qkv_row(done + i));
-        dots<S, GROUP>(ring_, x, count - done, sum);
-        UNROLL
-        for (int i = 0; i < GROUP; ++i)
-          if (done + i < count) send_qkv(warp_ + (done + i) * S::WARPS, sum[i] + bias[i]);
+      ROLLED
+    for (int done = 0; done < count; done += S::GROUP) {
+        // a lane for each value and block that gets it
+        const int turn = lane_ / S::CLUSTER, row = warp_ + (done + turn) * S::WARPS;
+        const bool sends = turn < S::GROUP && done + turn < count;
+        const float bias = sends ? vector_value(layer, 2 * S::CHANNELS + qkv_row(row)) : 0.0f;
+        float sum[S::GROUP];
+        dots(ring_, x, count - done, sum);
+        if (sends) send_qkv(row, chosen(sum, turn) + bias);
       }
     }
     sync_cluster();
@@ -212,12 +213,12 @@ class Step {
     }
     const int mine = wide_.begin + thread_index();
     const float bias = mine < wide_.end ? vector_value(layer, 12 * S::CHANNELS + mine) : 0.0f;
-    for (int done = 0; done < count; done += GROUP) {
-      float sum[GROUP];
-      dots<S, GROUP>(ring_, x, count - done, sum);
-      UNROLL
-      for (int i = 0; i < GROUP; ++i)
-        if (lane_ == 0 && done + i < count) shared_.segment[part][first + (done + i) * STEP] = sum[i];
+    ROLLED
+    for (int done = 0; done < count; done += S::GROUP) {
+      float sum[S::GROUP];
+      dots(ring_, x, count - done, sum);
+      if (lane_ < S::GROUP && done + lane_ < count)
+        shared_.segment[part][first + (done + lane_) * STEP] = chosen(sum, lane_);
     }
     sync_block();
     if (mine < wide_.end) {
@@ -235,18 +236,19 @@ class Step {
     normalise(shared_.x, weights, x);
     const int count = head_units();
     uint64_t best = 0;
-    for (int done = 0; done < count; done += HEAD_GROUP) {
-      float sum[HEAD_GROUP];
-      dots<S, HEAD_GROUP>(ring_, x, count - done, sum);
-      UNROLL
-      for (int i = 0; i < HEAD_GROUP; ++i) {
-        if (done + i >= count) continue;
-        const int token = vocabulary_.begin + warp_ + (done + i) * S::WARPS;
-        if (lane_ == 0) call_.logits[token] = sum[i];
-        const uint64_t found = ranked(sum[i], token);
+    ROLLED
+    for (int done = 0; done < count; done += S::GROUP) {
+      float sum[S::GROUP];
+      dots(ring_, x, count - done, sum);
+      if (lane_ < S::GROUP && done + lane_ < count) {
+        const int token = vocabulary_.begin + warp_ + (done + lane_) * S::WARPS;
+        const float logit = chosen(sum, lane_);
+        call_.logits[token] = logit;
+        const uint64_t found = ranked(logit, token);
         best = found > best ? found : best;
       }
     }
+    best = max_lanes(best);
     if (lane_ == 0) shared_.best[0][warp_] = best;
     sync_block();
     if (warp_ == 0) {
@@ -306,12 +308,10 @@ class Step {
   }
 
  private:
-  static constexpr int GROUP = 3, HEAD_GROUP = 4;
-
   static DEVICE const Packet* packets(const uint16_t* at) { return reinterpret_cast<const Packet*>(at); }
   static DEVICE float gelu(float x) {  // tanh, as GPT-2 has it: x times the logistic function of twice its argument
     constexpr float SLOPE = 2.0f * 0.7978845608028654f * 1.4426950408889634f;
-    return x / (1.0f + power_of_2(-SLOPE * (x + 0.044715f * x * x * x)));
+    return divided(x, 1.0f + power_of_2(-SLOPE * (x + 0.044715f * x * x * x)));
   }
 
   // Element `part` * C of the norms and biases of a layer; those of ln_f follow the last layer.
@@ -350,8 +350,9 @@ class Step {
       sum[1] = fmaf(difference, difference, sum[1]);
     }
     add_lanes<16, 1>(sum);
-    const float shift = sum[0] / S::CHANNELS, mean = pivot + shift;
-    const float scale = rsqrtf(fmaxf(sum[1] / S::CHANNELS - shift * shift, 0.0f) + call_.epsilon);
+    constexpr float EACH = 1.0f / S::CHANNELS;
+    const float shift = sum[0] * EACH, mean = pivot + shift;
+    const float scale = rsqrtf(fmaxf(sum[1] * EACH - shift * shift, 0.0f) + call_.epsilon);
     UNROLL
     for (int i = 0; i < S::VALUES; ++i) {
       const uint32_t weight = weights.weight[i / 8].pair[i % 8 / 2], bias = weights.bias[i / 8].pair[i % 8 / 2];
@@ -363,37 +364,29 @@ class Step {
   template <class Emit>
   DEVICE void rows_of_block(const float (&x)[S::VALUES], const Part& part, int64_t biases, Emit emit) {
     const int count = turns(part.rows(), warp_, S::WARPS);
-    for (int done = 0; done < count; done += GROUP) {
-      float sum[GROUP], bias[GROUP];
-      UNROLL
-      for (int i = 0; i < GROUP; ++i) {
-        const int row = part.begin + warp_ + (done + i) * S::WARPS;
-        bias[i] = row < part.end ? low(call_.vectors[biases + row]) : 0.0f;
-      }
-      dots<S, GROUP>(ring_, x, count - done, sum);
-      UNROLL
-      for (int i = 0; i < GROUP; ++i) {
-        // a lane each, so that the stores do not wait for each other
-        if (lane_ == i && done + i < count) emit(part.begin + warp_ + (done + i) * S::WARPS, sum[i] + bias[i]);
-      }
+    ROLLED
+    for (int done = 0; done < count; done += S::GROUP) {
+      const int row = part.begin + warp_ + (done + lane_) * S::WARPS;  // a lane each
+      const bool emits = lane_ < S::GROUP && done + lane_ < count;
+      const float bias = emits ? low(call_.vectors[biases + row]) : 0.0f;
+      float sum[S::GROUP];
+      dots(ring_, x, count - done, sum);
+      if (emits) emit(row, chosen(sum, lane_) + bias);
     }
   }
 
   // --- attention ---
   // The block's rows of q, k and v are DIMS of each, one after the other.
-  DEVICE int qkv_row(int turn) const {
-    const int row = warp_ + turn * S::WARPS;
-    if (row >= 3 * S::DIMS) return 0;
+  DEVICE int qkv_row(int row) const {
     return row / S::DIMS * S::CHANNELS + head_ * S::SIZE + rank_ * S::DIMS + row % S::DIMS;
   }
   DEVICE void send_qkv(int row, float value) {
     constexpr float SCALE = 0.125f * 1.4426950408889634f;  // 1 / sqrt(64), log2(e)
-    if (lane_ >= S::CLUSTER) return;
-    const int part = row / S::DIMS, dim = rank_ * S::DIMS + row % S::DIMS;
+    const int part = row / S::DIMS, dim = rank_ * S::DIMS + row % S::DIMS, peer = lane_ % S::CLUSTER;
     if (part == 0)
-      of_peer(shared_.query, lane_)[dim] = value * SCALE;
+      of_peer(shared_.query, peer)[dim] = value * SCALE;
     else
-      of_peer(part == 1 ? shared_.key : shared_.value, lane_)[dim] = static_cast<uint16_t>(to_bf16(value));
+      of_peer(part == 1 ? shared_.key : shared_.value, peer)[dim] = static_cast<uint16_t>(to_bf16(value));
   }
 
   // Rows go round the cluster; of a block's rows each eight lanes take one in each round.
@@ -465,10 +458,10 @@ class Step {
       sum[S::DIMS] = fmaf(factor, part[i]->weight, sum[S::DIMS]);
     }
     add_lanes<16, 1>(sum);
-    UNROLL
-    for (int dim = 0; dim < S::DIMS; ++dim)
-      if (lane_ == dim % 32)
-        publish(head_words_, head_ * S::SIZE + rank_ * S::DIMS + dim, tag_of(layer), sum[dim] / sum[S::DIMS]);
+    if (lane_ < S::DIMS) {
+      const float value = divided(chosen(sum, lane_), sum[S::DIMS]);
+      publish(head_words_, head_ * S::SIZE + rank_ * S::DIMS + lane_, tag_of(layer), value);
+    }
   }
 
   // Units of the output embedding that layer `layer` asks L2 for.

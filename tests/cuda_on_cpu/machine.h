@@ -31,6 +31,7 @@
 
 #define DEVICE inline
 #define UNROLL
+#define ROLLED
 
 struct alignas(16) Packet {
   uint32_t pair[4];
@@ -295,6 +296,7 @@ inline Warp& warp() { return self().block->warps[self().index / 32]; }
 }  // namespace cpu
 
 inline int thread_index() { return cpu::self().index; }
+inline int warp_index() { return thread_index() / 32; }
 inline int block_index() { return cpu::self().block->index; }
 inline unsigned char* shared_memory() { return cpu::self().block->shared; }
 inline uint32_t multiprocessor() { return static_cast<uint32_t>(block_index()); }
@@ -426,5 +428,6 @@ inline uint32_t to_bf16(float value) {  // to nearest, ties to even
   const uint32_t bits = as_bits(value);
   return value != value ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
 }
+inline float divided(float a, float b) { return a / b; }
 inline float power_of_2(float x) { return std::exp2(x); }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
