@@ -87,8 +87,7 @@ cudaError_t decode_run_few(const DecodeCall* call, cudaStream_t stream) {
   layers.slots = 4;  // small, so that blocks of successive launches share a multiprocessor
   for (int layer = 0; layer < call->layers; ++layer)
     for (const Phase part : {ATTENTION, PROJ, FC, MLP})
-      if (const cudaError_t status =
-              launch(decode_few, call->blocks, layers.slots, true, stream, layers, part, layer))
+      if (const cudaError_t status = launch(decode_few, call->blocks, layers.slots, true, stream, layers, part, layer))
         return status;
   return launch(decode_few, call->blocks, call->slots, true, stream, *call, HEAD, int{call->layers});
 }

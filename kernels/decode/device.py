@@ -1,4 +1,4 @@
-"""Decode kernels as Programs of the contract: their launchers by ctypes, the buffers of a launch, the reasons to refuse.
+"""Decode kernels as Programs of the contract: launchers by ctypes, the buffers of a launch, reasons to refuse.
 
 A library is `kernels/decode/decode.cu` compiled by nvcc, or the same kernels for a small model on the CPU
 (tests/cuda_on_cpu). Importing this module needs neither torch nor a GPU.
@@ -22,12 +22,14 @@ PERSISTENT_SLOTS, FEW_SLOTS = 16, 8  # units of a warp's ring
 SHARED_BYTES = 20 << 10  # at most, beside the rings
 AHEAD = 2  # units of the output embedding that a warp asks L2 for in each layer: 38 MB of 77 in all
 PATIENCE_NS = 2_000_000_000
+LEAST_SLOTS, MOST_SLOTS = 3, 16  # a warp multiplies three units at once
 NO_ROOM = 14
 
 _POINTERS = (
-    "units begins vectors wte wpe keys values token position ids logits words control stamps".split()
+    "units", "begins", "vectors", "wte", "wpe", "keys", "values", "token", "position", "ids", "logits", "words",
+    "control", "stamps",
 )  # fmt: skip
-_NUMBERS = "layers vocabulary capacity blocks tokens stamped stamps_each slots ahead".split()
+_NUMBERS = ["layers", "vocabulary", "capacity", "blocks", "tokens", "stamped", "stamps_each", "slots", "ahead"]
 # ends of the phases of a layer, and of what follows the last, in the order of step.cuh
 LAYER_PHASES = (
     "wait for x", "qkv", "attention", "wait for heads", "proj", "wait for x after attention", "fc", "wait for hidden",
@@ -112,9 +114,7 @@ def refuses(name: str, slots: int, sizes: Sizes, gpu: Gpu) -> str:
         here = ".".join(map(str, gpu.capability))
         return f"Engine {name} is written for GPUs of compute capability 9.0, and {gpu.name} has {here}."
     if gpu.multiprocessors < GPT2.least_blocks:
-        return (
-            f"Engine {name} needs {GPT2.least_blocks} multiprocessors, and {gpu.name} has {gpu.multiprocessors}."
-        )
+        return f"Engine {name} needs {GPT2.least_blocks} multiprocessors, and {gpu.name} has {gpu.multiprocessors}."
     needed = SHARED_BYTES + slots * GPT2.warps * 2 * GPT2.width
     if gpu.shared_bytes and gpu.shared_bytes < needed:
         return (
@@ -168,6 +168,8 @@ class DeviceProgram:
         stamped: int = 0,
         patience_ns: int = PATIENCE_NS,
     ) -> None:
+        if not LEAST_SLOTS <= slots <= MOST_SLOTS:
+            raise ValueError(f"a ring has {LEAST_SLOTS} to {MOST_SLOTS} slots, not {slots}")
         self.sizes, self.state, self.most = sizes, state, most
         self.blocks = library.resident_blocks(slots)
         self.buffers = Buffers(weights, sizes, library.shape, self.blocks, stamped)

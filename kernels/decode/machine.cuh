@@ -91,7 +91,10 @@ DEVICE uint64_t max_lanes(uint64_t value) {
 // --- words that blocks exchange: each is read and written whole, in no order with any other ---
 DEVICE TwoWords load_words(const uint64_t* at) {
   TwoWords two;
-  asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];" : "=l"(two.word[0]), "=l"(two.word[1]) : "l"(at) : "memory");
+  asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
+               : "=l"(two.word[0]), "=l"(two.word[1])
+               : "l"(at)
+               : "memory");
   return two;
 }
 DEVICE void store_word(uint64_t* at, uint64_t word) {
@@ -104,6 +107,17 @@ DEVICE uint32_t load_flag(const uint32_t* at) {
   uint32_t value;
   asm volatile("ld.relaxed.gpu.global.b32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
   return value;
+}
+DEVICE void store_flag(uint32_t* at, uint32_t value) {
+  asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+DEVICE int64_t load_number(const int64_t* at) {
+  int64_t value;
+  asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+  return value;
+}
+DEVICE void store_number(int64_t* at, int64_t value) {
+  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
 DEVICE bool claim_flag(uint32_t* at, uint32_t value) { return atomicCAS(at, 0u, value) == 0u; }
 
@@ -133,8 +147,8 @@ DEVICE void copy_in(void* to, const void* from, uint32_t bytes, uint64_t* barrie
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_place(barrier)), "r"(bytes)
                : "memory");
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
-          shared_place(to)),
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(shared_place(to)),
       "l"(from), "r"(bytes), "r"(shared_place(barrier)), "l"(policy)
       : "memory");
 #endif

@@ -9,17 +9,17 @@ template <int CHANNELS_, int HEADS_, int WARPS_, int CLUSTER_, int CAPACITY_>
 struct Shape {
   static constexpr int CHANNELS = CHANNELS_, HEADS = HEADS_, WARPS = WARPS_, CLUSTER = CLUSTER_, CAPACITY = CAPACITY_;
   static constexpr int THREADS = 32 * WARPS;
-  static constexpr int SIZE = CHANNELS / HEADS;        // of a head
-  static constexpr int DIMS = SIZE / CLUSTER;          // of q, of k and of v that one block computes
-  static constexpr int INNER = 4 * CHANNELS;           // width of the MLP
-  static constexpr int SEGMENTS = INNER / CHANNELS;    // units of a row of the MLP's second projection
-  static constexpr int PACKETS = CHANNELS / 256;       // 16-byte packets of a unit that a lane reads
-  static constexpr int VALUES = 8 * PACKETS;           // elements of a unit that a lane reads
+  static constexpr int SIZE = CHANNELS / HEADS;      // of a head
+  static constexpr int DIMS = SIZE / CLUSTER;        // of q, of k and of v that one block computes
+  static constexpr int INNER = 4 * CHANNELS;         // width of the MLP
+  static constexpr int SEGMENTS = INNER / CHANNELS;  // units of a row of the MLP's second projection
+  static constexpr int PACKETS = CHANNELS / 256;     // 16-byte packets of a unit that a lane reads
+  static constexpr int VALUES = 8 * PACKETS;         // elements of a unit that a lane reads
   static constexpr int UNIT_BYTES = 2 * CHANNELS;
-  static constexpr int ROUNDS = CAPACITY / (CLUSTER * WARPS * 4);  // cached rows that 8 lanes take
+  static constexpr int ROUNDS = CAPACITY / (CLUSTER * WARPS * 4);                    // cached rows that 8 lanes take
   static constexpr int ROWS = (CHANNELS + HEADS * CLUSTER - 1) / (HEADS * CLUSTER);  // of C a block has at most
-  static constexpr int GROUP = 3;                      // units that a warp multiplies at once
-  static constexpr int VECTORS = 13 * CHANNELS;        // norms and biases of a layer, elements
+  static constexpr int GROUP = 3;                // units that a warp multiplies at once
+  static constexpr int VECTORS = 13 * CHANNELS;  // norms and biases of a layer, elements
   static_assert(SIZE == 64 && SIZE % CLUSTER == 0 && CHANNELS % 256 == 0, "heads of 64, lanes that read 16 bytes");
   static_assert(DIMS <= 32 && CLUSTER * GROUP <= 32, "a lane for each value that a warp sends");
   static_assert(WARPS % SEGMENTS == 0 && CAPACITY % (CLUSTER * WARPS * 4) == 0, "warps share rows evenly");
@@ -30,8 +30,7 @@ constexpr int MOST_SLOTS = 16;
 // The part [begin, end) of `count` rows that block `index` of `blocks` has.
 struct Part {
   int begin, end;
-  DEVICE Part(int count, int index, int blocks)
-      : begin(count * index / blocks), end(count * (index + 1) / blocks) {}
+  DEVICE Part(int count, int index, int blocks) : begin(count * index / blocks), end(count * (index + 1) / blocks) {}
   DEVICE int rows() const { return end - begin; }
 };
 

@@ -9,20 +9,20 @@
 
 template <class S>
 struct Shared {
-  alignas(16) float x[S::CHANNELS];         // the residual stream at the start of a layer
-  alignas(16) float heads[S::CHANNELS];     // outputs of all heads
-  alignas(16) float middle[S::CHANNELS];    // the residual stream after attention
-  alignas(16) uint16_t hidden[S::INNER];    // of the MLP, bf16
-  alignas(16) float query[S::SIZE];         // of this cluster's head, scaled for powers of 2
+  alignas(16) float x[S::CHANNELS];       // the residual stream at the start of a layer
+  alignas(16) float heads[S::CHANNELS];   // outputs of all heads
+  alignas(16) float middle[S::CHANNELS];  // the residual stream after attention
+  alignas(16) uint16_t hidden[S::INNER];  // of the MLP, bf16
+  alignas(16) float query[S::SIZE];       // of this cluster's head, scaled for powers of 2
   alignas(16) uint16_t key[S::SIZE];
   alignas(16) uint16_t value[S::SIZE];
-  struct Attended {                         // what one warp saw of the cache
+  struct Attended {  // what one warp saw of the cache
     alignas(16) float sum[S::SIZE];
     float most, weight;
   } attended[S::WARPS];
-  float segment[S::SEGMENTS][S::ROWS];      // parts of the rows of the MLP's second projection
-  uint64_t best[2][S::WARPS];               // largest logits: the block's, all blocks'
-  uint64_t full[S::WARPS * MOST_SLOTS];     // barriers of the rings
+  float segment[S::SEGMENTS][S::ROWS];   // parts of the rows of the MLP's second projection
+  uint64_t best[2][S::WARPS];            // largest logits: the block's, all blocks'
+  uint64_t full[S::WARPS * MOST_SLOTS];  // barriers of the rings
 };
 
 template <class S>
@@ -39,9 +39,16 @@ template <class S>
 class Step {
  public:
   DEVICE Step(const DecodeCall& call)
-      : call_(call), shared_(*reinterpret_cast<Shared<S>*>(shared_memory())), watch_(call), warp_(warp_index()),
-        lane_(thread_index() % 32), block_(block_index()), head_(block_ / S::CLUSTER), rank_(block_ % S::CLUSTER),
-        wide_(S::CHANNELS, block_, call.blocks), inner_(S::INNER, block_, call.blocks),
+      : call_(call),
+        shared_(*reinterpret_cast<Shared<S>*>(shared_memory())),
+        watch_(call),
+        warp_(warp_index()),
+        lane_(thread_index() % 32),
+        block_(block_index()),
+        head_(block_ / S::CLUSTER),
+        rank_(block_ % S::CLUSTER),
+        wide_(S::CHANNELS, block_, call.blocks),
+        inner_(S::INNER, block_, call.blocks),
         vocabulary_(call.vocabulary, block_, call.blocks) {
     x_words_ = call.words;
     head_words_ = x_words_ + S::CHANNELS;
@@ -78,8 +85,8 @@ class Step {
   // Where the last launch left off.
   DEVICE void take_up() {
     tag_ = load_flag(call_.control);
-    position_ = static_cast<int>(*call_.position);
-    token_ = static_cast<int>(*call_.token);
+    position_ = static_cast<int>(load_number(call_.position));
+    token_ = static_cast<int>(load_number(call_.token));
     if (position_ < 0 || position_ + call_.tokens > call_.capacity) claim_flag(call_.control + 1, 1u + NO_ROOM);
     // after a fault nothing runs until the host has made all anew
     alive_ = !sync_block_or(load_flag(call_.control + 1) != 0);
@@ -109,10 +116,10 @@ class Step {
     if (!alive_) return;
     const auto put = [&](int at, const TwoWords& two) {
       UNROLL
-      for (int i = 0; i < 4; ++i)
-        shared_.hidden[4 * at + i] = static_cast<uint16_t>(two.word[i / 2] >> (32 * (i % 2)));
+      for (int i = 0; i < 4; ++i) shared_.hidden[4 * at + i] = static_cast<uint16_t>(two.word[i / 2] >> (32 * (i % 2)));
     };
-    alive_ = !sync_block_or(!gather<S::INNER / 4, S::THREADS, true>(hidden_words_, tag_of(layer) & 0xffff, watch_, FC, layer, put));
+    alive_ = !sync_block_or(
+        !gather<S::INNER / 4, S::THREADS, true>(hidden_words_, tag_of(layer) & 0xffff, watch_, FC, layer, put));
   }
 
   // Norms and biases that a phase will need do not depend on the activations: asked for before these are waited for.
@@ -158,7 +165,7 @@ class Step {
       normalise(shared_.x, weights, x);
       const int count = qkv_units();
       ROLLED
-    for (int done = 0; done < count; done += S::GROUP) {
+      for (int done = 0; done < count; done += S::GROUP) {
         // a lane for each value and block that gets it
         const int turn = lane_ / S::CLUSTER, row = warp_ + (done + turn) * S::WARPS;
         const bool sends = turn < S::GROUP && done + turn < count;
@@ -182,9 +189,8 @@ class Step {
     if (!alive_) return;
     float x[S::VALUES];
     from_shared(shared_.heads, x);
-    rows_of_block(x, wide_, vector(layer, 5), [&](int row, float value) {
-      publish(middle_words_, row, tag_of(layer), value + shared_.x[row]);
-    });
+    rows_of_block(x, wide_, vector(layer, 5),
+                  [&](int row, float value) { publish(middle_words_, row, tag_of(layer), value + shared_.x[row]); });
   }
 
   DEVICE void fc(int layer, const Norm& weights) {
@@ -192,9 +198,8 @@ class Step {
     if (lane_ == 0 && call_.ahead > 0) ask_ahead(layer);
     float x[S::VALUES];
     normalise(shared_.middle, weights, x);
-    rows_of_block(x, inner_, vector(layer, 8), [&](int row, float value) {
-      publish_half(hidden_words_, row, tag_of(layer), gelu(value));
-    });
+    rows_of_block(x, inner_, vector(layer, 8),
+                  [&](int row, float value) { publish_half(hidden_words_, row, tag_of(layer), gelu(value)); });
   }
 
   DEVICE void mlp(int layer) {
@@ -287,12 +292,12 @@ class Step {
     if (block_ == 0 && thread_index() == 0) call_.ids[position_] = token_;
   }
 
-  // What the next launch takes up: every block has read what is overwritten, since all took part in choose().
+  // What the next launch takes up. Every block has read what is overwritten: all took part in choose().
   DEVICE void leave() {
     if (!alive_ || block_ != 0 || thread_index() != 0) return;
-    *call_.position = position_;
-    *call_.token = token_;
-    call_.control[0] = tag_;
+    store_number(call_.position, position_);
+    store_number(call_.token, token_);
+    store_flag(call_.control, tag_);
   }
 
   // --- stamps ---

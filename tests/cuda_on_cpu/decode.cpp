@@ -13,8 +13,8 @@ int run(const DecodeCall& call, int slots, const std::function<void()>& kernel) 
 }  // namespace
 
 extern "C" {
-void cpu_settings(uint32_t seed, int32_t silent_block, uint64_t silent_after) {
-  cpu::settings = {seed, silent_block, silent_after};
+void cpu_settings(uint32_t threads, uint32_t seed, int32_t silent_block, uint64_t silent_after) {
+  cpu::settings = {threads, seed, silent_block, silent_after};
 }
 
 int decode_resident_blocks(int, int* blocks) {

@@ -1,7 +1,7 @@
 // The machine of kernels/decode/machine.cuh on a CPU, so that a kernel's own source runs where there is no GPU.
 //
-// A block is a thread of the operating system, so blocks run side by side and in any order. Its CUDA threads are fibers:
-// each runs until it waits for others. A bulk copy spoils its target at once and delivers at the wait, so that a slot that
+// CUDA threads are fibers: each runs until it waits for others. Blocks take turns in one thread of the operating system, or
+// are spread over several and run side by side. A bulk copy spoils its target at once and delivers at the wait, so that a slot that
 // is filled too early and one that is read too early both give NaN. For ThreadSanitizer every CUDA thread is a thread of
 // its own that only the barriers of the kernel order (a switch of fibers orders nothing): it sees a barrier that is missing.
 #pragma once
@@ -117,8 +117,10 @@ struct Block {
         copies(how.shared_bytes / 8) {}
 };
 
-// What a test asks for: the order in which threads take turns, and a block whose words are lost from one on.
+// What a test asks for: threads of the operating system, the order in which those of a block take turns, and a block whose
+// words are lost from one on.
 struct Settings {
+  uint32_t threads = 1;
   uint32_t seed = 0;
   int32_t silent_block = -1;
   uint64_t silent_after = 0;
@@ -156,8 +158,8 @@ cpu_switch:
 #endif
 
 UNWATCHED inline void to_scheduler(Fiber& fiber) {
-#ifdef __SANITIZE_THREAD__
-  __tsan_switch_to_fiber(fiber.block->sanitizer, __tsan_switch_to_fiber_no_sync);
+#ifdef __SANITIZE_THREAD__  // what a thread did before it ended is known to who waits for the kernel
+  __tsan_switch_to_fiber(fiber.block->sanitizer, fiber.done ? 0 : __tsan_switch_to_fiber_no_sync);
 #endif
 #ifdef __x86_64__
   cpu_switch(&fiber.place, fiber.block->scheduler);
@@ -230,7 +232,8 @@ UNWATCHED inline bool sweep(Block& block, const std::vector<int>& order, int& le
   return moved;
 }
 
-UNWATCHED inline void run_block(Block& block) {
+// The order in which a block's threads take turns.
+UNWATCHED inline std::vector<int> start(Block& block) {
 #ifdef __SANITIZE_THREAD__
   block.sanitizer = __tsan_get_current_fiber();
 #endif
@@ -242,22 +245,36 @@ UNWATCHED inline void run_block(Block& block) {
     prepare(fiber);
     order[i] = static_cast<int>(i);
     random = random * 1664525u + 1013904223u;
-    if (settings.seed) std::swap(order[i], order[random % (i + 1)]);
+    if (settings.seed) std::swap(order[i], order[(random >> 8) % (i + 1)]);
+  }
+  return order;
+}
+
+// Blocks number `first`, `first` + `step`, ... until they end.
+UNWATCHED inline void run_blocks(std::vector<std::unique_ptr<Block>>& blocks, size_t first, size_t step) {
+  std::vector<std::vector<int>> orders(blocks.size());
+  int left = 0;
+  for (size_t i = first; i < blocks.size(); i += step) {
+    orders[i] = start(*blocks[i]);
+    left += static_cast<int>(orders[i].size());
   }
   auto last = std::chrono::steady_clock::now();
-  for (int left = static_cast<int>(order.size()); left > 0;) {
-    if (sweep(block, order, left)) {
+  while (left > 0) {
+    bool moved = false;
+    for (size_t i = first; i < blocks.size(); i += step) moved |= sweep(*blocks[i], orders[i], left);
+    if (moved) {
       last = std::chrono::steady_clock::now();
     } else {
       std::this_thread::yield();
       if (std::chrono::steady_clock::now() - last > STUCK) {
-        std::fprintf(stderr, "block %d: its threads wait for each other for ever\n", block.index);
+        std::fprintf(stderr, "the threads of block %zu and of others wait for each other for ever\n", first);
         std::abort();
       }
     }
   }
 #ifdef __SANITIZE_THREAD__
-  for (Fiber& fiber : block.fibers) __tsan_destroy_fiber(fiber.sanitizer);
+  for (size_t i = first; i < blocks.size(); i += step)
+    for (Fiber& fiber : blocks[i]->fibers) __tsan_destroy_fiber(fiber.sanitizer);
 #endif
 }
 
@@ -275,7 +292,9 @@ inline void run(const Launch& launch) {
     blocks.emplace_back(new Block(i, launch, &cluster, shared));
   }
   std::vector<std::thread> threads;
-  for (auto& block : blocks) threads.emplace_back([&block] { run_block(*block); });
+  const size_t step = std::min<size_t>(settings.threads, blocks.size());
+  for (size_t first = 0; first < step; ++first)
+    threads.emplace_back([&blocks, first, step] { run_blocks(blocks, first, step); });
   for (auto& thread : threads) thread.join();
 }
 
@@ -380,6 +399,9 @@ inline void store_half_word(uint32_t* at, uint32_t word) {
   if (!lost()) __atomic_store_n(at, word, __ATOMIC_RELAXED);
 }
 inline uint32_t load_flag(const uint32_t* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+inline void store_flag(uint32_t* at, uint32_t value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
+inline int64_t load_number(const int64_t* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+inline void store_number(int64_t* at, int64_t value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
 inline bool claim_flag(uint32_t* at, uint32_t value) {
   uint32_t none = 0;
   return __atomic_compare_exchange_n(at, &none, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);

@@ -1,0 +1,303 @@
+"""The decode kernels themselves, run on a CPU (tests/cuda_on_cpu) against the model in float32."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from analysis.formats.errors import InputError
+from harness.decode.check import compare, compare_greedy, forced_logits
+from harness.decode.engines import sizes_of
+from harness.weights import build_model
+from kernels.build import BuildError
+from kernels.decode import device, few, persistent
+from kernels.decode.contract import Gpu, Sampling, Sizes
+from kernels.decode.plan import pack, pack_vectors, part, plan, unpack
+from tests import decode_on_cpu as on_cpu
+from tests.decode_on_cpu import CONFIG, FEW, PERSISTENT, TINY
+
+H200 = Gpu("NVIDIA H200", (9, 0), 132, 232448)
+GPT2_SIZES = Sizes(12, 768, 12, 3072, 50257, 1024, 1e-5, 1, 1024, "bfloat16")
+
+pytestmark = pytest.mark.xdist_group("decode kernels")  # each of them uses all processors
+compiles = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed: the kernels do not run here")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def prompt(tokens: int, seed: int = 3) -> Any:
+    return torch.randint(CONFIG.vocab_size, (1, tokens), generator=torch.Generator().manual_seed(seed))
+
+
+def logits_of(model: Any, ids: Any) -> Any:
+    with torch.inference_mode():
+        return model(ids)[0].float()
+
+
+def plain(ids: Any) -> Any:
+    return logits_of(build_model(on_cpu.rounded_weights(), dtype=torch.bfloat16), ids)
+
+
+# --- weights as the kernels read them ---
+
+
+@pytest.mark.parametrize("blocks", [8, 10, 13])
+def test_packed_weights_hold_every_unit_once_and_unpack(blocks: int) -> None:
+    sizes, weights = sizes_of(on_cpu.rounded_weights(), "bfloat16"), on_cpu.rounded_weights().state
+    made = plan(TINY, sizes.layers, sizes.vocabulary, blocks)
+    assert np.array_equal(np.sort(made.order), np.arange(12 * 256 * 2 + 97))
+    assert made.begins[0] == 0
+    assert made.begins[-1] == len(made.order)
+    found = unpack(pack(weights, sizes, made), sizes, made)
+    assert len(found) == 4 * sizes.layers + 1
+    for name, matrix in found.items():
+        assert torch.equal(matrix, weights[name])
+
+
+def test_each_block_of_gpt2_streams_the_same_amount_in_each_phase() -> None:
+    made = plan(device.GPT2, 12, 50257, 128)
+    counts = np.diff(made.begins).reshape(128, 8)
+    # clusters without a head have no rows of q, k and v: 3 units a warp and layer
+    assert set((counts[:96].sum(1) - counts[96:].sum(1)[0]).tolist()) <= {12 * 24 - 1, 12 * 24, 12 * 24 + 1}
+    assert [end - begin for begin, end in (part(768, block, 128) for block in range(128))] == [6] * 128
+    # what a ring of 16 slots holds: more than a third of what a block streams in a layer
+    assert 16 * 8 * 1536 > (24 + 6 + 24 + 24) * 1536
+
+
+def test_norms_and_biases_lie_where_the_kernel_looks() -> None:
+    sizes, weights = sizes_of(on_cpu.rounded_weights(), "bfloat16"), on_cpu.rounded_weights().state
+    vectors = pack_vectors(weights, sizes)
+    assert len(vectors) == 13 * 256 * 2 + 2 * 256
+    second = vectors[13 * 256 :]
+    assert torch.equal(second[6 * 256 : 7 * 256], weights["h.1.ln_2.weight"])
+    assert torch.equal(second[12 * 256 : 13 * 256], weights["h.1.mlp.c_proj.bias"])
+    assert torch.equal(vectors[-512:-256], weights["ln_f.weight"])
+
+
+# --- what they compute ---
+
+
+@compiles
+@pytest.mark.parametrize("launcher", [PERSISTENT, FEW])
+@pytest.mark.parametrize("prompt_tokens", [1, 30])
+def test_logits_are_nearer_to_float32_than_those_of_a_bfloat16_model(launcher: str, prompt_tokens: int) -> None:
+    ids = prompt(prompt_tokens + 12)
+    steps = forced_logits(on_cpu.engine(launcher), ids, prompt_tokens)
+    said = compare(logits_of(on_cpu.reference(), ids), plain(ids), steps, prompt_tokens)
+    assert said.good
+    assert said.positions == 12
+    assert said.kl_mean < said.plain_kl_mean
+
+
+@compiles
+def test_many_tokens_of_one_launch_are_those_of_the_model() -> None:
+    engine = on_cpu.engine(seed=1)
+    text = engine.generate(prompt(5), 59)
+    engine.check()
+    same, ties, wrong = compare_greedy(logits_of(on_cpu.reference(), text), plain(text), text, 5)
+    assert (same + ties, wrong) == (59, 0)
+    assert len(set(text[0].tolist())) > 12  # no text that repeats itself
+
+
+@compiles
+@pytest.mark.parametrize(("most", "slots", "seed", "threads"), [(1, 3, 2, 1), (7, 16, 3, 1), (64, 4, 4, 3)])
+def test_launches_rings_and_the_order_of_threads_change_nothing(most: int, slots: int, seed: int, threads: int) -> None:
+    expected = on_cpu.engine().generate(prompt(4, 8), 12)
+    assert torch.equal(
+        on_cpu.engine(most=most, slots=slots, seed=seed, threads=threads).generate(prompt(4, 8), 12), expected
+    )
+
+
+@compiles
+def test_few_launches_give_the_same_text_as_one() -> None:
+    assert torch.equal(on_cpu.engine(FEW).generate(prompt(3, 9), 12), on_cpu.engine().generate(prompt(3, 9), 12))
+
+
+@compiles
+def test_a_second_prompt_sees_nothing_of_the_first() -> None:
+    engine = on_cpu.engine()
+    engine.generate(prompt(30, 8), 6)
+    assert torch.equal(engine.generate(prompt(4), 10), on_cpu.engine().generate(prompt(4), 10))
+
+
+# --- mutants: peaked attention shows each of them ---
+
+MUTANTS = {
+    "a shifted position": ("step.cuh", "int64_t>(position_) * PACKETS", "int64_t>(position_ + 1) * PACKETS"),
+    "a stale row": ("step.cuh", "place_of(layer, position_)] = rows.key", "place_of(layer, position_ ^ 1)] = rows.key"),
+    "a dropped head": ("step.cuh", "sum[S::DIMS]);\n      publish", "sum[S::DIMS]) * (head_ != 1);\n      publish"),
+}
+
+
+@compiles
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_of_the_kernels_is_found(name: str) -> None:
+    source, old, new = MUTANTS[name]
+    mutant = device.Library.load(on_cpu.compiled({source: (old, new)}), TINY)
+    engine, ids = on_cpu.engine(of=mutant), prompt(16, 5)
+    engine.state.keys.zero_()
+    said = compare(logits_of(on_cpu.reference(), ids), plain(ids), forced_logits(engine, ids, 4), 4)
+    assert said.wrong
+    assert said.kl_mean > 10 * said.plain_kl_mean
+
+
+def test_a_mutant_that_changes_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"ring\.cuh holds 'nothing of this' 0 times"):
+        on_cpu.compiled({"ring.cuh": ("nothing of this", "")})
+
+
+# --- what cannot go on ends, and says so ---
+
+
+@compiles
+@pytest.mark.parametrize(
+    ("words", "waited"),
+    [(0, "the heads in layer 0"), (32, "x after attention in layer 0"), (32 + 26 + 103, "x in layer 0")],
+)
+def test_a_word_that_never_comes_ends_the_kernel(words: int, waited: str) -> None:
+    engine = on_cpu.engine(patience_ns=100_000_000, silent=(3, words))
+    engine.generate(prompt(4), 4)
+    with pytest.raises(InputError, match=rf"^The kernel ended itself: block \d+ waited 0.1 s for {waited}; .*\.$"):
+        engine.check()
+    engine.program.launch(1)  # nothing runs any more until there is a new prompt
+    assert engine.program.trouble()
+    on_cpu.library().launchers.cpu_settings(1, 0, -1, 0)
+    text = engine.generate(prompt(4), 6)
+    engine.check()
+    assert torch.equal(text, on_cpu.engine().generate(prompt(4), 6))
+
+
+@compiles
+def test_a_full_cache_is_one_sentence() -> None:
+    engine = on_cpu.engine()
+    engine.prefill(prompt(4))
+    engine.state.position.fill_(63)
+    before = engine.state.keys.clone()
+    engine.program.launch(2)
+    assert engine.program.trouble() == ("The kernel has no room for more tokens in a cache of 64: start a new text.")
+    assert torch.equal(engine.state.keys.nan_to_num(), before.nan_to_num())
+
+
+@compiles
+@pytest.mark.slow
+def test_the_thread_sanitizer_finds_no_race() -> None:
+    more = ("-fsanitize=thread", "-Wno-tsan", "-Wno-unknown-pragmas")
+    program = on_cpu.compiled(more=more, main="stress.cpp")
+    done = subprocess.run([program, "0", "2", "1"], capture_output=True, text=True, check=False)
+    if "FATAL: ThreadSanitizer" in done.stderr or "unexpected memory mapping" in done.stderr:
+        pytest.skip("ThreadSanitizer does not run on this machine")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "0 runs of 2 tokens gave one text" in done.stdout
+
+
+# --- what they refuse ---
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"dtype": "float32"}, "Engine few decodes in bfloat16, not in float32."),
+        ({"batch": 2}, "Engine few decodes one sequence at a time, not 2."),
+        (
+            {"width": 1024, "heads": 16, "inner": 4096},
+            "Engine few is compiled for a width of 768, 12 heads and an MLP of 3072, and its ring fits no other; the "
+            "model has 1024, 16 and 4096.",
+        ),
+        ({"capacity": 2048}, "Engine few keeps a context of at most 1024 tokens, not of 2048."),
+    ],
+)
+def test_sizes_that_do_not_fit_are_one_sentence(changed: dict[str, Any], said: str) -> None:
+    assert few.refuses(replace(GPT2_SIZES, **changed), H200) == said
+    assert persistent.refuses(replace(GPT2_SIZES, **changed), H200) == said.replace("few", "persistent")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        (
+            Gpu("NVIDIA L4", (8, 9), 58, 101376),
+            "Engine persistent is written for GPUs of compute capability 9.0, and NVIDIA L4 has 8.9.",
+        ),
+        (
+            Gpu("NVIDIA GH200", (9, 0), 72, 232448),
+            "Engine persistent needs 96 multiprocessors, and NVIDIA GH200 has 72.",
+        ),
+        (
+            Gpu("NVIDIA H200", (9, 0), 132, 101376),
+            "Engine persistent needs 212 KiB of shared memory a block, and NVIDIA H200 has 99.",
+        ),
+    ],
+)
+def test_a_gpu_that_does_not_fit_is_one_sentence(gpu: Gpu, said: str) -> None:
+    assert persistent.refuses(GPT2_SIZES, gpu) == said
+
+
+def test_too_few_resident_blocks_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Small:
+        def resident_blocks(self, slots: int) -> int:
+            return 88
+
+    monkeypatch.setattr(device, "gpu_library", Small)
+    said = persistent.refuses(GPT2_SIZES, H200)
+    assert said.startswith("Engine persistent needs 96 blocks that run at once, and NVIDIA H200 holds 88:")
+
+
+def test_no_compiler_or_gpu_is_one_sentence() -> None:
+    if not torch.cuda.is_available():
+        assert persistent.refuses(GPT2_SIZES, H200) == "kernels/decode needs an NVIDIA GPU and torch sees none."
+
+
+@compiles
+def test_an_error_of_cuda_and_a_ring_that_is_too_small_are_refused() -> None:
+    with pytest.raises(BuildError, match=r"^kernels/decode cannot run on this GPU: CUDA says 'no CUDA error.*\.$"):
+        on_cpu.library().check(1)
+    with pytest.raises(ValueError, match="a ring has 3 to 16 slots, not 2"):
+        on_cpu.engine(slots=2)
+
+
+def test_the_call_has_the_fields_of_the_header() -> None:
+    text = (on_cpu.KERNELS / "decode.h").read_text("utf-8")
+    declared = re.findall(r"^  (?:const )?\w+\*? (\w+);", text.split("struct DecodeCall")[1], re.MULTILINE)
+    assert declared == [name for name, _ in device.Call._fields_]
+
+
+def test_sampling_is_refused() -> None:
+    with pytest.raises(ValueError, match="engine few takes the largest logit only"):
+        few.make({}, GPT2_SIZES, None, Sampling(temperature=1.0))
+
+
+# --- where the time goes ---
+
+
+@compiles
+def test_stamps_cover_all_of_a_token_in_every_block() -> None:
+    engine = on_cpu.engine(stamped=2)
+    engine.generate(prompt(4), 3)
+    phases = engine.program.phases()
+    each = len(device.LAYER_PHASES) * 2 + len(device.LAST_PHASES)
+    assert len(phases) == 2 * 10 * each
+    for first, then in pairwise(phases):
+        assert first.start_ns <= first.end_ns
+        if first.token == then.token and first.block == then.block:
+            assert first.end_ns == then.start_ns
+    assert {one.layer for one in phases} == {0, 1, 2}
+    assert phases[0].phase == device.EMBEDDING
+    assert {one.phase for one in phases if one.layer == 2} == set(device.LAST_PHASES)
+    # a block cannot have x before the last one has published its part
+    ready = min(one.end_ns for one in phases if one[:1] == (0,) and one.phase == "wait for x" and one.layer == 1)
+    assert ready > max(one.start_ns for one in phases if one[:1] == (0,) and one.phase == "mlp" and one.layer == 0)
