@@ -3,7 +3,7 @@
 // Needs    sm_90, batch 1, heads of 64, C % 256 == 0, an MLP of 4 C, clusters of 8 blocks that all fit at once
 // Moves    every weight once a token, and the keys and values of the context.
 // Versus   one launch an operation: weights are on their way while blocks wait for activations.
-// Expect   GPT-2 124M on an H200, a token: at most 150 us in 49 launches, at most 96 us in one (bounds.toml).
+// Expect   GPT-2 124M on an H200, a token: at most 150 us in 49 launches, at most 96 us in one.
 // Refuted if   the worse end of the interval lies above.
 // Source   data that is its own flag in place of barriers: Kog, MI300X; a ring that runs ahead: Hazy Research, Megakernels.
 #include "decode.h"
