@@ -1,4 +1,4 @@
-// decode decode: GPT-2's decode step for one sequence, as one launch for many tokens or as few launches a token.
+// decode: GPT-2's decode step for one sequence, as one launch for many tokens or as few launches a token.
 // Shapes   hidden values (C,), cache (L, nh, capacity, 64), weights in units of C elements (plan.py), all bf16; sums fp32.
 // Needs    sm_90, batch 1, heads of 64, C % 256 == 0, an MLP of 4 C, clusters of 8 blocks that all fit at once
 // Moves    every weight once a token, and the keys and values of the context.

@@ -241,11 +241,7 @@ class DeviceProgram:
         return found
 
 
-def make(
-    name: str, launcher: str, slots: int, most: int, weights: Mapping[str, Any], sizes: Sizes, state: State,
-    sampling: Sampling,
-) -> DeviceProgram:  # fmt: skip
-    """A Program of GPT-2 124M on the GPU at hand. Raises: ValueError for sampling, which the kernels do not have."""
+def check_greedy(name: str, sampling: Sampling) -> None:
+    """Raises: ValueError for sampling, which the kernels do not have."""
     if not sampling.greedy:
         raise ValueError(f"engine {name} takes the largest logit only")
-    return DeviceProgram(gpu_library(), launcher, weights, sizes, state, slots=slots, most=most)

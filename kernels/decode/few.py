@@ -14,6 +14,14 @@ def refuses(sizes: Sizes, gpu: Gpu) -> str:
     return device.refuses("few", device.FEW_SLOTS, sizes, gpu)
 
 
-def make(weights: Mapping[str, Any], sizes: Sizes, state: State, sampling: Sampling) -> device.DeviceProgram:
-    """A Program whose launches of one step the caller records in a CUDA graph."""
-    return device.make("few", "decode_run_few", device.FEW_SLOTS, 1, weights, sizes, state, sampling)
+def make(
+    weights: Mapping[str, Any], sizes: Sizes, state: State, sampling: Sampling, stamped: int = 0
+) -> device.DeviceProgram:
+    """Return a Program whose launches of one step the caller records in a CUDA graph: nsys sees them, so no stamps.
+
+    Raises: ValueError for sampling.
+    """
+    device.check_greedy("few", sampling)
+    return device.DeviceProgram(
+        device.gpu_library(), "decode_run_few", weights, sizes, state, slots=device.FEW_SLOTS, most=1
+    )

@@ -14,8 +14,12 @@ def refuses(sizes: Sizes, gpu: Gpu) -> str:
     return device.refuses("persistent", device.PERSISTENT_SLOTS, sizes, gpu)
 
 
-def make(weights: Mapping[str, Any], sizes: Sizes, state: State, sampling: Sampling) -> device.DeviceProgram:
-    """A Program whose launch decodes up to as many tokens as the cache holds."""
-    return device.make(
-        "persistent", "decode_run_persistent", device.PERSISTENT_SLOTS, sizes.capacity, weights, sizes, state, sampling
-    )
+def make(
+    weights: Mapping[str, Any], sizes: Sizes, state: State, sampling: Sampling, stamped: int = 0
+) -> device.DeviceProgram:
+    """Return a Program whose launch decodes as many tokens as the cache holds. Raises: ValueError for sampling."""
+    device.check_greedy("persistent", sampling)
+    return device.DeviceProgram(
+        device.gpu_library(), "decode_run_persistent", weights, sizes, state, slots=device.PERSISTENT_SLOTS,
+        most=sizes.capacity, stamped=stamped,
+    )  # fmt: skip
