@@ -114,7 +114,7 @@ def plan(
     known = cost.fitted(_earlier(), _json(captures / "nsys.json").get("seconds"))
     if passes is not None:
         known = replace(known, passes=passes)
-    choice = select.choose(launches, ranges, known, budget_s, steps)
+    choice = select.choose(launches, ranges, known, known.within(budget_s), steps)
     rows = select.planned_groups(launches, choice, known)
     return COUNT_PLAN.text(rows), _selection(launches, rows, choice, known, budget_s)
 

@@ -1,6 +1,7 @@
 """Planning what ncu counts: the choice, its selection as ncu carries it out, and what the counters then stand for."""
 
 import json
+import lzma
 import re
 import shutil
 import subprocess
@@ -144,6 +145,52 @@ def test_costs_come_from_the_defaults_then_from_earlier_captures():
     assert learnt == {"passes": 4, "replayed": 50, "seconds": 30.0, "pass_s": 0.1}
     assert cost.learnt({"startup_s": 10.0, "invocations": ""}, [4] * 2, 30.0)["pass_s"] is None
     assert Cost().of_launches(np.array([0])) == pytest.approx(12 * 0.0285)
+
+
+RECORDED = pd.read_csv(ROOT / "tests/cpu/data/counting/recorded.csv")
+
+
+def expected_s(row: pd.Series) -> float:
+    """Seconds of replays that `Cost()` expects of a recorded capture."""
+    return float(Cost().of_launches(np.zeros(row["launches"])).sum())
+
+
+@pytest.mark.parametrize("row", [row for _, row in RECORDED.iterrows()], ids=lambda row: row["program"])
+def test_the_recorded_captures_are_those_of_the_committed_runs(row):
+    captures = ROOT / row["folder"] / "captures"
+    assert json.loads((captures / "ncu.json").read_text())["seconds"] == row["seconds"]
+    raw = next(captures.glob("ncu_raw.csv*"))
+    text = lzma.decompress(raw.read_bytes()) if raw.suffix == ".xz" else raw.read_bytes()
+    assert len(text.splitlines()) == row["launches"] + 2  # behind the names and the units
+    if (captures / "nsys.json").is_file():  # else the start-up is that of the same program, planned
+        assert json.loads((captures / "nsys.json").read_text())["seconds"] == row["startup_s"]
+
+
+def test_the_margin_is_the_largest_residual_of_the_recorded_captures():
+    residuals = [(row["seconds"] - row["startup_s"]) / expected_s(row) for _, row in RECORDED.iterrows()]
+    assert max(residuals) == pytest.approx(cost.MARGIN, abs=0.005)
+    assert min(residuals) == pytest.approx(0.89, abs=0.005)
+
+
+@pytest.mark.parametrize("row", [row for _, row in RECORDED.iterrows()], ids=lambda row: row["program"])
+@pytest.mark.parametrize("budget", [60, 90, 120])
+def test_a_planned_capture_ends_within_its_budget_on_every_recorded_machine(row, budget):
+    """The launches that a plan of this budget takes, each as long as in the recorded capture."""
+    planned = Cost(startup_s=row["startup_s"])
+    replays = int(planned.for_replays(planned.within(budget), row["launches"]) / planned.of_launches(np.zeros(1))[0])
+    took = row["startup_s"] + replays * (row["seconds"] - row["startup_s"]) / row["launches"]
+    assert took <= budget
+
+
+def test_the_margin_follows_the_spread_of_earlier_captures():
+    def after(*pass_s):
+        return cost.fitted([{"passes": 12, "pass_s": value} for value in pass_s]).margin
+
+    assert after(0.03, 0.04) == cost.MARGIN
+    assert after(0.03, 0.03, 0.042) == pytest.approx(1.4)
+    assert after(0.03, 0.03, 0.03) == cost.LEAST_MARGIN
+    assert Cost(startup_s=10.0, margin=1.25).within(60.0) == pytest.approx(50.0)
+    assert Cost(startup_s=70.0).within(60.0) == 60.0
 
 
 # --- what the counters stand for ---
