@@ -1,30 +1,33 @@
 #!/usr/bin/env bash
 # Hold the accounting against this GPU: parameters, memory, times, and under ncu FLOPs and DRAM bytes.
 #
-# usage: measure.sh [-n] [--out DIR] [--samples N]
+# usage: measure.sh [-n] [--out DIR] [--samples N] [--count LIST]
 #
 #   -n           print the exact commands, run nothing
 #   --out DIR    run folder (default: runs/<time>-accounting)
 #   --samples N  samples of each time (default 20)
+#   --count LIST only what ncu counts, of these steps: decode_b1_ctx1023,train_b1_t1024 are some 400 launches of three
+#                passes, which take 50 to 60 s on an H200, start-up included
 #
 # Without a GPU: small steps, parameters and times only.
 # exit: 0 done, 1 a step failed, 2 usage
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 
-dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-accounting samples=20
+dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-accounting samples=20 count=''
 while (($#)); do
   case $1 in
   -h | --help) usage && exit 0 ;;
   -n) dry=yes && shift ;;
   --out) value "$1" $# && out=$2 && shift 2 ;;
   --samples) value "$1" $# && samples=$2 && shift 2 ;;
+  --count) value "$1" $# && count=$2 && shift 2 ;;
   *) bad_usage "Unknown argument $1." ;;
   esac
 done
 cd "$ROOT"
-step "memory and times" "$PYTHON" -m studies.accounting.measure --out "$out" --samples "$samples"
-if find_gpu >/dev/null; then
+[[ -n $count ]] || step "memory and times" "$PYTHON" -m studies.accounting.measure --out "$out" --samples "$samples"
+if [[ -n $dry ]] || find_gpu >/dev/null; then
   step "counters under ncu" "$HERE/ncu_capture.sh" --columns duration_ns,dram_read_bytes,dram_write_bytes,flops_fp32,flops_tensor_bf16 \
-    --out "$out" -- "$PYTHON" -m studies.accounting.measure --capture
+    --out "$out" -- "$PYTHON" -m studies.accounting.measure --capture ${count//,/ }
   step "export" "$HERE/export_csv.sh" --only ncu "$out"
 fi

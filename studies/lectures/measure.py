@@ -74,6 +74,7 @@ def _library() -> ctypes.CDLL:
     arguments: dict[str, list[Any]] = {
         "chase": [number, pointer, pointer, number, number],
         "chase_in_shared": [pointer, number, number],
+        "chase_behind_stores": [pointer, number],
         "chase_in_constant": [pointer, number],
         "chase_in_neighbour": [pointer, number],
         "run_diverge": [pointer, number, number, number],
@@ -424,6 +425,11 @@ def study_latencies(_profiles: list[dict[str, Any]]) -> Points:
     yield shown("shared", read(STEPS, "chase_in_shared", cycles, STEPS, 0), "4 KiB")
     yield shown(
         "shared, store and load", read(STEPS, "chase_in_shared", cycles, STEPS, 1), "a store, then a load of it"
+    )
+    yield shown(
+        "shared, load behind a store",
+        read(STEPS, "chase_behind_stores", cycles, STEPS),
+        "the store's word, unknown to be it",
     )
     yield shown("constant", read(STEPS, "chase_in_constant", cycles, STEPS), "4 KiB")
     if torch.cuda.get_device_capability()[0] >= 9:

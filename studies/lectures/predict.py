@@ -293,6 +293,13 @@ def latencies() -> Iterator[Expected]:
         ("L1", 38, 0.25, "33", "microbenchmarks of the H100 found 33 to 41"),
         ("shared", 29, 0.15, "23", "microbenchmarks of the H100 found 29"),
         ("shared, store and load", 48, 0.3, "19 (store)", "a load behind a store of the same word"),
+        (
+            "shared, load behind a store",
+            33,
+            0.25,
+            "19 (store)",
+            "23 of the load, 5 of an addition, 5 to issue the store",
+        ),
         ("constant", 30, 0.4, "", "a hit in the constant cache, indexed"),
         ("DSMEM", 190, 0.2, "", "microbenchmarks of the H100 found 180 to 213"),
     ):

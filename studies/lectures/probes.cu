@@ -54,6 +54,23 @@ __global__ void chase_shared(int64_t* cycles, int steps, int stores) {
   cycles[0] = end - start;
 }
 
+// A load behind a store of the same word, at an address that the assembler cannot know to be the same: `offset` is 0.
+// A step is an addition, the issue of the store, and the load, which has to see what was stored.
+__global__ void chase_behind_store(int64_t* cycles, int steps, uint32_t offset) {
+  __shared__ uint32_t chain[CHAIN];
+  const uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(chain));
+  uint32_t at = base;
+  const int64_t start = clock64();
+#pragma unroll 16
+  for (int i = 0; i < steps; ++i) {
+    const uint32_t same = at + offset;
+    asm volatile("st.shared.u32 [%0], %0;\nld.shared.u32 %0, [%1];" : "+r"(at) : "r"(same) : "memory");
+  }
+  cycles[1] = at;
+  const int64_t end = clock64();
+  cycles[0] = end - start;
+}
+
 __constant__ uint32_t constants[CHAIN];
 
 __global__ void chase_constant(int64_t* cycles, int steps) {
@@ -202,6 +219,10 @@ int chase(int level, uint64_t next, int64_t* cycles, int warm, int steps, cudaSt
 }
 int chase_in_shared(int64_t* cycles, int steps, int stores, cudaStream_t stream) {
   chase_shared<<<1, 1, 0, stream>>>(cycles, steps, stores);
+  return cudaGetLastError();
+}
+int chase_behind_stores(int64_t* cycles, int steps, cudaStream_t stream) {
+  chase_behind_store<<<1, 1, 0, stream>>>(cycles, steps, 0);
   return cudaGetLastError();
 }
 int chase_in_constant(int64_t* cycles, int steps, cudaStream_t stream) {

@@ -23,7 +23,7 @@ while (($#)); do
 done
 cd "$ROOT"
 step "studies" "$PYTHON" -m studies.lectures.measure ${studies[@]+"${studies[@]}"} --out "$out"
-if find_gpu >/dev/null && [[ ${#studies[@]} == 0 || " ${studies[*]} " == *" tricks "* ]]; then
+if { [[ -n $dry ]] || find_gpu >/dev/null; } && [[ ${#studies[@]} == 0 || " ${studies[*]} " == *" tricks "* ]]; then
   step "counters under ncu" "$HERE/ncu_capture.sh" --columns duration_ns,dram_read_bytes,dram_write_bytes,sectors_per_request_load,l2_read_bytes,global_load_inst \
     --out "$out" -- "$PYTHON" -m studies.lectures.measure --capture
   step "export" "$HERE/export_csv.sh" --only ncu "$out"
