@@ -125,7 +125,7 @@ baseline: $(HARNESS)  ## Hugging Face transformers side by side: eager, sdpa, CU
 
 .PHONY: decode
 decode: $(HARNESS)  ## one token of GPT-2 by every rung, from Hugging Face to the floor: correctness, fair times, captures (RUN=… goes on; without a GPU a small model)
-	@run='$(NEW_RUN)'; PYTHON='$(PY)' studies/decode/decode.sh --out "$$run" $(ARGS) $(if $(filter -n,$(ARGS)),,&& $(PY) analysis/report.py "$$run" --quiet)
+	@run='$(NEW_RUN)'; PYTHON='$(PY)' studies/decode/decode.sh --out "$$run" $(ARGS) $(if $(filter -n,$(ARGS)),,&& $(PY) analysis/report.py "$$run" --quiet && if [[ -d "$$run-graphs/captures/nsys" ]]; then $(PY) analysis/report.py "$$run-graphs" --quiet; fi)
 
 # A model of its own needs torch to be followed.
 .PHONY: accounting

@@ -24,7 +24,7 @@ import torch
 from analysis.formats.errors import InputError, UsageError
 from harness.console import progress
 from harness.decode.step import Step, sample
-from harness.gpt2 import BEST_OPS, GPT2, KVCache
+from harness.gpt2 import BEST_OPS, FUSED_OPS, GPT2, KVCache
 from harness.ranges import NvtxTracer, Tracer, attach, detach
 from harness.weights import Weights, build_model
 from kernels.decode.contract import Gpu, Program, Sampling, Sizes, State
@@ -225,6 +225,11 @@ def refusal(name: str, sizes: Sizes, gpu: Gpu | None, sampling: Sampling = GREED
     return str(maker.refuses(sizes, gpu)) if maker is not None else f"Engine {name} has no kernels in this version."
 
 
+def prefill_ops(gpu: Gpu | None) -> str:
+    """The ops of the model that runs prompts: our attention and matmul in bfloat16 are written for sm_90 alone."""
+    return BEST_OPS if gpu is None or gpu.capability[0] == 9 else FUSED_OPS
+
+
 def _maker(name: str) -> Any:
     """kernels/decode/few.py or persistent.py; None where it is not there."""
     try:
@@ -256,10 +261,11 @@ def open_engine(
     if name not in ENGINES:
         raise UsageError(f"There is no engine {name!r}: use {', '.join(ENGINES)}.")
     sizes = sizes_of(weights, dtype, batch, capacity)
-    if why := refusal(name, sizes, gpu_at_hand() if device == "cuda" else None, sampling):
+    gpu = gpu_at_hand() if device == "cuda" else None
+    if why := refusal(name, sizes, gpu, sampling):
         progress(f"{why} Engine {GRAPH} runs instead.")
         name = GRAPH
-    model = build_model(weights, device=device, dtype=getattr(torch, dtype), ops=BEST_OPS)
+    model = build_model(weights, device=device, dtype=getattr(torch, dtype), ops=prefill_ops(gpu))
     state, held = new_state(sizes, device), model.state_dict()
     with torch.inference_mode():
         program = (

@@ -50,6 +50,11 @@ RUNGS = (
         hypotheses=(_time("hf_static_compile", high=0.35), _time(FLOOR, low=7.0, high=10.0)),
     ),
     Rung(
+        "tinygrad",
+        "tinygrad's operations, the step as one of its own graphs, BEAM off",
+        hypotheses=(_time(HF_GRAPH, low=1.0),),
+    ),
+    Rung(
         "eager",
         "our best kernel for every operation, launched one by one: the host limits it",
         ours=True,

@@ -132,7 +132,7 @@ class Graph(Setting):
         self._length = prompt.shape[1] + tokens
         self._cache = static_cache(model, self._length)
         self._places = torch.arange(self._length, device=prompt.device)
-        self._token = torch.zeros(1, 1, dtype=torch.int64, device=prompt.device)
+        self._token = torch.zeros(prompt.shape[0], 1, dtype=torch.int64, device=prompt.device)
         self._position = torch.zeros(1, 1, dtype=torch.int64, device=prompt.device)
         self.prefill()
         self._graph: Any = None
@@ -174,9 +174,9 @@ class Graph(Setting):
 
     def _run(self, tokens: int, note: Callable[[], None]) -> Any:
         self.prefill()
-        out = torch.empty(1, tokens, dtype=torch.int64, device=self._prompt.device)
+        out = torch.empty(len(self._token), tokens, dtype=torch.int64, device=self._prompt.device)
         for place in range(tokens):
-            out[:, place] = self._token[0]
+            out[:, place] = self._token[:, 0]
             note()
             if place < tokens - 1:
                 self.step()

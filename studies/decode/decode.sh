@@ -6,15 +6,16 @@
 #   -n             print the exact commands, run nothing
 #   --out DIR      run folder (default: runs/<time>-decode); what it has of a run that ended is not measured again
 #   --processes N  fresh processes that count (default 10); one more comes first and fills the compilers' caches
-#   --seconds S    time for the processes (default 240): none is begun that would end later
+#   --seconds S    time for the processes (default 300): none is begun that would end later
 #   ARGUMENT…      handed on to studies.decode.measure: --weights, --config, --dtype, --batch, --rungs …
 #
 # DIR holds the run, its steps captured kernel by kernel (node granularity); DIR-graphs the same with each CUDA graph
-# as a whole. In all less than 8 minutes on a GPU. Without a GPU: a small model on the CPU, and no capture.
+# as a whole. In all less than 8 minutes on a GPU, once kernels and compilers' caches are there (2 minutes more the first
+# time). Without a GPU: a small model on the CPU, and no capture.
 # exit: 0 done, 1 a part failed (the others ran), 2 usage
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 
-dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-decode processes=10 seconds=240 more=()
+dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-decode processes=10 seconds=300 more=()
 while (($#)); do
   case $1 in
   -h | --help) usage && exit 0 ;;
@@ -36,6 +37,8 @@ if [[ -z $dry ]] && ! find_gpu >/dev/null; then
   exit $status
 fi
 program=("${measure[@]}" capture --out)
+ops=(attention attention_decode attention_grouped encoder gelu gemv layernorm matmul permute residual_layernorm)
+limit=240 step "kernels" "$PYTHON" -m kernels.build "${ops[@]}" || status=1
 # a part that fails or takes too long leaves the others their turn
 limit=120 step "correctness" "${measure[@]}" check --out "$out" ${more[@]+"${more[@]}"} || status=1
 limit=$((seconds + 60)) step "times in fresh processes" "${measure[@]}" fair --out "$out" --processes "$processes" --seconds "$seconds" ${more[@]+"${more[@]}"} || status=1
@@ -44,6 +47,6 @@ limit=60 step "export" "$HERE/export_csv.sh" --only nsys "$out" || status=1
 whole=$out-graphs
 step "a second run for whole graphs" mkdir -p "$whole/captures"
 step "with the same times" cp "$out/captures/decode.json" "$out/captures/timing.json" "$out/captures/manifest.json" "$whole/captures/" || status=1
-limit=90 step "steps, graph by graph" "$HERE/nsys_capture.sh" --graphs graph --out "$whole" -- "${program[@]}" "$whole" ${more[@]+"${more[@]}"} || status=1
+limit=90 step "steps, graph by graph" "$HERE/nsys_capture.sh" --graphs graph --out "$whole" -- "${program[@]}" "$whole" --rungs "graph,few,persistent" ${more[@]+"${more[@]}"} || status=1
 limit=60 step "export of whole graphs" "$HERE/export_csv.sh" --only nsys "$whole" || status=1
 exit $status

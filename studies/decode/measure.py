@@ -128,8 +128,18 @@ def run_worker(options: argparse.Namespace) -> dict[str, Any]:
         with manifest.ClockSampler() as sampler:
             samples = time_rungs(running, options.rounds, options.process)
     source = {"source": weights.source, "sha256": weights.sha256}
-    conditions = manifest.build_manifest([], [], options.seed, source, sampler)
+    conditions = manifest.build_manifest([], workloads_of(options), options.seed, source, sampler)
     return {"samples": samples, "reasons": reasons, "manifest": conditions}
+
+
+def workloads_of(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The manifest's entries of the steps that are timed."""
+    name = f"decode_b{options.batch}_ctx{options.context + options.tokens // 2}"
+    same = {"name": name, "batch": options.batch, "tokens": 1, "dtype": options.dtype, "softmax": ""}
+    context = options.context + options.tokens // 2
+    return [
+        same | {"context": context, "range": f"{rung}/decode"} for rung in options.rungs if not rung_of(rung).prefill
+    ]
 
 
 def wait_for_turn(options: argparse.Namespace) -> None:
@@ -310,12 +320,12 @@ def write(document: dict[str, Any], captures: Path) -> None:
     tokens = {entry["rung"]: entry["tokens"] for entry in document["captured"]}
     steps = []
     for rung in document["rungs"]:
-        own = [s["seen_time_ns"] or s["token_time_ns"] for s in document["samples"] if s["rung"] == rung["rung"]]
+        own = [s["token_time_ns"] for s in document["samples"] if s["rung"] == rung["rung"]]
         if own:
             times = [value * tokens.get(rung["rung"], 1) for value in own]
             path = f"{rung['rung']}/{'prefill' if rung['prefill'] else 'decode'}"
             steps.append({"range": path, "wall_ns": spread(times, 0), "gpu_ns": None, "samples": len(own)})
-    how = "fresh processes, no tool attached; the host waits for each token, of many tokens a launch for the last"
+    how = "fresh processes, no tool attached; the host waits for the last token, in generate() for each"
     manifest.write_json(captures / TIMING.name, TIMING.document({"how": how, "steps": steps, "tokens_per_s": {}}))
 
 
@@ -506,12 +516,15 @@ def write_phases(shared: rungs.Shared, ready: Mapping[str, Window], captures: Pa
     rows: list[tuple[Any, ...]] = []
     for name in ready:
         if name in rungs.OURS and name not in ("eager", GRAPH):
-            engine = rungs.engine(shared, name, stamped=STEPS)
-            engine.prefill(shared.prompt)
-            for _ in range(2):
-                engine.decode(STEPS)
-                engine.check()
-            rows += [(name, *phase) for phase in engine.program.phases()]
+            try:
+                engine = rungs.engine(shared, name, stamped=STEPS)
+                engine.prefill(shared.prompt)
+                for _ in range(2):
+                    engine.decode(STEPS)
+                    engine.check()
+                rows += [(name, *phase) for phase in engine.program.phases()]
+            except Exception as error:
+                progress(f"{name} has no stamps: {manifest.first_line(error, 200)}")
     if rows:
         (captures / PHASES.name).write_text(PHASES.text(rows), encoding="utf-8")
 

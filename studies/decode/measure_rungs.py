@@ -6,6 +6,7 @@ A rung that cannot be had here (no GPU, kernels that refuse) raises UnavailableE
 from __future__ import annotations
 
 import functools
+import importlib.util
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -238,6 +239,16 @@ def _prompt_of(shared: Shared) -> Any:
     return shared.prompt[:1].repeat(1, times)[:, : shared.prefill_tokens].contiguous()
 
 
+def _tinygrad(shared: Shared) -> Running:
+    if importlib.util.find_spec("tinygrad") is None:
+        raise UnavailableError("The library tinygrad is not installed: run `pip install -e '.[tinygrad]'`.")
+    from studies.decode.measure_tinygrad import Tinygrad
+
+    if shared.prompt.shape[0] != 1:
+        raise UnavailableError("The rung tinygrad decodes one sequence.")
+    return Tinygrad(shared.weights.state, shared.weights.config, shared.dtype, shared.prompt, shared.tokens)
+
+
 def prepare(name: str, shared: Shared) -> Running:
     """The rung, ready to be timed. Raises: UnavailableError, and whatever a library raises."""
     if name in OURS:
@@ -250,6 +261,7 @@ def prepare(name: str, shared: Shared) -> Running:
         "hf_sdpa": lambda s: Loop(s, "sdpa"),
         "hf_static_compile": lambda s: Loop(s, "sdpa", static=True),
         HF_GRAPH: _hf_graph,
+        "tinygrad": _tinygrad,
         "hf_prefill": _hf_prefill,
         "prefill": _prefill,
     }

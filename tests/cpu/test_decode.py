@@ -12,7 +12,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from analysis.formats.errors import InputError, UsageError
 from harness import generate
 from harness.decode.check import compare, compare_greedy, forced_logits, greedy_text, peaked_weights
-from harness.decode.engines import ENGINES, MOST_BATCH, Engine, gpu_at_hand, open_engine, refusal, sizes_of
+from harness.decode.engines import (
+    ENGINES,
+    MOST_BATCH,
+    Engine,
+    gpu_at_hand,
+    open_engine,
+    prefill_ops,
+    refusal,
+    sizes_of,
+)
 from harness.decode.step import Step
 from harness.gpt2 import GPT2Config
 from harness.weights import Weights, build_model, load_weights
@@ -302,6 +311,11 @@ def test_an_engine_that_refuses_falls_back_to_the_graph_and_says_so(
     assert "needs an NVIDIA GPU" in capsys.readouterr().err
     assert "temperature of 1" in refusal(name, engine.sizes, Gpu("GPU", (9, 0), 132, 232448), Sampling(1.0))
     assert engine.generate(prompt(SMALL, 1, 3), 4).shape == (1, 7)
+
+
+def test_prompts_use_hoppers_kernels_on_hopper_alone() -> None:
+    assert prefill_ops(Gpu("GPU", (9, 0), 132, 0)) == "best"
+    assert prefill_ops(Gpu("GPU", (8, 0), 108, 0)) == prefill_ops(Gpu("GPU", (10, 0), 148, 0)) == "fused"
 
 
 def test_trouble_of_a_kernel_ends_the_program_with_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

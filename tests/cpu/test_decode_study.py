@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from analysis.tables.declare import World, find
 from harness.decode.check import peaked_weights
 from harness.decode.engines import sizes_of
 from harness.run import parse_config
+from harness.weights import build_model
 from kernels.decode.contract import Gpu
 from kernels.decode.rungs import NAMES, RUNGS
 from studies.decode import measure, page, tables
@@ -196,6 +198,28 @@ def test_flops_of_a_prefill_are_those_of_its_products() -> None:
     products = 2 * tokens * (3 * c * c + c * c + 2 * c * 4 * c)
     attention = sum(2 * 2 * c * keys for keys in range(1, tokens + 1))
     assert measure.prefill_flops(sizes, tokens) == 2 * (products + attention) + 2 * 97 * c
+
+
+def test_tinygrad_decodes_like_our_model_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = peaked_weights(parse_config("n_layer=1,n_embd=8,n_head=2,vocab_size=17,n_positions=12"))
+    shared = rungs.Shared(weights, torch.tensor([[3, 5, 11]]), 4, "float32", "cpu", 12)
+    if importlib.util.find_spec("tinygrad") is None:
+        with pytest.raises(rungs.UnavailableError, match="tinygrad is not installed"):
+            rungs.prepare("tinygrad", shared)
+        return
+    monkeypatch.setenv("PYTHON", "1")  # the one backend that needs no compiler
+    found, stamps = rungs.prepare("tinygrad", shared).generate()
+    assert found == build_model(weights).generate(shared.prompt, 5)[0, 3:].tolist()
+    assert len(stamps) == 5
+
+
+@pytest.mark.parametrize("name", ["hf_compile_graph", "hf_sdpa", "graph"])
+def test_rungs_take_a_batch(name: str) -> None:
+    shared = measure.shared_of(options(Path("x"), "--batch", "2"), peaked_weights(parse_config(TINY)))
+    running = rungs.prepare(name, shared)
+    running.start()
+    running.step()
+    assert running.token_ns() > 0
 
 
 def test_an_engine_that_is_not_the_one_asked_for_is_never_timed() -> None:

@@ -1,0 +1,96 @@
+"""GPT-2 in tinygrad's operations: a cache of fixed size, the position as a symbol, each step one of its own graphs.
+
+The model follows tinygrad's examples (a key-value cache that is assigned to, TinyJit around the step). BEAM is off
+unless the environment sets it. Parameters are ours. tinygrad is no dependency: without its wheel the rung says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from tinygrad import Tensor, TinyJit, UOp, dtypes
+
+from harness.gpt2 import GPT2Config
+
+
+class Model:
+    """GPT-2 of batch 1 with a cache for `capacity` tokens."""
+
+    def __init__(self, state: Mapping[str, Any], config: GPT2Config, dtype: str, capacity: int) -> None:
+        kind = getattr(dtypes, dtype)
+        self.config, self.capacity = config, capacity
+        self.weights = {name: Tensor(value.float().numpy()).cast(kind).realize() for name, value in state.items()}
+        shape = (2, 1, config.n_head, capacity, config.head_size)
+        self.caches = [Tensor.zeros(*shape, dtype=kind).contiguous().realize() for _ in range(config.n_layer)]
+        self.step = TinyJit(self.forward)
+        self.place = UOp.variable("place", 1, capacity - 1)
+
+    def _norm(self, x: Any, name: str) -> Any:
+        normed = x.layernorm(eps=self.config.layer_norm_epsilon)
+        return normed * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+
+    def _project(self, x: Any, name: str) -> Any:
+        return x.dot(self.weights[f"{name}.weight"]) + self.weights[f"{name}.bias"]
+
+    def _attend(self, x: Any, layer: int, place: Any) -> Any:
+        tokens, heads = x.shape[1], self.config.n_head
+        qkv = self._project(x, f"h.{layer}.attn.c_attn").reshape(1, tokens, 3, heads, self.config.head_size)
+        q, k, v = (qkv[:, :, part].transpose(1, 2) for part in range(3))
+        cache = self.caches[layer]
+        cache[:, :, :, place : place + tokens, :].assign(Tensor.stack(k, v)).realize()
+        keys, values = (cache[part, :, :, 0 : place + tokens, :] for part in range(2))
+        mask = None
+        if tokens > 1:
+            mask = Tensor.full((1, 1, tokens, tokens), float("-inf"), dtype=x.dtype).triu(1)
+        out = q.scaled_dot_product_attention(keys, values, attn_mask=mask)
+        return self._project(out.transpose(1, 2).reshape(1, tokens, -1), f"h.{layer}.attn.c_proj")
+
+    def forward(self, ids: Any, place: Any) -> Any:
+        """The next token (1, 1) behind ids (1, T), of which the first stands at `place`."""
+        tokens = ids.shape[1]
+        places = Tensor.arange(self.capacity).reshape(1, -1)[:, place : place + tokens]
+        x = self.weights["wte.weight"][ids] + self.weights["wpe.weight"][places]
+        for layer in range(self.config.n_layer):
+            x = x + self._attend(self._norm(x, f"h.{layer}.ln_1"), layer, place)
+            inner = self._project(self._norm(x, f"h.{layer}.ln_2"), f"h.{layer}.mlp.c_fc").gelu()
+            x = x + self._project(inner, f"h.{layer}.mlp.c_proj")
+        logits = self._norm(x[:, -1:], "ln_f").dot(self.weights["wte.weight"].transpose())
+        return logits.argmax(-1).realize()
+
+
+class Tinygrad:
+    """A generation, timed token by token: the host has each token before it asks for the next."""
+
+    def __init__(self, state: Mapping[str, Any], config: GPT2Config, dtype: str, prompt: Any, tokens: int) -> None:
+        self._prompt = Tensor(prompt.cpu().numpy())
+        self._length, self._tokens = prompt.shape[1], tokens
+        self._model = Model(state, config, dtype, config.n_positions)
+        self.generate()  # TinyJit records at the second call of a step
+
+    def generate(self) -> tuple[list[int], list[int]]:
+        """The tokens behind the prompt, and the time in ns at which the host had each."""
+        token = self._model.forward(self._prompt, 0)
+        found, stamps = [int(token.item())], [time.perf_counter_ns()]
+        for at in range(self._length, self._length + self._tokens):
+            token = self._model.step(token.clone().realize(), self._model.place.bind(at))
+            found.append(int(token.item()))
+            stamps.append(time.perf_counter_ns())
+        return found, stamps
+
+    def token_ns(self) -> float:
+        """Mean time a token behind the first."""
+        return float(np.diff(self.generate()[1]).mean())
+
+    def start(self) -> None:
+        """Nothing: a generation begins with its prompt."""
+
+    def step(self) -> None:
+        """A whole generation."""
+        self.generate()
+
+    def seen_ns(self) -> float | None:
+        """The host waits for each token anyway."""
+        return None
