@@ -75,6 +75,14 @@ class Captured(Struct):
     tokens: Positive
 
 
+class Stamped(Struct):
+    """What stamps cost an engine: the time of a token without and with them, in one process, in turn."""
+
+    rung: str
+    token_time_ns: Positive
+    stamped_time_ns: Positive
+
+
 class Decode(Struct):
     """decode.json: one model, batch 1 unless `batch` says otherwise, at a mean context of `context_tokens`."""
 
@@ -88,6 +96,7 @@ class Decode(Struct):
     samples: list[Sample]
     checks: list[Check]
     captured: list[Captured]
+    stamped: list[Stamped] = []
     prefill_tokens: Whole | UnsetType = UNSET
     prefill_flops: Amount | UnsetType = UNSET
     copy_bytes_per_s: Positive | UnsetType | None = UNSET

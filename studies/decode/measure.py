@@ -440,10 +440,11 @@ def run_capture(options: argparse.Namespace) -> None:
     known = {entry["rung"]: entry for entry in document["captured"]}
     known |= {name: {"rung": name, "tokens": _MANY if name == "persistent" else 1} for name in ready}
     document["captured"] = list(known.values())
-    write(document, captures)
     if isinstance(tracer, RecordingTracer):
         tracer.write_csv(captures / "cpu_ranges.csv")
-    write_phases(shared, ready, captures)
+    kept = [name for name in ready if name in rungs.OURS and name not in ("eager", GRAPH)]
+    document["stamped"] = keep_stamps(shared, kept, captures)
+    write(document, captures)
 
 
 class Window(NamedTuple):
@@ -511,22 +512,23 @@ def profiling(device: str) -> Iterator[None]:
         torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStop())
 
 
-def write_phases(shared: rungs.Shared, ready: Mapping[str, Window], captures: Path) -> None:
-    """decode_phases.csv: what each block of the persistent kernel did in a few tokens, outside of the window."""
+def keep_stamps(shared: rungs.Shared, names: Sequence[str], captures: Path) -> list[dict[str, Any]]:
+    """decode_phases.csv: what each block did in a few tokens, without a profiler; and what stamps cost, by engine."""
     rows: list[tuple[Any, ...]] = []
-    for name in ready:
-        if name in rungs.OURS and name not in ("eager", GRAPH):
-            try:
-                engine = rungs.engine(shared, name, stamped=STEPS)
-                engine.prefill(shared.prompt)
-                for _ in range(2):
-                    engine.decode(STEPS)
-                    engine.check()
-                rows += [(name, *phase) for phase in engine.program.phases()]
-            except Exception as error:
-                progress(f"{name} has no stamps: {manifest.first_line(error, 200)}")
+    costs = []
+    for name in names:
+        try:
+            plain, stamped = (rungs.engine(shared, name, stamped=count) for count in (0, shared.tokens))
+            pair = [rungs.Many(shared, plain), rungs.Many(shared, stamped)]
+            times = [[one.token_ns() for one in pair] for _ in range(2 * ROUNDS)][1:]
+            without, with_them = (float(np.median(column)) for column in zip(*times, strict=True))
+            costs.append({"rung": name, "token_time_ns": without, "stamped_time_ns": with_them})
+            rows += [(name, *phase) for phase in stamped.program.phases() if phase.token < STEPS]
+        except Exception as error:  # without them the run has all the rest
+            progress(f"{name} has no stamps: {manifest.first_line(error, 200)}")
     if rows:
         (captures / PHASES.name).write_text(PHASES.text(rows), encoding="utf-8")
+    return costs
 
 
 # Command line ------------------------------------------------------------------------------------------------

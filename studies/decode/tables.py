@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.tables.declare import Column, fact, table
+from analysis.tables.declare import Column, fact, part, table
 
 CERTAIN = 0.95
 CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "open"
@@ -275,6 +275,16 @@ def build_prefill(decode_run: Run, decode_times: pd.DataFrame) -> pd.DataFrame |
             }
         )  # fmt: skip
     return pd.DataFrame(rows) if rows else None
+
+
+@part("note", 40)
+def _cost_of_stamps(decode_run: Run) -> str | None:
+    """What the stamps of decode_phases.csv cost."""
+    said = [
+        f"{entry['rung']} {entry['stamped_time_ns'] / entry['token_time_ns'] - 1:+.1%}"
+        for entry in decode_run.get("stamped") or []
+    ]
+    return f"Stamps of the phases change the time of a token: {', '.join(said)}." if said else None
 
 
 # Phases ------------------------------------------------------------------------------------------------------

@@ -11,9 +11,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
+from analysis.capture.model import Capture
+from analysis.formats.decode import PHASES
 from analysis.formats.errors import InputError
 from harness.decode.check import compare, compare_greedy, forced_logits
 from harness.decode.engines import sizes_of
@@ -22,6 +25,7 @@ from kernels.build import BuildError
 from kernels.decode import device, few, persistent
 from kernels.decode.contract import Gpu, Sampling, Sizes
 from kernels.decode.plan import pack, pack_vectors, part, plan, unpack
+from studies.decode.tables import build_phases
 from tests import decode_on_cpu as on_cpu
 from tests.decode_on_cpu import CONFIG, FEW, PERSISTENT, TINY
 
@@ -298,6 +302,12 @@ def test_stamps_cover_all_of_a_token_in_every_block() -> None:
     assert {one.layer for one in phases} == {0, 1, 2}
     assert phases[0].phase == device.EMBEDDING
     assert {one.phase for one in phases if one.layer == 2} == set(device.LAST_PHASES)
+    # the table of the study adds them up to the whole token
+    rows = pd.DataFrame([("persistent", *one) for one in phases], columns=PHASES.names)
+    table = build_phases(Capture(ours={"decode_phases": rows}))
+    assert table["share_frac"].sum() == pytest.approx(1)
+    whole = [one for one in phases if one[:2] == (0, 0)]
+    assert whole[-1].end_ns - whole[0].start_ns == sum(one.end_ns - one.start_ns for one in whole)
     # a block cannot have x before the last one has published its part
     ready = min(one.end_ns for one in phases if one[:1] == (0,) and one.phase == "wait for x" and one.layer == 1)
     assert ready > max(one.start_ns for one in phases if one[:1] == (0,) and one.phase == "mlp" and one.layer == 0)

@@ -311,6 +311,9 @@ def test_phases_of_a_token_add_up_to_all_of_it() -> None:
     assert phases["share_frac"].sum() == pytest.approx(1)
     assert phases.loc["wait for heads", ["kind", "longest_ns", "shortest_ns"]].tolist() == ["wait", 20, 10]
     assert plot_phases(built["capture"], "caption") is not None
+    cost = {"rung": "persistent", "token_time_ns": 100.0, "stamped_time_ns": 100.8}
+    notes = world(document(**TIMES) | {"stamped": [cost]}).every("note")
+    assert "Stamps of the phases change the time of a token: persistent +0.8%." in notes
 
 
 def test_the_figure_has_what_was_measured_and_nothing_else() -> None:
