@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
-from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from analysis.capture.model import Capture
 from analysis.page import text
@@ -28,6 +30,7 @@ from analysis.tables.declare import picture
 
 _PITCH = 0.34  # inches a rung
 _ROOM = 1.6  # right of the slowest bar, for its label: a factor on the log axis
+_COLUMNS = 1600  # pixels of a token's time
 _COLOURS = (BLUE, GREEN, SKY, PURPLE, YELLOW, VERMILION, BLACK)
 
 
@@ -59,6 +62,8 @@ def plot_decode(decode: pd.DataFrame, caption: str) -> Figure | None:
         axes.set_xlim(min(fastest, floor if pd.notna(floor) else fastest) / _ROOM, slowest * _ROOM**4)
         axes.set_ylim(len(rows) - 0.4, -1.1)
         axes.set_yticks(range(len(rows)), rows["rung"])
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("wall time a token, µs")
         axes.grid(axis="x", which="major")
         return figure
@@ -79,15 +84,12 @@ def plot_phases(capture: Capture, caption: str) -> Figure | None:
         origin = float(own["start_ns"].min())
         working = [phase for phase in dict.fromkeys(own["phase"]) if not str(phase).startswith("wait")]
         colours = {phase: _COLOURS[place % len(_COLOURS)] for place, phase in enumerate(working)}
-        for colour, rows in own.groupby(own["phase"].map(colours).fillna(LIGHT_GREY), sort=False):
-            begin, end = ((rows[name].astype(float) - origin) / 1e3 for name in ("start_ns", "end_ns"))
-            cells = [
-                [(a, block), (b, block), (b, block + 1), (a, block + 1)]
-                for a, b, block in zip(begin, end, rows["block"].astype(int), strict=True)
-            ]
-            axes.add_collection(PolyCollection(cells, facecolors=colour, linewidths=0))
-        axes.set_xlim(0, (float(own["end_ns"].max()) - origin) / 1e3)
-        axes.set_ylim(blocks, 0)
+        whole = float(own["end_ns"].max()) - origin
+        cells = np.ones((blocks, _COLUMNS, 3))
+        for row in own.itertuples(index=False):
+            begin, end = (round((float(at) - origin) / max(whole, 1.0) * _COLUMNS) for at in (row.start_ns, row.end_ns))
+            cells[int(row.block), begin:end] = to_rgb(colours.get(row.phase, LIGHT_GREY))
+        axes.imshow(cells, extent=(0, whole / 1e3, blocks, 0), aspect="auto", interpolation="nearest")
         axes.set_xlabel("time of the token, µs")
         axes.set_ylabel("block")
         handles = [Patch(color=colour, label=phase) for phase, colour in colours.items()]
