@@ -3,6 +3,8 @@
 TIME is the wall time a token at batch 1, bfloat16 and a mean context of 256 tokens. FLOOR is the bytes that a step must
 read (contract.Sizes.step_bytes) at the speed of a copy. `ours` are the engines of harness/decode, by their names.
 
+    python -m kernels.decode.rungs     prints the table of README.md
+
 This module needs neither torch nor a GPU.
 """
 
@@ -97,3 +99,13 @@ NAMES = tuple(rung.name for rung in RUNGS)
 def rung_of(name: str) -> Rung:
     """The rung of that name. Raises: KeyError."""
     return next(rung for rung in RUNGS if rung.name == name)
+
+
+def table() -> str:
+    """What README.md says of the rungs."""
+    head = ["| rung | what it is | expected before it was measured |", "|---|---|---|"]
+    return "\n".join([*head, *(f"| `{rung.name}` | {rung.idea} | {rung.expected or '–'} |" for rung in RUNGS)])
+
+
+if __name__ == "__main__":
+    print(table())

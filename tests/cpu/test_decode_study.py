@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from harness.run import parse_config
 from harness.weights import build_model
 from kernels.decode.contract import Gpu
 from kernels.decode.rungs import NAMES, RUNGS
+from kernels.decode.rungs import table as rungs_table
 from studies.decode import measure, page, tables
 from studies.decode import measure_rungs as rungs
 from studies.decode.figures import plot_decode, plot_phases
@@ -135,12 +137,12 @@ def test_a_run_of_other_conditions_is_not_gone_on_with(tmp_path: Path, capsys: p
 
 
 @pytest.mark.slow
-def test_a_fresh_process_answers_and_one_that_fails_is_named(tmp_path: Path) -> None:
+def test_a_fresh_process_answers_and_one_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = options(tmp_path, "--rungs", "graph", "--processes", "1")
     processes = measure.Processes(chosen)
     assert [sample["rung"] for sample in processes(1)["samples"]] == ["graph"]
     processes.close()
-    chosen.weights = "missing.safetensors"
+    monkeypatch.setattr(measure, "worker_command", lambda *_: [sys.executable, "-c", "raise SystemExit(3)"])
     with pytest.raises(measure.InputError, match="Process 2 of the measurement ended with 3"):
         measure.Processes(chosen)(2)
 
@@ -188,8 +190,9 @@ def test_rungs_are_declared_once_and_their_bounds_name_rungs() -> None:
 
 def test_the_chapter_says_what_is_declared() -> None:
     chapter = (Path(measure.__file__).parents[2] / "kernels/decode/README.md").read_text(encoding="utf-8")
-    rows = [f"| `{rung.name}` | {rung.idea} | {rung.expected or '–'} |" for rung in RUNGS]
-    assert "\n".join(rows) in chapter
+    assert f"<!-- begin: rungs -->\n\n{rungs_table()}\n\n<!-- end: rungs -->" in chapter, (
+        "python -m kernels.decode.rungs"
+    )
 
 
 def test_flops_of_a_prefill_are_those_of_its_products() -> None:
