@@ -156,6 +156,19 @@ def test_every_engine_agrees_with_the_reference_in_the_study(measured: Path) -> 
         assert entry["worse"] == []
 
 
+def test_an_engine_that_decodes_wrongly_is_not_timed() -> None:
+    made = document()
+    entry = {"engine": "graph", "wrong": 0, "greedy_wrong": 0, "worse": []}
+    names = ["hf_eager", "eager", "graph", "persistent"]
+    assert measure.trusted(made, names) == names
+    made["checks"] = [entry]
+    assert measure.trusted(made, names) == ["hf_eager", "eager", "graph"]
+    made["checks"] = [entry, entry | {"engine": "persistent"}, entry | {"wrong": 1}]
+    assert measure.trusted(made, names) == ["hf_eager", "persistent"]
+    reasons = {rung["rung"]: rung["reason"] for rung in made["rungs"]}
+    assert reasons["eager"] == reasons["graph"] == "It is not timed: it does not decode like the reference."
+
+
 def test_the_window_has_steps_of_every_rung_under_its_name(measured: Path) -> None:
     ranges = (measured / "captures" / "cpu_ranges.csv").read_text(encoding="utf-8")
     for path in ("graph/decode", "eager/decode", "hf_eager/decode", "prefill/prefill"):
@@ -334,7 +347,7 @@ def test_the_figure_has_what_was_measured_and_nothing_else() -> None:
     assert plot_decode(world(document())["decode"], "caption") is None
 
 
-def timeline() -> Capture:
+def timeline(kind: str = "kernel") -> Capture:
     """Two steps of 100 µs under nsys: kernels of 20 and 30 µs, 10 µs apart, launched by one graph; 70 µs bare."""
     ops, ranges = [], []
     for step in range(2):
@@ -345,7 +358,7 @@ def timeline() -> Capture:
     nested = nested.assign(range_id=range(1, len(nested) + 1), pid=1, tid=1)
     columns = {
         "start_ns": [op[0] for op in ops], "duration_ns": [op[1] for op in ops], "api_start_ns": [op[2] for op in ops],
-        "api_end_ns": [op[2] + 500 for op in ops], "kind": "kernel", "name": "step", "pid": 1, "tid": 1,
+        "api_end_ns": [op[2] + 500 for op in ops], "kind": kind, "name": "step", "pid": 1, "tid": 1,
         "device": "GPU 0", "grid": "1x1x1", "block": "32x1x1",
     }  # fmt: skip
     made = pd.DataFrame(columns)
@@ -370,6 +383,15 @@ def test_parts_of_a_step_add_up_to_its_bare_time() -> None:
     assert parts["share_frac"].sum() == pytest.approx(1)
     row = built["decode"].set_index("rung").loc["graph"]
     assert row[["launches", "kernels", "busy_ns"]].tolist() == [1, 2, 50_000]
+
+
+def test_whole_graphs_are_busy_time_without_kernels() -> None:
+    """Of a capture in graph granularity: no false idle, and no invented count."""
+    built = World([*declarations(), *find(studies.decode)], raw=timeline("graph"), extrapolate=False)
+    row = built["decode"].set_index("rung").loc["graph"]
+    assert row["busy_ns"] == 50_000
+    assert row["launches"] == 1
+    assert row["kernels"] != row["kernels"]
 
 
 def test_a_step_of_any_other_program_gets_the_same_parts() -> None:

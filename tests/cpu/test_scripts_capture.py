@@ -28,6 +28,7 @@ def test_the_header_comment_is_the_help(machine: Machine, script: str) -> None:
     [
         ["nsys_capture.sh"],
         ["nsys_capture.sh", "--window", "half", "--", "app"],
+        ["nsys_capture.sh", "--graphs", "some", "--", "app"],
         ["nsys_capture.sh", "--window"],
         ["ncu_capture.sh", "app"],
         ["ncu_capture.sh", "--cache-control", "some", "--", "app"],
@@ -70,6 +71,8 @@ def test_nsys_command_of_a_window(gpu_machine: Machine) -> None:
 
 
 def test_nsys_command_of_a_whole_program(gpu_machine: Machine) -> None:
+    whole = gpu_machine.run("nsys_capture.sh", "-n", "--graphs", "graph", "--out", "r", "--", "./app").stdout
+    assert "--cuda-graph-trace=graph" in whole
     command = gpu_machine.run("nsys_capture.sh", "-n", "--window", "all", "--out", "r", "--", "./app").stdout
     assert "cudaProfilerApi" not in command
     assert command.endswith("-o r/raw/timeline -f true ./app \n")
