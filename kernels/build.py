@@ -32,6 +32,7 @@ from kernels import glue, objects, tuned
 
 FOLDER = Path(__file__).resolve().parent
 BUILD = FOLDER.parent / "build"
+LIBRARIES = ("ceilings", "decode")  # called through ctypes, so compiled by nvcc alone
 ARCHITECTURES = tuple(sorted(map(int, tomllib.loads((FOLDER / "sm_limits.toml").read_text("utf-8"))["sm"])))
 NVCC_FLAGS = ("-O3", "-lineinfo", "-Xptxas", "-v", f"-I{FOLDER / 'include'}")
 
@@ -270,11 +271,11 @@ def main() -> int:
     )
     parser.add_argument("ops", nargs="*", help="folders of kernels/ to compile (default: all)")
     parser.add_argument("--check-arch", action="store_true", help="compile for every supported architecture, no GPU")
-    parser.add_argument("--arch", help="of `ceilings`: this architecture, not that of the GPU at hand")
+    parser.add_argument("--arch", help=f"of {' and '.join(LIBRARIES)}: this architecture, not that of the GPU at hand")
     arguments = parser.parse_args()
     if arguments.check_arch:
         return check_arch()
-    known = [*glue.bound(), "ceilings"]
+    known = [*glue.bound(), *LIBRARIES]
     wanted = arguments.ops or known
     for op in wanted:
         if op not in known:
@@ -286,12 +287,12 @@ def main() -> int:
         running = [subprocess.Popen([*command, op], cwd=FOLDER.parent) for op in wanted]
         return max(process.wait() for process in running)
     try:
-        if wanted[0] != "ceilings":
+        if wanted[0] not in LIBRARIES:
             extension(wanted[0])
         elif arguments.arch:
-            compile_library("ceilings", arguments.arch)
+            compile_library(wanted[0], arguments.arch)
         else:
-            shared_library("ceilings")
+            shared_library(wanted[0])
     except BuildError as error:
         print(error, file=sys.stderr)
         return 127

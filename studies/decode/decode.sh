@@ -37,7 +37,7 @@ if [[ -z $dry ]] && ! find_gpu >/dev/null; then
   exit $status
 fi
 program=("${measure[@]}" capture --out)
-ops=(attention attention_decode attention_grouped encoder gelu gemv layernorm matmul permute residual_layernorm)
+ops=(attention attention_decode attention_grouped decode encoder gelu gemv layernorm matmul permute residual_layernorm)
 limit=240 step "kernels" "$PYTHON" -m kernels.build "${ops[@]}" || status=1
 # a part that fails or takes too long leaves the others their turn
 limit=120 step "correctness" "${measure[@]}" check --out "$out" ${more[@]+"${more[@]}"} || status=1

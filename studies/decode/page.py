@@ -27,7 +27,9 @@ def write_decode(decode: pd.DataFrame, decode_bounds: pd.DataFrame) -> str:
     body = []
     for row in cells.rows(decode):
         own = decode_bounds[decode_bounds["rung"] == row.rung]
-        expected = [f"{b.bound}: {b.verdict or 'not measured'}" for b in cells.rows(own)]
+        expected = [
+            f"{b.bound}: {'not measured' if text.is_missing(b.verdict) else b.verdict}" for b in cells.rows(own)
+        ]
         body.append(
             [
                 markdown.escape(row.rung),

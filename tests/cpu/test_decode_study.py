@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import studies.decode
-from analysis import report
+from analysis import published, readmes, report
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table, nest_ranges
 from analysis.formats.decode import DECODE
 from analysis.formats.run import TIMING
@@ -408,6 +408,13 @@ def test_the_report_of_a_run_has_all_of_it(measured: Path, tmp_path: Path) -> No
     assert {"decode", "decode_bounds", "decode_checks", "decode_prefill"} <= set(names)
     assert "needs an NVIDIA GPU" in (tmp_path / "report.md").read_text(encoding="utf-8")
     assert (tmp_path / "figures" / "decode.svg").is_file()
+    # published, it is the chapter's table; of three processes there is no interval, so no line of README.md
+    runs = published.Runs("gpu", "GPU", tmp_path.parent, published._Entry(gpu="GPU", decode=tmp_path.name))
+    (part,) = readmes._decode(runs)
+    assert (part.file, part.name) == ("kernels/decode/README.md", "decode")
+    assert "times eager's: not measured" in part.text
+    assert "nan" not in part.text
+    assert readmes._lines(runs) == ""
 
 
 def test_the_readme_files_say_what_the_tables_hold() -> None:
