@@ -144,6 +144,10 @@ studies study:
 	@[[ $@ == studies || -n '$(NAME)' ]] || { echo "make study needs NAME=matmul: profiles, matmul, mlp, tricks, waves, latencies or units." >&2; exit 2; }; \
 	run='$(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-lectures)'; PYTHON='$(PY)' studies/lectures/studies.sh --out "$$run" $(NAME) $(ARGS) && $(PY) analysis/report.py "$$run" --quiet
 
+.PHONY: multi-gpu
+multi-gpu: $(HARNESS)  ## GPT-2 on two GPUs: the trap, data parallel, tensor parallel, held against predictions (ARGS='-n' prints the commands; without a GPU: small models by gloo)
+	@run='$(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-multi-gpu)'; PYTHON='$(PY)' studies/multi_gpu/multi_gpu.sh --out "$$run" $(ARGS)$(if $(filter -n --help -h,$(ARGS)),, && $(PY) analysis/report.py "$$run" --quiet)
+
 .PHONY: bench-analysis
 bench-analysis: $(BASE)  ## the readers against pandas on 0.5, 1 and 2 M kernels: time, peak memory, growth (ten minutes)
 	@$(PY) -m tests.bench.readers $(ARGS)
@@ -171,7 +175,7 @@ format: $(TESTS)  ## rewrite the sources the way lint wants them
 readme: $(HARNESS)  ## make the committed reports anew, and rewrite the generated parts of the README files from them
 	@folders=$$($(PY) -m analysis.published ladder); for folder in $$folders; do \
 	$(PY) -m studies.ladder.measure --mode declare --out $$folder; $(PY) -m studies.ladder.build $$folder; done
-	@folders=$$(for part in layers sweep overview studies accounting decode; do $(PY) -m analysis.published $$part; done); \
+	@folders=$$(for part in layers sweep overview studies accounting decode multi_gpu; do $(PY) -m analysis.published $$part; done); \
 	for folder in $$folders; do $(PY) analysis/report.py $$folder/captures --out $$folder --quiet; done
 	@$(PY) -m studies.specimens.scorecard
 	@$(PY) -m analysis.readmes

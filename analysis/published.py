@@ -23,7 +23,9 @@ from analysis.formats.errors import InputError
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "reports"
 FILE = "published.toml"
-PARTS = ("overview", "layers", "sweep", "ladder", "gpt2_ops", "dropin", "studies", "accounting", "decode")
+PARTS = (
+    "overview", "layers", "sweep", "ladder", "gpt2_ops", "dropin", "studies", "accounting", "decode", "multi_gpu",
+)  # fmt: skip
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -39,6 +41,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     studies: str = ""
     accounting: str = ""
     decode: str = ""
+    multi_gpu: str = ""
     benches: str = ""
 
 

@@ -25,7 +25,9 @@ from analysis.formats.console import guarded
 from analysis.formats.dropin import DROPIN
 from analysis.formats.errors import InputError
 from analysis.formats.files import document_fields
+from analysis.formats.multi_gpu import MULTI_GPU
 from analysis.formats.report import KERNEL_REPORT, REPORT
+from analysis.formats.run import CEILINGS
 from analysis.page import terminal, tour
 from analysis.page.readme import Results, join_gpus, render_results, render_summary, replace_part
 from analysis.published import Runs
@@ -44,9 +46,11 @@ from studies.ladder.dates import read as read_bounds
 from studies.ladder.read import read_bench
 from studies.layers.page import render_layers
 from studies.lectures import page as lectures
+from studies.multi_gpu import page as multi_gpu
 from studies.specimens import score, scorecard
 
 ROOT = Path(__file__).resolve().parent.parent
+CPU_RANKS = "cpu-multi-gpu"  # the committed run of several processes without a GPU
 PROFILED = "tests/cpu/data/profile/qwen"  # a program that is not ours, as `make profile` captured it
 SCREEN_LINES = 45  # of the transcript
 
@@ -128,7 +132,8 @@ def render(root: Path = ROOT) -> dict[str, str]:
     if programs := examples.read(root / "examples"):
         texts["examples/README.md", "examples"] = {"": examples.render(programs)}
     texts |= {("docs/tour.md", name): {"": text} for name, text in _tour(gpus).items()}
-    files: dict[str, str] = {}
+    part, files = _multi_gpu(gpus, root)
+    texts[part.file, part.name] = {"": part.text}
     for place, runs in enumerate(gpus):
         tables = _ladder_tables(runs, root)
         suffix = f"_{runs.name}" if place else ""  # the figures of the first GPU have the plain names
@@ -267,6 +272,16 @@ def _studies(runs: Runs) -> Iterator[Part]:
         _, tables = _read_report(folder)
         text = render_accounting(tables, f"../../{runs.reports.name}/{folder.name}")
         yield Part("studies/accounting/README.md", "accounting", text)
+
+
+def _multi_gpu(gpus: Sequence[Runs], root: Path) -> tuple[Part, dict[str, str]]:
+    """The study of several GPUs, with its figures: of the first GPU that has a run, else its predictions alone."""
+    folder = next((found for runs in gpus if (found := runs.folder("multi_gpu")) is not None), None)
+    checked = _read_json(root / "reports" / CPU_RANKS / "captures" / MULTI_GPU.name)
+    run = _read_json(folder / "captures" / MULTI_GPU.name) if folder else {}
+    ceilings = _read_json(folder / "captures" / CEILINGS.name) if folder else {}
+    text = multi_gpu.render_multi_gpu(run, ceilings, checked)
+    return Part(f"{multi_gpu.FOLDER}/README.md", "multi-gpu", text), multi_gpu.draw(run, ceilings)
 
 
 def _ladder_tables(runs: Runs, root: Path) -> ladder.Tables:

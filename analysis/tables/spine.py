@@ -11,6 +11,7 @@ import pandas as pd
 from analysis.capture.model import Capture
 from analysis.formats.accounting import ACCOUNTING
 from analysis.formats.lectures import LECTURES
+from analysis.formats.multi_gpu import MULTI_GPU
 from analysis.hardware import metrics
 from analysis.hardware.devices import Device, find_by_capability, find_device
 from analysis.tables import attribution, conditions, counting, gaps, holds, join, roofline
@@ -36,7 +37,8 @@ def _has_timeline(capture: Capture) -> bool:
 @fact("is_program")
 def is_program(capture: Capture) -> bool:
     """Whether this is the capture of a program; one of a sweep or of studies alone holds launches that they chose."""
-    chosen = capture.sweep_rows is not None or capture.of(LECTURES.kind) or capture.of(ACCOUNTING.kind)
+    studies = (LECTURES, ACCOUNTING, MULTI_GPU)
+    chosen = capture.sweep_rows is not None or any(capture.of(file.kind) for file in studies)
     return not chosen or len(capture.gpu_ops) > 0 or len(capture.ranges) > 0
 
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.formats.collectives import bus_factor
 from analysis.formats.errors import InputError
+from analysis.formats.run import PEER_COPY
 from analysis.hardware.devices import find_device
 
 DECLARED = Path(__file__).with_name("links.toml")
-PEER_COPY, ALL_REDUCE, ALL_GATHER = "peer_copy", "all_reduce", "all_gather"
+ALL_REDUCE, ALL_GATHER = "all_reduce", "all_gather"
 
 
 @dataclass(frozen=True)
@@ -50,16 +52,11 @@ def declared(gpu: str, ranks: int) -> Links:
     found = {}
     for name, entry in tomllib.loads(DECLARED.read_text(encoding="utf-8")).items():
         rate = entry["share_of_nvlink"] * device.nvlink_bytes_per_s
-        factor = bus_factor(name, ranks)
+        factor = bus_factor(name, ranks) or 1.0  # of a copy each byte crosses once
         sizes = [1 << shift for shift in range(10, 31)]
         points = tuple((size, entry["latency_ns"] + size * factor / rate * 1e9) for size in sizes)
         found[name] = Link(points, entry["source"])
     return found
-
-
-def bus_factor(name: str, ranks: int) -> float:
-    """How often each byte crosses a rank's link."""
-    return {PEER_COPY: 1.0, ALL_REDUCE: 2 * (ranks - 1) / ranks, ALL_GATHER: (ranks - 1) / ranks}[name]
 
 
 def measured(ceilings: Mapping[str, Any], ranks: int) -> Links:

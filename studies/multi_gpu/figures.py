@@ -1,0 +1,137 @@
+"""The figures of the study: speed-up over batch, the trap's parts beside its cure, and both as nsys saw them."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from analysis.page.canvas import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    WIDTH,
+    draw_bar,
+    draw_legend,
+    new_canvas,
+    place_axes,
+    style_context,
+)
+from analysis.tables.declare import picture
+from studies.multi_gpu import predict
+from studies.multi_gpu.claims import FORWARD, OPS
+from studies.multi_gpu.predict import GPUS
+
+MODES = {"dp": "data parallel", "tp": "tensor parallel"}
+_COLOURS = dict(zip(predict.TOKENS, (SKY, GREEN, ORANGE, BLUE), strict=True))
+_PARTS = {"allocate_ns": (VERMILION, "allocate and free"), "copy_ns": (PURPLE, "copy"), "compute_ns": (BLUE, "compute")}
+_KINDS = {"kernel": BLUE, "memcpy": PURPLE, "memset": GREY}
+
+
+@picture("multi_gpu", of="multi_gpu")
+def plot_speedups(multi_gpu: pd.DataFrame, caption: str) -> Figure:
+    """Speed-up of two GPUs over batch: predicted as lines, measured as points."""
+    panels = [(mode, step) for mode in MODES for step in ("prefill", "decode")]
+    width = (WIDTH - 0.3) / len(panels)
+    with style_context():
+        figure, foot = new_canvas("multi_gpu", 3.6, caption, (), "Speed-up of two GPUs, GPU time")
+        for place, (mode, step) in enumerate(panels):
+            left = place * width + 0.5
+            axes = place_axes(figure, left, WIDTH - left - width + 0.55, 1.0, foot + 0.5)
+            rows = multi_gpu[(multi_gpu["mode"] == mode) & (multi_gpu["step"] == step)]
+            _speedup_panel(axes, rows)
+            axes.set_title(f"{MODES[mode]}, {step}", fontsize=8.5)
+        handles = [Line2D([], [], color=colour, label=f"T {tokens}") for tokens, colour in _COLOURS.items()]
+        handles.append(Line2D([], [], color=BLACK, marker="o", ls="", ms=4, label="measured"))
+        draw_legend(figure, handles)
+        return figure
+
+
+def _speedup_panel(axes: Axes, rows: pd.DataFrame) -> None:
+    for tokens, of in rows.groupby("tokens"):
+        axes.plot(of["batch"], of["speedup"], "--", color=_COLOURS[int(tokens)], lw=1.2)
+        found = of.dropna(subset=["measured_speedup"])
+        axes.plot(found["batch"], found["measured_speedup"], "o", color=_COLOURS[int(tokens)], ms=4)
+    axes.axhline(1, color=GREY, lw=0.8)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(list(predict.BATCHES), [str(batch) for batch in predict.BATCHES])
+    axes.set_ylim(0, 2.2)
+    axes.set_xlabel("batch")
+
+
+@picture("multi_gpu_claims", of="multi_gpu_claims")
+def plot_trap(multi_gpu_claims: pd.DataFrame, caption: str) -> Figure:
+    """What the trap spends its time on, predicted, and beside it one GPU and the cure; measured times as points."""
+    found = multi_gpu_claims.set_index(["op", "way"])["found_speedup"]
+    expected = {one["op"]: one for one in predict.frozen(predict.TRAP_TABLE) if int(one["gpus"]) == GPUS}
+    ops = (*OPS, FORWARD)
+    width = (WIDTH - 0.5) / len(ops)
+    with style_context():
+        figure, foot = new_canvas("multi_gpu_claims", 2.6, caption, (), "The trap on two GPUs, and its cure: predicted")
+        for place, op in enumerate(ops):
+            left = place * width + 0.75
+            axes = place_axes(figure, left, WIDTH - left - width + 0.35, 0.9, foot + 0.5)
+            measured = {way: found.get((op, way)) for way in ("trap", "resident")}
+            _trap_panel(axes, {name: float(expected[op][name]) for name in _NUMBERS}, measured, first=place == 0)
+            axes.set_title(op, fontsize=8.5)
+        handles = [Patch(color=colour, label=label) for colour, label in _PARTS.values()]
+        draw_legend(figure, [*handles, Line2D([], [], color=BLACK, marker="o", ls="", ms=4, label="measured")])
+        return figure
+
+
+_NUMBERS = ("one_ns", "allocate_ns", "copy_ns", "trap_ns", "resident_speedup")
+
+
+def _trap_panel(axes: Axes, one: dict[str, float], found: dict[str, float | None], *, first: bool) -> None:
+    """Three bars in ms: one GPU, the trap, resident slices."""
+    compute = one["trap_ns"] - one["allocate_ns"] - one["copy_ns"]
+    resident = one["one_ns"] / one["resident_speedup"]
+    draw_bar(axes, 0, 0, one["one_ns"] / 1e6, 0.6, color=BLUE)
+    start = 0.0
+    for name, (colour, _) in _PARTS.items():
+        part = compute if name == "compute_ns" else one[name]
+        draw_bar(axes, 1, start / 1e6, part / 1e6, 0.6, color=colour)
+        start += part
+    draw_bar(axes, 2, 0, resident / 1e6, 0.6, color=BLUE)
+    for place, way in ((1, "trap"), (2, "resident")):
+        speedup = found[way]
+        if speedup is not None and pd.notna(speedup):
+            axes.plot([one["one_ns"] / speedup / 1e6], [place], "o", color=BLACK, ms=4)
+    axes.set_xlim(0, 1.05 * max(one["trap_ns"], one["one_ns"]) / 1e6)
+    axes.set_ylim(2.6, -0.6)
+    axes.set_yticks(range(3), ["one GPU", "trap", "resident"] if first else [""] * 3)
+    axes.set_xlabel("ms")
+
+
+@picture("multi_gpu_timeline", of="multi_gpu_claims")
+def plot_timeline(gpu_ops: pd.DataFrame, caption: str) -> Figure | None:
+    """The forward pass as the trap and with resident data, as nsys saw both: what each GPU does over time."""
+    ways = {way: gpu_ops[gpu_ops["path"].str.startswith(f"{FORWARD} {way}")] for way in ("trap", "resident")}
+    if any(rows.empty for rows in ways.values()):
+        return None
+    devices = sorted(set(gpu_ops["device"]))
+    last = max(float((rows["start_ns"] + rows["duration_ns"]).max() - rows["start_ns"].min()) for rows in ways.values())
+    with style_context():
+        height = 0.35 * len(devices) + 0.75
+        figure, foot = new_canvas("multi_gpu_timeline", 1.0 + 2 * height, caption, (), "The forward pass on two GPUs")
+        for place, (way, rows) in enumerate(ways.items()):
+            below = foot + 0.1 + (1 - place) * height
+            axes = place_axes(figure, 1.1, 0.3, 0.7 + place * height + 0.25, below + 0.4)
+            start = float(rows["start_ns"].min())
+            for row in rows.itertuples(index=False):
+                colour = _KINDS.get(str(row.kind), GREY)
+                left, lane = (float(row.start_ns) - start) / 1e6, devices.index(row.device)
+                draw_bar(axes, lane, left, float(row.duration_ns) / 1e6, 0.7, color=colour, lw=0)
+            axes.set_xlim(0, last / 1e6)
+            axes.set_ylim(len(devices) - 0.5, -0.5)
+            axes.set_yticks(range(len(devices)), [f"{way}, GPU {lane}" for lane in range(len(devices))])
+            axes.set_xlabel("ms")
+        draw_legend(figure, [Patch(color=colour, label=kind) for kind, colour in _KINDS.items()])
+        return figure

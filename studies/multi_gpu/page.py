@@ -1,0 +1,157 @@
+"""The study in words: from where slicing pays, what was predicted and measured, and the claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis.page import cells, markdown, text
+from analysis.page.canvas import to_svg
+from analysis.tables.declare import part, section
+from studies.multi_gpu import figures, predict, tables
+from studies.multi_gpu.predict import NEVER, PAYS
+
+SHOWN_BATCHES, SHOWN_TOKENS = (1, 8, 64), (128, 1024)
+FOLDER = "studies/multi_gpu"
+
+
+def _ratio(value: Any, digits: int = 2) -> str:
+    return text.MISSING if text.is_missing(value) else f"{float(value):.{digits}f}×"
+
+
+def _small(value: Any) -> str:
+    """A speed-up that may be a hundredth."""
+    return text.MISSING if text.is_missing(value) else f"{float(value):.3g}×"
+
+
+def pays_from(rows: pd.DataFrame, column: str) -> str:
+    """The least batch from which the speed-up is PAYS or more at every larger one; "never" if at none."""
+    last = NEVER
+    for row in rows.sort_values("batch", ascending=False).to_dict("records"):
+        if row[column] < PAYS:
+            break
+        last = str(int(row["batch"]))
+    return last
+
+
+def show_pays(speedups: pd.DataFrame) -> str:
+    """From which batch two GPUs pay: GPU time, and wall time behind a slash."""
+    body = []
+    for (mode, step), of in speedups.groupby(["mode", "step"], sort=False):
+        by_tokens = [of[of["tokens"] == tokens] for tokens in predict.TOKENS]
+        said = [f"{pays_from(rows, 'speedup')} / {pays_from(rows, 'wall_speedup')}" for rows in by_tokens]
+        body.append([f"{figures.MODES[str(mode)]}, {step}", *said])
+    return cells.table(["two GPUs pay from batch", *(f"T {tokens}" for tokens in predict.TOKENS)], body)
+
+
+@section("multi_gpu")
+def show_speedups(multi_gpu: pd.DataFrame) -> str:
+    """Some of the predictions, with what was measured of them."""
+    shown = multi_gpu["batch"].isin(SHOWN_BATCHES) & multi_gpu["tokens"].isin(SHOWN_TOKENS)
+    body = [
+        [
+            f"{row.mode} {row.step}, B {row.batch}, T {row.tokens}",
+            cells.ms(row.one_ns),
+            cells.ms(row.predicted_ns),
+            _ratio(row.speedup),
+            _ratio(row.measured_speedup),
+            text.MISSING if text.is_missing(row.error_frac) else f"{float(row.error_frac):+.1%}",
+        ]
+        for row in multi_gpu[shown].itertuples(index=False)
+    ]
+    headers = ["step", "one GPU (ms)", "two, predicted (ms)", "predicted", "measured", "error"]
+    return cells.table(headers, body)
+
+
+@section("multi_gpu_claims")
+def show_claims(multi_gpu_claims: pd.DataFrame) -> str:
+    """Claimed, predicted, found, and why."""
+    body = [
+        [
+            f"{row.op}, {row.way}",
+            _small(row.claimed_speedup),
+            f"{_small(row.predicted_4_speedup)}, {_small(row.predicted_speedup)}",
+            _small(row.found_speedup),
+            str(row.pays_from_batch),
+            markdown.escape(row.why),
+        ]
+        for row in multi_gpu_claims.itertuples(index=False)
+    ]
+    headers = ["op and way", "claimed, 4 GPUs", "predicted, 4 and 2", "found, 2", "pays from batch", "why"]
+    return markdown.table_of(headers, body, ["left"] + ["right"] * 4 + ["left"])
+
+
+def said_of_checks(run: Mapping[str, Any]) -> str:
+    """One sentence: how many checks, of how many ranks, and the largest error."""
+    checks = run.get("checks") or []
+    if not checks:
+        return ""
+    ranks = " and ".join(str(count) for count in sorted({int(one["ranks"]) for one in checks}))
+    equal = sum(one["tokens_equal"] for one in checks)
+    return (
+        f"{len(checks)} checks with {run['backend']} ({ranks} ranks): the largest error of a logit is "
+        f"{max(one['error'] for one in checks):.1e}, the greedy tokens are equal in {equal}."
+    )
+
+
+def said_of_errors(speedups: pd.DataFrame) -> str:
+    """One sentence: the median and the worst error of the predictions, or that nothing was measured."""
+    found = speedups.dropna(subset=["error_frac"])
+    if found.empty:
+        return "**Not measured yet:** every `–` waits for a run on two GPUs."
+    errors = found["error_frac"]
+    worst = found.loc[errors.abs().idxmax()]
+    return (
+        f"**{len(found)} of {len(speedups)} predictions are measured:** median error {errors.abs().median():.1%}, "
+        f"worst {worst['error_frac']:+.1%} ({worst['mode']} {worst['step']}, B {worst['batch']}, T {worst['tokens']})."
+    )
+
+
+def render_multi_gpu(run: Mapping[str, Any], ceilings: Mapping[str, Any], checked: Mapping[str, Any]) -> str:
+    """The generated part of the study's README. `checked`: the committed run of CPU ranks."""
+    speedups, judged = tables.compare(run, ceilings), tables.judge(run)
+    parts = [
+        said_of_errors(speedups),
+        show_pays(speedups),
+        "GPU time / wall time, in which the CPU's launches count. "
+        f"A batch pays from a speed-up of {PAYS}; all larger ones up to 64 do, too.",
+        "![speed-up over batch](speedup.svg)",
+        show_speedups(speedups),
+        "**The claims**, as speed-ups of slicing over one GPU:",
+        show_claims(judged),
+        "![the trap and its cure](trap.svg)",
+        "\n".join(f"- {line}" for line in map(said_of_checks, (run, checked)) if line),
+    ]
+    return "\n\n".join(parts)
+
+
+def draw(run: Mapping[str, Any], ceilings: Mapping[str, Any]) -> dict[str, str]:
+    """The figures of the README by their place in the checkout."""
+    caption = "GPT-2 124M, float32; NVIDIA H200; NCCL_NVLS_ENABLE=0"
+    drawn = {
+        "speedup": figures.plot_speedups(tables.compare(run, ceilings), caption),
+        "trap": figures.plot_trap(tables.judge(run), caption),
+    }
+    return {f"{FOLDER}/{name}.svg": to_svg(figure).decode() for name, figure in drawn.items()}
+
+
+@part("findings", 3)
+def _findings(multi_gpu: pd.DataFrame, multi_gpu_claims: pd.DataFrame) -> list[dict[str, Any]] | None:
+    """How good the predictions were, where two GPUs were measured."""
+    found = multi_gpu.dropna(subset=["error_frac"]) if len(multi_gpu) else multi_gpu
+    if found.empty:
+        return None
+    worst = found.loc[found["error_frac"].abs().idxmax()]
+    evidence = {"table": "multi_gpu", "row": cells.place(multi_gpu, worst), "column": "error_frac",
+                "value": float(worst["error_frac"])}  # fmt: skip
+    said = said_of_errors(multi_gpu).replace("**", "")
+    return [{"rank": 1, "title": "Predicted speed-up of two GPUs", "sentence": said, "time_to_win_ns": None,
+             "evidence": [evidence]}]  # fmt: skip
+
+
+@part("title", 2)
+def _title(multi_gpu_run: Mapping[str, Any], gpu: str | None) -> str | None:
+    """The report's title, where a run has several ranks."""
+    return f"GPT-2 on several GPUs, {gpu or 'CPU ranks'}" if multi_gpu_run else None

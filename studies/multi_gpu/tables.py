@@ -1,0 +1,182 @@
+"""Speed-ups of several GPUs beside their predictions, claims beside what was found, and the checks of the logits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.formats.multi_gpu import MULTI_GPU
+from analysis.formats.run import CEILINGS
+from analysis.tables.declare import Column, fact, table
+from studies.multi_gpu import predict
+from studies.multi_gpu.claims import CLAIMED_GPUS, FORWARD, OPS, claims
+from studies.multi_gpu.predict import GPUS, context_of
+from studies.multi_gpu.times import PREFILL
+
+Run = Mapping[str, Any]
+TRAP, RESIDENT = "trap", "resident"
+CONFIRMED, REFUTED, UNKNOWN = "confirmed", "refuted", "not measured"
+_UNCLAIMED = {
+    TRAP: "weights go to every GPU on every call, and each of their tensors is allocated",
+    RESIDENT: "the slices need nothing of each other: half the work, less what does not shrink with it",
+}
+
+
+@fact("multi_gpu_run")
+def _run(capture: Capture) -> Run:
+    return capture.of(MULTI_GPU.kind) or {}
+
+
+@fact("multi_gpu_links")
+def _links(capture: Capture) -> Run:
+    return capture.of(CEILINGS.kind) or {}
+
+
+def workload(row: Mapping[str, Any]) -> str:
+    """The name of a predicted step, as the measuring program writes it."""
+    batch, tokens = int(row["batch"]), int(row["tokens"])
+    end = f"t{tokens}" if row["step"] == PREFILL else f"ctx{context_of(tokens)}"
+    return f"{row['step']}_b{batch}_{end}"
+
+
+def gpu_ns(entry: Mapping[str, Any]) -> float | None:
+    """GPU time of an entry of `times`; None on a CPU."""
+    return float(entry["gpu_ns"]["p50"]) if entry.get("gpu_ns") else None
+
+
+def compare(run: Run, ceilings: Run) -> pd.DataFrame:
+    """Each prediction with what was measured of it, if anything, and with the same formula on this run's own links."""
+    measured = {(one["mode"], one["workload"], int(one["ranks"])): one for one in run.get("times") or []}
+    linked = list(predict.rows(ceilings)) if ceilings.get("links") else []
+    rows = []
+    for place, expected in enumerate(predict.frozen()):
+        name = workload(expected)
+        one, many = measured.get(("one", name, 1)), measured.get((expected["mode"], name, GPUS))
+        row: dict[str, Any] = {column: expected[column] or None for column in predict.COLUMNS}
+        row |= {"linked_speedup": linked[place]["speedup"] if linked else None, "tier": "timing"}
+        row |= dict.fromkeys((*predict.MEASURED, "measured_wall_speedup"))
+        if one and many:
+            row["measured_wall_speedup"] = one["wall_ns"]["p50"] / many["wall_ns"]["p50"]
+            before, after = gpu_ns(one), gpu_ns(many)
+            if before and after:
+                speedup = before / after
+                row |= {"measured_one_ns": before, "measured_ns": after, "measured_speedup": speedup,
+                        "error_frac": float(expected["speedup"]) / speedup - 1}  # fmt: skip
+        rows.append(row)
+    made = pd.DataFrame(rows)
+    numbers = [name for name in made if name not in ("mode", "step", "tier")]
+    return made.assign(**{name: pd.to_numeric(made[name]) for name in numbers})
+
+
+@table(
+    "multi_gpu",
+    question="What do two GPUs win over one, and was that predicted?",
+    order=26,
+    title="Speed-up of two GPUs",
+    columns=(
+        Column("mode", "", "dp: each GPU has a share of the sequences; tp: of heads, columns and vocabulary", "key"),
+        Column("step", "", "prefill, or one decode step", "key"),
+        Column("batch", "1", "sequences", "key"),
+        Column("tokens", "1", "of the prompt; position of the last of 8 decode steps", "key"),
+        Column("one_ns", "ns", "on one GPU, from its committed kernel times", "static"),
+        Column("compute_ns", "ns", "the busiest GPU's share of it", "static", shown=False),
+        Column("exposed_ns", "ns", "communication that nothing hides", "static", shown=False),
+        Column("predicted_ns", "ns", "both, written before two GPUs were measured", "static"),
+        Column("speedup", "1", "predicted: one_ns over predicted_ns", "static"),
+        Column("wall_speedup", "1", "predicted, with the CPU's launches counted in", "static"),
+        Column("linked_speedup", "1", "the same formula with the links of this run's ceilings.json", "timing"),
+        Column("measured_one_ns", "ns", "GPU time on one GPU", "timing", shown=False),
+        Column("measured_ns", "ns", "GPU time on two, of the slower rank", "timing"),
+        Column("measured_speedup", "1", "measured_one_ns over measured_ns; blank: not measured", "timing"),
+        Column("measured_wall_speedup", "1", "the same of wall times", "timing"),
+        Column("error_frac", "1", "predicted over measured speed-up, less 1", "timing"),
+    ),
+    optional=True,
+)
+def build_speedups(multi_gpu_run: Run, multi_gpu_links: Run) -> pd.DataFrame | None:
+    """Return multi_gpu.csv: one row a prediction; None where nothing of the study was run."""
+    return compare(multi_gpu_run, multi_gpu_links) if multi_gpu_run else None
+
+
+def judge(run: Run) -> pd.DataFrame:
+    """Each op of the claims, and the forward pass, as the trap and with resident data: claimed, predicted, found."""
+    expected = {(one["op"], int(one["gpus"])): one for one in predict.frozen(predict.TRAP_TABLE)}
+    measured = {(one["op"], one["way"], int(one["gpus"])): one["wall_ns"]["p50"] for one in run.get("trap") or []}
+    claimed = {(claim.op, RESIDENT if claim.resident else TRAP): claim for claim in claims()}
+    rows = []
+    for op in (*OPS, FORWARD):
+        for way in (TRAP, RESIDENT):
+            claim = claimed.get((op, way))
+            one, many = measured.get((op, "one", 1)), measured.get((op, way, GPUS))
+            found = one / many if one and many else None
+            gains = found is not None and found >= predict.PAYS
+            told = claim is not None and claim.speedup >= predict.PAYS
+            verdict = UNKNOWN if found is None else CONFIRMED if gains == told else REFUTED
+            rows.append(
+                {
+                    "op": op, "way": way, "claimed_one_ns": claim.one_ns if claim else None,
+                    "claimed_sliced_ns": claim.sliced_ns if claim else None,
+                    "claimed_speedup": claim.speedup if claim else None,
+                    "predicted_4_speedup": float(expected[op, CLAIMED_GPUS][f"{way}_speedup"]),
+                    "predicted_speedup": float(expected[op, GPUS][f"{way}_speedup"]),
+                    "pays_from_batch": expected[op, GPUS][f"{way}_pays_from_batch"],
+                    "found_speedup": found, "verdict": verdict if claim else "",
+                    "why": claim.why if claim else _UNCLAIMED[way], "tier": "timing",
+                }
+            )  # fmt: skip
+    made = pd.DataFrame(rows)
+    numbers = [name for name in made if name.endswith(("_ns", "_speedup"))]
+    return made.assign(**{name: pd.to_numeric(made[name]) for name in numbers})
+
+
+@table(
+    "multi_gpu_claims",
+    question="A student project found that slicing the batch makes GPT-2's ops slower. Does it?",
+    order=26.1,
+    title="Claims about slicing",
+    columns=(
+        Column("op", "", "B 8, T 1024, C 768, float32; forward: the whole pass", "key"),
+        Column("way", "", "trap: allocate, copy, compute, copy back on every call; resident: data stays", "key"),
+        Column("claimed_one_ns", "ns", "the project's time on one GPU of another kind", "static", shown=False),
+        Column("claimed_sliced_ns", "ns", "its time on four", "static", shown=False),
+        Column("claimed_speedup", "1", "the one over the other; 1: it gains nothing; blank: no claim", "static"),
+        Column("predicted_4_speedup", "1", "on four GPUs", "static"),
+        Column("predicted_speedup", "1", "on two", "static"),
+        Column("found_speedup", "1", "wall time on one GPU over that on two; blank: not measured", "timing"),
+        Column("verdict", "", "confirmed: found and claimed agree on whether it gains 5 %", "timing"),
+        Column("pays_from_batch", "1", "predicted: least batch, up to 4096, from which two GPUs gain 5 %", "static"),
+        Column("why", "", "of the prediction", "static", style="prose"),
+    ),
+    optional=True,
+)
+def build_claims(multi_gpu_run: Run) -> pd.DataFrame | None:
+    """Return multi_gpu_claims.csv: two rows an op; None where nothing of the study was run."""
+    return judge(multi_gpu_run) if multi_gpu_run else None
+
+
+@table(
+    "multi_gpu_checks",
+    question="Do several ranks compute what one process does?",
+    order=26.2,
+    title="Several ranks against one process",
+    columns=(
+        Column("mode", "", "dp or tp", "key"),
+        Column("step", "", "prefill: logits of all tokens; decode: of the next one", "key"),
+        Column("ranks", "1", "processes", "key"),
+        Column("backend", "", "nccl between GPUs, gloo between CPU processes", "key"),
+        Column("model", "", "small: heads divide; uneven: nothing does; gpt2: 124M", "key"),
+        Column("batch", "1", "sequences", "key"),
+        Column("tokens", "1", "of each", "key"),
+        Column("error", "", "largest difference of a logit, float32", "timing"),
+        Column("logit", "", "largest logit", "timing"),
+        Column("tokens_equal", "", "whether the greedy tokens are the same", "timing"),
+    ),
+    optional=True,
+)
+def build_checks(multi_gpu_run: Run) -> pd.DataFrame | None:
+    """Return multi_gpu_checks.csv: one row a check."""
+    found = multi_gpu_run.get("checks")
+    return pd.DataFrame(found).assign(backend=multi_gpu_run["backend"], tier="timing") if found else None
