@@ -132,8 +132,8 @@ def render(root: Path = ROOT) -> dict[str, str]:
     if programs := examples.read(root / "examples"):
         texts["examples/README.md", "examples"] = {"": examples.render(programs)}
     texts |= {("docs/tour.md", name): {"": text} for name, text in _tour(gpus).items()}
-    part, files = _multi_gpu(gpus, root)
-    texts[part.file, part.name] = {"": part.text}
+    parts, files = _multi_gpu(gpus, root / "reports")
+    texts |= {(part.file, part.name): {"": part.text} for part in parts}
     for place, runs in enumerate(gpus):
         tables = _ladder_tables(runs, root)
         suffix = f"_{runs.name}" if place else ""  # the figures of the first GPU have the plain names
@@ -274,14 +274,16 @@ def _studies(runs: Runs) -> Iterator[Part]:
         yield Part("studies/accounting/README.md", "accounting", text)
 
 
-def _multi_gpu(gpus: Sequence[Runs], root: Path) -> tuple[Part, dict[str, str]]:
+def _multi_gpu(gpus: Sequence[Runs], reports: Path) -> tuple[list[Part], dict[str, str]]:
     """The study of several GPUs, with its figures: of the first GPU that has a run, else its predictions alone."""
+    ranks = reports / CPU_RANKS / "captures" / MULTI_GPU.name
+    if not ranks.is_file():
+        return [], {}
     folder = next((found for runs in gpus if (found := runs.folder("multi_gpu")) is not None), None)
-    checked = _read_json(root / "reports" / CPU_RANKS / "captures" / MULTI_GPU.name)
     run = _read_json(folder / "captures" / MULTI_GPU.name) if folder else {}
     ceilings = _read_json(folder / "captures" / CEILINGS.name) if folder else {}
-    text = multi_gpu.render_multi_gpu(run, ceilings, checked)
-    return Part(f"{multi_gpu.FOLDER}/README.md", "multi-gpu", text), multi_gpu.draw(run, ceilings)
+    text = multi_gpu.render_multi_gpu(run, ceilings, _read_json(ranks))
+    return [Part(f"{multi_gpu.FOLDER}/README.md", "multi-gpu", text)], multi_gpu.draw(run, ceilings)
 
 
 def _ladder_tables(runs: Runs, root: Path) -> ladder.Tables:
