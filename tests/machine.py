@@ -129,7 +129,7 @@ class Machine:
         shutil.copytree(SCRIPTS, self.scripts, ignore=shutil.ignore_patterns("__pycache__"))
         for driver in DRIVERS.values():
             copy = self.scripts.parent / driver.relative_to(ROOT)
-            copy.parent.mkdir(parents=True)
+            copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(driver, copy)
         tools = folder / "tools"
         tools.mkdir()
@@ -172,5 +172,5 @@ class Machine:
 
 ORDINARY_TOOLS = """
     bash basename dirname readlink realpath date mkdir rm cp mv ln find cat tail head grep sed awk sort tr tee timeout ldd env
-    mktemp paste true false chmod sh
+    mktemp paste true false chmod sh xz
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.diagnosis.again import Program, recapture
 from analysis.diagnosis.hot import reasons_of_each, time_column
 from analysis.diagnosis.judge import Verdicts, judge
 from analysis.diagnosis.limits import Limits, find_limits
@@ -96,15 +96,6 @@ def _verdicts(mean_launches: pd.DataFrame, gpu_limits: Limits | None) -> Verdict
     return judge(mean_launches, gpu_limits) if gpu_limits and len(mean_launches) else None
 
 
-def recapture(kernel: str, nvtx: str, skipped: int) -> str:
-    """The command that captures one launch with all sections: so many of its name come before it under the filter."""
-    name = f"-k {shlex.quote('regex:^' + re.escape(symbols.base(kernel)[:200]) + '$')}"
-    inside = f" --nvtx --nvtx-include {shlex.quote(nvtx)}" if nvtx else ""
-    return (
-        f"ncu --set full --import-source yes {name}{inside} --launch-skip {skipped} --launch-count 1 -o kernel PROGRAM"
-    )
-
-
 def _times(kernels: pd.DataFrame) -> pd.Series:
     """ns of each kernel and range in the whole program: nsys' where there is a timeline, else ncu's."""
     times = kernels.assign(time=kernels[time_column(kernels)].astype("Float64"))
@@ -128,19 +119,20 @@ def _sentence(defect: str, gain: float, refuted: str) -> str:
 
 
 def _judged(
-    mean: pd.DataFrame, verdicts: Verdicts, tables: Tables, filters: dict[str, str]
+    mean: pd.DataFrame, verdicts: Verdicts, tables: Tables, filters: dict[str, str], program: Program
 ) -> Iterator[dict[str, Any]]:
     """A row for each verdict, and one for each kernel and range that gets none."""
     times, lines = _times(tables["kernels"]), _lines(tables["source"])
     for place, row in enumerate(mean[[*KEY, "path", "in_path", "in_all"]].itertuples(index=False)):
-        nvtx = filters.get(row.path, "")
+        nvtx = filters.get(row.path)
+        place_of = ((nvtx,), row.in_path) if nvtx else (program.include, row.in_all)
         found = verdicts.of(place)
         total = float(times.get((row.kernel, row.range), np.nan))
         common = {
             "kernel": row.kernel,
             "range": row.range,
             "source_line": lines.get(row.kernel, pd.NA),
-            "recapture": recapture(row.kernel, nvtx, row.in_path if nvtx else row.in_all),
+            "recapture": recapture(row.kernel, *place_of, program),
             "tier": "counters",
         }
         if not found:
@@ -184,7 +176,7 @@ _COLUMNS = (
 )
 def build_diagnosis(
     kernel_tables: Tables, sm_count: int | None, mean_launches: pd.DataFrame, verdicts: Verdicts | None,
-    ranges: pd.DataFrame,
+    ranges: pd.DataFrame, captured_program: Program,
 ) -> pd.DataFrame | None:  # fmt: skip
     """Return diagnosis.csv: the verdicts of all kernels with counters, then what the tables say of the MOST_KERNELS
     kernels with most time; None without any."""
@@ -203,7 +195,7 @@ def build_diagnosis(
         for reason in reasons
     ]
     filters = exact_filters(mean_launches, ranges) if verdicts else {}
-    judged = list(_judged(mean_launches, verdicts, kernel_tables, filters)) if verdicts else []
+    judged = list(_judged(mean_launches, verdicts, kernel_tables, filters, captured_program)) if verdicts else []
     if not said and not judged:
         return None
     rows = pd.DataFrame([*judged, *said], columns=[*(column.name for column in _COLUMNS), "tier"])

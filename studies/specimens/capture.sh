@@ -4,7 +4,7 @@
 # usage: capture.sh [-n] [--steps LIST] [--seconds S] --out DIR [NAME…]
 #
 #   -n            print the commands, run nothing
-#   --steps LIST  comma-separated; default: all but full:
+#   --steps LIST  comma-separated; default: all but full and rungs:
 #                   check      each kernel against its reference: check.txt
 #                   times      without a tool: times.csv
 #                   counters   the catalogue's metrics: ncu_raw.csv.xz, ncu_ratios.csv.xz
@@ -12,6 +12,7 @@
 #                              full_raw.csv.xz, full_details.csv.xz
 #                   walls      the timelines without a tool: times_timelines.csv
 #                   timelines  nsys of the timelines: nsys/*.csv.xz
+#                   rungs      the catalogue's metrics of the rungs whose advice is scored: rungs/captures/ncu_*.csv
 #   --seconds S   `full` begins no launch later than S seconds after it began, and keeps what it has
 #   --out DIR     what is to be kept, and how it was captured; reports stay in DIR/raw
 #   NAME          beginnings of names, of kernels or of timelines, in the order in which they are to run; default: all
@@ -37,7 +38,7 @@ done
 [[ -n $out ]] || bad_usage "No --out."
 [[ -z $seconds || $seconds =~ ^[1-9][0-9]*$ ]] || bad_usage "--seconds takes a whole number from 1 on, not '$seconds'."
 for one in ${steps//,/ }; do
-  [[ $one =~ ^(check|times|counters|full|walls|timelines)$ ]] || bad_usage "Unknown step '$one'."
+  [[ $one =~ ^(check|times|counters|full|walls|timelines|rungs)$ ]] || bad_usage "Unknown step '$one'."
 done
 driver=$ROOT/build/specimens/driver failed=0
 ncu=$(find_ncu) || ncu=${dry:+ncu}
@@ -60,7 +61,9 @@ page() { # PAGE OPTIONS…: a page of the full sections as CSV, without the name
     "$PYTHON" "$HERE/scrub.py" "$out/raw/full_$1.csv" --to "$out/captures"
 }
 if [[ -z $dry ]]; then mkdir -p "$out/raw" "$out/captures/nsys" "$out/nsys"; fi
-if ! [[ -x $driver ]]; then go_on "build" env -C "$ROOT" "$PYTHON" -m kernels.specimens.build; fi
+if [[ ! -x $driver && ,$steps, =~ ,(check|times|counters|full), ]]; then
+  go_on "build" env -C "$ROOT" "$PYTHON" -m kernels.specimens.build
+fi
 [[ -n $ncu ]] || die 127 "ncu was not found."
 if wanted check; then go_on "check" to "$out/check.txt" "$driver" --check "${names[@]}"; fi
 if wanted times; then go_on "times" to "$out/times.csv" "$driver" --time "${names[@]}"; fi
@@ -79,6 +82,13 @@ if wanted timelines; then
   go_on "timelines" "$HERE/nsys_capture.sh" --out "$out" -- env -C "$ROOT" "$PYTHON" -m studies.specimens.measure --run \
     "${names[@]}"
   go_on "pages of the timelines" "$HERE/export_csv.sh" --only nsys "$out"
+fi
+if wanted rungs; then
+  if [[ -z $dry ]]; then mkdir -p "$out/rungs/captures"; fi
+  go_on "which rungs" to "$out/rungs/captures/points.csv" env -C "$ROOT" "$PYTHON" -m studies.specimens.wanted --rungs
+  go_on "rungs" "$HERE/ncu_capture.sh" --include ladder/ --out "$out/rungs" -- env -C "$ROOT" "$PYTHON" \
+    -m studies.ladder.measure --mode capture --run "$(realpath -m "$out/rungs")"
+  go_on "pages of the rungs" "$HERE/export_csv.sh" --only ncu "$out/rungs"
 fi
 if [[ -z $dry ]]; then
   for folder in "$out/captures" "$out/captures/nsys"; do

@@ -2,7 +2,8 @@
 
     python -m studies.specimens.merge RUN…     each a folder that `capture.sh --out` filled, or a part of one
 
-A table of ncu is split by halves; a row belongs to the specimen of its NVTX range. Exit: 0 done, 2 usage.
+A table of ncu is split by sets; a row belongs to the specimen of its NVTX range. Rungs and timelines replace those of
+an earlier run. Exit: 0 done, 2 usage.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import json
 import lzma
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kernels.specimens.registry import FOLDER, HALVES
+from kernels.specimens.registry import FOLDER, SETS
+from studies.specimens import score
 
 CAPTURES = FOLDER / "captures"
 PAGES = ("ncu_raw", "ncu_ratios", "full_raw", "full_details")
@@ -80,18 +84,41 @@ def merge_lines(old: Iterable[str], new: Iterable[str]) -> list[str]:
     return [found[name] for name in sorted(found)]  # "" sorts first
 
 
-def merge_run(run: Path) -> None:
-    """Put one folder's tables and texts into CAPTURES."""
+def keep_whole(run: Path, rungs: Path, timelines: Path) -> None:
+    """Keep a run's counters of rungs and its timelines as they are: they are not split by specimens."""
+    for page in (run / "rungs" / "captures").glob("ncu_r*.csv"):
+        pack(rungs / f"{page.name}.xz", page.read_text("utf-8"))
+    if (run / "times_timelines.csv").is_file() and (pages := sorted((run / "nsys").glob("*.csv.xz"))):
+        shutil.rmtree(timelines, ignore_errors=True)
+        timelines.mkdir(parents=True)
+        for file in (*pages, *(run / "captures").glob("nsys.json")):
+            shutil.copy(file, timelines / file.name)
+        shutil.copy(run / "times_timelines.csv", timelines / "times.csv")
+
+
+def list_sections(captures: Path) -> None:
+    """Write into manifest.json which specimens have full sections."""
+    path = captures / "manifest.json"
+    manifest = json.loads(path.read_text("utf-8"))
+    pages = sorted(captures.glob("*/full_raw.csv.xz"))
+    manifest["full_sections"] = sorted({specimen(row) for page in pages for row in read_packed(page)[1]} - {""})
+    path.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+
+
+def merge_run(run: Path, captures: Path = CAPTURES) -> None:
+    """Put one folder's tables and texts into `captures`."""
     for page in PAGES:
         new = read_packed(run / f"{page}.csv.xz")
-        for half in HALVES:
-            path = CAPTURES / half / f"{page}.csv.xz"
+        for half in SETS:
+            path = captures / half / f"{page}.csv.xz"
             if any(specimen(row).startswith(half) for row in new[1]):
                 write_packed(path, merged(read_packed(path), new, half))
+                if page == "ncu_raw" and not path.with_name("ncu.json").exists():
+                    shutil.copy(run / "captures" / "ncu.json", path.with_name("ncu.json"))
     for name in ("times.csv", "check.txt"):
         if (run / name).is_file():
             new_lines = [line for line in (run / name).read_text("utf-8").splitlines() if " wrong" not in line[-9:]]
-            target = CAPTURES / name
+            target = captures / name
             old_lines = target.read_text("utf-8").splitlines() if target.is_file() else []
             target.write_text("\n".join(merge_lines(old_lines, new_lines)) + "\n", encoding="utf-8")
 
@@ -103,6 +130,8 @@ def main() -> int:
     csv.field_size_limit(sys.maxsize)
     for run in parser.parse_args().runs:
         merge_run(run)
+        keep_whole(run, score.RUNGS, score.RECAPTURED)
+    list_sections(CAPTURES)
     return 0
 
 

@@ -1,7 +1,7 @@
 """How often the diagnoses are right: ours and ncu's own rules against the answer key.
 
     python -m studies.specimens.score                     the figures of the development half
-    python -m studies.specimens.score --half validation   of the validation half; `both` for both
+    python -m studies.specimens.score --half validation   of another set; `both` for both halves
     python -m studies.specimens.score --each              a line for each specimen too
 
 A pair counts by its slow version, a clean kernel by itself. Abstaining counts as wrong.
@@ -34,7 +34,9 @@ from studies.ladder.tables import by_point
 
 CAPTURES = registry.FOLDER / "captures"
 LADDER = Path(__file__).with_name("ladder.toml")
+RUNGS = Path(__file__).with_name("rungs")  # the default metrics of the rungs, once they are captured
 TIMELINES = Path(__file__).with_name("captures")
+RECAPTURED = Path(__file__).with_name("recaptured")  # timelines that were captured again, and those of the holdout
 NCU_RULES = Path(registry.VOCABULARY).with_name("ncu_rules.toml")
 GPU = "NVIDIA H200"
 DEFAULT, FULL = "default", "full"
@@ -150,18 +152,23 @@ class TimelineScore:
 
 @cache
 def score_timelines(half: str) -> list[TimelineScore]:
-    """The score of each slow program of a half."""
-    capture = load([TIMELINES])
+    """The score of each slow program of a set; of one that was captured again that of its newest capture."""
+    found = {one.specimen: one for folder in (TIMELINES, RECAPTURED) for one in _score_folder(folder, half)}
+    return [found[name] for name in sorted(found)]
+
+
+def _score_folder(folder: Path, half: str) -> Iterator[TimelineScore]:
+    if not (folder / "times.csv").is_file():
+        return
+    capture = load([folder])
     rows = capture.ranges
     rows = rows[rows["path"].str.fullmatch(f"specimens/{half}/\\w+/slow")]
-    with (TIMELINES / "times.csv").open(newline="", encoding="utf-8") as stream:
+    with (folder / "times.csv").open(newline="", encoding="utf-8") as stream:
         wall = {row["specimen"]: float(row["time_ns"]) for row in csv.DictReader(stream)}
-    found = []
     for window in windows(capture, rows, int(limits().sm_count)):
         name = window.name.removeprefix("specimens/")
         achieved = wall[name] / wall[name.replace("/slow", "/fixed")]
-        found.append(TimelineScore(name, half, name.split("/")[1], tuple(judge_window(window)), achieved))
-    return sorted(found, key=lambda one: one.specimen)
+        yield TimelineScore(name, half, name.split("/")[1], tuple(judge_window(window)), achieved)
 
 
 # ---------------------------------------------------------------------------------------------------------- the ladders
@@ -177,6 +184,10 @@ class RungScore:
     below: str
     advice: str
     confirmed: bool
+
+    @property
+    def op(self) -> str:
+        return self.rung.partition("/")[0]
 
     @property
     def right(self) -> bool:
@@ -199,14 +210,16 @@ def score_ladder() -> list[RungScore]:
             named = points["shape_name"][(op, row["rung_below"], dtype, shape)]
             path = f"ladder/{op}/{row['rung_below']}/{dtype}/{named}"
             confirmed = row["verdict"] in ("reached", "not refuted")
-            advice = _advice(folder / below / "captures").get(path, "")
+            advice = _advice(RUNGS).get(path) or _advice(folder / below / "captures").get(path, "")
             found.append(RungScore(f"{op}/{variant}", dtype, cure, row["rung_below"], advice, confirmed))
     return found
 
 
 @cache
 def _advice(captures: Path) -> Mapping[str, str]:
-    """Our first cause of each point of a run of the ladder, by its path."""
+    """Our first cause of each point of a run of the ladder, by its path; none of a run that is not there."""
+    if not captures.is_dir():
+        return {}
     capture = load(sorted(captures.glob("ncu_r*.csv*")))
     points = by_point(prepare_counters(capture.counters), capture.counter_units)
     verdicts = judge(derive(points, capture.counter_units).assign(grid=points["grid"], block=points["block"]), limits())
@@ -292,13 +305,20 @@ def _lines(half: str, each: bool) -> Iterator[str]:
     yield f"{half}, ncu's rules: {sum(one.answer in theirs[one.specimen] for one in own)} of {len(own)}"
 
 
+def captured_sets() -> tuple[str, ...]:
+    """The sets whose kernels were captured."""
+    return tuple(half for half in registry.SETS if (CAPTURES / half).is_dir())
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m studies.specimens.score", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--half", choices=(*registry.HALVES, "both"), default=registry.DEVELOPMENT)
+    parser.add_argument("--half", choices=(*registry.SETS, "both"), default=registry.DEVELOPMENT)
     parser.add_argument("--each", action="store_true", help="a line for each specimen too")
     options: Any = parser.parse_args(arguments)
+    if options.half not in (*captured_sets(), "both"):
+        parser.error(f"{options.half} was not captured yet: studies/specimens/session.sh captures it")
     for half in registry.HALVES if options.half == "both" else (options.half,):
         print("\n".join(_lines(half, options.each)))
 

@@ -1,6 +1,7 @@
 """Writes kernels/specimens/README.md and its figures: how often the diagnoses are right, and what each miss was.
 
     python -m studies.specimens.scorecard
+    python -m studies.specimens.scorecard --record    writes blind_holdout.csv before: the first score of the holdout
 
 Everything comes from the committed captures. `blind.csv` is the first score of the validation half, taken before its
 author had looked at it; `misses.toml` explains each miss that is left.
@@ -8,6 +9,7 @@ author had looked at it; `misses.toml` explains each miss that is left.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +29,7 @@ from studies.specimens.score import DEFAULT, FULL, NEAR, SLACK, SURE, Score
 FOLDER = Path(__file__).resolve().parent
 README = registry.FOLDER / "README.md"
 BLIND = FOLDER / "blind.csv"
+RECORD = FOLDER / "blind_holdout.csv"
 MISSES = FOLDER / "misses.toml"
 ABSTAINS = "abstains"
 Blind = list[dict[str, str]]
@@ -312,8 +315,35 @@ def files() -> dict[Path, bytes]:
     return {README: render().encode()} | drawn
 
 
-def main() -> None:
-    """Write the page and its figures."""
+def record(half: str, path: Path) -> None:
+    """Write the first score of a set, a row a specimen and kind. Raises FileExistsError: there is one first look."""
+    with path.open("x", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(
+            ("kind", "specimen", "answer", "first", "sure_frac", "gain_bound_frac", "predicted", "achieved")
+        )
+        for tier in (FULL, DEFAULT):
+            for one in score.score_kernels(half, tier):
+                said = (one.verdicts[0].sure, round(one.verdicts[0].gain, 4)) if one.verdicts else ("", "")
+                speeds = ("" if speed is None else round(speed, 4) for speed in (one.predicted, one.achieved))
+                writer.writerow((tier, one.specimen, one.answer, one.first, *said, *speeds))
+        for program in score.score_timelines(half):
+            first = program.verdicts[0] if program.verdicts else None
+            said = (first.rule.sure, round(first.gain, 4)) if first else ("", "")
+            row = (program.specimen, program.answer, program.first, *said, "", round(program.achieved, 4))
+            writer.writerow(("timeline", *row))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the page and its figures; with --record the first score of the holdout before."""
+    parser = argparse.ArgumentParser(prog="python -m studies.specimens.scorecard", description=(__doc__ or "").strip())
+    parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}, which must not be there yet")
+    if parser.parse_args(arguments).record:
+        if registry.HOLDOUT not in score.captured_sets():
+            parser.error("the holdout was not captured yet: studies/specimens/session.sh captures it")
+        if RECORD.exists():
+            parser.error(f"{RECORD.name} is there: a first look happens once")
+        record(registry.HOLDOUT, RECORD)
     for path, content in files().items():
         path.write_bytes(content)
 

@@ -21,7 +21,7 @@ import pandas as pd
 
 from analysis.capture.ncu_rep import read_report
 from analysis.formats.console import guarded
-from kernels.specimens.registry import FOLDER, HALVES
+from kernels.specimens.registry import FOLDER, SETS
 from studies.specimens.merge import pack
 
 MOST = 400  # instructions of a kernel
@@ -81,7 +81,7 @@ def blocks(report: Path) -> Iterator[tuple[str, str, str]]:
     found = read_report(report, report.name)
     paths = found.counters.set_index("ncu_id")["path"]
     for launch, rows in hottest(found.source_lines).groupby("ncu_id"):
-        half = next(half for half in HALVES if half in paths[launch])
+        half = next(half for half in SETS if half in paths[launch])
         folder = FOLDER / half
         text = ""
         for file, part in rows.groupby("source_file", sort=False):
@@ -108,12 +108,15 @@ def main() -> int:
     reports = parser.parse_args().reports
 
     def program() -> int:
-        pages = {half: known(FOLDER / "captures" / half / "full_source.csv.xz") for half in HALVES}
+        pages = {half: known(FOLDER / "captures" / half / "full_source.csv.xz") for half in SETS}
         for report in reports:
             for half, kernel, text in blocks(report):
                 pages[half][kernel] = text
         for half, page in pages.items():
-            pack(FOLDER / "captures" / half / "full_source.csv.xz", "".join(page[kernel] for kernel in sorted(page)))
+            if page:
+                pack(
+                    FOLDER / "captures" / half / "full_source.csv.xz", "".join(page[kernel] for kernel in sorted(page))
+                )
         return 0
 
     return guarded(program)

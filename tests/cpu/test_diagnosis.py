@@ -1,5 +1,7 @@
 """The rules of kernels: right on the development half, silent where they cannot know, and fast."""
 
+import re
+import shlex
 import time
 import tomllib
 
@@ -8,12 +10,14 @@ import pandas as pd
 import pytest
 
 from analysis.diagnosis import limits as hardware
-from analysis.diagnosis.each import mean_launches, recapture
+from analysis.diagnosis.again import PROGRAM, Program, captured_program, recapture
+from analysis.diagnosis.each import mean_launches
 from analysis.diagnosis.judge import NEEDED, judge
 from analysis.diagnosis.limits import Limits, find_limits
 from analysis.diagnosis.rules import RULES
 from analysis.diagnosis.timelines import TIMELINE_RULES, Window, judge_window
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF, vocabulary, words
+from analysis.formats import symbols
 from analysis.hardware.devices import find_device
 from kernels.specimens import registry
 from studies.specimens import score, scorecard
@@ -178,7 +182,77 @@ def test_the_longest_launch_is_captured_again() -> None:
     assert mean.loc["f<float>", "in_path"] == 2  # ncu matches f<int> by the same name
     assert mean.loc["f<float>", "launches"] == 2
     assert mean.loc["f<float>", "occupancy_achieved_frac"] == pytest.approx((5 * 0.5 + 7) / 12)
-    assert recapture("f<float>", "[a/b]", 2) == (
-        "ncu --set full --import-source yes -k 'regex:^f$' --nvtx --nvtx-include '[a/b]' --launch-skip 2 "
-        "--launch-count 1 -o kernel PROGRAM"
+    assert recapture("f<float>", ["[a/b]"], 2, Program("./app --steps 3", window=True)) == (
+        "ncu --set full --import-source yes --clock-control none --profile-from-start off --nvtx --nvtx-include '[a/b]' "
+        "--kernel-name-base function --kernel-id '::regex:^f$:3' --launch-count 1 -f -o kernel ./app --steps 3"
     )
+
+
+LAUNCHED = (  # function as the driver names it, its NVTX stack, whether it lies in the profiler's window
+    ("void ns::f<float>(int)", "a/b", False),
+    ("void ns::f<float>(int)", "a/b", True),
+    ("void ns::f<int>(int)", "a/b", True),
+    ("void ns::f<float>(int)", "a", True),
+    ("g(int)", "a/b", True),
+    ("void ns::f<float>(int)", "a/b", True),
+    ("void f2(int)", "a/b", True),
+    ("void ns::f<float>(int)", "", True),
+)
+
+
+def selected_by_ncu(command: str) -> list[int]:
+    """The launches of LAUNCHED that a command of ncu profiles, by the rules of ncu 2025.3."""
+    words = shlex.split(command)
+    options = {word: words[at + 1] for at, word in enumerate(words[:-1]) if word.startswith("--")}
+    include = [words[at + 1] for at, word in enumerate(words) if word == "--nvtx-include"]
+    assert options["--kernel-name-base"] == "function"
+    assert (options["--set"], options["--clock-control"]) == ("full", "none")
+    expression, number = re.fullmatch(r"::regex:(.*):(\d+)", options["--kernel-id"]).groups()  # type: ignore[union-attr]
+    found: list[int] = []
+    seen: dict[str, int] = {}
+    for place, (name, stack, inside) in enumerate(LAUNCHED):
+        wanted = not include or any(
+            stack == one[1:-1] if one.startswith("[") else one.rstrip("/") in stack.split("/") for one in include
+        )
+        function = symbols.base(name)
+        if ("--profile-from-start" in options and not inside) or not wanted or not re.search(expression, function):
+            continue
+        seen[function] = seen.get(function, 0) + 1
+        if seen[function] == int(number):
+            found.append(place)
+    return found[: int(options["--launch-count"])]
+
+
+@pytest.mark.parametrize(("window", "include"), [(True, ()), (True, ("a/",)), (False, ())])
+def test_the_command_captures_exactly_the_launch_that_it_is_for(window: bool, include: tuple[str, ...]) -> None:
+    """Repeated names, template instances, a name that begins another's, launches outside of the window."""
+    kept = [
+        place for place, (_, stack, inside) in enumerate(LAUNCHED)
+        if (inside or not window) and (not include or "a" in stack.split("/"))
+    ]  # fmt: skip
+    for chosen in kept:
+        name, stack, _ = LAUNCHED[chosen]
+        same = [place for place in kept if symbols.base(LAUNCHED[place][0]) == symbols.base(name) and place < chosen]
+        in_path = sum(LAUNCHED[place][1] == stack for place in same)
+        program = Program(window=window, include=include)
+        assert selected_by_ncu(recapture(name, include, len(same), program)) == [chosen]
+        if "/" in stack:
+            assert selected_by_ncu(recapture(name, [f"[{stack}]"], in_path, program)) == [chosen]
+
+
+def test_the_program_is_that_of_the_capture() -> None:
+    status = {
+        "command": ["ncu", "--nvtx", "-f", "-o", "r/raw/counters", "python3", "app.py", "two words"],
+        "window": "profiler", "nvtx_include": ["step/"],
+    }  # fmt: skip
+    found = captured_program(status)
+    assert found == Program("python3 app.py 'two words'", window=True, include=("step/",))
+    assert captured_program({}) == Program(PROGRAM)
+    assert captured_program({"command": ["ncu", "--mode", "attach"], "window": "all"}) == Program(PROGRAM)
+
+
+@pytest.mark.parametrize("name", ["k" * 300, "ns::(anonymous namespace)::f<int>", "void op::operator()<f>(x)", "a b"])
+def test_odd_names_are_still_one_word_of_the_shell(name: str) -> None:
+    words = shlex.split(recapture(name, (), 0, Program()))
+    expression = words[words.index("--kernel-id") + 1].removeprefix("::regex:").removesuffix(":1")
+    assert re.search(expression, symbols.base(name))

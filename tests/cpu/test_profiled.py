@@ -44,7 +44,7 @@ def test_what_stands_first_is_what_costs_most(program: tuple[str, dict[str, Any]
         assert titles[:2] == ["decode waits for launches", "prefill waits for launches"]
     else:
         assert titles[0] == "unattributed: transpose: uncoalesced stores"
-        assert "--launch-skip" in content["findings"][0]["sentence"]
+        assert "--kernel-id" in content["findings"][0]["sentence"]
         assert not any("far from its roof" in title for title in titles)
         kernels = tables["kernels"].set_index("kernel")
         assert kernels["launches"].to_dict() == {"transpose": 40, "sum": 40, "stencil": 40}
