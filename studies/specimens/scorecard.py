@@ -24,6 +24,7 @@ from analysis.diagnosis.timelines import TIMELINE_RULES
 from analysis.page.canvas import BLUE, GREY, ORANGE, WIDTH, new_canvas, place_axes, style_context, to_bytes
 from kernels.specimens import registry
 from studies.specimens import score
+from studies.specimens.measure import TIMELINES
 from studies.specimens.score import DEFAULT, FULL, NEAR, SLACK, SURE, Score
 
 FOLDER = Path(__file__).resolve().parent
@@ -35,9 +36,9 @@ ABSTAINS = "abstains"
 Blind = list[dict[str, str]]
 
 
-def read_blind() -> Blind:
-    """The first score of the validation half: a row a specimen and kind (full, default, timeline)."""
-    with BLIND.open(newline="", encoding="utf-8") as stream:
+def read_blind(path: Path = BLIND) -> Blind:
+    """The first score of a set, by default the validation half: a row a specimen and kind (full, default, timeline)."""
+    with path.open(newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
 
 
@@ -126,6 +127,18 @@ def _table() -> Iterator[str]:
         yield f"| {what} | {goal} | {development[key]} | {blind[key] or '–'} | {validation[key]} |"
 
 
+def _holdout() -> str:
+    """What the holdout is, and its first score where it was captured."""
+    if not RECORD.is_file():
+        pairs = sum(pair.half == registry.HOLDOUT for pair in registry.PAIRS)
+        clean = sum(clean.half == registry.HOLDOUT for clean in registry.CLEANS)
+        programs = sum(one.half == registry.HOLDOUT for one in TIMELINES)
+        return _WAITING.format(pairs=pairs, clean=clean, programs=programs)
+    found = _blind_figures(read_blind(RECORD))
+    rows = (f"{what}: {found[key]}" for key, what, _ in _ROWS if found[key])
+    return f"**Holdout, first look** (`studies/specimens/{RECORD.name}`). {'; '.join(rows)}.\n"
+
+
 def _ladder() -> str:
     rungs = [one for one in score.score_ladder() if one.confirmed]
     right = sum(one.right for one in rungs)
@@ -208,6 +221,11 @@ that need them were not tuned.
 
 The bound is compared with the speed-up by CUDA events, which add 1.3 µs to a kernel's time by ncu.
 """
+_WAITING = """\
+**Holdout.** A third set, `holdout`, was written on 2026-11-23 from the vocabulary alone, without a look at any rule:
+{pairs} pairs of kernels, {clean} clean kernels and {programs} pairs of timelines. Nobody has captured it yet.
+`studies/specimens/session.sh` does, and `scorecard --record` writes its first score before anybody can tune on it.
+"""
 _NCU = """\
 Rows where we or ncu's own rules are wrong. `analysis/diagnosis/ncu_rules.toml` maps ncu's messages to our words.
 The one with the largest estimate counts as right if the defect is among those that it may mean.
@@ -222,13 +240,18 @@ roof. {guesses} more rules guess by the largest symptom where none of these fire
 def render() -> str:
     """The page."""
     words = registry.vocabulary()
-    sizes = {"kernels": len(words["kernel"]), "timelines": len(words["timeline"]), "clean": len(registry.CLEANS)}
+    sizes = {
+        "kernels": len(words["kernel"]),
+        "timelines": len(words["timeline"]),
+        "clean": sum(clean.half in registry.HALVES for clean in registry.CLEANS),
+    }
     parts = (
         _HEAD.format(**sizes),
         "## Figures\n",
         *_table(),
         "",
         _BLIND,
+        _holdout(),
         _ladder(),
         "![Predicted against achieved speed-up](speedups.svg)\n",
         "## What was taken for what\n",
