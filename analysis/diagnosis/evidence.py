@@ -215,7 +215,8 @@ class Evidence:
         kernel of the development half beats by more than 7 %. A grid is not done before its last block could start.
         """
         floors = {name: np.nan_to_num(floor) for name, floor in self.floors.items()}
-        floors |= {name: np.broadcast_to(np.asarray(value, float), self.time.shape) for name, value in changed.items()}
+        for name, value in changed.items():  # a floor that nobody knows bounds nothing
+            floors[name] = np.broadcast_to(np.nan_to_num(np.asarray(value, float)), self.time.shape)
         sides = [np.max(np.stack([floors[name] for name in names]), axis=0) for names in (MEMORY, COMPUTE)]
         longest = np.maximum(np.hypot(*sides), floors["blocks"])
         return np.asarray(np.minimum(longest + self.limits.empty_kernel_ns, self.time))

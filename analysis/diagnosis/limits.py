@@ -16,8 +16,12 @@ FILE = Path(__file__).with_name("limits.toml")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of one GPU: an SM and cycle, unless the name has another unit. Sources: limits.toml."""
+    """The figures of one GPU: an SM and cycle, unless the name has another unit; NaN where nobody knows it.
 
+    Sources: limits.toml; `sm_clock_hz`, the clock where a capture does not have it, follows from the datasheet's FLOP/s.
+    """
+
+    cc: str
     sm_count: float
     schedulers: float
     max_warps: float
@@ -27,23 +31,34 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     xu_lanes: float
     lsu_requests: float
     l1_bytes: float
-    l2_bytes: float
     reserved_shared_bytes: float
-    dram_latency_cycles: float
-    l2_latency_cycles: float
-    shared_latency_cycles: float
     dram_read_bytes_per_s: float
     dram_copy_bytes_per_s: float
     tensor_flop_per_s: float
     empty_kernel_ns: float
-    block_start_cycles: float
     sm_clock_hz: float
+    l2_size_bytes: float
     dirty_bytes: float
+    l2_bytes: float = float("nan")
+    dram_latency_cycles: float = float("nan")
+    l2_latency_cycles: float = float("nan")
+    shared_latency_cycles: float = float("nan")
+    block_start_cycles: float = float("nan")
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Figures that nobody knows of this capability."""
+        return tuple(name for name, value in msgspec.structs.asdict(self).items() if value != value)
 
 
 @cache
 def _declared() -> Mapping[str, Mapping[str, float]]:
     return tomllib.loads(FILE.read_text("utf-8"))
+
+
+def capabilities() -> tuple[str, ...]:
+    """The compute capabilities that have limits."""
+    return tuple(name for name in _declared() if name != "common")
 
 
 def find_limits(
@@ -53,16 +68,28 @@ def find_limits(
 
     `ceilings` holds what the capture's own micro-kernels measured; their rates replace the shares of the datasheet.
     """
-    entry = _declared().get(device.cc) if device else None
-    if device is None or entry is None or not (sm_count or device.sm_count):
+    own = _declared().get(device.cc) if device else None
+    if device is None or own is None or not (sm_count or device.sm_count):
         return None
+    entry = {**_declared()["common"], **own}
     roofs = {roof["name"]: float(roof["value"]) for roof in (ceilings or {}).get("roofs", [])}
-    sheet, tensor = device.dram_bytes_per_s, device.bf16_flop_per_s or float("nan")
-    shares = ("dram_read_frac", "dram_copy_frac", "tensor_frac")
+    sheet, tensor = device.dram_bytes_per_s, device.bf16_flop_per_s or device.fp16_flop_per_s or float("nan")
+    shares = ("dram_read_frac", "dram_copy_frac", "tensor_frac", "dirty_frac")
     return Limits(
+        cc=device.cc,
         sm_count=float(sm_count or device.sm_count or 0),
         dram_read_bytes_per_s=roofs.get("dram_read", entry["dram_read_frac"] * sheet),
         dram_copy_bytes_per_s=roofs.get("dram_copy", entry["dram_copy_frac"] * sheet),
         tensor_flop_per_s=roofs.get("bf16", entry["tensor_frac"] * tensor),
+        sm_clock_hz=device.fp32_flop_per_s / (2 * entry["fp32_lanes"] * device.sm_count),
+        l2_size_bytes=float(device.l2_bytes),
+        dirty_bytes=entry["dirty_frac"] * device.l2_bytes,
         **{name: float(value) for name, value in entry.items() if name not in shares},
     )
+
+
+def why_none(device: Device | None) -> str:
+    """Why no rule may judge a GPU, as a clause."""
+    if device is None:
+        return "the GPU of the counters is unknown, so that no rule has thresholds"
+    return f"no limits are declared for compute capability {device.cc}, so that no rule has thresholds"

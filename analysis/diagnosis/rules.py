@@ -268,7 +268,7 @@ MEMORY = (
             & (e.busy["dram"] > 0.4)
             & (e.busy["dram"] < 0.9)
             & (e.sectors <= WIDEST)
-            & (e["dram_read_bytes"] > 8 * 6e7)
+            & (e["dram_read_bytes"] > 8 * e.limits.l2_size_bytes)
             & (e["dram_read_bytes"] > 10 * e.written)
             & (e.waits("long_scoreboard") > HALF)
         ),
