@@ -13,7 +13,7 @@ from analysis.capture.model import Capture
 from analysis.diagnosis.again import Program, recapture
 from analysis.diagnosis.hot import reasons_of_each, time_column
 from analysis.diagnosis.judge import Verdicts, judge
-from analysis.diagnosis.limits import Limits, find_limits
+from analysis.diagnosis.limits import Limits, find_limits, why_none
 from analysis.diagnosis.reasons import Tables
 from analysis.diagnosis.rules import FULL
 from analysis.diagnosis.vocabulary import words
@@ -30,6 +30,7 @@ KEY = ["kernel", "range"]
 _SHARES = re.compile(r".*_frac|sectors_per_request_.*|threads_per_inst|stall_.*|sm_clock_hz|.*_per_block|registers|"
                      r"waves|occupancy_limit_.*|shared_ways_load|ipc|warp_cycles_per_issue|eligible_warps")  # fmt: skip
 NO_CAUSE = "No rule explains its time"
+TIMES_ALONE = "times alone tell no cause; counters would"
 
 
 @fact("sm_count")
@@ -69,11 +70,7 @@ def mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
     """See the fact of this name; `measured` as of kernels.measured_launches."""
     if measured.empty:
         return pd.DataFrame(columns=[*KEY, "grid", "block", "path", "in_path", "in_all", "launches"])
-    base = measured["kernel"].map({name: symbols.base(name) for name in measured["kernel"].unique()})
-    rows = measured.assign(
-        in_path=measured.groupby([base, measured["path"]], sort=False).cumcount(),
-        in_all=measured.groupby(base).cumcount(),
-    )
+    rows = _numbered(measured)
     rows = rows[rows["counters_from"] == "measured"] if "counters_from" in rows else rows
     numbers = rows.select_dtypes("number").columns.difference(["in_path", "in_all", "nsys_time_ns"])
     numbers = [name for name in numbers if rows[name].notna().any()]
@@ -88,6 +85,25 @@ def mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
     longest = weight.fillna(0.0).groupby(keys, sort=False).idxmax()
     chosen = rows.loc[longest, ["grid", "block", "path", "in_path", "in_all"]].set_index(longest.index)
     return pd.concat([chosen, means, rows.groupby(keys, sort=False).size().rename("launches")], axis=1).reset_index()
+
+
+def _numbered(measured: pd.DataFrame) -> pd.DataFrame:
+    """Launches with their numbers from 0 among those of their function: `in_path` under their ranges, `in_all`."""
+    base = measured["kernel"].map({name: symbols.base(name) for name in measured["kernel"].unique()})
+    return measured.assign(
+        in_path=measured.groupby([base, measured["path"]], sort=False).cumcount(),
+        in_all=measured.groupby(base).cumcount(),
+    )
+
+
+def _longest(measured: pd.DataFrame, kernels: set[str]) -> pd.DataFrame:
+    """The longest launch of each of these kernels by nsys. Shape: kernel, path, in_path, in_all."""
+    functions = {symbols.base(name) for name in kernels}
+    known = {name: symbols.base(name) in functions for name in measured["kernel"].unique()}
+    rows = _numbered(measured[measured["kernel"].map(known).astype(bool)])
+    rows = rows[rows["kernel"].isin(kernels)]
+    rows = rows.assign(time=rows["nsys_time_ns"].astype("Float64").fillna(0.0)).sort_values("time", kind="stable")
+    return rows.drop_duplicates("kernel", keep="last")[["kernel", "path", "in_path", "in_all"]]
 
 
 @fact("verdicts")
@@ -118,36 +134,58 @@ def _sentence(defect: str, gain: float, refuted: str) -> str:
     return f"{entry['what']} {entry['cure']} That wins at most {share(gain)} of its time. Refuted if: {refuted}"
 
 
+def _again(row: Any, filters: dict[str, str], program: Program) -> str:
+    """The command that captures the launch of a row with `kernel`, `path`, `in_path` and `in_all`."""
+    nvtx = filters.get(row.path)
+    if nvtx:
+        return recapture(row.kernel, (nvtx,), row.in_path, program)
+    return recapture(row.kernel, program.include, row.in_all, program)
+
+
+def _unsettled(verdicts: Verdicts, place: int) -> str:
+    """What the metrics at hand leave open, in words; '' for nothing."""
+    open_causes, unknown = verdicts.unsettled(place), verdicts.evidence.limits.unknown
+    said = f"full sections would settle: {', '.join(open_causes)}" if open_causes else ""
+    if not unknown:
+        return said
+    lacking = f"not known of compute capability {verdicts.evidence.limits.cc}: {', '.join(unknown)}"
+    return f"{said}; {lacking}" if said else lacking
+
+
 def _judged(
-    mean: pd.DataFrame, verdicts: Verdicts, tables: Tables, filters: dict[str, str], program: Program
+    mean: pd.DataFrame, verdicts: Verdicts | None, why: str, tables: Tables, filters: dict[str, str], program: Program
 ) -> Iterator[dict[str, Any]]:
-    """A row for each verdict, and one for each kernel and range that gets none."""
+    """A row for each verdict, and one for each kernel and range that gets none; `why` there are no verdicts at all."""
     times, lines = _times(tables["kernels"]), _lines(tables["source"])
     for place, row in enumerate(mean[[*KEY, "path", "in_path", "in_all"]].itertuples(index=False)):
-        nvtx = filters.get(row.path)
-        place_of = ((nvtx,), row.in_path) if nvtx else (program.include, row.in_all)
-        found = verdicts.of(place)
+        found = verdicts.of(place) if verdicts else []
         total = float(times.get((row.kernel, row.range), np.nan))
         common = {
             "kernel": row.kernel,
             "range": row.range,
             "source_line": lines.get(row.kernel, pd.NA),
-            "recapture": recapture(row.kernel, *place_of, program),
+            "recapture": _again(row, filters, program),
             "tier": "counters",
         }
+        left = {"unsettled": (_unsettled(verdicts, place) if verdicts else "") or pd.NA}
         if not found:
-            yield common | {"reason": f"{NO_CAUSE}: {verdicts.why[place] or 'none holds, and it is not at a roof'}."}
+            because = (verdicts.why[place] if verdicts else why) or "none holds, and it is not at a roof"
+            yield common | left | {"reason": f"{NO_CAUSE}: {because}."}
         for one in found:
-            yield common | {
-                "rank": one.rank,
-                "defect": one.defect,
-                "sure_frac": one.sure,
-                "gain_bound_frac": round(one.gain, 4),
-                "time_to_win_ns": round(one.gain * total) if total == total else pd.NA,
-                "evidence": "; ".join(f"{name} = {value:.6g}" for name, value in one.cells) or pd.NA,
-                "reason": _sentence(one.defect, one.gain, one.refuted),
-                "metrics": "full sections" if one.tier == FULL else "default metrics",
-            }
+            yield (
+                common
+                | (left if one.rank == 1 else {})
+                | {
+                    "rank": one.rank,
+                    "defect": one.defect,
+                    "sure_frac": one.sure,
+                    "gain_bound_frac": round(one.gain, 4),
+                    "time_to_win_ns": round(one.gain * total) if total == total else pd.NA,
+                    "evidence": "; ".join(f"{name} = {value:.6g}" for name, value in one.cells) or pd.NA,
+                    "reason": _sentence(one.defect, one.gain, one.refuted),
+                    "metrics": "full sections" if one.tier == FULL else "default metrics",
+                }
+            )
 
 
 _COLUMNS = (
@@ -164,7 +202,24 @@ _COLUMNS = (
     Column("source_line", "", "its hottest line, instruction and wait, where the capture has them", "row", shown=False),
     Column("recapture", "", "the command that captures its longest launch with all sections", "row", shown=False),
     Column("metrics", "", "default metrics or full sections: what the verdict rests on", "row", shown=False),
+    Column("unsettled", "", "what these metrics cannot tell; `recapture` would", "row", shown=False),
 )  # fmt: skip
+
+
+def _said(tables: Tables, sm_count: int | None) -> Iterator[dict[str, Any]]:
+    """A row for each reason that a table gives."""
+    counted = set(tables["counters"]["kernel"])
+    for name, reasons in reasons_of_each(tables, sm_count=sm_count, most=MOST_KERNELS):
+        for reason in reasons:
+            cells = (
+                f"{str(one['table']).removesuffix('.csv')}.{one['column']} = {one['value']}" for one in reason.cells
+            )
+            yield {
+                "kernel": name,
+                "reason": f"{reason.said[0].upper()}{reason.said[1:]}.",
+                "evidence": "; ".join(cells) or pd.NA,
+                "tier": "counters" if name in counted else "timing",
+            }
 
 
 @table(
@@ -176,26 +231,24 @@ _COLUMNS = (
 )
 def build_diagnosis(
     kernel_tables: Tables, sm_count: int | None, mean_launches: pd.DataFrame, verdicts: Verdicts | None,
-    ranges: pd.DataFrame, captured_program: Program,
+    ranges: pd.DataFrame, captured_program: Program, device: Device | None, measured: pd.DataFrame,
 ) -> pd.DataFrame | None:  # fmt: skip
     """Return diagnosis.csv: the verdicts of all kernels with counters, then what the tables say of the MOST_KERNELS
     kernels with most time; None without any."""
-    counted = set(kernel_tables["counters"]["kernel"])
-    said = [
-        {
-            "kernel": name,
-            "reason": f"{reason.said[0].upper()}{reason.said[1:]}.",
-            "evidence": "; ".join(
-                f"{str(one['table']).removesuffix('.csv')}.{one['column']} = {one['value']}" for one in reason.cells
-            )
-            or pd.NA,
-            "tier": "counters" if name in counted else "timing",
-        }
-        for name, reasons in reasons_of_each(kernel_tables, sm_count=sm_count, most=MOST_KERNELS)
-        for reason in reasons
-    ]
-    filters = exact_filters(mean_launches, ranges) if verdicts else {}
-    judged = list(_judged(mean_launches, verdicts, kernel_tables, filters, captured_program)) if verdicts else []
+    said = list(_said(kernel_tables, sm_count))
+    filters = exact_filters(measured, ranges) if len(measured) else {}
+    judged = list(
+        _judged(mean_launches, verdicts, why_none(device), kernel_tables, filters, captured_program)
+        if len(mean_launches)
+        else ()
+    )
+    timed = {row["kernel"] for row in said if row["tier"] == "timing"}
+    if timed and len(measured):
+        rows = _longest(measured, timed).itertuples(index=False)
+        commands = {row.kernel: _again(row, filters, captured_program) for row in rows}
+        for one in said:
+            if one["kernel"] in commands:
+                one |= {"recapture": commands[one["kernel"]], "unsettled": TIMES_ALONE}
     if not said and not judged:
         return None
     rows = pd.DataFrame([*judged, *said], columns=[*(column.name for column in _COLUMNS), "tier"])

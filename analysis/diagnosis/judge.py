@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.diagnosis.evidence import Bools, Evidence, Floats
 from analysis.diagnosis.limits import Limits
-from analysis.diagnosis.rules import DEFAULT, RULES, Rule
+from analysis.diagnosis.rules import DEFAULT, FULL, RULES, Rule
 from analysis.diagnosis.vocabulary import LAUNCH_LATENCY, NONE_AT_ROOF
 
 Ints = npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class Verdicts:
     """What the rules say of each row of `evidence`; `why` a row cannot be judged, '' where it can.
 
     The arrays have one entry a verdict, sorted by row and rank: `rows`, `rule` (place in `rules`, or ROOF, LAUNCH),
-    `rank`, `sure`, `gain`.
+    `rank`, `sure`, `gain`. `able` says where each rule has what it needs. Shape: (rules, rows).
     """
 
     evidence: Evidence
@@ -54,6 +54,18 @@ class Verdicts:
     rank: Ints
     sure: Floats
     gain: Floats
+    able: Bools
+
+    def unsettled(self, row: int) -> tuple[str, ...]:
+        """Causes that full sections would settle: those that no rule can judge yet, or that a better rule could.
+
+        Where full sections are there, what they lack does not apply to the kernel, as conflicts without shared loads.
+        """
+        able = [bool(one) for one in self.able[:, row]]
+        whole = any(known for rule, known in zip(self.rules, able, strict=True) if rule.tier == FULL)
+        better = set() if whole else {rule.defect for rule in self.rules if rule.tier == FULL}
+        settled = {rule.defect for rule, known in zip(self.rules, able, strict=True) if known and not rule.last}
+        return tuple(dict.fromkeys(rule.defect for rule in self.rules if rule.defect not in settled - better))
 
     def of(self, row: int) -> list[Verdict]:
         """The verdicts of one row, the strongest first."""
@@ -102,7 +114,8 @@ def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] = RULES) -> 
         why = unfit(e)
         fit = why == ""
         tiny = fit & (e.time < FEW_LAUNCHES * limits.empty_kernel_ns)
-        fired, gain = _fired(e, rules, fit & ~tiny)
+        able = np.stack([judgeable(rule, e) for rule in rules])
+        fired, gain = _fired(e, rules, fit & ~tiny, able)
     fired = _one_each(fired, gain, rules)
     none = fit & ~tiny & ~fired.any(axis=0) & (e.roof >= AT_ROOF)
     place, row = np.nonzero(fired)
@@ -118,7 +131,7 @@ def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] = RULES) -> 
     order = np.lexsort((-found["sure"] * found["gain"], found["rows"]))
     found = {name: values[order] for name, values in found.items()}
     first = np.searchsorted(found["rows"], found["rows"])
-    return Verdicts(e, rules, why, rank=np.arange(len(order)) - first + 1, **found)
+    return Verdicts(e, rules, why, rank=np.arange(len(order)) - first + 1, able=able, **found)
 
 
 def _one_each(fired: Bools, gain: Floats, rules: tuple[Rule, ...]) -> Bools:
@@ -133,9 +146,8 @@ def _one_each(fired: Bools, gain: Floats, rules: tuple[Rule, ...]) -> Bools:
     return fired
 
 
-def _fired(e: Evidence, rules: tuple[Rule, ...], fit: Bools) -> tuple[Bools, Floats]:
+def _fired(e: Evidence, rules: tuple[Rule, ...], fit: Bools, able: Bools) -> tuple[Bools, Floats]:
     """Which rules fire of which kernels, and the share of time that the cure wins at most. Shape: (rules, rows)."""
-    able = [judgeable(rule, e) for rule in rules]
     settled: dict[str, Bools] = {}
     for rule, known in zip(rules, able, strict=True):
         if rule.better:

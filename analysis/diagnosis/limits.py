@@ -18,7 +18,7 @@ FILE = Path(__file__).with_name("limits.toml")
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one GPU: an SM and cycle, unless the name has another unit; NaN where nobody knows it.
 
-    Sources: limits.toml; `sm_clock_hz`, the clock where a capture does not have it, follows from the datasheet's FLOP/s.
+    Sources: limits.toml; `sm_clock_hz`, where a capture has no clock, is the one that the datasheet's FLOP/s take.
     """
 
     cc: str

@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 
 from analysis.diagnosis.again import PROGRAM, Program, captured_program, recapture
-from analysis.diagnosis.each import mean_launches
+from analysis.diagnosis.each import _unsettled, mean_launches
 from analysis.diagnosis.judge import NEEDED, judge
 from analysis.diagnosis.limits import Limits, capabilities, find_limits, why_none
 from analysis.diagnosis.rules import RULES
 from analysis.diagnosis.timelines import TIMELINE_RULES, Window, judge_window
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF, vocabulary, words
 from analysis.formats import symbols
-from analysis.hardware.devices import find_device
+from analysis.hardware.devices import Device, devices, find_device
 from kernels.specimens import registry
 from studies.specimens import score, scorecard
 
@@ -102,6 +102,70 @@ def test_no_rule_judges_a_gpu_without_limits() -> None:
     assert find_limits(None, 132) is None
     assert "unknown" in why_none(None)
     assert find_limits(H200, None) is not None
+
+
+ALL = [device for device in devices() if find_limits(device, None)]
+
+
+def test_limits_are_those_of_the_other_tables() -> None:
+    """What kernels/sm_limits.toml says of the same capabilities, and clocks that a GPU can have."""
+    assert {"7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0"} == set(capabilities())
+    assert {device.cc for device in ALL} == set(capabilities())
+    table = tomllib.loads((registry.FOLDER.parent / "sm_limits.toml").read_text("utf-8"))
+    for device in ALL:
+        found = find_limits(device, None)
+        assert found is not None
+        assert 0.8e9 < found.sm_clock_hz < 3.2e9, device.name
+        own = table["sm"].get(device.cc.replace(".", ""))
+        if own:
+            assert found.max_warps == own["warps"]
+            assert found.reserved_shared_bytes == own["shared_reserved_bytes"]
+            assert (found.registers, found.schedulers) == (table["common"]["registers"], table["common"]["partitions"])
+    assert [device.cc for device in ALL if not find_limits(device, None).unknown] == ["9.0"] * 4  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("device", [one for one in ALL if one.cc != "9.0"], ids=lambda one: one.name)
+def test_what_is_not_known_of_a_capability_names_no_cause(half: pd.DataFrame, device: Device) -> None:
+    """Rules that need a latency stand aside; what else fires has a bound, and the row says which figures lack."""
+    other = find_limits(device, None)
+    assert other is not None
+    found = judge(half, other)
+    defects = {one.defect for row in range(len(half)) for one in found.of(row)}
+    assert not defects & {"pointer_chasing", "global_atomics_one_address"}
+    assert all(0 <= one.gain < 1 for row in range(len(half)) for one in found.of(row))
+    assert _unsettled(found, 0).endswith(f"not known of compute capability {device.cc}: {', '.join(other.unknown)}")
+
+
+def test_the_roof_is_that_of_the_gpu_at_hand(half: pd.DataFrame) -> None:
+    """A copy at the DRAM roof of an A100: bytes and time of the H200's, scaled by the two datasheets."""
+    a100, h200 = find_device("NVIDIA A100-SXM4-80GB"), H200
+    assert a100 is not None
+    assert h200 is not None
+    limits = find_limits(a100, None)
+    assert limits is not None
+    rows = half.loc[["development/clean/dram_copy"]]
+    slower = rows.assign(duration_ns=rows["duration_ns"] * h200.dram_bytes_per_s / a100.dram_bytes_per_s)
+    assert [one.defect for one in judge(slower, limits).of(0)] == [NONE_AT_ROOF]
+
+
+def test_a_kernel_says_what_its_metrics_leave_open(half: pd.DataFrame, limits: Limits) -> None:
+    rows = half.loc[["development/divergence/slow"]]
+    default = judge(rows, limits).unsettled(0)
+    assert "divergence" in default
+    assert "dependent_chain" not in default
+    known = rows.assign(threads_per_inst=31.0, spill_inst=0.0)
+    assert not {"divergence", "register_spills"} & set(judge(known, limits).unsettled(0))
+    lacking = judge(rows.assign(stall_wait=np.nan), limits)
+    assert "dependent_chain" in lacking.unsettled(0)
+
+
+def test_full_sections_leave_little_open() -> None:
+    """What full sections lack does not apply to a kernel: nothing of them is asked for again."""
+    rows = score.read_half(registry.VALIDATION)
+    found = judge(rows, score.limits())
+    full = rows["threads_per_inst"].notna().to_numpy().nonzero()[0]
+    assert len(full) >= 42
+    assert not any({"divergence", "shared_bank_conflicts", "local_array"} & set(found.unsettled(row)) for row in full)
 
 
 def test_measured_roofs_replace_shares_of_the_datasheet(limits: Limits) -> None:
