@@ -66,12 +66,15 @@ def library() -> Library:
     return Library.load(compiled(), TINY)
 
 
-@functools.cache
-def rounded_weights() -> Weights:
-    """Peaked weights whose values bf16 holds exactly: the float32 model is the reference."""
-    weights = peaked_weights(CONFIG)
+def rounded(weights: Weights) -> Weights:
+    """Weights whose values bf16 holds exactly: the float32 model is the reference."""
     state = {name: tensor.bfloat16().float() for name, tensor in weights.state.items()}
     return Weights(weights.config, state, weights.source, weights.sha256)
+
+
+@functools.cache
+def rounded_weights() -> Weights:
+    return rounded(peaked_weights(CONFIG))
 
 
 @functools.cache

@@ -20,6 +20,10 @@ cudaError_t launch(void (*kernel)(Parameters...), int blocks, int slots, bool ov
   const int bytes = shared_bytes(slots);
   if (const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
     return status;
+  // blocks of the next launch find shared memory beside those of this one
+  if (const cudaError_t status =
+          cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared))
+    return status;
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeClusterDimension;
   attributes[0].val.clusterDim = {Gpt2::CLUSTER, 1, 1};
@@ -42,7 +46,7 @@ __global__ void __launch_bounds__(Gpt2::THREADS, 1) decode_persistent(const __gr
 #endif
 }
 
-__global__ void __launch_bounds__(Gpt2::THREADS, 1)
+__global__ void __launch_bounds__(Gpt2::THREADS, 2)
     decode_few(const __grid_constant__ DecodeCall call, const Phase part, const int layer) {
 #if __CUDA_ARCH__ >= 900
   decode_part<Gpt2>(call, part, layer, [] {

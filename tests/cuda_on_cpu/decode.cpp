@@ -2,7 +2,10 @@
 #include "decode.h"
 #include "step.cuh"
 
-using Tiny = Shape<256, 4, 4, 2, 64>;
+#ifndef SHAPE
+#define SHAPE 256, 4, 4, 2, 64
+#endif
+using Tiny = Shape<SHAPE>;
 
 namespace {
 int run(const DecodeCall& call, int slots, const std::function<void()>& kernel) {
@@ -18,7 +21,7 @@ void cpu_settings(uint32_t threads, uint32_t seed, int32_t silent_block, uint64_
 }
 
 int decode_resident_blocks(int, int* blocks) {
-  *blocks = 5 * Tiny::CLUSTER;
+  *blocks = (Tiny::HEADS + 1) * Tiny::CLUSTER;
   return 0;
 }
 

@@ -1,76 +1,228 @@
-// Decode with random weights again and again, blocks side by side and threads in another order each time: every run has to
-// give the tokens of the first, where all blocks take turns in one thread. Built by tests/decode_stress.py.
+// Decode with random weights again and again: every run has to give the text of the first. Without torch.
 //
-//   stress RUNS TOKENS THREADS      exit status 1: a run differs, or a kernel ended itself
-#include <random>
+//   stress RUNS TOKENS BESIDE [few]     exit status 1: a run differs, a kernel ended itself, or CUDA reports an error
+//
+// Compiled by g++ (tests/decode_on_cpu.py): a small model. The first run lets all blocks take turns in one thread of the
+// operating system, the others use BESIDE of them, with CUDA threads in another order each time.
+// Compiled by nvcc (tests/gpu/decode_stress.sh): GPT-2 124M on the GPU at hand. The others run beside BESIDE streams of
+// copies; the median time of a token is printed too.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
 
+#ifdef __CUDACC__
+#include "decode.cu"
+using Model = Gpt2;
+constexpr int LAYERS = 12, VOCABULARY = 50257, SLOTS = 16, FEW_SLOTS = 8;
+#else
 #include "decode.cpp"
+using Model = Tiny;
+constexpr int LAYERS = 2, VOCABULARY = 97, SLOTS = 4, FEW_SLOTS = 4;
+using cudaStream_t = void*;
+#endif
 
 namespace {
-constexpr int LAYERS = 2, VOCABULARY = 97, BLOCKS = 10, SLOTS = 4;
-std::mt19937 generator(7);
 
-std::vector<uint16_t> random_bf16(size_t count, float spread) {
-  std::vector<uint16_t> found(count);
-  std::normal_distribution<float> normal(0.0f, spread);
-  for (auto& one : found) one = static_cast<uint16_t>(to_bf16(normal(generator)));
-  return found;
+void check(int status) {
+  if (!status) return;
+  std::printf("CUDA: %s\n", decode_error(static_cast<decltype(decode_run_few(nullptr, nullptr))>(status)));
+  std::exit(1);
 }
 
-std::vector<int32_t> begins() {
-  std::vector<int32_t> found{0};
-  for (int block = 0; block < BLOCKS; ++block)
-    for (int warp = 0; warp < Tiny::WARPS; ++warp) {
-      const Part wide(Tiny::CHANNELS, block, BLOCKS), inner(Tiny::INNER, block, BLOCKS), all(VOCABULARY, block, BLOCKS);
-      const int qkv = block / Tiny::CLUSTER < Tiny::HEADS ? turns(3 * Tiny::DIMS, warp, Tiny::WARPS) : 0;
-      const int mlp = turns(wide.rows(), warp / Tiny::SEGMENTS, Tiny::WARPS / Tiny::SEGMENTS);
-      const int layer = qkv + turns(wide.rows(), warp, Tiny::WARPS) + turns(inner.rows(), warp, Tiny::WARPS) + mlp;
-      found.push_back(found.back() + LAYERS * layer + turns(all.rows(), warp, Tiny::WARPS));
-    }
-  return found;
-}
+// A list that kernels see too.
+template <class T>
+class Buffer {
+ public:
+  explicit Buffer(size_t count, T value = T{}) : host_(count + 16 / sizeof(T), value) {
+#ifdef __CUDACC__
+    check(cudaMalloc(&device_, host_.size() * sizeof(T)));
+#else
+    device_ = host_.data() + (16 - reinterpret_cast<uintptr_t>(host_.data()) % 16) % 16 / sizeof(T);
+#endif
+    upload();
+  }
+  ~Buffer() {
+#ifdef __CUDACC__
+    cudaFree(device_);
+#endif
+  }
+  Buffer(const Buffer&) = delete;
+  T* device() const { return device_; }
+  std::vector<T>& host() { return host_; }
+  void upload() {
+#ifdef __CUDACC__
+    check(cudaMemcpy(device_, host_.data(), host_.size() * sizeof(T), cudaMemcpyHostToDevice));
+#endif
+  }
+  const T* download() {
+#ifdef __CUDACC__
+    check(cudaMemcpy(host_.data(), device_, host_.size() * sizeof(T), cudaMemcpyDeviceToHost));
+    return host_.data();
+#else
+    return device_;
+#endif
+  }
 
-struct Model {
-  std::vector<int32_t> starts = begins();
-  std::vector<uint16_t> units = random_bf16(static_cast<size_t>(starts.back()) * Tiny::CHANNELS, 0.1f);
-  std::vector<uint16_t> vectors = random_bf16(LAYERS * Tiny::VECTORS + 2 * Tiny::CHANNELS, 1.0f);
-  std::vector<uint16_t> wte = random_bf16(VOCABULARY * Tiny::CHANNELS, 1.0f);
-  std::vector<uint16_t> wpe = random_bf16(Tiny::CAPACITY * Tiny::CHANNELS, 1.0f);
+ private:
+  std::vector<T> host_;
+  T* device_ = nullptr;
 };
 
-// The text of one launch; empty where the kernel ended itself.
-std::vector<int64_t> decode(Model& model, int tokens, uint32_t threads, uint32_t seed) {
-  const size_t cache = LAYERS * Tiny::HEADS * Tiny::CAPACITY * Tiny::SIZE;
-  std::vector<uint16_t> keys(cache, 0xffff), values(cache, 0xffff);
-  std::vector<int64_t> token(1, 5), position(1, 0), ids(Tiny::CAPACITY + 1, 0);
-  std::vector<float> logits(VOCABULARY);
-  std::vector<uint64_t> words(5 * Tiny::CHANNELS + 2 * BLOCKS + 2);
-  std::vector<uint32_t> control(4);
-  uint64_t* aligned = words.data() + reinterpret_cast<uintptr_t>(words.data()) % 16 / 8;
-  DecodeCall call{};
-  call.units = model.units.data(), call.begins = model.starts.data(), call.vectors = model.vectors.data();
-  call.wte = model.wte.data(), call.wpe = model.wpe.data(), call.keys = keys.data(), call.values = values.data();
-  call.token = token.data(), call.position = position.data(), call.ids = ids.data(), call.logits = logits.data();
-  call.words = aligned, call.control = control.data(), call.patience_ns = 100'000'000'000;
-  call.layers = LAYERS, call.vocabulary = VOCABULARY, call.capacity = Tiny::CAPACITY, call.blocks = BLOCKS;
-  call.tokens = tokens, call.slots = SLOTS, call.epsilon = 1e-5f;
-  cpu_settings(threads, seed, -1, 0);
-  decode_run_persistent(&call, nullptr);
-  return control[1] ? std::vector<int64_t>{} : ids;
+// Evenly spread bf16 of standard deviation `spread`.
+void fill(Buffer<uint16_t>& buffer, float spread) {
+  static uint32_t random = 7;
+  for (uint16_t& one : buffer.host()) {
+    random = random * 1664525u + 1013904223u;
+    const float value = (static_cast<float>(random >> 8) / (1 << 23) - 1.0f) * 1.7320508f * spread;
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    one = static_cast<uint16_t>(bits >> 16);
+  }
+  buffer.upload();
 }
+
+int begin_of(int count, int index, int blocks) { return count * index / blocks; }
+int taken(int count, int first, int step) { return first < count ? (count - first + step - 1) / step : 0; }
+
+// The first unit of each warp: the counts of plan.py.
+std::vector<int32_t> begins(int blocks) {
+  std::vector<int32_t> found{0};
+  for (int block = 0; block < blocks; ++block) {
+    const auto rows = [&](int count) { return begin_of(count, block + 1, blocks) - begin_of(count, block, blocks); };
+    for (int warp = 0; warp < Model::WARPS; ++warp) {
+      const auto units = [&](int count) { return taken(count, warp, Model::WARPS); };
+      const int qkv = block / Model::CLUSTER < Model::HEADS ? units(3 * Model::DIMS) : 0;
+      const int mlp = taken(rows(Model::CHANNELS), warp / Model::SEGMENTS, Model::WARPS / Model::SEGMENTS);
+      const int layer = qkv + units(rows(Model::CHANNELS)) + units(rows(Model::INNER)) + mlp;
+      found.push_back(found.back() + LAYERS * layer + units(rows(VOCABULARY)));
+    }
+  }
+  return found;
+}
+
+struct Weights {
+  Buffer<int32_t> begins;
+  Buffer<uint16_t> units, vectors, wte, wpe;
+  explicit Weights(const std::vector<int32_t>& starts)
+      : begins(starts.size()), units(static_cast<size_t>(starts.back()) * Model::CHANNELS),
+        vectors(LAYERS * Model::VECTORS + 2 * Model::CHANNELS), wte(static_cast<size_t>(VOCABULARY) * Model::CHANNELS),
+        wpe(Model::CAPACITY * Model::CHANNELS) {
+#ifdef __CUDACC__
+    std::copy(starts.begin(), starts.end(), begins.host().begin());
+    begins.upload();
+#else
+    std::copy(starts.begin(), starts.end(), begins.device());
+#endif
+    fill(units, 1.6f / 16.0f);
+    fill(vectors, 1.0f);
+    fill(wte, 1.0f);
+    fill(wpe, 1.0f);
+  }
+};
+
+// Called around a launch; the time between, where it is measured.
+struct Watching {
+#ifdef __CUDACC__
+  cudaEvent_t before, after;
+  Watching() {
+    check(cudaEventCreate(&before));
+    check(cudaEventCreate(&after));
+    check(cudaEventRecord(before));
+  }
+  float ms() {
+    float found = 0.0f;
+    check(cudaEventRecord(after));
+    check(cudaEventSynchronize(after));
+    check(cudaEventElapsedTime(&found, before, after));
+    return found;
+  }
+#else
+  float ms() { return 0.0f; }
+#endif
+};
+
+// The text of `tokens` tokens; empty where a kernel ended itself.
+std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, std::vector<float>& us) {
+  const size_t cache = size_t{LAYERS} * Model::HEADS * Model::CAPACITY * Model::SIZE;
+  Buffer<uint16_t> keys(cache, 0xffff), values(cache, 0xffff);  // NaN
+  Buffer<int64_t> token(1, 5), position(1), ids(Model::CAPACITY + 1);
+  Buffer<float> logits(VOCABULARY);
+  Buffer<uint64_t> words(5 * Model::CHANNELS + 2 * blocks);
+  Buffer<uint32_t> control(4);
+  DecodeCall call{};
+  call.units = weights.units.device(), call.begins = weights.begins.device();
+  call.vectors = weights.vectors.device(), call.wte = weights.wte.device(), call.wpe = weights.wpe.device();
+  call.keys = keys.device(), call.values = values.device(), call.token = token.device();
+  call.position = position.device(), call.ids = ids.device(), call.logits = logits.device();
+  call.words = words.device(), call.control = control.device();
+  call.patience_ns = 100'000'000'000;
+  call.layers = LAYERS, call.vocabulary = VOCABULARY, call.capacity = Model::CAPACITY, call.blocks = blocks;
+  call.tokens = few ? 1 : tokens, call.slots = few ? FEW_SLOTS : SLOTS, call.ahead = 2, call.epsilon = 1e-5f;
+  Watching watching;
+  for (int i = 0; i < (few ? tokens : 1); ++i)
+    check(few ? decode_run_few(&call, nullptr) : decode_run_persistent(&call, nullptr));
+  us.push_back(watching.ms() * 1e3f / tokens);
+  const uint32_t* fault = control.download();
+  if (fault[1]) {
+    std::printf("the kernel ended itself: fault %u of block %u\n", fault[1], fault[2]);
+    return {};
+  }
+  const int64_t* text = ids.download();
+  return {text, text + tokens + 1};
+}
+
+// Copies in other streams, for as long as this lives.
+struct Load {
+#ifdef __CUDACC__
+  std::vector<cudaStream_t> streams;
+  std::vector<void*> memory;
+  static constexpr size_t BYTES = 256u << 20;
+  explicit Load(int count) : streams(count), memory(count) {
+    for (int i = 0; i < count; ++i) {
+      check(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+      check(cudaMalloc(&memory[i], 2 * BYTES));
+    }
+  }
+  void add() {
+    for (size_t i = 0; i < streams.size(); ++i)
+      for (int copy = 0; copy < 4; ++copy)
+        check(cudaMemcpyAsync(memory[i], static_cast<char*>(memory[i]) + BYTES, BYTES, cudaMemcpyDeviceToDevice, streams[i]));
+  }
+#else
+  int threads;
+  uint32_t seed = 0;
+  explicit Load(int count) : threads(count) { cpu_settings(1, 0, -1, 0); }
+  void add() { cpu_settings(threads, ++seed, -1, 0); }
+#endif
+};
+
 }  // namespace
 
 int main(int count, char** words) {
-  if (count != 4) return 2;
-  const int runs = std::atoi(words[1]), tokens = std::atoi(words[2]), threads = std::atoi(words[3]);
-  Model model;
-  const std::vector<int64_t> expected = decode(model, tokens, 1, 0);
-  for (int run = 1; run <= runs; ++run)
-    if (expected.empty() || decode(model, tokens, threads, run) != expected) {
+  if (count < 4) return 2;
+  const int runs = std::atoi(words[1]), tokens = std::atoi(words[2]), beside = std::atoi(words[3]);
+  const bool few = count > 4 && std::string(words[4]) == "few";
+  int blocks = 0;
+  check(decode_resident_blocks(SLOTS, &blocks));
+  Weights weights(begins(blocks));
+  Load load(beside);
+  std::vector<float> us;
+  const std::vector<int64_t> expected = decode(weights, blocks, tokens, few, us);
+  for (int run = 1; run <= runs; ++run) {
+    load.add();
+    if (expected.empty() || decode(weights, blocks, tokens, few, us) != expected) {
       std::printf("run %d of %d gave another text\n", run, runs);
       return 1;
     }
-  std::printf("%d runs of %d tokens gave one text:", runs, tokens);
+  }
+  if (expected.empty()) return 1;
+  std::nth_element(us.begin(), us.begin() + us.size() / 2, us.end());
+  std::printf("%d blocks, %d runs of %d tokens gave one text", blocks, runs + 1, tokens);
+  if (us[us.size() / 2] > 0.0f) std::printf(", %.1f us a token in the median", us[us.size() / 2]);
+  std::printf(":");
   for (int i = 1; i <= tokens && i < 12; ++i) std::printf(" %d", static_cast<int>(expected[i]));
   std::printf("\n");
 }

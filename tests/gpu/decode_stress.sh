@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Decodes GPT-2 124M with random weights again and again by kernels/decode, without torch; then under compute-sanitizer.
+#
+#   tests/gpu/decode_stress.sh [-n] [TOKENS]     tokens in all, beside other work (default: 1000000, some two minutes)
+#
+# Every launch has to give the text of the first: a lost wake-up ends the kernel after 100 s, and says where. Printed
+# times are of launches beside copies in two streams, so they are no benchmark. -n prints the commands.
+# SANITIZE=no: no compute-sanitizer. Needs nvcc, compute-sanitizer and a GPU of compute capability 9.0; 127 where one is
+# missing, 1 if a text differs or a tool finds anything.
+source "$(dirname "$0")/../../nsys_scripts/common.sh"
+cd "$ROOT"
+
+if [[ ${1:-} == --help || ${1:-} == -h ]]; then
+  usage
+  exit 0
+fi
+run() {
+  echo "+ $*"
+  [[ -n $dry ]] || "$@"
+}
+dry=""
+if [[ ${1:-} == -n ]]; then
+  dry=yes
+  shift
+fi
+[[ ${1:-1} =~ ^[1-9][0-9]*$ ]] || bad_usage "TOKENS is a number of 1 or more, not '$1'."
+for tool in nvcc compute-sanitizer nvidia-smi; do
+  if [[ -z $dry ]] && ! command -v "$tool" >/dev/null; then
+    die 127 "$tool was not found: install the CUDA toolkit, on a machine with an NVIDIA GPU."
+  fi
+done
+
+driver=build/decode_stress
+run mkdir -p build
+run nvcc -std=c++17 -O3 -lineinfo -Itests/cuda_on_cpu -Ikernels/decode -Ikernels/include \
+  -gencode arch=compute_90,code=sm_90 -x cu tests/cuda_on_cpu/stress.cpp -o "$driver"
+status=0
+each=1000
+runs=$(((${1:-1000000} + each - 1) / each))
+run "$driver" 20 "$each" 0 || status=1 # alone: the time of a token is that of an idle GPU
+run "$driver" 5 64 0 few || status=1
+run "$driver" "$runs" "$each" 2 || status=1
+if [[ ${SANITIZE:-yes} != no ]]; then
+  for tool in memcheck synccheck initcheck; do
+    run timeout "${LIMIT:-300}" compute-sanitizer --tool "$tool" --error-exitcode 1 --print-limit 20 "$driver" 0 2 0 || status=1
+    run timeout "${LIMIT:-300}" compute-sanitizer --tool "$tool" --error-exitcode 1 --print-limit 20 "$driver" 0 2 0 few || status=1
+  done
+fi
+exit "$status"

@@ -1,0 +1,126 @@
+"""The decode kernels on a GPU of compute capability 9.0: tokens and logits of GPT-2 124M, launches that go wrong, stamps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from analysis.formats.errors import InputError
+from harness.decode.check import compare, compare_greedy, forced_logits, peaked_weights
+from harness.decode.engines import Engine, gpu_at_hand, open_engine
+from harness.gpt2 import GPT2Config
+from harness.weights import Weights, build_model
+from kernels.decode import device
+
+pytestmark = pytest.mark.gpu
+ENGINES = ("persistent", "few")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def weights() -> Weights:
+    """Peaked weights that bf16 holds exactly: a head that is dropped or a row that is stale changes the text."""
+    found = peaked_weights(GPT2Config())
+    return Weights(found.config, {name: t.bfloat16().float() for name, t in found.state.items()}, found.source, None)
+
+
+@pytest.fixture(scope="module")
+def models(weights: Weights) -> tuple[Any, Any]:
+    """The reference in float32, and the plain model in bfloat16."""
+    return tuple(build_model(weights, device="cuda", dtype=dtype) for dtype in (torch.float32, torch.bfloat16))
+
+
+@pytest.fixture(autouse=True)
+def hopper() -> Iterator[None]:
+    gpu = gpu_at_hand()
+    if gpu is None or gpu.capability != device.CAPABILITY:
+        pytest.skip("the decode kernels are written for compute capability 9.0")
+    yield
+    torch.cuda.synchronize()
+
+
+def opened(name: str, weights: Weights, **more: Any) -> Engine:
+    engine = open_engine(name, weights, **more)
+    assert engine.name == name, "it fell back to another engine"
+    return engine
+
+
+def logits_of(models: tuple[Any, Any], ids: Any) -> tuple[Any, Any]:
+    with torch.inference_mode():
+        expected, usual = (model(ids)[0].float() for model in models)
+    return expected, usual
+
+
+def prompt(tokens: int) -> Any:
+    return torch.randint(50257, (1, tokens), generator=torch.Generator().manual_seed(3)).cuda()
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_greedy_tokens_are_those_of_float32(name: str, weights: Weights, models: tuple[Any, Any]) -> None:
+    engine = opened(name, weights)
+    text = engine.generate(prompt(16), 1000)
+    engine.check()
+    same, ties, wrong = compare_greedy(*logits_of(models, text), text, 16)
+    assert (same + ties, wrong) == (1000, 0)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("first", [1, 960])
+def test_logits_are_no_worse_than_those_of_a_bfloat16_model(
+    name: str, first: int, weights: Weights, models: tuple[Any, Any]
+) -> None:
+    ids = prompt(first + 64)
+    said = compare(*logits_of(models, ids), forced_logits(opened(name, weights), ids, first), first)
+    assert said.good
+    assert said.positions == 64
+
+
+def test_all_blocks_of_a_launch_are_resident() -> None:
+    blocks = device.gpu_library().resident_blocks(device.PERSISTENT_SLOTS)
+    gpu = gpu_at_hand()
+    assert gpu is not None
+    assert device.GPT2.least_blocks <= blocks <= gpu.multiprocessors
+
+
+def test_a_kernel_that_waits_too_long_ends_and_the_next_prompt_works(weights: Weights) -> None:
+    engine = opened("persistent", weights)
+    engine.program._call.patience_ns = 1  # the first look at the clock is one too many
+    engine.generate(prompt(16), 50)
+    with pytest.raises(InputError, match=r"^The kernel ended itself: block \d+ waited .* for .*\.$"):
+        engine.check()
+    engine.program._call.patience_ns = device.PATIENCE_NS
+    text = engine.generate(prompt(16), 50)
+    engine.check()
+    assert torch.equal(text, opened("persistent", weights).generate(prompt(16), 50))
+
+
+def test_stamps_cost_no_more_than_a_hundredth(weights: Weights) -> None:
+    """Whole launches of 200 tokens, with and without stamps in turn; the least of ten each."""
+    engines = [opened("persistent", weights, stamped=stamped) for stamped in (0, 200)]
+    times: list[list[float]] = [[], []]
+    for _ in range(10):
+        for engine, own in zip(engines, times, strict=True):
+            engine.prefill(prompt(256))
+            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            before.record()
+            engine.decode(200)
+            after.record()
+            engine.check()
+            own.append(before.elapsed_time(after))
+    assert min(times[1]) <= 1.01 * min(times[0])
+    assert len(engines[1].program.phases()) == 200 * engines[1].program.blocks * 111
+
+
+def test_texts_stay_the_same_beside_other_work() -> None:
+    """A few thousand tokens; tests/gpu/decode_stress.sh decodes a million."""
+    done = subprocess.run(
+        ["bash", str(ROOT / "tests/gpu/decode_stress.sh"), "3000"], capture_output=True, text=True, timeout=300,
+        check=False, env={**os.environ, "SANITIZE": "no"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
