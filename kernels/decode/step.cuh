@@ -69,6 +69,7 @@ class Step {
   // Start the ring on `wanted` units from unit `first` of a token on.
   DEVICE void start_ring(int first, int wanted) {
     if (thread_index() == 0) {
+      ROLLED
       for (int i = 0; i < S::WARPS * MOST_SLOTS; ++i) init_copy_barrier(shared_.full + i);
       publish_copy_barriers();
     }
