@@ -15,7 +15,8 @@ from analysis.tables.declare import Column, fact, part, table
 CERTAIN = 0.95
 CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "open"
 FLOOR = "floor"
-_WAIT = "wait"
+_WAIT = "wait"  # what the names of such phases begin with
+_WORK, _TAIL, _EXCHANGE = "work", "tail", "exchange"
 
 Run = dict[str, Any]
 
@@ -298,9 +299,14 @@ def _cost_of_stamps(decode_run: Run) -> str | None:
     columns=(
         Column("rung", "", "engine that kept the stamps", "key"),
         Column("phase", "", "phase of a layer, or behind the last one", "key"),
-        Column("kind", "", "wait: for what another block writes; work: all else", "key"),
+        Column(
+            "kind",
+            "",
+            "work; tail: waits until the slowest block has written; exchange: from then on until it has the values",
+            "key",
+        ),
         Column("time_ns", "ns", "a token, of all layers, mean over blocks and tokens", "timing"),
-        Column("share_frac", "0-1", "of the mean time of a token; all phases add up to 1", "timing", style="bar"),
+        Column("share_frac", "0-1", "of the mean time of a token; all rows add up to 1", "timing", style="bar"),
         Column("longest_ns", "ns", "the same of the block that takes longest", "timing"),
         Column("shortest_ns", "ns", "of the block that is done first: what is between them waits elsewhere", "timing"),
     ),
@@ -311,18 +317,49 @@ def build_phases(capture: Capture) -> pd.DataFrame | None:
     stamps = capture.of("decode_phases")
     if stamps is None or stamps.empty:
         return None
-    took = stamps.assign(time_ns=(stamps["end_ns"] - stamps["start_ns"]).astype(float))
     rows = []
-    for rung, own in took.groupby("rung", sort=False):
+    for rung, own in _kinds(stamps).groupby("rung", sort=False):
         tokens = own["token"].nunique()
-        blocks = own.groupby(["phase", "block"], sort=False)["time_ns"].sum().unstack(fill_value=0.0) / tokens
-        whole = float(blocks.mean(axis=1).sum())
+        blocks = own.groupby(["phase", "kind", "block"], sort=False)["time_ns"].sum() / tokens
+        whole = float(blocks.groupby("block").sum().mean())
         rows += [
             {
-                "rung": rung, "phase": phase, "kind": _WAIT if str(phase).startswith(_WAIT) else "work",
-                "time_ns": times.mean(), "share_frac": times.mean() / whole if whole else np.nan,
-                "longest_ns": times.max(), "shortest_ns": times.min(), "tier": "timing",
+                "rung": rung, "phase": phase, "kind": kind, "time_ns": times.mean(),
+                "share_frac": times.mean() / whole if whole else np.nan, "longest_ns": times.max(),
+                "shortest_ns": times.min(), "tier": "timing",
             }
-            for phase, times in blocks.iterrows()
+            for (phase, kind), times in blocks.unstack(fill_value=0.0).iterrows()
         ]  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def _kinds(stamps: pd.DataFrame) -> pd.DataFrame:
+    """The stamps with `time_ns` and `kind`: each wait as two rows, its tail and its exchange.
+
+    A block writes its values and begins to wait: the last block to begin has written the last value.
+    """
+    took = stamps.assign(time_ns=(stamps["end_ns"] - stamps["start_ns"]).astype(float), kind=_WORK)
+    waits = took["phase"].str.startswith(_WAIT)
+    waiting = took[waits]
+    written = waiting.groupby(["rung", "token", "layer", "phase"], sort=False)["start_ns"].transform("max")
+    tail = (written - waiting["start_ns"]).astype(float).clip(upper=waiting["time_ns"])
+    parts = [
+        took[~waits],
+        waiting.assign(kind=_TAIL, time_ns=tail),
+        waiting.assign(kind=_EXCHANGE, time_ns=waiting["time_ns"] - tail),
+    ]
+    return pd.concat(parts).sort_index(kind="stable")
+
+
+@part("note", 41)
+def _kinds_of_time(capture: Capture) -> str | None:
+    """What of a token is work, tails and exchanges."""
+    rows = build_phases.build(capture)
+    if rows is None:
+        return None
+    said = []
+    for rung, own in rows.groupby("rung", sort=False):
+        shares = own.groupby("kind")["share_frac"].sum()
+        parts = ", ".join(f"{kind} {shares.get(kind, 0.0):.0%}" for kind in (_WORK, _TAIL, _EXCHANGE))
+        said.append(f"{rung} {parts}")
+    return f"Of the time of a token by its stamps: {'; '.join(said)}."

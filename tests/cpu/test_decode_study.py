@@ -322,14 +322,30 @@ def stamps() -> pd.DataFrame:
 
 def test_phases_of_a_token_add_up_to_all_of_it() -> None:
     built = world(document(**TIMES), decode_phases=stamps())
-    phases = built["decode_phases"].set_index("phase")
-    assert phases["time_ns"].tolist() == [30, 15, 55]
+    phases = built["decode_phases"]
+    assert phases[["phase", "kind", "time_ns"]].to_numpy().tolist() == [
+        ["qkv", "work", 30],
+        ["wait for heads", "tail", 0],
+        ["wait for heads", "exchange", 15],
+        ["lm_head", "work", 55],
+    ]
     assert phases["share_frac"].sum() == pytest.approx(1)
-    assert phases.loc["wait for heads", ["kind", "longest_ns", "shortest_ns"]].tolist() == ["wait", 20, 10]
+    assert phases.loc[2, ["longest_ns", "shortest_ns"]].tolist() == [20, 10]
     assert plot_phases(built["capture"], "caption") is not None
     cost = {"rung": "persistent", "token_time_ns": 100.0, "stamped_time_ns": 100.8}
     notes = world(document(**TIMES) | {"stamped": [cost]}).every("note")
     assert "Stamps of the phases change the time of a token: persistent +0.8%." in notes
+
+
+def test_a_wait_is_a_tail_until_the_slowest_block_has_written() -> None:
+    rows = [("persistent", 0, 0, 0, "fc", 0, 10), ("persistent", 0, 0, 0, "wait for hidden", 10, 60)]
+    rows += [("persistent", 0, 1, 0, "fc", 0, 40), ("persistent", 0, 1, 0, "wait for hidden", 40, 50)]
+    built = world(document(**TIMES), decode_phases=pd.DataFrame(rows, columns=stamps().columns))
+    kinds = built["decode_phases"].set_index("kind")["time_ns"]
+    assert kinds.to_dict() == {"work": 25, "tail": 15, "exchange": 15}
+    assert built["decode_phases"]["share_frac"].sum() == pytest.approx(1)
+    said = "Of the time of a token by its stamps: persistent work 45%, tail 27%, exchange 27%."
+    assert said in built.every("note")
 
 
 def test_the_figure_has_what_was_measured_and_nothing_else() -> None:
