@@ -1,4 +1,4 @@
-"""Which call of studies.sweep.measure each row of a sweep is from, and the conditions of each call."""
+"""Find the call of studies.sweep.measure that measured each row of a sweep, and the conditions of each call."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ NOT_RECORDED = "not recorded"
 
 
 def number_rows(capture: Capture) -> pd.Series:
-    """For each row of sweep.csv, in its order, the number of its call: "1", or that it is not recorded."""
+    """The call's number for each row of sweep.csv in file order: "1", or a text if it is not recorded."""
     rows: pd.DataFrame = capture.sweep_rows
     numbers = pd.Series(NOT_RECORDED, index=rows.index, dtype="str")
-    for number, call in enumerate(_calls(capture), 1):  # of one without a last row the next call takes what is its own
+    for number, call in enumerate(_calls(capture), 1):  # a call without a last row ends where the next one begins
         last = call.get("last_row") or len(rows)
         numbers.iloc[int(call["first_row"]) - 1 : int(last)] = str(number)
     return numbers
 
 
 def list_calls(capture: Capture) -> list[tuple[str, str]]:
-    """Name and conditions of each call, and of how many rows no call is known."""
+    """Name and conditions of each call, and the number of rows without a known call."""
     numbers = number_rows(capture)
     found = [(f"call {number}", _conditions(call)) for number, call in enumerate(_calls(capture), 1)]
     unknown, total = int(numbers.eq(NOT_RECORDED).sum()), len(numbers)
@@ -36,7 +36,7 @@ def list_calls(capture: Capture) -> list[tuple[str, str]]:
 
 
 def list_shared(capture: Capture) -> dict[str, str]:
-    """Versions that are the same for every row, by their names in a manifest; none where a row's call is unknown."""
+    """Versions that all rows share, by their names in a manifest; none if a row's call is unknown."""
     calls = [] if number_rows(capture).eq(NOT_RECORDED).any() else _calls(capture)
     first = calls[0] if calls else {}
     return {
@@ -73,7 +73,7 @@ def _title(capture: Capture, gpu: str | None) -> str | None:
 
 @part("conditions")
 def _conditions_of_sweep(capture: Capture, gpu: str | None, ncu: Ncu) -> list[dict[str, str]] | None:
-    """Those of its calls: the manifest is of one of them alone."""
+    """Conditions of a sweep, from all its calls; the manifest describes only the last one."""
     if capture.sweep_rows is None:
         return None
     manifest = {name: (capture.manifest or {}).get(name) for name in ("nsys", "ncu")}

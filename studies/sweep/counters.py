@@ -1,4 +1,4 @@
-"""What ncu counted of the combinations of a sweep, and the factors of their cycles."""
+"""Join a sweep with ncu's counters, and split the cycles of each combination into factors."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from analysis.tables.attribution import SWEPT
 from analysis.tables.stalls import NOT_WAITING
 
 _STALL = "stall_"
-_LEAST_SHARE = 0.005  # of a stall that is listed
+_LEAST_SHARE = 0.005  # least share of a listed stall
 _SAME_OCCUPANCY = 0.005
-# The cycles of a launch are its instructions, times the cycles from one of a warp to its next, over the warps resident
-# on an active multiprocessor and the share of cycles in which it is active: by factor 1, or -1 where more of it is
-# faster. The last is what the others leave of the cycles, so they multiply to them. In cycles, since the clock under
-# ncu is that of its launch alone.
+# Cycles of a launch = instructions x cycles between two instructions of a warp / warps on an active SM / share of
+# active cycles. Exponents: 1, or -1 if more is faster. The last factor is the remainder, so the product
+# is exact. The unit is cycles, because the clock differs between launches under ncu.
 FACTORS = {
     "instructions": 1,
     "warp_cycles": 1,
     "occupancy_achieved_frac": -1,
     "sm_active_frac": -1,
 }
-_SMALL_FACTOR, _NO_FACTOR = 0.1, math.log(1.005)  # of the difference in time, in logarithms; of any
+_SMALL_FACTOR, _NO_FACTOR = 0.1, math.log(1.005)  # in logarithms of time: least share to name
 _STALLS_TOLD, _OF_LARGEST, _LEAST_CYCLES = 3, 0.25, 0.05
-# What the sweep works out from resources, and ncu says.
+# Columns that the sweep computes from resources and ncu measures.
 _OF_ONE_KERNEL = {
     "ncu_theoretical": "occupancy_theoretical_frac",
     "ncu_waves": "waves",
@@ -39,8 +38,9 @@ _NUMBERS_OF_A_ROW = (
 
 
 def join(rows: pd.DataFrame, measured: pd.DataFrame, tools: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """The rows of sweep.csv with what was counted of them, and the share of cycles in which multiprocessors are active:
-    what the other factors leave of the time. `measured` joins by its path, `tools` are the captures' status files.
+    """The rows of sweep.csv with their counters, and the share of active cycles, which is the remaining factor.
+
+    Shape: `measured` joins by its path; `tools` are the captures' status files.
     """
     rows = rows.join(_counters(measured).drop(index=_of_other_builds(rows, tools), errors="ignore"), on="range")
     number = {name: rows[name].astype("float64") for name in _NUMBERS_OF_A_ROW}
@@ -51,7 +51,7 @@ def join(rows: pd.DataFrame, measured: pd.DataFrame, tools: Sequence[dict[str, A
     places = rows["multiprocessors"] * number["blocks_per_sm"] * warps / theory.where(theory > 0)  # for warps
     resident = number["occupancy_achieved_frac"] * places * number["sm_clock_hz"] * number["ncu_time_ns"] / 1e9
     rows["sm_active_frac"] = number["instructions"] * number["warp_cycles"] / resident.where(resident > 0)
-    # ncu knows how the driver split L1 and shared memory
+    # only ncu knows how the driver divided L1 and shared memory
     ncu = (rows["ncu_theoretical"].astype("float64") - theory).abs() > _SAME_OCCUPANCY
     waves = rows["ncu_waves"].astype("float64")
     by_ncu = {
@@ -66,14 +66,14 @@ def join(rows: pd.DataFrame, measured: pd.DataFrame, tools: Sequence[dict[str, A
 
 
 def _of_other_builds(rows: pd.DataFrame, tools: Sequence[dict[str, Any]]) -> list[str]:
-    """The NVTX paths of which ncu counted another build than the one that was timed: that explains no time."""
+    """The NVTX paths whose counters come from another build than the timed one, so they cannot explain its time."""
     counted = {path: build for tool in tools for path, build in (tool.get("counted") or {}).items()}
     timed = zip(rows["range"], rows["fingerprint"], strict=True)
     return [path for path, build in timed if counted.get(path, build) != build]
 
 
 def _counters(measured: pd.DataFrame) -> pd.DataFrame:
-    """By NVTX path what ncu counted of all its kernels together: sums, means by time, of cycles by instruction."""
+    """NVTX path -> counters of all its kernels: sums, means weighted by time, and cycles weighted by instructions."""
     columns = [
         "instructions", "warp_cycles", "occupancy_achieved_frac", "sm_clock_hz", "dram_bytes", "dram_byte_per_s",
         "l1_hit_frac", "l2_hit_frac", "sectors_per_request_load", "stall", "stall_frac", "stalls", "ncu_time_ns",
@@ -96,7 +96,7 @@ def _of_path(launches: pd.DataFrame) -> dict[str, Any]:
     reasons = [name for name in launches if str(name).startswith(_STALL)]
     cycles = {str(name).removeprefix(_STALL): mean(launches[name].fillna(0.0), issued) for name in reasons}
     some = bool(launches[reasons].notna().any(axis=1).all()) if reasons else False
-    cycles = {**cycles, "selected": 1.0} if some else {}  # in one the warp issues
+    cycles = {**cycles, "selected": 1.0} if some else {}  # in one of them the warp issues
     waiting = {name: value for name, value in cycles.items() if name not in NOT_WAITING}
     largest = max(waiting, key=waiting.__getitem__, default="")
     by_time = ("occupancy_achieved_frac", "l1_hit_frac", "l2_hit_frac", "sectors_per_request_load")
@@ -116,19 +116,19 @@ def _of_path(launches: pd.DataFrame) -> dict[str, Any]:
 
 
 def _listed(stalls: pd.Series) -> str:
-    """`long_scoreboard 8.00, wait 2.50` of a launch's stalls, those of half a per cent."""
+    """A launch's stalls of at least half a per cent: `long_scoreboard 8.00, wait 2.50`."""
     largest = stalls[stalls >= _LEAST_SHARE * stalls.sum()].sort_values(ascending=False, kind="stable")
     return ", ".join(f"{name} {cycles:.2f}" for name, cycles in largest.items() if cycles > 0)
 
 
 def cycles_over(row: pd.Series, other: pd.Series) -> float:
-    """The SM cycles that ncu counted over `other`'s; without a clock of both, of the times."""
+    """The SM cycles over `other`'s by ncu; without cycles of both, the times."""
     clocks = row["sm_clock_hz"] / other["sm_clock_hz"]
     return float(row["ncu_time_ns"] / other["ncu_time_ns"] * (clocks if pd.notna(clocks) else 1.0))
 
 
 def factors(row: pd.Series, other: pd.Series) -> dict[str, str]:
-    """By factor of the cycles of a launch how many times `other`'s it is, those of a tenth of the difference."""
+    """Factor of the cycles -> its ratio to `other`'s, for factors with at least a tenth of the difference."""
     names = list(FACTORS)
     if not (row[names].gt(0) & other[names].gt(0)).all():
         return {}
@@ -152,7 +152,7 @@ def _factor(name: str, row: pd.Series, other: pd.Series) -> str:
 
 
 def _stalls_between(row: pd.Series, other: pd.Series) -> str:
-    """The stalls that a warp's cycles differ most by: ": barrier +6.0, wait −0.2"; nothing where none does."""
+    """The stalls with the largest differences: ": barrier +6.0, wait −0.2"; "" without any."""
     ours, theirs = _cycles(row["stalls"]), _cycles(other["stalls"])
     changes = {name: ours.get(name, 0.0) - theirs.get(name, 0.0) for name in {**theirs, **ours}}
     largest = sorted(changes, key=lambda name: -abs(changes[name]))[:_STALLS_TOLD]
@@ -162,5 +162,5 @@ def _stalls_between(row: pd.Series, other: pd.Series) -> str:
 
 
 def _cycles(stalls: str) -> dict[str, float]:
-    """By reason its cycles, of a cell of the column `stalls`."""
+    """Stall reason -> cycles, from a cell of the column `stalls`."""
     return {name: float(cycles) for name, cycles in (part.split(" ") for part in stalls.split(", ") if part)}

@@ -26,7 +26,7 @@ _CELL = (
 _SIGNS = (
     "bold, ★: the fastest; ☆: the fastest, by less than 1 % or not in 95 % of the rounds; ✓: recommended for the source"
 )
-_FULL = 4.0  # times the default's time, and a quarter of it: from here on a cell has the full colour
+_FULL = 4.0  # cells have the full colour from this multiple of the default's time, and from a quarter of it
 _BLANK = "#f0f0f0"
 _HEATS = LinearSegmentedColormap.from_list("faster to slower", [BLUE, "#ffffff", ORANGE])
 
@@ -60,7 +60,7 @@ def plot_sweep(op: str, panels: Sequence[Mapping[str, Any]], caption: str) -> Fi
 
 
 def plot_shapes(panels: Sequence[Mapping[str, Any]], caption: str) -> Figure | None:
-    """The same of studies.sweep.tables.shape_maps: the shapes under each other, a column a combination."""
+    """The same for studies.sweep.tables.shape_maps: one row a shape, one column a combination."""
     rungs = (
         "Rungs are here if a combination is clearly faster than the default at one shape and clearly slower at another."
     )
@@ -94,7 +94,7 @@ def _plot(name: str, panels: Sequence[Mapping[str, Any]], caption: str, note: st
 
 
 def _level(times: float) -> float:
-    """Where so many times the default's time stand between the colours, 0 to 1; equal steps are equal factors."""
+    """The position (0 to 1) of a multiple of the default's time on the colour scale; equal steps are equal factors."""
     return 0.5 + max(-1.0, min(1.0, math.log(times, _FULL))) / 2
 
 

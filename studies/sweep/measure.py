@@ -1,4 +1,4 @@
-"""Tries all combinations of the compile-time choices of an op's CUDA rungs, and recommends one that is clearly faster.
+"""Measure all combinations of the compile-time choices of an op's CUDA rungs, and recommend one that is clearly faster.
 
     python -m studies.sweep.measure OP [OP ...] [--variants ...] [--dtype ...] [--shapes ...] [--out DIR]
     python -m studies.sweep.measure OP --dry-run    lists the combinations and which of them are measured already
@@ -7,23 +7,23 @@
     python -m studies.sweep.measure OP --update     also writes kernels/tuned.toml, which kernels.build reads (without
                                                   a GPU: from what DIR holds, and nothing is built)
 
-The choices are the `tunables` of kernels.registry, each rung's on its own. All combinations are compiled at once by
-ninja and kept by content. In a process of its own each is checked against float64 as harness.bench checks, then those
-that pass are timed in turn, the default among them, isolated (harness/bench.py). What does not compile, link or
-launch, is wrong, crashes or hangs is a row with its reason; a crash costs its row and a new process.
+The choices are the `tunables` of kernels.registry, separately for each rung. ninja compiles all combinations at once,
+and a cache keeps them by content. A worker process checks each one against float64 like harness.bench. Then it times
+those that pass, and the default, in turn and isolated (harness/bench.py). A combination that does not compile, link or
+launch, gives a wrong result, crashes or hangs becomes a row with the reason. A crash costs one row and a new process.
 
-All are tried at the shape of the ladder. A source is compiled once for all its ops, dtypes and shapes: so in a second
-stage the default and the three best of those that are clearly faster are tried at every other registered shape, too,
-in all dtypes of all ops that are compiled from the source; where one of them is slower, the next best takes its place.
-With --shapes all are tried at these shapes, and there is no second stage.
+The first stage measures all combinations at the shape of the ladder. A source is compiled once for all its ops, dtypes
+and shapes. So the second stage measures the default and the three best clearly faster combinations at every other
+registered shape, in all dtypes of all ops of the source. If one of them is slower there, the next best replaces it.
+--shapes measures all combinations at the named shapes, without a second stage.
 
-DIR/captures/sweep.csv gets each row as it is measured: the same command goes on where an interrupted one stopped. A row
-is known by its op, variant, dtype, shape, macros, GPU and the fingerprint of compiler, source and flags. sweep.json
-holds the choices and, call by call, which rows it measured and under which conditions. A combination is recommended
-for a source if it was timed wherever the default was: at least 1 % faster in the geometric mean of the dtypes and
-shapes at which all were tried, faster in 95 % of the rounds somewhere, and slower nowhere, which is by 1 % in the
-median and at all in 95 % of the rounds. It is not compiled in where an op takes the rung unasked and a registered
-shape was not timed with it. `make sweep` reports with the table, the heat maps and why.
+Each row goes to DIR/captures/sweep.csv at once, so the same command continues an interrupted sweep. Its key is op,
+variant, dtype, shape, macros, GPU and the fingerprint of compiler, source and flags. sweep.json
+holds the choices and, for each call, its rows and its conditions. A recommended combination was timed wherever the
+default was, and meets three conditions. It is at least 1 % faster in the geometric mean of the dtypes and shapes of the
+first stage. It is faster in 95 % of the rounds somewhere. It is nowhere slower by 1 % in the median and slower in 95 %
+of the rounds. It does not become the default if any registered shape of an op's best rung is untimed. `make sweep`
+writes a report with tables, heat maps and reasons.
 Exit: 0 done, 2 usage, 3 nothing can be built, 130 interrupted.
 """
 
@@ -72,11 +72,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 FILE, KIND = SWEEP_ROWS.name, SWEEP.kind
 ROUNDS = 40
-GROUP = 8  # timed in turn, the default among them: each keeps its own outputs
+GROUP = 8  # combinations timed in turn, with the default; each keeps its own outputs in memory
 WORKER = (sys.executable, "-m", "studies.sweep.measure_worker")
-STEP_SECONDS = 240.0  # a worker that says nothing for so long hangs; it starts with loading torch
-CRASHES = 20  # of workers, until the sweep gives up
-# what sweep.json keeps of the manifest of each call
+STEP_SECONDS = 240.0  # seconds of silence after which a worker counts as hanging; it first loads torch
+CRASHES = 20  # crashed workers after which the sweep gives up
+# the parts of each call's manifest that sweep.json keeps
 CALL_FACTS = ("arguments", "git_sha", "git_dirty", "driver", "cuda", "torch", "clocks", "clocks_reason")
 
 
@@ -85,7 +85,7 @@ CALL_FACTS = ("arguments", "git_sha", "git_dirty", "driver", "cuda", "torch", "c
 
 @dataclass
 class Cell:
-    """One rung on one dtype and shape: what is timed together. `combinations` are of kernels.combinations."""
+    """One rung at one dtype and shape; its `combinations` (kernels.combinations) are timed together."""
 
     op: Op
     variant: str
@@ -95,7 +95,7 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """`gelu v02_vector bf16 large`, for people."""
+        """A title such as `gelu v02_vector bf16 large`."""
         return f"{self.op.name} {self.variant} {_short(self.dtype)} {self.op.shape_name(self.shape)}"
 
 
@@ -108,7 +108,7 @@ def _short(dtype: str) -> str:
 def plan(
     ops: Sequence[Any], variants: Sequence[str] | None, dtypes: Sequence[str] | None, shapes: Sequence[str] | None
 ) -> list[Cell]:
-    """The cells of what was asked for; a name that none of the ops knows is a UsageError."""
+    """The cells of the requested ops, variants, dtypes and shapes. Raises UsageError for an unknown name."""
     from kernels.combinations import combinations
     from kernels.registry import dtype_name
 
@@ -144,8 +144,9 @@ def plan(
 
 
 def second_stage(cells: Sequence[Cell], rows: Sequence[Row], gpu: str) -> list[Cell]:
-    """Of the sources of `cells` the default and what `rows` show to be clearly faster on that GPU, at every registered
-    shape; not of sources that keep their default, which are built with it whatever is found.
+    """The cells of the second stage: default and finalists of each source in `cells`, at every registered shape.
+
+    `rows` decide which combinations are clearly faster on that GPU. Sources that keep their default are left out.
     """
     from kernels.combinations import combinations
 
@@ -167,7 +168,7 @@ def _source(op: Op, variant: Variant) -> str:
 
 
 def _registered(op: Op, variant: Variant) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """(dtype, shape) of all that a variant takes."""
+    """All supported (dtype, shape) of a variant."""
     for dtype in op.dtypes:
         for shape in op.shapes.values():
             if variant.takes(shape, dtype):
@@ -175,7 +176,7 @@ def _registered(op: Op, variant: Variant) -> Iterator[tuple[str, tuple[int, ...]
 
 
 def _compiled_from(source: str, macros: Sequence[str]) -> Iterator[tuple[Any, Any]]:
-    """(op, variant) of all that is compiled from a source with these macros."""
+    """All (op, variant) that are compiled from a source with these macros."""
     from kernels.registry import ops
 
     for op in ops().values():
@@ -191,7 +192,7 @@ def range_of(cell: Cell, combination: Any) -> str:
 
 
 def row_start(cell: Cell, combination: Any, gpu: str, fingerprint: str) -> Row:
-    """What a row says before anything is known of it."""
+    """The fields of a row before compilation."""
     row: Row = dict.fromkeys(SWEEP_ROWS.names, "") | {
         "op": cell.op.name,
         "variant": cell.variant,
@@ -201,7 +202,7 @@ def row_start(cell: Cell, combination: Any, gpu: str, fingerprint: str) -> Row:
         "gpu": gpu,
         "fingerprint": fingerprint,
     }
-    if not gpu:  # an object is of no dtype and no shape
+    if not gpu:  # an object file belongs to no single dtype or shape
         return row
     return row | {
         "dtype": _short(cell.dtype),
@@ -212,11 +213,11 @@ def row_start(cell: Cell, combination: Any, gpu: str, fingerprint: str) -> Row:
     }
 
 
-# The worker, a process that may die ---------------------------------------------------------------------------
+# The worker process, which may crash ---------------------------------------------------------------------------
 
 
 def events(command: Sequence[str], jobs: Sequence[Row], limit_s: float = STEP_SECONDS) -> Iterator[Row]:
-    """What a worker says of these jobs, one object a line; the last is {"end": reason}, "" where it did all of them."""
+    """Yield a worker's messages about these jobs, one object a line; the last is {"end": reason}, "" after success."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         worker = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
@@ -236,7 +237,7 @@ def events(command: Sequence[str], jobs: Sequence[Row], limit_s: float = STEP_SE
                 line = lines.get(timeout=limit_s)
                 if line is None:
                     break
-                if line.endswith("\n"):  # else it was cut off
+                if line.endswith("\n"):  # an incomplete line was cut off
                     yield json.loads(line)
             code = worker.wait()
             yield {"end": "" if code == 0 else _why_it_ended(code, errors)}
@@ -250,7 +251,7 @@ def events(command: Sequence[str], jobs: Sequence[Row], limit_s: float = STEP_SE
 
 
 def sampled(told: Iterable[Row], sampler: Any) -> Iterator[Row]:
-    """What a worker says; the clocks are sampled only while it times, not while it loads, checks or nothing runs."""
+    """Yield a worker's messages, and sample the clocks only while the worker times."""
     for event in told:
         if "start" in event or "end" in event:
             sampler.paused = not event.get("timed", False)
@@ -268,7 +269,7 @@ def _why_it_ended(code: int, errors: IO[str]) -> str:
 
     errors.seek(0)
     said = [line.strip() for line in errors.read().splitlines() if line.strip()]
-    # torch ends its errors with advice in several lines
+    # torch appends advice in several lines to its errors
     named = [line for line in said if "rror" in line.split(":")[0]]
     last = (named or said or ["it said nothing"])[-1]
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -281,10 +282,10 @@ def measure(
     start: Callable[[Sequence[Row]], Iterator[Row]],
     tell: Callable[[str], None],
 ) -> None:
-    """Run workers until every job has rows for all its combinations, each by its number.
+    """Run workers until every job has a row for each of its combinations, by number.
 
-    Shape: a job is what measure_worker.py takes: {"rows": [{"id", "library", "default"}], …}. A crash while one
-    combination is checked is its row; one while a group is timed has the group's timed one by one.
+    Shape: a job as in measure_worker.py: {"rows": [{"id", "library", "default"}], …}. If a check crashes, the crash is
+    the row of that combination. If the timing of a group crashes, its combinations are then timed one by one.
     """
     open_rows = {row["id"] for job in jobs for row in job["rows"] if row["wanted"]}
     done: set[int] = set()
@@ -312,7 +313,7 @@ def measure(
         pending = [row for row in at if row not in done]
         if not end and open_rows <= done:
             return
-        if not pending:  # it died between two combinations: nothing is to blame but the process
+        if not pending:  # it died between two combinations, so no combination is to blame
             if not at and end:
                 raise InputError(f"the measuring process does not start: {end}.")
             continue
@@ -361,9 +362,7 @@ class _Progress:
 
 
 def static_fields(arch: int, built: Any) -> Row:
-    """What nvcc alone says: the kernel of the source with the lowest occupancy at its launch bound, none of all where
-    it cannot be launched.
-    """
+    """Fields from nvcc: the kernel with the lowest occupancy at its launch bound; blank if it cannot launch."""
     from kernels import census, combinations
 
     bounds = combinations.max_threads(built)
@@ -383,8 +382,9 @@ def static_fields(arch: int, built: Any) -> Row:
 
 
 def cannot_launch(arch: int, threads: int, shared_bytes: int) -> str:
-    """Why no block of this size starts on any GPU of that architecture, "" where one may, or where its limits are not
-    in sm_limits.toml. Dynamic shared memory is not known before a launch.
+    """Why no GPU of that architecture can start a block of this size; "" if it can, or if the limits are unknown.
+
+    The limits are those of sm_limits.toml. Dynamic shared memory is unknown before a launch.
     """
     from kernels import census
 
@@ -401,9 +401,7 @@ def cannot_launch(arch: int, threads: int, shared_bytes: int) -> str:
 
 
 def occupancy_fields(arch: int, threads: int, registers: int, shared_bytes: int) -> Row:
-    """Block size, theoretical occupancy and its limiter, blocks on one multiprocessor; only the block size of a GPU
-    that sm_limits.toml does not know.
-    """
+    """Block size, theoretical occupancy, its limiter, and blocks an SM; block size alone if the limits are unknown."""
     from kernels import census
 
     fields: Row = {"block_threads": threads or ""}
@@ -419,14 +417,14 @@ def occupancy_fields(arch: int, threads: int, registers: int, shared_bytes: int)
 
 @dataclass(frozen=True)
 class Gpu:
-    """The GPU at hand: its name and its architecture, as 90."""
+    """This machine's GPU: its name, and its architecture such as 90."""
 
     name: str
     arch: int
 
 
 def gpu_at_hand() -> Gpu | None:
-    """None without one."""
+    """This machine's GPU; None without one."""
     from harness import manifest
 
     facts = manifest.gpu_facts()
@@ -436,14 +434,14 @@ def gpu_at_hand() -> Gpu | None:
 
 
 def sweep(cells: Sequence[Cell], ledger: Ledger, gpu: Gpu | None, arch: int, rounds: int, start: Any = None) -> None:
-    """Build, check, time; every result is a row of the ledger. Raises LedgerError where nothing can be built."""
+    """Build, check and time; every result becomes a row of sweep.csv. Raises LedgerError if nothing can be built."""
     from kernels import build, combinations
 
     nvcc = build.find_nvcc()
     if nvcc is None:
         raise InputError("nvcc was not found, and every combination has to be compiled: install the CUDA toolkit.")
     name = gpu.name if gpu else ""
-    if gpu is None:  # nothing is timed: one row a combination says it all
+    if gpu is None:  # nothing is timed, so one row a combination is enough
         cells = list({(cell.op.name, cell.variant): cell for cell in cells}.values())
     every = [one for cell in cells for one in cell.combinations]
     shown = _Progress()
@@ -483,7 +481,7 @@ def _unknown(
 
 
 def _start_extensions(cells: Sequence[Cell]) -> list[tuple[str, subprocess.Popen[bytes]]]:
-    """The folders' own extensions, whose bindings the combinations use, built while the combinations compile."""
+    """Start building the folders' extensions, whose bindings the combinations use, while the combinations compile."""
     folders = dict.fromkeys(cell.op.folder for cell in cells)
     command = [sys.executable, "-m", "kernels.build"]
     return [(folder, subprocess.Popen([*command, folder], cwd=ROOT, stdout=subprocess.DEVNULL)) for folder in folders]
@@ -544,7 +542,7 @@ def _job(cell: Cell) -> Row:
 
 
 def wave_fields(row: Row, sm_count: int) -> Row:
-    """How many times the grid fills the GPU, and which share of its last turn stays empty."""
+    """The number of waves of the grid, and the empty share of the last wave."""
     if not row.get("blocks_per_sm") or not sm_count:
         return {}
     waves = row["grid_blocks"] / (row["blocks_per_sm"] * sm_count)
@@ -555,8 +553,9 @@ def wave_fields(row: Row, sm_count: int) -> Row:
 
 
 def telling(rows: Sequence[Row], gpu: str) -> set[str]:
-    """The ranges of the default, the recommended, the fastest and the slowest of each rung, dtype and shape at which
-    all were tried: what differs between their counters is why one is faster.
+    """The ranges of the combinations to count: default, recommended, fastest and slowest of each first-stage cell.
+
+    The differences between their counters explain why one is faster.
     """
     chosen = {(choice["source"], choice["macros"]) for choice in choose(rows) if choice["gpu"] == gpu}
     swept = swept_cells(rows, gpu)
@@ -566,7 +565,7 @@ def telling(rows: Sequence[Row], gpu: str) -> set[str]:
             cells.setdefault(cell_of(row), []).append(row)
     found = set()
     for members in cells.values():
-        # against the default of the same rounds, where there is one
+        # relative to the default of the same rounds, if it was timed
         ordered = sorted(members, key=lambda row: 1 / float(row["versus_default_p50"] or 1))
         found |= {row["range"] for row in members if row["default"] == "1" or (row["source"], row["macros"]) in chosen}
         found |= {ordered[0]["range"], ordered[-1]["range"]}
@@ -574,10 +573,10 @@ def telling(rows: Sequence[Row], gpu: str) -> set[str]:
 
 
 def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu) -> None:
-    """One launch under ncu of what tells combinations apart, each in its NVTX range; a sentence where that fails.
+    """Capture one launch of each combination to count under ncu, in its NVTX range; return a sentence on failure.
 
-    One capture an op of `cells`, of all that the ledger holds of the op, to captures/<op>: once it is complete it
-    replaces an earlier one, so that an interruption costs one op.
+    Each op of `cells` gets one capture, captures/<op>, with all its combinations in sweep.csv. A complete capture
+    replaces the earlier one, so an interruption costs one op.
     """
     from harness import doctor, manifest
     from kernels import build, combinations
@@ -586,7 +585,7 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
         progress("no ncu here, so there are no counters (`make doctor` says how to get it)")
         return
     nvcc = build.find_nvcc()
-    assert nvcc is not None  # or nothing would have been timed
+    assert nvcc is not None  # otherwise nothing would have been timed
     rows = latest(ledger.rows)
     told = telling(rows, gpu.name)
     asked = {cell.op.name: cell.op for cell in cells}
@@ -620,17 +619,17 @@ def capture_counters(out: Path, ledger: Ledger, cells: Sequence[Cell], gpu: Gpu)
                 f"{failed} failed, so the counters of {name} stay as they were; {shown}/captures/ncu.json says why"
             )
             continue
-        status = run / "captures" / "ncu.json"  # which says of which builds these are, too
+        status = run / "captures" / "ncu.json"  # it also names the builds that were counted
         counted = {row["range"]: row["fingerprint"] for job in of_op for row in job["rows"]}
         manifest.write_json(status, json.loads(status.read_text("utf-8")) | {"counted": counted})
         shutil.rmtree(out / "captures" / name, ignore_errors=True)
         shutil.move(run / "captures", out / "captures" / name)
-        for file in (out / "captures").glob("ncu*"):  # of all ops together, as an earlier version left them
+        for file in (out / "captures").glob("ncu*"):  # the capture of all ops together by an earlier version
             file.unlink()
 
 
 def _capture(run: Path, jobs: Sequence[Row]) -> str | None:
-    """The launches of `jobs` under ncu and their exports, to a run folder of their own; or which script failed."""
+    """Capture the launches of `jobs` with ncu into a separate run folder; return the script that failed."""
     launches = run / "launches.json"
     launches.parent.mkdir(parents=True, exist_ok=True)
     launches.write_text(json.dumps(jobs), encoding="utf-8")
@@ -648,7 +647,7 @@ def _capture(run: Path, jobs: Sequence[Row]) -> str | None:
 
 
 def dry_run(cells: Sequence[Cell], ledger: Ledger | None, gpu: Gpu | None, arch: int, every_shape: bool) -> None:
-    """What would be tried, and what is measured already; of the second stage as far as the ledger says it."""
+    """Print the combinations to measure and those already measured; for the second stage as far as sweep.csv tells."""
     from kernels import build
 
     rows = ledger.rows if ledger else []
@@ -681,9 +680,10 @@ def _list(cells: Sequence[Cell], ledger: Ledger | None, gpus: Sequence[str], nvc
 
 
 def not_measured(choice: Row, none_of_it: Collection[tuple[str, ...]] = ()) -> list[str]:
-    """What is compiled from the source of a choice, with its macros, and was not timed with it: "gelu fp32", or where
-    some shapes of the dtype were "merge_heads fp32, bf16 at b1_t1024, decode_b1". `none_of_it`: cells that the default
-    does not take either.
+    """The ops, dtypes and shapes of a choice's source that were not timed with it.
+
+    Examples: "gelu fp32"; "merge_heads fp32, bf16 at b1_t1024, decode_b1" if only some shapes are missing. `none_of_it`
+    are cells that the default does not support either.
     """
     timed = {tuple(cell[name] for name in ("op", "variant", "dtype", "shape")) for cell in choice["measured"]}
     said: list[str] = []
@@ -691,7 +691,7 @@ def not_measured(choice: Row, none_of_it: Collection[tuple[str, ...]] = ()) -> l
         cells: dict[str, list[str]] = {}
         for dtype, shape in _registered(op, variant):
             cells.setdefault(_short(dtype), []).append(op.shape_name(shape))
-        partly: dict[str, list[str]] = {}  # the dtypes that lack the same shapes
+        partly: dict[str, list[str]] = {}  # dtypes with the same missing shapes
         for dtype, shapes in cells.items():
             rung = op.name, variant.name, dtype
             left = [shape for shape in shapes if not {(*rung, shape)} & {*timed, *none_of_it}]
@@ -704,8 +704,9 @@ def not_measured(choice: Row, none_of_it: Collection[tuple[str, ...]] = ()) -> l
 
 
 def keeps_default(choice: Row) -> str:
-    """Why the source of a choice is built with its defaults all the same, "" where it is not: by declaration, or as it
-    is what an op takes unasked, and would take untimed.
+    """Why the build ignores a choice and keeps the source's defaults; "" if it uses the choice.
+
+    Reasons are a declaration, or an op whose best rung would run untimed shapes with this choice.
     """
     rungs = list(_compiled_from(choice["source"], macros_of(choice)))
     if declared := next((variant.keeps_default for _, variant in rungs if variant.keeps_default), ""):
@@ -715,7 +716,7 @@ def keeps_default(choice: Row) -> str:
 
 
 def not_swept(rows: Sequence[Row]) -> list[str]:
-    """The rungs with tunables that no row is of: "attention v04_mma"."""
+    """The rungs with tunables but without a row: "attention v04_mma"."""
     from kernels.registry import ops
 
     swept = {(row["op"], row["variant"]) for row in rows}
@@ -728,7 +729,7 @@ def not_swept(rows: Sequence[Row]) -> list[str]:
 
 
 def without_choices() -> list[str]:
-    """The CUDA rungs that leave no choice to a sweep, and why: "attention v02_per_query: a specimen …"."""
+    """The CUDA rungs without tunables, and why: "attention v02_per_query: a specimen …"."""
     from kernels.registry import ops
 
     return [
@@ -756,12 +757,12 @@ def describe(out: Path, ledger: Ledger, rounds: int, calls: Sequence[Row]) -> li
     return choices
 
 
-# sweep.csv only grows, so a call is the rows that it appended, `first_row` to `last_row`, counted from 1. Without a
-# last one the call was ended from outside, and its rows go on to the next call's or to the end.
+# sweep.csv only grows, so a call owns the rows that it appended: `first_row` to `last_row`, counted from 1. A call that
+# was killed has no last row; its rows end where the next call's begin, or at the end of the file.
 
 
 def earlier_calls(file: Path, rows: int) -> list[Row]:
-    """The calls that sweep.json lists, those that were ended from outside closed; those without a row are dropped."""
+    """The calls in sweep.json that have rows; killed ones get their last row."""
     from harness import outputs
 
     calls = (outputs.read_json(file) or {}).get("calls") or []
@@ -773,7 +774,7 @@ def earlier_calls(file: Path, rows: int) -> list[Row]:
 
 
 def begin_call(facts: Mapping[str, Any], rows: int) -> Row:
-    """A call that starts now, after so many rows; `facts` is its manifest."""
+    """A call that starts now, after `rows` rows; `facts` is its manifest."""
     from harness import doctor
     from kernels import build
 
@@ -785,16 +786,16 @@ def begin_call(facts: Mapping[str, Any], rows: int) -> Row:
 
 
 def end_call(call: Row, rows: int, clocks: Mapping[str, Any]) -> list[Row]:
-    """The call with its last row and its clocks, [] where it measured nothing."""
+    """The call with its last row and its clocks; [] if it measured nothing."""
     return [call | {"last_row": rows, **clocks}] if rows >= call["first_row"] else []
 
 
 def recorded(
     out: Path, ledger: Ledger, given: Sequence[str], rounds: int, sampler: Any, measure_all: Callable[[], None]
 ) -> None:
-    """Run `measure_all`; sweep.json says from its start whose rows those are, and, however it ends, their clocks.
+    """Run `measure_all`, and record the call in sweep.json from its start; add its clocks however it ends.
 
-    manifest.json is of the last call that measured something.
+    manifest.json describes the last call that measured something.
     """
     from harness import manifest
 
@@ -814,7 +815,7 @@ def recorded(
 
 
 def finish(out: Path, ledger: Ledger, rounds: int, update: bool) -> None:
-    """What to take, and, `update`, kernels/tuned.toml."""
+    """Write the choices; with `update`, also kernels/tuned.toml."""
 
     calls = earlier_calls(out / "captures" / "sweep.json", len(ledger.rows))
     choices = describe(out, ledger, rounds, calls)
@@ -835,7 +836,7 @@ def finish(out: Path, ledger: Ledger, rounds: int, update: bool) -> None:
 
 
 def update_tuned(choices: Sequence[Row], run: str) -> str:
-    """Write kernels/tuned.toml; what it says of the swept sources now."""
+    """Write kernels/tuned.toml, and return its new entries for the swept sources."""
     from kernels import tuned
 
     entries: list[Mapping[str, Any]] = list(tuned.read())
@@ -873,7 +874,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dry-run", action="store_true", help="list the combinations, run nothing")
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
-    # the default is compared with: what an earlier sweep recommends must not be compiled in, here nor in children
+    # times are relative to the defaults, so neither this process nor its children may use an earlier recommendation
     before = os.environ.get(tuned.SWITCH)
     os.environ[tuned.SWITCH] = "off"
     try:
@@ -921,7 +922,7 @@ def _run(options: argparse.Namespace, given: Sequence[str]) -> int:
 
             sweep(cells, ledger, gpu, arch, options.rounds, start)
             before = -1
-            while gpu and not options.shapes and before < len(ledger.rows):  # what falls is replaced by the next best
+            while gpu and not options.shapes and before < len(ledger.rows):  # the next best replaces a slower one
                 before = len(ledger.rows)
                 if more := second_stage(cells, ledger.rows, gpu.name):
                     progress("second stage: what is clearly faster, and the default, at every shape")

@@ -1,4 +1,4 @@
-"""The process of studies.sweep.measure that touches the GPU: it may die, and then costs what it was at.
+"""Check and time combinations for studies.sweep.measure, in a process that may crash at the cost of one combination.
 
     python -m studies.sweep.measure_worker < jobs.json                checks and times, one JSON object a line on stdout
     python -m studies.sweep.measure_worker --launch launches.json     one launch of each, in NVTX ranges, for ncu
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from kernels.registry import Op
 
 Say = Callable[[dict[str, Any]], None]
-LIBRARIES = 150  # of one process: each takes some of the 1024 thread-specific keys that a process has
+LIBRARIES = 150  # libraries a process: each takes some of its 1024 thread-specific keys
 
 
 def batches(jobs: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """The jobs in turn, as many together as one process has room for their libraries; at least one."""
+    """Split the jobs into batches whose libraries fit one process, with at least one job each."""
     batch: list[dict[str, Any]] = []
     held: set[str] = set()
     for job in jobs:
@@ -46,7 +46,7 @@ def batches(jobs: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 def combined(op: Op, variant: str, libraries: dict[str, str]) -> tuple[Any, dict[str, str]]:
-    """(the op with one variant for each library, by the library's key; why, for those that do not load)."""
+    """(the op with one variant for each library, by the library's key; reasons of those that do not load)."""
     from kernels.combinations import load
     from kernels.variants import calling
 
@@ -71,8 +71,9 @@ def combined(op: Op, variant: str, libraries: dict[str, str]) -> tuple[Any, dict
 
 
 def check(op: Op, keys: Sequence[str], dtype: str, shape: tuple[int, ...], say: Say) -> dict[str, float]:
-    """The keys that are right on the op's check shapes and on `shape`, with the share of the tolerance that the worst
-    error took; a row for every other one.
+    """(keys that pass, with the share of the tolerance that their worst error uses; rows of the keys that fail).
+
+    The check runs the op's check shapes and `shape`.
     """
     import torch
 
@@ -84,9 +85,9 @@ def check(op: Op, keys: Sequence[str], dtype: str, shape: tuple[int, ...], say: 
         try:
             checks = bench.check_variant(op, key, dtype, bench.check_shapes(op, key), "cuda", [shape])
             torch.cuda.synchronize()
-        except Exception as error:  # a launch that fails; whatever it was, it is this combination's
+        except Exception as error:  # any error of a launch belongs to this combination
             say({"row": int(key), "fields": {"verdict": "does not run", "reason": first_line(error)}})
-            torch.cuda.synchronize()  # a broken context raises here: the process ends, and another goes on
+            torch.cuda.synchronize()  # a broken context raises here, the process ends, and a new one continues
             continue
         wrong = [one for one in checks if not one.passed]
         if wrong:
@@ -99,7 +100,7 @@ def check(op: Op, keys: Sequence[str], dtype: str, shape: tuple[int, ...], say: 
 
 
 def geometry(op: Op, keys: Sequence[str], inputs: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
-    """Grid, block, registers and shared memory of the longest kernel of each variant, as CUPTI sees it launched."""
+    """Grid, block, registers and shared memory of each variant's longest kernel, by CUPTI."""
     import torch
 
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
@@ -116,7 +117,7 @@ def geometry(op: Op, keys: Sequence[str], inputs: tuple[Any, ...]) -> dict[str, 
 
 
 def read_geometry(events: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The same of the events of a trace: a kernel belongs to the range on the CPU in which it ran."""
+    """The same, from the events of a trace: a kernel belongs to the CPU range in which it ran."""
     spans = {
         event["name"].removeprefix("combination "): (event["ts"], event["ts"] + event["dur"])
         for event in events
@@ -145,7 +146,7 @@ def read_geometry(events: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict
 def timed(
     op: Op, keys: Sequence[str], default: str, dtype: str, shape: tuple[int, ...], rounds: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(key, the row's times) of each, isolated (harness/bench.py), the default beside them."""
+    """Yield (key, fields of times) of each combination, timed isolated (harness/bench.py) beside the default."""
     from harness import bench
 
     together = [*([default] if default in op.variants and default not in keys else []), *keys]
@@ -154,13 +155,13 @@ def timed(
     for group in bench.groups_by_speed(baseline, together, dtype, shape, rounds):
         seconds = bench.time_isolated(baseline, group, dtype, shape)
         for key in group.variants:
-            if key in keys and key not in told:  # the default stands in every group
+            if key in keys and key not in told:  # every group contains the default
                 yield key, times(seconds.seconds[key], seconds.seconds.get(default, []), seconds.launches)
                 told.add(key)
 
 
 def times(seconds: Sequence[float], default: Sequence[float], launches: int) -> dict[str, Any]:
-    """The row's fields of these samples; versus_default pairs the rounds."""
+    """The fields of a row from its samples; versus_default pairs the rounds."""
     fields: dict[str, Any] = {"verdict": "timed", "samples": len(seconds), "launches_per_sample": launches}
     spans = zip(QUANTILES, quantiles(seconds), strict=True)
     fields |= {f"bench_time_{name}_ns": round(value * 1e9) for name, value in spans}
@@ -172,7 +173,7 @@ def times(seconds: Sequence[float], default: Sequence[float], launches: int) -> 
 
 
 def run_job(job: dict[str, Any], say: Say) -> None:
-    """Check, look at and time the combinations of one rung, dtype and shape."""
+    """Check, inspect and time the combinations of one rung, dtype and shape."""
     import torch
 
     from harness import manifest
@@ -193,9 +194,9 @@ def run_job(job: dict[str, Any], say: Say) -> None:
     facts = manifest.gpu_facts() or {}
     launched: dict[str, dict[str, Any]] = {}
     try:
-        if job["group"] > 1:  # else something died here or later: times alone matter
+        if job["group"] > 1:  # after a crash, inspect nothing and only time
             launched = geometry(op, list(passed), op.make_inputs(shape, dtype, device="cuda"))
-    except RuntimeError as error:  # CUPTI may be taken or forbidden; times do not need it
+    except RuntimeError as error:  # CUPTI may be in use or forbidden; times do not need it
         print(f"no launch geometry: {error}", file=sys.stderr)
     torch.cuda.empty_cache()
     pending = [key for key in passed if key in wanted]
@@ -205,7 +206,7 @@ def run_job(job: dict[str, Any], say: Say) -> None:
     groups = [others[place : place + size] for place in range(0, len(others), size)]
     if first and size > 1 and groups:
         groups[0] = [*first, *groups[0]]
-    elif first:  # one by one, so that whatever ends the program is one's own
+    elif first:  # one by one, so that a crash belongs to one combination
         groups = [first, *groups]
     for group in groups:
         say({"start": [int(key) for key in group], "timed": True})
@@ -216,7 +217,7 @@ def run_job(job: dict[str, Any], say: Say) -> None:
                 say({"row": int(key), "fields": about | fields})
         except Exception as error:
             if len(group) > 1:
-                raise  # one of them: the parent has them timed one by one
+                raise  # one of them failed: the parent has them timed one by one
             say({"row": int(group[0]), "fields": {"verdict": "not timed", "reason": first_line(error)}})
             torch.cuda.synchronize()
         torch.cuda.empty_cache()
@@ -245,7 +246,7 @@ def launch(jobs: Sequence[dict[str, Any]]) -> None:
 
 
 def launch_all(jobs: Sequence[dict[str, Any]]) -> int:
-    """`launch` in a process for each batch, one after the other; the exit status of the first that fails."""
+    """Run `launch` in one process a batch, in turn; return the exit status of the first that fails."""
     for batch in batches(jobs):
         process = multiprocessing.get_context("spawn").Process(target=launch, args=(batch,))
         process.start()
@@ -267,7 +268,7 @@ def main() -> int:
     if options.launch:
         return launch_all(json.loads(options.launch.read_text("utf-8")))
     jobs = json.load(sys.stdin)
-    # whatever a library prints goes to stderr: stdout is for the lines alone
+    # libraries print to stderr, so that stdout holds only our lines
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

@@ -1,6 +1,6 @@
-"""The rows of a sweep, and the rules by which a combination is chosen.
+"""Read the rows of a sweep and choose a combination.
 
-The program that measures chooses by these rules, and the tables of the report show the same choice.
+The measuring program and the report's tables use the same rules, so both show the same choice.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 KEY = ("op", "variant", "macros", "dtype", "shape", "gpu", "fingerprint")
-LEAST_GAIN = 1.01  # and the least loss that counts against a combination: less is where its data happen to lie
-LEAST_ROUNDS = 5  # fewer have no 95 %
-# Combinations of a source that are timed at every shape. At a small shape the best one often loses, by blocks too large
-# to fill the GPU, where another that is nearly as good does not.
+LEAST_GAIN = 1.01  # also the least loss that counts; smaller ones come from the placement of data
+LEAST_ROUNDS = 5  # fewer rounds have no 95th percentile
+# Combinations of a source that are timed at every shape. The best one often loses at a small shape, because its blocks
+# are too large to fill the GPU, and a nearly as good one does not.
 FINALISTS = 3
-# of all that is timed, so that many small shapes, which a choice hardly matters to, do not hide the large one's gain
+# small shapes hardly depend on a choice, so the mean over many of them must not hide the gain of a large one
 TOGETHER = "over the dtypes and shapes at which all were tried (geometric mean)"
 
 Row = dict[str, Any]
-Cell = tuple[str, ...]  # what is timed together: (op, variant, dtype, shape)
+Cell = tuple[str, ...]  # (op, variant, dtype, shape), timed together
 Source = tuple[str, str, tuple[str, ...]]  # (GPU, source, macros): each of several kernels in one source has its own
 
 
 def latest(rows: Sequence[Row]) -> list[Row]:
-    """The last row of each combination, dtype, shape and GPU, of what the source is now: with the macros of the last
-    row of its rung, and of the build of the last row of the combination, which is one for all dtypes and shapes.
+    """The last row of each combination, dtype, shape and GPU, without rows of older sources.
+
+    A row is current if it has the macros of its rung's last row, and the build of its combination's last row.
     """
     names = {_rung_of(row): macros_of(row) for row in rows}
     builds = {_build_of(row): row["fingerprint"] for row in rows}
@@ -46,12 +47,12 @@ def _build_of(row: Row) -> tuple[str, ...]:
 
 
 def macros_of(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the macros of a row or a choice."""
+    """The names of the macros in a row or a choice."""
     return tuple(part.split("=")[0] for part in row["macros"].split())
 
 
 def source_of(row: Row) -> Source:
-    """What a row is of: the kernels that are compiled from one source with the same macros, on one GPU."""
+    """The key of a row's source: (GPU, source, macros)."""
     return row["gpu"], row["source"], macros_of(row)
 
 
@@ -69,7 +70,7 @@ def _measured(rows: Sequence[Row]) -> dict[Source, list[Row]]:
 
 
 def choose(rows: Sequence[Row]) -> list[Row]:
-    """For each source and GPU the combination to take: {gpu, source, macros, default, gain, clear, why, measured}."""
+    """The recommended combination by source and GPU: {gpu, source, macros, default, gain, clear, why, measured}."""
     return [
         _choice(gpu, source, members)
         for (gpu, source, _), members in sorted(_measured(rows).items())
@@ -78,8 +79,9 @@ def choose(rows: Sequence[Row]) -> list[Row]:
 
 
 def finalists(rows: Sequence[Row]) -> dict[Source, list[str]]:
-    """The combinations to time at every shape, best first: those that are clearly faster where all were tried and that
-    no row shows to be slower elsewhere, at most FINALISTS: where one falls, the next one takes its place.
+    """At most FINALISTS combinations to time at every shape, best first.
+
+    A finalist is clearly faster in the first stage, and no row shows that it is slower elsewhere.
     """
     found = {}
     for source, members in sorted(_measured(rows).items()):
@@ -90,21 +92,22 @@ def finalists(rows: Sequence[Row]) -> dict[Source, list[str]]:
 
 
 def swept_cells(rows: Sequence[Row], gpu: str) -> set[Cell]:
-    """Where all combinations of a source were tried on that GPU, not only those of the second stage."""
+    """The cells in which all combinations of a source were tried on that GPU (the first stage)."""
     return {
         cell for (name, *_), members in _measured(rows).items() if name == gpu for cell in where_all_were_tried(members)
     }
 
 
 def not_taken(rows: Sequence[Row], gpu: str) -> set[Cell]:
-    """Where the default was tried on that GPU and does not run: no shapes of it."""
+    """The cells in which the default was tried on that GPU and does not run."""
     of_default = [row for row in latest(rows) if row["gpu"] == gpu and row["default"] == "1"]
     return {cell_of(row) for row in of_default if row["verdict"] == "does not run"}
 
 
 def where_all_were_tried(members: Sequence[Row]) -> set[Cell]:
-    """Of the rows of one source the cells with as many combinations as any; of so few that the second stage tries them
-    all as well, only the shape that came first.
+    """The cells with the largest number of combinations, from the rows of one source.
+
+    If the second stage tries all combinations too, only the shape that came first counts.
     """
     tried: dict[Cell, set[str]] = {}
     for row in members:
@@ -113,19 +116,19 @@ def where_all_were_tried(members: Sequence[Row]) -> set[Cell]:
     whole = {cell for cell, macros in tried.items() if len(macros) == most}
     if most > FINALISTS + 1:
         return whole
-    first: dict[Cell, Cell] = {}  # the second stage comes later
+    first: dict[Cell, Cell] = {}  # the second stage runs later
     for row in members:
         first.setdefault(cell_of(row)[:-1], cell_of(row))
     return whole & set(first.values())
 
 
 def _of_default(members: Sequence[Row]) -> list[Cell]:
-    """Where the default of a source was timed; a shape that it does not take is none of it."""
+    """The cells in which the default of a source was timed."""
     return list(dict.fromkeys(cell_of(row) for row in members if row["default"] == "1" and row["verdict"] == "timed"))
 
 
 def _gains(members: Sequence[Row]) -> dict[str, dict[Cell, tuple[float, float, float]]]:
-    """By combination and cell the default's time over its own: p5, p50, p95 of the rounds."""
+    """Combination -> cell -> the default's time over the combination's: p5, p50, p95 of the rounds."""
     gains: dict[str, dict[Cell, tuple[float, float, float]]] = {}
     for row in members:
         if row["verdict"] == "timed" and row["versus_default_p50"]:
@@ -135,8 +138,9 @@ def _gains(members: Sequence[Row]) -> dict[str, dict[Cell, tuple[float, float, f
 
 
 def _clear(members: Sequence[Row], cells: Sequence[Cell]) -> dict[str, float]:
-    """By how much each combination is faster than the default, the best first, of those that are clearly: timed in all
-    of `cells`, in 95 % of the rounds faster in one, and slower in none (is_slower).
+    """Combination -> its gain, best first, for the clearly faster ones.
+
+    Such a combination is timed in all of `cells`, faster in 95 % of the rounds in one, and slower in none (is_slower).
     """
     tried = where_all_were_tried(members)
     slower = {(row["macros"], cell_of(row)) for row in members if _is_slower(row)}
@@ -206,8 +210,9 @@ def cell_of(row: Row) -> Cell:
 
 
 def entries_of(choices: Sequence[Row], run: str) -> list[Row]:
-    """The clear ones as entries of kernels/tuned.toml, but for sources that keep their default: only the macros that
-    differ from it.
+    """The clearly faster choices as entries of kernels/tuned.toml, with the macros that differ from the default.
+
+    Sources that keep their default have no entry.
     """
     entries = []
     for choice in choices:

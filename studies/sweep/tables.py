@@ -1,4 +1,4 @@
-"""The configuration sweep: every combination with its counters, the fastest of each kernel, and what sets it apart."""
+"""Build the sweep's tables: every combination with its counters, the fastest of each kernel, and the reason for it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from studies.sweep import rows as rules
 CELL = ["op", "variant", "dtype", "shape"]
 _FINDINGS = 5
 _FEWER_BLOCKS, _ALIKE = 1.5, 0.03
-_FEW_WAVES = 20.0  # with more of them the last one does not count
-_LITTLE = 0.1  # of empty places
+_FEW_WAVES = 20.0  # a longer list drops its last entry
+_LITTLE = 0.1  # share of empty places
 _TIE = 1.01
-_AGREES = 0.5  # of the difference in time, in logarithms, that ncu has to see: else its counters are of another one
-# Column, the least difference that matters (absolute; of the other's), whether more of it (1) or less (-1) makes slower
-# or that depends (0), unit, and the words for it. Registers are given out by eight.
+_AGREES = 0.5  # in logarithms of time: the share of a difference that ncu must confirm to explain it
+# Column, least difference that matters (absolute, relative), whether more (1) or less (-1) is slower or neither (0),
+# unit, and words. The hardware allocates registers by eight.
 _COUNTED = (
     ("sectors_per_request_load", 0.5, 0.1, 0, 1, "{:.3g} sectors/request of loads vs {:.3g}"),
     ("l1_hit_frac", 0.1, 0, -1, 1, "{:.0%} L1 hits vs {:.0%}"),
@@ -37,8 +37,8 @@ _STATIC = (
     ("shared_bytes", 4096, 0, 0, 1024, "{:.3g} KiB of shared memory a block vs {:.3g}"),
     ("spill_bytes", 1, 0, 1, 1, "{:.0f} bytes of spills vs {:.0f}"),
 )
-_EITHER_WAY = {"shared_bytes"}  # explains nothing by itself
-# Which factors a static figure is told with: those that it causes.
+_EITHER_WAY = {"shared_bytes"}  # this figure alone explains nothing
+# Static figure -> the factors that it causes.
 _CAUSES = {
     "occupancy_theoretical_frac": {"occupancy_achieved_frac"},
     "idle": {"occupancy_achieved_frac", "sm_active_frac"},
@@ -48,7 +48,7 @@ _CAUSES = {
 _OF_THE_SOURCE = "over the dtypes, ops and shapes of the source at which all were tried (geometric mean)"
 _SLOWER = " by 1 % in the median and at all in 95 % of the rounds"
 _NO_COUNTERS = "; no counters of"
-_ACROSS = 5  # cells of a heat map abreast
+_ACROSS = 5  # cells in a row of a heat map
 _JOINED = " · "
 _JOINED_PLACES = ", "
 _PLACES_NAMED = 3
@@ -135,7 +135,7 @@ _COLUMNS = (
     Column("ncu_time_ns", "ns", "time of its kernels alone, by ncu", "counters"),
     Column("gpu", "", "the GPU", "key"),
 )
-_AT_OTHER_SHAPES = {  # nothing of launches and counters: those are of where all combinations were tried
+_AT_OTHER_SHAPES = {  # launches and counters exist only for cells of the first stage
     "op", "variant", "dtype", "shape", "combination", "mark", "verdict", "reason", "bench_time_p50_ns",
     "versus_default", "versus_default_p5", "versus_default_p95", "samples", "call", "gpu",
 }  # fmt: skip
@@ -168,8 +168,9 @@ def _sweep_shapes(swept: Swept) -> pd.DataFrame | None:
 
 @fact("swept")
 def build_sweep(capture: Capture, all_measured: pd.DataFrame) -> Swept:
-    """Return the rows of `sweep` and `sweep_shapes`: one row a combination, dtype and shape, fastest first in each,
-    where all combinations were tried, and where only the best of them were; `all_measured` joins by its path.
+    """Return sweep.csv (first stage) and sweep_shapes.csv (second stage): one row a combination, dtype and shape.
+
+    Rows are sorted by time within each dtype and shape. `all_measured` joins by its path.
     """
     if capture.sweep_rows is None or capture.sweep_rows.empty:
         return None
@@ -179,12 +180,12 @@ def build_sweep(capture: Capture, all_measured: pd.DataFrame) -> Swept:
     rows["whole"] = rows["whole"].astype(bool)
     rows["combination"] = rows["macros"].map(short_name)
     rows = sweep_counters.join(rows, all_measured, capture.tools)
-    # by what was timed in the same rounds as the default; where no default was timed, by time alone
+    # sort by the ratio to the default in the same rounds; without a default, by time
     rows["cost"] = (1 / rows["versus_default"]).fillna(rows["bench_time_p50_ns"].astype("float64"))
     order = sorted({*rows[CELL].itertuples(index=False, name=None)}, key=_place)
     place = {cell: at for at, cell in enumerate(order)}
     rows["place"] = [place[cell] for cell in rows[CELL].itertuples(index=False, name=None)]
-    rows["other"] = 1 - rows["default"]  # of several that are as fast as each other the default comes first
+    rows["other"] = 1 - rows["default"]  # among equals, the default comes first
     rows = rows.sort_values(["place", "cost", "other"], kind="stable", na_position="last", ignore_index=True)
     fastest = rows["cost"].notna() & ~rows["place"].duplicated()
     recommended = {
@@ -213,8 +214,9 @@ def build_sweep(capture: Capture, all_measured: pd.DataFrame) -> Swept:
 
 
 def _where_all_were_tried(rows: pd.DataFrame) -> list[bool | None]:
-    """Of each row whether all combinations of its source were tried at its dtype and shape; None of a row that was
-    measured again, or is of what the source is no more.
+    """For each row, whether all combinations of its source were tried at its dtype and shape.
+
+    None for a row that was measured again later, or that belongs to an older source.
     """
     records = rows.assign(at=range(len(rows))).to_dict("records")
     found: list[bool | None] = [None] * len(rows)
@@ -226,7 +228,7 @@ def _where_all_were_tried(rows: pd.DataFrame) -> list[bool | None]:
 
 
 def _slower_elsewhere(rows: pd.DataFrame) -> list[str]:
-    """Of each row that is clearly faster than the default, where the same build is slower; else nothing."""
+    """For each row that is clearly faster than the default, the cells in which the same build is slower; else ""."""
     rows = rows.astype(
         dict.fromkeys(("samples", "versus_default", "versus_default_p5", "versus_default_p95"), "float64")
     )
@@ -246,13 +248,13 @@ def _slower_elsewhere(rows: pd.DataFrame) -> list[str]:
 
 
 def _place(cell: tuple[str, ...]) -> tuple[Any, ...]:
-    """By op and rung, fp32 before narrower types."""
+    """Sort key: op, rung, then fp32 before narrower types."""
     op, variant, dtype, shape = cell
     return op, variant, dtype != "fp32", dtype, shape
 
 
 def _by_size(cell: tuple[str, ...]) -> tuple[Any, ...]:
-    """As _place, with the numbers in the shape's name as numbers."""
+    """Sort key: as _place, with the numbers in the shape's name compared as numbers."""
     words = [int(word) if word.isdigit() else word for word in re.split(r"(\d+)", cell[-1])]
     return *_place(cell)[:-1], words
 
@@ -363,9 +365,7 @@ def _marked(timed: pd.DataFrame, mark: str) -> pd.Series | None:
 
 
 def _slowest(timed: pd.DataFrame, default: pd.Series | None) -> pd.Series:
-    """Of those that tie with the slowest, one with counters where there is one, and of these the one with the most of
-    the default's values: less sets it apart.
-    """
+    """One of the rows that tie with the slowest: preferably one with counters, then the one closest to the default."""
     column, way = ("versus_default", -1) if pd.notna(timed["versus_default"].iloc[-1]) else ("bench_time_p50_ns", 1)
     cost = timed[column].astype("float64") ** way
     ties = timed[cost * _TIE >= cost.iloc[-1]]
@@ -411,7 +411,7 @@ def _sentences(
 
 
 def _choice(chosen: pd.Series | None, fastest: pd.Series, default: pd.Series | None) -> list[str]:
-    """Why another is recommended than the fastest, where that is clearly faster here."""
+    """Why the recommendation differs from the fastest combination, if that is clearly faster here."""
     if chosen is None:
         return []
     if chosen["combination"] == fastest["combination"]:
@@ -448,9 +448,11 @@ def _times(row: pd.Series) -> str:
 
 
 def _why(row: pd.Series, other: pd.Series, opposite: pd.Series, ratio: float) -> str:
-    """What of `row` differs from `other`, whose time it takes `ratio` times: the factors of its time and other counters
-    where both have them, with the static figures that cause a factor; else the static ones. What makes the reverse
-    likely, and what `opposite` (of the fastest the slowest, and the reverse) shares, explains nothing.
+    """Explain why `row` takes `ratio` times as long as `other`.
+
+    With counters of both, it names factors of the time, other counters, and the static figures that cause a factor.
+    Else it names static figures. It leaves out figures that would suggest the reverse, and those that `opposite` (the
+    slowest for the fastest, and vice versa) shares.
     """
     slower = ratio > 1
     static = {} if _kernel(row) != _kernel(other) else _one_way(_STATIC, row, other, opposite, slower=slower)
@@ -473,14 +475,14 @@ def _why(row: pd.Series, other: pd.Series, opposite: pd.Series, ratio: float) ->
 
 
 def _kernel(row: pd.Series) -> str:
-    """The kernel that the static figures are of, without its template arguments."""
+    """The kernel of the static figures, without its template arguments."""
     return str(row["kernel"]).split("<")[0]
 
 
 def _one_way(
     figures: tuple[Any, ...], row: pd.Series, other: pd.Series, opposite: pd.Series, *, slower: bool
 ) -> dict[str, str]:
-    """By figure "a vs b", of those that differ the way that explains `row` and that `opposite` does not share."""
+    """Figure -> "a vs b", for figures that differ in the explaining direction and that `opposite` does not share."""
     shared = _differences(figures, opposite, other)
     return {
         name: words
@@ -492,7 +494,7 @@ def _one_way(
 def _differences(
     figures: tuple[Any, ...], row: pd.Series, other: pd.Series
 ) -> dict[str, tuple[bool, int, str]]:  # fmt: skip
-    """By figure whether `row` has more of it than `other`, which way is slower, and "a vs b"."""
+    """Figure -> (whether `row` has more of it than `other`, which direction is slower, "a vs b")."""
     found: dict[str, tuple[bool, int, str]] = {}
 
     def known(name: str) -> bool:
@@ -509,7 +511,7 @@ def _differences(
         if abs(ours - theirs) > _LITTLE:
             said = f"{row['grid_blocks']:.0f} blocks vs {other['grid_blocks']:.0f} for {many:.0f} multiprocessors"
             found["blocks"] = ours > theirs, -1, said
-    alike = "blocks" not in found and "occupancy_theoretical_frac" not in found  # places of one size
+    alike = "blocks" not in found and "occupancy_theoretical_frac" not in found  # equally large places
     if figures is _STATIC and alike and known("waves") and min(row["waves"], other["waves"]) < _FEW_WAVES:
         ours, theirs = _idle(row), _idle(other)
         if abs(ours - theirs) > _LITTLE:
@@ -519,7 +521,7 @@ def _differences(
 
 
 def _starting(row: pd.Series, rows: pd.DataFrame) -> str:
-    """That the start of blocks binds, where fewer and larger blocks take as long each; else nothing."""
+    """Say that starting blocks is the limit, if fewer and larger blocks take as long each; else ""."""
     a_block = rows["bench_time_p50_ns"].astype("float64") / rows["grid_blocks"].astype("float64")
     mine = row["bench_time_p50_ns"] / row["grid_blocks"] if pd.notna(row["grid_blocks"]) else float("nan")
     fewer = rows["grid_blocks"] * _FEWER_BLOCKS <= row["grid_blocks"]
@@ -531,7 +533,7 @@ def _starting(row: pd.Series, rows: pd.DataFrame) -> str:
 
 
 def _idle(row: pd.Series) -> float:
-    """Share of the places in all waves together that no block takes."""
+    """Share of the block places in all waves that stay empty."""
     waves: Any = row["waves"]
     whole = waves + row["tail_frac"]
     return float(row["tail_frac"] / whole) if whole else 0.0
@@ -541,10 +543,10 @@ def _idle(row: pd.Series) -> float:
 
 
 def heat_maps(sweep: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """By op the panels of its heat map: {title, x, y, call, columns, rows, cells}, one a kernel, dtype and shape.
+    """Op -> the panels of its heat map: {title, x, y, call, columns, rows, cells}, one a kernel, dtype and shape.
 
-    A cell is one combination: {"excess": time over the default's - 1, "time_ns", "marks", "verdict"}; one without a row
-    says so. `call` is the call that measured the panel's rows, several with commas.
+    A cell is one combination: {"excess": time over the default's - 1, "time_ns", "marks", "verdict"}; its verdict says
+    if it has no row. `call` lists the calls that measured the panel's rows, separated by commas.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for cell, rows in sweep.groupby(CELL, sort=False):
@@ -554,8 +556,10 @@ def heat_maps(sweep: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
 
 
 def shape_maps(sweep: pd.DataFrame, shapes: pd.DataFrame) -> list[dict[str, Any]]:
-    """Panels as of heat_maps, of the rungs whose best choice depends on the shape: one column a combination that was
-    timed at other shapes too, one row a dtype and shape; `sweep` and `shapes` from build_sweep.
+    """Panels like those of heat_maps, for rungs whose best choice depends on the shape.
+
+    Shape: one column a combination of the second stage, one row a dtype and shape; `sweep` and `shapes` come from
+    build_sweep.
     """
     found = []
     everywhere = pd.concat([shapes, sweep[shapes.columns]], ignore_index=True)
@@ -586,10 +590,10 @@ def _panel(cell: Any, rows: pd.DataFrame) -> dict[str, Any]:
     values = pd.DataFrame([_values(text) for text in rows["combination"]], index=rows.index)
     across = _across({name: values[name].nunique() for name in values})
     down = [name for name in values if name not in across]
-    # what is across and what is down of each row; with one macro nothing is down
+    # the macros along each axis; a single macro leaves the vertical axis empty
     at = {
         (tuple(values.loc[row, across]), tuple(values.loc[row, down])): row for row in reversed(list(rows.index))
-    }  # the first row, the fastest, of several GPUs
+    }  # with several GPUs, take the first row, which is the fastest
     columns = list(itertools.product(*(sorted(set(values[name])) for name in across)))
     lines = list(itertools.product(*(sorted(set(values[name])) for name in down)))
     default = next((row for _, row in rows.iterrows() if "default" in row["mark"]), None)
@@ -608,7 +612,7 @@ def _panel(cell: Any, rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _across(counts: dict[str, int]) -> list[str]:
-    """The macros that stand across: those of which the combinations fill the width best, whatever was measured."""
+    """The macros along the horizontal axis: those whose combinations fill the width best."""
     sets = [list(names) for size in range(1, len(counts) + 1) for names in itertools.combinations(counts, size)]
     fitting = [names for names in sets if math.prod(counts[name] for name in names) <= _ACROSS]
     return max(fitting or [list(counts)[:1]], key=lambda names: math.prod(counts[name] for name in names))
@@ -640,7 +644,7 @@ def _without_choices(capture: Capture) -> str | None:
 
 @part("gap", 12)
 def name_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Gap]:
-    """Rungs and combinations that were not tried, and kernels without counters."""
+    """Gaps: rungs and combinations that were not tried, and kernels without counters."""
     if capture.sweep_rows is None:
         return []
     timed = sweep[sweep["verdict"] == "timed"]
@@ -659,7 +663,7 @@ def name_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Gap]:
         fix = "sweep on a machine with an NVIDIA GPU: `make sweep OP=…`"
         return [Gap("times of the combinations", "nothing was timed", fix), *gaps]
     failed = any(tool.get("tool") == "ncu" and tool.get("status") != "ok" for tool in capture.tools)
-    if not without or (failed and not counted.any()):  # which its status file has already named
+    if not without or (failed and not counted.any()):  # its status file already names this gap
         return gaps
     why = "no combination of them was launched under ncu: achieved occupancy, stalls, cache hits and bytes are unknown"
     bare = dict.fromkeys(cell[0] for cell in counted.index[~counted])
@@ -668,7 +672,7 @@ def name_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Gap]:
 
 
 def _without_row(sweep: pd.DataFrame) -> int:
-    """How many combinations of the values that each kernel was tried with have no row."""
+    """For each kernel, the number of combinations of its tried values without a row."""
     missing = 0
     for _, rows in sweep.groupby([*CELL, "gpu"], sort=False):
         values = rows["combination"].str.split(expand=True)
