@@ -1,8 +1,8 @@
-"""What follows from a model's sizes alone: its parameters, its matrix products, what it must remember to train.
+"""Compute from a model's sizes: its parameters, its matrix products, and the activations that training keeps.
 
 Axes: B batch, T new tokens, Tk cached plus new tokens, C channels, I width of the MLP, V vocabulary, nh heads,
 hs their size. Families: "gpt2" (layernorm, learned positions, biases, GELU) and "llama" (RMSNorm, rotary positions, no
-biases, gated SiLU, fewer heads for keys and values; Mistral and Qwen are of it too).
+biases, gated SiLU, fewer heads for keys and values; Mistral and Qwen belong to it).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """A multiplication and an addition for each m, n and k."""
+        """FLOPs: a multiplication and an addition for each m, n and k."""
         return 2 * self.batch * self.m * self.n * self.k * self.count
 
     @property
     def outputs(self) -> int:
-        """Elements that are computed."""
+        """Number of elements in the result."""
         return self.batch * self.m * self.n * self.count
 
 
@@ -64,7 +64,7 @@ class Architecture(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     name: str = ""
 
     def whole(self, name: str) -> Architecture:
-        """The same with the defaults of its family filled in.
+        """The same architecture with its family's defaults filled in.
 
         Raises: InputError for an unknown family or sizes that do not divide.
         """
@@ -86,17 +86,17 @@ class Architecture(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def attended(self) -> int:
-        """Channels of the queries."""
+        """Number of channels of the queries."""
         return self.heads * self.head_size
 
     @property
     def kept(self) -> int:
-        """Channels of the keys, and of the values."""
+        """Number of channels of the keys, equal to that of the values."""
         return self.kv_heads * self.head_size
 
 
 def known() -> dict[str, Architecture]:
-    """The architectures of models.toml by name."""
+    """Name -> architecture, from models.toml."""
     rows = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     return {name: msgspec.convert(row, Architecture).whole(name) for name, row in rows.items()}
 
@@ -104,7 +104,7 @@ def known() -> dict[str, Architecture]:
 def find(model: str) -> Architecture:
     """The architecture of a name in models.toml, or of a config.json of Hugging Face.
 
-    Raises: UsageError for an unknown name; InputError for a file that cannot be used.
+    Raises: UsageError for an unknown name; InputError for an unusable file.
     """
     if (found := known().get(model.lower())) is not None:
         return found
@@ -141,7 +141,7 @@ def _of_config(values: Mapping[str, Any], name: str) -> Architecture:
 
 
 def parameters(of: Architecture) -> dict[str, int]:
-    """How many parameters each part has, of all layers together."""
+    """Part -> number of parameters in all layers together."""
     c, layers = of.channels, of.layers
     attention = c * (of.attended + 2 * of.kept) + of.attended * c
     if of.family == "gpt2":
@@ -163,13 +163,13 @@ def parameters(of: Architecture) -> dict[str, int]:
 
 
 def parameter_count(of: Architecture) -> int:
-    """All parameters; a tied embedding counts once."""
+    """Number of all parameters; a tied embedding counts once."""
     return sum(parameters(of).values())
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One pass: B sequences of T new tokens behind `context` cached ones; `e` bytes of an element."""
+    """One pass: B sequences of T new tokens after `context` cached ones; `e` is the bytes of an element."""
 
     batch: int
     tokens: int
@@ -186,7 +186,7 @@ class Shape:
 
 
 def forward_products(of: Architecture, shape: Shape) -> list[Product]:
-    """The matrix products of a forward pass, attention dense: masked scores are computed, too."""
+    """The matrix products of a forward pass, with dense attention: masked scores count too."""
     n, c, layers = shape.rows, of.channels, of.layers
     heads, tokens, total, hs = shape.batch * of.heads, shape.tokens, shape.total, of.head_size
     attention = [
@@ -207,7 +207,7 @@ def forward_products(of: Architecture, shape: Shape) -> list[Product]:
 
 
 def backward_products(products: list[Product]) -> list[Product]:
-    """For each product, the gradient of its left and of its right operand: twice its FLOPs."""
+    """The products of the backward pass: for each product two gradients, with twice its FLOPs."""
     found = []
     for one in products:
         found.append(replace(one, name=f"{one.name}, left gradient", n=one.k, k=one.n))
@@ -221,16 +221,16 @@ def flops(products: list[Product]) -> int:
 
 
 def kv_bytes(of: Architecture, shape: Shape) -> int:
-    """Keys and values of all layers and tokens, cached and new."""
+    """Bytes of the keys and values of all layers and tokens, cached and new."""
     return 2 * of.layers * shape.batch * shape.total * of.kept * shape.e
 
 
 def block_activations(of: Architecture, shape: Shape, *, fused_attention: bool = False) -> int:
-    """Bytes that one block keeps for its backward pass, its own input among them.
+    """Bytes that one block keeps for its backward pass, including its input.
 
-    Eager: what each operation keeps. GPT-2: inputs and outputs of both norms, q, k, v, the attention weights, the
-    merged heads, input and output of GELU: 16 C for each token at an MLP of 4 C, and the weights. Fused attention keeps
-    one number a row in place of the weights, and its output.
+    Eager: the sum over operations. GPT-2 keeps inputs and outputs of both norms, q, k, v, the attention weights, the
+    merged heads, and input and output of GELU: 16 C a token for an MLP of 4 C, plus the weights. Fused attention
+    keeps one number a row and its output instead of the weights.
     """
     n, c, e = shape.rows, of.channels, shape.e
     attention = of.attended + 2 * of.kept + of.attended  # q, k, v, and the merged heads
@@ -241,14 +241,14 @@ def block_activations(of: Architecture, shape: Shape, *, fused_attention: bool =
 
 
 def head_activations(of: Architecture, shape: Shape) -> int:
-    """Bytes that the last norm, the output embedding and the loss keep: two rows, and the logarithms of V shares."""
+    """Bytes that the last norm, the output embedding and the loss keep: two rows, and V log-probabilities a token."""
     n = shape.rows
     stats = 2 * FP32 if of.family == "gpt2" else FP32
     return n * shape.e * (2 * of.channels + of.vocab) + n * stats
 
 
 def activations(of: Architecture, shape: Shape, *, checkpointed: bool = False, fused_attention: bool = False) -> int:
-    """Bytes that are kept when the forward pass has ended: all blocks', or with checkpoints only their inputs."""
+    """Bytes kept at the end of the forward pass: those of all blocks, or with checkpoints only the blocks' inputs."""
     block = (
         shape.rows * of.channels * shape.e
         if checkpointed

@@ -1,4 +1,4 @@
-"""What a model costs on a GPU: memory, time by both roofs, and the days of a training run."""
+"""Compute the cost of a model on a GPU: memory, time by both roofs, and the days of a training run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DAY_S = 86_400
 def device(name: str) -> Device:
     """The GPU of that name.
 
-    Raises: UsageError for a GPU that devices.toml does not have.
+    Raises: UsageError for a GPU outside devices.toml.
     """
     found = find_device(name)
     if found is None:
@@ -42,7 +42,7 @@ def device(name: str) -> Device:
 
 
 def peak(gpu: Device, dtype: str) -> float:
-    """FLOP/s of the datasheet for products of this type.
+    """The datasheet's FLOP/s for products of this type.
 
     Raises: UsageError for a type that the GPU lacks.
     """
@@ -54,7 +54,7 @@ def peak(gpu: Device, dtype: str) -> float:
 
 @dataclass(frozen=True)
 class Roofs:
-    """FLOPs and bytes of a step, and how long each takes at the datasheet's rate."""
+    """FLOPs and bytes of a step, and the time of each at the datasheet's rate."""
 
     flops: float
     bytes: float
@@ -71,13 +71,13 @@ class Roofs:
 
 
 def roofs(gpu: Device, dtype: str, flops_: float, bytes_: float) -> Roofs:
-    """How long so many FLOPs and bytes take at least."""
+    """The least times for this number of FLOPs and bytes."""
     return Roofs(flops_, bytes_, flops_ / peak(gpu, dtype), bytes_ / gpu.dram_bytes_per_s)
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of a training step by what they are for."""
+    """Bytes of a training step by purpose."""
 
     weights: int
     gradients: int
@@ -93,15 +93,17 @@ class Memory:
 def training_memory(
     of: Architecture, shape: Shape, *, checkpointed: bool = False, fused_attention: bool = False
 ) -> Memory:
-    """What a training step holds when its forward pass has ended; AdamW keeps two moments of the weights' type."""
+    """Memory of a training step at the end of its forward pass; AdamW keeps two moments in the weights' type."""
     weights = parameter_count(of) * shape.e
     kept = activations(of, shape, checkpointed=checkpointed, fused_attention=fused_attention)
     return Memory(weights, weights, 2 * weights, 2 * shape.rows * ID_BYTES, kept)
 
 
 def forward_bytes(of: Architecture, shape: Shape) -> int:
-    """Least bytes of a pass: each weight once (of an embedding that is not tied the rows of the tokens), the KV cache
-    read and the new keys and values written, logits written."""
+    """Least bytes of a pass.
+
+    It reads each weight once (of an untied embedding only the tokens' rows) and the KV cache, and writes the new keys
+    and values and the logits."""
     unused = 0 if of.tied else of.vocab * of.channels
     unused += of.positions * of.channels
     weights = (parameter_count(of) - unused) * shape.e
@@ -110,34 +112,36 @@ def forward_bytes(of: Architecture, shape: Shape) -> int:
 
 
 def training_bytes(of: Architecture, shape: Shape, *, checkpointed: bool = False) -> int:
-    """Least bytes of a training step: weights read for both passes, gradients written and read, AdamW's two moments and
-    the weights read and written, activations written and read."""
+    """Least bytes of a training step.
+
+    It reads the weights for both passes, writes and reads gradients and activations, and reads and writes the weights
+    and AdamW's two moments."""
     memory = training_memory(of, shape, checkpointed=checkpointed)
     update = memory.weights * 2 + memory.optimizer * 2 + memory.gradients
     return 2 * memory.weights + memory.gradients + update + 2 * memory.activations
 
 
 def training_flops(of: Architecture, shape: Shape, *, checkpointed: bool = False) -> int:
-    """Products of both passes; with checkpoints the blocks' forward pass once more."""
+    """FLOPs of the products of both passes; checkpoints add a second forward pass of the blocks."""
     forward = forward_products(of, shape)
     again = flops(forward[:-1]) if checkpointed else 0
     return flops(forward) + flops(backward_products(forward)) + again
 
 
 def mfu(model_flops: float, seconds: float, gpu: Device, dtype: str) -> float:
-    """Model FLOPs utilisation: what the model needs over what the GPU could do in the time."""
+    """Model FLOPs utilisation: FLOPs that the model needs over the GPU's peak FLOPs in the same time."""
     return model_flops / seconds / peak(gpu, dtype)
 
 
 def training_days(parameters: float, tokens: float, gpu: Device, gpus: int, mfu_frac: float, dtype: str) -> float:
-    """Days of a training run at 6 FLOPs for each parameter and token."""
+    """Days of a training run, at 6 FLOPs for each parameter and token."""
     return 6 * parameters * tokens / (gpus * peak(gpu, dtype) * mfu_frac) / DAY_S
 
 
 def largest_model(gpu: Device, gpus: int) -> float:
-    """Parameters that so many GPUs hold with gradients and AdamW, and nothing else.
+    """The largest number of parameters that fit the GPUs with gradients and AdamW, without activations.
 
-    Raises: InputError where the memory of the GPU is not known.
+    Raises: InputError if the GPU's memory is unknown.
     """
     return gpus * memory_of(gpu) / TRAINED_BYTES
 
@@ -145,7 +149,7 @@ def largest_model(gpu: Device, gpus: int) -> float:
 def memory_of(gpu: Device) -> float:
     """Bytes of DRAM.
 
-    Raises: InputError where devices.toml does not have them.
+    Raises: InputError if devices.toml lacks them.
     """
     if gpu.memory_bytes is None:
         raise InputError(f"devices.toml does not say how much memory the {gpu.name} has: add memory_bytes to it.")
@@ -153,7 +157,7 @@ def memory_of(gpu: Device) -> float:
 
 
 def check_fits(name: str, needed: float, gpu: Device, gpus: int) -> None:
-    """Raise InputError if `needed` bytes do not fit so many GPUs."""
+    """Raise InputError if `needed` bytes do not fit the GPUs."""
     if needed > gpus * memory_of(gpu):
         more = -int(-needed // memory_of(gpu))
         raise InputError(

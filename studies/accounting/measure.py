@@ -1,11 +1,11 @@
-"""Hold the accounting against a GPU: parameters, memory of training steps, times of steps, products in their order.
+"""Compare the accounting with a GPU: parameters, memory of training steps, times of steps, products in their order.
 
     python -m studies.accounting.measure --out RUN [--samples 20]
-    python -m studies.accounting.measure --capture    the program that ncu runs: every step that is to be counted, once
-    python -m studies.accounting.measure --predict    print what is expected, as predictions.csv holds it; no GPU
+    python -m studies.accounting.measure --capture    the program for ncu: every step to be counted, once
+    python -m studies.accounting.measure --predict    print the predictions in the form of predictions.csv; no GPU
 
-Results go to RUN/captures/accounting.json. FLOPs and DRAM bytes are ncu's: studies/accounting/measure.sh runs it too.
-Without a GPU the steps are small ones, and only parameters and times are measured.
+Results go to RUN/captures/accounting.json. ncu counts FLOPs and DRAM bytes (studies/accounting/measure.sh). Without a
+GPU, the steps are small and only parameters and times are measured.
 
 `trace` takes any step that PyTorch runs: it records products and memory from shapes alone, on the meta device.
 """
@@ -50,11 +50,11 @@ _EMBEDDING = "aten::embedding"
 
 @dataclass
 class Traced:
-    """What a step did: products (batch, m, n, k) in their order, and bytes.
+    """The work of a step: products (batch, m, n, k) in their order, and bytes.
 
-    peak_bytes   most that lived at one moment of what the step itself allocated
-    held_bytes   what lived of it when `mark` was called last
-    read_bytes   inputs of all operations that compute, each read from DRAM: rows of embeddings, not their tables
+    peak_bytes   the most bytes of the step's own allocations that lived at the same time
+    held_bytes   bytes of its own allocations that lived at the last call of `mark`
+    read_bytes   inputs of all operations that compute, read from DRAM; of an embedding only the rows
     """
 
     products: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Traced:
 
 
 class Accountant(TorchDispatchMode):  # type: ignore[misc]
-    """Watches operations while it is entered, and counts what they multiply, allocate and read."""
+    """Count what operations multiply, allocate and read inside the `with` block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,14 +74,14 @@ class Accountant(TorchDispatchMode):  # type: ignore[misc]
         self._known: dict[int, StorageWeakRef] = {}
 
     def mark(self) -> None:
-        """Note what lives now."""
+        """Record the bytes that live now."""
         self._forget()
         self.seen.held_bytes = sum(size for _, size in self._alive.values())
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name().partition(".")[0]
         inputs = [leaf for leaf in tree_leaves((args, kwargs or {})) if isinstance(leaf, torch.Tensor)]
-        for tensor in inputs:  # what was there before the step is no part of it
+        for tensor in inputs:  # memory from before the step does not count
             self._note(tensor, allocated=False)
         result = func(*args, **(kwargs or {}))
         outputs_ = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
@@ -98,7 +98,7 @@ class Accountant(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _note(self, tensor: Any, *, allocated: bool) -> bool:
-        """Whether this tensor's memory is new here."""
+        """Record a tensor's memory; return whether it is new."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         reference = self._known.get(key)
@@ -115,7 +115,7 @@ class Accountant(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _read(name: str, mutable: bool, inputs: Sequence[Any], outputs_: Sequence[Any]) -> int:
-    """Bytes that an operation reads: all of its inputs but what it only overwrites, and of a table the rows."""
+    """Bytes that an operation reads: its inputs without those that it only overwrites, and the rows of a table."""
     if name == _EMBEDDING:
         return _bytes(outputs_[0]) + _bytes(inputs[1])
     sources = inputs[1:] if mutable and name in ("aten::copy_", "aten::fill_", "aten::zero_") else inputs
@@ -131,14 +131,14 @@ def _bytes(tensor: Any) -> int:
 
 
 def trace(step: Callable[[Accountant], object]) -> Traced:
-    """What `step` does, from shapes; it takes the accountant, to mark the moment whose memory counts.
+    """Trace `step` from shapes alone. `step` gets the accountant, to mark the moment whose memory counts.
 
-    Raises: InputError where the flow of control depends on data, which shapes do not have.
+    Raises: InputError if the control flow depends on data.
     """
     accountant = Accountant()
     try:
         with accountant:
-            kept = step(accountant)  # results live until the end
+            kept = step(accountant)  # keep the results alive until the end
     except (NotImplementedError, RuntimeError) as error:
         if "meta" not in str(error) and "data-dependent" not in str(error):
             raise
@@ -153,7 +153,7 @@ def trace(step: Callable[[Accountant], object]) -> Traced:
 def trace_module(spec: str) -> tuple[str, int, Traced, Traced]:
     """(class, parameters, forward pass, training step) of package.module:build, which returns (module, inputs).
 
-    Raises: UsageError, InputError for what cannot be imported, built or traced.
+    Raises: UsageError, InputError if it cannot be imported, built or traced.
     """
     module_name, _, function = spec.partition(":")
     sys.path.insert(0, str(Path.cwd()))
@@ -202,7 +202,7 @@ def meta_model(config: GPT2Config, dtype: str) -> GPT2:
 
 
 def trace_workload(model: GPT2, workload: Workload, checkpointed: bool = False) -> Traced:
-    """What one step of the workload does, after another one has come before it."""
+    """Trace one step of the workload that follows another one."""
     if workload.step == TRAIN:
         step = TrainingStep(model, workload, 0, checkpointed)
         trainer = step.model
@@ -254,7 +254,7 @@ def measure_memory(step: TrainingStep) -> dict[str, Any]:
 
 
 def _time(step: Step | TrainingStep, samples: int) -> dict[str, Any]:
-    """Wall and GPU time of a step, the GPU's blank on a CPU."""
+    """Wall and GPU time of a step; no GPU time on a CPU."""
     if not torch.cuda.is_available():
         wall = measure_wall(step.run, samples=samples, warmup=1, before=step.reset)
         return {"wall_ns": wall.as_json(), "gpu_ns": None}
@@ -292,7 +292,7 @@ def _weights(name: str, config: str) -> Weights:
 
 
 def measure(samples: int) -> list[dict[str, Any]]:
-    """Every case of predictions.py on the GPU; without one the small cases on the CPU."""
+    """Measure every case of predictions.py on the GPU; without one, the small cases on the CPU."""
     on_gpu = torch.cuda.is_available()
     device = "cuda" if on_gpu else "cpu"
     entries = []
@@ -307,9 +307,9 @@ def measure(samples: int) -> list[dict[str, Any]]:
 
 
 def capture(workloads: Sequence[str]) -> None:
-    """Run these steps (none named: every one that ncu is to count) once, inside the window that ncu profiles.
+    """Run these steps (default: all that ncu counts) once, inside the window that ncu profiles.
 
-    Raises: InputError where there is no GPU.
+    Raises: InputError without a GPU.
     """
     if not torch.cuda.is_available():
         raise InputError("--capture needs a CUDA GPU, and torch sees none: leave it out.")
@@ -322,7 +322,7 @@ def capture(workloads: Sequence[str]) -> None:
 
 
 def predict(cases: Sequence[Case] = CASES) -> str:
-    """The text of predictions.csv: what is expected of every case, from the architecture and from the trace."""
+    """The text of predictions.csv: the predictions for every case, from the architecture and from the trace."""
     rows: list[dict[str, Any]] = []
     for case in cases:
         config = parse_config(case.config) if case.config else config_of(case.model)

@@ -1,4 +1,4 @@
-"""The accounting in words."""
+"""Write the accounting's sentences and tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from analysis.tables.declare import part, section
 
 @part("findings", 2)
 def _findings(accounting: pd.DataFrame, accounting_use: pd.DataFrame) -> list[dict[str, Any]] | None:
-    """What held of the accounting, and the best use of the GPU."""
+    """Findings: the predictions that hold, and the best use of the GPU."""
     judged = accounting[accounting["verdict"].isin(["holds", "misses"])]
     if judged.empty:
         return None
@@ -51,7 +51,7 @@ def _findings(accounting: pd.DataFrame, accounting_use: pd.DataFrame) -> list[di
 
 @part("title", 2)
 def _title(accounting_steps: list[dict[str, Any]], gpu: str | None) -> str | None:
-    """The report's title, where a run has an accounting."""
+    """The report's title for a run with an accounting."""
     return f"The accounting against {gpu or 'a CPU'}" if accounting_steps else None
 
 
@@ -126,7 +126,7 @@ def show_use(accounting_use: pd.DataFrame) -> str:
 
 
 def render_accounting(tables: dict[str, pd.DataFrame], folder: str) -> str:
-    """The accounting as its README has it; `folder`: the run, seen from there."""
+    """The accounting's part of its README; `folder` is the run's path from there."""
     parts = [
         show_accounting(tables["accounting"]),
         f"![error of each prediction]({folder}/figures/accounting_errors.png)",

@@ -1,4 +1,4 @@
-"""Which steps the accounting is held against, and what it expects of them."""
+"""Define the steps that the accounting is compared with, and its predictions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXACT, FLOPS_WITHIN, MEMORY_WITHIN, BYTES_WITHIN = 0.0, 0.01, 0.02, 0.03
 
 @dataclass(frozen=True)
 class Case:
-    """A step that is measured. `config`: sizes of its own, as `harness.run --config` takes them; `counted`: by ncu."""
+    """A measured step. `config`: its sizes, as for `harness.run --config`; `counted`: ncu counts it."""
 
     model: str
     workload: str
@@ -62,7 +62,7 @@ CPU_CASES = (
 
 
 def architecture_of(case: Case) -> Architecture:
-    """The sizes of a case: of models.toml, or those that its configuration names in place of GPT-2's."""
+    """The sizes of a case: from models.toml, with the values of its configuration in place of GPT-2's."""
     names = {"n_layer": "layers", "n_embd": "channels", "n_head": "heads", "vocab_size": "vocab",
              "n_positions": "positions"}  # fmt: skip
     if not case.config:
@@ -77,7 +77,7 @@ def predictions(
 ) -> Iterator[dict[str, Any]]:
     """Rows of predictions.csv: parameters and FLOPs of every step; memory of training; DRAM reads of decoding.
 
-    `peak_bytes` and `read_bytes` are what measure.trace says: they need the order of operations, too.
+    `peak_bytes` and `read_bytes` come from measure.trace, because they depend on the order of operations.
     """
     of, shape = architecture_of(case), Shape(batch, tokens, context, ITEM_BYTES[case.dtype])
     trains = case.workload.startswith(TRAIN)
@@ -116,6 +116,6 @@ def text_of(rows: Iterable[dict[str, Any]]) -> str:
 
 @cache
 def frozen() -> tuple[dict[str, str], ...]:
-    """The rows of predictions.csv: written before anything was measured, and not changed after."""
+    """The rows of predictions.csv, which were committed before the first measurement and stay unchanged."""
     with TABLE.open(newline="", encoding="utf-8") as stream:
         return tuple(csv.DictReader(stream))

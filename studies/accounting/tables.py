@@ -1,4 +1,4 @@
-"""The accounting held against the truth, and how well the GPU was used."""
+"""Build the accounting's tables: predictions beside measurements, and the use of the GPU."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def build_accounting(
                          "within_frac": within, "verdict": verdict, "tier": _tier(row["quantity"])})  # fmt: skip
     if not rows:
         return None
-    made = pd.DataFrame(rows)  # counts are whole, so that none of their digits is cut
+    made = pd.DataFrame(rows)  # integers keep all their digits
     return made.assign(**{name: made[name].astype("Float64").round().astype("Int64") for name in _COUNTS})
 
 
@@ -90,7 +90,7 @@ def _tier(quantity: str) -> str:
 
 
 def _measured(quantity: str, step: dict[str, Any], measured: pd.DataFrame | None) -> Iterator[tuple[str, float | None]]:
-    """("", the measured value), and (its name, the value) of what had to be taken off."""
+    """("", the measured value), and (name, value) of each part that is subtracted."""
     memory = step.get("memory") or {}
     if quantity == "parameters":
         yield "", step["parameters"]
@@ -122,9 +122,9 @@ def launches_of(step: dict[str, Any], measured: pd.DataFrame | None) -> pd.DataF
 
 
 def count(launches: pd.DataFrame, products: list[tuple[int, ...]]) -> tuple[float, float] | None:
-    """(FLOPs that ncu counted of the products, those of them that are padding or sums); None if launches lack.
+    """(counted FLOPs of the products, the part of them that is padding or sums); None if launches are missing.
 
-    The n-th kernel that multiplies is the n-th product. On tensor cores only theirs count, else FP32's.
+    The n-th kernel that multiplies is the n-th product. If it uses tensor cores, only their FLOPs count, else FP32's.
     """
     if launches.empty or "flops_fp32" not in launches:
         return None
@@ -169,7 +169,7 @@ def _sizes(value: Any) -> tuple[int, ...]:
     optional=True,
 )
 def build_use(accounting_steps: list[dict[str, Any]], accounting_gpu: str) -> pd.DataFrame | None:
-    """Return accounting_use.csv: one row a measured step; no rates where devices.toml does not have the GPU."""
+    """Return accounting_use.csv: one row a measured step; without rates if devices.toml lacks the GPU."""
     gpu = find_device(accounting_gpu)
     rows = []
     for step in accounting_steps:
@@ -193,7 +193,7 @@ def build_use(accounting_steps: list[dict[str, Any]], accounting_gpu: str) -> pd
 
 
 def _needs(of: Any, shape: Shape, case: Case) -> tuple[int, int]:
-    """FLOPs and least bytes of a step; a second forward pass of checkpoints is no need of the model."""
+    """FLOPs and least bytes of a step, without the second forward pass of checkpoints."""
     if case.workload.startswith(TRAIN):
         return training_flops(of, shape), training_bytes(of, shape, checkpointed=case.checkpointed)
     return flops(forward_products(of, shape)), forward_bytes(of, shape)

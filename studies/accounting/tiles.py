@@ -1,6 +1,6 @@
-"""What a kernel computes beyond its product: tiles at the edges, the epilogue, sums across threads.
+"""Compute the extra FLOPs of a matrix kernel: tiles at the edges, the epilogue, sums across threads.
 
-cuBLAS names its tile in the kernel's name. A matrix that the tile does not divide is computed as if it were larger.
+The name of a cuBLAS kernel holds its tile. If the tile does not divide the matrix, the kernel computes a larger one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _TILES = (
 )
 _PRODUCT = re.compile(r"gemm|gemv|nvjet|cutlass|xmma|cublas|dot_kernel", re.IGNORECASE)
 _NO_PRODUCT = re.compile(r"splitk_?reduce|splitkreduce|reduce_1Block", re.IGNORECASE)
-EPILOGUE = 2  # FLOPs for each output: times alpha, plus beta times what was there
-# This one has every thread of a block add to every output of the block.
+EPILOGUE = 2  # FLOPs for each output: times alpha, plus beta times the old value
+# In this kernel, every thread of a block adds to every output of the block.
 _WHOLE_BLOCK = re.compile(r"gemv2T")
 
 
 @dataclass(frozen=True)
 class Tile:
-    """M x N of a block of outputs, and the K of a step; `on_n`: the name's first number lies along our N."""
+    """M x N of a block of outputs, and K of a step; `on_n`: the name's first number is along our N."""
 
     first: int
     second: int
@@ -38,11 +38,11 @@ def is_product(kernel: str) -> bool:
 
 
 def tile_of(kernel: str) -> Tile | None:
-    """The tile in a kernel's name, None for a kernel without one."""
+    """The tile in a kernel's name; None without one."""
     for pattern in _TILES:
         if found := pattern.search(kernel):
             first, second, k = (int(part or 1) for part in found.groups())
-            # cuBLAS counts columns first, as Fortran does; the older kernels' names are of the transposed product.
+            # cuBLAS counts columns first, like Fortran; older kernels' names describe the transposed product.
             return Tile(first, second, k, "nvjet" in kernel)
     return None
 
@@ -50,7 +50,7 @@ def tile_of(kernel: str) -> Tile | None:
 def padded(kernel: str, grid: tuple[int, ...], product: tuple[int, int, int, int]) -> int:
     """FLOPs of whole tiles for a product (batch, m, n, k), without the epilogue.
 
-    Where the grid fits only one way round of the tile, it decides which.
+    If only one orientation of the tile fits the grid, the grid decides.
     """
     batch, m, n, k = product
     tile = tile_of(kernel)

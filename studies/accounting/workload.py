@@ -1,4 +1,4 @@
-"""The shape of a step, from its name in the harness."""
+"""Derive the shape of a step from its name in the harness."""
 
 from __future__ import annotations
 
