@@ -1,4 +1,4 @@
-"""The figures of the studies: predictions as lines or ranges, measurements as points."""
+"""Draw the studies' figures: predictions as lines or ranges, measurements as points."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _canvas(name: str, title: str, caption: str, height: float = 3.4, left: floa
 
 
 def _numbers(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that were measured, with numbers as floats."""
+    """The measured rows, with numbers as floats."""
     rows = rows[rows["verdict"] != UNKNOWN].copy()
     for name in ("predicted", "low", "high", "measured", "p5", "p95"):
         rows[name] = pd.to_numeric(rows[name], errors="coerce")
@@ -52,7 +52,7 @@ def _numbers(rows: pd.DataFrame) -> pd.DataFrame:
 
 @picture("lecture_matmul", of="lecture_matmul")
 def plot_matmul(lecture_matmul: pd.DataFrame, caption: str) -> Figure | None:
-    """FLOP/s over size: lines predicted, points measured, the lecture's A100 in grey."""
+    """FLOP/s over size: predictions as lines, measurements as points, the lecture's A100 in grey."""
     rows = _numbers(lecture_matmul)
     if rows.empty:
         return None
@@ -107,7 +107,7 @@ def plot_mlp(lecture_mlp: pd.DataFrame, caption: str) -> Figure | None:
 
 @picture("lecture_waves", of="lecture_waves")
 def plot_waves(lecture_waves: pd.DataFrame, caption: str, lecture_tiles: pd.DataFrame | None = None) -> Figure | None:
-    """Time over size, coloured by what divides it; the prediction for multiples of 8 as a line."""
+    """Time over size, coloured by its largest divisor; the prediction for multiples of 8 as a line."""
     rows = _numbers(lecture_waves)
     rows = rows[rows["case"].str.fullmatch(r"\d+")].copy()
     if rows.empty:
@@ -138,7 +138,7 @@ def plot_waves(lecture_waves: pd.DataFrame, caption: str, lecture_tiles: pd.Data
 
 
 def _ranges(name: str, title: str, rows: pd.DataFrame, caption: str) -> Figure | None:
-    """Measured over predicted, on the range in which the prediction holds."""
+    """Measured over predicted, on top of the range in which the prediction holds."""
     rows = _numbers(rows)
     rows = rows[(rows["predicted"] > 0) & rows["measured"].notna()].reset_index(drop=True)
     if rows.empty:
@@ -217,7 +217,7 @@ def plot_units(lecture_units: pd.DataFrame, caption: str) -> Figure | None:
 
 @picture("lecture_flame", of="lecture_kernels")
 def plot_flame(lecture_cases: list[dict[str, object]], caption: str) -> Figure | None:
-    """Where Python was when the time of the MLP's step was spent: widths are time, callers below."""
+    """A flame graph of the MLP's step by Python frames: widths are time, callers are below."""
     stacks = next((one["stacks"] for one in lecture_cases if one.get("stacks")), None)
     if not isinstance(stacks, dict) or not stacks:
         return None

@@ -1,10 +1,10 @@
-"""Measure the lecture's studies: what predictions.csv expects of them, on the machine at hand.
+"""Measure the quantities of predictions.csv, the lecture's studies, on this machine.
 
     python -m studies.lectures.measure [STUDY …] --out RUN     profiles matmul mlp tricks waves latencies units
     python -m studies.lectures.measure --capture               the tricks once, for ncu
 
-Results go to RUN/captures/lectures.json, a study that is there already is measured anew. Without a GPU, what a CPU can
-do of it: profiles, the MLP, and the formats; studies/lectures/studies.sh runs all, ncu too.
+Results go to RUN/captures/lectures.json; measuring a study again replaces its results. Without a GPU, it measures
+profiles, the MLP and the formats on the CPU. studies/lectures/studies.sh runs all studies and ncu.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def launch(name: str, *arguments: Any) -> None:
 
 
 class MLP(nn.Sequential):  # type: ignore[misc]
-    """Linear and GELU, `layers` times, `dim` wide."""
+    """An MLP of `layers` times Linear and GELU, `dim` wide."""
 
     def __init__(self, dim: int, layers: int) -> None:
         super().__init__(*(part for _ in range(layers) for part in (nn.Linear(dim, dim), nn.GELU())))
@@ -113,7 +113,7 @@ def manual_gelu(x: Any) -> Any:
 
 
 def operators() -> dict[str, Callable[[], object]]:
-    """What is profiled, by case."""
+    """Case -> the call to profile."""
     n = 2048
     a, b = (torch.randn(n, n, device=device()) for _ in range(2))
     small = [torch.randn(128, 128, device=device()) for _ in range(2)]
@@ -137,7 +137,7 @@ def operators() -> dict[str, Callable[[], object]]:
 
 
 def study_profiles(profiles: list[dict[str, Any]]) -> Points:
-    """Profiles of single operators; their tables go to `profiles`."""
+    """Profile single operators; their tables go to `profiles`."""
     seen: dict[str, Profile] = {}
     for case, run in operators().items():
         seen[case] = found = profile(case, run, num_warmups=2, with_stack=case == "MLP step")
@@ -189,7 +189,7 @@ MLP_ROUNDS = 9
 
 
 def study_mlp(_: list[dict[str, Any]]) -> Points:
-    """Sizes are taken in turn, round by round: what slows the CPU down meanwhile slows the base down, too."""
+    """Time the sizes in turn, round by round, so that a disturbance of the CPU also slows the base."""
     base = predict.mlp_sizes()
     sizes: dict[str, dict[str, int]] = {"base": base}
     for axis in base:
@@ -239,7 +239,7 @@ def _mlp_run(steps: int, layers: int, batch: int, dim: int) -> Callable[[], None
 
 
 def tricks() -> dict[str, Callable[[], object]]:
-    """Slow and fast versions by case; a probe needs a GPU."""
+    """Case -> slow and fast version; a probe needs a GPU."""
     count = predict.ELEMENTS
     x = torch.randn(count, device="cuda")
     half = x.bfloat16()
@@ -268,11 +268,11 @@ def tricks() -> dict[str, Callable[[], object]]:
     return found
 
 
-COUNTED = ("three sigmoids", "rows", "columns", "tile", "no tile")  # by ncu
+COUNTED = ("three sigmoids", "rows", "columns", "tile", "no tile")  # counted by ncu
 
 
 def check_tricks(runs: dict[str, Callable[[], object]]) -> None:
-    """Raises InputError if a fast version computes something else than the slow one."""
+    """Raise InputError if a fast version gives another result than the slow one."""
     x = torch.randn(1 << 12, device="cuda")
     out = torch.empty_like(x)
     launch("run_sin_cos", x, out, x.numel())
@@ -314,7 +314,7 @@ def study_tricks(_: list[dict[str, Any]]) -> Points:
 
 
 def _checkpoints() -> Points:
-    """Memory and time of autograd with and without checkpoints."""
+    """Measure memory and time of autograd with and without checkpoints."""
     make = functools.partial(MLP, predict.WIDTH, 1)
     model = nn.ModuleList(make() for _ in range(predict.BLOCKS)).to("cuda", torch.bfloat16)
     x = torch.randn(predict.ROWS, predict.WIDTH, device="cuda", dtype=torch.bfloat16, requires_grad=True)
@@ -343,7 +343,7 @@ def _checkpoints() -> Points:
         model.zero_grad(set_to_none=True)
         x.grad = None
         seen = f"held after the forward pass {held / 1e6:.0f} MB, peak with gradients {peak / 1e6:.0f} MB"
-        # with checkpoints a block's own is alive only in the backward pass, before its gradients have grown
+        # with checkpoints, a block's activations live only in the backward pass, before most gradients exist
         kept = held if not on else held + predict.ROWS * predict.WIDTH * 2
         yield point("tricks", f"checkpoints {name}", "activations", "byte", kept, seen)
     yield point("tricks", "checkpoints", "time, on over off", "1", times["on"] / times["off"],
@@ -353,7 +353,7 @@ def _checkpoints() -> Points:
 def capture() -> None:
     """Run every trick that ncu counts once, between cudaProfilerStart and cudaProfilerStop, in ranges.
 
-    Raises: InputError where there is no GPU.
+    Raises: InputError without a GPU.
     """
     if not on_gpu():
         raise InputError("--capture needs a CUDA GPU, and torch sees none: leave it out.")
@@ -408,7 +408,7 @@ def study_latencies(_profiles: list[dict[str, Any]]) -> Points:
         found = point("latencies", case, "latency", "cycle", samples[len(samples) // 2], seen)
         return found | {"p5": samples[0], "p95": samples[-1]}
 
-    far = _chain((512 << 20) // 8, 529)  # 4,232 bytes apart: no line twice, none of it in L2 any more
+    far = _chain((512 << 20) // 8, 529)  # 4,232 bytes apart, so that no line repeats and none is left in L2
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     samples: list[float] = []
     for _ in range(5):
@@ -437,7 +437,7 @@ def study_latencies(_profiles: list[dict[str, Any]]) -> Points:
 
 
 def _chain(words: int, stride: int) -> Any:
-    """A chain of addresses: each word of 8 bytes leads `stride` words on, and at the end around to the start."""
+    """A chain of addresses: each 8-byte word points `stride` words ahead, and the last ones back to the start."""
     chain = (torch.arange(words, dtype=torch.int64, device="cuda") + stride) % words
     return chain.mul_(8).add_(chain.data_ptr())
 
@@ -484,7 +484,7 @@ def _rates() -> Points:
         try:
             samples: list[float] = []
             for _ in range(10):
-                time.sleep(0.02)  # products back to back reach the cap of power
+                time.sleep(0.02)  # back-to-back products reach the power limit
                 samples += measure_gpu(run, 1, warmup=1).samples_ns
             taken = Measurement.of(samples)
             kernel = _seen(kernels_of_each({name: run})[name])
@@ -511,7 +511,7 @@ ON_CPU = ("profiles", "mlp", "units")
 
 
 def measure(names: Sequence[str], before: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """lectures.json after each study that is measured anew; one that fails keeps what it had measured."""
+    """Yield lectures.json after each study. A study that fails keeps its results so far."""
     points = [one for one in before.get("points") or [] if one["study"] not in names]
     profiles = [] if "profiles" in names else list(before.get("profiles") or [])
     seconds = dict(before.get("seconds") or {})
@@ -522,7 +522,7 @@ def measure(names: Sequence[str], before: dict[str, Any]) -> Iterator[dict[str, 
         try:
             for one in STUDIES[name](profiles):
                 points.append(one)
-        except Exception as error:  # CUDA, compilers and profilers raise what they like; the other studies still count
+        except Exception as error:  # many kinds of errors; the other studies continue
             progress(f"{name} ended early: {manifest.first_line(error)}")
         seconds[name] = round(time.perf_counter() - start, 2)
         if on_gpu():

@@ -1,4 +1,4 @@
-"""The studies in words: a paragraph each, and how many of its predictions hold."""
+"""Write a paragraph for each study, and the number of its predictions that hold."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from analysis.tables.declare import part, section
 from studies.lectures.tables import HOLDS, MISSES, UNKNOWN, Points
 
 WORDS = tomllib.loads(Path(__file__).with_name("paragraphs.toml").read_text(encoding="utf-8"))
-MOST = 40  # rows of a study on the Markdown page: the table has all
+MOST = 40  # most rows of a study on the Markdown page; the table has all
 
 
 def amount(value: Any, unit: str) -> str:
-    """A number of the studies with its unit, for people."""
+    """A number with its unit, formatted for reading."""
     if text.is_missing(value):
         return text.MISSING
     names = {"cycle": "cycles", "1/s": ""}
@@ -31,7 +31,7 @@ def amount(value: Any, unit: str) -> str:
 
 
 def shown(study: str, rows: pd.DataFrame) -> list[str]:
-    """The paragraph and the table of one study, in Markdown: what missed is never left out."""
+    """The paragraph and the table of one study in Markdown. The table always has all misses."""
     judged = rows[rows["verdict"] != UNKNOWN]
     kept = rows
     if len(rows) > MOST:
@@ -152,13 +152,13 @@ def find(studies: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
 
 @part("title", 1)
 def _title(lecture_points: Points, gpu: str | None) -> str | None:
-    """The report's title, where a run has studies."""
+    """The report's title for a run with studies."""
     return f"The lecture's studies on {gpu or 'a CPU'}" if lecture_points else None
 
 
 @section("lecture_tiles")
 def show_tiles(lecture_tiles: pd.DataFrame) -> str:
-    """The tile of each size whose rows start at 16 bytes, and the time that its waves predict."""
+    """The tile of each size with 16-byte aligned rows, and the time predicted from its waves."""
     body = [
         [
             str(row.n),
@@ -177,7 +177,7 @@ def show_tiles(lecture_tiles: pd.DataFrame) -> str:
 
 
 def render_pages(tables: Mapping[str, pd.DataFrame], folder: str) -> dict[str, str]:
-    """Each study's page by its name: paragraph, verdict, table and figure. `folder`: the run, seen from the page."""
+    """Study -> its page: paragraph, verdict, table and figure. `folder` is the run's path from the page."""
     pages = {}
     for name in WORDS:
         rows = tables.get(f"lecture_{name}", pd.DataFrame())
@@ -194,7 +194,7 @@ def render_pages(tables: Mapping[str, pd.DataFrame], folder: str) -> dict[str, s
 
 
 def render_summary(tables: Mapping[str, pd.DataFrame], folder: str) -> str:
-    """One line a study: how many predictions hold, and the largest error. `folder`: the run, seen from the page."""
+    """One line a study: the number of predictions that hold, and the largest error. `folder` is the run's path."""
     body = []
     for name in WORDS:
         rows = tables.get(f"lecture_{name}", pd.DataFrame())

@@ -1,9 +1,9 @@
-"""What each study expects of an H200, from waves, tiles, roofs, launches and bytes; written before it was measured.
+"""Predict each study's results on an H200 from waves, tiles, roofs, launches and bytes.
 
     python -m studies.lectures.predict     print predictions.csv
 
-predictions.csv is that text as it was before the first measurement, and stays so. A prediction holds if what was
-measured lies between `low` and `high`.
+predictions.csv holds this text from before the first measurement and does not change. A prediction holds if the
+measurement lies between `low` and `high`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 TABLE = Path(__file__).with_name("predictions.csv")
 
-# One H200, as committed runs of it had measured before: the roofs of reports/, and launches.
+# Constants of one H200 from earlier committed runs: the roofs in reports/, and launches.
 SMS = 132
 DRAM, L2 = 4.27e12, 9.26e12  # byte/s of a copy, of reads
 SUSTAINED = {"fp32": 51e12, "tf32": 414e12, "bf16": 794e12}  # FLOP/s of cuBLAS at 8192³ (fp32: at 4096³)
@@ -33,12 +33,12 @@ DATASHEET = {
 }
 TILES = {"fp32": (128, 128), "tf32": (128, 256), "bf16": (128, 256)}
 ITEM = {"fp32": 4, "tf32": 4, "bf16": 2}
-LAUNCH_NS = 3_000.0  # of one kernel that waits for nothing, behind a filled queue: start and drain
+LAUNCH_NS = 3_000.0  # start and drain of one independent kernel in a filled queue
 
 
 @dataclass(frozen=True)
 class Expected:
-    """One prediction; `lecture`: what the lecture measured on its own GPU, blank where it gives no number."""
+    """One prediction; `lecture` is the lecture's number for its GPU, blank without one."""
 
     study: str
     case: str
@@ -54,23 +54,23 @@ class Expected:
 def about(
     study: str, case: str, quantity: str, unit: str, predicted: float, within: float, because: str, lecture: str = ""
 ) -> Expected:
-    """A prediction that holds within a share of itself, up or down by the same factor."""
+    """A prediction with a tolerance of the same factor up and down."""
     low, high = predicted / (1 + within), predicted * (1 + within)
     return Expected(study, case, quantity, unit, predicted, low, high, lecture, because)
 
 
 def waves(tiles: int) -> int:
-    """How many times all SMs take a tile."""
+    """The number of waves: how often all SMs take a tile."""
     return math.ceil(tiles / SMS)
 
 
 def tiles_of(n: int, tile: tuple[int, int]) -> int:
-    """Tiles of an n x n result."""
+    """The number of tiles of an n x n result."""
     return math.ceil(n / tile[0]) * math.ceil(n / tile[1])
 
 
 def matmul_ns(n: int, dtype: str) -> float:
-    """An n³ product: each wave takes the time of a tile on one SM, or the memory takes longer; and one launch."""
+    """Time of an n³ product in ns: the waves at a tile's time each, or the memory time if longer, plus one launch."""
     rows, columns = TILES[dtype]
     tile_ns = 2.0 * rows * columns * n / (SUSTAINED[dtype] / SMS) * 1e9
     memory_ns = 3.0 * n * n * ITEM[dtype] / DRAM * 1e9
@@ -97,7 +97,7 @@ def profiles() -> Iterator[Expected]:
         slack = 0.0 if count == 1 else 0.5 if case == "MLP step" else 0.1
         yield about("profiles", case, "kernels", "1", count, slack, why)
     yield about("profiles", "matmul 2048 against 128", "same kernel", "1", 0, 0, "the tile is chosen by shape")
-    # inputs and result fit L2 together (50 of 60 MB): nothing waits for DRAM
+    # inputs and result together fit L2 (50 of 60 MB), so nothing waits for DRAM
     yield about("profiles", "add 2048", "GPU time", "ns", 3 * 2048**2 * 4 / L2 * 1e9 + LAUNCH_NS, 0.5, "L2 holds all")
 
 
@@ -122,8 +122,8 @@ def matmul() -> Iterator[Expected]:
 MLP_DIM, MLP_LAYERS, MLP_BATCH, MLP_STEPS = 256, 4, 256, 2
 TIMES = (2, 3, 4, 5)
 LECTURE_MLP = {"steps": 4.47, "layers": 3.65, "batch": 0.96, "dim": 0.93}  # at x 5
-CALL_NS = 20_000.0  # a call, its synchronisation included
-STEP_NS = 60_000.0  # CPU time of a step's mean and of starting the backward pass
+CALL_NS = 20_000.0  # a call with its synchronisation
+STEP_NS = 60_000.0  # CPU time of the step's mean and of starting the backward pass
 LAYER_NS = 75_000.0  # CPU time of a layer, both passes: 2 + 6 launches, and autograd
 SMALL_KERNEL_NS = 2_500.0  # on the GPU, whatever the size
 MLP_RATE = 35e12  # FLOP/s of fp32 products of these sizes
@@ -131,7 +131,7 @@ LARGER = {"batch": (8, 16, 32, 64), "dim": (8, 16)}
 
 
 def mlp_parts(steps: int, layers: int, batch: int, dim: int) -> tuple[float, float]:
-    """(CPU, GPU) time in ns of forward and backward passes, one of which hides the other."""
+    """(CPU, GPU) time in ns of forward and backward passes; the longer one hides the other."""
     cpu = steps * (STEP_NS + layers * LAYER_NS)
     products = 3 * max(2.0 * batch * dim * dim / MLP_RATE * 1e9, 2 * SMALL_KERNEL_NS)
     moved = 10.0 * batch * dim * 4 / L2 * 1e9 + 5 * SMALL_KERNEL_NS + 4.0 * dim * dim * 4 / L2 * 1e9
@@ -139,7 +139,7 @@ def mlp_parts(steps: int, layers: int, batch: int, dim: int) -> tuple[float, flo
 
 
 def mlp_ns(steps: int = MLP_STEPS, layers: int = MLP_LAYERS, batch: int = MLP_BATCH, dim: int = MLP_DIM) -> float:
-    """Wall time of a call: launches or their work, whichever takes longer."""
+    """Wall time of a call in ns: the longer of launching and working."""
     return CALL_NS + max(mlp_parts(steps, layers, batch, dim))
 
 
@@ -148,12 +148,12 @@ def mlp_sizes() -> dict[str, int]:
 
 
 def mlp_scaled(axis: str, times: int) -> float:
-    """Wall time with one axis that many times as large."""
+    """Wall time in ns with one axis enlarged by a factor."""
     return mlp_ns(**(mlp_sizes() | {axis: mlp_sizes()[axis] * times}))
 
 
 def first_costly(axis: str) -> int:
-    """The least factor by which the axis must grow before the GPU takes longer than the launches."""
+    """The least factor of an axis at which the GPU takes longer than the launches."""
     return next(times for times in range(1, 1000) if mlp_scaled(axis, times) > 1.05 * mlp_ns())
 
 
@@ -179,12 +179,12 @@ def mlp() -> Iterator[Expected]:
 # --- the five tricks ---
 
 ELEMENTS = 1 << 26  # 268 MB in fp32: four times L2
-SIDE = 8192  # of the matrix that is walked
+SIDE = 8192  # side of the matrix for coalescing
 TILED_N = 2048
 
 
 def passes_ns(passes: float, item: int = 4) -> float:
-    """So many reads or writes of all elements."""
+    """Time in ns of `passes` reads or writes of all elements."""
     return passes * ELEMENTS * item / DRAM * 1e9 + LAUNCH_NS
 
 
@@ -216,7 +216,7 @@ BLOCKS, WIDTH, ROWS = 16, 2048, 16384
 
 
 def _checkpoints() -> Iterator[Expected]:
-    """Linear and GELU, 16 times, bf16: a block keeps its input and GELU's, 2 rows of WIDTH; a checkpoint keeps one."""
+    """Linear and GELU, 16 times, bf16. A block keeps its input and GELU's, 2 rows of WIDTH; a checkpoint keeps one."""
     row = ROWS * WIDTH * 2
     whole, again = 2 * BLOCKS * row, (BLOCKS + 2) * row
     why = f"two tensors of {row / 1e6:.0f} MB a block"
@@ -236,7 +236,7 @@ def _coalescing() -> Iterator[Expected]:
     yield about(
         "tricks", "columns", "L2 bytes read", "byte", sectors, 0.05, "a sector for each element: 8 times the data"
     )
-    # 8 blocks that share sectors lie SIDE / 256 blocks apart: together they touch what L2 can hold
+    # 8 blocks that share sectors are SIDE / 256 blocks apart, and their data together fits L2
     yield about("tricks", "columns", "GPU time", "ns", 2 * sectors / L2 * 1e9 + LAUNCH_NS, 0.5,
                 "8 times the bytes between L2 and the SMs; neighbours are found in L2")  # fmt: skip
 
@@ -260,12 +260,12 @@ def _tiling() -> Iterator[Expected]:
 
 WAVE_TILE = (128, 256)
 WAVE_SIZES = tuple(sorted({*range(1536, 2561, 32), *range(1780, 1801), *range(2040, 2057), *range(1800, 2560, 40)}))
-ALIGNED = 8  # elements of bf16 in the 16 bytes that TMA wants rows to start at
-UNALIGNED = 2.0  # how much longer kernels take that cannot use TMA or wgmma
+ALIGNED = 8  # bf16 elements in 16 bytes, the alignment of rows for TMA
+UNALIGNED = 2.0  # slow-down of kernels that cannot use TMA or wgmma
 
 
 def wave_ns(n: int, tile: tuple[int, int] = WAVE_TILE) -> float:
-    """A bf16 product in whole waves; rows that do not start at 16 bytes need the kernels of older GPUs."""
+    """Time of a bf16 product in ns from whole waves. Rows without 16-byte alignment need the kernels of older GPUs."""
     tile_ns = 2.0 * tile[0] * tile[1] * n / (SUSTAINED["bf16"] / SMS) * 1e9
     return waves(tiles_of(n, tile)) * tile_ns * (1 if n % ALIGNED == 0 else UNALIGNED) + LAUNCH_NS
 
@@ -342,7 +342,7 @@ STUDIES: dict[str, Callable[[], Iterator[Expected]]] = {
 
 
 def text() -> str:
-    """predictions.csv as the models have it now."""
+    """The text of predictions.csv by today's models."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, [one.name for one in fields(Expected)], lineterminator="\n")
     writer.writeheader()
@@ -357,7 +357,7 @@ def text() -> str:
 
 @cache
 def frozen() -> tuple[Expected, ...]:
-    """The committed predictions."""
+    """The rows of the committed predictions.csv."""
     with TABLE.open(newline="", encoding="utf-8") as stream:
         return tuple(
             Expected(**{  # type: ignore[arg-type]

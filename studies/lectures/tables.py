@@ -1,4 +1,4 @@
-"""Each study's predictions beside what was measured, and the profiles of single operators."""
+"""Build the studies' tables: predictions beside measurements, and profiles of single operators."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COLUMNS = (
     Column("seen", "", "kernels and grids, or times behind a factor", "timing", shown=False, style="prose"),
     Column("reason", "", "why it missed, written afterwards", "static", style="prose"),
 )
-# Quantities that ncu counts: column of the launches, and how launches of a case add up.
+# Quantities that ncu counts: column of the launches, and how to combine the launches of a case.
 _COUNTED = {
     "DRAM bytes read": ("dram_read_bytes", "sum"),
     "DRAM bytes written": ("dram_write_bytes", "sum"),
@@ -66,14 +66,14 @@ Points = dict[tuple[str, str, str], dict[str, Any]]
 
 @cache
 def reasons() -> list[dict[str, str]]:
-    """Why predictions missed: study, regular expression of cases, sentence; written after the measurement."""
+    """Reasons for misses: study, regular expression of cases, sentence. They were written after the measurement."""
     if not REASONS.is_file():
         return []
     return list(tomllib.loads(REASONS.read_text(encoding="utf-8"))["reason"])
 
 
 def reason_of(one: Expected) -> str:
-    """The reason that is written for a prediction, blank where there is none."""
+    """The written reason for a prediction's miss; blank without one."""
     for entry in reasons():
         fits = entry["study"] == one.study and re.fullmatch(entry["case"], one.case)
         if fits and one.quantity in entry.get("quantity", one.quantity).split(", "):
@@ -82,7 +82,7 @@ def reason_of(one: Expected) -> str:
 
 
 def judged(study: str, points: Points, measured: pd.DataFrame | None) -> pd.DataFrame | None:
-    """One row a prediction of the study; None where nothing of the study was measured."""
+    """One row a prediction of the study; None if nothing of the study was measured."""
     if not any(name == study for name, _, _ in points):
         return None
     rows = []
@@ -109,7 +109,7 @@ def judged(study: str, points: Points, measured: pd.DataFrame | None) -> pd.Data
 
 
 def _counted(one: Expected, measured: pd.DataFrame | None) -> float | None:
-    """What ncu counted of a case of the tricks; None where it did not."""
+    """ncu's count for a case of the tricks; None without one."""
     column, how = _COUNTED[one.quantity]
     if measured is None or column not in measured:
         return None
@@ -232,7 +232,7 @@ def build_tiles(lecture_points: Points) -> pd.DataFrame | None:
     optional=True,
 )
 def build_operators(lecture_cases: list[dict[str, Any]]) -> pd.DataFrame | None:
-    """Return lecture_operators.csv: the lecture's table, those with most of their own time first."""
+    """Return lecture_operators.csv: the lecture's table, sorted by own time."""
     rows = [{"case": one["case"], **row, "tier": "timing"} for one in lecture_cases for row in one["operators"]]
     return pd.DataFrame(rows) if rows else None
 
@@ -255,7 +255,7 @@ def build_operators(lecture_cases: list[dict[str, Any]]) -> pd.DataFrame | None:
     optional=True,
 )
 def build_kernels(lecture_cases: list[dict[str, Any]]) -> pd.DataFrame | None:
-    """Return lecture_kernels.csv: in the order in which they were launched first."""
+    """Return lecture_kernels.csv in the order of the first launches."""
     rows = [
         {"case": one["case"], "operator": kernel["operator"], "kernel": kernel["name"],
          "kind": kind_of_kernel(kernel["name"]), "grid": "x".join(map(str, kernel["grid"])),
