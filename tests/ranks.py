@@ -42,7 +42,7 @@ def _serve(rank: int, size: int, port: int, limit_s: float, orders: Connection) 
 class Ranks:
     """`size` ranks. `run` calls a function of a module with the world and the same arguments on each."""
 
-    def __init__(self, size: int, limit_s: float = 60.0) -> None:
+    def __init__(self, size: int, limit_s: float = 600.0) -> None:
         self.size = size
         port, start = free_port(), context()
         self.pipes, self.processes = [], []

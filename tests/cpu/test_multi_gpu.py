@@ -28,14 +28,14 @@ from tests.ranks import Ranks, start
 pytestmark = pytest.mark.xdist_group("ranks")  # one worker starts the processes, once
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # they wait for orders, and end on their own some time after the last
 def two() -> Iterator[Ranks]:
     ranks = Ranks(2)
     yield ranks
     ranks.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def three() -> Iterator[Ranks]:
     ranks = Ranks(3)
     yield ranks

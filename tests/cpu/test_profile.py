@@ -173,10 +173,19 @@ def started_slow(machine: Machine) -> tuple[subprocess.Popen[str], int]:
     deadline = time.monotonic() + 50
     while time.monotonic() < deadline:
         found = re.findall(r"^program (\d+)$", machine.calls.read_text(), re.MULTILINE)
-        if len(found) == 2:
+        if len(found) == 2 and is_asleep(
+            int(found[1])
+        ):  # before that it may still look for the file that makes it slow
             return process, int(found[1])
         time.sleep(0.05)
     raise AssertionError((machine.folder / "stderr").read_text())
+
+
+def is_asleep(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == "sleep\n"
+    except OSError:
+        return False
 
 
 def is_alive(pid: int) -> bool:
