@@ -177,6 +177,7 @@ readme: $(HARNESS)  ## make the committed reports anew, and rewrite the generate
 	$(PY) -m studies.ladder.measure --mode declare --out $$folder; $(PY) -m studies.ladder.build $$folder; done
 	@folders=$$(for part in layers sweep overview studies accounting decode multi_gpu; do $(PY) -m analysis.published $$part; done); \
 	for folder in $$folders; do $(PY) analysis/report.py $$folder/captures --out $$folder --quiet; done
+	@$(PY) -m studies.ladder.changed >reports/ratios.new && mv reports/ratios.new reports/ratios.csv
 	@$(PY) -m studies.specimens.scorecard
 	@$(PY) -m analysis.readmes
 	@$(PY) -m tests.bench.readers --update-readme

@@ -816,8 +816,13 @@ def bench(
     variants: Sequence[str],
     rounds: int,
     seconds: float = math.inf,
+    pause: Callable[[str], None] = lambda done: None,
+    with_gpt2: bool = True,
 ) -> int:
-    """Everything on a GPU; 1 if a variant failed its check. No shape is begun later than `seconds` after the start."""
+    """Everything on a GPU; 1 if a variant failed its check. No shape is begun later than `seconds` after the start.
+
+    `pause("checked")` is called between the checks and the times.
+    """
     import torch
 
     from harness import manifest
@@ -829,6 +834,7 @@ def bench(
     variants = [name for name in variants if not op.variants[name].lacks]
     done = check_all(op, dtypes, sizes, variants)
     _tell(out / "correctness.txt", correctness_text(op, done.checks, torch.cuda.get_device_name()))
+    pause("checked")
     with manifest.ClockSampler() as sampler:
         times = time_all(op, done, dtypes, sizes, rounds, until)
     conditions = manifest.build_manifest(["harness.bench", op.name], [], 0, {"source": "none"}, sampler)
@@ -854,7 +860,7 @@ def bench(
     }
     # before GPT-2, which takes a minute: the times have their conditions even if that is interrupted
     manifest.write_json(out / BENCH.name, BENCH.document(document))
-    if op.in_gpt2:
+    if op.in_gpt2 and with_gpt2:
         text, numbers = time_gpt2(op.dtypes, with_ops=False)
         _tell(out / "gpt2.txt", text)
         manifest.write_json(out / BENCH.name, BENCH.document(document | {"gpt2": numbers}))
@@ -909,6 +915,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seconds", type=float, default=math.inf, help="of each op: no shape is begun later, and what is left is named"
     )
+    parser.add_argument(
+        "--pause",
+        action="store_true",
+        help="say `checked` after the checks and wait for a line: others check meanwhile",
+    )
+    parser.add_argument("--no-gpt2", action="store_true", help="leave out GPT-2, which takes a minute behind softmax")
     parser.add_argument("--gpt2", action="store_true", help="time GPT-2 unfused, with the best softmax, with all ops")
     options = parser.parse_args(arguments)
     return guarded(lambda: _run(options), "fewer --shapes")
@@ -918,6 +930,12 @@ def keep_caches() -> None:
     """What compilers make and search for is kept in build/ from run to run, unless the environment says where."""
     for variable, name in CACHES.items():
         os.environ.setdefault(variable, str(ROOT / "build" / name))
+
+
+def wait_for_a_line(done: str) -> None:
+    """Say what is done, in a line of its own, and wait until whoever started this program sends a line."""
+    print(f"\n{done}", flush=True)
+    sys.stdin.readline()
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -961,7 +979,10 @@ def _run(options: argparse.Namespace) -> int:
             out /= op.name
         out.mkdir(parents=True, exist_ok=True)
         if torch.cuda.is_available():
-            status |= bench(op, out, dtypes, shapes, variants, options.rounds, options.seconds)
+            pause = wait_for_a_line if options.pause else lambda done: None
+            status |= bench(
+                op, out, dtypes, shapes, variants, options.rounds, options.seconds, pause, not options.no_gpt2
+            )
         else:
             status |= check_on_cpu(op, out, dtypes)
         names = ", ".join(sorted(path.name for path in out.iterdir() if not path.name.startswith(".")))

@@ -1,7 +1,8 @@
 """Every ratio of the ladders' tables at an older commit, and what it is now.
 
-    python -m studies.ladder.changed COMMIT > reports/ratios.csv     a row for each dtype and shape of an op
-    python -m studies.ladder.changed COMMIT --summary                one for each dtype of an op, for CHANGELOG.md
+    python -m studies.ladder.changed > reports/ratios.csv      a row for each dtype and shape of an op
+    python -m studies.ladder.changed --summary                 one for each dtype of an op, for CHANGELOG.md
+    python -m studies.ladder.changed --since COMMIT            against another commit than the last of chained times
 
 A row says which rung and which library were fastest then and are now, how many times as fast the rung is as that
 library and as each baseline, and which share of the roof it reaches. `time_kind` says of which times.
@@ -25,6 +26,8 @@ from studies.ladder.goals import fastest_rungs, library_of, versus
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = ["op", "dtype", "shape_name"]
+SINCE = "fcc12f7"  # the tables before launches were timed alone
+TABLE = ROOT / "reports" / "ratios.csv"
 RATIOS = ("best_library", *BASELINES, "roof")
 
 
@@ -107,11 +110,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("commit", help="what to compare with, such as the commit before new benchmarks")
+    parser.add_argument("--since", default=SINCE, metavar="COMMIT", help=f"what to compare with (default {SINCE})")
     parser.add_argument("--summary", action="store_true", help="print a table for CHANGELOG.md")
     options = parser.parse_args(arguments)
     folder = folders("ladder")[0]
-    rows = both(ratios(*tables(folder, options.commit)), ratios(*tables(folder)))
+    rows = both(ratios(*tables(folder, options.since)), ratios(*tables(folder)))
     print(summary(rows) if options.summary else to_text(rows), end="")
     return 0
 

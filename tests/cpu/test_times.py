@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pandas as pd
 import pytest
 
 from analysis.formats.bench import BENCH_ROWS, median_ns
+from analysis.published import folders
+from studies.ladder import changed
 from studies.ladder.goals import versus
 from studies.ladder.read import judged, read_bench
 from tests.ladder_export import timed
@@ -64,3 +67,14 @@ def test_an_older_header_is_known() -> None:
     older = [name.replace("chained", "bench") for name in today]
     assert BENCH_ROWS.has_header(",".join(today))
     assert BENCH_ROWS.has_header(",".join(older))
+
+
+def test_the_table_of_changed_ratios_is_that_of_the_committed_ladder() -> None:
+    """What the ratios are now; what they were stands in git and cannot change."""
+    shown = pd.read_csv(changed.TABLE).dropna(subset=["rung_now"])
+    now = changed.ratios(*changed.tables(folders("ladder")[0])).sort_values(changed.KEY, ignore_index=True)
+    names = ["time_kind", "rung", "library", *changed.RATIOS]
+    written = changed.to_text(now[[*changed.KEY, *names]].rename(columns={name: f"{name}_now" for name in names}))
+    columns = [*changed.KEY, *(f"{name}_now" for name in names)]
+    expected = pd.read_csv(io.StringIO(written)).sort_values(changed.KEY, ignore_index=True)
+    pd.testing.assert_frame_equal(shown[columns].reset_index(drop=True), expected)

@@ -3,16 +3,25 @@
 It shares nothing with harness/bench.py but the kernels: what both say of a ratio is not an accident of one of them.
 
     python -m tests.gpu.plain_loop BENCH.csv …      our fastest rung against the fastest library, row by row, beside it
+    python -m tests.gpu.plain_loop --time OP --out DIR [ARGUMENTS of harness.bench]
+                                                    the benchmark and, in the same process, the loop: DIR/plain_loop.csv
+
+Exit code 1: a ratio is further apart than 3 %, or a check of the benchmark failed. With --pause both the benchmark and
+the loop wait for a line of standard input (`tests.gpu.together` sends it).
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
+
+from harness import bench
 
 SAMPLES = 60
 TOLERANCE = 0.03
@@ -101,18 +110,60 @@ def ratios(rows: Sequence[Mapping[str, str]]) -> Iterator[Ratio]:
         torch.cuda.empty_cache()
 
 
-def main() -> int:
-    """See the module's docstring; 1 if a ratio is further apart than TOLERANCE."""
-    writer = csv.writer(sys.stdout)
+def write(rows: Sequence[Mapping[str, str]], stream: IO[str], until: float = float("inf")) -> float:
+    """Write a line a ratio as CSV, none begun after `until` (seconds of time.monotonic()); return the furthest apart."""
+    writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([*Ratio._fields, "apart"])
     worst = 0.0
-    for file in map(Path, sys.argv[1:]):
+    for one in ratios(rows):
+        writer.writerow([*one[:5], f"{one.published:.4f}", f"{one.looped:.4f}", f"{one.apart:.4f}"])
+        stream.flush()
+        worst = max(worst, one.apart)
+        if time.monotonic() > until:
+            break
+    return worst
+
+
+def time_and_loop(op: str, out: Path, more: Sequence[str]) -> int:
+    """Run the benchmark of an op, then the loop over what it wrote; 1 if either finds something."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--pause", action="store_true")
+    known, _ = parser.parse_known_args(more)
+    until = time.monotonic() + known.seconds
+    status = bench.main([op, "--out", str(out), "--no-gpt2", *more])
+    timed = out / "bench.csv"
+    if not timed.is_file():
+        return status
+    if known.pause:
+        bench.wait_for_a_line("timed")
+    with timed.open(newline="", encoding="utf-8") as stream, (out / "plain_loop.csv").open("w", newline="") as to:
+        worst = write(list(csv.DictReader(stream)), to, until)
+    return status or int(worst > TOLERANCE)
+
+
+def main() -> int:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.gpu.plain_loop",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("files", nargs="*", type=Path, metavar="BENCH.csv")
+    parser.add_argument("--time", metavar="OP")
+    parser.add_argument("--out", type=Path)
+    options, more = parser.parse_known_args()
+    if options.time:
+        if not options.out:
+            parser.error("--time needs --out, the folder for what is measured")
+        return time_and_loop(options.time, options.out, [*map(str, options.files), *more])
+    if more or not options.files:
+        parser.error("give files of harness.bench, or --time OP --out DIR")
+    rows: list[Mapping[str, str]] = []
+    for file in options.files:
         with file.open(newline="", encoding="utf-8") as stream:
-            for one in ratios(list(csv.DictReader(stream))):
-                writer.writerow([*one[:5], f"{one.published:.4f}", f"{one.looped:.4f}", f"{one.apart:.4f}"])
-                sys.stdout.flush()
-                worst = max(worst, one.apart)
-    return int(worst > TOLERANCE)
+            rows += csv.DictReader(stream)
+    return int(write(rows, sys.stdout) > TOLERANCE)
 
 
 if __name__ == "__main__":
