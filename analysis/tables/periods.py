@@ -63,6 +63,11 @@ def _repeated(launched: Ints, length: int) -> Period:
     return Period(int(starts[at]), length, count if count >= LEAST_REPEATS else 0)
 
 
+def _opens_ranges(capture: Capture) -> bool:
+    """Whether any range is the program's own; a million ranges have few names."""
+    return any(map(is_own, capture.ranges["name"].unique()))
+
+
 @fact("iterations")
 def find_iterations(capture: Capture) -> pd.DataFrame:
     """The iterations of a program without ranges of its own as ranges (RANGES_COLUMNS); none where nothing repeats.
@@ -71,7 +76,7 @@ def find_iterations(capture: Capture) -> pd.DataFrame:
     """
     ops = capture.gpu_ops
     calls = ["api_start_ns", "api_end_ns", "pid", "tid"]
-    if capture.ranges["name"].map(is_own).any() or ops[calls].isna().any(axis=None) or len(ops) < LEAST_LAUNCHES:
+    if _opens_ranges(capture) or ops[calls].isna().any(axis=None) or len(ops) < LEAST_LAUNCHES:
         return empty_table(RANGES_COLUMNS)
     ops = ops[ops["pid"] == ops["pid"].mode().iloc[0]].sort_values("api_start_ns", kind="stable")
     number = ops.groupby(["name", "grid", "block"], dropna=False, observed=True).ngroup().to_numpy(np.int64)
@@ -90,7 +95,7 @@ def find_iterations(capture: Capture) -> pd.DataFrame:
 
 @part("note", 6)
 def _said(capture: Capture, iterations: pd.DataFrame, step_ranges: pd.DataFrame) -> str | None:
-    if capture.ranges["name"].map(is_own).any() or len(capture.gpu_ops) < LEAST_LAUNCHES:
+    if _opens_ranges(capture) or len(capture.gpu_ops) < LEAST_LAUNCHES:
         return None
     if len(iterations) and step_ranges is iterations:
         return (
