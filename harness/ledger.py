@@ -22,6 +22,7 @@ from analysis.formats.run import OPS
 from harness.gpt2 import TORCH_SOFTMAX, GPT2Config
 from harness.workloads import Workload
 from kernels import registry
+from kernels.attention_decode.op import HEAD_SIZE
 from kernels.ceilings import COPY_SYMBOL
 
 BENCH_DTYPE = "float32"
@@ -156,6 +157,76 @@ def softmax_chain(shape: tuple[int, ...], dtype: str, softmax: str) -> list[OpRo
     ]
 
 
+def fused_row(op: str, name: str, shape: tuple[int, ...], dtype: str, note: str = "") -> OpRow:
+    """A range that is one op of kernels.registry in its best variant, numbers from its declaration."""
+    declared = registry.ops()[op]
+    best = declared.variant(declared.best_for(dtype))
+    return OpRow(
+        op,
+        name,
+        shape,
+        declared.flops(shape),
+        declared.minimum_bytes(shape, dtype),
+        declared.unfused_bytes(shape, dtype),
+        best.bytes_model(shape, dtype),
+        variant=best.name,
+        symbols=best.symbols,
+        note=note,
+    )
+
+
+def fused_step_rows(
+    config: GPT2Config, workload: Workload, dtype: str, softmax: str, last_only: bool = False
+) -> list[OpRow]:
+    """As `step_rows`, of the model with ops="fused": additions inside layernorms, the bias of fc inside its GELU."""
+    e, c, inner = registry.item_bytes(dtype), config.n_embd, config.inner
+    batch, tokens, tk, heads, hs = workload.batch, workload.tokens, workload.total, config.n_head, config.head_size
+    n = batch * tokens
+    if tokens == 1 and hs == HEAD_SIZE:
+        attention = [fused_row("attention_decode", "attn/attend", (batch, heads, tk, hs), dtype)]
+    else:
+        merged = values(batch, heads, tokens, tk, hs, e)
+        if tokens > 1:
+            merged = replace(merged, note="with merge_heads, a kernel of its own")
+        attention = [
+            scores(batch, heads, tokens, tk, hs, e),
+            *softmax_chain((batch, heads, tokens, tk), dtype, softmax),
+            merged,
+        ]
+    if config.activation_function == "gelu":  # the exact form has no kernel
+        activated = [linear("mlp/fc", n, inner, c, e), gelu(n, inner, e)]
+    else:
+        activated = [
+            linear("mlp/fc", n, inner, c, e, bias=False),
+            fused_row("bias_gelu", "mlp/act", (n, inner), dtype),
+        ]
+    block = [
+        fused_row("residual_layernorm", "ln_1", (n, c), dtype),
+        replace(linear("attn/qkv", n, 3 * c, c, e, copied=2 * n * c), note="with the appends to the KV cache"),
+        *attention,
+        linear("attn/proj", n, c, c, e),
+        fused_row("residual_layernorm", "ln_2", (n, c), dtype),
+        *activated,
+        linear("mlp/proj", n, c, inner, e),
+    ]
+    rows = [fused_row("encoder", "embeddings", (batch, tokens, c), dtype)]
+    for index in range(config.n_layer):
+        first = [layernorm("ln_1", n, c, e), *block[1:]]  # nothing is to be added yet
+        rows += [replace(row, range=f"h.{index}/{row.range}") for row in (block if index else first)]
+    outputs = batch if last_only else n
+    rows += [
+        fused_row("residual_layernorm", "ln_f", (outputs, c), dtype),
+        linear("lm_head", outputs, config.vocab_size, c, e, bias=False),
+    ]
+    return _of_step(rows, "gpt2_fused_ops", workload, dtype)
+
+
+def _of_step(rows: Iterable[OpRow], root: str, workload: Workload, dtype: str) -> list[OpRow]:
+    return [
+        replace(row, range=f"{root}/{workload.step}/{row.range}", workload=workload.name, dtype=dtype) for row in rows
+    ]
+
+
 def step_rows(config: GPT2Config, workload: Workload, dtype: str, softmax: str, last_only: bool = False) -> list[OpRow]:
     """All leaf ranges of one step, in the order in which they run, with full paths.
 
@@ -183,9 +254,7 @@ def step_rows(config: GPT2Config, workload: Workload, dtype: str, softmax: str, 
         rows += [replace(row, range=f"h.{index}/{row.range}") for row in block]
     outputs = batch if last_only else n
     rows += [layernorm("ln_f", outputs, c, e), linear("lm_head", outputs, config.vocab_size, c, e, bias=False)]
-    return [
-        replace(row, range=f"{root}/{workload.step}/{row.range}", workload=workload.name, dtype=dtype) for row in rows
-    ]
+    return _of_step(rows, root, workload, dtype)
 
 
 def bench_variants(op: registry.Op) -> list[str]:

@@ -5,10 +5,11 @@
     python -m harness.run --mode cpu     --out DIR    no GPU: CPU time of each range
 
 The captured window (cudaProfilerStart … Stop), everything warmed up before it: gpt2 prefill, gpt2 decode, gpt2_fused
-prefill, gpt2_fused decode. With --bench also each softmax variant once and, of every other op whose baseline is a chain
-of kernels, that baseline and the best; with --selftest the known bytes and FLOPs; with --only bench or --only selftest
-that alone. capture and cpu run it once more before, untimed and outside of the window, and write which tensors each
-operation reads and writes (dataflow.csv, see harness/dataflow.py).
+prefill, gpt2_fused decode; with --ops fused the same two of gpt2_fused_ops, which takes every op that fuses in its best
+variant. With --bench also each softmax variant once and, of every other op whose baseline is a chain of kernels, that
+baseline and the best; with --selftest the known bytes and FLOPs; with --only bench or --only selftest that alone.
+capture and cpu run it once more before, untimed and outside of the window, and write which tensors each operation reads
+and writes (dataflow.csv, see harness/dataflow.py).
 
 bare and cpu overwrite what is in DIR. capture leaves a manifest.json and an ops.csv alone that describe the same
 program under the same conditions (bare's manifest knows the clocks, and nsys and ncu run one after the other), and
@@ -37,7 +38,7 @@ from analysis.formats.run import CEILINGS, TIMING
 from analysis.formats.spans import spread
 from harness import dataflow, ledger, manifest
 from harness.console import progress
-from harness.gpt2 import GPT2, TORCH_SOFTMAX, GPT2Config, KVCache
+from harness.gpt2 import FUSED_OPS, GPT2, TORCH_OPS, TORCH_SOFTMAX, GPT2Config, KVCache
 from harness.ranges import NvtxTracer, RecordingTracer, Tracer, attach, detach, span
 from harness.timing import Measurement, measure_gpu, measure_wall
 from harness.training import Trainer, TrainingStep
@@ -103,8 +104,11 @@ def prepare(models: Sequence[GPT2], workloads: Sequence[Workload], seed: int) ->
     ]
 
 
-def make_models(weights: Weights, fused: str, device: str, dtype: Any) -> list[GPT2]:
-    """The baseline and, sharing its parameters, the fused model; without the latter if its kernel cannot be had."""
+def make_models(weights: Weights, fused: str, device: str, dtype: Any, ops: str = TORCH_OPS) -> list[GPT2]:
+    """The baseline and, sharing its parameters, the fused model; without the latter if its kernel cannot be had.
+
+    With `ops` "fused" also the model that takes every op that fuses, its softmax the fused one.
+    """
     models = [build_model(weights, TORCH_SOFTMAX, device, dtype)]
     if fused == NO_FUSED:
         return models
@@ -114,14 +118,15 @@ def make_models(weights: Weights, fused: str, device: str, dtype: Any) -> list[G
         raise UsageError(f"--softmax-fused {fused!r} is no fused softmax: use {', '.join([*names, NO_FUSED])}.")
     progress(f"loading softmax {fused} (its first use compiles it)")
     try:
-        model = models[0].with_softmax(fused)
-        _tiny_step(model)
+        others = [models[0].with_softmax(fused, ops=one) for one in dict.fromkeys((TORCH_OPS, ops))]
+        for model in others:
+            _tiny_step(model)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # a kernel may fail to build or to load in many ways; the baseline still runs
         progress(f"gpt2_fused is skipped, softmax {fused} does not run: {manifest.first_line(error)}")
         return models
-    return [*models, model]
+    return [*models, *others]
 
 
 def _tiny_step(model: GPT2) -> None:
@@ -402,6 +407,7 @@ class Plan:
     weights: Weights | None  # None: only what needs no model
     workloads: tuple[Workload, ...]
     fused: str
+    ops: str
     bench: bool
     selftest: bool
     arguments: tuple[str, ...]
@@ -412,7 +418,7 @@ class Plan:
         progress(
             f"building GPT-2 ({self.weights.config.n_layer} layers of {self.weights.config.n_embd}) on {self.device}"
         )
-        return make_models(self.weights, self.fused, self.device, DTYPES[self.dtype])
+        return make_models(self.weights, self.fused, self.device, DTYPES[self.dtype], self.ops)
 
     def steps(self, models: Sequence[GPT2]) -> list[Step | TrainingStep]:
         return prepare(models, self.workloads, self.seed)
@@ -422,12 +428,19 @@ def _softmax_of(model: GPT2 | Trainer) -> str:
     return str(model.h[0].attn.softmax_variant)
 
 
+def rows_of(step: Step | TrainingStep, dtype: str) -> list[ledger.OpRow]:
+    """The rows of ops.csv about one step; none of training, for the byte model is of single passes."""
+    if step.workload.step == TRAIN:
+        return []
+    model = step.model
+    described = ledger.fused_step_rows if model.ops == FUSED_OPS else ledger.step_rows
+    return described(model.config, step.workload, dtype, _softmax_of(model))
+
+
 def _rows(plan: Plan, steps: Sequence[Step | TrainingStep], bench: Sequence[tuple[str, str]]) -> list[ledger.OpRow]:
     rows = []
     for step in steps:
-        if step.workload.step == TRAIN:  # the byte model is of single passes
-            continue
-        rows += ledger.step_rows(step.model.config, step.workload, plan.dtype, _softmax_of(step.model))
+        rows += rows_of(step, plan.dtype)
     if plan.bench:
         rows += ledger.bench_rows(bench)
     return rows + (ledger.selftest_rows() if plan.selftest else [])
@@ -600,6 +613,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=tuple(DTYPES), default="float32")
     parser.add_argument("--softmax-fused", default=None, help="variant of the second model (default: the best)")
+    parser.add_argument(
+        "--ops",
+        choices=(TORCH_OPS, FUSED_OPS),
+        default=TORCH_OPS,
+        help="fused: a third model, with every op that fuses",
+    )
     parser.add_argument("--bench", action="store_true", help="capture single launches of the kernels, too")
     parser.add_argument(
         "--selftest", action="store_true", help="capture the known-bytes copy and known-FLOP GEMMs, too"
@@ -654,6 +673,7 @@ def make_plan(argv: Sequence[str]) -> Plan:
         workloads=() if options.only else workloads,
         # On the CPU every variant is the same PyTorch chain, so a second model would show nothing.
         fused=options.softmax_fused or (NO_FUSED if device == "cpu" else registry.ops()["softmax"].best),
+        ops=TORCH_OPS if options.softmax_fused == NO_FUSED else options.ops,
         bench=device == "cuda" and (options.only == "bench" or (options.bench and not options.only)),
         selftest=device == "cuda" and (options.only == "selftest" or (options.selftest and not options.only)),
         arguments=tuple(argv),

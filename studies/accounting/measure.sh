@@ -24,10 +24,11 @@ while (($#)); do
   *) bad_usage "Unknown argument $1." ;;
   esac
 done
+IFS=, read -ra steps <<<"$count"
 cd "$ROOT"
 [[ -n $count ]] || step "memory and times" "$PYTHON" -m studies.accounting.measure --out "$out" --samples "$samples"
 if [[ -n $dry ]] || find_gpu >/dev/null; then
   step "counters under ncu" "$HERE/ncu_capture.sh" --columns duration_ns,dram_read_bytes,dram_write_bytes,flops_fp32,flops_tensor_bf16 \
-    --out "$out" -- "$PYTHON" -m studies.accounting.measure --capture ${count//,/ }
+    --out "$out" -- "$PYTHON" -m studies.accounting.measure --capture "${steps[@]}"
   step "export" "$HERE/export_csv.sh" --only ncu "$out"
 fi

@@ -1,5 +1,6 @@
 """The time of an operation inside GPT-2: which ranges count, under which op, variant and sizes."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,18 @@ def test_the_committed_run_has_times_of_our_softmax() -> None:
     ours = found[(found["op"] == "softmax") & (found["variant"] == "v05_early")]
     assert set(ours["shape"]) >= {"1x12x1024x1024", "1x12x1x1024"}
     assert (ours["in_model_time_p5_ns"] > 0).all()
+
+
+def test_the_run_that_times_come_from_is_one_command(tmp_path: Path) -> None:
+    script = Path(__file__).resolve().parents[2] / "studies" / "ladder" / "in_model.sh"
+    for dtype in ("float32", "bfloat16"):
+        command = [script, "-n", "--dtype", dtype, "--out", tmp_path / "run"]
+        timeline, export, report = subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        assert timeline.startswith("nsys profile -t cuda,nvtx")
+        assert f"-m harness.run --mode capture --ops fused --dtype {dtype} --out {tmp_path}/run/captures" in timeline
+        assert export.startswith("nsys stats")
+        assert "analysis/report.py" in report
+    wrong = subprocess.run([script, "--dtype", "int8"], capture_output=True, text=True, check=False)
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)

@@ -211,6 +211,30 @@ def test_the_window_runs_steps_bench_and_selftest_in_order(tmp_path: Path, monke
     assert all(paths.count(leaf) == 1 for leaf in leaves)
 
 
+@pytest.mark.parametrize("sizes", ["n_embd=128,n_head=2", "n_embd=96,n_head=2", "n_embd=128,n_head=2,n_inner=72"])
+def test_every_range_of_the_model_of_fused_ops_is_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: str
+) -> None:
+    """The ranges that the third model opens, and no others, stand in ops.csv; those of one op with its variant."""
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    config = f"vocab_size=64,n_positions=32,n_layer=2,{sizes}"
+    plan = run.make_plan(
+        ["--mode", "bare", "--device", "cpu", "--softmax-fused", "v02_fused", "--ops", "fused", "--out", str(tmp_path),
+         "--config", config, *SHAPES]
+    )  # fmt: skip
+    steps = [step for step in plan.steps(plan.models()) if step.model.root == "gpt2_fused_ops"]
+    tracer = RecordingTracer()
+    run.run_program(steps, [], tracer)
+    paths = {instance.path for instance in tracer.instances}
+    leaves = {path for path in paths if not any(other.startswith(f"{path}/") for other in paths)}
+    rows = [row for step in steps for row in run.rows_of(step, "float32")]
+    assert len(steps) == 2
+    assert {row.range for row in rows} == leaves
+    fused = {row.op for row in rows if row.variant != "torch"}
+    attends = {"attention_decode"} if "n_embd=128" in sizes else set()
+    assert fused == {"encoder", "residual_layernorm", "bias_gelu", "softmax"} | attends
+
+
 def test_a_capture_leaves_the_dataflow_of_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole of capture mode on a CPU: small benches, no tool, no GPU."""
     from kernels import registry

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Record GPT-2 with every op that fuses under nsys: from it come the times in the model that ladder_times.csv has.
+#
+# usage: in_model.sh [-n] [--dtype float32|bfloat16] [--out DIR]
+#
+#   -n           print the exact commands, run nothing
+#   --dtype      of the model (default: float32)
+#   --out DIR    run folder (default: runs/<time>-gpt2-fused-<dtype>)
+#
+# To publish it, copy captures/ and the report to reports/<gpu>-gpt2-fused-<dtype> and run make readme: the ladder takes
+# its times in the model from every report beside it whose folder begins with <gpu>-gpt2. About 40 s of an H200 a dtype,
+# most of which is the program's own start and the compilation of its kernels, if they are not in build/.
+# exit: 0 done, 1 a step failed, 2 usage
+source "$(dirname "$0")/../../nsys_scripts/common.sh"
+
+dry='' dtype=float32 out=''
+while (($#)); do
+  case $1 in
+  -h | --help) usage && exit 0 ;;
+  -n) dry=yes && shift ;;
+  --dtype) value "$1" $# && dtype=$2 && shift 2 ;;
+  --out) value "$1" $# && out=$2 && shift 2 ;;
+  *) bad_usage "Unknown argument $1." ;;
+  esac
+done
+[[ $dtype == float32 || $dtype == bfloat16 ]] || bad_usage "--dtype takes float32 or bfloat16, not '$dtype'."
+out=${out:-runs/$(date -u +%Y%m%dT%H%M%SZ)-gpt2-fused-$dtype}
+cd "$ROOT"
+if [[ -z $dry ]] && ! gpu=$(find_gpu); then die 2 "This records on an NVIDIA GPU, and there is none here: $gpu."; fi
+step "timeline" "$HERE/nsys_capture.sh" --out "$out" -- \
+  "$PYTHON" -m harness.run --mode capture --ops fused --dtype "$dtype" --out "$out/captures"
+step "export" "$HERE/export_csv.sh" --only nsys "$out"
+step "report" "$PYTHON" analysis/report.py "$out" --quiet
