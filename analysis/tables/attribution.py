@@ -187,10 +187,11 @@ def fold_paths(paths: pd.Series) -> pd.Series:
     judged by itself (_is_index): h.3.ln_2 is h.*.ln_2 where there is an h.4.ln_2. What numbers the calls of a program
     (`, op_id = 123`) goes first (_running_labels).
     """
-    codes, unique = pd.factorize(paths.to_numpy(object))
+    codes, found = pd.factorize(paths)  # a million strings stay in their array; few of them differ
+    unique = found.to_list()
     tree = _Tree(path for path in unique if not path.startswith(SWEPT))
-    folded = np.array([tree.folded.get(path, path) for path in unique], dtype=object)
-    return pd.Series(folded[codes] if len(codes) else [], index=paths.index, name=paths.name, dtype=paths.dtype)
+    folded = pd.array([tree.folded.get(path, path) for path in unique], dtype=paths.dtype)
+    return pd.Series(folded.take(codes), index=paths.index, name=paths.name)
 
 
 class _Tree:

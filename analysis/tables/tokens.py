@@ -44,13 +44,17 @@ def _copy_roof(roofs: pd.DataFrame) -> float:
 
 @fact("idle_inside")
 def _idle_inside(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray) -> dict[str, float]:
-    """Time between the first and the last GPU operation of a step in which none ran, median over steps, by path."""
-    if step_ranges.empty or gpu_ops.empty:
+    """Time between the first and the last GPU operation of a step that decodes in which none ran, median, by path."""
+    decoding = step_ranges[step_ranges["path"].str.rpartition("/")[2] == DECODE] if len(step_ranges) else step_ranges
+    if decoding.empty or gpu_ops.empty:
         return {}
     start, length = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
+    by_step = np.argsort(step_of_op, kind="stable")
+    rows = decoding.index.to_numpy()
+    lows, highs = (np.searchsorted(step_of_op[by_step], rows, side) for side in ("left", "right"))
     found: dict[str, list[int]] = {}
-    for row, path in zip(step_ranges.index, step_ranges["path"], strict=True):
-        own = np.flatnonzero(step_of_op == row)
+    for path, low, high in zip(decoding["path"], lows, highs, strict=True):
+        own = by_step[low:high]
         if len(own):
             whole = int((start[own] + length[own]).max() - start[own].min())
             found.setdefault(path, []).append(whole - intervals.length(intervals.union(start[own], length[own])))

@@ -129,8 +129,10 @@ def _counted(
     found: dict[str, list[tuple[int, float, int]]] = {}
     for row, path in zip(step_ranges.index, step_ranges["path"] if len(step_ranges) else [], strict=True):
         rung = str(path).partition("/")[0]
+        if rung not in tokens:  # a program that is no such run has steps too, and many launches
+            continue
         own = gpu_ops[step_of_op == row]
-        if rung in tokens and len(own):
+        if len(own):
             start, took = (own[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
             launches = own[["pid", "api_start_ns"]].drop_duplicates().shape[0]
             whole = (own["kind"] == "graph").any()
