@@ -7,9 +7,9 @@
 #   --dtype      of the model (default: float32)
 #   --out DIR    run folder (default: runs/<time>-gpt2-fused-<dtype>)
 #
-# To publish it, copy captures/ and the report to reports/<gpu>-gpt2-fused-<dtype> and run make readme: the ladder takes
-# its times in the model from every report beside it whose folder begins with <gpu>-gpt2. About 40 s of an H200 a dtype,
-# most of which is the program's own start and the compilation of its kernels, if they are not in build/.
+# `make report RUN=DIR` reports on it. To publish it, copy captures/ and the report to reports/<gpu>-gpt2-fused-<dtype> and
+# run make readme: the ladder takes its times in the model from every report beside it whose folder begins with
+# <gpu>-gpt2. The program takes about as long as a capture of GPT-2, 16 s on an H200 once its kernels are in build/.
 # exit: 0 done, 1 a step failed, 2 usage
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 
@@ -30,4 +30,3 @@ if [[ -z $dry ]] && ! gpu=$(find_gpu); then die 2 "This records on an NVIDIA GPU
 step "timeline" "$HERE/nsys_capture.sh" --out "$out" -- \
   "$PYTHON" -m harness.run --mode capture --ops fused --dtype "$dtype" --out "$out/captures"
 step "export" "$HERE/export_csv.sh" --only nsys "$out"
-step "report" "$PYTHON" analysis/report.py "$out" --quiet
