@@ -42,18 +42,14 @@ from studies.multi_gpu.measure_parallel import (
     greedy,
 )
 from studies.multi_gpu.measure_ranks import CPU, CUDA, LIMIT_S, World, check_devices, join, launch
-from studies.multi_gpu.predict import BATCHES, DP, NEW_TOKENS, TOGETHER, TOKENS, TP, context_of
+from studies.multi_gpu.predict import BATCHES, DP, NEW_TOKENS, TOGETHER, TOKENS, TP, context_of, workload
 from studies.multi_gpu.times import DECODE, PREFILL
 
 MODULE = "studies.multi_gpu.measure"
 ONE = "one"
 STEPS = (PREFILL, DECODE)
+MODELS = {"small": measure_check.SMALL, "uneven": measure_check.UNEVEN, "gpt2": GPT2Config()}
 LEAST, MOST = 5, 20  # samples
-
-
-def workload(step: str, batch: int, tokens: int) -> str:
-    """The name of a step, as harness/workloads.py has them."""
-    return f"{step}_b{batch}_" + (f"t{tokens}" if step == PREFILL else f"ctx{context_of(tokens)}")
 
 
 # Jobs --------------------------------------------------------------------------------------------------------
@@ -201,12 +197,9 @@ def weights_of(options: argparse.Namespace) -> Weights:
 
 def check(world: World, options: argparse.Namespace) -> Entries:
     """Entries of `checks`: small models whose heads divide and do not, on a GPU GPT-2 124M too."""
-    models = {"small": measure_check.SMALL, "uneven": measure_check.UNEVEN}
-    if world.device.type == CUDA:
-        models["gpt2"] = GPT2Config()
     found: Entries = []
-    for name, config in models.items():
-        weights = measure_check.random_weights(config)
+    for name in options.models or [name for name in MODELS if name != "gpt2" or world.device.type == CUDA]:
+        weights = measure_check.random_weights(MODELS[name])
         for batch, tokens in measure_check.SHAPES:
             found += measure_check.check(world, weights, name, batch, tokens)
     return found
@@ -326,6 +319,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=(CUDA, CPU), default=CUDA, help="cpu: gloo connects the ranks")
     parser.add_argument("--modes", nargs="+", choices=(ONE, DP, TP), default=[DP, TP], help="of times")
     parser.add_argument("--mode", choices=("trap", DP, TP), default=DP, help="of capture")
+    parser.add_argument("--models", nargs="+", choices=tuple(MODELS), help="of check (default: all; on a CPU not gpt2)")
     parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES), help="trap and capture take the last")
     parser.add_argument("--tokens", type=int, nargs="+", default=list(TOKENS), help="trap and capture take the last")
     parser.add_argument("--config", default="", help="sizes of another model: n_layer=2,n_embd=96,n_head=6")

@@ -35,8 +35,9 @@ TABLE, TRAP_TABLE = HERE / "predictions.csv", HERE / "predictions_trap.csv"
 DP, TP = "dp", "tp"
 GPUS = 2  # that are to be measured
 BATCHES, TOKENS = (1, 2, 4, 8, 16, 32, 64), (128, 256, 512, 1024)
-TOGETHER = 4  # prefills between two synchronisations
-NEW_TOKENS = 8  # decode steps between two; they end at position T
+# Steps between two synchronisations: all their launches have to wait in the GPU's queue, which holds about a thousand.
+TOGETHER = 2  # prefills
+NEW_TOKENS = 2  # decode steps; they end at position T
 CHANNELS, HEAD_COUNT, INNER_WIDTH, VOCAB_SIZE, ITEM = 768, 12, 3072, 50257, 4
 KEY = ("mode", "step", "batch", "tokens")
 MEASURED = ("measured_one_ns", "measured_ns", "measured_speedup", "error_frac")
@@ -57,6 +58,11 @@ def larger_share(total: int, ranks: int) -> float:
 def context_of(tokens: int) -> int:
     """Tokens in the cache before decode steps that end at position `tokens`."""
     return tokens - NEW_TOKENS
+
+
+def workload(step: str, batch: int, tokens: int) -> str:
+    """The name of a step, as harness/workloads.py has them."""
+    return f"{step}_b{batch}_" + (f"t{tokens}" if step == PREFILL else f"ctx{context_of(tokens)}")
 
 
 # Data parallel, tensor parallel ------------------------------------------------------------------------------

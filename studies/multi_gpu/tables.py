@@ -13,8 +13,7 @@ from analysis.formats.run import CEILINGS
 from analysis.tables.declare import Column, fact, table
 from studies.multi_gpu import predict
 from studies.multi_gpu.claims import CLAIMED_GPUS, FORWARD, OPS, claims
-from studies.multi_gpu.predict import GPUS, context_of
-from studies.multi_gpu.times import PREFILL
+from studies.multi_gpu.predict import GPUS
 
 Run = Mapping[str, Any]
 TRAP, RESIDENT = "trap", "resident"
@@ -35,13 +34,6 @@ def _links(capture: Capture) -> Run:
     return capture.of(CEILINGS.kind) or {}
 
 
-def workload(row: Mapping[str, Any]) -> str:
-    """The name of a predicted step, as the measuring program writes it."""
-    batch, tokens = int(row["batch"]), int(row["tokens"])
-    end = f"t{tokens}" if row["step"] == PREFILL else f"ctx{context_of(tokens)}"
-    return f"{row['step']}_b{batch}_{end}"
-
-
 def gpu_ns(entry: Mapping[str, Any]) -> float | None:
     """GPU time of an entry of `times`; None on a CPU."""
     return float(entry["gpu_ns"]["p50"]) if entry.get("gpu_ns") else None
@@ -53,7 +45,7 @@ def compare(run: Run, ceilings: Run) -> pd.DataFrame:
     linked = list(predict.rows(ceilings)) if ceilings.get("links") else []
     rows = []
     for place, expected in enumerate(predict.frozen()):
-        name = workload(expected)
+        name = predict.workload(expected["step"], int(expected["batch"]), int(expected["tokens"]))
         one, many = measured.get(("one", name, 1)), measured.get((expected["mode"], name, GPUS))
         row: dict[str, Any] = {column: expected[column] or None for column in predict.COLUMNS}
         row |= {"linked_speedup": linked[place]["speedup"] if linked else None, "tier": "timing"}
@@ -80,7 +72,7 @@ def compare(run: Run, ceilings: Run) -> pd.DataFrame:
         Column("mode", "", "dp: each GPU has a share of the sequences; tp: of heads, columns and vocabulary", "key"),
         Column("step", "", "prefill, or one decode step", "key"),
         Column("batch", "1", "sequences", "key"),
-        Column("tokens", "1", "of the prompt; position of the last of 8 decode steps", "key"),
+        Column("tokens", "1", "of the prompt; of decode: position of the last of two steps", "key"),
         Column("one_ns", "ns", "on one GPU, from its committed kernel times", "static"),
         Column("compute_ns", "ns", "the busiest GPU's share of it", "static", shown=False),
         Column("exposed_ns", "ns", "communication that nothing hides", "static", shown=False),

@@ -123,7 +123,7 @@ def test_every_workload_is_timed_on_every_rank_alike(two: Ranks) -> None:
     first, second = two.run(rank_work.times, ["dp", "tp"])
     assert first == second  # of each sample the slowest rank counts, and all know it
     assert [(entry["mode"], entry["workload"]) for entry in first] == [
-        (mode, name) for mode in ("dp", "tp") for name in ("prefill_b1_t12", "prefill_b3_t12", "decode_b1_ctx4", "decode_b3_ctx4")
+        (mode, name) for mode in ("dp", "tp") for name in ("prefill_b1_t12", "prefill_b3_t12", "decode_b1_ctx10", "decode_b3_ctx10")
     ]  # fmt: skip
     assert all(entry["wall_ns"]["p50"] > 0 and entry["samples"] == measure.LEAST for entry in first)
 
@@ -142,7 +142,7 @@ def test_the_program_writes_what_each_step_adds(tmp_path: Path) -> None:
     assert MULTI_GPU.check(document, "multi_gpu.json") is document
     assert document["backend"] == "gloo"
     assert [entry["workload"] for entry in document["times"]] == [
-        "prefill_b1_t12", "prefill_b3_t12", "decode_b1_ctx4", "decode_b3_ctx4"
+        "prefill_b1_t12", "prefill_b3_t12", "decode_b1_ctx10", "decode_b3_ctx10"
     ]  # fmt: skip
     assert {(entry["op"], entry["way"]) for entry in document["trap"]} == {
         (op, way) for op in (*OPS, FORWARD) for way in measure_trap.WAYS
@@ -260,7 +260,7 @@ def test_what_a_machine_lacks_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -
     ("arguments", "sentence"),
     [
         (["--batches", "0"], "--processes and --batches count something"),
-        (["--tokens", "8"], "--tokens is more than the 8"),
+        (["--tokens", "2"], "--tokens is more than the 2"),
         (["--modes", "one", "--processes", "2"], "--modes one is of one GPU"),
         (["--limit", "0"], "--seconds and --limit are times"),
     ],

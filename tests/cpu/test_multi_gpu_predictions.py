@@ -136,7 +136,7 @@ def run_of(**lists: Any) -> dict[str, Any]:
 
 def test_what_was_measured_stands_beside_its_prediction() -> None:
     run = run_of(times=[
-        time_entry("one", "decode_b8_ctx1016", 1, 900_000), time_entry("tp", "decode_b8_ctx1016", 2, 1_200_000),
+        time_entry("one", "decode_b8_ctx1022", 1, 900_000), time_entry("tp", "decode_b8_ctx1022", 2, 1_200_000),
         time_entry("one", "prefill_b8_t1024", 1, 50_000_000), time_entry("dp", "prefill_b8_t1024", 4, 20_000_000),
     ])  # fmt: skip
     made = tables.compare(run, CEILINGS).set_index(list(predict.KEY))
@@ -187,7 +187,7 @@ def test_the_committed_run_of_cpu_ranks_has_a_report() -> None:
 
 def test_the_figures_show_what_was_measured() -> None:
     run = run_of(
-        times=[time_entry("one", "decode_b8_ctx1016", 1, 9e5), time_entry("tp", "decode_b8_ctx1016", 2, 6e5)],
+        times=[time_entry("one", "decode_b8_ctx1022", 1, 9e5), time_entry("tp", "decode_b8_ctx1022", 2, 6e5)],
         trap=[trap_entry("residual", way, 1 if way == "one" else 2, 2e4) for way in ("one", "trap")],
     )
     speedups = figures.plot_speedups(tables.compare(run, {}), "")
@@ -253,5 +253,5 @@ def test_the_page_names_what_was_not_measured() -> None:
     checked = json.loads((RANKS / "captures" / "multi_gpu.json").read_text())
     text = page.render_multi_gpu({}, {}, checked)
     assert "**Not measured yet:**" in text
-    assert "48 checks with gloo (2 and 3 ranks)" in text
+    assert "72 checks with gloo (2 and 3 ranks)" in text
     assert text.count("| residual, trap") == 1
