@@ -17,7 +17,7 @@
 #                   pack       the exports, compressed; fails above 3 MB in all
 #
 # NVLink multicast stays off: NCCL_NVLS_ENABLE=0. No clock is touched. A step that fails is named, and the others go on.
-# Without a GPU the times and checks run on CPU processes with gloo, on small models, and no timeline is taken.
+# Without a GPU all but links, predictions and timelines run on CPU processes with gloo, on a small model.
 # exit: 0 all done, 1 a step failed, 2 usage
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 
@@ -47,7 +47,7 @@ fi
 wanted() { [[ ,$steps, == *,$1,* ]]; }
 try() { step "$@" || failed+=" ${1// /-}"; }
 measure() { # TITLE STEP OPTIONS…
-  try "$1" "$PYTHON" -m studies.multi_gpu.measure "$2" --out "$out" ${options[@]+"${options[@]}"} "${@:3}"
+  try "$1" "$PYTHON" -m studies.multi_gpu.measure "$2" --out "$out" "${@:3}" ${options[@]+"${options[@]}"}
 }
 timeline() { # MODE FOLDER OPTIONS…
   try "timeline of $1" "$HERE/nsys_capture.sh" --out "$2" -- "$PYTHON" -m studies.multi_gpu.measure capture --mode "$1" \
@@ -65,8 +65,8 @@ if wanted predicted && [[ -z ${options[*]-} ]]; then
 fi
 if wanted check; then measure "logits and tokens" check --processes "$gpus"; fi
 if wanted times; then
-  measure "times of one GPU" times --modes one --processes 1 --seconds "$seconds"
-  measure "times of $gpus GPUs" times --modes dp tp --processes "$gpus" --seconds "$seconds"
+  measure "times of one rank" times --modes one --processes 1 --seconds "$seconds"
+  measure "times of $gpus ranks" times --modes dp tp --processes "$gpus" --seconds "$seconds"
 fi
 if wanted trap; then measure "the trap" trap --processes "$gpus" --batches 8 --tokens 1024; fi
 if wanted timelines && [[ -z ${options[*]-} ]]; then

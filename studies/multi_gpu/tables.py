@@ -34,6 +34,11 @@ def _links(capture: Capture) -> Run:
     return capture.of(CEILINGS.kind) or {}
 
 
+def on_gpus(run: Run, field: str) -> list[Mapping[str, Any]]:
+    """The times of a list that are of GPUs: those of CPU processes prove that programs run, and nothing else."""
+    return run.get(field) or [] if run.get("gpu") else []
+
+
 def gpu_ns(entry: Mapping[str, Any]) -> float | None:
     """GPU time of an entry of `times`; None on a CPU."""
     return float(entry["gpu_ns"]["p50"]) if entry.get("gpu_ns") else None
@@ -41,7 +46,7 @@ def gpu_ns(entry: Mapping[str, Any]) -> float | None:
 
 def compare(run: Run, ceilings: Run) -> pd.DataFrame:
     """Each prediction with what was measured of it, if anything, and with the same formula on this run's own links."""
-    measured = {(one["mode"], one["workload"], int(one["ranks"])): one for one in run.get("times") or []}
+    measured = {(one["mode"], one["workload"], int(one["ranks"])): one for one in on_gpus(run, "times")}
     linked = list(predict.rows(ceilings)) if ceilings.get("links") else []
     rows = []
     for place, expected in enumerate(predict.frozen()):
@@ -96,7 +101,7 @@ def build_speedups(multi_gpu_run: Run, multi_gpu_links: Run) -> pd.DataFrame | N
 def judge(run: Run) -> pd.DataFrame:
     """Each op of the claims, and the forward pass, as the trap and with resident data: claimed, predicted, found."""
     expected = {(one["op"], int(one["gpus"])): one for one in predict.frozen(predict.TRAP_TABLE)}
-    measured = {(one["op"], one["way"], int(one["gpus"])): one["wall_ns"]["p50"] for one in run.get("trap") or []}
+    measured = {(one["op"], one["way"], int(one["gpus"])): one["wall_ns"]["p50"] for one in on_gpus(run, "trap")}
     claimed = {(claim.op, RESIDENT if claim.resident else TRAP): claim for claim in claims()}
     rows = []
     for op in (*OPS, FORWARD):

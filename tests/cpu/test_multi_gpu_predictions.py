@@ -152,6 +152,15 @@ def test_what_was_measured_stands_beside_its_prediction() -> None:
     assert "Not measured yet" in page.said_of_errors(tables.compare({}, {}))
 
 
+def test_times_of_cpu_processes_are_no_measurement() -> None:
+    run = run_of(
+        times=[time_entry("one", "decode_b8_ctx1022", 1, 9e5), time_entry("tp", "decode_b8_ctx1022", 2, 6e5)],
+        trap=[trap_entry("residual", way, 1 if way == "one" else 2, 2e4) for way in ("one", "trap")],
+    ) | {"backend": "gloo", "gpu": ""}
+    assert tables.compare(run, {})["measured_wall_speedup"].isna().all()
+    assert tables.judge(run)["found_speedup"].isna().all()
+
+
 def trap_entry(op: str, way: str, gpus: int, ns: float) -> dict[str, Any]:
     return {"op": op, "way": way, "gpus": gpus, "shape": "", "samples": 5, "wall_ns": {"p50": ns}}
 
