@@ -115,6 +115,7 @@ def bench(op: str) -> pd.DataFrame:
     return rows[(rows["dtype"] == "fp32") & (rows["convention"] == "cold")]
 
 
+@cache
 def bench_ns(op: str, shape: str, variant: str = "torch") -> float:
     """The median time of an op at a registered shape, launched back to back."""
     rows = bench(op)
@@ -187,12 +188,14 @@ def step_ns(step: str, batch: int, tokens: int, shares: Mapping[str, float] | No
     return sum(step_parts(step, batch, tokens, shares).values()) if batch else 0.0
 
 
+@cache
 def launches(step: str) -> int:
     """Kernels and copies that a step launches on one GPU."""
     rows = overview("steps").set_index("step")
     return int(rows.at[f"gpt2/{step}", "launches"])
 
 
+@cache
 def launch_ns() -> float:
     """What the CPU takes for each launch: of the decode step, which waits for nothing else."""
     rows = overview("steps").set_index("step")
@@ -206,6 +209,7 @@ def api_ns(*calls: str) -> float:
     return float(sum(table[call] for call in calls))
 
 
+@cache
 def copy_rate() -> float:
     """Bytes a second, read and written, of a copy inside a GPU: the measured roof."""
     folder = runs().folder("overview")
