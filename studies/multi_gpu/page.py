@@ -96,6 +96,15 @@ def said_of_checks(run: Mapping[str, Any]) -> str:
     )
 
 
+def said_of_never(judged: pd.DataFrame) -> str:
+    """One sentence: the ops that the trap makes slower at every batch."""
+    never = judged[(judged["way"] == "trap") & (judged["pays_from_batch"] == NEVER)]["op"]
+    names = " and ".join(f"`{op}`" for op in never)
+    return (
+        f"Up to a batch of {predict.MOST_BATCH:,} the trap never pays for {names}: they move bytes and compute little."
+    )
+
+
 def said_of_errors(speedups: pd.DataFrame) -> str:
     """One sentence: the median and the worst error of the predictions, or that nothing was measured."""
     found = speedups.dropna(subset=["error_frac"])
@@ -121,6 +130,7 @@ def render_multi_gpu(run: Mapping[str, Any], ceilings: Mapping[str, Any], checke
         show_speedups(speedups),
         "**The claims**, as speed-ups of slicing over one GPU:",
         show_claims(judged),
+        said_of_never(judged),
         "![the trap and its cure](trap.svg)",
         "\n".join(f"- {line}" for line in map(said_of_checks, (run, checked)) if line),
     ]
