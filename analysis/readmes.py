@@ -280,8 +280,8 @@ def _multi_gpu(gpus: Sequence[Runs], reports: Path) -> tuple[list[Part], dict[st
     if not ranks.is_file():
         return [], {}
     folder = next((found for runs in gpus if (found := runs.folder("multi_gpu")) is not None), None)
-    run = _read_json(folder / "captures" / MULTI_GPU.name) if folder else {}
-    ceilings = _read_json(folder / "captures" / CEILINGS.name) if folder else {}
+    files = [folder / "captures" / file.name for file in (MULTI_GPU, CEILINGS)] if folder else []
+    run, ceilings = [_read_json(file) if file.is_file() else {} for file in files] or ({}, {})
     text = multi_gpu.render_multi_gpu(run, ceilings, _read_json(ranks))
     return [Part(f"{multi_gpu.FOLDER}/README.md", "multi-gpu", text)], multi_gpu.draw(run, ceilings)
 
