@@ -76,12 +76,24 @@ def of_kernel(
     row = top.loc[place]
     return terminal_kernel.Kernel(
         name, place + 1, len(top), row["launches"], row["time_ns"], row["share_frac"], rows, why,
-        tuple(commands(name, place + 1, ranges, sources)),
+        tuple(commands(name, place + 1, ranges, sources, _recaptures(rows))),
     )  # fmt: skip
 
 
-def commands(name: str, place: int, ranges: Sequence[str], sources: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """Yield (purpose, shell command) for the next steps with a kernel."""
+LONGEST_COMMAND = 4000  # characters: a terminal takes no longer line
+
+
+def _recaptures(rows: Mapping[str, pd.DataFrame]) -> list[str]:
+    """What diagnosis.csv says captures the longest launch of a kernel again, of the first range first."""
+    table = rows.get("diagnosis", pd.DataFrame())
+    found = [str(one) for one in table["recapture"].dropna()] if "recapture" in table else []
+    return [one for one in found if len(one) <= LONGEST_COMMAND]
+
+
+def commands(
+    name: str, place: int, ranges: Sequence[str], sources: Sequence[Path], recaptures: Sequence[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Yield (purpose, shell command) for the next steps with a kernel; `recaptures` as of `_recaptures`."""
     raw = [file for source in sources for file in _raw(source)]
     for suffix, tool, said in ((".ncu-rep", "ncu-ui", "counters"), (".nsys-rep", "nsys-ui", "timeline")):
         for file in (one for one in raw if one.suffix == suffix):
@@ -89,10 +101,8 @@ def commands(name: str, place: int, ranges: Sequence[str], sources: Sequence[Pat
     base = f"-k {shlex.quote('regex:^' + re.escape(symbols.base(name)[:200]) + '$')}"
     within = next((one for one in ranges if _PLAIN_RANGE.fullmatch(one) and one != "unattributed"), "")
     inside = f" --nvtx --nvtx-include {shlex.quote(within.replace('*', '0') + '/')}" if within else ""
-    yield (
-        "measure it again with all sections of ncu",
-        f"ncu --set full --import-source yes {base}{inside} -c 3 -o kernel PROGRAM",
-    )
+    first_three = f"ncu --set full --import-source yes --clock-control none {base}{inside} -c 3 -o kernel PROGRAM"
+    yield "measure it again with all sections of ncu", next(iter(recaptures), first_three)
     yield "export that for a report", "ncu --import kernel.ncu-rep --csv --page raw > ncu_raw.csv"
     given = " ".join(shlex.quote(str(one)) for one in sources)
     yield "print this page again", f"{program('python analysis/report.py', 'report')} {given} --kernel {place}"

@@ -30,6 +30,7 @@ KEY = ["kernel", "range"]
 _SHARES = re.compile(r".*_frac|sectors_per_request_.*|threads_per_inst|stall_.*|sm_clock_hz|.*_per_block|registers|"
                      r"waves|occupancy_limit_.*|shared_ways_load|ipc|warp_cycles_per_issue|eligible_warps")  # fmt: skip
 NO_CAUSE = "No rule explains its time"
+LONGEST_FILTER = 1000  # characters: a longer one fills the screen, and the number among all launches does without
 TIMES_ALONE = "times alone tell no cause; counters would"
 
 
@@ -136,8 +137,8 @@ def _sentence(defect: str, gain: float, refuted: str) -> str:
 
 def _again(row: Any, filters: dict[str, str], program: Program) -> str:
     """The command that captures the launch of a row with `kernel`, `path`, `in_path` and `in_all`."""
-    nvtx = filters.get(row.path)
-    if nvtx:
+    nvtx = filters.get(row.path, "")
+    if 0 < len(nvtx) <= LONGEST_FILTER:
         return recapture(row.kernel, (nvtx,), row.in_path, program)
     return recapture(row.kernel, program.include, row.in_all, program)
 

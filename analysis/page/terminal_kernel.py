@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from textwrap import wrap
 from typing import Any
@@ -65,7 +65,7 @@ PARTS = (
     ),
     Part("What its warps wait for", "stalls", ("range", "reason", "share_frac")),
     Part("Hot lines", "source", ("place", "share_frac", "stall", "stall_frac", "text"), "text"),
-    Part("What ncu's rules say", "rules", ("rule", "speedup_frac", "text"), "text", wraps=True),
+    Part("What ncu's rules say", "rules", ("range", "rule", "speedup_frac", "text"), "text", wraps=True),
 )  # fmt: skip
 
 
@@ -127,6 +127,8 @@ def _part(part: Part, kernel: Kernel, entry: Mapping[str, Any], width: int) -> I
         yield Text(part.title, style=HEAD)
         yield prose(f"{text.MISSING} {why}", FAINT, indent=2)
         return
+    if part.table == "diagnosis":
+        part, rows = _of_ranges(part, rows)
     more = f" ({MOST_ROWS} of {len(rows)} rows; all in tables/{part.table}.csv)" if len(rows) > MOST_ROWS else ""
     if part.table == "stalls":
         yield Text(part.title, style=HEAD)
@@ -151,6 +153,15 @@ def _part(part: Part, kernel: Kernel, entry: Mapping[str, Any], width: int) -> I
             said.setdefault(kernel.why.get(evidence.get(name, ""), why), []).append(named[name])
     for reason, columns in said.items():
         yield prose(f"{text.MISSING} {', '.join(columns)}: {reason}", FAINT, indent=2)
+
+
+def _of_ranges(part: Part, rows: pd.DataFrame) -> tuple[Part, pd.DataFrame]:
+    """The part with the range of each verdict, where any is of one range alone."""
+    ranges = rows["range"] if "range" in rows else pd.Series(pd.NA, index=rows.index)
+    blank = ranges.map(text.is_missing)
+    if blank.all():
+        return part, rows
+    return replace(part, columns=("range", *part.columns)), rows.assign(range=ranges.mask(blank, "all"))
 
 
 def _table(

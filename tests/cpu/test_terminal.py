@@ -159,7 +159,11 @@ def test_the_page_of_a_kernel_of_gpt2(gpt2):
     assert "█ not_selected 40.6 %" in shown
     assert "ncu was not asked for it (gpt2_fused/prefill/h.*/mlp/proj)" in shown
     assert "no details page of ncu with rules is among the files" in shown
-    assert "-k 'regex:^Kernel2$'" in shown
+    assert "--kernel-id '::regex:^Kernel2$:1'" in " ".join(shown.split())
+    reasons = shown[shown.index("Why it takes its time") : shown.index("Where it runs")]
+    told = [line.split("  ")[0].strip() for line in reasons.splitlines() if line.startswith("gpt2")]
+    assert told == ["gpt2/prefill/h.*/mlp/proj"]  # the verdict has its range; what tables say is of all ranges
+    assert reasons.count("\nall ") >= 4
     assert "3. gpt2/prefill/h.*/mlp/proj" in shown
     bar = next(line for line in shown.splitlines() if "███▓▓" in line).strip()
     assert 90 <= len(bar) <= 98  # its eight largest reasons, of all
