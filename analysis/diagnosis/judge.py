@@ -94,6 +94,8 @@ def unfit(e: Evidence) -> npt.NDArray[np.object_]:
     for place in np.flatnonzero(missing.any(axis=0)):
         lacking = [name for name, gone in zip(NEEDED, missing[:, place], strict=True) if gone]
         why[place] = f"not collected: {', '.join(lacking)}"
+    for name in NEEDED:
+        why[(e[name] < 0) & (why == "")] = f"contradictory counters: {name} is below 0"
     impossible = {name: busy > IMPOSSIBLE for name, busy in e.busy.items() if name != "blocks"}
     impossible["occupancy"] = e["occupancy_achieved_frac"] > IMPOSSIBLE
     for name, broken in impossible.items():

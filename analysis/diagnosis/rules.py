@@ -56,6 +56,7 @@ LOADS = ("sectors_per_request_load", "global_load_bytes", "global_load_requests"
 SHAPE = ("waves", "occupancy_theoretical_frac", "occupancy_achieved_frac")
 
 LEAST_REGISTERS = 16  # of a thread that ncu reports, however few it needs
+LINE = 4  # sectors of a line of L2
 WIDEST = 16  # sectors of a request of 128 bits a lane: more than that no width explains
 BUSY = 0.6  # of its floor: a unit that is busier leaves less than 1 / 0.6 to any cure of waiting
 HALF = 0.5
@@ -104,6 +105,16 @@ def _aligned(e: Evidence) -> Floats:
 def _below(e: Evidence) -> Floats:
     """The next smaller number of sectors that aligned accesses take."""
     return np.asarray(2 ** np.clip(np.floor(np.log2(np.maximum(e.sectors, 1))), 2, 4))
+
+
+def _when_aligned(e: Evidence) -> Floats:
+    """DRAM delivers sectors, L2 lines of four: a block of n sectors that begins inside one crosses a line n times in
+    four. Each block touches one sector more than it has, which tells their number.
+    """
+    aligned = _below(e)
+    crossings = np.clip(aligned / np.maximum(e.sectors - aligned, 1e-9), 0, LINE) / LINE
+    by_dram = e.after(l2=e.floors["l2"] * aligned / e.sectors, dram=e.floors["dram"] * aligned / e.sectors)
+    return np.asarray(np.where(e.busy["l2"] > e.busy["dram"], np.maximum(e.time / (1 + crossings), by_dram), by_dram))
 
 
 MEMORY = (
@@ -188,11 +199,12 @@ MEMORY = (
             & (e.shared <= 0)
             & (e.loaded > 3 * e.stored)
         ),
-        lambda e: e.after(l2=e.floors["l2"] * _below(e) / e.sectors, dram=e.floors["dram"] * _below(e) / e.sectors),
+        _when_aligned,
         0.6,
         "bytes",
         "Aligned accesses of 32, 64 and 128 bits a lane take 4, 8 or 16 sectors; rows that begin inside a sector "
-        "take one more each. L2 or DRAM is busy with them.",
+        "take one more each. L2 or DRAM is busy with them. L2 delivers lines of four sectors, and such a row crosses "
+        "into the next line less often than into the next sector.",
         "Sectors a request are 4, 8 or 16.",
         ("sectors_per_request_load", "l2_read_bytes", "dram_read_bytes"),
         ("dram", "l2"),
@@ -272,11 +284,12 @@ MEMORY = (
             & (e["dram_read_bytes"] > 10 * e.written)
             & (e.waits("long_scoreboard") > HALF)
         ),
-        lambda e: e.after(dram=0, l2=0),
+        lambda e: e.after(dram=0),
         0.4,
         "bytes",
         "A kernel that reads much more than L2 holds, finds nothing there, and is limited by DRAM without reaching "
-        "it, may read its data several times. The default metrics do not say how large the data is.",
+        "it, may read its data several times. The default metrics do not say how large the data is. L2 still has to "
+        "deliver each byte.",
         "accessible_bytes is no less than dram_read_bytes.",
         ("dram_read_bytes", "l2_hit_frac"),
         ("dram",),
@@ -328,7 +341,15 @@ def _without_spills(e: Evidence) -> Floats:
 
 
 def _without_array(e: Evidence) -> Floats:
-    return _without_local(e, WARP)  # lanes at different places of their arrays touch a sector each
+    """Lanes at different places of their arrays touch a sector each; in shared memory an access is an instruction."""
+    accesses = e["local_bytes"] / (WARP * SECTOR)
+    shared = e.after(
+        dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e.loaded), np.minimum(e.written, e.stored)),
+        l2=0,
+        l1=0,
+        requests=(np.nan_to_num(e["global_load_requests"]) + accesses) * e.lanes_ns / e.limits.lsu_requests,
+    )
+    return np.maximum(_without_local(e, WARP), shared)
 
 
 def _without_local(e: Evidence, sectors: int) -> Floats:

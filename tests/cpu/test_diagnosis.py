@@ -13,7 +13,7 @@ from analysis.diagnosis.again import PROGRAM, Program, captured_program, recaptu
 from analysis.diagnosis.each import _unsettled, mean_launches
 from analysis.diagnosis.judge import NEEDED, judge
 from analysis.diagnosis.limits import Limits, capabilities, find_limits, why_none
-from analysis.diagnosis.rules import RULES
+from analysis.diagnosis.rules import RULES, Rule
 from analysis.diagnosis.timelines import TIMELINE_RULES, Window, judge_window
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF, vocabulary, words
 from analysis.formats import symbols
@@ -200,6 +200,49 @@ def test_contradictory_counters_are_said(
     found = judge(rows.assign(**{column: rows[column] * factor}), limits)
     assert found.of(0) == []
     assert said in found.why[0]
+
+
+# --- bad input ---
+
+
+def with_cell(rows: pd.DataFrame, column: str, value: float) -> pd.DataFrame:
+    return rows.assign(**{column: value})
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if len(rule.needs) > 1], ids=lambda rule: rule.defect)
+def test_half_of_a_rules_metrics_are_not_enough(half: pd.DataFrame, limits: Limits, rule: Rule) -> None:
+    """Every second metric of a rule is missing in all kernels: this rule fires of none."""
+    lacking = half.assign(**dict.fromkeys(rule.needs[1::2], np.nan))
+    found = judge(lacking, limits, [rule])
+    assert [place for place in found.rule if place >= 0] == []
+
+
+def test_counters_that_are_all_nan_name_no_cause(half: pd.DataFrame, limits: Limits) -> None:
+    numbers = half.select_dtypes("number").columns
+    found = judge(half.assign(**dict.fromkeys(numbers, np.nan)), limits)
+    assert len(found.rows) == 0
+    assert all(why.startswith("not collected: duration_ns") for why in found.why)
+
+
+@pytest.mark.parametrize("value", [np.inf, -1.0])
+@pytest.mark.parametrize("name", ["dram_read_bytes", "inst_issued", "occupancy_achieved_frac"])
+def test_counters_that_no_gpu_can_count_are_contradictory(
+    half: pd.DataFrame, limits: Limits, name: str, value: float
+) -> None:
+    found = judge(with_cell(half, name, value), limits)
+    assert len(found.rows) == 0
+    assert all(why.startswith("contradictory counters") for why in found.why)
+
+
+def test_pages_that_contradict_each_other_give_no_certain_cause(half: pd.DataFrame, limits: Limits) -> None:
+    """The page of full sections counts spills, the default metrics no byte of local memory; and the reverse."""
+    name = "development/register_spills/slow"
+    rows = with_cell(half.loc[[name]], "spill_inst", 1e6)
+    assert judge(rows, limits).of(0)[0].defect == "register_spills"
+    without = judge(with_cell(rows, "local_bytes", 0.0), limits)
+    assert not {"register_spills", "local_array"} & {one.defect for one in without.of(0)}
+    other = judge(with_cell(rows, "spill_inst", 0.0), limits)
+    assert "register_spills" not in {one.defect for one in other.of(0)}
 
 
 def test_a_kernel_of_a_microsecond_is_its_launch(half: pd.DataFrame, limits: Limits) -> None:
