@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.diagnosis.evidence import SECTOR, WARP, Bools, Evidence, Floats
 
-DEFAULT, FULL, STATIC, TIMING = "default", "full", "static", "timing"
+DEFAULT, FULL = "default", "full"
 MODELS = ("bytes", "issue slots", "wavefronts", "waves", "occupancy", "latency x parallelism", "roof")
 
 

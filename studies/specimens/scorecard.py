@@ -70,6 +70,7 @@ def _blind_figures(rows: Blind) -> dict[str, str]:
         "bound": _of(sum(got <= SLACK * most for most, got in bounds), len(slow)),
         "near": _of(sum(abs(most / got - 1) <= NEAR for most, got in bounds), len(slow)),
         "default": _of(right(default), len(default)),
+        "static": "",
         "ncu": "",
         "ncu_clean": "",
     }
@@ -90,6 +91,7 @@ def _figures(half: str) -> dict[str, str]:
         "bound": _of(*found["achieved within the bound"]),
         "near": f"{_of(*found['bound near'])}, mean error {score.mean_error(score.score_kernels(half, FULL)):.0%}",
         "default": _of(*default["first cause right"]),
+        "static": "{} right of {} named, of {}".format(*score.score_static(half)),
         "ncu": _of(sum(one.answer in theirs[one.specimen] for one in slow), len(slow)),
         "ncu_clean": f"{sum(one.answer not in theirs[one.specimen] for one in clean)} of {len(clean)}",
     }
@@ -108,6 +110,7 @@ def result() -> str:
 _ROWS = (
     ("first", "kernels, first cause right, all metrics there are", "≥ 95 % / ≥ 90 %"),
     ("default", "kernels, first cause right, default metrics alone", "≥ 80 %"),
+    ("static", "kernels by their machine code alone", "–"),
     ("timelines", "timelines, first cause right", "≥ 90 %"),
     ("clean", "clean kernels that get advice", "0"),
     ("sure", f"verdicts that claim {SURE:.0%} or more are right", "≥ 95 %"),

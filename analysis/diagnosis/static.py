@@ -1,0 +1,98 @@
+"""What the machine code of a kernel says of its defects before it ever runs: the tier without any capture.
+
+The compiler's census (registers, spills, size of the code, instructions by opcode) shows few causes. Of all others it
+says nothing, and the command that would settle them is that of `settle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from analysis.diagnosis.vocabulary import vocabulary
+
+INSTRUCTION_CACHE_BYTES = 128 * 1024  # the largest level of one SM since Volta: arXiv 1804.06826, section 3.6
+
+
+@dataclass(frozen=True)
+class Census:
+    """One kernel: `opcodes` counts instructions by their whole opcode ("LDG.E.128")."""
+
+    kernel: str
+    registers: int
+    spill_bytes: int
+    code_bytes: int
+    opcodes: Mapping[str, int]
+
+    def count(self, *starts: str) -> int:
+        """Instructions whose opcode is one of these, or begins with one and a full stop."""
+        return sum(
+            number for name, number in self.opcodes.items() for start in starts if f"{name}.".startswith(f"{start}.")
+        )
+
+
+@dataclass(frozen=True)
+class StaticRule:
+    """One defect that machine code shows; `because` says why."""
+
+    defect: str
+    holds: Callable[[Census], bool]
+    because: str
+
+
+STATIC_RULES = (
+    StaticRule("register_spills", lambda c: c.spill_bytes > 0, "ptxas reports bytes that it spills."),
+    StaticRule(
+        "local_array",
+        lambda c: c.spill_bytes == 0 and c.count("LDL") > 0,
+        "It loads from local memory and spills nothing: an array of the thread is indexed at run time.",
+    ),
+    StaticRule(
+        "instruction_cache",
+        lambda c: c.code_bytes > INSTRUCTION_CACHE_BYTES,
+        "The code is longer than the instruction cache of an SM.",
+    ),
+    StaticRule(
+        "fp64_by_accident",
+        lambda c: c.count("DFMA", "DMUL", "DADD") > 0 and c.count("F2F") > 0,
+        "It computes in FP64 and converts from or to another precision.",
+    ),
+    StaticRule(
+        "integer_division",
+        lambda c: c.count("CALL") > 0 and c.count("FCHK", "MUFU.RCP64H", "DFMA") == 0,
+        "It calls a routine, which the compiler does for division of 64-bit integers, and has no floating-point "
+        "division, whose rare cases call one too.",
+    ),
+    StaticRule(
+        "tensor_starved",
+        lambda c: c.count("HMMA", "IMMA", "DMMA") > 0 and c.count("LDS", "LDSM") == 0,
+        "Tensor cores multiply what no shared memory holds.",
+    ),
+    StaticRule(
+        "shared_atomics_one_address",
+        lambda c: c.count("ATOMS") > 0,
+        "It has atomic operations on shared memory; whether they meet at one word, only counters tell.",
+    ),
+    StaticRule(
+        "global_atomics_one_address",
+        lambda c: c.count("RED", "REDG", "ATOM", "ATOMG") > 0 and c.count("SHFL", "REDUX", "BAR") == 0,
+        "It has atomic operations on global memory, and nothing is reduced before.",
+    ),
+)
+
+
+def judge_static(census: Census) -> StaticRule | None:
+    """The first rule that holds of a kernel; None where machine code tells nothing."""
+    return next((rule for rule in STATIC_RULES if rule.holds(census)), None)
+
+
+def cannot_judge() -> tuple[str, ...]:
+    """The causes of kernels that no census shows."""
+    return tuple(name for name in vocabulary()["kernel"] if name not in {rule.defect for rule in STATIC_RULES})
+
+
+def settle(census: Census) -> str:
+    """The command that settles what the census leaves open."""
+    return (
+        f"ncu --set full --import-source yes --clock-control none -k 'regex:^{census.kernel}$' -c 1 -o kernel PROGRAM"
+    )
