@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Decode GPT-2 by every rung: correctness, times in fresh processes, and what nsys sees of each step.
 #
-# usage: decode.sh [-n] [--out DIR] [--processes N] [--seconds S] [ARGUMENT…]
+# usage: decode.sh [-n] [--out DIR] [--processes N] [--seconds S] [--counters] [ARGUMENT…]
 #
 #   -n             print the exact commands, run nothing
 #   --out DIR      run folder (default: runs/<time>-decode); what it has of a run that ended is not measured again
 #   --processes N  fresh processes that count (default 10); one more comes first and fills the compilers' caches
 #   --seconds S    time for the processes (default 300): none is begun that would end later
+#   --counters     DRAM bytes of every kernel of engine eager, too, by ncu (a minute more)
 #   ARGUMENT…      handed on to studies.decode.measure: --weights, --config, --dtype, --batch, --rungs …
 #
 # DIR holds the run, its steps captured kernel by kernel (node granularity); DIR-graphs the same with each CUDA graph
@@ -15,7 +16,7 @@
 # exit: 0 done, 1 a part failed (the others ran), 2 usage
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 
-dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-decode processes=10 seconds=300 more=()
+dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-decode processes=10 seconds=300 counters='' more=()
 while (($#)); do
   case $1 in
   -h | --help) usage && exit 0 ;;
@@ -23,6 +24,7 @@ while (($#)); do
   --out) value "$1" $# && out=$2 && shift 2 ;;
   --processes) value "$1" $# && processes=$2 && shift 2 ;;
   --seconds) value "$1" $# && seconds=$2 && shift 2 ;;
+  --counters) counters=yes && shift ;;
   *) more+=("$1") && shift ;;
   esac
 done
@@ -49,4 +51,8 @@ step "a second run for whole graphs" mkdir -p "$whole/captures"
 step "with the same times" cp "$out/captures/decode.json" "$out/captures/timing.json" "$out/captures/manifest.json" "$whole/captures/" || status=1
 limit=90 step "steps, graph by graph" "$HERE/nsys_capture.sh" --graphs graph --out "$whole" -- "${program[@]}" "$whole" --rungs "graph,few,persistent" ${more[@]+"${more[@]}"} || status=1
 limit=60 step "export of whole graphs" "$HERE/export_csv.sh" --only nsys "$whole" || status=1
+if [[ -n $counters ]]; then
+  limit=150 step "counters under ncu" "$HERE/ncu_capture.sh" --columns duration_ns,dram_read_bytes,dram_write_bytes --include eager/ --out "$out" -- "${program[@]}" "$out" --rungs eager ${more[@]+"${more[@]}"} || status=1
+  limit=60 step "export of counters" "$HERE/export_csv.sh" --only ncu "$out" || status=1
+fi
 exit $status

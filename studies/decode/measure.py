@@ -470,7 +470,8 @@ def run_capture(options: argparse.Namespace) -> None:
     if isinstance(tracer, RecordingTracer):
         tracer.write_csv(captures / "cpu_ranges.csv")
     kept = [name for name in ready if name in rungs.OURS and name not in ("eager", GRAPH)]
-    document["stamped"] = keep_stamps(shared, kept, captures)
+    if kept:
+        document["stamped"] = keep_stamps(shared, kept, captures)
     write(document, captures)
 
 
