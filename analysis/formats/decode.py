@@ -86,6 +86,7 @@ class Stamped(Struct):
 class Decode(Struct):
     """decode.json: one model, batch 1 unless `batch` says otherwise, at a mean context of `context_tokens`."""
 
+    weights: str
     dtype: str
     batch: Whole
     context_tokens: Amount

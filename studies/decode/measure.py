@@ -269,7 +269,7 @@ def open_document(options: argparse.Namespace, captures: Path) -> dict[str, Any]
     """
     weights = load_weights(options.weights, options.seed, parse_config(options.config) if options.config else None)
     sizes = sizes_of(weights, options.dtype, options.batch)
-    new = conditions_of(options, sizes)
+    new = {"weights": weights.source} | conditions_of(options, sizes)
     old = outputs.read_json(captures / DECODE.name)
     if old is None:
         on_gpu = options.device == "cuda"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -24,6 +26,7 @@ from harness.decode.engines import (
 )
 from harness.decode.step import Step
 from harness.gpt2 import GPT2Config
+from harness.ranges import RecordingTracer
 from harness.weights import Weights, build_model, load_weights
 from kernels.decode.contract import Gpu, Sampling, Sizes
 
@@ -102,6 +105,19 @@ def test_rows_behind_the_position_may_hold_anything() -> None:
     engine.state.keys.fill_(torch.nan)
     engine.state.values.fill_(torch.nan)
     assert torch.equal(engine.generate(ids, 20), expected)
+
+
+@pytest.mark.parametrize("config", [SMALL, ODD], ids=["heads of 64", "odd"])
+def test_the_model_of_best_kernels_gives_the_logits_of_the_plain_one(config: GPT2Config) -> None:
+    weights, ids = peaked_weights(config), prompt(config, 2, 21)
+    with torch.inference_mode():
+        plain, best = (build_model(weights, ops=ops) for ops in ("torch", "best"))
+        expected = plain(ids)
+        assert float((best(ids) - expected).abs().max()) < 2e-4
+        cache = best.new_cache(2)
+        parts = [best(ids[:, :20], cache), best(ids[:, 20:], cache)]  # a prompt, then a token over its cache
+        assert float((torch.cat(parts, 1) - expected).abs().max()) < 2e-4
+    assert best.root == "gpt2_best"
 
 
 # --- mutants: with peaked attention each of these changes the text ---
@@ -252,6 +268,43 @@ def test_a_step_allocates_no_pointer_of_the_state_anew() -> None:
     before = [getattr(engine.state, name).data_ptr() for name in engine.state.__dataclass_fields__]
     engine.generate(prompt(SMALL, 1, 4), 10)
     assert [getattr(engine.state, name).data_ptr() for name in engine.state.__dataclass_fields__] == before
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8, 5, 1)], ids=["greedy", "sampled"])
+def test_a_step_is_recorded_once_in_its_ranges_and_replayed_for_every_token(
+    sampling: Sampling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With stand-ins for CUDA's streams and graphs: what the engine does around them."""
+    weights, ids = peaked_weights(SMALL), prompt(SMALL, 1, 4)
+    engine = on_cpu(weights, sampling=sampling)
+    made: list[Any] = []
+
+    class Graph:
+        def __init__(self) -> None:
+            made.append(self)
+            self.replays, self.generators = 0, []
+
+        def register_generator_state(self, generator: Any) -> None:
+            self.generators.append(generator)
+
+        def replay(self) -> None:
+            self.replays += 1
+            engine.program.launch(1)
+
+    for name, stand_in in (("Stream", MagicMock), ("current_stream", MagicMock), ("CUDAGraph", Graph)):
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    for name in ("stream", "graph"):
+        monkeypatch.setattr(torch.cuda, name, lambda _: contextlib.nullcontext())
+    tracer = RecordingTracer()
+    engine.capture(tracer)
+    assert sum(one.path == "gpt2_step/h.1/attn/attend" for one in tracer.instances) == 1
+    (graph,) = made
+    assert graph.generators == ([] if sampling.greedy else [engine.program.generator])
+    texts = [engine.generate(ids, 20) for _ in range(2)]
+    assert graph.replays == 38
+    if sampling.greedy:
+        assert torch.equal(texts[0], texts[1])
+        assert torch.equal(texts[0], on_cpu(weights).generate(ids, 20))
 
 
 # --- sampling ---

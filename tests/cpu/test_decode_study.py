@@ -252,7 +252,7 @@ def document(**samples: list[float]) -> dict[str, Any]:
     """decode.json of made-up times in µs by rung, one a process; the floor is 60 µs."""
     return DECODE.document(
         {
-            "dtype": "bfloat16", "batch": 1, "context_tokens": 256.0, "tokens": 64,
+            "weights": "random", "dtype": "bfloat16", "batch": 1, "context_tokens": 256.0, "tokens": 64,
             "weight_bytes": 247.3e6, "cache_bytes": 9.4e6, "copy_bytes_per_s": 256.7e6 / 60e-6, "flop_per_s": 1e15,
             "prefill_tokens": 1024, "prefill_flops": 2e11,
             "rungs": [measure.rung_entry(rung) for rung in RUNGS],

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.decode.check import compare, compare_greedy, forced_logits, greedy_text, peaked_weights
+from harness.decode.check import compare, compare_greedy, divergence, forced_logits, greedy_text, peaked_weights
 from harness.decode.engines import Engine, gpu_at_hand, open_engine, refusal, sizes_of
 from harness.gpt2 import GPT2Config
 from harness.weights import build_model
@@ -69,6 +69,17 @@ def judged(engine: Engine, config: GPT2Config, positions: int) -> Any:
         reference = build_model(weights, device="cuda", dtype=truth)(ids)[0]
         plain = build_model(weights, device="cuda", dtype=dtype)(ids)[0]
         return compare(reference, plain, forced_logits(engine, ids, 4), 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("tokens", [2, 65, 1024])
+def test_a_prompt_by_our_best_kernels_is_as_near_to_the_reference_as_a_plain_model(dtype: Any, tokens: int) -> None:
+    weights, ids = peaked_weights(GPT2_124M), prompt(GPT2_124M, 1, tokens)
+    with torch.inference_mode():
+        truth = torch.float64 if dtype == torch.float32 else torch.float32
+        reference = build_model(weights, device="cuda", dtype=truth)(ids)[0]
+        plain, ours = (build_model(weights, device="cuda", dtype=dtype, ops=ops)(ids)[0] for ops in ("torch", "best"))
+        assert float(divergence(reference, ours).mean()) <= 1.2 * float(divergence(reference, plain).mean()) + 1e-9
 
 
 @pytest.mark.parametrize("name", ["graph", "few", "persistent"])
