@@ -1,4 +1,4 @@
-"""Where the time of a step that decodes one token goes: bytes, kernels beyond them, gaps of the GPU, the host."""
+"""Where the time of a step that decodes one token goes: bytes, exchanges, other work of kernels, gaps, the host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from analysis.tables.declare import Column, fact, table
 
 DECODE = "decode"
 BYTES, KERNELS, GAPS, HOST = "bytes", "kernels beyond the bytes", "gaps between kernels", "waiting for the host"
-PARTS = (BYTES, KERNELS, GAPS, HOST)
+EXCHANGES = "tails and exchanges of blocks"
+PARTS = (BYTES, EXCHANGES, KERNELS, GAPS, HOST)
+WAIT = "wait"  # how phases of a kernel begin in which a block waits for another one
 
 
 @fact("token_floors")
@@ -61,6 +63,19 @@ def _idle_inside(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: n
     return {path: float(np.median(values)) for path, values in found.items()}
 
 
+@fact("exchange_ns")
+def _exchange_ns(capture: Capture) -> dict[str, float]:
+    """How long a block of a persistent kernel waits for others in a token, mean over blocks, by range path."""
+    stamps, run = capture.of("decode_phases"), capture.of("decode")
+    if stamps is None or stamps.empty or not run:
+        return {}
+    tokens = {entry["rung"]: entry["tokens"] for entry in run["captured"]}
+    waits = stamps[stamps["phase"].str.startswith(WAIT)]
+    took = (waits["end_ns"] - waits["start_ns"]).astype(float).groupby(waits["rung"]).sum()
+    of = stamps.groupby("rung")[["token", "block"]].agg(lambda values: values.nunique()).prod(axis=1)
+    return {f"{rung}/{DECODE}": float(took[rung]) / of[rung] * tokens.get(rung, 1) for rung in took.index}
+
+
 @table(
     "token_parts",
     question="Where does the time of a step that decodes go: its bytes, its kernels, gaps between them, the host?",
@@ -76,7 +91,7 @@ def _idle_inside(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: n
     ),
 )
 def build_token_parts(
-    steps: pd.DataFrame, token_floors: dict[str, float], idle_inside: dict[str, float]
+    steps: pd.DataFrame, token_floors: dict[str, float], idle_inside: dict[str, float], exchange_ns: dict[str, float]
 ) -> pd.DataFrame | None:
     """Return token_parts.csv: the parts of each step that is named decode and was timed without a tool.
 
@@ -91,7 +106,10 @@ def build_token_parts(
         floor = token_floors.get(str(step.step))
         gaps = min(idle_inside.get(str(step.step), 0.0), wall - busy)
         parts = {} if floor is None else {BYTES: min(floor, busy)}
-        parts |= {KERNELS: busy - parts.get(BYTES, 0.0), GAPS: gaps, HOST: wall - busy - gaps}
+        beyond = busy - parts.get(BYTES, 0.0)
+        if str(step.step) in exchange_ns:
+            parts[EXCHANGES] = min(exchange_ns[str(step.step)], beyond)
+        parts |= {KERNELS: beyond - parts.get(EXCHANGES, 0.0), GAPS: gaps, HOST: wall - busy - gaps}
         rows += [
             {
                 "step": step.step, "part": part, "time_ns": value, "share_frac": value / wall,
@@ -104,7 +122,8 @@ def build_token_parts(
 
 _NOTES = {
     BYTES: "weights and cache read once at the speed of a copy",
-    KERNELS: "ramps and tails of kernels, exchanges between blocks, traffic beyond the least, arithmetic",
+    EXCHANGES: "blocks wait for what others write (decode_phases.csv), as far as the bytes do not cover it",
+    KERNELS: "ramps and tails of kernels, traffic beyond the least, arithmetic",
     GAPS: "no kernel runs, between the first and the last one of the step",
     HOST: "no kernel runs, before the first one: the host launches, or waits for the token before it goes on",
 }

@@ -11,11 +11,11 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.tokens import WAIT
 
 CERTAIN = 0.95
 CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "open"
 FLOOR = "floor"
-_WAIT = "wait"  # what the names of such phases begin with
 _WORK, _TAIL, _EXCHANGE = "work", "tail", "exchange"
 
 Run = dict[str, Any]
@@ -341,7 +341,7 @@ def _kinds(stamps: pd.DataFrame) -> pd.DataFrame:
     A block writes its values and begins to wait: the last block to begin has written the last value.
     """
     took = stamps.assign(time_ns=(stamps["end_ns"] - stamps["start_ns"]).astype(float), kind=_WORK)
-    waits = took["phase"].str.startswith(_WAIT)
+    waits = took["phase"].str.startswith(WAIT)
     waiting = took[waits]
     written = waiting.groupby(["rung", "token", "layer", "phase"], sort=False)["start_ns"].transform("max")
     tail = (written - waiting["start_ns"]).astype(float).clip(upper=waiting["time_ns"])

@@ -401,6 +401,20 @@ def test_parts_of_a_step_add_up_to_its_bare_time() -> None:
     assert row[["launches", "kernels", "busy_ns"]].tolist() == [1, 2, 50_000]
 
 
+def test_waits_of_blocks_are_a_part_of_their_own() -> None:
+    capture = timeline()
+    capture.ours["decode_phases"] = stamps().assign(
+        rung="graph", end_ns=stamps()["end_ns"] * 1000, start_ns=stamps()["start_ns"] * 1000
+    )
+    built = World([*declarations(), *find(studies.decode)], raw=capture, extrapolate=False)
+    parts = built["token_parts"].set_index("part")
+    assert parts["time_ns"].to_dict() == {
+        "bytes": 25_000, "tails and exchanges of blocks": 15_000, "kernels beyond the bytes": 10_000,
+        "gaps between kernels": 10_000, "waiting for the host": 10_000,
+    }  # fmt: skip
+    assert parts["share_frac"].sum() == pytest.approx(1)
+
+
 def test_whole_graphs_are_busy_time_without_kernels() -> None:
     """Of a capture in graph granularity: no false idle, and no invented count."""
     built = World([*declarations(), *find(studies.decode)], raw=timeline("graph"), extrapolate=False)
