@@ -9,8 +9,12 @@
 #include "decode.h"
 #include "step.cuh"
 
+#ifndef DECODE_WARPS  // plan.py packs for 8; tests/gpu/decode_stress.sh tries others
+#define DECODE_WARPS 8
+#endif
+
 namespace {
-using Gpt2 = Shape<768, 12, 8, 8, 1024>;
+using Gpt2 = Shape<768, 12, DECODE_WARPS, 8, 1024>;
 
 int shared_bytes(int slots) { return BEFORE_RINGS<Gpt2> + Gpt2::WARPS * slots * Gpt2::UNIT_BYTES; }
 
@@ -46,7 +50,7 @@ __global__ void __launch_bounds__(Gpt2::THREADS, 1) decode_persistent(const __gr
 #endif
 }
 
-__global__ void __launch_bounds__(Gpt2::THREADS, 2)
+__global__ void __launch_bounds__(Gpt2::THREADS, DECODE_WARPS > 8 ? 1 : 2)
     decode_few(const __grid_constant__ DecodeCall call, const Phase part, const int layer) {
 #if __CUDA_ARCH__ >= 900
   decode_part<Gpt2>(call, part, layer, [] {

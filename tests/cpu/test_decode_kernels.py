@@ -33,7 +33,6 @@ from tests.decode_on_cpu import CONFIG, FEW, PERSISTENT, TINY
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 232448)
 GPT2_SIZES = Sizes(12, 768, 12, 3072, 50257, 1024, 1e-5, 1, 1024, "bfloat16")
 
-pytestmark = pytest.mark.xdist_group("decode kernels")  # each of them uses all processors
 compiles = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed: the kernels do not run here")
 
 

@@ -1,6 +1,9 @@
 // Decode with random weights again and again: every run has to give the text of the first. Without torch.
 //
-//   stress RUNS TOKENS BESIDE [few]     exit status 1: a run differs, a kernel ended itself, or CUDA reports an error
+//   stress RUNS TOKENS BESIDE [LAUNCHER [AHEAD]]
+//
+// LAUNCHER is persistent or few; AHEAD the units of the output embedding that a warp asks L2 for in each layer (default 2).
+// Exit status 1: a run differs, a kernel ended itself, or CUDA reports an error.
 //
 // Compiled by g++ (tests/decode_on_cpu.py): a small model. The first run lets all blocks take turns in one thread of the
 // operating system, the others use BESIDE of them, with CUDA threads in another order each time.
@@ -16,7 +19,7 @@
 #ifdef __CUDACC__
 #include "decode.cu"
 using Model = Gpt2;
-constexpr int LAYERS = 12, VOCABULARY = 50257, SLOTS = 16, FEW_SLOTS = 8;
+constexpr int LAYERS = 12, VOCABULARY = 50257, SLOTS = 128 / Model::WARPS, FEW_SLOTS = SLOTS / 2;
 #else
 #include "decode.cpp"
 using Model = Tiny;
@@ -145,7 +148,7 @@ struct Watching {
 };
 
 // The text of `tokens` tokens; empty where a kernel ended itself.
-std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, std::vector<float>& us) {
+std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, int ahead, std::vector<float>& us) {
   const size_t cache = size_t{LAYERS} * Model::HEADS * Model::CAPACITY * Model::SIZE;
   Buffer<uint16_t> keys(cache, 0xffff), values(cache, 0xffff);  // NaN
   Buffer<int64_t> token(1, 5), position(1), ids(Model::CAPACITY + 1);
@@ -160,7 +163,7 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
   call.words = words.device(), call.control = control.device();
   call.patience_ns = 100'000'000'000;
   call.layers = LAYERS, call.vocabulary = VOCABULARY, call.capacity = Model::CAPACITY, call.blocks = blocks;
-  call.tokens = few ? 1 : tokens, call.slots = few ? FEW_SLOTS : SLOTS, call.ahead = 2, call.epsilon = 1e-5f;
+  call.tokens = few ? 1 : tokens, call.slots = few ? FEW_SLOTS : SLOTS, call.ahead = ahead, call.epsilon = 1e-5f;
   Watching watching;
   for (int i = 0; i < (few ? tokens : 1); ++i)
     check(few ? decode_run_few(&call, nullptr) : decode_run_persistent(&call, nullptr));
@@ -205,15 +208,16 @@ int main(int count, char** words) {
   if (count < 4) return 2;
   const int runs = std::atoi(words[1]), tokens = std::atoi(words[2]), beside = std::atoi(words[3]);
   const bool few = count > 4 && std::string(words[4]) == "few";
+  const int ahead = count > 5 ? std::atoi(words[5]) : 2;
   int blocks = 0;
   check(decode_resident_blocks(SLOTS, &blocks));
   Weights weights(begins(blocks));
   Load load(beside);
   std::vector<float> us;
-  const std::vector<int64_t> expected = decode(weights, blocks, tokens, few, us);
+  const std::vector<int64_t> expected = decode(weights, blocks, tokens, few, ahead, us);
   for (int run = 1; run <= runs; ++run) {
     load.add();
-    if (expected.empty() || decode(weights, blocks, tokens, few, us) != expected) {
+    if (expected.empty() || decode(weights, blocks, tokens, few, ahead, us) != expected) {
       std::printf("run %d of %d gave another text\n", run, runs);
       return 1;
     }

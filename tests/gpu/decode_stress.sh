@@ -5,7 +5,8 @@
 #
 # Every launch has to give the text of the first: a lost wake-up ends the kernel after 100 s, and says where. Printed
 # times are of launches beside copies in two streams, so they are no benchmark. -n prints the commands.
-# SANITIZE=no: no compute-sanitizer. Needs nvcc, compute-sanitizer and a GPU of compute capability 9.0; 127 where one is
+# SANITIZE=no: no compute-sanitizer. SWEEP=yes: in place of all that the time of a token by warps a block, and by how much of
+# the output embedding each layer asks L2 for. Needs nvcc, compute-sanitizer and a GPU of compute capability 9.0; 127 where one is
 # missing, 1 if a text differs or a tool finds anything.
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 cd "$ROOT"
@@ -30,11 +31,26 @@ for tool in nvcc compute-sanitizer nvidia-smi; do
   fi
 done
 
+# The driver with so many warps a block.
+build_driver() {
+  run nvcc -std=c++17 -O3 -lineinfo -Itests/cuda_on_cpu -Ikernels/decode -Ikernels/include "-DDECODE_WARPS=$1" \
+    -gencode arch=compute_90,code=sm_90 -x cu tests/cuda_on_cpu/stress.cpp -o "$2"
+}
+
+status=0
 driver=build/decode_stress
 run mkdir -p build
-run nvcc -std=c++17 -O3 -lineinfo -Itests/cuda_on_cpu -Ikernels/decode -Ikernels/include \
-  -gencode arch=compute_90,code=sm_90 -x cu tests/cuda_on_cpu/stress.cpp -o "$driver"
-status=0
+if [[ -n ${SWEEP:-} ]]; then
+  for warps in 8 16; do
+    build_driver "$warps" "$driver-$warps"
+    for ahead in 0 1 2 4; do
+      echo "$warps warps a block, $ahead units ahead:"
+      run "$driver-$warps" 10 200 0 persistent "$ahead" || status=1
+    done
+  done
+  exit "$status"
+fi
+build_driver 8 "$driver"
 each=1000
 runs=$(((${1:-1000000} + each - 1) / each))
 run "$driver" 20 "$each" 0 || status=1 # alone: the time of a token is that of an idle GPU
