@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -326,3 +327,21 @@ def test_stamps_cover_all_of_a_token_in_every_block() -> None:
     # a block cannot have x before the last one has published its part
     ready = min(one.end_ns for one in phases if one[:1] == (0,) and one.phase == "wait for x" and one.layer == 1)
     assert ready > max(one.start_ns for one in phases if one[:1] == (0,) and one.phase == "mlp" and one.layer == 0)
+
+
+# --- the command for a machine with a GPU ---
+
+
+def stress(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = ["bash", str(on_cpu.ROOT / "tests/gpu/decode_stress.sh"), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
+
+
+def test_the_stress_command_prints_what_it_runs() -> None:
+    said = stress("-n", "5000").stdout
+    assert "+ build/decode_stress 5 1000 2\n" in said
+    assert said.count("compute-sanitizer") == 6
+    assert "compute-sanitizer" not in stress("-n", SANITIZE="no").stdout
+    assert "+ build/decode_stress-16 10 200 0 persistent 4\n" in stress("-n", SWEEP="yes").stdout
+    wrong = stress("-n", "many")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
