@@ -1,4 +1,5 @@
-"""Turn the operations that processes with automatic ranges recorded into captures/dataflow.csv.
+"""Turn the operations that processes with automatic ranges recorded into captures/dataflow.csv, and the kernels of
+torch.compile into captures/inductor.csv.
 
 It takes the process with the most operations, since the ranks of a distributed program do the same work.
 """
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from analysis.formats.inductor import INDUCTOR
 from analysis.formats.run import DATAFLOW
 
 
@@ -22,7 +24,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(options.folder.glob("dataflow-*.json"))]
     best: dict[str, Any] = max(found, key=lambda one: len(one["rows"]), default={"rows": [], "compiled": False})
-    (options.out / DATAFLOW.name).unlink(missing_ok=True)
+    for file in (DATAFLOW, INDUCTOR):
+        (options.out / file.name).unlink(missing_ok=True)
+    if calls := max((one.get("inductor", []) for one in found), key=len, default=[]):
+        (options.out / INDUCTOR.name).write_text(INDUCTOR.text(calls), encoding="utf-8")
+        print(f"{len(calls):,} calls of kernels in {len({call[0] for call in calls})} graphs of torch.compile.")
     if not best["rows"] and best["compiled"]:
         print("Every step of the program is compiled: its operations are fused already, so there is no dataflow.")
         return 0

@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture, Gap
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths, parent_rows
+from analysis.tables.compiled import place_compiled
 from analysis.tables.declare import TOP, Column, fact, part, table
 
 GRAPH_MARK = "[graph] "
@@ -171,9 +172,13 @@ def _recorded_ranges(ranges: pd.DataFrame, added: pd.DataFrame, parent: np.ndarr
 
 
 @fact("placed")
-def place(ranges: pd.DataFrame, launches: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Ranges and kernels, those of CUDA graphs in the ranges in which their graph was recorded."""
-    return place_recorded(ranges, launches)
+def place(
+    ranges: pd.DataFrame, launches: pd.DataFrame, fused_modules: np.ndarray | None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Ranges and kernels: those of CUDA graphs in the ranges in which their graph was recorded, those of torch.compile
+    in a range for the modules that they fuse.
+    """
+    return place_compiled(*place_recorded(ranges, launches), fused_modules)
 
 
 @fact("placed_ranges")

@@ -1,6 +1,7 @@
 """Open an NVTX range around every call of a torch.nn.Module, around backward and around an optimiser's step.
 
-    KERNEL_LEDGER_RANGES=on|measure|dataflow   ranges; and what one costs; or which tensors operations read and write
+    KERNEL_LEDGER_RANGES=on|measure|dataflow   ranges; and what one costs; or which tensors operations read and write,
+                                               and which modules each kernel of torch.compile fuses
     KERNEL_LEDGER_RANGES_OUT=FOLDER            where `measure` and `dataflow` write a file a process
 
 This runs in the program's own process and Python: it needs the standard library, the program's torch, and for domain,
@@ -42,22 +43,32 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 _NAMES = _beside(os.path.join("analysis", "formats", "ranges.py"))
 
 
+_INDUCTOR = _beside(os.path.join("nsys_scripts", "auto_ranges", "inductor_kernels.py"))
+
+
 def wait_for_torch(mode):
     """Install the ranges as soon as the program has imported torch; a program without it is left alone."""
-    if "torch" in sys.modules:
-        install(sys.modules["torch"], mode)
+    if mode == "dataflow":
+        os.environ.update(_INDUCTOR.NO_CACHE)  # which torch reads while it is imported
+    watch("torch", lambda torch: install(torch, mode))
+
+
+def watch(name, then):
+    """Call `then` with a module, now or as soon as the program has imported it."""
+    if name in sys.modules:
+        then(sys.modules[name])
     else:
-        sys.meta_path.insert(0, _Finder(mode))
+        sys.meta_path.insert(0, _Finder(name, then))
 
 
 class _Finder:
-    """Finds torch as Python would, and installs the ranges behind its import."""
+    """Finds a module as Python would, and does something behind its import."""
 
-    def __init__(self, mode):
-        self.mode = mode
+    def __init__(self, name, then):
+        self.name, self.then = name, then
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        if name != self.name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -67,7 +78,7 @@ class _Finder:
             def exec_module(module):
                 plain(module)
                 try:
-                    install(module, self.mode)
+                    self.then(module)
                 except Exception as error:  # another torch than we know: the program goes on without ranges
                     print(f"kernel-ledger: no automatic ranges with this torch: {error}", file=sys.stderr)
 
@@ -349,8 +360,8 @@ MOST_STEPS = 12  # kinds of steps that are recorded, each once
 class Recorded:
     """In place of marks: records the operations of each kind of step once, and of nothing else."""
 
-    def __init__(self, recorder):
-        self._recorder, self._local = recorder, threading.local()
+    def __init__(self, recorder, kernels):
+        self._recorder, self.kernels, self._local = recorder, kernels, threading.local()
         self._seen, self._owner = set(), None
         self.compiled = False
 
@@ -378,12 +389,14 @@ class Recorded:
                 self._owner = None
 
     def write(self):
-        if self._seen or self.compiled:
-            _write("dataflow", {"rows": self._recorder.rows(), "compiled": self.compiled})
+        rows = self.kernels.rows
+        if self._seen or self.compiled or rows:
+            _write("dataflow", {"rows": self._recorder.rows(), "compiled": self.compiled, "inductor": rows})
 
 
 def _recorded():
-    """The recorder of the harness, which needs torch alone."""
-    found = Recorded(_beside(os.path.join("harness", "dataflow.py")).Recorder())
+    """The recorder of the harness, which needs torch alone, and that of the kernels of torch.compile."""
+    found = Recorded(_beside(os.path.join("harness", "dataflow.py")).Recorder(), _INDUCTOR.Kernels())
+    watch(_INDUCTOR.MODULE, found.kernels.listen)
     atexit.register(found.write)
     return found
