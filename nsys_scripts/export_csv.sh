@@ -85,6 +85,15 @@ hottest_lines() { # the page of sources cut down to captures/ncu_lines.csv
   fi
 }
 
+graph_recordings() { # where the kernels of CUDA graphs were recorded: only the database that nsys stats leaves has it
+  local kept=$dir/captures/nsys/graph_kernels.csv database
+  if [[ -s $timeline.sqlite ]] && grep -qs GraphLaunch "$dir/captures/nsys/cuda_api_sum.csv"; then
+    database=$(realpath "$timeline.sqlite")
+    (cd "$ROOT" && exec "$PYTHON" -m analysis.graph_kernels "$database") >"$exports/graph_kernels.csv" || true
+    if [[ -s $exports/graph_kernels.csv ]]; then mv "$exports/graph_kernels.csv" "$kept"; fi
+  fi
+}
+
 if ! [[ -s $timeline.nsys-rep || -s $timeline.qdstrm || -s $counters ]]; then
   die 2 "$dir/raw holds neither timeline.nsys-rep nor counters.ncu-rep: capture first, with nsys_capture.sh or ncu_capture.sh."
 fi
@@ -103,6 +112,7 @@ if [[ $only != ncu && (-s $timeline.nsys-rep || -s $timeline.qdstrm) ]]; then
     find "$exports" -name 'nsys_*.csv' -empty -delete
     if compgen -G "$exports/nsys_*.csv" >/dev/null; then
       if "$PYTHON" "$HERE/scrub.py" "$exports"/nsys_*.csv --strip nsys_ --to "$dir/captures/nsys"; then
+        graph_recordings
         "$PYTHON" "$HERE/status.py" exported "$dir/captures/nsys.json"
       else
         fail nsys 1 "the exports of the timeline could not be written."

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.capture import cache, ncu, ncu_csv, nsys_csv, nsys_runs, ours
@@ -18,6 +19,7 @@ from analysis.capture.model import (
     COUNTERS_COLUMNS,
     DETAILS_COLUMNS,
     GPU_OPS_COLUMNS,
+    GRAPH_NODES_COLUMNS,
     KERNEL_SUMS_COLUMNS,
     METRIC_INSTANCES_COLUMNS,
     RANGE_SUMS_COLUMNS,
@@ -28,6 +30,7 @@ from analysis.capture.model import (
     Gap,
     SourceFile,
     Timeline,
+    as_table,
     empty_table,
 )
 from analysis.capture.nsys_numbers import Table
@@ -37,6 +40,7 @@ from analysis.capture.text import COMMA, NumberStyle
 from analysis.formats import files
 from analysis.formats.bare import BARE_RANGES
 from analysis.formats.errors import InputError
+from analysis.formats.graphs import GRAPH_KERNELS
 from analysis.formats.run import CPU_RANGES
 from analysis.formats.tools import TOOL_STATUS
 from analysis.formats.words import count_of
@@ -424,6 +428,33 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
     return ops if calls is None else nsys_csv.fill_from_calls(ops, calls[1])
 
 
+def _with_recordings(found: _Found, timeline: Timeline) -> Timeline:
+    """A timeline of CSV with what graph_kernels.csv says: the call that recorded each operation of a CUDA graph.
+
+    Raises:
+        InputError: the file is of another capture.
+    """
+    if GRAPH_KERNELS.kind not in found.ours or found.timeline is not None or timeline.gpu_ops.empty:
+        return timeline
+    name, rows = found.ours[GRAPH_KERNELS.kind]
+    call = ["pid", "tid", "recorded_ns"]
+    rows = rows.assign(node=rows.groupby(call, sort=False).ngroup() + 1)
+    by_launch = rows.drop_duplicates(["start_ns", "correlation_id"]).set_index(["start_ns", "correlation_id"])["node"]
+    keys = pd.MultiIndex.from_frame(timeline.gpu_ops[["start_ns", "correlation_id"]])
+    place = by_launch.index.get_indexer(keys)
+    if len(rows) and not (place >= 0).any():
+        raise InputError(f"{name} is of another capture than the timeline (no start of the one is in the other).")
+    nodes = pd.arrays.IntegerArray(by_launch.to_numpy(np.int64)[place], place < 0)
+    recorded = rows.drop_duplicates("node").rename(
+        columns={"node": "graph_node_id", "recorded_ns": "start_ns", "returned_ns": "end_ns"} | {"start_ns": "ran_ns"}
+    )
+    return replace(
+        timeline,
+        gpu_ops=timeline.gpu_ops.assign(graph_node_id=nodes),
+        graph_nodes=as_table({column: recorded[column] for column in GRAPH_NODES_COLUMNS}, GRAPH_NODES_COLUMNS),
+    )
+
+
 def _together(frames: list[pd.DataFrame], columns: Mapping[str, str]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else empty_table(columns)
 
@@ -441,7 +472,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
     for name, sniffed in found.refused:
         if sniffed.kind.startswith("ncu ") and not len(of_ncu["counters"]):
             found.gaps.append(Gap(f"the counters of {name}", f"it is {sniffed.found}", sniffed.advice))
-    timeline = _timeline(found)
+    timeline = _with_recordings(found, _timeline(found))
     sums = found.tables.get("cuda_gpu_kern_gb_sum") or found.tables.get("cuda_gpu_kern_sum")
     trace = found.tables.get("cuda_gpu_trace")
     if sums and trace and found.timeline is None:
