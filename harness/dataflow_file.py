@@ -26,7 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     best: dict[str, Any] = max(found, key=lambda one: len(one["rows"]), default={"rows": [], "compiled": False})
     for file in (DATAFLOW, INDUCTOR):
         (options.out / file.name).unlink(missing_ok=True)
-    if calls := max((one.get("inductor", []) for one in found), key=len, default=[]):
+    calls: list[Any] = max((one.get("inductor", []) for one in found), key=len, default=[])
+    if calls:
         (options.out / INDUCTOR.name).write_text(INDUCTOR.text(calls), encoding="utf-8")
         print(f"{len(calls):,} calls of kernels in {len({call[0] for call in calls})} graphs of torch.compile.")
     if not best["rows"] and best["compiled"]:

@@ -146,6 +146,7 @@ def test_no_package_uses_one_that_uses_it() -> None:
     assert graph["nsys_scripts"].keys() == {
         "analysis.counting",
         "analysis.formats",
+        "analysis.graph_kernels",
         "analysis.hot_lines",
         "analysis.metrics",
     }  # the scripts are read

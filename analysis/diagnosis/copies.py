@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.diagnosis.reasons import Cells, cell
+from analysis.diagnosis.spans import About
 from analysis.formats.words import count_of, duration, share
 
 LEAST_SHARE = 0.1  # of the time of all GPU operations
@@ -28,7 +29,8 @@ def large_copies(copies: pd.DataFrame, *, most: int = 2) -> list[dict[str, Any]]
 
 def _finding(row: Any, *, several: bool) -> dict[str, Any]:
     what = _name(row)
-    where = " ".join("" if pd.isna(row[name]) else str(row[name]) for name in _KEY)
+    about = About(copies=tuple("" if pd.isna(row[name]) else str(row[name]) for name in _KEY))
+    where = " ".join(about.copies)
     cells = [cell("copies", where, name, row[name]) for name in ("time_ns", "count") if pd.notna(row[name])]
     why = _reasons(row, where, cells)
     part = share(float(row["share_frac"]))
@@ -40,6 +42,7 @@ def _finding(row: Any, *, several: bool) -> dict[str, Any]:
             [f"{takes} {duration(float(row['time_ns']))}.", *(f"{said[0].upper()}{said[1:]}." for _, said in why)]
         ),
         "time_to_win_ns": None,
+        "about": about,
         "evidence": cells,
         "weight_ns": float(row["time_ns"]),
     }

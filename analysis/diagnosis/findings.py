@@ -9,13 +9,16 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.diagnosis.copies import large_copies
+from analysis.diagnosis.graphs import unseen_graphs
 from analysis.diagnosis.host import cpu_ranges, host_waits, idle_gpu
 from analysis.diagnosis.hot import hot_kernels
 from analysis.diagnosis.reasons import Tables, cell, nearest_roof
+from analysis.diagnosis.spans import About
 from analysis.formats import symbols
 from analysis.formats.words import count_of
 from analysis.tables.declare import part
 from analysis.tables.gaps import LAUNCH_BOUND, WAITING, takes_turns
+from analysis.tables.graphs import WHOLE
 from analysis.tables.host import CUDA
 from analysis.tables.stalls import NOT_WAITING
 
@@ -29,7 +32,8 @@ _INSIDE = "No range lies inside it: put NVTX ranges into it, or trace it with to
 def _findings(
     capture: Capture, layers_folded: pd.DataFrame, gaps: pd.DataFrame, measured: pd.DataFrame, roofline: pd.DataFrame,
     stalls: pd.DataFrame, fusion: pd.DataFrame, host: pd.DataFrame, copies: pd.DataFrame, devices: pd.DataFrame,
-    kernel_tables: Tables, sm_count: int | None, is_program: bool, diagnosis: pd.DataFrame | None = None,
+    kernel_tables: Tables, graphs: pd.DataFrame, sm_count: int | None, is_program: bool,
+    diagnosis: pd.DataFrame | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """What could be won first, then what takes most time with the reasons that are known: kernels, idle time, host."""
     if not is_program:
@@ -43,8 +47,9 @@ def _findings(
         sm_count=sm_count,
         vendor=capture.vendor,
         most=1 if won else COUNT,
+        unseen=bool((graphs["seen"] == WHOLE).any()),
     )
-    rest = [*hot, *large_copies(copies), *idle_gpu(gaps, host, _clock(capture), gpus=gpus)]
+    rest = [*hot, *large_copies(copies), *unseen_graphs(graphs), *idle_gpu(gaps, host, _clock(capture), gpus=gpus)]
     if not rest and not won:
         rest = [*cpu_ranges(layers_folded, capture.ranges, capture.ops, recorded=_INSIDE), *_of_each(host_waits(host))]
     elif not won:
@@ -100,7 +105,7 @@ def find(
 
 
 def _ranked(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The findings as report.json has them: with their rank, without what only orders them."""
+    """The findings with their rank, without what only orders them."""
     hidden = {"rank", *_ORDERING}
     return [
         {"rank": rank} | {key: value for key, value in finding.items() if key not in hidden}
@@ -138,6 +143,7 @@ def _waiting_steps(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]
                     f"{told}{way_out}"
                 ),
                 "time_to_win_ns": int((rows["bare_wall_ns"].astype(float) - least).sum()),
+                "about": About(step=str(step["step"])),
                 "evidence": [cell("gaps", step["step"], name, int(step[name])) for name in [*cited, *also]],
             }
         )
@@ -147,6 +153,12 @@ def _waiting_steps(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]
 def _way_out(step: pd.Series) -> tuple[str, str, list[str]]:
     """What a waiting step waits for, the end of the sentence that says what to do, and the cells it adds."""
     launches = count_of(step["launches"], "kernel")
+    if step["verdict"] == LAUNCH_BOUND and 2 * step["launch_calls"] < max(step["launches"], 3):
+        told = (
+            f", with {launches} that {count_of(step['launch_calls'], 'call launches', 'calls launch')}: CUDA graphs do "
+            "that already. Put more into one graph, or launch the next one before waiting for this one."
+        )
+        return "launches of CUDA graphs", told, ["launch_calls"]
     if step["verdict"] == LAUNCH_BOUND:
         return "launches", f", with {launches}: capture the step in a CUDA graph or launch fewer.", []
     if pd.notna(step["blocked_ns"]) and takes_turns(float(step["bare_wall_ns"]), float(step["blocked_ns"])):
@@ -182,6 +194,7 @@ def _fusions(to_fuse: pd.DataFrame) -> list[dict[str, Any]]:
                     f"{row['bound_time_ns'] / 1e3:,.0f} us. The idle time before each launch saved counts as well."
                 ),
                 "time_to_win_ns": int(row["gain_ns"]),
+                "about": About(ranges=tuple(str(row["range"]).split(" + "))),
                 "evidence": cited,
             }
         )
@@ -212,6 +225,7 @@ def _cause(row: pd.Series) -> dict[str, Any]:
         "title": f"{row['range']}: {symbols.short(row['kernel'], 60)}: {str(row['defect']).replace('_', ' ')}",
         "sentence": f"{row['reason']}{rests} {_look_closer(row['recapture'])}",
         "time_to_win_ns": int(row["time_to_win_ns"]),
+        "about": About(kernel=row["kernel"], ranges=(row["range"],)),
         "evidence": [
             cell("diagnosis", label, name, float(row[name])) for name in ("gain_bound_frac", "sure_frac")
         ] + [cell("diagnosis", label, "time_to_win_ns", int(row["time_to_win_ns"]))],
@@ -273,6 +287,7 @@ def _far_from_roof(
                     f"at {row['roof_frac']:.0%} of the nearest roof, {nearest_roof(row)}{why}.{closer}"
                 ),
                 "time_to_win_ns": int(row["win"]),
+                "about": About(kernel=row["kernel"], ranges=(row["range"],)),
                 "evidence": evidence,
             }
         )

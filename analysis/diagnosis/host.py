@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.diagnosis.reasons import Cells, cell
+from analysis.diagnosis.spans import About
 from analysis.formats.words import count_of, duration, share
 from analysis.tables.attribution import fold_paths
 from analysis.tables.host import CUDA, SYSTEM
@@ -80,6 +81,7 @@ def idle_gpu(gaps: pd.DataFrame, host: pd.DataFrame, clock: str, *, gpus: int = 
                 f"and what it takes above {duration(busy)} is idle."
             ),
             "time_to_win_ns": None,
+            "about": About(step=step),
             "evidence": cells,
             "weight_ns": wall - busy,
         }
@@ -123,6 +125,7 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[dict[str, Any]]:
                     "title": f"{row['call']}: {meaning[0] if meaning else headline}",
                     "sentence": f"{told}{spread}{why}",
                     "time_to_win_ns": None,
+                    "about": About(call=str(row["call"]) if source == CUDA else ""),
                     "evidence": cells,
                     "weight_ns": float(row["host_time_ns"]),
                     "source": source,
@@ -194,6 +197,7 @@ def cpu_ranges(
                 "title": f"{row['range']}: {headline or NOT_RECORDED}",
                 "sentence": " ".join(filter(None, (told, rate, said or (not rate and recorded) or ""))),
                 "time_to_win_ns": None,
+                "about": About(ranges=(str(row["range"]),)),
                 "evidence": cells,
                 "weight_ns": float(row["cpu_time_ns"]),
             }

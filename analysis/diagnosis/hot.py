@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.diagnosis.reasons import Cells, Kernel, Reason, Row, Tables, cell, reasons, rows_of
+from analysis.diagnosis.spans import About
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration, share
 
@@ -32,11 +33,14 @@ def hot_kernels(
     sm_count: int | None = None,
     vendor: str = "",
     most: int = MOST,
+    unseen: bool = False,
 ) -> list[dict[str, Any]]:
     """Findings of the kernels with most time: of the longest always, of others where a reason is known.
 
     `tables` by name; `clock` the tool that timed them; only rows under the range `root` count. `vendor` of the GPU.
+    `unseen`: there are CUDA graphs whose kernels are not among them.
     """
+    beside = " outside of CUDA graphs" if unseen else ""
     kernels = tables["kernels"]
     if root is not None:
         kernels = kernels[kernels["range"].eq(root) | kernels["range"].astype(str).str.startswith(f"{root}/")]
@@ -58,7 +62,7 @@ def hot_kernels(
         if found and not known:
             continue
         by = "ncu" if column == "ncu_time_ns" else clock
-        found.append(_finding(kernel, labels[str(name)], part, column, by, known, vendor, root))
+        found.append(_finding(kernel, labels[str(name)], part, column, by, known, vendor, root, beside))
     return found
 
 
@@ -126,9 +130,10 @@ def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> lis
 
 
 def _finding(
-    kernel: Kernel, label: str, part: float, column: str, by: str, known: list[Reason], vendor: str, root: str | None
-) -> dict[str, Any]:
-    of = "the kernel time" if root is None else f"the kernel time of {root}"
+    kernel: Kernel, label: str, part: float, column: str, by: str, known: list[Reason], vendor: str, root: str | None,
+    beside: str,
+) -> dict[str, Any]:  # fmt: skip
+    of = f"the kernel time{beside}" if root is None else f"the kernel time of {root}{beside}"
     each = f", {duration(kernel.mean_ns)} each on average" if kernel.launches > 1 else ""
     takes = count_of(kernel.launches, "launch takes", "launches take")
     told = f"{takes} {duration(kernel.time_ns)} by {by}{each}: {share(part)} of {of}{_where(kernel, column)}."
@@ -138,6 +143,7 @@ def _finding(
         "title": title,
         "sentence": " ".join([told, *(said or [_unknown(kernel, by, vendor)])]),
         "time_to_win_ns": None,
+        "about": About(kernel=kernel.name, ranges=tuple(_times(kernel.rows["kernels"], column))),
         "evidence": [*_cited(kernel, column, root), *(item for reason in known for item in reason.cells)],
         "weight_ns": kernel.time_ns,
     }

@@ -18,6 +18,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.diagnosis.evidence import product
+from analysis.tables.copies import WORK
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -63,7 +64,8 @@ class Window:
 
     @cached_property
     def kernels(self) -> pd.DataFrame:
-        return self.ops[self.ops["kind"] == "kernel"]
+        """Kernels, and CUDA graphs of which only the whole is known."""
+        return self.ops[self.ops["kind"].isin(WORK)]
 
     @cached_property
     def gaps(self) -> tuple[Ints, Ints, Ints]:
@@ -195,7 +197,7 @@ def _union(ops: pd.DataFrame) -> int:
 
 
 def _one_stream(window: Window) -> float:
-    kernels = window.kernels
+    kernels = window.kernels[window.kernels["kind"] == "kernel"]
     if len(kernels) < FEW or kernels["stream"].nunique() > 1 or not window.sm_count:
         return 0.0
     threads = product(kernels["grid"]) * product(kernels["block"]) / window.sm_count

@@ -68,6 +68,14 @@ class Evidence(Struct):
     unit: Annotated[str | UnsetType, Meta(title="the unit, where the column's name has none")] = UNSET
 
 
+class Span(Struct):
+    """The stretch of the timeline that shows a finding."""
+
+    start_ns: Annotated[int, Meta(title="its start, ns on the clock of the capture, which is that of Nsight Systems")]
+    end_ns: Annotated[int, Meta(title="its end")]
+    said: Annotated[str, Meta(title="where to zoom to, and what it shows")]
+
+
 class Finding(Struct):
     """One thing worth doing, or worth knowing; the most time first."""
 
@@ -76,6 +84,7 @@ class Finding(Struct):
     sentence: Annotated[str, Meta(title="what was measured and what to do")]
     time_to_win_ns: Annotated[float | None, Meta(title="what it could win, in ns; null where nobody knows")]
     evidence: list[Evidence]
+    span: Annotated[Span | UnsetType, Meta(title="where it shows; left out where no timeline does")] = UNSET
 
 
 class ReportColumn(Struct):

@@ -71,7 +71,7 @@ def render_html(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], s
     for entry in report.get("tables") or []:
         if (table := tables.get(str(entry["name"]))) is not None:
             block.add(entry, table)
-    findings = [_finding(f, report, tables, untrusted) for f in report.get("findings") or []]
+    findings = [_finding(f, report, tables, svgs, untrusted) for f in report.get("findings") or []]
     return environment.get_template("report.html.j2").render(
         script=Markup(script()),
         style=Markup(style),
@@ -158,8 +158,9 @@ def _trust(trust: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _finding(
-    finding: Mapping[str, Any], report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], untrusted: bool
-) -> dict[str, Any]:
+    finding: Mapping[str, Any], report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame],
+    svgs: Mapping[str, str], untrusted: bool,
+) -> dict[str, Any]:  # fmt: skip
     evidence = []
     for item in finding.get("evidence") or []:
         table = markdown.cited_table(item)
@@ -181,6 +182,8 @@ def _finding(
         "sentence": text.clean(finding.get("sentence", "")),
         "win": markdown.win(finding),
         "evidence": evidence,
+        "where": text.clean(markdown.where_to_look(finding)),
+        "figures": [_figure(f, svgs) for f in markdown.figures_of_finding(report, finding) if str(f["name"]) in svgs],
     }
 
 
@@ -205,13 +208,7 @@ def _sections(
                 "columns": data.columns_of(entry, table),
                 "rows": _rows(entry, table.head(STATIC_ROWS), short, untrusted),
                 "figures": [
-                    {
-                        "svg": _inline(svgs[str(f["name"])]),
-                        "caption": text.clean(f.get("caption", "")),
-                        "name": str(f["name"]),
-                    }
-                    for f in drawn
-                    if str(f["name"]) not in _BESIDE
+                    _figure(f, svgs) for f in drawn if str(f["name"]) not in _BESIDE and name != markdown.OF_FINDINGS
                 ],
                 "live": name if name in LIVE and len(table) else "",
                 "files": [str(file) for f in drawn if str(f["name"]) in _BESIDE for file in (f.get("files") or [])[:1]],
@@ -220,6 +217,11 @@ def _sections(
             }
         )
     return sections
+
+
+def _figure(figure: Mapping[str, Any], svgs: Mapping[str, str]) -> dict[str, Any]:
+    name = str(figure["name"])
+    return {"svg": _inline(svgs[name]), "caption": text.clean(figure.get("caption", "")), "name": name}
 
 
 def _inline(svg: str) -> Markup:

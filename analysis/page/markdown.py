@@ -50,6 +50,7 @@ UNTRUSTED_SENTENCE = (
 
 
 MOST_FINDINGS = 5  # on a terminal
+OF_FINDINGS = "spans"  # the table whose figures stand with the findings
 
 
 def is_untrusted(report: Mapping[str, Any]) -> bool:
@@ -183,13 +184,25 @@ def _findings(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], unt
         head = f"**{finding.get('rank', '')}. {escape(finding.get('title', ''))}**"
         head += f" ({win(finding)} to win)" if win(finding) else ""
         lines = [f"{head}  ", f"{escape(finding.get('sentence', ''))}", ""]
+        lines += [escape(where), ""] if (where := where_to_look(finding)) else []
         for item in finding.get("evidence") or []:
             where, row, value = evidence_line(item)
             mark = f" {text.UNTRUSTED_MARK}" if untrusted and rests_on_counters(item, report, tables) else ""
             place = f" at {escape(row)}" if row else ""
             lines.append(f"- {escape(value)}{mark}: `{_code(where)}`{place}")
         blocks.append("\n".join(lines).rstrip())
+        blocks += [_image(figure) for figure in figures_of_finding(report, finding)]
     return blocks
+
+
+def where_to_look(finding: Mapping[str, Any]) -> str:
+    """Where on the timeline a finding shows; "" where no timeline has it."""
+    return str((finding.get("span") or {}).get("said", ""))
+
+
+def figures_of_finding(report: Mapping[str, Any], finding: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The pictures of the stretch of the timeline that shows a finding."""
+    return [one for one in report.get("figures") or [] if one.get("name") == f"finding_{finding.get('rank')}"]
 
 
 def _code(value: str) -> str:
@@ -228,10 +241,14 @@ def has_below_minimum(table: pd.DataFrame) -> bool:
 
 def _figures(report: Mapping[str, Any], table: str) -> list[str]:
     return [
-        f"![{escape(figure['name'])}: {escape(figure.get('caption', ''))}]({_code(_file_of(figure))})"
+        _image(figure)
         for figure in report.get("figures") or []
-        if figure.get("table") == table and figure.get("files")
+        if figure.get("table") == table and table != OF_FINDINGS and figure.get("files")
     ]
+
+
+def _image(figure: Mapping[str, Any]) -> str:
+    return f"![{escape(figure['name'])}: {escape(figure.get('caption', ''))}]({_code(_file_of(figure))})"
 
 
 def _file_of(figure: Mapping[str, Any]) -> str:
@@ -326,6 +343,7 @@ def render_terminal(report: Mapping[str, Any], width: int = 100, run: str = "") 
         lines += textwrap.wrap(
             text.clean(finding.get("sentence", "")), width, initial_indent="   ", subsequent_indent="   "
         )
+        lines += textwrap.wrap(text.clean(where_to_look(finding)), width, initial_indent="   ", subsequent_indent="   ")
         for item in finding.get("evidence") or []:
             where, row, value = evidence_line(item)
             lines.append(f"   - {text.shorten(value, 60)}  {text.clean(where)}{f'  [{row}]' if row else ''}")

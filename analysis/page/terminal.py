@@ -136,6 +136,8 @@ def finding_lines(
     yield head
     if sentence:
         yield prose(finding.get("sentence", ""), indent=3)
+    if where := markdown.where_to_look(finding):
+        yield prose(where, indent=3)
     yield Padding(line(evidence(finding, report, tables), FAINT), (0, 0, 0, 3))
 
 

@@ -128,9 +128,9 @@ def _anchors(
             continue
         written = -1
         for launch, call in zip(fused[at:], graph.fused, strict=False):
-            before = graph.modules[written + 1 : call]
+            before: tuple[str, ...] | None = graph.modules[written + 1 : call]
             if written < 0:
-                before = None if pending is None else pending + before
+                before = None if pending is None else pending + graph.modules[:call]
             yield _Anchor(launch, graph.modules[call], before)
             written = call
         at, pending = at + len(graph.fused), graph.modules[written + 1 :]

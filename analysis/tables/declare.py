@@ -1,8 +1,8 @@
 """What a report consists of, each part declared once, where it is built.
 
 A declaration is a function whose parameters name its inputs. An input is another declaration, something that the
-caller gives (`raw`, the capture as it was read), or a field of the capture. `World` builds what is asked for, in the
-order of these needs, each once. The kinds:
+caller gives (`raw`, the capture as it was read), what the first part of a kind answers (`findings`), or a field of the
+capture. `World` builds what is asked for, in the order of these needs, each once. The kinds:
 
     fact      an intermediate value, such as the join of timeline and counters
     table     a table of the report: its question, columns, place on the page, and what is missing where it is empty
@@ -290,6 +290,8 @@ class World:
         if name not in self._known:
             if name in self._builders:
                 self._known[name] = self._build_once(name)
+            elif name in FIRST_WINS:
+                self._known[name] = self.first(name)
             else:
                 self._known[name] = getattr(self["capture"], name)
         return self._known[name]
@@ -300,6 +302,8 @@ class World:
             return True
         if name in self._builders:
             return self.has_inputs(self._builders[str(name)])
+        if name in FIRST_WINS:
+            return True
         fields = Capture.__dataclass_fields__
         return name in fields and "capture" in self._builders and "capture" in self
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis.formats.ranges import is_step
 from analysis.tables.attribution import innermost
+from analysis.tables.copies import WORK
 from analysis.tables.declare import Column, fact, table
 
 WHOLE_CAPTURE = "capture"
@@ -107,6 +108,13 @@ def _limits(
             "timing",
         ),
         Column("launches", "1", "kernels of the step", "timing"),
+        Column(
+            "launch_calls",
+            "1",
+            "calls that launched its kernels and CUDA graphs: fewer than kernels where a graph launches many",
+            "timing",
+            shown=False,
+        ),
         Column("largest_gaps_ns", "ns", "the three longest idle intervals, nsys attached, `;` between them", "timing"),
         Column(
             "verdict",
@@ -140,16 +148,20 @@ def build_gaps(
     is_kernel = (gpu_ops["kind"] == "kernel").to_numpy()
     device, names = pd.factorize(gpu_ops["device"])
     names = names.astype(str)
+    call = _calls(gpu_ops)
+    of_process = _processes(gpu_ops)
     is_lost = bool((is_kernel & gpu_ops["api_start_ns"].isna().to_numpy()).any())
 
     def row(
         ops: np.ndarray, label: str, path: str, start: int, end: int, held: pd.DataFrame | None,
-        blocked: float | None = None,
+        blocked: float | None = None, pid: int | None = None,
     ) -> dict[str, object]:  # fmt: skip
         bare = bare_wall_ns.get(path)
         launches, end = int(is_kernel[ops].sum()), int((begin[ops] + length[ops]).max(initial=end))
+        counts = launches, len(np.unique(call[ops][call[ops] >= 0]))
         ops, others = _busiest(ops, begin, length, device, names)
-        found = _row(label, start, end, begin[ops], length[ops], launches, bare, limits.get(path), held, blocked)
+        found = _row(label, start, end, begin[ops], length[ops], counts, bare, limits.get(path), held, blocked)
+        found["evidence"] = f"{found['evidence']}{of_process.get(pid, '')}"
         if others:
             found["evidence"] = f"{found['evidence']}; {others}"
         elif is_lost and not len(ops):
@@ -161,8 +173,7 @@ def build_gaps(
         if gpu_ops.empty:
             return None
         start = int(gpu_ops["start_ns"].min())
-        everything = np.arange(len(gpu_ops))
-        rows.append(row(everything, WHOLE_CAPTURE, WHOLE_CAPTURE, start, 0, overhead))
+        rows.append(row(np.arange(len(gpu_ops)), WHOLE_CAPTURE, WHOLE_CAPTURE, start, 0, overhead))
     order = np.argsort(step_of_op, kind="stable")
     sorted_steps = step_of_op[order]
     held_by_pid = {} if overhead is None else dict(iter(overhead.groupby("pid")))
@@ -170,11 +181,31 @@ def build_gaps(
     for (index, step), label, blocked in zip(steps.iterrows(), step_labels(steps), waited, strict=True):
         inside = order[slice(*np.searchsorted(sorted_steps, [index, index + 1]))]
         held = held_by_pid.get(step["pid"]) if held_by_pid else None
-        rows.append(row(inside, label, step["path"], int(step["start_ns"]), int(step["end_ns"]), held, blocked))
+        start, end, pid = (int(step[name]) for name in ("start_ns", "end_ns", "pid"))
+        rows.append(row(inside, label, step["path"], start, end, held, blocked, pid))
     table = pd.DataFrame(rows)
-    for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "blocked_ns", "launches"):
+    for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "blocked_ns", "launches", "launch_calls"):
         table[name] = table[name].astype("Float64").round().astype("Int64")
     return table
+
+
+def _calls(gpu_ops: pd.DataFrame) -> np.ndarray:
+    """A number for the call that launched each kernel or CUDA graph, of a graph one; -1 for copies and sets.
+
+    What has no call in the file counts as launched by one of its own.
+    """
+    calls = gpu_ops.groupby(["pid", "correlation_id"], sort=False, dropna=False).ngroup().to_numpy(np.int64).copy()
+    unknown = gpu_ops["correlation_id"].isna().to_numpy(bool)
+    calls[unknown] = len(gpu_ops) + np.flatnonzero(unknown)
+    calls[~gpu_ops["kind"].isin(WORK).to_numpy(bool)] = -1
+    return calls
+
+
+def _processes(gpu_ops: pd.DataFrame) -> dict[int | None, str]:
+    """What the evidence says of each process (by its id) where several use GPUs, numbered as in devices.csv."""
+    pids = sorted(gpu_ops["pid"].dropna().astype("int64").unique().tolist())
+    several = len(pids) > 1
+    return {pid: f"; of process {at} of {len(pids)}" for at, pid in enumerate(pids, start=1) if several}
 
 
 def step_labels(steps: pd.DataFrame) -> list[str]:
@@ -226,7 +257,7 @@ def _with_overhead(
 
 
 def _row(
-    label: str, start: int, end: int, begin: np.ndarray, length: np.ndarray, launches: int,
+    label: str, start: int, end: int, begin: np.ndarray, length: np.ndarray, counts: tuple[int, int],
     bare: float | None, limit: tuple[str, str] | None, overhead: pd.DataFrame | None, blocked: float | None,
 ) -> dict[str, object]:  # fmt: skip
     busy, idle = busy_and_gaps(begin, length)
@@ -234,7 +265,8 @@ def _row(
     if overhead is not None and len(overhead) and has_gpu:
         _, idle = busy_and_gaps(*_with_overhead(begin, length, overhead))
     last = int((begin + length).max()) if has_gpu else end
-    verdict, evidence = judge(busy if has_gpu else None, bare, limit, blocked=blocked, launches=launches)
+    launches, calls = counts
+    verdict, evidence = judge(busy if has_gpu else None, bare, limit, blocked=blocked, launches=calls)
     return {
         "step": label,
         "wall_ns": max(last, end) - start,
@@ -242,6 +274,7 @@ def _row(
         "busy_ns": busy if has_gpu else pd.NA,
         "blocked_ns": pd.NA if blocked is None else blocked,
         "launches": launches if has_gpu else pd.NA,
+        "launch_calls": calls if has_gpu else pd.NA,
         "largest_gaps_ns": ";".join(str(gap) for gap in np.sort(idle)[:-4:-1].tolist()),
         "verdict": verdict,
         "evidence": evidence,
@@ -256,7 +289,8 @@ def judge(
     """The verdict on a step and the numbers that it rests on.
 
     Units: ns. `busy` of its GPU operations, None without any; `bare` wall time without a tool; `blocked` time in which
-    the host waited; `limit` (memory | compute, evidence sentence). None where unknown.
+    the host waited; `launches` calls that launched something; `limit` (memory | compute, evidence sentence). None where
+    unknown.
     """
     if busy is None:
         return "", "no GPU operations in this step"

@@ -7,6 +7,7 @@ off meanwhile, as code that comes from a cache is not written again.
 
 import contextlib
 import re
+import sys
 
 MODULE, FUNCTION = "torch._inductor.debug", "set_kernel_post_grad_provenance_tracing"
 NO_CACHE = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
@@ -44,9 +45,7 @@ class Kernels:
         return noted
 
     def _note(self, schedule, kernel):
-        from torch._inductor.virtualized import V
-
-        graph = V.graph
+        graph = sys.modules["torch._inductor.virtualized"].V.graph
         if not hasattr(graph, _NUMBER):
             setattr(graph, _NUMBER, self._graphs)
             self._graphs += 1

@@ -1,0 +1,40 @@
+"""CUDA graphs that nsys timed as a whole: busy from start to end, with kernels that nobody saw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from analysis.diagnosis.reasons import cell
+from analysis.diagnosis.spans import About
+from analysis.formats.words import count_of, duration, share
+from analysis.tables.graphs import WHOLE
+
+LEAST_SHARE = 0.1  # of the time of all GPU operations
+
+
+def unseen_graphs(graphs: pd.DataFrame) -> list[dict[str, Any]]:
+    """A finding where much of the GPU's time is in graphs without nodes. Shape: graphs.csv."""
+    rows = graphs[graphs["seen"] == WHOLE]
+    part = float(rows["share_frac"].astype(float).sum())
+    if part < LEAST_SHARE:
+        return []
+    longest = rows.iloc[0]
+    time, launches = float(rows["time_ns"].sum()), int(rows["launches"].sum())
+    where = f"{longest['range']} {WHOLE}"
+    takes = count_of(launches, "launch takes", "launches take")
+    return [
+        {
+            "title": f"CUDA graphs, {share(part)} of the GPU operations' time: their kernels are not recorded",
+            "sentence": (
+                f"{takes} {duration(time)}. nsys timed each graph as a whole, so the GPU counts as busy from its start "
+                "to its end, and idle time inside is not seen. Capture again with `nsys profile "
+                "--cuda-graph-trace=node` to see the kernels and what takes their time."
+            ),
+            "time_to_win_ns": None,
+            "about": About(graphs=str(longest["range"])),
+            "evidence": [cell("graphs", where, name, int(longest[name])) for name in ("time_ns", "launches")],
+            "weight_ns": time,
+        }
+    ]

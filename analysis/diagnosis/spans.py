@@ -1,0 +1,388 @@
+"""Where on the timeline a finding shows: the stretch of time to zoom to in Nsight Systems, and what lies in it.
+
+A finding says what it is about (`About`). Of many launches, ranges or steps a typical one is shown: that of median
+length. A pause is the longest one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import Capture, IntArray
+from analysis.formats import symbols
+from analysis.formats.words import count_of
+from analysis.tables import intervals
+from analysis.tables.attribution import UNATTRIBUTED
+from analysis.tables.copies import direction_of
+from analysis.tables.declare import Column, fact, table
+from analysis.tables.gaps import WHOLE_CAPTURE, gpu_label, step_labels
+
+BESIDE_NS = 5_000  # shown on either side at least: a launch's neighbours
+MOST_LEVELS, MOST_THREADS, MOST_STREAMS = 5, 2, 8  # rows of a picture
+MOST_BARS = 300  # of a row: more are merged where they lie closer than a pixel
+_PIXELS = 900
+ENDLESS_NS = 1 << 60
+
+
+@dataclass(frozen=True)
+class About:
+    """What of the timeline a finding is about; what is blank is left open.
+
+    `step` is a label of gaps.csv, `kernel` and `ranges` are as kernels.csv has them, `copies` are device, kind,
+    direction and memory as copies.csv has them, `graphs` is the range of CUDA graphs that nsys saw as a whole, `call`
+    is a call of CUDA.
+    """
+
+    step: str = ""
+    kernel: str = ""
+    ranges: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
+    graphs: str = ""
+    call: str = ""
+
+
+class Span(NamedTuple):
+    """A stretch of the timeline, ns, and what it shows, in words."""
+
+    start_ns: int
+    end_ns: int
+    shows: str
+
+
+class Bars(NamedTuple):
+    """Bars of one row, clipped to the stretch: ns, names ('' where several are merged), and kinds.
+
+    `about` is an operation that the finding is about; other operations have the kinds of GPU_OPS; on the host there
+    are `range`, `launch` and `call`.
+    """
+
+    start: IntArray
+    end: IntArray
+    name: tuple[str, ...]
+    kind: tuple[str, ...]
+
+
+class Lane(NamedTuple):
+    """A row of the picture: ranges or calls of a thread, or the operations of a stream."""
+
+    label: str
+    bars: Bars
+
+
+class Scene(NamedTuple):
+    """What lies in the span of a finding: rows of the host above, of the GPU below."""
+
+    rank: int
+    title: str
+    span: Span
+    lanes: tuple[Lane, ...]
+
+
+@dataclass(frozen=True)
+class _Timeline:
+    """What spans are looked up in: every table with a RangeIndex; `calls` are those of CUDA that wait or set up."""
+
+    gpu_ops: pd.DataFrame
+    ranges: pd.DataFrame
+    steps: pd.DataFrame
+    step_of_op: np.ndarray
+    calls: pd.DataFrame
+    folded: dict[str, str]
+
+    @cached_property
+    def start(self) -> IntArray:
+        return self.gpu_ops["start_ns"].to_numpy(np.int64)
+
+    @cached_property
+    def end(self) -> IntArray:
+        return self.start + self.gpu_ops["duration_ns"].to_numpy(np.int64)
+
+    @cached_property
+    def launches(self) -> pd.DataFrame:
+        """The calls that launched operations: pid, tid, start_ns, end_ns."""
+        names = {"pid": "pid", "tid": "tid", "api_start_ns": "start_ns", "api_end_ns": "end_ns"}
+        return self.gpu_ops[list(names)].dropna().astype(np.int64).drop_duplicates().rename(columns=names)
+
+    def rows_of(self, about: About) -> np.ndarray:
+        """Which operations a finding is about; none where it is of no operation."""
+        some = about.kernel or about.ranges or about.copies or about.graphs
+        chosen = np.full(len(self.gpu_ops), bool(some), dtype=bool)
+        if about.kernel:
+            names = self.gpu_ops["name"]
+            chosen &= names.isin([one for one in names.unique() if symbols.key(one) == about.kernel]).to_numpy(bool)
+            chosen &= (self.gpu_ops["kind"] == "kernel").to_numpy(bool)
+        if ranges := about.ranges or ((about.graphs,) if about.graphs else ()):
+            paths = [path for path, folded in self.folded.items() if folded in ranges]
+            paths += [""] * (UNATTRIBUTED in ranges)
+            chosen &= self.gpu_ops["path"].isin(paths).to_numpy(bool)
+        if about.graphs:
+            chosen &= (self.gpu_ops["kind"] == "graph").to_numpy(bool)
+        if about.copies:
+            device, kind, direction, memory = about.copies
+            texts = (self.gpu_ops[name].astype(str) for name in ("device", "kind", "memory"))
+            for column, wanted in zip(texts, (device, kind, memory), strict=True):
+                chosen &= (column == wanted).to_numpy(bool)
+            names = self.gpu_ops["name"].astype(str)
+            chosen &= names.isin([one for one in names.unique() if direction_of(one) == direction]).to_numpy(bool)
+        return chosen
+
+
+# Which stretch ----------------------------------------------------------------------------------------------------
+
+
+def _typical(length: IntArray) -> int:
+    """The place of the median, the lower one of two; of equal ones the first."""
+    return int(np.argsort(length, kind="stable")[(len(length) - 1) // 2])
+
+
+def _around(start: int, end: int, shows: str) -> Span:
+    """As much again on either side, so that a launch is seen between its neighbours."""
+    beside = max(end - start, BESIDE_NS)
+    return Span(start - beside, end + beside, shows)
+
+
+def _of(count: int, what: str) -> str:
+    return f"a typical one of {count_of(count, what)}" if count > 1 else f"the {what}"
+
+
+def find_span(about: About, timeline: _Timeline) -> Span | None:
+    """The stretch that shows what a finding is about; None where the timeline does not hold it."""
+    if about.call:
+        return _longest_call(about.call, timeline.calls)
+    if about.step:
+        return _pause(timeline) if about.step == WHOLE_CAPTURE else _step(about.step, timeline)
+    rows = np.flatnonzero(timeline.rows_of(about))
+    if not len(rows):
+        return _of_host(about, timeline)
+    if about.ranges and not about.kernel:
+        return _run(rows, timeline)
+    start, end = timeline.start[rows], timeline.end[rows]
+    at = _typical(end - start)
+    return _around(int(start[at]), int(end[at]), _of(len(rows), "operation" if about.copies else "launch"))
+
+
+def _run(rows: np.ndarray, timeline: _Timeline) -> Span:
+    """Operations of these rows that follow each other: the typical run."""
+    order = np.argsort(timeline.start, kind="stable")
+    place = np.sort(np.argsort(order, kind="stable")[rows])
+    first = np.flatnonzero(np.diff(place, prepend=-2) > 1)
+    start = timeline.start[order][place][first]
+    end = np.maximum.reduceat(timeline.end[order][place], first)
+    at = _typical(end - start)
+    return _around(int(start[at]), int(end[at]), _of(len(first), "place"))
+
+
+def _step(label: str, timeline: _Timeline) -> Span | None:
+    labels = step_labels(timeline.steps)
+    if label not in labels:
+        return None
+    row = timeline.steps.iloc[labels.index(label)]
+    inside = timeline.step_of_op == row.name
+    end = max(int(row["end_ns"]), int(timeline.end[inside].max(initial=0)))
+    return Span(int(row["start_ns"]), end, label)
+
+
+def _pause(timeline: _Timeline) -> Span | None:
+    """The longest stretch without a GPU operation, and a tenth of it on either side."""
+    start, end = intervals.union(timeline.start, timeline.end - timeline.start)
+    if len(start) < 2:
+        return None
+    at = int(np.argmax(start[1:] - end[:-1]))
+    beside = (int(start[at + 1]) - int(end[at])) // 10
+    return Span(int(end[at]) - beside, int(start[at + 1]) + beside, "the longest pause of the GPU")
+
+
+def _longest_call(name: str, calls: pd.DataFrame) -> Span | None:
+    rows = calls[calls["name"] == name]
+    if rows.empty:
+        return None
+    start, end = (rows[column].to_numpy(np.int64) for column in ("start_ns", "end_ns"))
+    at = int(np.argmax(end - start))
+    return _around(int(start[at]), int(end[at]), f"the longest of {count_of(len(rows), 'call')}")
+
+
+def _of_host(about: About, timeline: _Timeline) -> Span | None:
+    """An instance of the range on the host, where no GPU operation is of it."""
+    if about.kernel or about.copies or about.graphs or timeline.ranges.empty:
+        return None
+    paths = [path for path, folded in timeline.folded.items() if folded in about.ranges]
+    rows = timeline.ranges[timeline.ranges["path"].isin(paths)]
+    if rows.empty:
+        return None
+    start, end = (rows[column].to_numpy(np.int64) for column in ("start_ns", "end_ns"))
+    at = _typical(end - start)
+    return _around(int(start[at]), int(end[at]), _of(len(rows), "call"))
+
+
+def said(span: Span, clock: str, first_ns: int) -> str:
+    """The span as a reader types or finds it: times with a thousandth of its length."""
+    digits = min(max(3 - math.floor(math.log10(max(span.end_ns - span.start_ns, 1) / 1e9)), 3), 9)
+    origin = first_ns if clock == "torch" else 0
+    start, end = (f"{(one - origin) / 1e9:.{digits}f} s" for one in (span.start_ns, span.end_ns))
+    if clock == "torch":
+        return f"Look at {start} to {end} after the first GPU operation: {span.shows}."
+    if clock == "nsys":
+        return f"Zoom to {start} – {end} in Nsight Systems: {span.shows}."
+    return f"Look at {start} to {end} of the timeline: {span.shows}."
+
+
+# The table and what is drawn of it --------------------------------------------------------------------------------
+
+
+@fact("span_timeline")
+def _span_timeline(
+    capture: Capture, gpu_ops: pd.DataFrame, ranges: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray,
+    folded: dict[str, str],
+) -> _Timeline:  # fmt: skip
+    known = [one for one in (capture.waits, capture.setups) if one is not None and len(one)]
+    empty = pd.DataFrame({name: [] for name in ("start_ns", "end_ns", "pid", "tid", "name")})
+    calls = pd.concat(known, ignore_index=True).drop_duplicates(ignore_index=True) if known else empty
+    return _Timeline(gpu_ops, ranges, step_ranges, step_of_op, calls, folded)
+
+
+@table(
+    "spans",
+    question="Where on the timeline does each finding show?",
+    order=101,
+    optional=True,
+    columns=(
+        Column("finding", "1", "its rank among the findings", "key"),
+        Column("title", "", "what the finding is about", "row", style="prose"),
+        Column("start_ns", "ns", "where to zoom to, on the clock of the capture", "timing"),
+        Column("end_ns", "ns", "the end of that stretch", "timing"),
+        Column("busy_ns", "ns", "of that stretch, the time in which a GPU operation runs", "timing"),
+        Column("said", "", "where to look, with the times as Nsight Systems shows them", "row", style="prose"),
+    ),
+)
+def build_spans(
+    findings: list[dict[str, Any]] | None, span_timeline: _Timeline, capture: Capture
+) -> pd.DataFrame | None:
+    """Return spans.csv: one row a finding that the timeline shows, of findings that say what they are `about`."""
+    rows = []
+    first = int(span_timeline.start.min(initial=ENDLESS_NS))
+    for rank, finding in enumerate(findings or (), start=1):
+        span = find_span(finding["about"], span_timeline) if finding.get("about") else None
+        if span is None:
+            continue
+        busy = intervals.union(span_timeline.start, span_timeline.end - span_timeline.start)
+        inside = intervals.covered(np.array([span.start_ns]), np.array([span.end_ns]), busy)
+        rows.append(
+            {
+                "finding": rank,
+                "title": finding["title"],
+                "start_ns": span.start_ns,
+                "end_ns": span.end_ns,
+                "busy_ns": int(inside[0]) if len(span_timeline.gpu_ops) else pd.NA,
+                "said": said(span, capture.clock, first),
+                "tier": "timing",
+            }
+        )
+    return pd.DataFrame(rows).astype({"busy_ns": "Int64"}) if rows else None
+
+
+@fact("shown_findings")
+def show_findings(findings: list[dict[str, Any]] | None, spans: pd.DataFrame) -> list[dict[str, Any]]:
+    """The findings as report.json has them: with the stretch of the timeline that shows each."""
+    shown = {
+        int(row.finding): {"start_ns": int(row.start_ns), "end_ns": int(row.end_ns), "said": str(row.said)}
+        for row in spans.itertuples()
+    }
+    return [
+        {key: value for key, value in finding.items() if key != "about"} | ({"span": shown[at]} if at in shown else {})
+        for at, finding in enumerate(findings or (), start=1)
+    ]
+
+
+@fact("scenes")
+def build_scenes(findings: list[dict[str, Any]] | None, spans: pd.DataFrame, span_timeline: _Timeline) -> list[Scene]:
+    """What lies in the span of each finding, in their order."""
+    said = findings or []
+    found = []
+    for row in spans.itertuples():
+        span = Span(int(row.start_ns), int(row.end_ns), str(row.said))
+        about = said[int(row.finding) - 1]["about"]
+        lanes = (*_host_lanes(span, span_timeline), *_gpu_lanes(span, span_timeline, span_timeline.rows_of(about)))
+        found.append(Scene(int(row.finding), str(row.title), span, lanes))
+    return found
+
+
+def _inside(span: Span, start: IntArray, end: IntArray) -> np.ndarray:
+    return np.flatnonzero((start < span.end_ns) & (end > span.start_ns))
+
+
+def _rows_inside(span: Span, rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.iloc[_inside(span, *_bounds(rows))]
+
+
+def _bounds(rows: pd.DataFrame) -> tuple[IntArray, IntArray]:
+    return rows["start_ns"].to_numpy(np.int64), rows["end_ns"].to_numpy(np.int64)
+
+
+def _bars(span: Span, start: IntArray, end: IntArray, name: list[str], kind: list[str]) -> Bars:
+    """Bars clipped to the span; of more than MOST_BARS neighbours of a kind that no pixel parts are one."""
+    start, end = np.maximum(start, span.start_ns), np.minimum(end, span.end_ns)
+    if len(start) <= MOST_BARS:
+        return Bars(start, end, tuple(name), tuple(kind))
+    width = max((span.end_ns - span.start_ns) // _PIXELS, 1)
+    parts = []
+    for one in dict.fromkeys(kind):
+        of = np.array([other == one for other in kind])
+        left = (start[of] - span.start_ns) // width * width + span.start_ns
+        merged = intervals.union(left, np.maximum(end[of] - left, width))
+        parts.append((*merged, one))
+    joined = [np.concatenate([part[side] for part in parts]) for side in (0, 1)]
+    return Bars(joined[0], joined[1], ("",) * len(joined[0]), tuple(one for s, _, one in parts for _ in s))
+
+
+def _host_lanes(span: Span, timeline: _Timeline) -> Iterator[Lane]:
+    """Ranges by level and calls of CUDA, of the threads that do most of them in the span."""
+    ranges, launches, calls = (
+        _rows_inside(span, rows) for rows in (timeline.ranges, timeline.launches, timeline.calls)
+    )
+    threads = pd.concat([rows[["pid", "tid"]].dropna().astype(np.int64) for rows in (ranges, launches, calls)])
+    threads = threads.value_counts()
+    for pid, tid in list(threads.index)[:MOST_THREADS]:
+        of = f" of process {pid}, thread {tid}" if len(threads) > 1 else ""
+        own = ranges[(ranges["pid"] == pid) & (ranges["tid"] == tid)]
+        for level in sorted(own["level"].unique())[:MOST_LEVELS]:
+            rows = own[own["level"] == level]
+            bars = _bars(span, *_bounds(rows), rows["name"].astype(str).tolist(), ["range"] * len(rows))
+            yield Lane(f"ranges{of}" if level == own["level"].min() else "", bars)
+        called = pd.concat([launches.assign(name="", kind="launch"), calls.assign(kind="call")])
+        called = called[(called["pid"] == pid) & (called["tid"] == tid)].sort_values("start_ns", kind="stable")
+        if len(called):
+            bars = _bars(span, *_bounds(called), called["name"].astype(str).tolist(), called["kind"].tolist())
+            yield Lane(f"CUDA calls{of}", bars)
+
+
+def _gpu_lanes(span: Span, timeline: _Timeline, about: np.ndarray) -> Iterator[Lane]:
+    """The operations of each stream; those that the finding is about are of the kind `about`."""
+    rows = _inside(span, timeline.start, timeline.end)
+    ops = timeline.gpu_ops.iloc[rows].assign(about=about[rows])
+    several = {name: timeline.gpu_ops[name].nunique() > 1 for name in ("device", "pid")}
+    key = [*(name for name, many in several.items() if many), "stream"]
+    for number, (place, own) in enumerate(ops.groupby(key, sort=True, dropna=False, observed=True)):
+        if number == MOST_STREAMS:
+            return
+        values = dict(zip(key, place if isinstance(place, tuple) else (place,), strict=True))
+        words = [
+            gpu_label(str(values["device"])) if "device" in values else "",
+            f"process {values['pid']}" if "pid" in values else "",
+            "GPU" if pd.isna(values["stream"]) else f"stream {values['stream']}",
+        ]
+        start = own["start_ns"].to_numpy(np.int64)
+        names = [_shown(name) for name in own["name"].astype(str)]
+        kinds = np.where(own["about"], "about", own["kind"].astype(str)).tolist()
+        bars = _bars(span, start, start + own["duration_ns"].to_numpy(np.int64), names, kinds)
+        yield Lane(", ".join(filter(None, words)), bars)
+
+
+def _shown(name: str) -> str:
+    return name if name.startswith("[") else symbols.short(symbols.key(name), 60)

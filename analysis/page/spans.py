@@ -1,0 +1,101 @@
+"""The stretch of the timeline that shows a finding: what the host did above, what the GPU did below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path
+from matplotlib.ticker import FuncFormatter
+
+from analysis.diagnosis.spans import Bars, Scene
+from analysis.page import text
+from analysis.page.canvas import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    LIGHT_GREY,
+    ORANGE,
+    SKY,
+    VERMILION,
+    draw_legend,
+    drawable,
+    new_canvas,
+    place_axes,
+    style_context,
+)
+from analysis.tables.declare import Drawn, picture
+
+_COLOURS = {
+    "about": VERMILION, "kernel": BLUE, "graph": GREEN, "memcpy": ORANGE, "memset": ORANGE, "migration": ORANGE,
+    "range": LIGHT_GREY, "launch": SKY, "call": GREY,
+}  # fmt: skip
+_MEANINGS = {
+    "about": "what the finding is about", "kernel": "other kernels", "graph": "CUDA graphs as a whole",
+    "memcpy": "copies and sets", "range": "ranges", "launch": "launches", "call": "calls that wait or set up",
+}  # fmt: skip
+_ROW = 0.24  # inches
+_LETTERS = 120  # of the smallest font that fit the whole width
+_NOTE = "Above what the host did at that time, below what the GPU did: a kernel runs later than its launch."
+
+
+@picture("finding_[0-9]*", of="spans", compact=True)
+def plot_spans(scenes: list[Scene], caption: str) -> Iterator[Drawn]:
+    """A figure a finding: the ranges and calls of the host in its span, and each stream of the GPU."""
+    for scene in scenes:
+        if scene.lanes:
+            yield Drawn(
+                name=f"finding_{scene.rank}",
+                figure=_figure(scene, caption),
+                caption=f"{scene.span.shows}  ·  {caption}",
+            )
+
+
+def _figure(scene: Scene, caption: str) -> Figure:
+    """One scene; a row has 0.24 inches."""
+    with style_context():
+        figure, foot = new_canvas(
+            f"finding_{scene.rank}", 1.5 + _ROW * len(scene.lanes), caption, [scene.span.shows, _NOTE],
+            f"{scene.rank}. {drawable(scene.title, 120)}",
+        )  # fmt: skip
+        axes = place_axes(figure, 1.9, 0.2, 0.9, foot + 0.5)
+        begin, length = scene.span.start_ns, scene.span.end_ns - scene.span.start_ns
+        for place, lane in enumerate(scene.lanes):
+            _draw_bars(axes, lane.bars, place, begin, length)
+        labels = [drawable(lane.label, 34) for lane in scene.lanes]
+        axes.set_yticks(range(len(labels)), labels, fontsize=7)
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(len(labels) - 0.4, -0.6)
+        axes.set_xlim(0, length)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.number(value, "ns") if value else "0"))
+        axes.set_xlabel(f"after {begin / 1e9:.9f} s")
+        axes.grid(visible=True, axis="x")
+        used = {kind for lane in scene.lanes for kind in lane.bars.kind}
+        used = {"memcpy" if kind in ("memset", "migration") else kind for kind in used}
+        handles = [Patch(color=_COLOURS[kind], label=said) for kind, said in _MEANINGS.items() if kind in used]
+        draw_legend(figure, handles)
+        return figure
+
+
+def _draw_bars(axes: Axes, bars: Bars, place: int, begin: int, length: int) -> None:
+    """The bars of a row, of each colour one path; names where they fit."""
+    for colour in dict.fromkeys(_COLOURS[kind] for kind in bars.kind):
+        points, codes = [], []
+        for start, end, kind in zip(bars.start.tolist(), bars.end.tolist(), bars.kind, strict=True):
+            if _COLOURS[kind] == colour:
+                left, right = start - begin, max(end - begin, start - begin + length // 1000)
+                corners = [(left, place - 0.38), (right, place - 0.38), (right, place + 0.38), (left, place + 0.38)]
+                points += [*corners, corners[0]]
+                codes += [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY]
+        axes.add_patch(
+            PathPatch(Path(points, codes), facecolor=colour, edgecolor="white", lw=0.4 if len(bars.start) < 80 else 0)
+        )
+    for start, end, name, kind in zip(bars.start.tolist(), bars.end.tolist(), bars.name, bars.kind, strict=True):
+        room = int((end - start) / length * _LETTERS)
+        if name and room >= 4:
+            ink = "white" if _COLOURS[kind] in (BLUE, VERMILION, GREEN, GREY) else BLACK
+            middle, shown = (start + end) / 2 - begin, drawable(name, room)
+            axes.text(middle, place, shown, ha="center", va="center", fontsize=6.5, color=ink)

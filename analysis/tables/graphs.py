@@ -1,0 +1,71 @@
+"""Which launches of CUDA graphs does the timeline hold, and how much of the GPU's time is in them?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.copies import WORK
+from analysis.tables.declare import Column, table
+
+NODES, WHOLE = "nodes", "whole"
+
+
+def of_graphs(gpu_ops: pd.DataFrame) -> np.ndarray:
+    """Which operations CUDA graphs launched: nodes, graphs as a whole, kernels that share their call with others."""
+    call = gpu_ops[["pid", "correlation_id"]]
+    shared = call.duplicated(keep=False) & call["correlation_id"].notna() & gpu_ops["kind"].isin(WORK)
+    return np.asarray(shared | gpu_ops["graph_node_id"].notna() | (gpu_ops["kind"] == "graph"), dtype=bool)
+
+
+@table(
+    "graphs",
+    question="Which CUDA graphs ran, of how many nodes, and how much of the GPU's time is in them?",
+    order=118,
+    title="CUDA graphs",
+    optional=True,
+    columns=(
+        Column("range", "", "folded range that launched them", "key"),
+        Column(
+            "seen",
+            "",
+            "nodes: each operation is in the timeline; whole: only from the start of a graph to its end",
+            "key",
+        ),
+        Column("nodes", "1", "operations of a launch; blank where nsys saw the graph as a whole", "timing"),
+        Column("launches", "1", "launches of such graphs", "timing"),
+        Column(
+            "extent_ns", "ns", "from the first operation of a launch to the end of its last, over launches", "timing"
+        ),
+        Column("time_ns", "ns", "sum of the durations of their operations; of a whole graph its extent", "timing"),
+        Column("share_frac", "0-1", "time_ns over the time of all GPU operations", "timing", style="bar"),
+        Column("recorded", "1", "ranges in which their nodes were recorded; blank where that is not known", "timing"),
+    ),
+)
+def build_graphs(gpu_ops: pd.DataFrame) -> pd.DataFrame | None:
+    """Return graphs.csv, most time first. Shape: `gpu_ops` with path and `recorded` (row of its range, -1 for none)."""
+    ops = gpu_ops[of_graphs(gpu_ops)]
+    if ops.empty:
+        return None
+    ops = ops.assign(
+        range=fold_paths(ops["path"]).replace("", UNATTRIBUTED).to_numpy(object),
+        seen=np.where(ops["kind"] == "graph", WHOLE, NODES),
+        end_ns=ops["start_ns"] + ops["duration_ns"],
+        recorded=ops["recorded"].where(ops["recorded"] >= 0),
+    )
+    launches = ops.groupby(["range", "seen", "pid", "correlation_id"], sort=False, dropna=False)
+    found = launches.agg(
+        nodes=("start_ns", "size"), begin=("start_ns", "min"), end=("end_ns", "max"), time_ns=("duration_ns", "sum"),
+        recorded=("recorded", "nunique"),
+    ).reset_index()  # fmt: skip
+    found["extent_ns"] = found["end"] - found["begin"]
+    rows = found.groupby(["range", "seen", "nodes"], sort=False).agg(
+        launches=("extent_ns", "size"), extent_ns=("extent_ns", "sum"), time_ns=("time_ns", "sum"),
+        recorded=("recorded", "max"),
+    ).reset_index()  # fmt: skip
+    rows["share_frac"] = rows["time_ns"] / max(int(gpu_ops["duration_ns"].sum()), 1)
+    rows["nodes"] = rows["nodes"].astype("Int64").mask(rows["seen"] == WHOLE)
+    rows["recorded"] = rows["recorded"].astype("Int64").mask(rows["recorded"] == 0)
+    order = ["time_ns", "range", "seen"]
+    return rows.sort_values(order, ascending=[False, True, True], kind="stable").assign(tier="timing")

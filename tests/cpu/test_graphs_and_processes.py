@@ -1,0 +1,211 @@
+"""CUDA graphs, several streams and several processes: whose time it is, what is busy, and what a report must not advise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis import graph_kernels
+from analysis.capture import nsys_sqlite
+from analysis.capture.load import load
+from analysis.diagnosis.findings import find
+from analysis.formats.bare import BARE_RANGES
+from analysis.formats.errors import InputError
+from analysis.formats.graphs import GRAPH_KERNELS
+from tests.cpu.test_capture_nsys_sqlite import graph_export
+from tests.cpu.test_capture_nsys_table import GPU, KERN_EXEC, PUSHPOP
+from tests.declared import analyse
+from tests.nsys_export import Export
+
+GRAPH_LAUNCH = "cudaGraphLaunch_v10000"
+
+
+def as_csv(export: Export, folder: Path) -> Path:
+    """The CSV reports that nsys prints of an export, with graph_kernels.csv beside them."""
+    folder.mkdir()
+    path = export.save(folder.parent / "x.sqlite")
+    timeline = nsys_sqlite.read(path, "x.sqlite")
+    ops, ranges = timeline.gpu_ops, timeline.ranges
+    gpu = [
+        f"{op.start_ns},{op.duration_ns},{op.correlation_id},1,1,1,32,1,1,32,0.000,0.000,,,,,NVIDIA H200 (0),1,,7,{op.name}\n"
+        for op in ops.itertuples()
+    ]
+    calls = [
+        f"{op.api_start_ns},{op.api_end_ns - op.api_start_ns},,,{op.start_ns},{op.duration_ns},"
+        f"{op.start_ns + op.duration_ns - op.api_start_ns},{op.pid},{op.tid},0,{GRAPH_LAUNCH},1 1 1,32 1 1,{op.name}\n"
+        for op in ops.itertuples()
+    ]
+    stacks: dict[int, str] = {}
+    pushed = []
+    for one in ranges.sort_values("start_ns", kind="stable").itertuples():
+        above = "" if pd.isna(one.parent_id) else str(one.parent_id)
+        stacks[one.range_id] = f"{stacks[int(above)] if above else ''}:{one.range_id}"
+        pushed.append(
+            f"{one.start_ns},{one.end_ns},{one.end_ns - one.start_ns},0,{one.end_ns - one.start_ns},:{one.name},{one.pid},"
+            f"{one.tid},{one.level},0,{one.range_id},{above},{stacks[one.range_id]},:{one.name}\n"
+        )
+    for name, header, lines in (
+        ("cuda_gpu_trace", GPU, gpu), ("cuda_kern_exec_trace", KERN_EXEC, calls), ("nvtx_pushpop_trace", PUSHPOP, pushed)
+    ):  # fmt: skip
+        (folder / f"{name}.csv").write_text(header + "".join(lines), encoding="utf-8")
+    (folder / GRAPH_KERNELS.name).write_text(graph_kernels.recordings(path), encoding="utf-8")
+    return folder
+
+
+def with_bare(folder: Path, steps: list[tuple[int, int, str]]) -> Path:
+    """bare_ranges.csv beside a capture: what each step takes without a tool."""
+    rows = [(0, None, 0, start, end, "push", name) for start, end, name in steps]
+    (folder / BARE_RANGES.name).write_text(BARE_RANGES.text(rows), encoding="utf-8")
+    return folder
+
+
+# --- where a graph was recorded, without nsys' database ---
+
+
+def test_csv_exports_know_where_a_graph_was_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = as_csv(graph_export(2025), tmp_path / "csv")
+    _, tables = analyse(load([folder]))
+    layers = tables["layers"].set_index("range")
+    assert layers.loc["decode/[graph] record/h.0", ["gpu_self_time_ns", "launches"]].tolist() == [100, 2]
+    assert layers.loc["decode/[graph] record/h.1", "gpu_self_time_ns"] == 60
+    assert graph_kernels.main([str(tmp_path / "x.sqlite")]) == 0
+    assert capsys.readouterr().out == (folder / GRAPH_KERNELS.name).read_text()
+
+
+def test_recordings_of_another_capture_are_refused(tmp_path: Path) -> None:
+    folder = as_csv(graph_export(2025), tmp_path / "csv")
+    (folder / GRAPH_KERNELS.name).write_text(GRAPH_KERNELS.text([(7, 1, 1, 1, 20, 21)]), encoding="utf-8")
+    with pytest.raises(InputError, match="another capture"):
+        load([folder])
+
+
+def test_a_capture_without_graphs_has_no_recordings(tmp_path: Path) -> None:
+    export = Export(2025)
+    export.launch("k", (0, 1), (2, 3))
+    assert graph_kernels.recordings(export.save(tmp_path / "x.sqlite")) == ""
+
+
+# --- what is busy, and who launched it ---
+
+
+def step_of(export: Export, folder: Path) -> pd.Series:
+    return analyse(load([export.save(folder / "x.sqlite")]))[1]["gaps"].iloc[0]
+
+
+def test_a_graph_is_one_call_however_many_kernels(tmp_path: Path) -> None:
+    export = Export(2025)
+    export.push("decode", 0, 900)
+    corr = export.call(10, 20, name=GRAPH_LAUNCH)
+    for node in range(4):
+        export.kernel("k", 100 + 100 * node, 190 + 100 * node, corr, node=node)
+    export.launch("sample", (600, 610), (700, 710))
+    step = step_of(export, tmp_path)
+    assert (step["launches"], step["launch_calls"], step["busy_ns"]) == (5, 2, 370)
+
+
+@pytest.mark.parametrize("granularity", ["node", "graph"])
+def test_no_report_advises_a_graph_where_there_is_one(granularity: str, tmp_path: Path) -> None:
+    export = Export(2025)
+    for at in (0, 1_000_000):
+        export.push("decode", at, at + 500_000)
+        corr = export.call(at + 10, at + 20, name=GRAPH_LAUNCH)
+        if granularity == "node":
+            for node in range(40):
+                export.kernel("k", at + 1000 * node + 100, at + 1000 * node + 900, corr, node=node)
+        else:
+            export.graph(at + 100, at + 32_100, corr)
+    with_bare(tmp_path, [(0, 80_000, "decode"), (80_000, 160_000, "decode")])
+    export.save(tmp_path / "x.sqlite")
+    content, tables = analyse(load([tmp_path]))
+    assert tables["gaps"]["busy_ns"].tolist() == [32_000, 32_000]
+    assert tables["gaps"]["verdict"].tolist() == ["launch-bound"] * 2
+    first = content["findings"][0]
+    assert first["title"] == "decode waits for launches of CUDA graphs"
+    assert "capture the step" not in first["sentence"]
+    assert "in a CUDA graph or" not in first["sentence"]
+
+
+def test_a_graph_as_a_whole_is_busy_and_its_kernels_are_said_to_be_unknown(tmp_path: Path) -> None:
+    export = Export(2025)
+    export.push("decode", 0, 3_000_000)
+    export.launch("k", (10, 20), (100, 100_100))
+    export.graph(100_200, 2_900_000, export.call(30, 40, name=GRAPH_LAUNCH))
+    content, tables = analyse(load([export.save(tmp_path / "x.sqlite")]))
+    assert tables["gaps"].iloc[0]["busy_ns"] == 100_000 + 2_799_800
+    assert not any("idles" in finding["title"] for finding in content["findings"])
+    graphs = next(one for one in content["findings"] if "CUDA graph" in one["title"])
+    assert graphs["title"] == "CUDA graphs, 97% of the GPU operations' time: their kernels are not recorded"
+    assert "--cuda-graph-trace=node" in graphs["sentence"]
+    assert graphs["span"]["start_ns"] < 100_200
+    (of_k,) = [one for one in content["findings"] if one["title"].startswith("k")]
+    assert "outside of CUDA graphs" in of_k["sentence"]
+
+
+def test_a_launch_of_a_graph_does_not_stand_for_work_that_waits(tmp_path: Path) -> None:
+    """Between two graphs the GPU idles, which the host's calls explain as they do between kernels."""
+    export = Export(2025)
+    for at in range(0, 8_000_000, 1_000_000):
+        export.push("decode", at, at + 900_000)
+        export.graph(at + 1_000, at + 300_000, export.call(at + 10, at + 20, name=GRAPH_LAUNCH))
+        corr = export.call(at + 30, at + 310_000, name="cudaMemcpy_v3020")
+        export.memcpy(at + 301_000, at + 302_000, corr, 4, kind=2)
+    _, tables = analyse(load([export.save(tmp_path / "x.sqlite")]))
+    found = tables["step_diagnosis"]
+    assert "small_copies" not in set(found["defect"])
+
+
+# --- streams and processes ---
+
+
+def test_kernels_of_several_streams_count_once(tmp_path: Path) -> None:
+    export = Export(2025)
+    export.push("step", 0, 1000)
+    for stream, (start, end) in {7: (100, 300), 13: (200, 400), 14: (600, 700)}.items():
+        export.launch("k", (10, 20), (start, end), stream=stream)
+    export.call(500, 510, name="cudaStreamDestroy_v3020")  # of stream 14, before its kernel ran
+    step = step_of(export, tmp_path)
+    assert (step["busy_ns"], step["largest_gaps_ns"]) == (400, "200")
+
+
+def test_steps_of_several_processes_are_told_apart(tmp_path: Path) -> None:
+    export = Export(2025)
+    for pid in (11, 12):
+        for at in (0, 1000):
+            export.push("step", at, at + 900, pid=pid)
+            export.launch("k", (at + 10, at + 20), (at + 100, at + 100 + 10 * pid), pid=pid)
+    content, tables = analyse(load([export.save(tmp_path / "x.sqlite")]))
+    gaps = tables["gaps"]
+    assert sorted(gaps["busy_ns"]) == [110, 110, 120, 120]
+    assert [("process 1 of 2" in said, busy) for said, busy in zip(gaps["evidence"], gaps["busy_ns"], strict=True)] == [
+        (busy == 110, busy) for busy in gaps["busy_ns"]
+    ]
+    assert any("used by 2 processes" in note for note in content["notes"])
+
+
+def test_a_graph_node_is_that_of_its_own_process(tmp_path: Path) -> None:
+    export = Export(2025)
+    for pid in (1, 2):
+        export.push(f"record.{pid}", 0, 100, pid=pid)
+        export.node(5, 10, pid=pid)
+        export.push("decode", 1000, 1500, pid=pid)
+        corr = export.call(1010, 1020, name=GRAPH_LAUNCH, pid=pid, corr=77)
+        export.kernel("k", 1100, 1100 + 10 * pid, corr, node=5, pid=pid)
+    _, tables = analyse(load([export.save(tmp_path / "x.sqlite")]))
+    layers = tables["layers"].set_index("range")["gpu_self_time_ns"]
+    assert (layers["decode/[graph] record.1"], layers["decode/[graph] record.2"]) == (10, 20)
+
+
+def verdict_row(**values: Any) -> pd.DataFrame:
+    row = {"step": "decode", "verdict": "launch-bound", "bare_wall_ns": 80_000, "bare_gpu_ns": pd.NA, "busy_ns": 32_000,
+           "blocked_ns": pd.NA, "launches": 40, "launch_calls": 40}  # fmt: skip
+    return pd.DataFrame([row | values])
+
+
+@pytest.mark.parametrize(("calls", "way_out"), [(40, "capture the step in a CUDA graph"), (1, "CUDA graphs do that")])
+def test_the_way_out_is_that_of_what_was_launched(calls: int, way_out: str) -> None:
+    nothing = pd.DataFrame(columns=["kernel", "range", "step", "scope", "gain_ns", "nsys_time_ns", "roof_frac"])
+    (found,) = find(verdict_row(launch_calls=calls), nothing, nothing.head(0), nothing, nothing)
+    assert way_out in found["sentence"]

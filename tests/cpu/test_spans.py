@@ -1,0 +1,179 @@
+"""Where a finding shows on the timeline: which stretch, said in which words, and what is drawn of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+
+from analysis import pipeline
+from analysis.capture.load import load
+from analysis.capture.model import Capture
+from analysis.diagnosis.spans import MOST_BARS, About, Scene, Span, _Timeline, find_span, said
+from analysis.page import markdown, terminal
+from analysis.page.canvas import to_svg
+from analysis.page.html import render_html
+from analysis.page.spans import plot_spans
+from tests.declared import DECLARED
+from tests.nsys_export import Export
+
+
+def two_steps(*, pids: tuple[int, ...] = (1,)) -> Export:
+    """Two steps of two layers in each process, 1 ms apart; in the second layer a long kernel, then a synchronisation."""
+    export = Export(2025)
+    export.gpu()
+    for pid in pids:
+        for start in (1_000_000, 2_000_000):
+            export.push("step Net", start, start + 600_000, pid=pid)
+            for layer in (0, 1):
+                at = start + 10_000 + 200_000 * layer
+                export.push(f"layers.{layer}", at, at + 150_000, pid=pid)
+                export.launch("short", (at + 1_000, at + 6_000), (at + 20_000, at + 25_000), pid=pid, stream=7)
+                length = 40_000 + start // 1_000_000 * 10_000 + pid
+                export.launch("long", (at + 7_000, at + 9_000), (at + 30_000, at + 30_000 + length), pid=pid, stream=13)
+            export.call(start + 500_000, start + 590_000, name="cudaDeviceSynchronize_v3020", pid=pid)
+    return export
+
+
+def made(export: Export, folder: Path) -> pipeline.Report:
+    return pipeline.analyse(load([export.save(folder / "x.sqlite")]), DECLARED)
+
+
+def timeline_of(report: pipeline.Report) -> _Timeline:
+    found = report.world["span_timeline"]
+    assert isinstance(found, _Timeline)
+    return found
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Report:
+    return made(two_steps(), tmp_path_factory.mktemp("spans"))
+
+
+@pytest.mark.parametrize(
+    ("about", "expected"),
+    [
+        # of launches that take 50.001, 50.001, 60.001 and 60.001 us, the second; as much on either side
+        (About(kernel="long"), (1_240_000 - 50_001, "a typical one of 4 launches")),
+        (About(kernel="long", ranges=("step Net/layers.*",)), (1_240_000 - 50_001, "a typical one of 4 launches")),
+        (About(kernel="absent"), None),
+        (About(step="step Net#2"), (2_000_000, "step Net#2")),
+        (About(step="step Net#9"), None),
+        (About(call="cudaDeviceSynchronize"), (1_500_000 - 90_000, "the longest of 2 calls")),
+        (About(call="cudaMalloc"), None),
+        (About(copies=("", "memcpy", "Host-to-Device", "")), None),
+    ],
+)
+def test_each_kind_of_finding_has_its_stretch(
+    report: pipeline.Report, about: About, expected: tuple[int, str] | None
+) -> None:
+    found = find_span(about, timeline_of(report))
+    assert (found and (found.start_ns, found.shows)) == expected
+
+
+def test_the_whole_capture_shows_its_longest_pause(report: pipeline.Report) -> None:
+    found = find_span(About(step="capture"), timeline_of(report))
+    last, first = 1_210_000 + 30_000 + 50_001, 2_010_000 + 20_000
+    assert found is not None
+    assert (found.start_ns, found.end_ns) == (last - (first - last) // 10, first + (first - last) // 10)
+
+
+def test_a_chain_of_kernels_is_one_stretch_and_a_range_without_any_is_the_hosts(report: pipeline.Report) -> None:
+    timeline = timeline_of(report)
+    chain = find_span(About(ranges=("step Net/layers.*",)), timeline)
+    assert chain is not None
+    assert chain.shows == "the place"  # all operations are of these ranges, one after the other
+    host = find_span(About(ranges=("step Net",)), timeline)
+    assert (host and host.shows) == "a typical one of 2 calls"
+
+
+@pytest.mark.parametrize(
+    ("clock", "words"),
+    [
+        ("nsys", "Zoom to 1.2000000 s – 1.2001000 s in Nsight Systems: a launch."),
+        ("torch", "Look at 0.2000000 s to 0.2001000 s after the first GPU operation: a launch."),
+        ("cpu", "Look at 1.2000000 s to 1.2001000 s of the timeline: a launch."),
+    ],
+)
+def test_times_have_a_thousandth_of_the_stretch(clock: str, words: str) -> None:
+    assert said(Span(1_200_000_000, 1_200_100_000, "a launch"), clock, 1_000_000_000) == words
+
+
+def test_findings_say_where_they_show_on_every_page(report: pipeline.Report) -> None:
+    content, tables = report.content, report.tables
+    spans = [finding["span"]["said"] for finding in content["findings"]]
+    assert spans
+    assert all(words.startswith("Zoom to ") for words in spans)
+    assert all("about" not in finding for finding in content["findings"])
+    assert tables["spans"]["finding"].tolist() == list(range(1, len(spans) + 1))
+    pipeline_figures = {name: image["svg"].decode() for name, image in pipeline.draw(report, only=None).items()}
+    page = render_html(content, tables, pipeline_figures)
+    text = markdown.render_markdown(content, tables)
+    plain = markdown.render_terminal(content, width=400)
+    lines = "".join(str(part) for part in _lines(content, tables))
+    for rank, words in enumerate(spans, start=1):
+        assert markdown.escape(words) in text
+        assert words in plain
+        assert words in page
+        assert words in lines
+        assert f"figures/finding_{rank}.svg" in text
+        assert page.count(f'aria-label="finding_{rank}: ') == 1  # in its card, and not with the table again
+
+
+def _lines(content: dict[str, Any], tables: dict[str, pd.DataFrame]) -> list[Any]:
+    found = []
+    for finding in content["findings"]:
+        for part in terminal.finding_lines(finding, content, tables, sentence=False):
+            found.append(getattr(part, "renderable", part))
+    return found
+
+
+def scene(report: pipeline.Report, rank: int = 1) -> Scene:
+    return next(one for one in report.world["scenes"] if one.rank == rank)
+
+
+def drawn(one: Scene) -> list[str]:
+    (figure,) = plot_spans([one], "GPU: none")
+    root = ElementTree.fromstring(to_svg(figure.figure))
+    return [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_a_picture_has_ranges_calls_and_streams(report: pipeline.Report) -> None:
+    of_step = next(one for one in report.world["scenes"] if "idles" in one.title)
+    labels = [lane.label for lane in of_step.lanes]
+    assert labels == ["ranges", "", "CUDA calls", "stream 7", "stream 13"]
+    words = drawn(of_step)
+    assert {"stream 7", "stream 13", "CUDA calls", "layers.0", "other kernels", "calls that wait or set up"} <= {*words}
+    assert of_step.lanes[0].bars.kind == ("range",)
+
+
+def test_processes_are_told_apart(tmp_path: Path) -> None:
+    both = made(two_steps(pids=(1, 2)), tmp_path)
+    of_step = next(one for one in both.world["scenes"] if "idles" in one.title)
+    labels = [lane.label for lane in of_step.lanes]
+    assert "process 1, stream 7" in labels
+    assert "process 2, stream 13" in labels
+    assert "CUDA calls of process 2, thread 1" in labels
+
+
+def test_a_crowd_is_drawn_in_few_bars(tmp_path: Path) -> None:
+    export = Export(2025)
+    export.push("step Net", 0, 10_000_000)
+    for at in range(0, 9_000_000, 1_500):
+        export.launch("tiny", (at, at + 500), (at + 700, at + 1_400))
+    export.launch("one", (9_100_000, 9_100_100), (30_000_000, 30_000_100))
+    crowd = made(export, tmp_path)
+    bars = [bars for one in crowd.world["scenes"] for lane in one.lanes for bars in (lane.bars,)]
+    assert max(len(one.start) for one in bars) <= 900
+    assert any(len(one.start) < MOST_BARS for one in bars)
+    for one in bars:
+        assert (one.end > one.start).all() or len(one.start) == 0
+
+
+def test_without_a_timeline_there_is_no_stretch() -> None:
+    nothing = pipeline.analyse(Capture(), DECLARED)
+    assert "spans" not in nothing.tables
+    assert nothing.content["findings"] == []
