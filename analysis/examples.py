@@ -1,6 +1,6 @@
 """The example programs: what an expert names in each, and whether the report's first findings name it too.
 
-    python -m analysis.examples [NAME …]    name, build and command of each, with tabs between, for examples/capture.sh
+    python -m analysis.examples [NAME …]    name, build, options and command of each, with tabs, for examples/capture.sh
 
 The header of each program in examples/ holds the expert's list, examples.toml the words by which a finding agrees with
 an entry. A captured example has its report.json in examples/h200/<name>/.
@@ -36,6 +36,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     source: str
     command: str
     build: str = ""
+    options: str = ""
     agrees: list[str] = []
     misses: dict[str, str] = {}
 
@@ -113,7 +114,7 @@ def render(examples: list[Example]) -> str:
         if one.report is None:
             blocks.append("Not captured yet.")
             continue
-        blocks.append(_table_of(compared[one.name]) if one.expert else "A second way to run it, without a list.")
+        blocks.append(_table_of(compared[one.name]) if one.expert else "It has no list of its own.")
         blocks.append(_findings_of(one))
     return "\n\n".join(blocks)
 
@@ -137,7 +138,7 @@ def _findings_of(one: Example) -> str:
 
 
 def commands(names: Sequence[str], folder: Path = FOLDER) -> list[str]:
-    """A line for each of these examples, of all where none is named: name, how it is built, how it is run.
+    """A line for each of these examples, of all where none is named: name, how it is built, profiled and run.
 
     Raises: InputError for a name that is none.
     """
@@ -149,9 +150,8 @@ def commands(names: Sequence[str], folder: Path = FOLDER) -> list[str]:
         source = f"examples/{found[name].source}"
         program = f"build/{name}" if found[name].build else source
         build = found[name].build.format(source=source, program=program) or ":"
-        lines.append(
-            f"{name}\t{build}\t{found[name].command.format(program=f'./{program}' if build != ':' else program)}"
-        )
+        command = found[name].command.format(program=f"./{program}" if build != ":" else program)
+        lines.append(f"{name}\t{build}\t{found[name].options or '--'}\t{command}")
     return lines
 
 

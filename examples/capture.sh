@@ -1,25 +1,28 @@
 #!/usr/bin/env bash
 # Profile every example on this GPU and keep what may be committed: packed captures, report.json and report.txt.
 #
-# usage: capture.sh [-n] [--budget S] [NAME…]
+# usage: capture.sh [-n] [--budget S] [--report] [NAME…]
 #
 #   -n          print the commands, run nothing
-#   --budget S  seconds that ncu may spend on each (default 20)
+#   --budget S  seconds that ncu may spend on each (default 12); all examples take about 7 minutes of an H200
+#   --report    only make the reports of what was kept; needs no GPU
 #   NAME        examples by their names in examples.toml (default: all)
 #
-# Each lands in examples/h200/NAME; `make readme` then compares it with its expert's list. A miss needs its reason in examples.toml.
+# Each lands in examples/h200/NAME as soon as it is done; `make readme` then compares it with its expert's list. A miss needs
+# its reason in examples.toml. What was captured is kept even where the report fails: --report makes it anew.
 # exit: 0 all were captured, 1 one failed, 2 usage
 here=$(cd "$(dirname "$0")" && pwd)
 HERE=$here/../nsys_scripts
 # shellcheck source=/dev/null
 source "$HERE/common.sh"
 
-dry='' budget=20
+dry='' budget=12 only=''
 while (($#)); do
   case $1 in
   -h | --help) usage && exit 0 ;;
   -n) dry=yes && shift ;;
   --budget) value "$1" $# && budget=$2 && shift 2 ;;
+  --report) only=report && shift ;;
   -*) bad_usage "Unknown argument $1." ;;
   *) break ;;
   esac
@@ -28,19 +31,34 @@ listed=$(cd "$ROOT" && "$PYTHON" -m analysis.examples "$@") || exit 2
 
 if [[ $PYTHON == */* ]]; then PATH=$(cd "$(dirname "$PYTHON")" && pwd):$PATH; fi # python3 of the commands is the project's
 
+keep() { # RUN KEPT: the captures of a run, packed
+  [[ -d $1/captures/nsys ]] || return 1
+  rm -rf "$2" && mkdir -p "$2"
+  cp -r "$1/captures" "$2/"
+  find "$2/captures" -name '*.csv' -size +8k -exec xz -9e {} +
+}
+
+report() { # KEPT RUN: report.json and report.txt of what was kept
+  (cd "$ROOT" && "$PYTHON" analysis/report.py "$1/captures" --out "$2" --text >"$1/report.txt" && cp "$2/report.json" "$1/")
+}
+
 worst=0
-while IFS=$'\t' read -r name build command; do
+while IFS=$'\t' read -r name build options command; do
   run=$ROOT/runs/example-$name kept=$here/h200/$name
   mkdir -p "$ROOT/build"
+  [[ $options != -- ]] || options="--budget $budget"
   if [[ -n $dry ]]; then
     [[ $build == : ]] || echo "$build"
-    echo "profile.sh --run $run --budget $budget -- $command"
+    echo "profile.sh --run $run $options -- $command"
     continue
   fi
-  (cd "$ROOT" && eval "$build" && nsys_scripts/profile.sh --run "$run" --budget "$budget" -- "$command" </dev/null) || { worst=1 && continue; }
-  rm -rf "$kept" && mkdir -p "$kept"
-  cp -r "$run/captures" "$run/report.json" "$kept/"
-  find "$kept/captures" -name '*.csv' -size +8k -exec xz -9e {} +
-  (cd "$ROOT" && "$PYTHON" analysis/report.py "$kept/captures" --out "$run" --text >"$kept/report.txt")
+  if [[ -z $only ]]; then
+    # shellcheck disable=SC2086 # options are words
+    (cd "$ROOT" && eval "$build" && nsys_scripts/profile.sh --run "$run" $options -- "$command" </dev/null) || worst=1
+    keep "$run" "$kept" || { echo "capture.sh: $name left no timeline." >&2 && worst=1 && continue; }
+    echo "$name: captured at ${SECONDS} s, $(du -sk "$kept" | cut -f1) KB kept"
+  fi
+  [[ -d $kept ]] || continue
+  report "$kept" "$run" || { echo "capture.sh: the report of $name failed; capture.sh --report $name makes it." >&2 && worst=1; }
 done <<<"$listed"
 exit "$worst"

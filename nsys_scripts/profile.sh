@@ -2,7 +2,7 @@
 # Profile a CUDA program from its first run to the report: the driver behind `make profile`.
 #
 # usage: profile.sh [-n] [--run DIR] [--budget S] [--steps LIST] [--deep] [--limit S] [--timeline-mb N] [--window auto|profiler|all]
-#                   [--no-auto-ranges] [--stdin FILE] [--remeasure] [--harness 'ARGUMENTS'] [-- COMMAND…]
+#                   [--no-auto-ranges] [--no-counters] [--stdin FILE] [--remeasure] [--harness 'ARGUMENTS'] [-- COMMAND…]
 #        profile.sh [-n] --roofs
 #
 #   COMMAND          the program and its arguments (default: GPT-2, that is python -m harness.run --mode capture)
@@ -17,6 +17,7 @@
 #                    program's own window if it opens one
 #   --no-auto-ranges no ranges but the program's own. Otherwise a program that uses torch and opens no range itself gets one for
 #                    each call of a module, for backward and for an optimiser's step, and one more run for the dataflow
+#   --no-counters    leave ncu out: bare times and timeline alone
 #   --stdin FILE     what each run of the program reads (default: nothing)
 #   --remeasure      measure the roofs of this GPU and the self-test of its counters anew
 #   --harness ARGS   arguments of the GPT-2 harness: --harness '--weights gpt2', --harness '--only bench'

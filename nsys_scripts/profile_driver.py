@@ -59,6 +59,7 @@ def _parser() -> _Parser:
     parser.add_argument("--window", choices=("auto", "profiler", "all"), default="auto")
     parser.add_argument("--stdin", type=Path)
     parser.add_argument("--no-auto-ranges", dest="auto_ranges", action="store_false")
+    parser.add_argument("--no-counters", dest="counters", action="store_false")
     parser.add_argument("--remeasure", action="store_true")
     parser.add_argument("--harness", default="")
     parser.add_argument("--roofs", action="store_true")
@@ -97,7 +98,7 @@ def _restored(options: dict[str, Any]) -> dict[str, Any]:
 
 def _remember(options: argparse.Namespace, folder: Folder) -> None:
     """Note what was asked for, so that --run alone goes on with it."""
-    names = ("budget", "steps", "deep", "limit", "timeline_mb", "window", "auto_ranges", "harness", "roofs")
+    names = ("budget", "steps", "deep", "limit", "timeline_mb", "window", "auto_ranges", "counters", "harness", "roofs")
     kept: dict[str, Any] = {name: getattr(options, name) for name in names}
     kept["stdin"] = str(options.stdin.resolve()) if options.stdin else None
     write_json(folder.raw / ASKED, {"command": options.command, "folder": str(options.folder), "options": kept})

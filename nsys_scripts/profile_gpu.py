@@ -290,6 +290,8 @@ class Profile(Measuring):
     # --- counters ---
 
     def _no_plan(self) -> str:
+        if not self.options.counters:
+            return "as --no-counters leaves them out"
         if self.options.deep:
             return "as --deep counts every launch"
         return "" if (self.folder.captures / "nsys").is_dir() else "as there is no timeline"
@@ -302,6 +304,8 @@ class Profile(Measuring):
         return self.run(PYTHON, "-m", "analysis.counting", self.folder.captures, "--budget", budget, *steps, where=ROOT)
 
     def _no_counters(self) -> str:
+        if not self.options.counters:
+            return "as --no-counters leaves them out"
         if self.program_code:
             return "as the program failed"
         if self._used_no_gpu():

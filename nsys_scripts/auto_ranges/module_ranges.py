@@ -11,7 +11,8 @@ their classes and attributes, and what is compiled (torch.compile) is compiled a
 A range is named by the path of the module below the module that called it: `layers.0`, then `mlp`. The outermost call
 of a module that has modules is a step, `step Decoder(4 x 1024)`, with the shape of its first tensor: a prompt and a
 token are two kinds of steps. A module that does not lie below its caller has the name of its class. One that lies
-there under several names has all of them, `embed=head`.
+there under several names has all of them, `embed=head`. A compiled function and the replay of a CUDA graph are steps
+where no module is open.
 """
 
 import atexit
@@ -257,6 +258,49 @@ class Ranges:
 
         return ranged
 
+    def outermost(self, plain, name, module=None):
+        """A function that launches compiled code, with a range around it where no module is open: it is a step.
+
+        `module`: the one whose method is compiled; what it calls between its compiled parts is named below it.
+        """
+        local, push, pop, compiling = self._local, self.marks.push, self.marks.pop, self.torch.compiler.is_compiling
+
+        @functools.wraps(plain)
+        def ranged(*args, **kwargs):
+            if compiling() or getattr(local, "stack", None) or getattr(local, "launching", False):
+                return plain(*args, **kwargs)
+            shape = shape_of(self.torch, (*args, *kwargs.values()))
+            push(self.named(f"{_NAMES.STEP}{name}{shape}", "compiled"))
+            local.launching, local.stack = True, [module] if module is not None else []
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                local.launching, local.stack = False, []
+                pop()
+
+        return ranged
+
+    def wrapped_compile(self, plain):
+        """torch.compile, whose compiled functions are steps where no module is open; compiled modules are ranged."""
+        nn = self.torch.nn
+
+        def ranged(given, made):
+            if isinstance(given, nn.Module) or not callable(given) or isinstance(made, nn.Module):
+                return made
+            owner = getattr(given, "__self__", None)
+            module = owner if isinstance(owner, nn.Module) else None
+            name = class_of(module) if module is not None else getattr(given, "__name__", type(given).__name__)
+            return self.outermost(made, name, module)
+
+        @functools.wraps(plain)
+        def compiled(model=None, *args, **kwargs):
+            made = plain(model, *args, **kwargs)
+            if model is None:  # a decorator, which is given the function later
+                return lambda given: ranged(given, made(given))
+            return ranged(model, made)
+
+        return compiled
+
     def wrapped_backward(self, plain):
         """torch.autograd.backward with its range on the thread that launches: autograd's own, on one GPU."""
         torch, push, pop = self.torch, self.marks.push, self.marks.pop
@@ -321,6 +365,9 @@ def install(torch, mode):
     ranged = ranges.wrapped_call(plain)
     module.__call__ = _measured_first(ranges, plain, ranged) if mode == "measure" else ranged
     torch.autograd.backward = ranges.wrapped_backward(torch.autograd.backward)
+    torch.compile = ranges.wrapped_compile(torch.compile)
+    graph = torch.cuda.CUDAGraph
+    graph.replay = ranges.outermost(graph.replay, graph.__name__)
     hook = optimiser.profile_hook_step
     optimiser.profile_hook_step = staticmethod(
         lambda step: ranges.wrapped(hook(step), lambda own: type(own).__name__, "optimiser")

@@ -77,6 +77,8 @@ def marks(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Marks]:
         (nn.Module, "__call__"),
         (torch.autograd, "backward"),
         (torch.optim.Optimizer, "profile_hook_step"),
+        (torch, "compile"),
+        (torch.cuda.CUDAGraph, "replay"),
     ):
         monkeypatch.setattr(owner, name, getattr(owner, name))  # to be put back
     monkeypatch.setattr(hook, "marks", lambda _: found)
@@ -206,6 +208,58 @@ def test_what_is_compiled_is_compiled_without_ranges(
     ranges.wrapped_call(lambda module, x: x)(net, 1)
     ranges.wrapped(lambda: None, "x", "other")()
     assert counted.paths == []
+
+
+def test_what_was_really_compiled_is_one_step_however_it_was_compiled(marks: Marks) -> None:
+    """Modules, methods and functions through Dynamo itself; a module that is compiled late has its ranges until then."""
+    net, x = Net(), torch.zeros(1, 4)
+
+    @torch.compile(backend="eager")
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return net(x) * 2
+
+    expected = net(x)
+    marks.paths.clear()
+    assert torch.equal(torch.compile(net, backend="eager")(x), expected)
+    assert torch.equal(torch.compile(net.forward, backend="eager")(x), expected)
+    assert torch.equal(doubled(x), expected * 2)
+    assert marks.paths == ["step Net(1 x 4)", "step Net(1 x 4)", "step doubled(1 x 4)"]
+    net.compile(backend="eager")  # in place, after it ran
+    marks.paths.clear()
+    assert torch.equal(net(x), expected)
+    assert marks.paths == ["step Net(1 x 4)"]
+    torch._dynamo.reset()
+
+
+def test_a_replayed_graph_is_a_step_where_no_module_is_open(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, seen = Marks(), []
+    ranges = hook.Ranges(torch, counted)
+    replay = ranges.outermost(seen.append, "CUDAGraph")
+    compiled = ranges.outermost(replay, "decode", Net())
+    replay(1)
+    compiled(2)
+    with pytest.raises(TypeError):
+        replay()
+    assert (counted.paths, seen) == (["step CUDAGraph", "step decode", "step CUDAGraph"], [1, 2])
+    assert counted.open == []
+
+
+def test_a_fork_keeps_its_ranges_and_writes_a_file_of_its_own(tmp_path: Path) -> None:
+    """Both processes of a fork record what they run; each writes at its own end."""
+    code = (
+        "import os, torch\nnet = torch.nn.Sequential(torch.nn.Linear(2, 2))\nchild = os.fork()\n"
+        "net(torch.zeros(1 if child else 3, 2))\n"
+        "if child: os.waitpid(child, 0)\n"
+        "else:\n    import atexit; atexit._run_exitfuncs(); os._exit(0)\n"
+    )
+    environment = {"KERNEL_LEDGER_RANGES_OUT": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    environment |= {"PYTHONPATH": str(FOLDER), "KERNEL_LEDGER_RANGES": "dataflow"}
+    answer = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+    assert (answer.returncode, answer.stderr) == (0, "")
+    steps = [{row[0].partition("/")[0] for row in json.loads(path.read_text())["rows"]} for path in tmp_path.iterdir()]
+    assert sorted(map(sorted, steps)) == [["step Sequential(1 x 2)"], ["step Sequential(3 x 2)"]]
 
 
 def test_a_range_has_its_cost_measured(

@@ -14,13 +14,15 @@ import pytest
 
 from analysis import examples
 from analysis.formats.errors import InputError
-from tests.machine import ROOT
+from tests.cpu.test_profile import prepared
+from tests.machine import ROOT, Machine
 
 FOLDER = ROOT / "examples"
 SOURCES = sorted(path for path in FOLDER.iterdir() if path.suffix in (".py", ".cu"))
+KINDS = sorted((FOLDER / "kinds").glob("*.py"))
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+@pytest.mark.parametrize("source", [*SOURCES, *KINDS], ids=lambda path: path.name)
 def test_a_program_is_short_and_opens_no_range(source: Path) -> None:
     text = source.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 60
@@ -33,6 +35,8 @@ def test_five_programs_have_a_list_of_three() -> None:
     found = [one for one in examples.read(FOLDER) if one.expert]
     assert len(found) == len({one.entry.source for one in found}) == 5
     assert {one.entry.source for one in found} == {path.name for path in SOURCES}
+    others = {one.entry.source for one in examples.read(FOLDER)} - {path.name for path in SOURCES}
+    assert others == {f"kinds/{path.name}" for path in KINDS}
     assert [len(one.expert) for one in found] == [3] * 5
 
 
@@ -69,7 +73,7 @@ def test_an_example_that_is_not_captured_is_said_to_be(tmp_path: Path) -> None:
     shutil.copytree(FOLDER, tmp_path / "examples", ignore=shutil.ignore_patterns(examples.GPU))
     text = examples.render(examples.read(tmp_path / "examples"))
     assert text.startswith("No example is captured yet.")
-    assert text.count("Not captured yet.") == 6
+    assert text.count("Not captured yet.") == 9
 
 
 def test_the_capture_script_profiles_each_example(tmp_path: Path) -> None:
@@ -85,6 +89,32 @@ def test_the_capture_script_profiles_each_example(tmp_path: Path) -> None:
     assert qwen.endswith("--budget 7 -- python3 examples/qwen_like.py --compile")
     with pytest.raises(InputError, match="There is no example x: these are qwen_like, "):
         examples.commands(["x"])
+
+
+@pytest.mark.parametrize("report_fails", [False, True])
+def test_what_was_captured_is_kept(gpu_machine: Machine, report_fails: bool) -> None:
+    """The whole script against fake tools, with our own driver and scripts between."""
+    python, checkout = prepared(gpu_machine), gpu_machine.scripts.parent
+    (checkout / "analysis").symlink_to(ROOT / "analysis")
+    shutil.copytree(FOLDER, checkout / "examples", ignore=shutil.ignore_patterns(examples.GPU))
+    gpu_machine.put("bin/python3", '#!/usr/bin/env bash\necho "program $*" >> "$CALLS"\n')
+    if report_fails:
+        python.write_text(python.read_text().replace("analysis/report.py*)", "analysis/report.py*) exit 3 ;;\nnever)"))
+    command = ["bash", str(checkout / "examples/capture.sh"), "triton_rows", "cuda_graph"]
+    environment = gpu_machine.environment | {"PYTHON": str(python), "BARE_AUTO": "on"}
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    kept = checkout / "examples/h200/triton_rows"
+    assert (kept / "captures/nsys").is_dir(), answer.stderr
+    assert (kept / "captures/bare.json").is_file()
+    calls = gpu_machine.calls.read_text()
+    assert calls.count("program examples/triton_rows.py") >= 3
+    assert "program examples/kinds/cuda_graph.py" in calls
+    counted = [line for line in calls.splitlines() if line.startswith("ncu --nvtx")]
+    assert counted
+    assert not any("cuda_graph" in line for line in counted)  # --no-counters
+    assert (answer.returncode, (kept / "report.json").is_file()) == ((1, False) if report_fails else (0, True))
+    if report_fails:
+        assert "capture.sh --report triton_rows makes it" in answer.stderr
 
 
 def test_what_is_wrong_with_the_list_is_one_sentence(tmp_path: Path) -> None:
