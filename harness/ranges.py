@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import argparse
 import functools
+import os
 import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -62,15 +63,58 @@ class Tracer(Protocol):
     def pop(self) -> None: ...
 
 
+class Work(NamedTuple):
+    """What a range has to do at least: bytes that it must move, and floating-point operations."""
+
+    minimum_bytes: int
+    flops: int
+
+
+def work_by_range(rows: Iterable[tuple[str, int | None, int | None]]) -> dict[str, Work]:
+    """The work of each range, ranges around it included, of (path, minimum bytes, FLOPs) of the innermost ones."""
+    found: dict[str, Work] = {}
+    for path, moved, flops in rows:
+        parts = path.split("/")
+        for depth in range(1, len(parts) + 1):
+            around = "/".join(parts[:depth])
+            before = found.get(around, Work(0, 0))
+            found[around] = Work(before.minimum_bytes + (moved or 0), before.flops + (flops or 0))
+    return found
+
+
+def payload_of(work: Work) -> Any:
+    """The payload that nsys-ui shows on hover, both numbers by name; None where no nsys listens.
+
+    ncu keeps ranges without payloads, as they always were.
+    """
+    if "NSYS_PROFILING_SESSION_ID" not in os.environ:
+        return None
+    import numpy as np
+
+    return np.array(tuple(work), dtype=[(name, np.int64) for name in Work._fields])
+
+
+class _Place:
+    """A range at its place on the stack, with its attributes and the ranges below it."""
+
+    __slots__ = ("attributes", "inner", "parent", "path")
+
+    def __init__(self, parent: _Place | None, path: str, attributes: Any) -> None:
+        self.parent, self.path, self.attributes = parent, path, attributes
+        self.inner: dict[str, _Place] = {}
+
+
 class NvtxTracer:
     """Ranges in NVTX's default domain, which nsys prints as `:name` and ncu as `<default domain>:name`.
 
     The event attributes (registered string included) are made once per name: `Domain.push_range` with ready
     attributes is the cheapest call that the Python package has. With no tool attached the package hands out a
     dummy domain whose push and pop do nothing: then the tracer is not enabled and costs nothing at all.
+
+    With `work`, by path, each range of one thread carries what it has to do at least as its payload.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, work: Mapping[str, Work] | None = None) -> None:
         import nvtx
 
         self._domain = nvtx.get_domain(None)
@@ -78,14 +122,35 @@ class NvtxTracer:
         self._attributes: dict[str, Any] = {}
         self.pop: Callable[[], None] = self._domain.pop_range
         self._push: Callable[[Any], None] = self._domain.push_range
+        if work:
+            self._work, self._place = work, _Place(None, "", None)
+            self.push, self._plain_pop, self.pop = self._push_with_work, self.pop, self._pop_with_work  # type: ignore[method-assign]
+
+    def _made(self, name: str, payload: Any = None) -> Any:
+        kind = "step" if is_step(name) else kind_of(name)
+        return self._domain.get_event_attributes(message=name, color=KINDS[kind][0], category=kind, payload=payload)
 
     def push(self, name: str) -> None:
         attributes = self._attributes.get(name)
         if attributes is None:
-            kind = "step" if is_step(name) else kind_of(name)
-            attributes = self._domain.get_event_attributes(message=name, color=KINDS[kind][0], category=kind)
-            self._attributes[name] = attributes
+            attributes = self._attributes[name] = self._made(name)
         self._push(attributes)
+
+    def _push_with_work(self, name: str) -> None:
+        above = self._place
+        place = above.inner.get(name)
+        if place is None:
+            path = f"{above.path}/{name}" if above.path else name
+            work = self._work.get(path)
+            place = _Place(above, path, self._made(name, payload_of(work) if work else None))
+            above.inner[name] = place
+        self._place = place
+        self._push(place.attributes)
+
+    def _pop_with_work(self) -> None:
+        assert self._place.parent is not None
+        self._place = self._place.parent
+        self._plain_pop()
 
 
 class RangeInstance(NamedTuple):

@@ -39,7 +39,7 @@ from analysis.formats.spans import spread
 from harness import dataflow, ledger, manifest
 from harness.console import progress
 from harness.gpt2 import FUSED_OPS, GPT2, TORCH_OPS, TORCH_SOFTMAX, GPT2Config, KVCache
-from harness.ranges import NvtxTracer, RecordingTracer, Tracer, attach, detach, span
+from harness.ranges import NvtxTracer, RecordingTracer, Tracer, attach, detach, span, work_by_range
 from harness.timing import Measurement, measure_gpu, measure_wall
 from harness.training import Trainer, TrainingStep
 from harness.weights import RANDOM, Weights, build_model, load_weights
@@ -543,7 +543,8 @@ def run_capture(plan: Plan) -> None:
     if steps and not (recorded.exists() and _describe(plan.out, _manifest(plan, steps, None), ledger.ops_csv(rows))):
         _write_text(recorded, record_dataflow(steps, launches))
     progress(f"capturing {len(steps)} steps and {len(launches)} single launches")
-    run_window(steps, launches)
+    work = work_by_range((row.range, row.minimum_bytes, row.flops) for row in rows)
+    run_window(steps, launches, lambda: NvtxTracer(work))
     _write_conditions(plan, steps, rows, None, keep=True)
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from analysis.formats.errors import UsageError
+from harness import ranges
 from harness.gpt2 import GPT2Config
 from harness.ranges import RecordingTracer, attach, component, detach, main, measure_range_cost, span
 from harness.weights import build_model, load_weights
@@ -201,3 +202,58 @@ def test_bench_prints_ns_per_range(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "with nvtx.annotate" in printed
     assert "switched off again" in printed
+
+
+class FakeDomain:
+    """Stands in for an NVTX domain that a tool listens to: keeps what is opened, with its payload."""
+
+    def __init__(self) -> None:
+        self.opened: list[tuple[str, Any]] = []
+        self.depth = 0
+
+    def get_event_attributes(self, **attributes: Any) -> dict[str, Any]:
+        return attributes
+
+    def push_range(self, attributes: dict[str, Any]) -> None:
+        self.opened.append((attributes["message"], attributes["payload"]))
+        self.depth += 1
+
+    def pop_range(self) -> None:
+        self.depth -= 1
+
+
+def test_ranges_carry_their_work_for_nsys_to_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    import nvtx
+
+    domain = FakeDomain()
+    monkeypatch.setattr(nvtx, "get_domain", lambda _: domain)
+    work = ranges.work_by_range([("m/step/h.0/mlp", 100, 7), ("m/step/h.1/mlp", 30, None), ("m/step/head", None, 5)])
+    assert work["m/step"] == ranges.Work(130, 12)
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+    tracer = ranges.NvtxTracer(work)
+    for _ in range(2):
+        for name in ("m", "step", "h.1", "mlp"):
+            tracer.push(name)
+        for _ in range(4):
+            tracer.pop()
+    tracer.push("other")
+    tracer.pop()
+    names, payloads = zip(*domain.opened, strict=True)
+    assert names == ("m", "step", "h.1", "mlp") * 2 + ("other",)
+    assert [one.tolist() for one in payloads[:4]] == [(130, 12), (130, 12), (30, 0), (30, 0)]
+    assert payloads[1].dtype.names == ("minimum_bytes", "flops")
+    assert payloads[8] is None
+    assert domain.depth == 0
+    monkeypatch.delenv("NSYS_PROFILING_SESSION_ID")
+    assert ranges.payload_of(work["m/step"]) is None  # as under ncu
+
+
+def test_a_tracer_without_work_has_no_payload(monkeypatch: pytest.MonkeyPatch) -> None:
+    import nvtx
+
+    domain = FakeDomain()
+    monkeypatch.setattr(nvtx, "get_domain", lambda _: domain)
+    tracer = ranges.NvtxTracer()
+    tracer.push("h.0")
+    tracer.pop()
+    assert domain.opened == [("h.0", None)]
