@@ -16,12 +16,15 @@ _PART = re.compile(r"\['?([^'\]]+)'?\]|([^.\[\]]+)")
 
 
 def module_of(node):
-    """The path of the innermost module that called an operation, '' where it does not say: `layers.0.mlp`."""
+    """The path of the innermost module that called an operation below the compiled one: `layers.0.mlp`.
+
+    `itself` for the compiled module, '' where no module did.
+    """
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     path = str(list(stack.values())[-1][0]) if stack else ""
     # L['self'].layers.0.mlp, or L['self']._modules['layers']._modules['0'].mlp: the first name is the compiled module's
     parts = [one or other for one, other in _PART.findall(path.removeprefix("L"))]
-    return ".".join(part for part in parts[1:] if part != "_modules")
+    return ".".join(part for part in parts[1:] if part != "_modules") or ("itself" if parts else "")
 
 
 class Kernels:

@@ -16,6 +16,7 @@ where no module is open.
 """
 
 import atexit
+import contextlib
 import functools
 import importlib
 import importlib.machinery
@@ -158,6 +159,11 @@ def class_of(module):
     return type(getattr(module, "_orig_mod", module)).__name__
 
 
+def is_compiled(module):
+    """Whether torch.compile made this module, or compiled its call."""
+    return bool(hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None))
+
+
 def own_bytes(module):
     """Bytes of the parameters of a module and of those below it: it has to read them at least once."""
     try:
@@ -200,7 +206,8 @@ class Ranges:
         if known is not None and known[0]() is module and known[1]() is caller:
             return known[2]
         name = self.name_below(caller, module)
-        mark = self.marks.mark(name, _NAMES.kind_of(class_of(module), name), own_bytes(module))
+        kind = "compiled" if is_compiled(module) else _NAMES.kind_of(class_of(module), name)
+        mark = self.marks.mark(name, kind, own_bytes(module))
         self._known[id(caller), id(module)] = weakref.ref(module), weakref.ref(caller), mark
         return mark
 
@@ -209,7 +216,7 @@ class Ranges:
         name = class_of(module)
         if not module._modules:
             return self._known.get(name) or self.named(name, _NAMES.kind_of(name), own_bytes(module))
-        kind = "compiled" if hasattr(module, "_orig_mod") or module._compiled_call_impl else "step"
+        kind = "compiled" if is_compiled(module) else "step"
         name = f"{_NAMES.STEP}{name}{shape_of(self.torch, arguments)}"
         return self._known.get(name) or self.named(name, kind, own_bytes(module))
 
@@ -264,11 +271,15 @@ class Ranges:
         `module`: the one whose method is compiled; what it calls between its compiled parts is named below it.
         """
         local, push, pop, compiling = self._local, self.marks.push, self.marks.pop, self.torch.compiler.is_compiling
+        recorded = isinstance(self.marks, Recorded)
 
         @functools.wraps(plain)
         def ranged(*args, **kwargs):
-            if compiling() or getattr(local, "stack", None) or getattr(local, "launching", False):
+            if compiling():
                 return plain(*args, **kwargs)
+            if getattr(local, "stack", None) or getattr(local, "launching", False):
+                with self.marks.apart() if recorded else contextlib.nullcontext():
+                    return plain(*args, **kwargs)
             shape = shape_of(self.torch, (*args, *kwargs.values()))
             push(self.named(f"{_NAMES.STEP}{name}{shape}", "compiled"))
             local.launching, local.stack = True, [module] if module is not None else []
@@ -405,11 +416,14 @@ MOST_STEPS = 12  # kinds of steps that are recorded, each once
 
 
 class Recorded:
-    """In place of marks: records the operations of each kind of step once, and of nothing else."""
+    """In place of marks: records the operations of each kind of step once, and of nothing else.
+
+    What is compiled runs apart: under a dispatch mode torch would not compile it, then or later.
+    """
 
     def __init__(self, recorder, kernels):
         self._recorder, self.kernels, self._local = recorder, kernels, threading.local()
-        self._seen, self._owner = set(), None
+        self._seen, self._owner, self._apart = set(), None, None
         self.compiled = False
 
     def mark(self, name, kind, payload):
@@ -420,20 +434,43 @@ class Recorded:
         depth = self._local.depth = getattr(self._local, "depth", 0) + 1
         if kind == "compiled":
             self.compiled = True
+            if self._records() and self._is_innermost():
+                self._recorder.__exit__(None, None, None)
+                self._apart = depth
         elif depth == 1 and self._owner is None and name not in self._seen and len(self._seen) < MOST_STEPS:
             self._seen.add(name)
             self._owner = threading.get_ident()
             self._recorder.__enter__()
-        if self._owner == threading.get_ident():
+        if self._records():
             self._recorder.push(name)
 
+    def _is_innermost(self):
+        """Whether no dispatch mode of the program's own has begun since: that would end in place of ours."""
+        modes = sys.modules["torch.utils._python_dispatch"]
+        return modes._get_current_dispatch_mode() is self._recorder
+
+    def _records(self):
+        return self._owner == threading.get_ident() and self._apart is None
+
     def pop(self):
-        self._local.depth -= 1
-        if self._owner == threading.get_ident():
+        depth, self._local.depth = self._local.depth, self._local.depth - 1
+        if self._records():
             self._recorder.pop()
-            if self._local.depth == 0:
+            if depth == 1:
                 self._recorder.__exit__(None, None, None)
                 self._owner = None
+        elif self._owner == threading.get_ident() and self._apart == depth:
+            self._recorder.__enter__()
+            self._apart = None
+
+    @contextlib.contextmanager
+    def apart(self):
+        """Run something compiled that has no range of its own."""
+        self.push(("", "compiled"))
+        try:
+            yield
+        finally:
+            self.pop()
 
     def write(self):
         rows = self.kernels.rows

@@ -326,6 +326,36 @@ def test_the_dataflow_of_each_kind_of_step_is_recorded_once(
     assert relu[0][5] == product[0][5]  # the storage that the product wrote is read by the activation
 
 
+def test_what_is_compiled_is_compiled_while_the_rest_of_its_step_is_recorded(
+    hook: ModuleType, marks: Marks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiled module and a compiled function inside a step: Dynamo compiles both, and the dataflow has neither."""
+    recorded, compiled = hook._recorded(), []
+    monkeypatch.setattr(hook, "_recorded", lambda: recorded)
+    monkeypatch.setattr(nn.Module, "__call__", nn.Module._wrapped_call_impl)
+    hook.install(torch, "dataflow")
+
+    def backend(graph: Any, _: Any) -> Any:
+        compiled.append(graph)
+        return graph.forward
+
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = torch.compile(nn.Linear(4, 4), backend=backend), nn.Linear(4, 2)
+            self.doubled = torch.compile(lambda x: x * 2 + 1, backend=backend)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(self.doubled(self.first(x)))
+
+    mixed = Mixed().requires_grad_(False)
+    for _ in range(2):
+        mixed(torch.zeros(3, 4))
+    torch._dynamo.reset()
+    assert len(compiled) == 2
+    assert {row[0] for row in recorded._recorder.rows()} == {"step Mixed(3 x 4)/last"}
+
+
 def test_a_program_that_recorded_nothing_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert dataflow_file.main([str(tmp_path), "--out", str(tmp_path)]) == 1
     assert "no process recorded" in capsys.readouterr().err

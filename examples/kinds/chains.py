@@ -1,0 +1,57 @@
+"""Four chains as a program writes them, and the same fused by what is ready-made: does what the plan promises come?
+
+Run        python examples/kinds/chains.py [--tiny]
+"""
+
+import sys
+
+import torch
+from torch import nn
+from torch.nn.functional import rms_norm, silu
+
+TINY, DEVICE = "--tiny" in sys.argv, "cuda" if torch.cuda.is_available() else "cpu"
+ROWS, WIDTH, SIZE, PARAMETERS = (64, 256, 32, 1 << 12) if TINY else (32768, 4096, 128, 1 << 27)
+
+
+class RmsNorm(nn.Module):
+    def forward(self, x, _, cos, sin):
+        wide = x.float()
+        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+
+
+class FusedRmsNorm(nn.Module):
+    def forward(self, x, _, cos, sin):
+        return rms_norm(x, (WIDTH,), eps=1e-6)
+
+
+class Rotary(nn.Module):
+    def forward(self, x, _, cos, sin):
+        y = x.view(ROWS, -1, SIZE)
+        return y * cos + torch.cat((-y[..., SIZE // 2 :], y[..., : SIZE // 2]), -1) * sin
+
+
+class SwiGlu(nn.Module):
+    def forward(self, gate, up, cos, sin):
+        return silu(gate) * up
+
+
+class Chains(nn.ModuleDict):
+    def forward(self, *tensors):
+        return [part(*tensors).flatten()[0] for part in self.values()]
+
+
+compiled = {f"fused_{name}": torch.compile(part) for name, part in (("rotary", Rotary()), ("swiglu", SwiGlu()))}
+parts = {"rms_norm": RmsNorm(), "fused_rms_norm": FusedRmsNorm(), "rotary": Rotary(), "swiglu": SwiGlu(), **compiled}
+chains, kind = Chains(parts), {"device": DEVICE, "dtype": torch.bfloat16}
+x, other = (torch.randn(ROWS, WIDTH, **kind) for _ in range(2))
+angles = torch.arange(ROWS, device=DEVICE)[:, None, None] / 1e4 ** (torch.arange(SIZE, device=DEVICE) / SIZE)
+cos, sin = angles.cos().to(torch.bfloat16), angles.sin().to(torch.bfloat16)
+with torch.no_grad():
+    for _ in range(4):
+        chains(x, other, cos, sin)
+weight = nn.Parameter(torch.randn(PARAMETERS, device=DEVICE))
+weight.grad = torch.randn_like(weight)
+for optimiser in (torch.optim.Adam([weight], foreach=False), torch.optim.AdamW([weight], fused=True)):
+    for _ in range(4):
+        optimiser.step()
+print(f"{weight.sum().item():.1f}")
