@@ -18,6 +18,7 @@ from analysis.formats.graphs import GRAPH_KERNELS
 from tests.cpu.test_capture_nsys_sqlite import graph_export
 from tests.cpu.test_capture_nsys_table import GPU, KERN_EXEC, PUSHPOP
 from tests.declared import analyse
+from tests.machine import FAKE_NSYS, ROOT, Machine
 from tests.nsys_export import Export
 
 GRAPH_LAUNCH = "cudaGraphLaunch_v10000"
@@ -209,3 +210,18 @@ def test_the_way_out_is_that_of_what_was_launched(calls: int, way_out: str) -> N
     nothing = pd.DataFrame(columns=["kernel", "range", "step", "scope", "gain_ns", "nsys_time_ns", "roof_frac"])
     (found,) = find(verdict_row(launch_calls=calls), nothing, nothing.head(0), nothing, nothing)
     assert way_out in found["sentence"]
+
+
+def test_the_export_keeps_what_the_database_knows_of_graphs(gpu_machine: Machine) -> None:
+    """nsys stats leaves its database beside the report; without a launch of a graph nobody reads it."""
+    checkout = gpu_machine.scripts.parent
+    (checkout / "analysis").symlink_to(ROOT / "analysis")
+    (checkout / "runs/x/raw").mkdir(parents=True)
+    (checkout / "runs/x/raw/timeline.nsys-rep").write_text("data")
+    graph_export(2025).save(checkout / "runs/x/raw/timeline.sqlite")
+    kept = checkout / "runs/x/captures/nsys" / GRAPH_KERNELS.name
+    assert gpu_machine.run("export_csv.sh", "--only", "nsys", "runs/x").returncode == 0
+    assert not kept.exists()
+    gpu_machine.put("bin/nsys", FAKE_NSYS.replace("void f(", f"{GRAPH_LAUNCH}("))
+    assert gpu_machine.run("export_csv.sh", "--only", "nsys", "runs/x").returncode == 0
+    assert kept.read_text() == graph_kernels.recordings(checkout / "runs/x/raw/timeline.sqlite")
