@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Profile every example on this GPU and keep what may be committed: packed captures, report.json and report.txt.
 #
-# usage: capture.sh [-n] [--budget S] [--report] [NAME…]
+# usage: capture.sh [-n] [--budget S] [--seconds S] [--report] [NAME…]
 #
 #   -n          print the commands, run nothing
-#   --budget S  seconds that ncu may spend on each (default 12); all examples take about 7 minutes of an H200
+#   --budget S  seconds that ncu may spend on each (default 12)
+#   --seconds S start no example after so many seconds; those left are named (default: no limit)
 #   --report    only make the reports of what was kept; needs no GPU
 #   NAME        examples by their names in examples.toml (default: all)
 #
@@ -16,12 +17,13 @@ HERE=$here/../nsys_scripts
 # shellcheck source=/dev/null
 source "$HERE/common.sh"
 
-dry='' budget=12 only=''
+dry='' budget=12 only='' most=''
 while (($#)); do
   case $1 in
   -h | --help) usage && exit 0 ;;
   -n) dry=yes && shift ;;
   --budget) value "$1" $# && budget=$2 && shift 2 ;;
+  --seconds) value "$1" $# && most=$2 && shift 2 ;;
   --report) only=report && shift ;;
   -*) bad_usage "Unknown argument $1." ;;
   *) break ;;
@@ -51,6 +53,9 @@ while IFS=$'\t' read -r name build options command; do
     [[ $build == : ]] || echo "$build"
     echo "profile.sh --run $run $options -- $command"
     continue
+  fi
+  if [[ -z $only && -n $most ]] && ((SECONDS > most)); then
+    echo "capture.sh: $name is left; go on with capture.sh $name" >&2 && worst=1 && continue
   fi
   if [[ -z $only ]]; then
     # shellcheck disable=SC2086 # options are words

@@ -86,7 +86,9 @@ def test_the_capture_script_profiles_each_example(tmp_path: Path) -> None:
     assert build.startswith("nvcc ")
     assert build.endswith(" examples/cub_pipeline.cu -o build/cub_pipeline")  # and the others are built by nobody
     assert cub.endswith("runs/example-cub_pipeline --budget 7 -- ./build/cub_pipeline")
-    assert qwen.endswith("--budget 7 -- python3 examples/qwen_like.py --compile")
+    assert qwen.endswith(
+        "runs/example-qwen_like_compiled --no-counters --limit 200 -- python3 examples/qwen_like.py --compile"
+    )
     with pytest.raises(InputError, match="There is no example x: these are qwen_like, "):
         examples.commands(["x"])
 
@@ -115,6 +117,12 @@ def test_what_was_captured_is_kept(gpu_machine: Machine, report_fails: bool) -> 
     assert (answer.returncode, (kept / "report.json").is_file()) == ((1, False) if report_fails else (0, True))
     if report_fails:
         assert "capture.sh --report triton_rows makes it" in answer.stderr
+    late = subprocess.run([*command, "--seconds", "-1"], env=environment, capture_output=True, text=True, check=False)
+    assert (late.returncode, late.stdout) == (2, "")  # options stand before names
+    late = subprocess.run(
+        [*command[:2], "--seconds", "-1", "cuda_graph"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (late.returncode, late.stderr) == (1, "capture.sh: cuda_graph is left; go on with capture.sh cuda_graph\n")
 
 
 def test_what_is_wrong_with_the_list_is_one_sentence(tmp_path: Path) -> None:
