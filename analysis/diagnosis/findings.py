@@ -12,6 +12,7 @@ from analysis.diagnosis.copies import large_copies
 from analysis.diagnosis.graphs import unseen_graphs
 from analysis.diagnosis.host import cpu_ranges, host_waits, idle_gpu
 from analysis.diagnosis.hot import hot_kernels
+from analysis.diagnosis.ranks import rank_findings
 from analysis.diagnosis.reasons import Tables, cell, nearest_roof
 from analysis.diagnosis.spans import About
 from analysis.formats import symbols
@@ -32,13 +33,16 @@ _INSIDE = "No range lies inside it: put NVTX ranges into it, or trace it with to
 def _findings(
     capture: Capture, layers_folded: pd.DataFrame, gaps: pd.DataFrame, measured: pd.DataFrame, roofline: pd.DataFrame,
     stalls: pd.DataFrame, fusion: pd.DataFrame, host: pd.DataFrame, copies: pd.DataFrame, devices: pd.DataFrame,
-    kernel_tables: Tables, graphs: pd.DataFrame, sm_count: int | None, is_program: bool,
+    kernel_tables: Tables, graphs: pd.DataFrame, sm_count: int | None, is_program: bool, ranks: pd.DataFrame,
+    collectives: pd.DataFrame, overlap: pd.DataFrame, stragglers: pd.DataFrame, rank_costs: pd.DataFrame,
     diagnosis: pd.DataFrame | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """What could be won first, then what takes most time with the reasons that are known: kernels, idle time, host."""
     if not is_program:
         return []
     won = find(gaps, measured, roofline, stalls, fusion, diagnosis)
+    if of_ranks := rank_findings(ranks, collectives, overlap, stragglers, rank_costs):
+        won = sorted([*of_ranks, *won], key=lambda one: -one["time_to_win_ns"])[:MOST]
     gpus = devices["device"].nunique() if len(devices) else 1
     hot = hot_kernels(
         kernel_tables,

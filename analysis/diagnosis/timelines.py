@@ -37,7 +37,7 @@ FULL_GPU = 0.5  # of threads and registers, by time: below that another kernel w
 SAME_WORK = 0.75  # of the longest: processes that differ less are even
 _LOADS = re.compile(r"cu(Module|Library)Load|cuLink")
 _INSTANTIATES = re.compile(r"cu(da)?GraphInstantiate")
-_ALLOCATES = re.compile(r"cu(da)?(Mem)?(Malloc|Alloc|Free|Create|Map|Release|Unmap|Host)")
+ALLOCATES = re.compile(r"cu(da)?(Mem)?(Malloc|Alloc|Free|Create|Map|Release|Unmap|Host)")
 _CONVERTS = re.compile(r"copy_kernel|CopyKernel|[Cc]onvert|LoadWithCast|_cast_|Cast<|to_copy")
 
 
@@ -84,7 +84,7 @@ class Window:
         codes = [
             (holds(self.setups, _LOADS, begin, end) & (end - begin > LOADING_NS), "compile_in_window"),
             (holds(self.setups, _INSTANTIATES, begin, end), "graph_each_step"),
-            (holds(self.setups, _ALLOCATES, begin, end), "allocation_in_loop"),
+            (holds(self.setups, ALLOCATES, begin, end), "allocation_in_loop"),
             (self._away(begin, end), "data_loader"),
             (self._after_copy(before), "small_copies" if len(self.copies()) > len(self.kernels) else "item_in_loop"),
             (ends_in(self.waits, begin, end), "synchronise_each_op"),
@@ -163,7 +163,7 @@ def _of_launches(window: Window) -> float:
     """Pauses for launches, unless something that empties the queue every few kernels has them."""
     share = window.fault.get("launch_bound", 0.0) / window.wall
     often = {"item_in_loop": len(window.copies()), "synchronise_each_op": _syncs(window),
-             "allocation_in_loop": _named(window.setups, _ALLOCATES)}  # fmt: skip
+             "allocation_in_loop": _named(window.setups, ALLOCATES)}  # fmt: skip
     return 0.0 if any(window.idle(name, times) > share + LEAST for name, times in often.items()) else share
 
 
@@ -252,8 +252,8 @@ TIMELINE_RULES: tuple[TimelineRule, ...] = (
     ),
     TimelineRule(
         "allocation_in_loop",
-        lambda w: w.idle("allocation_in_loop", _named(w.setups, _ALLOCATES)) * (_named(w.setups, _ALLOCATES) >= FEW),
-        lambda w: {"allocations and releases": _named(w.setups, _ALLOCATES)}, 0.85,
+        lambda w: w.idle("allocation_in_loop", _named(w.setups, ALLOCATES)) * (_named(w.setups, ALLOCATES) >= FEW),
+        lambda w: {"allocations and releases": _named(w.setups, ALLOCATES)}, 0.85,
         "Memory is allocated or freed five times or more while the GPU idles.", "They happen before the first step.",
     ),
     TimelineRule(

@@ -9,8 +9,19 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from analysis.page import text
-from analysis.page.canvas import BLUE, LIGHT_GREY, ORANGE, draw_legend, drawable, new_canvas, place_axes, style_context
+from analysis.page.canvas import (
+    BLUE,
+    LIGHT_GREY,
+    ORANGE,
+    VERMILION,
+    draw_legend,
+    drawable,
+    new_canvas,
+    place_axes,
+    style_context,
+)
 from analysis.tables import devices as device_tables
+from analysis.tables import intervals
 from analysis.tables.declare import picture
 from analysis.tables.gaps import gpu_label
 
@@ -19,15 +30,24 @@ _STRETCHES = 600  # of the capture: more than a page has room for
 
 
 @picture("timeline", of="devices")
-def plot_timeline(devices: pd.DataFrame, activities: list[device_tables.Activity], caption: str) -> Figure | None:
+def plot_timeline(
+    devices: pd.DataFrame, activities: list[device_tables.Activity], rank_places: pd.DataFrame,
+    computing: list[intervals.Union], caption: str,
+) -> Figure | None:  # fmt: skip
     """Of each stretch of the capture how much a GPU spent on kernels, and how much on copies; None without any time.
 
-    Shape: `devices` devices.csv, one row an activity.
+    Of kernels those are drawn apart that only communicate. Shape: `devices` devices.csv, one row an activity;
+    `rank_places` and `computing` the same GPUs and processes, with their ranks.
     """
     moments = list(device_tables.spans(activities))
     if devices.empty or not moments or min(moments) == max(moments):
         return None
     shown = activities[:MAX_PLACES]
+    place_of = {(str(one.device), one.process): place for place, one in enumerate(rank_places.itertuples())}
+    places = [place_of[one.device, one.process] for one in shown]
+    talks = any(
+        one.kernels[0].size and not _same(one.kernels, computing[at]) for one, at in zip(shown, places, strict=True)
+    )
     edges = np.unique(np.linspace(min(moments), max(moments), _STRETCHES + 1).astype(np.int64))
     with style_context():
         notes = ["The height of a bar is the share of its stretch of time: kernels upwards, copies and sets downwards."]
@@ -36,8 +56,9 @@ def plot_timeline(devices: pd.DataFrame, activities: list[device_tables.Activity
         figure, foot = new_canvas("timeline", 1.35 + 0.55 * len(shown), caption, notes, "When each GPU worked")
         axes = place_axes(figure, 2.9, 0.9, 0.75, foot + 0.5)
         at = (edges - edges[0]).astype(float)
-        for position, one in enumerate(shown):
-            for merged, colour, side in ((one.kernels, BLUE, -0.42), (one.copies, ORANGE, 0.42)):
+        for position, (one, at_place) in enumerate(zip(shown, places, strict=True)):
+            kernels = ((one.kernels, VERMILION, -0.42), (computing[at_place], BLUE, -0.42))
+            for merged, colour, side in (*kernels[not talks :], (one.copies, ORANGE, 0.42)):
                 height = position + side * device_tables.shares(merged, edges)
                 axes.stairs(height, at, baseline=position, fill=True, color=colour, lw=0)
             axes.plot(at[[0, -1]], [position] * 2, color=LIGHT_GREY, lw=0.5, zorder=3)
@@ -45,17 +66,25 @@ def plot_timeline(devices: pd.DataFrame, activities: list[device_tables.Activity
                 f"{text.percent(float(devices['busy_frac'].iloc[position]))} busy", (at[-1], position), xytext=(4, 0),
                 textcoords="offset points", va="center", fontsize=7, color="#333333",
             )  # fmt: skip
-        axes.set_yticks(range(len(shown)), [_name(one) for one in shown], fontsize=7.5)
+        names = [_name(one, rank_places.iloc[at_place]) for one, at_place in zip(shown, places, strict=True)]
+        axes.set_yticks(range(len(shown)), names, fontsize=7.5)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.set_xlim(0, at[-1])
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.number(value, "ns") if value else "0"))
         axes.set_xlabel("time since the first GPU operation")
         axes.grid(visible=True, axis="x")
-        draw_legend(figure, [Patch(color=BLUE, label="kernels"), Patch(color=ORANGE, label="copies and sets")])
+        alone = [Patch(color=VERMILION, label="communication alone")] if talks else []
+        draw_legend(figure, [Patch(color=BLUE, label="kernels"), *alone, Patch(color=ORANGE, label="copies and sets")])
         return figure
 
 
-def _name(one: device_tables.Activity) -> str:
+def _same(one: intervals.Union, other: intervals.Union) -> bool:
+    return intervals.length(one) == intervals.length(other)
+
+
+def _name(one: device_tables.Activity, place: pd.Series) -> str:
     device = drawable(gpu_label(one.device), 40)
+    if pd.notna(place["process_rank"]):
+        return f"rank {place['process_rank']}, {device}"
     return f"{device}, process {one.process}" if one.process else device

@@ -8,7 +8,7 @@ import pandas as pd
 from analysis.formats import symbols
 from analysis.formats.words import count_of
 from analysis.tables.declare import Column, part, table
-from analysis.tables.gaps import gpu_label, step_labels
+from analysis.tables.gaps import step_labels
 from analysis.tables.kernels import KEY
 
 MOST_OPERATIONS = 100_000  # rows of operations.csv: of a longer timeline neighbours of a lane are one row
@@ -21,7 +21,7 @@ _QUANTILES = {"time_min_ns": 0.0, "time_p5_ns": 0.05, "time_p50_ns": 0.5, "time_
     order=197,
     optional=True,
     columns=(
-        Column("lane", "", "GPU and stream", "key"),
+        Column("lane", "", "stream, with its rank or GPU where there are several", "key"),
         Column("step", "", "step of gaps.csv that launched it; blank outside of steps", "key"),
         Column("range", "", "innermost range that launched it, not folded", "key"),
         Column("kernel", "", "kernel, copy or set; of several operations in one row the longest one's", "key"),
@@ -33,14 +33,15 @@ _QUANTILES = {"time_min_ns": 0.0, "time_p5_ns": 0.05, "time_p50_ns": 0.5, "time_
     ),
 )
 def build_operations(
-    gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray
+    gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray, place_of_op: np.ndarray,
+    rank_places: pd.DataFrame,
 ) -> pd.DataFrame | None:  # fmt: skip
     """Return operations.csv in order of time, at most about MOST_OPERATIONS rows."""
     if gpu_ops.empty:
         return None
     start, length = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
     start = start - int(start.min())
-    lane, lanes = _lanes(gpu_ops)
+    lane, lanes = _lanes(gpu_ops["stream"], place_of_op, rank_places)
     kind, kinds = pd.factorize(gpu_ops["kind"])
     labels = np.array([*step_labels(step_ranges), ""], dtype=object)
     place = step_ranges.index.get_indexer(step_of_op) if len(step_ranges) else np.full(len(gpu_ops), -1)
@@ -84,16 +85,15 @@ def _shown(name: str) -> str:
     return name if name.startswith("[") else symbols.key(name)
 
 
-def _lanes(gpu_ops: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """The stream of each operation as a number, and what each is called: with its GPU where there are several."""
-    device, devices = pd.factorize(gpu_ops["device"])
-    stream, streams = pd.factorize(gpu_ops["stream"])
-    codes, pairs = pd.factorize(device * (len(streams) + 1) + stream + 1)
-    several = len(np.unique(pairs // (len(streams) + 1))) > 1
+def _lanes(streams_: pd.Series, place_of_op: np.ndarray, rank_places: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """The stream of each operation as a number, and what each is called: with its rank or GPU if there are several."""
+    stream, streams = pd.factorize(streams_)
+    codes, pairs = pd.factorize(place_of_op * (len(streams) + 1) + stream + 1)
+    labels = rank_places["label"]
     said = []
     for pair in pairs.tolist():
-        gpu, number = divmod(pair, len(streams) + 1)
-        parts = (gpu_label(str(devices[gpu])) if several else "", f"stream {streams[number - 1]}" if number else "")
+        place, number = divmod(pair, len(streams) + 1)
+        parts = (labels.iloc[place] if len(labels) > 1 else "", f"stream {streams[number - 1]}" if number else "")
         said.append(" ".join(filter(None, parts)) or "GPU")
     return codes, np.array(said, dtype=object)
 

@@ -21,6 +21,7 @@ from analysis.formats.words import count_of
 from analysis.tables import attribution
 from analysis.tables.copies import WORK, direction_of
 from analysis.tables.declare import fact, part
+from analysis.tables.gaps import gpu_label
 
 PEER = "Peer-to-Peer"
 _GROUP_BEGIN, _GROUP_END = "ncclGroupStart", "ncclGroupEnd"
@@ -59,7 +60,9 @@ def rank_places(
     named = found["process_rank"].notna() & ~found["process_rank"].duplicated(keep=False)
     by_rank = "rank " + found["process_rank"].astype("string").fillna("")
     several = found["process"].gt(0) & found["device"].astype(str).duplicated(keep=False)
-    by_device = found["device"].astype(str) + np.where(several, ", process " + found["process"].astype(str), "")
+    by_device = found["device"].astype(str).map(gpu_label) + np.where(
+        several, ", process " + found["process"].astype(str), ""
+    )
     return found.assign(label=by_rank.where(named, by_device).astype(str)).drop(columns="place")
 
 

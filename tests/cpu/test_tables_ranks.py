@@ -117,7 +117,7 @@ def test_processes_that_do_not_communicate_are_no_ranks(tmp_path: Path) -> None:
         export.launch("k", (0, 5), (10, 20), pid=pid, device=pid)
     tables = world_of(export, tmp_path)
     assert tables["ranks"]["process_rank"].isna().all()
-    assert tables["ranks"]["rank"].tolist() == ["1", "2"]
+    assert tables["ranks"]["rank"].tolist() == ["GPU 1", "GPU 2"]
     assert tables["collectives"].empty
 
 
@@ -320,3 +320,81 @@ def test_the_parts_of_any_timeline_add_up(rows: list[tuple[int, int, str, int]])
     collectives = world["collectives"].dropna(subset=["waiting_ns"])
     assert (collectives["transfer_ns"] >= 0).all()
     assert (collectives["waiting_ns"] + collectives["transfer_ns"] <= collectives["time_ns"]).all()
+
+
+# Findings and pictures --------------------------------------------------------------------------------------------
+
+
+def titles(world: World) -> list[str]:
+    return [found["title"] for found in world.first("findings")]
+
+
+def test_exposed_transfer_and_the_straggler_are_findings_with_a_time_to_win(tmp_path: Path) -> None:
+    found = world_of(Ranks().export(), tmp_path).first("findings")
+    assert [one["title"] for one in found[:2]] == [
+        "rank 0: 400 us of communication are exposed, 12% of the capture",
+        "The other ranks wait for rank 1: it comes last to 4 of 4 collectives",
+    ]
+    assert [one["time_to_win_ns"] for one in found[:2]] == [400_000, 200_000]
+    assert "400 us of that wait for another rank, 400 us are transfer" in found[0]["sentence"]
+
+
+def test_each_call_that_allocates_and_copies_weights_again_is_three_findings(tmp_path: Path) -> None:
+    export = Export()
+    for step in range(5):
+        at = step * STEP
+        export.push("step", at, at + 900_000)
+        for device in (0, 1):
+            begin = at + 400_000 * device
+            export.call(begin + 1000, begin + 101_000, name="cudaMalloc_v3020")
+            corr = export.call(begin + 101_000, begin + 102_000, name="cudaMemcpyAsync_v3020")
+            export.memcpy(begin + 110_000, begin + 210_000, corr, 1_000_000, 1, device=device, memory=(0, 2))
+            export.launch("k", (begin + 211_000, begin + 212_000), (begin + 220_000, begin + 230_000), device=device)
+    world = world_of(export, tmp_path)
+    costs = world["rank_costs"].set_index(["cause", "rank"])
+    assert costs["count"].tolist() == [9, 5, 5, 5, 5]
+    repeated = costs.loc[("repeated_copies", "GPU 0")]
+    assert (repeated["time_ns"], repeated["bytes"], repeated["win_ns"], repeated["range"]) == (
+        500_000,
+        5_000_000,
+        400_000,
+        "step",
+    )
+    pageable = costs.loc[("pageable_copies", "GPU 1")]
+    assert pageable["win_ns"] == 5 * (
+        100_000 - 1_000_000 / 50
+    )  # pinned memory moves 50 GB/s where no link was measured
+    allocations = costs.xs("allocation_in_loop").iloc[0]
+    assert (allocations["time_ns"], allocations["win_ns"]) == (900_000, 900_000)
+    assert titles(world)[0] == "all GPUs: device memory is allocated on each call"
+    assert set(titles(world)[1:3]) == {
+        "GPU 0: the same bytes are copied to the GPU in each step", "GPU 0: copies use pageable memory",
+    }  # fmt: skip
+
+
+def test_copies_behind_kernels_cost_nothing(tmp_path: Path) -> None:
+    export = Export()
+    for step in range(5):
+        at = step * STEP
+        for device in (0, 1):
+            export.launch("k", (at, at + 10), (at + 100_000, at + 300_000), device=device)
+            corr = export.call(at + 20, at + 30, name="cudaMemcpyAsync_v3020")
+            export.memcpy(at + 110_000, at + 210_000, corr, 1_000_000, 1, device=device, memory=(0, 2))
+    assert world_of(export, tmp_path)["rank_costs"]["win_ns"].eq(0).all()
+
+
+def test_the_lanes_of_the_timeline_name_the_rank(tmp_path: Path) -> None:
+    world = world_of(Ranks().export(), tmp_path)
+    assert set(world["operations"]["lane"]) == {"rank 0 stream 7", "rank 1 stream 7"}
+
+
+def test_the_pictures_of_links_and_of_the_timeline(tmp_path: Path) -> None:
+    roofs = CEILINGS.document(
+        {"roofs": [], "links": [link("all_reduce", 2, 1 << 20, [9e4])], "link_conditions": CONDITIONS}
+    )
+    world = world_of(Ranks().export(), tmp_path, ceilings=roofs)
+    drawn = {one.name: world.build(one, caption="") for one in world.pictures() if one.name in ("links", "timeline")}
+    texts = [text.get_text() for text in drawn["timeline"].axes[0].get_yticklabels()]
+    assert texts == ["rank 0, NVIDIA H200 (0)", "rank 1, NVIDIA H200 (1)"]
+    rings = [line for line in drawn["links"].axes[0].lines if line.get_marker() == "o"]
+    assert [float(line.get_xdata()[0]) for line in rings] == [1 << 20]

@@ -1,0 +1,168 @@
+"""What programs of several GPUs pay again on each call: allocations, pageable copies, copies of what could stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import IntArray
+from analysis.diagnosis.timelines import ALLOCATES, FEW, PINNED_BYTES_PER_NS, SMALL_BYTES
+from analysis.tables import intervals
+from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.copies import direction_of
+from analysis.tables.declare import Column, table
+from analysis.tables.links import roof_at
+
+ALLOCATION, PAGEABLE, REPEATED = "allocation_in_loop", "pageable_copies", "repeated_copies"
+STEPS = 3  # in which the same copy happens: twice may be a warm-up
+_BETWEEN = {"Host-to-Device": "host_to_device", "Device-to-Host": "device_to_host"}
+
+
+@table(
+    "rank_costs",
+    question="What do allocations, pageable copies and copies of the same size in each step cost each rank?",
+    order=100.8,
+    title="What each call costs again",
+    optional=True,
+    columns=(
+        Column("rank", "", "rank, or the GPU where ranks are unknown; blank for all GPUs of one process", "key"),
+        Column(
+            "cause",
+            "",
+            "allocation_in_loop (memory is allocated or freed after the first GPU operation), pageable_copies, or "
+            "repeated_copies (as many bytes at the same place in three steps or more: data that could stay on the GPU)",
+            "key",
+        ),
+        Column("range", "", "folded range with most of their time; blank for allocations", "key"),
+        Column("count", "1", "calls or copies", "timing"),
+        Column("bytes", "byte", "bytes copied; blank for allocations", "timing"),
+        Column("time_ns", "ns", "their durations", "timing"),
+        Column(
+            "win_ns",
+            "ns",
+            "what the cure wins at most: of allocations the time in which the GPU idled; of pageable copies what they "
+            "take longer than pinned ones; of repeated ones all but the first; only where no kernel computed",
+            "timing",
+        ),
+    ),
+)
+def build_rank_costs(
+    gpu_ops: pd.DataFrame, place_of_op: IntArray, rank_places: pd.DataFrame, computing: list[intervals.Union],
+    setups: pd.DataFrame | None, step_of_op: np.ndarray, links: pd.DataFrame,
+) -> pd.DataFrame | None:  # fmt: skip
+    """Return rank_costs.csv, what wins most first; None for a program on one GPU, or where nothing is paid again."""
+    if len(rank_places) < 2:
+        return None
+    labels = rank_places["label"].tolist()
+    copies = _copies(gpu_ops, place_of_op, computing, step_of_op)
+    found = [
+        *_allocations(gpu_ops, rank_places, setups),
+        *_pageable(copies, labels, links),
+        *_repeated(copies, labels),
+    ]
+    if not found:
+        return None
+    table_ = pd.DataFrame(found).assign(tier="timing")
+    whole = ["count", "bytes", "time_ns", "win_ns"]
+    table_[whole] = table_[whole].astype("Float64").round().astype("Int64")
+    return table_.sort_values(["win_ns", "rank", "cause"], ascending=[False, True, True])
+
+
+def _copies(
+    gpu_ops: pd.DataFrame, place_of_op: IntArray, computing: list[intervals.Union], step_of_op: np.ndarray
+) -> pd.DataFrame:
+    """Copies of more than SMALL_BYTES: place, direction, memory, bytes, range, step, time_ns, alone_ns."""
+    large = (gpu_ops["kind"] == "memcpy") & (gpu_ops["bytes"].astype("Float64").fillna(0) > SMALL_BYTES)
+    at = np.flatnonzero(large.to_numpy(bool))
+    ops, place = gpu_ops.iloc[at], place_of_op[at]
+    start, length = (ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
+    alone = length.copy()
+    for one, union in enumerate(computing):
+        own = np.flatnonzero(place == one)
+        alone[own] -= intervals.covered(start[own], (start + length)[own], union)
+    names = {name: direction_of(str(name)) for name in ops["name"].unique()}
+    return pd.DataFrame(
+        {
+            "place": place,
+            "direction": ops["name"].map(names).astype(str).to_numpy(),
+            "memory": ops["memory"].astype(str).to_numpy(),
+            "bytes": ops["bytes"].to_numpy(np.int64, na_value=0),
+            "range": fold_paths(ops["path"]).replace("", UNATTRIBUTED).to_numpy(),
+            "step": np.asarray(step_of_op)[at],
+            "time_ns": length,
+            "alone_ns": alone,
+        }
+    )
+
+
+def _row(rank: object, cause: str, rows: pd.DataFrame, win: float) -> dict[str, Any]:
+    longest = rows.groupby("range")["time_ns"].sum().idxmax()
+    return {
+        "rank": rank,
+        "cause": cause,
+        "range": longest,
+        "count": len(rows),
+        "bytes": int(rows["bytes"].sum()),
+        "time_ns": int(rows["time_ns"].sum()),
+        "win_ns": win,
+    }
+
+
+def _pageable(copies: pd.DataFrame, labels: list[str], links: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Copies from or to pageable memory, against the measured rate of pinned memory, else that of PCIe 5."""
+    rows = copies[copies["memory"].str.contains("Pageable", regex=False) & copies["direction"].isin(list(_BETWEEN))]
+    for place, own in rows.groupby("place"):
+        rates = {
+            (way, size): roof_at(links, f"{_BETWEEN[way]}_pinned", 1, size) / 1e9
+            for way, size in set(zip(own["direction"], own["bytes"], strict=True))
+        }
+        rate = pd.Series(
+            [rates[key] for key in zip(own["direction"], own["bytes"], strict=True)], index=own.index, dtype=float
+        )
+        least = own["bytes"] / rate.fillna(PINNED_BYTES_PER_NS)
+        lost = (own["time_ns"] - least).clip(lower=0) * own["alone_ns"] / own["time_ns"].clip(lower=1)
+        yield _row(labels[int(str(place))], PAGEABLE, own, float(lost.sum()))
+
+
+def _repeated(copies: pd.DataFrame, labels: list[str]) -> Iterator[dict[str, Any]]:
+    """Copies to the GPU, from the host or another GPU, of one size at one place in several steps."""
+    rows = copies[copies["direction"].isin(("Host-to-Device", "Peer-to-Peer"))]
+    for place, own in rows.groupby("place"):
+        groups = own.groupby(["direction", "bytes", "range"])
+        steps, times = groups["step"].transform("nunique"), groups["step"].transform("size")
+        in_steps = own["step"].ge(0).any()
+        again = own[(steps >= STEPS) if in_steps else (times >= FEW)]
+        if len(again):
+            win = again["alone_ns"] * (1 - 1 / (steps if in_steps else times)[again.index])
+            yield _row(labels[int(str(place))], REPEATED, again, float(win.sum()))
+
+
+def _allocations(
+    gpu_ops: pd.DataFrame, rank_places: pd.DataFrame, setups: pd.DataFrame | None
+) -> Iterator[dict[str, Any]]:
+    """Calls that allocate or free once a process has begun to use a GPU, and the idle time of its GPUs meanwhile."""
+    if setups is None or setups.empty:
+        return
+    names = {name: bool(ALLOCATES.match(str(name))) for name in setups["name"].unique()}
+    calls = setups[setups["name"].map(names).astype(bool)]
+    for pid, places in rank_places.dropna(subset=["pid"]).groupby("pid"):
+        ops = gpu_ops[gpu_ops["pid"] == pid]
+        start, length = (ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
+        own = calls[(calls["pid"] == pid) & (calls["start_ns"] > int(start.min()))]
+        if len(own) < FEW:
+            continue
+        begin, end = (own[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+        held = intervals.union(begin, np.minimum(end, int((start + length).max())) - begin)
+        idle = intervals.length(held) - int(intervals.covered(*held, intervals.union(start, length)).sum())
+        yield {
+            "rank": places["label"].iloc[0] if len(places) == 1 else pd.NA,
+            "cause": ALLOCATION,
+            "range": pd.NA,
+            "count": len(own),
+            "bytes": pd.NA,
+            "time_ns": int((end - begin).sum()),
+            "win_ns": idle,
+        }

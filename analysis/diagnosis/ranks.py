@@ -1,0 +1,139 @@
+"""Findings of programs on several GPUs: exposed communication, a rank that others wait for, costs of each call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from analysis.diagnosis.rank_costs import ALLOCATION, PAGEABLE, REPEATED
+from analysis.diagnosis.reasons import cell
+from analysis.formats.words import count_of, duration, share
+
+LEAST = 0.02  # of the capture: less is no finding
+# Cause -> what a finding is called, and what cures it.
+_COSTS = {
+    ALLOCATION: (
+        "device memory is allocated on each call",
+        "The GPU idles meanwhile: allocate once and use the memory again, or let torch's caching allocator do so.",
+    ),
+    PAGEABLE: (
+        "copies use pageable memory",
+        "Pin the host's memory (`pin_memory()`) and copy with `non_blocking=True`: that is as fast as the link.",
+    ),
+    REPEATED: (
+        "the same bytes are copied to the GPU in each step",
+        "If they are weights or anything else that does not change, copy them once and keep them on the GPU.",
+    ),
+}
+
+
+def rank_findings(
+    ranks: pd.DataFrame, collectives: pd.DataFrame, overlap: pd.DataFrame, stragglers: pd.DataFrame, costs: pd.DataFrame
+) -> list[dict[str, Any]]:
+    """The findings of several ranks, with what each could win; none of a program on one GPU.
+
+    Shape: the tables ranks.csv, collectives.csv, overlap.csv, stragglers.csv and rank_costs.csv.
+    """
+    if len(ranks) < 2:
+        return []
+    least = LEAST * float(ranks["wall_ns"].max())
+    found = [*_exposed(ranks, collectives, overlap), *_imbalance(overlap, stragglers), *_again(costs)]
+    return [one for one in found if one["time_to_win_ns"] >= least]
+
+
+def _exposed(ranks: pd.DataFrame, collectives: pd.DataFrame, overlap: pd.DataFrame) -> list[dict[str, Any]]:
+    """Transfer with no kernel beside it, of the rank that has most of it."""
+    if overlap.empty:
+        return []
+    known = overlap["exposed_transfer_ns"].notna().all()
+    column = "exposed_transfer_ns" if known else "exposed_ns"
+    sums = overlap.groupby("rank", sort=False)[["time_ns", "exposed_ns", column]].sum()
+    name = str(sums[column].astype(float).idxmax())
+    row, win = sums.loc[name], int(sums.loc[name, column])
+    if not win:
+        return []
+    told = (
+        f"{duration(float(row['exposed_ns'] - win))} of that wait for another rank, {duration(win)} are transfer"
+        if known
+        else "waiting and transfer cannot be told apart here"
+    )
+    wall = float(ranks.loc[ranks["rank"] == name, "wall_ns"].iloc[0])
+    return [
+        {
+            "title": f"{name}: {duration(win)} of communication are exposed, {share(win / wall)} of the capture",
+            "sentence": (
+                f"{name[:1].upper()}{name[1:]} communicates for {duration(float(row['time_ns']))}, "
+                f"{duration(float(row['exposed_ns']))} of it with no kernel that computes beside it: {told}. Start "
+                f"collectives as soon as their data is there, on a stream of their own.{_rate(collectives)}"
+            ),
+            "time_to_win_ns": win,
+            "evidence": [
+                cell("ranks", name, "exposed_ns", int(ranks.loc[ranks["rank"] == name, "exposed_ns"].iloc[0])),
+                cell("overlap", name, column, win),
+            ],
+        }
+    ]
+
+
+def _rate(collectives: pd.DataFrame) -> str:
+    """How near the collectives with most time come to the link, where that is known."""
+    known = collectives[collectives["roof_frac"].notna()] if len(collectives) else collectives
+    if known.empty:
+        return ""
+    row = known.iloc[0]
+    return (
+        f" {row['kind']} of {float(row['bytes']) / 1e6:,.3g} MB reaches {share(float(row['roof_frac']))} of what the "
+        "link was measured to carry at that size."
+    )
+
+
+def _imbalance(overlap: pd.DataFrame, stragglers: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rank that others wait for longest: even work would win what it starts behind the mean of all."""
+    if stragglers.empty:
+        return []
+    first = stragglers.iloc[0]
+    waits = overlap.groupby("rank")["exposed_waiting_ns"].sum()
+    win = int(min(float(stragglers["behind_mean_ns"].sum()), float(waits.max())))
+    name = str(first["rank"])
+    times = count_of(int(first["collectives"]), "collective")
+    return [
+        {
+            "title": f"The other ranks wait for {name}: it comes last to {int(first['last'])} of {times}",
+            "sentence": (
+                f"Kernels of other ranks wait {duration(float(first['caused_waiting_ns']))} for it. It computes "
+                f"{float(first['compute_over_mean']):.2f} times the mean of all ranks: give each rank the same work, "
+                "or find what delays this one between collectives. The time to win is what it starts behind the mean."
+            ),
+            "time_to_win_ns": win,
+            "evidence": [
+                cell("stragglers", name, column, int(first[column]))
+                for column in ("caused_waiting_ns", "behind_mean_ns", "last", "collectives")
+            ],
+        }
+    ]
+
+
+def _again(costs: pd.DataFrame) -> list[dict[str, Any]]:
+    """What is paid on each call, of the rank that pays most; ranks work side by side, so only that one counts."""
+    found = []
+    for cause, rows in costs.groupby("cause", sort=False) if len(costs) else ():
+        row = rows.iloc[0]
+        title, cure = _COSTS[str(cause)]
+        name = "all GPUs" if pd.isna(row["rank"]) else str(row["rank"])
+        one, many = ("call takes", "calls take") if cause == ALLOCATION else ("copy takes", "copies take")
+        what = count_of(int(row["count"]), one, many)
+        moved = "" if pd.isna(row["bytes"]) else f" for {float(row['bytes']) / 1e6:,.3g} MB"
+        where = "" if pd.isna(row["range"]) else f", most of it in {row['range']}"
+        found.append(
+            {
+                "title": f"{name}: {title}",
+                "sentence": f"{what} {duration(float(row['time_ns']))}{moved}{where}. {cure}",
+                "time_to_win_ns": int(row["win_ns"]),
+                "evidence": [
+                    cell("rank_costs", f"{name} {cause}", column, int(row[column]))
+                    for column in ("count", "time_ns", "win_ns")
+                ],
+            }
+        )
+    return found

@@ -1,0 +1,82 @@
+"""How fast the links are over the size of a transfer, with every kind of collective of the program on it."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from analysis.page import text
+from analysis.page.canvas import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    draw_legend,
+    new_canvas,
+    place_axes,
+    style_context,
+)
+from analysis.tables.declare import picture
+
+# Link or kind of collective -> colour; those of the host are dashed.
+_COLOURS = {
+    "all_reduce": BLUE,
+    "all_gather": GREEN,
+    "reduce_scatter": PURPLE,
+    "peer_copy": VERMILION,
+    "host_to_device_pinned": ORANGE,
+    "host_to_device_pageable": SKY,
+    "device_to_host_pinned": GREY,
+    "device_to_host_pageable": BLACK,
+}
+
+
+@picture("links", of="links")
+def plot_links(links: pd.DataFrame, collectives: pd.DataFrame, caption: str) -> Figure | None:
+    """Rate over size, both logarithmic: a line a link, and a ring for each row of collectives.csv with bytes and rate.
+
+    Shape: `links` links.csv, `collectives` collectives.csv.
+    """
+    if links.empty:
+        return None
+    known = collectives.dropna(subset=["bytes", "bus_byte_per_s"]) if len(collectives) else collectives
+    unknown = len(collectives) - len(known)
+    notes = (
+        ["Of collectives the rate is the bus bandwidth of nccl-tests. Rings: collectives of the program."]
+        if len(known)
+        else ["Of collectives the rate is the bus bandwidth of nccl-tests."]
+    )
+    if unknown:
+        notes.append(
+            f"{unknown} of {len(collectives)} kinds of collectives are not drawn: bytes or waiting are unknown."
+        )
+    with style_context():
+        figure, foot = new_canvas("links", 5.0, caption, notes, "Links: rate over the size of a transfer")
+        axes = place_axes(figure, 0.9, 0.3, 0.85, foot + 0.55)
+        handles = []
+        for (name, ranks), rows in links.sort_values("bytes").groupby(["link", "ranks"], sort=False):
+            style = "--" if str(name).startswith(("host", "device")) else "-"
+            label = f"{name}, {ranks} GPUs" if int(ranks) > 1 else str(name)
+            handles += axes.plot(
+                rows["bytes"].astype(float), rows["byte_per_s"].astype(float), style, marker=".", ms=3.5, lw=1.3,
+                color=_COLOURS.get(str(name), GREY), label=label,
+            )  # fmt: skip
+        for row in known.itertuples():
+            axes.plot(
+                float(row.bytes), float(row.bus_byte_per_s), "o", ms=7, mfc="none", mew=1.4,
+                color=_COLOURS.get(str(row.kind), GREY),
+            )  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.number(value, "byte")))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: text.number(value, "byte/s")))
+        axes.set_xlabel("size of the transfer")
+        axes.set_ylabel("rate of the link, one way")
+        axes.grid(visible=True)
+        draw_legend(figure, handles)
+        return figure
