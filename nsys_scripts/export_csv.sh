@@ -10,6 +10,7 @@
 # ncu prints one unit a column: beside a kernel that moves gigabytes a small one loses its last digits, and in base units ratios
 # keep only two decimals. So counts are exported in base units (ncu_raw.csv) and ratios scaled (ncu_ratios.csv).
 # Of a capture with --source or --samples the hottest source lines of each launch are kept too (ncu_lines.csv): the whole page is too large.
+# Of a program with NCCL the bytes of its collectives are kept too (nccl_calls.csv): no CSV report of nsys has them.
 # The exports go through scrub.py: no host name and no path of this machine stays in them.
 # Earlier exports of a capture are removed first, so that a failed export leaves none behind.
 # exit: 0 exported what there was, 1 an export failed, 2 usage or nothing to export, 127 the tool that wrote the capture is missing
@@ -94,6 +95,16 @@ graph_recordings() { # where the kernels of CUDA graphs were recorded: only the 
   fi
 }
 
+calls_of_nccl() { # SQLITE: the calls of NCCL as captures/nsys/nccl_calls.csv, of the file that nsys stats leaves behind
+  local calls=$exports/nccl_calls.csv
+  [[ -s $1 ]] || return 0
+  if (file=$(realpath "$1") && cd "$ROOT" && exec "$PYTHON" -m analysis.nccl_calls "$file") >"$calls" 2>"$exports/nccl.log"; then
+    if [[ -s $calls ]]; then mv "$calls" "$dir/captures/nsys/nccl_calls.csv"; fi
+  else
+    echo "export_csv.sh: the bytes of collectives are not known: $(tail -n 1 "$exports/nccl.log")" >&2
+  fi
+}
+
 if ! [[ -s $timeline.nsys-rep || -s $timeline.qdstrm || -s $counters ]]; then
   die 2 "$dir/raw holds neither timeline.nsys-rep nor counters.ncu-rep: capture first, with nsys_capture.sh or ncu_capture.sh."
 fi
@@ -114,6 +125,7 @@ if [[ $only != ncu && (-s $timeline.nsys-rep || -s $timeline.qdstrm) ]]; then
       if "$PYTHON" "$HERE/scrub.py" "$exports"/nsys_*.csv --strip nsys_ --to "$dir/captures/nsys"; then
         graph_recordings
         "$PYTHON" "$HERE/status.py" exported "$dir/captures/nsys.json"
+        calls_of_nccl "$timeline.sqlite"
       else
         fail nsys 1 "the exports of the timeline could not be written."
       fi

@@ -266,9 +266,12 @@ class Profile(Measuring):
     def _capture_timeline(self, window: str) -> int:
         out = self.folder.path
         script = HERE / "nsys_capture.sh"
+        noted = self._measured_ranges() if self._has_ranges else self.folder.raw / "ranges"
         code = self.run(script, "--window", window, "--out", out, "--", *self._within_size(), program=True)
         if not self.dry and not any((self.folder.raw / f"timeline.{end}").exists() for end in ("nsys-rep", "qdstrm")):
             return code
+        if any(noted.glob("rank-*.json")):
+            self.run(PYTHON, "-m", "harness.process_ranks", noted, "--out", self.folder.captures, where=ROOT)
         exported = self.run(HERE / "export_csv.sh", "--only", "nsys", out)
         if code and not exported and "timeline reached" in self._status("nsys").get("reason", ""):
             self.lowered.append("the whole timeline")  # to run it again would tell no more

@@ -107,9 +107,7 @@ def with_ranges(words: list[str], mode: str, out: Path) -> list[str]:
     own = given.removeprefix(_PATH) if given else os.environ.get("PYTHONPATH", "")
     ours = f"{_PATH}{AUTO_RANGES}{f':{own}' if own else ''}"
     rest = [ours if word is given else word for word in words]
-    asked = [f"KERNEL_LEDGER_RANGES={mode}"]
-    if mode != "on":
-        asked.append(f"KERNEL_LEDGER_RANGES_OUT={out.absolute()}")
+    asked = [f"KERNEL_LEDGER_RANGES={mode}", f"KERNEL_LEDGER_RANGES_OUT={out.absolute()}"]
     return ["env", *([] if given else [ours]), *asked, *rest]
 
 

@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.capture import cache, ncu, ncu_csv, nsys_csv, nsys_runs, ours
+from analysis.capture import cache, nccl, ncu, ncu_csv, nsys_csv, nsys_runs, ours
 from analysis.capture.model import (
     COUNTERS_COLUMNS,
     DETAILS_COLUMNS,
+    FROM_ENVIRONMENT,
+    FROM_NCCL,
     GPU_OPS_COLUMNS,
     GRAPH_NODES_COLUMNS,
     KERNEL_SUMS_COLUMNS,
     METRIC_INSTANCES_COLUMNS,
+    NCCL_CALLS_COLUMNS,
     RANGE_SUMS_COLUMNS,
     RANGES_COLUMNS,
     RULES_COLUMNS,
@@ -41,6 +44,7 @@ from analysis.formats import files
 from analysis.formats.bare import BARE_RANGES
 from analysis.formats.errors import InputError
 from analysis.formats.graphs import GRAPH_KERNELS
+from analysis.formats.ranks import NCCL_CALLS, PROCESS_RANKS
 from analysis.formats.run import CPU_RANGES
 from analysis.formats.tools import TOOL_STATUS
 from analysis.formats.words import count_of
@@ -578,6 +582,7 @@ def _timeline(found: _Found) -> Timeline:
                 "nvtx_pushpop_trace",
             )
         )
+    timeline = _with_ranks(found, timeline)
     graph_calls = sorted({call for call in found.api_calls if call.startswith(("cudaGraphLaunch", "cuGraphLaunch"))})
     if graph_calls and found.timeline is None:
         found.gaps.append(
@@ -587,6 +592,22 @@ def _timeline(found: _Found) -> Timeline:
                 "capture with `nsys profile --cuda-graph-trace=node`",
             )
         )
+    return timeline
+
+
+def _with_ranks(found: _Found, timeline: Timeline) -> Timeline:
+    """The timeline with the calls of NCCL and the ranks of processes, from files of ours where it lacks them."""
+    calls = found.ours.pop(NCCL_CALLS.kind, ("", None))[1]
+    ranks = found.ours.pop(PROCESS_RANKS.kind, ("", None))[1]
+    if timeline.nccl_calls.empty:
+        known = nccl.calls(timeline.ranges, {}) if calls is None else as_table(dict(calls), NCCL_CALLS_COLUMNS)
+        timeline = replace(timeline, nccl_calls=known)
+    if not timeline.process_ranks and (entered := nccl.process_ranks(timeline.nccl_calls)):
+        timeline = replace(timeline, process_ranks=entered, ranks_from=FROM_NCCL)
+    if not timeline.process_ranks and ranks is not None:
+        noted = {int(pid): int(rank) for pid, rank in zip(ranks["pid"], ranks["process_rank"], strict=True)}
+        seen = set(timeline.gpu_ops["pid"].dropna()) & set(noted)
+        timeline = replace(timeline, process_ranks={pid: noted[pid] for pid in seen}, ranks_from=FROM_ENVIRONMENT)
     return timeline
 
 

@@ -113,8 +113,3 @@ def _decoded(blob: bytes, schemas: Mapping[tuple[int, int], Schema]) -> dict[str
         if name == "communicator" or 0 <= value < _MOST:
             fields[name] = value
     return fields
-
-
-def from_ranges(ranges: pd.DataFrame) -> pd.DataFrame:
-    """The calls of NCCL where only their ranges are known: neither bytes nor ranks."""
-    return calls(ranges, {})

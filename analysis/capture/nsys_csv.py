@@ -508,14 +508,33 @@ def calls_and_waits(table: Table, calls: pd.DataFrame) -> tuple[pd.DataFrame, pd
 def fill_from_calls(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     """GPU operations with missing API sides (copies and sets) filled in by correlation id.
 
-    A correlation id is unique within one process, and the trace of the GPU names no process. So an id that several
-    calls share fills nothing.
+    A correlation id is unique within one process, and the trace of the GPU names no process. That of a GPU is known
+    where all its kernels are of one process; elsewhere an id that several calls share fills nothing.
     """
     side = ["api_start_ns", "api_end_ns", "pid", "tid"]
-    once = calls[calls["correlation_id"].notna()].drop_duplicates("correlation_id", keep=False)
-    found = ops[["correlation_id"]].join(once.set_index("correlation_id")[side], on="correlation_id")
+    known = calls[calls["correlation_id"].notna()]
+    once = known.drop_duplicates("correlation_id", keep=False).set_index("correlation_id")[side]
+    found = ops[["correlation_id"]].join(once, on="correlation_id")
+    pid = _process_of_gpu(ops)
+    if pid.notna().any():
+        key = ["pid", "correlation_id"]
+        of_process = known.drop_duplicates(key, keep=False)[[*side, "correlation_id"]].astype("Int64")
+        own = pd.DataFrame({"pid": pid.array, "correlation_id": ops["correlation_id"].array})
+        own = own.merge(of_process, on=key, how="left").set_index(ops.index)
+        found = found.where(pid.isna(), own[side])
     unknown = ops["api_start_ns"].isna()
-    return ops.assign(**{name: ops[name].where(~unknown, found[name]) for name in side})
+    filled = ops.assign(**{name: ops[name].where(~unknown, found[name]) for name in side})
+    return filled.assign(pid=filled["pid"].fillna(pid))
+
+
+def _process_of_gpu(ops: pd.DataFrame) -> pd.Series:
+    """The process of each operation whose GPU is used by only one of several processes; NA for any other."""
+    launched = ops.dropna(subset=["pid"])
+    users = launched.groupby("device", observed=True)["pid"].agg(["nunique", "first"])
+    alone = users.loc[users["nunique"] == 1, "first"]
+    if launched["pid"].nunique() < 2 or alone.empty:
+        return pd.Series(pd.NA, index=ops.index, dtype="Int64")
+    return ops["device"].astype(object).map(alone.to_dict()).astype("Int64")
 
 
 def differs_from_sums(ops: pd.DataFrame, sums: pd.DataFrame, files: tuple[str, str]) -> Gap | None:

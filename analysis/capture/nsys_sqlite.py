@@ -122,7 +122,7 @@ def read(path: Path, where: str) -> Timeline:
         gpu_ops = _gpu_ops(export)
         summaries, waits, setups = _host(export)
         ranges, start_end = _nvtx(export)
-        nccl_calls = nccl.calls(ranges, nccl.payloads(file) if ranges["name"].str.startswith(NCCL).any() else {})
+        nccl_calls = _nccl_calls(file, ranges)
         nodes = _graph_nodes(export, gpu_ops)
         overhead = _overhead(export)
         _diagnostics(export)
@@ -151,6 +151,21 @@ def read(path: Path, where: str) -> Timeline:
         waits=waits,
         setups=setups,
     )
+
+
+def read_nccl_calls(path: Path, where: str) -> pd.DataFrame:
+    """The calls of NCCL (NCCL_CALLS_COLUMNS) of an export, and nothing else of it.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    with open_tables(path, where) as file:
+        ranges, _ = _nvtx(_Export(file, where))
+        return _nccl_calls(file, ranges)
+
+
+def _nccl_calls(file: Tables, ranges: pd.DataFrame) -> pd.DataFrame:
+    return nccl.calls(ranges, nccl.payloads(file) if ranges["name"].str.startswith(NCCL).any() else {})
 
 
 def _no_gpu_operations(export: _Export, calls: int) -> Gap:

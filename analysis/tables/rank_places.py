@@ -60,9 +60,8 @@ def rank_places(
     named = found["process_rank"].notna() & ~found["process_rank"].duplicated(keep=False)
     by_rank = "rank " + found["process_rank"].astype("string").fillna("")
     several = found["process"].gt(0) & found["device"].astype(str).duplicated(keep=False)
-    by_device = found["device"].astype(str).map(gpu_label) + np.where(
-        several, ", process " + found["process"].astype(str), ""
-    )
+    beside = np.where(several, ", process " + found["process"].astype(str), "")
+    by_device = found["device"].astype(str).map(gpu_label) + beside
     return found.assign(label=by_rank.where(named, by_device).astype(str)).drop(columns="place")
 
 

@@ -2,7 +2,7 @@
 
     KERNEL_LEDGER_RANGES=on|measure|dataflow   ranges; and what one costs; or which tensors operations read and write,
                                                and which modules each kernel of torch.compile fuses
-    KERNEL_LEDGER_RANGES_OUT=FOLDER            where `measure` and `dataflow` write a file a process
+    KERNEL_LEDGER_RANGES_OUT=FOLDER            where `measure`, `dataflow` and ranks write a file a process
 
 This runs in the program's own process and Python: it needs the standard library, the program's torch, and for domain,
 colour, category and payload the package nvtx, else torch's own NVTX. Nothing of the program changes: modules keep
@@ -50,6 +50,7 @@ _INDUCTOR = _beside(os.path.join("nsys_scripts", "auto_ranges", "inductor_kernel
 
 def wait_for_torch(mode):
     """Install the ranges as soon as the program has imported torch; a program without it is left alone."""
+    _write_rank()
     if mode == "dataflow":
         os.environ.update(_INDUCTOR.NO_CACHE)  # which torch reads while it is imported
     watch("torch", lambda torch: install(torch, mode))
@@ -394,6 +395,15 @@ def _measured_first(ranges, plain, ranged):
         return ranged(self, *args, **kwargs)
 
     return __call__
+
+
+def _write_rank():
+    """Note the rank of this process, where a launcher such as torchrun gave it one."""
+    asked = {"process_rank": "RANK", "ranks": "WORLD_SIZE", "local_rank": "LOCAL_RANK"}
+    texts = {name: os.environ.get(variable, "") for name, variable in asked.items()}
+    known = {name: int(text) if text.isdecimal() else None for name, text in texts.items()}
+    if known["process_rank"] is not None:
+        _write("rank", {"pid": os.getpid(), **known})
 
 
 def _write(what, content):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis import nccl_calls
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, Gap, as_table
+from analysis.formats.ranks import NCCL_CALLS, PROCESS_RANKS
 from analysis.formats.run import CEILINGS
 from analysis.tables.declare import World
+from harness import process_ranks
 from harness.links import link
 from tests.cpu.test_links import CONDITIONS
 from tests.declared import DECLARED, page
@@ -398,3 +402,79 @@ def test_the_pictures_of_links_and_of_the_timeline(tmp_path: Path) -> None:
     assert texts == ["rank 0, NVIDIA H200 (0)", "rank 1, NVIDIA H200 (1)"]
     rings = [line for line in drawn["links"].axes[0].lines if line.get_marker() == "o"]
     assert [float(line.get_xdata()[0]) for line in rings] == [1 << 20]
+
+
+# The CSV files of `make profile` ----------------------------------------------------------------------------------
+
+
+def csv_of(folder: Path, *, calls: str = "", ranks: str = "") -> Capture:
+    """What nsys stats exports of two ranks with a copy each, whose correlation ids are the same."""
+    rows = [("gemm", 100, 50), (ALL_REDUCE, 200, 100)]
+    trace, launches, api = [], [], []
+    for rank in (0, 1):
+        pid, device = 50 - rank, f"NVIDIA H200 ({rank})"
+        for at, (name, start, length) in enumerate(rows):
+            trace.append(f'{start},{length},{at},1,1,1,32,1,1,32,0,0,,,,,"{device}",1,7,"{name}"')
+            launches.append(
+                f'{start - 20},5,,,{start},{length},{length + 20},{pid},{pid},{rank},cudaLaunchKernel,1 1 1,32 1 1,"{name}"'
+            )
+        trace.append(f'400,10,9,,,,,,,,,,1000,,Pageable,Device,"{device}",1,7,[CUDA memcpy Host-to-Device]')
+        api.append(f"{350 + rank},5,cudaMemcpyAsync,0,9,{pid},{pid}")
+    heads = {
+        "trace": "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (B),"
+        "Throughput (MB/s),SrcMemKd,DstMemKd,Device,Ctx,Strm,Name",
+        "launches": "API Start (ns),API Dur (ns),Queue Start (ns),Queue Dur (ns),Kernel Start (ns),Kernel Dur (ns),Total Dur (ns),"
+        "PID,TID,DevId,API Function,GridXYZ,BlockXYZ,Kernel Name",
+        "api": "Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid",
+    }
+    for name, lines in (("trace", trace), ("launches", launches), ("api", api)):
+        (folder / f"{name}.csv").write_text("\n".join([heads[name], *lines]) + "\n")
+    for name, text in (("calls", calls), ("ranks", ranks)):
+        if text:
+            (folder / f"{name}.csv").write_text(text)
+    return load([folder])
+
+
+def test_copies_of_csv_exports_belong_to_the_rank_of_their_gpu(tmp_path: Path) -> None:
+    noted = PROCESS_RANKS.text([{"pid": 50, "process_rank": 0, "ranks": 2}, {"pid": 49, "process_rank": 1, "ranks": 2}])
+    capture = csv_of(tmp_path, ranks=noted)
+    copies = capture.gpu_ops[capture.gpu_ops["kind"] == "memcpy"].sort_values("pid")
+    assert copies[["pid", "api_start_ns"]].to_numpy().tolist() == [[49, 351], [50, 350]]
+    ranks = World(DECLARED, raw=capture, extrapolate=False)["ranks"]
+    assert ranks[["rank", "rank_from", "device", "copies_ns"]].to_numpy().tolist() == [
+        ["rank 0", "environment", "NVIDIA H200 (0)", 10], ["rank 1", "environment", "NVIDIA H200 (1)", 10],
+    ]  # fmt: skip
+
+
+def test_the_calls_that_the_export_keeps_have_the_bytes(tmp_path: Path) -> None:
+    export = Export(2025)
+    for rank in (0, 1):
+        place: dict[str, Any] = {"pid": 50 - rank, "tid": 50 - rank}
+        export.domain("NCCL", 3, **place)
+        export.nccl("ncclCommInitRank", 1, 2, **place, comm=COMM, ranks=2, rank=rank)
+        export.nccl("ncclAllReduce", 170, 190, **place, comm=COMM, bytes=4096)
+    text = nccl_calls.text_of(export.save(tmp_path / "x.sqlite"))
+    assert text.splitlines()[:3] == [
+        NCCL_CALLS.header,
+        f"49,49,1,2,ncclCommInitRank,,{COMM:x},1,2",
+        f"49,49,170,190,ncclAllReduce,4096,{COMM:x},,",
+    ]
+    (tmp_path / "csv").mkdir()
+    world = World(DECLARED, raw=csv_of(tmp_path / "csv", calls=text), extrapolate=False)
+    assert world["collectives"][["bytes", "bytes_from", "ranks"]].to_numpy().tolist() == [[4096, "NCCL", 2]]
+    assert world["ranks"]["rank_from"].tolist() == ["NCCL", "NCCL"]
+
+
+def test_an_export_without_nccl_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export = Export()
+    export.launch("k", (0, 1), (2, 3))
+    assert nccl_calls.main([str(export.save(tmp_path / "x.sqlite"))]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_ranks_that_processes_noted_become_a_file(tmp_path: Path) -> None:
+    for pid, rank in ((9, 1), (8, 0)):
+        noted = {"pid": pid, "process_rank": rank, "ranks": 2, "local_rank": None}
+        (tmp_path / f"rank-{pid}.json").write_text(json.dumps(noted))
+    assert process_ranks.main([str(tmp_path), "--out", str(tmp_path)]) == 0
+    assert (tmp_path / PROCESS_RANKS.name).read_text() == f"{PROCESS_RANKS.header}\n8,0,2,\n9,1,2,\n"

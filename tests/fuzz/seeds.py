@@ -114,10 +114,23 @@ def _ncu() -> dict[str, str]:
     }
 
 
+def _nccl(era: int) -> Export:
+    """Two ranks with a collective, whose payload says its bytes."""
+    export = Export(era)
+    for rank in (0, 1):
+        place = {"pid": 7 + rank, "tid": 7 + rank}
+        export.domain("NCCL", 3, **place)
+        export.nccl("ncclCommInitRank", 1, 5, **place, comm=77, ranks=2, rank=rank)
+        export.nccl("ncclAllReduce", 10, 40, **place, comm=77, bytes=4096)
+        export.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", (20, 30), (50, 90), **place, device=rank)
+    return export
+
+
 def _ours() -> dict[str, str]:
     from analysis.formats.bare import BARE_RANGES
     from analysis.formats.counting import COUNT_PLAN
     from analysis.formats.layers import LAYER_EVENTS
+    from analysis.formats.ranks import NCCL_CALLS, PROCESS_RANKS
     from analysis.formats.run import CPU_RANGES, DATAFLOW, OPS
     from analysis.formats.sweep import SWEEP_ROWS
 
@@ -130,6 +143,8 @@ def _ours() -> dict[str, str]:
         "sweep_rows": f"{SWEEP_ROWS.header}\ngelu,v02_vector,gelu/v02_vector.cu,GELU_V02_THREADS=256,1,bf16,large,8x4,sweep/gelu/256,NVIDIA H200,"
         "0123,timed,,k,32,0,64,256,0.75,registers,1188,6,1.5,0.5,,30,16,9900,10000,10100,131,0.99,1,1.01\n",
         "layer_events": f"{LAYER_EVENTS.header}\nprefill,0,attn,1500,900\nprefill,1,mlp,2700,1100\n",
+        "nccl_calls": f"{NCCL_CALLS.header}\n7,8,100,900,ncclAllReduce,4096,abc,,\n7,8,20,90,ncclCommInitRank,,abc,1,2\n",
+        "process_ranks": f"{PROCESS_RANKS.header}\n7,1,2,1\n6,0,2,0\n",
         "dataflow": f"{DATAFLOW.header}\na/b,1,0,mm,in0,11,0,4x8,8x1,float32,128,0,,\na/b,1,0,mm,out0,12,0,4x8,8x1,float32,256,0,0.5,3\n",
     }
 
@@ -141,7 +156,8 @@ def _json() -> dict[str, object]:
                      "workloads": [{"name": "gpt2", "dtype": "float32", "range": "gpt2/prefill"}],
                      "clocks": {"sm_mhz": {"min": 1500, "median": 1900, "max": 1980}, "throttle_reasons": ["none"]}},
         "timing": {"steps": [{"range": "gpt2/prefill", "wall_ns": spread}], "tokens_per_s": {"gpt2": spread}},
-        "ceilings": {"roofs": [{"name": "dram_copy", "unit": "byte/s", "value": 4.28e12}]},
+        "ceilings": {"roofs": [{"name": "dram_copy", "unit": "byte/s", "value": 4.28e12}], "links": [
+            {"name": "all_reduce", "ranks": 2, "bytes": 1024, "time_ns": spread, "byte_per_s": 5.5e7, "samples": 15}]},
         "selftest": {"gpu": "NVIDIA H200", "driver": "580.159", "ncu": "2025.3.1", "measured": "2026-11-23T09:46Z", "checks": [
             {"name": "copy: DRAM bytes read", "unit": "byte", "expected": 536870912, "measured": 536885248}]},
         "tool-status": {"tool": "ncu", "status": "denied", "reason": "no permission", "metrics": ["a__b.sum"]},
@@ -182,6 +198,7 @@ def seeds() -> tuple[Seed, ...]:
         ("crowd", _crowd, (2023,)),
         ("host", lambda era: sqlite.host_only(), (2023,)),
         ("unified", _unified, (2024,)),
+        ("nccl", _nccl, (2025,)),
     ]
     found += [
         Seed(f"sqlite {name} {era}", "sqlite", _small_pages(make(era))) for name, make, eras in makers for era in eras

@@ -1,0 +1,29 @@
+"""Turn what processes with automatic ranges noted of their ranks into captures/process_ranks.csv."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from analysis.formats.ranks import PROCESS_RANKS
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line, used by the driver. Writes nothing where no process has a rank."""
+    parser = argparse.ArgumentParser(prog="python -m harness.process_ranks", description=__doc__)
+    parser.add_argument("folder", type=Path, help="what the processes wrote")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the captures")
+    options = parser.parse_args(arguments)
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(options.folder.glob("rank-*.json"))]
+    path = options.out / PROCESS_RANKS.name
+    path.unlink(missing_ok=True)
+    if found:
+        rows = [{name: "" if value is None else value for name, value in one.items()} for one in found]
+        path.write_text(PROCESS_RANKS.text(sorted(rows, key=lambda one: one["process_rank"])), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
