@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.capture import cache, nccl, ncu, ncu_csv, nsys_csv, nsys_runs, ours
+from analysis.capture import cache, nccl, ncu, ncu_csv, nsys_csv, nsys_runs, ours, several
 from analysis.capture.model import (
     COUNTERS_COLUMNS,
     DETAILS_COLUMNS,
@@ -74,7 +74,8 @@ class _Found:
     """The content of all files read so far; `load` joins it into a `Capture`."""
 
     tables: dict[str, tuple[str, pd.DataFrame]] = field(default_factory=dict)  # nsys report -> (file, rows)
-    timeline: tuple[str, Timeline] | None = None  # file, what it holds
+    timelines: list[tuple[str, Timeline]] = field(default_factory=list)  # files, what each holds
+    timeline: tuple[str, Timeline] | None = None  # of all of them
     ncu: ncu.Parts = field(default_factory=ncu.Parts)
     units: dict[str, str] = field(default_factory=dict)
     api_calls: list[str] = field(default_factory=list)
@@ -321,12 +322,7 @@ def _read_nsys(found: _Found, source: Source) -> None:
 def _read_timeline(found: _Found, source: Source) -> None:
     assert source.sniffed.timeline is not None
     timeline = source.sniffed.timeline(source.name)
-    if found.timeline is not None:
-        raise InputError(
-            f"{found.timeline[0]} and {source.name} are the timelines of two captures; give one capture at a time."
-        )
-    found.timeline = source.name, timeline
-    found.gaps.extend(timeline.gaps)
+    found.timelines.append((source.name, timeline))
     rows = len(timeline.gpu_ops) + len(timeline.ranges) + len(timeline.start_end_ranges)
     found.files.append(SourceFile(source.name, source.sniffed.kind, rows, source.size, timeline.detail))
 
@@ -343,6 +339,8 @@ def _set_aside(found: _Found, reports: Sequence[str]) -> None:
         if report not in found.tables:
             continue
         file, rows = found.tables.pop(report)
+        if len(found.timelines) > 1:
+            raise InputError(f"{file} is of one rank, and {name} are of several; leave the CSV reports out.")
         mine = timeline.ranges if report == "nvtx_pushpop_trace" else timeline.gpu_ops
         key = ["start_ns", "end_ns" if report == "nvtx_pushpop_trace" else "duration_ns"]
         if set(key) <= set(rows.columns) and len(rows):
@@ -464,6 +462,9 @@ def _together(frames: list[pd.DataFrame], columns: Mapping[str, str]) -> pd.Data
 
 
 def _put_together(found: _Found, given: list[str]) -> Capture:
+    if found.timelines:
+        found.timeline = several.together(found.timelines)
+        found.gaps.extend(found.timeline[1].gaps)
     found.gaps.extend(ncu.details_gaps(found.ncu))
     of_ncu = _of_ncu(found)
     if found.timeline is not None:

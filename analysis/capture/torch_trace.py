@@ -25,7 +25,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.capture.model import (
+    FROM_TRACE,
     GPU_OPS_COLUMNS,
+    NCCL_CALLS_COLUMNS,
     RANGES_COLUMNS,
     Gap,
     IntArray,
@@ -35,6 +37,7 @@ from analysis.capture.model import (
     nest_ranges,
 )
 from analysis.capture.names import range_name
+from analysis.formats.collectives import kind_of
 from analysis.formats.errors import InputError
 from analysis.formats.words import count_of
 
@@ -83,7 +86,19 @@ class _Called(msgspec.Struct, gc=False):
     correlation: _Count | None = None
 
 
-class _Details(msgspec.Struct, gc=False, rename={"registers": "registers per thread", "node": "graph node id"}):
+class _Details(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "registers": "registers per thread",
+        "node": "graph node id",
+        "collective": "Collective name",
+        "sent": "In msg nelems",
+        "received": "Out msg nelems",
+        "group": "Process Group Name",
+        "group_size": "Group size",
+    },
+):
     """`args` of an operation on the GPU, as far as it is needed."""
 
     correlation: _Count | None = None
@@ -94,6 +109,12 @@ class _Details(msgspec.Struct, gc=False, rename={"registers": "registers per thr
     registers: _Count | None = None
     bytes: float | _Number | _Digits | None = None
     node: _Count | None = None
+    collective: Any = None
+    sent: Any = None
+    received: Any = None
+    dtype: Any = None
+    group: Any = None
+    group_size: Any = None
 
 
 _Args = TypeVar("_Args", _Called, _Details)
@@ -181,7 +202,7 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
     elsewhere = next((match["name"].upper() for name in others if (match := _ACCELERATOR.fullmatch(name))), "")
     if not by_kind["gpu"]:
         gaps += _no_gpu_operations(len(by_kind["call"]), elsewhere, where)
-    gpu_ops = _gpu_ops(by_kind["gpu"], by_kind["call"], trace, where, gaps)
+    gpu_ops, nccl_calls = _gpu_ops(by_kind["gpu"], by_kind["call"], trace, where, gaps)
     marks, what = by_kind["mark"], "marks of the program"
     if all(_STEP.fullmatch(event.name) for event in marks):
         what = "modules" if by_kind["module"] else "operators"
@@ -198,7 +219,9 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
         vendor=elsewhere or _vendor(names, by_kind["call"]),
         gpu=names[0] if names and used else elsewhere,
         is_unrecorded=used and gpu_ops.empty,
-        process_ranks=_ranks(gpu_ops, trace),
+        process_ranks=(ranks := _ranks(gpu_ops, trace)),
+        ranks_from=FROM_TRACE if ranks else "",
+        nccl_calls=nccl_calls,
     )
 
 
@@ -373,9 +396,9 @@ def _device(number: float | None, names: dict[int, str]) -> str:
 
 def _gpu_ops(
     events: list[_Event], calls: list[_Event], trace: _Trace, where: str, gaps: list[Gap]
-) -> pd.DataFrame:  # fmt: skip
+) -> tuple[pd.DataFrame, pd.DataFrame]:  # fmt: skip
     if not events:
-        return empty_table(GPU_OPS_COLUMNS)
+        return empty_table(GPU_OPS_COLUMNS), empty_table(NCCL_CALLS_COLUMNS)
     start, duration = _times(events, trace.base, where)
     details = _details(events, _Details, where)
     names = {device.id: device.name for device in trace.devices}
@@ -409,7 +432,51 @@ def _gpu_ops(
                 "let the profiler begin before the launches, and give the trace of one process",
             )
         )
-    return launched.sort_values("start_ns", kind="stable", ignore_index=True)
+    return launched.sort_values("start_ns", kind="stable", ignore_index=True), _collectives(launched, details)
+
+
+# Bytes of an element, as torch names its types.
+_ELEMENT_BYTES = {
+    "Double": 8, "Long": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2, "Char": 1, "Byte": 1, "Bool": 1,
+}  # fmt: skip
+
+
+def _collectives(launched: pd.DataFrame, details: Sequence[_Details]) -> pd.DataFrame:
+    """What torch says of the kernels of collectives (NCCL_CALLS_COLUMNS): a call each, at the time of its launch.
+
+    Shape: `launched` (n rows), `details` (n).
+    """
+    own = [row for row, one in enumerate(details) if isinstance(one.collective, str)]
+    calls = launched.iloc[own]
+    known = calls[["pid", "tid", "api_start_ns", "api_end_ns"]].notna().all(axis=1).to_numpy()
+    if not known.any():
+        return empty_table(NCCL_CALLS_COLUMNS)
+    said = [details[row] for row, one in zip(own, known, strict=True) if one]
+    calls = calls[known]
+    columns: dict[str, Any] = {"pid": calls["pid"], "tid": calls["tid"], "name": [one.collective for one in said]}
+    columns |= {"start_ns": calls["api_start_ns"], "end_ns": calls["api_end_ns"]}
+    columns["bytes"] = pd.array([_payload(one) for one in said], dtype="Int64")
+    columns["ranks"] = pd.array([_whole(one.group_size) for one in said], dtype="Int64")
+    columns["communicator"] = [one.group if isinstance(one.group, str) else "" for one in said]
+    return as_table(columns, NCCL_CALLS_COLUMNS)
+
+
+def _whole(value: object) -> int | None:
+    plain = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LONGEST_NS
+    return value if plain else None  # type: ignore[return-value]
+
+
+def _payload(one: _Details) -> int | None:
+    """The bytes that a rank gives NCCL: its own part of a gather or a scatter, as NCCL counts them."""
+    sent, received, ranks = (_whole(value) for value in (one.sent, one.received, one.group_size))
+    size = _ELEMENT_BYTES.get(one.dtype) if isinstance(one.dtype, str) else None
+    if sent is None or received is None or size is None:
+        return None
+    kind = kind_of(one.collective)
+    if kind == "all_to_all":
+        return sent * size // ranks if ranks else None
+    part = sent if kind in ("all_gather", "gather") else received if kind in ("reduce_scatter", "scatter") else None
+    return size * (max(sent, received) if part is None else part)
 
 
 def _with_calls(ops: pd.DataFrame, calls: list[_Event], base: int, where: str) -> pd.DataFrame:

@@ -15,7 +15,7 @@ _SPELT = {
     "all_gather": r"all_?gather",
     "all_to_all": r"all_?to_?all",
     "broadcast": r"broadcast",
-    "send_recv": r"send_?recv|ncclsend|ncclrecv",
+    "send_recv": r"send_?recv|ncclsend|ncclrecv|^send$|^recv$",
     "barrier": r"barrier",
     "gather": r"gather",
     "scatter": r"scatter",

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from analysis import nccl_calls
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, Gap, as_table
+from analysis.formats.errors import InputError
 from analysis.formats.ranks import NCCL_CALLS, PROCESS_RANKS
 from analysis.formats.run import CEILINGS
 from analysis.tables.declare import World
@@ -478,3 +479,107 @@ def test_ranks_that_processes_noted_become_a_file(tmp_path: Path) -> None:
         (tmp_path / f"rank-{pid}.json").write_text(json.dumps(noted))
     assert process_ranks.main([str(tmp_path), "--out", str(tmp_path)]) == 0
     assert (tmp_path / PROCESS_RANKS.name).read_text() == f"{PROCESS_RANKS.header}\n8,0,2,\n9,1,2,\n"
+
+
+# One capture a rank -----------------------------------------------------------------------------------------------
+
+
+def save_each(
+    folder: Path, *, shift: int = 7_000_000, names: tuple[str, str] = ("a0", "a1"), entered: bool = True
+) -> None:
+    """A file a rank, the second on a clock that is `shift` ns ahead; both have the same process id and GPU number."""
+    for rank, name in enumerate(names):
+        export = Ranks(ranks=(), entered=entered).export()
+        Ranks(entered=entered).add(export, rank, shift=shift * rank)
+        for rows in export.rows.values():
+            for row in rows:
+                for column in ("globalTid", "globalPid"):
+                    if row.get(column):
+                        row[column] = export.gtid(5, 5 if column == "globalTid" else 0)
+                if "deviceId" in row:
+                    row["deviceId"] = 0
+        export.gpu(0)
+        export.save(folder / f"{name}.sqlite")
+
+
+def test_one_capture_a_rank_is_one_timeline(tmp_path: Path) -> None:
+    save_each(tmp_path)
+    capture = load([tmp_path])
+    assert sorted(capture.process_ranks.values()) == [0, 1]
+    world = World(DECLARED, raw=capture, extrapolate=False)
+    ranks = world["ranks"]
+    assert ranks[["rank", "rank_from", "waiting_ns", "compute_ns"]].to_numpy().tolist() == [
+        ["rank 0", "NCCL", 400_000, 760_000], ["rank 1", "NCCL", 0, 1_160_000],
+    ]  # fmt: skip
+    assert ranks["device"].tolist() == ["NVIDIA H200 (0) of a0.sqlite", "NVIDIA H200 (0) of a1.sqlite"]
+    assert ranks["offset_ns"].fillna(-1).tolist() == [-1, 7_000_000]
+    assert ranks["skew_ns"].fillna(-1).tolist() == [-1, 0]
+    assert world["collectives"]["waiting_ns"].tolist() == [400_000]
+    assert world["gpu_ops"]["path"].eq("").sum() == 0
+
+
+def test_ranks_of_files_without_them_are_in_their_names(tmp_path: Path) -> None:
+    save_each(tmp_path, names=("trace_rank1", "trace_rank0"), entered=False)
+    ranks = World(DECLARED, raw=load([tmp_path]), extrapolate=False)["ranks"]
+    assert ranks[["rank_from", "compute_ns"]].to_numpy().tolist() == [
+        ["file names", 1_160_000],
+        ["file names", 760_000],
+    ]
+
+
+def test_captures_whose_clocks_cannot_be_aligned_are_one_sentence(tmp_path: Path) -> None:
+    Ranks(ranks=(0,), late=0).export().save(tmp_path / "a.sqlite")
+    export = Export(2025)
+    for step in range(4):
+        Ranks(steps=1, late=0).add(export, 1, shift=step * STEP + (-1) ** step * 300_000)
+    export.save(tmp_path / "b.sqlite")
+    with pytest.raises(InputError, match=r"a\.sqlite and b\.sqlite .* clocks cannot be aligned: .* end 300 us apart"):
+        load([tmp_path])
+
+
+def test_captures_of_different_programs_are_one_sentence(tmp_path: Path) -> None:
+    Ranks(ranks=(0,)).export().save(tmp_path / "a.sqlite")
+    Ranks(ranks=(1,), kernel=ALL_GATHER, call="ncclAllGather").export().save(tmp_path / "b.sqlite")
+    with pytest.raises(InputError, match="whose collectives differ: number 1 is all_reduce and all_gather"):
+        load([tmp_path])
+
+
+def test_two_captures_of_one_rank_are_one_sentence(tmp_path: Path) -> None:
+    Ranks(ranks=(0,)).export().save(tmp_path / "a.sqlite")
+    Ranks(ranks=(0,), late=1).export().save(tmp_path / "b.sqlite")
+    export = Ranks(ranks=(0,)).export()
+    export.launch("other", (1, 2), (3, 4), pid=10)
+    export.save(tmp_path / "b.sqlite")
+    with pytest.raises(InputError, match="name one rank twice"):
+        load([tmp_path])
+
+
+def test_the_traces_of_torch_a_file_a_rank(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        events: list[dict[str, Any]] = []
+        for step in range(3):
+            at, corr = 1000.0 * step + 5 * rank, step + 1
+            call = {"ph": "X", "pid": 100, "tid": 100, "args": {"correlation": corr}}
+            events.append({**call, "cat": "cuda_runtime", "name": "cudaLaunchKernelExC", "ts": at, "dur": 2})
+            said = {
+                "Collective name": "_allgather_base",
+                "In msg nelems": 512,
+                "Out msg nelems": 1024,
+                "Group size": 2,
+                "dtype": "BFloat16",
+            }
+            args = {"correlation": corr, "device": rank, "stream": 7, "Process Group Name": "0", **said}
+            events.append(
+                {"ph": "X", "cat": "kernel", "name": ALL_GATHER, "ts": at + 10, "dur": 100 - 5 * rank, "args": args}
+            )
+        document = {"traceEvents": events, "distributedInfo": {"rank": rank, "world_size": 2}}
+        (tmp_path / f"worker{rank}.json").write_text(json.dumps(document))
+    world = World(DECLARED, raw=load([tmp_path]), extrapolate=False)
+    assert world["ranks"][["rank", "rank_from"]].to_numpy().tolist() == [
+        ["rank 0", "torch.profiler"],
+        ["rank 1", "torch.profiler"],
+    ]
+    row = world["collectives"].iloc[0]
+    assert row[["kind", "ranks", "bytes", "bytes_from", "count", "waiting_ns"]].tolist() == [
+        "all_gather", 2, 2048, "torch.profiler", 3, 15_000,
+    ]  # fmt: skip

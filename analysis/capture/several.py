@@ -1,0 +1,197 @@
+"""Puts captures of several ranks, a file each, on one clock: collectives end at about the same time on all ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import FROM_NAMES, FROM_ORDER, Gap, IntArray, Timeline
+from analysis.formats.collectives import TOGETHER, UNKNOWN, communicates, kind_of
+from analysis.formats.errors import InputError
+from analysis.formats.words import duration
+
+LEAST = 3  # collectives from which the offset of two clocks is told
+ALIGNED_NS, ALIGNED_FRAC = 20_000, 0.5  # a larger skew, also than so much of a collective, means that they do not match
+_RANK = re.compile(r"rank[_\-. ]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_TIMES = ("start_ns", "end_ns", "api_start_ns", "api_end_ns")
+_ONE = "give one capture at a time"
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """The collectives of one file in the order of their launches: kind, start and end."""
+
+    name: str
+    kinds: list[str]
+    start: IntArray
+    end: IntArray
+
+
+def together(parts: Sequence[tuple[str, Timeline]]) -> tuple[str, Timeline]:
+    """The timeline of all files and their names. Times are those of the first file's clock.
+
+    Raises:
+        InputError: the files are not of ranks of one program, or their clocks cannot be aligned.
+    """
+    names = [name for name, _ in parts]
+    joined = " and ".join(names) if len(names) == 2 else f"{', '.join(names[:-1])} and {names[-1]}"
+    if len(parts) == 1:
+        return parts[0]
+    found = [_ends_of(*part) for part in parts]
+    for one in found:
+        if len(one.kinds) < LEAST or len({timeline.clock for _, timeline in parts}) > 1:
+            told = f"and {one.name} has too few collectives to align their clocks by"
+            raise InputError(
+                f"{names[0]} and {names[1]} are the timelines of two captures, {told}; {_ONE}, or those of all "
+                "ranks of a program with collectives."
+            )
+    shifts = [0, *(_shift(found[0], other) for other in found[1:])]
+    return joined, _merged(parts, shifts)
+
+
+def _ends_of(name: str, timeline: Timeline) -> _Ends:
+    ops = timeline.gpu_ops
+    talks = {one: communicates(str(one)) for one in ops["name"].unique()}
+    rows = ops[ops["name"].map(talks).astype(bool) & (ops["kind"] == "kernel")]
+    rows = rows.assign(kind_=[kind_of(str(one)) for one in rows["name"]])
+    rows = rows[rows["kind_"].isin((*TOGETHER, UNKNOWN))]
+    rows = rows.assign(at=rows["api_start_ns"].fillna(rows["start_ns"])).sort_values(["at", "start_ns"], kind="stable")
+    start = rows["start_ns"].to_numpy(np.int64)
+    return _Ends(name, rows["kind_"].tolist(), start, start + rows["duration_ns"].to_numpy(np.int64))
+
+
+def _shift(first: _Ends, other: _Ends) -> int:
+    """What to add to the times of `other`, ns.
+
+    Raises:
+        InputError: the two ran different collectives, or these do not end together on any clock.
+    """
+    count = min(len(first.kinds), len(other.kinds))
+    best: tuple[float, int] | None = None
+    differing = ""
+    for mine, others in ((slice(count), slice(count)), (slice(-count, None), slice(-count, None))):
+        pairs = list(zip(first.kinds[mine], other.kinds[others], strict=True))
+        wrong = next((at for at, pair in enumerate(pairs) if len(set(pair) - {UNKNOWN}) > 1), None)
+        if wrong is not None:
+            differing = differing or f"number {wrong + 1} is {pairs[wrong][0]} and {pairs[wrong][1]}"
+            continue
+        apart = first.end[mine] - other.end[others]
+        shift = int(np.median(apart))
+        skew = float(np.quantile(np.abs(apart - shift), 0.95))
+        best = min(best or (np.inf, 0), (skew, shift))
+    what = f"{first.name} and {other.name} are the timelines of two captures"
+    if best is None:
+        raise InputError(f"{what} whose collectives differ: {differing}; {_ONE}, or those of one program.")
+    typical = float(np.median(other.end - other.start))
+    if best[0] > max(ALIGNED_NS, ALIGNED_FRAC * typical):
+        raise InputError(
+            f"{what} whose clocks cannot be aligned: collectives that should end together end {duration(best[0])} "
+            f"apart; {_ONE}, or capture all ranks in one `make profile`."
+        )
+    return best[1]
+
+
+def _merged(parts: Sequence[tuple[str, Timeline]], shifts: Sequence[int]) -> Timeline:
+    timelines = [timeline for _, timeline in parts]
+    pids = _different_pids(timelines)
+    ranks, source = _ranks(parts, pids)
+    devices = pd.Series([device for one in timelines for device in one.gpu_ops["device"].astype(str).unique()])
+    twice = set(devices[devices.duplicated()])
+    gpu_ops = []
+    for (name, timeline), of, shift in zip(parts, pids, shifts, strict=True):
+        ops = _moved(timeline.gpu_ops, of, shift)
+        device = ops["device"].astype(str)  # the same name in two files is not the same GPU: NCCL wants one a rank
+        gpu_ops.append(ops.assign(device=device.where(~device.isin(twice), device + f" of {name}")))
+    together_ = {
+        field: _concat(
+            [_moved(getattr(one, field), of, shift) for one, of, shift in zip(timelines, pids, shifts, strict=True)]
+        )
+        for field in ("start_end_ranges", "overhead", "graph_nodes", "nccl_calls")
+    }
+    calls = {
+        field: _concat(
+            [_moved(getattr(one, field), of, shift) for one, of, shift in zip(timelines, pids, shifts, strict=True)]
+        )
+        for field in ("waits", "setups")
+        if all(getattr(one, field) is not None for one in timelines)
+    }
+    lacking = Gap(
+        "sums over the calls of the host", "they were not added up over the captures of several ranks",
+        "capture all ranks in one `make profile`",
+    )  # fmt: skip
+    return replace(
+        timelines[0],
+        gpu_ops=_concat(gpu_ops).sort_values("start_ns", kind="stable", ignore_index=True),
+        ranges=_ranges(timelines, pids, shifts),
+        detail=f"{len(parts)} captures on the clock of {parts[0][0]}",
+        gaps=[gap for one in timelines for gap in one.gaps] + [lacking],
+        summaries={},
+        process_ranks=ranks,
+        ranks_from=source,
+        clock_shifts={pid: shift for of, shift in zip(pids, shifts, strict=True) for pid in of.values()},
+        **{"waits": None, "setups": None, **together_, **calls},
+    )
+
+
+def _different_pids(timelines: Sequence[Timeline]) -> list[dict[int, int]]:
+    """Process ids of each file -> ids that no other file uses: machines and containers count from 1."""
+    taken: set[int] = set()
+    found = []
+    for number, timeline in enumerate(timelines):
+        seen = set(timeline.gpu_ops["pid"].dropna().astype(int)) | set(timeline.ranges["pid"].astype(int))
+        of = {pid: pid + (number << 32 if pid in taken else 0) for pid in seen}
+        taken |= set(of.values())
+        found.append(of)
+    return found
+
+
+def _moved(table: pd.DataFrame, pids: Mapping[int, int], shift: int) -> pd.DataFrame:
+    """The rows on the common clock, with the ids of the common timeline."""
+    times = {name: table[name] + shift for name in _TIMES if name in table}
+    pid = table["pid"].map(lambda one: pids.get(int(one), int(one)), na_action="ignore").astype(table["pid"].dtype)
+    return table.assign(**times, pid=pid)
+
+
+def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The tables one after the other; texts with categories become plain ones."""
+    plain = [
+        one.assign(**{name: one[name].astype(str) for name in one if isinstance(one[name].dtype, pd.CategoricalDtype)})
+        for one in tables
+    ]
+    filled = [one for one in plain if len(one)]
+    return pd.concat(filled, ignore_index=True) if filled else plain[0]
+
+
+def _ranges(timelines: Sequence[Timeline], pids: Sequence[Mapping[int, int]], shifts: Sequence[int]) -> pd.DataFrame:
+    """The ranges with ids that are unique in the common timeline."""
+    tables, first = [], 0
+    for one, of, shift in zip(timelines, pids, shifts, strict=True):
+        ranges = _moved(one.ranges, of, shift)
+        tables.append(ranges.assign(range_id=ranges["range_id"] + first, parent_id=ranges["parent_id"] + first))
+        first += int(ranges["range_id"].max()) + 1 if len(ranges) else 0
+    return _concat(tables).sort_values(["pid", "tid", "start_ns", "level"], kind="stable", ignore_index=True)
+
+
+def _ranks(parts: Sequence[tuple[str, Timeline]], pids: Sequence[Mapping[int, int]]) -> tuple[dict[int, int], str]:
+    """Rank by process, and what says it: the files themselves, else their names, else their order.
+
+    Raises:
+        InputError: two files are of one rank.
+    """
+    said = {of[pid]: rank for (_, one), of in zip(parts, pids, strict=True) for pid, rank in one.process_ranks.items()}
+    source = next((one.ranks_from for _, one in parts if one.ranks_from), "")
+    if any(not one.process_ranks for _, one in parts):
+        named = [_RANK.search(name) for name, _ in parts]
+        numbers = [int(one[1]) if one else -1 for one in named]
+        by_name = -1 not in numbers and len(set(numbers)) == len(numbers)
+        ranks = numbers if by_name else list(range(len(parts)))
+        source = FROM_NAMES if by_name else FROM_ORDER
+        used = [set(one.gpu_ops["pid"].dropna().astype(int)) for _, one in parts]
+        said = {of[pid]: rank for of, own, rank in zip(pids, used, ranks, strict=True) for pid in own}
+    if len(set(said.values())) < len(said):
+        raise InputError(f"{parts[0][0]} and {parts[1][0]} name one rank twice; {_ONE}, or one file of each rank.")
+    return said, source
