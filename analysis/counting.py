@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from analysis.planning.cost import Cost
+    from analysis.planning.ranks import OneRank
     from analysis.planning.select import Choice
 
 BUDGET_S = 60.0
@@ -79,6 +80,15 @@ def launches_of(captures: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     Raises:
         InputError: the folder holds no timeline with kernels.
     """
+    return _timeline_of(captures)[:2]
+
+
+def _timeline_of(captures: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, int]]:
+    """The launches of a timeline with their groups, its ranges, and the ranks of its processes.
+
+    Raises:
+        InputError: the folder holds no timeline with kernels.
+    """
     from analysis.capture.load import load
     from analysis.tables import attribution, groups, join
 
@@ -91,7 +101,7 @@ def launches_of(captures: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         raise InputError(
             f"{captures}: its timeline holds no kernel, so there is nothing to count; capture one with nsys."
         )
-    return groups.with_groups(launches), ranges
+    return groups.with_groups(launches), ranges, capture.process_ranks
 
 
 def plan(
@@ -104,9 +114,10 @@ def plan(
     """
     from dataclasses import replace
 
-    from analysis.planning import cost, select
+    from analysis.planning import cost, ranks, select
 
-    launches, ranges = launches_of(captures)
+    launches, ranges, process_ranks = _timeline_of(captures)
+    alone = ranks.one_rank(launches, process_ranks)
     names = {name for path in launches["path"].unique() for name in path.split("/") if name}
     if missing := [name for name in steps if name not in names]:
         there = ", ".join(sorted(names)[:8]) or "none"
@@ -114,14 +125,25 @@ def plan(
     known = cost.fitted(_earlier(), _json(captures / "nsys.json").get("seconds"))
     if passes is not None:
         known = replace(known, passes=passes)
-    choice = select.choose(launches, ranges, known, known.within(budget_s), steps)
+    among = None if alone is None else alone.rows
+    choice = select.choose(launches, ranges, known, known.within(budget_s), steps, among)
     rows = select.planned_groups(launches, choice, known)
-    return COUNT_PLAN.text(rows), _selection(launches, rows, choice, known, budget_s)
+    return COUNT_PLAN.text(rows), _selection(launches, rows, choice, known, budget_s, alone)
+
+
+def _of_rank(launches: pd.DataFrame, choice: Choice, alone: OneRank | None) -> dict[str, Any]:
+    """What the selection of a program with collectives has besides: one GPU, kernels by name, application replay."""
+    from analysis.planning.ranks import COLUMNS, pattern_of
+
+    if alone is None or not len(choice.rows):
+        return {}
+    kernels = pattern_of(launches["name"].iloc[choice.rows])
+    return {"device": alone.device, "kernels": kernels, "replay": "application", "columns": COLUMNS}
 
 
 def _selection(
-    launches: pd.DataFrame, rows: list[dict[str, Any]], choice: Choice, cost: Cost, budget_s: float
-) -> dict[str, Any]:
+    launches: pd.DataFrame, rows: list[dict[str, Any]], choice: Choice, cost: Cost, budget_s: float, alone: OneRank | None
+) -> dict[str, Any]:  # fmt: skip
     counted = sum(row["nsys_time_ns"] for row in rows if row["replayed"])
     return SELECTION.document(
         {
@@ -134,6 +156,7 @@ def _selection(
             "expected_s": round(choice.seconds, 1),
             "budget_s": budget_s,
             "time_share": round(counted / max(int(launches["duration_ns"].sum()), 1), 6),
+            **_of_rank(launches, choice, alone),
         }
     )
 
@@ -141,9 +164,13 @@ def _selection(
 def said(selection: dict[str, Any]) -> str:
     """The plan in one sentence."""
     replayed = f"{selection['replayed']:,} of {count_of(selection['launches'], 'launch')}"
+    if selection.get("replay") == "application":
+        alone = f" It replays GPU {selection['device']} alone, no collective, and runs the program once for each pass."
+    else:
+        alone = ""
     return (
         f"ncu is to replay {replayed}, whose groups take {share(selection['time_share'])} of the GPU time: about "
-        f"{selection['expected_s']:.0f} s, of which {selection['startup_s']:.0f} s to start."
+        f"{selection['expected_s']:.0f} s, of which {selection['startup_s']:.0f} s to start.{alone}"
     )
 
 

@@ -65,7 +65,12 @@ if [[ -n $plan ]]; then
     chosen="--kernel-id (the launches that $plan will choose)"
   fi
   while read -r option argument; do
-    if [[ $option == --nvtx-include ]]; then includes+=("$argument"); elif [[ -n $option ]]; then numbers+=("$option" "$argument"); fi
+    case $option in
+    --nvtx-include) includes+=("$argument") ;;
+    --replay) replay=$argument ;;
+    --columns) if [[ -z $metrics ]]; then columns=${columns:-$argument}; fi ;;
+    ?*) numbers+=("$option" "$argument") ;;
+    esac
   done <<<"$chosen"
 fi
 if [[ -n $deep ]]; then includes=(); fi
@@ -130,7 +135,7 @@ show "${command[@]}"
 code=0 started=$SECONDS
 "${command[@]}" 2>&1 | tee "$out/raw/ncu.log" | progress || code=${PIPESTATUS[0]}
 status --version "$("$ncu" --version 2>&1)" --exit-code "$code" --seconds $((SECONDS - started)) --log "$out/raw/ncu.log" --report "$stem.ncu-rep" -- "${command[@]}"
-if [[ $plan -ef $out/raw/count_plan.json ]]; then
+if [[ $plan -ef $out/raw/count_plan.json && $replay == kernel ]]; then # runs of the program teach nothing of replays
   run=$(realpath "$out")
   (cd "$ROOT" && "$PYTHON" -m analysis.counting --learn "$run") || true
 fi

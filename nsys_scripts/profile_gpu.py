@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -21,6 +22,10 @@ from profile_roofs import CEILINGS, MANIFEST, Roofs, scratch_folder
 from profile_stages import Runner, Stage
 from status import scrub_command
 
+KERNEL_SUMS = ("cuda_gpu_kern_sum.csv", "gpukernsum.csv")
+_LAUNCHES_RANKS = re.compile(
+    r"\b(torchrun|torch\.distributed\.(run|launch)|mpirun|mpiexec|srun|deepspeed|accelerate)\b"
+)
 GPU_TRACES = ("cuda_gpu_trace.csv", "cuda_kern_exec_trace.csv", "gputrace.csv", "kernexectrace.csv")
 LIMITED = 124  # exit code of `timeout`
 RANGES_DOMAIN = "kernel_ledger"  # of automatic ranges
@@ -313,11 +318,24 @@ class Profile(Measuring):
             return "as the program failed"
         if self._used_no_gpu():
             return "as nothing ran on the GPU"
+        if why := self._would_stop():
+            return why
         traced = (self.folder.captures / "nsys").is_dir() and not self.options.deep
         chosen = read_json(self._plan_file).get("replayed", 1) if self._plan_file.is_file() else 0
         if traced and not self._plan_file.is_file():
             return "as there is no plan"
         return "as the plan chose no launch" if traced and not chosen else ""
+
+    def _would_stop(self) -> str:
+        """Why ncu would never end, '' if it would: a replayed collective waits for the other ranks for ever."""
+        traces = self.folder.captures / "nsys"
+        sums = [traces / name for name in KERNEL_SUMS]
+        talks = any(b"nccl" in path.read_bytes() for path in sums if path.is_file())
+        if self.options.deep and (talks or (traces / "nccl_calls.csv").is_file()):
+            return "as --deep replays collectives too, in which each rank waits for the others"
+        if not traces.is_dir() and _LAUNCHES_RANKS.search(" ".join(self.program.words)):
+            return "as only a timeline tells which kernels are collectives, which ncu cannot replay"
+        return ""
 
     @property
     def _plan_file(self) -> Path:

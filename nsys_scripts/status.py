@@ -232,9 +232,16 @@ def selection(options: argparse.Namespace) -> int:
     if found.get("kind") != "count-selection" or not found["replayed"]:
         return 1
     lines = [f"--nvtx-include {include}" for include in found["include"]]
+    kernels = f"regex:{found['kernels']}" if found.get("kernels") else ""
     if found["invocations"]:
-        lines += ["--kernel-name-base mangled", f"--kernel-id :::{found['invocations']}"]
+        named = f":{kernels}" if kernels else ":"
+        lines += ["--kernel-name-base mangled", f"--kernel-id :{named}:{found['invocations']}"]
         lines.append(f"--launch-count {found['replayed']}")  # the launches after the last one cost nothing
+    elif kernels:
+        lines += ["--kernel-name-base mangled", f"--kernel-name {kernels}"]
+    if "replay" in found:  # a program with collectives: one GPU, no memory restored
+        lines += [f"--devices {found['device']}", f"--replay {found['replay']}", "--app-replay-mode relaxed"]
+        lines.append(f"--columns {found['columns']}")
     print("\n".join(lines))
     return 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from analysis.formats.files import Amount, CsvFile, JsonFile, Positive, Whole
 
@@ -31,7 +31,9 @@ class PlannedGroup(Struct):
 class Selection(Struct):
     """What tells ncu which launches to replay: NVTX filters, and which invocations of each kernel inside them.
 
-    `invocations` is a regular expression of numbers that count from 1 by mangled name; '' for all.
+    `invocations` is a regular expression of numbers that count from 1 by mangled name; '' for all. Of a program with
+    collectives ncu may replay one `device` alone, kernels whose mangled names fit `kernels`, in the mode `replay`, for
+    the `columns` of the catalogue.
     """
 
     include: list[str]
@@ -43,6 +45,10 @@ class Selection(Struct):
     expected_s: Amount
     budget_s: Amount
     time_share: Amount
+    device: Whole | UnsetType = UNSET
+    kernels: str | UnsetType = UNSET
+    replay: str | UnsetType = UNSET
+    columns: str | UnsetType = UNSET
 
 
 class CaptureCost(Struct):

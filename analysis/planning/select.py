@@ -96,22 +96,24 @@ def wanted(launches: pd.DataFrame, cost: Cost, steps: Sequence[str] = ()) -> Wan
 
 
 def choose(
-    launches: pd.DataFrame, ranges: pd.DataFrame, cost: Cost, budget_s: float, steps: Sequence[str] = ()
-) -> Choice:
+    launches: pd.DataFrame, ranges: pd.DataFrame, cost: Cost, budget_s: float, steps: Sequence[str] = (),
+    among: Ints | None = None,
+) -> Choice:  # fmt: skip
     """The choice that covers most GPU time within the budget; among nearly equal ones, the cheapest.
 
-    Shape: `launches` of join.prepare_launches with `folded` and `place`; `ranges` as in `Capture`.
+    Shape: `launches` of join.prepare_launches with `folded` and `place`; `ranges` as in `Capture`; `among` the rows
+    that may be replayed (None: all).
     """
     want = wanted(launches, cost, steps)
     limit = cost.for_replays(budget_s, len(launches))
-    everything = np.arange(len(launches))
+    everything = np.arange(len(launches)) if among is None else among
     found = [_by_number(launches, want, everything, (), limit)]
     filters = exact_filters(launches, ranges)
     if filters:
         code = launches["path"].map({path: at for at, path in enumerate(filters)}).fillna(-1).to_numpy(np.int64)
         for budget in (np.inf, limit):
-            paths = _cover(want, code, everything[code >= 0], budget)
-            inside = np.flatnonzero(np.isin(code, paths))
+            paths = _cover(want, code, everything[code[everything] >= 0], budget)
+            inside = everything[np.isin(code[everything], paths)]
             include = tuple(list(filters.values())[at] for at in paths)
             found.append(_by_number(launches, want, inside, include, limit))
     enough = ENOUGH * max(one.value for one in found)

@@ -126,6 +126,20 @@ def test_ncu_command_of_a_plan(gpu_machine: Machine) -> None:
     assert "larger --budget" in answer.stderr
 
 
+def test_ncu_command_of_a_plan_for_one_rank(gpu_machine: Machine) -> None:
+    of_rank = {"device": 1, "kernels": "^(a|b)$", "replay": "application", "columns": "duration_ns"}
+    plan = str(plan_file(gpu_machine, include=[], **of_rank))
+    command = gpu_machine.run("ncu_capture.sh", "-n", "--plan", plan, "--metrics", "a.sum", "--", "./app").stdout
+    assert (
+        " --kernel-name-base mangled --kernel-id '::regex:^(a|b)$:^(1|3)$' --launch-count 3 --devices 1"
+        " --app-replay-mode relaxed --profile-from-start off"
+    ) in command
+    assert "--replay-mode application" in command
+    plan = str(plan_file(gpu_machine, invocations="", **of_rank))
+    command = gpu_machine.run("ncu_capture.sh", "-n", "--plan", plan, "--metrics", "a.sum", "--", "./app").stdout
+    assert "--kernel-name-base mangled --kernel-name 'regex:^(a|b)$' --devices 1" in command
+
+
 def test_a_planned_capture_says_so_and_is_learnt_from(gpu_machine: Machine) -> None:
     python = gpu_machine.put("python", FAKE_PYTHON.replace("REAL_PYTHON", sys.executable))
     arguments = ["--plan", str(plan_file(gpu_machine)), "--metrics", "a.sum", "--out", "r", "--", "true"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import nccl_calls
+from analysis import counting, nccl_calls
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, Gap, as_table
 from analysis.formats.errors import InputError
@@ -583,3 +585,47 @@ def test_the_traces_of_torch_a_file_a_rank(tmp_path: Path) -> None:
     assert row[["kind", "ranks", "bytes", "bytes_from", "count", "waiting_ns"]].tolist() == [
         "all_gather", 2, 2048, "torch.profiler", 3, 15_000,
     ]  # fmt: skip
+
+
+# What ncu may replay ----------------------------------------------------------------------------------------------
+
+
+def test_ncu_gets_kernels_of_one_gpu_that_compute_and_no_memory_is_restored(tmp_path: Path) -> None:
+    export = Ranks().export()
+    export.launch("void ns::act<float>(float *)", (500, 600), (700, 800), pid=20, tid=20, device=1)
+    export.launch("void ns::act<float>(float *)", (500, 600), (700, 800), pid=10, tid=10, device=0)
+    export.save(tmp_path / "x.sqlite")
+    table, selection = counting.plan(tmp_path, 1000.0)
+    assert (selection["device"], selection["replay"]) == (0, "application")
+    assert selection["kernels"] == "(^|[^0-9])(3act|4gemm)|^(act|gemm)$"
+    assert selection["replayed"] <= 5
+    launches, _ = counting.launches_of(tmp_path)
+    rows = [int(row) for line in csv.DictReader(table.splitlines()) for row in line["replayed"].split()]
+    chosen = launches.iloc[rows]
+    assert set(chosen["device"].astype(str)) == {"NVIDIA H200 (0)"}
+    assert not chosen["name"].str.contains("nccl").any()
+    pattern = re.compile(selection["kernels"])
+    assert all(pattern.search(name) for name in ("_Z4gemmPf", "_ZN2ns3actIfEEvPT_", "gemm"))
+    nccl = "_Z35ncclDevKernel_AllReduce_Sum_bf16_RING_LL24ncclDevKernelArgsStorageILm4096EE"
+    assert not any(pattern.search(name) for name in (nccl, "_Z5gemm2Pf", "_Z14gemm_with_more", "my_gemm"))
+    assert "no collective" in counting.said(selection)
+
+
+def test_ranks_that_call_their_gpu_alike_cannot_be_replayed_alone(tmp_path: Path) -> None:
+    export = Ranks(ranks=()).export()
+    for rank in (0, 1):
+        Ranks().add(export, rank)
+    for row in export.rows["CUPTI_ACTIVITY_KIND_KERNEL"]:
+        row["deviceId"] = 0
+    export.save(tmp_path / "x.sqlite")
+    with pytest.raises(InputError, match="all call their GPU 0, so ncu cannot replay one rank alone"):
+        counting.plan(tmp_path, 60.0)
+
+
+def test_a_program_of_collectives_alone_has_nothing_to_replay(tmp_path: Path) -> None:
+    export = Export(2025)
+    for rank in (0, 1):
+        export.launch(ALL_REDUCE, (0, 5), (10, 100), pid=rank + 1, device=rank)
+    export.save(tmp_path / "x.sqlite")
+    _, selection = counting.plan(tmp_path, 60.0)
+    assert selection["replayed"] == 0

@@ -1,0 +1,77 @@
+"""Which launches of a program with collectives ncu may replay without stopping it for ever.
+
+A kernel of a collective waits for the same kernel on every other GPU. ncu replays one kernel at a time, several times,
+and those of all processes in turn: a replayed collective never ends. And ncu restores memory between passes, also what
+another GPU wrote there meanwhile. So ncu gets:
+
+- the kernels of one rank's GPU alone (`--devices`): the other ranks run freely;
+- of these the kernels that compute, by name: none that communicates;
+- application replay: the program runs once for each pass, and no memory is restored; few metrics, so few passes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.formats import symbols
+from analysis.formats.collectives import communicates
+from analysis.formats.errors import InputError
+
+COLUMNS = "duration_ns,dram_read_bytes,dram_write_bytes"  # few enough for one or two passes
+_NUMBER = re.compile(r"\((\d+)\)$|^(\d+)$")
+_PLAIN = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class OneRank:
+    """The launches that ncu may replay: rows of the timeline's launches, and the number of their GPU."""
+
+    rows: npt.NDArray[np.int64]
+    device: int
+
+
+def one_rank(launches: pd.DataFrame, process_ranks: dict[int, int]) -> OneRank | None:
+    """The launches of the first rank that compute; None for a program without collectives.
+
+    Shape: `launches` of join.prepare_launches.
+
+    Raises:
+        InputError: ncu could not tell that rank's GPU from another's.
+    """
+    names = {name: communicates(str(name)) for name in launches["name"].unique()}
+    talks = launches["name"].map(names).astype(bool)
+    if not talks.any():
+        return None
+    places = launches.assign(rank=launches["pid"].map(process_ranks)).sort_values(["rank", "device"], kind="stable")
+    first = places.iloc[0]
+    number = _NUMBER.search(str(first["device"]))
+    others = launches.loc[launches["pid"] != first["pid"], "device"].astype(str).map(_number_of)
+    if number is None or _number_of(str(first["device"])) in set(others):
+        raise InputError(
+            f"the ranks of this program all call their GPU {first['device']}, so ncu cannot replay one rank alone; "
+            "give each rank a GPU of its own number, without CUDA_VISIBLE_DEVICES."
+        )
+    mine = (launches["device"].astype(str) == str(first["device"])) & ~talks
+    mine &= launches["pid"].eq(first["pid"]) | pd.isna(first["pid"])
+    words = {word for name, one in names.items() if one for word in _PLAIN.findall(str(name))}
+    bases = {name: symbols.base(str(name)) for name in launches["name"].unique()}
+    plain = {name: bool(_PLAIN.fullmatch(base)) and base not in words for name, base in bases.items()}
+    mine &= launches["name"].map(plain).astype(bool)
+    return OneRank(np.flatnonzero(mine.fillna(False).to_numpy(bool)), int(str(_number_of(str(first["device"])))))
+
+
+def _number_of(device: str) -> str:
+    found = _NUMBER.search(device)
+    return (found[1] or found[2]) if found else device
+
+
+def pattern_of(names: pd.Series) -> str:
+    """A regular expression of the mangled names of these kernels: their functions, as C++ and as C spell them."""
+    bases = sorted({symbols.base(str(name)) for name in names.unique()})
+    mangled = "|".join(f"{len(base)}{base}" for base in bases)
+    return f"(^|[^0-9])({mangled})|^({'|'.join(bases)})$"
