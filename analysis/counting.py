@@ -142,7 +142,8 @@ def _of_rank(launches: pd.DataFrame, choice: Choice, alone: OneRank | None) -> d
 
 
 def _selection(
-    launches: pd.DataFrame, rows: list[dict[str, Any]], choice: Choice, cost: Cost, budget_s: float, alone: OneRank | None
+    launches: pd.DataFrame, rows: list[dict[str, Any]], choice: Choice, cost: Cost, budget_s: float,
+    alone: OneRank | None,
 ) -> dict[str, Any]:  # fmt: skip
     counted = sum(row["nsys_time_ns"] for row in rows if row["replayed"])
     return SELECTION.document(

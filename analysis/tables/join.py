@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.formats import symbols
+from analysis.formats.collectives import communicates
 from analysis.formats.errors import InputError
 from analysis.tables import groups
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
@@ -125,7 +126,9 @@ def join(
     if (counters["path"] == "").all() and (launches["path"] != "").any():
         launches, how = _join_without_ranges(launches, counters)
     else:
-        launches, how = _join_by_path(launches, counters)
+        # the plan of a program with collectives is of one rank, so that no other rank's launches are among ncu's
+        names = launches["name"].unique() if planned is not None and "name" in launches else ()
+        launches, how = _join_by_path(launches, counters, one_rank=any(communicates(str(name)) for name in names))
     if extrapolate:
         launches = groups.extrapolate(launches, pd.DataFrame(index=counters.index) if values is None else values)
     return Joined(launches, f"{scope} {how}")
@@ -166,7 +169,9 @@ def path_matcher(pattern: str) -> Callable[[list[str]], bool] | None:
     return lambda names: any(match_from(names, at, 0) for at in ([0] if bottom else range(len(names))))
 
 
-def _join_by_path(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+def _join_by_path(
+    launches: pd.DataFrame, counters: pd.DataFrame, *, one_rank: bool = False
+) -> tuple[pd.DataFrame, str]:
     identity = ["path", "symbol"]
     left = launches.drop(columns="counters_row").assign(row=np.arange(len(launches)))
     asked = left[left["requested"]]
@@ -184,7 +189,7 @@ def _join_by_path(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.Da
             "seen": asked.groupby(identity).size(),
             "captured": right.groupby(identity).size(),
             "equal": same_shape.groupby([pairs[name] for name in identity]).all(),
-            "places": _launch_places(left).groupby([left[name] for name in identity]).nunique(),
+            "places": _launch_places(may := asked if one_rank else left).groupby([may[n] for n in identity]).nunique(),
         }
     ).reindex(pd.MultiIndex.from_frame(pairs[identity].drop_duplicates()))
     groups["why"] = ""

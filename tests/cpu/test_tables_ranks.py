@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from analysis.formats.errors import InputError
 from analysis.formats.ranks import NCCL_CALLS, PROCESS_RANKS
 from analysis.formats.run import CEILINGS
 from analysis.tables.declare import World
+from analysis.tables.join import join, prepare_counters
 from harness import process_ranks
 from harness.links import link
 from tests.cpu.test_links import CONDITIONS
@@ -629,3 +631,14 @@ def test_a_program_of_collectives_alone_has_nothing_to_replay(tmp_path: Path) ->
     export.save(tmp_path / "x.sqlite")
     _, selection = counting.plan(tmp_path, 60.0)
     assert selection["replayed"] == 0
+
+
+def test_counters_of_one_rank_belong_to_its_launches(tmp_path: Path) -> None:
+    Ranks().export().save(tmp_path / "x.sqlite")
+    launches, _ = counting.launches_of(tmp_path)
+    rows = np.flatnonzero((launches["pid"] == 10) & (launches["name"] == "gemm"))
+    counted = pd.DataFrame({"file": "f", "ncu_id": range(len(rows)), "path": "step", "name": "gemm"})
+    counted = prepare_counters(counted.assign(grid="1x1x1", block="32x1x1", pid=1, device="0", cc="9.0"))
+    found = join(launches, counted, [], planned=rows).launches
+    assert found.loc[rows, "counters_from"].tolist() == ["measured"] * 4
+    assert (found.drop(rows)["counters_from"] == "").all()
