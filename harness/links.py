@@ -162,20 +162,20 @@ def _collectives(place: Place, most: int) -> Iterator[dict[str, Any]]:
             yield link(name, place.ranks, size, samples.tolist())
 
 
-def measure_rank(place: Place, most: int) -> list[dict[str, Any]]:
+def measure_rank(place: Place, most: int, *, copies: bool = True) -> list[dict[str, Any]]:
     """All links of one rank; only rank 0 has rows of copies. Runs in a process group where there are several ranks."""
     found: list[dict[str, Any]] = []
-    if place.rank == 0:
+    if copies and place.rank == 0:
         found += _copies(place, most)
     if place.ranks > 1:
-        if place.rank == 0:
+        if copies and place.rank == 0:
             found += _peer_copies(place, most)
         dist.barrier()
         found += _collectives(place, most)
     return found
 
 
-def _process(rank: int, ranks: int, backend: str, most: int, folder: str) -> None:
+def _process(rank: int, ranks: int, backend: str, most: int, folder: str, copies: bool) -> None:
     """What each process of `torch.multiprocessing` runs."""
     place = Place.of(rank, ranks, backend)
     if place.device.type == "cuda":
@@ -186,7 +186,7 @@ def _process(rank: int, ranks: int, backend: str, most: int, folder: str) -> Non
         wait = timedelta(seconds=WAIT_SECONDS + 60)
         dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=wait)
     try:
-        found = measure_rank(place, most)
+        found = measure_rank(place, most, copies=copies)
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -207,19 +207,20 @@ def check(ranks: int, backend: str) -> None:
         raise InputError(f"torch {torch.__version__} was built without NCCL: install one with it, or use --ranks 1.")
 
 
-def measure(ranks: int, backend: str, most: int = LARGEST) -> list[dict[str, Any]]:
-    """The rows of `links`.
+def measure(ranks: int, backend: str, most: int = LARGEST, *, copies: bool = True) -> list[dict[str, Any]]:
+    """The rows of `links`; without `copies` those of collectives alone.
 
     Raises: InputError, where the ranks cannot be measured here, or one of them failed.
     """
     check(ranks, backend)
     with tempfile.TemporaryDirectory() as folder:
         if ranks == 1:
-            _process(0, 1, backend, most, folder)
+            _process(0, 1, backend, most, folder, copies)
         else:
             how = "spawn" if backend == "nccl" else "fork"  # CUDA does not live through a fork
             try:
-                multiprocessing.start_processes(_process, (ranks, backend, most, folder), ranks, start_method=how)
+                asked = ranks, backend, most, folder, copies
+                multiprocessing.start_processes(_process, asked, ranks, start_method=how)
             except Exception as error:  # of a rank: the others are ended by then
                 reason = str(error).strip().splitlines()[-1]
                 raise InputError(f"no links, because a rank failed: {reason}") from error
@@ -243,6 +244,13 @@ def conditions(ranks: int, backend: str, environment: Mapping[str, str]) -> dict
     }
 
 
+def numbers_of_ranks(backend: str) -> list[int]:
+    """2, 4, 8 … and all GPUs: collectives of how many ranks are measured. 1 where there is one GPU."""
+    gpus = 2 if backend == "gloo" else torch.cuda.device_count()
+    powers = [1 << power for power in range(1, gpus.bit_length()) if 1 << power <= gpus]
+    return sorted({*powers, max(gpus, 1)})
+
+
 def write(out: Path, links: list[dict[str, Any]], said: dict[str, Any]) -> None:
     """Put the links into ceilings.json, whose other roofs stay. Raises: InputError for a file that is none."""
     path = out / CEILINGS.name
@@ -262,7 +270,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m harness.links", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of ceilings.json")
-    parser.add_argument("--ranks", type=int, help="GPUs that take part (default: all)")
+    parser.add_argument("--ranks", type=int, help="GPUs that take part (default: 2, 4 … and all)")
     parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl", help="gloo: test this program on CPUs")
     parser.add_argument("--most", type=int, default=LARGEST, help="largest size in bytes (1 GB)")
     options = parser.parse_args(argv)
@@ -271,11 +279,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def program() -> int:
         os.environ.setdefault(MULTICAST, "0")
-        ranks = options.ranks or (max(torch.cuda.device_count(), 1) if options.backend == "nccl" else 2)
-        progress(f"measuring the links of {ranks} GPUs" if ranks > 1 else "measuring the links of one GPU to its host")
-        write(
-            options.out, measure(ranks, options.backend, options.most), conditions(ranks, options.backend, os.environ)
-        )
+        counts = [options.ranks] if options.ranks else numbers_of_ranks(options.backend)
+        found: list[dict[str, Any]] = []
+        for ranks in counts:
+            progress(
+                f"measuring the links of {ranks} GPUs" if ranks > 1 else "measuring the links of a GPU to its host"
+            )
+            found += measure(ranks, options.backend, options.most, copies=not found)
+        write(options.out, found, conditions(max(counts), options.backend, os.environ))
         progress(f"wrote {options.out}")
         return 0
 

@@ -68,6 +68,8 @@ class Measuring(Runner):
             denied = self._test_counters(scratch)
             wait()
         failed = self.run(PYTHON, "-m", "harness.roofs", "--out", scratch.captures, where=ROOT)
+        if self.machine.gpus > 1:
+            failed = self.run(PYTHON, "-m", "harness.links", "--out", scratch.captures, where=ROOT) or failed
         if not self.dry:
             self.roofs.keep(scratch)
             if CEILINGS not in self.hand_roofs():

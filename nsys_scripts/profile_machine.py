@@ -16,6 +16,7 @@ source "$0"
 if gpu=$(find_gpu); then echo "gpu=$gpu"; else echo "reason=$gpu"; fi
 if nsys=$(find_nsys); then echo "nsys=$("$nsys" --version 2>&1 | tr '\\n' ' ')"; fi
 if ncu=$(find_ncu); then echo "ncu=$("$ncu" --version 2>&1 | tr '\\n' ' ')"; fi
+echo "gpus=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | wc -l)"
 echo "driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)"
 """
 
@@ -30,6 +31,7 @@ class Machine:
     nsys: str = ""
     ncu: str = ""
     reason: str = ""
+    gpus: int = 1
 
     @property
     def slug(self) -> str:
@@ -64,6 +66,7 @@ def look() -> Machine:
         nsys=_version(found.get("nsys", "")),
         ncu=_version(found.get("ncu", "")),
         reason=found.get("reason", "nvidia-smi gave no answer"),
+        gpus=int(found.get("gpus", "1").strip() or 1),
     )
 
 

@@ -110,6 +110,14 @@ def test_one_rank_measures_its_host_alone(monkeypatch: pytest.MonkeyPatch) -> No
     assert [(one["name"], one["bytes"]) for one in found] == [(name, size) for name in COPIES for size in (1024, 4096)]
 
 
+@pytest.mark.parametrize(("gpus", "counts"), [(1, [1]), (2, [2]), (3, [2, 3]), (8, [2, 4, 8])])
+def test_collectives_are_measured_of_two_four_and_all_gpus(
+    gpus: int, counts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    assert links.numbers_of_ranks("nccl") == counts
+
+
 def test_sizes_go_from_a_kilobyte_to_a_gigabyte() -> None:
     assert (links.sizes()[0], links.sizes()[-1], len(links.sizes())) == (1 << 10, 1 << 30, 11)
 
