@@ -16,8 +16,9 @@ source "$0"
 if gpu=$(find_gpu); then echo "gpu=$gpu"; else echo "reason=$gpu"; fi
 if nsys=$(find_nsys); then echo "nsys=$("$nsys" --version 2>&1 | tr '\\n' ' ')"; fi
 if ncu=$(find_ncu); then echo "ncu=$("$ncu" --version 2>&1 | tr '\\n' ' ')"; fi
-echo "gpus=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | wc -l)"
-echo "driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)"
+mapfile -t drivers < <(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null)
+echo "driver=${drivers[0]:-}"
+echo "gpus=${#drivers[@]}"
 """
 
 
@@ -66,7 +67,7 @@ def look() -> Machine:
         nsys=_version(found.get("nsys", "")),
         ncu=_version(found.get("ncu", "")),
         reason=found.get("reason", "nvidia-smi gave no answer"),
-        gpus=int(found.get("gpus", "1").strip() or 1),
+        gpus=int(found.get("gpus", "1")),
     )
 
 

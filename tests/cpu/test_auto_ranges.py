@@ -491,3 +491,20 @@ def test_filters_of_ncu_with_and_without_the_domain(gpu_machine: Machine) -> Non
         " --nvtx-include '[kernel_ledger:step N(1 x 2)/kernel_ledger:layers.0/kernel_ledger:fc]'"
         " --nvtx-include head/ --nvtx-include kernel_ledger@head/ --nvtx-include kernel_ledger:head/ "
     )
+
+
+def test_a_rank_notes_its_rank_and_any_other_process_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNEL_LEDGER_RANGES_OUT", str(tmp_path))
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    assert python(tmp_path, "").returncode == 0
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert python(tmp_path, "").returncode == 0
+    (noted,) = tmp_path.glob("rank-*.json")
+    said = json.loads(noted.read_text())
+    assert {name: said[name] for name in ("process_rank", "ranks", "local_rank")} == {
+        "process_rank": 3, "ranks": 4, "local_rank": None,
+    }  # fmt: skip
+    assert noted.name == f"rank-{said['pid']}.json"

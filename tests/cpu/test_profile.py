@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import json
 import os
 import re
@@ -748,3 +750,45 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(driver: Driver) -> None:
     Path("x").touch()
     code, _, error = driver("--", "./app")
     assert (code, error.count("\n")) == (1, 1)
+
+
+# --- several GPUs ---
+
+TWO_GPUS = """#!/usr/bin/env bash
+case "$*" in
+*name,compute_cap*) printf 'NVIDIA H200, 9.0\\nNVIDIA H200, 9.0\\n' ;;
+*driver_version*) printf '580.159.04\\n580.159.04\\n' ;;
+*) printf 'GPU 0: NVIDIA H200\\nGPU 1: NVIDIA H200\\n' ;;
+esac
+"""
+
+
+def test_the_links_of_several_gpus_are_measured_with_the_roofs(gpu_machine: Machine) -> None:
+    assert "harness.links" not in profile(gpu_machine, "-n", "--", "./app").stdout
+    gpu_machine.put("bin/nvidia-smi", TWO_GPUS)
+    lines = profile(gpu_machine, "-n", "--", "./app").stdout.splitlines()
+    roofs = next(at for at, line in enumerate(lines) if "-m harness.roofs" in line)
+    assert "-m harness.links --out" in lines[roofs + 1]
+
+
+def test_ncu_replays_no_collective(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    driver, folders, programs, machines = (
+        importlib.import_module(f"profile_{name}") for name in ("gpu", "folder", "program", "machine")
+    )
+    folder = folders.Folder(tmp_path)
+    traces = folder.captures / "nsys"
+
+    def would_stop(*words: str) -> str:
+        program = programs.Program(list(words), tmp_path, "app")
+        options = argparse.Namespace(dry=False, deep=True)
+        of = driver.Profile(program=program, folder=folder, options=options, machine=machines.Machine())
+        return str(of._would_stop())
+
+    assert "only a timeline tells" in would_stop("torchrun", "--nproc-per-node", "2", "app.py")
+    assert would_stop("python", "app.py") == ""
+    traces.mkdir(parents=True)
+    (traces / "cuda_gpu_kern_sum.csv").write_text("Time (%),Name\n100.0,gemm\n")
+    assert would_stop("torchrun", "app.py") == ""
+    (traces / "cuda_gpu_kern_sum.csv").write_text("Time (%),Name\n100.0,ncclDevKernel_AllReduce_Sum_f32_RING_LL\n")
+    assert "--deep replays collectives too" in would_stop("torchrun", "app.py")
