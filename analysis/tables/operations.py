@@ -21,7 +21,7 @@ _QUANTILES = {"time_min_ns": 0.0, "time_p5_ns": 0.05, "time_p50_ns": 0.5, "time_
     order=197,
     optional=True,
     columns=(
-        Column("lane", "", "stream, with its rank or GPU where there are several", "key"),
+        Column("lane", "", "GPU and stream", "key"),
         Column("step", "", "step of gaps.csv that launched it; blank outside of steps", "key"),
         Column("range", "", "innermost range that launched it, not folded", "key"),
         Column("kernel", "", "kernel, copy or set; of several operations in one row the longest one's", "key"),
