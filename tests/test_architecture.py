@@ -149,6 +149,7 @@ def test_no_package_uses_one_that_uses_it() -> None:
         "analysis.graph_kernels",
         "analysis.hot_lines",
         "analysis.metrics",
+        "analysis.nccl_calls",
     }  # the scripts are read
     assert "nsys_scripts" in graph["harness"]
     assert {"analysis.report", "harness", "nsys_scripts"} <= graph[DRIVER].keys()  # it is above all of them
