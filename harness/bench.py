@@ -1,25 +1,27 @@
-"""Checks every variant of an op against float64, then times those that pass, side by side in one run.
+"""Check every variant of an op against float64, then time those that pass, side by side in one run.
 
     python -m harness.bench [OP ...] [--out DIR] [--dtype fp32 bf16] [--shapes b8_t1024 ...] [--variants ...]
     python -m harness.bench --gpt2 [--out DIR]            GPT-2 unfused, with the best softmax, with all ops: gpt2.txt
 
-Without OP: every op of kernels.registry. Writes to DIR with one OP, to DIR/<op> with several (default runs/bench-<op>,
-which the next benchmark writes over): bench.csv, bench.json (conditions), correctness.txt, microbenchmark.txt, and
-gpt2.txt for an op that the model takes by name. Without a GPU no kernel runs: correctness.txt alone, of the PyTorch
-chain that every variant is on the CPU.
+Without OP, the program benchmarks every op of kernels.registry. It writes to DIR for one OP, to DIR/<op> for several.
+The default is runs/bench-<op>, which the next benchmark overwrites. The files are bench.csv, bench.json (conditions),
+correctness.txt, microbenchmark.txt, and gpt2.txt for an op that the model takes by name. Without a GPU no kernel runs:
+every variant is then the same PyTorch chain, and the program writes correctness.txt alone.
 
-Times are by CUDA events, variants in turn within every round, behind a queue that is filled first:
-- isolated  a launch alone: a kernel that overwrites 256 MB goes before it, and events stand around the launch. Caches
-            of data are cold, and the launch overlaps no other one. Ahead of that kernel the variant runs once more,
-            uncounted, so that its code is at hand whatever is timed beside it. This time is compared and judged
-- chained   a CUDA graph of launches that rotate among inputs and outputs of more than four times the L2 cache,
-            divided by the launches. Data is in DRAM, but each launch may overlap the one before: a kernel with
-            programmatic dependent launch starts while the one before drains. What a run of the same kernel can gain
-Fewer than 40 samples give the median alone. Where launches are long, a chained sample holds fewer of them and there
-are fewer samples, so that a group of variants takes seconds. A chain of one launch would be the isolated time, which
-stands in its place. Of an op bound by arithmetic, variants that take over a millisecond and over four times the
-baseline's time are timed apart, beside the baseline, alone. A variant of which one launch would take over a second is
-left out there, unchecked, which microbenchmark.txt says. The floor is then the longer of bytes and operations.
+CUDA events measure the times, behind a queue that is filled first. The variants take turns within every round.
+- isolated  A sample is one launch between two events, behind a kernel that overwrites 256 MB. The data caches are cold,
+            and the launch overlaps no other one. Before that kernel the variant runs once more, uncounted, so that its
+            code is in the caches. Comparisons and verdicts use this time.
+- chained   A sample is a CUDA graph of launches, and its time is divided by their number. The launches rotate among
+            inputs and outputs of more than four times the L2 cache, so the data comes from DRAM. Each launch may
+            overlap the one before: with programmatic dependent launch a kernel starts while the one before drains.
+            This time shows what a sequence of the same kernel can gain.
+Fewer than 40 samples give the median alone. If launches are long, there are fewer samples, and a chained sample holds
+fewer launches, so that a group of variants takes seconds. A chain of one launch is replaced by the isolated time.
+
+Three rules hold for an op bound by arithmetic. Variants that take over 1 ms and over four times the baseline's time are
+timed apart, beside the baseline only. A variant whose launch would take over a second at a shape is neither checked nor
+timed there, and microbenchmark.txt lists it. The floor is the longer of the times for bytes and for operations.
 """
 
 from __future__ import annotations
@@ -57,28 +59,29 @@ CONVENTIONS = {
 }
 CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 COPY_BYTES = 2 << 30
-CHAIN, CHAIN_ROUNDS = 10, 8  # launches in a chained sample if each is long; chained samples, whose median is written
+CHAIN, CHAIN_ROUNDS = 10, 8  # launches in a chained sample of long launches; chained samples of each variant
 FLUSH_BYTES = 256 << 20
 ROUNDS = 40
-LEAST_SAMPLES = 40  # from which p5 and p95 are told
-LONGEST_ISOLATED = 4.0  # seconds of a group, beyond which there are fewer samples; of slow ones SLOW_ISOLATED
+LEAST_SAMPLES = 40  # fewer give the median alone, without p5 and p95
+LONGEST_ISOLATED = 4.0  # seconds for the isolated samples of a group; a slow group has SLOW_ISOLATED
 WARMUP_ROUNDS = 3
 SLOW_SECONDS, SLOW_RATIO = 1e-3, 4.0
 SLOW_ISOLATED = 0.4
-GROUP_SECONDS = 0.8  # of one group of variants on one shape, unless its fewest rounds take longer
+GROUP_SECONDS = 0.8  # for the chained samples of one group on one shape, with at least one launch a sample
 GRAPH_SECONDS = 1e-3  # a sample that takes as long needs no further launch
-LONGEST_LAUNCH = 1.0  # seconds; a variant that would take longer is left out of a shape
-MANY_FLOPS = 1e12  # from here on a launch may take that long
+LONGEST_LAUNCH = 1.0  # seconds; a variant that would take longer on a shape is left out there
+MANY_FLOPS = 1e12  # an op with as many operations may take longer than LONGEST_LAUNCH
 L2_MULTIPLE = 4
-KEPT_BYTES = 6 << 30  # of outputs of one variant while its graph is timed
+KEPT_BYTES = 6 << 30  # outputs of one variant that may stay in memory while its graph is timed
 # the GPU sleeps this long ahead of each sample, so that the CPU has launched it before it starts: 150 us at 2 GHz
 QUEUE_CYCLES = 300_000
-PIECE_ELEMENTS = 1 << 26  # of the float64 reference at a time
+PIECE_ELEMENTS = 1 << 26  # elements of the float64 reference that are computed at a time
 
 
 def check_shapes(op: Op, variant: str) -> Sequence[tuple[int, ...]]:
-    """The small shapes that a variant is checked on; torch.compile takes seconds for each, so it gets a quarter,
-    and what it searches for one.
+    """The small shapes for the checks of a variant.
+
+    torch.compile takes seconds for each shape, so it gets a quarter of them. A tuned variant gets one.
     """
     declared = op.variants[variant]
     if declared.tuned:
@@ -87,13 +90,13 @@ def check_shapes(op: Op, variant: str) -> Sequence[tuple[int, ...]]:
 
 
 def outputs(result: Any) -> tuple[Any, ...]:
-    """What an op returned, as a tuple."""
+    """The result of an op as a tuple."""
     return result if isinstance(result, tuple) else (result,)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One variant on one shape: its largest error, also in units of the tolerance."""
+    """The check of one variant on one shape: its largest error, also in units of the tolerance."""
 
     variant: str
     dtype: str
@@ -103,7 +106,7 @@ class Check:
     tolerance_used: float
     passed: bool
     note: str = ""
-    norms: Mapping[str, float] = field(default_factory=dict)  # by name the share of its bound, see harness/norms.py
+    norms: Mapping[str, float] = field(default_factory=dict)  # norm -> share of its bound, harness/norms.py
 
 
 # Correctness -------------------------------------------------------------------------------------------------
@@ -111,9 +114,10 @@ class Check:
 
 @contextmanager
 def memory_of_nans(like: Any) -> Iterator[None]:
-    """Inside the block PyTorch hands out memory that holds NaN, so that what a kernel does not write shows.
+    """Make PyTorch fill new memory with NaN inside the block, so that elements that a kernel does not write show.
 
-    Raises InputError where it does not, on the device and in the dtype of `like`.
+    Raises:
+        InputError: PyTorch does not do so on the device and in the dtype of `like`.
     """
     import torch
 
@@ -136,7 +140,7 @@ def memory_of_nans(like: Any) -> Iterator[None]:
 
 
 def pieces(op: Op, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
-    """(inputs, results) of slices along the first axis; operands without that axis stay whole."""
+    """Yield (inputs, results) of slices along the first axis. Operands without that axis stay whole."""
     axis = op.axes[0]
     roles = [[tensor.axes[0] == axis for tensor in op.tensors if tensor.role == role] for role in ("in", "out")]
     first = next(value for value, sliced in zip(inputs, roles[0], strict=False) if sliced)
@@ -144,7 +148,7 @@ def pieces(op: Op, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> Iterato
     step = max(1, PIECE_ELEMENTS * length // max(1, sum(value.numel() for value in results)))
 
     def cut(values: tuple[Any, ...], sliced: list[bool], start: int) -> tuple[Any, ...]:
-        # numbers come behind the tensors and have no role
+        # numbers follow the tensors and have no role
         flags = sliced + [False] * (len(values) - len(sliced))
         return tuple(v[start : start + step] if flag else v for v, flag in zip(values, flags, strict=True))
 
@@ -155,11 +159,11 @@ def pieces(op: Op, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> Iterato
 def compare(
     op: Op, variant: str, inputs: tuple[Any, ...], label: str, run: Callable[..., Any], allowance: str = ""
 ) -> Check:
-    """`run(*inputs)` against the float64 reference, in slices along the first axis.
+    """Compare `run(*inputs)` with the float64 reference, in slices along the first axis.
 
-    Passes where the error is within what the op allows to `variant` (or to another one, `allowance`) and NaN stands
-    exactly where the reference has NaN; of our own kernels on an op's own inputs, `label` "random", where the norms of
-    rows and of the whole of each output are right too (harness/norms.py).
+    The check passes if two things hold. The error is within the op's tolerance for `variant`, or for the variant
+    `allowance` if it is given. NaN stands exactly where the reference has NaN. For our own kernels on random inputs
+    (`label` "random"), the norms of the rows and of each whole output must be right too (harness/norms.py).
     """
     first = inputs[0]
     declared = [tensor for tensor in op.tensors if tensor.role == "out"]
@@ -167,7 +171,7 @@ def compare(
     dtype, shape = str(floating.dtype).removeprefix("torch."), tuple(first.shape)
     note = ""
     largest_error = used = 0.0
-    ours = op.variants[variant].kind in ("cuda", "triton")  # torch and its compiler write what they allocate
+    ours = op.variants[variant].kind in ("cuda", "triton")  # torch and its compiler write all that they allocate
     with memory_of_nans(floating) if ours else nullcontext():
         got = outputs(run(*inputs))
     judges_norms = label == "random" and ours and not allowance and op.error_spread
@@ -193,7 +197,7 @@ def compare(
             if bool((reference.isinf() & (value != reference)).any()):
                 note = note or "not infinite where the reference is, or of the other sign"
                 continue
-            # equal infinities differ by NaN, and have no error
+            # the difference of equal infinities is NaN; their error is 0
             error = (value - reference).abs().where(value != reference, 0.0).nan_to_num(0.0, posinf=math.inf)
             largest_error = max(largest_error, float(error.max()))
             share = (error / allowed.nan_to_num(1.0)).where(error > 0, 0.0)
@@ -210,13 +214,13 @@ def compare(
 def check_variant(
     op: Op, variant: str, dtype: str, shapes: Sequence[tuple[int, ...]], device: str, full: Sequence[tuple[int, ...]]
 ) -> list[Check]:
-    """Random and hostile inputs of `shapes`, random ones of the (large) shapes in `full`."""
-    # without a GPU a variant is what its custom op does there: the PyTorch chain
+    """Check a variant on random and hostile inputs of `shapes`, and on random ones of the (large) shapes in `full`."""
+    # without a GPU the custom op of every variant runs the PyTorch chain
     run, allowance = (op.call(variant), "torch") if device == "cpu" else (op.variants[variant].fn, "")
     checks = []
 
     def check(shape: tuple[int, ...], inputs: tuple[Any, ...], label: str) -> None:
-        # the op's sizes: those of its first input leave some out
+        # the op's sizes; the shape of the first input lacks some of them
         checks.append(replace(compare(op, variant, inputs, label, run, allowance), shape=tuple(shape)))
 
     for shape in [*shapes, *full]:
@@ -230,7 +234,7 @@ def check_variant(
 
 
 def correctness_text(op: Op, checks: Sequence[Check], device: str) -> str:
-    """correctness.txt; of each variant the error, its share of the tolerance and its place are of the worst check."""
+    """The text of correctness.txt. The error, tolerance share and place of a variant are those of its worst check."""
     groups: dict[tuple[str, str], list[Check]] = {}
     for check in checks:
         groups.setdefault((check.variant, check.dtype), []).append(check)
@@ -275,7 +279,7 @@ def correctness_text(op: Op, checks: Sequence[Check], device: str) -> str:
 
 @dataclass(frozen=True)
 class Timed:
-    """Samples of every variant on one dtype and shape; seconds a launch, one a round."""
+    """Samples of every variant on one dtype and shape, in seconds per launch, one sample a round."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -293,7 +297,7 @@ def _events() -> tuple[Any, Any]:
 def _in_turn(
     steps: dict[str, Callable[[], Any]], rounds: int, before: Callable[[], Any], warmup: int = WARMUP_ROUNDS
 ) -> dict[str, list[float]]:
-    """Seconds of each step in each round; the order turns round every time, so that no one always follows another."""
+    """The seconds of each step in each round. The order reverses every round: no step always follows the same one."""
     import torch
 
     seconds: dict[str, list[float]] = {name: [] for name in steps}
@@ -314,9 +318,9 @@ def _in_turn(
 
 @dataclass(frozen=True)
 class Group:
-    """Variants that are timed together: `rounds` samples of each, behind `warmup` that do not count.
+    """Variants that are timed together: `rounds` samples of each, after `warmup` samples that do not count.
 
-    `launches` bounds those of a chained sample, `seconds` the isolated samples together.
+    `launches` limits the launches of a chained sample, `seconds` the total time of the isolated samples.
     """
 
     variants: list[str]
@@ -327,12 +331,14 @@ class Group:
 
 
 def groups_by_speed(op: Op, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int) -> list[Group]:
-    """The variants to time together: all; of an op bound by arithmetic those that are far slower than the baseline
-    apart, behind the baseline. Of what takes long a chained sample has fewer launches, and there are fewer samples.
+    """The groups of variants to time together.
+
+    For an op bound by arithmetic, variants far slower than the baseline form a group of their own, behind the baseline.
+    For all other ops there is one group. Long launches get fewer samples, and fewer launches in a chained sample.
     """
     inputs = op.make_inputs(shape, dtype, device="cuda")
     steps: dict[str, Callable[[], Any]] = {name: op.variants[name].bind(*inputs) for name in variants}
-    once = int(op.flops(shape) < MANY_FLOPS)  # rounds that warm up where launches may be long
+    once = int(op.flops(shape) < MANY_FLOPS)  # warm-up rounds: none if launches may be long
     seconds = {name: values[0] for name, values in _in_turn(steps, 1, lambda: None, warmup=once).items()}
     limit = max(SLOW_SECONDS, SLOW_RATIO * seconds.get(op.baseline, math.inf)) if op.compute_bound else math.inf
     fast = [name for name in variants if seconds[name] <= limit]
@@ -350,7 +356,10 @@ def groups_by_speed(op: Op, variants: Sequence[str], dtype: str, shape: tuple[in
 
 
 def seconds_of_launch(op: Op, variant: str, dtype: str, shape: tuple[int, ...]) -> float:
-    """About how long a launch takes, by operations, from that of the largest shape with a sixtieth of them or less."""
+    """Estimate the seconds of a launch: time the largest shape with 1/60 of the operations or less, and scale by them.
+
+    0 if no such shape is registered.
+    """
     smaller = [size for size in op.shapes.values() if op.flops(size) <= op.flops(shape) / 60]
     smaller = [size for size in smaller if not op.variants[variant].cannot(size, dtype)]
     if not smaller:
@@ -363,7 +372,7 @@ def seconds_of_launch(op: Op, variant: str, dtype: str, shape: tuple[int, ...]) 
 
 
 def left_out(op: Op, variant: str, dtype: str, shapes: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
-    """The shapes of an op bound by arithmetic of which a launch would take too long, with its seconds, estimated."""
+    """The shapes of an op bound by arithmetic on which a launch would take too long, with its estimated seconds."""
     large = [shape for shape in shapes if op.compute_bound and op.flops(shape) >= MANY_FLOPS]
     large = [shape for shape in large if not op.variants[variant].cannot(shape, dtype)]
     seconds = {shape: seconds_of_launch(op, variant, dtype, shape) for shape in large}
@@ -371,7 +380,7 @@ def left_out(op: Op, variant: str, dtype: str, shapes: Sequence[tuple[int, ...]]
 
 
 def time_cold(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
-    """Graphs of launches that rotate among more data than fits into L2."""
+    """Time the variants of a group in graphs of launches that rotate among more data than fits into L2."""
     import torch
 
     variants = group.variants
@@ -383,13 +392,13 @@ def time_cold(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed
     del results
     l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
     sets = max(2, min(256, math.ceil(L2_MULTIPLE * l2_bytes / set_bytes) + 1))
-    # what is several times the L2 is cold without taking turns
+    # one set of several times the L2 is cold without rotation
     launches = group.launches if set_bytes > L2_MULTIPLE * l2_bytes else sets * math.ceil(group.launches / sets)
     sets = min(sets, launches)
     inputs = [first, *(op.make_inputs(shape, dtype, seed=seed, device="cuda") for seed in range(1, sets))]
     graphs: dict[str, Any] = {}
     kept: list[Any] = []
-    # otherwise every launch would write the same memory; outputs of which not even four fit are cold by themselves
+    # keep the outputs, or every launch writes the same memory; outputs so large that four do not fit are cold anyway
     keeps = 4 * result_bytes <= KEPT_BYTES
     pool = None if keeps else torch.cuda.graph_pool_handle()
     for name in variants:
@@ -397,7 +406,7 @@ def time_cold(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(2 if group.warmup else int(name == op.baseline)):  # cuBLAS allocates at its first
+            for _ in range(2 if group.warmup else int(name == op.baseline)):  # cuBLAS allocates at its first call
                 runs[0]()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
@@ -408,7 +417,7 @@ def time_cold(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed
                     kept.append(result)
                 del result
         graphs[name] = graph
-        kept.append(runs)  # what it reads, in another layout
+        kept.append(runs)  # the graph reads the inputs, which `bind` may have copied into another layout
     steps = {name: graph.replay for name, graph in graphs.items()}
     rounds = min(group.rounds, CHAIN_ROUNDS)
     seconds = _in_turn(steps, rounds, lambda: torch.cuda._sleep(QUEUE_CYCLES), min(1, group.warmup))
@@ -418,9 +427,10 @@ def time_cold(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed
 def _alone(
     steps: dict[str, Callable[[], Any]], rounds: int, flush: Any, once: Mapping[str, Sequence[float]] | None = None
 ) -> dict[str, list[float]]:
-    """Seconds of each step in each round, a flush before it and, if it was quick `once`, itself before that.
+    """The seconds of each step in each round, behind a flush of the caches.
 
-    A round is launched as a whole while the GPU sleeps ahead of it.
+    A step that was quick in `once` also runs uncounted before its flush. The CPU launches a whole round while the GPU
+    sleeps.
     """
     import torch
 
@@ -443,9 +453,9 @@ def _alone(
 
 
 def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
-    """One launch a sample, behind a kernel that overwrites 256 MB and overlaps nothing.
+    """Time one launch a sample, behind a kernel that overwrites 256 MB and overlaps nothing.
 
-    At least LEAST_SAMPLES of each, unless those of the group would take longer than `group.seconds`.
+    Each variant gets at least LEAST_SAMPLES samples, unless those of the group would take longer than `group.seconds`.
     """
     import torch
 
@@ -460,7 +470,7 @@ def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> T
 
 
 def measure_copy(rounds: int) -> dict[str, list[float]]:
-    """Bytes a second, read plus written, of a 2 GiB copy: torch's and our own."""
+    """The bytes per second, read plus written, of a 2 GiB copy: torch's and our own."""
     import torch
 
     from kernels.ceilings import copy_of
@@ -473,8 +483,9 @@ def measure_copy(rounds: int) -> dict[str, list[float]]:
 
 
 def measure_roofs(op: Op) -> dict[str, float]:
-    """The measured roofs that the op's floor needs beside the copy: fp32, tf32 and bf16 in FLOP/s of one bound by
-    arithmetic, dram_read in byte/s of one that only reads.
+    """Measure the roofs that the op's floor needs beside the copy.
+
+    They are fp32, tf32 and bf16 in FLOP/s for an op bound by arithmetic, dram_read in byte/s for one that only reads.
     """
     from kernels.ceilings import measure_ceilings
 
@@ -492,9 +503,9 @@ def rows_of(
     roofs: Mapping[str, float] | None = None,
     isolated: Timed | None = None,
 ) -> list[dict[str, Any]]:
-    """bench.csv's rows of one dtype and shape; `roofs`: see measure_roofs.
+    """The rows of bench.csv for one dtype and shape; `roofs` as from `measure_roofs`.
 
-    What follows from a time follows from the isolated one, where there is one.
+    Rates and ratios come from the isolated time if there is one, else from the chained time.
     """
     from kernels.registry import short_dtype
 
@@ -525,7 +536,7 @@ def rows_of(
             "floor_frac": round(floor_ns / p50, 4),
         }
         for baseline in BASELINES:
-            # how many times faster, round by round: what disturbs a round disturbs both
+            # the speed-up, round by round: a disturbance of a round affects both variants
             ratios = [a / b for a, b in zip(judged.seconds.get(baseline, []), judged.seconds[name], strict=False)]
             values = [round(value, 4) for value in quantiles(ratios)] if ratios else ["", "", ""]
             row |= {f"versus_{baseline}_{q}": value for q, value in zip(QUANTILES, values, strict=True)}
@@ -535,7 +546,7 @@ def rows_of(
 
 
 def _times(kind: str, seconds: Sequence[float]) -> dict[str, Any]:
-    """The columns of one kind of time, blank without samples; of too few the median alone."""
+    """The columns of one kind of time: blank without samples, the median alone with too few."""
     names = [f"{kind}_time_{q}_ns" for q in QUANTILES]
     if not seconds:
         return dict.fromkeys(names, "")
@@ -554,7 +565,7 @@ def time_shape(
     copy_byte_per_s: float,
     roofs: Mapping[str, float],
 ) -> list[dict[str, Any]]:
-    """bench.csv's rows of these variants on one dtype and shape, timed side by side."""
+    """The rows of bench.csv for these variants on one dtype and shape, timed side by side."""
     import torch
 
     by_name: dict[str, dict[str, Any]] = {}
@@ -591,7 +602,7 @@ def _roofs_text(roofs: Mapping[str, float]) -> str:
 
 
 def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) -> str:
-    """microbenchmark.txt."""
+    """The text of microbenchmark.txt."""
     copies = ", ".join(f"{name} {value / 1e12:.3f} TB/s" for name, value in conditions["copy_byte_per_s"].items())
     roofs = conditions.get("roofs", {})
     with_flops = any(row["achieved_flop_per_s"] for row in rows)
@@ -632,14 +643,14 @@ def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, An
 
 
 def _sampled(row: dict[str, Any], kinds: Sequence[str]) -> list[str]:
-    """How many samples there are of each kind of time."""
+    """The number of samples of each kind of time, in words."""
     launches = f"{row['samples']} samples of {row['launches_per_sample']} launches"
     told = {"isolated": f"isolated: {row['isolated_samples']} samples", "chained": f"chained: {launches}"}
     return [told[kind] for kind in kinds]
 
 
 def left_out_lines(op: Op, omitted: Mapping[tuple[str, str], Mapping[tuple[int, ...], float]]) -> list[str]:
-    """Which variants are left out of which shapes, because of their time."""
+    """A line for each variant and shape that is left out because a launch would take too long."""
     from kernels.registry import short_dtype
 
     return [
@@ -650,7 +661,7 @@ def left_out_lines(op: Op, omitted: Mapping[tuple[str, str], Mapping[tuple[int, 
 
 
 def left_out_text(why: str, lines: Sequence[str]) -> str:
-    """What microbenchmark.txt says of it; empty where nothing is left out."""
+    """The paragraph of microbenchmark.txt about what is left out; empty if nothing is."""
     return f"\nleft out, as {why}:\n" + "".join(f"  {line}\n" for line in lines) if lines else ""
 
 
@@ -658,8 +669,9 @@ def left_out_text(why: str, lines: Sequence[str]) -> str:
 
 
 def time_gpt2(dtypes: Sequence[str], with_ops: bool, seed: int = 0) -> tuple[str, dict[str, Any]]:
-    """gpt2.txt and its numbers: tokens/s, prefill and decode step, unfused, with the best softmax and, `with_ops`,
-    with the best kernel of every op that the model takes.
+    """The text of gpt2.txt and its numbers: tokens/s, and the times of a prefill and a decode step.
+
+    The models are GPT-2 unfused, with the best softmax and, if `with_ops`, with the best kernel of every op it takes.
     """
     import torch
 
@@ -686,8 +698,10 @@ def time_gpt2(dtypes: Sequence[str], with_ops: bool, seed: int = 0) -> tuple[str
 
 
 def gpt2_text(best: str, numbers: dict[str, Any]) -> str:
-    """gpt2.txt of the numbers of `time_gpt2`, by dtype; `best` softmax. How much faster: of tokens/s the median of the
-    rounds, in each of which all models ran, of the steps that of the medians.
+    """The text of gpt2.txt from the numbers of `time_gpt2` by dtype; `best` is the name of the softmax.
+
+    The speed-up of tokens/s is the median over rounds, since all models ran in each. The speed-up of a step divides
+    medians.
     """
     of_all = [entry["tokens_per_s"] for entry in numbers.values()]
     names = ["before", "after", "all fused"][: len(of_all[0])]
@@ -735,8 +749,9 @@ def _write(path: Path, text: str) -> None:
 
 @dataclass
 class Checked:
-    """What the checks of an op say: `passed` variants by dtype, and shapes `omitted` by dtype and variant, as a launch
-    would take too long there (its seconds).
+    """The results of an op's checks: `passed` holds variants by dtype.
+
+    `omitted` holds, by dtype and variant, the shapes on which a launch would take too long, with its seconds.
     """
 
     checks: list[Check] = field(default_factory=list)
@@ -753,7 +768,7 @@ class Checked:
 
 
 def check_all(op: Any, dtypes: Sequence[str], sizes: Sequence[tuple[int, ...]], variants: Sequence[str]) -> Checked:
-    """Every variant on a GPU against float64."""
+    """Check every variant on a GPU against float64."""
     import torch
     from tqdm import tqdm
 
@@ -778,7 +793,7 @@ def check_all(op: Any, dtypes: Sequence[str], sizes: Sequence[tuple[int, ...]], 
 
 @dataclass
 class Times:
-    """Rows of bench.csv, the roofs measured beside them, and what was not begun in time."""
+    """Rows of bench.csv, the roofs measured beside them, and the shapes that were not begun in time."""
 
     rows: list[dict[str, Any]]
     copies: dict[str, float]
@@ -789,7 +804,7 @@ class Times:
 def time_all(
     op: Any, done: Checked, dtypes: Sequence[str], sizes: Sequence[tuple[int, ...]], rounds: int, until: float
 ) -> Times:
-    """Times of what passed; no shape is begun after `until`, in seconds of time.monotonic()."""
+    """Time the variants that passed. No shape is begun after `until`, in seconds of time.monotonic()."""
     import torch
     from tqdm import tqdm
 
@@ -819,9 +834,9 @@ def bench(
     pause: Callable[[str], None] = lambda done: None,
     with_gpt2: bool = True,
 ) -> int:
-    """Everything on a GPU; 1 if a variant failed its check. No shape is begun later than `seconds` after the start.
+    """Check and time an op on a GPU, write its files, and return 1 if a variant failed its check, else 0.
 
-    `pause("checked")` is called between the checks and the times.
+    No shape is begun later than `seconds` after the start. `pause("checked")` is called between checks and times.
     """
     import torch
 
@@ -858,7 +873,7 @@ def bench(
         "left_out": lacking + too_slow + times.no_time,
         "gpt2": {},
     }
-    # before GPT-2, which takes a minute: the times have their conditions even if that is interrupted
+    # written before GPT-2, which takes a minute: if that is interrupted, the times still have their conditions
     manifest.write_json(out / BENCH.name, BENCH.document(document))
     if op.in_gpt2 and with_gpt2:
         text, numbers = time_gpt2(op.dtypes, with_ops=False)
@@ -882,7 +897,7 @@ def _tell(path: Path, text: str) -> None:
 
 
 def check_on_cpu(op: Op, out: Path, dtypes: Sequence[str]) -> int:
-    """correctness.txt of the custom op on the CPU, where every variant is PyTorch's chain; 1 if it fails."""
+    """Check the custom op on the CPU, where it runs the PyTorch chain; write correctness.txt, return 1 on failure."""
     small = [shape for shape in op.check_shapes if math.prod(shape) < 5_000_000]
     checks = [check for dtype in dtypes for check in check_variant(op, "torch", dtype, small, "cpu", [])]
     _tell(out / "correctness.txt", correctness_text(op, checks, "CPU"))
@@ -927,13 +942,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def keep_caches() -> None:
-    """What compilers make and search for is kept in build/ from run to run, unless the environment says where."""
+    """Keep the compilers' caches in build/ from run to run, unless the environment names another folder."""
     for variable, name in CACHES.items():
         os.environ.setdefault(variable, str(ROOT / "build" / name))
 
 
 def wait_for_a_line(done: str) -> None:
-    """Say what is done, in a line of its own, and wait until whoever started this program sends a line."""
+    """Print `done` in a line of its own, and wait for a line from the program that started this one."""
     print(f"\n{done}", flush=True)
     sys.stdin.readline()
 

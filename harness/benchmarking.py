@@ -1,4 +1,4 @@
-"""Two helpers to import: time something honestly, and see which operators and kernels it consists of.
+"""Provide two helpers to import: `benchmark` times a call, `profile` lists its operators and kernels.
 
 from harness.benchmarking import benchmark, profile
 print(benchmark("matmul 2048", lambda: a @ b))
@@ -18,12 +18,12 @@ import torch
 
 from harness.timing import Measurement, measure_gpu, measure_wall
 
-TOP = 12  # operators that a table prints
+TOP = 12  # rows of a printed table of operators
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Times of one thing: what the first calls took, what a caller waits for, what the GPU needs (None on a CPU)."""
+    """The times of one call: of each warm-up call, by the wall clock, and on the GPU (None on a CPU)."""
 
     description: str
     warmup_ns: tuple[float, ...]
@@ -44,7 +44,7 @@ def _spread(taken: Measurement) -> str:
 def benchmark(description: str, run: Callable[[], object], num_warmups: int = 1, num_trials: int = 3) -> Benchmark:
     """Time `run` by the wall clock, with a synchronisation, and by CUDA events behind a filled queue.
 
-    Warm-up calls are timed one by one and told apart: compilers, allocators and libraries start up in them.
+    Warm-up calls are timed one by one and reported apart, because compilers, allocators and libraries start up in them.
     """
     on_gpu = torch.cuda.is_available()
     synchronise: Callable[[], object] = torch.cuda.synchronize if on_gpu else _nothing
@@ -60,7 +60,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel as it was launched: `calls` launches of one name, grid and block, and their time."""
+    """All launches of one kernel name, grid and block: their number `calls` and their total time."""
 
     name: str
     grid: tuple[int, ...]
@@ -72,7 +72,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Profile:
-    """What torch.profiler saw of one call: operators by their own time, kernels in the order of their first launch."""
+    """torch.profiler's record of one call: operators by self time, kernels in the order of their first launch."""
 
     description: str
     operators: list[dict[str, Any]]
@@ -80,7 +80,7 @@ class Profile:
     stacks: dict[str, float] = field(default_factory=dict)
 
     def text(self, top: int = TOP) -> str:
-        """The lecture's table, then the kernels."""
+        """A table of the `top` operators in the layout of the lecture, then a table of the kernels."""
         from tabulate import tabulate
 
         columns = ("self_cpu_ns", "cpu_ns", "self_cuda_ns", "cuda_ns")
@@ -98,7 +98,7 @@ class Profile:
 def profile(description: str, run: Callable[[], object], num_warmups: int = 1, with_stack: bool = False) -> Profile:
     """Run `run` once under torch.profiler, after warm-up calls.
 
-    with_stack   also the Python stacks that led to the time, `outer;inner` to ns of GPU time (CPU time without a GPU)
+    with_stack   also record Python stacks: `outer;inner` -> ns of GPU time (of CPU time without a GPU)
     """
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as torch_profile
@@ -127,7 +127,7 @@ def profile(description: str, run: Callable[[], object], num_warmups: int = 1, w
 
 
 def _events(recorded: Any) -> list[dict[str, Any]]:
-    """The events of a torch.profiler, as its Chrome trace has them."""
+    """The events of a torch.profiler, in the form of its Chrome trace."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "trace.json"
         recorded.export_chrome_trace(str(file))
@@ -138,7 +138,7 @@ Case = TypeVar("Case")
 
 
 def kernels_of_each(runs: dict[Case, Callable[[], object]]) -> dict[Case, list[Kernel]]:
-    """The kernels of each of several calls, all under one profiler: starting one takes longer than many calls."""
+    """The kernels of each of several calls, under one profiler, because to start one takes longer than many calls."""
     from torch.profiler import ProfilerActivity, record_function
     from torch.profiler import profile as torch_profile
 
@@ -171,7 +171,7 @@ def kernels_of_each(runs: dict[Case, Callable[[], object]]) -> dict[Case, list[K
 
 
 def kernels_of(events: list[dict[str, Any]]) -> list[Kernel]:
-    """The kernels in the events of a Chrome trace, launches of one name, grid and block together."""
+    """The kernels in the events of a Chrome trace. Launches of one name, grid and block form one entry."""
     launches = sorted((one for one in events if one.get("cat") == "kernel"), key=lambda one: one["ts"])
     names = {
         one["args"]["External id"]: one["name"]
@@ -202,5 +202,5 @@ def _stacks(recorded: Any, folder: Path, on_gpu: bool) -> dict[str, float]:
 
 
 def _frame(frame: str) -> str:
-    """A frame without folders of the machine: its file's name and its function."""
+    """A frame without the folders of its file: file name and function."""
     return frame.rpartition("/")[2]

@@ -5,12 +5,16 @@ queries against Tk = cached + T keys. Parameters carry the names and layouts of 
 projections are stored (C_in, C_out), so y = x @ weight + bias, and the output embedding is the input embedding.
 
 Ranges: gpt2 > prefill | decode > embeddings, h.N > (ln_1, attn > (qkv, scores, mask, softmax, values, proj),
-ln_2, mlp > (fc, act, proj)), ln_f, lm_head. The two residual additions of a block belong to h.N itself. With a
-fused softmax there is no `mask` and the root is `gpt2_fused`, so that one capture can hold both. With ops="fused",
-root `gpt2_fused_ops`, the additions move into the layernorm that follows them (ln_2, the next block's ln_1, ln_f) and
-the bias of fc into act; a decode step has one `attend` for scores to values. With ops="best", root `gpt2_best`, so has
-a prefill: no scores in memory; and its projections are our matmul. Finer parts (blocks, qkv_proj,
-qkv_reshape, values_apply, merge) are details: only tracers that ask for them open those.
+ln_2, mlp > (fc, act, proj)), ln_f, lm_head. The two residual additions of a block belong to h.N itself. Other models
+have another root, so that one capture can hold several:
+
+    gpt2_fused        a fused softmax: no `mask`
+    gpt2_fused_ops    ops="fused": each addition moves into the layernorm after it (ln_2, the next block's ln_1, ln_f),
+                      and the bias of fc into act. A decode step has one `attend` in place of scores to values
+    gpt2_best         ops="best": a prefill has one `attend`, too, and keeps no scores in memory. Its projections are
+                      our matmul
+
+Finer parts (blocks, qkv_proj, qkv_reshape, values_apply, merge) are details: only tracers that ask for them open those.
 
 Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; openai/gpt-2 `model.py`.
 """
@@ -31,15 +35,15 @@ from analysis.formats.errors import InputError, UsageError
 from harness.ranges import component
 
 TORCH_SOFTMAX = "torch"  # the unfused chain: scale, masked_fill, softmax
-# Everything else: PyTorch's operations; the best kernel of each op that fuses; or that of every op, attention and the
-# matrix products of a prefill too.
+# The kernels beside softmax: PyTorch's operations; our best kernel of each op that fuses; or our best kernel of every
+# op, which includes the attention and the matrix products of a prefill.
 TORCH_OPS, FUSED_OPS, BEST_OPS = "torch", "fused", "best"
 _GELU = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
 
 
 @dataclass(frozen=True)
 class GPT2Config:
-    """Sizes of a GPT-2; field names are those of transformers' GPT2Config, defaults those of GPT-2 124M."""
+    """The sizes of a GPT-2, with the field names of transformers' GPT2Config and the defaults of GPT-2 124M."""
 
     vocab_size: int = 50257
     n_positions: int = 1024
@@ -73,17 +77,21 @@ class GPT2Config:
 
     @property
     def inner(self) -> int:
-        """Width of the MLP, 4 C unless n_inner says otherwise."""
+        """The width of the MLP: n_inner, else 4 C."""
         return self.n_inner or 4 * self.n_embd
 
     def scale(self, layer: int) -> float:
-        """Factor on the scores of block `layer` (0-based)."""
+        """The factor on the scores of block `layer` (0-based)."""
         scale = self.head_size**-0.5 if self.scale_attn_weights else 1.0
         return scale / (layer + 1) if self.scale_attn_by_inverse_layer_idx else scale
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> GPT2Config:
-        """Take what is known from a checkpoint's config; refuse the options that would change the arithmetic."""
+        """The known fields of a checkpoint's config.
+
+        Raises:
+            InputError: an option changes the arithmetic to one that the model does not have.
+        """
         if values.get("reorder_and_upcast_attn"):
             raise InputError(
                 "The checkpoint sets reorder_and_upcast_attn, which this harness does not have: "
@@ -108,7 +116,7 @@ class KVCache:
         self, config: GPT2Config, batch: int, capacity: int, device: Any = "cpu", dtype: Any = torch.float32
     ) -> None:
         shape = (config.n_layer, batch, config.n_head, capacity, config.head_size)
-        # Zeros, not empty: a decode step timed at a context that nobody filled must not compute on NaNs.
+        # Zeros, not empty: a decode step may be timed at an unfilled context, and must not compute on NaNs.
         self.keys = torch.zeros(shape, device=device, dtype=dtype)
         self.values = torch.zeros(shape, device=device, dtype=dtype)
         self.future = torch.ones(capacity, capacity, device=device, dtype=torch.bool).triu(1)
@@ -118,7 +126,7 @@ class KVCache:
 
     @classmethod
     def over(cls, keys: Any, values: Any) -> KVCache:
-        """A cache whose keys and values lie in these tensors, for who reads them elsewhere too."""
+        """A cache that stores its keys and values in these tensors, for a caller that also reads them elsewhere."""
         cache = cls.__new__(cls)
         cache.keys, cache.values = keys, values
         cache.batch, cache.capacity, cache.length = keys.shape[1], keys.shape[3], 0
@@ -126,14 +134,14 @@ class KVCache:
         return cache
 
     def append(self, layer: int, k: Any, v: Any) -> tuple[Any, Any]:
-        """Copy k, v (B, nh, T, hs) behind the `length` tokens held; returns views of all keys and values."""
+        """Copy k, v (B, nh, T, hs) behind the `length` tokens held, and return views of all keys and values."""
         end = self.length + k.shape[2]
         self.keys[layer, :, :, self.length : end] = k
         self.values[layer, :, :, self.length : end] = v
         return self.keys[layer, :, :, :end], self.values[layer, :, :, :end]
 
     def truncate(self, length: int = 0) -> None:
-        """Forget all tokens from position `length` on; moves no memory."""
+        """Forget all tokens from position `length` on. This moves no memory."""
         if not 0 <= length <= self.capacity:
             raise UsageError(f"A cache of {self.capacity} tokens has no position {length}: use 0 to its capacity.")
         self.length = length
@@ -157,7 +165,7 @@ class Projection(nn.Module):  # type: ignore[misc]
 
 @functools.cache
 def _matmul(rows: Any, c_out: int, dtype: Any) -> Callable[..., Any] | None:
-    """Our best matmul for (M, K) and N columns; None for one row, and where it does not take these sizes."""
+    """Our best matmul for (M, K) and N columns; None for one row, or if the matmul does not take these sizes."""
     from kernels.registry import ops
 
     op = ops()["matmul"]
@@ -167,15 +175,16 @@ def _matmul(rows: Any, c_out: int, dtype: Any) -> Callable[..., Any] | None:
 
 @functools.cache
 def _kernel(op: str, dtype: Any = torch.float32) -> Callable[..., Any]:
-    """The op of kernels.registry in its best variant: the kernel itself where nothing has to be checked or converted.
+    """The best variant of an op of kernels.registry.
 
-    A custom op written in Python costs some 30 us of CPU time a call, more than the launches that fusing saves.
+    Without gradients and with tensors in the expected layout, it calls the kernel directly, else the custom op. A
+    custom op written in Python costs some 30 us of CPU time a call, more than the launches that fusing saves.
     """
     from kernels.registry import ops
 
     declared, best = ops()[op], ops()[op].best_for(dtype)
     checked, direct = declared.call(best), declared.variant(best).fn
-    strided = op == "attention_decode"  # takes the filled part of the cache where it lies
+    strided = op == "attention_decode"  # reads the filled part of the cache in place
 
     def fits(value: Any) -> bool:
         return bool(value.is_cuda and (value.stride(-1) == 1 if strided else value.is_contiguous()))
@@ -189,7 +198,7 @@ def _kernel(op: str, dtype: Any = torch.float32) -> Callable[..., Any]:
 
 
 def _decode_head_size() -> int:
-    """The one that op attention_decode is written for."""
+    """The head size that op attention_decode supports."""
     from kernels.attention_decode.op import HEAD_SIZE
 
     return int(HEAD_SIZE)
@@ -212,7 +221,7 @@ class Attention(nn.Module):  # type: ignore[misc]
         self.scale = config.scale(index)
         self.softmax_variant = softmax
         self.attends = ops != TORCH_OPS and config.head_size == _decode_head_size()
-        # op attention has GPT-2's scale in it, and starts at the first key
+        # op attention has GPT-2's scale built in, and starts at the first key
         self.attends_all = ops == BEST_OPS and self.attends and self.scale == config.head_size**-0.5
         self.c_attn = Projection(config.n_embd, 3 * config.n_embd, ops)
         self.c_proj = Projection(config.n_embd, config.n_embd, ops)
@@ -268,12 +277,12 @@ class Attention(nn.Module):  # type: ignore[misc]
 
     @component("attend")
     def attend(self, q: Any, k: Any, v: Any) -> Any:
-        """Scores to values of one token by one kernel, every key being visible: (B, nh, 1, hs) -> (B, 1, C), a view."""
+        """Scores to values of one token in one kernel. Every key is visible: (B, nh, 1, hs) -> (B, 1, C), a view."""
         return self.merge_heads(_kernel("attention_decode")(q, k, v, self.scale))
 
     @component("attend")
     def attend_all(self, q: Any, k: Any, v: Any) -> Any:
-        """Scores to values of a whole prompt by one kernel, which keeps no scores: (B, nh, T, hs) -> (B, T, C)."""
+        """Scores to values of a whole prompt in one kernel, which stores no scores: (B, nh, T, hs) -> (B, T, C)."""
         return self.merge_heads(_kernel("attention", q.dtype)(q.contiguous(), k.contiguous(), v.contiguous()))
 
     @component("values")
@@ -304,7 +313,7 @@ class MLP(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.approximate = _GELU[config.activation_function]
         self.fused = ops != TORCH_OPS and self.approximate == "tanh"
-        # our matmul adds the bias itself, so that only the activation is left
+        # our matmul adds the bias itself, so `act` applies only the activation
         self.biased = ops == BEST_OPS
         self.c_fc = Projection(config.n_embd, config.inner, ops)
         self.c_proj = Projection(config.inner, config.n_embd, ops)
@@ -315,7 +324,7 @@ class MLP(nn.Module):  # type: ignore[misc]
 
     @component("fc")
     def fc(self, x: Any) -> Any:
-        """Fused with PyTorch's product, the bias is left to `act`."""
+        """The product with fc's weight, plus its bias unless `act` adds it (fused GELU with PyTorch's product)."""
         return x @ self.c_fc.weight if self.fused and not self.biased else self.c_fc(x)
 
     @component("act")
@@ -347,7 +356,7 @@ class Block(nn.Module):  # type: ignore[misc]
 
     @component("h.{self.index}")
     def forward_fused(self, x: Any, added: Any | None, cache: KVCache) -> tuple[Any, Any]:
-        """The same, additions inside the layernorms: takes and returns (x, what is still to be added to it)."""
+        """The same with additions inside the layernorms; takes and returns x and the summand not yet added to it."""
         x, normed = (x, self.norm_1(x)) if added is None else self.add_norm_1(x, added)
         x, normed = self.add_norm_2(x, self.attn(normed, cache))
         return x, self.mlp(normed)
@@ -373,9 +382,9 @@ class GPT2(nn.Module):  # type: ignore[misc]
     """The model.
 
     `softmax` is "torch" (the unfused chain) or the name of a registered variant of op softmax. `ops` is "torch",
-    "fused" or "best": then embeddings, additions with their layernorms, bias with GELU, the merging of heads and the
-    attention of one token are one kernel each, the best of the registry; with "best" the attention of a prompt and the
-    matrix products too. (q, k and v stay views: the copy into the cache is their permutation.)
+    "fused" or "best". With "fused", each of these is one kernel, the best of the registry: the embeddings, an addition
+    with its layernorm, bias with GELU, the merging of heads, and the attention of one token. "best" also replaces the
+    attention of a prompt and the matrix products. (q, k and v stay views: the copy into the cache permutes k and v.)
     """
 
     def __init__(self, config: GPT2Config, softmax: str = TORCH_SOFTMAX, ops: str = TORCH_OPS) -> None:
@@ -395,7 +404,7 @@ class GPT2(nn.Module):  # type: ignore[misc]
         self.ln_f = nn.LayerNorm(config.n_embd, eps=config.layer_norm_epsilon)
 
     def with_softmax(self, softmax: str, ops: str = TORCH_OPS) -> GPT2:
-        """A second model over the same parameters (shared, not copied) with another softmax, other ops."""
+        """A second model over the same parameters (shared, not copied) with another softmax and other ops."""
         with torch.device("meta"):
             other = GPT2(self.config, softmax, ops)
         other.load_state_dict(self.state_dict(), assign=True)
@@ -408,10 +417,10 @@ class GPT2(nn.Module):  # type: ignore[misc]
 
     @component("{self.root}")
     def forward(self, ids: Any, cache: KVCache | None = None, last_only: bool = False) -> Any:
-        """Logits of the tokens that follow; an empty cache means prefill, any other decode.
+        """The logits of the next tokens. An empty cache means prefill, any other decode.
 
         Shape   ids (B, T) int64 -> logits (B, T, V), or (B, 1, V) with `last_only`. All T rows are the default,
-                because published baselines compute them; `generate` needs the last one only.
+                because published baselines compute them; `generate` needs only the last one.
         Raises  UsageError when there are no tokens, or they do not fit the positions or the cache
         """
         if ids.ndim != 2 or 0 in ids.shape:
@@ -453,7 +462,7 @@ class GPT2(nn.Module):  # type: ignore[misc]
 
     @component("blocks", detail=True)
     def fused_blocks(self, x: Any, cache: KVCache) -> tuple[Any, Any]:
-        """(x, what is still to be added to it): the last addition belongs to ln_f."""
+        """x and the summand not yet added to it: the last addition belongs to ln_f."""
         added = None
         for block in self.h:
             x, added = block.forward_fused(x, added, cache)
@@ -461,7 +470,7 @@ class GPT2(nn.Module):  # type: ignore[misc]
 
     @component("embeddings")
     def embeddings(self, ids: Any, cache: KVCache) -> Any:
-        """Token plus position: one gather and one addition; the positions are a slice, not a gather."""
+        """Token plus position embedding: one gather and one addition. The positions are a slice, not a gather."""
         positions = self.wpe.weight[cache.length : cache.length + ids.shape[1]]
         if self.ops != TORCH_OPS:
             return _kernel("encoder")(ids, self.wte.weight, positions)
@@ -473,7 +482,7 @@ class GPT2(nn.Module):  # type: ignore[misc]
 
     @component("lm_head")
     def lm_head(self, x: Any) -> Any:
-        """(B, T, C) -> (B, T, V) with the input embedding, which is tied."""
+        """(B, T, C) -> (B, T, V) with the tied input embedding."""
         return F.linear(x, self.wte.weight)
 
     def next_token(self, logits: Any) -> Any:

@@ -1,15 +1,15 @@
-"""The only place where range names are built and ranges are opened.
+"""Build range names and open ranges. No other module does either.
 
-A component of the model is a method marked `@component("softmax")`. Marking stores the name on the function and
-returns the function itself, so a model that nobody traces pays nothing: no wrapper, no branch, 0 ns. `attach`
-gives each instance of one model a class of its own with wrapped methods, `detach` gives back the first one.
+A component of the model is a method marked `@component("softmax")`. The mark stores the name on the function and
+returns the function itself, so an untraced model pays nothing: no wrapper, no branch, 0 ns. `attach` gives each
+instance of one model a class of its own with wrapped methods. `detach` gives the original class back.
 
     model = GPT2(config)
     attach(model, NvtxTracer())      # every call now opens gpt2 > prefill > h.0 > attn > softmax …
     detach(model)                    # and now none does
 
-One range is one component and its name has no `/` (ncu's filters read `/` as syntax); whoever reads the stack
-joins the names with `/`. Names are templates over the instance: `"h.{self.index}"`.
+One range is one component. Its name has no `/`, because ncu's filters read `/` as syntax; readers of the stack join
+the names with `/`. Names are templates over the instance: `"h.{self.index}"`.
 
 `python -m harness.ranges --bench` prints what a range costs.
 """
@@ -39,9 +39,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def component(name: str, *, detail: bool = False) -> Callable[[F], F]:
-    """Mark a method as a component called `name`, a format template over `self`; returns the method itself.
+    """Mark a method as a component called `name`, a format template over `self`, and return the method itself.
 
-    A `detail` is a part of a component that only tracers with `detail = True` see: captures keep their ranges.
+    A `detail` is a part of a component. Only tracers with `detail = True` open its range; captures do not.
     """
 
     def mark(function: F) -> F:
@@ -53,7 +53,7 @@ def component(name: str, *, detail: bool = False) -> Callable[[F], F]:
 
 
 class Tracer(Protocol):
-    """Opens and closes nested ranges of the calling thread; while not `enabled`, `attach` binds nothing."""
+    """Opens and closes nested ranges of the calling thread. If it is not `enabled`, `attach` wraps nothing."""
 
     @property
     def enabled(self) -> bool: ...
@@ -64,14 +64,14 @@ class Tracer(Protocol):
 
 
 class Work(NamedTuple):
-    """What a range has to do at least: bytes that it must move, and floating-point operations."""
+    """The minimum work of a range: the bytes that it must move, and its floating-point operations."""
 
     minimum_bytes: int
     flops: int
 
 
 def work_by_range(rows: Iterable[tuple[str, int | None, int | None]]) -> dict[str, Work]:
-    """The work of each range, ranges around it included, of (path, minimum bytes, FLOPs) of the innermost ones."""
+    """The work of each range and of the ranges around it, from (path, minimum bytes, FLOPs) of the innermost ones."""
     found: dict[str, Work] = {}
     for path, moved, flops in rows:
         parts = path.split("/")
@@ -83,9 +83,9 @@ def work_by_range(rows: Iterable[tuple[str, int | None, int | None]]) -> dict[st
 
 
 def payload_of(work: Work) -> Any:
-    """The payload that nsys-ui shows on hover, both numbers by name; None where no nsys listens.
+    """The payload that nsys-ui shows on hover, both numbers by name, or None without nsys.
 
-    ncu keeps ranges without payloads, as they always were.
+    Under ncu, ranges have no payload.
     """
     if "NSYS_PROFILING_SESSION_ID" not in os.environ:
         return None
@@ -105,13 +105,13 @@ class _Place:
 
 
 class NvtxTracer:
-    """Ranges in NVTX's default domain, which nsys prints as `:name` and ncu as `<default domain>:name`.
+    """Opens ranges in NVTX's default domain, which nsys prints as `:name` and ncu as `<default domain>:name`.
 
-    The event attributes (registered string included) are made once per name: `Domain.push_range` with ready
-    attributes is the cheapest call that the Python package has. With no tool attached the package hands out a
-    dummy domain whose push and pop do nothing: then the tracer is not enabled and costs nothing at all.
+    It makes the event attributes (registered string included) once per name: `Domain.push_range` with ready attributes
+    is the cheapest call of the Python package. With no tool attached, the package returns a dummy domain whose push and
+    pop do nothing. The tracer is then not enabled and costs nothing.
 
-    With `work`, by path, each range of one thread carries what it has to do at least as its payload.
+    With `work` (path -> Work), each range carries its minimum work as payload. Only one thread may then open ranges.
     """
 
     def __init__(self, work: Mapping[str, Work] | None = None) -> None:
@@ -154,7 +154,7 @@ class NvtxTracer:
 
 
 class RangeInstance(NamedTuple):
-    """One range that was opened and closed; times in ns of `time.perf_counter_ns`."""
+    """One closed range; times in ns of `time.perf_counter_ns`."""
 
     start_ns: int
     end_ns: int
@@ -163,7 +163,7 @@ class RangeInstance(NamedTuple):
 
 
 class RecordingTracer:
-    """Keeps every range with its CPU times, for machines without a GPU or without nsys."""
+    """Records every range with its CPU times, for machines without a GPU or without nsys."""
 
     enabled = True
 
@@ -218,7 +218,7 @@ def _wrap(function: Callable[..., Any], name: str, tracer: Tracer) -> Callable[.
 
 
 def _marked(instance: object) -> Iterator[tuple[str, str, bool]]:
-    """Yield (attribute, template, is a detail) of each marked method, the most derived definition deciding."""
+    """Yield (attribute, template, is a detail) of each marked method. The most derived definition decides."""
     seen: set[str] = set()
     for owner in type(instance).__mro__:
         for attribute, value in vars(owner).items():
@@ -230,7 +230,7 @@ def _marked(instance: object) -> Iterator[tuple[str, str, bool]]:
 
 
 def _instances(model: Any) -> Iterator[Any]:
-    """The model and its submodules, if it is a torch module; the object itself otherwise."""
+    """Yield the model and its submodules if it is a torch module, else the object itself."""
     modules = getattr(model, "modules", None)
     yield from modules() if callable(modules) else (model,)
 
@@ -238,9 +238,9 @@ def _instances(model: Any) -> Iterator[Any]:
 def wrap_components(
     model: Any, wrap: Callable[[Callable[..., Any], str], Callable[..., Any]], *, details: bool = True
 ) -> None:
-    """Until `detach`, each marked method of `model` and its submodules is `wrap(function, range name)`.
+    """Replace each marked method of `model` and its submodules by `wrap(function, range name)`, until `detach`.
 
-    `function` takes the instance first, as its class holds it.
+    `function` is the plain function of the class, so it takes the instance as its first argument.
     """
     detach(model)
     for instance in _instances(model):
@@ -251,14 +251,14 @@ def wrap_components(
             if details or not detail
         }
         if wrapped:
-            # A class of its own, not attributes of the instance: a method's name among the attributes would make
-            # CPython look that method up more slowly on every instance of the class, and for good.
+            # Make a class for the instance instead of setting attributes on it. An attribute with a method's name would
+            # make CPython look that method up more slowly on every instance of the class, permanently.
             names = {"__module__": own.__module__, "__qualname__": own.__qualname__, _TRACED: own}
             instance.__class__ = type(own.__name__, (own,), names | wrapped)
 
 
 def attach(model: Any, tracer: Tracer) -> None:
-    """Open a range around each call of a marked method of `model` and of its submodules; replaces a tracer."""
+    """Open a range around each call of a marked method of `model` and its submodules; replace an earlier tracer."""
     if tracer.enabled:
         wrap_components(model, functools.partial(_wrap, tracer=tracer), details=getattr(tracer, "detail", False))
     else:
@@ -266,14 +266,14 @@ def attach(model: Any, tracer: Tracer) -> None:
 
 
 def detach(model: Any) -> None:
-    """Give each instance its class back; without effect on a model that is not traced."""
+    """Give each instance its original class back. This does nothing to an untraced model."""
     for instance in _instances(model):
         instance.__class__ = getattr(type(instance), _TRACED, type(instance))
 
 
 @contextmanager
 def span(tracer: Tracer | None, name: str) -> Iterator[None]:
-    """One ad-hoc range around a block; `None` traces nothing. Not for hot loops: mark a component there."""
+    """Open one ad-hoc range around a block; `None` traces nothing. In a hot loop, mark a component instead."""
     if tracer is None:
         yield
         return
@@ -293,7 +293,7 @@ class _Plain:
 
 
 def _marked_class() -> Any:
-    """A new class each time, so that no case can slow another's lookup of the method."""
+    """A new class for each call, so that no case can slow down another's method lookup."""
 
     class Marked:
         @component("work")
@@ -304,7 +304,7 @@ def _marked_class() -> Any:
 
 
 def _calls_ns(instance: Any, calls: int) -> float:
-    """Nanoseconds per call of `instance.work()`, loop included."""
+    """The nanoseconds per call of `instance.work()`, loop included."""
     repeat = range(calls)
     start_ns = time.perf_counter_ns()
     for _ in repeat:
@@ -313,7 +313,7 @@ def _calls_ns(instance: Any, calls: int) -> float:
 
 
 def _naive_ns(calls: int) -> float:
-    """The same with the usual `with nvtx.annotate(...)` around the call."""
+    """The nanoseconds per call of `work()` inside the usual `with nvtx.annotate(...)`, loop included."""
     import nvtx
 
     instance, repeat = _Plain(), range(calls)
@@ -325,11 +325,11 @@ def _naive_ns(calls: int) -> float:
 
 
 def measure_range_cost(repeats: int = 15, calls: int = 20_000) -> dict[str, float]:
-    """Nanoseconds that one range adds to a method call, the least of `repeats` interleaved trials.
+    """The nanoseconds that one range adds to a method call, the least of `repeats` interleaved trials.
 
     Keys: off (marked, never traced), detached (traced once, switched off again), nvtx (`NvtxTracer`), recording,
-    naive (`with nvtx.annotate`). With no tool attached `NvtxTracer` binds nothing; run this under nsys to see what
-    it costs there.
+    naive (`with nvtx.annotate`). With no tool attached, `NvtxTracer` wraps nothing; run this under nsys to measure
+    its cost there.
     """
     recorder = RecordingTracer()
     instances: dict[str, Any] = {"plain": _Plain()}
@@ -339,7 +339,7 @@ def measure_range_cost(repeats: int = 15, calls: int = 20_000) -> dict[str, floa
     detach(instances["detached"])
     attach(instances["nvtx"], NvtxTracer())
     attach(instances["recording"], recorder)
-    # A loop of its own for each: CPython caches one class per call site, and a shared one would charge the others.
+    # Give each case a loop of its own: CPython caches one class per call site, so a shared loop would slow the cases.
     loops = {
         name: types.FunctionType(_calls_ns.__code__.replace(co_name=f"calls_{name}"), globals()) for name in instances
     }

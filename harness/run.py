@@ -4,16 +4,21 @@
     python -m harness.run --mode capture --out DIR    the program that nsys and ncu run, all ranges on
     python -m harness.run --mode cpu     --out DIR    no GPU: CPU time of each range
 
-The captured window (cudaProfilerStart … Stop), everything warmed up before it: gpt2 prefill, gpt2 decode, gpt2_fused
-prefill, gpt2_fused decode; with --ops fused the same two of gpt2_fused_ops, which takes every op that fuses in its best
-variant. With --bench also each softmax variant once and, of every other op whose baseline is a chain of kernels, that
-baseline and the best; with --selftest the known bytes and FLOPs; with --only bench or --only selftest that alone.
-capture and cpu run it once more before, untimed and outside of the window, and write which tensors each operation reads
-and writes (dataflow.csv, see harness/dataflow.py).
+The captured window (cudaProfilerStart … Stop) holds these steps, all warmed up before it:
 
-bare and cpu overwrite what is in DIR. capture leaves a manifest.json and an ops.csv alone that describe the same
-program under the same conditions (bare's manifest knows the clocks, and nsys and ncu run one after the other), and
-replaces them when they describe another one; a timing.json, which then timed that other one, is removed.
+    always            gpt2 prefill, gpt2 decode, gpt2_fused prefill, gpt2_fused decode
+    --ops fused       prefill and decode of gpt2_fused_ops, which takes every op that fuses in its best variant
+    --bench           each softmax variant once; the baseline and the best variant of every other op whose baseline is
+                      a chain of kernels
+    --selftest        the copy of known bytes and the GEMMs of known FLOPs
+    --only NAME       NAME (bench or selftest) and nothing else
+
+capture and cpu run the program once more, untimed and outside of the window. That run records which tensors each
+operation reads and writes (dataflow.csv, see harness/dataflow.py).
+
+bare and cpu overwrite the files in DIR. capture keeps manifest.json and ops.csv if they describe the same program under
+the same conditions: bare's manifest knows the clocks, and nsys and ncu run one after the other. Otherwise capture
+replaces them, and removes timing.json, which timed the other program.
 """
 
 from __future__ import annotations
@@ -52,7 +57,7 @@ PROMPT_TOKENS, NEW_TOKENS = 16, 128
 GENERATIONS = 15
 WARMUP = 3
 CPU_REPEATS = 5
-# What two manifests of one program on one machine may differ in; their workloads are compared apart.
+# Fields that may differ between two manifests of one program on one machine. `_describe` compares workloads itself.
 _MAY_DIFFER = ("arguments", "workloads", "clocks", "clocks_reason", "nsys", "ncu")
 
 
@@ -73,7 +78,7 @@ class Step:
         return self.workload.range_under(self.model.root)
 
     def reset(self) -> None:
-        """Forget what the last run appended; moves no memory and launches nothing."""
+        """Forget the tokens that the last run appended. This moves no memory and launches nothing."""
         self.cache.truncate(self.workload.context)
 
     def run(self) -> Any:
@@ -95,7 +100,7 @@ def prepare_step(model: GPT2, workload: Workload, seed: int) -> Step:
 
 
 def prepare(models: Sequence[GPT2], workloads: Sequence[Workload], seed: int) -> list[Step | TrainingStep]:
-    """The steps of all models, of training the first one's alone: the kernels of the others have no backward pass."""
+    """The steps of all models. Only the first model trains: the kernels of the others have no backward pass."""
     return [
         TrainingStep(model, workload, seed) if workload.step == TRAIN else prepare_step(model, workload, seed)
         for model in models
@@ -105,9 +110,9 @@ def prepare(models: Sequence[GPT2], workloads: Sequence[Workload], seed: int) ->
 
 
 def make_models(weights: Weights, fused: str, device: str, dtype: Any, ops: str = TORCH_OPS) -> list[GPT2]:
-    """The baseline and, sharing its parameters, the fused model; without the latter if its kernel cannot be had.
+    """The baseline and the fused model, which shares its parameters; the baseline alone if the fused kernel cannot run.
 
-    With `ops` "fused" also the model that takes every op that fuses, its softmax the fused one.
+    With `ops` "fused", a third model takes every op that fuses, and also has the fused softmax.
     """
     models = [build_model(weights, TORCH_SOFTMAX, device, dtype)]
     if fused == NO_FUSED:
@@ -135,7 +140,7 @@ def _tiny_step(model: GPT2) -> None:
 
 
 def warm_up(steps: Sequence[Step | TrainingStep]) -> None:
-    """Run each step a few times, untimed, and forget what that appended."""
+    """Run each step a few times, untimed, and forget the tokens that these runs appended."""
     for step in steps:
         for _ in range(WARMUP):
             step.reset()
@@ -147,10 +152,10 @@ def warm_up(steps: Sequence[Step | TrainingStep]) -> None:
 
 
 def time_steps(steps: Sequence[Step | TrainingStep], samples: int, on_gpu: bool) -> list[dict[str, Any]]:
-    """timing.json's `steps`: wall and GPU time of each, ranges off.
+    """The `steps` of timing.json: wall and GPU time of each step, ranges off.
 
-    Wall times are taken in rounds, every step once a round, in turn from the front and from the back: what else the
-    machine does meanwhile then touches all of them, and their ratios stay fair.
+    Wall times are taken in rounds. Each round runs every step once, and the order reverses every round. Other work on
+    the machine then disturbs all steps alike, and their ratios stay fair.
     """
     from tqdm import tqdm
 
@@ -186,11 +191,11 @@ def _nothing() -> None:
 
 
 def time_generation(models: Sequence[GPT2], seed: int, on_gpu: bool, new_tokens: int) -> dict[str, Any]:
-    """timing.json's `tokens_per_s`: greedy, batch 1, prompt included in the time, models taken in turn.
+    """The `tokens_per_s` of timing.json: greedy, batch 1, prompt included in the time, models in turn.
 
-    By root range: {p5, p50, p95} in tokens/s, prompt_tokens, new_tokens, samples, tokens_equal_gpt2; and for every
-    model but the first `ratio_to_gpt2` {p5, p50, p95}: its rate over the first one's, round by round, so that what
-    disturbs a round disturbs both sides.
+    By root range: {p5, p50, p95} in tokens/s, prompt_tokens, new_tokens, samples, tokens_equal_gpt2. Every model but
+    the first also has `ratio_to_gpt2` {p5, p50, p95}: its rate over the first model's, paired round by round, so that a
+    disturbance of a round affects both.
     """
     synchronise: Callable[[], object] = torch.cuda.synchronize if on_gpu else _nothing
     config = models[0].config
@@ -225,7 +230,7 @@ def time_generation(models: Sequence[GPT2], seed: int, on_gpu: bool, new_tokens:
 
 
 def timing_json(steps: list[dict[str, Any]], tokens_per_s: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """timing.json; `seconds` is how long the timed part took, after models were built and warmed up."""
+    """The content of timing.json; `seconds` is the duration of the timed part, after building and warm-up."""
     how = (
         "no tool attached, ranges off; wall: CPU clock around the step and a synchronisation, GPU idle before; "
         "gpu: CUDA events behind a filled queue"
@@ -242,7 +247,7 @@ class Launch:
 
     path: tuple[str, ...]
     run: Callable[[], object]
-    plain: bool = False  # PyTorch operations alone: what they read and write can be recorded
+    plain: bool = False  # only PyTorch operations: the recorder sees which tensors they read and write
 
 
 def prepare_bench(device: str) -> list[Launch]:
@@ -273,7 +278,7 @@ def _prepare_op(op: registry.Op, device: str) -> list[Launch]:
                 error = _largest_error(got, expected)
             except torch.OutOfMemoryError:
                 raise
-            except Exception as error_:  # compilers and loaders raise what they like; the others still count
+            except Exception as error_:  # compilers and loaders raise any exception; the other variants still run
                 progress(f"bench/{op.name}/{name} is skipped: {manifest.first_line(error_)}")
                 continue
             if not error <= 1e-4:  # also true of NaN; a wrong kernel is off by far more than rounding
@@ -288,7 +293,7 @@ def _prepare_op(op: registry.Op, device: str) -> list[Launch]:
 
 
 def _largest_error(got: Any, expected: Any) -> float:
-    """Largest difference over the largest value (over 1 at least) of one tensor or of several; NaN if there is one."""
+    """The largest difference over max(1, largest expected value), for one tensor or several; NaN if one holds NaN."""
     pairs = zip(tree_leaves(got), tree_leaves(expected), strict=True)
     errors = [float((a - b).abs().max() / b.abs().max().clamp(min=1)) for a, b in pairs]
     return float(np.max(errors))
@@ -353,12 +358,12 @@ def run_program(steps: Sequence[Step | TrainingStep], launches: Sequence[Launch]
 
 
 def record_dataflow(steps: Sequence[Step | TrainingStep], launches: Sequence[Launch]) -> str:
-    """dataflow.csv of the program. Of the launches only plain ones: kernels of ours show no operation inside."""
+    """The text of dataflow.csv for the program. It covers plain launches only: our kernels show no operation inside."""
     progress("recording which tensors each operation reads and writes")
     for step in steps:
         step.reset()
     recorder = dataflow.Recorder()
-    held: list[object] = []  # the last launch's results: what it returns must be told from what it only needed
+    held: list[object] = []  # keeps the last launch's results alive, which tells them from its temporary tensors
 
     def hold(launch: Launch) -> Launch:
         def run() -> None:
@@ -404,7 +409,7 @@ class Plan:
     seed: int
     samples: int
     new_tokens: int
-    weights: Weights | None  # None: only what needs no model
+    weights: Weights | None  # None: run only what needs no model
     workloads: tuple[Workload, ...]
     fused: str
     ops: str
@@ -429,7 +434,7 @@ def _softmax_of(model: GPT2 | Trainer) -> str:
 
 
 def rows_of(step: Step | TrainingStep, dtype: str) -> list[ledger.OpRow]:
-    """The rows of ops.csv about one step; none of training, for the byte model is of single passes."""
+    """The rows of ops.csv about one step; none for training, since the byte model describes single passes."""
     if step.workload.step == TRAIN:
         return []
     model = step.model
@@ -469,7 +474,10 @@ def _write_conditions(
     sampler: manifest.ClockSampler | None,
     keep: bool = False,
 ) -> None:
-    """manifest.json and ops.csv; with `keep`, only if those there are of another program or other conditions."""
+    """Write manifest.json and ops.csv.
+
+    With `keep`, files that describe the same program under the same conditions stay.
+    """
     written = _manifest(plan, steps, sampler)
     operations = ledger.ops_csv(rows)
     if keep and (found := [name for name in ("manifest.json", "ops.csv") if (plan.out / name).exists()]):
@@ -482,7 +490,7 @@ def _write_conditions(
 
 
 def _describe(folder: Path, written: dict[str, Any], operations: str) -> bool:
-    """Whether the files in the folder hold everything that this manifest and this ops.csv say, and perhaps more."""
+    """Whether the files in the folder hold everything in this manifest and this ops.csv, and perhaps more."""
     try:
         old = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         old_operations = (folder / "ops.csv").read_text(encoding="utf-8")
@@ -503,14 +511,14 @@ def run_bare(plan: Plan) -> None:
     models = plan.models()
     steps = plan.steps(models)
     warm_up(steps)
-    # From here on: while models are built and kernels compiled the GPU idles, and those clocks are nobody's.
+    # Sample clocks only from here on: the GPU idles while models are built and kernels compiled.
     with manifest.ClockSampler() as sampler:
         started = time.perf_counter()
         entries = time_steps(steps, plan.samples, on_gpu)
         tokens_per_s = time_generation(models, plan.seed, on_gpu, plan.new_tokens) if models else {}
         seconds = time.perf_counter() - started
     manifest.write_json(plan.out / "timing.json", timing_json(entries, tokens_per_s, seconds))
-    (plan.out / "dataflow.csv").unlink(missing_ok=True)  # of an earlier program
+    (plan.out / "dataflow.csv").unlink(missing_ok=True)  # it describes an earlier program
     bench = [(op.name, variant) for op in registry.ops().values() for variant in ledger.bench_variants(op)]
     _write_conditions(plan, steps, _rows(plan, steps, bench), sampler)
     if on_gpu:
@@ -524,12 +532,12 @@ def run_bare(plan: Plan) -> None:
             manifest.write_json(plan.out / "ceilings.json", CEILINGS.document(measure_ceilings()))
         except BuildError as error:
             progress(f"no ceilings.json, so the report has datasheet roofs only: {manifest.first_line(error)}")
-        if plan.bench:  # compiled here, so that no tool watches compilers
+        if plan.bench:  # compile here, so that no tool profiles the compilers
             prepare_bench(plan.device)
 
 
 def run_capture(plan: Plan) -> None:
-    """The program under nsys or ncu; manifest and ops.csv unless those there describe it (see `_write_conditions`)."""
+    """Run the program under nsys or ncu; write manifest and ops.csv unless those in the folder describe it already."""
     # Inductor compiles the bench's variant before the window; its worker processes would each be profiled.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     models = plan.models()
@@ -539,7 +547,7 @@ def run_capture(plan: Plan) -> None:
     launches += prepare_selftest(plan.device) if plan.selftest else []
     rows = _rows(plan, steps, bench)
     recorded = plan.out / "dataflow.csv"
-    # the same under every tool, so the second of nsys and ncu takes the first one's
+    # the data flow is the same under every tool, so the second of nsys and ncu keeps the file of the first
     if steps and not (recorded.exists() and _describe(plan.out, _manifest(plan, steps, None), ledger.ops_csv(rows))):
         _write_text(recorded, record_dataflow(steps, launches))
     progress(f"capturing {len(steps)} steps and {len(launches)} single launches")
@@ -549,7 +557,7 @@ def run_capture(plan: Plan) -> None:
 
 
 def run_cpu(plan: Plan) -> None:
-    """CPU time of every range, and of every step without ranges."""
+    """Measure the CPU time of every range, and of every step without ranges."""
     from tqdm import tqdm
 
     models = plan.models()
@@ -561,7 +569,7 @@ def run_cpu(plan: Plan) -> None:
     for model in models:
         attach(model, tracer)
     progress(f"recording the ranges of {CPU_REPEATS} rounds")
-    for step in steps:  # once before, because allocators and caches have just served another shape
+    for step in steps:  # run each once before, because allocators and caches have just served another shape
         step.reset()
         step.run()
     tracer.instances.clear()
@@ -583,7 +591,7 @@ def run_cpu(plan: Plan) -> None:
 
 
 def parse_config(text: str) -> GPT2Config:
-    """`n_layer=2,n_embd=64,…` over the 124M defaults."""
+    """The configuration that `n_layer=2,n_embd=64,…` describes; other fields have the defaults of 124M."""
     types = {field.name: field.type for field in fields(GPT2Config)}
     values: dict[str, Any] = {}
     for item in filter(None, text.split(",")):
@@ -633,7 +641,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def make_plan(argv: Sequence[str]) -> Plan:
-    """Resolve the command line; UsageError or InputError for what cannot be meant or is not there."""
+    """Resolve the command line.
+
+    Raises:
+        UsageError: an invalid argument or combination of arguments.
+        InputError: there is no GPU for the mode, a file cannot be read, or the folder cannot be made.
+    """
     options = _parser().parse_args(argv)
     device = options.device or ("cpu" if options.mode == "cpu" else "cuda")
     if options.mode == "cpu" and device != "cpu":
