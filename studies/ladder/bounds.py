@@ -1,26 +1,27 @@
-"""Writes kernels/bounds.csv: when each bound of a hypothesis was committed, changed, withdrawn, and first measured.
+"""Write kernels/bounds.csv: when each bound of a hypothesis was committed, changed, withdrawn, and first measured.
 
-    python -m studies.ladder.bounds              adds what kernels/ declares now and the table lacks: no git
-    python -m studies.ladder.bounds --check      1 if the table lacks what kernels/ declares; tells how
-                                                 many bounds were written before they were first measured
-    python -m studies.ladder.bounds --history    makes the whole table again from git, which needs all of it: minutes
+    python -m studies.ladder.bounds              add the bounds of kernels/ that the table lacks, without git
+    python -m studies.ladder.bounds --check      exit with 1 if the table lacks a bound of kernels/; print how many
+                                                 bounds were written before they were first measured
+    python -m studies.ladder.bounds --history    rebuild the whole table from a full git history, in minutes
 
-A bound is what a variant declares of one metric (over that of `than`, if there is one) on one dtype and shape. A row is
-one event of a bound; `commit` and `date` (when it was committed, UTC) say where:
+A bound is the range that a variant declares for one metric on one dtype and shape. If it has a `than`, the range is for
+the ratio to the metric of that variant. A row is one event of a bound, at its `commit` and `date` (UTC):
 
-    declared, changed, withdrawn   low, high (blank: open) and equals are those after it
-    measured                       the first commit with a committed measurement of it, in the file `seen_in`
-    said                           the metric is "sentence": what a variant said in words, as long as those stood
-                                   beside its bounds; before 2026-11-21 there were only words
+    declared, changed, withdrawn   low, high (blank: open) and equals are the values after the event
+    measured                       the first commit with a measurement of the bound, in the file `seen_in`
+    said                           the metric is "sentence": a hypothesis in words, from the time when a variant had
+                                   words beside its bounds; before 2026-11-21 there were only words
 
-How `--history` reads it. The declarations of a commit are read by importing its own `kernels.registry`, so that they
-count as data, whatever the types were called and wherever files stood. Of every commit that has other Python or TOML
-files under kernels/ than its parents, a bound that differs from that of every parent is an event. A bound is known by
-op, variant, dtype, shape, metric and `than`: one that is renamed is withdrawn and declared. The row of `*` is the rule
-for all variants about bytes. A bound on time or throughput is measured from the commit on that has cold times of the
-variant and of `than` in any bench.csv; one on a counter from that on whose ladder.csv (of a stall: hypotheses.csv) has
-the counter of both. Counters that were committed before there was a ladder.csv, inside GPT-2, do not count. What the
-table gets without git has a blank commit, and the day as its date, until `--history` is run after the commit.
+`--history` works as follows. It imports the `kernels.registry` of each commit, so that it reads declarations as data,
+in every older form. It looks at the commits whose Python or TOML files under kernels/ differ from those of their
+parents. A bound that differs from that of every parent is an event. Op, variant, dtype, shape, metric and `than`
+identify a bound, so a renamed bound is withdrawn and declared. The row of `*` is the rule about bytes for all variants.
+
+A bound on time or throughput counts as measured from the first commit with cold times of the variant and of `than` in
+any bench.csv. A bound on a counter counts from the first commit whose ladder.csv has that counter of both (for a stall:
+hypotheses.csv). Counters from inside GPT-2, committed before the first ladder.csv, do not count. A row added without
+git has a blank commit and the time of the run as its date, until `--history` runs after the commit.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Commit(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Where something was measured first."""
+    """The commit and the file with the first measurement of something."""
 
     date: str
     commit: str
@@ -88,7 +89,7 @@ def _text(value: float) -> str:
 
 
 def _shapes(op: Any, variant: Any, said: Any, dtype: str) -> Iterator[str]:
-    """The names of the shapes that a hypothesis is about, as studies.ladder.measure tells them."""
+    """Yield the names of the shapes that a hypothesis is about, by the rule of studies.ladder.measure."""
     yield getattr(said, "shape", "") or op.shape_name(op.bench_shape)
     if least := getattr(said, "least_bytes", 0):
         for name, shape in op.shapes.items():
@@ -98,13 +99,13 @@ def _shapes(op: Any, variant: Any, said: Any, dtype: str) -> Iterator[str]:
 
 
 def _takes(op: Any, variant: Any, shape: Any, dtype: str) -> bool:
-    """Whether it runs them; the first variants took every shape, and every dtype of their op."""
+    """Whether the variant takes the shape and dtype; the first variants took all shapes and dtypes of their op."""
     cannot = getattr(variant, "cannot", None)
     return dtype in getattr(variant, "dtypes", op.dtypes) and not (cannot and cannot(shape, dtype))
 
 
 def declared() -> Bounds:
-    """The bounds that the `kernels` on the path declares, in any form that it ever had, and each variant's sentence."""
+    """The bounds, and each variant's sentence, that the `kernels` on the path declares in any current or older form."""
     from kernels import registry
 
     found: Bounds = {}
@@ -129,7 +130,7 @@ def declared() -> Bounds:
 
 
 def stated() -> Bounds:
-    """What `declared` says, without sentences."""
+    """The result of `declared` without the sentences."""
     return {key: values for key, values in declared().items() if key[4] != SENTENCE}
 
 
@@ -141,7 +142,7 @@ def _git(*arguments: str) -> str:
 
 
 def _commits(*paths: str) -> list[Commit]:
-    """Every commit that touched `paths`, parents before children; of rewritten parents, those that touched them too."""
+    """Every commit that touched `paths`, parents before children; its parents are the nearest that touched them too."""
     log = _git("rev-list", "--topo-order", "--reverse", "--parents", "--timestamp", "HEAD", "--", *paths)
     found = []
     for line in log.splitlines():
@@ -152,7 +153,7 @@ def _commits(*paths: str) -> list[Commit]:
 
 
 def _bounds_of(commit: str, place: Path, known: dict[str, Bounds]) -> Bounds:
-    """What `declared` says in the kernels/ of a commit; `known` by the objects of its Python and TOML files."""
+    """The result of `declared` in the kernels/ of a commit; `known` caches it by the commit's Python and TOML files."""
     listing = _git("ls-tree", "-r", commit, "--", "kernels").splitlines()
     files = [line for line in listing if line.endswith((".py", ".toml"))]
     if not any(line.endswith("\tkernels/registry.py") for line in files):
@@ -164,7 +165,7 @@ def _bounds_of(commit: str, place: Path, known: dict[str, Bounds]) -> Bounds:
             ["git", "-C", str(ROOT), "archive", commit, "kernels"], capture_output=True, check=True
         )
         subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
-        environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}  # its kernels, today's studies
+        environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}  # old kernels, today's studies
         said = subprocess.run(
             [sys.executable, __file__, "--dump"],
             capture_output=True, text=True, check=False, cwd=folder, env=environment,
@@ -193,7 +194,7 @@ def _row(key: Key, event: str, at: Commit | Seen, values: Values | None = None, 
 
 
 def _declarations() -> Iterator[Row]:
-    """Every event of a declaration in the history."""
+    """Yield every event of a declaration in the history."""
     known: dict[str, Bounds] = {}
     at: dict[str, Bounds] = {}
     with tempfile.TemporaryDirectory() as place:
@@ -209,7 +210,7 @@ def _declarations() -> Iterator[Row]:
 
 
 def _tables(name: str) -> Iterator[tuple[Seen, list[Row]]]:
-    """Every version of every committed file of that name under reports/, in the order in which it was committed."""
+    """Yield every version of every committed file of that name under reports/, in the order of the commits."""
     pattern = f":(glob)reports/**/{name}"
     dates = {commit.name: commit.date for commit in _commits("reports")}
     log = _git("log", "--format=commit %H", "--raw", "--no-abbrev", "-m", "--no-renames", "HEAD", "--", pattern)
@@ -236,7 +237,7 @@ def _point(row: Mapping[str, str]) -> Point:
 
 
 def _first_measured() -> dict[tuple[Point, str], Seen]:
-    """Where each point's time ("bench_time_p50_ns") and each of its counters was committed first."""
+    """The first commit and file with the time ("bench_time_p50_ns") and with each counter of each point."""
     found: dict[tuple[Point, str], Seen] = {}
     for seen, rows in _tables("bench.csv"):
         for row in rows:
@@ -247,7 +248,7 @@ def _first_measured() -> dict[tuple[Point, str], Seen]:
             for metric, value in row.items():
                 if value and metric not in (*COLUMNS, *TIMED):
                     found.setdefault((_point(row), metric), seen)
-    for seen, rows in _tables("hypotheses.csv"):  # stalls are no columns of ladder.csv
+    for seen, rows in _tables("hypotheses.csv"):  # ladder.csv has no columns for stalls
         for row in rows:
             if row["found"] and row["metric"] not in TIMED:
                 point = row["op"], row["variant"], row["dtype"], row.get("at") or row["shape_name"]
@@ -256,7 +257,7 @@ def _first_measured() -> dict[tuple[Point, str], Seen]:
 
 
 def _measured(keys: Iterable[Key]) -> Iterator[Row]:
-    """The event "measured" of every bound that has one."""
+    """Yield the event "measured" of every measured bound."""
     first = _first_measured()
     for key in keys:
         op, variant, dtype, shape, metric, than = key
@@ -272,8 +273,9 @@ def _measured(keys: Iterable[Key]) -> Iterator[Row]:
 
 
 def check(rows: list[Row]) -> int:
-    """Print what is known of the bounds; 1 if the table is not of what is declared. That each can fail is for the
-    declarations themselves (kernels/hypotheses.py).
+    """Print the counts of written and measured bounds, and return 1 if the table differs from kernels/, else 0.
+
+    Whether a bound can fail at all is checked where it is declared (kernels/hypotheses.py).
     """
     lacking = with_today(rows)[len(rows) :]
     for row in lacking:
@@ -287,7 +289,7 @@ def check(rows: list[Row]) -> int:
 
 
 def text(rows: Iterable[Row]) -> str:
-    """bounds.csv, by bound and then by date."""
+    """The text of bounds.csv, sorted by bound and then by date."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -296,7 +298,11 @@ def text(rows: Iterable[Row]) -> str:
 
 
 def history() -> list[Row]:
-    """The whole table, from git. Raises SystemExit, one sentence, where the history is cut off."""
+    """The whole table, from git.
+
+    Raises:
+        SystemExit: the clone is shallow.
+    """
     if _git("rev-parse", "--is-shallow-repository").strip() == "true":
         raise SystemExit("this clone has not the whole history: run `git fetch --unshallow` first.")
     rows = list(_declarations())
@@ -305,7 +311,7 @@ def history() -> list[Row]:
 
 
 def with_today(rows: list[Row]) -> list[Row]:
-    """`rows` and what the working tree declares otherwise, without a commit."""
+    """`rows`, and a row without a commit for each bound that differs in the working tree."""
     today = Commit("", datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), ())
     return [*rows, *_events(today, stated(), [current(rows)])]
 

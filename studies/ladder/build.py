@@ -1,8 +1,8 @@
-"""From a folder of the kernel ladder to its tables, and what ladder.sh asks of it.
+"""Build the tables of a folder of the kernel ladder, and print the metric columns that ladder.sh needs.
 
-python -m studies.ladder.build DIR         writes DIR/tables/*.csv
-python -m studies.ladder.build --columns   the metric columns that a capture needs (ncu_capture.sh --columns);
-                                           with --slow those that a kernel of 35 ms and more can bear
+python -m studies.ladder.build DIR         write DIR/tables/*.csv
+python -m studies.ladder.build --columns   print the metric columns of a capture (ncu_capture.sh --columns);
+                                           with --slow those for kernels of 35 ms and more
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _published_claims(ladder_read: Ladder) -> list[dict[str, Any]]:
 
 @fact("counted")
 def _counted(ladder_read: Ladder) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Counters of every run, and their stall shares."""
+    """The counters of every run, and their stall shares."""
     frames, shares = [], []
     for run in ladder_read.runs:
         frame, stalls = _counters(run)
@@ -80,13 +80,13 @@ def _counted(ladder_read: Ladder) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 @fact("rungs")
 def _rungs(ladder_read: Ladder, counted: tuple[pd.DataFrame, pd.DataFrame]) -> pd.DataFrame:
-    """One row a point with its times and counters, without verdicts."""
+    """One row for each point with its times and counters, without verdicts."""
     points = ladder_read.points
     counters = ladder.choose(points, counted[0])
     columns = [*KEY, "shape", "fingerprint", "passed", "note"]
     checks = ladder.choose(points, _concat([run.points[columns] for run in ladder_read.runs], columns))
     timed = [run.bench.assign(bench_run=run.name) for run in ladder_read.runs]
-    # a benchmark of all shapes goes before what a run of the ladder took: then both tables show one number
+    # prefer the time of a benchmark of all shapes to that of a ladder run: then both tables show one number
     times = judged(ladder.choose(points, _concat([*timed, ladder_read.bench], list(ladder_read.bench))))
     facts = [name for name in times if name not in points or name in KEY]
     return ladder.build_ladder(points, times[facts], counters, checks)
@@ -94,14 +94,15 @@ def _rungs(ladder_read: Ladder, counted: tuple[pd.DataFrame, pd.DataFrame]) -> p
 
 @fact("stall_shares")
 def _stall_shares(counted: tuple[pd.DataFrame, pd.DataFrame], rungs: pd.DataFrame) -> pd.DataFrame:
-    """The stall shares of the run that each point's counters are of."""
+    """The stall shares of each point, from the run that gave its counters."""
     return counted[1].merge(rungs[[*KEY, "run"]], on=[*KEY, "run"])
 
 
 @fact("every_time")
 def _every_time(ladder_read: Ladder) -> pd.DataFrame:
-    """The cold rows of the sources as they are now, one for each op, variant, dtype and shape: of the benchmarks, and
-    what these lack of the newest run that has it.
+    """The cold rows of the present sources, one for each op, variant, dtype and shape.
+
+    A row comes from the benchmarks, else from the newest run that has it.
     """
     runs = [run.bench.assign(bench_run=run.name) for run in reversed(ladder_read.runs)]
     rows = _concat([ladder_read.bench, *runs], list(ladder_read.bench))
@@ -161,7 +162,7 @@ def _not_timed(ladder_read: Ladder, every_time: pd.DataFrame) -> pd.DataFrame:
 
 
 def cell_of(column: str, value: Any) -> str:
-    """A value as the tables' words and claims write it."""
+    """A value in the form of the sentences in tables and claims."""
     return cell(value, column, "")
 
 
@@ -173,7 +174,7 @@ def _concat(parts: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
 
 
 def _counters(run: LadderRun) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Counters and stall shares of a run's points, with their hottest lines."""
+    """The counters, with the hottest lines, and the stall shares of a run's points."""
     if run.capture is None or run.capture.counters.empty:
         return pd.DataFrame(columns=_COUNTERS), pd.DataFrame(columns=[*KEY, "reason", "share_frac"])
     counters = join.prepare_counters(run.capture.counters)
@@ -203,11 +204,11 @@ def _counters(run: LadderRun) -> tuple[pd.DataFrame, pd.DataFrame]:
     ),
 )
 def _runs(ladder_read: Ladder, ladder: pd.DataFrame) -> pd.DataFrame:
-    """The newest run first."""
+    """Return ladder_runs.csv: one row for each run, the newest first."""
     rows = []
     for run in reversed(ladder_read.runs):
         manifest = run.manifest
-        clocks = (manifest.get("clocks") or {}) if len(run.bench) else {}  # else they are of checks, or another's times
+        clocks = (manifest.get("clocks") or {}) if len(run.bench) else {}  # else: clocks of checks
         rows.append(
             {
                 "run": run.name,
@@ -228,7 +229,7 @@ def _runs(ladder_read: Ladder, ladder: pd.DataFrame) -> pd.DataFrame:
 
 
 def write(folder: Path, tables: dict[str, pd.DataFrame]) -> None:
-    """Write DIR/tables/*.csv, each whole or not at all."""
+    """Write DIR/tables/*.csv. Each file is replaced as a whole."""
     (folder / "tables").mkdir(exist_ok=True)
     declared = {table.name: table for table in declared_tables()}
     for name, rows in tables.items():
@@ -241,7 +242,7 @@ def read_tables(folder: Path) -> dict[str, pd.DataFrame]:
     """The written tables of a folder, by name.
 
     Raises:
-        InputError: one is not there.
+        InputError: a table is missing.
     """
     found = {}
     for name in (one.name for one in declared_tables()):
@@ -255,10 +256,12 @@ def read_tables(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def lines_today(table: pd.DataFrame, sources: Path) -> pd.Series:
-    """`hot_line` of ladder.csv as the sources lie now: a capture counts as long as the machine code is the same, and a
-    line may have moved since. The nearest line of its text; the file alone where none has it.
+    """`hot_line` of ladder.csv with today's line numbers.
 
-    Shape: `sources` holds a folder an op, as kernels/ does. Files of others, as headers of CUDA, stay as they are.
+    A capture counts as long as the machine code is the same, and a line may have moved since. The result names the
+    nearest line with the same text, or the file alone if no line has it.
+
+    Shape: `sources` holds one folder for each op, as kernels/ does. Lines in other files (headers of CUDA) stay.
     """
 
     def place(row: pd.Series) -> Any:
@@ -277,7 +280,7 @@ def lines_today(table: pd.DataFrame, sources: Path) -> pd.Series:
 
 
 def summary(tables: dict[str, pd.DataFrame]) -> str:
-    """How much of the ladder is measured, and what became of its hypotheses and claims."""
+    """A text: how much of the ladder is measured, and the verdicts on its hypotheses and claims."""
 
     def counts(column: pd.Series) -> str:
         return ", ".join(f"{count} {name}" for name, count in column.value_counts().items())
@@ -297,7 +300,7 @@ def summary(tables: dict[str, pd.DataFrame]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """See the module's docstring. Exit code 2: wrong usage. 3: a folder that cannot be read."""
+    """See the module's docstring. Exit code 2: wrong usage. 3: the folder cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m studies.ladder.build", description=(__doc__ or "").splitlines()[0])
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="folder of the ladder, with ladder.json")

@@ -1,11 +1,11 @@
-"""Every ratio of the ladders' tables at an older commit, and what it is now.
+"""Compare every ratio of the ladders' tables at an older commit with its present value.
 
     python -m studies.ladder.changed > reports/ratios.csv      a row for each dtype and shape of an op
-    python -m studies.ladder.changed --summary                 one for each dtype of an op, for CHANGELOG.md
-    python -m studies.ladder.changed --since COMMIT            against another commit than the last of chained times
+    python -m studies.ladder.changed --summary                 a row for each dtype of an op, for CHANGELOG.md
+    python -m studies.ladder.changed --since COMMIT            compare with COMMIT, not the last one with chained times
 
-A row says which rung and which library were fastest then and are now, how many times as fast the rung is as that
-library and as each baseline, and which share of the roof it reaches. `time_kind` says of which times.
+A row names the fastest rung and the fastest library, then and now. It has the speed-up of the rung over that library
+and over each baseline, and its share of the roof. `time_kind` is the kind of time behind them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RATIOS = ("best_library", *BASELINES, "roof")
 
 
 def tables(folder: Path, commit: str = "") -> tuple[pd.DataFrame, pd.DataFrame]:
-    """ladder_times.csv and ladder.csv of a committed ladder: of a commit, or (blank) as they lie there."""
+    """ladder_times.csv and ladder.csv of a committed ladder: at a commit, or (blank) in the working tree."""
 
     def read(name: str) -> pd.DataFrame:
         place = f"{folder.relative_to(ROOT).as_posix()}/tables/{name}.csv"
@@ -73,14 +73,16 @@ def ratios(times: pd.DataFrame, ladder: pd.DataFrame) -> pd.DataFrame:
 
 
 def both(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `ratios` then and now beside each other."""
+    """The rows of `ratios` then and now, side by side."""
     joined = before.merge(now, on=KEY, how="outer", suffixes=("_before", "_now"), sort=False)
     names = ["time_kind", "rung", "library", *RATIOS]
     return joined[[*KEY, *(f"{name}_{at}" for name in names for at in ("before", "now"))]].sort_values(KEY)
 
 
 def summary(rows: pd.DataFrame) -> str:
-    """A Markdown table: of each op and dtype the least, median and greatest ratio to the best library, then and now."""
+    """A Markdown table: for each op and dtype, the least, median and greatest speed-up over the best library, then
+    and now.
+    """
     table = []
     for (op, dtype), same in rows.groupby(["op", "dtype"], sort=True):
         cells = []

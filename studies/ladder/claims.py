@@ -1,4 +1,4 @@
-"""What others claim of such kernels, beside what was found: each claim's rungs are points of the ladder."""
+"""Compare published claims about such kernels with our measurements. The rungs of a claim are points of the ladder."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ TESTS = ("ratio", "change", "value")
 
 
 class _Point:
-    """A point of the ladder whose columns are attributes, written for people: what claims.toml calls {after.COLUMN}.
+    """A point of the ladder with its columns as attributes, written for people: {after.COLUMN} in claims.toml.
 
-    `unknown` says whether one that was asked for was not measured, `stale` whether one is of an older build.
+    `unknown` is true once a caller read a column that was not measured, `stale` once it read one of an older build.
     """
 
     def __init__(self, row: Mapping[str, Any], show: Show) -> None:
@@ -56,9 +56,9 @@ class _Point:
     ),
 )
 def build_claims(published_claims: list[dict[str, Any]], ladder: pd.DataFrame, show: Show) -> pd.DataFrame:
-    """Return claims.csv, one row a measure, in the order of claims.toml.
+    """Return claims.csv, one row for each measure, in the order of claims.toml.
 
-    Shape: `published_claims` as ladder.json has them, `ladder` as ladder.csv.
+    Shape: `published_claims` as in ladder.json, `ladder` as ladder.csv.
     """
     by_shape = {(row["op"], row["variant"], row["dtype"], row["shape"]): row for row in ladder.to_dict("records")}
     rows = [row for claim in published_claims for row in _rows(claim, by_shape, show)]
@@ -84,7 +84,7 @@ def _rows(claim: Mapping[str, Any], by_shape: Mapping[tuple[Any, ...], Any], sho
         told = {side: _Point(row, show) for side, row in sides.items()}
         if verdict != "not measured":
             for point in told.values():
-                getattr(point, metric)  # what was found may be of an older build, too
+                getattr(point, metric)  # to note whether the found value is of an older build
             template = measure["holds" if verdict == "confirmed" else "fails"]
             why = template.format(**told)
             if any(point.unknown for point in told.values()):
@@ -108,10 +108,10 @@ def _number(value: Any) -> float | None:
 
 
 def _verdict(measure: Mapping[str, Any], values: Mapping[str, float | None]) -> str:
-    """confirmed, refuted, or not measured.
+    """Return "confirmed", "refuted" or "not measured".
 
     Raises:
-        ValueError: the measure has not exactly one of TESTS.
+        ValueError: the measure does not have exactly one of TESTS.
     """
     (test,) = [name for name in TESTS if name in measure]
     if any(value is None for value in values.values()):
@@ -127,7 +127,7 @@ def _verdict(measure: Mapping[str, Any], values: Mapping[str, float | None]) -> 
 
 
 def _found(metric: str, values: Mapping[str, float | None], show: Show) -> str:
-    """`5.06 ms → 433.7 µs (0.0854 ×)`: what was found, with the ratio of quantities that are no shares."""
+    """The measured values, such as `5.06 ms → 433.7 µs (0.0854 ×)`; shares have no ratio."""
     text = " → ".join(show(metric, value) for value in values.values())
     before, after = values.get("before"), values["after"]
     if before and after is not None and not metric.endswith("_frac"):

@@ -1,4 +1,4 @@
-"""What others claim of such kernels, as a page: claimed → found, and why."""
+"""Render published claims about such kernels as a page: claimed → found, and why."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _VERDICTS = {"confirmed": "confirmed", "refuted": "**refuted**", "not measured":
 def render_claims(claims: pd.DataFrame, ladder: pd.DataFrame, runs: pd.DataFrame, folder: str) -> str:
     """Return the table of kernels/CLAIMS.md.
 
-    Shape: `claims`, `ladder`, `runs` as claims.csv, ladder.csv, ladder_runs.csv; `folder` of the ladder, relative to
-    the page.
+    Shape: `claims`, `ladder`, `runs` as claims.csv, ladder.csv, ladder_runs.csv; `folder` is that of the ladder,
+    relative to the page.
     """
     rows = []
     for _, measures in claims.groupby("claim", sort=False):
@@ -41,7 +41,7 @@ def render_claims(claims: pd.DataFrame, ladder: pd.DataFrame, runs: pd.DataFrame
 
 
 def _sizes(claims: pd.DataFrame, ladder: pd.DataFrame) -> str:
-    """The sizes of every shape that a claim names, op by op."""
+    """A text with the sizes of every shape that a claim names, op by op."""
     said = {(row["op"], side.split()[1]) for _, row in claims.iterrows() for side in (row["before"], row["after"])
             if not is_missing(side)}  # fmt: skip
     parts: dict[tuple[str, str], list[str]] = {}

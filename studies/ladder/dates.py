@@ -1,6 +1,6 @@
-"""Reads kernels/bounds.csv: which bounds stand, and when each was written, first measured and changed.
+"""Read kernels/bounds.csv: the current bounds, and when each was written, first measured and changed.
 
-`studies/ladder/bounds.py` writes the table and says what its rows are. This module needs nothing that measures.
+`studies/ladder/bounds.py` writes the table and describes its rows. This module imports nothing that measures.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ COLUMNS = [
     "op", "variant", "dtype", "shape_name", "metric", "than", "event", "date", "commit", "low", "high", "equals",
     "said", "seen_in",
 ]  # fmt: skip
-REFUTED = " refuted"  # behind a metric: the ends beyond which it is refuted, where they are further out
+REFUTED = " refuted"  # suffix of a metric: these ends lie further out than the bound, and refute it
 
 Row = dict[str, str]
 Key = tuple[str, str, str, str, str, str]
@@ -25,13 +25,13 @@ Bounds = dict[Key, Values]
 
 
 def key_of(row: Mapping[str, str]) -> Key:
-    """Which bound a row is about."""
+    """The key of the bound that a row is about."""
     op, variant, dtype, shape, metric, than = (row[name] for name in COLUMNS[:6])
     return op, variant, dtype, shape, metric, than
 
 
 def current(rows: Iterable[Mapping[str, str]]) -> Bounds:
-    """The bounds that stand at the end of the table, without sentences."""
+    """The bounds that are in force at the end of the table, without sentences."""
     found: Bounds = {}
     for row in sorted(rows, key=lambda row: row["date"]):
         if row["event"] == "withdrawn":
@@ -42,7 +42,7 @@ def current(rows: Iterable[Mapping[str, str]]) -> Bounds:
 
 
 class Dated(NamedTuple):
-    """A bound that stands: when it was written and first measured ("": not yet), and when it changed after that."""
+    """A bound in force: when it was written, first measured ("": not yet), and changed after it was written."""
 
     key: Key
     values: Values
@@ -52,12 +52,12 @@ class Dated(NamedTuple):
 
     @property
     def afterwards(self) -> bool:
-        """Whether it was written when what it is about had been measured."""
+        """Whether the bound was written after the first measurement of its metric."""
         return bool(self.measured) and self.measured <= self.written
 
 
 def dated(rows: Iterable[Row]) -> list[Dated]:
-    """Every bound that stands at the end of the table, with its dates; one that was withdrawn was written anew."""
+    """Every bound in force at the end of the table, with its dates. After a withdrawal, the last declaration counts."""
     rows = sorted(rows, key=lambda row: row["date"])
     events: dict[Key, list[Row]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""The figures of a ladder: its rungs as shares of the measured roof, and over the shapes beside the library."""
+"""Draw the figures of a ladder: its rungs as shares of the measured roof, and its rates over the shapes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def draw_ladders(tables: Tables, benches: Mapping[str, Bench]) -> dict[str, str]
 
 
 def plot_rungs(rungs: pd.DataFrame, caption: str) -> Figure:
-    """One bar a rung and dtype: its share of the measured roof, with the stall that its warps spent most time in.
+    """One bar for each rung and dtype: its share of the measured roof, labelled with its largest stall reason.
 
     Shape: `rungs` as views.ladder.rungs_of gives them. A rung without a time has no bar and says so.
     """
@@ -100,7 +100,7 @@ def plot_rungs(rungs: pd.DataFrame, caption: str) -> Figure:
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
                     annotation_clip=False,
                 )
-        axes.axvline(100, color=BLACK, lw=1.0, zorder=0.5)  # below the bars and their words
+        axes.axvline(100, color=BLACK, lw=1.0, zorder=0.5)  # drawn below the bars and their labels
         axes.set_yticks(range(len(names)), [drawable(name, 24) for name in names], fontsize=8)
         for label, name in zip(axes.get_yticklabels(), names, strict=True):
             label.set_fontweight("bold" if name in fastest else "normal")
@@ -116,11 +116,11 @@ def plot_rungs(rungs: pd.DataFrame, caption: str) -> Figure:
 
 
 def plot_shapes(op: str, rungs: pd.DataFrame, bench: Bench, caption: str) -> Figure:
-    """TFLOP/s at every shape that was timed, a panel a dtype: our fastest rung at each, the library, the rungs.
+    """TFLOP/s at every timed shape, one panel for each dtype: our fastest rung at each shape, the library, the rungs.
 
-    Rungs of another precision than the panel's would flatten it, and are left to the table.
+    Rungs of another precision than the panel's would flatten it, so only the table has them.
 
-    Shapes stand in the order of their operations; the grey step above is the roof at each of them.
+    Shapes are in the order of their number of operations. The grey step above is the roof at each shape.
     """
     rows = timed(op, rungs, bench)
     others = list(dict.fromkeys(rows.loc[precision_of(rows) != "", "variant"]))

@@ -1,4 +1,4 @@
-"""What our fastest rungs were to reach (kernels/goals.toml), beside what the benchmarks found."""
+"""Compare the goals for our fastest rungs (kernels/goals.toml) with the benchmarks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from analysis.tables.declare import Column, table
 
 Goal = dict[str, Any]
 _TIME = {at: f"bench_time_{at}_ns" for at in QUANTILES}
-LIBRARY_KINDS = ("torch", "compile", "library")  # written by others: what a rung is held against
+LIBRARY_KINDS = ("torch", "compile", "library")  # written by others: the rivals of a rung
 
 
 @table(
@@ -43,8 +43,8 @@ LIBRARY_KINDS = ("torch", "compile", "library")  # written by others: what a run
 def build_goals(set_goals: Sequence[Goal], points: pd.DataFrame, every_time: pd.DataFrame) -> pd.DataFrame:
     """Return goals.csv: a row for each goal, dtype and shape.
 
-    Shape: `set_goals` as ladder.json has them; `points` as there, with op, variant, dtype, kind, precision;
-    `every_time` the cold rows of what was timed, as ladder_times.csv, with the run that each is of.
+    Shape: `set_goals` and `points` as in ladder.json, `points` with op, variant, dtype, kind, precision; `every_time`
+    holds the cold rows as in ladder_times.csv, each with its run.
     """
     known = points.drop_duplicates(["op", "variant", "dtype"])[["op", "variant", "dtype", "kind", "precision"]]
     timed = every_time.merge(known, on=["op", "variant", "dtype"])
@@ -63,8 +63,8 @@ def fastest_rungs(timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def precision_of(rows: pd.DataFrame) -> pd.Series:
-    """The precision of each row where it is not that of its dtype (`tf32`), else blank."""
-    # all blank it is read as numbers
+    """The precision of each row if it differs from its dtype's (`tf32`), else blank."""
+    # pandas reads an all-blank column as numbers
     return rows["precision"].astype("object").fillna("").astype("str")
 
 
@@ -74,8 +74,10 @@ def library_of(timed: pd.DataFrame, precision: str = "") -> pd.DataFrame:
 
 
 def versus(row: Mapping[str, Any], other: Mapping[str, Any]) -> Span:
-    """How many times as fast `row` is as `other`: of rounds in which both ran where the run pairs them, else of the
-    medians, between the ends of the two times; of chained times where one has no isolated ones.
+    """The speed-up of `row` over `other`.
+
+    If the run pairs the two, it comes from the rounds in which both ran. Otherwise it divides medians and has the
+    widest interval: p5 of one time over p95 of the other. Rows whose `time_kind` differ use chained times.
     """
     paired: list[Any] = [row.get(f"versus_{other['variant']}_{at}") for at in QUANTILES]
     if all(pd.notna(value) for value in paired):
@@ -87,7 +89,7 @@ def versus(row: Mapping[str, Any], other: Mapping[str, Any]) -> Span:
 
 
 def _judged(goal: Goal, timed: pd.DataFrame) -> Iterable[dict[str, Any]]:
-    """One row for each dtype and shape that the goal is about and that was timed: our fastest rung there."""
+    """Yield a row for our fastest rung at each timed dtype and shape that the goal is about."""
     own = timed[(timed["op"] == goal["op"]) & (timed["kind"] == "cuda")]
     for name, column in (("dtypes", "dtype"), ("shapes", "shape_name")):
         if name in goal:
@@ -103,8 +105,9 @@ def _judged(goal: Goal, timed: pd.DataFrame) -> Iterable[dict[str, Any]]:
 
 
 def _found(goal: Goal, row: Mapping[str, Any], timed: pd.DataFrame) -> tuple[Span | None, str, bool]:
-    """How many times as fast the rung is as what it is held against, the name of that, and whether another run timed
-    it; None: not timed.
+    """The speed-up of the rung over its rival (None: not timed), the rival's name, whether another run timed it.
+
+    The rival is the floor, the fastest library variant, a named variant, or our fastest rung of another op.
     """
     if goal.get("beside") == "floor":
         span = Span(*(float(row["floor_time_ns"]) / float(row[_TIME[at]]) for at in reversed(QUANTILES)))

@@ -1,8 +1,8 @@
-"""How long an operation takes inside GPT-2: the time of its kernels in the timeline of a committed run.
+"""Read the time of an operation inside GPT-2: the time of its kernels in the timeline of a committed run.
 
-A report of GPT-2 beside a ladder `x-ladder`, `x-gpt2-…`, has captures/ops.csv, which says what each of its ranges
-computes, and tables/layers.csv, how long the kernels of each took. A range counts where it holds the operation alone
-and whole: one that does more, or a part of a chain, has a note in ops.csv.
+A report of GPT-2 beside a ladder `x-ladder` is named `x-gpt2-…`. Its captures/ops.csv describes what each range
+computes, and its tables/layers.csv has the kernel time of each range. A range counts if it holds the whole operation
+and nothing else: a range that does more, or only a part of a chain, has a note in ops.csv.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ POINT = ["op", "variant", "dtype", "shape"]
 
 
 def read_in_model(folder: Path) -> pd.DataFrame:
-    """POINT and COLUMNS, one row for each operation, variant, dtype and sizes; of several runs the last.
+    """POINT and COLUMNS, one row for each operation, variant, dtype and sizes, from the last run that has it.
 
-    Shape: `folder` is a ladder's; the reports lie beside it.
+    Shape: `folder` is that of a ladder; the reports lie beside it.
     """
     names = [*POINT, *(column.name for column in COLUMNS)]
     resolved = folder.resolve()
@@ -67,10 +67,10 @@ def _times(declared: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _as_registered(row: pd.Series) -> pd.Series:
-    """A row of ops.csv with op, variant and shape as the registry of kernels has them; op "" where it has none.
+    """A row of ops.csv with op, variant and shape in the registry's terms; op "" if the registry has no such op.
 
-    Embeddings are what `encoder` computes. A linear layer is `torch.addmm` with weights as (K, N): a product of
-    matrices, of one token one with a vector. The LM head has weights as (N, K) and no bias, which its operations show.
+    `encoder` computes the embeddings. A linear layer is `torch.addmm` with weights as (K, N): a matrix product, or with
+    one token a matrix-vector product. The LM head has weights as (N, K) and no bias, which its operations show.
     """
     if row["op"] != "linear":
         return pd.Series({**row, "op": "encoder" if row["op"] == "embeddings" else row["op"]})

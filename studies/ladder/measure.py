@@ -1,15 +1,15 @@
-"""Every variant of every op at its bench shape, checked, timed and captured once: what explains the kernel ladder.
+"""Check, time and capture every variant of every op at its bench shape, for the kernel ladder.
 
-    python -m studies.ladder.measure --mode declare --out DIR                what to measure, as DIR/ladder.json; no GPU
-    python -m studies.ladder.measure --mode missing --out DIR [--ops OP …]   what DIR lacks, one point a line; no GPU
-    python -m studies.ladder.measure --mode measure --out DIR --run RUN      checks and times what DIR lacks
-    python -m studies.ladder.measure --mode capture --run RUN                the program that ncu runs: each once
+    python -m studies.ladder.measure --mode declare --out DIR                write DIR/ladder.json: all points; no GPU
+    python -m studies.ladder.measure --mode missing --out DIR [--ops OP …]   print the points that DIR lacks; no GPU
+    python -m studies.ladder.measure --mode measure --out DIR --run RUN      check and time the points that DIR lacks
+    python -m studies.ladder.measure --mode capture --run RUN                launch each point once: ncu runs this
 
-A point is a variant, a dtype and a shape: the op's bench shape, and what kernels/claims.toml compares. DIR holds one
-folder a run, RUN, with captures/points.csv (what was checked, with the fingerprint of its source), captures/bench.csv
-(only of points that no benchmark beside DIR has timed) and what ncu_capture.sh and export_csv.sh add. Nothing is
-overwritten: the newest run that has a point counts, and a point whose source has changed since is lacking again.
-`studies/ladder/ladder.sh` (`make ladder`) does all of it.
+A point is a variant, a dtype and a shape. The shape is the op's bench shape, or one that kernels/claims.toml compares
+or a hypothesis needs. DIR holds one folder RUN for each run. RUN/captures holds points.csv (the checked points, with
+the fingerprint of their source) and bench.csv (only points that no benchmark beside DIR has timed). ncu_capture.sh and
+export_csv.sh add their files. Nothing is overwritten: the newest run with a point counts. A point whose source has
+changed since is missing again. `studies/ladder/ladder.sh` (`make ladder`) runs all of these steps.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ GOALS = registry.FOLDER / "goals.toml"
 ROOT_RANGE = "ladder"
 ROUNDS = 40
 SLOW_NS = 35e6
-CHECKED = 3  # every third of the small shapes is checked again; the benchmark and the tests check all
+CHECKED = 3  # check every third small shape again; the benchmark and the tests check all of them
 Key = tuple[str, str, str, str]
 Measured = tuple[Key, str, str]  # a point's key, sizes and fingerprint
 
@@ -72,7 +72,7 @@ class Point:
 
     @cached_property
     def key(self) -> Key:
-        """(op, variant, dtype, shape name), as tables name it."""
+        """(op, variant, dtype, shape name), as in the tables."""
         return self.op.name, self.variant, short_dtype(self.dtype), self.op.shape_name(self.shape)
 
     @property
@@ -90,12 +90,12 @@ class Point:
 
     @property
     def measured(self) -> Measured:
-        """What tells whether a measurement is of this point as it is now."""
+        """The key, sizes and fingerprint that a measurement of this point in its present state has."""
         return self.key, self.sizes, self.fingerprint
 
     @property
     def of_torch(self) -> bool:
-        """Whether it is a library's, whose source lines are not ours to read."""
+        """Whether the variant is a library's, whose source lines a capture need not have."""
         return self.op.variant(self.variant).kind in registry.LIBRARY_KINDS
 
     def able(self) -> bool:
@@ -104,13 +104,13 @@ class Point:
 
 
 def read_claims() -> list[dict[str, Any]]:
-    """kernels/claims.toml, as it is."""
+    """The claims of kernels/claims.toml, unchanged."""
     claims: list[dict[str, Any]] = tomllib.loads(CLAIMS.read_text("utf-8"))["claim"]
     return claims
 
 
 def points() -> list[Point]:
-    """Every point, in the order of the registry: bench shapes, then what hypotheses and claims need beside them."""
+    """Every point, in the order of the registry: bench shapes, then the other points for hypotheses and claims."""
     known = registry.ops()
     found = [
         Point(op, variant, dtype, op.bench_shape)
@@ -151,8 +151,9 @@ def rung_below(point: Point) -> str:
 
 
 def hypotheses(point: Point) -> Iterator[dict[str, Any]]:
-    """What the variant declares of this dtype: metric, versus, low, high, equals, and of what is timed at which shape.
-    It is said of the bench shape's point, whichever shape it is about.
+    """Yield the hypotheses of the variant for this dtype: metric, versus, low, high, equals, and `at` for a shape.
+
+    They belong to the point at the bench shape, also those about another shape.
     """
     variant = point.op.variant(point.variant)
     stated = [said for said in variant.hypotheses if point.dtype in said.dtypes]
@@ -171,7 +172,7 @@ def hypotheses(point: Point) -> Iterator[dict[str, Any]]:
 
 
 def other_shapes(point: Point, said: registry.Hypothesis) -> list[str]:
-    """The other shapes than its own and the bench shape that a hypothesis with `least_bytes` is about."""
+    """The further shapes of a hypothesis with `least_bytes`, without its own shape and the bench shape."""
     op = point.op
     return [
         name
@@ -184,7 +185,7 @@ def other_shapes(point: Point, said: registry.Hypothesis) -> list[str]:
 
 
 def refuses(point: Point) -> str:
-    """Which registered shapes the variant does not take on this dtype, and why; blank where it takes all."""
+    """A text with the registered shapes that the variant refuses on this dtype, and why; "" if it takes all."""
     shapes: dict[str, list[str]] = {}
     for name, shape in point.op.shapes.items():
         if reason := point.op.variant(point.variant).cannot(shape, point.dtype):
@@ -193,7 +194,7 @@ def refuses(point: Point) -> str:
 
 
 def declared(point: Point) -> dict[str, Any]:
-    """What the analysis has to know of a point. Open ends of hypotheses are null."""
+    """The entry of a point in ladder.json. Open ends of hypotheses are null."""
     op, variant = point.op, point.op.variant(point.variant)
     name, _, dtype, shape_name = point.key
     return {
@@ -236,7 +237,7 @@ def _open_ends(value: Any) -> Any:
 
 
 def shapes() -> dict[str, dict[str, list[str]]]:
-    """By op and dtype the names of the registered shapes that a variant takes."""
+    """The names of the registered shapes that at least one variant takes, by op and dtype."""
 
     def taken(op: registry.Op, dtype: str) -> list[str]:
         return [
@@ -247,9 +248,9 @@ def shapes() -> dict[str, dict[str, list[str]]]:
 
 
 def declaration(folder: Path) -> str:
-    """The text of ladder.json for a folder, one point, one claim, one goal and the shapes of one op a line.
+    """The text of ladder.json for a folder: a line for each point, claim and goal, and for the shapes of each op.
 
-    A published ladder is declared for its GPU, another one for the GPU at hand.
+    A published ladder is declared for its own GPU, any other for the GPU of this machine.
     """
     published_for = gpu_of(folder, "ladder")
     if published_for:
@@ -290,7 +291,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _launches(page: Path) -> dict[tuple[str, str], tuple[str, ...]]:
-    """The ranges, outermost name first, by kernel and its ordinal of every launch in a raw page of ncu."""
+    """The ranges of every launch in a raw page of ncu, outermost name first, by kernel and ordinal."""
     csv.field_size_limit(1 << 30)
     count: Counter[str] = Counter()
     found = {}
@@ -303,8 +304,9 @@ def _launches(page: Path) -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def captured(folder: Path) -> dict[Measured, bool]:
-    """(key, sizes, fingerprint) of every point that a run in `folder` has checked and captured; whether that has the
-    hottest source lines of one of its launches, or the run is of slow points, which may lack them.
+    """Every point that a run in `folder` has checked and captured, as (key, sizes, fingerprint), -> is it complete.
+
+    A capture is complete if it has the hottest source lines of one of the launches. A run of slow points may lack them.
     """
     found: dict[Measured, bool] = {}
     same = equivalents()
@@ -324,8 +326,9 @@ def captured(folder: Path) -> dict[Measured, bool]:
 
 
 def timed(folder: Path) -> dict[Measured, float]:
-    """Median ns by (key, sizes, fingerprint) of every point that a run in `folder`, or a benchmark beside it, has timed
-    with data in DRAM.
+    """The median time in ns, with data in DRAM, of every point that a run in `folder` or a benchmark beside it timed.
+
+    The keys are (key, sizes, fingerprint).
     """
     found: dict[Measured, float] = {}
     for file in sorted(folder.glob(f"*/captures/{BENCH_ROWS.name}")):
@@ -362,8 +365,9 @@ def _of(wanted: Iterable[Point], ops: Sequence[str]) -> list[Point]:
 
 
 def missing(folder: Path, ops: Sequence[str] = (), everything: bool = False) -> list[Point]:
-    """The points of `ops` (default: all) that are to be captured and that no run in `folder` has of the source as it is
-    now, ours with the hottest source lines; `everything`: all.
+    """The points of `ops` (default: all) that still need a capture; with `everything`, all that can be captured.
+
+    A point needs one if no run in `folder` captured its present source. Our own points also need source lines.
     """
     there = {} if everything else captured(folder)
     lacking = [
@@ -379,7 +383,7 @@ def missing(folder: Path, ops: Sequence[str] = (), everything: bool = False) -> 
 
 
 def _order(point: Point) -> tuple[bool, int]:
-    """What is captured first, since time may be up before the end: ours, then the library's, long chains last."""
+    """The order of captures, since time may run out: our points first, then the library's, long chains last."""
     return point.of_torch, len(point.op.chain) if point.variant == point.op.baseline else 0
 
 
@@ -391,7 +395,7 @@ def _row(point: Point) -> dict[str, Any]:
 
 
 def check(point: Point) -> dict[str, Any]:
-    """A row of points.csv: the point against float64, on small shapes and on its own."""
+    """Check a point against float64 on small shapes and on its own; return its row of points.csv."""
     from harness import bench, manifest
 
     row = _row(point)
@@ -400,7 +404,7 @@ def check(point: Point) -> dict[str, Any]:
     small = () if compiled else bench.check_shapes(point.op, point.variant)[::CHECKED]
     try:
         found = bench.check_variant(point.op, point.variant, point.dtype, small, "cuda", [point.shape])
-    except Exception as error:  # compilers, loaders and launches raise what they like; the others still count
+    except Exception as error:  # compilers, loaders and launches raise any exception; the other points still count
         return row | {"checks": 0, "passed": "no", "note": f"does not run: {manifest.first_line(error, 120)}"}
     bad = [one for one in found if not one.passed]
     note = f"{'x'.join(map(str, bad[0].shape))} {bad[0].inputs}: {bad[0].note}" if bad else ""
@@ -408,11 +412,14 @@ def check(point: Point) -> dict[str, Any]:
 
 
 def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, rounds: int) -> int:
-    """Check what is missing and time what nobody timed; points.csv, bench.csv and manifest.json of new runs RUN-OP.
+    """Check the missing points and time the untimed ones; write points.csv, bench.csv and manifest.json of new runs.
 
-    One for each op, so that a capture that a kernel holds up costs one of them. Points that take SLOW_NS and more go
-    into RUN-OP-slow: not every counter can be had of them.
-    1 if a point failed its check; 4 if nothing is missing, and then no run is made.
+    Each op has a run RUN-OP of its own, so that a kernel that blocks a capture costs one op. Points of SLOW_NS and more
+    go into RUN-OP-slow: ncu cannot collect every counter for them. Returns 1 if a point failed its check. Returns 4,
+    without a new run, if nothing is missing.
+
+    Raises:
+        InputError: there is no GPU.
     """
     import torch
 
@@ -429,7 +436,7 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
         rows = _check_all(wanted, there)
         passed = [point for point, row in zip(wanted, rows, strict=True) if row["passed"] == "yes"]
         untimed = [point for point in passed if point.measured not in there]
-        sampler.paused = not untimed  # while checks run the GPU mostly waits: no clocks are taken
+        sampler.paused = not untimed  # do not sample clocks during checks: the GPU mostly waits
         times, conditions = _time_all(untimed, rounds)
     arguments = ["studies.ladder.measure", "--mode", "measure", *(["--ops", *ops] if ops else [])]
     conditions |= manifest.build_manifest(arguments, [], 0, {"source": "none"}, sampler)
@@ -450,7 +457,7 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
 
 
 def _check_all(wanted: Sequence[Point], there: Mapping[Measured, float]) -> list[dict[str, Any]]:
-    """A row of points.csv for each point; what was timed had passed its checks."""
+    """A row of points.csv for each point. A point that was timed before passed its checks then."""
     import torch
     from tqdm import tqdm
 
@@ -463,7 +470,7 @@ def _check_all(wanted: Sequence[Point], there: Mapping[Measured, float]) -> list
 
 
 def _time_all(untimed: Sequence[Point], rounds: int) -> tuple[list[Any], dict[str, Any]]:
-    """bench.csv's rows of these points, those of one op, dtype and shape in turn; copy speed and roofs beside them."""
+    """The rows of bench.csv for these points, by op, dtype and shape; and the copy speed and roofs of the run."""
     from tqdm import tqdm
 
     from harness import bench
@@ -489,7 +496,7 @@ def _time_all(untimed: Sequence[Point], rounds: int) -> tuple[list[Any], dict[st
 def _write_run(
     captures: Path, rows: Sequence[dict[str, Any]], times: Sequence[dict[str, Any]], conditions: dict[str, Any]
 ) -> None:
-    """points.csv, manifest.json and, of what was timed of these points, bench.csv of one run."""
+    """Write points.csv and manifest.json of one run, and bench.csv if any of its points were timed."""
     from harness import manifest
 
     captures.mkdir(parents=True, exist_ok=True)
@@ -501,7 +508,7 @@ def _write_run(
 
 
 def time_group(members: Sequence[Point], rounds: int, copy_byte_per_s: float, roofs: Mapping[str, float]) -> list[Any]:
-    """bench.csv's rows of points of one op, dtype and shape, timed beside the library."""
+    """The rows of bench.csv for points of one op, dtype and shape, timed beside the library."""
     from harness import bench
 
     op, dtype, shape = members[0].op, members[0].dtype, members[0].shape
@@ -522,10 +529,11 @@ def _write(path: Path, text: str) -> None:
 
 
 def capture(run: Path, seconds: float) -> int:
-    """Launch every point of the run that passed once, warmed, inside its ranges, between cudaProfilerStart and Stop;
-    none that would begin after `seconds` (0: no limit).
+    """Launch every point of the run that passed, once and warmed, between cudaProfilerStart and Stop.
+
+    The launch has the point's ranges. No point begins after `seconds` (0: no limit).
     """
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # its worker processes would each be profiled
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # ncu would profile its worker processes
     import torch
 
     from harness.ranges import NvtxTracer

@@ -1,7 +1,7 @@
-"""The ladders in the READMEs: of each op what its rungs take, move and wait for, and how their hypotheses fared.
+"""Render the ladders in the READMEs: time, traffic, stalls and verdicts of the rungs of each op.
 
-Everything comes from the tables that `build.py` makes and from the benchmarks beside them, which time all shapes. What
-has no counters yet stays blank.
+Everything comes from the tables of `build.py` and from the benchmarks beside them, which time all shapes. Cells without
+counters stay blank.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from studies.ladder.goals import fastest_rungs, library_of, precision_of, versus
 from studies.ladder.tables import ACROSS_RUNS, BASELINES, WORDS
 from studies.sweep.tables import short_name
 
-STALLS = 3  # of a rung, the largest
-MOST_BYTES = 1.1  # of what is predicted: more is marked
+STALLS = 3  # stall reasons shown for a rung, the largest ones
+MOST_BYTES = 1.1  # measured over predicted bytes: a larger ratio is marked
 STALE_MARK = "‡"
 ELSEWHERE_MARK = "§"
 OLDER = "an older build (source or compile-time choices have changed since)"
@@ -32,8 +32,8 @@ STALE = {
     "times": f"times are of {OLDER}, and so are the verdicts on them; counters are of the present one.",
     "times counters": f"times and counters are of {OLDER}, and so are the verdicts on them.",
 }
-OUTCOMES = ("reached", "not refuted", "refuted", "not measured")  # of a hypothesis
-CLAIMED = ("confirmed", "refuted", "not measured")  # of what others claim
+OUTCOMES = ("reached", "not refuted", "refuted", "not measured")  # verdicts on a hypothesis
+CLAIMED = ("confirmed", "refuted", "not measured")  # verdicts on a published claim
 VERDICTS = {"reached": "reached", "not refuted": "not refuted", "refuted": "**refuted**"}
 
 
@@ -72,10 +72,10 @@ def render_folder(
     suffix: str = "",
     bounds: Sequence[Dated] = (),
 ) -> str:
-    """Return the part `ladder` of kernels/<folder>/README.md: each op that lives there.
+    """Return the part `ladder` of kernels/<folder>/README.md, with each op of that folder.
 
-    Shape: `tables` by the names of LADDER_TABLES; `benches` by op; `where` is the folder of the ladder, as a reader
-    finds it; `suffix` is what the names of its figures end with; `bounds` with their dates.
+    Shape: `tables` by the names of LADDER_TABLES; `benches` by op; `where` is the path of the ladder's folder in the
+    text; `suffix` is the end of the figures' names; `bounds` with their dates.
     """
     ops = ops_of(folder, tables)
     parts = []
@@ -92,8 +92,9 @@ def ops_of(folder: str, tables: Tables) -> list[str]:
 
 
 def rungs_of(op: str, tables: Tables) -> pd.DataFrame:
-    """The rows of an op's ladder: at its bench shape, in the order of its declaration; `elsewhere`: timed in another
-    run than most; `fastest`: of ours the fastest of its dtype.
+    """The rows of an op's ladder at its bench shape, in the order of its declaration.
+
+    `elsewhere` marks rows timed in another run than most, `fastest` our fastest rung of each dtype.
     """
     ladder = tables["ladder"]
     rows = ladder[(ladder["op"] == op) & ladder["at_bench_shape"].astype(bool)]
@@ -124,7 +125,7 @@ def render_op(
     parts += ["Hypotheses", _hypothesis_table(rungs), *_dates(op, bounds)]
     counted = rungs[rungs["launches"].notna()]
     for dtype, rows in counted.groupby("dtype", sort=False):
-        # folded: wide, and for who asks why
+        # folded, because the tables are wide and only some readers need them
         title = f"Counters, {dtype}: each rung once, alone, from cold caches"
         parts += [f"<details>\n<summary>{title}</summary>", *_counter_tables(rows, tables), "</details>"]
     parts.append(_conditions(tables, rungs, bench, where))
@@ -132,26 +133,24 @@ def render_op(
 
 
 def sizes_of(row: pd.Series) -> str:
-    """`B 8, nh 12, Tq 1024, Tk 1024`."""
+    """The sizes of a row, such as `B 8, nh 12, Tq 1024, Tk 1024`."""
     return ", ".join(
         f"{axis} {size}" for axis, size in zip(row["axes"].split(","), row["shape"].split("x"), strict=True)
     )
 
 
 def name_of(row: pd.Series) -> str:
-    """The rung's name, bold where it is the fastest of ours, marked where its numbers are of an older build or another
-    run.
-    """
+    """The rung's name: bold if it is our fastest, marked if its numbers come from an older build or another run."""
     name = f"**`{row['variant']}`**" if row["fastest"] else f"`{row['variant']}`"
     marks = [STALE_MARK] * (not is_missing(row["stale"])) + [ELSEWHERE_MARK] * bool(row["elsewhere"])
     return " ".join([name, *marks])
 
 
 def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span, bool]:
-    """(variant, how many times faster than it `row` is, whether another run timed it), of PyTorch's variants of the
-    same precision the fastest.
+    """The fastest library variant of the same precision ("" if none), the speed-up of `row` over it, and whether
+    another run timed it.
 
-    Shape: `rows` of one op, dtype and shape. "" if there is none.
+    Shape: `rows` of one op, dtype and shape.
     """
     own = precision_of(rows.loc[[row.name]]).iloc[0]
     library = library_of(rows, own)
@@ -163,7 +162,7 @@ def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span, bool]:
 
 
 def _ladder_table(rows: pd.DataFrame) -> str:
-    """One dtype: what each rung takes, of what is possible, what it moves and waits for, and its verdict."""
+    """The table of one dtype: time, share of the roof, traffic, stall reason and verdict of each rung."""
     compute = bool(rows["compute_bound"].iloc[0])
     library = rows["library"].iloc[0]  # PyTorch's fastest without its compiler
     beside = not is_missing(library) and best_library(rows, rows.iloc[0])[0] != library
@@ -200,7 +199,7 @@ def _ladder_table(rows: pd.DataFrame) -> str:
 
 
 def _default(rows: pd.DataFrame) -> list[str]:
-    """One dtype: which rung runs by default, where another one is the fastest at this shape."""
+    """A sentence that names the default rung of one dtype, if another one is the fastest at this shape."""
     default, fastest = rows.loc[rows["best"].astype(bool), "variant"], rows.loc[rows["fastest"], "variant"]
     if default.empty or fastest.empty or default.iloc[0] == fastest.iloc[0]:
         return []
@@ -208,7 +207,7 @@ def _default(rows: pd.DataFrame) -> list[str]:
 
 
 def _built_with(rungs: pd.DataFrame) -> list[str]:
-    """Which rungs of an op are not built with the defaults of their sources."""
+    """A sentence that names the rungs of an op that are not built with the defaults of their sources."""
     tuned = rungs[~rungs["macros"].map(is_missing)].drop_duplicates("variant")
     if tuned.empty:
         return []
@@ -221,7 +220,7 @@ def _built_with(rungs: pd.DataFrame) -> list[str]:
 
 
 def _floor(rows: pd.DataFrame) -> list[str]:
-    """The least time of one dtype in the run that timed most of it, of ops bound by arithmetic with the roof."""
+    """The floor of one dtype in the run that timed most of it; for an op bound by arithmetic, also the roof."""
     known = rows[~rows["elsewhere"].astype(bool) & (precision_of(rows) == "") & rows["floor_time_ns"].notna()]
     if known.empty:
         return []
@@ -230,18 +229,18 @@ def _floor(rows: pd.DataFrame) -> list[str]:
 
 
 def _roof(row: pd.Series) -> str:
-    """What an op bound by arithmetic was held against: `724 TFLOP/s`."""
+    """The roof of an op bound by arithmetic, such as `724 TFLOP/s`."""
     return number(float(row["flops"]) / float(row["floor_time_ns"]) * 1e9, "flop/s")
 
 
 def _clocks(rows: pd.DataFrame, bench: Bench | None) -> list[str]:
-    """The SM clock beside a table of an op bound by arithmetic, whose times and roof follow it."""
+    """The SM clock for the heading of an op bound by arithmetic, whose times and roof depend on it."""
     clock = clock_of(bench.conditions) if bench is not None and rows["compute_bound"].iloc[0] else ""
     return [clock] if clock else []
 
 
 def is_held_back(conditions: Mapping[str, Any]) -> bool:
-    """Whether something held the clocks back."""
+    """Whether a throttle reason held the clocks back."""
     return bool((conditions.get("clocks") or {}).get("throttle_reasons"))
 
 
@@ -250,7 +249,10 @@ def _mhz(clocks: Mapping[str, Any], which: str) -> str:
 
 
 def clock_of(conditions: Mapping[str, Any]) -> str:
-    """`SM clock 1350 MHz at least, 1980 median, held back by sw_power_cap`; that it lacks where a run says why."""
+    """The clock, such as `SM clock 1350 MHz at least, 1980 median, held back by sw_power_cap`.
+
+    Without a clock: "SM clock not recorded" if the run gives a reason, else "".
+    """
     clocks = conditions.get("clocks") or {}
     if not clocks.get("sm_mhz"):
         return "SM clock not recorded" if conditions.get("clocks_reason") else ""
@@ -260,13 +262,13 @@ def clock_of(conditions: Mapping[str, Any]) -> str:
 
 
 def _older(rungs: pd.DataFrame) -> list[str]:
-    """What is of an older build, by rung."""
+    """The notes on numbers of an older build, with their rungs."""
     marked = rungs[~rungs["stale"].map(is_missing)]
     return [f"{STALE_MARK} {_variants(rows)}: {STALE[what]}" for what, rows in marked.groupby("stale", sort=True)]
 
 
 def _elsewhere(rungs: pd.DataFrame) -> list[str]:
-    """Which rungs another run than most timed, and the floors by the roof of that run."""
+    """The notes on rungs timed in another run than most, with the floors of that run."""
     notes = []
     for run, rows in rungs[rungs["elsewhere"]].groupby("bench_run", sort=True):
         floors = rows.drop_duplicates(["dtype", "floor_time_ns"])
@@ -284,7 +286,7 @@ def _variants(rows: pd.DataFrame) -> str:
 
 
 def _counter_tables(rows: pd.DataFrame, tables: Tables) -> list[str]:
-    """One dtype: the counters by which a rung's hypothesis is judged, those of its launch and those of its run."""
+    """The two counter tables of one dtype: of each rung's launch configuration, and of its execution."""
     stalls = tables["ladder_stalls"]
     launch, run = [], []
     for _, row in rows.iterrows():
@@ -325,7 +327,7 @@ def _counter_tables(rows: pd.DataFrame, tables: Tables) -> list[str]:
 
 
 def _share_somewhere(row: pd.Series, column: str, ladder: pd.DataFrame) -> str:
-    """A share that instrumented code counts; of a kernel too slow for that at this shape, today's at another one."""
+    """A share that instrumented code counts; if the kernel is too slow for that here, its share at another shape."""
     if is_missing(row[column]):
         others = _rows_like(row, ["op", "variant", "dtype"], ladder)
         older = others["stale"].map(lambda stale: "counters" in str(stale).split())
@@ -336,12 +338,12 @@ def _share_somewhere(row: pd.Series, column: str, ladder: pd.DataFrame) -> str:
 
 
 def _rows_like(row: pd.Series, names: list[str], table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a table that have what `row` has at `names`."""
+    """The rows of a table with the values of `row` in the columns `names`."""
     return table[(table[names] == row[names].to_list()).all(axis=1)]
 
 
 def _hypothesis_table(rungs: pd.DataFrame) -> str:
-    """What each rung says of itself, once, and by dtype what was found."""
+    """The table of hypotheses: the hypothesis of each rung once, and the measurements by dtype."""
     table = []
     order = rungs.sort_values(["rung", "dtype"], ascending=[True, False], kind="stable")
     order = order.assign(
@@ -358,7 +360,7 @@ def _hypothesis_table(rungs: pd.DataFrame) -> str:
 
 
 def _dates(op: str, bounds: Sequence[Dated]) -> list[str]:
-    """When each bound of an op was written, first measured and changed; folded."""
+    """A folded table of when each bound of an op was written, first measured and changed."""
     rows: dict[tuple[str, ...], list[str]] = {}
     own = [one for one in bounds if one.key[0] == op]
     for one in own:
@@ -391,7 +393,7 @@ IN_MODEL = (
 
 
 def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
-    """The fastest rung at every shape that was timed."""
+    """The table of our fastest rung at every timed shape."""
     with_library = timed(op, rungs, bench)
     rows = fastest_rungs(with_library).sort_values("dtype", ascending=False, kind="stable")
     if rows.empty:
@@ -431,7 +433,7 @@ def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
 
 
 def _not_timed(op: str, tables: Tables) -> list[str]:
-    """The registered shapes without a time, in a sentence."""
+    """A sentence with the registered shapes that have no time."""
     rows = tables["not_timed"]
     rows = rows[rows["op"] == op]
     dtypes = rows.groupby("shape_name", sort=False)["dtype"].agg(", ".join)
@@ -451,7 +453,7 @@ def timed(op: str, rungs: pd.DataFrame, bench: Bench) -> pd.DataFrame:
 
 
 def has_curves(op: str, tables: Tables, bench: Bench | None) -> bool:
-    """Whether a figure over the shapes is drawn: of ops bound by arithmetic that were timed at three or more."""
+    """Whether there is a figure over the shapes: the op is bound by arithmetic and timed at three or more shapes."""
     rungs = rungs_of(op, tables)
     return bench is not None and bool(rungs["compute_bound"].iloc[0]) and bench.rows["shape_name"].nunique() >= 3
 
@@ -465,7 +467,7 @@ def _refusals(rungs: pd.DataFrame) -> list[str]:
 
 
 def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where: str) -> str:
-    """Where times and counters come from, and under which conditions they were taken."""
+    """A paragraph with the sources of times and counters and their conditions."""
     parts = [KINDS_OF_TIME]
     kinds = set(rungs["time_kind"].dropna())
     if kinds == {"chained"}:
@@ -496,8 +498,8 @@ def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where:
 
 
 def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
-    """Return the overview in kernels/README.md: one line an op, what its columns are held against, and how
-    the claims of others fared.
+    """Return the overview in kernels/README.md: one line for each op, the reference of each column, and the verdicts on
+    published claims.
     """
     ladder, said = tables["ladder"], tables["hypotheses"]
     table = []
@@ -548,7 +550,7 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
 
 
 def _held_against(tables: Tables, benches: Mapping[str, Bench]) -> str:
-    """What the columns of the overview are held against, and under which clocks."""
+    """A text with the references of the overview's columns, and the clocks."""
     told = [
         "The measured roof is what a copy, a read, FFMAs or cuBLAS reached in the same run. A kernel can exceed it: "
         "its data may stay in L2, or its clock may be higher than during the roof measurement.",
@@ -576,7 +578,7 @@ def _held_against(tables: Tables, benches: Mapping[str, Bench]) -> str:
 
 
 def _span(row: pd.Series, kind: str) -> str:
-    """A kind of time in µs; of too few samples the median alone."""
+    """A kind of time in µs; with too few samples the median alone."""
     p5, p50, p95 = (row[f"{kind}_time_{name}_ns"] for name in ("p5", "p50", "p95"))
     if is_missing(p50):
         return MISSING
@@ -600,7 +602,7 @@ def _share(value: Any) -> str:
 
 
 def _two(first: Any, second: Any) -> str:
-    """Two shares of a whole, `75 / 71 %`; ncu may count a hit rate some thousandths above 1."""
+    """Two shares, such as `75 / 71 %`. ncu may count a hit rate some thousandths above 1."""
     shown = [MISSING if is_missing(value) else f"{min(100 * float(value), 100):.3g}" for value in (first, second)]
     return f"{shown[0]} / {shown[1]} %"
 
@@ -623,12 +625,12 @@ def _stall(reason: Any, share: Any) -> str:
 
 
 def _words(value: Any) -> str:
-    """Our own words, which may hold code spans, for a cell of a table."""
+    """A text of ours, which may hold code spans, as a table cell."""
     return MISSING if is_missing(value) else str(value).replace("|", "\\|")
 
 
 def _verdict(row: pd.Series) -> str:
-    """`**refuted**: DRAM bytes over predicted`: the verdict with the metrics it rests on."""
+    """The verdict with its metrics, such as `**refuted**: DRAM bytes over predicted`."""
     if row["state"] == "failed":
         return "failed its check"
     if row["verdict"] not in VERDICTS:

@@ -1,10 +1,10 @@
-"""Reads a folder of the kernel ladder: what is to be measured (ladder.json), and each run that measured some of it.
+"""Read a folder of the kernel ladder: the declared points (ladder.json), and each run that measured some of them.
 
-`studies/ladder/measure.py` and `studies/ladder/ladder.sh` write it:
+`studies/ladder/measure.py` and `studies/ladder/ladder.sh` write the folder:
 
     DIR/ladder.json                   points, their hypotheses, claims, goals, registered shapes
     DIR/RUN/captures/points.csv       points that were checked, with the fingerprint of their source
-    DIR/RUN/captures/bench.csv        times, where the run took some; as the benchmarks beside DIR have them
+    DIR/RUN/captures/bench.csv        times, if the run measured any, in the form of the benchmarks beside DIR
     DIR/RUN/captures/ncu_raw.csv …    counters; ncu_lines.csv: the hottest lines of each launch
     DIR/RUN/captures/manifest.json    conditions
 """
@@ -34,7 +34,7 @@ from analysis.formats.tools import TOOL_STATUS
 from studies.ladder.in_model import read_in_model
 
 KEY = ["op", "variant", "dtype", "shape_name"]
-# Columns of bench.csv that a benchmark has to have; it may lack the others.
+# Columns that a bench.csv must have; it may lack the others.
 TIMES = [*KEY, "shape", "convention", *(f"chained_time_{at}_ns" for at in QUANTILES), "floor_time_ns", "floor_frac",
          "achieved_byte_per_s"]  # fmt: skip
 LATER = [column.name for column in BENCH_ROWS.columns if column.later]
@@ -42,7 +42,7 @@ LATER = [column.name for column in BENCH_ROWS.columns if column.later]
 
 @dataclass(frozen=True)
 class LadderRun:
-    """One run. `capture` holds its counters, None where ncu left none; `lines` the hottest lines (HOT_LINES)."""
+    """One run. `capture` holds its counters, or None without files of ncu; `lines` the hottest lines (HOT_LINES)."""
 
     name: str
     points: pd.DataFrame
@@ -55,8 +55,10 @@ class LadderRun:
 
 @dataclass(frozen=True)
 class Ladder:
-    """A folder: `points` and `hypotheses` one row each, with KEY; `bench` the cold rows of the benchmarks beside it;
-    `shapes` the registered ones by op and dtype; `in_model` what read_in_model gives.
+    """A folder of the ladder.
+
+    `points` and `hypotheses` have one row for each, with KEY. `bench` holds the cold rows of the benchmarks beside it,
+    `shapes` the registered shapes by op and dtype, and `in_model` the result of read_in_model.
     """
 
     points: pd.DataFrame
@@ -70,7 +72,7 @@ class Ladder:
 
 
 def read_ladder(folder: Path) -> Ladder:
-    """Everything in a folder of the ladder, runs by name, the newest last.
+    """Read everything in a folder of the ladder, runs sorted by name, the newest last.
 
     Raises:
         InputError: no ladder.json, or a damaged file.
@@ -86,7 +88,7 @@ def read_ladder(folder: Path) -> Ladder:
         said = point.pop("hypotheses")
         points.append(point)
         hypotheses += [{name: point[name] for name in KEY} | {"stated": True} | row for row in said]
-    # older fingerprints of the same kernels, with those of today
+    # older fingerprints of the same kernels -> their present fingerprints
     same: dict[str, str] = document.get("equivalent", {})
     runs = [_run(file.parents[1], same) for file in sorted(folder.glob(f"*/captures/{POINTS.name}"))]
     return Ladder(
@@ -97,7 +99,7 @@ def read_ladder(folder: Path) -> Ladder:
         ),
         document["claims"],
         document["goals"],
-        document.get("shapes", {}),  # older ones have none
+        document.get("shapes", {}),  # older files have none
         _beside(folder).replace({"fingerprint": same}),
         read_in_model(folder),
         runs,
@@ -105,10 +107,10 @@ def read_ladder(folder: Path) -> Ladder:
 
 
 def _json(path: Path, file: JsonFile) -> dict[str, Any] | None:
-    """The object of one of our files, None where there is none.
+    """The object of one of our JSON files, or None if there is no file.
 
     Raises:
-        InputError: it is another file, or a field of it is wrong.
+        InputError: it is a file of another kind, or one of its fields is wrong.
     """
     found = packed.find(path)
     if not found.is_file():
@@ -123,10 +125,12 @@ def _json(path: Path, file: JsonFile) -> dict[str, Any] | None:
 
 
 def _table(path: Path, file: CsvFile, needed: Sequence[str] = ()) -> pd.DataFrame:
-    """A CSV file of ours, texts as texts; an empty table where there is none. What is not `needed` may be absent.
+    """One of our CSV files, with text columns as text, or an empty table if there is no file.
+
+    Without `needed`, every column but the later ones is needed.
 
     Raises:
-        InputError: a needed column is.
+        InputError: a needed column is missing.
     """
     found = packed.find(path)
     if not found.is_file():
@@ -142,17 +146,17 @@ def _table(path: Path, file: CsvFile, needed: Sequence[str] = ()) -> pd.DataFram
 
 
 def read_bench(file: Path) -> pd.DataFrame:
-    """A bench.csv of any version, with the time that is judged, see `judged`; of what has no isolated time the chained
-    one.
-    """
+    """A bench.csv of any version, with the columns that `judged` adds."""
     table = _table(file, BENCH_ROWS, TIMES)
     cold = table["convention"] == "cold"
     return pd.concat([judged(table[cold]), judged(table[~cold])]).sort_index()
 
 
 def judged(times: pd.DataFrame) -> pd.DataFrame:
-    """`times` with `bench_time_…_ns`, the time that is judged, and `time_kind`, which that is: isolated where every row
-    of the op, dtype and shape has it, else chained, so that no two kinds are compared.
+    """`times` with `bench_time_…_ns`, the time that verdicts use, and `time_kind`, its kind.
+
+    The kind is isolated if every row of the op, dtype and shape has an isolated time, else chained. Different kinds are
+    thus never compared.
     """
     if times.empty:
         return times.assign(time_kind="", **{f"bench_time_{at}_ns": np.nan for at in QUANTILES})
@@ -161,7 +165,7 @@ def judged(times: pd.DataFrame) -> pd.DataFrame:
     found = times.assign(time_kind=np.where(alone, KINDS[0], KINDS[1]))
     for at in QUANTILES:
         found[f"bench_time_{at}_ns"] = times[f"isolated_time_{at}_ns"].where(alone, times[f"chained_time_{at}_ns"])
-    mixed = known & ~alone  # what follows from their isolated times
+    mixed = known & ~alone  # rows whose rates and ratios come from an isolated time that does not count
     p50 = found["bench_time_p50_ns"].astype(float)
     for rate in ("achieved_byte_per_s", "achieved_flop_per_s", "floor_frac"):
         found[rate] = found[rate].where(~mixed, found[rate] * times["isolated_time_p50_ns"] / p50)
@@ -190,9 +194,9 @@ def _run(folder: Path, same: dict[str, str]) -> LadderRun:
 
 
 def _beside(folder: Path) -> pd.DataFrame:
-    """Cold rows of the benchmarks beside a folder `x-ladder`, those of x-<op>-bench, with `bench_run`.
+    """The cold rows of the benchmarks x-<op>-bench beside a folder `x-ladder`, with `bench_run`.
 
-    `fingerprint` is blank where a benchmark does not say which sources it timed.
+    `fingerprint` is blank if a benchmark does not name the sources that it timed.
     """
     resolved = folder.resolve()
     prefix = resolved.name.removesuffix("ladder")

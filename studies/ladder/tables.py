@@ -1,7 +1,7 @@
-"""The kernel ladder: one row a point (op, variant, dtype, shape) with its time, its counters and its verdict.
+"""Build the kernel ladder: one row for each point (op, variant, dtype, shape) with its time, counters and verdict.
 
-Counters of a point are those of all its launches: counts are added up and their ratios made of the sums, shares of time
-are weighted by time, what an instruction costs by instructions; what one launch has (its grid) is the longest one's.
+The counters of a point cover all its launches. Counts are added up, and ratios are those of the sums. Shares of time
+are weighted by time, costs per instruction by instructions. A property of one launch (its grid) is the longest one's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ POINT = (
     Column("dtype", "", "fp32 or bf16", "key"),
     Column("shape_name", "", "registered name of the shape", "key"),
 )
-BASELINES = ("triton", "compile", "torch")  # that a benchmark pairs by round
+BASELINES = ("triton", "compile", "torch")  # baselines that a benchmark pairs with each variant, round by round
 PAIRED = tuple(
     Column(f"versus_{baseline}_{at}", "1", f"time of `{baseline}` over this one's, paired by round: {at}", "timing")
     for baseline in BASELINES
@@ -49,11 +49,11 @@ TIMES = (
 )
 KEY = [column.name for column in POINT]
 ROOT = "ladder"  # the outermost range around every launch of the ladder
-Show = Callable[[str, Any], str]  # a value of a column, written for people
-# Times of two runs of one kernel differ by some per cent: their roofs by 2 %, clocks and temperatures by more.
+Show = Callable[[str, Any], str]  # (column, value) -> text for people
+# The times of one kernel in two runs differ by some per cent: the roofs by 2 %, clocks and temperatures by more.
 ACROSS_RUNS = 0.05
 
-# Columns of ladder.csv made of the metric catalogue's, under other names where the ladder's differ.
+# Columns of ladder.csv that come from the metric catalogue, some under another name.
 COUNTERS = {
     "ncu_time_ns": "duration_ns",
     "dram_read_bytes": "dram_read_bytes",
@@ -79,15 +79,15 @@ COUNTERS = {
     "tensor_active_frac": "tensor_active_frac",
     "warp_cycles_per_issue": "warp_cycles_per_issue",
 }
-# What else the rows need: the share of uncoalesced sectors, the limiter of the occupancy, the stalls.
+# Further columns that the rows need: the share of uncoalesced sectors, the occupancy limiter, the stalls.
 ALSO = (
     "coalescing_frac", "occupancy_limit_registers", "occupancy_limit_shared_mem", "occupancy_limit_warps",
     "occupancy_limit_blocks", "stalls",
 )  # fmt: skip
-# What of a row may be of an older build, by the column that says whether it is of the present one.
+# The parts of a row that may come from an older build -> the column that is true if they come from the present one.
 OF_RUN = {"times": "time_current", "counters": "is_current"}
-TIMED = ("bench_time_p50_ns", "achieved_flop_per_s")  # what hypotheses say of a benchmark, not of counters
-# How hypotheses and claims call a column.
+TIMED = ("bench_time_p50_ns", "achieved_flop_per_s")  # metrics from a benchmark, not from counters
+# The words for a column in hypotheses and claims.
 WORDS = {
     "bench_time_p50_ns": "time",
     "achieved_flop_per_s": "throughput",
@@ -113,13 +113,14 @@ WORDS = {
 }
 
 
-# Counted by instrumented code, many times slower than the kernel: not of one that takes 35 ms and more.
+# ncu counts these with instrumented code, many times slower than the kernel, so not for kernels of 35 ms and more.
 INSTRUMENTED = ("branch_efficiency_frac", "coalescing_frac")
 
 
 def wanted_columns(*, slow: bool = False) -> list[str]:
-    """The columns of the metric catalogue that a capture of the ladder needs (`ncu_capture.sh --columns`); of `slow`
-    kernels those that hardware counts.
+    """The columns of the metric catalogue that a capture of the ladder needs (`ncu_capture.sh --columns`).
+
+    For `slow` kernels only those that hardware counts.
     """
     columns = [*COUNTERS.values(), *ALSO]
     return [name for name in columns if not slow or name not in INSTRUMENTED]
@@ -136,8 +137,9 @@ def _is_count(metric: str) -> bool:
 
 
 def by_point(counters: pd.DataFrame, units: Mapping[str, str]) -> pd.DataFrame:
-    """One row a range with the counters of all its launches as if they were one: raw metrics, `launches`, `kernel`,
-    `grid` and `block` of the longest.
+    """One row for each range, with the counters of all its launches as if they were one launch.
+
+    The columns are raw metrics, `launches`, and `kernel`, `grid` and `block` of the longest launch.
 
     Shape: `counters` from join.prepare_counters.
     """
@@ -172,7 +174,7 @@ def measured(counters: pd.DataFrame, units: Mapping[str, str]) -> tuple[pd.DataF
     """(counter columns of ladder.csv with KEY, stall shares with KEY) of one run.
 
     Raises:
-        InputError: a metric did not come in base units.
+        InputError: a metric is not in base units.
     """
     points = by_point(counters, units)
     derived = metrics.derive(points, dict(units))
@@ -192,7 +194,7 @@ def measured(counters: pd.DataFrame, units: Mapping[str, str]) -> tuple[pd.DataF
 
 
 def _stall_shares(frame: pd.DataFrame, derived: pd.DataFrame) -> pd.DataFrame:
-    """Shares of the stall reasons of each point, largest first."""
+    """The shares of the stall reasons of each point, largest first."""
     names = [name for name in derived if name.startswith("stall_") and name != "stall_selected"]
     stalls = derived[names].rename(columns=lambda name: name.removeprefix("stall_"))
     shares = stalls.div(stalls.sum(axis=1, min_count=1), axis=0)
@@ -204,7 +206,7 @@ def _stall_shares(frame: pd.DataFrame, derived: pd.DataFrame) -> pd.DataFrame:
 def hottest(lines: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
     """The hottest source line of each point of one run: KEY, hot_line, hot_line_frac, hot_line_stall, hot_line_text.
 
-    Shape: `lines` as ncu_lines.csv; a launch is found by its kernel's match_key and its ordinal among those.
+    Shape: `lines` as ncu_lines.csv. The match_key of the kernel and the ordinal among its launches identify a launch.
     """
     columns = [*KEY, "hot_line", "hot_line_frac", "hot_line_stall", "hot_line_text"]
     if lines.empty or counters.empty:
@@ -233,12 +235,13 @@ def hottest(lines: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose(points: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
-    """Of the measurements of each point the one that counts: of its source as it is now, else of an unknown one, else
-    of an older one; of these the last.
+    """Choose the measurement of each point that counts.
+
+    A measurement of the present source comes first, then one of an unknown source, then one of an older source. Among
+    equals, the last counts.
 
     Shape: `points` with KEY, shape and fingerprint; `candidates` with KEY, shape, fingerprint, rows in time order. The
-    result has KEY, `is_current` (True, False, or NA where the fingerprint is unknown) and the other columns of
-    `candidates`.
+    result has KEY, `is_current` (True, False, or NA for an unknown fingerprint) and the other columns of `candidates`.
     """
     now = points[[*KEY, "shape", "fingerprint"]].rename(columns={"fingerprint": "now"})
     table = candidates.merge(now, on=[*KEY, "shape"])
@@ -253,10 +256,10 @@ def choose(points: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
 def build_ladder(
     points: pd.DataFrame, times: pd.DataFrame, counters: pd.DataFrame, checks: pd.DataFrame
 ) -> pd.DataFrame:
-    """Return ladder.csv but for its verdicts.
+    """Return ladder.csv without its verdicts.
 
-    Shape: `points` as ladder.json has them; the others as from `choose`: `times` with the columns of bench.csv and
-    `bench_run`, `counters` with those of `measured` and `hottest` and `run`, `checks` with `passed` and `note`.
+    Shape: `points` as in ladder.json; the others from `choose`. `times` has the columns of bench.csv and `bench_run`,
+    `counters` those of `measured` and `hottest` and `run`, `checks` has `passed` and `note`.
     """
     timed = times.rename(columns={"is_current": "time_current"})
     table = points.merge(timed, on=KEY, how="left").merge(counters, on=KEY, how="left")
@@ -279,7 +282,7 @@ def build_ladder(
         table[f"measured_over_{over}"] = table["measured_bytes"] / below.where(below > 0)
     table["achieved_flop_per_s"] = table["achieved_flop_per_s"].where(table["compute_bound"])
     hot = [name for name in table if name.startswith("hot_line")]
-    table[hot] = table[hot].where(table["kind"].isin(["cuda", "triton"]))  # what a compiler wrote is not kept
+    table[hot] = table[hot].where(table["kind"].isin(["cuda", "triton"]))  # code that a compiler wrote is not kept
     captured = table["ncu_time_ns"].notna()
     older = {name: table[column].eq(False).fillna(False) for name, column in OF_RUN.items()}
     stale = [" ".join(name for name in older if older[name][row]) for row in table.index]
@@ -290,9 +293,7 @@ def build_ladder(
 
 
 def _library(table: pd.DataFrame) -> pd.Series:
-    """The fastest variant of the library in the precision of the dtype, for each op, dtype and shape; '' if none is
-    timed.
-    """
+    """The fastest library variant for each op, dtype and shape, in the precision of the dtype; '' if none is timed."""
     group = ["op", "dtype", "shape_name"]
     known = table[table["is_library"].astype(bool) & table["bench_time_p50_ns"].notna()]
     fastest = known.sort_values("bench_time_p50_ns", kind="stable").drop_duplicates(group).set_index(group)["variant"]
@@ -333,10 +334,10 @@ def _library(table: pd.DataFrame) -> pd.Series:
 def build_hypotheses(
     declared: pd.DataFrame, rungs: pd.DataFrame, every_time: pd.DataFrame, stall_shares: pd.DataFrame, show: Show
 ) -> pd.DataFrame:
-    """Return hypotheses.csv: what each variant declares beside what was found.
+    """Return hypotheses.csv: the declared bounds of each variant beside the measured values.
 
-    Shape: `declared` as ladder.json has them; `rungs` from build_ladder; `every_time` as ladder_times.csv, for times at
-    shapes that are no points; `stall_shares` as ladder_stalls.csv: a metric `stall_<reason>_frac` is one's share.
+    Shape: `declared` as in ladder.json; `rungs` from build_ladder; `every_time` as ladder_times.csv, for times at
+    shapes that are no points; `stall_shares` as ladder_stalls.csv, for the metrics `stall_<reason>_frac`.
     """
     by_key = {tuple(row[name] for name in KEY): row for part in (every_time, rungs) for row in part.to_dict("records")}
     shares = {
@@ -364,7 +365,7 @@ def build_hypotheses(
             paired: Any = own.get("versus_torch_p50") if of_time and versus == "torch" else None
             other = own["floor_time_ns"] if versus == "floor" else value(beside, metric)
             if not _unknown(paired):
-                found = 1 / float(paired)  # round by round, in one run
+                found = 1 / float(paired)  # paired round by round in one run
             elif _unknown(other) or not other:
                 found = None
             else:
@@ -384,7 +385,7 @@ def _end(value: Any) -> float | None:
 
 
 def _verdict_of(found: float, expected: Sequence[float | None], refuting: Sequence[float | None], spread: float) -> str:
-    """reached, not refuted or refuted; `spread`: a factor by which the value may be off either way."""
+    """Return "reached", "not refuted" or "refuted". `spread` is the factor by which the value may be off either way."""
 
     def outside(value: float, ends: Sequence[float | None]) -> bool:
         low, high = ends
@@ -398,10 +399,10 @@ def _verdict_of(found: float, expected: Sequence[float | None], refuting: Sequen
 
 
 def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> dict[str, Any]:
-    """A row of hypotheses.csv without its key; `apart`: a ratio of times of two runs, not judged near its bounds."""
+    """A row of hypotheses.csv without its key. `apart`: a ratio of times of two runs, not judged near its bounds."""
     metric, versus, equals = said["metric"], said["versus"], said["equals"]
     low, high = _end(said["low"]), _end(said["high"])
-    low = low if low else None  # nothing measured is below 0
+    low = low if low else None  # no measurement is below 0
     column = "" if versus else metric  # a ratio has no unit
     ends = [f"{sign} {show(column, end)}" for sign, end in (("≥", low), ("≤", high)) if end is not None]
     bounds = f"is {equals}" if equals else " and ".join(ends) or "any"
@@ -418,7 +419,7 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
         verdict = _verdict_of(found, (low, high), beyond, 1 + ACROSS_RUNS if apart else 1)
     shown = "not measured" if _unknown(found) else show(column, found)
     if verdict == "refuted" and any(end is not None and shown == show(column, end) for end in (low, high)):
-        shown = f"{found:.6g}"  # beyond a bound by less than is usually shown
+        shown = f"{found:.6g}"  # show more digits: the usual ones equal those of the bound
     runs = ", timed in different runs" if apart else ""
     runs += ": too near its bounds to judge" if apart and verdict == "not refuted" else ""
     return {
@@ -523,10 +524,11 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
     ),
 )
 def with_verdicts(rungs: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame:
-    """ladder.csv: `rungs` with the verdict over what each rung states: refuted if a part is, reached if all parts
-    are, else not measured. The rule about bytes that holds for every rung decides where one states nothing else; beside
-    what one states it comes last and is told apart. At another shape than the ladder's only what is said about that
-    shape counts.
+    """Return ladder.csv: `rungs` with the verdict on the hypotheses that each rung states.
+
+    The verdict is the worst of the parts, in the order refuted, not measured, not refuted, reached. The rule about
+    bytes for every rung decides only if a rung states nothing else; otherwise it comes last, marked as not stated. Each
+    shape has its own hypotheses; only those count at a shape other than the bench shape.
     """
     order = {"refuted": 0, "not measured": 1, "not refuted": 2, "reached": 3}
     ranked = hypotheses.assign(order=hypotheses["verdict"].map(order))
@@ -574,5 +576,5 @@ def with_verdicts(rungs: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame
     ),
 )
 def build_stalls(stall_shares: pd.DataFrame) -> pd.DataFrame:
-    """Return ladder_stalls.csv of the chosen points' shares."""
+    """Return ladder_stalls.csv from the stall shares of the chosen points."""
     return stall_shares[[*KEY, "reason", "share_frac"]].assign(tier="counters")
