@@ -1,4 +1,4 @@
-"""Cuts a log that holds the output of several runs of nsys, one after the other, as a job with a loop prints it."""
+"""Cut a log with the output of several runs of nsys, such as a job with a loop prints."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import re
 from analysis.capture.model import Gap
 from analysis.formats.words import count_of
 
-_MOST_BYTES = 16 << 20  # a log; exports of this size hold one run
-# Each run of `nsys profile` prints one of the first two, `nsys stats` the last.
+_MOST_BYTES = 16 << 20  # the largest log; a larger file is an export and holds one run
+# Each run of `nsys profile` prints one of the first two lines, `nsys stats` the last.
 _BEGINNINGS = (
     re.compile(rb"^Generating '[^'\n]*?(?P<name>[^'/\\\n]+\.qdstrm)'", re.M),
     re.compile(rb'^Saving temporary "[^"\n]*?(?P<name>[^"/\\\n]+\.qdstrm)"', re.M),  # until 2021
@@ -18,7 +18,7 @@ _BEGINNINGS = (
 
 
 def first_run(raw: bytes | mmap.mmap, where: str) -> tuple[bytes | mmap.mmap, list[Gap]]:
-    """The part of a log that belongs to its first run, its line numbers kept, and the gap that names the others."""
+    """The part of a log from its first run, with its line numbers kept, and the gap that names the other runs."""
     if len(raw) > _MOST_BYTES:
         return raw, []
     for beginning in _BEGINNINGS:

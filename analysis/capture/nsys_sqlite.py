@@ -1,9 +1,9 @@
-"""Reads the SQLite exports of nsys, of every schema from 2021 to 2026.
+"""Read the SQLite exports of nsys, of every schema from 2021 to 2026.
 
-nsys creates tables and columns only where it has something to put in, and their set grew over the years, so whatever
-may be absent is asked for first; nothing is read by position. Rows stay integer columns until the very end: ids are
-joined, and only the few different names are decoded. What nsys copies of the process (environment, command lines,
-host name) is never read.
+nsys creates tables and columns only if it has rows for them, and their set grew over the years. So this module checks
+for every optional table and column first, and reads nothing by position. Rows stay integer columns until the very end:
+ids are joined, and only the distinct names are decoded. The module never reads what nsys copies of the process
+(environment, command lines, host name).
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _LATEST_NS = 1 << 61
 _LONGEST_NS = 1 << 53
 NVTX = "NVTX_EVENTS"
-# Only these keys of the version tables are looked at; META_DATA_CAPTURE holds the process environment and is left shut.
+# The module reads only these keys of the version tables. It never opens META_DATA_CAPTURE, which holds the process
+# environment.
 _VERSION_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 _VERSION_KEY = "EXPORT_SCHEMA_VERSION"
-# NVTX event types (ENUM_NSYS_EVENT_TYPE): ranges of the library, and those imported from NVTX text files
+# NVTX event types (ENUM_NSYS_EVENT_TYPE): ranges of the library, and ranges imported from NVTX text files.
 _PUSH_POP = (59, 70)
 _START_END = (60, 71)
 _DOMAIN_CREATE = 75
@@ -67,7 +68,7 @@ _COPY_KINDS = {
     9: "Host-to-Host",
     10: "Peer-to-Peer",
 }
-# Pages that move between memories on demand: no call launches them.
+# Pages that move between memories on demand, without a call that launches them.
 _MIGRATIONS = {
     11: "Unified Host-to-Device",
     12: "Unified Device-to-Host",
@@ -75,21 +76,21 @@ _MIGRATIONS = {
     14: "Unified Peer-to-Peer",
 }
 _MEMORIES = dict(enumerate(("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")))
-# What nsys says of a trace without kernels, as far as it names no file and no host.
+# nsys' messages about a trace without kernels that name no file and no host.
 _WHY_NONE = re.compile(
     r"Installed CUDA driver version \([\d.]+\) is not supported by this build of Nsight Systems"
     r"|CUDA profiling might have not been started correctly"
     r"|Unified Memory cannot be traced on devices that don't support peer-to-peer transfers"
 )
 _LOST = re.compile(r"\b(lost|dropp|discard|missing|missed|incomplete|not (all|every)|overflow|truncat)", re.IGNORECASE)
-_MOST_LINEAGE = 64  # graphs cloned from graphs cloned from graphs; more can only be a circle
+_MOST_LINEAGE = 64  # most clones of clones of a graph; more can only be a cycle
 _EXPORT_AGAIN = "export it again with `nsys export --type sqlite`"
 
 BoolArray = npt.NDArray[np.bool_]
 
 
 class Column(NamedTuple):
-    """One column of a table: int64 (object for texts), 0 or '' where missing."""
+    """One column of a table: int64 (object for texts), 0 or '' if missing."""
 
     values: npt.NDArray[Any]
     missing: BoolArray
@@ -104,10 +105,10 @@ def is_export(tables: Mapping[str, Sequence[str]]) -> bool:
 
 
 def read(path: Path, where: str) -> Timeline:
-    """GPU operations with their launch calls, ranges, graph nodes and the profiler's own time of an nsys export.
+    """Read an nsys export: GPU operations with their launch calls, ranges, graph nodes and the profiler's own time.
 
-    A kernel finds its call by correlation id within its process. A range that was never closed ends at the last NVTX
-    event, as nsys' own reports have it.
+    A kernel belongs to the call with its correlation id in the same process. A range that was never closed ends at the
+    last NVTX event, as in nsys' own reports.
 
     Raises:
         InputError: the file is damaged, or holds neither GPU operations nor ranges nor calls of the host.
@@ -169,7 +170,7 @@ def _nccl_calls(file: Tables, ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def _no_gpu_operations(export: _Export, calls: int) -> Gap:
-    """The gap of an export without kernels, with what nsys says of it."""
+    """The gap of an export without kernels, with the message of nsys about it."""
     if not calls:
         return Gap(
             "GPU operations",
@@ -187,8 +188,10 @@ def _no_gpu_operations(export: _Export, calls: int) -> Gap:
 
 
 def _host(export: _Export) -> tuple[dict[str, pd.DataFrame], pd.DataFrame | None, pd.DataFrame | None]:
-    """Sums over the calls of CUDA and of the operating system's runtime, by the report of nsys that has them, and the
-    calls in which the host may wait for the GPU, and those that set something up.
+    """Return the calls of the host in three tables.
+
+    First the sums over the calls of CUDA and of the operating system's runtime, by nsys report. Then the calls in which
+    the host may wait for the GPU, and the calls that set something up.
     """
     sums: dict[str, pd.DataFrame] = {}
     waits, setups = None, None
@@ -210,7 +213,7 @@ def _host(export: _Export) -> tuple[dict[str, pd.DataFrame], pd.DataFrame | None
 
 
 class _Export:
-    """An open export: columns that may be absent, names by id, and the gaps found so far."""
+    """An open export: reads of optional columns, names by id, and the gaps found so far."""
 
     def __init__(self, file: Tables, where: str) -> None:
         self.file = file
@@ -221,7 +224,7 @@ class _Export:
         self._processes: dict[int, int] | None = None
 
     def read(self, table: str, needed: Sequence[str], wanted: Sequence[str] = ()) -> dict[str, Column]:
-        """The columns of a table: `needed`, and of `wanted` those that there are. No table: no columns."""
+        """The columns of a table: all of `needed`, and those of `wanted` that exist. Empty without the table."""
         if table not in self.tables:
             return {}
         have = {*self.tables[table], "rowid"}
@@ -238,7 +241,7 @@ class _Export:
         is_text = name in _TEXTS
         if (values.dtype == object) == is_text and (is_text or values.dtype == np.int64):
             return Column(values, missing)
-        if missing.all():  # a column without values has the type of its declaration, or none
+        if missing.all():  # the type of a column without values is the declared one, or none
             empty = np.full(len(values), "", dtype=object) if is_text else np.zeros(len(values), dtype=np.int64)
             return Column(empty, missing)
         raise InputError(
@@ -247,7 +250,7 @@ class _Export:
         )
 
     def names(self, ids: npt.NDArray[Any]) -> list[str]:
-        """The texts of these ids of StringIds; an id that is not there gives a name that says so."""
+        """The texts of these ids of StringIds; an unknown id gives a name that says so."""
         if self._strings is None:
             table = self.read("StringIds", ("id", "value"))
             columns = table or {"id": _no_column(), "value": _no_column()}
@@ -269,14 +272,14 @@ class _Export:
         ]
 
     def ids_of(self, prefixes: tuple[str, ...]) -> IntArray:
-        """The ids of StringIds whose text begins so."""
+        """The ids of StringIds whose text begins with one of `prefixes`."""
         self.names(np.array([], dtype=np.int64))
         assert self._strings is not None
         chosen = [number for number, text in self._strings.items() if str(text).startswith(prefixes)]
         return np.array(chosen, dtype=np.int64)
 
     def pid(self, process: IntArray) -> IntArray:
-        """Process ids to show. `process` are the ids' upper bits: host and virtual machine, then process."""
+        """Process ids for display. `process` are the upper bits of the ids: host and virtual machine, then process."""
         short = process & 0xFFFFFF
         if self._processes is None:
             self._processes = {}
@@ -305,7 +308,7 @@ def _process(global_id: IntArray) -> IntArray:
 
 
 def _masked(column: Column | None, length: int) -> Any:
-    """An Int64 column for the model, NA where the file has no cell, no column or no value."""
+    """An Int64 column for the model, NA if the file has no cell, no column or no value."""
     if column is None:
         return pd.array([pd.NA] * length, dtype="Int64") if length == 0 else _all_missing(length)
     return pd.arrays.IntegerArray(column.values, column.missing.copy())
@@ -357,7 +360,7 @@ def _gpu_ops(export: _Export) -> pd.DataFrame:
 
 
 def _same_categories(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same parts, their texts with common categories, so that they stay categories when put together."""
+    """Give the texts of all parts common categories, so that they stay categories in the joined table."""
     for name in ("kind", "name", "grid", "block", "device", "memory"):
         union = list(dict.fromkeys(text for part in parts for text in part[name].categories))
         for part in parts:
@@ -366,12 +369,12 @@ def _same_categories(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _impossible(start: IntArray, end: IntArray) -> npt.NDArray[np.bool_]:
-    """Which times no clock gives, or lie 104 days apart: their sums would leave 64 bits."""
+    """Mark times that no clock gives, and times 104 days apart: their sums would exceed 64 bits."""
     return (start < -_LATEST_NS) | (end > _LATEST_NS) | (end - start > _LONGEST_NS)
 
 
 def _times(export: _Export, table: str, columns: dict[str, Column]) -> tuple[dict[str, Column], IntArray, IntArray]:
-    """The rows that have both times, and these. CUPTI gives 0 and 0 for what it could not time."""
+    """The rows that have a start and an end, and these times. CUPTI writes 0 and 0 for rows it could not time."""
     start, end = columns["start"], columns["end"]
     timed = ~(start.missing | end.missing | ((start.values == 0) & (end.values == 0)))
     lost = int((~timed).sum())
@@ -423,7 +426,7 @@ def _kernels(export: _Export) -> _Part | None:
 
 
 def _copies(export: _Export) -> list[_Part]:
-    """Copies that the program asked for, and migrations of unified memory, as parts of their own."""
+    """Copies that the program called for, and migrations of unified memory, as separate parts."""
     columns = export.read(MEMCPY, ("start", "end"), ("bytes", "copyKind", "srcKind", "dstKind", "graphNodeId", *_PLACE))
     if not columns:
         return []
@@ -452,7 +455,7 @@ def _sets(export: _Export) -> _Part | None:
 def _unshaped(
     kind: str, start: IntArray, end: IntArray, names: list[str], codes: IntArray, columns: dict[str, Column]
 ) -> _Part:
-    """A part without grid and block; names that come out equal become one."""
+    """A part without grid and block. Names that become equal are merged."""
     unique = list(dict.fromkeys(names))
     again = np.array([unique.index(name) for name in names], dtype=np.int64)
     none = _shape([None] * 3, len(start))
@@ -465,7 +468,7 @@ def _or_zero(column: Column | None, length: int) -> IntArray:
 
 
 def _shape(parts: list[Column | None], length: int) -> pd.Categorical:
-    """'64x1x1' of three columns, '' where there is none."""
+    """'64x1x1' from three columns; '' if there are none."""
     if any(part is None for part in parts):
         return pd.Categorical.from_codes(np.zeros(length, dtype=np.int8), categories=[""])
     x, y, z = (part.values for part in parts if part is not None)
@@ -495,7 +498,7 @@ def _merged(codes: IntArray, labels: list[str]) -> pd.Categorical:
 
 
 def _launched(export: _Export, part: _Part, calls: dict[str, Column]) -> dict[str, Any]:
-    """The columns of GPU_OPS for one part, each operation beside the call that launched it."""
+    """The columns of GPU_OPS for one part, with the call that launched each operation."""
     count = len(part.start)
     found = _call_rows(part.columns, calls)
     known = found >= 0
@@ -513,7 +516,7 @@ def _launched(export: _Export, part: _Part, calls: dict[str, Column]) -> dict[st
     has_thread = "globalTid" in calls
     pid = of_call("globalTid", 1) if has_thread else _all_missing(count)
     pid = pd.arrays.IntegerArray(export.pid(pid._data), pid._mask)
-    if "globalPid" in part.columns:  # known without the call, too
+    if "globalPid" in part.columns:  # known even without the call
         own = part.columns["globalPid"]
         process = export.pid(_process(own.values))
         pid = pd.arrays.IntegerArray(np.where(own.missing, pid._data, process), own.missing & pid._mask)
@@ -547,7 +550,7 @@ def _categories(codes: IntArray, labels: list[str]) -> pd.Categorical:
 
 
 def _node_ids(column: Column | None, length: int) -> Any:
-    """Graph nodes; 0 is none."""
+    """Ids of graph nodes, NA for 0."""
     if column is None:
         return _all_missing(length)
     values = column.values
@@ -555,7 +558,7 @@ def _node_ids(column: Column | None, length: int) -> Any:
 
 
 def _memory(columns: dict[str, Column], length: int) -> pd.Categorical:
-    """`Pageable -> Device` of copies, '' where a side is not known."""
+    """`Pageable -> Device` for each copy; '' if a side is not known."""
     sides = [columns.get(name) for name in ("srcKind", "dstKind")]
     codes, labels = np.zeros(length, dtype=np.int64), [""]
     if sides[0] is not None and sides[1] is not None:
@@ -569,7 +572,7 @@ def _memory(columns: dict[str, Column], length: int) -> pd.Categorical:
 
 
 def _gpu_names(export: _Export) -> dict[int, str]:
-    """The names of the GPUs by their number, which is called deviceId in 2021 and 2022."""
+    """The names of the GPUs by their number, whose column is called deviceId in 2021 and 2022."""
     have = export.tables.get("TARGET_INFO_GPU", ())
     number = next((name for name in ("id", "deviceId") if name in have), "")
     names: dict[int, str] = {}
@@ -581,7 +584,10 @@ def _gpu_names(export: _Export) -> dict[int, str]:
 
 
 def _devices(export: _Export, device: IntArray) -> pd.Categorical:
-    """`NVIDIA H200 (0)` as nsys prints it, `0` where the file does not name its GPUs. Told by id, never by order."""
+    """`NVIDIA H200 (0)` as nsys prints it, or `0` if the file does not name its GPUs.
+
+    It matches by id, never by order.
+    """
     codes, ids = pd.factorize(device)
     names = _gpu_names(export)
     labels = [f"{names[i]} ({i})" if names.get(i) else str(i) for i in ids.tolist()]
@@ -591,7 +597,7 @@ def _devices(export: _Export, device: IntArray) -> pd.Categorical:
 def _call_rows(ops: dict[str, Column], calls: dict[str, Column]) -> IntArray:
     """The row of the API call of each operation, -1 for none: the same process and correlation id.
 
-    Where two calls share both (a runtime call and the driver call inside it), the one that started first is taken.
+    If two calls share both (a runtime call and the driver call inside it), it takes the call that started first.
     """
     correlation = ops.get("correlationId")
     count = len(ops["start"].values)
@@ -622,7 +628,7 @@ def _call_rows(ops: dict[str, Column], calls: dict[str, Column]) -> IntArray:
 def _process_codes(
     op_pid: Column | None, call_tid: Column | None, ops: int, calls: int
 ) -> tuple[IntArray, IntArray]:  # fmt: skip
-    """Process numbers (0, 1, …) of the calls and the operations, -1 for an operation of no process that calls."""
+    """Process numbers (0, 1, …) of the calls and the operations, -1 for an operation of a process without calls."""
     if op_pid is None or call_tid is None:
         return np.zeros(calls, dtype=np.int64), np.zeros(ops, dtype=np.int64)
     process = _process(call_tid.values)
@@ -677,7 +683,7 @@ def _explain_calls(export: _Export, parts: list[dict[str, Any]], calls: dict[str
 
 
 def _whole_graphs(export: _Export, calls: dict[str, Column], parts: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Graph launches of which nsys timed only the whole, as operations of kind `graph`, and the gaps they mean."""
+    """Graph launches that nsys timed only as a whole, as operations of kind `graph`. Adds the gaps that follow."""
     columns = export.read(GRAPH_TRACE, ("start", "end"), ("graphId", "graphExecId", *_PLACE))
     nodes = any((~part["graph_node_id"]._mask).any() for part in parts)
     if columns:
@@ -715,7 +721,7 @@ def _whole_graphs(export: _Export, calls: dict[str, Column], parts: list[dict[st
 
 
 def _has_nodes(graphs: dict[str, Any], parts: list[dict[str, Any]]) -> BoolArray:
-    """Which graph launches are also there node by node."""
+    """Mark the graph launches that the capture also holds node by node."""
     keys = pd.MultiIndex.from_arrays([graphs["pid"], graphs["correlation_id"]])
     result = np.zeros(len(keys), dtype=np.bool_)
     for part in parts:
@@ -726,10 +732,10 @@ def _has_nodes(graphs: dict[str, Any], parts: list[dict[str, Any]]) -> BoolArray
 
 
 def _graph_nodes(export: _Export, gpu_ops: pd.DataFrame) -> pd.DataFrame:
-    """Where each graph node that ran was recorded: its lineage followed to the call that created the original.
+    """The call that recorded each graph node that ran, found through its chain of clones to the original node.
 
-    Until 2023 the nodes stand in CUDA_GRAPH_EVENTS, later in CUDA_GRAPH_NODE_EVENTS, while the old name then holds
-    whole graphs: the table is known by its columns.
+    Until 2023 the table of nodes is CUDA_GRAPH_EVENTS, later CUDA_GRAPH_NODE_EVENTS. The old name then holds whole
+    graphs, so the columns tell which table has the nodes.
     """
     ran = gpu_ops.loc[gpu_ops["graph_node_id"].notna(), ["pid", "graph_node_id"]].dropna().drop_duplicates()
     if ran.empty:
@@ -743,7 +749,7 @@ def _graph_nodes(export: _Export, gpu_ops: pd.DataFrame) -> pd.DataFrame:
         or [_NO_NODES],
         ignore_index=True,
     )
-    # A clone is named twice where it was also looked at: the row that knows the original is the one to follow.
+    # A clone has two rows if it was also queried. Follow the row that names the original.
     events = events.sort_values(["has_original", "start_ns"], ascending=[False, True], kind="stable")
     events = events.drop_duplicates(["pid", "graph_node_id"]).reset_index(drop=True)
     index = pd.MultiIndex.from_frame(events[["pid", "graph_node_id"]])
@@ -867,7 +873,7 @@ def _nvtx(export: _Export) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _range_names(export: _Export, columns: dict[str, Column], chosen: BoolArray) -> npt.NDArray[np.object_]:
-    """`name`, or `domain:name` outside the default domain, of the chosen events."""
+    """The names of the chosen events: `name`, or `domain:name` outside the default domain."""
     count = len(chosen)
     names = np.full(count, "", dtype=object)
     text = columns.get("text")
@@ -955,7 +961,7 @@ def _diagnostics(export: _Export) -> None:
 
 
 def _version(export: _Export) -> str:
-    """Version of the export's schema, '' where the file does not say (2021)."""
+    """Version of the export's schema, '' if the file names none (2021)."""
     for table in _VERSION_TABLES:
         if {"name", "value"} <= set(export.tables.get(table, ())):
             columns = export.read(table, ("name", "value"))

@@ -1,15 +1,15 @@
-"""From the bytes of `nsys stats` output to columns: which tables there are, where each ends, and its cells.
+"""Turn the bytes of `nsys stats` output into columns: find the tables, the end of each, and its cells.
 
-nsys does not escape quotes inside names, puts free text before, between and after its tables, and quotes a field only
-where it holds a comma. So there are two ways through a table, and they give the same columns:
+nsys does not escape quotes inside names. It prints free text before, between and after its tables, and quotes a field
+only if the field holds a comma. So there are two ways to read a table, and they give the same columns:
 
-- Apache Arrow's parser, a few megabytes at a time and on all cores. It is trusted with a piece only where every row
-  has its columns and every quote is accounted for: it opens or closes a field that needs quotes, within a line.
-- line by line otherwise: fields without quotes hold no comma, quoted ones anything, and what can be split in more than
-  one way is refused. Console tables, whose ruler of dashes says where the columns are, are read here too.
+- Apache Arrow's parser, a few megabytes at a time and on all cores. Its result for a piece counts only if every row has
+  all columns and every quote is accounted for: it opens or closes a field that needs quotes, within a line.
+- line by line otherwise. A field without quotes holds no comma, and a quoted field may hold anything. A line that
+  splits in more than one way is refused. This way also reads console tables, whose ruler of dashes gives the columns.
 
-Whole numbers come out as int64 and sizes as float64 where every cell is plain; otherwise all numbers of the table stay
-text, for the locale to be decided.
+Whole numbers become int64 and sizes float64 if every cell is plain. Otherwise all numbers of the table stay text until
+the locale is known.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TITLE = re.compile(
 _BETWEEN = ("Processing [", "Exporting ", "SKIPPED: ", "Report was success", "Generating ")
 _RULER = re.compile(r" *-+(?:  ?-+){2,} *|\+(?:-+\+){3,}")  # `--format column` and `--format table`
 _NUMBER = re.compile("[-+]?[0-9.][0-9.,eE+' \u00a0\u202f\u2009\u2019-]*")
-# How reports were called before 2022 and reports whose header is that of another one, by what the header tells.
+# Title of a report -> report whose header its tables have: names from before 2022, and reports that share a header.
 _TITLED = {
     "gpukernsum": "cuda_gpu_kern_sum",
     "gpumemtimesum": "cuda_gpu_mem_time_sum",
@@ -73,26 +73,26 @@ _TITLED = {
     "kernexectrace": "cuda_kern_exec_trace",
     "kernexecsum": "cuda_kern_exec_sum",
 }
-# Two reports have this header: cuda_api_sum and osrt_sum, nvtx_pushpop_sum and nvtx_startend_sum.
+# Each of these headers belongs to two reports: cuda_api_sum or osrt_sum, nvtx_pushpop_sum or nvtx_startend_sum.
 _SHARED = ("cuda_api_sum", "nvtx_range_sum")
 
 
 class NotPlainError(Exception):
-    """A number of the table is not plain digits: it has to be read as text."""
+    """A number of the table is not plain digits, so the table has to be read as text."""
 
 
 @dataclass(frozen=True)
 class RawTable:
     """One table of a file.
 
-    header        what its header line tells
-    columns       by normalised name: dictionary of strings (text), int64, float64 or string (numbers), missing null
+    header        the content of its header line
+    columns       by normalised name: dictionary of strings (text), int64, float64 or string (numbers); null if missing
     line          number of the header line in the file, from 1
-    cut_after     complete rows before a last one that was cut off (None: not cut)
-    doubtful_end  the last name may be cut: the file ends without a line end right after it
+    cut_after     number of complete rows before a last row that was cut off (None: not cut)
+    doubtful_end  the last name may be cut: the file ends right after it, without a line end
     cut_names     names that the console cut, ending in …
-    console       it is a console table, whose names are cut and whose numbers follow the locale
-    sized         unit of size that the title names where the columns do not (nsys 2021)
+    console       whether it is a console table: its names are cut and its numbers follow the locale
+    sized         unit of size from the title, if the columns name none (nsys 2021)
     """
 
     header: Header
@@ -113,7 +113,10 @@ class RawTable:
         return int(self.columns.num_rows)
 
     def unit(self, name: str) -> str:
-        """Unit of a column, '' where it has none. 2020 prints that of times once, and that of sizes in the title."""
+        """The unit of a column, '' if it has none.
+
+        nsys 2020 prints the unit of times once, and that of sizes in the title.
+        """
         own = self.header.units[self.header.names.index(name)]
         if own == UNKNOWN_SIZE:
             return self.sized or own
@@ -123,7 +126,7 @@ class RawTable:
 
 
 def kind_of(name: str, unit: str) -> str:
-    """What a column holds (nsys_reports.KINDS), given its unit: sizes in B are whole, times in other units are not."""
+    """The kind of a column (nsys_reports.KINDS) with this unit: sizes in B are whole, times in other units are not."""
     kind = KINDS.get(name, "word")
     if unit in _BYTE_UNITS and kind in ("time", "mean", "size"):
         return "size" if unit != "B" else "mean" if kind == "mean" else "whole"
@@ -136,9 +139,9 @@ def kind_of(name: str, unit: str) -> str:
 
 
 def lines_with(raw: Raw, marks: Sequence[bytes], start: int = 0) -> Iterator[tuple[int, str]]:
-    """(offset, line) of the lines that hold one of `marks`, in order, from `start` on; a line is shown up to 64 KiB.
+    """Yield (offset, line) of each line with one of `marks`, in order, from `start` on; a line has at most 64 KiB.
 
-    The file is searched in windows: only those that hold a mark are looked at line by line.
+    The search runs in windows, and only a window with a mark is searched line by line.
     """
     begin = start
     while begin < len(raw):
@@ -160,7 +163,7 @@ def lines_with(raw: Raw, marks: Sequence[bytes], start: int = 0) -> Iterator[tup
 
 
 def find_header(raw: Raw, start: int = 0) -> tuple[int, Header] | None:
-    """Where the next header of an nsys report begins, from `start` on, and what it tells; None where there is none."""
+    """The offset and the content of the next header of an nsys report, from `start` on; None if there is none."""
     for at, line in lines_with(raw, nsys_reports.ANCHORS, start):
         header = header_at(raw, at, line)
         if header:
@@ -169,12 +172,12 @@ def find_header(raw: Raw, start: int = 0) -> tuple[int, Header] | None:
 
 
 def header_at(raw: Raw, at: int, line: str) -> Header | None:
-    """The header that a line at an offset is, in CSV or above the ruler of a console table, or None."""
+    """Read a line at an offset as a header, in CSV or above the ruler of a console table; None if it is no header."""
     return nsys_reports.parse_header(line) or _console_header(raw, at, line)
 
 
 def _line_at(raw: Raw, at: int) -> tuple[str, int]:
-    """The line that begins at an offset, and where the next one does."""
+    """The line that begins at an offset, and the offset of the next line."""
     end = raw.find(b"\n", at)
     end = len(raw) if end < 0 else end
     return raw[at:end].decode("utf-8", errors="replace").rstrip("\r"), min(end + 1, len(raw))
@@ -205,7 +208,7 @@ def _count_lines(raw: Raw, end: int) -> int:
 
 
 def split_row(line: str, header: Header) -> list[str] | None:
-    """The cells of a CSV row, unquoted; None where it is no row of this table or could be split in several ways."""
+    """The unquoted cells of a CSV row; None if the line is no row of this table or splits in several ways."""
     names, sign = header.names, header.delimiter
     pieces = line.split(sign)
     if len(pieces) < len(names):
@@ -216,7 +219,7 @@ def split_row(line: str, header: Header) -> list[str] | None:
 
 
 def _split_quoted(pieces: list[str], header: Header) -> list[str] | None:
-    """The cells of a row with quotes from what stands between its delimiters; None as in `split_row`."""
+    """The cells of a row with quotes, from the pieces between its delimiters; None as in `split_row`."""
     names = header.names
     found: list[list[str]] = []
     budget = [10_000]
@@ -228,10 +231,10 @@ def _split_quoted(pieces: list[str], header: Header) -> list[str] | None:
 
 
 def _holds_a_row(line: str, header: Header) -> bool:
-    """Whether whole rows stand before and behind a quote of this line: the line end between the two was lost."""
+    """Whether whole rows stand before and after a quote of this line, so that the line end between them was lost."""
     for tried, match in enumerate(re.finditer(f'(?<=[^{header.delimiter}])"[,;\t| ]?(?=[0-9:])', line)):
         if tried > _MOST_QUOTES:
-            return True  # too many to try them all: no name has so many
+            return True  # too many to try all of them, and no name has so many
         pieces = line[match.end() :].split(header.delimiter)
         if len(pieces) < len(header.names):
             return False
@@ -244,7 +247,7 @@ def _holds_a_row(line: str, header: Header) -> bool:
 
 
 def _consistent(cells: list[str], names: tuple[str, ...]) -> bool:
-    """Whether the tree of a range repeats its name, where there is one."""
+    """Whether the tree of a range repeats its name; False without a tree."""
     if "NameTree" not in names or "Name" not in names:
         return False
     return cells[names.index("NameTree")].lstrip("-") == cells[names.index("Name")].lstrip("-")
@@ -265,7 +268,7 @@ def _all_fit(cells: Sequence[str], header: Header) -> bool:
 def _splits(
     pieces: list[str], at: int, done: list[str], header: Header, found: list[list[str]], budget: list[int]
 ) -> None:
-    """All ways to make the rest of a row's cells of `pieces[at:]`, appended to `found` (a few are enough)."""
+    """Append to `found` every way to make the remaining cells of a row from `pieces[at:]`; a few are enough."""
     column = len(done)
     left = len(header.names) - column
     if left == 0:
@@ -289,7 +292,7 @@ def _splits(
         whole = len(cell) > 1 and cell[0] == cell[-1] == '"'
         if length > 1 and not whole:
             continue
-        # One quote at either end of a field with none inside is how nsys quotes; a lonely field may hold any quotes.
+        # nsys quotes a field with one quote at each end and none inside. A field of a single piece may hold any quotes.
         inner = cell[1:-1] if whole else cell
         if _fits(inner, kind):
             done.append(inner)
@@ -302,7 +305,7 @@ def _splits(
 
 @dataclass
 class _Rows:
-    """Rows read line by line, as columns of text; `end` is the offset where the table ended, None if it goes on."""
+    """Rows read line by line, as columns of text; `end` is the offset of the table's end, or None if it goes on."""
 
     cells: list[list[str]] = field(default_factory=list)
     end: int | None = None
@@ -332,7 +335,11 @@ def _read_lines(raw: Raw, begin: int, end: int, header: Header, where: str) -> _
 
 
 def _check_end(raw: Raw, at: int, line: str, header: Header, where: str, blank_before: bool) -> None:
-    """Nothing, if this line may end a table; else an error that names it."""
+    """Check that this line may end a table.
+
+    Raises:
+        InputError: it may not; the message names the line.
+    """
     other = header_at(raw, at, line)
     report = header.report.name
     if other and other.report.name == report:
@@ -361,7 +368,7 @@ def _plain_number(cell: str, kind: str) -> int | float | None:
 
 
 def _to_arrow(rows: list[list[str]], header: Header, wanted: Sequence[str], typed: bool) -> pa.Table:
-    """Rows of text as the columns that Arrow would have made of them."""
+    """Convert rows of text into the columns that Arrow would return."""
     arrays: dict[str, pa.Array] = {}
     for name in wanted:
         place = header.names.index(name)
@@ -381,7 +388,7 @@ def _to_arrow(rows: list[list[str]], header: Header, wanted: Sequence[str], type
 def _read_piece(
     raw: Raw, begin: int, end: int, header: Header, wanted: Sequence[str], typed: bool, where: str, fast: bool
 ) -> tuple[pa.Table, int | None]:
-    """The wanted columns of the rows between two offsets at line ends, and where the table ended inside, if it did."""
+    """The wanted columns of the rows between two line ends, and the offset of the table's end if it lies between."""
     table = _read_arrow(raw, begin, end, header, wanted, typed) if fast else None
     if table is not None:
         return table, None
@@ -390,9 +397,9 @@ def _read_piece(
 
 
 def _read_arrow(raw: Raw, begin: int, end: int, header: Header, wanted: Sequence[str], typed: bool) -> pa.Table | None:
-    """The same by Arrow, or None where it cannot be trusted with these bytes."""
+    """The same with Arrow; None if its result for these bytes may be wrong."""
     piece = np.frombuffer(raw, dtype=np.uint8, count=end - begin, offset=begin)
-    # Text columns are read even if nobody wants them: their quotes have to be accounted for.
+    # Text columns are read even if not wanted, because their quotes have to be accounted for.
     kinds = {name: kind_of(name, unit) for name, unit in zip(header.names, header.units, strict=True)}
     read = [name for name in header.names if name in wanted or kinds[name] == "text"]
     types = {
@@ -403,7 +410,7 @@ def _read_arrow(raw: Raw, begin: int, end: int, header: Header, wanted: Sequence
         else pa.string()
         for name in read
     }
-    # Every missing word more costs time in every cell; with others than these the piece is read line by line.
+    # Each further word for a missing value slows every cell; a piece with other words is read line by line.
     nulls = ["", "None"] if b"None" in raw[begin : min(begin + 4096, end)] else [""]
     try:
         table = arrow_csv.read_csv(
@@ -438,13 +445,13 @@ def _read_arrow(raw: Raw, begin: int, end: int, header: Header, wanted: Sequence
                 cells = table[name]
                 empty = pc.is_in(cells, pa.array(_MISSING))
                 if not pc.all(pc.or_(empty, pc.match_substring_regex(cells, f"^\\s*{_NUMBER.pattern}$"))).as_py():
-                    return None  # a header or other text with as many commas
+                    return None  # a header, or other text with the same number of commas
                 table = table.set_column(table.schema.get_field_index(name), name, pc.if_else(empty, None, cells))
     return table.select(list(wanted))
 
 
 def _quotes_are_clean(piece: npt.NDArray[np.uint8], delimiter: int) -> bool:
-    """Whether quotes open and close whole fields in turn, each pair within one line."""
+    """Whether quotes open and close whole fields in turn, with each pair in one line."""
     quotes = np.flatnonzero(piece == 34)
     if len(quotes) % 2:
         return False
@@ -464,13 +471,13 @@ def _quotes_are_clean(piece: npt.NDArray[np.uint8], delimiter: int) -> bool:
 def read_tables(
     raw: Raw, where: str, wanted: Callable[[Report], Sequence[str]] | None = None, *, fast: bool = True
 ) -> list[RawTable]:
-    """Every table of a file.
+    """Read every table of a file.
 
     Args:
         raw: the text in UTF-8 (`text.open_text`).
         where: the file, for messages.
         wanted: the columns to read of a report (default: all).
-        fast: False reads line by line, as damaged pieces are.
+        fast: False reads line by line, which is how damaged pieces are read.
 
     Raises:
         InputError: a damaged row, columns in an order that no nsys prints, or output of several runs mixed.
@@ -495,7 +502,7 @@ def read_tables(
         asked = wanted(header.report) if wanted else header.report.columns
         names = [name for name in header.names if name in asked]
         if not header.delimiter and ("Start", "sec") in zip(header.names, header.units, strict=True):
-            at = _line_at(raw, _line_at(raw, begin)[1])[1]  # its starts place nothing, and its numbers may be cut
+            at = _line_at(raw, _line_at(raw, begin)[1])[1]  # no rows: the starts are too coarse, and numbers may be cut
             table = RawTable(header, _to_arrow([], header, names, False), line, console=True)
         elif header.delimiter:
             table, at = _read_csv(raw, begin, header, names, where, line, fast)
@@ -505,7 +512,7 @@ def read_tables(
 
 
 def lost_headers(raw: Raw) -> list[int]:
-    """Lines (from 1) that look like a header and are none of a known report: what is below was not read."""
+    """Numbers (from 1) of lines that look like a header but belong to no known report: the rows below were not read."""
     lost = []
     for at, line in lines_with(raw, (b"(ns)", b"(%)", b"(MB)"), text_start(raw)):
         names = {nsys_reports.normalise(cell.strip(' "'))[0] for cell in re.split(r"[,;\t|]|  +", line)}
@@ -516,7 +523,7 @@ def lost_headers(raw: Raw) -> list[int]:
 
 
 def ends_within(raw: Raw, tables: Sequence[RawTable]) -> bool:
-    """Whether the last line has no line end and is neither a row of the last table nor framing: something was cut."""
+    """Whether the file was cut: the last line has no line end and is neither a row of the last table nor framing."""
     begin = raw.rfind(b"\n") + 1
     line = _line_at(raw, begin)[0]
     if line.startswith(_BETWEEN[:2]):
@@ -535,7 +542,7 @@ def _second_table(where: str, line: int, header: Header) -> InputError:
 
 
 def _check_rest(raw: Raw, begin: int, end: int, header: Header, where: str) -> None:
-    """Raises an error if rows stand behind the end of their table, where other output was written into it."""
+    """Raise InputError if rows follow the end of their table, because other output was written into it."""
     while header.delimiter and begin < end:
         line, following = _line_at(raw, begin)
         if line.count(header.delimiter) >= len(header.names) - 1 and split_row(line, header) is not None:
@@ -548,7 +555,7 @@ def _check_rest(raw: Raw, begin: int, end: int, header: Header, where: str) -> N
 
 
 def _check_header(header: Header, where: str, line: int, *, titled: bool = False) -> None:
-    """Raises an error for columns or units that no nsys prints; `titled`: the title names the unit of times."""
+    """Raise InputError for columns or units that no nsys prints; `titled`: the title names the unit of times."""
     if not header.in_order:
         raise InputError(
             f"{where}: line {line} has the columns of {header.report.name} in an order that no nsys prints; the file "
@@ -559,7 +566,7 @@ def _check_header(header: Header, where: str, line: int, *, titled: bool = False
     for name, unit in zip(header.names, header.units, strict=True):
         kind = KINDS.get(name, "")
         if name == "Start" and unit in ("s", "sec"):
-            continue  # 2021 prints starts in seconds and durations in the unit asked for
+            continue  # 2021 prints starts in seconds and durations in the requested unit
         if kind in ("time", "mean") and not name.startswith("Avg "):
             units["size" if of_sizes else "time"].add(unit)
         elif kind == "size" and of_sizes:
@@ -592,10 +599,10 @@ def _check_header(header: Header, where: str, line: int, *, titled: bool = False
 
 
 def _check_titles(raw: Raw, start: int, begin: int, header: Header, where: str) -> str:
-    """The unit of size that the title names, or `nanoseconds`, if any.
+    """The unit of size that the title names, or `nanoseconds`, or ''.
 
     Raises:
-        InputError: two titles follow each other, or the title is of another report: tables of several processes.
+        InputError: two titles follow each other, or the title belongs to another report: tables of several processes.
     """
     text = raw[max(start, begin - 65536) : begin].decode("utf-8", errors="replace")
     titles: list[re.Match[str]] = []
@@ -625,7 +632,7 @@ def _read_csv(
     raw: Raw, begin: int, header: Header, wanted: Sequence[str], where: str, line: int, fast: bool
 ) -> tuple[RawTable, int]:
     first = _line_at(raw, begin)[1]
-    complete = raw.rfind(b"\n", first) + 1 or first  # behind the last line end
+    complete = raw.rfind(b"\n", first) + 1 or first  # the offset after the last line end
     typed = not any(
         kind_of(name, unit) == "mean" for name, unit in zip(header.names, header.units, strict=True) if name in wanted
     )
@@ -655,7 +662,7 @@ def _read_csv(
 
 
 def _sizes_look_whole(parts: list[pa.Table], header: Header) -> bool:
-    """Whether a column of MB holds whole numbers only, as one of bytes would: the cells have to be looked at."""
+    """Whether a column of MB holds only whole numbers, as one of bytes would; its cells then need a closer look."""
     for name in parts[0].column_names if parts else ():
         if kind_of(name, header.units[header.names.index(name)]) == "size":
             values = np.concatenate([part[name].drop_null().to_numpy() for part in parts])
@@ -668,7 +675,7 @@ def _sizes_look_whole(parts: list[pa.Table], header: Header) -> bool:
 def _read_pieces(
     raw: Raw, first: int, complete: int, header: Header, wanted: Sequence[str], typed: bool, where: str, fast: bool
 ) -> tuple[list[pa.Table], int | None]:
-    """All rows between two offsets, piece by piece on all cores, and where the table ended before that, if it did."""
+    """All rows between two offsets, read in pieces on all cores, and the offset of the table's end if it is there."""
     cuts = [first]
     while cuts[-1] < complete:
         following = raw.find(b"\n", cuts[-1] + _PIECE, complete) + 1
@@ -703,7 +710,7 @@ def _until_end(
 
 
 def _forget(raw: mmap.mmap, begin: int, end: int) -> None:
-    """Let the system drop pages of the mapped file that have been read."""
+    """Let the operating system drop pages of the mapped file that have been read."""
     page = mmap.PAGESIZE
     begin = -(-begin // page) * page
     if hasattr(mmap, "MADV_DONTNEED") and end > begin:
@@ -711,7 +718,7 @@ def _forget(raw: mmap.mmap, begin: int, end: int) -> None:
 
 
 def _read_tail(raw: Raw, first: int, complete: int, header: Header) -> tuple[bool, bool, list[str] | None]:
-    """The last line where it has no line end: (it was cut, its name may be cut, its cells if it is a whole row)."""
+    """Read a last line without a line end: (it was cut, its name may be cut, its cells if it is a whole row)."""
     line = raw[complete:].decode("utf-8", errors="replace").rstrip("\r")
     if not line.strip() or _FRAMING.match(line):
         return False, False, None
@@ -726,10 +733,10 @@ def _read_tail(raw: Raw, first: int, complete: int, header: Header) -> tuple[boo
         whole = last.rpartition(":")[2] == cells[header.names.index("RangeId")]
         return not whole, False, cells if whole else None
     if kind_of(name, "") != "text":
-        return True, False, None  # nothing says whether the last number or word goes on
+        return True, False, None  # the last number or word may be incomplete
     if line.endswith('"') and line.count('"') > 1 and header.delimiter in last:
         return False, False, cells
-    # A name that is only the beginning of others in the file was cut; one that stands elsewhere whole was not.
+    # A name was cut if the file holds it only as the beginning of other names, and not if it stands elsewhere whole.
     end = header.delimiter.encode() + last.encode()
     if raw.find(end + b"\n", first) >= 0 or raw.find(end + b"\r\n", first) >= 0:
         return False, False, cells
@@ -745,7 +752,7 @@ def _read_tail(raw: Raw, first: int, complete: int, header: Header) -> tuple[boo
 def _read_console(
     raw: Raw, begin: int, header: Header, wanted: Sequence[str], where: str, line: int
 ) -> tuple[RawTable, int]:
-    """A table of fixed width; its rows end at the first blank line or framing."""
+    """Read a table of fixed width; its rows end at the first blank line or framing."""
     _, at = _line_at(raw, begin)
     ruler, at = _line_at(raw, at)
     spans = _spans(ruler)
@@ -772,7 +779,7 @@ def _read_console(
 
 
 def _console_cells(line: str, spans: list[tuple[int, int]], header: Header) -> list[str] | None:
-    """Cells of a console row; None where text stands between the columns or a number is none."""
+    """The cells of a console row; None if text stands between the columns or a number cell holds no number."""
     cells = []
     boxed = line.startswith("|")
     for place, (start, end) in enumerate(spans):

@@ -1,4 +1,4 @@
-"""Reads the CSV files of this project itself into tables, as analysis/formats declares them."""
+"""Read this project's own CSV files into tables, as analysis/formats declares them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from analysis.formats.errors import InputError
 from analysis.formats.files import LARGEST, Column, CsvFile, shown
 from analysis.formats.run import CPU_RANGES
 
-EXACT = 2**53  # up to here a float holds every whole number
+EXACT = 2**53  # a float holds every whole number up to this one
 
 
 def _read_rows(raw: bytes, where: str, again: str) -> tuple[list[str], list[list[str]], bool]:
-    """Header, rows, and whether the last row was cut off: without a line end nothing says that it is whole."""
+    """Header, rows, and whether the last row was cut off: a row without a line end may be incomplete."""
     text = raw.decode("utf-8", errors="replace").lstrip("\ufeff \t")
     reader = csv.reader(io.StringIO(text, newline=""))
     header = [name.strip() for name in next(reader)]
@@ -48,10 +48,10 @@ def _read_rows(raw: bytes, where: str, again: str) -> tuple[list[str], list[list
 
 
 def _numbers(text: pd.Series, column: Column, where: str, again: str) -> pd.Series:
-    """A column of text as the numbers of 0 or more that are declared; blanks, where allowed, are missing.
+    """Convert a column of text into numbers of 0 or more; a blank, if the column allows it, is missing.
 
     Raises:
-        InputError: the first cell that is something else.
+        InputError: a cell holds anything else; the message names the first one.
     """
     whole = column.type is int
     text = text.str.strip()
@@ -64,7 +64,7 @@ def _numbers(text: pd.Series, column: Column, where: str, again: str) -> pd.Seri
 
 
 def _refuse(text: pd.Series, bad: pd.Series, column: Column, where: str, again: str) -> None:
-    """Raises InputError if a cell is `bad`."""
+    """Raise InputError if a cell is `bad`."""
     if bad.any():
         row = int(bad.to_numpy().argmax())
         raise InputError(
@@ -74,10 +74,10 @@ def _refuse(text: pd.Series, bad: pd.Series, column: Column, where: str, again: 
 
 
 def read_table(file: CsvFile, raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
-    """The columns of a CSV file in their declared types, texts as str; and whether its last row was cut off.
+    """The columns of a CSV file in their declared types (text is str), and whether its last row was cut off.
 
     Raises:
-        InputError: a damaged row, or a cell that does not hold what its column declares.
+        InputError: a damaged row, or a cell that does not fit the declaration of its column.
     """
     header, rows, cut = _read_rows(raw, where, file.again)
     frame = pd.DataFrame(rows, columns=header, dtype="str")
@@ -128,7 +128,7 @@ def cpu_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
 
 
 def bare_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
-    """The rows of bare_ranges.csv with the path of each range: of a start/end range, which nests nowhere, its name.
+    """The rows of bare_ranges.csv with the path of each range. The path of a start/end range is its name.
 
     Raises:
         InputError: a range ends before it starts.
@@ -147,9 +147,9 @@ def bare_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
 
 
 def as_ranges(frame: pd.DataFrame) -> pd.DataFrame:
-    """The push/pop ranges of bare_ranges.csv as ranges (RANGES_COLUMNS): the process is the pid, the row the range_id.
+    """The push/pop ranges of bare_ranges.csv as ranges (RANGES_COLUMNS); the process is the pid, the row the range_id.
 
-    A range that never closed ends with the last event of its process, as nsys has it.
+    A range that never closed ends at the last event of its process, as in nsys.
     """
     if frame.empty:
         return empty_table(RANGES_COLUMNS)

@@ -1,4 +1,4 @@
-"""Tells the kind of a file from its content, never from its name."""
+"""Recognise the kind of a file from its content, never from its name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from analysis.formats.errors import InputError
 _HEAD = 65536
 _GZIP_HEAD = 1 << 22  # PyTorch describes the GPUs before it lists the events
 _SQLITE = b"SQLite format 3\0"
-# Beginnings of ncu's tables, and what stands in the headers that begin otherwise.
+# First columns of ncu's tables, and text inside the headers that begin otherwise.
 _LOG_MARKS = (b"==ERROR==", b"==PROF==")
 _NCU_MARKS = (
     b'"ID"', b"ID,Process", b'"Kernel Name",', b'"Function Name",', b'"Address","Source"', b'"Line No","Source"',
@@ -41,16 +41,16 @@ _NCU_REPORT = b"NVR\0"
 
 @dataclass(frozen=True)
 class Sniffed:
-    """What a file is.
+    """The kind of a file, and its content.
 
     kind     'nsys', 'nsys sqlite', 'torch trace', 'ncu report', 'ncu raw' | 'ncu details' | 'ncu source' | 'ncu
-             session' (the first page of the file), 'ncu console', 'ncu summary' (which is not read), 'ncu log', a kind
-             that analysis/formats declares, 'binary', 'empty' or 'unknown'
-    raw      the text as UTF-8 bytes, unpacked, mapped where the file is large (b'' for binary files)
-    advice   for a file that cannot be read: what was found, and what to do
+             session' (the first page of the file), 'ncu console', 'ncu summary' (which has no reader), 'ncu log', a
+             kind that analysis/formats declares, 'binary', 'empty' or 'unknown'
+    raw      the text as UTF-8 bytes, unpacked, mapped if the file is large (b'' for binary files)
+    advice   for a file without a reader: what was found, and what to do
     data     the object of one of our JSON files
-    timeline reads the whole file, which goes by the given name, where its kind is a timeline. A timeline of another
-             tool is a module that returns one, and a line in this module that names it.
+    timeline the function that reads a whole timeline file, given its shown name; only for timelines. Support for
+    another tool's timeline needs a module that returns one, and a line in this module that names it.
     """
 
     kind: str
@@ -66,10 +66,10 @@ class Sniffed:
 
 
 def sniff(path: Path) -> Sniffed:
-    """The kind of the file at `path`. Large files are mapped, and searched for headers only, not read line by line.
+    """Recognise the file at `path`. A large file is mapped, and searched for headers instead of read line by line.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     with path.open("rb") as stream:
         head = stream.read(_HEAD)
@@ -126,7 +126,7 @@ def _sniff_sqlite(path: Path) -> Sniffed:
 
 
 def _refused(error: InputError, path: Path) -> Sniffed:
-    """A file whose reader says what it is."""
+    """The result for a file whose reader refused it; the reader's message is the advice."""
     found, _, advice = str(error).removeprefix(f"{path.name}: is ").rstrip(".").partition("; ")
     return Sniffed("binary", found=found, advice=advice)
 
@@ -160,7 +160,7 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
 
 
 def _sniff_tables(raw: bytes | mmap.mmap, start: int) -> Sniffed | None:
-    """The kind of the first table or log of a tool in a text, None where there is none."""
+    """The kind of the first table or log of a tool in a text; None if there is none."""
     log = False
     for at, text in nsys_table.lines_with(raw, (*_NCU_MARKS, *_LOG_MARKS, *nsys_reports.ANCHORS), start):
         page = ncu_csv.page_of_line(text)
@@ -178,7 +178,7 @@ def _sniff_tables(raw: bytes | mmap.mmap, start: int) -> Sniffed | None:
 
 
 def _unknown(line: str) -> Sniffed:
-    """A text of which nothing is known but its first line."""
+    """The result for a text of no known kind; it shows the first columns or characters of this line."""
     try:
         columns = next(csv.reader([line]))
     except (csv.Error, StopIteration):
@@ -203,7 +203,7 @@ def _sniff_ncu_page(page: str, raw: bytes | mmap.mmap) -> Sniffed:
 
 
 def _flaw(raw: bytes | mmap.mmap) -> str:
-    """Why a text is no JSON, '' where it is."""
+    """Why a text is not valid JSON; '' if it is valid."""
     try:
         json.loads(bytes(raw)[text_start(raw) :])
     except (ValueError, RecursionError) as error:
@@ -212,7 +212,7 @@ def _flaw(raw: bytes | mmap.mmap) -> str:
 
 
 def _sniff_json(raw: bytes | mmap.mmap) -> Sniffed | None:
-    """The kind of a JSON file, None where it is none: a log may begin with a bracket, too."""
+    """The kind of a JSON file; None if it is not JSON, since a log may begin with a bracket, too."""
     if raw.find(torch_trace.MARK) >= 0:
         return Sniffed("torch trace", raw, timeline=partial(torch_trace.read, raw))
     try:

@@ -1,12 +1,13 @@
-"""Decodes the rows of an SQLite table from its pages, many at a time with numpy.
+"""Decode the rows of an SQLite table from its pages, many at a time with numpy.
 
-SQLite's own interface hands out one cell at a time. For 2 M rows of five numbers that takes Python's `sqlite3` 1.7 s
-and the ADBC driver (1.13), which fills Arrow arrays in C, 0.6 s and 200 MB; DuckDB's reader of SQLite files wants to
-download itself. The pages decode in 0.15 s, because every step (cell pointers, record headers, big-endian integers) is
-one numpy operation on all the rows of a block of pages.
+SQLite's own interface returns one cell at a time. For 2 M rows of five numbers, Python's `sqlite3` needs 1.7 s. The
+ADBC driver (1.13), which fills Arrow arrays in C, needs 0.6 s and 200 MB. DuckDB downloads its reader of SQLite files
+first. The pages decode in 0.15 s, because every step (cell pointers, record headers, big-endian integers) is one numpy
+operation on all the rows of a block of pages.
 
-Only the plain case is decoded: tables with a rowid in whole pages of UTF-8, rows that fit in their page. All else
-raises `OddLayoutError`, and the caller asks SQLite. No row is decoded before it is known to stand in its page.
+This module decodes only the plain case: tables with a rowid in whole pages of UTF-8, with rows that fit in their page.
+Any other case raises `OddLayoutError`, and the caller asks SQLite. Each row is checked to lie inside its page before it
+is decoded.
 
 Source: the database file format, https://www.sqlite.org/fileformat2.html (sections 1.3, 1.6, 2.1).
 """
@@ -25,13 +26,13 @@ import numpy as np
 import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
-Integers = npt.NDArray[Any]  # whole numbers; which width, numpy's signatures cannot follow
+Integers = npt.NDArray[Any]  # whole numbers of any width: numpy's signatures cannot express which
 
 ROWID = -1
 _LEAF, _INTERIOR = 13, 5
-_BLOCK = 4 << 20  # bytes of pages decoded at once: what steps leave is still in the cache for the next
+_BLOCK = 4 << 20  # bytes of pages decoded at once, so that each step finds the result of the last one in the cache
 _THREADS = 2
-_SPARE = 16  # bytes behind a block that may be looked at, before it is known that a row ends there
+_SPARE = 16  # bytes after a block that a step may read before it knows where a row ends
 _MAX_DEPTH = 20  # SQLite's own limit
 # Serial types 0-11: NULL, integers of 1, 2, 3, 4, 6, 8 bytes, a float, the constants 0 and 1, two reserved ones.
 # From 12 on, blobs (even) and texts (odd) of any length.
@@ -40,11 +41,11 @@ _NULL, _FLOAT, _ZERO, _ONE, _BLOB = 0, 7, 8, 9, 12
 
 
 class OddLayoutError(Exception):
-    """The table is laid out in a way that is left to SQLite."""
+    """The layout of the table is one that only SQLite reads."""
 
 
 class DamagedError(Exception):
-    """The pages cannot be those of any table."""
+    """The pages cannot belong to any table."""
 
 
 class Part(NamedTuple):
@@ -57,14 +58,14 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Pages:
-    """Where the pages are: the file, their size in bytes and their number."""
+    """The file of the pages, their size in bytes and their number."""
 
     path: Path
     size: int
     count: int
 
     def read(self, numbers: Integers) -> Bytes:
-        """The pages of the given numbers (from 1), one after another, and a few bytes more."""
+        """The pages with the given numbers (from 1), one after another, and a few bytes more."""
         block = np.empty(len(numbers) * self.size + _SPARE, dtype=np.uint8)
         view = memoryview(block.data)
         starts = np.flatnonzero(np.diff(numbers, prepend=-1) != 1)
@@ -81,8 +82,8 @@ def open_pages(path: Path) -> Pages:
     """The pages of the database at `path`, as its first 100 bytes describe them.
 
     Raises:
-        OSError: it cannot be read.
-        OddLayoutError: reserved bytes in pages, a text encoding other than UTF-8, or a writer that leaves out the size.
+        OSError: the file cannot be read.
+        OddLayoutError: reserved bytes in pages, a text encoding other than UTF-8, or a header without the file's size.
         DamagedError: the file is shorter than its header says.
     """
     with path.open("rb") as stream:
@@ -101,7 +102,7 @@ def open_pages(path: Path) -> Pages:
 
 
 def _leaves(pages: Pages, root: int) -> Integers:
-    """The numbers of a table's leaf pages in the order of the rows."""
+    """The page numbers of a table's leaf pages, in the order of the rows."""
     level = np.array([root], dtype=np.int64)
     seen = 0
     for _ in range(_MAX_DEPTH):
@@ -131,13 +132,13 @@ def _children(page: Bytes) -> Integers:
     at = page[12 : 12 + 2 * cells].view(">u2").astype(np.int64)
     if cells and at.max() + 4 > len(page):
         raise DamagedError("a page of the tree points outside itself")
-    at = np.append(at, 8)  # the last child stands in the header
+    at = np.append(at, 8)  # the header holds the last child
     bytes_of = page[at[:, None] + np.arange(4)].astype(np.int64)
     return bytes_of @ np.array([1 << 24, 1 << 16, 1 << 8, 1])
 
 
 def _cells(block: Bytes, size: int) -> tuple[Integers, Integers]:
-    """Where the rows of leaf pages begin in the block, and where the page of each ends."""
+    """The offset of each row in a block of leaf pages, and the end of its page."""
     base = np.arange(0, len(block) - _SPARE, size)
     counts = block.take(base + 3).astype(np.int64) << 8 | block.take(base + 4)
     if (block.take(base) != _LEAF).any() or (8 + 2 * counts > size).any():
@@ -154,7 +155,7 @@ def _cells(block: Bytes, size: int) -> tuple[Integers, Integers]:
 
 
 def _varints(block: Bytes, at: Integers) -> tuple[Integers, Integers]:
-    """The numbers of variable length at `at`, and where each ends. Seven bits a byte, the ninth byte has eight."""
+    """The variable-length numbers at `at`, and the end of each. A byte holds seven bits, the ninth byte eight."""
     byte = block.take(at)
     at = at + 1
     value = (byte & 127).astype(np.int64)
@@ -214,12 +215,12 @@ def _decode(pages: Pages, wanted: Sequence[int], texts: dict[bytes, str], number
         else:
             after = column + 1
             if len(at) and kind.min() == kind.max() and not ends_early:
-                kind = int(kind[0])  # in most columns, for most blocks
+                kind = int(kind[0])  # the usual case: one type for the whole block
                 size = int(_SIZES[kind])
             else:
                 size = _SIZES.take(kind)
         if ends_early:
-            # A row from before its table got this column: the header ends before it.
+            # A row that is older than this column: its header ends before it.
             past = after > header_end
             if (past & (column < header_end)).any():
                 raise OddLayoutError("a type outside its header")
@@ -238,7 +239,7 @@ def _decode(pages: Pages, wanted: Sequence[int], texts: dict[bytes, str], number
 
 
 class _Cells(NamedTuple):
-    """Where the cells of a column are: serial type, place in the block, bytes. One number where all rows have it."""
+    """The cells of a column: serial type, offset in the block, bytes. One number if all rows have the same."""
 
     kind: Any
     start: Integers
@@ -261,13 +262,13 @@ def _values(block: Bytes, cells: _Cells, texts: dict[bytes, str]) -> Part:
         raise OddLayoutError("a reserved type")
     if not np.any(size):
         return Part(np.broadcast_to(kind == _ONE, rows).astype(np.int64), missing, "number")
-    # Eight bytes that end where the number ends; two shifts then leave its own, with the sign. A row begins behind the
-    # eight bytes of a page's header, so they always exist.
+    # Read the eight bytes that end with the number; two shifts then leave the number with its sign. A row begins after
+    # the page's header of eight bytes, so these bytes always exist.
     windows = np.ndarray((len(block) - 7,), dtype="V8", buffer=block.data, strides=(1,))
     word = windows[start + (size - 8)].view(">i8").astype(np.int64)
     shift = 64 - 8 * size
     value = (word << shift) >> shift
-    constant = np.equal(size, 0)  # NULL, 0 or 1; a shift by 64 means nothing
+    constant = np.equal(size, 0)  # NULL, 0 or 1; a shift by 64 bits is undefined
     if constant.any():
         value[constant] = kind[constant] == _ONE
     real = np.equal(kind, _FLOAT)
@@ -282,7 +283,7 @@ def _values(block: Bytes, cells: _Cells, texts: dict[bytes, str]) -> Part:
 def _texts(
     block: Bytes, start: Integers, size: Integers, missing: npt.NDArray[np.bool_], texts: dict[bytes, str]
 ) -> npt.NDArray[np.object_]:
-    """Texts; equal ones become one object (`texts` remembers them)."""
+    """Texts as Python objects; equal texts share one object (`texts` remembers them)."""
     raw = block.tobytes()
     values = np.full(len(start), "", dtype=object)
     for i, first, length in zip(*(a[~missing].tolist() for a in (np.arange(len(start)), start, size)), strict=True):
@@ -295,18 +296,18 @@ def _texts(
 
 
 def read_parts(pages: Pages, root: int, wanted: Sequence[int]) -> Iterator[list[Part]]:
-    """The rows of the table at page `root` in their order, some ten thousand at a time: a part for each wanted column.
+    """Yield the rows of the table at page `root` in order, some ten thousand at a time: one part per wanted column.
 
     wanted  positions of the columns in the record, or ROWID
 
     Raises:
-        OddLayoutError, DamagedError: see there. What came before is right all the same.
+        OddLayoutError, DamagedError: see there. The parts yielded before are still right.
     """
     leaves = _leaves(pages, root)
     step = max(1, _BLOCK // pages.size)
     decode = partial(_decode, pages, wanted, {})
     with ThreadPoolExecutor(max_workers=_THREADS) as pool:
-        # A block ahead for each thread, so that no more than that waits in memory for its reader.
+        # Decode one block ahead per thread, so that no more blocks than that wait in memory.
         ahead: deque[Future[list[Part]]] = deque()
         try:
             for first in range(0, len(leaves), step):

@@ -1,8 +1,8 @@
-"""Reads columns of SQLite tables into numpy arrays: the way into the `.sqlite` exports of nsys.
+"""Read columns of SQLite tables into numpy arrays: the readers open the `.sqlite` exports of nsys through this module.
 
-The file is opened read-only, and nothing is written beside it. SQLite says what tables there are; their rows are then
-decoded from the pages of the file (`sqlite_pages`), which is ten times as fast, and where anything is out of the plain
-SQLite reads them itself, to the same result.
+The file is opened read-only, and no file is written beside it. SQLite lists the tables. `sqlite_pages` then decodes
+their rows from the pages of the file, which is ten times as fast. If the layout is unusual, SQLite reads the rows
+itself, with the same result.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from analysis.formats.errors import InputError
 _MAGIC = b"SQLite format 3\0"
 _EXPORT_AGAIN = "export it again with `nsys export --type sqlite`"
 _CHUNK = 65536
-_WAIT_S = 5.0  # for a lock
+_WAIT_S = 5.0  # how long to wait for a lock
 
 
 class Column(NamedTuple):
-    """One column of a table, a row a cell.
+    """One column of a table, with one value per row.
 
-    values   int64, float64 (a column that holds any fraction), or object (str); 0, 0.0 or '' where missing
-    missing  bool, true where the cell is NULL
+    values   int64, float64 (a column that holds any fraction), or object (str); 0, 0.0 or '' if missing
+    missing  bool, true if the cell is NULL
     """
 
     values: npt.NDArray[np.generic]
@@ -40,9 +40,9 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class _Table:
-    """What SQLite says of a table: where its tree begins, declared types, and the columns' places in a record.
+    """A table's description by SQLite: the root page of its tree, declared types, and the columns' places in a record.
 
-    A column is left out of `places` where its cells in the file are not what a query returns.
+    `places` lacks a column whose cells in the file differ from the result of a query.
     """
 
     root: int
@@ -51,7 +51,7 @@ class _Table:
 
 
 class Tables:
-    """An open SQLite file. Made by `open_tables`."""
+    """An open SQLite file. `open_tables` creates it."""
 
     def __init__(self, path: Path, where: str) -> None:
         self._path = path
@@ -73,12 +73,12 @@ class Tables:
         ).fetchall()
         types = {column: declared.upper() for _, column, declared, *_ in info}
         places = {}
-        if not any(hidden for *_, hidden in info):  # a generated column may not be stored at all
-            # Rows from before a column was added have no cell of it, and its default instead.
+        if not any(hidden for *_, hidden in info):  # a generated column may be missing from the file
+            # Rows that are older than a column have no cell of it. A query returns the column's default for them.
             places = {column: place for place, column, _, default, *_ in info if default is None}
             keys = [column for _, column, _, _, key, _ in info if key]
             if len(keys) == 1 and types[keys[0]] == "INTEGER":
-                # Such a key is the rowid, and its cells are NULL; unless it was declared to descend.
+                # Such a key is the rowid, and its cells are NULL, unless it was declared to descend.
                 places[keys[0]] = ROWID
                 if "DESC" in sql.upper():
                     del places[keys[0]]
@@ -91,7 +91,7 @@ class Tables:
         self.close()
 
     def close(self) -> None:
-        """Closes the file. Columns that were read stay."""
+        """Close the file. Columns that were read stay valid."""
         self._db.close()
 
     @contextmanager
@@ -100,15 +100,15 @@ class Tables:
             yield
         except sqlite3.Error as error:
             raise _explain(error, self._where) from None
-        except UnicodeDecodeError:  # of SQLite's own message, which repeats damaged text
+        except UnicodeDecodeError:  # the message of SQLite itself, which repeats damaged text
             raise InputError(f"{self._where}: is damaged (its schema is no text); {_EXPORT_AGAIN}.") from None
 
     def tables(self) -> dict[str, list[str]]:
-        """The columns of each table, in the order of the file. Tables of SQLite itself are left out."""
+        """The columns of each table, in the order of the file, without the tables of SQLite itself."""
         return {name: list(table.types) for name, table in self._tables.items() if not name.startswith("sqlite_")}
 
     def read_table(self, table: str, columns: Sequence[str]) -> dict[str, Column]:
-        """The columns of a table in the order of its rowid. `rowid` may be asked for as a column.
+        """The columns of a table, with the rows in the order of the rowid. `rowid` is allowed as a column.
 
         Raises:
             InputError: there is no such table or column, a cell is neither number nor text, one column mixes numbers
@@ -127,17 +127,17 @@ class Tables:
         return read
 
     def batches(self, table: str, columns: Sequence[str]) -> Iterator[dict[str, Column]]:
-        """The same in batches of rows, so that what is made of them may take less memory than all of them.
+        """Yield the same in batches of rows, so that a caller that reduces each batch needs less memory.
 
         Raises:
-            InputError: as `read_table` does, whenever the batch is reached.
+            InputError: as `read_table`, at the batch with the fault.
         """
         types = self._tables[table].types if table in self._tables else {}
         for rows in self._parts(table, columns):
             yield {name: _join([part], types.get(name, "INTEGER")) for name, part in zip(columns, rows, strict=True)}
 
     def cells(self, table: str, column: str) -> Iterator[tuple[int, object]]:
-        """Rowid and cell of each row that has one, whatever it holds: for columns of bytes, which are rarely asked for.
+        """Yield rowid and cell of each row with a cell of any type. It is meant for columns of bytes, which are rare.
 
         Raises:
             InputError: there is no such table or column, or the file is damaged.
@@ -149,7 +149,7 @@ class Tables:
             )
 
     def _parts(self, table: str, columns: Sequence[str]) -> Iterator[list[Part]]:
-        """Parts of the columns from the pages; from where that cannot go on, from SQLite."""
+        """Yield parts of the columns, decoded from the pages; if a page has an odd layout, SQLite reads the rest."""
         self._require(table, columns)
         if not columns:
             return
@@ -182,7 +182,7 @@ class Tables:
             raise InputError(f"{self._where}: table {table} has no column {absent[0]}; {_EXPORT_AGAIN}.")
 
     def _queried(self, table: str, columns: Sequence[str], first: int) -> Iterator[list[Part]]:
-        # An index that holds the columns would give them in its own order.
+        # With an index over the columns, SQLite would return the rows in the order of the index.
         query = f"SELECT {', '.join(map(_name, columns))} FROM {_name(table)} NOT INDEXED LIMIT -1 OFFSET {first}"
         with self._errors():
             cursor = self._db.execute(query)
@@ -213,7 +213,7 @@ class Tables:
 
 
 def _join(parts: list[Part], declared: str) -> Column:
-    """The parts of a column as one; `parts` is emptied. Where all cells are NULL, the declared type decides."""
+    """Join the parts of a column, and empty `parts`. If all cells are NULL, the declared type decides."""
     is_text = any(part.kind == "text" for part in parts)
     is_real = any(affinity in declared for affinity in ("REAL", "FLOA", "DOUB")) and "INT" not in declared
     if not any(part.kind for part in parts):
@@ -228,10 +228,10 @@ def _join(parts: list[Part], declared: str) -> Column:
 
 
 def open_tables(path: Path, where: str = "") -> Tables:
-    """Opens the SQLite file at `path`; `where` is its name in error messages.
+    """Open the SQLite file at `path`; `where` is its name in error messages.
 
     Raises:
-        InputError: it cannot be read, or is not a whole, unlocked and unencrypted SQLite database.
+        InputError: the file cannot be read, or is not a whole, unlocked and unencrypted SQLite database.
     """
     return Tables(path, where or path.name)
 
@@ -252,7 +252,7 @@ def _connect(path: Path, where: str, changing: bool) -> sqlite3.Connection:
         raise InputError(f"{where}: cannot be read ({error.strerror}); check the file and its permissions.") from None
     if magic != _MAGIC:
         raise InputError(f"{where}: is no SQLite database, or an encrypted one; {_EXPORT_AGAIN}.")
-    # An unfinished change lies in a file beside it: without one no lock is needed, and none is left behind.
+    # SQLite keeps an unfinished change in a second file. Without one, reading needs no lock and leaves none behind.
     uri = f"{path.resolve().as_uri()}?mode=ro" + ("" if changing else "&immutable=1")
     try:
         db = sqlite3.connect(uri, uri=True, timeout=_WAIT_S, isolation_level=None)
@@ -270,7 +270,7 @@ def _size(path: Path) -> int:
 
 
 def _told(error: sqlite3.Error) -> str:
-    """What SQLite says, without what it repeats of the file: that may be any cell, of the environment, too."""
+    """The message of SQLite without the content it repeats: this can be any cell, such as one of the environment."""
     return re.split(r" [(-]|:", str(error))[0]
 
 

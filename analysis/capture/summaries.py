@@ -1,9 +1,9 @@
-"""nsys' own summaries as tidy tables: the schema as data, and the one function that fills it.
+"""Turn nsys' own summaries into tidy tables: the schema as data, and the one function that fills it.
 
-A time in the name of a column is in ns, a size in bytes. What a report of an older nsys does not print is NA. These
-tables hold what the traces do not: time in API and system calls, sizes of copies, ranges as nsys sums them. osrt_sum
-adds up threads, so its times are no share of the wall time; a projected range is the span from its first to its last
-GPU operation, gaps included, and no sum of kernel time.
+A time in the name of a column is in ns, a size in bytes. A value that an older nsys does not print is NA. These tables
+hold facts that the traces lack: time in API and system calls, sizes of copies, ranges as nsys sums them. osrt_sum adds
+up threads, so its times are no share of the wall time. A projected range is the span from its first to its last GPU
+operation, gaps included, and not a sum of kernel time.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ _NAMES = ("Kernel Name", "Operation", "NVTX Range", "Range", "Name")
 
 
 def summary(table: Table, names: pd.Series) -> pd.DataFrame:
-    """The summary of an nsys table, columns as SUMMARIES[table.report] says.
+    """The summary of an nsys table, with the columns of SUMMARIES[table.report].
 
-    Sizes without any unit (nsys 2020 prints none) stay NA: they may be bytes, KiB or MB.
+    Sizes without a unit (nsys 2020 prints none) stay NA: they may be bytes, KiB or MB.
     """
     schema = SUMMARIES[table.report]
     sizes_known = table.report != "cuda_gpu_mem_size_sum" or table.raw.unit("Total") != UNKNOWN_SIZE
@@ -145,5 +145,5 @@ def summary(table: Table, names: pd.Series) -> pd.DataFrame:
 
 
 def name_column(table: Table) -> str:
-    """The column of a summary that its rows are about."""
+    """The column of a summary that names its rows."""
     return next(name for name in _NAMES if table.has(name))

@@ -1,9 +1,9 @@
-"""From bytes to text, and from the text of a cell to a number.
+"""Turn bytes into text, and the text of a cell into a number.
 
-ncu and nsys print numbers in the locale of the shell they ran in, and one file may mix grouped and plain numbers. So a
-file is read in two steps: `decide_locale` finds out from all its numeric cells which sign is the decimal one, from
-proof only, and `parse_number` and `parse_integer` then read cells in that style and refuse what does not fit it.
-Blanks of every kind and apostrophes group digits in some locale and are a decimal sign in none.
+ncu and nsys print numbers in the locale of their shell, and one file may mix grouped and plain numbers. So a file is
+read in two steps. `decide_locale` finds the decimal sign from all numeric cells of the file, and accepts only proof.
+`parse_number` and `parse_integer` then read cells in that style and refuse any cell that does not fit it. Blanks of
+every kind and apostrophes group digits in some locales and are a decimal sign in none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _MISSING = frozenset(
 _BLANK = "[\\s'\u2019\u00a0\u202f\u2009]"
 _BLANK_GROUPED = re.compile(f"[-+]?[1-9][0-9]{{0,2}}(?:({_BLANK})[0-9]{{3}})(?:\\1[0-9]{{3}})*(?![0-9]|{_BLANK})")
 _BLANKS = re.compile(_BLANK)
-# By grouping sign. Groups of four (nsys 2024.6) and of two before the last three (en_IN) are only known with commas.
+# Pattern by grouping sign. Groups of four (nsys 2024.6) and of two before the last three (en_IN) occur only with
+# commas.
 _GROUPED = {
     "": "",
     POINT: r"|[1-9][0-9]{0,2}(?:\.[0-9]{3})+",
@@ -39,10 +40,10 @@ _EXPONENT = "(?:[eE][-+]?[0-9]{1,3})?"
 
 @dataclass(frozen=True)
 class NumberStyle:
-    """How the numbers of one file are written.
+    """The style of the numbers in one file.
 
     decimal  the decimal sign, '.' or ','
-    group    the other one where it may stand between groups of digits, '' where nothing may (the C locale)
+    group    the other sign if it may group digits, '' if no sign may (the C locale)
     """
 
     decimal: str = POINT
@@ -52,7 +53,7 @@ class NumberStyle:
 C_LOCALE = NumberStyle(POINT, "")
 _ENGLISH = NumberStyle(POINT, COMMA)
 _GERMAN = NumberStyle(COMMA, POINT)
-# Languages by decimal sign (CLDR 44). Blanks and apostrophes may group in all of them, so that fr, pl or sv need no
+# Languages by decimal sign (CLDR 44). Blanks and apostrophes may group digits in all of them, so fr, pl or sv need no
 # style of their own.
 _DECIMAL_COMMA = (
     "af ar_DZ be bg bs ca cs da de el es et eu fi fo fr gl hr hu hy id is it ka kk lt lv mk mn nb nl nn no \
@@ -65,7 +66,7 @@ it_CH"
 
 
 class AmbiguousNumbersError(InputError):
-    """The numbers of a file can be read in two ways. `readings`: one cell as both, decimal point first."""
+    """The numbers of a file have two readings. `readings`: one cell in both, decimal point first."""
 
     def __init__(self, message: str, readings: tuple[str, str]) -> None:
         super().__init__(message)
@@ -73,7 +74,7 @@ class AmbiguousNumbersError(InputError):
 
 
 def locale_style(name: str) -> NumberStyle:
-    """The style of a locale's name: C, POSIX, de, de_DE, fr-FR.UTF-8, en …
+    """The number style of a locale by its name: C, POSIX, de, de_DE, fr-FR.UTF-8, en …
 
     Raises:
         UsageError: the locale is not known.
@@ -105,7 +106,7 @@ def _utf16(head: bytes) -> str:
 
 
 def decode(raw: bytes) -> str:
-    """Text of a file: UTF-8 with or without a mark, or UTF-16 of either byte order as PowerShell's `>` writes it."""
+    """Decode a file: UTF-8 with or without a byte order mark, or UTF-16 of either order (PowerShell's `>`)."""
     encoding = _utf16(raw[:4])
     if encoding:
         return raw.decode(encoding, errors="replace")
@@ -113,14 +114,13 @@ def decode(raw: bytes) -> str:
 
 
 def open_text(path: Path) -> bytes | mmap.mmap:
-    """The bytes of a text file as UTF-8: mapped, not read, where the file is large and in UTF-8 already.
+    """The bytes of a text file as UTF-8; a large file in UTF-8 is mapped instead of read.
 
-    A mark at the beginning of UTF-8 is left in a mapped file (`text_start` skips it); UTF-16 is converted, and what is
-    packed is unpacked.
+    A mapped file keeps its byte order mark (`text_start` skips it). UTF-16 is converted, and a packed file is unpacked.
 
     Raises:
-        OSError: it cannot be read.
-        InputError: it is packed and damaged, or holds too much.
+        OSError: the file cannot be read.
+        InputError: the file is packed and damaged, or holds too much.
     """
     with path.open("rb") as stream:
         head = stream.read(8)
@@ -136,7 +136,7 @@ def open_text(path: Path) -> bytes | mmap.mmap:
 
 
 def text_start(raw: bytes | mmap.mmap) -> int:
-    """Where the text begins: 3 behind a mark of UTF-8, else 0."""
+    """The offset of the text: 3 after the byte order mark of UTF-8, else 0."""
     return 3 if raw[:3] == b"\xef\xbb\xbf" else 0
 
 
@@ -144,7 +144,7 @@ def text_start(raw: bytes | mmap.mmap) -> int:
 
 
 def is_missing(cell: str) -> bool:
-    """Whether a cell says that there is no value (empty, n/a, nan, no data, None, -, inf)."""
+    """Whether a cell stands for a missing value (empty, n/a, nan, no data, None, -, inf)."""
     return cell.strip().lower() in _MISSING
 
 
@@ -159,8 +159,8 @@ def _clean(cell: str) -> str:
 
 
 def _shapes(style: NumberStyle) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What a number and a whole number look like in a style."""
-    whole = f"(?:0|[1-9][0-9]*){_GROUPED[style.group]}"  # one that lost its decimal sign may begin with 0
+    """The patterns of a number and of a whole number in a style."""
+    whole = f"(?:0|[1-9][0-9]*){_GROUPED[style.group]}"  # a number that lost its decimal sign may begin with 0
     decimal = re.escape(style.decimal)
     number = f"[-+]?(?:(?:{whole})(?:{decimal}[0-9]*)?|{decimal}[0-9]+){_EXPONENT}"
     return re.compile(number), re.compile(f"[-+]?(?:{whole})")
@@ -170,7 +170,7 @@ _STYLES = {style: _shapes(style) for style in (C_LOCALE, _ENGLISH, _GERMAN)}
 
 
 def fits(cell: str, style: NumberStyle, *, whole: bool = False) -> bool:
-    """Whether a cell is a number in this style: digits, correct groups, and one decimal sign at most if not `whole`."""
+    """Whether a cell is a number in this style: digits, correct groups, and a decimal sign only without `whole`."""
     return _STYLES[style][whole].fullmatch(_clean(cell)) is not None
 
 
@@ -189,22 +189,22 @@ def decide_locale(
     decimal: Iterable[str] = (),
     given: NumberStyle | None = None,
 ) -> NumberStyle:
-    """The number style of a file, from proof only. To be called once a file with all its numeric cells.
+    """Decide the number style of a file, from proof only. Call it once per file with all its numeric cells.
 
     Args:
         cells: cells that may hold decimals. Text, missing values and repeated cells are allowed and prove nothing.
         where: the file, for the message.
-        whole: cells of columns that hold whole numbers only (counts, ids, ns): every sign in them groups.
+        whole: cells of columns that hold whole numbers only (counts, ids, ns): every sign in them groups digits.
         decimal: cells of columns that the tool always prints with decimals (nsys: `Bytes (MB)` has three): the last
             sign in them is the decimal one.
-        given: the style the user names (--locale), for a file that proves none.
+        given: the style that the user names (--locale), for a file that proves none.
 
-    Proof is a cell that only one of the two styles can have written. `117.344` and `16,896` are not; a file that has
-    nothing better is refused. A file without any sign is read in the C locale's way.
+    Proof is a cell that only one of the two styles can write. `117.344` and `16,896` prove nothing, and a file with no
+    better cell is refused. A file without any sign is read in the C locale.
 
     Raises:
         AmbiguousNumbersError: a cell has two readings and no other cell decides between them.
-        InputError: two cells prove different styles, or an open one cannot be written in the given one.
+        InputError: two cells prove different styles, or the given style cannot write an open cell.
     """
     proof, doubtful, misfit = _evidence({"": cells, "whole": whole, "decimal": decimal}, given)
     if len(proof) == 2:
@@ -235,9 +235,9 @@ def decide_locale(
 def _evidence(
     groups: Mapping[str, Iterable[str]], given: NumberStyle | None
 ) -> tuple[dict[NumberStyle, str], str, str]:
-    """(a cell that proves each style, the first cell that both can have written, one that `given` cannot have).
+    """(a cell that proves each style, the first cell that both can write, one that `given` cannot write).
 
-    `groups` has the cells by the kind of their column: "", "whole" or "decimal".
+    `groups` holds the cells by the kind of their column: "", "whole" or "decimal".
     """
     proof: dict[NumberStyle, str] = {}
     doubtful = misfit = ""
@@ -256,14 +256,14 @@ def _evidence(
 
 
 def _possible(cell: str, style: NumberStyle, kind: str) -> bool:
-    """Whether a cell of a column of this kind can have been written in this style."""
+    """Whether this style can write a cell of a column of this kind."""
     if not fits(cell, style, whole=kind == "whole"):
         return False
     return kind != "decimal" or style.decimal in cell
 
 
 def parse_number(cell: str, style: NumberStyle = _ENGLISH) -> float:
-    """A cell as a float; NaN where it says that there is no value.
+    """Parse a cell as a float; NaN if it stands for a missing value.
 
     Raises:
         ValueError: it is not a number in this style.
@@ -276,7 +276,7 @@ def parse_number(cell: str, style: NumberStyle = _ENGLISH) -> float:
 
 
 def parse_integer(cell: str, style: NumberStyle | None = None) -> int | None:
-    """A cell of a whole-number column; None where there is no value. Without a style any sign may group.
+    """Parse a cell of a whole-number column; None for a missing value. Without a style, any sign may group digits.
 
     Raises:
         ValueError: it holds anything but digits, a sign and correct groups.

@@ -1,11 +1,11 @@
-"""Reads Chrome traces of torch.profiler (json, json.gz): a timeline for machines without nsys.
+"""Read Chrome traces of torch.profiler (json, json.gz), so that a machine without nsys has a timeline, too.
 
-Times are decimal microseconds with three digits after the point, on a clock whose 64-bit floats are too coarse for
-them, so they are never read as floats. Of the process only what ran is read: host names and paths in the file are not.
+Times are decimal microseconds with three digits after the point. 64-bit floats are too coarse for this clock, so they
+are never read as floats. This module reads only what the process ran, and none of the host names and paths in the file.
 
-Ranges are what the program itself marked (`record_function`, `user_annotation`). Where it marked nothing, the frames of
-nn.Module stand in (traces `with_stack`), and without these PyTorch's operators: beside marks they would only push every
-kernel one level down, below names that are the same in all layers.
+Ranges are the marks of the program itself (`record_function`, `user_annotation`). A program without marks gets the
+frames of nn.Module (traces `with_stack`), else PyTorch's operators. Operators are left out beside marks: they would
+only push every kernel one level down, below names that are the same in all layers.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from analysis.formats.words import count_of
 
 MARK = b'"traceEvents"'
 GZIP = b"\x1f\x8b"
-_MOST_BYTES = 8 << 30  # what a packed trace may unpack to
-_LONGEST_NS = 1 << 61  # so that sums of two stay within 64 bits
+_MOST_BYTES = 8 << 30  # the largest size of an unpacked trace
+_LONGEST_NS = 1 << 61  # so that a sum of two stays within 64 bits
 _AGAIN = "write it again with `prof.export_chrome_trace(...)`"
-# Categories by kind; those with capitals are of PyTorch 1.8 to 1.11.
+# Categories by kind; those with capitals come from PyTorch 1.8 to 1.11.
 _MEMORY = re.compile(r"\((\w+) *-> *(\w+)\)$")  # Memcpy HtoD (Pinned -> Device)
 _GPU_KINDS = {
     "kernel": "kernel",
@@ -59,7 +59,7 @@ _GPU_KINDS = {
 _CALLS = frozenset({"cuda_runtime", "cuda_driver", "Runtime", "Driver", "xpu_runtime", "xpu_driver"})
 _COUNTED = "cuda_profiler_range"  # counters that CUPTI read over a range
 _ACCELERATOR = re.compile(r"(?P<name>mtia|hpu|npu)_\w+")  # categories of accelerators whose operations are not read
-# Vendor of the GPU by what its name and its calls hold.
+# Vendor of the GPU, with a pattern of GPU names and one of runtime calls.
 _VENDORS = (
     ("AMD", re.compile(r"\b(AMD|Instinct|Radeon|MI\d{3}\w*)\b"), re.compile(r"hip[A-Z]")),
     ("Intel", re.compile(r"\b(Intel|Data Center GPU Max|Arc)\b"), re.compile(r"(ur|ze)[A-Z]")),
@@ -81,7 +81,7 @@ _Count = _Number | _Digits
 
 
 class _Called(msgspec.Struct, gc=False):
-    """`args` of a call, as far as it is needed."""
+    """The fields of a call's `args` that we need."""
 
     correlation: _Count | None = None
 
@@ -99,7 +99,7 @@ class _Details(
         "group_size": "Group size",
     },
 ):
-    """`args` of an operation on the GPU, as far as it is needed."""
+    """The fields of a GPU operation's `args` that we need."""
 
     correlation: _Count | None = None
     device: _Count | None = None
@@ -156,7 +156,7 @@ class _Trace(
 
 
 def unpack(path: Path, limit: int = _MOST_BYTES) -> bytes:
-    """The first `limit` bytes of what is in a gzip file; what is cut off or damaged ends before."""
+    """Unpack the first `limit` bytes of a gzip file; a file that is cut off or damaged gives fewer."""
     unpacker = zlib.decompressobj(wbits=31)
     parts: list[bytes] = []
     size = 0
@@ -171,9 +171,9 @@ def unpack(path: Path, limit: int = _MOST_BYTES) -> bytes:
 
 
 def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
-    """GPU operations with their launch calls, and ranges, of a trace.
+    """Read a trace: GPU operations with their launch calls, and ranges.
 
-    Times are ns on the clock of the machine (`baseTimeNanoseconds` added, where the file has it).
+    Times are ns on the clock of the machine (with `baseTimeNanoseconds` added, if the file has it).
 
     Raises:
         InputError: the file is cut off or damaged, or holds no event of torch.profiler.
@@ -226,13 +226,13 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
 
 
 def _ranks(gpu_ops: pd.DataFrame, trace: _Trace) -> dict[int, int]:
-    """The rank of the process whose trace it is, where it says so."""
+    """Process -> rank for the process of the trace; empty if the trace names no rank."""
     rank, processes = _number(trace.distributed.rank), gpu_ops["pid"].dropna().unique()
     return {int(processes[0]): int(rank)} if rank is not None and len(processes) == 1 else {}
 
 
 def _not_read(others: Counter[str], where: str) -> list[Gap]:
-    """Gaps of events that no table takes."""
+    """The gaps for events that no table holds."""
     gaps = []
     if others[_COUNTED]:
         gaps.append(
@@ -255,7 +255,10 @@ def _not_read(others: Counter[str], where: str) -> list[Gap]:
 
 
 def _no_gpu_operations(calls: int, elsewhere: str, where: str) -> list[Gap]:
-    """The gap of a trace without operations of a GPU: of a CPU, of another accelerator, or with its kernels lost."""
+    """The gap of a trace without GPU operations: its program ran on a CPU, or its kernels were lost.
+
+    No gap for a trace of another accelerator, which `_not_read` reports.
+    """
     if elsewhere:
         return []
     if calls:
@@ -277,7 +280,7 @@ def _no_gpu_operations(calls: int, elsewhere: str, where: str) -> list[Gap]:
 
 
 def _vendor(names: Sequence[str], calls: Sequence[_Event]) -> str:
-    """Who made the GPU, from its name or else from the calls of its runtime; '' where neither tells."""
+    """The vendor of the GPU, from its name or else from the calls of its runtime; '' if neither tells."""
     for vendor, in_name, _ in _VENDORS:
         if any(in_name.search(name) for name in names):
             return vendor
@@ -309,7 +312,7 @@ def _parse(text: bytes | mmap.mmap) -> _Trace:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        # PyTorch writes rates that it could not compute as nan or inf, which is not JSON
+        # PyTorch writes a rate that it could not compute as nan or inf, which is not JSON
         mended = _NO_NUMBER.sub(b": null", text)
         if len(mended) == len(text):
             raise
@@ -332,7 +335,7 @@ def _unpack_whole(raw: bytes | mmap.mmap, where: str) -> bytes:
 
 
 def _nanoseconds(cells: Sequence[msgspec.Raw], where: str, what: str) -> IntArray:
-    """Decimal microseconds as written in the file, in whole ns."""
+    """Convert decimal microseconds, as written in the file, into whole ns."""
     if not len(cells):
         return np.array([], dtype=np.int64)
     texts = pa.array([bytes(cell) for cell in cells], pa.binary())
@@ -386,7 +389,10 @@ def _shape(parts: list[_Count] | None) -> str:
 
 
 def _device(number: float | None, names: dict[int, str]) -> str:
-    """Name and number of a device. ROCm counts devices otherwise in events: the name is known where all share one."""
+    """Name and number of a device.
+
+    ROCm numbers devices differently in events. A number without a name gets the name that all devices share, if any.
+    """
     if number is None:
         return ""
     different = set(names.values())
@@ -480,7 +486,7 @@ def _payload(one: _Details) -> int | None:
 
 
 def _with_calls(ops: pd.DataFrame, calls: list[_Event], base: int, where: str) -> pd.DataFrame:
-    """Operations beside the call of their correlation id; an id that two processes use fills nothing."""
+    """Join operations to the call with their correlation id; an id that two processes use is ignored."""
     calls = [call for call in calls if isinstance(call.pid, int) and isinstance(call.tid, int)]
     start, duration = _times(calls, base, where)
     table = pd.DataFrame(
@@ -501,7 +507,10 @@ def _with_calls(ops: pd.DataFrame, calls: list[_Event], base: int, where: str) -
 
 
 def _ranges(events: list[_Event], base: int, where: str) -> pd.DataFrame:
-    """Ranges of the CPU's threads. The steps of the profiler lose their number: they are one range that repeats."""
+    """Ranges of the CPU's threads.
+
+    A step of the profiler loses its number, so that all steps are one repeated range.
+    """
     events = [event for event in events if isinstance(event.pid, int) and isinstance(event.tid, int)]
     if not events:
         return empty_table(RANGES_COLUMNS)
