@@ -1,4 +1,4 @@
-"""What studies/accounting writes: what steps were measured to need."""
+"""Declare the file of studies/accounting: the measured needs of single training steps."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _AGAIN = "write it again with `make accounting-truth`"
 
 
 class StepMemory(Struct):
-    """Bytes of the allocator around a training step: there before it, then of the step's own.
+    """Bytes of the allocator around a training step: those allocated before it, then those of the step itself.
 
-    `requested`: without what the allocator rounds up.
+    `requested`: without the bytes that the allocator adds by rounding up.
     """
 
     before_bytes: Whole
@@ -23,7 +23,7 @@ class StepMemory(Struct):
 
 
 class StepNeeds(Struct):
-    """One step of one model; `products` are [batch, m, n, k] in the order in which they run."""
+    """One step of one model; `products` are [batch, m, n, k] in the order of execution."""
 
     model: str
     workload: str

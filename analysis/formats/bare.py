@@ -1,4 +1,4 @@
-"""What nsys_scripts/bare.sh records: when each NVTX range opened and closed while no profiler was attached."""
+"""Declare the file of nsys_scripts/bare.sh: the start and end of each NVTX range, recorded without a profiler."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from msgspec import Meta, Struct
 from analysis.formats.files import CsvFile, Whole
 
 PUSH, START = "push", "start"
-# Whose the ranges are, where automatic ones were asked for: theirs, or the program's, which has some of its own.
+# The owner of the ranges, if automatic ones were requested: the automatic ranges, or the program's own if it has any.
 AUTO_ON, AUTO_OWN = "on", "own"
 
 
 class BareRange(Struct):
-    """One range. `process` and `thread` count from 0 in the order in which they began; `end_ns` is blank if it never
-    closed. `style` is push (closed on its own thread, nests there) or start (may end on another thread, nests nowhere).
+    """One range.
+
+    `process` and `thread` count from 0 in the order of their start. `end_ns` is blank if the range never closed.
+    `style` is push (closed on its own thread, nests there) or start (may end on another thread, nests nowhere).
     """
 
     process: Whole

@@ -1,4 +1,4 @@
-"""What studies/baseline writes: generation with the published model, one setting after the other."""
+"""Declare the file of studies/baseline: generation with the published model, one setting after the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Operator(Struct):
 
 
 class Setting(Struct):
-    """One setting and its times; `skipped` says why it has none."""
+    """One setting and its times; `skipped` is the reason if it has none."""
 
     setting: str
     dtype: str

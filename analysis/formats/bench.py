@@ -1,4 +1,4 @@
-"""What `harness.bench` writes: a row for each variant, dtype and shape that it timed, and its conditions."""
+"""Declare the files of `harness.bench`: a row for each variant, dtype and shape that it timed, and its conditions."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from analysis.formats.run import Manifest, Rate, StepTime
 from analysis.formats.spans import QUANTILES
 
 _AGAIN = "make it again"
-# A launch alone from cold caches, and one of many behind each other: harness/bench.py says what each is.
+# A single launch with cold caches, and one of many launches in a row; harness/bench.py defines both.
 KINDS = ("isolated", "chained")
 BASELINES = ("torch", "compile", "triton")
 
 
 class BenchTime(Struct, kw_only=True):
-    """The times of a variant, and how many times faster than a baseline it is, round by round.
+    """The times of a variant, and its speed-up over each baseline, paired round by round.
 
-    What follows from a time (rates, `floor_frac`, `versus_…`) follows from the isolated one, where there is one. Files
-    of before 2026-11-23 have chained times alone, and a `convention` "plain" beside "cold". Of fewer than 40 samples
-    the median alone is written.
+    Values derived from a time (rates, `floor_frac`, `versus_…`) use the isolated time if there is one. Files from
+    before 2026-11-23 have only chained times, and the `convention` "plain" beside "cold". With fewer than 40 samples,
+    only the median is written.
     """
 
     op: str
@@ -53,7 +53,7 @@ class BenchTime(Struct, kw_only=True):
     versus_triton_p5: Amount | UnsetType | None = UNSET
     versus_triton_p50: Amount | UnsetType | None = UNSET
     versus_triton_p95: Amount | UnsetType | None = UNSET
-    achieved_flop_per_s: Quantity | UnsetType | None = UNSET  # of ops bound by arithmetic
+    achieved_flop_per_s: Quantity | UnsetType | None = UNSET  # only for ops bound by arithmetic
 
 
 class ModelTimes(Struct):
@@ -64,8 +64,10 @@ class ModelTimes(Struct):
 
 
 class Bench(Struct):
-    """bench.json: `sources` has the fingerprint of each variant, `libraries` the versions of those beside PyTorch that
-    were timed (older runs do not say), `failed` the variants that gave wrong results.
+    """bench.json.
+
+    `sources`: the fingerprint of each variant. `libraries`: the versions of the timed libraries besides PyTorch; older
+    runs lack them. `failed`: the variants with wrong results.
     """
 
     conditions: Manifest = field(default_factory=Manifest)
@@ -98,6 +100,6 @@ GPT2_OPS = JsonFile("gpt2-ops", "gpt2.json", Gpt2Ops, _AGAIN, captured=False)
 
 
 def median_ns(row: Mapping[str, str]) -> float | None:
-    """The median time of a row of bench.csv that is judged: isolated, else chained, in files of any version."""
+    """The median time of a row of bench.csv that is compared: isolated, else chained, in files of any version."""
     names = ("isolated_time_p50_ns", "chained_time_p50_ns", "bench_time_p50_ns")
     return next((float(row[name]) for name in names if row.get(name)), None)

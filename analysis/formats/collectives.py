@@ -1,14 +1,14 @@
-"""Collectives: their kinds, how a kernel or a call of NCCL is told to be one, and what their bytes are divided by.
+"""Collectives: their kinds, how the name of a kernel or an NCCL call gives the kind, and the factors for bandwidths.
 
-Sizes and factors are those of nccl-tests (doc/PERFORMANCE.md), so that bandwidths compare with its `busbw`.
+Sizes and factors follow nccl-tests (doc/PERFORMANCE.md), so that bandwidths compare with its `busbw`.
 """
 
 from __future__ import annotations
 
 import re
 
-# Kind -> how its name is spelt in kernels and calls: `ncclDevKernel_AllReduce_Sum_f32_RING_LL`, `ncclAllReduce`,
-# `one_shot_all_reduce_kernel`, `allreduce`. The first that fits counts.
+# Kind -> its spellings in kernels and calls: `ncclDevKernel_AllReduce_Sum_f32_RING_LL`, `ncclAllReduce`,
+# `one_shot_all_reduce_kernel`, `allreduce`. The first match counts.
 _SPELT = {
     "all_reduce": r"all_?reduce|cross_device_reduce",
     "reduce_scatter": r"reduce_?scatter",
@@ -22,7 +22,7 @@ _SPELT = {
     "reduce": r"reduce",
 }
 KINDS = tuple(_SPELT)
-# Kinds in which each rank needs data of every other one, so that all ranks end at about the same time.
+# Kinds in which each rank needs data from every other rank, so that all ranks end at about the same time.
 TOGETHER = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 UNKNOWN = "unknown"
 
@@ -39,18 +39,18 @@ def communicates(kernel: str) -> bool:
 
 
 def kind_of(name: str) -> str:
-    """The kind of a collective by the name of its kernel or call; `unknown` where the name does not tell.
+    """The kind of a collective from the name of its kernel or call; `unknown` if the name does not tell.
 
-    `ncclDevKernel_Generic` runs whatever its call asked for.
+    `ncclDevKernel_Generic` runs any collective that its call requests.
     """
     return next((kind for kind, spelt in _KINDS if spelt.search(name)), UNKNOWN)
 
 
 def bus_factor(kind: str, ranks: int) -> float | None:
-    """What the bytes of a collective over its time are multiplied by to give the rate of a rank's link.
+    """The factor that turns bytes over time of a collective into the rate of a rank's link (bus bandwidth).
 
-    Of an all-reduce each byte leaves each rank 2(n-1)/n times, of the others (n-1)/n times; a broadcast and a message
-    leave once. None where there is no such figure.
+    In an all-reduce, each byte leaves each rank 2(n-1)/n times, in the others (n-1)/n times. A broadcast and a message
+    leave once. None for a kind without such a factor.
     """
     if ranks < 2:
         return None
@@ -62,6 +62,6 @@ def bus_factor(kind: str, ranks: int) -> float | None:
 
 
 def size_of(kind: str, payload_bytes: int, ranks: int) -> int:
-    """The bytes of a collective, of the count that a rank gives NCCL: of these kinds that is one rank's part."""
+    """The size of a collective, from the payload that a rank gives NCCL: for these kinds, that is one rank's part."""
     parts = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
     return payload_bytes * ranks if kind in parts else payload_bytes

@@ -1,6 +1,6 @@
-"""How every program of ours ends: an exit code, one sentence for what went wrong, also where Python lacks a package.
+"""End every program of this project alike: an exit code, and one sentence for an error, even if a package is missing.
 
-Imports the standard library alone.
+Imports only the standard library.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import TracebackType
 from analysis.formats.errors import INTERRUPTED, MISSING, InputError, LedgerError
 
 _OURS = ("", "analysis", "harness", "kernels", "studies")
-# The `make` target that installs what a program needs, where it is not called like the program.
+# The `make` target that installs a program's packages, if it has another name than the program.
 _TARGETS = {
     "harness.run": "profile",
     "studies.ladder.build": "report",
@@ -22,7 +22,7 @@ _TARGETS = {
 
 
 def run_program(main: Callable[[], int]) -> int:
-    """The exit code of `main`, 0 where the reader of our output has seen enough, as `| head` does."""
+    """The exit code of `main`; 0 if the reader of our output closed the pipe, as `| head` does."""
     try:
         code = main()
         sys.stdout.flush()
@@ -33,7 +33,7 @@ def run_program(main: Callable[[], int]) -> int:
 
 
 def guarded(program: Callable[[], int], lighter: str = "a smaller model") -> int:
-    """The exit code of a program that measures; `lighter` is what to use where the GPU's memory does not suffice."""
+    """The exit code of a program that measures; `lighter` is the advice if the GPU's memory does not suffice."""
     try:
         return run_program(program)
     except LedgerError as error:
@@ -43,23 +43,23 @@ def guarded(program: Callable[[], int], lighter: str = "a smaller model") -> int
         print("error: Interrupted: files that were not finished are not there, so run it again.", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's; not every program imports it
+        if type(error).__name__ != "OutOfMemoryError":  # the class belongs to torch, which not every program imports
             raise
         print(f"error: The GPU ran out of memory: close other programs on it, or use {lighter}.", file=sys.stderr)
         return InputError.exit_code
 
 
 def name_lacking_packages() -> None:
-    """From here on a package that is not installed ends the program with one sentence and 127, not with a traceback.
+    """From now on, end the program with one sentence and exit code 127 if a package is missing, without a traceback.
 
-    A hook, as most programs import packages in their first lines, before anything of theirs could be guarded.
+    This is a hook, because most programs import packages in their first lines, before they could guard anything.
     """
     sys.excepthook = _ended
 
 
 def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    if package in _OURS:  # no missing package but a fault of ours: the traceback says where
+    if package in _OURS:  # a fault in our own code, not a missing package: the traceback shows the place
         sys.__excepthook__(kind, error, trace)
         return
     spec = sys.modules["__main__"].__spec__

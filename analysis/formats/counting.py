@@ -1,4 +1,4 @@
-"""What Nsight Compute is to replay: the plan, the selection that carries it out, and what earlier captures cost."""
+"""Declare the files about Nsight Compute's replay: the plan, its selection, and the cost of earlier captures."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from msgspec import UNSET, Struct, UnsetType
 
 from analysis.formats.files import Amount, CsvFile, JsonFile, Positive, Whole
 
-COST_RUNS = 20  # earlier captures that are remembered
+COST_RUNS = 20  # earlier captures that the file keeps
 AGAIN = "write it again with `python -m analysis.counting CAPTURES`"
 
 
 class PlannedGroup(Struct):
-    """Launches that are taken to be alike: one kernel at one place of a folded range, with one grid and block.
+    """Launches that the plan treats as alike: one kernel at one place of a folded range, with one grid and block.
 
-    `place` tells launches apart that each instance of the range repeats: 0 for the first. `replayed` holds the numbers
-    of the launches that ncu replays, in the order of all launches of the timeline, from 0, with blanks between.
+    `place` separates launches that every instance of the range repeats: 0 for the first. `replayed` holds the numbers
+    of the launches that ncu replays, separated by blanks. They count from 0 over all launches of the timeline.
     """
 
     range: str
@@ -29,11 +29,11 @@ class PlannedGroup(Struct):
 
 
 class Selection(Struct):
-    """What tells ncu which launches to replay: NVTX filters, and which invocations of each kernel inside them.
+    """The selection of launches for ncu: NVTX filters, and the invocations of each kernel inside them.
 
-    `invocations` is a regular expression of numbers that count from 1 by mangled name; '' for all. Of a program with
-    collectives ncu may replay one `device` alone, kernels whose mangled names fit `kernels`, in the mode `replay`, for
-    the `columns` of the catalogue.
+    `invocations` is a regular expression over numbers that count from 1 per mangled name; '' for all. In a program with
+    collectives, ncu may replay only one `device`, and only kernels whose mangled names match `kernels`. It then uses
+    the mode `replay` and counts the catalogue's `columns`.
     """
 
     include: list[str]
@@ -52,7 +52,7 @@ class Selection(Struct):
 
 
 class CaptureCost(Struct):
-    """One capture with ncu: launches that it replayed, in how many passes, the seconds it took, and those of a pass."""
+    """One capture with ncu: the number of replayed launches and of passes, the seconds it took, and those of a pass."""
 
     passes: Whole
     replayed: Whole

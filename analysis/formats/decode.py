@@ -1,4 +1,4 @@
-"""What studies/decode writes: GPT-2 one token at a time, rung by rung, in fresh processes; and what each block did."""
+"""Declare the files of studies/decode: GPT-2 one token at a time, rung by rung, in fresh processes; and block times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ AGAIN = "write it again with `make decode`"
 
 
 class Bound(Struct):
-    """A bound that was declared before the measurement: the time over that of `than` lies in [low, high]."""
+    """A bound that was declared before the measurement: the ratio of the time to that of `than` lies in [low, high]."""
 
     than: str
     said: str
@@ -19,7 +19,7 @@ class Bound(Struct):
 
 
 class Rung(Struct):
-    """A way to decode, `prefill`: to run a prompt; `bounds` were declared with it."""
+    """A way to decode, or (`prefill`) to run a prompt; `bounds` were declared with it."""
 
     rung: str
     idea: str
@@ -30,9 +30,9 @@ class Rung(Struct):
 
 
 class Sample(Struct):
-    """One rung in one fresh process: median of its rounds, after `place` others. A prefill's time is that of the pass.
+    """One rung in one fresh process, after `place` other rungs: the median of its rounds, for a prefill of the pass.
 
-    `seen_time_ns` is the same where the host waits for each token before it asks for the next.
+    `seen_time_ns` is the same time if the host waits for each token before it requests the next.
     """
 
     process: Whole
@@ -46,7 +46,7 @@ class Sample(Struct):
 class Check(Struct):
     """An engine against the reference on one text, at positions far behind the prompt, and on its own greedy texts.
 
-    `worse`: windows of positions in which its mean KL is above the plain model's for certain.
+    `worse`: windows of positions in which its mean KL is certainly above that of the plain model.
     """
 
     engine: str
@@ -69,14 +69,14 @@ class Check(Struct):
 
 
 class Captured(Struct):
-    """What one step under the profiler is: how many tokens its range holds."""
+    """One step under the profiler: the number of tokens in its range."""
 
     rung: str
     tokens: Positive
 
 
 class Stamped(Struct):
-    """What stamps cost an engine: the time of a token without and with them, in one process, in turn."""
+    """The cost of stamps for an engine: the time of a token without and with them, in one process, in turn."""
 
     rung: str
     token_time_ns: Positive

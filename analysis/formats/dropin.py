@@ -1,4 +1,4 @@
-"""What `studies.dropin.measure` writes: times of Hugging Face's GPT-2 with each attention."""
+"""Declare the file of `studies.dropin.measure`: times of Hugging Face's GPT-2 with each attention."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from analysis.formats.run import Manifest
 
 
 class Setting(Struct, kw_only=True):
-    """One attention in one mode at one batch and context: times of a decode step, and of the prompt where it was timed.
+    """One attention in one mode at one batch and context: times of a decode step, and of the prompt if it was timed.
 
-    `mode`: eager (a dynamic cache, as generate() has it by default), graph (one step over a static cache in a CUDA
-    graph), compile+graph (the same step behind torch.compile). `same_text`: the greedy tokens are those of "eager";
-    null where that did not run.
+    `mode`: eager (a dynamic cache, the default of generate()), graph (one step over a static cache in a CUDA graph),
+    compile+graph (the same step with torch.compile). `same_text`: whether the greedy tokens equal those of "eager";
+    null if that did not run.
     """
 
     attention: str

@@ -1,11 +1,11 @@
-"""What can go wrong in a way that a user can mend, as one small tree:
+"""Define the errors that a user can fix, as one small tree:
 
     LedgerError
-    ├── UsageError   exit code 2: the command line asks for something that does not exist
-    └── InputError   exit code 3: a file, a device or an installation is not what it has to be
+    ├── UsageError   exit code 2: the command line names something that does not exist
+    └── InputError   exit code 3: a file, a device or an installation is not usable
 
-Every message is one sentence that says what was found and what to do, and names the file if there is one. Beside them a
-program of ours ends with 127 where a tool or a package is missing, and with 130 where it was interrupted.
+Every message is one sentence: what was found and what to do, with the file's name if there is one. Our programs also
+end with 127 if a tool or a package is missing, and with 130 after an interrupt.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _LONGEST = 600
 
 
 class LedgerError(Exception):
-    """Base of all errors that are shown to a user without a traceback.
+    """Base of all errors that a user sees without a traceback.
 
-    What a damaged file puts into a message stays on its line and short: control characters are shown as escapes, and
-    the middle of a long message is left out.
+    Text from a damaged file stays short and on its line: control characters appear as escapes, and a long message loses
+    its middle.
     """
 
     exit_code = 1
@@ -37,6 +37,6 @@ class UsageError(LedgerError):
 
 
 class InputError(LedgerError):
-    """A file, a device or an installation does not serve (exit code 3)."""
+    """A file, a device or an installation is not usable (exit code 3)."""
 
     exit_code = 3

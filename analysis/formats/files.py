@@ -1,9 +1,9 @@
 """Declare each file that one part of the project writes and another reads, with the meaning of its content.
 
 A declaration names the kind of file, its usual name, its version and the Struct of its content: the object of a JSON
-file, or one row of a CSV file. A field's type says what belongs there. A field with a default may be absent or null
-where a file is read, because an older version, or a run without it, does not have it; it is written all the same,
-unless its default is UNSET. Fields that are not declared are allowed in a file and never read.
+file, or one row of a CSV file. A field's type states its valid values. A field with a default may be absent or null
+in a file that is read, because an older version, or a run without it, lacks it. A writer still has to write it,
+unless its default is UNSET. A file may hold undeclared fields; they are never read.
 
     class Roof(Struct):
         name: str
@@ -14,8 +14,8 @@ unless its default is UNSET. Fields that are not declared are allowed in a file 
 
     CEILINGS = JsonFile("ceilings", "ceilings.json", Ceilings, again="write it again with `make ceilings`")
 
-A writer calls `CEILINGS.document({"roofs": …})`, a reader `CEILINGS.check(…)`; every module of this folder is searched
-for declarations, so a new kind of file is one module here and its writer.
+A writer calls `CEILINGS.document({"roofs": …})`, a reader `CEILINGS.check(…)`. `every` searches all modules of this
+folder for declarations, so a new kind of file needs one module here and its writer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from analysis.formats.errors import InputError
 Positive = Annotated[float, Meta(gt=0)]
 Amount = Annotated[float, Meta(ge=0)]
 Whole = Annotated[int, Meta(ge=0)]
-# A whole number that tables calculate with: in a table it is a float, NaN where the cell is blank.
+# A whole number for calculations: in a table it is a float, with NaN for a blank cell.
 Quantity = Annotated[int, Meta(ge=0, extra={"dtype": "float64"})]
 
 LARGEST = 1e300  # a larger whole number would not fit a float
@@ -56,7 +56,7 @@ class Spread(Struct):
 
 
 class Misfit(NamedTuple):
-    """A field, what was found there (ABSENT: nothing) and, in words, what belongs there."""
+    """A field, the value found there (ABSENT: none) and a description of the valid values."""
 
     field: str
     found: Any
@@ -72,7 +72,7 @@ class Misfit(NamedTuple):
 
 
 def shown(value: Any) -> str:
-    """What was found, as JSON, cut after 40 characters."""
+    """The value as JSON, cut after 40 characters."""
     if value is _ABSENT:
         return "nothing"
     text = json.dumps(value, ensure_ascii=False)
@@ -81,7 +81,7 @@ def shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class _Type:
-    """A field's type: the plain one, what Meta adds, whether null is written, whether the field may be left out."""
+    """A field's type: the plain type, Meta's constraints, whether null may be written, whether it may be absent."""
 
     plain: Any
     meta: Meta
@@ -90,7 +90,7 @@ class _Type:
 
     @property
     def words(self) -> str:
-        """What belongs there."""
+        """A description of the valid values."""
         if self.meta.description:
             return self.meta.description
         name = _NAMES.get(self.plain) or ("a list" if get_origin(self.plain) is list else "an object")
@@ -99,7 +99,7 @@ class _Type:
         return name if self.meta.ge is None else f"{name} of {self.meta.ge:g} or more"
 
     def fits(self, value: Any) -> bool:
-        """Whether a value that holds no others is of this type."""
+        """Whether a scalar value is of this type."""
         if self.plain is Any:
             return True
         if self.plain in (str, bool):
@@ -124,7 +124,7 @@ def _type(annotation: Any) -> _Type:
 
 
 def misfits(value: Any, annotation: Any, field: str = "", *, written: bool = False) -> Iterator[Misfit]:
-    """Everything in `value` that is not of the annotated type; `written`: by the rules for who writes it."""
+    """Yield every part of `value` that is not of the annotated type; `written`: by the stricter rules for writers."""
     kind = _type(annotation)
     if value is None and kind.null:
         return
@@ -158,7 +158,7 @@ def _misfits_of_object(value: Any, struct: type[Struct], field: str, written: bo
 
 
 def undeclared(value: Any, annotation: Any, field: str = "") -> Iterator[str]:
-    """The fields in `value` that the annotated type does not declare."""
+    """Yield the fields in `value` that the annotated type does not declare."""
     kind = _type(annotation).plain
     if isinstance(value, list) and get_origin(kind) is list:
         for place, item in enumerate(value):
@@ -192,15 +192,15 @@ def document_fields(struct: type[Struct], place: str = "") -> Iterator[tuple[str
 
 @dataclass(frozen=True)
 class OurFile:
-    """A kind of file of ours.
+    """A kind of file of this project.
 
-    kind      what it is called in a JSON file's field `kind` and in lists of files
-    name      its usual file name; readers tell it from its content
+    kind      its name in a JSON file's field `kind` and in lists of files
+    name      its usual file name; readers recognise it by its content
     content   the Struct of its object, or of one of its rows
-    again     how to get it anew, as the end of a sentence
+    again     how to write it again, as the end of a sentence
     alone     whether it is worth a report without any other file
     captured  whether it belongs to a capture, so that analysis.capture.load reads it
-    version   what is written now; `oldest` to `version` are read
+    version   the version that is written now; versions `oldest` to `version` are read
     """
 
     kind: str
@@ -218,7 +218,7 @@ class JsonFile(OurFile):
     """A JSON file: an object with `kind`, `schema_version` and the declared fields."""
 
     def check(self, data: dict[str, Any], where: str) -> dict[str, Any]:
-        """The object itself, once its version and its fields are right.
+        """Check the version and the fields of an object, and return it.
 
         Raises:
             InputError: another schema version, or a field that is absent, of another type or out of range.
@@ -236,10 +236,10 @@ class JsonFile(OurFile):
         return data
 
     def document(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """`values` with the kind and the version in front, as the file holds them.
+        """The content of the file: `values`, with the kind and the version in front.
 
         Raises:
-            InputError: what no reader would take.
+            InputError: no reader would accept the values.
         """
         document = {"kind": self.kind, "schema_version": self.version, **values}
         for misfit in misfits(document, self.content):
@@ -251,11 +251,11 @@ class JsonFile(OurFile):
 class Column:
     """A column of a CSV file.
 
-    type     str, int or float: numbers are of 0 or more
+    type     str, int or float; numbers are at least 0
     dtype    of the column in a table of pandas
     blank    whether a cell may be empty
     later    whether older files lack the column
-    pattern  what every text looks like, '' where that is free, and in words
+    pattern  a pattern for all its texts ('' for none), and its description in words
     """
 
     name: str
@@ -269,9 +269,9 @@ class Column:
 
 @dataclass(frozen=True)
 class CsvFile(OurFile):
-    """A CSV file with a header: its version is its header.
+    """A CSV file with a header. Its header identifies its version.
 
-    renamed  (what older files call a column, its name today)
+    renamed  (name of a column in older files, its name today)
     """
 
     renamed: tuple[tuple[str, str], ...] = ()
@@ -300,7 +300,7 @@ class CsvFile(OurFile):
         return known == list(rest)
 
     def cells(self, row: Mapping[str, object] | Sequence[object]) -> list[object]:
-        """A row in the order of the columns, from one by name (what it lacks is blank) or one in their order.
+        """A row in the order of the columns, from a mapping by name (an absent column is blank) or a sequence in order.
 
         Raises:
             ValueError: there is no such column, or a row is too short or too long.
@@ -339,5 +339,5 @@ def every() -> Mapping[str, JsonFile | CsvFile]:
 
 @cache
 def captured() -> Mapping[str, JsonFile | CsvFile]:
-    """Those that belong to a capture."""
+    """The kinds of file that belong to a capture."""
     return {kind: one for kind, one in every().items() if one.captured}

@@ -1,4 +1,4 @@
-"""The limits that a run is judged by: `[limits]` of kernels/goals.toml. Its other goals are in ladder.json."""
+"""The limits for a run: `[limits]` of kernels/goals.toml. Its other goals are in ladder.json."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ PATH = Path(__file__).resolve().parents[2] / "kernels" / "goals.toml"
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What each number is the most of, or the least (`at least`).
+    """The largest value of each number, or the smallest ("at least").
 
-    `selftest_*_frac`: how far ncu may be off known bytes and operations. `counted_kernels_frac`: at least so many of
-    the kernels in captured ranges have counters. `fusion_*_frac`: how far a fused kernel may be off its prediction.
-    `capture_seconds`: nsys and ncu together. Of the fused softmax at B 8, T 1024: `softmax_floor_frac`, at least that
-    share of the floor; `softmax_fp32_time_us`, its time; `softmax_read_ratio`, DRAM bytes read over its input's.
+    `selftest_*_frac`: deviation of ncu from known bytes and operations. `counted_kernels_frac`: at least this share of
+    the kernels in captured ranges has counters. `fusion_*_frac`: deviation of a fused kernel from its prediction.
+    `capture_seconds`: nsys and ncu together. For the fused softmax at B 8, T 1024: `softmax_floor_frac`, at least this
+    share of the floor; `softmax_fp32_time_us`, its time; `softmax_read_ratio`, DRAM bytes read over the bytes of its
+    input.
     """
 
     selftest_bytes_frac: float
@@ -35,7 +36,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @functools.cache
 def limits(path: Path = PATH) -> Limits:
-    """The limits in a file. Raises InputError, one sentence, where it is not as declared here."""
+    """The limits in a file. Raises InputError, one sentence, if the file does not match the declaration."""
     try:
         return msgspec.convert(tomllib.loads(path.read_text("utf-8"))["limits"], Limits)
     except (OSError, ValueError, KeyError) as error:

@@ -1,4 +1,4 @@
-"""What studies/ladder hands on: what is to be measured, what was checked, and the hottest source lines."""
+"""Declare the files of studies/ladder: the points to measure, the checked points, and the hottest source lines."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _AGAIN = "make it again"
 
 
 class Hypothesis(Struct):
-    """What a variant expects of `metric` over that of `versus`; open ends are null. `at` names another shape.
+    """The expected ratio of a variant's `metric` to that of `versus`; open ends are null. `at` names another shape.
 
-    `refuted_low` and `refuted_high` are the ends beyond which it is refuted, where they are not `low` and `high`.
+    `refuted_low` and `refuted_high` are the limits of refutation, if they differ from `low` and `high`.
     """
 
     metric: str
@@ -27,7 +27,7 @@ class Hypothesis(Struct):
 
 
 class Point(Struct):
-    """One variant of an op on one dtype and shape, and what the analysis has to know of it."""
+    """One variant of an op on one dtype and shape, with the facts that the analysis needs."""
 
     op: str
     variant: str
@@ -66,7 +66,7 @@ class Side(Struct):
 
 
 class Measure(Struct):
-    """What a claim says of one metric: exactly one of `ratio`, `change` and `value` with its ends, null where open."""
+    """A claim about one metric: exactly one of `ratio`, `change` and `value` with its ends, null if open."""
 
     what: str
     metric: str
@@ -79,7 +79,7 @@ class Measure(Struct):
 
 
 class Claim(Struct):
-    """An entry of kernels/claims.toml: what others say of such kernels."""
+    """An entry of kernels/claims.toml: a published claim about such kernels."""
 
     name: str
     source: str
@@ -91,9 +91,10 @@ class Claim(Struct):
 
 
 class Goal(Struct):
-    """An entry of kernels/goals.toml: how many times as fast as `beside` our fastest rung is to be.
+    """An entry of kernels/goals.toml: the speed-up over `beside` that our fastest rung has to reach.
 
-    `op` may be several, by spaces. `share`: at how many of the shapes (default: all); `never_below`: at every one.
+    `op` may name several ops, separated by spaces. `share`: the share of shapes that must reach it (default: all).
+    `never_below`: the limit for every single shape.
     """
 
     op: str
@@ -133,7 +134,7 @@ class Checked(Struct):
 
 
 class HotLine(Struct):
-    """One of the source lines of a launch that most samples are of; `ordinal` counts the launches of its kernel."""
+    """One of the source lines of a launch with most samples; `ordinal` counts the launches of its kernel."""
 
     kernel: str
     ordinal: Whole

@@ -1,4 +1,4 @@
-"""What studies/layers writes: components timed alone, with the profiler's kernels, and under a capture."""
+"""Declare the files of studies/layers: components timed alone, with the profiler's kernels, and under a capture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _AGAIN = "write it again with `make layers`"
 
 
 class ComponentTime(Struct):
-    """Times of one component over all its calls; `base`: none of the others of its level lies in it."""
+    """Times of one component over all its calls; `base`: it contains no other component of its level."""
 
     component: str
     path: str
@@ -32,7 +32,7 @@ class LevelTimes(Struct):
 
 
 class Instrument(Struct):
-    """What measuring adds: a forward pass with so many events."""
+    """The overhead of measuring: a forward pass with this number of events."""
 
     variant: str
     events: Amount
@@ -43,7 +43,7 @@ class Instrument(Struct):
 
 
 class TokenTimes(Struct):
-    """What a token takes."""
+    """The times of a token."""
 
     forward_avg_ns: Positive
     wall_ns: Spread
@@ -119,7 +119,7 @@ class KernelProfiles(Struct):
 
 
 class LayerEvent(Struct):
-    """What the two events around a component read, as read, and what of it is the events' own."""
+    """The times of the two events around a component, as read, and the part that the events themselves take."""
 
     range: str
     ordinal: Whole

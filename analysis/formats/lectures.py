@@ -1,4 +1,4 @@
-"""What studies/lectures writes: what was measured of each prediction, and profiles of operators."""
+"""Declare the file of studies/lectures: the measurement of each prediction, and profiles of operators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from analysis.formats.files import Amount, JsonFile, Whole
 
 
 class Point(Struct):
-    """One measured quantity: median, and the quantiles where there were samples. `seen`: kernels, grids, tiles."""
+    """One measured quantity: the median, and quantiles if there were samples. `seen`: kernels, grids, tiles."""
 
     study: str
     case: str
@@ -32,7 +32,7 @@ class ProfiledOperator(Struct):
 
 
 class ProfiledKernel(Struct):
-    """A kernel as it was launched, and the operator that launched it."""
+    """A launched kernel and the operator that launched it."""
 
     name: str
     grid: list[int]
@@ -43,7 +43,7 @@ class ProfiledKernel(Struct):
 
 
 class ProfiledCase(Struct):
-    """One call under torch.profiler; `stacks`: where Python was, `outer;inner` to ns."""
+    """One call under torch.profiler; `stacks`: Python stack `outer;inner` -> ns."""
 
     case: str
     operators: list[ProfiledOperator]

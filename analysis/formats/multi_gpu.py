@@ -1,4 +1,4 @@
-"""What studies/multi_gpu writes: whether several ranks compute what one does, and how long each way takes."""
+"""Declare the file of studies/multi_gpu: whether several ranks compute the same as one, and the time of each mode."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from analysis.formats.files import Amount, JsonFile, Positive, Spread, Whole
 class RankCheck(Struct):
     """One mode against one process, on the same weights and tokens, in float32.
 
-    `error` is the largest difference of a logit, `logit` the largest logit; `tokens_equal`: of the greedy tokens.
+    `error` is the largest difference of a logit, `logit` the largest logit. `tokens_equal` compares the greedy tokens.
     """
 
     mode: str
@@ -25,10 +25,10 @@ class RankCheck(Struct):
 
 
 class RankTime(Struct):
-    """One workload in one mode. Of each sample the slowest rank counts.
+    """One workload in one mode. The slowest rank counts in each sample.
 
-    `gpu_ns`: by events, all launches queued before; null on a CPU. `wall_ns`: what a user waits for. Both are of one
-    decode step where the workload is one. `late`: samples whose launches took longer than the queue was held.
+    `gpu_ns`: by events, with all launches queued before; null on a CPU. `wall_ns`: the time that a user waits. For a
+    decode workload, both are of one step. `late`: samples whose launches took longer than the queue was held.
     """
 
     mode: str
@@ -42,7 +42,7 @@ class RankTime(Struct):
 
 
 class TrapTime(Struct):
-    """One op, or the forward pass, in one way: on one GPU, as the trap, or with all data resident on the GPUs."""
+    """One op, or the forward pass, in one mode: on one GPU, as the trap, or with all data resident on the GPUs."""
 
     op: str
     way: str
@@ -53,7 +53,7 @@ class TrapTime(Struct):
 
 
 class MultiGpu(Struct):
-    """multi_gpu.json; `nccl_variables`: those of its environment that were set."""
+    """multi_gpu.json; `nccl_variables`: the NCCL variables that were set in its environment."""
 
     backend: str
     gpu: str

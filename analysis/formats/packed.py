@@ -1,6 +1,6 @@
-"""Captures that are committed packed with `xz -9`: read as they are, and told from their content, never by their name.
+"""Read captures that are committed packed with `xz -9`. Their content identifies them, never their name.
 
-Imports the standard library alone.
+Imports only the standard library.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 from analysis.formats.errors import InputError
 
 XZ = b"\xfd7zXZ\0"
-MOST_BYTES = 1 << 30  # what a packed file may unpack to
-_MOST_MEMORY = 128 << 20  # what unpacking may take beside that: `xz -9` needs 65 MiB
+MOST_BYTES = 1 << 30  # the largest size of an unpacked file
+_MOST_MEMORY = 128 << 20  # the memory that unpacking may take besides: `xz -9` needs 65 MiB
 _MOST_STREAMS = 64  # `xz` writes one, and `cat a.xz b.xz` two
 _AGAIN = "unpack it with `xz -d` and give what is in it, or copy it again"
 
@@ -23,7 +23,7 @@ def is_packed(head: bytes) -> bool:
 
 
 def unpack(packed: bytes, where: str, most: int = MOST_BYTES) -> bytes:
-    """What is in a packed file.
+    """Unpack a file.
 
     Raises:
         InputError: it is damaged or cut off, or holds more than `most` bytes.
@@ -50,14 +50,14 @@ def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked if it is packed.
 
     Raises:
-        OSError: it cannot be read.
-        InputError: it is packed and damaged, or holds too much.
+        OSError: the file cannot be read.
+        InputError: the file is packed and damaged, or holds too much.
     """
     raw = path.read_bytes()
     return unpack(raw, path.name) if is_packed(raw) else raw
 
 
 def find(path: Path) -> Path:
-    """`path`, or the packed file beside it (`ops.csv.xz` of `ops.csv`) where only that is there."""
+    """`path`, or the packed file beside it (`ops.csv.xz` of `ops.csv`) if only that exists."""
     packed = path.with_name(f"{path.name}.xz")
     return packed if packed.is_file() and not path.exists() else path

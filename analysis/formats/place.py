@@ -1,6 +1,6 @@
-"""Where this code lies: in a checkout, or in the package `kernel_ledger` that pip installed.
+"""The place of this code: a checkout, or the package `kernel_ledger` that pip installed.
 
-Imports the standard library alone.
+Imports only the standard library.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-IN_CHECKOUT = (ROOT / "Makefile").is_file()  # a package has none
+IN_CHECKOUT = (ROOT / "Makefile").is_file()  # the installed package has no Makefile
 
 
 def runs(here: Path) -> Path:
-    """The folder of runs: of the checkout, else of the folder that a program was started in."""
+    """The folder of runs: in the checkout, else in the current folder."""
     return (ROOT if IN_CHECKOUT else here) / "runs"
 
 
 def program(in_checkout: str, command: str) -> str:
-    """What a program is called: as it is run in a checkout, or as a command of the package."""
+    """The command of a program: the one for a checkout, or the command of the package."""
     return in_checkout if IN_CHECKOUT else f"kernel-ledger {command}"

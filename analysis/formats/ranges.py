@@ -1,14 +1,14 @@
-"""Names of NVTX ranges that this project gives: its domain, what is a step, whose ranges are a library's."""
+"""Names of NVTX ranges that this project opens: its domain, the names of steps, the domains of libraries."""
 
 from __future__ import annotations
 
 DOMAIN = "kernel_ledger"
-PREFIX = f"{DOMAIN}:"  # as nsys prints it, and as names begin where NVTX comes without domains
-CALIBRATION = f"{DOMAIN} calibration"  # ranges that only measure what a range costs
+PREFIX = f"{DOMAIN}:"  # as nsys prints it, and the prefix of names if NVTX has no domains
+CALIBRATION = f"{DOMAIN} calibration"  # ranges that only measure the cost of a range
 STEP = "step "  # automatic ranges: `step Decoder(4 x 1024)`
 STEP_NAMES = ("step", "decode", "prefill")
-# Domains in which libraries open ranges unasked: they say nothing about the program's own.
-NCCL = "NCCL:"  # begins the names of NCCL's own ranges
+# Domains in which libraries open ranges by themselves. They tell nothing about the program's own ranges.
+NCCL = "NCCL:"  # prefix of NCCL's own ranges
 LIBRARIES = ("CCCL", "NCCL", "cuBLAS", "cublas", "cuDNN", "cudnn", "cuFFT", "cuSOLVER", "cuSPARSE", "TensorRT")
 
 
@@ -18,7 +18,7 @@ def is_step(name: str) -> bool:
 
 
 def without_domain(name: str) -> str:
-    """The name without our domain: ranges with and without it are the same ranges."""
+    """The name without our domain. Ranges with and without it are the same ranges."""
     return name.removeprefix(PREFIX)
 
 
@@ -27,7 +27,7 @@ def is_own(name: str) -> bool:
     return not name.startswith((PREFIX, *(f"{library}:" for library in LIBRARIES)))
 
 
-# Kind of component -> its colour in Nsight Systems, and words of its class or name. The first kind that fits counts; it
+# Kind of component -> its colour in Nsight Systems, and words of its class or name. The first matching kind counts; it
 # is the category of the range.
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "step": ("blue", ()),
@@ -46,7 +46,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def kind_of(*names: str) -> str:
-    """The kind of a component by its class and its name, whichever tells it first."""
+    """The kind of a component by its class and its name; the first of them that matches a kind counts."""
     for text in names:
         for kind, (_, words) in KINDS.items():
             if any(word in text.lower() for word in words):

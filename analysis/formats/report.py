@@ -1,6 +1,6 @@
-"""report.json, which the report writes: what was measured, whether it can be trusted, findings, tables and gaps.
+"""Declare report.json: the measurements, whether they can be trusted, findings, tables and gaps.
 
-`report.py --json` prints it, and with `--kernel` what the report says of one kernel.
+`report.py --json` prints it, and with `--kernel` the report's content about one kernel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `harness.run` writes about the program that it runs: conditions, times, roofs, operations and ranges."""
+"""Declare the files that `harness.run` writes about its program: conditions, times, roofs, operations and ranges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AGAIN = "write it again with `python -m harness.run`"
 
 
 class Clock(Struct):
-    """Samples of a clock or of the power; the unit stands in the field's name."""
+    """Samples of a clock or of the power; the name of the field gives the unit."""
 
     min: Amount
     median: Amount
@@ -23,7 +23,7 @@ class Clock(Struct):
 
 
 class Clocks(Struct):
-    """Clocks, power and temperature while a run was timed, and why the clocks were held back."""
+    """Clocks, power and temperature during a timed run, and the reasons for reduced clocks."""
 
     sm_mhz: Clock | UnsetType = UNSET
     memory_mhz: Clock | UnsetType = UNSET
@@ -64,7 +64,7 @@ class Workload(Struct):
 
 
 class Weights(Struct):
-    """Where the weights are from: random, none, a checkpoint's name; and the digest of its file."""
+    """The source of the weights (random, none, a checkpoint's name) and the digest of its file."""
 
     source: str = ""
     sha256: str | UnsetType = UNSET
@@ -78,7 +78,7 @@ class MatmulPrecision(Struct):
 
 
 class Manifest(Struct):
-    """The conditions of a run. `copy_byte_per_s` and `roofs` stand there where a benchmark measured them beside it."""
+    """The conditions of a run. `copy_byte_per_s` and `roofs` are set if a benchmark measured them in the same run."""
 
     gpu: Gpu | None = None
     cpu: Cpu = field(default_factory=Cpu)
@@ -123,7 +123,7 @@ class StepTime(Struct):
 
 
 class Rate(Struct):
-    """Tokens a second of one model, and over the first model's, round by round."""
+    """Tokens per second of one model, and their ratio to the first model's, round by round."""
 
     p5: Positive
     p50: Positive
@@ -136,7 +136,7 @@ class Rate(Struct):
 
 
 class Timing(Struct):
-    """Times that no tool disturbed; `tokens_per_s` by the root range of a model."""
+    """Times without any tool attached; `tokens_per_s` by the root range of a model."""
 
     steps: list[StepTime]
     tokens_per_s: dict[str, Rate] = {}
@@ -157,11 +157,12 @@ class Roof(Struct):
 
 
 class Link(Struct):
-    """How fast data crosses a link at one size. `name` is one of LINKS, `ranks` the GPUs that take part.
+    """The rate of a link at one size. `name` is one of LINKS, `ranks` the GPUs that take part.
 
-    `byte_per_s` is `bytes` over the median time; of a collective times its factor (formats/collectives.py), which is
-    the bus bandwidth of nccl-tests. `bytes` are counted as there: of an all-gather what a rank has at its end, of a
-    reduce-scatter what it has at its beginning.
+    `byte_per_s` is `bytes` over the median time. For a collective it is multiplied by its factor
+    (formats/collectives.py), which gives the bus bandwidth of nccl-tests. `bytes` follow nccl-tests, too: for an
+    all-gather, the data that a rank holds at the end; for a reduce-scatter, the data that a rank holds at the
+    beginning.
     """
 
     name: str
@@ -173,7 +174,7 @@ class Link(Struct):
 
 
 class LinkConditions(Struct):
-    """What the links were measured with. `environment` holds the variables of NCCL that were set."""
+    """The conditions of the link measurement. `environment` holds the NCCL variables that were set."""
 
     backend: str
     nccl: str
@@ -187,7 +188,7 @@ class LinkConditions(Struct):
 
 
 class Ceilings(Struct):
-    """The roofs of a GPU and its driver, `measured` at a time in UTC: before the run, where they were kept.
+    """The roofs of a GPU and its driver. `measured` is a time in UTC, before the run if an earlier run stored them.
 
     `links`: rates between host and GPUs over size, by `harness.links`; the ceilings of one GPU have none.
     """
@@ -202,7 +203,7 @@ class Ceilings(Struct):
 
 
 class KnownCount(Struct):
-    """A count of the self-test: what it must be and what ncu counted, in `unit` (byte or FLOP)."""
+    """A count of the self-test: the known value and ncu's value, in `unit` (byte or FLOP)."""
 
     name: str
     unit: str
@@ -211,7 +212,7 @@ class KnownCount(Struct):
 
 
 class Selftest(Struct):
-    """The self-test of a GPU's counters, kept for later runs on it; `measured` is a time in UTC."""
+    """The self-test of a GPU's counters, stored for later runs on it; `measured` is a time in UTC."""
 
     gpu: str
     driver: str
@@ -234,7 +235,7 @@ SELFTEST = JsonFile("selftest", "selftest.json", Selftest, "write it again with 
 
 
 class Operation(Struct):
-    """What one leaf range of one step needs and moves; harness/ledger.py says how it is counted."""
+    """The bytes and operations of one leaf range of one step; harness/ledger.py defines how they are counted."""
 
     op: str
     variant: str
@@ -252,7 +253,7 @@ class Operation(Struct):
 
 
 class Operand(Struct):
-    """A tensor that an operation reads (in0, in1 …) or writes (out0 …); harness/dataflow.py says what each cell is."""
+    """A tensor that an operation reads (in0, in1 …) or writes (out0 …); harness/dataflow.py defines each cell."""
 
     range: str
     call: Whole
@@ -271,7 +272,7 @@ class Operand(Struct):
 
 
 class CpuRange(Struct):
-    """A range on the CPU's clock; `path` is joined with /."""
+    """A range on the CPU's clock; `/` joins the names of `path`."""
 
     start_ns: Whole
     end_ns: Whole

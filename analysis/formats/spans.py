@@ -1,7 +1,7 @@
-"""Quantiles of samples, linear between neighbours, and the span of a ratio: p5, p50 and p95 of files and tables.
+"""Compute quantiles of samples, linear between neighbours, and the span of a ratio: p5, p50 and p95.
 
-Imports the standard library alone. Two others are apart from it: kernels/ceilings, which imports nothing of ours, and
-analysis/tables/kernel_times.py, which takes them of millions of kernels without sorting.
+Imports only the standard library. Two other modules compute quantiles themselves: kernels/ceilings, which imports
+nothing of this project, and analysis/tables/kernel_times.py, which handles millions of kernels without sorting.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ QUANTILES = ("p5", "p50", "p95")
 
 
 class Span(NamedTuple):
-    """A ratio and the ends between which nine of ten of its samples lie."""
+    """A ratio, and the interval that holds nine of ten of its samples."""
 
     p5: float
     p50: float

@@ -1,4 +1,4 @@
-"""What studies/sweep writes: a row for each combination of macros as it is measured, and what it then recommends."""
+"""Declare the files of studies/sweep: a row for each measured combination of macros, and the recommended ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Macros = Annotated[str, Meta(pattern=r"[A-Z]\w*=-?[0-9]{1,18}( [A-Z]\w*=-?[0-9]{
 
 
 class Combination(Struct):
-    """A combination of macros of one source, on one dtype and shape; blank where it was not built or not timed."""
+    """A combination of macros of one source, on one dtype and shape.
+
+    Times are blank if it was not built or not timed.
+    """
 
     op: str
     variant: str
@@ -53,7 +56,7 @@ class Combination(Struct):
 
 
 class Gain(Struct):
-    """By how much the choice is faster than the default on one dtype and shape."""
+    """The speed-up of the choice over the default on one dtype and shape."""
 
     op: str
     variant: str
@@ -65,7 +68,7 @@ class Gain(Struct):
 
 
 class Choice(Struct):
-    """The combination to take for a source on a GPU, and why."""
+    """The recommended combination for a source on a GPU, and the reason."""
 
     gpu: str
     source: str
@@ -80,7 +83,7 @@ class Choice(Struct):
 
 
 class Call(Struct):
-    """Which rows one call of the program appended, counted from 1, and its conditions; which kind its times are of."""
+    """The rows that one call of the program appended, counted from 1, its conditions, and the kind of its times."""
 
     first_row: Positive
     arguments: list[str]
@@ -94,7 +97,7 @@ class Call(Struct):
     when: str = ""
     git_sha: str | None = None
     git_dirty: bool | None = None
-    time_kind: str | UnsetType = UNSET  # calls of before 2026-11-23 took chained times, and say nothing
+    time_kind: str | UnsetType = UNSET  # absent from calls before 2026-11-23, which have chained times
     sampled: str | UnsetType = UNSET
     note: str | UnsetType = UNSET
 

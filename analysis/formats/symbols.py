@@ -1,9 +1,9 @@
-"""One name for one kernel, whichever tool printed it.
+"""Give a kernel one name, independent of the tool that printed it.
 
-nsys prints `void at::native::<unnamed>::f<(int)16, (bool)0>(int, T1)` where ncu 2025 prints
-`void at::<unnamed>::f<16, 0>(int, T1)` and older versions something between. `key` removes what the renderings differ
-in and keeps the template arguments, which tell two instances of one template apart. Names that are no C++ (Triton,
-cuBLAS, Numba, Fortran) pass unchanged.
+nsys prints `void at::native::<unnamed>::f<(int)16, (bool)0>(int, T1)`. For the same kernel, ncu 2025 prints `void
+at::<unnamed>::f<16, 0>(int, T1)`, and older versions something between. `key` removes the differences and keeps the
+template arguments, which separate two instances of one template. Names that are not C++ (Triton, cuBLAS, Numba,
+Fortran) stay unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from analysis.formats.words import tell_apart
 _ANONYMOUS = re.compile(
     r"\(anonymous namespace\)|<unnamed>|\{anonymous\}|_GLOBAL__N__[A-Za-z0-9_]+|(?:^|(?<=\s))unnamed>"
 )
-# Namespaces that one of the tools leaves out, and the inline ones that only carry a version.
+# Namespaces that one of the tools leaves out, and inline ones that only hold a version.
 _NAMESPACE = re.compile(
     r"(?<![A-Za-z0-9_])(?:at|native|internal|detail|impl|__1|__2|__cxx11|CUB_[0-9A-Z_]+|THRUST_[0-9A-Z_]+|_V2)::"
 )
@@ -55,16 +55,16 @@ def _without_return_type(name: str) -> str:
         elif char == " " and depth == 0:
             start = i + 1
         if depth < 0:
-            return name  # `operator>` or a name cut off at its left: leave it as it is
+            return name  # `operator>`, or a name without its beginning: leave it unchanged
     return name[start:] if depth == 0 else name
 
 
 @lru_cache(maxsize=1 << 16)
 def key(name: str) -> str:
-    """The same text for the nsys and the ncu rendering of one kernel.
+    """The same text for the names that nsys and ncu print for one kernel.
 
-    Gone are the return type, the parameters, anonymous, `internal`, `detail` and `at::native` namespaces, casts of
-    template values such as `(int)4`, literal suffixes and blanks; template arguments are kept.
+    It removes the return type, the parameters, anonymous, `internal`, `detail` and `at::native` namespaces, casts of
+    template values such as `(int)4`, literal suffixes and blanks. It keeps template arguments.
     """
     text = " ".join(name.split())
     text = text.replace("operator ()", "operator()")
@@ -89,9 +89,9 @@ _QUALIFIER = re.compile(r"(?<![A-Za-z0-9_])(?:[A-Za-z_][A-Za-z0-9_]*::)+(?=[A-Za
 
 @lru_cache(maxsize=1 << 16)
 def match_key(name: str) -> str:
-    """`key` without any namespace: what a kernel of one tool is looked up by among those of the other.
+    """`key` without any namespace, which finds a kernel of one tool among those of the other.
 
-    ncu 2025 leaves out inner namespaces as it sees fit (`internal::gemvx::kernel` is printed as `internal::kernel`).
+    ncu 2025 leaves out some inner namespaces (it prints `internal::gemvx::kernel` as `internal::kernel`).
     """
     return _QUALIFIER.sub("", key(name))
 
@@ -129,9 +129,10 @@ _WRAPPERS = frozenset({"Kernel", "Kernel2", "kernel", "device_kernel", "_kernel_
 
 @lru_cache(maxsize=1 << 16)
 def short(name: str, width: int = 48) -> str:
-    """A name for people, at most `width` characters, ending with … where it was cut.
+    """A display name, at most `width` characters, ending with … if it was cut.
 
-    The function, and where a template only wraps the work (elementwise kernels, cutlass), what it wraps.
+    It is the function. If a template only wraps the work (elementwise kernels, cutlass), it also has the wrapped
+    function.
     """
     function = base(name)
     arguments = _split_template(key(name))[1]
@@ -149,5 +150,5 @@ def short(name: str, width: int = 48) -> str:
 
 
 def short_all(names: Iterable[str], width: int = 48) -> dict[str, str]:
-    """`short` of each name; those that would come out alike show what they differ in."""
+    """`short` of each name; equal short names show the part in which they differ."""
     return tell_apart(names, lambda name: short(name, width), width, key)

@@ -1,4 +1,4 @@
-"""What became of a capture: nsys.json and ncu.json, which nsys_scripts/status.py writes, and bare.json of bare.sh."""
+"""Declare the status files of a capture: nsys.json and ncu.json of nsys_scripts/status.py, and bare.json of bare.sh."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from analysis.formats.files import JsonFile, Whole
 
 
 class ToolStatus(Struct):
-    """`status` is ok, missing, denied or failed; `counted` is of a sweep: the fingerprint of a launch by NVTX path.
+    """The status of a tool.
 
-    `exit_code` and `ranges` are of a bare run: how the program ended, and how many ranges were recorded.
-    `auto_ranges` of a bare run: on if its ranges are automatic; own if the program opens ranges itself, and those alone
-    count. `range_cost_ns`: what an automatic range costs, taken off the times.
-    `planned`: ncu replayed what count_plan.csv chose.
+    `status` is ok, missing, denied or failed. `counted` belongs to a sweep: the fingerprint of a launch by NVTX path.
+    `exit_code` and `ranges` belong to a bare run: the program's exit code, and the number of recorded ranges.
+    `auto_ranges` of a bare run: "on" if its ranges are automatic; "own" if the program opens ranges itself, and only
+    those count. `range_cost_ns`: the cost of an automatic range, subtracted from the times. `planned`: ncu replayed the
+    launches of count_plan.csv.
     """
 
     tool: str

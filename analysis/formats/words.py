@@ -1,4 +1,4 @@
-"""Counts, times, shares and names in sentences."""
+"""Write counts, times, shares and names in sentences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Names = Callable[[str], str]
 
 
 def count_of(number: float, one: str, many: str = "") -> str:
-    """`1 kernel`, `2 launches`: a whole number and what it counts; `many` where that is not `one` with (e)s."""
+    """`1 kernel`, `2 launches`: a whole number and its noun; `many` if the plural is not `one` with (e)s."""
     more = many or one + ("es" if one.endswith("ch") else "s")
     return f"{number:.0f} {one if round(number) == 1 else more}"
 
@@ -24,7 +24,7 @@ def duration(ns: float) -> str:
 
 
 def share(frac: float) -> str:
-    """`62%`, `1.4%`, `99.8%`: 0-1 as per cent, never 0% of something or 100% of less than all."""
+    """`62%`, `1.4%`, `99.8%`: 0-1 as per cent. Never 0% for a positive share, and never 100% for less than all."""
     shown = frac * 100
     if 0 < shown < 0.1:
         return "less than 0.1%"
@@ -35,9 +35,9 @@ def share(frac: float) -> str:
 
 
 def tell_apart(names: Iterable[str], cut: Callable[[str], str], width: int, whole: Names = str) -> dict[str, str]:
-    """`cut(name)` for each of the names, and where some come out alike, the part of `whole(name)` that differs behind.
+    """`cut(name)` for each of the names; equal results also show a part of `whole(name)` that differs.
 
-    At most `width` characters each. What still comes out alike is numbered.
+    Each has at most `width` characters. Results that are still equal get a number.
     """
     shown = {name: cut(name) for name in names}
     room = max(width // 2, 4)
@@ -53,7 +53,7 @@ def tell_apart(names: Iterable[str], cut: Callable[[str], str], width: int, whol
 
 
 def _alike(shown: dict[str, str]) -> dict[str, list[str]]:
-    """The names of each label that more than one has."""
+    """Label -> its names, for labels that several names share."""
     found: dict[str, list[str]] = {}
     for name, label in shown.items():
         found.setdefault(label, []).append(name)
@@ -61,8 +61,9 @@ def _alike(shown: dict[str, str]) -> dict[str, list[str]]:
 
 
 def _windows(texts: list[str], room: int) -> list[str]:
-    """Of each text `room` characters at most, from where the texts begin to differ; where that is not enough, from two
-    such places.
+    """At most `room` characters of each text, from the first difference between the texts on.
+
+    If one such place does not suffice, the characters come from two.
     """
     start = next((at for at, letters in enumerate(zip_longest(*texts)) if len(set(letters)) > 1), len(texts[0]))
     found = [text[max(start - 2, 0) :][:room] for text in texts]
