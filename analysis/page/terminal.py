@@ -136,7 +136,7 @@ def finding_lines(
     yield head
     if sentence:
         yield prose(finding.get("sentence", ""), indent=3)
-    if where := markdown.where_to_look(finding):
+    if sentence and (where := markdown.where_to_look(finding)):
         yield prose(where, indent=3)
     yield Padding(line(evidence(finding, report, tables), FAINT), (0, 0, 0, 3))
 

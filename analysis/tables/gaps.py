@@ -181,8 +181,8 @@ def build_gaps(
     for (index, step), label, blocked in zip(steps.iterrows(), step_labels(steps), waited, strict=True):
         inside = order[slice(*np.searchsorted(sorted_steps, [index, index + 1]))]
         held = held_by_pid.get(step["pid"]) if held_by_pid else None
-        start, end, pid = (int(step[name]) for name in ("start_ns", "end_ns", "pid"))
-        rows.append(row(inside, label, step["path"], start, end, held, blocked, pid))
+        start, end = int(step["start_ns"]), int(step["end_ns"])
+        rows.append(row(inside, label, step["path"], start, end, held, blocked, step.get("pid")))
     table = pd.DataFrame(rows)
     for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "blocked_ns", "launches", "launch_calls"):
         table[name] = table[name].astype("Float64").round().astype("Int64")

@@ -126,7 +126,7 @@ def test_findings_say_where_they_show_on_every_page(report: pipeline.Report) -> 
 def _lines(content: dict[str, Any], tables: dict[str, pd.DataFrame]) -> list[Any]:
     found = []
     for finding in content["findings"]:
-        for part in terminal.finding_lines(finding, content, tables, sentence=False):
+        for part in terminal.finding_lines(finding, content, tables, sentence=True):
             found.append(getattr(part, "renderable", part))
     return found
 
