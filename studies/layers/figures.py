@@ -1,4 +1,4 @@
-"""The figure of a layer profile: every level as stacked shares."""
+"""Draw the figure of a layer profile: every level as stacked shares."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _LEVEL_COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE, YELLOW, BLACK)
 
 @picture("levels", of="layer_profile")
 def plot_levels(layer_profile: pd.DataFrame, caption: str) -> Figure | None:
-    """One stacked bar a level of a layer profile: its components as shares of what it takes apart."""
+    """One stacked bar for each level of a layer profile: its components as shares of the level's base."""
     if layer_profile is None or layer_profile.empty:
         return None
     with style_context():
         rows = layer_profile.assign(share=pd.to_numeric(layer_profile["share_frac"], errors="coerce"))
         bars = list(dict.fromkeys(zip(rows.profile, rows.level, strict=True)))
-        pitch = 0.86  # inches a level: bar, names below it
+        pitch = 0.86  # inches for each level: its bar and the names below it
         title = "Where a token’s time goes, by level"
         figure, foot = new_canvas("levels", 0.75 + pitch * len(bars), caption, (), title)
         axes = place_axes(figure, 1.9, 0.3, 0.45, foot + 0.3)
@@ -87,7 +87,7 @@ def plot_levels(layer_profile: pd.DataFrame, caption: str) -> Figure | None:
 
 
 def _level_names(axes: Axes, position: int, entries: Sequence[tuple[str, str, str]]) -> None:
-    """The components of a bar, each behind a square of its colour, in rows below the bar."""
+    """Write the components of a bar in rows below it, each behind a square of its colour."""
     width = WIDTH - 2.2  # inches of the axes
     x, line = 0.0, 0
     for name, colour, share in entries:

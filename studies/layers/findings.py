@@ -1,4 +1,4 @@
-"""What the layer profiler's own numbers say: the way down to the part that takes most, waits, and unsteady runs."""
+"""Find in the layer profiler's numbers the way down to the costliest part, gaps between parts, and unsteady runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from analysis.tables.declare import part
 from studies.layers.tables import BETWEEN
 
 MOST = 5
-GAPS_MATTER = 0.2  # of a level between its components, or of a token outside the forward pass
+GAPS_MATTER = 0.2  # share of a level between its components, or of a token outside the forward pass
 UNSTEADY = 1.5  # the fastest runs over the slowest (p95 over p5)
 
 
@@ -29,7 +29,7 @@ def _findings(
 def find(
     profile: pd.DataFrame, tokens: pd.DataFrame, launches: pd.DataFrame, kernels: pd.DataFrame
 ) -> list[dict[str, Any]]:
-    """Findings of a run of the layer profiler, or of its heaviest components alone."""
+    """The findings of a run of the layer profiler, or of its heaviest components run alone."""
     found = [one for _, row in tokens.iterrows() for one in (_outside(row), _unsteady(row)) if one]
     found.sort(key=lambda one: -float(one["time_to_win_ns"] or 0))
     found += [_way_down(str(name), rows) for name, rows in profile.groupby("profile", sort=False)]
@@ -42,7 +42,7 @@ def _finding(title: str, sentence: str, cells: list[dict[str, object]], win: flo
 
 
 def _way_down(name: str, rows: pd.DataFrame) -> dict[str, Any]:
-    """The largest component of each level, from the whole to the parts, and what lies between components."""
+    """The finding on the largest component of each level, from the whole down, and on the gaps between components."""
     steps, cells, between = [], [], 0.0
     for level, inside in rows.groupby("level", sort=False):
         base = inside[inside["component"] == inside["base"]]
@@ -71,7 +71,7 @@ def _way_down(name: str, rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _outside(row: Any) -> dict[str, Any] | None:
-    """A token that takes much longer than its forward pass."""
+    """The finding on a token that takes much longer than its forward pass."""
     whole, forward = float(row["token_ns"]), float(row["forward_avg_ns"])
     if whole - forward < GAPS_MATTER * whole:
         return None
@@ -91,7 +91,7 @@ def _outside(row: Any) -> dict[str, Any] | None:
 
 
 def _unsteady(row: Any) -> dict[str, Any] | None:
-    """Runs that differ so much that a mean says little."""
+    """The finding on runs that differ too much for a meaningful mean."""
     slow, fast = row["tokens_per_s_p5"], row["tokens_per_s_p95"]
     if pd.isna(slow) or pd.isna(fast) or not slow or fast / slow < UNSTEADY:
         return None
@@ -107,7 +107,7 @@ def _unsteady(row: Any) -> dict[str, Any] | None:
 
 
 def _launching(row: Any) -> dict[str, Any] | None:
-    """A component that the host takes longer to launch than the GPU to run."""
+    """The finding on a component whose launch takes the host longer than its run takes the GPU."""
     if pd.isna(row["gpu_ns"]) or pd.isna(row["cpu_ns"]) or row["cpu_ns"] <= row["gpu_ns"]:
         return None
     gpu, cpu = float(row["gpu_ns"]), float(row["cpu_ns"])
@@ -122,7 +122,7 @@ def _launching(row: Any) -> dict[str, Any] | None:
 
 
 def _inside(row: Any, kernels: pd.DataFrame) -> dict[str, Any] | None:
-    """The kernel (on a CPU the operator) that takes most of a component run alone."""
+    """The finding on the kernel (on a CPU: operator) with the largest share of a component run alone."""
     within = kernels[(kernels["profile"] == row["profile"]) & (kernels["component"] == row["component"])]
     within = within[within["source"] == within["source"].iloc[0]] if len(within) else within
     total = float(within["self_ns"].sum()) if len(within) else 0.0

@@ -1,18 +1,21 @@
-"""Where a token's time goes, layer by layer: every component of a model timed with CUDA events (or the CPU's clock).
+"""Time every component of a model, layer by layer, with CUDA events (or the CPU's clock): where a token's time goes.
 
     python -m studies.layers.measure --prompt "Once upon a time" --runs 20 --warmup 20 --tokens 30 [--no-cache]
     python -m studies.layers.measure --model package.module:build
 
-A run generates `--tokens` tokens after the prompt; each is one forward pass and timed as one step, the GPU held back
-until it is launched whole (harness/events.py). Each level has rounds of its own, with events around its components
-only: what they are 100 % of is taken from the level above, where nothing inside was marked (the CPU's clock, whose
-marks cost nothing, marks both at once). Rounds with the ranges alone and with nothing attached in between tell what
-the instrument costs, and what two events add to a reading is measured and taken off.
-Results go to RUN/captures/layers.json. On a GPU with nsys the same program then runs under nsys for a few tokens, and
-RUN/captures/layer_events.csv holds what its events read, for the comparison that the analysis makes.
+A run generates `--tokens` tokens after the prompt. Each token is one forward pass, timed as one step: the GPU waits
+until the whole step is launched (harness/events.py).
+
+Each level has rounds of its own, with events around its components only. The base of a level (its 100 %) comes from the
+level above, in which nothing inside the base was marked. The CPU's clock marks both at once, because its marks cost
+nothing. Other rounds have only the ranges, or nothing attached, and show the cost of the instrument. The program also
+measures what two events add to a reading, and subtracts it.
+
+Results go to RUN/captures/layers.json. On a GPU with nsys, the same program then runs under nsys for a few tokens, and
+RUN/captures/layer_events.csv holds the readings of its events. The analysis compares the two.
 
 --model: `build()` returns (module, inputs) or (module, inputs, keyword inputs); a forward pass is module(*inputs).
-Its levels are its own modules, by name, with the modules of a list folded (`h.*`).
+The levels are the submodules, by name, with the modules of a list folded (`h.*`).
 """
 
 from __future__ import annotations
@@ -51,19 +54,19 @@ NSYS_TOKENS, NSYS_WARMUP = 2, 2
 DEPTH = 3
 BETWEEN = "(between components)"
 _INDEX = re.compile(r"(?:(?<=\.)|(?<=^)|(?<=/))\d+(?=$|[./])")
-_STEP = re.compile(r"/(?:prefill|decode)(?=/)")  # the step itself, at the end of a path, is no layer of ours
+_STEP = re.compile(r"/(?:prefill|decode)(?=/)")  # inside a path only; a step at the end of a path stays
 
 
 def fold(path: str) -> str:
-    """A path with the indices of repeated layers as `*` and without the name of the step."""
+    """The path with `*` for the indices of repeated layers, and without the name of the step."""
     return _INDEX.sub("*", _STEP.sub("", path))
 
 
 @dataclass(frozen=True)
 class Level:
-    """One table: a component and what it consists of. `base` and the keys of `parts` are folded paths.
+    """One table: a component (the base) and its parts. `base` and the keys of `parts` are folded paths.
 
-    Only the parts are marked. The base is a part of another level, or all that its parent consists of.
+    Only the parts are marked. The base is a part of another level, or the only content of its parent.
     """
 
     name: str
@@ -74,7 +77,7 @@ class Level:
 
     @property
     def root(self) -> str:
-        """Name of the NVTX range around a step of this level: no `/`, which ncu reads as syntax."""
+        """The name of the NVTX range around a step of this level, without `/`, which ncu reads as syntax."""
         return re.sub(r"[^\w*.]+", ".", self.name)
 
     def label(self, path: str, *, with_base: bool = False) -> str | None:
@@ -146,12 +149,12 @@ def whole_level(levels: Sequence[Level]) -> Level:
 
 # What is profiled --------------------------------------------------------------------------------------------
 
-# Runs one step and returns its result; the second argument undoes what an earlier try of the step changed.
+# Runs one step and returns its result. The second argument undoes the changes of an earlier try of the step.
 Time = Callable[[Callable[[], Any], Callable[[], object]], Any]
 
 
 class Subject(Protocol):
-    """Something whose runs consist of steps; tracers can be attached to it."""
+    """A program whose runs consist of steps, and to which tracers can be attached."""
 
     name: str
     levels: Sequence[Level]
@@ -179,12 +182,12 @@ class Generation:
     def __post_init__(self) -> None:
         self.name = "cache" if self.with_cache else "no_cache"
         self.levels: Sequence[Level] = GPT2_LEVELS
-        # Without the cache it only serves as the place to which a step writes its keys and values.
+        # Without caching, a step still writes its keys and values there.
         self.cache = self.model.new_cache(1, self.prompt.shape[1] + self.tokens + 1)
         self._first = self.prompt
 
     def prepare(self) -> None:
-        """The prompt's own forward pass, where there is a cache to keep it: it is none of one token."""
+        """Empty the cache and, with caching, run the prompt's forward pass, which is not timed as a token."""
         self.cache.truncate(0)
         if self.with_cache:
             self._first = self.model(self.prompt, self.cache, last_only=True)[:, -1].argmax(dim=-1, keepdim=True)
@@ -218,7 +221,7 @@ class Generation:
 
 
 class _HookTracing:
-    """Ranges around the calls of every submodule, by forward hooks."""
+    """Opens ranges around the calls of every submodule, by forward hooks."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -246,7 +249,7 @@ class _HookTracing:
 
 
 def _local_names(module: Any) -> Iterator[tuple[str, str]]:
-    """(qualified name, name below the nearest module that is called itself): lists and dicts never are."""
+    """Yield (qualified name, name below the nearest callable module). Lists and dicts of modules are never called."""
     modules = dict(module.named_modules())
     for name in modules:
         if not name:
@@ -260,7 +263,7 @@ def _local_names(module: Any) -> Iterator[tuple[str, str]]:
 
 
 class ModuleForward:
-    """Any nn.Module with example inputs: a run is `tokens` forward passes, its levels are its own modules."""
+    """Any nn.Module with example inputs. A run is `passes` forward passes, and the levels are its submodules."""
 
     def __init__(
         self, module: Any, arguments: Sequence[Any], keywords: dict[str, Any], label: str, passes: int
@@ -272,7 +275,7 @@ class ModuleForward:
         self.levels: Sequence[Level] = ()
 
     def discover(self, depth: int) -> None:
-        """Run once to see which modules are called inside which, and make a level of each that has parts."""
+        """Run once to record which module calls which, and make a level of each module with parts."""
         seen: dict[str, None] = {}
 
         def note(path: str) -> bool:
@@ -306,7 +309,7 @@ class ModuleForward:
             self.levels = (Level("model", f"Inside {name}", fold(next(iter(seen))), WHOLE, {}),)
 
     def _classes(self) -> dict[str, str]:
-        """Class name by folded path of calls, as far as the names of the modules tell it."""
+        """The class names by folded path of calls, derived from the names of the modules."""
         names = dict(_local_names(self._module))
         found = {}
         for name, module in self._module.named_modules():
@@ -323,7 +326,7 @@ class ModuleForward:
         return self._module(*self._arguments, **self._keywords)
 
     def prepare(self) -> None:
-        """Nothing: every pass is alike."""
+        """Do nothing, because every pass is alike."""
 
     def run(self, time_step: Time) -> None:
         for _ in range(self._passes):
@@ -344,7 +347,7 @@ def _nothing() -> None:
 
 
 def load_module(spec: str, device: str, passes: int, depth: int) -> ModuleForward:
-    """Import `package.module:build`, call it and look at what it returns; one sentence for what does not fit."""
+    """Import `package.module:build`, call it and check the result. An error is one sentence."""
     place, colon, attribute = spec.partition(":")
     if not colon or not attribute or not all(map(str.isidentifier, place.split("."))):
         raise UsageError(f"--model {spec!r} names no function: write package.module:build.")
@@ -354,9 +357,9 @@ def load_module(spec: str, device: str, passes: int, depth: int) -> ModuleForwar
     except (ImportError, AttributeError) as error:
         raise InputError(f"--model {spec} cannot be imported ({error}): check the name and where you are.") from error
     try:
-        with contextlib.suppress(ValueError):  # some that C implements tell no signature
+        with contextlib.suppress(ValueError):  # some functions in C have no signature
             inspect.signature(build).bind()
-    except TypeError as error:  # also of what is no function
+    except TypeError as error:  # also if `build` is not callable
         raise InputError(f"--model {spec} cannot be called ({error}): give a function that needs none.") from None
     built = build()
     parts = built if isinstance(built, tuple) else (built,)
@@ -396,26 +399,27 @@ def _is_marked(level: Level, with_base: bool, path: str) -> bool:
 
 
 class _Profiler:
-    """Runs a subject in each of its variants and keeps the samples of each in `rounds`: with the events of one level,
-    with ranges alone, with nothing, and with the wall clock alone ("wall").
+    """Runs a subject in several variants and keeps the samples of each in `rounds`.
+
+    The variants are: the events of one level, ranges alone, nothing attached, and the wall clock alone ("wall").
     """
 
     def __init__(self, subject: Subject, clock: Clock) -> None:
         self.subject, self.clock = subject, clock
         self.levels = {level.name: level for level in subject.levels}
         self.variants = [*self.levels, "ranges", "nothing", "wall"]
-        self.watches = {name: Stopwatch(clock) for name in self.variants}  # each keeps its own length of hold
-        self.steps = 0  # of one run
+        self.watches = {name: Stopwatch(clock) for name in self.variants}  # each adapts its own hold time of the GPU
+        self.steps = 0  # steps of one run
         self.forget()
 
     def forget(self) -> None:
-        """Drop what was sampled so far."""
+        """Drop all samples."""
         self.rounds = {name: Rounds() for name in self.variants}
         for watch in self.watches.values():
             watch.late = 0
 
     def run(self, variant: str) -> None:
-        """One run of the subject in a variant."""
+        """Run the subject once in a variant."""
         if variant == "wall":
             self._run_untimed()
             return
@@ -465,7 +469,7 @@ class _Profiler:
         return result
 
     def instrument(self, name: str) -> dict[str, Any]:
-        """What a variant cost: an entry of `instrument`."""
+        """The entry of `instrument` for a variant, with its cost."""
         taken = self.rounds[name]
         return {
             "variant": name,
@@ -478,14 +482,14 @@ class _Profiler:
 
 
 def measure(subject: Subject, clock: Clock, runs: int, warmup: int) -> dict[str, Any]:
-    """One profile: `runs` rounds, each with every level once, the ranges alone, nothing, and the plain wall time."""
+    """Take one profile of `runs` rounds. Each round runs every level, the ranges alone, nothing, and the wall clock."""
     from tqdm import tqdm
 
     profiler = _Profiler(subject, clock)
     with torch.inference_mode():
         for _ in tqdm(range(warmup), desc="warm-up", delay=2, leave=False):
             profiler.run("wall")
-        for variant in profiler.variants:  # the first hold is a guess
+        for variant in profiler.variants:  # the first hold time is a guess, so drop this run
             profiler.run(variant)
         profiler.forget()
         own_ns = Stopwatch(clock).own_ns()
@@ -512,16 +516,16 @@ def measure(subject: Subject, clock: Clock, runs: int, warmup: int) -> dict[str,
 
 
 def _base_times(level: Level, taken: Rounds, own_ns: float) -> dict[str, Any]:
-    """The base by its own marks, where it had some: its parts were timed in the very same steps."""
+    """The base by its own marks, if it had any; its parts were then timed in the same steps."""
     readings = taken.components.get(level.base_label)
     return {level.base: np.maximum(np.array(readings) - own_ns, 0.0)} if readings else {}
 
 
 def _level_json(level: Level, times: dict[str, Any]) -> dict[str, Any]:
-    """The base, then the parts; `times` by folded path in ns, one value an instance."""
+    """The entry of a level: the base, then the parts. `times` is by folded path in ns, one value for each instance."""
     parts = {path: label for path, label in level.parts.items() if path in times}  # a fused model has no Mask_Apply
     base = times.get(level.base)
-    if base is None:  # a layer of a list that is itself no component: all of its parent, by the number of layers
+    if base is None:  # an unmarked layer of a list: its time is the parent's, divided by the number of layers
         parent = times[level.base.rpartition("/")[0]]
         count = max((len(times[path]) for path in parts), default=len(parent))
         base = np.repeat(parent, count // len(parent)) * len(parent) / count
@@ -561,7 +565,7 @@ def _tokens_json(whole: Any, blocks: Any, wall_ns: Sequence[float], steps: int) 
 
 
 def show(profile: dict[str, Any]) -> None:
-    """The four tables, the instrument's cost and the statistics per token, for the terminal."""
+    """Print the tables of the levels, the instrument's cost and the statistics per token."""
     for level in profile["levels"]:
         base = next(row for row in level["components"] if row["base"])
         rows = [[row["component"], *_cells(row, base["total_ns"])] for row in level["components"]]
@@ -611,7 +615,8 @@ def capture(
 ) -> str:
     """Run each level of each subject once with events and NVTX ranges between cudaProfilerStart and Stop.
 
-    Returns layer_events.csv: one row a component instance of a step that counts. `after` runs more in the window.
+    Returns the text of layer_events.csv: one row for each component instance of a step that counts. `after` runs
+    further work in the window.
     """
     with torch.inference_mode():
         for subject in subjects:
@@ -674,7 +679,7 @@ def _capture_level(
 
 
 def capture_under_nsys(run: Path, arguments: Sequence[str]) -> bool:
-    """Run this module with --capture under nsys and export; False, with one sentence, if it did not work."""
+    """Run this module with --capture under nsys and export; on failure print one sentence and return False."""
     scripts = Path(__file__).resolve().parents[2] / "nsys_scripts"
     if doctor.find_nsys() is None:
         progress("no nsys here, so the events are not compared with it (`make doctor` says how to get it)")
@@ -723,7 +728,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def resolve_device(device: str | None) -> str:
-    """The device asked for, or the GPU if there is one; InputError for a GPU that is not there."""
+    """The requested device, else the GPU if there is one, else the CPU.
+
+    Raises:
+        InputError: the requested GPU does not exist.
+    """
     found = torch.cuda.is_available()
     if device == "cuda" and not found:
         raise InputError(f"--device cuda needs a GPU and torch {torch.__version__} sees none: use --device cpu.")
@@ -733,7 +742,7 @@ def resolve_device(device: str | None) -> str:
 def generations(
     weights: Weights, prompt: str, tokens: int, cache: str, device: str, dtype: str, seed: int
 ) -> list[Generation]:
-    """GPT-2 with and/or without the cache, over one set of parameters."""
+    """The generations of GPT-2 with and without the cache (or one of them), over one set of parameters."""
     model = build_model(weights, device=device, dtype=DTYPES[dtype])
     ids = torch.tensor([encode_prompt(prompt, weights)], device=device)
     if ids.shape[1] + tokens + 1 > weights.config.n_positions:
@@ -754,12 +763,12 @@ def _subjects(options: argparse.Namespace, device: str) -> tuple[list[Subject], 
 
 
 def run_profile(options: argparse.Namespace, argv: Sequence[str]) -> Path:
-    """Profile, show and write; returns the run folder."""
+    """Profile, print and write, and return the run folder."""
     device = resolve_device(options.device)
     run = options.out or outputs.default_run("layers")
     progress(f"preparing the model on the {'GPU' if device == 'cuda' else 'CPU'}")
     subjects, weights = _subjects(options, device)
-    captures = outputs.captures_of(run)  # not before: a model that cannot be had leaves no empty run
+    captures = outputs.captures_of(run)  # not earlier, so that a model that fails to load leaves no empty run
     clock = make_clock(device)
     if options.capture:
         from studies.layers.measure_alone import prepare_alone
@@ -793,7 +802,7 @@ def run_profile(options: argparse.Namespace, argv: Sequence[str]) -> Path:
 
 
 def _nsys_arguments(options: argparse.Namespace) -> list[str]:
-    """The same model and setting, for a few tokens."""
+    """The arguments for the run under nsys: the same model and setting, for a few tokens."""
     arguments = ["--warmup", str(NSYS_WARMUP), "--tokens", str(min(options.tokens, NSYS_TOKENS))]
     for name in ("prompt", "cache", "weights", "config", "dtype", "seed", "depth", "model"):
         value = getattr(options, name)
@@ -803,14 +812,22 @@ def _nsys_arguments(options: argparse.Namespace) -> list[str]:
 
 
 def check_counts(options: argparse.Namespace, *names: str) -> None:
-    """UsageError unless each of these options counts something."""
+    """Check the named options.
+
+    Raises:
+        UsageError: one of them is less than 1.
+    """
     for name in names:
         if getattr(options, name) < 1:
             raise UsageError(f"--{name} counts something: use 1 or more.")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The options of this program; UsageError for counts of less than 1."""
+    """Parse the options of this program.
+
+    Raises:
+        UsageError: a count is less than 1.
+    """
     options = _parser().parse_args(argv)
     check_counts(options, "runs", "tokens", "depth")
     return options

@@ -1,11 +1,11 @@
-"""The kernels of the five heaviest components, each run alone 50 times.
+"""Record the kernels of the five heaviest components, each run alone 50 times.
 
     python -m studies.layers.measure_alone [--out RUN]
 
-Which components are the heaviest is read from RUN/captures/layers.json (`make layers` writes it; without one a short
-profile is taken first). Each is then called alone with the inputs it had in the last step of a generation, under
-torch.profiler: kernel summary, CUDA API calls, what launching costs. Results: RUN/captures/kernels_of_layers.json. On
-a GPU with nsys the same calls are in the capture that studies.layers.measure makes.
+RUN/captures/layers.json ranks the components. `make layers` writes it; without one, the program takes a short profile
+first. It then calls each component alone under torch.profiler, with the inputs of the last step of a generation. The
+results are a kernel summary, CUDA API calls and launch costs, in RUN/captures/kernels_of_layers.json. On a GPU with
+nsys, the capture of studies.layers.measure contains the same calls.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NOT_OF_THE_LOOP = re.compile(r"Synchronize|Event|Profiler|IsCapturing|GetDevice
 
 @dataclass(frozen=True)
 class Heavy:
-    """A component without components of its own, named with its level, and what it takes of a forward pass."""
+    """A component without components of its own: its level, its name, and its share of a forward pass."""
 
     component: str
     path: str
@@ -52,7 +52,7 @@ class Heavy:
 
 
 def heaviest(profile: dict[str, Any], count: int = HEAVIEST) -> list[Heavy]:
-    """The components of a layer profile that take the most time of a forward pass, the heaviest first."""
+    """The components of a layer profile with the largest shares of a forward pass, the heaviest first."""
     whole = next(row for level in profile["levels"] for row in level["components"] if row["component"] == layers.WHOLE)
     bases = {row["path"] for level in profile["levels"] for row in level["components"] if row["base"]}
     found = [
@@ -71,7 +71,7 @@ def heaviest(profile: dict[str, Any], count: int = HEAVIEST) -> list[Heavy]:
 
 @dataclass(frozen=True)
 class Call:
-    """A component of the first block with the inputs it had, ready to be called again."""
+    """A component of the first block with the inputs of an earlier call, ready for another call."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -82,13 +82,13 @@ class Call:
         return self.function(*self.args, **self.kwargs)
 
     def rewind(self) -> None:
-        """Caches as long as they were: the component then computes what it did."""
+        """Truncate the caches to their earlier length, so that the component computes the same again."""
         for cache, length in self.lengths:
             cache.truncate(length)
 
 
 def record_calls(generation: Generation, paths: set[str]) -> dict[str, Call]:
-    """The last call of each path (folded) in a generation, in the first layer that has it."""
+    """The last call of each folded path in a generation, in the first layer with that path."""
     model = generation.model
     stack: list[str] = []
     recorded: dict[str, tuple[str, Call]] = {}
@@ -125,7 +125,10 @@ def record_calls(generation: Generation, paths: set[str]) -> dict[str, Call]:
 
 
 def profile_alone(call: Call, clock: Clock, on_gpu: bool) -> dict[str, Any]:
-    """CALLS calls: GPU and CPU time of one without a profiler, then kernels and API calls with torch.profiler."""
+    """Time one call without a profiler, on GPU and CPU, then record kernels and API calls with torch.profiler.
+
+    Both parts run CALLS calls.
+    """
     from torch.profiler import ProfilerActivity, profile
 
     call.rewind()
@@ -174,9 +177,10 @@ def _summary(times: dict[str, list[float]]) -> list[dict[str, Any]]:
 
 
 def prepare_alone(captures: Path, generations: Sequence[Generation]) -> Callable[[Tracer], None]:
-    """Record the heaviest components' inputs; what is returned runs them under `alone.<profile>/<component>`, for nsys.
+    """Record the inputs of the heaviest components, and return a function that runs them under nsys.
 
-    Generations as long as the profiled ones; without a layer profile in `captures` there is nothing to run.
+    Their ranges are `alone.<profile>/<component>`. The generations are as long as the profiled ones. Without a layer
+    profile in `captures`, the function runs nothing.
     """
     ready: list[tuple[str, list[tuple[Heavy, Call]]]] = []
     for generation in generations:
@@ -204,13 +208,17 @@ def prepare_alone(captures: Path, generations: Sequence[Generation]) -> Callable
 
 
 def profile_of(captures: Path, name: str) -> dict[str, Any] | None:
-    """The layer profile of that name in a run, None if there is none."""
+    """The layer profile of that name in a run, or None."""
     found = outputs.read_json(captures / LAYER_PROFILE.name) or {}
     return next((entry for entry in found.get("profiles") or [] if entry.get("name") == name), None)
 
 
 def heaviest_of(captures: Path, name: str) -> list[Heavy]:
-    """The heaviest components of the profile of that name in a run, [] if there is none."""
+    """The heaviest components of the profile of that name in a run; [] without a profile.
+
+    Raises:
+        InputError: the profile is damaged.
+    """
     profile = profile_of(captures, name)
     try:
         return heaviest(profile) if profile else []
@@ -224,7 +232,7 @@ def heaviest_of(captures: Path, name: str) -> list[Heavy]:
 
 
 def show(entry: dict[str, Any]) -> None:
-    """The kernel summary and the launches of each component, for the terminal."""
+    """Print the kernel summary and the launches of each component."""
     rows: list[list[Any]] = []
     for component in entry["components"]:
         for kernel in component["kernels"]:
@@ -284,7 +292,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run_alone(options: argparse.Namespace, argv: Sequence[str]) -> Path:
-    """Find the heaviest components, run each alone, show and write; returns the run folder."""
+    """Find the heaviest components, run each alone, print and write, and return the run folder."""
     device = layers.resolve_device(options.device)
     run = options.out or outputs.default_run("kernels-of-layers")
     captures = run / "captures"

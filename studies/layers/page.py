@@ -1,4 +1,4 @@
-"""The layer profile as Markdown: the tables that everybody prints, in their usual shape and units."""
+"""Render the layer profile as Markdown: the customary tables in their usual shape and units."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pandas as pd
 from analysis.page import cells, markdown, text
 from analysis.tables.declare import section
 
-BY_NSYS = "% by nsys"  # the share beside that by events
+BY_NSYS = "% by nsys"  # header of the share by nsys, beside the share by events
 
 
 @section("layer_profile")
 def levels(layer_profile: pd.DataFrame) -> list[str]:
-    """One table a level and profile: Avg (ms), Total (ms), Count, per cent of the base."""
+    """One table for each level and profile: Avg (ms), Total (ms), Count, per cent of the base."""
     blocks = []
     for (setting, _), rows in layer_profile.groupby(["profile", "level"], sort=False):
         base = markdown.escape(rows["base"].iloc[0])
@@ -37,7 +37,7 @@ def levels(layer_profile: pd.DataFrame) -> list[str]:
 
 
 def levels_side_by_side(profile: pd.DataFrame, names: Mapping[str, str]) -> list[str]:
-    """One table a level, the profiles beside each other; `names` is what the reader calls each of them."""
+    """One table for each level, with the profiles side by side; `names` maps a profile to its heading."""
     blocks = []
     settings = [name for name in names if name in set(profile["profile"])]
     for _, rows in profile.groupby("level", sort=False):
@@ -63,7 +63,7 @@ def levels_side_by_side(profile: pd.DataFrame, names: Mapping[str, str]) -> list
 
 @section("layer_tokens")
 def tokens(layer_tokens: pd.DataFrame) -> str:
-    """Average forward pass, all blocks, throughput."""
+    """The table per token: average forward pass, all blocks, throughput."""
     headers = ["profile", "forward pass, GPU (ms)", "all blocks, GPU (ms)", "wall (ms)", "tokens/s (p5 – p95)"]
     body = [
         [
@@ -154,9 +154,9 @@ def component_launches(component_launches: pd.DataFrame) -> str:
 
 
 def render_layers(report: dict[str, Any], tables: dict[str, pd.DataFrame], folder: str) -> str:
-    """Return the layer profile and the components alone, as reports/README.md has them.
+    """Return the layer profile and the components run alone, for reports/README.md.
 
-    Shape: `report` and `tables` of the committed run with the profiles; `folder` that run, relative to the README.
+    Shape: `report` and `tables` of the committed run with the profiles; `folder` of that run, relative to the README.
     """
     conditions = {row["name"]: row["value"] for row in report["conditions"]}
     agreement = [note for note in report["notes"] if note.startswith("Events and nsys agree")]

@@ -1,9 +1,9 @@
-"""Where a token's time goes: the tables of the layer profiler, and whether its events agree with nsys.
+"""Build the tables of the layer profiler, which show where a token's time goes, and compare its events with nsys.
 
-Events time a component from the mark before its first kernel to the mark after its last one; nsys times the same run
-from the start of that first kernel to the end of that last one. What the marks themselves add is measured in the same
-run, with kernels of known time, and taken off; both readings are shown. What still lies between them is the gap from
-one component's kernel to the next one's: events count it to a component, nsys to none.
+Events time a component from the mark before its first kernel to the mark after its last one. nsys times the same run
+from the start of that first kernel to the end of that last one. The marks add time themselves: the run measures it with
+kernels of known time, and the tables subtract it and show both readings. The remaining difference is the gap from one
+component's kernel to the next one's. Events count the gap to a component, nsys to none.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from analysis.capture.model import Capture
 from analysis.tables import attribution
 from analysis.tables.declare import Column, fact, part, table
 
-ALONE = "alone."  # the harness' range around the heaviest components, run alone
+ALONE = "alone."  # prefix of the harness' range around the heaviest components, run alone
 BETWEEN = "(between components)"
 WHOLE, WHOLE_LEVEL = "Total_Forward_Pass", "forward"
-# Agreement is told by either of these: what an event reads too long is a time, and of a short component a large share.
+# Either limit shows agreement: an event reads a fixed time too long, which is a large share of a short component.
 MOST_FRAC, MOST_NS = 0.02, 2000.0
 
 
 def profile_label(entry: dict[str, Any]) -> str:
-    """`cache, float32`: the setting and the type of a profile."""
+    """The setting and the type of a profile, such as `cache, float32`."""
     return f"{entry['name']}, {entry['dtype']}"
 
 
@@ -66,7 +66,7 @@ def _profiles(capture: Capture) -> list[dict[str, Any]]:
     optional=True,
 )
 def build_profile(layer_profiles: list[dict[str, Any]], layer_agreement: pd.DataFrame) -> pd.DataFrame | None:
-    """Return layer_profile.csv: the components of each level, then what lies between them, then the next level.
+    """Return layer_profile.csv: for each level, its components, then the time between them.
 
     Shape: `layer_agreement` from build_agreement, for the shares by nsys.
     """
@@ -80,7 +80,7 @@ def build_profile(layer_profiles: list[dict[str, Any]], layer_agreement: pd.Data
             parts = [row for row in level["components"] if row is not base]
             rest_ns = base["total_ns"] - sum(row["total_ns"] for row in parts)
             nsys_ns = [by_nsys.get(row["path"], np.nan) for row in (base, *parts)]
-            if np.isnan(nsys_ns[0]):  # one of several layers: of its parent, which consists of them
+            if np.isnan(nsys_ns[0]):  # the base is one of several layers: take the parent, which consists of them
                 nsys_ns[0] = by_nsys.get(base["path"].rpartition("/")[0], np.nan)
             shown = [(row["component"], row["total_ns"], row["count"]) for row in (base, *parts)]
             if parts:
@@ -104,7 +104,7 @@ def build_profile(layer_profiles: list[dict[str, Any]], layer_agreement: pd.Data
 
 
 def _nsys_times(entry: dict[str, Any], agreement: pd.DataFrame) -> dict[str, float]:
-    """What nsys timed of each component of a profile in its captured run: ns, by the component's path."""
+    """The time by nsys of each component of a profile in its captured run, in ns, by the component's path."""
     of = agreement[agreement["profile"] == profile_label(entry)]
     timed = {(row["level"], row["component"]): row["nsys_ns"] * row["instances"] for row in of.to_dict("records")}
     rows = [(level["name"], row) for level in entry["levels"] for row in level["components"]]
@@ -176,7 +176,7 @@ def build_instrument(layer_profiles: list[dict[str, Any]]) -> pd.DataFrame | Non
     optional=True,
 )
 def build_tokens(layer_profiles: list[dict[str, Any]]) -> pd.DataFrame | None:
-    """Return layer_tokens.csv: one row a profile."""
+    """Return layer_tokens.csv: one row for each profile."""
     rows = [
         {
             "profile": profile_label(entry),
@@ -225,9 +225,9 @@ def build_tokens(layer_profiles: list[dict[str, Any]]) -> pd.DataFrame | None:
     optional=True,
 )
 def build_agreement(capture: Capture) -> pd.DataFrame | None:
-    """Return layer_agreement.csv: each component as the events and as nsys timed it in one and the same run.
+    """Return layer_agreement.csv: each component's times by events and by nsys in the same run.
 
-    Shape: `capture` with `layer_events`; its ranges of equal path are matched by their order in time.
+    Shape: `capture` with `layer_events`. Ranges of equal path are matched by their order in time.
     """
     events = capture.layer_events
     if events is None or events.empty or capture.ranges.empty or capture.gpu_ops.empty:
@@ -266,7 +266,10 @@ def build_agreement(capture: Capture) -> pd.DataFrame | None:
 
 
 def extents(ranges: pd.DataFrame, gpu_ops: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Return start of the first and end of the last GPU operation in each range, nested ranges included; -1: none."""
+    """Return the start of the first and the end of the last GPU operation in each range, nested ranges included.
+
+    Both are -1 for a range without GPU operations.
+    """
     owner = attribution.attribute(gpu_ops, ranges).to_numpy(np.int64)
     owned = owner >= 0
     start = gpu_ops["start_ns"].to_numpy(np.int64)[owned]
@@ -291,7 +294,7 @@ def _agreement_note(layer_agreement: pd.DataFrame) -> str | None:
 
 
 def agreement_sentence(agreement: pd.DataFrame) -> str:
-    """How many components agree by either measure, which one least, and which of the two to believe."""
+    """A sentence: how many components agree by each measure, which one agrees least, and which tool to believe."""
     close, near = (int((agreement[name] == "yes").sum()) for name in ("within_frac", "within_ns"))
     frac, off_ns = agreement["difference_frac"], agreement["difference_ns"]
     said = (
@@ -359,7 +362,7 @@ def build_component_kernels(capture: Capture) -> pd.DataFrame | None:
 
 
 def _alone_ops(capture: Capture, profile: str) -> pd.DataFrame:
-    """Kernels under `alone.<profile>/<component>` with a column `component`."""
+    """The kernels under `alone.<profile>/<component>`, with a column `component`."""
     if capture.ranges.empty or capture.gpu_ops.empty:
         return pd.DataFrame({"component": []})
     ranges = capture.ranges.reset_index(drop=True)
@@ -404,7 +407,7 @@ def _alone_kernels(capture: Capture, profile: str) -> dict[str, list[tuple[str, 
     optional=True,
 )
 def build_component_launches(capture: Capture) -> pd.DataFrame | None:
-    """Return component_launches.csv: what launching the heaviest components costs, beside what the GPU needs."""
+    """Return component_launches.csv: the launch cost of the heaviest components, beside their GPU time."""
     rows = []
     for entry in (capture.kernels_of_layers or {}).get("profiles") or []:
         calls = entry["calls"]
