@@ -1,13 +1,13 @@
-"""The baseline: GPT-2 generation with Hugging Face transformers, profiled as a user would.
+"""Measure the baseline: GPT-2 generation with Hugging Face transformers, profiled as by a user.
 
     python -m studies.baseline.measure [--out RUN] [--tokens 128] [--seconds 150]
 
-Side by side, greedy, batch 1, the same parameters: attention eager and sdpa, one decode step as a CUDA graph (static
-cache), and generate() with a static cache, which compiles. For each: tokens/s, time per token, kernels and launches
-per token, GPU busy time, and the time that reading the weights once takes at the copy speed of this GPU; for eager
-and sdpa in float32, and for sdpa (transformers' default) in bfloat16, also torch.profiler's operator and kernel table
-of 50 tokens. Every finished setting is written at once to
-RUN/captures/baseline.json; what no longer fits into --seconds is left out and named.
+All settings are greedy, batch 1, with the same parameters: attention eager and sdpa, one decode step as a CUDA graph
+(static cache), and generate() with a static cache, which compiles. Each setting has tokens/s, time per token, kernels
+and launches per token, and GPU busy time. It also has a floor: the time to read the weights once at the copy speed of
+this GPU. Eager and sdpa in float32, and sdpa (transformers' default) in bfloat16, also have torch.profiler's operator
+and kernel table of 50 tokens. The program writes every finished setting to RUN/captures/baseline.json at once. It
+leaves out and names the settings that do not fit into --seconds.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from harness.weights import RANDOM, build_transformers_model, encode_prompt, loa
 from studies.layers import measure as layers
 
 ROUNDS, PROFILE_TOKENS, LISTED = 5, 50, 40
-COPY_BYTES = 1 << 30  # read, and as many written
-COMPILE_SECONDS = 20  # a compilation is not begun when less is left
+COPY_BYTES = 1 << 30  # bytes read by a copy, which writes as many
+COMPILE_SECONDS = 20  # begin no compilation when less time is left
 _LAUNCH = re.compile(r"cu(?:da)?(?:Graph)?Launch\w*")
 
 
 class OutOfTimeError(Exception):
-    """The time that the user gave is over."""
+    """The user's time limit has passed."""
 
 
 @contextlib.contextmanager
@@ -64,7 +64,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 class _Stamps:
-    """A streamer: notes when each token reached the host; the first call brings the prompt."""
+    """A streamer that notes when each token reached the host. Its first call receives the prompt."""
 
     def __init__(self) -> None:
         self.times_ns: list[int] = []
@@ -77,7 +77,7 @@ class _Stamps:
 
 
 class Setting:
-    """One way to generate: `generate(tokens)` returns the new ids; `stamps(tokens)` the time of each token."""
+    """One way to generate: `generate(tokens)` returns the new ids, `stamps(tokens)` the time of each token."""
 
     name: str
     lists_operators = True
@@ -90,7 +90,7 @@ class Setting:
 
 
 class Generate(Setting):
-    """model.generate() with an attention implementation; with `static` it has a static cache and compiles."""
+    """model.generate() with an attention implementation; with `static`, it uses a static cache and compiles."""
 
     def __init__(self, name: str, model: Any, prompt: Any, attention: str, static: bool = False) -> None:
         self.name, self._model, self._prompt, self._static = name, model, prompt, static
@@ -121,7 +121,7 @@ class Generate(Setting):
 class Graph(Setting):
     """One decode step over a static cache, captured once in a CUDA graph and replayed for every token.
 
-    `compiled` is what runs the step, the model behind torch.compile say; the prompt always goes through `model`.
+    `compiled` runs the step (for example the model behind torch.compile); the prompt always goes through `model`.
     """
 
     lists_operators = False
@@ -147,7 +147,7 @@ class Graph(Setting):
         return answer.logits[:, -1].argmax(dim=-1, keepdim=True)
 
     def prefill(self) -> None:
-        """Forget what was generated, and run the prompt."""
+        """Forget the generated tokens, and run the prompt."""
         self._cache.reset()
         positions = torch.arange(self._prompt.shape[1], device=self._prompt.device)[None]
         self._token.copy_(self._forward(self._model, self._prompt, positions))
@@ -158,7 +158,7 @@ class Graph(Setting):
         self._position.add_(1)
 
     def step(self) -> None:
-        """One token; the host waits for nothing."""
+        """Generate one token. The host waits for nothing."""
         self._run_step() if self._graph is None else self._graph.replay()
 
     def _capture(self) -> None:
@@ -201,7 +201,7 @@ class Graph(Setting):
 
 @dataclass(frozen=True)
 class Conditions:
-    """What all settings of a run share."""
+    """The conditions that all settings of a run share."""
 
     prompt: Any
     tokens: int
@@ -222,7 +222,7 @@ class Conditions:
 
 
 def copy_bandwidth() -> float:
-    """Bytes per second, read and written, of a device-to-device copy of 1 GiB."""
+    """The bytes per second, read plus written, of a device-to-device copy of 1 GiB."""
     source = torch.empty(COPY_BYTES, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     took = measure_gpu(lambda: target.copy_(source), samples=20)
@@ -230,8 +230,8 @@ def copy_bandwidth() -> float:
 
 
 def bytes_per_token(model: Any, context: float) -> int:
-    """What one decode step must read: every weight once, one row of positions, the keys and values of the context."""
-    weights = sum(p.numel() * p.element_size() for p in model.parameters())  # tied ones are listed once
+    """The bytes that one decode step must read: every weight, one row of positions, the context's keys and values."""
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())  # tied weights are listed once
     positions = model.transformer.wpe.weight
     row = positions.shape[1] * positions.element_size()
     kept = 2 * model.config.n_layer * row
@@ -239,7 +239,7 @@ def bytes_per_token(model: Any, context: float) -> int:
 
 
 def measure_setting(setting: Setting, shared: Conditions, first: Any) -> tuple[dict[str, Any], Any]:
-    """Time and profile a setting; its entry and its ids. `first` are the ids to compare with, None for the first."""
+    """Time and profile a setting; return its entry and its ids. `first` holds the first setting's ids, or None."""
     started = time.monotonic()
     setting.generate(shared.tokens)
     shared.synchronise()
@@ -252,7 +252,7 @@ def measure_setting(setting: Setting, shared: Conditions, first: Any) -> tuple[d
         setting.generate(shared.tokens)
         shared.synchronise()
         walls.append((time.perf_counter_ns() - started_ns) / shared.tokens)
-        # The first token holds the prompt's forward pass: it is none of one token.
+        # Leave out the first token: its time includes the prompt's forward pass.
         tokens_ns += list(np.diff(setting.stamps(shared.tokens))[1:])
     wall = Measurement.of(walls)
     rates = {"p5": 1e9 / wall.p95_ns, "p50": 1e9 / wall.p50_ns, "p95": 1e9 / wall.p5_ns}
@@ -266,7 +266,7 @@ def measure_setting(setting: Setting, shared: Conditions, first: Any) -> tuple[d
 
 
 def profile_setting(setting: Setting, shared: Conditions) -> dict[str, Any]:
-    """One generation under torch.profiler: per token kernels, launches and busy time, and the operator table."""
+    """Profile one generation with torch.profiler: kernels, launches and busy time per token, and the operator table."""
     from torch.profiler import ProfilerActivity, profile
 
     tokens = min(PROFILE_TOKENS, shared.tokens)
@@ -277,7 +277,7 @@ def profile_setting(setting: Setting, shared: Conditions) -> dict[str, Any]:
     result: dict[str, Any] = {"profile_tokens": tokens}
     if shared.on_gpu:
         kernels, launches = [], 0
-        for event in profiler.profiler.kineto_results.events():  # the parsed events take seconds, these do not
+        for event in profiler.profiler.kineto_results.events():  # parsed events would take seconds
             if event.device_type() == torch.autograd.DeviceType.CUDA:
                 if not (hasattr(event, "is_user_annotation") and event.is_user_annotation()):
                     kernels.append((event.start_ns(), event.start_ns() + event.duration_ns(), event.name()))
@@ -295,7 +295,7 @@ def profile_setting(setting: Setting, shared: Conditions) -> dict[str, Any]:
 
 
 def _union(intervals: Sequence[tuple[int, int, str]]) -> int:
-    """Length of what the intervals cover together."""
+    """The length of the union of the intervals."""
     covered = end = 0
     for start, stop, _ in sorted(intervals):
         covered += max(0, stop - max(start, end))
@@ -304,7 +304,7 @@ def _union(intervals: Sequence[tuple[int, int, str]]) -> int:
 
 
 def operators(profiler: Any, on_gpu: bool) -> list[dict[str, Any]]:
-    """torch.profiler's own table: times of operators and kernels in ns, the heaviest by name, then all others."""
+    """The table of torch.profiler: times of operators and kernels in ns, the heaviest by name, then all others."""
     rows = []
     for entry in profiler.key_averages():
         is_kernel = entry.device_type == torch.autograd.DeviceType.CUDA
@@ -327,7 +327,10 @@ def operators(profiler: Any, on_gpu: bool) -> list[dict[str, Any]]:
 
 
 def _others(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row a kind for what is not listed, so that sums stay sums; inclusive times would count twice."""
+    """One row for each kind with the sums of the unlisted rows, so that column sums stay right.
+
+    The row has no inclusive times, which would count twice.
+    """
     found = []
     for kind in dict.fromkeys(row["kind"] for row in rows):
         these = [row for row in rows if row["kind"] == kind]
@@ -355,7 +358,7 @@ def _needs(name: str) -> float:
 
 
 def run_baseline(options: argparse.Namespace, argv: Sequence[str]) -> Path:
-    """Measure every setting that fits into the time, show and write; returns the run folder."""
+    """Measure every setting that fits into the time, print and write, and return the run folder."""
     device = layers.resolve_device(options.device)
     started = time.monotonic()
     run = options.out or outputs.default_run("baseline")
@@ -376,8 +379,8 @@ def run_baseline(options: argparse.Namespace, argv: Sequence[str]) -> Path:
     models: dict[str, Any] = {}
     ids: dict[str, Any] = {}
     with manifest.ClockSampler() as sampler, torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what transformers and the compiler advise is not the user's business here
-        for name in settings:  # compiling comes last: it is what may not fit
+        warnings.simplefilter("ignore")  # the advice of transformers and the compiler does not concern the user
+        for name in settings:  # compilation comes last, since it may not fit into the time
             for dtype in dtypes:
                 if dtype not in models:
                     progress(f"building transformers' GPT-2 in {dtype}")
@@ -407,7 +410,7 @@ def run_baseline(options: argparse.Namespace, argv: Sequence[str]) -> Path:
 
 
 def _measure(name: str, dtype: str, model: Any, shared: Conditions, ids: dict[str, Any]) -> dict[str, Any]:
-    """The entry of one setting, or one that says why there is none."""
+    """The entry of one setting, or an entry with the reason why it was not measured."""
     context = shared.prompt.shape[1] + shared.tokens / 2
     moved = bytes_per_token(model, context)
     entry: dict[str, Any] = {
@@ -438,7 +441,7 @@ def _measure(name: str, dtype: str, model: Any, shared: Conditions, ids: dict[st
 
 
 def show(entries: Sequence[dict[str, Any]]) -> None:
-    """The operator table of the first setting and all settings side by side, for the terminal."""
+    """Print the operator table of the first setting, and all settings side by side."""
     first = next((entry for entry in entries if entry.get("operators")), None)
     if first is not None:
         rows = [

@@ -1,4 +1,4 @@
-"""The baseline as Markdown: settings side by side, what limits a token, operators, and what others published."""
+"""Render the baseline as Markdown: settings side by side, the limit of a token, operators, and published figures."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write_bottlenecks(bottlenecks: pd.DataFrame) -> str:
 
 @section("baseline_operators")
 def write_operators(baseline_operators: pd.DataFrame) -> str:
-    """The heaviest operators and kernels of the first setting."""
+    """The table of the heaviest operators and kernels of the first setting."""
     first = baseline_operators.iloc[0]
     of = baseline_operators[
         (baseline_operators["setting"] == first["setting"]) & (baseline_operators["dtype"] == first["dtype"])
@@ -79,7 +79,7 @@ def write_published(published: pd.DataFrame) -> str:
 
 
 def render_baseline(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Return what others published beside the layer profile, and the baseline, as reports/README.md has them.
+    """Return the published figures beside the layer profile, and the baseline, for reports/README.md.
 
     Shape: `tables` of the committed run with the profiles.
     """

@@ -1,4 +1,4 @@
-"""The Hugging Face baseline: settings side by side, the operator table, and what limits a token, said by rule."""
+"""Build the tables of the Hugging Face baseline: settings, operators, and a rule-based verdict on a token's limit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from analysis.formats.words import count_of
 from analysis.tables.declare import Column, fact, part, table
 from analysis.tables.gaps import BUSY_FRAC_LIMIT
 
-# Names of the kernels in which cuBLAS, CUTLASS and PyTorch multiply a matrix with a matrix or a vector.
+# Names of the kernels of cuBLAS, CUTLASS and PyTorch that multiply a matrix with a matrix or a vector.
 _GEMM = re.compile(r"gemm|gemv|gevm|cutlass|xmma|splitk|nvjet|dot_kernel", re.IGNORECASE)
-SMALL_NS = 20_000  # a kernel shorter than a few launches: its fixed costs are a good part of it
+SMALL_NS = 20_000  # fixed costs are a good part of a shorter kernel, which takes no longer than a few launches
 # From this share of the busy time on, reading the weights once explains what the kernels do.
 MEMORY_FRAC = 0.6
 _EQUAL = {True: "yes", False: "no", None: ""}
@@ -55,7 +55,7 @@ def _settings(capture: Capture) -> list[dict[str, Any]]:
     optional=True,
 )
 def build_baseline(baseline_settings: list[dict[str, Any]]) -> pd.DataFrame | None:
-    """Return baseline.csv: one row a setting and type; one that was not measured says why."""
+    """Return baseline.csv: one row for each setting and type, with the reason if it was not measured."""
     rows = []
     for entry in baseline_settings:
         rate, token = entry.get("tokens_per_s") or {}, entry.get("token_ns") or {}
@@ -114,7 +114,7 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
     optional=True,
 )
 def build_operators(baseline_settings: list[dict[str, Any]]) -> pd.DataFrame | None:
-    """Return baseline_operators.csv: torch.profiler's table, shares among operators or among kernels."""
+    """Return baseline_operators.csv: torch.profiler's table, with shares among operators or among kernels."""
     rows = []
     for entry in baseline_settings:
         listed = entry.get("operators") or []
@@ -153,7 +153,7 @@ def build_operators(baseline_settings: list[dict[str, Any]]) -> pd.DataFrame | N
     optional=True,
 )
 def build_bottlenecks(baseline: pd.DataFrame, baseline_operators: pd.DataFrame) -> pd.DataFrame | None:
-    """Return bottlenecks.csv: for each setting the questions that the numbers answer, and the verdict last."""
+    """Return bottlenecks.csv: for each setting, the questions that the numbers answer, and then the verdict."""
     rows: list[dict[str, Any]] = []
     for _, row in baseline.iterrows():
         if pd.isna(row["tokens_per_s"]):
@@ -240,7 +240,7 @@ def _about_launches(row: pd.Series) -> list[tuple[str, float, str, str]]:
 
 
 def judge(busy_frac: float, floor_frac: float | None, launches: float, kernels: float) -> tuple[str, str]:
-    """The verdict on a token and its reason, from the busy fraction, the floor's share of the wall time and counts."""
+    """The verdict on a token and its reason, from the busy fraction, the floor's share of the wall time, and counts."""
     if busy_frac < BUSY_FRAC_LIMIT and launches < kernels / 2:
         return "bound by gaps", (
             f"the GPU idles in {1 - busy_frac:.0%} of the time though a token takes only "
@@ -262,7 +262,7 @@ def _findings(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[st
 
 
 def find(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, Any]]:
-    """Findings of a baseline: the verdict on each setting, those with the most time above the floor first."""
+    """The findings of a baseline: the verdict on each setting, those with the most time above the floor first."""
     found: list[dict[str, Any]] = []
     for _, row in bottlenecks[bottlenecks["question"] == "what limits a token"].iterrows():
         of = baseline[(baseline["setting"] == row["setting"]) & (baseline["dtype"] == row["dtype"])].iloc[0]
@@ -295,7 +295,7 @@ def find(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, An
 
 
 def compare(baseline: pd.DataFrame) -> list[dict[str, Any]]:
-    """Findings of a baseline whose GPU time is not known, as on a CPU: of each type the fastest and the slowest."""
+    """The findings of a baseline without GPU times (on a CPU): the fastest and the slowest setting of each type."""
     found: list[dict[str, Any]] = []
     for dtype, rows in baseline.dropna(subset=["tokens_per_s"]).groupby("dtype", sort=False):
         rows = rows.sort_values("tokens_per_s", ascending=False, kind="stable")
@@ -348,7 +348,7 @@ def _published(
 
 
 def build_published(tables: dict[str, pd.DataFrame]) -> pd.DataFrame | None:
-    """Return published.csv: figures of two student projects (published.toml) beside the same figure of this run."""
+    """Return published.csv: the figures of two student projects (published.toml), each beside that of this run."""
     entries = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["figure"]
     rows = [
         {
@@ -397,7 +397,7 @@ def _token_ms(tables: dict[str, pd.DataFrame]) -> float | None:
     return None if value is None else value / 1e6
 
 
-# What published.toml may name in `ours`.
+# The names that published.toml may use in `ours`.
 _OURS: dict[str, Callable[[dict[str, pd.DataFrame]], float | None]] = {
     "token_ms": _token_ms,
     "tokens_per_s": lambda tables: _of_profile(tables, "layer_tokens", "tokens_per_s"),

@@ -1,1 +1,1 @@
-"""Our attention inside Hugging Face models, beside theirs: tokens a second and latency of a token."""
+"""Compare our attention inside Hugging Face models with theirs: tokens per second and latency of a token."""

@@ -1,11 +1,12 @@
-"""Hugging Face's GPT-2 with each attention: eager, sdpa, flex and ours, side by side.
+"""Time Hugging Face's GPT-2 with each attention side by side: eager, sdpa, flex and ours.
 
     python -m studies.dropin.measure --out DIR [--weights gpt2] [--seconds 600]
 
-Greedy text behind the prompts of prompts.txt, batch 1 and 8, contexts of 512 and 1024 tokens, float32 and bfloat16, in
-three modes: eager with a dynamic cache, one decode step over a static cache as a CUDA graph, and that step behind
-torch.compile as a CUDA graph. Attentions take turns in every round. Writes DIR/dropin.json; what no longer fits into
---seconds, or does not run, is named there with the reason. Needs a GPU.
+The model generates greedily after the prompts of prompts.txt: batch 1 and 8, contexts of 512 and 1024 tokens, float32
+and bfloat16. There are three modes: eager with a dynamic cache, one decode step over a static cache as a CUDA graph,
+and that step behind torch.compile as a CUDA graph. The attentions take turns in every round. The program writes
+DIR/dropin.json, which also names each case that did not run, or did not fit into --seconds, with the reason. It needs
+a GPU.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ CELLS = [(batch, context) for context in (1024, 512) for batch in (1, 8)]
 
 
 def prompts(weights: Any, batch: int, tokens: int, device: str = "cuda") -> Any:
-    """Token ids (batch, tokens) of the committed texts, each repeated where it is too short."""
+    """The token ids (batch, tokens) of the committed texts. A text that is too short is repeated."""
     texts = PROMPTS.read_text("utf-8").split("\n\n")
     rows = []
     for text in texts[:batch]:
@@ -58,7 +59,7 @@ def _wait() -> None:
 
 
 def _timed(call: Callable[[], Any]) -> tuple[int, Any]:
-    """Wall time of a call until the GPU is done, ns."""
+    """The wall time of a call until the GPU is done, in ns, and its result."""
     _wait()
     start = time.perf_counter_ns()
     result = call()
@@ -67,19 +68,19 @@ def _timed(call: Callable[[], Any]) -> tuple[int, Any]:
 
 
 class Eager:
-    """model(...) for every token, over a dynamic cache that starts behind the prompt."""
+    """Calls the model for every token, over a dynamic cache that already holds the prompt."""
 
     def __init__(self, model: Any, attention: str, ids: Any) -> None:
         self._model, self._attention, self._ids = model, attention, ids
         self.round()
 
     def prompt(self) -> Any:
-        """The whole prompt, once."""
+        """Run the whole prompt once."""
         self._model.set_attn_implementation(self._attention)
         return self._model(self._ids, use_cache=True, logits_to_keep=1)
 
     def round(self) -> tuple[list[int], Any]:
-        """Times of TOKENS decode steps, and the tokens."""
+        """The times of TOKENS decode steps, and the tokens."""
         result, times, text = self.prompt(), [], []
         cache, token = result.past_key_values, result.logits[:, -1:].argmax(-1)
         for _ in range(TOKENS):
@@ -93,7 +94,7 @@ class Eager:
 
 
 class Graph:
-    """One decode step over a static cache, captured once; `compiled`: behind torch.compile."""
+    """One decode step over a static cache, captured once in a CUDA graph; `compiled` puts it behind torch.compile."""
 
     def __init__(self, model: Any, attention: str, ids: Any, compiled: bool) -> None:
         model.set_attn_implementation(attention)
@@ -125,7 +126,7 @@ class Graph:
             layer.cumulative_length.fill_(self._start)
 
     def round(self) -> tuple[list[int], Any]:
-        """Times of TOKENS replays, and the tokens."""
+        """The times of TOKENS replays, and the tokens."""
         self._reset()
         times, text = [], []
         for _ in range(TOKENS):
@@ -142,7 +143,7 @@ def _quantiles(name: str, times: Sequence[int]) -> dict[str, float | None]:
 def measure_cell(
     model: Any, ids: Any, mode: str, labels: dict[str, Any], left_out: dict[str, str], over: Callable[[], bool]
 ) -> list[dict[str, Any]]:
-    """A row for each attention that runs in this mode; they take turns in every round."""
+    """A row for each attention that runs in this mode. The attentions take turns in every round."""
     running: dict[str, Any] = {}
     place = f"{mode} {labels['dtype']} b{labels['batch']} t{labels['context_tokens']}"
     for attention in ATTENTIONS:
@@ -152,7 +153,7 @@ def measure_cell(
                 running[attention] = (
                     Eager(model, attention, ids) if mode == "eager" else Graph(model, attention, ids, mode != "graph")
                 )
-            except Exception as error:  # whatever a library says of a mode that it does not take
+            except Exception as error:  # a library may raise anything for a mode that it does not support
                 reason = manifest.first_line(error, 160)
         if reason:
             left_out[f"{attention}, {place}"] = reason
@@ -182,7 +183,7 @@ def measure_cell(
 
 
 def plan() -> Iterator[tuple[str, str, int, int]]:
-    """(mode, dtype, batch, context) in the order of their weight: what comes last may not fit into the time."""
+    """Yield (mode, dtype, batch, context), the most important first: the last ones may not fit into the time."""
     for mode in ("graph", "eager"):
         yield from ((mode, "bfloat16", *cell) for cell in CELLS)
     yield "compile+graph", "bfloat16", 1, 1024
@@ -192,7 +193,7 @@ def plan() -> Iterator[tuple[str, str, int, int]]:
 
 
 def run(options: argparse.Namespace, argv: Sequence[str]) -> int:
-    """Measure what fits into the time; every cell is written at once."""
+    """Measure the cells that fit into the time, and write each of them at once."""
     if not torch.cuda.is_available():
         raise InputError("This measures attention on an NVIDIA GPU, and torch sees none: run it on a machine with one.")
     started = time.monotonic()
@@ -206,7 +207,7 @@ def run(options: argparse.Namespace, argv: Sequence[str]) -> int:
         return time.monotonic() - started > options.seconds
 
     with manifest.ClockSampler() as sampler, torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what transformers and the compiler advise is not the user's business here
+        warnings.simplefilter("ignore")  # the advice of transformers and the compiler does not concern the user
         for mode, dtype, batch, context in plan():
             if dtype not in models:
                 models = {dtype: build_transformers_model(weights, "cuda", DTYPES[dtype])}

@@ -1,4 +1,4 @@
-"""What the READMEs say of our attention inside Hugging Face's GPT-2."""
+"""Render the lines of the READMEs about our attention inside Hugging Face's GPT-2."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ OURS = "kernel_ledger"
 
 
 def _pair(settings: Sequence[Mapping[str, Any]], mode: str, batch: int) -> tuple[Any, Any] | None:
-    """The rows of ours and of sdpa in bfloat16 at a context of 1024 tokens; None without both."""
+    """The rows of our attention and of sdpa in bfloat16 at a context of 1024 tokens; None unless both exist."""
     found = {
         row["attention"]: row
         for row in settings
@@ -24,7 +24,7 @@ def _times(row: Mapping[str, Any]) -> str:
 
 
 def render_dropin(settings: Sequence[Mapping[str, Any]], place: str) -> str:
-    """Return a line a batch size: a decode step in a CUDA graph, and the same step launched kernel by kernel."""
+    """Return a line for each batch size: a decode step in a CUDA graph, and the same step launched kernel by kernel."""
     lines = []
     for mode, what in (
         ("graph", "One decode step of GPT-2 124M in a CUDA graph, bfloat16, T 1024, p50 (p5 – p95)"),
@@ -42,7 +42,7 @@ def render_dropin(settings: Sequence[Mapping[str, Any]], place: str) -> str:
 
 
 def render_line(settings: Sequence[Mapping[str, Any]]) -> str:
-    """Return the line of README.md: a decode step of batch 1 in a CUDA graph; "" if that was not measured."""
+    """Return the line of README.md on a decode step of batch 1 in a CUDA graph; "" if that was not measured."""
     pair = _pair(settings, "graph", 1)
     if pair is None:
         return ""
