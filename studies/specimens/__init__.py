@@ -1,1 +1,1 @@
-"""The answer key of timelines: small programs, slow by one defect, their fixed twins, and the captures of all."""
+"""Hold the answer key of timelines: small programs, each slow by one defect, their fixed twins, and all captures."""

@@ -1,10 +1,10 @@
-"""Timelines that are slow by one defect each, and their fixed twins, in two halves and a holdout.
+"""Run programs that are slow by one defect each, and their fixed twins, in two halves and a holdout.
 
-    python -m studies.specimens.measure --list            every launch, one a line; needs no GPU
-    python -m studies.specimens.measure --time [NAME …]   a CSV row each: nanoseconds of the wall clock, and whether
-                                                          slow and fixed give one result
-    python -m studies.specimens.measure --run [NAME …]    each once, in the NVTX range specimens/NAME; all of them
-                                                          between one cudaProfilerStart and cudaProfilerStop
+    python -m studies.specimens.measure --list            list every program, one on each line; needs no GPU
+    python -m studies.specimens.measure --time [NAME …]   print a CSV row for each: nanoseconds by the wall clock, and
+                                                          whether slow and fixed give the same result
+    python -m studies.specimens.measure --run [NAME …]    run each once, in the NVTX range specimens/NAME, all between
+                                                          one cudaProfilerStart and cudaProfilerStop
 
 NAME is the beginning of a name: `validation/`, `development/item_in_loop`. The defects are those of the table
 `timeline` in analysis/diagnosis/defects.toml. Exit: 0 done; 1 a pair failed or its results differ; 2 no such name.
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Timeline:
-    """A slow program and its fixed twin; `make()` prepares both and gives two functions with one result."""
+    """A slow program and its fixed twin. `make()` prepares both and returns two functions with the same result."""
 
     defect: str
     half: str
@@ -43,10 +43,10 @@ class Timeline:
     slow: str
     fixed: str
     make: Callable[[], tuple[Step, Step]]
-    once: bool = False  # its defect shows in the first call only, so that each time is of a new pair
+    once: bool = False  # the defect shows in the first call only, so time a pair only once
 
     def names(self) -> list[str]:
-        """As the driver's: half/defect/version."""
+        """The names half/defect/version of both programs, as in the kernels' driver."""
         return [f"{self.half}/{self.defect}/{version}" for version in ("slow", "fixed")]
 
 
@@ -56,7 +56,7 @@ TIMELINES: list[Timeline] = []
 def timeline(
     half: str, computes: str, slow: str, fixed: str, once: bool = False
 ) -> Callable[[Callable[[], tuple[Step, Step]]], Callable[[], tuple[Step, Step]]]:
-    """Register a pair; the function's name is the half's first letter and the defect."""
+    """Register a pair. The function's name is the half's first letter and the defect."""
 
     def register(make: Callable[[], tuple[Step, Step]]) -> Callable[[], tuple[Step, Step]]:
         TIMELINES.append(Timeline(make.__name__[2:], half, computes, slow, fixed, make, once))
@@ -67,7 +67,7 @@ def timeline(
 
 development = functools.partial(timeline, "development")
 validation = functools.partial(timeline, "validation")
-holdout = functools.partial(timeline, "holdout")  # not looked at by whoever writes rules
+holdout = functools.partial(timeline, "holdout")  # the authors of rules do not look at it
 
 
 def _noise(*shape: int, dtype: Any = None, seed: int = 0) -> Any:
@@ -78,14 +78,14 @@ def _noise(*shape: int, dtype: Any = None, seed: int = 0) -> Any:
 
 
 def _busy(x: Any, times: int) -> Any:
-    """A chain of matrix products that keeps the GPU busy; the result stays bounded."""
+    """Keep the GPU busy with a chain of matrix products. The result stays bounded."""
     for _ in range(times):
         x = (x @ x).tanh()
     return x
 
 
 def _graph(work: Step) -> tuple[Any, Any]:
-    """(graph, result) of work, captured after a warm-up."""
+    """Capture `work` after a warm-up, and return (graph, result)."""
     import torch
 
     stream = torch.cuda.Stream()
@@ -465,7 +465,7 @@ def v_default_stream() -> tuple[Step, Step]:
 
 
 def _ahead(prepare: Callable[[int], Any], count: int) -> Iterator[Any]:
-    """What prepare gives of 0 to count - 1, made by a thread up to four ahead."""
+    """Yield prepare(0) to prepare(count - 1); a thread computes them up to four ahead."""
     ready: Queue[Any] = Queue(maxsize=4)
 
     def work() -> None:
@@ -638,7 +638,7 @@ def v_compile_in_window() -> tuple[Step, Step]:
     x = _noise(512, 1024, dtype=torch.float16)
 
     def new() -> Callable[[Any], Any]:
-        factor = 1.0 + time.monotonic_ns() % 1000 * 1e-9  # a new constant: nothing of a cache fits
+        factor = 1.0 + time.monotonic_ns() % 1000 * 1e-9  # a new constant, so that no cache entry fits
         return torch.compile(lambda y: (y * factor).softmax(dim=-1) + y.sigmoid())
 
     def run(step: Callable[[Any], Any]) -> Any:
@@ -657,7 +657,7 @@ def v_compile_in_window() -> tuple[Step, Step]:
 
 
 class Ranks:
-    """Two processes of one group (gloo, both on GPU 0), started when they are first asked to work."""
+    """Two processes of one group (gloo, both on GPU 0). The first call of `run` starts them."""
 
     def __init__(self) -> None:
         self.others: list[Any] = []
@@ -679,7 +679,7 @@ class Ranks:
         distributed.init_process_group("gloo", rank=0, world_size=2)
 
     def run(self, work: str, loads: tuple[int, int]) -> Any:
-        """Both ranks do `work` with their load; the result is rank 0's."""
+        """Run `work` on both ranks, each with its load, and return rank 0's result."""
         if not self.others:
             self.start()
         self.asked.put((work, loads[1]))
@@ -701,7 +701,7 @@ def _rank_one(asked: Any) -> None:
 
 
 def _mean_of_gradients(rank: int, load: int) -> Any:
-    """Each rank sorts `load` batches on the host, brings them to the GPU and adds their sums up with the other's."""
+    """Sort `load` batches on the host, copy them to the GPU, and add up the sums of both ranks."""
     import numpy as np
     import torch
     from torch import distributed
@@ -719,7 +719,7 @@ def _mean_of_gradients(rank: int, load: int) -> Any:
 
 
 def _pipeline(rank: int, load: int) -> Any:
-    """Each rank decompresses `load` pieces on the host, averages them on the GPU, and rank 1 sends rank 0 its part."""
+    """Decompress `load` pieces on the host and average them on the GPU; rank 1 sends its part to rank 0."""
     import torch
     from torch import distributed
 
@@ -951,7 +951,7 @@ def _seconds(work: Step) -> tuple[float, Any]:
 
 
 def time_one(pair: Timeline) -> bool:
-    """Print a row for slow and for fixed; whether they give the same result."""
+    """Print a row for slow and for fixed, and return whether they give the same result."""
     import torch
 
     seconds: dict[str, list[float]] = {name: [] for name in pair.names()}
@@ -977,7 +977,7 @@ def time_one(pair: Timeline) -> bool:
 
 
 def prepare_one(pair: Timeline) -> list[tuple[str, Step]]:
-    """The names and functions of a pair, called once unless its defect shows in the first call."""
+    """The names and functions of a pair. Call each function once, unless the defect shows in the first call only."""
     works = list(zip(pair.names(), pair.make(), strict=True))
     if not pair.once:
         for _, work in works:
@@ -986,7 +986,7 @@ def prepare_one(pair: Timeline) -> list[tuple[str, Step]]:
 
 
 def run_all(chosen: Sequence[Timeline]) -> bool:
-    """Prepare all, then run each in its range inside one window; whether none failed."""
+    """Prepare all pairs, run each in its range inside one window, and return whether none failed."""
     import torch
 
     prepared = [works for pair in chosen if (works := _tried(pair, prepare_one)) is not None]
@@ -1001,7 +1001,7 @@ def run_all(chosen: Sequence[Timeline]) -> bool:
 
 
 def _tried(pair: Timeline, work: Callable[[Timeline], T]) -> T | None:
-    """What work gives of a pair; None, and a line, where it fails: the others are worth having."""
+    """Return work(pair). If it fails, print a line and return None, so that the other pairs still run."""
     try:
         return work(pair)
     except Exception as error:

@@ -1,9 +1,9 @@
-"""Puts what `capture.sh` wrote into the committed captures: rows of the same specimen are replaced, others stay.
+"""Merge the output of `capture.sh` into the committed captures: replace rows of the same specimen, keep the others.
 
-    python -m studies.specimens.merge RUN…     each a folder that `capture.sh --out` filled, or a part of one
+    python -m studies.specimens.merge RUN…     each RUN is a folder of `capture.sh --out`, or a part of one
 
-A table of ncu is split by sets; a row belongs to the specimen of its NVTX range. Rungs and timelines replace those of
-an earlier run. Exit: 0 done, 2 usage.
+The program splits a table of ncu by sets; a row belongs to the specimen of its NVTX range. Rungs and timelines replace
+those of an earlier run. Exit: 0 done, 2 usage.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Table = tuple[list[str], list[list[str]]]
 
 
 def read_packed(path: Path) -> Table:
-    """(header, rows) of a packed table; nothing of one that is not there."""
+    """(header, rows) of a packed table; both are empty if there is no file."""
     if not path.is_file():
         return [], []
     header, *rows = csv.reader(io.StringIO(lzma.decompress(path.read_bytes()).decode()))
@@ -38,28 +38,29 @@ def read_packed(path: Path) -> Table:
 
 
 def write_packed(path: Path, table: Table) -> None:
-    """Write a table with every field quoted, as ncu does, packed."""
+    """Write a packed table with every field quoted, as ncu does."""
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([table[0], *table[1]])
     pack(path, text.getvalue())
 
 
 def pack(path: Path, text: str) -> None:
-    """Write a text packed."""
+    """Compress a text and write it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
 
 
 def specimen(row: Sequence[str]) -> str:
-    """The specimen of a row of ncu, "" of a row of units."""
+    """The specimen of a row of ncu, "" for the row of units."""
     found = NAME.search(" ".join(row[:6]))
     return found[1] if found else ""
 
 
 def merged(old: Table, new: Table, half: str) -> Table:
-    """Both tables' rows of a half's specimens, the new one's where both have it, sorted and numbered by specimen.
+    """Merge the rows of a half's specimens from both tables, sorted and numbered by specimen.
 
-    The columns are those of either; a cell that a row's own table lacks is empty. One row of units comes first.
+    If both tables have a specimen, the new rows count. The result has all columns of both; a cell is empty if its table
+    has no such column. One row of units comes first.
     """
     columns = list(dict.fromkeys([*old[0], *new[0]]))
     fresh = {specimen(row) for row in new[1]} - {""}
@@ -76,7 +77,7 @@ def merged(old: Table, new: Table, half: str) -> Table:
 
 
 def merge_lines(old: Iterable[str], new: Iterable[str]) -> list[str]:
-    """One line for each specimen that either names, the new one where both do; a header stays first."""
+    """One line for each specimen in either list, the new line if both have one. A header stays first."""
     found: dict[str, str] = {}
     for line in (*old, *new):
         words = re.findall(r"\w+/\w+/\w+", line)
@@ -85,7 +86,7 @@ def merge_lines(old: Iterable[str], new: Iterable[str]) -> list[str]:
 
 
 def keep_whole(run: Path, rungs: Path, timelines: Path) -> None:
-    """Keep a run's counters of rungs and its timelines as they are: they are not split by specimens."""
+    """Copy a run's counters of rungs and its timelines as a whole, since they are not split by specimens."""
     for page in (run / "rungs" / "captures").glob("ncu_r*.csv"):
         pack(rungs / f"{page.name}.xz", page.read_text("utf-8"))
     if (run / "times_timelines.csv").is_file() and (pages := sorted((run / "nsys").glob("*.csv.xz"))):
@@ -97,7 +98,7 @@ def keep_whole(run: Path, rungs: Path, timelines: Path) -> None:
 
 
 def list_sections(captures: Path) -> None:
-    """Write into manifest.json which specimens have full sections."""
+    """Write the list of specimens with full sections into manifest.json."""
     path = captures / "manifest.json"
     manifest = json.loads(path.read_text("utf-8"))
     pages = sorted(captures.glob("*/full_raw.csv.xz"))
@@ -106,7 +107,7 @@ def list_sections(captures: Path) -> None:
 
 
 def merge_run(run: Path, captures: Path = CAPTURES) -> None:
-    """Put one folder's tables and texts into `captures`."""
+    """Merge one folder's tables and texts into `captures`."""
     for page in PAGES:
         new = read_packed(run / f"{page}.csv.xz")
         for half in SETS:

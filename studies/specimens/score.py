@@ -1,10 +1,10 @@
-"""How often the diagnoses are right: ours and ncu's own rules against the answer key.
+"""Count how often the diagnoses are right: our rules and ncu's against the answer key.
 
-    python -m studies.specimens.score                     the figures of the development half
-    python -m studies.specimens.score --half validation   of another set; `both` for both halves
-    python -m studies.specimens.score --each              a line for each specimen too
+    python -m studies.specimens.score                     print the figures of the development half
+    python -m studies.specimens.score --half validation   print those of another set; `both` for both halves
+    python -m studies.specimens.score --each              also print a line for each specimen
 
-A pair counts by its slow version, a clean kernel by itself. Abstaining counts as wrong.
+The slow version of a pair counts, and every clean kernel. An abstention counts as wrong.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from studies.ladder.tables import by_point
 
 CAPTURES = registry.FOLDER / "captures"
 LADDER = Path(__file__).with_name("ladder.toml")
-RUNGS = Path(__file__).with_name("rungs")  # the default metrics of the rungs, once they are captured
+RUNGS = Path(__file__).with_name("rungs")  # the default metrics of the rungs, if they were captured
 TIMELINES = Path(__file__).with_name("captures")
-RECAPTURED = Path(__file__).with_name("recaptured")  # timelines that were captured again, and those of the holdout
+RECAPTURED = Path(__file__).with_name("recaptured")  # timelines captured a second time, and those of the holdout
 NCU_RULES = Path(registry.VOCABULARY).with_name("ncu_rules.toml")
 GPU = "NVIDIA H200"
 DEFAULT, FULL = "default", "full"
 SURE = 0.8
-SLACK = 1.1  # an achieved speed-up may pass its bound by so much: the clock differs between captures
-NEAR = 0.25  # a bound is near what was achieved
-EVENTS_NS = 1300  # CUDA events add so much to a kernel's time by ncu: median over the clean kernels
+SLACK = 1.1  # an achieved speed-up may exceed its bound by this factor, as clocks differ between captures
+NEAR = 0.25  # a bound is near if it is off the achieved speed-up by this share or less
+EVENTS_NS = 1300  # time by CUDA events minus time by ncu: median over the clean kernels
 
 
 @dataclass(frozen=True)
 class Score:
-    """What the rules say of one specimen. `achieved` is slow over fixed by CUDA events, None for a clean one."""
+    """The verdicts of the rules on one specimen. `achieved` is slow over fixed by CUDA events, None if it is clean."""
 
     specimen: str
     half: str
@@ -72,7 +72,7 @@ class Score:
 
     @property
     def predicted(self) -> float | None:
-        """The speed-up that the bound of the right cause allows, as CUDA events would see it."""
+        """The largest speed-up by the bound of the right cause, converted to times of CUDA events."""
         mine = [one for one in self.verdicts if one.defect == self.answer]
         if self.achieved is None or not mine:
             return None
@@ -81,7 +81,7 @@ class Score:
 
 @cache
 def read_half(half: str, tier: str = FULL) -> pd.DataFrame:
-    """The mean launches of a half, by specimen: the default metrics, and for FULL what full sections add to them."""
+    """The counters of a half, by specimen: the default metrics, and for FULL also those of full sections."""
     folder = CAPTURES / half
     frame = _read(sorted(folder.glob("ncu_*.csv.xz")))
     full = sorted(folder.glob("full_raw*.csv.xz")) if tier == FULL else []
@@ -97,7 +97,7 @@ def _read(files: Sequence[Path]) -> pd.DataFrame:
 
 @cache
 def limits() -> Limits:
-    """Of the GPU of the captures."""
+    """The limits of the GPU of the captures."""
     device = find_device(GPU)
     found = find_limits(device, device.sm_count if device else None)
     assert found is not None
@@ -106,7 +106,7 @@ def limits() -> Limits:
 
 @cache
 def times() -> Mapping[str, float]:
-    """ns of each specimen by CUDA events."""
+    """The time of each specimen by CUDA events, in ns."""
     with (CAPTURES / "times.csv").open(newline="", encoding="utf-8") as stream:
         return {row["specimen"]: float(row["time_ns"]) for row in csv.DictReader(stream)}
 
@@ -133,7 +133,7 @@ def _achieved(one: registry.Specimen) -> float | None:
 
 @dataclass(frozen=True)
 class TimelineScore:
-    """What the rules say of one program. `achieved` is slow over fixed by the wall clock without a tool."""
+    """The verdicts of the rules on one program. `achieved` is slow over fixed by the wall clock, without a tool."""
 
     specimen: str
     half: str
@@ -153,7 +153,7 @@ class TimelineScore:
 
 @cache
 def score_timelines(half: str) -> list[TimelineScore]:
-    """The score of each slow program of a set; of one that was captured again that of its newest capture."""
+    """The score of each slow program of a set, from its newest capture."""
     found = {one.specimen: one for folder in (TIMELINES, RECAPTURED) for one in _score_folder(folder, half)}
     return [found[name] for name in sorted(found)]
 
@@ -177,7 +177,7 @@ def _score_folder(folder: Path, half: str) -> Iterator[TimelineScore]:
 
 @dataclass(frozen=True)
 class RungScore:
-    """What the rules say of the rung below one that declares a cure; `advice` is '' where they abstain."""
+    """The advice of the rules on the rung below one with a declared cure; `advice` is '' if they abstain."""
 
     rung: str
     dtype: str
@@ -197,7 +197,7 @@ class RungScore:
 
 @cache
 def score_ladder() -> list[RungScore]:
-    """Every rung with a word for its cure and counters of the rung below, at the shape of its benchmark."""
+    """The score of every rung with a declared cure and counters of the rung below, at its bench shape."""
     cures = tomllib.loads(LADDER.read_text("utf-8"))["cures"]
     folder = published.folders("ladder")[0]
     points = pd.read_csv(folder / "tables" / "ladder.csv", dtype={"shape": str})
@@ -218,7 +218,7 @@ def score_ladder() -> list[RungScore]:
 
 @cache
 def _advice(captures: Path) -> Mapping[str, str]:
-    """Our first cause of each point of a run of the ladder, by its path; none of a run that is not there."""
+    """Our first cause for each point of a run of the ladder, by its path; empty if the run does not exist."""
     if not captures.is_dir():
         return {}
     capture = load(sorted(captures.glob("ncu_r*.csv*")))
@@ -238,13 +238,13 @@ def _ncu_entries() -> tuple[tuple[re.Pattern[str], re.Pattern[str], tuple[str, .
 
 
 def in_our_words(rule: str, text: str) -> tuple[str, ...]:
-    """The identifiers that a message of ncu may count for; none where it names no cause."""
+    """The identifiers of our defects that a message of ncu may stand for; empty if it names no cause."""
     return next((found for name, said, found in _ncu_entries() if name.fullmatch(rule) and said.search(text)), ())
 
 
 @cache
 def score_ncu(half: str) -> dict[str, tuple[str, ...]]:
-    """The identifiers that ncu's message with the largest estimate may count for, by specimen with a details page."""
+    """The identifiers that ncu's message with the largest estimate may stand for, by specimen with a details page."""
     files = sorted((CAPTURES / half).glob("full_details*.csv.xz"))
     if not files:
         return {}
@@ -271,7 +271,7 @@ def census_of(row: Mapping[str, str]) -> Census:
 
 
 def score_static(half: str) -> tuple[int, int, int]:
-    """(right, named, all) of the slow and clean kernels of a set, by their machine code alone."""
+    """Count (right, named, all) of the slow and clean kernels of a set, judged by machine code alone."""
     with (registry.FOLDER / "static.csv").open(newline="", encoding="utf-8") as stream:
         censuses = {row["specimen"]: census_of(row) for row in csv.DictReader(stream)}
     asked = [one for one in registry.specimens() if one.half == half and one.version != "fixed" and one.kernel]
@@ -284,7 +284,7 @@ def score_static(half: str) -> tuple[int, int, int]:
 
 
 def figures(scores: Sequence[Score]) -> dict[str, tuple[int, int]]:
-    """The figures of the answer key: how many of how many."""
+    """The figures of the answer key by name, as (count, total)."""
     slow = [one for one in scores if one.version == "slow"]
     clean = [one for one in scores if one.version == "clean"]
     sure = [one for one in scores if one.verdicts and one.verdicts[0].sure >= SURE]
@@ -300,7 +300,7 @@ def figures(scores: Sequence[Score]) -> dict[str, tuple[int, int]]:
 
 
 def mean_error(scores: Sequence[Score]) -> float:
-    """Mean of |bound / achieved - 1| over the pairs whose cause was named."""
+    """The mean of |bound / achieved - 1| over the pairs whose cause was named."""
     errors = [abs(one.predicted / one.achieved - 1) for one in scores if one.predicted and one.achieved]
     return sum(errors) / len(errors) if errors else float("nan")
 
@@ -329,7 +329,7 @@ def _lines(half: str, each: bool) -> Iterator[str]:
 
 
 def captured_sets() -> tuple[str, ...]:
-    """The sets whose kernels were captured."""
+    """The sets with captured kernels."""
     return tuple(half for half in registry.SETS if (CAPTURES / half).is_dir())
 
 

@@ -1,10 +1,10 @@
-"""Writes kernels/specimens/README.md and its figures: how often the diagnoses are right, and what each miss was.
+"""Write kernels/specimens/README.md and its figures: how often the diagnoses are right, and every miss.
 
     python -m studies.specimens.scorecard
-    python -m studies.specimens.scorecard --record    writes blind_holdout.csv before: the first score of the holdout
+    python -m studies.specimens.scorecard --record    first write blind_holdout.csv, the first score of the holdout
 
-Everything comes from the committed captures. `blind.csv` is the first score of the validation half, taken before its
-author had looked at it; `misses.toml` explains each miss that is left.
+Everything comes from the committed captures. `blind.csv` is the first score of the validation half, from before the
+author of the rules looked at it. `misses.toml` explains each remaining miss.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Blind = list[dict[str, str]]
 
 
 def read_blind(path: Path = BLIND) -> Blind:
-    """The first score of a set, by default the validation half: a row a specimen and kind (full, default, timeline)."""
+    """The first score of a set (default: the validation half): a row by specimen and kind (full, default, timeline)."""
     with path.open(newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
 
 
 def explained() -> Mapping[str, str]:
-    """Why a specimen was missed, by its name."""
+    """The reason for each miss, by the name of the specimen."""
     return dict(tomllib.loads(MISSES.read_text("utf-8"))["miss"])
 
 
@@ -98,7 +98,7 @@ def _figures(half: str) -> dict[str, str]:
 
 
 def result() -> str:
-    """Return the line of README.md: how often the first cause of the validation half is right, now and at first."""
+    """Return the line of README.md: how often the first cause is right in the validation half, now and at first."""
     today, blind = _figures("validation"), _blind_figures(read_blind())
     return (
         f"**Advice with an answer key.** For {today['first']} slow kernels of the validation half, the first cause is "
@@ -131,7 +131,7 @@ def _table() -> Iterator[str]:
 
 
 def _holdout() -> str:
-    """What the holdout is, and its first score where it was captured."""
+    """The paragraph on the holdout, with its first score if it was captured."""
     if not RECORD.is_file():
         pairs = sum(pair.half == registry.HOLDOUT for pair in registry.PAIRS)
         clean = sum(clean.half == registry.HOLDOUT for clean in registry.CLEANS)
@@ -160,7 +160,7 @@ def _said(one: Score) -> str:
 
 
 def _confusions() -> Iterator[str]:
-    """A row for each cause that was taken for another, of both halves."""
+    """Yield a table row for each cause of both halves that the rules took for another one."""
     yield "| half | the defect | our first cause | ncu's rules, in our words |"
     yield "|---|---|---|---|"
     for half in registry.HALVES:
@@ -187,7 +187,7 @@ def _misses() -> Iterator[str]:
 
 
 def _first_misses() -> str:
-    """What was missed at the first look, in one sentence."""
+    """A list of the misses at the first look."""
     wrong = [row for row in read_blind() if row["kind"] in (FULL, "timeline") and row["first"] != row["answer"]]
     return ", ".join(f"`{row['answer']}` (`{row['first'] or ABSTAINS}`)" for row in wrong)
 
@@ -241,7 +241,7 @@ roof. {guesses} more rules guess by the largest symptom where none of these fire
 
 
 def render() -> str:
-    """The page."""
+    """The text of the page."""
     words = registry.vocabulary()
     sizes = {
         "kernels": len(words["kernel"]),
@@ -279,7 +279,7 @@ def render() -> str:
 
 
 def plot_speedups() -> Figure:
-    """Bound against achieved speed-up of every pair whose cause was named, both halves."""
+    """Plot the bound against the achieved speed-up of every pair of both halves whose cause was named."""
     with style_context():
         figure, foot = new_canvas(
             "speedups", 5.0, "Pairs whose defect is among the causes of today's rules. Grey: within 25 %."
@@ -302,7 +302,10 @@ def plot_speedups() -> Figure:
 
 
 def plot_confusion(what: str, said_of: Mapping[str, Sequence[str]], answers_of: Mapping[str, str]) -> Figure:
-    """How often each defect (rows) was said to be what (columns), by specimen; of several words each is a part."""
+    """Plot how often each defect (rows) was diagnosed as each defect (columns).
+
+    If a specimen has several diagnoses, each counts as a fraction.
+    """
     answers = [*registry.vocabulary()["kernel"], *registry.vocabulary()["clean"]]
     said = [*answers, ABSTAINS]
     grid = np.zeros((len(answers), len(said)))
@@ -336,13 +339,17 @@ def _drawn() -> Iterator[tuple[str, Figure]]:
 
 
 def files() -> dict[Path, bytes]:
-    """Everything that the page consists of, by path."""
+    """All files of the page, by path."""
     drawn = {README.with_name(f"{name}.svg"): to_bytes(figure)["svg"] for name, figure in _drawn()}
     return {README: render().encode()} | drawn
 
 
 def record(half: str, path: Path) -> None:
-    """Write the first score of a set, a row a specimen and kind. Raises FileExistsError: there is one first look."""
+    """Write the first score of a set, one row for each specimen and kind.
+
+    Raises:
+        FileExistsError: there is a first score already.
+    """
     with path.open("x", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(
@@ -361,7 +368,7 @@ def record(half: str, path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the page and its figures; with --record the first score of the holdout before."""
+    """Write the page and its figures; with --record, first write the first score of the holdout."""
     parser = argparse.ArgumentParser(prog="python -m studies.specimens.scorecard", description=(__doc__ or "").strip())
     parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}, which must not be there yet")
     if parser.parse_args(arguments).record:

@@ -1,10 +1,10 @@
-"""Writes the hottest instructions of ncu reports into the committed captures, as ncu's page of sources has them.
+"""Write the hottest instructions of ncu reports into the committed captures, in the form of ncu's source page.
 
     python -m studies.specimens.source_page REPORT.ncu-rep…
 
-A block is one file of one kernel: a row for each line of source, with the sums of its instructions below it. Kernels of
-earlier reports stay. It needs NVIDIA's package (`pip install -e '.[ncu-rep]'`): ncu's own export of this page takes
-minutes. Exit: 0 done; 3 a report cannot be read.
+A block is one file of one kernel: a row for each source line with the sums of its instructions, which follow below it.
+Kernels of earlier reports stay. The program needs NVIDIA's package (`pip install -e '.[ncu-rep]'`), because ncu's own
+export of this page takes minutes. Exit: 0 done; 3 a report cannot be read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from analysis.formats.console import guarded
 from kernels.specimens.registry import FOLDER, SETS
 from studies.specimens.merge import pack
 
-MOST = 400  # instructions of a kernel
+MOST = 400  # most instructions kept of a launch
 NUMBERS = {
     "samples": "Warp Stall Sampling (All Samples)",
     "samples_not_issued": "Warp Stall Sampling (Not-issued Samples)",
@@ -33,7 +33,7 @@ NUMBERS = {
     "sectors_global": "L2 Theoretical Sectors Global",
     "sectors_global_ideal": "L2 Theoretical Sectors Global Ideal",
 }
-TARGET = re.compile(r"\s*0x[0-9a-f]{9,}")  # where the code lay, which differs from run to run
+TARGET = re.compile(r"\s*0x[0-9a-f]{9,}")  # the address of the code, which differs from run to run
 
 
 def hottest(lines: pd.DataFrame) -> pd.DataFrame:
@@ -48,13 +48,13 @@ def hottest(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def source_text(file: str) -> list[str]:
-    """The lines of a file of the specimens; none of a library's."""
+    """The lines of a file of the specimens; [] for a library's file."""
     found = sorted(FOLDER.rglob(file)) if file else []
     return found[0].read_text("utf-8").splitlines() if len(found) == 1 else []
 
 
 def block(rows: pd.DataFrame, texts: list[str]) -> str:
-    """One file of one launch: titles, a header, a row for each line and below it one for each instruction."""
+    """The text for one file of one launch: titles, a header, and a row for each line, followed by its instructions."""
     stalls = sorted(set(rows["stall"]) - {""})
     columns = [*NUMBERS, *(f"stall_{one}" for one in stalls)]
     table = rows.assign(**{f"stall_{one}": rows["stall_samples"].where(rows["stall"] == one) for one in stalls})
@@ -77,7 +77,11 @@ def _numbers(values: Iterable[float]) -> list[str]:
 
 
 def blocks(report: Path) -> Iterator[tuple[str, str, str]]:
-    """(half, kernel, blocks) of each launch of a report. Raises InputError."""
+    """Yield (half, kernel, blocks) for each launch of a report.
+
+    Raises:
+        InputError: the report cannot be read.
+    """
     found = read_report(report, report.name)
     paths = found.counters.set_index("ncu_id")["path"]
     for launch, rows in hottest(found.source_lines).groupby("ncu_id"):
@@ -91,7 +95,7 @@ def blocks(report: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def known(path: Path) -> dict[str, str]:
-    """The blocks of a packed page by kernel."""
+    """The blocks of a packed page, by kernel."""
     if not path.is_file():
         return {}
     found: dict[str, str] = {}

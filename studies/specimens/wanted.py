@@ -1,9 +1,9 @@
-"""Lists what of the answer key waits for a capture.
+"""List the parts of the answer key that still need a capture.
 
-    python -m studies.specimens.wanted            names of specimens without full sections, the most telling first
-    python -m studies.specimens.wanted --rungs    points.csv of the rungs whose advice is scored
+    python -m studies.specimens.wanted            print the specimens without full sections, the holdout first
+    python -m studies.specimens.wanted --rungs    print points.csv of the rungs whose advice is scored
 
-A specimen that is slow or clean needs full sections. A fixed twin does not: nobody asks what is wrong with it.
+Slow and clean specimens need full sections. Fixed twins do not, because no rule judges them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MANIFEST = score.CAPTURES / "manifest.json"
 
 
 def without_sections() -> list[str]:
-    """Slow and clean specimens without full sections: the holdout first, which nobody has looked at."""
+    """The slow and clean specimens without full sections, the holdout first, which nobody has looked at."""
     known = set(json.loads(MANIFEST.read_text("utf-8"))["full_sections"])
     order = {half: place for place, half in enumerate((registry.HOLDOUT, *registry.HALVES))}
     names = [one for one in registry.specimens() if one.version != "fixed" and one.name not in known]
@@ -31,7 +31,7 @@ def without_sections() -> list[str]:
 
 
 def rungs() -> Iterator[dict[str, object]]:
-    """A row of points.csv for each rung whose advice is scored: the one below a confirmed rung with a word."""
+    """Yield a row of points.csv for each rung whose advice is scored: each one below a confirmed rung with a cure."""
     table = pd.read_csv(published.folders("ladder")[0] / "tables" / "ladder.csv", dtype={"shape": str})
     table = table[table["at_bench_shape"]].set_index(["op", "variant", "dtype"])
     below = {(one.op, one.below, one.dtype) for one in score.score_ladder() if one.confirmed}
