@@ -1,6 +1,6 @@
-"""One hypothesis as data, and the sentence that is made of it: README, report and `.cu` header say the same.
+"""Hold a hypothesis as data, and write its sentence, so that README, report and `.cu` header agree.
 
-This module needs nothing else of ours, torch or a GPU.
+This module imports no other module of ours, and needs neither torch nor a GPU.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ def _kind(metric: str) -> str:
 class Hypothesis:
     """A bound that a measurement can break: `metric`, a column of ladder.csv, lies in [low, high] or is `equals`.
 
-    `refuted` are the ends beyond which it is refuted, where these are further out: what lies between is neither reached
-    nor refuted.
-    With `than` it is the metric over that of another variant of the op; TIME over FLOOR is the time over the floor's.
-    `dtypes` are those it is about. `shape` names one of the op's shapes; "": its bench shape. Counters are taken there
-    too, to say why, unless `counters` is False: where one sentence is about many shapes, the benchmark's times are
-    enough. With `least_bytes` the same is said of every other registered shape that moves so many bytes at least. A
-    hypothesis about bytes takes the place of the rule for all variants, that one moves at most MOST_BYTES times its
-    `bytes_model`.
+    `refuted` holds wider ends, if only a value beyond them refutes the hypothesis. A value between `low`/`high` and
+    these ends is neither reached nor refuted.
+    With `than`, the bound is on the ratio to the metric of another variant of the op; TIME over FLOOR is the time over
+    the floor's.
+    `dtypes` are the dtypes that the hypothesis covers. `shape` names one of the op's shapes; "" is its bench shape. The
+    ladder also takes counters at that shape, to explain the result, unless `counters` is False: for a bound on many
+    shapes, the benchmark's times are enough. With `least_bytes`, the bound also covers every other registered shape
+    that moves at least so many bytes. A hypothesis about bytes replaces the rule for all variants, that one moves at
+    most MOST_BYTES times its `bytes_model`.
     """
 
     metric: str
@@ -78,7 +79,7 @@ class Hypothesis:
             raise ValueError(f"hypothesis about {self.metric}: what refutes it must lie beyond what is expected")
 
     def cannot_fail(self) -> str:
-        """Why every measurement is within the bound, "" where one can be outside."""
+        """The reason why no measurement can be outside the bound, or "" if one can."""
         if self.equals:
             return ""
         lowest, highest = (0.0, math.inf) if self.than else RANGES.get(_kind(self.metric), (0.0, math.inf))
@@ -90,12 +91,12 @@ class Hypothesis:
 
     @property
     def is_about_bytes(self) -> bool:
-        """Whether it takes the place of the rule for all variants."""
+        """Whether the hypothesis replaces the rule about bytes for all variants."""
         return self.metric.startswith("measured_over_")
 
     @property
     def bound(self) -> str:
-        """`time at most 0.95 times v05_wgmma's`, without dtypes and shapes."""
+        """The bound in words, without dtypes and shapes: `time at most 0.95 times v05_wgmma's`."""
         return self._said + self._refutation
 
     @property
@@ -123,7 +124,7 @@ class Hypothesis:
 
 
 def _unit(metric: str, value: float) -> tuple[float, str]:
-    """What a value of a metric is divided by, and what stands behind it."""
+    """The divisor of a metric's value, and the unit after it."""
     if metric.endswith("_frac"):
         return 0.01, " %"
     if metric.endswith("_flop_per_s"):
@@ -136,7 +137,7 @@ def _unit(metric: str, value: float) -> tuple[float, str]:
 
 
 def _span(low: float, high: float, unit: float, behind: str) -> str:
-    """`at most 0.95`, `at least 20` or `0.97 to 1.03`, four digits."""
+    """The interval with four digits, such as `at most 0.95`, `at least 20` or `0.97 to 1.03`."""
     ends = [f"{end / unit:.4g}" for end in (low, high) if end not in (0.0, math.inf)]
     if len(ends) == 2:
         return f"{ends[0]} to {ends[1]}{behind}"
@@ -148,10 +149,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def sentence(hypotheses: Iterable[Hypothesis], dtypes: Sequence[str], bench_shape: str) -> str:
-    """What is declared of a variant of these `dtypes`, in words: one clause for each bound, with its dtypes and shapes.
+    """The hypotheses of a variant of these `dtypes` in words: one clause for each bound, with its dtypes and shapes.
 
-    The shape is not named where a bound is about the op's bench shape alone. Of a variant that states nothing, the rule
-    for all variants.
+    A bound on the op's bench shape alone names no shape. Without hypotheses, the sentence is the rule for all variants.
     """
     places: dict[tuple[str, str], list[str]] = {}
     for said in hypotheses:

@@ -1,8 +1,8 @@
-"""How a variant is run: a function of a compiled extension, of a Triton file, or torch.compile of a chain.
+"""Declare variants, and run them: functions of a compiled extension or a Triton file, or torch.compile of a chain.
 
-And how it is declared: a constructor for each kind, so that names stand in one place. Inputs share `random_normal`.
+Each kind of variant has a constructor here, which derives names in one place. The ops draw inputs with `random_normal`.
 
-Nothing is imported, compiled or loaded before the first call of what these functions return.
+The functions that this module returns import, compile and load nothing before their first call.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 from kernels import objects, tuned
 from kernels.registry import FOLDER, ByteModel, Launcher, Op, Variant, ops
 
-_modules: dict[str, Any] = {}  # by folder
+_modules: dict[str, Any] = {}  # folder -> loaded extension
 
 
 def from_extension(folder: str, function: str) -> Callable[..., Any]:
-    """`function` of the extension built from kernels/<folder>."""
+    """A caller of `function` in the extension of kernels/<folder>."""
 
     def run(*inputs: Any) -> Any:
         if folder not in _modules:
@@ -37,7 +37,7 @@ def from_extension(folder: str, function: str) -> Callable[..., Any]:
 
 @contextmanager
 def calling(folder: str, module: Any) -> Iterator[None]:
-    """Inside the block `module` stands for the extension of kernels/<folder>: the sweep's other builds of it."""
+    """Use `module` as the extension of kernels/<folder> inside the block. The sweep runs its other builds this way."""
     before = _modules.get(folder)
     _modules[folder] = module
     try:
@@ -49,7 +49,7 @@ def calling(folder: str, module: Any) -> Iterator[None]:
 
 
 def from_module(module: str, function: str) -> Callable[..., Any]:
-    """`function` of a module that is imported at the first call, because it needs Triton."""
+    """A caller of `function` in a module that needs Triton. The first call imports the module."""
 
     def run(*inputs: Any) -> Any:
         return getattr(importlib.import_module(module), function)(*inputs)
@@ -58,16 +58,17 @@ def from_module(module: str, function: str) -> Callable[..., Any]:
 
 
 def compiled(chain: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """torch.compile of `chain`, static shapes, one graph for each shape, dtype and device of the inputs; `options` are
-    those of the compiler.
+    """torch.compile of `chain` with static shapes; each combination of shapes, dtypes and devices has its own graph.
+
+    `options` are those of the compiler.
     """
 
     @functools.lru_cache(maxsize=128)
     def graph(shapes: tuple[Any, ...]) -> Any:
         import torch
 
-        # torch.compile keeps its graphs per code object: one of our own for every shape keeps each of them static
-        # and clear of the recompile limit, after which it would silently run eagerly
+        # torch.compile keeps its graphs per code object. A code object for every shape keeps each graph static, and
+        # avoids the recompile limit, after which torch.compile would silently run eagerly
         name = "_".join([chain.__name__, *options, *("x".join(map(str, shape)) for shape, _, _ in shapes)])
         code = chain.__code__.replace(co_name=name)
         function = types.FunctionType(code, chain.__globals__)
@@ -80,7 +81,7 @@ def compiled(chain: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     return run
 
 
-# A variant of each kind: what follows from its name is not written again.
+# A constructor for each kind of variant, which derives from the name everything that follows from it.
 
 
 def torch_variant(
@@ -92,13 +93,13 @@ def torch_variant(
     lay_out: Callable[..., tuple[Any, ...]] | None = None,
     **more: Any,
 ) -> Variant:
-    """PyTorch's own operations, one after another, operands as `lay_out` gives them. `more` are fields of Variant."""
+    """A variant of PyTorch's operations in sequence, with the operands of `lay_out`. `more` are fields of Variant."""
     fields = laid_out(chain, lay_out) if lay_out else {"fn": chain}
     return Variant(name=name, kind="torch", idea=idea, bytes_model=bytes_model, **fields, **more)
 
 
 def compile_variant(idea: str, chain: Callable[..., Any], bytes_model: ByteModel, **more: Any) -> Variant:
-    """torch.compile of `chain`, see `compiled`."""
+    """A variant with torch.compile of `chain`, see `compiled`."""
     return Variant(name="compile", kind="compile", idea=idea, fn=compiled(chain), bytes_model=bytes_model, **more)
 
 
@@ -110,7 +111,7 @@ def tuned_variant(
     lay_out: Callable[..., tuple[Any, ...]] | None = None,
     **more: Any,
 ) -> Variant:
-    """torch.compile of `chain` with every search that it has; operands as `lay_out` gives them."""
+    """A variant with torch.compile of `chain` and all of its searches, with the operands of `lay_out`."""
     fn = compiled(chain, max_autotune=True, coordinate_descent_tuning=True, shape_padding=True)
     fields = laid_out(fn, lay_out) if lay_out else {"fn": fn}
     return Variant(
@@ -128,15 +129,16 @@ def tuned_variant(
 def library_variant(
     name: str, needs: str, idea: str, fn: Callable[..., Any], bytes_model: ByteModel, **more: Any
 ) -> Variant:
-    """`fn` calls the module `needs`, which does not come with PyTorch."""
+    """A variant of a library: `fn` calls the module `needs`, which does not come with PyTorch."""
     return Variant(
         name=name, kind="library", idea=idea, fn=fn, bytes_model=bytes_model, needs=needs, captured=False, **more
     )
 
 
 def laid_out(function: Callable[..., Any], lay_out: Callable[..., tuple[Any, ...]]) -> dict[str, Any]:
-    """Fields of a variant that takes its operands in another layout, `lay_out(*inputs)`, laid out before it is timed,
-    as weights are when a model is loaded.
+    """The fields of a variant that takes its operands in another layout, `lay_out(*inputs)`.
+
+    The timing excludes the change of layout, as a model changes the layout of its weights once, when it is loaded.
     """
     return {
         "fn": lambda *inputs: function(*lay_out(*inputs)),
@@ -156,10 +158,11 @@ def cuda_variant(
     symbols: tuple[str, ...] = (),
     **more: Any,
 ) -> Variant:
-    """The rung kernels/<folder>/<name>.cu: `function` of the extension (`name`), device symbols (`<folder>_<name>`).
+    """The rung kernels/<folder>/<name>.cu. Defaults are in parentheses.
 
-    The function's `binding` calls the host function `launcher` (`<folder>_<name>`). One that names `{workspace}` asks
-    `<launcher>_workspace` for the size of it.
+    `function` is its name in the extension (`name`), and `symbols` are the device symbols (`<folder>_<name>`). The
+    function's `binding` calls the host function `launcher` (`<folder>_<name>`). A binding that names `{workspace}` gets
+    its size from `<launcher>_workspace`.
     """
     host = launcher or f"{folder}_{name}"
     workspace = f"{host}_workspace"
@@ -192,7 +195,7 @@ def triton_variant(
     symbols: tuple[str, ...] = (),
     **more: Any,
 ) -> Variant:
-    """`function` of kernels/<folder>/<module>.py, device symbols (`<folder>_<module>`)."""
+    """A Triton variant: `function` of kernels/<folder>/<module>.py, with device symbols (`<folder>_<module>`)."""
     return Variant(
         name=name,
         kind="triton",
@@ -206,9 +209,12 @@ def triton_variant(
 
 
 def fingerprint(op: Op, variant: str) -> str:
-    """12 hex digits that change with the source of a variant and of the rungs that it calls, and with which of its own
-    tunables tuned.toml has other than the default on any GPU: a measurement with another fingerprint is of another
-    kernel, unless `equivalents` says otherwise. What PyTorch brings is told by the names of its operations.
+    """12 hex digits that identify the source of a variant.
+
+    They change with the source of the variant and of the rungs that it calls. They also change with its tunables that
+    tuned.toml sets to other values than the default on any GPU. A measurement with another fingerprint is of another
+    kernel, unless `equivalents` maps one to the other. For a variant without a source of ours, the digits come from its
+    kind, its name and the names of PyTorch's operations.
     """
     declared = op.variant(variant)
     if declared.source:
@@ -217,7 +223,7 @@ def fingerprint(op: Op, variant: str) -> str:
 
 
 def choices(op: Op, variant: Variant) -> list[str]:
-    """The -D flags of its tunables that tuned.toml has other than the default on any GPU."""
+    """The -D flags of the variant's tunables that tuned.toml sets to other values than the default on any GPU."""
     flags = tuned.flags(f"{op.folder}/{variant.source}")
     return [flag for flag in flags if flag.removeprefix("-D").split("=")[0] in variant.tunables]
 
@@ -228,8 +234,9 @@ def _as_built(op: Op, variant: Variant, of_source: str) -> str:
 
 
 def equivalents() -> dict[str, str]:
-    """Older fingerprints with those of today, where kernels/equivalent.toml says that sources are the same kernels: a
-    measurement with either counts.
+    """Older fingerprints -> present ones, for sources that kernels/equivalent.toml declares to be the same kernels.
+
+    A measurement with either fingerprint counts.
     """
     entries = tomllib.loads((FOLDER / "equivalent.toml").read_text("utf-8"))["equivalent"]
     return {
@@ -242,7 +249,7 @@ def equivalents() -> dict[str, str]:
 
 
 def random_normal(seed: int, device: str) -> Callable[..., Any]:
-    """`normal(*sizes)`, float32 of mean 0 and variance 1: successive calls go on in one seeded sequence."""
+    """A function `normal(*sizes)` of float32 values with mean 0 and variance 1. Its calls share one seeded sequence."""
     import torch
 
     generator = torch.Generator(device).manual_seed(seed)
