@@ -58,7 +58,7 @@ _attention, _attention_windowed = (
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, variant: str = "") -> torch.Tensor:
     """Causal attention of q, k and v (B, nh, T, 64): the same shape, by default with the best kernel of the dtype.
 
-    Raises ValueError, TypeError; RuntimeError where the kernel does not take these sizes, addresses or this GPU.
+    Raises ValueError, TypeError; RuntimeError if the kernel does not take these sizes, addresses or this GPU.
     """
     return _attention(q, k, v, variant or ATTENTION.best_for(q.dtype))
 
@@ -66,5 +66,5 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, variant: str = 
 def attention_windowed(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, window: int, variant: str = ""
 ) -> torch.Tensor:
-    """The same where each query sees itself and the `window` - 1 keys before it, 1 or more."""
+    """The same with a window of 1 or more: each query sees its own key and the `window` - 1 keys before it."""
     return _attention_windowed(q, k, v, window, variant or ATTENTION_WINDOWED.best_for(q.dtype))

@@ -1,10 +1,10 @@
-"""The declarations of `attention` and `attention_windowed`: causal attention of GPT-2's heads, forward.
+"""Declare `attention` and `attention_windowed`: causal attention of GPT-2's heads, forward.
 
     out[b, h, i] = sum over j of softmax_j(q[b, h, i] . k[b, h, j] / 8) v[b, h, j]    j <= i; with a window j > i - W
 
-A window of W sees the query itself and the W - 1 keys before it. A row that sees a NaN, a score of +inf or nothing but
-scores of -inf is NaN in every column. A key that a row does not see leaves that row alone, even if it holds a NaN or an
-infinity; PyTorch's chain and its SDPA keep that promise for k only: they multiply v by a weight of 0.
+With a window of W, a query sees its own key and the W - 1 keys before it. A row that sees a NaN, a score of +inf or
+only scores of -inf is NaN in every column. A key that a row does not see has no effect on that row, even if it holds a
+NaN or an infinity. PyTorch's chain and its SDPA guarantee this for k only: they multiply v by a weight of 0.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ HEAD_SIZE = 64
 SCALE = HEAD_SIZE**-0.5
 SOFTMAX_FLOPS = 5
 ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8}
-TENSOR_SUM = 2.0**-22  # of one addition in a tensor core, which truncates: two bits more than a rounded one
-PIECE_SCORES = 1 << 25  # of the float64 reference at a time
+TENSOR_SUM = 2.0**-22  # error of one addition in a tensor core, which truncates: two bits more than rounding
+PIECE_SCORES = 1 << 25  # scores of the float64 reference that are computed at a time
 
 
 # --- bytes and operations ------------------------------------------------------------------------------------
 def visible_pairs(tokens: int, window: int) -> int:
-    """Query and key pairs of one head: query i sees min(i + 1, window) keys."""
+    """The number of query and key pairs of one head: query i sees min(i + 1, window) keys."""
     seen = min(tokens, window)
     return seen * (seen + 1) // 2 + (tokens - seen) * seen
 
@@ -68,32 +68,32 @@ def unfused_bytes(shape: Shape, dtype: str) -> int:
 
 
 def compiled_bytes(shape: Shape, dtype: str) -> int:
-    """The two products stay cuBLAS's; scale, mask and softmax are one kernel: 4 passes over the scores."""
+    """cuBLAS computes both products; one kernel does scale, mask and softmax: 4 passes over the scores."""
     return minimum_bytes(shape, dtype) + 4 * shape[0] * shape[1] * shape[2] ** 2 * item_bytes(dtype)
 
 
 def separate_bytes(shape: Shape, dtype: str) -> int:
-    """v01: visible scores in float32, written once, read three times and written twice by the softmax, read."""
+    """v01: visible scores in float32, written once, read three times and written twice by the softmax, read once."""
     return minimum_bytes(shape, dtype) + 7 * _pairs(shape) * ITEM_BYTES["float32"]
 
 
-PER_QUERY_PASSES = 68  # of v02's array: it is written twice and read 66 times
+PER_QUERY_PASSES = 68  # passes over v02's array, which is written twice and read 66 times
 PER_QUERY_LOCAL = PER_QUERY_PASSES * ITEM_BYTES["float32"] * 8 * 12 * visible_pairs(1024, 1024)  # at the bench shape
 
 
 def per_query_bytes(shape: Shape, dtype: str) -> int:
-    """v02: the array is written twice and read 66 times; from DRAM where that of all threads exceeds L2."""
+    """v02: the array is written twice and read 66 times, in DRAM if the arrays of all threads exceed L2."""
     array = _pairs(shape) * ITEM_BYTES["float32"]
     return minimum_bytes(shape, dtype) + (PER_QUERY_PASSES * array if array > modelled().l2_bytes else 0)
 
 
 def mask_bytes(shape: Shape, dtype: str) -> int:
-    """SDPA with a mask: a (T, T) bias in the dtype beside q, k, v and out; all heads but one find it in L2."""
+    """SDPA with a mask: q, k, v, out and a (T, T) bias in the dtype, which all heads but one find in L2."""
     return minimum_bytes(shape, dtype) + shape[2] ** 2 * item_bytes(dtype)
 
 
 def flops(shape: Shape) -> int:
-    """See FLOPS_WHY."""
+    """The floating-point operations of the op, see FLOPS_WHY."""
     return (4 * shape[3] + SOFTMAX_FLOPS) * _pairs(shape)
 
 
@@ -105,7 +105,7 @@ FLOPS_WHY = (
 
 # --- reference, tolerance, inputs ----------------------------------------------------------------------------
 def _pieces(q: Any, k: Any, window: int) -> Iterator[tuple[int, int, int, Any]]:
-    """(first query, one past the last, first key, weights in float64) of as many queries at a time as memory allows."""
+    """Yield (first query, one past the last, first key, weights in float64) for about PIECE_SCORES scores at a time."""
     import torch
 
     batch, heads, tokens = q.shape[:3]
@@ -119,7 +119,7 @@ def _pieces(q: Any, k: Any, window: int) -> Iterator[tuple[int, int, int, Any]]:
 
 
 def windowed_reference(q: Any, k: Any, v: Any, window: int) -> Any:
-    """In float64, slow and trusted, a piece of the queries at a time. Shape (B, nh, T, hs) in and out."""
+    """The op in float64, slow and trusted, for a piece of the queries at a time. Shape (B, nh, T, hs) in and out."""
     import torch
 
     wide, finite = v.double(), v.isfinite()
@@ -128,7 +128,7 @@ def windowed_reference(q: Any, k: Any, v: Any, window: int) -> Any:
     out = torch.empty_like(wide)
     for start, end, first, weights in _pieces(q, k, window):
         out[:, :, start:end] = weights @ clean[:, :, first:end]
-        # an infinity or a NaN reaches those alone that see it, not by 0 * inf
+        # an infinity or a NaN reaches only the rows that see it, and no other by 0 * inf
         for b, h, key in spoiled:
             low, high = max(start, key), min(end, key + window)
             if low < high:
@@ -137,7 +137,7 @@ def windowed_reference(q: Any, k: Any, v: Any, window: int) -> Any:
 
 
 def reference(q: Any, k: Any, v: Any) -> Any:
-    """Without a window, see windowed_reference."""
+    """The op without a window in float64, see windowed_reference."""
     return windowed_reference(q, k, v, q.shape[2])
 
 
@@ -153,7 +153,11 @@ TOLERANCE_WHY = (
 
 
 def _weighted(inputs: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    """Of every output: the sum of weight |v|, the root of the sum of weight^2 v^2; of every row that of weight^2."""
+    """Sums over the keys.
+
+    For every output: the sum of weight |v|, and the root of the sum of weight^2 v^2. For every row: the root of the sum
+    of weight^2.
+    """
     import torch
 
     q, k, v, window = inputs
@@ -170,7 +174,7 @@ def _weighted(inputs: tuple[Any, ...]) -> tuple[Any, Any, Any]:
 
 
 def _score_error(inputs: tuple[Any, ...], unit: float) -> tuple[Any, Any]:
-    """Of every row: the largest score that Cauchy and Schwarz allow, and the error of a score of that size."""
+    """The largest score of every row by the Cauchy-Schwarz bound, and the error of a score of that size."""
     q, k = inputs[:2]
     lengths = k.double().square().sum(-1).sqrt()
     largest = q.double().square().sum(-1, keepdim=True).sqrt() * SCALE
@@ -179,7 +183,7 @@ def _score_error(inputs: tuple[Any, ...], unit: float) -> tuple[Any, Any]:
 
 
 def windowed_allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """Of every output; see TOLERANCE_WHY."""
+    """The allowed error of every output, see TOLERANCE_WHY."""
     terms, dtype = min(inputs[0].shape[2], inputs[3]), dtype_name(inputs[0].dtype)
     in_bf16 = dtype == "bfloat16"
     total, root, _ = _weighted(inputs)
@@ -200,7 +204,10 @@ def windowed_allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...],
 
 
 def windowed_error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
-    """Of values with random signs: a partial sum is about as large as the root of sum weight^2 v^2, or the output."""
+    """The spread of errors for values with random signs.
+
+    A partial sum is then about as large as the root of sum weight^2 v^2, or as the output.
+    """
     terms, in_bf16 = min(inputs[0].shape[2], inputs[3]), dtype_name(inputs[0].dtype) == "bfloat16"
     unit = TENSOR_SUM if in_bf16 else ROUNDING["float32"]
     total, root, own = _weighted(inputs)
@@ -219,17 +226,17 @@ def _without_window(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """Without a window, see windowed_allowed_error."""
+    """The allowed error without a window, see windowed_allowed_error."""
     return windowed_allowed_error(_without_window(inputs), references, variant)
 
 
 def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
-    """Without a window, see windowed_error_spread."""
+    """The spread of errors without a window, see windowed_error_spread."""
     return windowed_error_spread(_without_window(inputs), references, variant)
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, ...]:
-    """Normal q, k and v, and the window where the shape has one."""
+    """Normal q, k and v, and the window if the shape has one."""
     import torch
 
     normal, kind = random_normal(seed, device), getattr(torch, dtype_name(dtype))
@@ -237,10 +244,10 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(q: Any, k: Any, v: Any, *window: int) -> tuple[Any, ...]:
-    """A head each, as far as they go, with: a NaN query, a NaN key, an infinite key, large scores, tiny ones, large v.
+    """Inputs with a fault in each head: a NaN query, a NaN key, an infinite key, large scores, tiny scores, large v.
 
-    And without a window a NaN in the first value, which every row sees. v stays finite otherwise, because the libraries
-    multiply what a row does not see by 0.
+    With fewer heads than faults, a head has several. Without a window, the first value also has a NaN, which every row
+    sees. Otherwise v stays finite, because the libraries multiply the values that a row does not see by 0.
     """
     q, k, v = q.clone(), k.clone(), v.clone()
     heads = q.shape[0] * q.shape[1]
@@ -249,7 +256,7 @@ def hostile(q: Any, k: Any, v: Any, *window: int) -> tuple[Any, ...]:
     qs[2 % heads] *= 30.0
     qs[3 % heads] *= 1e-30
     vs[4 % heads] *= 1e15
-    # +inf for its own query, so that no row is left with -inf alone
+    # +inf for its own query, so that no row has only -inf
     ks[1 % heads, tokens // 2, 0] = qs[1 % heads, tokens // 2, 0].sign() * math.inf
     qs[0, 3 % tokens, 5] = math.nan
     ks[5 % heads, tokens * 3 // 4, -1] = math.nan
@@ -292,12 +299,12 @@ def windowed_chain(q: Any, k: Any, v: Any, window: int) -> Any:
 
 
 def attention_chain(q: Any, k: Any, v: Any) -> Any:
-    """Without a window, see windowed_chain."""
+    """The chain without a window, see windowed_chain."""
     return windowed_chain(q, k, v, q.shape[2])
 
 
 def _chain_with_its_mask(q: Any, k: Any, v: Any) -> Any:
-    # a graph of the compiler makes its mask itself
+    # a compiled graph computes its mask itself
     return weights_of(q, k, hidden(q.shape[2], q.shape[2], q.device)) @ v
 
 
@@ -330,15 +337,16 @@ def _compiled_flex(tuned: bool = False) -> Callable[..., Any]:
     import torch._dynamo
     from torch.nn.attention.flex_attention import flex_attention
 
-    # a graph for each shape, dtype and list of blocks; by default the ninth is an error. It holds for the whole process
+    # one graph for each shape, dtype and list of blocks: by default the ninth is an error. The limit is process-wide
     torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
     options = {"max_autotune": True} if tuned else None
     return torch.compile(flex_attention, dynamic=False, fullgraph=True, options=options)
 
 
 def _flex(block: int, options: Mapping[str, Any] | None = None, tuned: bool = False) -> Callable[..., Any]:
-    """PyTorch's compiled flex_attention, which skips the blocks that no query sees; the list of blocks is kept. A block
-    has `block` queries and keys; `options` are those of its kernel, which the compiler searches for if `tuned`.
+    """PyTorch's compiled flex_attention, which skips the blocks that no query sees, with a cached list of blocks.
+
+    A block has `block` queries and keys. `options` are those of its kernel; if `tuned`, the compiler searches for them.
     """
 
     def run(q: Any, k: Any, v: Any, window: int = 0) -> Any:
@@ -348,7 +356,7 @@ def _flex(block: int, options: Mapping[str, Any] | None = None, tuned: bool = Fa
     return run
 
 
-# for fewer than 128 queries it would take a kernel for decoding, which has tiles of its own
+# for fewer than 128 queries flex_attention would choose a kernel for decoding, which has its own tile sizes
 FLEX_64 = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2, "FORCE_USE_FLEX_ATTENTION": True}
 MOST_SCORES = 1 << 30
 PER_QUERY_TOKENS = 1024
@@ -476,7 +484,7 @@ VARIANTS = (
         hypotheses=(
             Hypothesis(TIME, "v01_separate", low=1.0),
             Hypothesis(TIME, "v01_separate", low=1.0, shape="b1_t1024"),
-            # written after the measurement, in place of "1 byte or more", which could not fail
+            # written after the measurement; it replaces "1 byte or more", which could not fail
             Hypothesis(
                 "local_bytes",
                 low=0.95 * PER_QUERY_LOCAL,
@@ -524,7 +532,7 @@ VARIANTS = (
             Hypothesis(TIME, "sdpa_cudnn", high=1.0, dtypes=BF16, shape="b1_t1024"),
         ),
         dtypes=BF16,
-        # the driver leaves shared memory for four blocks a multiprocessor, where five fit
+        # the driver leaves shared memory for four blocks on each multiprocessor, although five would fit
         tunables={"ATTENTION_V06_STAGES": (2, 3), "ATTENTION_V06_CARVEOUT": (-1, 100)},
     ),
 )

@@ -1,4 +1,4 @@
-"""`torch.ops.kernel_ledger.attention_decode(q, k, v, scale, variant)`: the op as PyTorch sees it."""
+"""Register `torch.ops.kernel_ledger.attention_decode(q, k, v, scale, variant)` with PyTorch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _empty(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> t
 
 
 def _lay_out(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    # the kernels walk a slice of a longer cache where it lies: only the elements of a head must lie side by side
+    # the kernels read a slice of a longer cache in place: only the elements of a head must be contiguous
     return tuple(v.contiguous() if isinstance(v, torch.Tensor) and v.stride(-1) != 1 else v for v in inputs)
 
 

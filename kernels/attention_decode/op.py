@@ -1,9 +1,9 @@
-"""The declaration of `attention_decode`: one query of each head against the keys and values of a cache.
+"""Declare `attention_decode`: one query of each head against the keys and values of a cache.
 
     out[b, h] = sum over j of softmax_j(scale * q[b, h] . k[b, h, j]) * v[b, h, j]          j < Tk, all visible
 
-A head whose scores hold a NaN or +inf, or are all -inf, is NaN in every column: what softmax gives. q, k and v may be
-strided in batch, head and token, so that the filled part of a longer cache is taken where it lies.
+A head whose scores hold a NaN or +inf, or are all -inf, is NaN in every column, as softmax gives. q, k and v may be
+strided in batch, head and token, so that a kernel reads the filled part of a longer cache in place.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kernels.variants import (
 
 HEAD_SIZE = 64  # GPT-2's, at every size of the model
 HEADS = 12
-SPLIT_BLOCKS, SPLIT_STEP = 3, 64  # of splits.cuh
+SPLIT_BLOCKS, SPLIT_STEP = 3, 64  # as in splits.cuh
 RESULT_BYTES = (HEAD_SIZE + 2) * ITEM_BYTES["float32"]  # a split's values, its largest score and its sum
 ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float64": 2.0**-53}
 
@@ -64,7 +64,7 @@ def compiled_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(shape: Shape) -> int:
-    """See FLOPS_WHY."""
+    """The floating-point operations of the op, see FLOPS_WHY."""
     batch, heads, keys, size = shape
     return batch * heads * (keys * (4 * size + 4) + size)
 
@@ -77,7 +77,7 @@ FLOPS_WHY = (
 
 # --- reference, tolerance, inputs ----------------------------------------------------------------------------
 def reference(q: Any, k: Any, v: Any, scale: float) -> Any:
-    """In float64, by the logarithm of the sum."""
+    """The op in float64, by the logarithm of the sum."""
     import torch
 
     scores = torch.einsum("bhqd,bhkd->bhqk", q.double(), k.double()) * scale
@@ -96,7 +96,7 @@ TOLERANCE_WHY = (
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """Of every output; see TOLERANCE_WHY."""
+    """The allowed error of every output, see TOLERANCE_WHY."""
     q, k, v, scale = inputs
     q, k, v = q.double(), k.double(), v.double()
     rounding, unit = ROUNDING[dtype_name(inputs[0].dtype)], ROUNDING["float32"]
@@ -130,7 +130,9 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(q: Any, k: Any, v: Any, scale: float) -> tuple[Any, Any, Any, float]:
-    """Heads with a NaN, a score of +inf, one of -inf, only such, an infinite value, great and tiny numbers."""
+    """Inputs with heads that have a NaN, a score of +inf, one of -inf, only -inf, an infinite value, large or tiny
+    numbers.
+    """
     import torch
 
     k, v = k.clone(), v.clone()
@@ -164,7 +166,7 @@ def decode_chain(q: Any, k: Any, v: Any, scale: float) -> Any:
 
 
 def _sdpa(backend: str) -> Any:
-    """PyTorch's scaled_dot_product_attention, held to one backend."""
+    """PyTorch's scaled_dot_product_attention, restricted to one backend."""
 
     def run(q: Any, k: Any, v: Any, scale: float) -> Any:
         from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -181,7 +183,7 @@ def _compiled_flex() -> Any:
     import torch._dynamo
     from torch.nn.attention.flex_attention import flex_attention
 
-    # a graph for each shape and dtype; by default the ninth is an error. It holds for the whole process
+    # one graph for each shape and dtype: by default the ninth is an error. The limit is that of the whole process
     torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
     return torch.compile(flex_attention, dynamic=False, fullgraph=True)
 
@@ -192,7 +194,7 @@ def flex_decode(q: Any, k: Any, v: Any, scale: float) -> Any:
 
 
 def splits(shape: Shape) -> int:
-    """Into how many parts v03 splits the keys of a head: the rule of splits.cuh, on the GPU that is modelled."""
+    """The number of parts into which v03 splits the keys of a head: the rule of splits.cuh, on the modelled GPU."""
     batch, heads, keys, _ = shape
     steps = -(-keys // SPLIT_STEP)
     most = min(max(SPLIT_BLOCKS * modelled().multiprocessors // (batch * heads), 1), steps)
@@ -200,7 +202,7 @@ def splits(shape: Shape) -> int:
 
 
 def split_bytes(shape: Shape, dtype: str) -> int:
-    """v03: what every split found is written and read once more."""
+    """v03: the result of every split is also written and read once."""
     batch, heads, *_ = shape
     return minimum_bytes(shape, dtype) + 2 * RESULT_BYTES * batch * heads * splits(shape)
 
@@ -217,7 +219,7 @@ VARIANTS = (
         decode_chain,
         compiled_bytes,
         hypotheses=(Hypothesis(TIME, "torch", low=0.9, high=1.1),),
-        finite_only=True,  # the softmax of a single key is 1 to the compiler, NaN or not
+        finite_only=True,  # the compiler takes the softmax of a single key as 1, even if the score is NaN
     ),
     torch_variant(
         "FlashAttention 2 with its own split",

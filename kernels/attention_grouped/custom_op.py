@@ -41,7 +41,7 @@ def _empty(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, spans: Spans, scal
 
 
 def _lay_out(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    # heads and caches are taken where they lie, if 16-byte accesses may start at every token
+    # the kernels read heads and caches in place, if 16-byte accesses may start at every token
     def at_sixteen(value: torch.Tensor) -> torch.Tensor:
         step, (*strides, last), shape = 16 // value.element_size(), value.stride(), value.shape
         aligned = last == 1 and value.data_ptr() % 16 == 0
@@ -54,7 +54,7 @@ def _lay_out(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _chain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, spans: Spans, scale: float) -> torch.Tensor:
-    # what no query sees may hold anything
+    # keys that no query sees may hold any value
     hidden = ~seen(spans, q.shape[2], k.shape[2], q.device).any(-2)[..., None]
     k, v = k.float().masked_fill(hidden, 0.0), v.float().masked_fill(hidden, 0.0)
     return grouped_chain(q.float(), k, v, spans, scale).to(q.dtype)
@@ -101,8 +101,8 @@ def attention_grouped(
 ) -> torch.Tensor:
     """Attention of q (B, nh, Tq, hs) over k and v (B, nkv, Tk, hs): (B, Tq, nh, hs), one query or many.
 
-    `spans` (B, 3) int32 says what each sequence hides, see op.py; None: nothing but the future.
-    Raises ValueError, TypeError; RuntimeError where the kernel does not take these sizes or this GPU.
+    `spans` (B, 3) int32 describes the hidden keys of each sequence, see op.py; None hides only the future.
+    Raises ValueError, TypeError; RuntimeError if the kernel does not take these sizes or this GPU.
     """
     if q.shape[2] == 1:
         best = variant or ATTENTION_DECODE_GROUPED.best

@@ -1,14 +1,14 @@
-"""The declarations of `attention_grouped` and `attention_decode_grouped`: attention as models with a cache call it.
+"""Declare `attention_grouped` and `attention_decode_grouped`: attention as models with a cache call it.
 
     out[b, i, h] = sum over j of softmax_j(scale * q[b, h, i] . k[b, g, j]) v[b, g, j]       g = h / (nh / nkv)
 
 nh query heads share nkv key heads, of 64 or 128 channels. `spans` holds (first, end, window) of each sequence: query i
-of Tq stands at key p = end - Tq + i and sees the keys j with first <= j <= p and j > p - window. So a batch that is
-padded on the left, a cache that is longer than its text, and a sliding window are the same kernel, and a CUDA graph
-reads the length from the GPU. Without `spans` every key counts: (0, Tk, NO_WINDOW).
+of Tq is at key p = end - Tq + i and sees the keys j with first <= j <= p and j > p - window. One kernel thus serves a
+batch padded on the left, a cache longer than its text, and a sliding window, and a CUDA graph reads the length from
+the GPU. Without `spans` they are (0, Tk, NO_WINDOW): all keys count.
 
-A row that sees a NaN, a score of +inf or nothing but scores of -inf is NaN in every column; one that sees no key at all
-is 0. A key that a row does not see leaves that row alone, even if it holds a NaN or an infinity.
+A row that sees a NaN, a score of +inf or only scores of -inf is NaN in every column. A row that sees no key is 0. A key
+that a row does not see has no effect on that row, even if it holds a NaN or an infinity.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HEAD_SIZES = (64, 128)
 NO_WINDOW = 2**30
 SOFTMAX_FLOPS = 5
 SPAN_BYTES = 12
-SPLIT_BLOCKS, LEAST_KEYS, MOST_PARTS = 3, 64, 64  # of v03_split.cu
+SPLIT_BLOCKS, LEAST_KEYS, MOST_PARTS = 3, 64, 64  # as in v03_split.cu
 ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8}
 
 
@@ -48,7 +48,7 @@ def _six(shape: Shape) -> Shape:
 
 
 def _pairs(shape: Shape) -> int:
-    """Pairs of a query and a key that it sees, of all heads."""
+    """The number of pairs of a query and a key that it sees, over all heads."""
     batch, heads, _, queries, keys, _ = _six(shape)
     return batch * heads * (queries * (keys - queries) + queries * (queries + 1) // 2)
 
@@ -65,7 +65,7 @@ def _scores(shape: Shape) -> int:
 
 
 def _repeated(shape: Shape, dtype: str) -> int:
-    """Keys and values copied once for each query head: written, and read again."""
+    """The bytes of copying keys and values once for each query head: written, and read again."""
     batch, heads, key_heads, _, keys, size = _six(shape)
     return 0 if heads == key_heads else 2 * 2 * batch * heads * keys * size * item_bytes(dtype)
 
@@ -83,7 +83,7 @@ def compiled_bytes(shape: Shape, dtype: str) -> int:
 
 
 def parts(shape: Shape) -> int:
-    """Into how many parts v03 splits the keys: the rule of v03_split.cu, on the GPU that is modelled."""
+    """The number of parts into which v03 splits the keys: the rule of v03_split.cu, on the modelled GPU."""
     batch, heads, key_heads, keys, _ = shape
     sharing = heads // key_heads
     together = {1: 1, 2: 2}.get(sharing, 4)
@@ -93,7 +93,7 @@ def parts(shape: Shape) -> int:
 
 
 def split_bytes(shape: Shape, dtype: str) -> int:
-    """v03: what every part found is written and read once more."""
+    """v03: the result of every part is also written and read once."""
     batch, heads, *_, size = shape
     count = parts(shape)
     found = 2 * batch * heads * count * (size + 2) * ITEM_BYTES["float32"] if count > 1 else 0
@@ -101,7 +101,7 @@ def split_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(shape: Shape) -> int:
-    """See FLOPS_WHY."""
+    """The floating-point operations of the op, see FLOPS_WHY."""
     return (4 * _six(shape)[5] + SOFTMAX_FLOPS) * _pairs(shape)
 
 
@@ -125,25 +125,25 @@ def seen(spans: Any, queries: int, keys: int, device: Any) -> Any:
 
 
 def _weights(q: Any, k: Any, spans: Any, scale: float) -> tuple[Any, Any]:
-    """Weights of a softmax in the dtype of q, 0 where nothing is seen, and which are seen. k has as many heads as q."""
+    """The softmax weights in the dtype of q (0 for unseen keys), and which keys are seen. k has as many heads as q."""
     visible = seen(spans, q.shape[2], k.shape[2], q.device)
     weights = ((q @ k.mT) * scale).masked_fill(~visible, -math.inf).softmax(-1)
     return weights.masked_fill(~visible.any(-1, keepdim=True), 0.0), visible
 
 
 def _shared(value: Any, heads: int) -> Any:
-    """Each key head once for every query head that shares it."""
+    """`value` with each key head repeated for every query head that shares it."""
     groups = heads // value.shape[1]
     return value if groups == 1 else value.repeat_interleave(groups, 1)
 
 
 def reference(q: Any, k: Any, v: Any, spans: Any, scale: float) -> Any:
-    """In float64. q (B, nh, Tq, hs), k and v (B, nkv, Tk, hs); the result is (B, Tq, nh, hs)."""
+    """The op in float64. q (B, nh, Tq, hs), k and v (B, nkv, Tk, hs); the result is (B, Tq, nh, hs)."""
     wide_k, wide_v = (_shared(value.double(), q.shape[1]) for value in (k, v))
     weights, visible = _weights(q.double(), wide_k, spans, scale)
     finite = wide_v.isfinite()
     out = weights.masked_fill(~visible & ~weights.isnan(), 0.0) @ wide_v.where(finite, 0.0)
-    # an infinity or a NaN reaches those alone that see it, not by 0 * inf
+    # an infinity or a NaN reaches only the rows that see it, and no other by 0 * inf
     for b, h, key in (tuple(place) for place in (~finite.all(-1)).nonzero().tolist()):
         row = visible[b % len(visible), 0, :, key]
         rest = wide_v[b, h, key].where(~finite[b, h, key], 0.0)
@@ -163,7 +163,7 @@ TOLERANCE_WHY = (
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """Of every output; see TOLERANCE_WHY."""
+    """The allowed error of every output, see TOLERANCE_WHY."""
     q, k, v, spans, scale = inputs
     in_bf16 = dtype_name(q.dtype) == "bfloat16"
     q, k, v = (value.double().nan_to_num(0.0, posinf=0.0, neginf=0.0) for value in (q, k, v))
@@ -200,9 +200,9 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(q: Any, k: Any, v: Any, spans: Any, scale: float) -> tuple[Any, ...]:
-    """Padding and windows over NaN, and heads with a NaN key, a score of +inf, large scores, tiny ones, large values.
+    """Inputs with padding and windows over NaN; heads with a NaN key, a score of +inf, large or tiny scores, large v.
 
-    The last sequence hides its first third and what is further back than half of its keys; hidden keys are NaN.
+    The last sequence hides its first third and the keys further back than half of its keys. Hidden keys are NaN.
     """
     q, k, v, spans = q.clone(), k.clone(), v.clone(), spans.clone()
     batch, key_heads, keys = k.shape[:3]
@@ -219,7 +219,7 @@ def hostile(q: Any, k: Any, v: Any, spans: Any, scale: float) -> tuple[Any, ...]
             case 1:
                 k[b, h, last, 5] = math.nan
             case 2:
-                # +inf for the last query, so that no row is left with -inf alone
+                # +inf for the last query, so that no row has only -inf
                 k[b, h, last, 0] = math.inf if q[b, query, -1, 0] > 0 else -math.inf
             case 3:
                 q[b, query] *= 30.0
@@ -239,7 +239,7 @@ def grouped_chain(q: Any, k: Any, v: Any, spans: Any, scale: float) -> Any:
 
 
 def _sdpa(backend: str) -> Callable[..., Any]:
-    """PyTorch's scaled_dot_product_attention, held to one backend; takes no spans, so all keys count."""
+    """PyTorch's scaled_dot_product_attention, restricted to one backend. It takes no spans, so all keys count."""
 
     def run(q: Any, k: Any, v: Any, spans: Any, scale: float) -> Any:
         from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -443,7 +443,7 @@ ATTENTION_DECODE_GROUPED = register(
             "b8_t1024_hs64": (8, 12, 12, 1024, 64),
         },
         bench_shape=(8, 32, 8, 8192, 128),
-        # one key, odd ends of every chunk, empty parts, heads that share a key in bundles of 1, 2, 4 and what is left
+        # one key, odd ends of every chunk, empty parts, heads that share a key in bundles of 1, 2, 4 and a remainder
         check_shapes=(
             (1, 1, 1, 1, 64),
             (1, 2, 1, 2, 128),

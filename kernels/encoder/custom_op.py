@@ -1,4 +1,4 @@
-"""`torch.ops.kernel_ledger.encoder(ids, tokens, positions, variant)`: the op as PyTorch sees it."""
+"""Register `torch.ops.kernel_ledger.encoder(ids, tokens, positions, variant)` with PyTorch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _empty(ids: torch.Tensor, tokens: torch.Tensor, _: torch.Tensor) -> torch.Te
 
 
 def _save(inputs: tuple[Any, ...], _: Any) -> tuple[torch.Tensor, ...]:
-    return inputs[:2]  # of the embedding the length alone is needed
+    return inputs[:2]  # the backward pass needs only the length of the embedding
 
 
 def _backward(saved: Any, _: Any, gradient: torch.Tensor) -> tuple[Any, ...]:

@@ -1,8 +1,8 @@
-"""The declaration of `encoder`: the row of each token id plus the row of its position.
+"""Declare `encoder`: the row of each token id plus the row of its position.
 
     out[b, t] = tokens[ids[b, t]] + positions[t]
 
-`positions` are the T rows that belong to this call; behind a cache they start later in the table.
+`positions` are the T rows of the position table for this call. With a filled cache they start later in the table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ID_BYTES = 8  # int64
 
 # --- bytes and operations ------------------------------------------------------------------------------------
 def minimum_bytes(shape: Shape, dtype: str) -> int:
-    """Ids, positions and token rows read once, the output written once. No id of the inputs occurs twice."""
+    """The ids, positions and token rows read once, the output written once. No id occurs twice in the inputs."""
     batch, tokens, columns = shape
     rows = batch * tokens
     return rows * ID_BYTES + (2 * rows + tokens) * columns * item_bytes(dtype)
@@ -52,13 +52,13 @@ TOLERANCE_WHY = "one rounding of the sum: 2^-24 relative in float32; in bf16 hal
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], _: Variant) -> tuple[Any, ...]:
-    """Of every output; see TOLERANCE_WHY."""
+    """The allowed error of every output, see TOLERANCE_WHY."""
     bf16 = dtype_name(inputs[1].dtype) == "bfloat16"
     return ((2.0**-8 * (1.0 + 2.0**-8) if bf16 else UNIT) * references[0].abs() + 2.0**-149,)
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any, Any]:
-    """Ids that differ, normal embeddings; the vocabulary is GPT-2's, or B T where that is more."""
+    """Distinct ids and normal embeddings. The vocabulary is GPT-2's, or B T if that is larger."""
     import torch
 
     batch, length, columns = shape

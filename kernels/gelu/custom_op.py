@@ -1,4 +1,4 @@
-"""`torch.ops.kernel_ledger.gelu(x, variant)` and `bias_gelu(x, bias, variant)`: the ops as PyTorch sees them."""
+"""Register `torch.ops.kernel_ledger.gelu(x, variant)` and `bias_gelu(x, bias, variant)` with PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The declarations of `gelu` and `bias_gelu`: GPT-2's activation in the tanh form, alone and with the bias before it.
+"""Declare `gelu` and `bias_gelu`: GPT-2's activation in the tanh form, alone and with the bias before it.
 
     gelu(y) = 0.5 y (1 + tanh u) = y / (1 + e^-2u),   u = sqrt(2 / pi) (y + 0.044715 y^3)
     bias_gelu(x, b)[i, j] = gelu(x[i, j] + b[j])
@@ -64,12 +64,12 @@ def bias_torch_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(shape: Shape) -> int:
-    """See FLOPS_WHY."""
+    """The floating-point operations of the op, see FLOPS_WHY."""
     return 9 * math.prod(shape)
 
 
 def bias_flops(shape: Shape) -> int:
-    """See FLOPS_WHY."""
+    """The floating-point operations of the op, see FLOPS_WHY."""
     return 10 * math.prod(shape)
 
 
@@ -84,7 +84,7 @@ def reference(x: Any) -> Any:
 
 
 def bias_reference(x: Any, bias: Any) -> Any:
-    """In float64. Shape (N, C) in and out."""
+    """The op in float64. Shape (N, C) in and out."""
     return reference(x.double() + bias.double())
 
 
@@ -112,7 +112,7 @@ def _allowed(y: Any, reference_: Any, dtype: str, variant: Variant) -> tuple[Any
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """Of every output; `inputs` (x,) or (x, bias)."""
+    """The allowed error of every output; `inputs` is (x,) or (x, bias)."""
     y = inputs[0].double()
     if len(inputs) > 1:
         y = y + inputs[1].double()
@@ -128,7 +128,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def bias_make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any]:
-    """The same, and a normal bias."""
+    """The inputs of `make_inputs`, and a normal bias."""
     (x,) = make_inputs(shape, dtype, seed, device)
     return x, random_normal(seed + 1, device)(shape[1]).to(x.dtype)
 
@@ -137,7 +137,7 @@ EXTREMES = (math.nan, math.inf, -math.inf, 3e38, -3e38, 0.0, -0.0, 1e-40, -1e-40
 
 
 def hostile(x: Any, *bias: Any) -> tuple[Any, ...]:
-    """As many of EXTREMES as there are elements, one by one from the start."""
+    """Inputs that start with the values of EXTREMES, as many as there are elements."""
     import torch
 
     x = x.clone()

@@ -1,4 +1,4 @@
-"""`torch.ops.kernel_ledger.gemv(weight, x, bias, variant)`: the op as PyTorch sees it."""
+"""Register `torch.ops.kernel_ledger.gemv(weight, x, bias, variant)` with PyTorch."""
 
 from __future__ import annotations
 

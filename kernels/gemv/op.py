@@ -1,4 +1,4 @@
-"""The declaration of `gemv`: a linear layer for one token, weights (N, K) row by row as GPT-2's token table is.
+"""Declare `gemv`: a linear layer for one token, weights (N, K) row by row as GPT-2's token table is.
 
 out[j] = sum over k of weight[j, k] * x[k], + bias[j]          N, K 1 or more
 """
@@ -37,13 +37,13 @@ ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float64": 2.0**-53}
 
 # --- bytes and operations ------------------------------------------------------------------------------------
 def minimum_bytes(shape: Shape, dtype: str) -> int:
-    """Every operand read once, every output written once."""
+    """The bytes to read every operand once and write every output once."""
     n, k = shape
     return (n * k + k + 2 * n) * item_bytes(dtype)
 
 
 def flops(shape: Shape) -> int:
-    """See FLOPS_WHY."""
+    """The floating-point operations of the op, see FLOPS_WHY."""
     n, k = shape
     return 2 * n * k + n
 
@@ -53,12 +53,12 @@ FLOPS_WHY = "an output costs K fused multiply-adds of 2 operations each, and 1 f
 
 # --- reference, tolerance, inputs ----------------------------------------------------------------------------
 def reference(weight: Any, x: Any, bias: Any) -> Any:
-    """In float64."""
+    """The op in float64."""
     return weight.double() @ x.double() + bias.double()
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """Of every output; see TOLERANCE_WHY."""
+    """The allowed error of every output, see TOLERANCE_WHY."""
     weight, x, bias = inputs
     rounding = ROUNDING[dtype_name(x.dtype)]
     magnitude = weight.double().abs() @ x.double().abs() + bias.double().abs()
@@ -85,7 +85,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(weight: Any, x: Any, bias: Any) -> tuple[Any, Any, Any]:
-    """Rows of great and of tiny weights, of zeros, with a NaN and an infinity."""
+    """Inputs with rows of large weights, of tiny weights, of zeros, with a NaN and with an infinity."""
     weight = weight.clone()
     k = len(x)
     for row in range(min(len(weight), 5)):
@@ -102,7 +102,7 @@ def hostile(weight: Any, x: Any, bias: Any) -> tuple[Any, Any, Any]:
 
 # --- variants ------------------------------------------------------------------------------------------------
 def gemv_chain(weight: Any, x: Any, bias: Any) -> Any:
-    """cuBLAS on a GPU, one row of a linear layer as a decode step has it."""
+    """cuBLAS on a GPU: a linear layer with one row, as in a decode step."""
     from torch.nn import functional
 
     return functional.linear(x.unsqueeze(0), weight, bias).squeeze(0)
@@ -116,7 +116,7 @@ def vector_chain(weight: Any, x: Any, bias: Any) -> Any:
 
 
 def split_chain(weight: Any, x: Any, bias: Any) -> Any:
-    """The bias apart: the compiler makes a kernel of its own of a product with one row, unless a bias is part of it."""
+    """The product, then the bias: the compiler generates its own kernel for a one-row product only without a bias."""
     from torch.nn import functional
 
     return functional.linear(x.unsqueeze(0), weight).squeeze(0) + bias

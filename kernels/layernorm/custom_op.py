@@ -1,4 +1,4 @@
-"""`torch.ops.kernel_ledger.layernorm(x, weight, bias, eps, variant)`: the op as PyTorch sees it."""
+"""Register `torch.ops.kernel_ledger.layernorm(x, weight, bias, eps, variant)` with PyTorch."""
 
 from __future__ import annotations
 

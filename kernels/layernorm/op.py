@@ -1,4 +1,4 @@
-"""The declaration of `layernorm`: rows of C elements, centred, scaled to variance 1, times weight, plus bias.
+"""Declare `layernorm`: rows of C elements, centred, scaled to variance 1, times weight, plus bias.
 
     y[i, j] = (x[i, j] - mean_i) / sqrt(var_i + eps) * w[j] + b[j],   var with 1 / C
 
@@ -36,7 +36,7 @@ def unfused_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(shape: Shape) -> int:
-    """See FLOPS_WHY."""
+    """The floating-point operations of the op, see FLOPS_WHY."""
     return 7 * math.prod(shape)
 
 
@@ -45,13 +45,13 @@ FLOPS_WHY = "an element costs 7: sum, centre, square, sum, scale, weight, bias"
 
 # --- reference, tolerance, inputs ----------------------------------------------------------------------------
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """Of every output; see TOLERANCE_WHY."""
+    """The allowed error of every output, see TOLERANCE_WHY."""
     x, weight, _, eps = inputs
     return (layernorm_error(x, weight, eps, references[0], variant),)
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any, Any, float]:
-    """Normal x, weights around 1, biases around 0, eps."""
+    """Random inputs: normal x, weights around 1, biases around 0, eps."""
     import torch
 
     normal, kind = random_normal(seed, device), getattr(torch, dtype_name(dtype))
@@ -60,7 +60,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any, float]:
-    """Awkward rows; a weight of 0."""
+    """Inputs with awkward rows and a weight of 0."""
     weight = weight.clone()
     weight[-1] = 0.0
     return awkward_rows(x), weight, bias, eps

@@ -1,4 +1,4 @@
-"""`torch.ops.kernel_ledger.matmul(a, weight, bias, variant)`: the op as PyTorch sees it."""
+"""Register `torch.ops.kernel_ledger.matmul(a, weight, bias, variant)` with PyTorch."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ _matmul = define(
 def matmul(a: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, variant: str = "") -> torch.Tensor:
     """a (M, K) @ weight (K, N) + bias (N): (M, N), by default with the best kernel of the dtype.
 
-    Raises ValueError, TypeError; RuntimeError where the kernel does not take these sizes, addresses or this GPU.
+    Raises ValueError, TypeError; RuntimeError if the kernel does not take these sizes, addresses or this GPU.
     """
     return _matmul(a, weight, bias, variant or MATMUL.best_for(a.dtype))

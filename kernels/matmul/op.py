@@ -1,4 +1,4 @@
-"""The declaration of `matmul`: the linear layer of GPT-2, whose weights lie as (K, N).
+"""Declare `matmul`: the linear layer of GPT-2, whose weights lie as (K, N).
 
     out[i, j] = sum over k of a[i, k] * weight[k, j], + bias[j]          M, N, K 1 or more
 
@@ -32,13 +32,13 @@ TOKENS = 1024
 VOCABULARY = 50257
 CONSTANT_BIAS = 16384  # words of constant memory
 ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float64": 2.0**-53}
-TENSOR_SUM = 2.0**-22  # of one addition in a tensor core, which truncates: two bits more than a rounded one
-TF32 = 2.0**-10  # of an operand that is cut to 10 bits
+TENSOR_SUM = 2.0**-22  # error of one addition in a tensor core, which truncates: two bits more than rounding
+TF32 = 2.0**-10  # relative error of an operand that is truncated to 10 bits
 
 
 # --- bytes and operations ------------------------------------------------------------------------------------
 def flops(shape: Shape) -> int:
-    """See FLOPS_WHY."""
+    """The floating-point operations of the op, see FLOPS_WHY."""
     m, n, k = shape
     return 2 * m * n * k + m * n
 
@@ -48,7 +48,7 @@ FLOPS_WHY = "an output costs K fused multiply-adds of 2 operations each, and 1 f
 
 # --- reference, tolerance, inputs ----------------------------------------------------------------------------
 def reference(a: Any, weight: Any, bias: Any) -> Any:
-    """In float64."""
+    """The op in float64."""
     return a.double() @ weight.double() + bias.double()
 
 
@@ -59,7 +59,7 @@ def _unit(dtype: str, variant: Variant) -> tuple[float, bool]:
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """Of every output; see TOLERANCE_WHY."""
+    """The allowed error of every output, see TOLERANCE_WHY."""
     a, weight, bias = inputs
     dtype = dtype_name(a.dtype)
     magnitude = a.double().abs() @ weight.double().abs() + bias.double().abs()
@@ -73,7 +73,10 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
 
 
 def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
-    """Of terms with random signs: a partial sum is about as large as the root of the sum of squares, or the output."""
+    """The spread of errors for terms with random signs.
+
+    A partial sum is then about as large as the root of the sum of squares, or as the output.
+    """
     a, weight, bias = inputs
     dtype, terms = dtype_name(a.dtype), a.shape[1] + 1
     size = (a.double().square() @ weight.double().square() + bias.double().square()).sqrt() + references[0].abs()
@@ -101,7 +104,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(a: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
-    """Rows of great and of tiny numbers, a NaN, an infinity; a column of zeros."""
+    """Inputs with rows of large numbers, of tiny numbers, with a NaN and an infinity, and with a column of zeros."""
     a, weight = a.clone(), weight.clone()
     k = a.shape[1]
     weight[:, -1] = 0.0
@@ -119,7 +122,7 @@ def hostile(a: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
 
 # --- variants ------------------------------------------------------------------------------------------------
 def matmul_chain(a: Any, weight: Any, bias: Any) -> Any:
-    """cuBLAS on a GPU; float32 with TF32 off, as torch has it by default."""
+    """cuBLAS on a GPU; float32 without TF32, torch's default."""
     import torch
 
     return torch.addmm(bias, a, weight)
@@ -138,7 +141,7 @@ def matmul_tf32(a: Any, weight: Any, bias: Any) -> Any:
 
 
 def rows_chain(a: Any, rows: Any, bias: Any) -> Any:
-    """cuBLAS, the weights as (N, K), as torch.nn.Linear has them."""
+    """cuBLAS with the weights as (N, K), the layout of torch.nn.Linear."""
     from torch.nn import functional
 
     return functional.linear(a, rows, bias)
@@ -150,12 +153,12 @@ def in_rows(a: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
 
 
 def lt_matmul(a: Any, weight: Any, bias: Any) -> Any:
-    """cuBLASLt by nvmath-python, planned and searched for anew."""
+    """cuBLASLt by nvmath-python, with a new plan and search at each call."""
     return lt_prepared(a, weight, bias)()
 
 
 def lt_prepared(a: Any, weight: Any, bias: Any) -> Callable[[], Any]:
-    """The same as a call without arguments: the plan is made once."""
+    """The same as a function without arguments, which makes the plan once."""
     from kernels.matmul.cublaslt import prepared
 
     return prepared(a, weight, bias)
@@ -189,7 +192,7 @@ def _tensor_tiles(shape: Shape, dtype: str) -> str:
 
 ONE_A_THREAD = Tiling(16, 16, blocks=8, group=0)
 GROUPED = Tiling(128, 256, group=16)
-TILES = (16, 8, 32)  # threads in a row of a block of the first rungs, and rows
+TILES = (16, 8, 32)  # sides of the square thread blocks of the first rungs
 
 
 OF_16_BY_16 = "its hypothesis and its predicted bytes are those of 16 x 16 threads"
@@ -208,7 +211,7 @@ def _cuda(
     workspace: bool = False,
     **tunables: tuple[int, ...],
 ) -> Variant:
-    """A rung; `tunables` by the last part of the macro's name."""
+    """A CUDA rung, with `tunables` by the last part of the macro's name."""
     prefix = f"MATMUL_{name[:3].upper()}_"
     bound = ["{launcher}", "FP32" if dtype == "float32" else "BF16", *(["{workspace}"] if workspace else [])]
     return cuda_variant(
@@ -380,7 +383,7 @@ VARIANTS = (
             Hypothesis(TIME, "v12_ring", high=0.8, shape="qkv", counters=False),
             Hypothesis(TIME, "torch", high=1 / 0.95),
             Hypothesis(TIME, "torch", high=1 / 0.95, shape="proj"),
-            # of everywhere, where it is the least
+            # a bound for all shapes, stated where the speed-up is smallest
             *(
                 Hypothesis(TIME, "torch", high=1 / 0.95, shape=shape, counters=False)
                 for shape in ("lm_head", "square_1793", "square_2049")

@@ -37,7 +37,7 @@ def _backward_split(_: Any, numbers: Any, *gradients: torch.Tensor) -> tuple[Any
 
 
 def _save_heads(inputs: tuple[Any, ...], _: Any) -> tuple[torch.Tensor, ...]:
-    return (inputs[0],)  # for its shape
+    return (inputs[0],)  # only its shape is needed
 
 
 def _backward_merge(saved: Any, _: Any, gradient: torch.Tensor) -> tuple[torch.Tensor]:

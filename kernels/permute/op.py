@@ -1,8 +1,8 @@
-"""The declarations of `split_permute` and `merge_heads`: the two permutations around attention.
+"""Declare `split_permute` and `merge_heads`: the two permutations around attention.
 
     split_permute: qkv (B, T, 3 C) -> q, k, v (B, nh, T, hs) each, C = nh hs;   merge_heads: (B, nh, T, hs) -> (B, T, C)
 
-Elements are moved and not changed, so every variant has to give the very bits.
+The ops move elements without changing them, so every variant must give exactly the same bits.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ def merge_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(_: Shape) -> int:
-    """Nothing is computed."""
+    """0: the ops compute nothing."""
     return 0
 
 
 # --- reference, tolerance, inputs ----------------------------------------------------------------------------
 def split_reference(qkv: Any, heads: int) -> tuple[Any, Any, Any]:
-    """By indexing, in float64: (B, T, 3 C) -> three of (B, nh, T, hs)."""
+    """The op by indexing, in float64: (B, T, 3 C) -> three of (B, nh, T, hs)."""
     batch, tokens, triple = qkv.shape
     parts = qkv.double().view(batch, tokens, 3, heads, triple // (3 * heads)).permute(2, 0, 3, 1, 4)
     return parts[0], parts[1], parts[2]
 
 
 def merge_reference(by_heads: Any) -> Any:
-    """By indexing, in float64: (B, nh, T, hs) -> (B, T, C)."""
+    """The op by indexing, in float64: (B, nh, T, hs) -> (B, T, C)."""
     return by_heads.double().permute(0, 2, 1, 3).flatten(2)
 
 
 def allowed_error(_: tuple[Any, ...], references: tuple[Any, ...], __: Variant) -> tuple[Any, ...]:
-    """None."""
+    """An allowed error of 0."""
     return tuple(value.new_zeros(()).expand(value.shape) for value in references)
 
 
@@ -75,7 +75,7 @@ def merge_make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cp
 
 
 def hostile(values: Any, *numbers: int) -> tuple[Any, ...]:
-    """NaN, infinities and the largest values at the start."""
+    """Inputs that start with NaN, infinities and the largest values."""
     values = values.clone()
     flat = values.view(-1)
     for place, extreme in enumerate((math.nan, math.inf, -math.inf, 3e38, -0.0)):
@@ -88,7 +88,7 @@ def split_chain(qkv: Any, heads: int) -> tuple[Any, Any, Any]:
     """Split, view, transpose, copy: three copies."""
     import torch
 
-    # clone and not contiguous(): a result must not share memory with qkv, which it would where T is 1
+    # clone instead of contiguous(): with T = 1, the result of contiguous() would share memory with qkv
     q, k, v = (
         part.unflatten(-1, (heads, -1)).transpose(1, 2).clone(memory_format=torch.contiguous_format)
         for part in qkv.chunk(3, dim=-1)
@@ -149,7 +149,7 @@ def _variants(which: str, passes: Any, chain: Any, function: str, launches: str)
             binding=f"{which}<{{launcher}}>",
             symbols=(f"permute_v02_{which}",),
             hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.95, least_bytes=LARGE),),
-            # split and merge are two kernels of one source: each has choices of its own
+            # split and merge are two kernels of one source, with separate tunables
             tunables={f"PERMUTE_V02_{which.upper()}_THREADS": (256, 64, 128, 512, 1024), **TUNABLES[which]},
         ),
     )

@@ -1,4 +1,4 @@
-"""`torch.ops.kernel_ledger.residual(x, y, variant)`: the op as PyTorch sees it."""
+"""Register `torch.ops.kernel_ledger.residual(x, y, variant)` with PyTorch."""
 
 from __future__ import annotations
 

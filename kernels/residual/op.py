@@ -1,4 +1,4 @@
-"""The declaration of `residual`: x + y, the addition behind attention and behind the MLP of every block."""
+"""Declare `residual`: x + y, the addition behind attention and behind the MLP of every block."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def flops(shape: Shape) -> int:
 
 
 def reference(x: Any, y: Any) -> Any:
-    """In float64. Shape (N, C) in and out."""
+    """The op in float64. Shape (N, C) in and out."""
     return x.double() + y.double()
 
 
@@ -37,7 +37,7 @@ TOLERANCE_WHY = "one rounding of the sum: 2^-24 relative in float32; in bf16 hal
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], _: Variant) -> tuple[Any, ...]:
-    """Of every output; see TOLERANCE_WHY."""
+    """The allowed error of every output, see TOLERANCE_WHY."""
     bf16 = dtype_name(inputs[0].dtype) == "bfloat16"
     return ((2.0**-8 * (1.0 + 2.0**-8) if bf16 else UNIT) * references[0].abs() + 2.0**-149,)
 

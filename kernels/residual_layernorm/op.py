@@ -1,9 +1,9 @@
-"""The declaration of `residual_layernorm`: the residual addition and the layernorm that follows it in every block.
+"""Declare `residual_layernorm`: the residual addition and the layernorm that follows it in every block.
 
     r = x + y, rounded to the dtype;   out = layernorm(r)
 
-Both are results: the residual goes on to the next addition. What is normalised is what is stored, so the pair gives
-what the two operations give one after the other.
+Both are results: the next addition needs the residual. The op normalises the stored, rounded values, so it gives the
+same results as the two operations in sequence.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def unfused_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(shape: Shape) -> int:
-    """See FLOPS_WHY."""
+    """The floating-point operations of the op, see FLOPS_WHY."""
     return 8 * math.prod(shape)
 
 
@@ -51,7 +51,7 @@ def reference(x: Any, y: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, 
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """One rounding of the sum; of the result see TOLERANCE_WHY. A compiled chain may normalise the unrounded sum."""
+    """One rounding for the sum; for the layernorm see TOLERANCE_WHY. A compiled chain may normalise the exact sum."""
     x, y, weight, _, eps = inputs
     half_ulp = 2.0**-8 * (1.0 + 2.0**-8) if dtype_name(x.dtype) == "bfloat16" else UNIT
     stored = (x.float() + y.float()).to(x.dtype)
@@ -69,7 +69,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(x: Any, y: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any, Any, float]:
-    """Awkward rows in x, a row of y that cancels x."""
+    """Inputs with awkward rows in x, and a row of y that cancels x."""
     x = awkward_rows(x)
     y = y.clone()
     y[0] = -x[0]
@@ -86,7 +86,7 @@ def residual_layernorm_chain(x: Any, y: Any, weight: Any, bias: Any, eps: float)
 
 
 def liger_residual_layernorm(x: Any, y: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any]:
-    """Addition, then Liger's layernorm: what it fuses with an addition is RMSNorm."""
+    """Addition, then Liger's layernorm: Liger fuses an addition with RMSNorm only."""
     from liger_kernel.ops.layer_norm import layer_norm_forward
 
     residual = x + y

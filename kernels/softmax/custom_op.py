@@ -1,4 +1,4 @@
-"""`torch.ops.kernel_ledger.causal_softmax(scores, scale, variant)`: the op as PyTorch sees it."""
+"""Register `torch.ops.kernel_ledger.causal_softmax(scores, scale, variant)` with PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The declaration of `softmax`: scale, causal mask and softmax over attention scores, in one operation.
+"""Declare `softmax`: scale, causal mask and softmax over attention scores, in one operation.
 
     y[b, h, i, j] = softmax_j(scale * x[b, h, i, j] where j <= i + Tk - Tq, else -inf)
 
@@ -50,7 +50,7 @@ SHAPES = {
     "b1_t4096": (1, 12, 4096, 4096),
     "decode_b1_t1024": (1, 12, 1, 1024),
 }
-SHARED_FLOATS = (227 << 10) // 4 - 256  # of a block on sm_90, beside the tree of v06
+SHARED_FLOATS = (227 << 10) // 4 - 256  # shared memory of a block on sm_90, without the reduction tree of v06
 
 
 # --- byte and FLOP model -------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ TOLERANCE_WHY = (
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """Of every output; a row's exponents are only as large as its largest finite score."""
+    """The allowed error of every output; a row's exponents are at most as large as its largest finite score."""
     scores, scale = inputs
     (reference_,) = references
     scaled = (scores.double() * scale).abs()
@@ -144,7 +144,7 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
 
 
 def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
-    """The row's maximum and sum, which all its outputs share, and the rounding of each output."""
+    """The spread from the row's maximum and sum, which all its outputs share, and from the rounding of each output."""
     scores, scale = inputs
     (reference_,) = references
     dtype = dtype_name(scores.dtype)
@@ -163,7 +163,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(scores: Any, scale: float) -> tuple[Any, float]:
-    """Scores with a row of -inf, a NaN, a +inf, -inf in places and large magnitudes, as far as the rows go."""
+    """Scores with rows, if there are enough, of -inf, with a NaN, a +inf, some -inf, or large magnitudes."""
     scores = scores.clone()
     rows = scores.view(-1, scores.shape[-1])
     count = len(rows)
@@ -334,7 +334,7 @@ VARIANTS = (
         "v08_half",
         "float16, which GPUs before Ampere have in place of bfloat16",
         causal_bytes,
-        dtypes=("float16",),  # no dtype of the ladder: checked and used, not benchmarked beside the others
+        dtypes=("float16",),  # not a dtype of the ladder: checked and used, but not benchmarked beside the others
         cannot=_beyond_registers,
         no_tunables="its choices are those of v03_causal",
     ),
