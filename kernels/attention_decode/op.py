@@ -130,9 +130,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(q: Any, k: Any, v: Any, scale: float) -> tuple[Any, Any, Any, float]:
-    """Inputs with heads that have a NaN, a score of +inf, one of -inf, only -inf, an infinite value, large or tiny
-    numbers.
-    """
+    """Heads with a NaN, a score of +inf or -inf, only -inf, an infinite value, large or tiny numbers."""
     import torch
 
     k, v = k.clone(), v.clone()

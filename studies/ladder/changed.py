@@ -80,9 +80,7 @@ def both(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(rows: pd.DataFrame) -> str:
-    """A Markdown table: for each op and dtype, the least, median and greatest speed-up over the best library, then
-    and now.
-    """
+    """A Markdown table by op and dtype: least, median and greatest speed-up over the best library, then and now."""
     table = []
     for (op, dtype), same in rows.groupby(["op", "dtype"], sort=True):
         cells = []

@@ -147,10 +147,9 @@ def name_of(row: pd.Series) -> str:
 
 
 def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span, bool]:
-    """The fastest library variant of the same precision ("" if none), the speed-up of `row` over it, and whether
-    another run timed it.
+    """The fastest library variant of equal precision, the speed-up of `row` over it, whether another run timed it.
 
-    Shape: `rows` of one op, dtype and shape.
+    Shape: `rows` of one op, dtype and shape. The variant is "" if there is none.
     """
     own = precision_of(rows.loc[[row.name]]).iloc[0]
     library = library_of(rows, own)
@@ -498,9 +497,7 @@ def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where:
 
 
 def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
-    """Return the overview in kernels/README.md: one line for each op, the reference of each column, and the verdicts on
-    published claims.
-    """
+    """Return the overview in kernels/README.md: a line for each op, the references of the columns, and the claims."""
     ladder, said = tables["ladder"], tables["hypotheses"]
     table = []
     for op in dict.fromkeys(ladder["op"]):
