@@ -1,7 +1,7 @@
-"""The one block of data of report.html: the tables with their columns, as the page's script reads them.
+"""Write the data block of report.html: the tables with their columns, as the page's script reads them.
 
-Every text stands once, cleaned, in `strings`; a cell of text is its place there, -1 where it is missing. Numbers have
-the six digits of the CSV files, in base units. A column with one value throughout is that value.
+`strings` holds every distinct text once, cleaned. A cell of text is its position there, -1 if missing. Numbers have the
+six digits of the CSV files, in base units. A column with the same value in every row is stored as that value.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import pandas as pd
 from analysis.formats import symbols
 from analysis.page import markdown, text
 
-MAX_ROWS = 100_000  # of a table in the page; the CSV has all
+MAX_ROWS = 100_000  # of a table in the page; the CSV file holds all
 _WIDTH, _BESIDE_KERNEL, _KERNEL = (
     88,
     48,
     56,
-)  # letters of a text in a table: beside a kernel's name there is little room
-# What a kernel's page lacks -> words of the gap that says why, the most telling first.
+)  # letters of a text in a table: a kernel's name leaves little room
+# A part that a kernel's page lacks -> words of the gap that explains it, the most specific first.
 _WHY = {
     "counters": ("the counters of", "roofline, stalls", "counters"),
     "roofline": ("roofline", "the counters of"),
@@ -36,7 +36,7 @@ _WHY = {
 
 
 def rounded(value: Any) -> Any:
-    """A number with the digits of the CSV files; whole numbers whole, infinities and NaN as they are."""
+    """Round a number to the digits of the CSV files; whole numbers, infinities and NaN stay unchanged."""
     number = float(value)
     if not math.isfinite(number):
         return number
@@ -44,15 +44,15 @@ def rounded(value: Any) -> Any:
 
 
 class Data:
-    """Collects the block: `add` each table, then `dump`."""
+    """Collect the block: `add` each table, then `dump`."""
 
     def __init__(self) -> None:
         self._strings: dict[str, int] = {}
         self._tables: list[dict[str, Any]] = []
-        self.short: dict[tuple[str, str], dict[str, str]] = {}  # by table and column: long texts as they are shown
+        self.short: dict[tuple[str, str], dict[str, str]] = {}  # by table and column: long texts -> their short forms
 
     def place(self, value: str) -> int:
-        """Where a text stands among the strings."""
+        """The position of a text in `strings`, which gets it if it is new."""
         return self._strings.setdefault(value, len(self._strings))
 
     def add(self, entry: Mapping[str, Any], table: pd.DataFrame) -> None:
@@ -89,14 +89,14 @@ class Data:
         return column | {"texts": places[0] if places and len(set(places)) == 1 else places}
 
     def dump(self, **more: Any) -> str:
-        """The block as JSON that cannot end the element that it stands in."""
+        """The block as JSON that cannot close its HTML element."""
         content = {"strings": list(self._strings), "tables": self._tables, **more}
         written = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
         return written.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _numbers(cells: pd.Series) -> list[float | int | None]:
-    """The numbers of a column, None where one is missing."""
+    """The numbers of a column, None if missing."""
     if pd.api.types.is_integer_dtype(cells):
         whole = cells.tolist()
         return [None if value is pd.NA else value for value in whole] if cells.hasnans else whole
@@ -104,7 +104,7 @@ def _numbers(cells: pd.Series) -> list[float | int | None]:
 
 
 def _plain(value: Any) -> Any:
-    """A number of JSON, in the digits of the CSV files."""
+    """A number for JSON, with the digits of the CSV files."""
     number = rounded(value)
     return math.copysign(1e308, number) if math.isinf(number) else number  # JSON has no infinity
 
@@ -116,8 +116,11 @@ def _mixed(value: Any, name: str, unit: str) -> Any:
 
 
 def columns_of(entry: Mapping[str, Any], table: pd.DataFrame) -> list[dict[str, Any]]:
-    """What the page needs of each column: name, label, unit of its cells, style, whether it is set to the right and
-    whether it rests on counters in a row of that tier; and a sentence about it."""
+    """Describe each column for the page.
+
+    Each has name, label, unit of its cells, style, whether it is right-aligned, whether it rests on counters in a row
+    of that tier, and a sentence about it.
+    """
     about = {str(column.get("name")): column for column in entry.get("columns") or []}
     columns = []
     for name in map(str, table.columns):
@@ -138,7 +141,7 @@ def columns_of(entry: Mapping[str, Any], table: pd.DataFrame) -> list[dict[str, 
 
 
 def shortened(texts: Iterable[str], name: str, table: pd.DataFrame, described: Mapping[str, Any]) -> dict[str, str]:
-    """What is shown of texts that are too long for their column; nothing of prose, which wraps."""
+    """Short forms of texts that are too long for their column; none for prose, which wraps."""
     if described["style"] == "prose":
         return {}
     beside = "kernel" in table.columns
@@ -147,7 +150,7 @@ def shortened(texts: Iterable[str], name: str, table: pd.DataFrame, described: M
 
 
 def why(gaps: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """For each part of a kernel's page that may be missing, the gap that says why and what to do."""
+    """For each part that a kernel's page may lack, the gap with the reason and the remedy."""
     said = {text.clean(gap.get("what", "")): gap for gap in gaps}
     found = {}
     for part, words in _WHY.items():
@@ -159,6 +162,6 @@ def why(gaps: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def bases(kernels: Sequence[str]) -> dict[str, str]:
-    """The function of each kernel, by which ncu's `-k` picks it, where it is not the whole name."""
+    """The function of each kernel, for ncu's `-k`, if it differs from the whole name."""
     found = {text.clean(name): text.clean(symbols.base(name)) for name in kernels}
     return {name: base for name, base in found.items() if base != name}

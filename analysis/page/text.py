@@ -1,5 +1,8 @@
-"""How numbers and names are written for people. Files keep base units (ns, byte, FLOP/s, 0-1); only the views
-write µs, MB and per cent. Everything a capture names is hostile text and goes through here."""
+"""Write numbers and names for people.
+
+Files keep base units (ns, byte, FLOP/s, 0-1); only the views write µs, MB and per cent. Every name from a capture is
+hostile text and passes through here.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,15 @@ import pandas as pd
 
 from analysis.formats.words import tell_apart
 
-MISSING = "–"  # what a reader sees where a number is unknown; never a zero
+MISSING = "–"  # shown for an unknown number; never a zero
 UNTRUSTED_MARK = "⚠"
-BELOW_MARK = "†"  # behind a measured_over_minimum below 1
+BELOW_MARK = "†"  # after a measured_over_minimum below 1
 BELOW_MINIMUM = (
     f"{BELOW_MARK} below 1: a part of the bytes never crossed DRAM during the kernel. What it writes last still lies "
     "in L2 when it ends, and what fits in L2 need not be read again."
 )
 
-# The unit is the end of the column's name: the house rule that lets one function format every table.
+# By the house rule, a column's name ends with its unit. So one function can format every table.
 _SUFFIX_UNITS = (
     ("_flop_per_byte", "flop/byte"),
     ("_flop_per_s", "flop/s"),
@@ -60,20 +63,20 @@ _ALIASES = {
 
 
 def unit_of(column: str) -> str:
-    """The unit that a column's name states, '' if it states none."""
+    """The unit at the end of a column's name, '' if there is none."""
     if column in _WHOLE_NAMES:
         return _WHOLE_NAMES[column]
     return next((unit for suffix, unit in _SUFFIX_UNITS if column.endswith(suffix)), "")
 
 
 def unit_for(column: str, unit: str) -> str:
-    """The unit in which `cell` shows a column: that of its name, else the given one, by the name `number` knows it."""
+    """The unit for `cell`: that of the column's name, else the given one, under its name in `number`."""
     said = unit_of(column.split(" ")[0]) or unit
     return _ALIASES.get(said.lower(), said.lower())
 
 
 def label_of(column: str) -> str:
-    """A column's name for a heading: the unit goes, since every cell then carries its own."""
+    """A column's name for a heading, without its unit, since every cell shows the unit."""
     for suffix, _ in _SUFFIX_UNITS:
         if column.endswith(suffix) and suffix != "_over_minimum":
             return column.removesuffix(suffix).replace("_", " ")
@@ -100,7 +103,7 @@ def _scaled(value: float, unit: str) -> str:
 
 
 def number(value: Any, unit: str = "") -> str:
-    """One value for a person: `number(140900, "ns")` is '140.9 µs'. Unknown units fall back to plain numbers.
+    """Format one value for people: `number(140900, "ns")` is '140.9 µs'. An unknown unit gives a plain number.
 
     Units: ns, byte, byte/s, flop, flop/s, flop/byte, hz, frac (0-1, shown as %), ratio (shown as 1.5×), ''.
     """
@@ -128,7 +131,7 @@ def number(value: Any, unit: str = "") -> str:
 
 
 def percent(frac: float) -> str:
-    """0-1 as per cent, with the digits that matter at either end (99.97 % is not 100 %)."""
+    """0-1 as per cent, with enough digits at both ends (99.97 % is not 100 %)."""
     shown = frac * 100.0
     if shown != 0 and abs(shown) < 0.01:
         return "< 0.01 %" if shown > 0 else f"{shown:.1e} %"
@@ -137,12 +140,12 @@ def percent(frac: float) -> str:
 
 
 def is_below_minimum(over_minimum: Any) -> bool:
-    """True for bytes measured over minimum bytes that show as less than 1."""
+    """Whether the ratio of measured to minimum bytes displays as less than 1."""
     return is_number(over_minimum) and round(float(over_minimum), 2) < 1
 
 
 def cell(value: Any, column: str, unit: str = "") -> str:
-    """One table cell: the column's name states the unit; `unit` is asked only where the name is silent.
+    """Format one table cell. The column's name gives the unit; `unit` counts only if the name has none.
 
     `largest_gaps_ns` holds several numbers with `;` between them; evidence may cite `roof_frac (dram)`. A
     measured_over_minimum below 1 carries BELOW_MARK, which BELOW_MINIMUM explains.
@@ -156,7 +159,7 @@ def cell(value: Any, column: str, unit: str = "") -> str:
 
 
 def clean(value: Any) -> str:
-    """Text on one line without control, bidirectional-override or unpaired surrogate characters."""
+    """The text on one line without control, bidirectional-override or unpaired surrogate characters."""
     spaced = re.sub(r"\s+", " ", str(value)).strip()
     if spaced.isprintable():
         return spaced
@@ -165,7 +168,7 @@ def clean(value: Any) -> str:
 
 
 def shorten(value: Any, width: int, head: float = 0.6) -> str:
-    """At most `width` characters, cut inside, `head` of them before the cut: names differ at both their ends."""
+    """Shorten a text to `width` characters by a cut inside, after the share `head`: names differ at both ends."""
     text = clean(value)
     if len(text) <= width:
         return text
@@ -174,8 +177,8 @@ def shorten(value: Any, width: int, head: float = 0.6) -> str:
 
 
 def shorten_all(values: Iterable[Any], width: int, head: float = 0.6) -> dict[str, str]:
-    """`shorten` of each cleaned text; those that would come out alike show what they differ in."""
+    """`shorten` of each cleaned text; equal short forms show the part in which they differ."""
     return tell_apart(map(clean, values), lambda text: shorten(text, width, head), width)
 
 
-RANGE_HEAD = 0.3  # of a range's path the end says most: `run/prefill/…/h.*/attn/softmax`
+RANGE_HEAD = 0.3  # the end of a range's path says most: `run/prefill/…/h.*/attn/softmax`

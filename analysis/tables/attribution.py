@@ -1,7 +1,7 @@
-"""Which range launched which GPU operation: decided by the API call, never by when the kernel ran.
+"""Find the range that launched each GPU operation: the API call decides, never the time of the kernel.
 
-A kernel belongs to the innermost range that encloses its launch call on the same thread. Kernels run later than
-their launch, often inside the CPU range of the next layer, so their own times say nothing about their range.
+A kernel belongs to the innermost range that encloses its launch call on the same thread. Kernels run later than their
+launch, often inside the CPU range of the next layer, so their own times say nothing about their range.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pandas as pd
 from analysis.capture.model import nest
 
 UNATTRIBUTED = "unattributed"
-SWEPT = "sweep/"  # below it `make sweep` launches combinations: their numbers are choices, not indices of layers
-_FEW_THREADS = 16  # up to here one comparison a thread is faster than an index
+SWEPT = "sweep/"  # `make sweep` launches combinations below it: their numbers are choices, not indices of layers
+_FEW_THREADS = 16  # up to this number, one comparison per thread is faster than an index
 
 
 def attribute(gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> pd.Series:
@@ -70,7 +70,7 @@ def innermost(calls: pd.DataFrame, ranges: pd.DataFrame) -> np.ndarray:
 def _walk_outwards(
     calls: pd.DataFrame, ranges: pd.DataFrame, *, to_outermost: bool
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return the rows of calls and of ranges that hold them: of the innermost one, or of each up to the outermost."""
+    """Return the rows of calls, and of the ranges around them: the innermost one, or each up to the outermost."""
     pairs: list[tuple[np.ndarray, np.ndarray]] = [(np.array([], dtype=np.int64), np.array([], dtype=np.int64))]
     located = np.flatnonzero(calls[["pid", "tid", "api_start_ns", "api_end_ns"]].notna().all(axis=1).to_numpy())
     if len(ranges) and len(located):
@@ -88,7 +88,7 @@ def _walk_outwards(
             low, high = int(first[thread]), int(first[thread + 1])
             at = low + np.searchsorted(start[low:high], begins[asking], side="right") - 1
             while True:
-                # The last range that had begun may be over, or end within the call: then the next outer one is asked.
+                # The last range that began may be over, or may end within the call. Then try the next outer range.
                 inside = at >= low
                 asking, at = asking[inside], at[inside]
                 late = np.flatnonzero(end[at] < ends[asking])
@@ -108,7 +108,7 @@ def _walk_outwards(
 
 
 def _outer_rows(ranges: pd.DataFrame, order: np.ndarray) -> np.ndarray | None:
-    """Return the row of each sorted range's parent, -1 for none; None where the parents are not all among them."""
+    """Return the row of each sorted range's parent, -1 for none; None if a parent is not among the ranges."""
     if "parent_id" not in ranges or not ranges["range_id"].is_unique:
         return None
     parent = parent_rows(ranges)
@@ -139,7 +139,7 @@ def _by_thread(
 
 
 def explain_unattributed(kernels: pd.DataFrame, ranges: pd.DataFrame) -> str:
-    """Return one sentence on the kernels that belong to no range and why, '' if every kernel has one.
+    """Return one sentence on the kernels without a range and the reason, '' if every kernel has one.
 
     Shape: `kernels` as in `Capture.gpu_ops` with `owner` (row of its range, -1 for none).
     """
@@ -160,7 +160,7 @@ def explain_unattributed(kernels: pd.DataFrame, ranges: pd.DataFrame) -> str:
 
 def paths_of(owner: pd.Series, ranges: pd.DataFrame) -> np.ndarray:
     """Return the path of each owner (a row of `ranges`), '' for -1."""
-    paths = np.append(ranges["path"].to_numpy(object), "")  # -1 picks the last
+    paths = np.append(ranges["path"].to_numpy(object), "")  # index -1 gives the last entry
     return paths[owner.to_numpy(np.int64)]
 
 
@@ -171,23 +171,24 @@ def parent_rows(ranges: pd.DataFrame) -> np.ndarray:
     return ranges["parent_id"].map(row_of).fillna(-1).to_numpy(np.int64)
 
 
-# A number of its own (layers[7], layer_3_attn, `Step 30 to 40`) or at the end of a name (layer7), not that of `conv2d`.
+# A separate number (layers[7], layer_3_attn, `Step 30 to 40`) or one at the end of a name (layer7), not that of
+# `conv2d`.
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])[0-9]{1,18}(?![A-Za-z0-9])|(?<=[A-Za-z])[0-9]{1,18}$")
 _LABELLED = re.compile(r"(?<!\w)([A-Za-z_]\w* ?[=:] ?)([0-9]+)(?!\w)")
-# `fc.256` beside `fc.512` are sizes: indices of layers leave no such holes, even if every other layer is traced.
+# `fc.256` beside `fc.512` are sizes: indices of layers leave no such gaps, even if every other layer is traced.
 _MOST_SPREAD = 4
-_SEVERAL, _MANY = 3, 16  # so many numbers are an index where two may name two things, and whatever the holes
+_SEVERAL, _MANY = 3, 16  # least numbers of an index if few could be two names, and despite any gaps
 
 
 def fold_paths(paths: pd.Series) -> pd.Series:
     """Replace the index of repeated siblings by `*`: h.0/attn … h.11/attn become h.*/attn.
 
-    Found from the names alone. Siblings are names under one parent that differ in their numbers only; parents are
-    compared by their patterns, so that h.0/mlp.1 and h.1/mlp.0 are siblings of one kind. Each number of a name is
-    judged by itself (_is_index): h.3.ln_2 is h.*.ln_2 where there is an h.4.ln_2. What numbers the calls of a program
-    (`, op_id = 123`) goes first (_running_labels).
+    Only the names decide. Siblings are names under one parent that differ only in their numbers. Parents are compared
+    by their patterns, so that h.0/mlp.1 and h.1/mlp.0 are siblings of one kind. Each number of a name is judged alone
+    (_is_index): h.3.ln_2 becomes h.*.ln_2 if there is an h.4.ln_2. First, labels that number the calls of a program (`,
+    op_id = 123`) are replaced (_without_running_labels).
     """
-    codes, found = pd.factorize(paths)  # a million strings stay in their array; few of them differ
+    codes, found = pd.factorize(paths)  # a million strings stay in their array; few of them are distinct
     unique = found.to_list()
     tree = _Tree(path for path in unique if not path.startswith(SWEPT))
     folded = pd.array([tree.folded.get(path, path) for path in unique], dtype=paths.dtype)
@@ -195,9 +196,9 @@ def fold_paths(paths: pd.Series) -> pd.Series:
 
 
 class _Tree:
-    """Paths below their parents: `folded`, path -> the path with its indices replaced; each parent is folded once.
+    """Paths below their parents: `folded` maps a path to the path with `*` for its indices. Each parent is folded once.
 
-    The texts between the numbers of a name are its pattern; siblings have equal patterns below equal patterns.
+    The texts between the numbers of a name are its pattern. Siblings have equal patterns below equal patterns.
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
@@ -212,13 +213,13 @@ class _Tree:
             for key, slots in self._siblings.items()
         }
         self.folded: dict[str, str] = {}
-        for path, (parent, key, numbers) in self._nodes.items():  # a parent stands before its children
+        for path, (parent, key, numbers) in self._nodes.items():  # a parent comes before its children
             kept = ["*" if index else number for number, index in zip(numbers, is_index[key], strict=True)]
             name = "".join(chain.from_iterable(zip_longest(key[1], kept, fillvalue="")))
             self.folded[path] = f"{self.folded[parent]}/{name}" if "/" in path else name
 
     def _add(self, path: str) -> str:
-        """Note the path below its parents; return its pattern."""
+        """Add the path below its parents, and return its pattern."""
         if path not in self._nodes:
             parent, _, part = path.rpartition("/")
             above = self._add(parent) if "/" in path else ""
@@ -233,9 +234,9 @@ class _Tree:
 
 
 def _without_running_labels(parts: set[str]) -> dict[str, str]:
-    """The parts with labels that number the calls, with `*` for their numbers: `aten::view, op_id = *`.
+    """Map each part with a label that numbers the calls to the part with `*` for the number: `aten::view, op_id = *`.
 
-    A label numbers the calls if its values are many, or go on from one name to others without ever coming back.
+    A label numbers the calls if it has many values, or several that never repeat across several names.
     """
     labelled = {part: found for part in parts if (found := _LABELLED.findall(part))}
     values: dict[str, list[str]] = defaultdict(list)
@@ -260,9 +261,9 @@ def _without_running_labels(parts: set[str]) -> dict[str, str]:
 def _is_index(seen: set[int], before: str, after: str) -> bool:
     """Whether the numbers between two texts are indices of layers, steps or calls, and not sizes or two names.
 
-    Two close ones are between dots or in brackets (h.7, layers[7]). Elsewhere they must count from 0 as well, or be
-    several: `ln_1` and `ln_2` are two different layers, LayerNorm_1, _3 and _5 are not. Right behind a letter (conv1,
-    conv2, conv3) they are several names, too.
+    Two numbers close together are indices between dots or in brackets (h.7, layers[7]). Elsewhere they must also count
+    from 0, or be several: `ln_1` and `ln_2` are two different layers, LayerNorm_1, _3 and _5 are indices. Several names
+    with a number right after a letter (conv1, conv2, conv3) are different names, too.
     """
     if len(seen) < 2:
         return False

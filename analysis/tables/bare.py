@@ -1,11 +1,11 @@
-"""What ranges and steps take with no profiler attached, and whether the GPU or the host is what a step waits for.
+"""Compute the times of ranges and steps without a profiler, and whether a step waits for the GPU or for the host.
 
-Two sources flow together: timing.json, in which a harness timed whole steps between synchronisations, and
-bare_ranges.csv, in which nsys_scripts/bare.sh recorded every range of any program.
+There are two sources. In timing.json, a harness timed whole steps between synchronisations. In bare_ranges.csv,
+nsys_scripts/bare.sh recorded every range of any program.
 
-What a first occurrence pays (compilation, loading of kernels, filling of caches) is no steady state. The occurrences of
-a range on one thread are taken in the order of time; the later half is held to be steady. Left out are the leading
-occurrences that take more than 1.5 times the median of that half, and more than its 95th percentile.
+The first occurrences of a range pay for compilation, loading of kernels and cold caches, so they are not in steady
+state. The occurrences of a range on one thread are sorted by time, and the later half counts as steady. Leading
+occurrences are left out if they take more than 1.5 times the median of that half and more than its 95th percentile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from analysis.tables import gaps as steps_one_by_one
 from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import TOP, Column, fact, part, table
 
-SLOWER = 1.5  # times the median of the later half: from here on a leading occurrence is a first one
+SLOWER = 1.5  # a leading occurrence above this multiple of the later half's median is a first one
 TO_START, TO_END, HARNESS = "start to start", "start to end", "harness"
 _COLUMNS = ["process", "process_rank", "thread", "start_ns", "end_ns", "style", "name", "path", "range", "duration_ns"]
 
@@ -33,7 +33,7 @@ _COLUMNS = ["process", "process_rank", "thread", "start_ns", "end_ns", "style", 
 
 @fact("folded")
 def _folded(capture: Capture, ranges: pd.DataFrame) -> dict[str, str]:
-    """Each path of the timeline and of the bare run -> the path with repeated layers and steps as one."""
+    """Each path of the timeline and of the bare run -> the path with repeated layers and steps folded into one."""
     bare = capture.of(BARE_RANGES.kind)
     paths = [*ranges["path"].unique(), *([] if bare is None else bare["path"].unique())]
     unique = pd.Series(list(dict.fromkeys(paths)), dtype=object)
@@ -42,7 +42,7 @@ def _folded(capture: Capture, ranges: pd.DataFrame) -> dict[str, str]:
 
 @fact("bare")
 def _bare(capture: Capture, folded: dict[str, str]) -> pd.DataFrame:
-    """The ranges of bare_ranges.csv with `range`, the folded path, and `duration_ns`, NA where one never closed."""
+    """The ranges of bare_ranges.csv with `range`, the folded path, and `duration_ns`, NA if a range never closed."""
     found = capture.of(BARE_RANGES.kind)
     if found is None:
         return pd.DataFrame(columns=_COLUMNS)
@@ -51,7 +51,7 @@ def _bare(capture: Capture, folded: dict[str, str]) -> pd.DataFrame:
 
 
 def first_occurrences(times: np.ndarray) -> int:
-    """How many of the leading occurrences are not yet steady, at most half of them. Shape: `times` in their order."""
+    """The number of leading occurrences before the steady state, at most half of them. Shape: `times` in order."""
     later = times[len(times) // 2 :]
     if len(times) < 2:
         return 0
@@ -61,7 +61,10 @@ def first_occurrences(times: np.ndarray) -> int:
 
 
 def steady_state(rows: pd.DataFrame, column: str) -> dict[str, Any]:
-    """First occurrences, and quantiles of the others. Shape: the rows of one range in order; `column` has the time."""
+    """First occurrences, and quantiles of the others.
+
+    Shape: the rows of one range in order; `column` holds the time.
+    """
     first, left_out, steady = None, 0, []
     for _, own in rows.groupby(["process", "thread"], sort=False):
         times = own[column].dropna().to_numpy(np.float64)
@@ -109,7 +112,7 @@ def _most_time(rows: pd.DataFrame) -> pd.DataFrame:
 def build_bare_times(
     bare: pd.DataFrame, ranges: pd.DataFrame, folded: dict[str, str], capture: Capture
 ) -> pd.DataFrame | None:  # fmt: skip
-    """Return bare_times.csv, one row a folded path in the order of first appearance."""
+    """Return bare_times.csv: one row per folded path, in the order of first appearance."""
     if bare.empty:
         return None
     length = (ranges["end_ns"] - ranges["start_ns"]).groupby(ranges["path"].map(folded).to_numpy()).median()
@@ -125,7 +128,7 @@ def build_bare_times(
 
 
 def whole_numbers(rows: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
-    """The rows with these columns as whole numbers, blank where unknown."""
+    """The rows with these columns as whole numbers, blank if unknown."""
     return rows.assign(**{name: rows[name].astype("Float64").round().astype("Int64") for name in names})
 
 
@@ -147,7 +150,7 @@ def _never_closed(bare: pd.DataFrame) -> Gap | None:
 def find_repeated(
     ranges: pd.DataFrame, launched: Iterable[str], folded: Mapping[str, str], calls: Mapping[str, int]
 ) -> pd.DataFrame:
-    """The outermost ranges that the bare run has more than once, and in which anything is launched: they are the steps.
+    """The outermost ranges that occur several times in the bare run and launch anything. They are the steps.
 
     Shape: `launched` paths of ranges that launch something; `calls` instances in the bare run by folded path.
     """
@@ -161,16 +164,16 @@ def find_repeated(
 
 @fact("gpu_until_ns")
 def _gpu_until(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray) -> np.ndarray:
-    """When the last GPU operation of each step ends, 0 without any."""
+    """The end of the last GPU operation of each step, 0 without any."""
     last = (gpu_ops["start_ns"] + gpu_ops["duration_ns"]).groupby(step_of_op).max()
     return last.reindex(step_ranges.index).fillna(0).to_numpy(np.int64)
 
 
 @fact("waiting_calls")
 def _waiting_calls(capture: Capture, gpu_ops: pd.DataFrame) -> pd.DataFrame | None:
-    """start_ns, end_ns, pid and tid of the calls in which the host waits for the GPU; None where no file lists calls.
+    """start_ns, end_ns, pid and tid of the calls in which the host waits for the GPU; None if no file lists calls.
 
-    Copies from and to pageable memory are among them: even an asynchronous one returns when it is done.
+    Copies from and to pageable memory are included: even an asynchronous one returns only at its end.
     """
     if capture.waits is None:
         return None
@@ -185,9 +188,9 @@ def _waiting_calls(capture: Capture, gpu_ops: pd.DataFrame) -> pd.DataFrame | No
 def _ends_in_wait(
     step_ranges: pd.DataFrame, gpu_until_ns: np.ndarray, waiting_calls: pd.DataFrame | None
 ) -> np.ndarray:  # fmt: skip
-    """Whether each step ends in a synchronisation: its thread waits, inside it, until its last GPU operation is done.
+    """Whether each step ends in a synchronisation: its thread waits inside it until its last GPU operation is done.
 
-    Where no file lists the calls, whether that operation ends inside it.
+    If no file lists the calls: whether that operation ends inside the step.
     """
     end = step_ranges["end_ns"].to_numpy(np.int64)
     if waiting_calls is None:
@@ -201,7 +204,7 @@ def _ends_in_wait(
 
 
 def _by_thread(steps: pd.DataFrame, calls: pd.DataFrame) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
-    """The places of the steps and the calls of each thread that has both."""
+    """Yield, for each thread with both, the positions of its steps and its calls."""
     if steps.empty:
         return
     thread_of = pd.MultiIndex.from_frame(steps[["pid", "tid"]].astype(np.int64))
@@ -215,9 +218,10 @@ def _by_thread(steps: pd.DataFrame, calls: pd.DataFrame) -> Iterator[tuple[np.nd
 def _blocked(
     step_ranges: pd.DataFrame, gpu_until_ns: np.ndarray, waiting_calls: pd.DataFrame | None
 ) -> np.ndarray | None:
-    """How long the thread of each step waits for the GPU, None where no file lists the calls.
+    """The time that the thread of each step waits for the GPU; None if no file lists the calls.
 
-    From the start of the step until its range and its GPU operations have ended, or the next one of its thread starts.
+    A step lasts from its start until its range and its GPU operations have ended, or until the next one of its thread
+    starts.
     """
     if waiting_calls is None or step_ranges.empty:
         return None
@@ -232,7 +236,10 @@ def _blocked(
 
 
 def _covered(start: np.ndarray, end: np.ndarray, until: np.ndarray) -> np.ndarray:
-    """How much of the time before each of `until` lies in the intervals, which are sorted by start and may overlap."""
+    """The part of the time before each `until` that lies in the intervals.
+
+    These are sorted by start and may overlap.
+    """
     reached = np.maximum.accumulate(end)
     start = np.maximum(start, np.concatenate([start[:1], reached[:-1]]))
     length = np.maximum(reached - start, 0)
@@ -243,10 +250,11 @@ def _covered(start: np.ndarray, end: np.ndarray, until: np.ndarray) -> np.ndarra
 
 
 def walls_of_steps(bare: pd.DataFrame, ends_in_wait: Mapping[str, bool]) -> pd.DataFrame:
-    """The bare ranges that are steps, in order, with `wall_ns` and `bare_from`, how it was taken.
+    """The bare ranges that are steps, in order, with `wall_ns` and its method, `bare_from`.
 
-    Where a step ends in a synchronisation it is the duration; else from its start to that of the next step on its
-    thread, one of the same kind if there are two such neighbours. Shape: `ends_in_wait` by folded path of a step.
+    If a step ends in a synchronisation, `wall_ns` is its duration. Otherwise it is the time from its start to that of
+    the next step on its thread. If any two neighbours are of its kind, only such a next step counts. Shape:
+    `ends_in_wait` by folded path of a step.
     """
     steps = bare[bare["range"].isin(list(ends_in_wait)) & (bare["style"] == PUSH)]
     thread = steps.groupby(["process", "thread"])
@@ -265,9 +273,9 @@ def walls_of_steps(bare: pd.DataFrame, ends_in_wait: Mapping[str, bool]) -> pd.D
 def _bare_steps(
     capture: Capture, bare: pd.DataFrame, step_ranges: pd.DataFrame, ends_in_wait: np.ndarray, folded: dict[str, str]
 ) -> pd.DataFrame:
-    """What each kind of step takes without a tool, as the harness timed it, else from the bare ranges.
+    """The time of each kind of step without a tool, as the harness timed it, else from the bare ranges.
 
-    Shape: one row a folded path: range, bare_from and the entries of `steady_state`.
+    Shape: one row per folded path: range, bare_from and the entries of `steady_state`.
     """
     rows: dict[str, dict[str, Any]] = {}
     if len(step_ranges) and len(bare):
@@ -336,7 +344,7 @@ def build_steps(
     bare_steps: pd.DataFrame, gaps: pd.DataFrame, step_ranges: pd.DataFrame, folded: dict[str, str],
     limits: dict[str, tuple[str, str]],
 ) -> pd.DataFrame | None:  # fmt: skip
-    """Return steps.csv, one row a kind of step that was timed without a tool, in the order of the timeline."""
+    """Return steps.csv: one row per kind of step that was timed without a tool, in the order of the timeline."""
     if bare_steps.empty or step_ranges.empty or len(gaps) != len(step_ranges):
         return None
     seen = gaps.assign(path=step_ranges["path"].to_numpy(), range=step_ranges["path"].map(folded).to_numpy())

@@ -1,6 +1,6 @@
-"""What a report cannot answer: each gap by name, with its reason and the way out.
+"""List what a report cannot answer: each gap by name, with its reason and the remedy.
 
-What is missing where a table has no rows stands with the table.
+A table without rows has its own gap beside its declaration.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ def _impossible_roofs(allowed_ceilings: Ceilings) -> list[Gap]:
 
 
 def _said(capture: Capture, tool: str) -> bool:
-    """Whether a status file already names this tool's failure."""
+    """Whether a status file already reports the failure of this tool."""
     return any(status.get("tool") == tool and status.get("status") != "ok" for status in capture.tools)
 
 
 def has_own_times(capture: Capture) -> bool:
-    """Whether a study of ours timed the program itself, with tables of its own."""
+    """Whether one of our studies timed the program itself, and has its own tables."""
     return any((capture.layer_profile, capture.kernels_of_layers, capture.baseline))
 
 
 @part("gap", 10)
 def name_missing_captures(capture: Capture, is_program: bool) -> list[Gap]:
-    """Gaps of a run whose timeline or counters are not there at all."""
+    """The gaps of a run without any timeline, or without any counters."""
     has_timeline, on_cpu = len(capture.gpu_ops) > 0, where_it_ran(capture) == CPU
     if not is_program:
         return []
@@ -73,7 +73,7 @@ def name_missing_captures(capture: Capture, is_program: bool) -> list[Gap]:
 def name_missing_files(
     capture: Capture, roofs: pd.DataFrame, gpu: str | None, device: Device | None, is_program: bool
 ) -> list[Gap]:
-    """Gaps of a run that lacks files which say what its numbers are to be held against."""
+    """The gaps of a run that lacks the files with the values to compare its numbers with."""
     has_timeline = len(capture.gpu_ops) > 0
     if not is_program:
         return []
@@ -115,7 +115,7 @@ def _partial_counters(joined: Joined, measured: pd.DataFrame, planned_rows: obje
 
 
 def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame, *, is_planned: bool = False) -> list[Gap]:
-    """Return a gap for kernels that ncu was not asked for, and one for matched kernels whose counters have no value."""
+    """Return a gap for kernels that ncu was not asked to count, and one for matched kernels without counter values."""
     gaps: list[Gap] = []
     if launches.empty or not (launches["counters_from"] != "").any():
         return gaps

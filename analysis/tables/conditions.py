@@ -1,4 +1,4 @@
-"""Under which conditions the numbers were taken: a number without them is not believed."""
+"""List the conditions of the measurement, since nobody can judge numbers without them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from analysis.hardware.devices import Device
 from analysis.tables.declare import fact, part
 from analysis.tables.join import Joined
 
-Ncu = dict[str, Any] | None  # what the status files of ncu say
+Ncu = dict[str, Any] | None  # the content of ncu's status files
 _CLOCKS = (("SM clock", "sm_mhz", "MHz"), ("memory clock", "memory_mhz", "MHz"), ("power", "power_w", "W"))
 
 
 @fact("gpu")
 def gpu_name(capture: Capture) -> str | None:
-    """Return the GPU as the manifest names it, else as nsys or ncu do, None for a run without one."""
+    """Return the GPU's name from the manifest, else from nsys or ncu; None for a run without a GPU."""
     gpu = (capture.manifest or {}).get("gpu") or {}
     if gpu.get("name"):
         return str(gpu["name"])
     for frame in (capture.gpu_ops, capture.counters):
-        # ncu prints the device's number where nsys prints its name
+        # ncu prints the device's number in place of nsys' name
         names = [name for name in frame["device"].dropna().unique() if name and not str(name).isdigit()]
         if names:
             return re.sub(r" \(\d+\)$", "", str(names[0]))  # nsys adds the device's number
@@ -44,7 +44,7 @@ def compute_capability(capture: Capture) -> str | None:
 
 
 def sm_count(capture: Capture) -> int | None:
-    """Return how many SMs the GPU has, None where the files do not say it or name several."""
+    """Return the number of SMs of the GPU; None if the files name no number or several."""
     named = ("launch__sm_count", "device__attribute_multiprocessor_count")
     found = {float(value) for name in named if name in capture.counters for value in capture.counters[name].dropna()}
     found |= set(capture.details.loc[capture.details["label"] == "# SMs", "value"].dropna().astype(float))
@@ -74,9 +74,9 @@ _PLACES = {CPU: " on the CPU", NO_KERNELS: ", kernels not recorded", UNKNOWN: ""
 
 
 def where_it_ran(capture: Capture) -> str:
-    """CPU, or NO_KERNELS where an accelerator was used and none of its work recorded, else UNKNOWN.
+    """Return CPU, or NO_KERNELS if the program used an accelerator and no file recorded its work, else UNKNOWN.
 
-    Our own runs say it in their manifest; of another file the readers and the host's calls do.
+    The manifest of our own runs decides. For other files, the readers and the host's calls decide.
     """
     if len(capture.gpu_ops) or len(capture.counters):
         return UNKNOWN
@@ -92,7 +92,7 @@ _CONTROLS = ("cache_control", "clock_control", "replay_mode")
 
 @fact("ncu")
 def _ncu(capture: Capture) -> Ncu:
-    """What the status files of ncu say: of several captures the first, with all that the others were taken under."""
+    """The content of ncu's status files: the first of several captures, with the conditions of all the others."""
     found = [tool for tool in capture.tools if tool.get("tool") == "ncu"]
     together = {key: ", ".join(dict.fromkeys(tool[key] for tool in found if tool.get(key))) for key in _CONTROLS}
     return found[0] | together if found else None
@@ -110,9 +110,10 @@ def list_conditions(
     capture: Capture, gpu: str | None, ncu: Ncu,
     manifest: Mapping[str, Any] | None = None, more: Iterable[tuple[str, Any]] = (),
 ) -> list[dict[str, str]]:  # fmt: skip
-    """Return name and value of every condition that is known; what is unknown has no row.
+    """Return name and value of every known condition; an unknown one has no row.
 
-    `manifest` in place of the capture's, where that is of a part of the run alone; `more` conditions of the run.
+    `manifest` replaces that of the capture if that covers only a part of the run. `more` are further conditions of the
+    run.
     """
     manifest = (capture.manifest or {}) if manifest is None else manifest
     names = [f"{w.get('name')} {w.get('dtype', '')}".strip() for w in manifest.get("workloads") or []]
@@ -135,7 +136,7 @@ def list_conditions(
 
 
 def list_spans(clocks: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Name and span of each clock that was sampled, and of the power; `clocks` as a manifest has them."""
+    """Name and span of each sampled clock, and of the power; `clocks` as in a manifest."""
     return [
         (label, f"{seen['min']:g}–{seen['max']:g} {unit}, median {seen['median']:g}")
         for label, key, unit in _CLOCKS
@@ -147,7 +148,7 @@ def list_spans(clocks: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _coverage(
     capture: Capture, joined: Joined, launches: pd.DataFrame, has_counters: bool, has_ncu: bool, is_program: bool
 ) -> dict[str, Any]:
-    """How much of the timeline has counters, as report.json has it."""
+    """The part of the timeline with counters, as in report.json."""
     seen = int(joined.launches["requested"].sum()) if len(joined.launches) else 0
     swept = capture.sweep_rows
     has_times = is_program or swept is None or bool(swept["verdict"].eq("timed").any())
@@ -163,7 +164,7 @@ def _coverage(
 
 
 def coverage_sentence(matched: int, seen: int, total: int, how: str, *, has_counters: bool, has_times: bool) -> str:
-    """Return how much of the timeline has counters, and how it was matched."""
+    """Return a sentence on the part of the timeline with counters, and on the method of matching."""
     if not has_times and not has_counters:
         return "No ncu counters, and nothing was timed: everything here is of tier static."
     if not has_counters:

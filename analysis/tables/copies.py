@@ -1,4 +1,4 @@
-"""What is moved and set beside the kernels: copies, sets and migrations of unified memory, by direction and memory."""
+"""Sum up copies, sets and migrations of unified memory, by direction and memory."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _SIDES = {"h": "Host", "d": "Device", "a": "Array", "p": "Peer"}
 
 
 def direction_of(name: str) -> str:
-    """`Host-to-Device` of a copy's name in any of its spellings, "" where it says none."""
+    """The direction in a copy's name in any spelling, such as `Host-to-Device`; "" if there is none."""
     found = _DIRECTION.search(name)
     sides = [side for side in found.groups() if side] if found else []
     return "-to-".join(_SIDES.get(side.lower(), side.capitalize()) for side in sides)
 
 
 def link_rate(device: Device | None, direction: str) -> float | None:
-    """What a copy in that direction can reach at most, byte/s: the link of the datasheet, one way; None if unknown.
+    """The highest rate of a copy in that direction, byte/s: the datasheet's link, one way; None if unknown.
 
     A copy within the device reads and writes each byte.
     """
@@ -109,7 +109,7 @@ def build_copies(gpu_ops: pd.DataFrame, device: Device | None, capture: Capture 
 
 
 def _from_sums(capture: Capture, device: Device | None) -> pd.DataFrame | None:
-    """The rows from nsys' own totals: all that is left where no trace was given."""
+    """The rows from nsys' own totals, the only source without a trace."""
     times, sizes = (capture.summaries.get(f"cuda_gpu_mem_{what}_sum") for what in ("time", "size"))
     if times is None or times.empty:
         return None
@@ -139,7 +139,7 @@ def _finish(found: pd.DataFrame, device: Device | None) -> pd.DataFrame:
 
 
 def _overlapped(gpu_ops: pd.DataFrame, moved: pd.DataFrame) -> pd.Series:
-    """How long a kernel of the same GPU ran during each of the rows `moved`, ns."""
+    """The time during each of the rows `moved` in which a kernel of the same GPU ran, ns."""
     found = pd.Series(0, index=moved.index, dtype=np.int64)
     kernels = gpu_ops[gpu_ops["kind"].isin(WORK)]
     of_device = dict(iter(kernels.groupby("device", observed=True, dropna=False)))

@@ -1,4 +1,4 @@
-"""What the counters say of each kernel, in the columns that people quote."""
+"""Build the table of counters of each kernel, with the usual metrics as columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis.tables.declare import Column, table
 
-# Column of the table -> unit and meaning. Means over the launches, those that take longer counting more.
+# Column of the table -> unit and meaning. Means over the launches are weighted by duration.
 _MEANS = (
     Column("sm_throughput_frac", "0-1", "busiest pipe of the SMs, of its peak (ncu: compute throughput)", "counters"),
     Column("memory_throughput_frac", "0-1", "busiest part of the way to memory, of its peak", "counters"),
@@ -34,7 +34,7 @@ _SUMS = (
     Column("l2_bytes", "byte", "between L2 and the SMs", "counters", shown=False),
     Column("flops", "FLOP", "floating-point operations, all pipes but the special functions", "counters", shown=False),
 )
-_OF_SUM = {"ncu_time_ns": "duration_ns"}  # column of the table -> of the launches, where they differ
+_OF_SUM = {"ncu_time_ns": "duration_ns"}  # column of the table -> column of the launches, if the names differ
 
 
 def _with_values(counters: pd.DataFrame) -> pd.DataFrame:
@@ -60,10 +60,10 @@ def _with_values(counters: pd.DataFrame) -> pd.DataFrame:
     glance=_with_values,
 )
 def build_counters(measured: pd.DataFrame) -> pd.DataFrame | None:
-    """Return counters.csv, longest kernels first (else those launched most often); blank where nothing was collected.
+    """Return counters.csv, longest kernels first, else those with most launches; blank without counters.
 
-    Shape: `measured` from kernels.measured_launches. Sums are blank unless every launch of the row has a value; means
-    weigh a launch by its duration, all alike where not every duration is known.
+    Shape: `measured` from kernels.measured_launches. A sum is blank unless every launch of the row has a value. A mean
+    weights a launch by its duration; all launches weigh the same if a duration is unknown.
     """
     rows = measured[measured["counters_from"] == "measured"] if len(measured) else measured
     names = [column.name for column in (*_SUMS, *_MEANS)]

@@ -1,4 +1,4 @@
-"""What a plan chose to count (`python -m analysis.counting`), what was counted, and what that stands for."""
+"""Show the launches that a plan chose to count (`python -m analysis.counting`), and those that they represent."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def _count_plan(ours: dict[str, object]) -> object:
 
 
 def replayed(count_plan: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Rows of the launches, in launch order, that the plan selected."""
+    """The rows of the launches that the plan selected, in launch order."""
     texts = " ".join(count_plan["replayed"].astype(str)).split()
     return np.sort(np.array([int(text) for text in texts if text.isdigit()], dtype=np.int64))
 
 
 def is_of(count_plan: pd.DataFrame, launches: pd.DataFrame) -> bool:
-    """Whether the plan was made from this timeline: as many launches, as much time, of the same kernels."""
+    """Whether the plan was made from this timeline: same number of launches, same time, same kernels."""
     return (
         int(count_plan["launches"].sum()) == len(launches)
         and int(count_plan["nsys_time_ns"].sum()) == int(launches["duration_ns"].sum())
@@ -98,7 +98,7 @@ def _said(counting: pd.DataFrame) -> str | None:
 def build_counting(
     joined: Joined, planned_rows: npt.NDArray[np.int64] | None, counter_values: pd.DataFrame
 ) -> pd.DataFrame | None:
-    """Return counting.csv: one row a group, most GPU time first; None where ncu was not asked by a plan."""
+    """Return counting.csv: one row per group, most GPU time first; None if no plan guided ncu."""
     if planned_rows is None or joined.launches.empty:
         return None
     launches = groups.with_groups(joined.launches)

@@ -1,4 +1,4 @@
-"""What each GPU did, and each process where several used them: busy by kernels, by copies, by both, and idle."""
+"""Sum up the time of each GPU, and of each process if there are several: kernels, copies, both, and idle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from analysis.tables.declare import Column, fact, part, table
 
 @dataclass(frozen=True)
 class Activity:
-    """When kernels ran on one GPU for one process, and when anything was copied or set: unions, ns."""
+    """The times of one process on one GPU, as unions in ns: of its kernels, and of its copies and sets."""
 
     device: str
     process: int
@@ -26,9 +26,9 @@ class Activity:
 
 @fact("gpu_places")
 def gpu_places(gpu_ops: pd.DataFrame) -> pd.DataFrame:
-    """The GPU operations by `device`, and by `process` (from 1, in the order of their ids) where there are several.
+    """The `device` of each GPU operation, and its `process` (from 1, in the order of their ids).
 
-    Shape: the rows of `gpu_ops`. `process` is 0 where all are of one process.
+    Shape: the rows of `gpu_ops`. `process` is 0 if there is only one process.
     """
     pids = np.sort(gpu_ops["pid"].dropna().astype("int64").unique())
     several = len(pids) > 1
@@ -41,7 +41,7 @@ def gpu_places(gpu_ops: pd.DataFrame) -> pd.DataFrame:
 
 @fact("activities")
 def activities(gpu_ops: pd.DataFrame, gpu_places: pd.DataFrame) -> list[Activity]:
-    """What ran on each GPU for each process, in the order of their names."""
+    """The activity of each process on each GPU, in the order of their names."""
     start, duration = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
     works = gpu_ops["kind"].isin(WORK).to_numpy()
     found = []
@@ -76,7 +76,7 @@ def activities(gpu_ops: pd.DataFrame, gpu_places: pd.DataFrame) -> list[Activity
 def build_devices(
     gpu_ops: pd.DataFrame, gpu_places: pd.DataFrame, activities: list[Activity], process_ranks: dict[int, int]
 ) -> pd.DataFrame | None:
-    """Return devices.csv, one row a GPU and process; None for a capture of one process on one GPU.
+    """Return devices.csv: one row per GPU and process; None for a capture of one process on one GPU.
 
     `process_ranks`: pid -> rank. The four times of a row add up to its wall time.
     """
@@ -134,13 +134,13 @@ def _several_gpus(gpu_places: pd.DataFrame) -> str | None:
 
 
 def shares(one: intervals.Union, edges: np.ndarray) -> np.ndarray:
-    """Of each stretch between two neighbouring `edges` (ns), the part that lies in the union, 0 to 1."""
+    """For each stretch between two neighbouring `edges` (ns), the part inside the union, 0 to 1."""
     inside = np.diff(intervals.before(edges, one))
     return inside / np.diff(edges)
 
 
 def spans(activities: list[Activity]) -> Iterator[int]:
-    """Where each union begins and ends, ns."""
+    """Yield the start and the end of each union, ns."""
     for one in activities:
         for starts, ends in (one.kernels, one.copies):
             if len(starts):

@@ -1,4 +1,4 @@
-"""Groups of launches that are taken to be alike, so that what was counted of one holds for the others."""
+"""Group launches that count as alike, so that the counters of one launch represent the others."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import pandas as pd
 from analysis.tables.attribution import fold_paths
 
 GROUP = ["folded", "kernel", "grid", "block", "place"]
-DIFFER = 0.05  # representatives of a group that lie further apart speak for nobody but themselves …
-DIFFER_NS, DIFFER_BYTES = 1000, 8192  # … unless so little is in it that the tool's own noise is as large
-UNEVEN = 0.10  # quartiles of a group's durations that lie further apart, over their median …
-UNEVEN_NS = 1000  # … and by more than this: its launches do different work
-_MANY = 16  # launches of one kernel in one instance of a range: more are a loop, whose turns are alike
+DIFFER = 0.05  # a larger difference between a group's measured launches means that they represent only themselves …
+DIFFER_NS, DIFFER_BYTES = 1000, 8192  # … unless the values are so small that the tool's own noise is as large
+UNEVEN = 0.10  # a larger distance of a group's quartiles of duration, over their median …
+UNEVEN_NS = 1000  # … that also exceeds this time means that the launches do different work
+_MANY = 16  # a larger number of launches of one kernel in an instance of a range is a loop, with equal iterations
 
 
 def with_groups(launches: pd.DataFrame) -> pd.DataFrame:
-    """`launches` (of join.prepare_launches) with `folded`, the folded path, and `place`, so that GROUP names its group.
+    """Add `folded`, the folded path, and `place` to `launches` (of join.prepare_launches); GROUP then names the group.
 
-    Where every instance of a range launches a kernel with one grid and block equally often, its first launch may have
-    other work than its second (two matrix products of one size of output): `place` numbers them. Elsewhere it is 0.
+    Every instance of a range may launch a kernel with one grid and block the same number of times. Then its first
+    launch may do other work than its second (two matrix products with one output size), and `place` numbers them.
+    Otherwise it is 0.
     """
     launches = launches.assign(folded=fold_paths(launches["path"]))
     if "owner" not in launches:
@@ -36,7 +37,7 @@ def with_groups(launches: pd.DataFrame) -> pd.DataFrame:
 
 
 def uneven_groups(time_ns: pd.Series, group: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    """Whether the durations of each launch's group are so unequal that one cannot speak for all, and their median.
+    """Whether the durations of each launch's group are too unequal for one launch to represent all, and their median.
 
     Shape: n durations and n numbers of groups → n of each.
     """
@@ -46,11 +47,11 @@ def uneven_groups(time_ns: pd.Series, group: npt.ArrayLike) -> tuple[npt.NDArray
 
 
 def apart(launches: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
-    """How far the measured launches of each group lie apart: one row a group, index GROUP.
+    """The difference between the measured launches of each group: one row per group, index GROUP.
 
-    Columns: `counted`, launches with counters of their own; `differ_frac`, the largest of what they differ by in time
-    and in DRAM bytes, over the larger value, NaN with fewer than two; `alike`, whether they speak for their group.
-    Shape: `launches` of join.join with GROUP; `values` of metrics.derive, row by row of the counters.
+    Columns: `counted`, launches with their own counters; `differ_frac`, the largest difference in time or in DRAM
+    bytes, over the larger value, NaN with fewer than two; `alike`, whether they represent their group. Shape:
+    `launches` of join.join with GROUP; `values` of metrics.derive, row by row of the counters.
     """
     measured = launches[launches["counters_from"] == "measured"]
     found = values.reindex(measured["counters_row"]).set_axis(measured.index)
@@ -74,10 +75,10 @@ def apart(launches: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
 
 
 def extrapolate(launches: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
-    """Give launches without counters those of the measured launch of their group whose nsys time is nearest.
+    """Give each launch without counters those of the measured launch of its group with the nearest nsys time.
 
-    Where the measured ones differ, no launch gets any, and `refused` says by how much; nor where there is one alone and
-    the nsys times of the group are uneven. Shape: see `apart`.
+    If the measured launches differ, no launch gets any, and `refused` gives the difference. The same holds for a group
+    with one measured launch and uneven nsys times. Shape: see `apart`.
     """
     launches = with_groups(launches)
     table = apart(launches, values)
@@ -90,7 +91,7 @@ def extrapolate(launches: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     sources = launches[launches["counters_from"] == "measured"]
     sources = pd.DataFrame(
         {"group": places["group"][sources.index], "time": time[sources.index], "row": sources["counters_row"]}
-    ).sort_values(["time", "row"], ascending=[True, False])  # of equal times the last is found: the first launch
+    ).sort_values(["time", "row"], ascending=[True, False])  # the search takes the last of equals: the first launch
     asking = pd.DataFrame({"group": places["group"], "time": time})[lacks & alike].sort_values("time", kind="stable")
     found = pd.merge_asof(asking, sources, on="time", by="group", direction="nearest").set_axis(asking.index)
     launches.loc[found.index, "counters_row"] = found["row"].astype("int64")

@@ -1,4 +1,4 @@
-"""Captures in which the GPU was held back on purpose, so that a step's kernels run without waiting for launches."""
+"""Handle captures with a deliberately held GPU, so that a step's kernels run without waiting for launches."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 from analysis.capture.model import Capture
 from analysis.tables import attribution
 
-HOLD = "hold"  # the range of the kernel that holds the GPU back while a step is launched
+HOLD = "hold"  # the range of the kernel that occupies the GPU during the launches of a step
 
 
 def is_held(capture: Capture) -> bool:
-    """Whether the GPU was held back in this capture, as the layer profiler does."""
+    """Whether this capture holds the GPU, as the layer profiler does."""
     return capture.layer_events is not None and bool((capture.ranges["name"] == HOLD).any())
 
 
 def without_holds(capture: Capture) -> Capture:
-    """The capture without the kernels that hold the GPU back, their ranges and nsys' sums of them.
+    """The capture without the kernels that hold the GPU, their ranges and nsys' sums of them.
 
-    A capture whose ranges have no such name is returned as it is.
+    A capture without ranges of this name stays unchanged.
     """
     if not is_held(capture):
         return capture

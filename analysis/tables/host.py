@@ -1,4 +1,4 @@
-"""Where the host spends its time: CUDA API calls, calls of the operating system, ranges, as nsys sums them."""
+"""Sum up the host's time: CUDA API calls, calls of the operating system, and ranges, from nsys' sums."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from analysis.capture.model import Capture
 from analysis.tables.declare import Column, table
 
 CUDA, SYSTEM, RANGES = "CUDA API", "OS runtime", "NVTX range"
-# What is summed, and the reports that do, the better first; ranges only where their trace is not there.
+# Source -> its reports, the better one first. Ranges count only without a trace of them.
 SOURCES = {
     CUDA: ("cuda_api_sum",),
     SYSTEM: ("osrt_sum",),
@@ -39,7 +39,7 @@ SOURCES = {
     optional=True,
 )
 def build_host(capture: Capture) -> pd.DataFrame | None:
-    """Return host.csv, of each source the calls that took longest first; None where no file sums them."""
+    """Return host.csv: the longest calls first within each source; None if no file sums them."""
     parts = []
     for source, reports in SOURCES.items():
         if source == RANGES and len(capture.ranges):
@@ -51,7 +51,7 @@ def build_host(capture: Capture) -> pd.DataFrame | None:
 
 
 def _rows(sums: pd.DataFrame) -> pd.DataFrame:
-    """One row a call, longest first. Shape: `sums` as analysis/capture/summaries.py has them."""
+    """One row per call, longest first. Shape: `sums` as in analysis/capture/summaries.py."""
     groups = sums.groupby("name", sort=False)
     rows = groups.agg(
         calls=("count", lambda values: values.sum(min_count=1)),
@@ -60,7 +60,7 @@ def _rows(sums: pd.DataFrame) -> pd.DataFrame:
         median_ns=("median_ns", "first"),
         files=("file", "size"),
     ).reset_index(names="call")
-    # the median of several reports is none of theirs
+    # several reports have no common median
     rows["median_ns"] = rows["median_ns"].where(rows["files"] == 1).round().astype("Int64")
     total = rows["host_time_ns"].sum()
     rows["share_frac"] = rows["host_time_ns"].astype("Float64") / (total or pd.NA)

@@ -1,4 +1,4 @@
-"""Intervals of time: their union, and how much of others lies in it. Starts and ends are whole ns, ends exclusive."""
+"""Unions of time intervals, and the part of other intervals inside them. Times are whole ns, ends exclusive."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def length(merged: Union) -> int:
 
 
 def covered(start: IntArray, end: IntArray, merged: Union) -> IntArray:
-    """How much of each [start, end) lies in the union."""
+    """The length of the part of each [start, end) that lies in the union."""
     return before(end, merged) - before(start, merged)
 
 
 def before(moment: IntArray, merged: Union) -> IntArray:
-    """The length of what the union has before each moment."""
+    """The length of the union before each moment."""
     begins, ends = merged
     if not len(begins):
         return np.zeros(len(moment), dtype=np.int64)

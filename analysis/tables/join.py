@@ -1,8 +1,8 @@
-"""The join: each kernel of the nsys timeline to its row of ncu counters, or the reason why there is none.
+"""Join each kernel of the nsys timeline to its row of ncu counters, or give the reason for having none.
 
-The two tools see two runs of one program. A kernel is found again by its NVTX path, its name as both tools agree
-on it, and its ordinal among equals in that path; grid and block must then be equal too. What could be matched in
-more than one way is refused, with its reason, and never guessed.
+The two tools see two runs of one program. A kernel is matched by its NVTX path, its name in the form common to both
+tools, and its ordinal among equals in that path. Grid and block must then be equal, too. A kernel with more than one
+possible match is refused with the reason, and never guessed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.declare import Column, table
 
 Rows = npt.NDArray[np.int64]
-PAGES_DIFFER = 0.01  # two pages of one capture round differently, but not by a hundredth …
-LAST_DIGIT = 0.005  # … or by more than half of the last digit where a page prints two decimals
+PAGES_DIFFER = 0.01  # two pages of one capture round differently, but by less than a hundredth …
+LAST_DIGIT = 0.005  # … or by half of the last digit if a page prints two decimals
 
 
 @dataclass(frozen=True)
 class Joined:
-    """`launches`: one row a kernel of the timeline, with `counters_row` (row of `Capture.counters`, -1 for none),
-    `counters_from` ('measured', 'sibling', '') and `refused` (a reason, '' if none).
-    `requested` says which launches ncu was asked for; `how` is a sentence for the report."""
+    """The result of the join.
+
+    `launches`: one row per kernel of the timeline, with `counters_row` (row of `Capture.counters`, -1 for none),
+    `counters_from` ('measured', 'sibling', '') and `refused` (a reason, '' if none). `requested` marks the launches
+    that ncu was asked to count; `how` is a sentence for the report.
+    """
 
     launches: pd.DataFrame
     how: str
@@ -42,7 +45,7 @@ class Joined:
 
 
 def prepare_launches(gpu_ops: pd.DataFrame) -> pd.DataFrame:
-    """Return the kernels of the timeline in launch order, with the names to show and to match by.
+    """Return the kernels of the timeline in launch order, with a display name and a name for matching.
 
     Shape: `gpu_ops` as in `Capture`, with `owner` (row of its range, -1 for none) and `path`.
     """
@@ -53,11 +56,11 @@ def prepare_launches(gpu_ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
-    """Return `Capture.counters` with the kernel key, one row a launch.
+    """Return `Capture.counters` with the kernel key, one row per launch.
 
-    Several files may be pages of one capture, say one with counts and one with ratios: then the same ncu id is the same
-    launch in all of them, and they become one row. Where it is not, there are several captures, one a folder, and they
-    cover different kernels.
+    Several files may be pages of one capture, for example one with counts and one with ratios. Then an ncu id is the
+    same launch in all of them, and its rows are merged. Otherwise each folder holds one capture, and the captures cover
+    different kernels.
     Raises: InputError if two files disagree on a metric, or number their launches alike and have kernels in common.
     """
     rows = _with_names(counters.reset_index(drop=True))
@@ -81,7 +84,7 @@ def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
     spread = rows.groupby(launch)[metrics].agg(["min", "max"])
     low, high = spread.xs("min", axis=1, level=1), spread.xs("max", axis=1, level=1)
     apart = (high - low) > np.maximum(PAGES_DIFFER * np.maximum(high.abs(), low.abs()), LAST_DIGIT)
-    # scaled pages round small values to nothing, so only a value that is large in both can contradict
+    # scaled pages round small values to zero, so only two large values can contradict each other
     apart &= np.minimum(high.abs(), low.abs()) > 0
     if apart.any(axis=None):
         metric = str(apart.any()[lambda column: column].index[0])
@@ -90,12 +93,12 @@ def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_one_launch(rows: pd.DataFrame, launch: list[str], identity: list[str]) -> bool:
-    """Whether all rows with equal `launch` are of one kernel in one place."""
+    """Whether all rows with equal `launch` belong to one kernel in one place."""
     return not (rows.groupby(launch)[identity].nunique() > 1).any(axis=None)
 
 
 def _with_names(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add `kernel`, the name to show, and `symbol`, the name to match by, from `name`."""
+    """Add `kernel`, the display name, and `symbol`, the name for matching, from `name`."""
     names = rows["name"].unique()
     return rows.assign(
         kernel=rows["name"].map({name: symbols.key(name) for name in names}),
@@ -109,10 +112,10 @@ def join(
 ) -> Joined:  # fmt: skip
     """Match `launches` (from prepare_launches) with `counters` (from prepare_counters).
 
-    `include`: the NVTX filters that ncu was given; None if unknown, [] for the whole window.
-    `planned`: rows of the launches that a plan selected; ncu was asked for these alone.
-    `extrapolate`: give launches without counters those of a launch of their group (groups.extrapolate); `values`, of
-    metrics.derive, tell whether the measured ones of a group agree.
+    `include`: the NVTX filters of ncu; None if unknown, [] for the whole window. `planned`: rows of the launches that a
+    plan selected; ncu was asked to count only these. `extrapolate`: whether launches without counters get those of a
+    launch of their group (groups.extrapolate). `values`, of metrics.derive, show whether the measured launches of a
+    group agree.
     """
     launches = launches.assign(counters_row=-1, counters_from="", refused="")
     launches["folded"] = fold_paths(launches["path"])
@@ -149,8 +152,8 @@ def _requested(launches: pd.DataFrame, counters: pd.DataFrame, include: list[str
 def path_matcher(pattern: str) -> Callable[[list[str]], bool] | None:
     """Return a predicate on a list of range names for an `--nvtx-include` push/pop filter, None if not understood.
 
-    Source: NsightComputeCli, NVTX filtering: `A/` in A, `[A` outermost, `A]` innermost, `*` any number between,
-    `+` exactly one between. Start/end ranges, domains and `regex:` are not understood.
+    Source: NsightComputeCli, NVTX filtering: `A/` in A, `[A` outermost, `A]` innermost, `*` any number between, `+`
+    exactly one between. This function does not understand start/end ranges, domains and `regex:`.
     """
     bottom, top = pattern.startswith("["), pattern.endswith("]")
     if pattern.startswith("regex:") or "@" in pattern or "," in pattern or not (bottom or top or "/" in pattern):
@@ -193,12 +196,12 @@ def _join_by_path(
         }
     ).reindex(pd.MultiIndex.from_frame(pairs[identity].drop_duplicates()))
     groups["why"] = ""
-    # The order of launches from several threads or processes is another one in every run.
+    # The order of launches from several threads or processes differs in every run.
     groups.loc[groups["places"] > 1, "why"] = "several threads, processes or devices launch this kernel in this range"
     if not prefix:
         differ = (groups["seen"] != groups["captured"]) & (groups["why"] == "")
         groups.loc[differ, "why"] = "nsys and ncu saw a different number of these kernels in this range"
-    # One pair of another shape shows that the order differs, so no pair of its group can be believed.
+    # One pair with different shapes shows that the order differs, so every pair of its group is doubtful.
     groups.loc[~groups["equal"].fillna(False).astype(bool), "why"] = "grid or block differ between the two runs"
     why = pairs.join(groups["why"], on=identity)["why"]
     good = pairs[why == ""]
@@ -214,15 +217,16 @@ def _join_by_path(
 
 
 def _launch_places(launches: pd.DataFrame) -> pd.Series:
-    """One number for each thread, process and device that launches."""
+    """A number for each thread, process and device that launches."""
     columns = [name for name in ("pid", "tid", "device") if name in launches]
     return launches.groupby(columns, dropna=False).ngroup() if columns else pd.Series(0, index=launches.index)
 
 
 def _is_prefix(launches: pd.DataFrame, counters: pd.DataFrame) -> bool:
-    """True if ncu's kernels, in order, are the first requested ones of the timeline and fit nowhere else in it.
+    """True if ncu's kernels, in order, are the first requested ones of the timeline and match at no other place.
 
-    That is a run that was cut off. A window that fits in several places, say one decode step of many, fits none surely.
+    Such a run of ncu was cut off. A window that matches in several places, for example one decode step of many, has no
+    certain match.
     """
     identity = ["path", "symbol", "grid", "block"]
     timeline = launches.loc[launches["requested"], identity]
@@ -234,13 +238,13 @@ def _is_prefix(launches: pd.DataFrame, counters: pd.DataFrame) -> bool:
     if not text.startswith(part):
         return False
     at = text.find(part, 1)
-    while at % codes.itemsize and at > 0:  # a match that straddles two codes is none
+    while at % codes.itemsize and at > 0:  # a match across two codes does not count
         at = text.find(part, at + 1)
     return at < 0
 
 
 def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """ncu recorded no ranges: only kernels that occur equally often in both runs have one possible match."""
+    """Match without ranges from ncu: only kernels with equal counts in both runs have one possible match."""
     identity = ["symbol", "grid", "block"]
     left = launches.drop(columns="counters_row").assign(row=np.arange(len(launches)))[launches["requested"].to_numpy()]
     left = left.assign(ordinal=left.groupby(identity).cumcount())
@@ -281,7 +285,7 @@ def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tupl
     ),
 )
 def build_coverage(joined: Joined, *, has_counters: bool, has_timeline: bool = True) -> pd.DataFrame | None:
-    """Return coverage.csv: per folded range what was seen, requested, matched, extrapolated, and why not.
+    """Return coverage.csv: per folded range the kernels seen, requested, matched and extrapolated, and the refusals.
 
     None without a timeline, or without any counters, which a gap names.
     """

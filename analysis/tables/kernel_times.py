@@ -1,4 +1,4 @@
-"""How long does each kernel take, and how long did the GPU idle before it? From the times of every launch."""
+"""Compute the time of each kernel, and the idle time of the GPU before it, from the times of every launch."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-Integers = npt.NDArray[Any]  # whole numbers; which width, numpy's signatures cannot follow
+Integers = npt.NDArray[Any]  # whole numbers of any width: numpy's signatures cannot express which
 
 QUANTILES = (0.5, 0.99)
-_SIXTEEN_BITS = 1 << 15  # numbers up to here are sorted by counting
+_SIXTEEN_BITS = 1 << 15  # numbers up to this one are sorted by counting
 
 
 class KernelTimes:
-    """Takes launches in batches, so that a capture of any size needs little memory, and gives one row a kernel.
+    """Take launches in batches, so that a capture of any size needs little memory, and give one row per kernel.
 
-    in_order  whether launches have come in the order of their start; without that the idle times are wrong
+    in_order  whether launches came in the order of their start; otherwise the idle times are wrong
     """
 
     def __init__(self) -> None:
         self.in_order = True
-        self._kernel_of: dict[int, int] = {}  # number of the name -> number of the kernel, in the order of their coming
-        self._sorted: list[tuple[Integers, Integers]] = []  # durations by kernel, and where each kernel's end
+        self._kernel_of: dict[int, int] = {}  # number of the name -> number of the kernel, in order of arrival
+        self._sorted: list[tuple[Integers, Integers]] = []  # durations by kernel, and the end of each kernel's part
         self._idle: Any = np.zeros(0)  # float64, whole numbers below 2^53
-        self._lanes: dict[int, tuple[int, int]] = {}  # start of the last launch, end of all up to it
+        self._lanes: dict[int, tuple[int, int]] = {}  # start of the last launch, latest end so far
 
     def add(self, name_id: Integers, start_ns: Integers, end_ns: Integers, lane: Integers) -> None:
-        """Adds launches: the number of the kernel's name, its times, and a number for each GPU of each process."""
+        """Add launches: the number of the kernel's name, its times, and a number for each GPU of each process."""
         if not len(name_id):
             return
         kernel = self._kernels(name_id)
@@ -59,7 +59,7 @@ class KernelTimes:
         return kernel[place]
 
     def _idle_before(self, lane: int, start_ns: Integers, end_ns: Integers) -> Integers:
-        """The time right before each launch of a lane in which none ran; 0 before the first."""
+        """The idle time of a lane right before each launch; 0 before the first."""
         last_start, busy = self._lanes.get(lane, (int(start_ns[0]), int(start_ns[0])))
         if start_ns[0] < last_start or (start_ns[1:] < start_ns[:-1]).any():
             self.in_order = False
@@ -68,10 +68,10 @@ class KernelTimes:
         return np.maximum(start_ns - busy_until[:-1], 0)
 
     def table(self, text_of: Mapping[int, str]) -> pd.DataFrame:
-        """One row a kernel (`text_of` its name's number), longest total first.
+        """One row per kernel (`text_of`: number of the name -> name), longest total first.
 
-        Columns: kernel; launches; total_ns; p50_ns and p99_ns (linear between neighbours); idle_before_ns, the time in
-        which no kernel of the lane ran, right before the launches of this one.
+        Columns: kernel; launches; total_ns; p50_ns and p99_ns (linear between neighbours); idle_before_ns, the time
+        without any kernel on the lane right before the launches of this one.
         """
         rows = []
         for name_id, kernel in self._kernel_of.items():
@@ -89,7 +89,7 @@ class KernelTimes:
 
 
 def _split(keys: Integers) -> Iterator[tuple[int, Integers]]:
-    """Each different key, and its rows; meant for a few."""
+    """Yield each distinct key with its rows; meant for a few keys."""
     left = np.ones(len(keys), dtype=np.bool_)
     while left.any():
         key = keys[left.argmax()]
@@ -99,7 +99,7 @@ def _split(keys: Integers) -> Iterator[tuple[int, Integers]]:
 
 
 def _quantiles(values: Integers) -> list[float]:
-    """The quantiles of `values`, which are put in another order."""
+    """The quantiles of `values`; reorders `values`."""
     places = [(len(values) - 1) * quantile for quantile in QUANTILES]
     neighbours = [(int(place), min(int(place) + 1, len(values) - 1)) for place in places]
     values.partition(sorted({at for pair in neighbours for at in pair}))

@@ -1,4 +1,4 @@
-"""Which kernels run in which layer: one row a kernel, folded range, grid and block."""
+"""List the kernels of each layer: one row per kernel, folded range, grid and block."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def _all_measured(joined: Joined, ncu_launches: pd.DataFrame, counter_values: pd
 
 @fact("measured")
 def _measured(all_measured: pd.DataFrame, *, is_program: bool) -> pd.DataFrame:
-    """The launches of a program: those of a sweep alone are of single combinations, and stand in its own tables."""
+    """The launches of a program. A capture of a sweep alone has none: its single combinations have their own tables."""
     return all_measured if is_program else all_measured.head(0)
 
 
 def measured_launches(joined_launches: pd.DataFrame, counters: pd.DataFrame, derived: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a launch with its short counters (NaN without): the base of every counter table.
+    """Return one row per launch with its short counters (NaN without): the base of every counter table.
 
     Shape: `counters` from join.prepare_counters and `derived` (metrics.derive) row by row; `joined_launches` from
-    join.join. Without a timeline the counters' own rows stand for the launches.
+    join.join. Without a timeline, the rows of the counters serve as the launches.
     """
     short = derived.reset_index(drop=True)
     if joined_launches.empty:
@@ -55,9 +55,9 @@ def measured_launches(joined_launches: pd.DataFrame, counters: pd.DataFrame, der
 
 
 def _picked(rows: pd.DataFrame, places: np.ndarray) -> pd.DataFrame:
-    """The rows at `places`, missing values at -1; columns without any value take no memory and stand last.
+    """The rows at `places`, missing values at -1; columns without any value take no memory and come last.
 
-    Of a million launches without counters, a hundred columns of their own would take 0.8 GB.
+    For a million launches without counters, a hundred real columns would take 0.8 GB.
     """
     known = rows.notna().any()
     found = rows.loc[:, known].reindex(places).reset_index(drop=True)
@@ -66,12 +66,12 @@ def _picked(rows: pd.DataFrame, places: np.ndarray) -> pd.DataFrame:
 
 
 def by_share(table: pd.DataFrame) -> pd.DataFrame:
-    """The largest shares first."""
+    """Sort by share, the largest first."""
     return table.sort_values("share_frac", ascending=False, kind="stable", na_position="last")
 
 
 def _by_share_told_apart(table: pd.DataFrame) -> pd.DataFrame:
-    """The largest shares first; with grid and block where kernels of one range differ in nothing else that is shown."""
+    """Sort by share, and show grid and block if kernels of one range differ in no other shown column."""
     rows = by_share(table)
     hidden = [column.name for column in build_kernels.columns if not column.shown]
     shown = rows.drop(columns=hidden)
@@ -81,7 +81,7 @@ def _by_share_told_apart(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
-    """The rows from nsys' own totals (cuda_gpu_kern_sum): all that is left where no trace was given."""
+    """The rows from nsys' own totals (cuda_gpu_kern_sum), the only source without a trace."""
     table = nsys_kernel_sums.assign(
         kernel=nsys_kernel_sums["kernel"].map({name: symbols.key(name) for name in nsys_kernel_sums["kernel"].unique()})
     )

@@ -1,4 +1,4 @@
-"""What a reader must know to read a report rightly: its notes, in the order of the page."""
+"""Write the notes of a report, which a reader needs to understand it, in the order of the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from analysis.tables.join import Joined
 
 @fact("nsys_equality")
 def _nsys_equality(capture: Capture, gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> tuple[int, int]:
-    """How many ranges have the kernel time that nsys itself gives them, of how many."""
+    """(number of ranges with the same kernel time as in nsys' own report, number of ranges)."""
     if not len(capture.nsys_range_sums) or not len(ranges):
         return 0, 0
     sums = nsys_sums.range_sums(gpu_ops, ranges, capture.start_end_ranges)
@@ -107,7 +107,7 @@ def timing_notes(timing: dict[str, Any] | None) -> list[str]:
 
 
 def api_notes(summaries: dict[str, pd.DataFrame], largest: int = 3) -> list[str]:
-    """Return one sentence on the time in CUDA API calls: what the launching side of the program waits for."""
+    """Return one sentence on the time in CUDA API calls, which shows what the launching thread waits for."""
     calls = summaries.get("cuda_api_sum")
     if calls is None or calls.empty:
         return []
@@ -121,7 +121,7 @@ def api_notes(summaries: dict[str, pd.DataFrame], largest: int = 3) -> list[str]
 
 
 def counter_notes(tables: dict[str, pd.DataFrame], ncu: dict[str, Any] | None) -> list[str]:
-    """Return what a reader must know to read byte counts and roofs rightly."""
+    """Return the notes that a reader needs to understand byte counts and roofs."""
     notes = []
     traffic, roofline = tables["traffic"], tables["roofline"]
     if (traffic["measured_over_minimum"] < 0.99).any():

@@ -1,4 +1,4 @@
-"""nsys' own summaries, computed from the timeline: equal to what `nsys stats` prints, to the nanosecond."""
+"""Compute nsys' own summaries from the timeline. They equal the output of `nsys stats` to the nanosecond."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def kernel_sums(gpu_ops: pd.DataFrame) -> pd.DataFrame:
 def range_sums(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, start_end_ranges: pd.DataFrame) -> pd.DataFrame:
     """Return nvtx_kern_sum: name, style, pid, tid, range_instances, kernel_instances, total_ns, kernel.
 
-    A kernel counts in every range around its launch call, start/end ranges included unless they ended on another
-    thread; in nested ranges of one name its time counts more than once, as in nsys' report. Kernels in no range have an
+    A kernel counts in every range around its launch call, including start/end ranges that ended on the same thread. In
+    nested ranges of one name its time counts more than once, as in nsys' report. Kernels outside all ranges have an
     empty name and style.
     Shape: the arguments as in `Capture`.
     """
@@ -40,7 +40,7 @@ def range_sums(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, start_end_ranges: pd
     outside[kernel_rows] = False
     kernel_rows = np.concatenate([kernel_rows, np.flatnonzero(outside)])
     range_rows = np.concatenate([range_rows, np.full(int(outside.sum()), -1, dtype=np.int64)])
-    # One number a range name and style, a thread and a kernel name: the pairs stay integers.
+    # One number per range name and style, per thread and per kernel name: the pairs stay integers.
     label, labels = pd.factorize(pd.MultiIndex.from_frame(spans[["name", "style"]]))
     label = np.append(label, -1).astype(np.int64)[range_rows]
     named, names = pd.factorize(kernels["name"])

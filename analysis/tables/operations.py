@@ -1,4 +1,4 @@
-"""When did each GPU operation run, and how long do the launches of a kernel take?"""
+"""List the time of each GPU operation, and the durations of each kernel's launches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from analysis.tables.declare import Column, part, table
 from analysis.tables.gaps import step_labels
 from analysis.tables.kernels import KEY
 
-MOST_OPERATIONS = 100_000  # rows of operations.csv: of a longer timeline neighbours of a lane are one row
+MOST_OPERATIONS = 100_000  # rows of operations.csv; a longer timeline merges neighbours of a lane
 _QUANTILES = {"time_min_ns": 0.0, "time_p5_ns": 0.05, "time_p50_ns": 0.5, "time_p95_ns": 0.95, "time_max_ns": 1.0}
 
 
@@ -47,7 +47,7 @@ def build_operations(
     place = step_ranges.index.get_indexer(step_of_op) if len(step_ranges) else np.full(len(gpu_ops), -1)
     place = np.where(place < 0, len(labels) - 1, place)
     row = np.arange(len(gpu_ops))
-    if len(gpu_ops) > MOST_OPERATIONS:  # those of a lane, step and kind that start in one stretch of time
+    if len(gpu_ops) > MOST_OPERATIONS:  # merge those of a lane, step and kind that start in one stretch of time
         width = int(start.max()) // max(MOST_OPERATIONS // len(lanes), 1) + 1
         row = ((start // width * len(lanes) + lane) * len(labels) + place) * len(kinds) + kind
     order = np.argsort(row, kind="stable")
@@ -74,19 +74,19 @@ def build_operations(
 
 
 def _of_most(values: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """The place of the largest value of each stretch that begins at `first`, the earliest of equal ones."""
+    """The position of the largest value of each stretch that begins at `first`, the earliest of equal ones."""
     is_most = values == np.repeat(np.maximum.reduceat(values, first), np.diff(first, append=len(values)))
     places = np.flatnonzero(is_most)
     return places[np.searchsorted(places, first)]
 
 
 def _shown(name: str) -> str:
-    """A kernel as kernels.csv names it; a copy or set as its tool does."""
+    """The display name: a kernel's as in kernels.csv, that of a copy or set as in its tool."""
     return name if name.startswith("[") else symbols.key(name)
 
 
 def _lanes(streams_: pd.Series, place_of_op: np.ndarray, rank_places: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """The stream of each operation as a number, and what each is called: with its rank or GPU if there are several."""
+    """The stream of each operation as a number, and the name of each stream, with its GPU if there are several."""
     stream, streams = pd.factorize(streams_)
     codes, pairs = pd.factorize(place_of_op * (len(streams) + 1) + stream + 1)
     labels = rank_places["label"]
@@ -127,7 +127,7 @@ def _merged(gpu_ops: pd.DataFrame) -> str | None:
     ),
 )
 def build_launch_times(all_measured: pd.DataFrame, is_program: bool) -> pd.DataFrame | None:
-    """Return launch_times.csv, most time first, of kernels.measured_launches; None without a timeline."""
+    """Return launch_times.csv, most time first, from kernels.measured_launches; None without a timeline."""
     rows = all_measured[all_measured["nsys_time_ns"].notna()] if is_program and len(all_measured) else None
     if rows is None or rows.empty:
         return None

@@ -1,4 +1,4 @@
-"""Steps of programs without ranges: the longest repeating period of what they launch, each of which is an iteration."""
+"""Find the steps of programs without ranges: iterations of the longest repeating period of their launches."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from analysis.formats.ranges import is_own
 from analysis.tables.declare import fact, part
 
 ITERATION = "iteration"
-LEAST_REPEATS, LEAST_LAUNCHES = 3, 20  # a period that is seen less often, in fewer launches, is none
-LEAST_COVERED = 0.5  # of all launches
+LEAST_REPEATS, LEAST_LAUNCHES = 3, 20  # a period needs this many repeats and launches
+LEAST_COVERED = 0.5  # share of all launches
 _TRIED, _CODES = 64, 4
 
 Ints = npt.NDArray[np.int64]
 
 
 class Period(NamedTuple):
-    """`times` times the same `length` launches, from launch `first` on."""
+    """The same `length` launches, repeated `times` times from launch `first` on."""
 
     first: int
     length: int
@@ -29,10 +29,10 @@ class Period(NamedTuple):
 
 
 def find_period(launched: Ints) -> Period | None:
-    """The period that covers most launches, of such the shortest; None where none covers half of them.
+    """The shortest period of those that cover most launches; None if none covers half of them.
 
-    Shape: (n,) a number for each different launch, in launch order. A period has two launches or more.
-    Autocorrelation of random codes proposes lengths, which are then compared launch by launch.
+    Shape: (n,) a number for each different launch, in launch order. A period has two launches or more. Autocorrelation
+    of random codes proposes lengths, which are then compared launch by launch.
     """
     n = len(launched)
     found = [_repeated(launched, length) for length in _lengths(launched)] if n >= 2 * LEAST_REPEATS else []
@@ -43,7 +43,7 @@ def find_period(launched: Ints) -> Period | None:
 
 
 def _lengths(launched: Ints) -> list[int]:
-    """Lengths at which many launches are those of one period later."""
+    """Lengths at which many launches equal the launch one period later."""
     n = len(launched)
     codes = np.random.default_rng(0).choice([-1.0, 1.0], size=(_CODES, int(launched.max()) + 1))
     spectrum = np.fft.rfft(codes[:, launched], 2 * n)
@@ -53,7 +53,7 @@ def _lengths(launched: Ints) -> list[int]:
 
 
 def _repeated(launched: Ints, length: int) -> Period:
-    """The longest stretch in which each launch is that of one period later."""
+    """The longest stretch in which each launch equals the one a period later."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], launched[length:] == launched[:-length], [0]])))
     starts, ends = edges[::2], edges[1::2]
     if not len(starts):
@@ -64,15 +64,15 @@ def _repeated(launched: Ints, length: int) -> Period:
 
 
 def _opens_ranges(capture: Capture) -> bool:
-    """Whether any range is the program's own; a million ranges have few names."""
+    """Whether the program opened any of the ranges itself; a million ranges have few distinct names."""
     return any(map(is_own, capture.ranges["name"].unique()))
 
 
 @fact("iterations")
 def find_iterations(capture: Capture) -> pd.DataFrame:
-    """The iterations of a program without ranges of its own as ranges (RANGES_COLUMNS); none where nothing repeats.
+    """The iterations of a program without its own ranges, as ranges (RANGES_COLUMNS); empty if nothing repeats.
 
-    Those of the process that launches most. From the first launch of an iteration to the first of the next one.
+    They belong to the process with most launches. Each lasts from its first launch to the first launch of the next one.
     """
     ops = capture.gpu_ops
     calls = ["api_start_ns", "api_end_ns", "pid", "tid"]

@@ -1,4 +1,4 @@
-"""What a reader sees first of a report's tables: the kernels and layers with most time, and the rows of one kernel."""
+"""Pick what a reader sees first: the kernels and layers with most time, and the rows of one kernel."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _OCCUPANCY = ("shared_bytes_per_block", "waves", "occupancy_limiter")  # columns
 
 
 def rows_of(tables: Tables, name: str) -> pd.DataFrame:
-    """A table of the report; without rows and columns where the report has none of that name."""
+    """A table of the report; without rows and columns if the report has none of this name."""
     return tables.get(name, pd.DataFrame())
 
 
 def top_kernels(tables: Tables) -> pd.DataFrame:
-    """Return one row a kernel with most time first: kernel, launches, time_ns, share_frac, summed over kernels.csv.
+    """Return one row per kernel, most time first: kernel, launches, time_ns, share_frac, summed over kernels.csv.
 
-    Times are of nsys, of ncu where there is no timeline.
+    Times come from nsys, or from ncu without a timeline.
     """
     rows = rows_of(tables, "kernels")
     if rows.empty:
@@ -39,7 +39,7 @@ def top_kernels(tables: Tables) -> pd.DataFrame:
 
 
 def top_layers(tables: Tables) -> pd.DataFrame:
-    """Return the rows of layers_folded.csv in which the GPU itself spends most time; by share where nobody knows."""
+    """Return the rows of layers_folded.csv with most GPU time of their own; by share if that time is not known."""
     rows = rows_of(tables, "layers_folded")
     if rows.empty:
         return rows
@@ -49,7 +49,7 @@ def top_layers(tables: Tables) -> pd.DataFrame:
 
 
 def find_kernel(tables: Tables, wanted: str) -> str:
-    """Return the kernel that `wanted` means: its name, its function, its number by time (from 1), a part of its name.
+    """Return the kernel named by `wanted`: its name, its function, its number by time (from 1), or a part of its name.
 
     Raises: UsageError if there is none, or if there are several.
     """
@@ -73,15 +73,15 @@ def find_kernel(tables: Tables, wanted: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name in a sentence: short, on one line, without anything that a terminal would obey."""
+    """A name for a sentence: short, on one line, without any control sequence for a terminal."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name[:60])
 
 
 def of_kernel(tables: Tables, kernel: str) -> dict[str, pd.DataFrame]:
-    """Return the rows of each table that are of this kernel, in the order of the report.
+    """Return the rows about this kernel from each table, in the order of the report.
 
-    `kernels` has what counters.csv says of the occupancy. `traffic` has the bytes of the ranges in which the kernel
-    runs, one range of each folded one and size.
+    `kernels` includes the occupancy columns of counters.csv. `traffic` has the bytes of the ranges in which the kernel
+    runs, one range per folded range and size.
     """
     found = {name: rows[rows["kernel"] == kernel] for name, rows in tables.items() if "kernel" in rows}
     counters = rows_of(found, "counters")
@@ -100,7 +100,7 @@ def of_kernel(tables: Tables, kernel: str) -> dict[str, pd.DataFrame]:
 def why_unknown(
     table: Table, rows: pd.DataFrame, tables: Tables, gaps: Sequence[Mapping[str, Any]], ranges: Sequence[str]
 ) -> str:
-    """Return why `rows` of a kernel that runs in `ranges` lack something in this table, and the way out."""
+    """Return the reason and the remedy if `rows` of a kernel that runs in `ranges` lack values in this table."""
     if rows_of(tables, "counters").empty:
         return _of_gap(gaps, COUNTER_GAPS, "there are no counters of ncu")
     whole = rows_of(tables, table.name)
@@ -124,12 +124,12 @@ def why_untimed(gaps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def why_without_range(gaps: Sequence[Mapping[str, Any]]) -> str:
-    """Return why nobody knows the range, grid or block of a kernel."""
+    """Return why the range, grid or block of a kernel is unknown."""
     return _of_gap(gaps, RANGE_GAPS, "the capture does not say")
 
 
 def _of_gap(gaps: Sequence[Mapping[str, Any]], names: tuple[str, ...], otherwise: str) -> str:
-    """What the first gap says whose name begins with one of these, the most telling name first."""
+    """The text of the first gap whose name begins with one of `names`, the most specific name first."""
     found = (gap for name in names for gap in gaps if str(gap["what"]).startswith(name))
     gap = next(found, None)
     return _sentence(gap["why"], gap["fix"]) if gap else otherwise

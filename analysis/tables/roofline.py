@@ -1,4 +1,4 @@
-"""How far each kernel is from the roof over it, at every memory level, against measured and datasheet roofs."""
+"""Compute each kernel's share of its roof, at every memory level, for measured and datasheet roofs."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from analysis.tables.remedies import METRICS
 
 LEVELS = {"dram": ("dram_read_bytes", "dram_write_bytes"), "l2": ("l2_bytes",), "l1": ("l1_bytes",)}
 
-# The measured roof of a level is the best rate that any of its micro-kernels sustained, in the median of its samples,
-# as the floors of benchmarks have it: a kernel whose samples scatter as much may stand a little above it. At DRAM reads
-# are faster than writes, so what a kernel can reach there depends on its mix of both (`dram_roof`).
+# The measured roof of a level is the best rate that any of its micro-kernels sustained, as a median of its samples. The
+# floors of benchmarks use the same value. A kernel whose samples scatter as much may exceed it slightly. DRAM reads are
+# faster than writes, so the reachable rate of a kernel depends on its mix of both (`dram_roof`).
 MEASURED_BANDWIDTH = {"dram": ("dram_copy", "dram_read"), "l2": ("l2_read",), "l1": ("l1_read",)}
 # fp16 runs through the same tensor pipe at the same rate as bf16 on every device in the table
 COMPUTE_ROOF_OF_PIPE = {"fp32": "fp32", "tf32": "tf32", "bf16": "bf16", "fp16_tensor": "bf16"}
 
 
-Ceilings = tuple[dict[str, Any] | None, list[Gap]]  # what is left of ceilings.json, and what was refused of it
+Ceilings = tuple[dict[str, Any] | None, list[Gap]]  # the accepted part of ceilings.json, and a gap per refused roof
 
 L1_BYTES_A_CLOCK = 128  # of one SM, since compute capability 7.0
-ABOVE_DATASHEET = 1.05  # boards may clock above the datasheet's boost
+ABOVE_DATASHEET = 1.05  # boards may clock above the datasheet's boost clock
 
 
 def refuse_impossible(
     ceilings: dict[str, Any] | None, device: Device | None, manifest: dict[str, Any] | None
 ) -> Ceilings:
-    """Return the ceilings without roofs that the hardware cannot have, and a gap for each of them.
+    """Return the ceilings without the roofs that the hardware cannot have, and a gap for each of those.
 
-    A micro-kernel whose work the compiler removed measures a rate that is too good: no roof is better than a false one.
+    If the compiler removed the work of a micro-kernel, its measured rate is too high. No roof is better than a false
+    one.
     """
     if ceilings is None:
         return None, []
@@ -89,10 +90,10 @@ def build_roofs(ceilings: dict[str, object] | None, device: Device | None) -> pd
 
 
 def dram_roof(roofs: pd.DataFrame, read_frac: Any) -> Any:
-    """Return the byte rate that DRAM sustains for traffic of which `read_frac` are reads: byte/s.
+    """Return the byte rate that DRAM sustains for traffic with the share `read_frac` of reads: byte/s.
 
-    A copy takes as long as its reads and its writes, which gives the rate of writes; where only one of the two
-    micro-kernels was measured, its rate stands for every mix.
+    The time of a copy is the sum of its reads and its writes, which gives the rate of writes. If only one of the two
+    micro-kernels was measured, its rate serves for every mix.
     """
     best = float(roofs["measured"].to_numpy()[roofs["name"].to_numpy() == "dram"][0])
     read, copy = roofs.attrs.get("dram_read", np.nan), roofs.attrs.get("dram_copy", np.nan)
@@ -193,11 +194,11 @@ def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame 
             bandwidth = bandwidth.where(table["level"] != "dram", dram_roof(roofs, read_frac))
         compute = compute_name.map(roof[kind])
         slope = bandwidth * table["intensity_flop_per_byte"]
-        # Both sides must be known: a missing compute peak would let the slope rise for ever.
+        # Both sides must be known: without a compute peak, the slope would rise for ever.
         known_roof = slope.notna() & compute.notna() & (table["flops"] > 0)
         table[column] = np.minimum(slope, compute).where(known_roof)
         if kind == "datasheet" and roof["measured"].notna().any():
-            continue  # measured roofs are judged by alone: the two are never mixed
+            continue  # compare with measured roofs only: the two are never mixed
         bound = np.where(slope <= compute, "memory", "compute")
         table["bound"] = pd.Series(bound, index=table.index, dtype=object).mask(
             bandwidth.isna() | compute.isna() | table["flops"].isna(), pd.NA
@@ -216,16 +217,16 @@ def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame 
 
 
 def _sums(known: pd.DataFrame) -> pd.DataFrame:
-    """FLOPs, bytes and time by kernel, range and level, without rows of which neither FLOPs nor bytes are known."""
-    # bulk copies go past the counters of L1: bytes at L2 without any at L1 mean "not counted", not zero
+    """FLOPs, bytes and time by kernel, range and level, without rows that lack both FLOPs and bytes."""
+    # bulk copies bypass the counters of L1: bytes at L2 without any at L1 mean "not counted", not zero
     known = known.assign(l1_bytes=known["l1_bytes"].where((known["l1_bytes"] > 0) | ~(known["l2_bytes"] > 0)))
     parts = []
     for level, columns in LEVELS.items():
         frame = known.assign(level=level, bytes=known[list(columns)].sum(axis=1, skipna=False))
-        if level == "dram" and "dram_bytes" in known:  # reads and writes together are known more often than each
+        if level == "dram" and "dram_bytes" in known:  # the sum of reads and writes is known more often than each
             frame["bytes"] = frame["bytes"].fillna(known["dram_bytes"])
         parts.append(frame)
-    # A launch whose FLOPs or bytes are unknown must not shrink its row's sums silently: it makes them unknown.
+    # A launch with unknown FLOPs or bytes must not reduce its row's sums silently: it makes them unknown.
     table = (
         pd.concat(parts)
         .groupby(["kernel", "range", "level"], sort=False)
@@ -255,7 +256,7 @@ def _sums(known: pd.DataFrame) -> pd.DataFrame:
     ),
 )
 def build_roof_lines(roofs: pd.DataFrame, roofline: pd.DataFrame) -> pd.DataFrame | None:
-    """Return roof_lines.csv, a row a roof that is known; None where there is no point below them."""
+    """Return roof_lines.csv: one row per known roof; None if there is no point below them."""
     if roofline.empty:
         return None
     known = roofs[roofs[["measured", "datasheet"]].notna().any(axis=1)]
@@ -267,7 +268,7 @@ def build_roof_lines(roofs: pd.DataFrame, roofline: pd.DataFrame) -> pd.DataFram
     return table.assign(tier=known["measured"].notna().map({True: "timing", False: "static"}))
 
 
-# What a point of the roofline needs -> the metrics that give it, as a capture asks for them.
+# What a point of the roofline needs -> its metrics, as a capture requests them.
 _NEEDED = {
     "duration_ns": ("durations", "gpu__time_duration.sum"),
     "dram_bytes": ("DRAM bytes", "dram__bytes_read.sum and dram__bytes_write.sum, or dram__bytes.sum"),
@@ -278,7 +279,7 @@ _TENSOR = "sm__inst_executed_pipe_tensor.sum, without which the FLOPs of the ten
 
 @part("gap", 12)
 def _without_points(joined: Joined, measured: pd.DataFrame) -> list[Gap]:
-    """What the roofline lacks for all launches of a capture without a timeline (else name_partial_counters says it)."""
+    """The gaps of the roofline for a capture without a timeline (otherwise name_partial_counters reports them)."""
     if len(joined.launches) or measured.empty:
         return []
     lacking = {column: said for column, said in _NEEDED.items() if measured[column].isna().all()}

@@ -1,4 +1,4 @@
-"""What ncu's own rules say of each kernel: its words as evidence, kept apart from this report's findings."""
+"""List the messages of ncu's own rules about each kernel. They are evidence, apart from this report's findings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _TYPES = ["OPT", "WRN", "INF", "ERR"]
 
 
 def with_launch(evidence: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
-    """`evidence` (rules or source lines) with `kernel` as the other tables name it and `range`, the folded NVTX path.
+    """Add `kernel`, as in the other tables, and `range`, the folded NVTX path, to `evidence` (rules or source lines).
 
-    Old details pages and source pages have no path: it is then that of the launch with this ID and name among the
-    counters, if all of that ID agree.
+    Old details pages and source pages have no path. They get the path of the launch with this ID and name among the
+    counters, if all launches with that ID agree.
     """
     paths = counters[counters["path"] != ""][["ncu_id", "name", "path"]].drop_duplicates()
     paths = paths.drop_duplicates(["ncu_id", "name"], keep=False).astype({"ncu_id": "Int64"})
@@ -54,15 +54,15 @@ def with_launch(evidence: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
     ),
 )
 def build_rules(capture: Capture) -> pd.DataFrame | None:
-    """Return rules.csv: one row a message of a kernel, most promising first.
+    """Return rules.csv: one row per message of a kernel, most promising first.
 
-    Launches of one kernel in one folded range share a row where they differ in the numbers of the text only; the text
-    is that of the launch with the largest estimate.
+    Launches of one kernel in one folded range share a row if only the numbers of the text differ. The text is that of
+    the launch with the largest estimate.
     """
     if capture.rules.empty:
         return None
     rows = with_launch(capture.rules, capture.counters)
-    # A report and its details page say the same, the page with four digits of the estimate.
+    # A report and its details page hold the same messages; the page has four digits of the estimate.
     same = ["ncu_id", "kernel", "range", "section", "rule", "type", "speedup_type", "text"]
     rows = rows.sort_values("file", kind="stable").drop_duplicates(same)
     rows = rows.assign(

@@ -1,4 +1,4 @@
-"""Are the counters true? A copy of known bytes and matrix products of known FLOPs, seen through the same ncu run."""
+"""Test the counters: a copy of known bytes and matrix products of known FLOPs, counted in the same ncu run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Check = dict[str, Any]
 
 @fact("kept_selftest")
 def kept_selftest_of(capture: Capture, gpu: str | None, ncu: Ncu) -> dict[str, Any] | None:
-    """The self-test that an earlier run on this GPU kept; None where it was of another GPU or another ncu."""
+    """The self-test that an earlier run on this GPU stored; None if it belongs to another GPU or another ncu."""
     kept = capture.ours.get(SELFTEST.kind)
     if not kept or (gpu and kept["gpu"] != gpu) or kept["ncu"] != (ncu or {}).get("version"):
         return None
@@ -35,9 +35,9 @@ def check_counters(
 ) -> dict[str, object]:  # fmt: skip
     """Return report.json's `trust`: status trusted, untrusted or untested, a sentence, and each check.
 
-    Expected values are declared by the harness in ops.csv (op `selftest`); measured ones come from ncu. One check
-    beyond its limit makes every counter of the run untrusted, because all came the same way. `has_ncu`: something of
-    ncu is among the files, be it without a duration. A run without a self-test of its own is judged by the kept one.
+    The harness declares the expected values in ops.csv (op `selftest`); ncu measured the others. One check beyond its
+    limit makes every counter of the run untrusted, because all have the same source. `has_ncu`: any file comes from
+    ncu, even one without durations. A run without its own self-test uses the stored one.
     """
     if not has_ncu and (all_measured.empty or all_measured["duration_ns"].isna().all()):
         return {"status": "untested", "sentence": "This report holds no hardware counters.", "checks": []}
@@ -66,7 +66,7 @@ def check_counters(
 
 
 def _expected(measured: pd.DataFrame, ops: pd.DataFrame | None) -> Iterator[tuple[str, str, float, float]]:
-    """Name, unit, what the harness declares and what ncu counted (NaN: nothing) of every count that is declared."""
+    """Yield name, unit, declared value and ncu's value (NaN: none) of every declared count."""
     declared = ops[ops["op"] == "selftest"] if ops is not None else pd.DataFrame()
     for _, op in declared.iterrows():
         rows = measured[measured["path"] == op["range"]]
@@ -84,7 +84,7 @@ def _expected(measured: pd.DataFrame, ops: pd.DataFrame | None) -> Iterator[tupl
 
 
 def _verdict(checks: Sequence[Check], without_value: Sequence[str]) -> tuple[str, str]:
-    """Status and sentence over all checks; `without_value` are counts that ncu did not give."""
+    """The status and the sentence for all checks; `without_value` are the counts that ncu did not give."""
     units = {check["unit"] for check in checks}
     if failed := [check for check in checks if not check["passed"]]:
         worst = max(failed, key=lambda check: abs(check["error_frac"]))

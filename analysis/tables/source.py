@@ -1,4 +1,4 @@
-"""The hottest source lines of each kernel, by samples of the program counter."""
+"""List the hottest source lines of each kernel, by samples of the program counter."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _LAUNCH = ["file", "ncu_id", "block"]
 def build_source(capture: Capture) -> pd.DataFrame | None:
     """Return source.csv: the lines of each kernel with most samples, kernels with most samples first.
 
-    Numbers are sums over instructions and launches. Where a capture has no line numbers (no -lineinfo, or the SASS view
-    alone) a row is an instruction.
+    Numbers are sums over instructions and launches. Without line numbers in a capture (no -lineinfo, or only the SASS
+    view), a row is an instruction.
     """
     lines = capture.source_lines
     sass = lines[lines["instruction"].notna() & lines["samples"].notna()]
     if sass.empty or not (sass["samples"] > 0).any():
         return None
-    # the page of source and SASS lists an instruction under each of its lines
+    # the page of source and SASS repeats an instruction under each of its lines
     sass = sass.drop_duplicates([*_LAUNCH, "kernel", "instruction"])
     sass = _one_file(with_launch(sass, capture.counters).reset_index(drop=True))
     has_line = sass["line"].notna() & (sass["source_file"] != "")
@@ -88,14 +88,14 @@ def build_source(capture: Capture) -> pd.DataFrame | None:
 
 
 def _one_file(sass: pd.DataFrame) -> pd.DataFrame:
-    """The instructions of each kernel from one file: that with most lines, for a report may stand beside its pages."""
+    """The instructions of each kernel from the file with most lines, since a folder may hold a report and its pages."""
     lines = sass.groupby(["kernel", "file"])["line"].count().reset_index()
     best = lines.sort_values(["line", "file"], ascending=[False, True]).drop_duplicates("kernel")
     return sass.merge(best[["kernel", "file"]], on=["kernel", "file"])
 
 
 def _source_text(lines: pd.DataFrame) -> pd.DataFrame:
-    """(place, text) of the lines of source whose text is known."""
+    """(place, text) of the source lines with a known text."""
     known = lines[lines["instruction"].isna() & lines["line"].notna() & (lines["text"] != "")]
     place = known["source_file"] + ":" + known["line"].astype(str)
     return pd.DataFrame({"place": place, "text": known["text"]}).drop_duplicates("place")

@@ -1,6 +1,6 @@
-"""The spine of a report: from the capture, as it was read, to launches with their ranges and counters.
+"""Compute the facts that every table builds on: from the capture to launches with their ranges and counters.
 
-Every table builds on these facts. `raw` is given: the capture as the readers return it.
+`raw` is given: the capture as the readers return it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _has_timeline(capture: Capture) -> bool:
 
 @fact("is_program")
 def is_program(capture: Capture) -> bool:
-    """Whether this is the capture of a program; one of a sweep or of studies alone holds launches that they chose."""
+    """Whether this is the capture of a program. One of a sweep or of studies alone holds launches that they chose."""
     studies = (LECTURES, ACCOUNTING, MULTI_GPU)
     chosen = capture.sweep_rows is not None or any(capture.of(file.kind) for file in studies)
     return not chosen or len(capture.gpu_ops) > 0 or len(capture.ranges) > 0
@@ -57,7 +57,7 @@ def _owner(capture: Capture, ranges: pd.DataFrame) -> pd.Series:
 
 @fact("gpu_ops")
 def _gpu_ops(capture: Capture, ranges: pd.DataFrame, owner: pd.Series) -> pd.DataFrame:
-    """GPU operations with the row and the path of the range that launched them, and the row of the one recording."""
+    """GPU operations with the row and path of the range that launched them, and the row of the range of recording."""
     ops = capture.gpu_ops.reset_index(drop=True)
     recorded = attribution.attribute_recorded(ops, ranges, capture.graph_nodes)
     return ops.assign(owner=owner, recorded=recorded, path=attribution.paths_of(owner, ranges))
@@ -88,19 +88,19 @@ def _has_counters(ncu_launches: pd.DataFrame) -> bool:
 
 @fact("has_ncu")
 def _has_ncu(capture: Capture) -> bool:
-    """Whether anything of ncu is among the files: counters, rules, source lines or labelled metrics."""
+    """Whether any file comes from ncu: counters, rules, source lines or labelled metrics."""
     return any(map(len, (capture.counters, capture.rules, capture.source_lines, capture.details)))
 
 
 @fact("counter_values")
 def _counter_values(ncu_launches: pd.DataFrame, counter_units: dict[str, str]) -> pd.DataFrame:
-    """The catalogue's columns of each row of counters."""
+    """The values of the catalogue's columns for each row of counters."""
     return metrics.derive(ncu_launches, counter_units)
 
 
 @fact("planned_rows")
 def _planned_rows(count_plan: pd.DataFrame | None, launches: pd.DataFrame, ncu: conditions.Ncu) -> join.Rows | None:
-    """Rows of the launches that ncu was asked for by a plan of this timeline; None where it was asked otherwise."""
+    """The rows of the launches that ncu had to count by a plan of this timeline; None without such a plan."""
     if count_plan is None or not (ncu and ncu.get("planned")) or not counting.is_of(count_plan, launches):
         return None
     return counting.replayed(count_plan)
@@ -123,7 +123,7 @@ def _joined(
 
 @fact("device")
 def _device(capture: Capture, gpu: str | None) -> Device | None:
-    """The GPU of the device table: by name, else by what all GPUs of its compute capability and size have in common."""
+    """The GPU's entry of the device table: by name, else the values common to all GPUs of its capability and size."""
     cc = conditions.compute_capability(capture)
     if gpu:
         return find_device(gpu, cc)
@@ -154,9 +154,9 @@ def _l2_bytes(capture: Capture, device: Device | None) -> float | None:
 def _step_ranges(
     ranges: pd.DataFrame, owner: pd.Series, bare: pd.DataFrame, folded: dict[str, str], iterations: pd.DataFrame
 ) -> pd.DataFrame:  # fmt: skip
-    """The ranges that are steps; where none has such a name and bare times are there, the outermost that repeat.
+    """The ranges that are steps. If none is named as a step and bare times exist: the repeated outermost ranges.
 
-    Of a program without ranges of its own: its iterations, which are no rows of `ranges`.
+    For a program without its own ranges: its iterations, which are not rows of `ranges`.
     """
     steps = gaps.find_steps(ranges)
     if len(steps):
@@ -172,7 +172,7 @@ def _step_ranges(
 def _step_of_op(
     gpu_ops: pd.DataFrame, ranges: pd.DataFrame, owner: pd.Series, step_ranges: pd.DataFrame, iterations: pd.DataFrame
 ) -> np.ndarray:  # fmt: skip
-    """Row of the step of each GPU operation, -1 for none."""
+    """The row of each GPU operation's step, -1 for none."""
     rows = owner.to_numpy(np.int64)
     inside = rows
     if step_ranges is iterations:

@@ -1,4 +1,4 @@
-"""What the warps of each kernel wait for, from one family of stall reasons: counters, else samples."""
+"""Compute the shares of stall reasons of each kernel, from one family: counters, else samples."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from analysis.tables.declare import Column, table
 from analysis.tables.kernels import by_share
 from analysis.tables.remedies import METRICS
 
-# Family -> prefix of its columns, and the column that weighs a launch: counters are warps per issued instruction,
+# Family -> prefix of its columns, and the column that weights a launch. Counters are warps per issued instruction,
 # samples are absolute numbers.
 FAMILIES = {"counters": ("stall_", "inst_issued"), "samples": ("sample_", None)}
-# A warp that issues, and one that could but another was chosen: neither waits.
+# A warp that issues, and an eligible warp that was not selected: neither waits.
 NOT_WAITING = ("selected", "not_selected")
 
 
 def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
-    """The largest stall reason of each kernel and range, in the table's own order of kernels."""
+    """The largest stall reason of each kernel and range, in the order of the table."""
     best = by_share(stalls).drop_duplicates(["kernel", "range"])
     return stalls[stalls.index.isin(best.index)]
 
@@ -52,7 +52,7 @@ def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
 def build_stalls(measured: pd.DataFrame) -> pd.DataFrame | None:
     """Return stalls.csv: shares that sum to 1 per kernel and range, the longest kernels first.
 
-    `selected` is a warp that issues, no stall, and is left out. A kernel has rows of one family only.
+    `selected` is left out, because such a warp issues and does not stall. A kernel has rows of one family only.
     """
     shares = [_shares(measured, family) for family in FAMILIES]
     table = pd.concat([part for part in shares if not part.empty] or shares[:1], ignore_index=True)
@@ -60,7 +60,7 @@ def build_stalls(measured: pd.DataFrame) -> pd.DataFrame | None:
         return None
     first = table.drop_duplicates(["kernel", "range"])[["kernel", "range", "family"]]
     table = table.merge(first, on=["kernel", "range", "family"])
-    # the longest kernels first, reasons fall by share, names decide ties
+    # sort by kernel time, then by share; names break ties
     time = measured.groupby(["kernel", "range"])["duration_ns"].sum().sort_values(ascending=False, kind="stable")
     place = {key: index for index, key in enumerate(time.index)}
     table["place"] = [place[key] for key in zip(table["kernel"], table["range"], strict=True)]
@@ -69,13 +69,15 @@ def build_stalls(measured: pd.DataFrame) -> pd.DataFrame | None:
 
 
 def _shares(measured: pd.DataFrame, family: str) -> pd.DataFrame:
-    """Shares by kernel, range and reason of one family."""
+    """The shares by kernel, range and reason of one family."""
     prefix, weight = FAMILIES[family]
     empty = pd.DataFrame(columns=["kernel", "range", "reason", "share_frac", "family", "tier"])
     reasons = [name for name in measured if name.startswith(prefix) and name != f"{prefix}selected"]
     if measured.empty or not reasons or (weight and weight not in measured):
         return empty
-    known = np.logical_or.reduce([measured[name].notna() for name in reasons])  # one at a time: there may be a million
+    known = np.logical_or.reduce(
+        [measured[name].notna() for name in reasons]
+    )  # one at a time: a million rows are possible
     rows = measured[known & measured[weight].notna() if weight else known]
     if rows.empty:
         return empty

@@ -1,4 +1,4 @@
-"""Where the time of a step that decodes one token goes: bytes, exchanges, other work of kernels, gaps, the host."""
+"""Split the time of a step that decodes one token: bytes, exchanges, other kernel work, gaps, the host."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ DECODE = "decode"
 BYTES, KERNELS, GAPS, HOST = "bytes", "kernels beyond the bytes", "gaps between kernels", "waiting for the host"
 EXCHANGES = "tails and exchanges of blocks"
 PARTS = (BYTES, EXCHANGES, KERNELS, GAPS, HOST)
-WAIT = "wait"  # how phases of a kernel begin in which a block waits for another one
+WAIT = "wait"  # prefix of the phases in which a block waits for another one
 
 
 @fact("token_floors")
 def _token_floors(capture: Capture, ops: pd.DataFrame | None, roofs: pd.DataFrame) -> dict[str, float]:
-    """The time in ns that a step of a range needs at least to move its bytes at the speed of a copy, by range path.
+    """The least time in ns of a step to move its bytes at the speed of a copy, by range path.
 
     From decode.json, else from the bytes of the operations under the range in ops.csv.
     """
@@ -46,7 +46,7 @@ def _copy_roof(roofs: pd.DataFrame) -> float:
 
 @fact("idle_inside")
 def _idle_inside(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray) -> dict[str, float]:
-    """Time between the first and the last GPU operation of a step that decodes in which none ran, median, by path."""
+    """The idle time between the first and the last GPU operation of a decode step, median, by path."""
     decoding = step_ranges[step_ranges["path"].str.rpartition("/")[2] == DECODE] if len(step_ranges) else step_ranges
     if decoding.empty or gpu_ops.empty:
         return {}
@@ -65,7 +65,7 @@ def _idle_inside(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: n
 
 @fact("exchange_ns")
 def _exchange_ns(capture: Capture) -> dict[str, float]:
-    """How long a block of a persistent kernel waits for others in a token, mean over blocks, by range path."""
+    """The time per token that a block of a persistent kernel waits for other blocks, mean over blocks, by path."""
     stamps, run = capture.of("decode_phases"), capture.of("decode")
     if stamps is None or stamps.empty or not run:
         return {}
@@ -93,10 +93,10 @@ def _exchange_ns(capture: Capture) -> dict[str, float]:
 def build_token_parts(
     steps: pd.DataFrame, token_floors: dict[str, float], idle_inside: dict[str, float], exchange_ns: dict[str, float]
 ) -> pd.DataFrame | None:
-    """Return token_parts.csv: the parts of each step that is named decode and was timed without a tool.
+    """Return token_parts.csv: the parts of each step named decode that was timed without a tool.
 
-    The parts add up to bare_wall_ns. Idle time is bare_wall_ns less busy_ns. As much of it lies between kernels as
-    nsys saw there, but not more than all of it: nsys makes a step that waits for launches longer.
+    The parts add up to bare_wall_ns. Idle time is bare_wall_ns minus busy_ns. The part between kernels is the idle time
+    that nsys saw there, limited to all of it: nsys lengthens a step that waits for launches.
     """
     rows = []
     for step in steps.itertuples(index=False):

@@ -1,4 +1,4 @@
-"""The byte ledger: what each innermost range must move, was predicted to move, and moved."""
+"""Build the byte ledger: the minimum, predicted and measured bytes of each innermost range."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def copied_bytes(gpu_ops: pd.DataFrame) -> pd.DataFrame:
 
     Shape: `gpu_ops` as in `Capture`, with `path`.
 
-    ncu sees kernels only, but `masked_fill` clones its input with a device-to-device copy; nsys names its bytes.
+    ncu counts only kernels, but `masked_fill` clones its input with a device-to-device copy. nsys has the bytes of
+    copies.
     """
     copies = gpu_ops[gpu_ops["kind"].isin(["memcpy", "memset"])]
     names = copies["name"].astype("str")
@@ -37,7 +38,10 @@ def copied_bytes(gpu_ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def one_per_op(traffic: pd.DataFrame) -> pd.DataFrame:
-    """One row an (op, variant, size): twelve equal layers show once. Without declared ops, the most read first."""
+    """One row per (op, variant, size), so that twelve equal layers show once.
+
+    Without declared ops, it returns all rows, most bytes read first.
+    """
     declared = traffic[traffic["op"].notna() & (traffic["op"] != "")]
     if declared.empty:
         return traffic.sort_values("dram_read_bytes", ascending=False, kind="stable", na_position="last")
@@ -89,7 +93,7 @@ def build_traffic(
     """Return traffic.csv: totals per innermost range, in the harness' order (else by bytes moved).
 
     Shape: `measured` from kernels.measured_launches; `ops` as ops.csv, None for a capture of another program;
-    `seen_paths` the ranges of this capture, so that what was declared but did not run leaves no row; `copied` from
+    `seen_paths` the ranges of this capture, so that a declared operation that did not run has no row; `copied` from
     copied_bytes.
     """
     moved = _measured_by_path(measured)
@@ -137,10 +141,10 @@ def of_one_op(traffic: pd.DataFrame) -> tuple[str, pd.DataFrame]:
 
 
 def for_figure(traffic: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows to draw: ops that a fusion changes (all where there is none), repeated layers as their mean.
+    """Return the rows for the figure: ops that fusion changes (else all), with the mean of repeated layers.
 
-    Of repeated layers only the measured ones count, if any are; the mean keeps one layer comparable with twelve. Rows
-    too small to see beside the largest are left to the table.
+    If any of the repeated layers is measured, only measured ones count. The mean keeps one layer comparable with
+    twelve. Rows too small to see beside the largest appear only in the table.
     """
     table = traffic.assign(range=fold_paths(traffic["range"]))
     changed = table["predicted_fused_bytes"].notna()
