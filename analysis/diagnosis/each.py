@@ -1,4 +1,4 @@
-"""Why each kernel takes its time, what would win how much of it, and how to look closer."""
+"""Explain the time of each kernel: the causes, the gain of each cure, and the command for a closer look."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from analysis.planning.select import exact_filters
 from analysis.tables import roofline
 from analysis.tables.declare import Column, fact, table
 
-MOST_KERNELS = 100  # with most time, of which the other tables are asked as well; the rest takes little of it
+MOST_KERNELS = 100  # kernels with most time, which also get reasons from the other tables; the rest take little time
 KEY = ["kernel", "range"]
-# Shares and rates of a launch, whose mean over launches is weighed by time; the mean of all others is not.
+# Shares and rates of a launch. Their mean over launches is weighted by time; other means are not.
 _SHARES = re.compile(r".*_frac|sectors_per_request_.*|threads_per_inst|stall_.*|sm_clock_hz|.*_per_block|registers|"
                      r"waves|occupancy_limit_.*|shared_ways_load|ipc|warp_cycles_per_issue|eligible_warps")  # fmt: skip
 NO_CAUSE = "No rule explains its time"
-LONGEST_FILTER = 1000  # characters: a longer one fills the screen, and the number among all launches does without
+LONGEST_FILTER = 1000  # characters: instead of a longer filter, the command gives the number among all launches
 TIMES_ALONE = "times alone tell no cause; counters would"
 
 
 @fact("sm_count")
 def _sm_count(capture: Capture, device: Device | None) -> int | None:
-    """Multiprocessors of the GPU, None where unknown."""
+    """The number of SMs of the GPU, None if unknown."""
     gpu = (capture.manifest or {}).get("gpu") or {}
     return gpu.get("sm_count") or (device.sm_count if device else None)
 
@@ -46,23 +46,24 @@ def _kernel_tables(
     kernels: pd.DataFrame, rules: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, source: pd.DataFrame,
     host: pd.DataFrame, counters: pd.DataFrame,
 ) -> Tables:  # fmt: skip
-    """The tables that may say why a kernel takes its time, by name."""
+    """The tables that may explain the time of a kernel, by name."""
     return {"kernels": kernels, "rules": rules, "roofline": roofline, "stalls": stalls, "source": source, "host": host,
             "counters": counters}  # fmt: skip
 
 
 @fact("gpu_limits")
 def _limits(device: Device | None, sm_count: int | None, allowed_ceilings: roofline.Ceilings) -> Limits | None:
-    """What the GPU can do at most; None where no thresholds are declared for it."""
+    """The limits of the GPU; None if it has no declared thresholds."""
     return find_limits(device, sm_count, allowed_ceilings[0])
 
 
 @fact("mean_launches")
 def _mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
-    """The mean launch with counters of each kernel and range, and which launch ncu should look at: the longest.
+    """The mean launch with counters of each kernel and range, and the launch for a closer look with ncu: the longest.
 
-    Shape: KEY, grid, block, path, in_path, in_all (of the longest: how many launches of its name, as ncu matches it,
-    come before, under its ranges and in all), launches, the catalogue's columns.
+    Shape: KEY, grid, block, path, in_path, in_all, launches, the catalogue's columns. `in_path` and `in_all` belong to
+    the longest launch. They are the number of earlier launches of its name, as ncu matches it, under its ranges and in
+    all.
     """
     return mean_launches(measured)
 
@@ -89,7 +90,7 @@ def mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def _numbered(measured: pd.DataFrame) -> pd.DataFrame:
-    """Launches with their numbers from 0 among those of their function: `in_path` under their ranges, `in_all`."""
+    """The launches with their numbers from 0 within their function: `in_path` under their ranges, `in_all` in all."""
     base = measured["kernel"].map({name: symbols.base(name) for name in measured["kernel"].unique()})
     return measured.assign(
         in_path=measured.groupby([base, measured["path"]], sort=False).cumcount(),
@@ -109,18 +110,18 @@ def _longest(measured: pd.DataFrame, kernels: set[str]) -> pd.DataFrame:
 
 @fact("verdicts")
 def _verdicts(mean_launches: pd.DataFrame, gpu_limits: Limits | None) -> Verdicts | None:
-    """What the rules say of each kernel and range with counters; None where no rule may judge this GPU."""
+    """The verdicts of the rules on each kernel and range with counters; None if no rule applies to this GPU."""
     return judge(mean_launches, gpu_limits) if gpu_limits and len(mean_launches) else None
 
 
 def _times(kernels: pd.DataFrame) -> pd.Series:
-    """ns of each kernel and range in the whole program: nsys' where there is a timeline, else ncu's."""
+    """The time in ns of each kernel and range in the whole program: from nsys with a timeline, else from ncu."""
     times = kernels.assign(time=kernels[time_column(kernels)].astype("Float64"))
     return times.groupby(KEY, sort=False, dropna=False)["time"].sum()
 
 
 def _lines(source: pd.DataFrame) -> dict[str, str]:
-    """The hottest line of each kernel, with its hottest instruction's wait."""
+    """The hottest line of each kernel, with the stall reason of its hottest instruction."""
     rows = source.sort_values("share_frac", ascending=False, kind="stable").drop_duplicates("kernel")
     return {
         str(row.kernel): f"{row.place}: {row.text}" + (f" ({row.stall})" if row.stall else "")
@@ -144,7 +145,7 @@ def _again(row: Any, filters: dict[str, str], program: Program) -> str:
 
 
 def _unsettled(verdicts: Verdicts, place: int) -> str:
-    """What the metrics at hand leave open, in words; '' for nothing."""
+    """The question that the collected metrics leave open, in words; '' for none."""
     open_causes, unknown = verdicts.unsettled(place), verdicts.evidence.limits.unknown
     said = f"full sections would settle: {', '.join(open_causes)}" if open_causes else ""
     if not unknown:
@@ -156,7 +157,7 @@ def _unsettled(verdicts: Verdicts, place: int) -> str:
 def _judged(
     mean: pd.DataFrame, verdicts: Verdicts | None, why: str, tables: Tables, filters: dict[str, str], program: Program
 ) -> Iterator[dict[str, Any]]:
-    """A row for each verdict, and one for each kernel and range that gets none; `why` there are no verdicts at all."""
+    """Yield a row for each verdict, and one for each kernel and range without one; `why` explains missing verdicts."""
     times, lines = _times(tables["kernels"]), _lines(tables["source"])
     for place, row in enumerate(mean[[*KEY, "path", "in_path", "in_all"]].itertuples(index=False)):
         found = verdicts.of(place) if verdicts else []
@@ -208,7 +209,7 @@ _COLUMNS = (
 
 
 def _said(tables: Tables, sm_count: int | None) -> Iterator[dict[str, Any]]:
-    """A row for each reason that a table gives."""
+    """Yield a row for each reason that a table gives."""
     counted = set(tables["counters"]["kernel"])
     for name, reasons in reasons_of_each(tables, sm_count=sm_count, most=MOST_KERNELS):
         for reason in reasons:
@@ -234,8 +235,11 @@ def build_diagnosis(
     kernel_tables: Tables, sm_count: int | None, mean_launches: pd.DataFrame, verdicts: Verdicts | None,
     ranges: pd.DataFrame, captured_program: Program, device: Device | None, measured: pd.DataFrame,
 ) -> pd.DataFrame | None:  # fmt: skip
-    """Return diagnosis.csv: the verdicts of all kernels with counters, then what the tables say of the MOST_KERNELS
-    kernels with most time; None without any."""
+    """Return diagnosis.csv; None without any rows.
+
+    First come the verdicts of all kernels with counters, then the reasons from the tables for the MOST_KERNELS kernels
+    with most time.
+    """
     said = list(_said(kernel_tables, sm_count))
     filters = exact_filters(measured, ranges) if len(measured) else {}
     judged = list(

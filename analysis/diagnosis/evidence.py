@@ -1,7 +1,7 @@
-"""What the rules look at: the counters of all kernels as arrays, and how long each unit of the GPU needs at least.
+"""Hold the input of the rules: the counters of all kernels as arrays, and the least time that each GPU unit needs.
 
-A *floor* is the time that one unit would need for what the kernel did, at the rate that the unit can sustain, if
-nothing else took time. No kernel is shorter than its longest floor; what is left above it, a cause has to explain.
+A *floor* is the time that one unit would need for the kernel's work, at the rate that the unit can sustain, if nothing
+else took time. No kernel is shorter than its longest floor. A cause has to explain the time above it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,21 @@ Bools = npt.NDArray[np.bool_]
 
 WARP = 32
 SECTOR = 32
-# What the kernel waits for while it has a warp; the two others say that it could issue.
+# A resident warp waits in every state except these two, in which it could issue.
 NOT_WAITING = ("selected", "not_selected")
 MEMORY, COMPUTE = ("dram", "l2", "l1", "requests"), ("issue", "fp32", "fp64", "tensor", "xu")
-ROOFS = ("dram", "l2", "fp32", "fp64", "tensor", "xu")  # of useful work; the other floors are what a program can avoid
+ROOFS = (
+    "dram",
+    "l2",
+    "fp32",
+    "fp64",
+    "tensor",
+    "xu",
+)  # of useful work; a program can avoid the other floors
 
 
 def product(shapes: pd.Series) -> Floats:
-    """Blocks of a grid, or threads of a block, from `XxYxZ`; NaN where it is no shape."""
+    """Blocks of a grid, or threads of a block, from `XxYxZ`; NaN if the text is not a shape."""
     known: dict[Any, float] = {}
     for shape in shapes.unique():
         parts = str(shape).split("x")
@@ -36,35 +43,35 @@ def product(shapes: pd.Series) -> Floats:
 
 
 class Evidence:
-    """The mean launch of each kernel and range. Shape: every property is an array with one value a row of `rows`.
+    """The mean launch of each kernel and range. Shape: every property is an array with one value per row of `rows`.
 
-    `rows` has the columns of the metric catalogue and `grid`, `block` as `XxYxZ`. What was not collected is NaN, and a
-    comparison with NaN is false, so that no rule fires on what is not known.
+    `rows` has the columns of the metric catalogue and `grid`, `block` as `XxYxZ`. A metric that was not collected is
+    NaN. A comparison with NaN is false, so no rule fires on an unknown value.
     """
 
     def __init__(self, rows: pd.DataFrame, limits: Limits) -> None:
         self.rows, self.limits = rows, limits
 
     def __getitem__(self, name: str) -> Floats:
-        """A column of the catalogue, NaN where it was not collected."""
+        """A column of the catalogue, NaN if it was not collected."""
         if name not in self.rows:
             return np.full(len(self.rows), np.nan)
         return pd.to_numeric(self.rows[name], errors="coerce").to_numpy(np.float64, na_value=np.nan)
 
     def filled(self, name: str) -> Floats:
-        """A column, 0 where it was not collected."""
+        """A column of the catalogue, 0 if it was not collected."""
         return np.nan_to_num(self[name])
 
     # ------------------------------------------------------------------------------------------------ launch and time
 
     @cached_property
     def time(self) -> Floats:
-        """ns of a launch."""
+        """Duration of a launch, ns."""
         return self["duration_ns"]
 
     @cached_property
     def clock(self) -> Floats:
-        """Hz of the SMs, the GPU's usual clock where the capture does not have it."""
+        """Clock of the SMs in Hz; the GPU's usual clock if the capture has none."""
         return np.where(np.isnan(self["sm_clock_hz"]), self.limits.sm_clock_hz, self["sm_clock_hz"])
 
     @cached_property
@@ -78,22 +85,22 @@ class Evidence:
 
     @cached_property
     def threads(self) -> Floats:
-        """Of a block."""
+        """Threads of a block."""
         return product(self.rows["block"])
 
     @cached_property
     def shared(self) -> Floats:
-        """Bytes of shared memory a block that the program asked for."""
+        """Bytes of shared memory per block that the program requested."""
         return np.asarray(self["shared_bytes_per_block"] - self.limits.reserved_shared_bytes)
 
     @cached_property
     def warps(self) -> Floats:
-        """Resident on an active SM, mean."""
+        """Resident warps on an active SM, mean."""
         return np.asarray(self["occupancy_achieved_frac"] * self.limits.max_warps)
 
     @cached_property
     def filling(self) -> Floats:
-        """Resident warps over those that the grid and the resources allow."""
+        """Resident warps over the number that the grid and the resources allow."""
         per_wave = self.blocks / self["waves"] / self.limits.sm_count  # blocks that fit on an SM
         most = np.clip(self["waves"], 1 / np.maximum(per_wave, 1), 1)
         return np.asarray(self["occupancy_achieved_frac"] / (self["occupancy_theoretical_frac"] * most))
@@ -102,7 +109,7 @@ class Evidence:
 
     @cached_property
     def warp_time(self) -> Floats:
-        """Cycles between two instructions of a warp: all its states together."""
+        """Cycles between two instructions of a warp: the sum over all its states."""
         names = [name for name in self.rows if str(name).startswith("stall_") and name != "stall_selected"]
         if not names:
             return np.full(len(self.rows), np.nan)
@@ -116,12 +123,12 @@ class Evidence:
 
     @cached_property
     def sectors(self) -> Floats:
-        """Of a global load request."""
+        """Sectors per global load request."""
         return self["sectors_per_request_load"]
 
     @cached_property
     def loaded(self) -> Floats:
-        """Bytes of the sectors that global loads touch, each as often as it is touched."""
+        """Bytes of the sectors that global loads touch; a sector counts each time."""
         return self["global_load_bytes"]
 
     @cached_property
@@ -131,19 +138,19 @@ class Evidence:
 
     @cached_property
     def written(self) -> Floats:
-        """Bytes that DRAM has to take of this kernel: what L2 still holds when it ends is on its way."""
+        """Bytes that the kernel writes to DRAM, including bytes still in L2 at its end, which are written later."""
         held = np.clip(self["l2_write_bytes"] - self["dram_write_bytes"], 0, self.limits.dirty_bytes)
         return np.asarray(self["dram_write_bytes"] + np.nan_to_num(held))
 
     def dram_ns(self, read: Any, write: Any) -> Floats:
-        """Time that DRAM needs for bytes read and written: a copy is slower than reads alone."""
+        """Time of DRAM for the read and written bytes: a copy is slower than reads alone."""
         reads, copy = self.limits.dram_read_bytes_per_s, self.limits.dram_copy_bytes_per_s
         write_s = max(2 / copy - 1 / reads, 1 / reads)
         return np.asarray((read / reads + write * write_s) * 1e9)
 
     @cached_property
     def wait_per_load(self) -> Floats:
-        """Cycles that a warp waits for data, for each load that it issued: the latency, if no two loads overlap."""
+        """Cycles that a warp waits for data, per load that it issued: the latency, if no two loads overlap."""
         requests = self["global_load_requests"] / self.limits.sm_count
         return np.asarray(self.cycles * self.warps * self.waits("long_scoreboard") / np.maximum(requests, 1))
 
@@ -151,7 +158,7 @@ class Evidence:
 
     @cached_property
     def lanes_ns(self) -> Floats:
-        """ns an operation of one lane of one SM, times the SMs: dividing by lanes gives time."""
+        """ns per operation of one lane of one SM, over the number of SMs: divided by lanes, it gives the time."""
         return np.asarray(1e9 / (self.clock * self.limits.sm_count))
 
     @cached_property
@@ -163,7 +170,7 @@ class Evidence:
 
     @cached_property
     def floors(self) -> dict[str, Floats]:
-        """ns that each unit needs, NaN where its work was not counted."""
+        """Least time in ns of each unit, NaN if its work was not counted."""
         limits, lane = self.limits, self.lanes_ns
         return {
             "dram": self.dram_ns(self["dram_read_bytes"], self.written),
@@ -182,15 +189,15 @@ class Evidence:
 
     @cached_property
     def queue(self) -> Floats:
-        """Share of the warps' time before or behind the queue of shared memory, special functions and conversions."""
+        """Share of the warps' time before or after the queue of shared memory, special functions and conversions."""
         return self.waits("mio_throttle", "short_scoreboard")
 
     @cached_property
     def _queued_functions(self) -> Floats:
-        """ns of special functions where nobody counted them: all the time if warps queue for nothing else.
+        """Time of special functions in ns if they were not counted: all the time, if nothing else explains the queue.
 
-        An eighth of the issue slots fills the unit. Fewer instructions, shared memory, FP64 (conversions run there
-        too) or many loads explain the queue otherwise.
+        An eighth of the issue slots fills the unit. Other explanations of the queue are fewer instructions, shared
+        memory, FP64 (conversions run there, too) and many loads.
         """
         slots = self["inst_issued"] * self.lanes_ns / self.limits.schedulers / self.time
         others = (self.shared > 0) | (self.filled("flops_fp64") > 0) | (slots < 1 / 8)
@@ -199,30 +206,31 @@ class Evidence:
 
     @cached_property
     def functions(self) -> Floats:
-        """Special functions of lanes that the time of their unit allows."""
+        """The number of special functions (per lane) that fit into the time of their unit."""
         return np.asarray(self.floors["xu"] * self.limits.xu_lanes / self.lanes_ns)
 
     @cached_property
     def busy(self) -> dict[str, Floats]:
-        """Each floor over the time that is left after an empty kernel's; not above half of a short kernel's time."""
+        """Each floor over the time minus that of an empty kernel; at most half of the kernel's time is subtracted."""
         left = self.time - np.minimum(self.limits.empty_kernel_ns, self.time / 2)
         return {name: np.nan_to_num(floor / left) for name, floor in self.floors.items()}
 
     def after(self, **changed: Any) -> Floats:
-        """ns of a launch at least, when the floors named here are others: those that the cure lowers.
+        """The least time of a launch in ns with other values of the named floors, which the cure lowers.
 
-        Memory and arithmetic overlap, though not fully: the root of the sum of their squares, which no clean or fixed
-        kernel of the development half beats by more than 7 %. A grid is not done before its last block could start.
+        Memory and arithmetic overlap, though not fully, so they combine as the root of the sum of their squares. No
+        clean or fixed kernel of the development half beats this by more than 7 %. A grid ends only after its last block
+        has started.
         """
         floors = {name: np.nan_to_num(floor) for name, floor in self.floors.items()}
-        for name, value in changed.items():  # a floor that nobody knows bounds nothing
+        for name, value in changed.items():  # an unknown floor is no bound
             floors[name] = np.broadcast_to(np.nan_to_num(np.asarray(value, float)), self.time.shape)
         sides = [np.max(np.stack([floors[name] for name in names]), axis=0) for names in (MEMORY, COMPUTE)]
         longest = np.maximum(np.hypot(*sides), floors["blocks"])
         return np.asarray(np.minimum(longest + self.limits.empty_kernel_ns, self.time))
 
     def without(self, share: Any, **changed: Any) -> Floats:
-        """ns of a launch without the part `share` of its time, but not below what its floors allow."""
+        """The time of a launch in ns without the share `share` of it, but at least the time of its floors."""
         return np.asarray(
             np.minimum(np.maximum(self.time * (1 - np.clip(share, 0, 1)), self.after(**changed)), self.time)
         )
@@ -234,5 +242,5 @@ class Evidence:
 
     @cached_property
     def nearest(self) -> npt.NDArray[np.str_]:
-        """Its name."""
+        """The name of the nearest roof."""
         return np.asarray(ROOFS)[np.argmax(np.stack([self.busy[name] for name in ROOFS]), axis=0)]

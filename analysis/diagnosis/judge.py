@@ -1,4 +1,4 @@
-"""Which rules hold of which kernels, and which of them explains most of the time."""
+"""Decide which rules apply to which kernels, and which of them explains most of the time."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from analysis.diagnosis.vocabulary import LAUNCH_LATENCY, NONE_AT_ROOF
 
 Ints = npt.NDArray[np.int64]
 ROOF, LAUNCH = -1, -2  # verdicts without a rule
-AT_ROOF = 0.9  # a kernel within a tenth of a roof has nothing to win
-FEW_LAUNCHES = 2.5  # times an empty kernel: a launch and the latency of one access fill that
+AT_ROOF = 0.9  # a kernel within a tenth of a roof has nothing to gain
+FEW_LAUNCHES = 2.5  # times an empty kernel: a launch and the latency of one access take this long
 SURE_OF_CLEAN = 0.9
-LEAST_GAIN = 0.05  # of a kernel's time: no capture tells less from noise
+LEAST_GAIN = 0.05  # of a kernel's time: less is noise in any capture
 NEEDED = ("duration_ns", "inst_issued", "dram_read_bytes", "dram_write_bytes", "stall_long_scoreboard",
           "occupancy_achieved_frac")  # fmt: skip
-IMPOSSIBLE = 1.15  # of a unit's peak: counters of several passes differ by less
+IMPOSSIBLE = 1.15  # of a unit's peak: counters of several passes differ by less than this
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One cause of one kernel. `gain` is the share of its time that the cure wins at most; `cells` are its evidence."""
+    """One cause of one kernel.
+
+    `gain` is the largest share of its time that the cure saves; `cells` are its evidence.
+    """
 
     rank: int
     defect: str
@@ -40,10 +43,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What the rules say of each row of `evidence`; `why` a row cannot be judged, '' where it can.
+    """The verdicts on each row of `evidence`; `why` is the reason if a row cannot be judged, else ''.
 
-    The arrays have one entry a verdict, sorted by row and rank: `rows`, `rule` (place in `rules`, or ROOF, LAUNCH),
-    `rank`, `sure`, `gain`. `able` says where each rule has what it needs. Shape: (rules, rows).
+    The arrays have one entry per verdict, sorted by row and rank: `rows`, `rule` (index into `rules`, or ROOF, LAUNCH),
+    `rank`, `sure`, `gain`. `able` marks the rules whose metrics are known. Shape: (rules, rows).
     """
 
     evidence: Evidence
@@ -59,7 +62,8 @@ class Verdicts:
     def unsettled(self, row: int) -> tuple[str, ...]:
         """Causes that full sections would settle: those that no rule can judge yet, or that a better rule could.
 
-        Where full sections are there, what they lack does not apply to the kernel, as conflicts without shared loads.
+        If full sections were collected, a metric that they lack does not apply to the kernel, such as conflicts without
+        shared loads.
         """
         able = [bool(one) for one in self.able[:, row]]
         whole = any(known for rule, known in zip(self.rules, able, strict=True) if rule.tier == FULL)
@@ -88,7 +92,7 @@ class Verdicts:
 
 
 def unfit(e: Evidence) -> npt.NDArray[np.object_]:
-    """Why no rule may judge a kernel, '' where rules may."""
+    """The reason that no rule may judge a kernel, '' if rules may."""
     why = np.full(len(e.rows), "", dtype=object)
     missing = np.stack([np.isnan(e[name]) for name in NEEDED])
     for place in np.flatnonzero(missing.any(axis=0)):
@@ -105,7 +109,7 @@ def unfit(e: Evidence) -> npt.NDArray[np.object_]:
 
 
 def judgeable(rule: Rule, e: Evidence) -> Bools:
-    """Where all that the rule needs was collected."""
+    """Mark the kernels for which all metrics of the rule were collected."""
     return np.asarray(~np.any(np.stack([np.isnan(e[name]) for name in rule.needs]), axis=0))
 
 
@@ -137,7 +141,7 @@ def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] = RULES) -> 
 
 
 def _one_each(fired: Bools, gain: Floats, rules: tuple[Rule, ...]) -> Bools:
-    """Of several rules of one defect the surest, then that of the largest gain; guesses where nothing else fires."""
+    """Keep one of several rules for one defect: the surest, then the largest gain. Guesses stay only without others."""
     last = np.asarray([rule.last for rule in rules])
     fired = fired & ~(last[:, None] & fired[~last].any(axis=0))
     score = np.where(fired, np.asarray([rule.sure for rule in rules])[:, None] + gain * 1e-3, -1.0)
@@ -149,7 +153,7 @@ def _one_each(fired: Bools, gain: Floats, rules: tuple[Rule, ...]) -> Bools:
 
 
 def _fired(e: Evidence, rules: tuple[Rule, ...], fit: Bools, able: Bools) -> tuple[Bools, Floats]:
-    """Which rules fire of which kernels, and the share of time that the cure wins at most. Shape: (rules, rows)."""
+    """The rules that fire for each kernel, and the largest share of time that the cure saves. Shape: (rules, rows)."""
     settled: dict[str, Bools] = {}
     for rule, known in zip(rules, able, strict=True):
         if rule.better:

@@ -1,4 +1,4 @@
-"""The program as a tree, from its steps over layers and components to kernels, with what binds each of them."""
+"""Build the program as a tree: steps, layers and components down to kernels, with the limiting factor of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_COPIES = "copy"
 
 @dataclass
 class _Node:
-    """A range with what lies in it, or a leaf: a kernel, or the copies of one kind. `parts` hold the time by bound."""
+    """A range with its content, or a leaf: a kernel, or the copies of one kind. `parts` hold the time by bound."""
 
     range: str
     kind: str
@@ -30,14 +30,14 @@ class _Node:
     idle_from: str = ""
     bytes: float | None = 0.0
     roof: float | None = None
-    roof_time: float | None = 0.0  # time times roof fraction; None once a part of it is unknown
+    roof_time: float | None = 0.0  # time times roof fraction; None if a part of it is unknown
     bound: str = ""
     parts: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     inner: dict[str, _Node] = field(default_factory=dict)
     leaves: list[_Node] = field(default_factory=list)
 
     def add(self, leaf: _Node) -> None:
-        """Count a leaf that lies inside."""
+        """Add a leaf inside this range."""
         self.time_ns += leaf.time_ns
         self.launches += leaf.launches
         self.bytes = None if self.bytes is None or leaf.bytes is None else self.bytes + leaf.bytes
@@ -48,7 +48,7 @@ class _Node:
 
 @dataclass(frozen=True)
 class _Step:
-    """What is known of the instances of one step."""
+    """The known values of one step, over its instances."""
 
     idle_ns: float
     idle_from: str
@@ -96,9 +96,9 @@ def build_program(
     kernels: pd.DataFrame, copies: pd.DataFrame, layers: pd.DataFrame, gaps: pd.DataFrame, roofline: pd.DataFrame,
     counters: pd.DataFrame, traffic: pd.DataFrame,
 ) -> pd.DataFrame | None:  # fmt: skip
-    """Return program.csv: parents before what lies in them, ranges in program order, kernels by time.
+    """Return program.csv: parents before their content, ranges in program order, kernels by time.
 
-    Without a timeline the times are ncu's. None where no kernel has a time.
+    Without a timeline, the times are ncu's. None if no kernel has a time.
     """
     steps = _steps(gaps, layers)
     leaves = [*_kernel_leaves(kernels, roofline, counters, steps), *_copy_leaves(copies)]
@@ -126,7 +126,7 @@ def build_program(
 
 
 def _around(root: _Node, path: str) -> list[_Node]:
-    """The nodes from the root to `path`, made where they are not there yet."""
+    """The nodes from the root to `path`; creates missing ones."""
     found = [root]
     for end in [*(at for at, letter in enumerate(path) if letter == "/"), len(path)] if path else []:
         part = path[:end]
@@ -162,7 +162,7 @@ def _rows(node: _Node, order: dict[str, int], total: float) -> Iterator[dict[str
 
 
 def _steps(gaps: pd.DataFrame, layers: pd.DataFrame) -> dict[str, _Step]:
-    """What is known of each step, by its folded path; '' is the whole capture."""
+    """The known values of each step, by its folded path; '' is the whole capture."""
     paths = gaps["step"].astype(str).str.replace(r"#\d+$", "", regex=True)
     known = set(layers["range"])
     folded = fold_paths(pd.concat([layers["range"], paths], ignore_index=True)).to_numpy()[len(layers) :]
@@ -192,7 +192,7 @@ def _text(value: Any) -> str:
 def _kernel_leaves(
     kernels: pd.DataFrame, roofline: pd.DataFrame, counters: pd.DataFrame, steps: dict[str, _Step]
 ) -> Iterator[_Node]:
-    """One leaf a kernel and folded range."""
+    """Yield one leaf per kernel and folded range."""
     timed = kernels["nsys_time_ns"].notna().any()
     rows = kernels.assign(
         time_ns=kernels["nsys_time_ns" if timed else "ncu_time_ns"].astype("Float64").fillna(0.0),
@@ -222,9 +222,9 @@ def _bound(roof: float | None, side: str, mean_ns: float, step: _Step | None) ->
 
 
 def _copy_leaves(copies: pd.DataFrame) -> Iterator[_Node]:
-    """One leaf a kind and direction of copies, in the range that launched most of their time."""
+    """Yield one leaf per kind and direction of copies, in the range that launched most of their time."""
     for row in copies.itertuples():
         name = " ".join(part for part in (_text(row.kind), _text(row.direction)) if part)
         leaf = _Node(_text(row.range), _OF_COPIES, name, float(row.time_ns), int(row.count), bound="memory")
-        leaf.bytes = None  # what a copy moves need not cross this GPU's DRAM once
+        leaf.bytes = None  # the bytes of a copy need not cross this GPU's DRAM once
         yield leaf

@@ -1,7 +1,7 @@
-"""Why a kernel takes its time: what each table at hand says of it, the strongest first.
+"""Explain the time of a kernel with the available tables, the strongest reason first.
 
-A reason is a headline, a clause with its numbers, and the cells that they stand in. Kernels are looked at over all
-ranges: what a table says of several rows of one kernel is weighed by their time, or is that of the longest.
+A reason is a headline, a clause with its numbers, and the cells with these numbers. Each kernel is judged over all its
+ranges: several rows of one kernel are weighted by their time, or the longest one counts.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from analysis.formats.words import count_of, duration, share
 from analysis.tables.stalls import NOT_WAITING
 
 Tables = Mapping[str, pd.DataFrame]
-Row = dict[str, Any]  # of a table, None where a cell is blank
+Row = dict[str, Any]  # a row of a table, None for a blank cell
 Cells = list[dict[str, object]]
 
-LEAST_SPEEDUP = 0.05  # an estimate of ncu that is worth a headline
+LEAST_SPEEDUP = 0.05  # the least estimate of ncu for a headline
 NEAR_ROOF = 0.8
-BUSY = 0.6  # of its peak: a unit that is busier limits the kernel, one that is not leaves it waiting for something else
-SHORT_NS = 10_000  # a launch costs the host some microseconds: a kernel below that is no longer than its launch
-FEW_SMS = 0.75  # of the GPU's: with fewer blocks many SMs have nothing to do
-FEW_BLOCKS = 8  # fewer than any data-centre GPU has SMs
+BUSY = 0.6  # of its peak: a busier unit limits the kernel; otherwise the kernel waits for something else
+SHORT_NS = 10_000  # a launch costs the host some microseconds: a kernel below this takes no longer than its launch
+FEW_SMS = 0.75  # of the GPU's SMs: with fewer blocks, many SMs are idle
+FEW_BLOCKS = 8  # fewer than the SMs of any data-centre GPU
 MANY_REGISTERS = 128
-MANY_SECTORS = 17  # a load of 128 bits a thread needs 16
+MANY_SECTORS = 17  # a load of 128 bits per thread needs 16
 FEW_THREADS = 20
 SM_REGISTERS = 65_536  # of all architectures since Maxwell
 WARP = 32
-# What a stall waits for, in the words of ncu's documentation, shortened.
+# Stall reason -> what the warp waits for, in shortened words of ncu's documentation.
 STALLS = {
     "long_scoreboard": "for data of global or local memory",
     "short_scoreboard": "for shared memory or special functions",
@@ -56,9 +56,9 @@ STALLS = {
 
 @dataclass(frozen=True)
 class Reason:
-    """`headline` goes behind the kernel's name, `said` is a sentence without its full stop.
+    """`headline` follows the kernel's name, `said` is a sentence without its full stop.
 
-    `of_time`: it rests on how long the kernel takes.
+    `of_time`: whether it depends on the kernel's duration.
     """
 
     headline: str
@@ -69,7 +69,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel with its rows by table. `time_ns` over all its launches; `sm_count` None where unknown."""
+    """One kernel with its rows by table. `time_ns` is the sum over all its launches; `sm_count` is None if unknown."""
 
     name: str
     launches: int
@@ -83,23 +83,23 @@ class Kernel:
 
 
 def rows_of(table: pd.DataFrame) -> list[Row]:
-    """The rows of a table as plain values: a kernel has a few, on which pandas takes longer than Python."""
+    """The rows of a table as plain values: for the few rows of a kernel, pandas is slower than Python."""
     found: list[Row] = table.astype(object).where(table.notna(), None).to_dict("records")
     return found
 
 
 def _digits(value: float) -> float:
-    """As many digits as the tables are written with."""
+    """Round to the digits of the tables."""
     return float(f"{value:.6g}")
 
 
 def cell(table: str, row: str, column: str, value: object) -> dict[str, object]:
-    """A piece of evidence: where a number stands."""
+    """A piece of evidence: the place of a number."""
     return {"table": f"{table}.csv", "row": row, "column": column, "value": value}
 
 
 def reasons(kernel: Kernel) -> Iterator[Reason]:
-    """All that is known of why the kernel takes its time, the strongest first."""
+    """Yield every known reason for the kernel's time, the strongest first."""
     for look in _LOOKS:
         found = look(kernel)
         if found:
@@ -110,7 +110,7 @@ def _place(row: Any) -> str:
     return str(row["kernel"]) if row["range"] is None else f"{row['kernel']} in {row['range']}"
 
 
-# What ncu's rules look at, in our words; theirs stand in rules.csv.
+# The subjects of ncu's rules, in our words; rules.csv has ncu's own.
 _RULES = {
     "TheoreticalOccupancy": "its resources keep warps out of the SMs",
     "AchievedOccupancy": "fewer warps are resident than could be: blocks are few, or end at different times",
@@ -129,7 +129,7 @@ _RULES = {
     "FPInstructions": "multiplications and additions are not fused",
     "SlowPipeLimiter": "a slow pipe holds it up",
 }
-# What the rule without an estimate that names the bottleneck says, by words of its text.
+# Headlines for the rule without an estimate that names the bottleneck, by words of its text.
 _BOTTLENECKS = (
     (
         "low compute throughput and memory",
@@ -143,7 +143,7 @@ _BOTTLENECKS = (
 
 
 def _rule(kernel: Kernel) -> Reason | None:
-    """ncu's own rule with the largest estimate."""
+    """The rule of ncu with the largest estimate."""
     rules = [row for row in kernel.rows["rules"] if row["type"] in ("OPT", "WRN") and row["speedup_frac"] is not None]
     row = max(rules, key=lambda row: float(row["speedup_frac"]), default=None)
     if row is None or row["speedup_frac"] < LEAST_SPEEDUP:
@@ -159,7 +159,7 @@ def _rule(kernel: Kernel) -> Reason | None:
 
 
 def _bottleneck(kernel: Kernel) -> Reason | None:
-    """Which part of the GPU is the busiest, by the rule of ncu that gives no estimate."""
+    """The busiest part of the GPU, from the rule of ncu that gives no estimate."""
     for row in kernel.rows["rules"]:
         if row["rule"] != "SOLBottleneck":
             continue
@@ -171,7 +171,7 @@ def _bottleneck(kernel: Kernel) -> Reason | None:
 
 
 def _roof(kernel: Kernel) -> Reason | None:
-    """Its share of the nearest measured roof."""
+    """The kernel's share of the nearest measured roof."""
     roofline = [row for row in kernel.rows["roofline"] if row["roof_frac"] is not None]
     if not roofline:
         return None
@@ -224,7 +224,7 @@ def _shape(kernel: Kernel) -> Reason | None:
 
 
 def _throughput(kernel: Kernel) -> Reason | None:
-    """How busy memory and arithmetic are, of their peaks."""
+    """The throughput of memory and arithmetic, relative to their peaks."""
     row = next((row for row in kernel.rows["counters"] if row["sm_throughput_frac"] is not None), None)
     memory = next((name for name in _MEMORY if row and row[name] is not None), None)
     if row is None or memory is None:
@@ -250,7 +250,7 @@ _MEMORY = ("dram_throughput_frac", "memory_throughput_frac")
 
 
 def _access(kernel: Kernel) -> Reason | None:
-    """Loads whose threads read apart from each other, or warps of which few threads are on."""
+    """Loads whose threads read scattered addresses, or warps with few active threads."""
     if not kernel.rows["counters"]:
         return None
     row = kernel.rows["counters"][0]
@@ -271,8 +271,8 @@ def _access(kernel: Kernel) -> Reason | None:
 
 
 def _stall(kernel: Kernel) -> Reason | None:
-    """What most of its warps wait for."""
-    # the longest range comes first, in it the largest share
+    """The stall reason of most of its warps."""
+    # the longest range comes first, and in it the largest share
     row = next((row for row in kernel.rows["stalls"] if row["reason"] not in NOT_WAITING), None)
     if row is None:
         return None
@@ -287,7 +287,7 @@ def _stall(kernel: Kernel) -> Reason | None:
 
 
 def _line(kernel: Kernel) -> Reason | None:
-    """Its hottest source line."""
+    """The kernel's hottest source line."""
     row = max(kernel.rows["source"], key=lambda row: float(row["share_frac"]), default=None)
     if row is None:
         return None
@@ -301,7 +301,7 @@ def _line(kernel: Kernel) -> Reason | None:
 
 
 def _occupancy(kernel: Kernel) -> Reason | None:
-    """Few resident warps, by what ncu computed or measured."""
+    """Few resident warps, as ncu computed or measured."""
     row = next((row for row in kernel.rows["kernels"] if row["occupancy_theoretical_frac"] is not None), None)
     if row is None:
         return None
@@ -324,7 +324,7 @@ def _occupancy(kernel: Kernel) -> Reason | None:
 
 
 def _registers(kernel: Kernel) -> Reason | None:
-    """So many registers that few warps fit: known of every trace, without counters."""
+    """So many registers that few warps fit, known from any trace without counters."""
     traced = (row for row in kernel.rows["kernels"] if row["occupancy_theoretical_frac"] is None)
     row = next((row for row in traced if row["registers"] is not None), None)
     if row is None or int(row["registers"]) < MANY_REGISTERS:
@@ -339,7 +339,7 @@ def _registers(kernel: Kernel) -> Reason | None:
     )
 
 
-# What the name of a kernel of a library says of it, by its whole name as the tables have it.
+# Pattern of the whole name of a library's kernel, as in the tables -> what the name tells.
 _NAMES: tuple[tuple[str, str, str], ...] = (
     (r"nccl|rccl|AllReduce|AllGather|ReduceScatter", "a collective, which waits for other GPUs",
      "its name says that it is a collective: its time holds the wait for the slowest rank, so compare the ranks"),
@@ -359,12 +359,12 @@ _NAMES: tuple[tuple[str, str, str], ...] = (
 
 
 def _named(kernel: Kernel) -> Reason | None:
-    """What its name says, where a library gave it."""
+    """The meaning of a library kernel's name."""
     return next((Reason(headline, said) for name, headline, said in _NAMES if re.search(name, kernel.name)), None)
 
 
 def _short(kernel: Kernel) -> Reason | None:
-    """Launches no longer than what it takes to launch them."""
+    """Kernels that take no longer than their launch."""
     if kernel.mean_ns >= SHORT_NS:
         return None
     cells, own = [], ""
