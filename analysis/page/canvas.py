@@ -1,10 +1,10 @@
-"""What every figure shares: the style, the colours, a canvas with title and foot, and the same bytes every time.
+"""Share the basis of every figure: style, colours, a canvas with title and foot, and deterministic bytes.
 
-Every figure is a bare `Figure` (no pyplot, no global state). `to_bytes` gives SVG and PNG that are the same
-bytes on every run: fixed hash salt, no date, no creator. SVG text stays text (`svg.fonttype: none`): small
-files, names that a reader can select and search, and no glyph outlines in the bytes. The layout is computed
-with DejaVu Sans, which matplotlib ships; Verdana (the same widths) stands in where a viewer lacks it. So
-differences between machines can only come from another matplotlib or Pillow, and both are pinned.
+Every figure is a bare `Figure` (no pyplot, no global state). `to_bytes` gives SVG and PNG with the same bytes on every
+run: fixed hash salt, no date, no creator. SVG text stays text (`svg.fonttype: none`). This gives small files, names
+that a reader can select and search, and no glyph outlines in the bytes. The layout uses the widths of DejaVu Sans,
+which matplotlib ships. A viewer without it uses Verdana, which has the same widths. So only another matplotlib or
+Pillow can cause differences between machines, and both are pinned.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ STYLE: dict[str, Any] = {
     "path.simplify": False,
 }
 
-# Okabe and Ito 2008, "Color universal design": told apart with every common colour blindness.
+# Okabe and Ito 2008, "Color universal design": distinct for people with any common colour blindness.
 BLUE, ORANGE, GREEN, SKY = "#0072B2", "#E69F00", "#009E73", "#56B4E9"
 VERMILION, PURPLE, YELLOW, BLACK = "#D55E00", "#CC79A7", "#F0E442", "#222222"
 GREY, LIGHT_GREY = "#8a8a8a", "#c9c9c9"
 
-WIDTH = 10.5  # inches, every figure
+WIDTH = 10.5  # inches, for every figure
 
 
 def style_context(**more: Any) -> AbstractContextManager[None]:
@@ -78,7 +78,7 @@ def to_bytes(figure: Figure) -> dict[str, bytes]:
 
 
 def to_png(figure: Figure) -> bytes:
-    """The PNG alone, of a palette of 256: a third of the bytes, and no colour is off by more than 16 of 255."""
+    """The PNG alone, with a palette of 256: a third of the bytes, and no colour is off by more than 16 of 255."""
     pixels, png = io.BytesIO(), io.BytesIO()
     with style_context():
         figure.savefig(pixels, format="rgba")
@@ -90,7 +90,7 @@ def to_png(figure: Figure) -> bytes:
 
 
 def to_svg(figure: Figure) -> bytes:
-    """The SVG alone. Its ids start with the figure's label, so that several of them can stand inline in one page."""
+    """The SVG alone. Its ids start with the figure's label, so that one page can hold several figures inline."""
     name = str(figure.get_label()) or "figure"
     with style_context(**{"svg.hashsalt": name}):
         svg = io.BytesIO()
@@ -99,20 +99,21 @@ def to_svg(figure: Figure) -> bytes:
     for mark in (' id="', "url(#", 'href="#'):
         source = source.replace(mark, f"{mark}{name}-")
     source = source.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
-    # 0.01 pt is less than a screen shows
+    # a screen does not show 0.01 pt
     source = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda place: re.sub(r"(\.\d\d)\d+", r"\1", place[0]), source)
     return source.encode("utf-8")
 
 
 def compact(svg: bytes) -> bytes:
-    """The same picture, for one of many texts and patches: what each repeats is said once, and no group is empty or of
-    one thing alone.
+    """The same picture in fewer bytes, for figures with many texts and patches.
+
+    Repeated styles appear once, and no group is empty or holds only one element.
     """
     font = b"font-family: 'DejaVu Sans', Verdana, sans-serif, sans-serif"
     svg = re.sub(rb' transform="rotate\(-0 [^"]*\)"', b"", svg.replace(font + b"; ", b""))
     svg = re.sub(rb'\s*<g id="[^"]*line2d_[0-9]+"/>', b"", svg)
     one = rb"(<text [^>]*>[^<]*</text>|<path [^>]*/>)"
-    for _ in range(2):  # the group of a text lies in that of its tick
+    for _ in range(2):  # the group of a text is inside that of its tick
         svg = re.sub(rb'<g id="[^"]*(?:text|patch|tick)_[0-9]+">\s*' + one + rb"\s*</g>", rb"\1", svg)
     svg = re.sub(rb"\n +", b"\n", svg)
     svg = re.sub(rb'(?<= d=")[^"]*', lambda path: re.sub(rb"\s*([A-Za-z])\s*", rb"\1", path[0]), svg)
@@ -120,7 +121,7 @@ def compact(svg: bytes) -> bytes:
 
 
 def _share_styles(svg: bytes) -> bytes:
-    """Styles that occur more than once as classes, named after the figure as its ids are."""
+    """Turn styles that occur more than once into classes, named after the figure like its ids."""
     figure = re.search(rb'id="([^"]*-)figure_1"', svg)
     assert figure is not None
     counts = Counter(re.findall(rb' style="([^"]*)"', svg))
@@ -133,7 +134,7 @@ def _share_styles(svg: bytes) -> bytes:
 
 
 def drawable(value: Any, width: int, head: float = 0.6) -> str:
-    """A name that the figure's font can draw: other characters would only become boxes (and warnings)."""
+    """The shortened name, with `?` for characters that the figure's font lacks (they would become boxes)."""
     known = _glyphs()
     return "".join(c if ord(c) in known else "?" for c in text.shorten(value, width, head))
 
@@ -146,8 +147,8 @@ def _glyphs() -> Mapping[int, int]:
 def new_canvas(
     label: str, body: float, caption: str, notes: Sequence[str] = (), title: str = ""
 ) -> tuple[Figure, float]:
-    """A figure with `body` inches above a foot of notes and caption. Returns it and the height of the foot."""
-    columns = int(WIDTH * 16.5)  # characters of the caption's size that fit
+    """A figure with `body` inches above a foot of notes and caption, and the height of the foot."""
+    columns = int(WIDTH * 16.5)  # number of characters of the caption's size that fit
     lines = [line for note in notes for line in textwrap.wrap(note, columns)]
     lines += textwrap.wrap(drawable(caption, 600), columns)
     foot = 0.16 * len(lines) + 0.12
@@ -161,7 +162,7 @@ def new_canvas(
 
 
 def place_axes(figure: Figure, left: float, right: float, top: float, bottom: float) -> Axes:
-    """Axes with margins in inches: nothing moves when a label gets longer, so output stays deterministic."""
+    """Axes with margins in inches: longer labels move nothing, so the output stays deterministic."""
     width, height = figure.get_size_inches()
     return figure.add_axes(
         (left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height)
@@ -169,12 +170,15 @@ def place_axes(figure: Figure, left: float, right: float, top: float, bottom: fl
 
 
 def draw_bar(axes: Axes, y: float, left: float, width: float, height: float, **style: Any) -> None:
-    """One bar at `y`, in data. Far faster than `barh`, which looks at all bars again for each; it sets no limits."""
+    """Draw one bar at `y`, in data units.
+
+    It is far faster than `barh`, which checks all bars each time; it sets no limits.
+    """
     axes.add_patch(Rectangle((left, y - height / 2), width, height, **style))
 
 
 def draw_legend(figure: Figure, handles: Sequence[Any]) -> None:
-    """What the colours mean, in rows of five below the title."""
+    """Draw the legend of the colours, in rows of five below the title."""
     top = 1 - 0.36 / figure.get_size_inches()[1]
     figure.legend(
         handles=handles,

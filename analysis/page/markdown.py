@@ -1,6 +1,6 @@
-"""report.md and the terminal summary: one page read at a glance, from the same report dict as the HTML.
+"""Render report.md and the terminal summary: one page for a quick look, from the same report dict as the HTML.
 
-Names come from a capture and are hostile: each is escaped for GitHub's Markdown, shortened, put on one line.
+Names come from a capture and are hostile. Each is escaped for GitHub's Markdown, shortened, and put on one line.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import tabulate
 
 from analysis.page import text
 
-# With wcwidth installed tabulate pads Chinese names otherwise than without: the page must not depend on that.
+# With wcwidth installed, tabulate pads Chinese names differently. The page must not depend on that.
 tabulate.WIDE_CHARS_MODE = False
 
-TOP = 12  # rows of a table on this page; the CSV has the rest
+TOP = 12  # rows of a table on this page; the CSV file has the rest
 _NAME_WIDTH = 64
-_PROSE_WIDTH = {"evidence": 160, "reason": 240}  # how much of the prose of a column is shown
-_FROM_COUNTERS = ("counters", "row", "key")  # evidence of a column that rests on counters in a row of that tier
+_PROSE_WIDTH = {"evidence": 160, "reason": 240}  # shown characters of a column with prose
+_FROM_COUNTERS = ("counters", "row", "key")  # tiers of evidence for columns that rest on counters
 Sections = Mapping[str, Sequence[str]]
 
 
 def render_markdown(
     report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], sections: Sections | None = None
 ) -> str:
-    """The report as GitHub Markdown. Tables without rows are left out; `report["gaps"]` says why.
+    """Render the report as GitHub Markdown. A table without rows is left out; `report["gaps"]` has the reason.
 
-    `sections` holds the blocks of tables in a shape of their own, by table.
+    `sections` holds, by table, the blocks of tables with their own layout.
     """
     untrusted = is_untrusted(report)
     blocks = [f"# {escape(report.get('title') or 'Report')}"]
@@ -58,15 +58,15 @@ def is_untrusted(report: Mapping[str, Any]) -> bool:
 
 
 def from_counters(table: pd.DataFrame | None) -> bool:
-    """True if any row of the table rests on counters."""
+    """Whether any row of the table rests on counters."""
     return table is not None and "tier" in table.columns and bool((table["tier"] == "counters").any())
 
 
 def escape(value: Any) -> str:
-    """Text that GitHub's Markdown shows as it is, also in a table: one line, no HTML, emphasis or code."""
+    """Escape text so that GitHub shows it unchanged, also in a table: one line, no HTML, emphasis or code."""
     plain = text.clean(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     plain = re.sub(r"([\\`*|\[\]~$!#])", r"\\\1", plain)
-    # an underscore inside a word means nothing in GitHub's Markdown; anywhere else it may start an emphasis
+    # GitHub's Markdown ignores an underscore inside a word; elsewhere it may start an emphasis
     return re.sub(r"(?<![^\W_])_+|_+(?![^\W_])", lambda m: "\\_" * len(m[0]), plain)
 
 
@@ -80,7 +80,7 @@ def _cell(value: Any, column: str, untrusted: bool, short: Mapping[str, str]) ->
 
 
 def _shortened(rows: pd.DataFrame, column: str) -> dict[str, str]:
-    """What is shown of the texts of a column, which differ as the texts do."""
+    """Short forms of the texts of a column; different texts have different forms."""
     texts = [
         text.cell(value, column) for value in rows[column] if not text.is_missing(value) and not text.is_number(value)
     ]
@@ -122,29 +122,29 @@ _CONDITIONS = (
 
 
 def conditions_line(report: Mapping[str, Any]) -> str:
-    """The conditions that decide what the numbers are worth, in one line; the others stand in the table of all."""
+    """The conditions that matter most for the numbers, in one line; the table of conditions has all."""
     known = {str(c.get("name")): c.get("value") for c in report.get("conditions") or []}
     return " · ".join(f"{name} {text.shorten(known[name], 90)}" for name in _CONDITIONS if name in known)
 
 
 def cited_table(item: Mapping[str, Any]) -> str:
-    """The name of the table that a piece of evidence cites, be it `gaps` or `gaps.csv`."""
+    """The name of the table that a piece of evidence cites, as `gaps` or as `gaps.csv`."""
     return text.clean(item.get("table", "")).removesuffix(".csv")
 
 
 def described(report: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
-    """The columns of a table as the report lists them, by name."""
+    """Name of a column -> its description in the report, for one table."""
     listed = (entry for entry in report.get("tables") or [] if entry["name"] == name)
     return {str(column.get("name")): column for entry in listed for column in entry.get("columns") or []}
 
 
 def is_from_counters(column: Mapping[str, Any] | None) -> bool:
-    """Whether a column rests on counters in a row of that tier; `column` as the report describes it."""
+    """Whether a column rests on counters in a row of that tier; `column` is its description in the report."""
     return column is not None and column["evidence"] in _FROM_COUNTERS
 
 
 def rests_on_counters(item: Mapping[str, Any], report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> bool:
-    """True if the cited row is of tier counters; where the row is a sum of several, if any of the table's is."""
+    """Whether the cited row is of tier counters; for a sum of several rows, whether any row of the table is."""
     name = cited_table(item)
     column = described(report, name).get(str(item.get("column", "")).split(" ")[0])  # `roof_frac (dram)`
     table = tables.get(name)
@@ -156,7 +156,7 @@ def rests_on_counters(item: Mapping[str, Any], report: Mapping[str, Any], tables
 
 
 def win(finding: Mapping[str, Any]) -> str:
-    """'2.5 ms', '' where nobody knows how much there is to win."""
+    """The possible gain, such as '2.5 ms'; '' if it is unknown."""
     value = finding.get("time_to_win_ns")
     return "" if text.is_missing(value) else text.number(value, "ns")
 
@@ -212,7 +212,7 @@ def _code(value: str) -> str:
 def _section(
     entry: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], own: Sequence[str] | None, untrusted: bool
 ) -> list[str]:
-    """The blocks of a table: its `own`, else the rows and columns that say most."""
+    """The blocks of a table: its `own`, else the most important rows and columns."""
     name = str(entry["name"])
     table = tables.get(name)
     if table is None or table.empty or not entry.get("title"):
@@ -235,7 +235,7 @@ def _section(
 
 
 def has_below_minimum(table: pd.DataFrame) -> bool:
-    """Whether a row of it carries the mark that text.BELOW_MINIMUM explains."""
+    """Whether a row of the table has the mark that text.BELOW_MINIMUM explains."""
     return "measured_over_minimum" in table and bool(table["measured_over_minimum"].map(text.is_below_minimum).any())
 
 
@@ -299,7 +299,7 @@ def _files(report: Mapping[str, Any]) -> list[str]:
 
 
 def render_tables(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], width: int = 44) -> str:
-    """The tables of a report for a terminal, with the columns that say most: what `make fusion` prints."""
+    """The tables of a report for a terminal, with their most important columns, as `make fusion` prints them."""
     lines = []
     for entry in report["tables"]:
         table = tables[entry["name"]].head(3 * TOP)
@@ -316,7 +316,7 @@ def render_tables(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame],
 
 
 def with_run(fix: Any, run: str) -> str:
-    """`fix` with this run's folder where it leaves that open (`RUN=…`, `RUN`)."""
+    """`fix` with this run's folder in place of `RUN=…` or `RUN`."""
     said = text.clean(fix)
     return (
         re.sub("(?<=RUN=)…| RUN(?=[/ ])", lambda at: at[0].replace("…", run).replace("RUN", run), said) if run else said
@@ -324,9 +324,9 @@ def with_run(fix: Any, run: str) -> str:
 
 
 def render_terminal(report: Mapping[str, Any], width: int = 100, run: str = "") -> str:
-    """The end of `make profile`: trust, the findings with their evidence, what is missing.
+    """Render the end of `make profile`: trust, the findings with their evidence, and the gaps.
 
-    `run` is the run's folder, which stands in the commands that go on with it; no other path is named.
+    `run` is the run's folder for the commands that continue with it; the text names no other path.
     """
     lines: list[str] = [text.clean(report.get("title") or "Report")]
     trust, coverage = report.get("trust") or {}, report.get("coverage") or {}
@@ -351,7 +351,7 @@ def render_terminal(report: Mapping[str, Any], width: int = 100, run: str = "") 
     if gaps:
         lines += ["", f"Missing ({len(gaps)}):"]
         for gap in gaps[:4]:
-            # a command that is cut or wrapped cannot be copied: each on a line of its own, whole
+            # a user cannot copy a cut or wrapped command, so each has its own line in full
             lines += [
                 f"   - {text.shorten(gap.get('what', ''), 80)}",
                 f"     Fix: {with_run(gap.get('fix', ''), run)}",

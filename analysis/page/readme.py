@@ -1,4 +1,4 @@
-"""The generated parts of the READMEs: text between `<!-- begin: NAME -->` and `<!-- end: NAME -->`."""
+"""Write the generated parts of the READMEs: text between `<!-- begin: NAME -->` and `<!-- end: NAME -->`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHAPE, DTYPE, VARIANT = "b8_t1024", "fp32", "v05_early"
 TRITON_SHAPES = [f"b{batch}_t{tokens}" for batch in (1, 8) for tokens in (512, 1024, 2048)]
 FUSIONS = 6  # rows of the fusion plan
 NOT_MET = "**no**"
-NEAR = ", within the spread"  # of a goal met or not by the median, whose limit lies between p5 and p95
+NEAR = ", within the spread"  # for a goal whose limit lies between p5 and p95 of the result
 INPUT_BYTES = 8 * 12 * 1024 * 1024 * 4  # of SHAPE in fp32
 
 
@@ -35,9 +35,9 @@ def replace_part(text: str, name: str, content: str) -> str:
 
 
 def join_gpus(texts: Mapping[str, str]) -> str:
-    """Return a part of a README: the text of the only GPU as it is, of several each under the name of its GPU.
+    """Return a part of a README: the text of a single GPU unchanged, or each GPU's text under its name.
 
-    Shape: `texts` by the name of the GPU. Headings inside a text go one level down below that name.
+    Shape: `texts` by the name of the GPU. Headings inside a text move one level down.
     """
     if len(texts) == 1:
         return next(iter(texts.values()))
@@ -47,12 +47,12 @@ def join_gpus(texts: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Results:
-    """What the committed runs hold.
+    """The results of the committed runs.
 
-    Shape: `report` and `tables` of the run with counters; `bench` the softmax benchmark's bench.csv, `gpt2` what its
-    bench.json has of GPT-2, by dtype; `gpt2_ops` the same with every op that it takes, {} if not measured;
-    `ladder_goals`, `ladder` and `ladder_times` tables of the ladder; `seconds` how long each capture took, by tool;
-    `run`, `bench_run` and `gpt2_ops_run` their folders, relative to reports/.
+    Shape: `report` and `tables` of the run with counters; `bench` the softmax benchmark's bench.csv; `gpt2` the part of
+    its bench.json about GPT-2, by dtype; `gpt2_ops` the same with every applicable op, {} if not measured;
+    `ladder_goals`, `ladder` and `ladder_times` tables of the ladder; `seconds` of each capture, by tool; `run`,
+    `bench_run` and `gpt2_ops_run` their folders, relative to reports/.
     """
 
     report: dict[str, Any]
@@ -76,7 +76,7 @@ class Results:
 def render_summary(results: Results, advice: str = "", dropin: str = "") -> str:
     """Return the results of README.md: five lines, each with its link.
 
-    Shape: `advice` and `dropin` are lines of other studies, "" where these have none on this GPU.
+    Shape: `advice` and `dropin` are lines of other studies, "" if they have none on this GPU.
     """
     traffic, check = results.tables["traffic"], results.tables["fusion_check"]
     rows, moved = _headline(results.bench, traffic)
@@ -102,7 +102,7 @@ def render_summary(results: Results, advice: str = "", dropin: str = "") -> str:
 
 
 def render_results(results: Results) -> str:
-    """Return the results in reports/README.md: the time of each step, what to fuse, each goal with what was reached."""
+    """Return the results in reports/README.md: time of each step, fusion plan, and each goal with its result."""
     gpu = results.conditions
     figure = f"{results.run}/figures/traffic_op.png"
     parts = [
@@ -123,7 +123,7 @@ def render_results(results: Results) -> str:
 
 
 def _headline(bench: pd.DataFrame, traffic: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The timings of every variant at the headline shape, and what each moved in the captured run, by variant."""
+    """The times of every variant at the headline shape, and the bytes of each in the captured run, by variant."""
     rows = bench[(bench["shape_name"] == SHAPE) & (bench["dtype"] == DTYPE) & (bench["convention"] == "cold")]
     return rows, traffic[traffic["range"].str.startswith("bench/softmax/")].set_index("variant")
 
@@ -143,7 +143,7 @@ def _steps_table(gaps: pd.DataFrame) -> str:
 
 
 def _fusion_parts(tables: dict[str, pd.DataFrame], folder: str) -> list[str]:
-    """What to fuse, most gain first, and what the built kernels did; nothing where the run holds no plan."""
+    """The fusion plan, most gain first, and the results of the built kernels; empty if the run has no plan."""
     plan, check = tables["fusion"].dropna(subset=["gain_ns"]), tables["fusion_check"]
     if plan.empty:
         return []
@@ -204,7 +204,7 @@ def _fusion_parts(tables: dict[str, pd.DataFrame], folder: str) -> list[str]:
 
 
 def _declared(check: pd.DataFrame) -> pd.DataFrame:
-    """Of each op the kernel that the model runs, which is its declared best; where no step runs it, the first."""
+    """For each op, the kernel that the model runs, which is its declared best; if no step runs it, the first."""
     in_step = check["measured_gain_ns"].notna()
     runs = check[in_step].drop_duplicates("op").set_index("op")["variant"]
     alone = check[~in_step & (check["variant"] == check["op"].map(runs).fillna(check["variant"]))]
@@ -212,7 +212,7 @@ def _declared(check: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bound(row: pd.Series) -> str:
-    """The least time of a fused kernel; work that a matrix product takes over has no kernel of its own."""
+    """The least time of a fused kernel. Work that moves into a matrix product has no kernel of its own."""
     inside = row["scope"] == "epilogue" and row["bound_time_ns"] == 0
     return f"{MISSING} (inside the product)" if inside else number(row["bound_time_ns"], "ns")
 
@@ -222,7 +222,7 @@ def _error(value: Any) -> str:
 
 
 def _fusion_goals(check: pd.DataFrame) -> list[list[str]]:
-    """One row for the bytes and one for the time of the fusions that can be judged."""
+    """One row for the bytes and one for the time of the fusions with a result."""
     judged, goals = _declared(check).dropna(subset=["within"]), []
     for what, limit in (("bytes", limits().fusion_bytes_frac), ("time", limits().fusion_time_frac)):
         errors = judged[f"{what}_error_frac"].astype(float)
@@ -236,8 +236,9 @@ def _fusion_goals(check: pd.DataFrame) -> list[list[str]]:
 
 
 def _ladder_goals(goals: pd.DataFrame) -> list[list[str]]:
-    """One row for each goal of the ladder: the least of what it is about, with its p5 to p95, and how much of that
-    reaches it.
+    """One row for each goal of the ladder.
+
+    It has the lowest speed-up with its p5 to p95, and the share of shapes that reach the goal.
     """
     rows = []
     for _, same in goals.groupby("goal", sort=True):
@@ -257,7 +258,7 @@ def _ladder_goals(goals: pd.DataFrame) -> list[list[str]]:
 
 
 def _behind(results: Results) -> list[str]:
-    """Every dtype and shape at which a rung misses the library that a goal holds it against, with what explains it."""
+    """Every dtype and shape at which a rung misses the library of its goal, with the explanation."""
     goals = results.ladder_goals
     missed = goals[(goals["share"] < 1.0) & ~goals["met"].astype(bool)] if len(goals) else goals
     if missed.empty:
@@ -289,7 +290,7 @@ def _behind(results: Results) -> list[str]:
 
 
 def _waits(row: pd.Series) -> str:
-    """The counters that say what a rung waits for."""
+    """The counters that show what a rung waits for."""
     if is_missing(row["top_stall"]):
         return MISSING
     shares = [("DRAM", row["dram_throughput_frac"]), ("arithmetic", row["compute_throughput_frac"])]
@@ -298,7 +299,7 @@ def _waits(row: pd.Series) -> str:
 
 
 def _softmax_goals(results: Results) -> list[list[str]]:
-    """What the fused softmax reads, how near its floor it is, and whether it beats Triton."""
+    """The goals of the fused softmax: its reads, its distance from the floor, and its time against Triton."""
     bench, traffic, bounds = results.bench, results.tables["traffic"], limits()
     rows: list[list[str]] = []
     ours = traffic[traffic["range"] == f"bench/softmax/{VARIANT}"]
@@ -333,7 +334,7 @@ def _softmax_goals(results: Results) -> list[list[str]]:
 
 
 def _goals(results: Results) -> list[list[str]]:
-    """One row a goal: what, the goal, what was reached, whether it is met."""
+    """One row per goal: subject, goal, result, whether it is met."""
     report, tables, seconds, bounds = results.report, results.tables, results.seconds, limits()
     coverage, equality = report["coverage"], report["nsys_equality"]
     rows = [
@@ -369,7 +370,7 @@ def _goals(results: Results) -> list[list[str]]:
 
 
 def all_ops(measured: dict[str, Any], folder: str) -> list[str]:
-    """What GPT-2 wins with every op that it takes, as paragraphs; none if that was not measured.
+    """The speed-up of GPT-2 with every applicable op, as paragraphs; empty if it was not measured.
 
     Shape: `folder` of that run, relative to the README.
     """
@@ -393,7 +394,7 @@ def all_ops(measured: dict[str, Any], folder: str) -> list[str]:
 
 
 def _rates(results: Results) -> list[list[str]]:
-    """Rows of the table of goals for what has none: how fast GPT-2 generates."""
+    """Rows of the table of goals without a goal: the rates of generation with GPT-2."""
     rows = []
     for dtype, measured in results.gpt2.items():
         before, after = (measured["tokens_per_s"][root] for root in ("gpt2", "gpt2_fused"))
@@ -405,7 +406,7 @@ def _rates(results: Results) -> list[list[str]]:
 
 
 def _goal(what: str, goal: str, reached: str, met: bool, *, near: bool = False) -> list[str]:
-    """A row of the table of goals; `near`: the limit lies between p5 and p95 of what was reached."""
+    """A row of the table of goals; `near`: the limit lies between p5 and p95 of the result."""
     return [what, goal, reached, ("yes" if met else NOT_MET) + (NEAR if near else "")]
 
 
