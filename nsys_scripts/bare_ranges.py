@@ -1,6 +1,7 @@
-"""Turn what bare_nvtx.c recorded into captures/bare_ranges.csv, and say in captures/bare.json how the program ended.
+"""Turn the records of bare_nvtx.c into captures/bare_ranges.csv, and write the program's outcome to captures/bare.json.
 
-Both may be shared: names of ranges lose absolute paths and this machine's name, processes and threads are numbered.
+Both are fit for publication: names of ranges lose absolute paths and this machine's name, and processes and threads are
+numbered.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ EVENT = np.dtype([("time", "<u8"), ("value", "<u4"), ("domain_kind", "<u4")])
 PACK_FROM = 1 << 20  # a larger table is written packed
 TIMED_OUT = 124  # exit code of timeout(1)
 UNNAMED = "(unnamed)"
-Row = tuple[int, int | str, int, int, int | str, str, str]  # as BareRange has them
+Row = tuple[int, int | str, int, int, int | str, str, str]  # the fields of BareRange
 
 
 @dataclass(frozen=True)
 class Process:
-    """What one process recorded: `events` in the order of each thread, `names` by their number."""
+    """The records of one process: `events` in the order of each thread, `names` by their number."""
 
     start_ns: int
     rank: int | None
@@ -70,7 +71,7 @@ def read_process(path: Path) -> Process | None:
 
 
 def _names(chunk: bytes) -> dict[int, str]:
-    """Name by number. A name that was not finished when the process was killed has the number 0."""
+    """Number -> name. A name that the killed process had not finished has the number 0."""
     found, at = {}, RECORD
     while at + NAME.size <= len(chunk):
         number, length = NAME.unpack_from(chunk, at)
@@ -83,7 +84,7 @@ def _names(chunk: bytes) -> dict[int, str]:
 
 
 def _events(parts: list[tuple[int, Any]]) -> Any:
-    """Thread, time, kind, domain, value and place of each event, sorted by thread and time."""
+    """Thread, time, kind, domain, value and position of each event, sorted by thread and time."""
     kept = []
     for first, chunk in parts:
         empty = np.flatnonzero(chunk["domain_kind"] == 0)
@@ -149,10 +150,10 @@ def rows_of(processes: Iterable[Process]) -> Iterator[Row]:
 
 
 def automatic(rows: list[Row], cost_ns: float) -> tuple[list[Row], str]:
-    """The rows that count, and whether they are automatic ranges (AUTO_ON), the program's own (AUTO_OWN) or neither.
+    """The valid rows, and whether they are automatic ranges (AUTO_ON), the program's own (AUTO_OWN) or neither.
 
-    Where the program opens ranges itself, the automatic ones beside them are dropped. Else what they cost is taken off:
-    of a range that holds others what these cost, too.
+    If the program opens ranges itself, the automatic ones are dropped. Otherwise their cost is subtracted: each range
+    also loses the cost of the ranges inside it.
     """
     others = [row for row in rows if not row[6].startswith(PREFIX)]
     if len(others) == len(rows):
@@ -163,7 +164,7 @@ def automatic(rows: list[Row], cost_ns: float) -> tuple[list[Row], str]:
 
 
 def _without_cost(rows: list[Row], cost_ns: float) -> list[Row]:
-    """The rows with every time moved back by half of the cost for each automatic event before it on its thread."""
+    """The rows with every time reduced by half of the cost per earlier automatic event on its thread."""
     events: dict[tuple[int, int], list[int]] = defaultdict(list)
     for process, _, thread, start, end, _, name in rows:
         if name.startswith(PREFIX):
@@ -183,13 +184,13 @@ def _without_cost(rows: list[Row], cost_ns: float) -> list[Row]:
 
 
 def cost_of(folder: Path) -> float | None:
-    """What an automatic range costs (ns), the most that a process measured; None where none did."""
+    """The cost of an automatic range (ns), the highest that a process measured; None without a measurement."""
     found = [json.loads(path.read_text(encoding="utf-8"))["cost_ns"] for path in folder.glob("cost-*.json")]
     return max(found, default=None)
 
 
 def save(rows: list[Row], captures: Path) -> None:
-    """Write bare_ranges.csv, packed where it is large, whole or not at all."""
+    """Write bare_ranges.csv, packed if it is large, whole or not at all."""
     plain, packed = captures / BARE_RANGES.name, captures / f"{BARE_RANGES.name}.xz"
     text = BARE_RANGES.text(rows).encode()
     target, other = (packed, plain) if len(text) > PACK_FROM else (plain, packed)

@@ -1,6 +1,6 @@
-"""Name the packages of pyproject.toml that the interpreter at hand lacks, or has in another version than is pinned.
+"""Name the packages of pyproject.toml that this interpreter lacks, or has in another version than the pinned one.
 
-For runs without a virtual environment. Another version is no error: a GPU image brings its own torch.
+For runs without a virtual environment. Another version is not an error: a GPU image brings its own torch.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# What a run can do without, and what it then goes without.
+# Optional packages, and what a run lacks without them.
 OPTIONAL = {
     "ninja": "the CUDA variants cannot be built",
     "nvidia-ml-py": "clocks and power are not sampled",
@@ -24,7 +24,7 @@ OPTIONAL_ON_CPU = {"nvtx": "ranges cannot be shown to nsys and ncu"}
 
 
 def installed(extras: list[str]) -> dict[str, str | None]:
-    """Installed version, None without one, of each requirement of the base install and of these extras."""
+    """Requirement -> installed version or None, for the base install and these extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = list(project["dependencies"])
     for extra in extras:
@@ -39,7 +39,7 @@ def installed(extras: list[str]) -> dict[str, str | None]:
 
 
 def fits(requirement: str, found: str) -> bool:
-    """Whether a version meets a requirement; without the packaging library, which compares them, it is taken to."""
+    """Whether a version meets a requirement; True without the packaging library, which compares them."""
     try:
         from packaging.requirements import Requirement
     except ImportError:

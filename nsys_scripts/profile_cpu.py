@@ -1,4 +1,4 @@
-"""GPT-2 without a GPU: its layer times on the CPU, and the report of the first GPU's committed capture."""
+"""Profile GPT-2 without a GPU: its layer times on the CPU, and the report of the first GPU's committed capture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from profile_stages import Runner, Stage
 
 
 class WithoutGpu(Runner):
-    """What `make profile` does where there is no GPU."""
+    """The stages of `make profile` on a machine without a GPU."""
 
     def stages(self) -> list[Stage]:
         asked = [PYTHON, "-m", "analysis.published", "overview", "--first"]
@@ -53,7 +53,7 @@ class WithoutGpu(Runner):
         ]
 
     def _must(self, code: int) -> int:
-        """The exit code 0: what follows needs this stage.
+        """Return the exit code 0, since the next stages need this one.
 
         Raises: ProfileError for any other.
         """

@@ -24,14 +24,14 @@ from profile_machine import ROOT, Machine, look, shown
 from profile_program import NOT_FOUND, ProfileError, Program, find, gpt2
 from profile_stages import Runner
 
-BUDGET, BUDGET_OF_GPT2 = 60, 30  # seconds for ncu; of GPT-2's GPU time half a minute covers 95 %
-NEEDED = ("msgspec", "numpy", "pandas", "pyarrow")  # without which no stage after the first has a result
+BUDGET, BUDGET_OF_GPT2 = 60, 30  # seconds for ncu; for GPT-2, half a minute covers 95 % of the GPU time
+NEEDED = ("msgspec", "numpy", "pandas", "pyarrow")  # every stage after the first needs these packages
 LEAST_FREE_BYTES = 256 << 20
 INTERRUPTED = 130
 
 
 class _Parser(argparse.ArgumentParser):
-    """Usage errors as one sentence."""
+    """Report usage errors as one sentence."""
 
     def error(self, message: str) -> NoReturn:
         raise ProfileError(2, f"{message[:1].upper()}{message[1:]}. See profile.sh --help.")
@@ -67,7 +67,7 @@ def _parser() -> _Parser:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The options, with `command` and `folder`: those of the run that --run names, unless they are given.
+    """Parse the options, with `command` and `folder`; those not given come from the run that --run names.
 
     Raises: ProfileError, for usage.
     """
@@ -97,7 +97,7 @@ def _restored(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _remember(options: argparse.Namespace, folder: Folder) -> None:
-    """Note what was asked for, so that --run alone goes on with it."""
+    """Store the options, so that --run alone continues with them."""
     names = ("budget", "steps", "deep", "limit", "timeline_mb", "window", "auto_ranges", "counters", "harness", "roofs")
     kept: dict[str, Any] = {name: getattr(options, name) for name in names}
     kept["stdin"] = str(options.stdin.resolve()) if options.stdin else None
@@ -105,7 +105,7 @@ def _remember(options: argparse.Namespace, folder: Folder) -> None:
 
 
 def _given_stdin() -> Path | None:
-    """The file that our own input is redirected from: every run of the program can read it anew."""
+    """The file that our own standard input is redirected from: every run of the program can read it again."""
     try:
         if stat.S_ISREG(os.fstat(0).st_mode):
             return Path(os.readlink("/proc/self/fd/0"))
@@ -123,7 +123,10 @@ def _check_disk(path: Path) -> None:
 
 
 def _check_packages() -> None:
-    """Raises: ProfileError, where the stages could only fail for want of a package of the base install."""
+    """Check the packages of the base install.
+
+    Raises: ProfileError, if a package is missing that the stages need.
+    """
     asked = "import importlib.util as u, sys; print(*(n for n in sys.argv[1:] if u.find_spec(n) is None))"
     lacking = subprocess.run([PYTHON, "-c", asked, *NEEDED], capture_output=True, text=True, check=False).stdout.split()
     if lacking:
@@ -139,7 +142,7 @@ def _folder_of(options: argparse.Namespace, machine: Machine, name: str) -> Fold
 
 
 def drive(arguments: list[str]) -> int:
-    """Profile what the command line asks for; the exit code.
+    """Run the profile that the command line requests, and return the exit code.
 
     Raises: ProfileError, with one sentence.
     """
@@ -176,7 +179,7 @@ def _go(runner: Runner) -> int:
 
 
 def _without_gpu(options: argparse.Namespace, machine: Machine) -> int:
-    """GPT-2 on a machine without a GPU: its layer times on the CPU, and the report of the committed capture."""
+    """Profile GPT-2 on a machine without a GPU: layer times on the CPU, and the report of the committed capture."""
     if not os.environ.get("ANNOUNCED"):
         print(f"No NVIDIA GPU found: {machine.reason}.", flush=True)
     folder = _folder_of(options, Machine(gpu="cpu"), "gpt2")
@@ -190,7 +193,7 @@ def _interrupt(*_: object) -> None:
 
 
 def main() -> int:
-    """Command line: the exit code, and one sentence for what went wrong."""
+    """Command line: return the exit code, and print one sentence for an error."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
@@ -200,7 +203,7 @@ def main() -> int:
         return refused.code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # who reads our output has seen enough
+    except BrokenPipeError:  # the reader of our output closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:

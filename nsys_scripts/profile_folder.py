@@ -1,4 +1,4 @@
-"""The folder of a run: which stages are done, by the content that they were made of, and who is working in it."""
+"""The folder of a run: the finished stages, by a digest of their inputs, and the process that works in it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ GRACE_SECONDS = 10.0
 
 
 def digest(parts: Iterable[object]) -> str:
-    """A digest of anything JSON can hold."""
+    """A digest of any values that JSON can hold."""
     return hashlib.sha256(json.dumps(list(parts), default=str).encode()).hexdigest()
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write beside, then move into place: a reader never sees half a file."""
+    """Write to a temporary file and rename it, so that no reader sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -37,7 +37,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object of a file; an empty one, where there is none or it is damaged."""
+    """The object of a file; an empty one if the file is missing or damaged."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -46,7 +46,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 class Folder:
-    """RUN with raw/ (never shared) and captures/ (fit for the public)."""
+    """RUN with raw/ (never shared) and captures/ (fit for publication)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,9 +56,9 @@ class Folder:
         self._lock: Any = None
 
     def open(self) -> None:
-        """Make the folder, take its lock, end what a killed profile left running.
+        """Make the folder, take its lock, and end processes that a killed profile left running.
 
-        Raises: ProfileError, where another profile works in it.
+        Raises: ProfileError, if another profile works in it.
         """
         for path in (self.raw, self.captures):
             path.mkdir(parents=True, exist_ok=True)
@@ -71,13 +71,13 @@ class Folder:
             raise ProfileError(2, sentence) from None
         left = read_json(self._running)
         if left and left.get("boot") == _boot() and _started(left["session"]) in (None, left["started"]):
-            if _members(left["session"]):  # whose number no other session can have while one of them runs
+            if _members(left["session"]):  # no other session can have this number while one of its processes runs
                 print(f"Ending {left['stage']}, which a killed profile left running.", flush=True)
             end_session(left["session"])
         self._running.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._lock:
             self._lock.close()
 
@@ -90,25 +90,25 @@ class Folder:
         return self.records().get(name, {}).get("key") == key and all(path.exists() for path in outputs)
 
     def done(self, name: str, key: str, seconds: float) -> None:
-        """Note a stage that went well."""
+        """Record a stage that succeeded."""
         ended = time.time_ns()
         write_json(
             self.raw / STATE, self.records() | {name: {"key": key, "seconds": round(seconds, 1), "ended": ended}}
         )
 
     def forget(self, name: str) -> None:
-        """Note that a stage is not done, before it begins to replace its files."""
+        """Record that a stage is not done, before it begins to replace its files."""
         records = self.records()
         if records.pop(name, None):
             write_json(self.raw / STATE, records)
 
     def stamp(self, name: str) -> Any:
-        """What changes whenever a stage is done again; None before."""
+        """A value that changes whenever a stage is done again; None before the first time."""
         return self.records().get(name, {}).get("ended")
 
     @contextlib.contextmanager
     def beside(self, command: list[str], where: Path, log: Path) -> Iterator[Callable[[], int]]:
-        """Start a command whose output goes to `log`; the function that is given waits for its exit code."""
+        """Start a command with its output in `log`, and yield a function that waits for its exit code."""
         with log.open("wb") as said:
             process = subprocess.Popen(command, cwd=where, stdout=said, stderr=said, start_new_session=True)
             try:
@@ -118,7 +118,7 @@ class Folder:
                     end_session(process.pid, process.poll)
 
     def run(self, command: list[str], stage: str, where: Path, stdin: Path | None = None) -> int:
-        """Run a command in a session of its own, which ends as a whole when this program is interrupted."""
+        """Run a command in its own session, which ends as a whole if this program is interrupted."""
 
         def note() -> None:  # in the new process, before it becomes the command: a kill at any time finds it noted
             mine = os.getpid()
@@ -137,7 +137,7 @@ class Folder:
 
 
 def _boot() -> str:
-    """Tells this boot of the machine, or this container, from another."""
+    """An identifier of this boot of the machine, or of this container."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:
@@ -145,7 +145,10 @@ def _boot() -> str:
 
 
 def _stat(pid: int | str) -> list[str]:
-    """What /proc says of a process after its name: state, parent, group, session …; empty where there is none."""
+    """The fields of /proc about a process after its name: state, parent, group, session ….
+
+    Empty without the process.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -153,20 +156,20 @@ def _stat(pid: int | str) -> list[str]:
 
 
 def _started(pid: int) -> str | None:
-    """When a process started, in ticks since boot: tells it from a later one of the same number."""
+    """The start of a process, in ticks since boot, which differs from that of a later process with the same number."""
     found = _stat(pid)
     return found[19] if len(found) > 19 else None
 
 
 def _members(session: int) -> list[int]:
-    """The processes of a session that still run: `timeout` puts a program into a group of its own, not a session."""
+    """The running processes of a session: `timeout` puts a program into its own group, but not into its own session."""
     pids = [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     found = ((int(pid), _stat(pid)) for pid in pids)
     return [pid for pid, said in found if said and said[3] == str(session) and said[0] != "Z"]
 
 
 def end_session(session: int, reap: Callable[[], object] = lambda: None) -> None:
-    """Ask the processes of a session to end, and end those that do not within ten seconds; `reap` waits for ours."""
+    """Ask the processes of a session to end, and kill the rest after ten seconds; `reap` waits for our own."""
     for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, 1.0)):
         for pid in _members(session):
             with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""The stages of a profile on a GPU: roofs, bare times, timeline, what to count, counters, report."""
+"""Run the stages of a profile on a GPU: roofs, bare times, timeline, counting plan, counters, report."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _LAUNCHES_RANKS = re.compile(
 GPU_TRACES = ("cuda_gpu_trace.csv", "cuda_kern_exec_trace.csv", "gputrace.csv", "kernexectrace.csv")
 LIMITED = 124  # exit code of `timeout`
 RANGES_DOMAIN = "kernel_ledger"  # of automatic ranges
-BLIND_LAUNCHES = 200  # to count where no timeline says what there is
+BLIND_LAUNCHES = 200  # launches to count without a timeline
 PYTHON = os.environ.get("PYTHON", sys.executable)
 VIEWERS = (("Timeline", "nsys-ui", "timeline.nsys-rep"), ("Counters", "ncu-ui", "counters.ncu-rep"))
 
 
 @dataclass(kw_only=True)
 class Measuring(Runner):
-    """Measures the roofs of the GPU, for this run and later ones."""
+    """Measure the roofs of the GPU, for this run and later ones."""
 
     options: argparse.Namespace
     machine: Machine
@@ -50,7 +50,7 @@ class Measuring(Runner):
         return [self.roofs_stage()]
 
     def roofs_stage(self) -> Stage:
-        """Done whenever it is asked for: the folder of roofs keeps its result, not the run."""
+        """The stage of the roofs. It always runs, since the folder of roofs keeps its result, not the run."""
         return Stage(
             name="roofs",
             title="roofs of this GPU, once, and the self-test of its counters",
@@ -60,7 +60,7 @@ class Measuring(Runner):
         )
 
     def _measure(self) -> int:
-        """Measure roofs and counters. What compiles meanwhile is done before roofs are timed."""
+        """Measure roofs and counters. Compilation in the background ends before roofs are timed."""
         scratch = Folder(self.scratch) if self.dry else scratch_folder(self.scratch)
         with self.compiled_beside(scratch.raw / "build.log") as wait:
             arch = self.machine.capability.replace(".", "")
@@ -77,7 +77,7 @@ class Measuring(Runner):
         return failed or denied
 
     def _test_counters(self, scratch: Folder) -> int:
-        """Count known bytes and FLOPs with ncu, and judge them by a report of their own."""
+        """Count known bytes and FLOPs with ncu, and judge them by a separate report."""
         out, script = scratch.captures, HERE / "ncu_capture.sh"
         program = [PYTHON, "-m", "harness.run", "--mode", "capture", "--only", "selftest", "--out", str(out)]
         denied = self.run(script, "--include", "selftest/", "--out", scratch.path, "--", *program, where=ROOT)
@@ -87,16 +87,16 @@ class Measuring(Runner):
         return denied
 
     def compiled_beside(self, log: Path) -> AbstractContextManager[Callable[[], int]]:
-        """Compile what the program needs while something else runs; nothing, where only roofs are asked for."""
+        """Compile the program's kernels while another command runs; nothing if only roofs are requested."""
         return nullcontext(lambda: 0)
 
     def hand_roofs(self) -> list[str]:
-        """Give the run its roofs and, of a program that writes none itself, a manifest; their names."""
+        """Copy the roofs into the run, and a manifest if the program writes none; return their names."""
         given = self.roofs.hand_to(self.folder.captures)
         if not self.program.is_harness:
             gpu = self.roofs.read(MANIFEST).get("gpu") or {}
             gpu |= {"name": self.machine.gpu, "compute_capability": self.machine.capability}
-            gpu.pop("card", None)  # of the card that the roofs were measured on
+            gpu.pop("card", None)  # it identifies the card of the roof measurement
             manifest = {"kind": "manifest", "schema_version": 1, "gpu": gpu, "driver": self.machine.driver or None}
             manifest |= {"nsys": self.machine.nsys or None, "ncu": self.machine.ncu or None}
             manifest["arguments"] = scrub_command(self.program.words)
@@ -175,7 +175,7 @@ class Profile(Measuring):
             name="counters",
             title="counters under ncu",
             work=self._counters,
-            seconds=budget,  # start-up included
+            seconds=budget,  # including start-up
             runs=0,
             key=lambda: [*what, self.machine.ncu, self._window(), read_json(self._plan_file)],
             outputs=(folder.raw / "ncu.log",),
@@ -216,7 +216,10 @@ class Profile(Measuring):
         return code
 
     def _within(self, times: int, ranges: str = "on") -> list[str]:
-        """The program, ended after so many times the limit: a profiler ends with it and keeps what it saw."""
+        """The command that runs the program and ends it after `times` times the limit.
+
+        A profiler ends with its program and keeps what it saw.
+        """
         return ["timeout", "-k", "10", str(times * self.options.limit), *self._words(ranges)]
 
     def _words(self, ranges: str = "on") -> list[str]:
@@ -231,11 +234,11 @@ class Profile(Measuring):
 
     @property
     def _has_ranges(self) -> bool:
-        """Whether the ranges of the bare run are automatic, so that all further runs are to have them."""
+        """Whether the ranges of the bare run are automatic, so that all further runs need them, too."""
         return self._asks_for_ranges and (self.dry or self._status("bare").get("auto_ranges") == "on")
 
     def _measured_ranges(self) -> Path:
-        """The folder for what a run says of its ranges, empty."""
+        """The emptied folder for the records of a run about its ranges."""
         folder = self.folder.raw / "ranges"
         if not self.dry:
             shutil.rmtree(folder, ignore_errors=True)
@@ -249,7 +252,7 @@ class Profile(Measuring):
         return code or written
 
     def _within_size(self) -> list[str]:
-        """The program, ended after twice the limit, or where its timeline grows too large."""
+        """The command that ends the program after twice the limit, or if its timeline grows too large."""
         limits = ["--seconds", str(2 * self.options.limit), "--megabytes", str(self.options.timeline_mb)]
         return [sys.executable, str(HERE / "within.py"), *limits, "--", *self._words()]
 
@@ -293,7 +296,7 @@ class Profile(Measuring):
         return read_json(self.folder.captures / f"{tool}.json")
 
     def _window(self) -> str:
-        """The window of the timeline, which the counters are to be of, too."""
+        """The window of the timeline, which the counters have to cover, too."""
         captured = self._status("nsys").get("window")
         return str(captured or ("profiler" if self.program.opens_window() else "all"))
 
@@ -329,7 +332,7 @@ class Profile(Measuring):
         return "as the plan chose no launch" if traced and not chosen else ""
 
     def _would_stop(self) -> str:
-        """Why ncu would never end, '' if it would: a replayed collective waits for the other ranks for ever."""
+        """The reason that ncu would never end, else '': a replayed collective waits for the other ranks for ever."""
         traces = self.folder.captures / "nsys"
         sums = [traces / name for name in KERNEL_SUMS]
         talks = any(b"nccl" in path.read_bytes() for path in sums if path.is_file())
@@ -375,7 +378,7 @@ class Profile(Measuring):
         return 1 if self.program_code or self.report_code or idle else 0
 
     def _used_no_gpu(self) -> bool:
-        """Whether nsys saw the program, and no operation of a GPU."""
+        """Whether nsys saw the program, but no GPU operation."""
         traces = [self.folder.captures / "nsys" / name for name in GPU_TRACES]
         seen = any(path.is_file() and len(path.read_bytes().splitlines()) > 1 for path in traces)
         report = self.folder.raw / "timeline.nsys-rep"

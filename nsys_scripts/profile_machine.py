@@ -1,4 +1,4 @@
-"""What `profile.sh` knows of the machine: its GPU, driver and tools, and the names that no shared file may hold."""
+"""Describe the machine for `profile.sh`: GPU, driver, tools, and the names that no shared file may hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-# Asks the functions of common.sh: one `name=value` a line; `gpu` is missing where there is none.
+# Calls the functions of common.sh and prints one `name=value` per line; `gpu` is missing without a GPU.
 _QUESTIONS = """
 source "$0"
 if gpu=$(find_gpu); then echo "gpu=$gpu"; else echo "reason=$gpu"; fi
@@ -24,7 +24,10 @@ echo "gpus=${#drivers[@]}"
 
 @dataclass(frozen=True)
 class Machine:
-    """`gpu` is empty where there is none, and `reason` says why; versions are empty where a tool is missing."""
+    """The machine.
+
+    `gpu` is empty without a GPU, and `reason` explains it; a version is empty if its tool is missing.
+    """
 
     gpu: str = ""
     capability: str = ""
@@ -41,7 +44,7 @@ class Machine:
 
     @property
     def identity(self) -> list[str]:
-        """What a measurement depends on."""
+        """The properties that a measurement depends on."""
         return [self.gpu, self.driver]
 
 
@@ -50,7 +53,7 @@ def _slug(text: str) -> str:
 
 
 def look() -> Machine:
-    """Ask nvidia-smi, nsys and ncu, as the scripts find them."""
+    """Ask nvidia-smi, nsys and ncu, in the places where the scripts find them."""
     answer = subprocess.run(
         ["bash", "-c", _QUESTIONS, str(HERE / "common.sh")],
         capture_output=True,
@@ -77,12 +80,12 @@ def _version(text: str) -> str:
 
 
 def shown(path: Path) -> Path:
-    """A path as the user would write it from here."""
+    """A path as the user would write it from the current folder."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def cache_folder() -> Path | None:
-    """Where roofs are kept; None where KERNEL_LEDGER_CACHE is off or there is no home."""
+    """The folder of stored roofs; None if KERNEL_LEDGER_CACHE is off or there is no home."""
     named = os.environ.get("KERNEL_LEDGER_CACHE", "")
     if named.lower() == "off":
         return None

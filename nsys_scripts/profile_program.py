@@ -1,4 +1,4 @@
-"""The program that is profiled: is it there, what is it called and made of, does it open a window of its own."""
+"""The profiled program: whether it exists, its name and files, and whether it opens its own window."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ AUTO_RANGES = HERE / "auto_ranges"
 _PATH = "PYTHONPATH="
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON = re.compile(r"python[\d.]*$")
-_IN_STATIC_CUDART = b"cudaGraphicsUnmapResources"  # a runtime linked in names every call, made or not
+_IN_STATIC_CUDART = b"cudaGraphicsUnmapResources"  # a statically linked runtime names every call, used or not
 _OPENS_WINDOW = re.compile(rb"cu(da)?ProfilerStart|profiler\.start\(")
-_READ_BYTES = 64 << 20  # of a larger file size and time stand for its content
-# What a program's launches may depend on; only a digest of the values is kept.
+_READ_BYTES = 64 << 20  # size and time identify a larger file
+# Variables that a program's launches may depend on; only a digest of their values is stored.
 _ENVIRONMENT = re.compile(
     r"CUDA|CUBLAS|CUDNN|NCCL|NVIDIA|TORCH|PYTORCH|TRITON|OMP_|MKL_|KERNEL_LEDGER_TUNED|HF_|TOKENIZERS_"
     r"|(?:PYTHONPATH|PYTHONHASHSEED|LD_LIBRARY_PATH|LD_PRELOAD|VIRTUAL_ENV|CONDA_PREFIX|PATH)$"
@@ -38,18 +38,18 @@ class ProfileError(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """A command, where it runs and what it reads."""
+    """A command, its working folder and its input."""
 
     words: list[str]
     folder: Path
     name: str
     stdin: Path | None = None
     more: tuple[str, ...] = ()  # arguments of the GPT-2 harness
-    kernels: tuple[str, ...] = ()  # folders of kernels/ that it needs
+    kernels: tuple[str, ...] = ()  # folders of kernels/ that the program needs
     is_harness: bool = False
 
     def digest(self) -> str:
-        """Of the command, of the files that it names, of the checkout that it runs in and of the environment."""
+        """A digest of the command, the files that it names, the checkout that it runs in, and the environment."""
         content = hashlib.sha256()
         for word in (*self.words, str(self.folder), str(self.stdin or "")):
             content.update(word.encode("utf-8", "surrogateescape") + b"\0")
@@ -62,12 +62,12 @@ class Program:
         return content.hexdigest()
 
     def opens_window(self) -> bool:
-        """Whether a file of the command says that it starts the profiler; an imported one may, too."""
+        """Whether a file of the command starts the profiler; an imported file may do so, too."""
         heads = map(_head_of, self._files())
         return any(_OPENS_WINDOW.search(head) and _IN_STATIC_CUDART not in head for head in heads)
 
     def _files(self) -> list[Path]:
-        """The files that the command names: its words, and the module after -m."""
+        """The files of the command: its words, and the module after -m."""
         named = [self.folder / word for word in self.words]
         named += [
             self.folder / f"{module.replace('.', '/')}{end}"
@@ -102,7 +102,7 @@ def _content_of(path: Path) -> bytes:
 
 
 def with_ranges(words: list[str], mode: str, out: Path) -> list[str]:
-    """The command with automatic ranges; a PYTHONPATH of its own stays behind ours."""
+    """The command with automatic ranges; its own PYTHONPATH follows ours."""
     given = next((word for word in words if words[0] == "env" and word.startswith(_PATH)), None)
     own = given.removeprefix(_PATH) if given else os.environ.get("PYTHONPATH", "")
     ours = f"{_PATH}{AUTO_RANGES}{f':{own}' if own else ''}"
@@ -112,9 +112,9 @@ def with_ranges(words: list[str], mode: str, out: Path) -> list[str]:
 
 
 def find(words: list[str], folder: Path, stdin: Path | None, *, must_exist: bool = True) -> Program:
-    """The program of a command line.
+    """Find the program of a command line.
 
-    Raises: ProfileError, where there is no such program.
+    Raises: ProfileError, if there is no such program.
     """
     if len(words) == 1 and " " in words[0] and not (folder / words[0]).exists():
         words = shlex.split(words[0])  # CMD='"python my_model.py"'
@@ -145,7 +145,7 @@ def _check(words: list[str], folder: Path) -> None:
 
 
 def _name(words: list[str]) -> str:
-    """What a run is called after: the script of an interpreter, else the program."""
+    """The name for a run: the script of an interpreter, else the program."""
     last = next((word for word in words if word.endswith((".py", ".sh"))), words[0])
     if "-m" in words[:-1] and last == words[0]:
         last = words[words.index("-m") + 1]
@@ -153,7 +153,7 @@ def _name(words: list[str]) -> str:
 
 
 def gpt2(python: str, captures: Path, arguments: str) -> Program:
-    """GPT-2 as the harness runs it, writing what it is made of beside the captures."""
+    """GPT-2 as the harness runs it, which writes its operations beside the captures."""
     try:
         more = shlex.split(arguments)
     except ValueError as error:

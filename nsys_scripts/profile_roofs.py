@@ -1,4 +1,4 @@
-"""The roofs of a GPU and the self-test of its counters: measured once for a GPU and its driver, kept for later runs."""
+"""The roofs of a GPU and the self-test of its counters, measured once per GPU and driver and stored for later runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ CEILINGS, SELFTEST, MANIFEST = "ceilings.json", "selftest.json", "manifest.json"
 
 
 class Roofs:
-    """What is kept of this GPU. The counters are tested anew where ncu changed, or may read counters now."""
+    """The stored files of this GPU.
+
+    The counters are tested again after a change of ncu, or of the permission to count.
+    """
 
     def __init__(self, machine: Machine) -> None:
         base = cache_folder()
@@ -23,11 +26,11 @@ class Roofs:
         self.folder = base / f"{machine.slug}-{machine.driver or 'no-driver'}" if base else None
 
     def read(self, name: str) -> dict[str, Any]:
-        """A kept file's content; empty, where it was not measured."""
+        """The content of a stored file; empty if it was not measured."""
         return read_json(self.folder / name) if self.folder else {}
 
     def may_count(self) -> str:
-        """What decides whether ncu can count here: its version, the driver's rule and who asks."""
+        """The conditions that decide whether ncu can count: its version, the driver's rule and the user."""
         try:
             rules = Path("/proc/driver/nvidia/params").read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -35,7 +38,7 @@ class Roofs:
         return digest([self.machine.ncu, "RmProfilingAdminOnly: 1" in rules, os.geteuid()])
 
     def are_kept(self) -> bool:
-        """Whether there is nothing left to measure here."""
+        """Whether everything was measured."""
         tested = self.read(SELFTEST) or self.read("untested.json")
         ceilings = self.read(CEILINGS)
         if self.machine.gpus > 1 and not ceilings.get("links"):
@@ -43,7 +46,7 @@ class Roofs:
         return bool(ceilings) and tested.get("counted_as") == self.may_count()
 
     def keep(self, scratch: Folder) -> None:
-        """Take what was measured in `scratch` into the kept folder, each file whole or not at all."""
+        """Move the results in `scratch` to the stored folder, each file whole or not at all."""
         folder = self.folder or scratch.raw / "roofs"
         self.folder = folder
         for name in (CEILINGS, MANIFEST):
@@ -53,7 +56,7 @@ class Roofs:
         write_json(folder / (SELFTEST if tested["checks"] else "untested.json"), tested)
 
     def _tested(self, scratch: Folder) -> dict[str, Any]:
-        """selftest.json of a run of the self-test alone, from its report."""
+        """Build selftest.json from the report of a run of the self-test alone."""
         trust = read_json(scratch.path / "report.json").get("trust") or {}
         names = ("name", "unit", "expected", "measured")
         return {
@@ -68,7 +71,7 @@ class Roofs:
         }
 
     def hand_to(self, captures: Path) -> list[str]:
-        """Copy what is kept into a run; return the names of what is there."""
+        """Copy the stored files into a run, and return their names."""
         given = []
         for name in (CEILINGS, SELFTEST):
             if found := self.read(name):
@@ -79,7 +82,7 @@ class Roofs:
 
 
 def scratch_folder(path: Path) -> Folder:
-    """An empty run folder to measure roofs in: nothing half measured is ever kept."""
+    """An empty run folder for measuring roofs, so that no partial result is stored."""
     folder = Folder(path)
     shutil.rmtree(folder.path, ignore_errors=True)
     for path in (folder.raw, folder.captures):

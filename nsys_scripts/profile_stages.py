@@ -1,4 +1,4 @@
-"""How a profile does its stages: one after the other, each kept once it is done, with times and what is left."""
+"""Run the stages of a profile one after the other. Each result is kept, with its time; progress shows the rest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from profile_folder import Folder, digest
 from profile_machine import HERE, shown
 from profile_program import ProfileError, Program
 
-FULL_BYTES = 1 << 20  # a disk with less left is full
+FULL_BYTES = 1 << 20  # a disk with less free space counts as full
 
 
 def _always_anew() -> list[object]:
@@ -29,12 +29,12 @@ def _nothing() -> str:
 class Stage:
     """One stage; `work` returns an exit code.
 
-    key      what its result depends on
-    outputs  what must be there for its result to be kept
-    runs     how often it runs the program
-    seconds  what it takes besides
-    skip     why it cannot be done, '' if it can
-    lowers   what the report lacks if it fails
+    key      the inputs that its result depends on
+    outputs  files that must exist for its result to be kept
+    runs     number of times that it runs the program
+    seconds  its duration besides these runs
+    skip     the reason that it cannot run, '' if it can
+    lowers   the part that the report lacks if it fails
     """
 
     name: str
@@ -50,7 +50,7 @@ class Stage:
 
 @dataclass
 class Runner:
-    """Does the stages of a program in a folder; with `dry` prints their commands alone."""
+    """Run the stages of a program in a folder; with `dry`, only print their commands."""
 
     program: Program
     folder: Folder
@@ -63,11 +63,11 @@ class Runner:
         raise NotImplementedError
 
     def end(self) -> int:
-        """Say what is where; the exit code of the whole."""
+        """Print the places of the results, and return the exit code of the whole."""
         raise NotImplementedError
 
     def go(self) -> int:
-        """Do every stage that is not done; the exit code."""
+        """Run every stage that is not done, and return the exit code."""
         stages = self.stages()
         for at, stage in enumerate(stages):
             self.stage = stage.title
@@ -101,14 +101,17 @@ class Runner:
         print(f"   {seconds:.0f} s{self._left(later)}", flush=True)
 
     def _check_disk(self, when: str) -> None:
-        """Raises: ProfileError, where the disk is full: a stage could not even note that it began."""
+        """Check the free space of the disk.
+
+        Raises: ProfileError, if the disk is full: a stage could not even record its start.
+        """
         if shutil.disk_usage(self.folder.captures).free < FULL_BYTES:
             again = f"RUN={shown(self.folder.path)} make profile goes on"
             sentence = f"The disk is full {when} {self.stage}: free some space; what is done is kept, {again}."
             raise ProfileError(1, sentence)
 
     def _left(self, later: Sequence[Stage]) -> str:
-        """What the stages that follow will take, as far as it is known."""
+        """The expected time of the later stages, as far as it is known."""
         if not later:
             return ""
         once = self.folder.records().get("bare", {}).get("seconds")
@@ -118,7 +121,7 @@ class Runner:
         return f"; about {seconds:.0f} s{also} left"
 
     def run(self, *command: str | Path, where: Path | None = None, program: bool = False) -> int:
-        """Show and run one command; our scripts show themselves what they run. `program`: it reads --stdin."""
+        """Show and run one command; our scripts show their own commands. `program`: it reads --stdin."""
         words = [str(word) for word in command]
         where = where or self.program.folder
         ours = words[0].startswith(f"{HERE}/")

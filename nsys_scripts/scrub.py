@@ -1,7 +1,7 @@
-"""Copy nsys and ncu CSV exports without what names the machine: its host name and its absolute paths.
+"""Copy nsys and ncu CSV exports without the machine's host name and absolute paths.
 
-Exports are committed, so they have to be fit for the public. ncu's table is rewritten field by field (it is well-formed
-CSV); nsys leaves quotation marks inside fields unescaped, so its lines are changed in place and never re-parsed.
+Exports are committed, so they have to be fit for publication. ncu's table is well-formed CSV and is rewritten field by
+field. nsys leaves quotation marks inside fields unescaped, so its lines are changed in place and never parsed again.
 """
 
 import argparse
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TextIO
 
 HOST = "host"
-# An NVTX range such as /step/forward is no path: a path begins with a folder that many systems have, or that this has.
+# An NVTX range such as /step/forward is not a path: a path begins with a folder that many systems have, or this one.
+# The last component stays: a reader needs the file of a kernel's lambda, but not the folder of that file.
 USUAL = (
     "bin boot builds data dev etc home lib lib64 media mnt opt private proc root run sbin scratch srv tmp usr Users var"
     " work workspace"
@@ -34,9 +35,9 @@ def without_paths(text: str) -> str:
 
 
 def scrub_ncu(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Rows of an ncu raw table, from its header on, with a constant host name and no paths.
+    """Yield the rows of an ncu raw table, from its header on, with a constant host name and no paths.
 
-    A row that the file ends in keeps fewer fields than the header, so that whoever reads it sees that it was cut off.
+    A row that was cut off at the end of the file keeps fewer fields than the header, so that readers see the cut.
     """
     header: list[str] = []
     for line in lines:
@@ -55,7 +56,7 @@ def scrub_ncu(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def scrub_file(source: TextIO, target: TextIO) -> None:
-    """Copy one export, ncu's or nsys', told apart by its first field."""
+    """Copy one export. Its first field shows whether it is ncu's or nsys'."""
     first = source.readline()
     source.seek(0)
     if first.startswith(('"ID",', "==")):

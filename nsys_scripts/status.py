@@ -1,7 +1,7 @@
-"""Write what became of a capture to nsys.json or ncu.json: ok, missing, denied or failed, why, and how to mend it.
+"""Write the outcome of a capture to nsys.json or ncu.json: ok, missing, denied or failed, the reason, and the fix.
 
-The report reads these files: a tool that could not run lowers the evidence tier and is named there, with the fix.
-They are committed with the exports, so no absolute path and nothing of the environment goes in.
+The report reads these files: it names a tool that could not run, with the fix, and lowers the evidence tier. The files
+are committed with the exports, so they hold no absolute path and nothing of the environment.
 """
 
 import argparse
@@ -118,11 +118,11 @@ def judge(exit_code: int, log: str, report_written: bool) -> tuple[str, str, str
     return "failed", "The tool wrote no report and gave no reason.", WINDOW_FIX
 
 
-GENERIC = {"root", "user", "users", "home", "admin", "ubuntu", "runner", "nobody"}  # they name nobody
+GENERIC = {"root", "user", "users", "home", "admin", "ubuntu", "runner", "nobody"}  # these identify nobody
 
 
 def scrub(text: str) -> str:
-    """The text without absolute paths and without the names of this machine and its user."""
+    """Remove absolute paths and the names of this machine and its user from a text."""
     text = without_paths(text)
     host = socket.gethostname()
     names = {os.environ.get("USER", ""), os.environ.get("LOGNAME", ""), os.path.basename(os.path.expanduser("~"))}
@@ -138,14 +138,14 @@ WHOLE_PATH = re.compile(r"(?:^|(?<=[=:,@]))/(?:[^/=:,]+/)+([^/=:,]+)/?")
 
 
 def scrub_command(words: list[str]) -> list[str]:
-    """A command whose paths inside the working folder are relative and whose others are bare names."""
+    """A command with relative paths inside the working folder, and with bare names for all other paths."""
     here = str(Path.cwd())
     inside = [re.sub(rf"(?<![\w./-]){re.escape(here)}/", "", word) for word in words]
     return [scrub(WHOLE_PATH.sub(r"\1", word)) for word in inside]
 
 
 def version_of(text: str) -> str | None:
-    """The version number in what a tool prints for --version."""
+    """The version number in the output of a tool for --version."""
     found = re.search(r"\d+(?:\.\d+){2,}", text)
     return found[0] if found else None
 
@@ -173,7 +173,7 @@ def record(options: argparse.Namespace) -> int:
         "version": version_of(options.version),
         "status": verdict[0],
         "reason": scrub(verdict[1]),
-        # a fix is our own sentence: the paths in it are the system's, and needed
+        # a fix is our own sentence: its paths belong to the system, and the reader needs them
         "fix": verdict[2],
         "command": scrub_command(options.command),
         "seconds": options.seconds,
@@ -195,7 +195,7 @@ def record(options: argparse.Namespace) -> int:
 
 
 def amend(options: argparse.Namespace) -> int:
-    """Change a status file after the export: the capture may have been mended since, or its export failed."""
+    """Change a status file after the export: the capture may be repaired by now, or its export failed."""
     status = json.loads(options.file.read_text(encoding="utf-8")) if options.file.is_file() else None
     if options.action == "fail":
         status = status or {
@@ -211,7 +211,7 @@ def amend(options: argparse.Namespace) -> int:
             "fix": "Mend that, then run nsys_scripts/export_csv.sh on the run folder.",
         }
     elif status is None or not re.search(r"\.qdstrm|nsys stats|cannot be exported", status["reason"]):
-        return 0  # nothing to mend, or nothing that an export mends
+        return 0  # nothing to repair, or nothing that an export repairs
     else:
         status |= {"status": "ok", "reason": "", "fix": ""}
     write(options.file, status)

@@ -1,10 +1,10 @@
-"""Run a program until it ends, takes too long, or what nsys records of it is too large.
+"""Run a program until it ends, takes too long, or nsys has recorded too much.
 
     within.py --seconds S [--megabytes N --folder DIR] -- COMMAND…
 
-A profiler ends with its program and keeps what it saw, so this script ends the program. In DIR nsys keeps what it has
-not yet imported; what lay there before does not count.
-exit: the program's; 124 after S seconds, 125 where DIR grew by more than N MB, 126 or 127 where it cannot be started
+A profiler ends with its program and keeps what it saw, so this script ends the program. nsys stores data in DIR until
+it imports them. Files that were in DIR before do not count.
+exit: the program's; 124 after S seconds, 125 if DIR grew by more than N MB, 126 or 127 if it cannot be started
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GRACE_SECONDS = 10.0
 
 
 def size_of(folder: Path) -> int:
-    """The bytes of all files below a folder; those that vanish meanwhile count nothing."""
+    """The bytes of all files below a folder, without files that vanish meanwhile."""
     total = 0
     for where, _, names in os.walk(folder):
         for name in names:
@@ -34,7 +34,7 @@ def size_of(folder: Path) -> int:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask the program and its children to end, and end them after ten seconds."""
+    """Ask the program and its children to end, and kill them after ten seconds."""
     for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, None)):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -44,7 +44,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def watch(command: list[str], seconds: float, most_bytes: int | None, folder: Path) -> int:
-    """Run a command; the exit code as above."""
+    """Run a command, and return the exit code described above."""
     limit = time.monotonic() + seconds
     before = size_of(folder) if most_bytes else 0
     process = subprocess.Popen(command, process_group=0)
