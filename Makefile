@@ -32,20 +32,20 @@ help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: profile
-profile: announce $(HARNESS)  ## profile CMD='python my_model.py', default GPT-2, up to the report (ARGS='--budget 60'; RUN=… goes on)
+profile: announce $(HARNESS)  ## profile GPT-2, or CMD='python my_model.py', up to the report (ARGS='--budget 60'; RUN=… goes on)
 	@PYTHON='$(PY)' ANNOUNCED=yes nsys_scripts/profile.sh $(if $(RUN),--run '$(RUN)') $(ARGS) $(if $(CMD),-- $(CMD))
 
 .PHONY: test
-test: $(TESTS)  ## run all tests but those in a browser, a worker a processor; ARGS='-n 0' one by one (GPU tests are skipped, and counted, without a GPU)
+test: $(TESTS)  ## run all tests but those in a browser (ARGS='-n 0': one by one)
 	@$(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --ignore tests/browser $(ARGS)
 
 # One Chromium at a time: it uses the other processors itself.
 .PHONY: test-page
-test-page: $(TESTS)  ## the tests of report.html in a browser (Chromium on PATH, pip install -e '.[browser]'; else they are skipped, and counted)
+test-page: $(TESTS)  ## test report.html in Chromium (needs pip install -e '.[browser]')
 	@$(PY) -m pytest tests/browser $(ARGS)
 
 .PHONY: fuzz
-fuzz: $(TESTS)  ## damage files at random and read them, ARGS="--inputs 1000000 --seed 1 --jobs 2"
+fuzz: $(TESTS)  ## damage files at random and read them (ARGS='--inputs 1000000 --seed 1 --jobs 2')
 	@$(PY) -m tests.fuzz.fuzz_readers $(ARGS)
 
 .PHONY: report
@@ -53,15 +53,15 @@ report: $(BASE)  ## report on RUN=folder-or-file (default: the newest run, else 
 	@$(PY) analysis/report.py $(RUN) $(ARGS)
 
 .PHONY: roofline
-roofline: $(BASE)  ## draw the rooflines of RUN=folder-or-file (default: the newest run with counters, else the committed one)
+roofline: $(BASE)  ## draw only the rooflines of RUN=… (default: the newest run with counters)
 	@$(PY) analysis/report.py $(RUN) --only roofline $(ARGS)
 
 .PHONY: fusion
-fusion: $(BASE)  ## which neighbouring kernels to fuse, what it wins, and what built ones did (RUN=…; default: the newest run with a timeline, else the committed one)
+fusion: $(BASE)  ## say which kernels to fuse, and what it wins, of RUN=… (default: the newest run with a timeline)
 	@$(PY) analysis/report.py $(RUN) --only fusion $(ARGS)
 
 .PHONY: selftest
-selftest: need-gpu $(HARNESS)  ## the roofs of this GPU, and known bytes and FLOPs through ncu: can the counters be trusted here? (needs a GPU)
+selftest: need-gpu $(HARNESS)  ## measure the roofs of this GPU, and test its counters with known bytes and FLOPs (needs a GPU)
 	@PYTHON='$(PY)' nsys_scripts/profile.sh --roofs $(ARGS)
 
 .PHONY: doctor
@@ -69,24 +69,24 @@ doctor:  ## say what this machine has for profiling, and how to get what it lack
 	@if [[ -x '$(PY)' ]]; then '$(PY)' -m harness.doctor; else '$(PYTHON)' -m harness.doctor; fi
 
 .PHONY: bench-softmax
-bench-softmax: $(HARNESS)  ## every softmax variant side by side, as three text files (without a GPU: correctness.txt alone)
+bench-softmax: $(HARNESS)  ## time every softmax variant side by side (without a GPU: only check it)
 	@$(PY) -m harness.bench softmax $(ARGS)
 
 .PHONY: bench
-bench: $(HARNESS)  ## every variant of every op side by side, or of OP='gelu layernorm' (without a GPU: correctness.txt alone)
+bench: $(HARNESS)  ## time every variant of every op, or of OP='gelu layernorm' (without a GPU: only check them)
 	@$(PY) -m harness.bench $(OP) $(ARGS)
 
 .PHONY: ladder
-ladder: $(HARNESS)  ## check, time and capture every rung with ncu, only what runs/ladder lacks; OP='gelu softmax'; ARGS=--missing lists that (no GPU; of the committed ladder before the first run)
+ladder: $(HARNESS)  ## check, time and capture the rungs that runs/ladder lacks, of OP='gelu softmax' (ARGS=--missing lists them)
 	@PYTHON='$(PY)' studies/ladder/ladder.sh $(ARGS) $(OP)
 
 .PHONY: sanitize
-sanitize: need-gpu  ## every CUDA rung under compute-sanitizer, without torch: all four tools (needs a GPU)
+sanitize: need-gpu  ## run every CUDA rung under the four tools of compute-sanitizer (needs a GPU)
 	@PYTHON='$(PY)' tests/gpu/sanitize.sh $(ARGS)
 
 # Every part runs, whatever the ones before it found; what each found is in its table.
 .PHONY: gpu-checks
-gpu-checks: need-gpu $(HARNESS)  ## sanitizers, mutants and tests/gpu, as tables in OUT=DIR (needs a GPU)
+gpu-checks: need-gpu $(HARNESS)  ## run sanitizers, mutants and tests/gpu, and write tables into OUT=DIR (needs a GPU)
 	@test -n '$(OUT)' || { echo "make gpu-checks needs OUT=DIR, the folder for its tables." >&2; exit 2; }
 	@status=0; mkdir -p build; PYTHON='$(PY)' tests/gpu/sanitize.sh || status=1; \
 	$(PY) -m tests.gpu.mutants --table build/mutants.csv || status=1; \
@@ -95,7 +95,7 @@ gpu-checks: need-gpu $(HARNESS)  ## sanitizers, mutants and tests/gpu, as tables
 	exit $$status
 
 .PHONY: census
-census: $(CENSUS)  ## registers, local memory, access widths of every kernel, compared with the table (nvcc, no GPU; ARGS=--update)
+census: $(CENSUS)  ## list registers, local memory and access widths of every kernel (needs nvcc; ARGS=--update)
 	@$(PY) -m kernels.census $(ARGS)
 
 # Each of these makes (or, with RUN=…, adds to) a run folder and reports on it.
@@ -112,34 +112,34 @@ define run_and_report
 endef
 
 .PHONY: layers
-layers: $(HARNESS)  ## time of every layer and component of GPT-2 (ARGS='--prompt … --runs 20 --no-cache --model package.module:build')
+layers: $(HARNESS)  ## time every layer and component of GPT-2 (ARGS='--runs 20 --no-cache --model package.module:build')
 	$(run_and_report)
 
 .PHONY: kernels-of-layers
-kernels-of-layers: $(HARNESS)  ## the five heaviest components alone: their kernels, CUDA API calls, launch overhead
+kernels-of-layers: $(HARNESS)  ## time the five heaviest components alone: kernels, CUDA API calls, launch overhead
 	$(run_and_report)
 
 .PHONY: baseline
-baseline: $(HARNESS)  ## Hugging Face transformers side by side: eager, sdpa, CUDA graph, static cache + compile
+baseline: $(HARNESS)  ## time Hugging Face transformers: eager, sdpa, CUDA graph, static cache + compile
 	$(run_and_report)
 
 .PHONY: decode
-decode: $(HARNESS)  ## one token of GPT-2 by every rung, from Hugging Face to the floor: correctness, fair times, captures (RUN=… goes on; without a GPU a small model)
+decode: $(HARNESS)  ## check, time and capture one token of GPT-2 by every rung (RUN=… goes on; without a GPU: a small model)
 	@run='$(NEW_RUN)'; PYTHON='$(PY)' studies/decode/decode.sh --out "$$run" $(ARGS) $(if $(filter -n,$(ARGS)),,&& $(PY) analysis/report.py "$$run" --quiet && if [[ -d "$$run-graphs/captures/nsys" ]]; then $(PY) analysis/report.py "$$run-graphs" --quiet; fi)
 
 # A model of its own needs torch to be followed.
 .PHONY: accounting
-accounting: $(if $(findstring :,$(MODEL)),$(HARNESS),$(BASE))  ## parameters, FLOPs, bytes and times of MODEL=gpt2, llama-3-8b, config.json, package.module:build (ARGS='--batch 4 --gpus 8')
+accounting: $(if $(findstring :,$(MODEL)),$(HARNESS),$(BASE))  ## count parameters, FLOPs, bytes, times of MODEL=gpt2, llama-3-8b, config.json, package.module:build
 	@$(PY) -m studies.accounting $(or $(MODEL),gpt2) $(ARGS)
 
 .PHONY: accounting-truth
-accounting-truth: $(HARNESS)  ## hold the accounting against this GPU: parameters, memory, FLOPs, DRAM bytes (RUN=DIR)
+accounting-truth: $(HARNESS)  ## compare the accounting with this GPU: parameters, memory, FLOPs, DRAM bytes (RUN=DIR)
 	@run='$(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-accounting)'; PYTHON='$(PY)' studies/accounting/measure.sh --out "$$run" $(ARGS) && $(PY) analysis/report.py "$$run" --quiet
 
 # Every study, or one: NAME=matmul.
 .PHONY: studies study
-studies: $(HARNESS)  ## the lecture's studies: profiles, matmul, mlp, tricks, waves, latencies, units (without a GPU: profiles, mlp, units)
-study: $(HARNESS)  ## one of them: NAME=matmul
+studies: $(HARNESS)  ## measure a lecture's claims on GPUs (without a GPU: profiles, mlp, units)
+study: $(HARNESS)  ## measure one of them: NAME=profiles, matmul, mlp, tricks, waves, latencies or units
 studies study:
 	@[[ $@ == studies || -n '$(NAME)' ]] || { echo "make study needs NAME=matmul: profiles, matmul, mlp, tricks, waves, latencies or units." >&2; exit 2; }; \
 	run='$(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-lectures)'; PYTHON='$(PY)' studies/lectures/studies.sh --out "$$run" $(NAME) $(ARGS) && $(PY) analysis/report.py "$$run" --quiet
@@ -149,16 +149,16 @@ multi-gpu: $(HARNESS)  ## GPT-2 on two GPUs: the trap, data parallel, tensor par
 	@run='$(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-multi-gpu)'; PYTHON='$(PY)' studies/multi_gpu/multi_gpu.sh --out "$$run" $(ARGS)$(if $(filter -n --help -h,$(ARGS)),, && $(PY) analysis/report.py "$$run" --quiet)
 
 .PHONY: bench-analysis
-bench-analysis: $(BASE)  ## the readers against pandas on 0.5, 1 and 2 M kernels: time, peak memory, growth (ten minutes)
+bench-analysis: $(BASE)  ## time the readers beside pandas on 0.5, 1 and 2 M kernels (ten minutes)
 	@$(PY) -m tests.bench.readers $(ARGS)
 
 .PHONY: sweep
-sweep: $(HARNESS)  ## try every block size and the like of OP='gelu layernorm', table and heat maps (ARGS='--counters --update'; RUN=… goes on)
+sweep: $(HARNESS)  ## try every compile-time choice of OP='gelu layernorm' (ARGS='--counters --update'; RUN=… goes on)
 	@test -n '$(OP)' || { echo "make sweep needs OP=gelu, or several: OP='gelu layernorm'. \`python -m kernels.registry\` lists all." >&2; exit 2; }
 	$(run_and_report)
 
 .PHONY: lint
-lint: $(TESTS)  ## ruff, mypy, shellcheck, clang-format
+lint: $(TESTS)  ## run ruff, mypy, shellcheck, clang-format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
@@ -172,7 +172,7 @@ format: $(TESTS)  ## rewrite the sources the way lint wants them
 	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' '*.c' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format -i
 
 .PHONY: readme
-readme: $(HARNESS)  ## make the committed reports anew, and rewrite the generated parts of the README files from them
+readme: $(HARNESS)  ## make the committed reports and the generated parts of the READMEs anew
 	@folders=$$($(PY) -m analysis.published ladder); for folder in $$folders; do \
 	$(PY) -m studies.ladder.measure --mode declare --out $$folder; $(PY) -m studies.ladder.build $$folder; done
 	@folders=$$(for part in layers sweep overview studies accounting decode multi_gpu; do $(PY) -m analysis.published $$part; done); \
@@ -186,7 +186,7 @@ readme: $(HARNESS)  ## make the committed reports anew, and rewrite the generate
 	@$(PY) -m tests.bench.profiles --update-readme
 
 .PHONY: clean
-clean:  ## remove what can be made again (build/, caches); runs/ and the virtual environment stay
+clean:  ## remove build/ and caches; runs/ and the virtual environment stay
 	@rm -rf build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 

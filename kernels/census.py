@@ -541,10 +541,10 @@ def page_text(rows: Sequence[Row]) -> str:
         "Registers a thread, least and most of a file's kernels. A stub is what is compiled of a kernel that needs a "
         "newer architecture: a trap, never launched.",
         _by_architecture(rows, architectures),
-        f"sm_{newest}: threads a block (`__launch_bounds__`, 1024 where there is none), the lowest theoretical "
-        "occupancy at that size and its limiter, static shared memory (bytes), widths of global loads and stores "
-        "(bits a thread), bulk copies, tensor instructions, code (KiB of all kernels together). Dynamic shared memory "
-        "is known at the launch alone and counts in none of it: fewer blocks of a kernel that asks for some may fit.",
+        f"sm_{newest}. Threads are those of a block (`__launch_bounds__`, 1024 without it). The occupancy is the "
+        "lowest theoretical one at that size, with its limiter. Shared memory is static, in bytes. Widths of global "
+        "loads and stores are in bits a thread. Code is in KiB of all kernels together. Dynamic shared memory is known "
+        "only at the launch and does not count here: fewer blocks of a kernel that asks for some may fit.",
         _in_detail(rows, newest),
         "Local memory (a stack frame, spills, or instructions that access it; bits : instructions): "
         + ("" if local else "no kernel uses any."),

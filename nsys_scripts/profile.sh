@@ -16,7 +16,7 @@
 #   --window WINDOW  profiler: between cudaProfilerStart and cudaProfilerStop; all: the whole program; auto (default): the
 #                    program's own window if it opens one
 #   --no-auto-ranges no ranges but the program's own. Otherwise a program that uses torch and opens no range itself gets one for
-#                    each call of a module, for backward and for an optimiser's step, and one more run for the dataflow
+#                    each call of a module, for backward and for an optimiser's step. It runs once more for the dataflow
 #   --no-counters    leave ncu out: bare times and timeline alone
 #   --stdin FILE     what each run of the program reads (default: nothing)
 #   --remeasure      measure the roofs of this GPU and the self-test of its counters anew

@@ -1,13 +1,26 @@
-"""The documents tell the truth: their commands exist and run, their links resolve, CI runs what the README says."""
+"""The documents tell the truth: their commands exist and run, links resolve, and what they name is there.
 
+A command of `make` or bash runs with -n. A Python program starts and parses the very arguments that a document gives.
+A report of committed captures is made.
+"""
+
+import contextlib
 import functools
 import re
 import shlex
 import subprocess
-import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from analysis import report
+from kernel_ledger.cli import COMMANDS
+from tests import programs, words
+from tests.declared import DECLARED, LADDER_TABLES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
@@ -18,7 +31,11 @@ DOCUMENTS = sorted(
 )
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 BLOCK = re.compile(r"^```(sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+BUILD = report.build
+TARGETS = set(programs.targets())
+VARIABLES = set(re.findall(r"\$\((?:or )?\(?([A-Z]+)\b", (ROOT / "Makefile").read_text(encoding="utf-8")))
+# Commands of others that a document may name; what they do is not ours to test.
+FOREIGN = {"nsys-ui", "ncu-ui", "nsys", "ncu", "git", "sudo", "dcgmi", "docker", "xz", "torchrun"}
 
 
 def text(path: Path) -> str:
@@ -35,7 +52,7 @@ def commands(path: Path) -> list[str]:
     """The lines of a document's shell blocks, and every code span that starts like a command."""
     content = text(path)
     lines = [line.split("  #")[0].strip() for kind, block in BLOCK.findall(content) for line in _typed(kind, block)]
-    spans = re.findall(r"`((?:make|python|bash) [^`\n]+)`", BLOCK.sub("", content))
+    spans = re.findall(r"`((?:make|python|bash|pytest|pip|pipx|kernel-ledger) [^`\n]+)`", BLOCK.sub("", content))
     return [line.removeprefix("$ ") for line in [*lines, *spans] if line and not line.startswith("#")]
 
 
@@ -79,53 +96,239 @@ def test_the_readme_names_every_target() -> None:
     assert {target for target in expected if f"make {target}" not in told} == set()
 
 
-def runnable(words: list[str]) -> list[str]:
-    """A harmless form of a command: does it exist, and does it take these options?"""
-    match words:
-        case ["make", *arguments]:
-            assert {word for word in arguments if "=" not in word} <= TARGETS
-            return ["make", "-n", *arguments]
-        case ["python", "-m", module, *_]:
-            return [sys.executable, "-m", module, "--help"]
-        case ["python", script, *_] if (ROOT / script).is_file():
-            return [sys.executable, script, "--help"]
-        case ["bash", ".ci/run"]:
-            return ["bash", "-n", ".ci/run"]
-        case ["bash", script, *arguments] if "--" in arguments:
-            extra = ["--cc", "9.0"] if script.endswith("ncu_capture.sh") else []
-            return ["bash", script, "-n", *extra, *arguments]
-        case ["bash", script, *arguments]:
-            return ["bash", script, "-n", *arguments]
-    return []
+def options_in(arguments: list[str]) -> set[str]:
+    """The options among arguments, without their values; what follows `--` is another program's."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return {word.partition("=")[0] for word in own if re.fullmatch(r"--?[a-zA-Z][\w-]*(=.*)?", word)}
 
 
-@functools.cache  # documents name the same programs
+def check_program(file: str, arguments: list[str]) -> None:
+    """The program is there, starts, and takes these arguments."""
+    assert (ROOT / file).is_file()
+    if file not in programs.programs() or not arguments:  # named, not called
+        assert "__main__" in text(ROOT / file)
+        return
+    try:
+        programs.parser_of(file).parse_args([word for word in arguments if word not in ("--help", "-h")])
+    except SystemExit as ended:
+        pytest.fail(f"{file} does not take {arguments}: {ended}")
+
+
+@functools.cache
+def built(sources: tuple[Path, ...]) -> Any:
+    """What a report of committed captures holds, made once."""
+    with tempfile.TemporaryDirectory() as folder:
+        return BUILD(sources, Path(folder) / "report")
+
+
+def check_report(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report of committed captures prints what a document says it prints."""
+    monkeypatch.setattr(report, "build", lambda sources, out, **_: built(tuple(sources)))
+    monkeypatch.chdir(ROOT)
+    assert report.main(arguments) == 0
+
+
+def file_of(module: str) -> str:
+    """The file that `python -m` runs."""
+    path = module.replace(".", "/")
+    return f"{path}/__main__.py" if (ROOT / path / "__main__.py").is_file() else f"{path}.py"
+
+
+def check_python(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    match arguments:
+        case ["analysis/report.py", run_, *given] if run_.startswith("reports/"):
+            check_report([run_, *given], monkeypatch)
+        case ["-m", module, *given] if (ROOT / module.partition(".")[0]).is_dir():
+            check_program(file_of(module), given)
+        case [script, *given] if (ROOT / script).is_file():
+            check_program(script, given)
+        case [script, *_]:
+            assert script.startswith(("my_", "-")), script  # a reader's own
+
+
+def check_script(script: str, arguments: list[str]) -> None:
+    """The script is there, its header names these options, and with -n it runs."""
+    if script.startswith(".ci/"):
+        assert run("bash", "-n", script).returncode == 0
+        return
+    assert options_in(arguments) <= programs.options_of_script(script)
+    gpu = ["--cc", "9.0"] if script.endswith("ncu_capture.sh") else []
+    answer = run("bash", script, "-n", *gpu, *(word for word in arguments if word not in ("-n", "--help")))
+    assert answer.returncode == 0, answer.stderr
+
+
+def check_make(arguments: list[str]) -> None:
+    """Targets and variables exist, and so do the options that reach a program by them."""
+    variables = {word.partition("=")[0] for word in arguments if "=" in word}
+    assert {word for word in arguments if "=" not in word} - {"-n"} <= TARGETS
+    assert variables <= VARIABLES
+    answer = run("make", "-n", *arguments)
+    assert answer.returncode == 0, answer.stderr
+    handed = next((word.partition("=")[2] for word in arguments if word.startswith("ARGS=")), "")
+    asked = options_in([word for word in shlex.split(handed) if word != "--"])
+    if asked:
+        assert asked <= _taken_by(answer.stdout), f"no program of {arguments} takes all of {asked}"
+
+
+def _taken_by(recipe: str) -> set[str]:
+    """The options of every program and script that a recipe runs, and of pytest."""
+    found = {"-n", "--help", "-q", "-k", "-x"} if "pytest" in recipe else {"--help"}
+    for module in re.findall(r"-m ([a-z_]+(?:\.\w+)+)", recipe):
+        with contextlib.suppress(AssertionError):
+            found |= programs.options_of(file_of(module))
+    for script in re.findall(r"[\w/]+/\w+\.sh", recipe):
+        found |= programs.options_of_script(script) if (ROOT / script).is_file() else set()
+    return found | (programs.options_of("analysis/report.py") if "analysis/report.py" in recipe else set())
+
+
+def check_install(arguments: list[str]) -> None:
+    """What is installed of this project has the extras that a document names."""
+    extras = tomllib.loads(text(ROOT / "pyproject.toml"))["project"]["optional-dependencies"]
+    named = {name for word in arguments for group in re.findall(r"^\.\[(.+)\]$", word) for name in group.split(",")}
+    assert named <= set(extras)
+
+
+@functools.cache  # documents name the same commands
 def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.mark.xdist_group("commands")
 @pytest.mark.parametrize("command", ALL_COMMANDS)
-def test_commands_of_the_documents_run(command: str) -> None:
-    words = shlex.split(command.replace("…", "x").replace("[", "").replace("]", ""))
-    while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):  # VARIABLE=value in front of a command
-        words = words[1:]
-    harmless = runnable(words)
-    if not harmless:
-        assert words[0] in {
-            "pip",
-            "nsys-ui",
-            "ncu-ui",
-            "nsys",
-            "ncu",
-            "python",
-            "git",
-            "export",
-            "sudo",
-            "apt-get",
-            "pipx",
-            "kernel-ledger",
-        }, command
-        return
-    answer = run(*harmless)
-    assert answer.returncode == 0, answer.stderr
+def test_commands_of_the_documents_run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = re.sub(r"(\w+)(?:\|\w+)+", r"\1", command.replace("…", "x"))  # of alternatives the first
+    if not plain.startswith("pip"):
+        plain = plain.replace("[", "").replace("]", "")
+    given = shlex.split(plain, comments=True)
+    given = given[: given.index(">")] if ">" in given else given
+    while given and re.fullmatch(r"[A-Z_]+=\S*", given[0]):  # VARIABLE=value in front of a command
+        given = given[1:]
+    match given:
+        case ["make", *arguments]:
+            check_make(arguments)
+        case ["python" | "python3" | ".venv/bin/python", *arguments]:
+            check_python(arguments, monkeypatch)
+        case ["bash", script, *arguments]:
+            check_script(script, arguments)
+        case ["kernel-ledger", name, *arguments]:
+            assert name in COMMANDS
+            check_program(file_of(COMMANDS[name][0]), arguments)
+        case ["pip" | "pipx", "install", *arguments]:
+            check_install(arguments)
+        case ["pytest", *files]:
+            assert all((ROOT / name).exists() for name in files if not name.startswith("-"))
+        case [name, *_]:
+            assert name in FOREIGN, command
+
+
+# --- what is named is there ---
+
+SPAN = re.compile(r"`([^`\n]+)`")
+FILE = re.compile(r"[\w./-]+\.(?:py|md|toml|csv|json|sh|cu|cuh|h|c|txt|svg|png|html|ipynb|js)")
+COLUMN = re.compile(r"[a-z][a-z0-9_]*_(?:ns|us|bytes|frac|per_s|mhz|s)")
+# Files that nothing here holds or writes: those of a reader or of another project.
+NOT_HERE = {
+    "my_model.py": "a reader's program",
+    "twice.h": "of the op that kernels/README.md makes up",
+    "config.json": "of a Hugging Face model",
+    "standard.py": "of Triton, whose lines a kernel runs",
+}
+# Options of other programs, in code that a document quotes.
+OPTIONS_OF_OTHERS = {
+    "ncu": "--csv --page --print-source --metrics --kernel-id --nvtx --nvtx-include --import --set --section "
+    "--import-source --print-metric-instances --query-metrics --clock-control --launch-skip --launch-count --devices",
+    "nsys": "--format --type --cuda-graph-trace --report",
+    "dcgmi": "--pause --resume",
+    "docker": "--gpus --cap-add",
+    "nvcc": "--threads --fmad",
+    "torchrun": "--nproc-per-node",
+    "examples/qwen_like.py": "--compile",
+}
+QUOTED = [
+    path for path in DOCUMENTS if path.name != "CHANGELOG.md" and not words.REPORTS.match(str(path.relative_to(ROOT)))
+]
+
+
+@functools.cache
+def spans(path: Path) -> list[str]:
+    """The code spans of a document, outside its blocks."""
+    return list(dict.fromkeys(SPAN.findall(re.sub(r"^```.*?^```", "", text(path), flags=re.DOTALL | re.MULTILINE))))
+
+
+@functools.cache
+def committed() -> tuple[str, ...]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return tuple(f"/{name}" for name in listed.stdout.splitlines())
+
+
+@functools.cache
+def sources() -> str:
+    """Every program and script, in one text: what they write or read is named there."""
+    return "\n".join(
+        text(ROOT / name[1:]) for name in committed() if name.endswith((".py", ".sh")) and "/tests/" not in name
+    )
+
+
+def is_there(name: str) -> bool:
+    """Whether a file of this name is committed, also packed, is a table of a report, or is named by a program."""
+    tables = {f"{one.name}.csv" for one in [*DECLARED, *LADDER_TABLES.values()]}
+    wanted = f"/{name.removeprefix('./').removeprefix('../')}"
+    here = any(file.endswith((wanted, f"{wanted}.xz")) for file in committed())
+    return here or name in tables or name in NOT_HERE or re.search(rf"\b{re.escape(name)}\b", sources()) is not None
+
+
+def test_every_file_that_is_named_exists() -> None:
+    named = {
+        (path, one)
+        for path in QUOTED
+        for span in spans(path)
+        for one in [span.partition(":")[0]]
+        if FILE.fullmatch(one)
+    }
+    assert len(named) > 100
+    missing = [f"{path.relative_to(ROOT)}: {name}" for path, name in sorted(named) if not is_there(name)]
+    assert missing == []
+
+
+def test_every_option_that_is_named_exists() -> None:
+    known = {option for words_ in OPTIONS_OF_OTHERS.values() for option in words_.split()} | {"--help", "--version"}
+    known |= {option for file in programs.programs() for option in programs.options_of(file)}
+    known |= {option for file in programs.scripts() for option in programs.options_of_script(file)}
+    found = {
+        (path, one) for path in QUOTED for span in spans(path) for one in re.findall(r"(?<![\w-])--[a-z][\w-]+", span)
+    }
+    assert len(found) > 40
+    assert [f"{path.relative_to(ROOT)}: {option}" for path, option in sorted(found) if option not in known] == []
+
+
+def _columns() -> Iterator[str]:
+    for table in [*DECLARED, *LADDER_TABLES.values()]:
+        yield from getattr(table, "column_names", ())
+    for folder in ("analysis/formats", "harness", "analysis/hardware", "studies"):
+        for file in (ROOT / folder).rglob("*.py"):
+            yield from re.findall(COLUMN, text(file))
+
+
+def test_every_column_that_is_named_exists() -> None:
+    known = set(_columns())
+    found = {(path, span) for path in QUOTED for span in spans(path) if COLUMN.fullmatch(span)}
+    assert len(found) > 30
+    assert [f"{path.relative_to(ROOT)}: {name}" for path, name in sorted(found) if name not in known] == []
+
+
+def test_the_pictures_are_small_and_shown() -> None:
+    from tests.browser import pictures
+
+    drawn = sorted(pictures.FOLDER.glob("*"))
+    assert {path.name for path in drawn} == {f"{name}.png" for name in pictures.SHOTS}
+    assert sum(path.stat().st_size for path in drawn) <= pictures.MOST_BYTES
+    shown = text(ROOT / "README.md") + text(ROOT / "docs/tour.md")
+    assert all(f"pictures/{path.name})" in shown for path in drawn)
+
+
+def test_no_table_of_the_readme_is_wider_than_six_columns() -> None:
+    rows = [line for line in text(ROOT / "README.md").splitlines() if line.startswith("|")]
+    assert rows
+    assert max(len(re.findall(r"(?<!\\)\|", row)) - 1 for row in rows) <= 6

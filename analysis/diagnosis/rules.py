@@ -223,8 +223,8 @@ MEMORY = (
         lambda e: e.after(blocks=0, issue=0, requests=0),
         0.85,
         "bytes",
-        "A request of 1 or 2 sectors moves 8 or 16 bits a lane, a tenth of what the load-store unit can take, and "
-        "each sector is touched once, so that it is no broadcast.",
+        "A request of 1 or 2 sectors moves 8 or 16 bits a lane, a tenth of what the load-store unit can take. Each "
+        "sector is touched once, so this is no broadcast.",
         "Sectors are touched again by other warps: broadcasts also take one sector.",
         ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
     ),
@@ -243,8 +243,8 @@ MEMORY = (
         ),
         0.85,
         "issue slots",
-        "Loads that L1 answers keep the load-store unit, one request a cycle, or L1, 128 bytes a cycle, at 40 % or "
-        "more, which leaves less than one multiplication for each load: no shared memory holds a tile. The bound "
+        "Loads that L1 answers keep the load-store unit (one request a cycle) or L1 (128 bytes a cycle) at 40 % or "
+        "more. That leaves less than one multiplication a load: no shared memory holds a tile. The bound "
         "takes a multiplication and a quarter of an instruction beside it, as of a tile in registers.",
         "l2_read_bytes is about what the loads touch: nothing is read again.",
         ("global_load_requests", "global_load_bytes", "l2_read_bytes"),
@@ -587,8 +587,8 @@ LAUNCH = (
         lambda e: e.after(),
         0.9,
         "latency x parallelism",
-        "A warp waits for the fixed latency of its own instruction more than half of its time, and a scheduler has "
-        "at most four warps, as many as that latency has cycles, to issue from meanwhile.",
+        "A warp waits for the fixed latency of its own instruction more than half of its time. A scheduler has at "
+        "most four warps to issue from meanwhile, as many as that latency has cycles.",
         "More warps, or more independent work in each, do not raise the rate of instructions.",
         ("stall_wait", "occupancy_achieved_frac", "inst_issued"),
     ),

@@ -6,11 +6,11 @@
     python -m studies.accounting largest --gpu 'H100 SXM' --gpus 8
     python -m studies.accounting package.module:build
 
-MODEL: a name of studies/accounting/models.toml, a config.json of Hugging Face (gpt2, llama, mistral, qwen3), a number
-of parameters, `largest` (what so many GPUs can train at 16 bytes a parameter), or a function that returns
-(module, inputs), whose operations are followed from shapes alone (this needs torch).
+MODEL is one of these: a name of studies/accounting/models.toml; a config.json of Hugging Face (gpt2, llama, mistral,
+qwen3); a number of parameters. `largest` is what so many GPUs can train at 16 bytes a parameter. `package.module:build`
+is a function that returns (module, inputs): it follows the operations from shapes alone, and needs torch.
 
-With --seconds, what a step was measured to take, it says MFU and bandwidth. With --gpu it fails where the training
+--seconds is the measured time of a step: with it, the answer has MFU and bandwidth. With --gpu it fails if the training
 step does not fit. Exit code 2: wrong usage, 3: a model that does not fit or cannot be read.
 """
 

@@ -87,8 +87,9 @@ def render_baseline(tables: Mapping[str, pd.DataFrame]) -> str:
     parts = [
         "**Beside what two student projects published**",
         write_published(tables["published"]),
-        "**The same weights in Hugging Face transformers**, generate() with each attention, one decode step as a CUDA "
-        "graph, static cache with compiler; the floor is reading the weights once at the copy speed of this GPU.",
+        "**The same weights in Hugging Face transformers**: `generate()` with each attention, one decode step as a "
+        "CUDA graph, a static cache with the compiler. The floor is one read of all weights at the copy speed of "
+        "this GPU.",
         write_baseline(tables["baseline"]),
         write_operators(tables["baseline_operators"].head(MOST_OPERATORS)),
         "\n".join(f"- {row.setting}, {row.dtype}: {row.answer}" for row in limits.itertuples(index=False)),

@@ -48,8 +48,8 @@ def _sizes(claims: pd.DataFrame, ladder: pd.DataFrame) -> str:
     for op, axes, name, shape in ladder[["op", "axes", "shape_name", "shape"]].drop_duplicates().to_numpy():
         if (op, name) in said:
             parts.setdefault((op, axes), []).append(f"{name} {shape.replace('x', ' × ')}")
-    listed = [f"`{op}` ({axes.replace(',', ', ')}): {', '.join(sizes)}" for (op, axes), sizes in parts.items()]
-    return f"\n\nSizes: {'; '.join(listed)}." if listed else ""
+    listed = [f"`{op}` ({axes.replace(',', ', ')}): {'. '.join(sizes)}" for (op, axes), sizes in parts.items()]
+    return f"\n\nSizes. {'. '.join(listed)}." if listed else ""
 
 
 def _found(row: dict[str, str]) -> str:

@@ -8,9 +8,9 @@
 #   --missing    only say what is missing: not measured yet, or measured with a source that has changed since (default of
 #                DIR where nothing was measured here: the ladder of the first GPU in reports/published.toml)
 #   --all        measure what is there already too
-#   --seconds N  of each op's capture (default 120): nothing begins later than that, our own kernels come first; one that
-#                has not ended a minute later, or a minute and eight seconds a point after its start, is ended, and its
-#                points stay missing
+#   --seconds N  of each op's capture (default 120): nothing begins later than that, and our own kernels come first. A
+#                capture ends a minute later at the latest, and a minute and eight seconds a point after its start. Its
+#                points then stay missing
 #   OP…          only these ops of kernels.registry
 #
 # What earlier calls measured stays; the newest run that has a point counts. Times that a benchmark beside DIR took

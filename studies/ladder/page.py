@@ -386,8 +386,8 @@ def _day(date: str) -> str:
 
 
 IN_MODEL = (
-    "In GPT-2: its kernel alone in the timeline of a committed run, as nsys recorded it, so without what events around "
-    "a launch add, and with the caches as the operation before leaves them"
+    "“In GPT-2” is the time of its kernel in the nsys timeline of a committed run: no events around the launch, and "
+    "caches as the operation before leaves them"
 )
 
 
@@ -482,9 +482,9 @@ def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where:
         )
         clock = clock_of(seen)
         parts.append(
-            f"Times: {seen['gpu']['name']}, driver {seen['driver']}, torch {seen['torch']}, triton {seen['triton']}; "
-            f"copy in the same run {copy:.3f} TB/s{f'; roofs: {roofs}' if roofs else ''}; all rungs in turn, caches "
-            f"cold{f'; {clock}' if clock else ''}; from `reports/{bench.run}/bench.csv`."
+            f"Times: {seen['gpu']['name']}, driver {seen['driver']}, torch {seen['torch']}, triton {seen['triton']}. "
+            f"Copy in the same run: {copy:.3f} TB/s.{f' Roofs: {roofs}.' if roofs else ''} All rungs ran in turn, with "
+            f"cold caches. {f'{clock}. ' if clock else ''}From `reports/{bench.run}/bench.csv`."
         )
     runs = tables["ladder_runs"]
     of_rungs = runs[runs["run"].isin(rungs["run"].dropna())]
@@ -632,7 +632,7 @@ def _verdict(row: pd.Series) -> str:
         return "failed its check"
     if row["verdict"] not in VERDICTS:
         return "not measured" if is_missing(row["verdict_by"]) else f"not measured: {_words(row['verdict_by'])}"
-    return f"{VERDICTS[row['verdict']]}: {_words(row['verdict_by'])}"
+    return f"{VERDICTS[row['verdict']]}: {_words(row['verdict_by']).replace(', ', '; ')}"
 
 
 def _line(row: pd.Series) -> str:

@@ -165,9 +165,9 @@ def render_layers(report: dict[str, Any], tables: dict[str, pd.DataFrame], folde
     parts = [
         f"**Where a token goes**, GPT-2 124M from scratch, fp32, batch 1, {first['prompt_tokens']:.0f} prompt tokens, "
         f"then {first['new_tokens']:.0f} new ones, {first['runs']:.0f} runs on an {conditions['GPU']}: GPU time "
-        "by CUDA events, what the events add measured and taken off (so what lies between components may come out "
-        "slightly negative). The shares by nsys are of a run of its own under that tool, of the first tokens alone: "
-        f"without a cache those are of other shapes than the average pass. All tables: [{folder}]({folder}/report.md).",
+        "by CUDA events. We measure what the events add and subtract it, so the time between components may be "
+        "slightly negative. The nsys shares come from a run of their own, of the first tokens alone. Without a cache "
+        f"those tokens have other shapes than the average pass. All tables: [{folder}]({folder}/report.md).",
         *levels_side_by_side(profile, settings),
         *agreement,
         tokens(tables["layer_tokens"]),

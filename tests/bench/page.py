@@ -3,8 +3,8 @@
     python -m tests.bench.page [--update]    # --update writes reports/page-bench/results.csv
 
 First paint is that of Chromium's own clock, from a file on disk. An interaction is timed from the event to the end of
-the next frame, in processor time of the page's main thread, so that what else runs does not count; the median of three. The goals are those of a reader: a page that is there at once, and that answers
-before one notices. `tests/browser/test_speed.py` allows three times as much, on whatever machine it runs.
+the next frame, in processor time of the page's main thread, so other load does not count. It is the median of three.
+The goals are those of a reader: a page that is there at once, and that answers before one notices. `tests/browser/test_speed.py` allows three times as much, on whatever machine it runs.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def test_the_time_inside_gpt2_is_a_column_where_the_operation_occurs_there() -> 
     inside = {"in_model_time_p5_ns": 90e3, "in_model_time_p50_ns": 95e3, "in_model_time_p95_ns": 99e3}
     text = ladder.render_folder("wide", tables(), {"widen": bench(**inside)})
     assert "| 95.00 (90.00 – 99.00) " in text
-    assert "In GPT-2: its kernel alone" in text
+    assert "“In GPT-2” is the time of its kernel" in text
     assert "in GPT-2" not in ladder.render_folder("wide", tables(), {"widen": bench()})
 
 
@@ -216,9 +216,9 @@ def test_a_share_that_only_another_shape_has_stands_with_its_name() -> None:
 def test_conditions_name_the_clock_where_it_was_sampled() -> None:
     clocks = {"sm_mhz": {"min": 1320.0, "median": 1980.0, "max": 1980.0}, "throttle_reasons": ["sw_power_cap"]}
     for known, told in (
-        (clocks, "caches cold; SM clock 1320 MHz at least, 1980 median, held back by sw_power_cap; from"),
-        ({**clocks, "throttle_reasons": []}, "caches cold; SM clock 1320 MHz at least, 1980 median; from"),
-        (None, "caches cold; from"),
+        (clocks, "cold caches. SM clock 1320 MHz at least, 1980 median, held back by sw_power_cap. From"),
+        ({**clocks, "throttle_reasons": []}, "cold caches. SM clock 1320 MHz at least, 1980 median. From"),
+        (None, "cold caches. From"),
     ):
         seen = bench()
         seen = Bench(seen.rows, {**seen.conditions, "clocks": known}, seen.run)
@@ -228,7 +228,7 @@ def test_conditions_name_the_clock_where_it_was_sampled() -> None:
 def test_clocks_that_a_run_lost_are_said_to_be_lacking() -> None:
     seen = bench()
     lost = Bench(seen.rows, {**seen.conditions, "clocks": None, "clocks_reason": "the call ended"}, seen.run)
-    assert "caches cold; SM clock not recorded; from" in ladder.render_folder("wide", tables(), {"widen": lost})
+    assert "cold caches. SM clock not recorded. From" in ladder.render_folder("wide", tables(), {"widen": lost})
     assert "Not recorded: the clocks of widen." in ladder.render_overview(tables(), {"widen": lost})
     assert "Not recorded" not in ladder.render_overview(tables(), {"widen": seen})
 
@@ -304,7 +304,7 @@ def test_every_shape_and_what_is_refused() -> None:
     assert "3.200 (3.100 – 3.300)" in shapes
     refused = text.partition("What a rung does not take")[2]
     assert cells(refused, "`v02_wide`") == {"rung": "`v02_wide`", "shapes, and why": "odd, odder: N is odd"}
-    assert "copy in the same run 4.000 TB/s" in text
+    assert "Copy in the same run: 4.000 TB/s." in text
 
 
 def test_ops_of_one_folder_have_headings() -> None:

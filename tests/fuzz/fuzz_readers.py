@@ -4,9 +4,9 @@ Input number N of a seed is always the same bytes: a whole file (tests/fuzz/seed
 for one in four, with structural damage that must not change a number (oracle.py, where all promises are written down).
 All go through the public entrance `load`.
 
-Plain `random` on seeds made by code, and neither Atheris nor Hypothesis: the readers' hot loops are in numpy, Arrow,
-SQLite and msgspec, which coverage of Python lines does not see; Atheris needs a Python built for it, and what Hypothesis
-adds (shrinking) costs it a hundred times the throughput. Findings are shrunk here, too, by cutting pieces out.
+It uses plain `random` on seeds made by code, and neither Atheris nor Hypothesis. The readers' hot loops are in numpy,
+Arrow, SQLite and msgspec, which coverage of Python lines does not see. Atheris needs a Python built for it. Hypothesis
+adds shrinking, but at a hundredth of the throughput. Findings are shrunk here, too, by cutting pieces out.
 
 Each worker is a process with a limit of memory; an input has two seconds of CPU time. A worker that dies or hangs is a
 finding, and another goes on behind that input. Findings of one cause (exception and line) are kept once, the smallest.

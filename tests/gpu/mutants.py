@@ -2,8 +2,8 @@
 
     python -m tests.gpu.mutants [--ops OP …] [--table FILE.csv]     builds every mutant of a source, checks each
 
-A mutant is a rung's source with one change that a programmer could make: a tile, a step of K, a key or a column is left
-out, a mask is off by one, two rows change places, an output is scaled by 1 + 2^-7. Where it can be, the change is in the
+A mutant is a rung's source with one change that a programmer could make. For example, it leaves out a tile, a step of K,
+a key or a column. Its mask is off by one, it swaps two rows, or it scales an output by 1 + 2^-7. Where it can be, the change is in the
 last rows alone, where sums are longest and a term counts least. Each is compiled and linked in place of its rung, as
 the sweep does it (kernels/combinations.py), and checked at the op's largest shapes on its own inputs. A row of the table
 says what caught it: the share of its bound that an element, a row or the whole output took.

@@ -3,9 +3,10 @@
     python -m tests.gpu.tables --out DIR [--sanitize build/sanitize] [--tests JUNIT.xml] [--mutants FILE.csv]
                                [--gpu NAME] [--driver VERSION] [--tool VERSION] [--when TIME] [--sources DIGEST]
 
-`make gpu-checks` runs all three and then this. Into DIR go sanitize.csv (a row for each run of a tool, and one for each
-place in a source that it names), tests.csv (a row for each test), mutants.csv and checks.json: which GPU, which driver,
-when, and which sources (`sources_digest`), by which a reader tells whether the kernels have changed since. The last
+`make gpu-checks` runs all three and then this. It writes four files into DIR. sanitize.csv has a row for each run of a
+tool, and one for each place in a source that it names. tests.csv has a row for each test. mutants.csv is the third.
+checks.json has the GPU, the driver, the time and a digest of the sources (`sources_digest`), which tells a reader
+whether the kernels have changed since. The last
 five arguments are for logs that come from another machine; without them this one is asked.
 """
 

@@ -6,8 +6,9 @@
 #   DIR      folder for the runs and said.txt: what each try printed last and how it ended
 #   SECONDS  end after so many (default: 90)
 #
-# Tries: a timeline larger than its limit; the GPU's memory does not suffice under a profiler; ncu has to save more than the GPU has room for; the disk fills
-# while nsys writes; a disk too small to begin with; nsys without a folder for its temporary files; ncu as a user without rights.
+# Tries: a timeline larger than its limit. A GPU without enough memory under a profiler. More memory for ncu to save than the GPU
+# has. A disk that fills while nsys writes, and one that is too small from the start. nsys without a folder for its temporary
+# files. ncu as a user without rights.
 # exit: 0 whatever became of each try
 set -uo pipefail
 cd "$(dirname "$0")/../../.." || exit

@@ -3,8 +3,8 @@
 #
 # usage: proof.sh DIR [SECONDS]
 #
-#   DIR      folder for the runs: DIR/{qwen,gpt2} planned, DIR/{qwen,gpt2}-full all launches in one pass, DIR/qwen-deep one
-#            layer of the steps with the metrics of the plan, if there is time (what a whole capture takes for each launch)
+#   DIR      folder for the runs: DIR/{qwen,gpt2} planned, DIR/{qwen,gpt2}-full all launches in one pass. If there is time,
+#            DIR/qwen-deep has one layer of the steps with the metrics of the plan: the cost of a whole capture a launch
 #   SECONDS  end after so many; what there is then is kept (default: 330)
 #
 # exit: 0 whatever became of each step; DIR/steps.txt has their seconds and exit codes

@@ -1,0 +1,140 @@
+"""The programs and scripts of this project as a reader calls them: their options, and what their help says.
+
+A program is a module with `main()` and an argparse parser. It is imported, not started: `parser_of` takes its parser
+where `main()` would parse. A script's help is its header comment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[1]
+_OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
+
+
+class _Parsed(BaseException):
+    """Raised in place of parsing."""
+
+
+def _listed(pattern: str) -> list[str]:
+    answer = subprocess.run(["git", "ls-files", pattern], cwd=ROOT, capture_output=True, text=True, check=True)
+    return answer.stdout.splitlines()
+
+
+@functools.cache
+def programs() -> list[str]:
+    """Files of the programs with a parser, relative to the checkout."""
+    found = []
+    for name in _listed("*.py"):
+        text = (ROOT / name).read_text("utf-8")
+        if "ArgumentParser(" in text and '__name__ == "__main__"' in text and "\ndef main(" in text:
+            found.append(name)
+    return [name for name in found if Path(name).name not in ("programs.py", "qwen_like.py")]  # the second is profiled
+
+
+@functools.cache
+def scripts() -> list[str]:
+    """Shell scripts whose header is their help."""
+    return [name for name in _listed("*.sh") if "usage: " in _header(name)]
+
+
+def _module(file: str) -> ModuleType:
+    if not file.startswith("nsys_scripts/"):
+        return import_module(file.removesuffix(".py").replace("/", "."))
+    spec = importlib.util.spec_from_file_location(f"program_{Path(file).stem}", ROOT / file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look it up
+    with mock.patch.object(sys, "path", [str((ROOT / file).parent), *sys.path]):
+        spec.loader.exec_module(module)
+    return module
+
+
+@functools.cache
+def parser_of(file: str) -> argparse.ArgumentParser:
+    """The parser of a program."""
+    found: list[argparse.ArgumentParser] = []
+
+    def parse(parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        found.append(parser)
+        raise _Parsed
+
+    module = _module(file)
+    with (
+        mock.patch.object(argparse.ArgumentParser, "parse_args", parse),
+        mock.patch.object(argparse.ArgumentParser, "parse_known_args", parse),
+        mock.patch.object(sys, "argv", [file]),
+        contextlib.suppress(_Parsed),
+    ):
+        module.main()
+    assert found, f"{file} parses nothing"
+    return found[0]
+
+
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for one in action.choices.values():
+                yield from _parsers(one)
+
+
+def help_of(file: str) -> Iterator[str]:
+    """The texts of a program's --help: description, epilog, and what each argument says."""
+    for parser in _parsers(parser_of(file)):
+        yield from (plain(text) for text in (parser.description, parser.epilog) if text)
+        for action in parser._actions:
+            if action.help and action.help != argparse.SUPPRESS:
+                yield action.help.replace("%%", "%")
+
+
+def plain(text: str) -> str:
+    """A help text as Markdown: its indented examples as items of a list, `command    what it does` as code and text."""
+    text = re.sub(
+        r"^ {4,}(\S.*?)(?: {2,}(.*))?$", lambda one: f"- `{one[1]}`: {one[2] or ''}", text, flags=re.MULTILINE
+    )
+    return re.sub(r"(^- .*\n)(?!- )", r"\1\n", text, flags=re.MULTILINE)
+
+
+def options_of(file: str) -> set[str]:
+    """The options of a program."""
+    return {option for parser in _parsers(parser_of(file)) for option in parser._option_string_actions}
+
+
+def _header(file: str) -> str:
+    lines = (ROOT / file).read_text("utf-8").splitlines()[1:]
+    comments = []
+    for line in lines:
+        if not line.startswith("#"):
+            break
+        comments.append(line.removeprefix("#").removeprefix(" "))
+    return "\n".join(comments)
+
+
+def help_of_script(file: str) -> str:
+    """The help of a script as Markdown: its usage as code, its options and variables as items of a list."""
+    text = re.sub(r"^usage: .*?(?=\n\n)", "", _header(file), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^ {2,4}(-{0,2}\S+(?: [A-Z]+)?) +(?=\S)", r"- `\1`: ", text, flags=re.MULTILINE)
+    text = re.sub(r"^ {8,}(\w+) {2,}(?=\S)", r"- `\1`: ", text, flags=re.MULTILINE)  # the values of an option
+    return re.sub(r"^([A-Z_]{4,}) {2,}", r"- `\1`: ", text, flags=re.MULTILINE)
+
+
+def options_of_script(file: str) -> set[str]:
+    """The options that the header of a script names."""
+    return set(_OPTION.findall(_header(file)))
+
+
+def targets() -> dict[str, str]:
+    """Every target of the Makefile that `make` prints, with what it says."""
+    return dict(re.findall(r"^([a-z-]+):.*?## (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
