@@ -21,7 +21,7 @@ SEEDS = {seed.name: seed for seed in seeds()}
 # Files that hold nothing to report on by themselves; each is refused with a sentence.
 PARTS = {
     "ncu log", "ops", "layer_events", "dataflow", "manifest", "timing", "ceilings",
-    "tool-status", "sweep", "torch list", "nsys-rep", "junk", "count_plan", "selftest",
+    "tool-status", "sweep", "torch list", "nsys-rep", "junk", "count_plan", "selftest", "nccl_calls", "process_ranks",
 }  # fmt: skip
 
 

@@ -259,7 +259,7 @@ def test_a_report_without_a_profile_has_none_of_its_tables() -> None:
     bare = Capture(ranges=captured().ranges, gpu_ops=captured().gpu_ops)
     assert not set(analyse(Capture())[1]) & set(STUDY_TABLES)
     content, tables = analyse(bare)
-    of_a_timeline = {"program", "diagnosis", "operations", "launch_times"}
+    of_a_timeline = {"program", "diagnosis", "spans", "operations", "launch_times"}
     assert {entry["name"] for entry in content["tables"]} & set(STUDY_TABLES) == of_a_timeline
     assert set(tables) & set(STUDY_TABLES) == of_a_timeline
     assert not any(f"## {table.title}\n" in page(bare) for table in STUDY_TABLES.values())
