@@ -11,7 +11,6 @@ import contextlib
 import functools
 import importlib.util
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -19,7 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from unittest import mock
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.checkout import ROOT, files
+
 _OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
 
 
@@ -27,16 +27,11 @@ class _Parsed(BaseException):
     """Raised in place of parsing."""
 
 
-def _listed(pattern: str) -> list[str]:
-    answer = subprocess.run(["git", "ls-files", pattern], cwd=ROOT, capture_output=True, text=True, check=True)
-    return answer.stdout.splitlines()
-
-
 @functools.cache
 def programs() -> list[str]:
     """Files of the programs with a parser, relative to the checkout."""
     found = []
-    for name in _listed("*.py"):
+    for name in files("*.py"):
         text = (ROOT / name).read_text("utf-8")
         if "ArgumentParser(" in text and '__name__ == "__main__"' in text and "\ndef main(" in text:
             found.append(name)
@@ -46,7 +41,7 @@ def programs() -> list[str]:
 @functools.cache
 def scripts() -> list[str]:
     """Shell scripts whose header is their help."""
-    return [name for name in _listed("*.sh") if "usage: " in _header(name)]
+    return [name for name in files("*.sh") if "usage: " in _header(name)]
 
 
 def _module(file: str) -> ModuleType:

@@ -20,15 +20,10 @@ import pytest
 from analysis import report
 from kernel_ledger.cli import COMMANDS
 from tests import programs, words
+from tests.checkout import ROOT, files
 from tests.declared import DECLARED, LADDER_TABLES
 
-ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = sorted(
-    path
-    for path in ROOT.rglob("*.md")
-    if not {".venv", "runs", "build", "node_modules"} & set(path.relative_to(ROOT).parts)
-    and "egg-info" not in str(path)
-)
+DOCUMENTS = [ROOT / name for name in files("*.md")]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 BLOCK = re.compile(r"^```(sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BUILD = report.build
@@ -257,10 +252,7 @@ def spans(path: Path) -> list[str]:
 
 @functools.cache
 def committed() -> tuple[str, ...]:
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return tuple(f"/{name}" for name in listed.stdout.splitlines())
+    return tuple(f"/{name}" for name in files())
 
 
 @functools.cache

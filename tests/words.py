@@ -10,12 +10,12 @@ span, a link and a formula in it count by what a reader sees: a code span as one
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.checkout import ROOT, files
+
 MOST = 30  # words of a sentence
 REPORTS = re.compile(r"reports/[^/]+/")  # what report.py writes of a run, which holds names and sentences of the run
 _BLOCKS = re.compile(r"^```.*?^```|<!--.*?-->", re.DOTALL | re.MULTILINE)
@@ -29,8 +29,7 @@ _WORD = re.compile(r"\w")
 
 def documents() -> list[Path]:
     """Every Markdown file that is committed, but the reports of runs."""
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [ROOT / name for name in listed.stdout.splitlines() if not REPORTS.match(name)]
+    return [ROOT / name for name in files("*.md") if not REPORTS.match(name)]
 
 
 def _paragraphs(text: str) -> Iterator[tuple[bool, str]]:

@@ -745,7 +745,7 @@ def test_a_claim_names_whose_numbers_are_of_an_older_build(folder: Path) -> None
     assert stale.to_dict() == {"time": "v02", "L1": "v02", "blocks": "v02", "tensor": ""}
     text = render_claims(tables["claims"], tables["ladder"], tables["ladder_runs"], "ladder")
     assert f"2 µs → 1 µs (0.5 ×) {STALE_MARK}" in text
-    assert "Sizes: `op` (N, C): s 2 × 3.\n" in text
+    assert "Sizes. `op` (N, C): s 2 × 3.\n" in text
     assert text.endswith("choices have changed since): `op` `v02`.")
 
 

@@ -262,7 +262,8 @@ def test_a_report_without_a_profile_has_none_of_its_tables() -> None:
     of_a_timeline = {"program", "diagnosis", "spans", "operations", "launch_times"}
     assert {entry["name"] for entry in content["tables"]} & set(STUDY_TABLES) == of_a_timeline
     assert set(tables) & set(STUDY_TABLES) == of_a_timeline
-    assert not any(f"## {table.title}\n" in page(bare) for table in STUDY_TABLES.values())
+    shown = page(bare)
+    assert not any(f"## {table.title}\n" in shown for table in STUDY_TABLES.values())
 
 
 @pytest.mark.parametrize(
