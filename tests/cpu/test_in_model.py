@@ -78,8 +78,10 @@ def test_the_run_that_times_come_from_is_one_command(tmp_path: Path) -> None:
     for dtype in ("float32", "bfloat16"):
         command = [script, "-n", "--dtype", dtype, "--out", tmp_path / "run"]
         timeline, export = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-        assert timeline.startswith("nsys profile -t cuda,nvtx")
+        assert timeline.partition(" ")[0].endswith("nsys")  # its path, where it is installed
+        assert " profile -t cuda,nvtx" in timeline
         assert f"-m harness.run --mode capture --ops fused --dtype {dtype} --out {tmp_path}/run/captures" in timeline
-        assert export.startswith("nsys stats")
+        assert export.partition(" ")[0].endswith("nsys")
+        assert " stats " in export
     wrong = subprocess.run([script, "--dtype", "int8"], capture_output=True, text=True, check=False)
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
