@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.capture.model import FROM_NAMES, FROM_ORDER, Gap, IntArray, Timeline
-from analysis.formats.collectives import TOGETHER, UNKNOWN, communicates, kind_of
+from analysis.formats.collectives import LEAST_TOGETHER, TOGETHER, UNKNOWN, communicates, kind_of, most_skew, skew
 from analysis.formats.errors import InputError
 from analysis.formats.words import duration
 
-LEAST = 3  # collectives from which the offset of two clocks is told
-ALIGNED_NS, ALIGNED_FRAC = 20_000, 0.5  # a larger skew, also than so much of a collective, means that they do not match
 _RANK = re.compile(r"rank[_\-. ]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _TIMES = ("start_ns", "end_ns", "api_start_ns", "api_end_ns")
 _ONE = "give one capture at a time"
@@ -43,7 +42,7 @@ def together(parts: Sequence[tuple[str, Timeline]]) -> tuple[str, Timeline]:
         return parts[0]
     found = [_ends_of(*part) for part in parts]
     for one in found:
-        if len(one.kinds) < LEAST or len({timeline.clock for _, timeline in parts}) > 1:
+        if len(one.kinds) < LEAST_TOGETHER or len({timeline.clock for _, timeline in parts}) > 1:
             told = f"and {one.name} has too few collectives to align their clocks by"
             raise InputError(
                 f"{names[0]} and {names[1]} are the timelines of two captures, {told}; {_ONE}, or those of all "
@@ -81,13 +80,11 @@ def _shift(first: _Ends, other: _Ends) -> int:
             continue
         apart = first.end[mine] - other.end[others]
         shift = int(np.median(apart))
-        skew = float(np.quantile(np.abs(apart - shift), 0.95))
-        best = min(best or (np.inf, 0), (skew, shift))
+        best = min(best or (np.inf, 0), (skew(apart.tolist(), shift), shift))
     what = f"{first.name} and {other.name} are the timelines of two captures"
     if best is None:
         raise InputError(f"{what} whose collectives differ: {differing}; {_ONE}, or those of one program.")
-    typical = float(np.median(other.end - other.start))
-    if best[0] > max(ALIGNED_NS, ALIGNED_FRAC * typical):
+    if best[0] > most_skew((other.end - other.start).tolist()):
         raise InputError(
             f"{what} whose clocks cannot be aligned: collectives that should end together end {duration(best[0])} "
             f"apart; {_ONE}, or capture all ranks in one `make profile`."
@@ -106,19 +103,11 @@ def _merged(parts: Sequence[tuple[str, Timeline]], shifts: Sequence[int]) -> Tim
         ops = _moved(timeline.gpu_ops, of, shift)
         device = ops["device"].astype(str)  # the same name in two files is not the same GPU: NCCL wants one a rank
         gpu_ops.append(ops.assign(device=device.where(~device.isin(twice), device + f" of {name}")))
-    together_ = {
-        field: _concat(
-            [_moved(getattr(one, field), of, shift) for one, of, shift in zip(timelines, pids, shifts, strict=True)]
-        )
-        for field in ("start_end_ranges", "overhead", "graph_nodes", "nccl_calls")
-    }
-    calls = {
-        field: _concat(
-            [_moved(getattr(one, field), of, shift) for one, of, shift in zip(timelines, pids, shifts, strict=True)]
-        )
-        for field in ("waits", "setups")
-        if all(getattr(one, field) is not None for one in timelines)
-    }
+    moved: dict[str, Any] = {}
+    for field in ("start_end_ranges", "overhead", "graph_nodes", "nccl_calls", "waits", "setups"):
+        tables = [getattr(one, field) for one in timelines]
+        known = all(table is not None for table in tables)  # waits and setups may be unknown
+        moved[field] = _concat([*map(_moved, tables, pids, shifts)]) if known else None
     lacking = Gap(
         "sums over the calls of the host", "they were not added up over the captures of several ranks",
         "capture all ranks in one `make profile`",
@@ -133,7 +122,7 @@ def _merged(parts: Sequence[tuple[str, Timeline]], shifts: Sequence[int]) -> Tim
         process_ranks=ranks,
         ranks_from=source,
         clock_shifts={pid: shift for of, shift in zip(pids, shifts, strict=True) for pid in of.values()},
-        **{"waits": None, "setups": None, **together_, **calls},
+        **moved,
     )
 
 

@@ -6,6 +6,9 @@ Sizes and factors follow nccl-tests (doc/PERFORMANCE.md), so that bandwidths com
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+from analysis.formats.spans import quantile
 
 # Kind -> its spellings in kernels and calls: `ncclDevKernel_AllReduce_Sum_f32_RING_LL`, `ncclAllReduce`,
 # `one_shot_all_reduce_kernel`, `allreduce`. The first match counts.
@@ -25,6 +28,9 @@ KINDS = tuple(_SPELT)
 # Kinds in which each rank needs data from every other rank, so that all ranks end at about the same time.
 TOGETHER = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 UNKNOWN = "unknown"
+LEAST_TOGETHER = 3  # collectives that give the offset of two clocks; fewer do not
+_NOISE_NS = 20_000  # a smaller skew is what clocks of one machine leave, for collectives of any length
+_OF_MEDIAN = 0.5  # of the median collective: a larger skew says nothing about its waiting
 
 _KINDS = [(kind, re.compile(spelt, re.IGNORECASE)) for kind, spelt in _SPELT.items()]
 _BY_LIBRARY = re.compile(r"\b(nccl|rccl|mscclpp?|nvshmem)[A-Z_a-z]*", re.IGNORECASE)
@@ -65,3 +71,13 @@ def size_of(kind: str, payload_bytes: int, ranks: int) -> int:
     """The size of a collective, from the payload that a rank gives NCCL: for these kinds, that is one rank's part."""
     parts = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
     return payload_bytes * ranks if kind in parts else payload_bytes
+
+
+def skew(apart: Sequence[float], offset: float) -> float:
+    """The 95th percentile (ns) of what remains of the differences of ends after the offset of two clocks."""
+    return quantile([abs(one - offset) for one in apart], 0.95)
+
+
+def most_skew(lengths: Sequence[float]) -> float:
+    """The largest skew (ns) at which clocks count as aligned, from the lengths of the collectives in ns."""
+    return max(_NOISE_NS, _OF_MEDIAN * quantile(lengths, 0.5)) if lengths else _NOISE_NS

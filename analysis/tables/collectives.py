@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Gap, IntArray
-from analysis.formats.collectives import TOGETHER, UNKNOWN, bus_factor, size_of
+from analysis.formats.collectives import LEAST_TOGETHER, TOGETHER, UNKNOWN, bus_factor, most_skew, size_of, skew
 from analysis.formats.run import PEER_COPY
 from analysis.formats.words import count_of, duration
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
@@ -21,9 +21,6 @@ from analysis.tables.declare import Column, fact, part, table
 from analysis.tables.kernels import by_share
 from analysis.tables.links import roof_at
 
-LEAST_PAIRS = 3  # collectives from which the offset of two clocks is told
-ALIGNED_NS = 20_000  # a skew below this is what clocks of one machine leave, whatever a collective takes
-ALIGNED_FRAC = 0.5  # of the median collective: a larger skew says nothing of its waiting
 WAITING_KINDS = (*TOGETHER, "broadcast", "reduce", "barrier")  # in which a rank waits for another
 
 
@@ -148,14 +145,14 @@ def _clocks(rows: pd.DataFrame, places: int) -> pd.DataFrame:
             continue
         place, by = best
         apart = (shared[best][place] - shared[best][by]).to_numpy(float)
-        offset = float(np.median(apart)) if len(apart) >= LEAST_PAIRS else 0.0
+        offset = float(np.median(apart)) if len(apart) >= LEAST_TOGETHER else 0.0
         found.loc[place, "offset_ns"] = round(found.loc[by, "offset_ns"] + offset)
-        found.loc[place, "skew_ns"] = float(np.quantile(np.abs(apart - offset), 0.95))
+        found.loc[place, "skew_ns"] = skew(apart.tolist(), offset)
         found.loc[place, "pairs"] = len(apart)
         known.append(place)
         waiting.remove(place)
-    typical = float((ends["end_ns"] - ends["start_ns"]).median()) if len(ends) else 0.0
-    return found.assign(aligned=~(found["skew_ns"] > max(ALIGNED_NS, ALIGNED_FRAC * typical)))
+    most = most_skew((ends["end_ns"] - ends["start_ns"]).tolist())
+    return found.assign(aligned=~(found["skew_ns"] > most))
 
 
 def _not_aligned(clocks: pd.DataFrame, rank_places: pd.DataFrame) -> list[Gap]:
