@@ -79,10 +79,6 @@ def _copies(
     at = np.flatnonzero(large.to_numpy(bool))
     ops, place = gpu_ops.iloc[at], place_of_op[at]
     start, length = (ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
-    alone = length.copy()
-    for one, union in enumerate(computing):
-        own = np.flatnonzero(place == one)
-        alone[own] -= intervals.covered(start[own], (start + length)[own], union)
     names = {name: direction_of(str(name)) for name in ops["name"].unique()}
     return pd.DataFrame(
         {
@@ -93,7 +89,7 @@ def _copies(
             "range": fold_paths(ops["path"]).replace("", UNATTRIBUTED).to_numpy(),
             "step": np.asarray(step_of_op)[at],
             "time_ns": length,
-            "alone_ns": alone,
+            "alone_ns": intervals.outside(start, start + length, place, computing),
         }
     )
 

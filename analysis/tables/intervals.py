@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from analysis.capture.model import IntArray
@@ -27,6 +29,15 @@ def length(merged: Union) -> int:
 def covered(start: IntArray, end: IntArray, merged: Union) -> IntArray:
     """The length of the part of each [start, end) that lies in the union."""
     return before(end, merged) - before(start, merged)
+
+
+def outside(start: IntArray, end: IntArray, which: IntArray, unions: Sequence[Union]) -> IntArray:
+    """The length of the part of each [start, end) outside of its union, number `which`; all of it without a union."""
+    found = end - start
+    for number, merged in enumerate(unions):
+        own = np.flatnonzero(which == number)
+        found[own] -= covered(start[own], end[own], merged)
+    return found
 
 
 def before(moment: IntArray, merged: Union) -> IntArray:

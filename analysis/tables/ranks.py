@@ -29,20 +29,18 @@ def computing(gpu_ops: pd.DataFrame, place_of_op: IntArray, communication: pd.Da
 
 @fact("exposed")
 def exposed(matched: Matched, computing: list[intervals.Union]) -> pd.DataFrame:
-    """Of each row of `matched` the time in which its GPU did not compute: all of it, and of its waiting. Overlap is not
-    exposed.
-    """
+    """For each row of `matched`, the time and the waiting in which its GPU did not compute. Overlap is not exposed."""
     rows = matched.rows
     start, end = (rows[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
     until = start + rows["waiting_ns"].fillna(0).to_numpy(np.int64)
     place = rows["place"].to_numpy(np.int64)
-    found = pd.DataFrame({"exposed_ns": end - start, "exposed_waiting_ns": until - start}, index=rows.index)
-    for one, union in enumerate(computing):
-        at = np.flatnonzero(place == one)
-        found.iloc[at, 0] -= intervals.covered(start[at], end[at], union)
-        found.iloc[at, 1] -= intervals.covered(start[at], until[at], union)
-    return found.assign(
-        exposed_waiting_ns=found["exposed_waiting_ns"].astype("Int64").where(rows["waiting_ns"].notna())
+    waiting = pd.Series(intervals.outside(start, until, place, computing), rows.index, dtype="Int64")
+    return pd.DataFrame(
+        {
+            "exposed_ns": intervals.outside(start, end, place, computing),
+            "exposed_waiting_ns": waiting.where(rows["waiting_ns"].notna()),
+        },
+        index=rows.index,
     )
 
 
