@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,7 @@ SMALL = GPT2Config(n_layer=2, n_embd=32, n_head=4, n_positions=64, vocab_size=61
 ARGUMENTS = ["--config", "n_layer=2,n_embd=32,n_head=4,n_positions=64,vocab_size=61", "--device", "cpu"]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Small models are faster so, above all beside other programs."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # The program ---------------------------------------------------------------------------------------------------

@@ -34,13 +34,7 @@ SMALL = GPT2Config(vocab_size=97, n_positions=48, n_embd=128, n_layer=2, n_head=
 ODD = GPT2Config(vocab_size=61, n_positions=40, n_embd=48, n_layer=3, n_head=3, n_inner=72)  # heads of 16
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Matrices this small are slower on many threads, and a busy machine makes threads wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def prompt(config: GPT2Config, batch: int, tokens: int, seed: int = 3) -> Any:

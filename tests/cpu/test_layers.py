@@ -26,13 +26,7 @@ RUN = ["--config", SMALL, "--runs", "2", "--warmup", "0", "--device", "cpu"]
 MARK_NS, WORK_NS, LAUNCH_NS = 300, 1000, 50
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Small models are faster so, above all beside other programs."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class PlayedGpu:
