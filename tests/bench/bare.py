@@ -10,8 +10,6 @@ them in analysis/README.md.
 from __future__ import annotations
 
 import argparse
-import csv
-import json
 import os
 import subprocess
 import sys
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from analysis.formats.spans import quantiles
+from tests.bench import results
 from tests.bench.readers import conditions as machine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -161,9 +160,7 @@ def shown_in(readme: str, folder: Path) -> str:
     """The text of a README with the results of `folder` in its part."""
     from analysis.page.readme import replace_part
 
-    with (folder / "results.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    seen = json.loads((folder / "conditions.json").read_text(encoding="utf-8"))
+    rows, seen = results.read(folder)
     told = f"{rows[0]['turns']} turns; {seen['cores']} cores of {seen['cpu']}, python {seen['python']}, nvtx {seen['nvtx']}."
     return replace_part(readme, PART, f"{table_of(rows, 'github')}\n\n{told}")
 
@@ -183,18 +180,13 @@ def main(arguments: list[str] | None = None) -> int:
         rows = measure(options.turns, options.ranges, Path(folder))
     from importlib.metadata import version
 
-    options.out.mkdir(parents=True, exist_ok=True)
-    with (options.out / "results.csv").open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
     kept = ("cpu", "load_average", "cores", "python")
     seen = (
         {"kind": "bare-bench", "schema_version": 1}
         | {name: machine()[name] for name in kept}
         | {"nvtx": version("nvtx")}
     )
-    (options.out / "conditions.json").write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
+    results.write(options.out, rows, seen)
     print(table_of(rows))
     return 0
 

@@ -15,8 +15,6 @@ With --before the same program also runs in the tree of an earlier commit, in tu
 from __future__ import annotations
 
 import argparse
-import csv
-import json
 import statistics
 import subprocess
 import sys
@@ -25,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.bench import results
 from tests.bench.readers import conditions as machine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -141,9 +140,7 @@ def shown_in(readme: str, folder: Path) -> str:
     """The text of a README with the results of `folder` in its part."""
     from analysis.page.readme import replace_part
 
-    with (folder / "results.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    seen = json.loads((folder / "conditions.json").read_text(encoding="utf-8"))
+    rows, seen = results.read(folder)
     told = f"{rows[0]['turns']} turns of {rows[0]['calls']} calls; {seen['cores']} cores of {seen['cpu']}"
     versions = ", ".join(f"{name} {seen[name]}" for name in ("python", "torch", "transformers"))
     before = f"; before: commit {seen['before']}" if seen["before"] else ""
@@ -173,15 +170,10 @@ def main(arguments: list[str] | None = None) -> int:
             )
             subprocess.run(["tar", "x", "-C", folder], input=archive.stdout, check=True)
         rows = measure(trees, options.turns, options.calls)
-    options.out.mkdir(parents=True, exist_ok=True)
-    with (options.out / "results.csv").open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
     seen = {"kind": "host-bench", "schema_version": 1, "before": options.before}
     seen |= {name: machine()[name] for name in ("cpu", "load_average", "cores", "python")}
     seen |= {name: version(name) for name in ("torch", "transformers")}
-    (options.out / "conditions.json").write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
+    results.write(options.out, rows, seen)
     print(table_of(rows))
     return 0
 

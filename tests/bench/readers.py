@@ -10,7 +10,6 @@ anything is timed, each result is compared with the baseline's, or with what the
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import platform
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.formats.spans import quantile
+from tests.bench import results
 
 SIZES = (500_000, 1_000_000, 2_000_000)
 REPEATS = 5
@@ -433,9 +433,7 @@ def shown_in(readme: str, folder: Path) -> str:
     """The text of a README with the results of `folder` in its part `analysis-bench`."""
     from analysis.page.readme import replace_part
 
-    with (folder / "results.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    seen = json.loads((folder / "conditions.json").read_text(encoding="utf-8"))
+    rows, seen = results.read(folder)
     return replace_part(readme, "analysis-bench", f"{table_of(rows, 'github')}\n\n{_in_words(seen)}")
 
 
@@ -458,13 +456,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("sizes and repeats are 1 or more")
     with tempfile.TemporaryDirectory(prefix="analysis-bench-") as folder:
         rows = list(measure(sorted(arguments.sizes), arguments.repeats, Path(folder), sys.stderr.isatty()))
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    with (arguments.out / "results.csv").open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
     seen = conditions()
-    (arguments.out / "conditions.json").write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
+    results.write(arguments.out, rows, seen)
     text = f"{table_of(rows)}\n\n{_in_words(seen)}\n"
     (arguments.out / "results.txt").write_text(text, encoding="utf-8")
     print(text, end="")
