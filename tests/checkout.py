@@ -12,11 +12,19 @@ _NOT_OURS = {"runs", "build", "dist", "node_modules", "__pycache__"}
 
 
 @functools.cache
-def _all() -> tuple[str, ...]:
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+def by_git() -> tuple[str, ...] | None:
+    """Every file that git tracks, or would, by its name; None outside of a git checkout."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if listed.returncode == 0:
-        return tuple(name for name in sorted(listed.stdout.splitlines()) if (ROOT / name).is_file())
+    if listed.returncode:
+        return None
+    return tuple(name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file())
+
+
+@functools.cache
+def _all() -> tuple[str, ...]:
+    if (tracked := by_git()) is not None:
+        return tuple(sorted(tracked))
     found = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
     return tuple(sorted(str(path) for path in found if not any(map(_is_foreign, path.parts[:-1]))))
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from tests import adding, committed
+from tests.checkout import by_git
 from tests.cpu.test_report import EXEC, NCU, RANGES, TRACE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,14 +66,11 @@ def digests(root: Path) -> dict[str, bytes]:
 
 def checkout(root: Path) -> None:
     """The files that belong to the project, tracked or not yet."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if listed.returncode:
+    if (names := by_git()) is None:
         pytest.skip("this is no git checkout: nothing says which files belong to the project")
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, root / name)
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, root / name)
 
 
 @pytest.fixture(scope="module")

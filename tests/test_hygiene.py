@@ -6,7 +6,6 @@ import io
 import json
 import re
 import socket
-import subprocess
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -14,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from analysis.formats import packed
+from tests.checkout import ROOT, by_git
 
-ROOT = Path(__file__).resolve().parents[1]
 PICTURES = {".png"}
 FORBIDDEN_SUFFIXES = {
     ".nsys-rep", ".ncu-rep", ".sqlite", ".qdstrm", ".qdrep", ".safetensors", ".pt", ".pth", ".bin", ".so", ".o", ".a",
@@ -34,11 +33,9 @@ TREE_BYTES = 30_000_000
 @cache
 def committed() -> tuple[Path, ...]:
     """Every file that git tracks, or would: reports are looked at before they are committed, too."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listing = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
-    if listing.returncode:
+    if (names := by_git()) is None:
         pytest.skip("not a git checkout")
-    return tuple(path for name in listing.stdout.decode().split("\0") if name and (path := ROOT / name).is_file())
+    return tuple(ROOT / name for name in names)
 
 
 def texts() -> list[tuple[str, bytes]]:
