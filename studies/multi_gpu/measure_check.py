@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -70,14 +70,18 @@ def check(world: World, weights: Weights, name: str, batch: int, tokens: int) ->
 Found = dict[str, Any]
 
 
-def whole(model: GPT2, ids: Any) -> Found:
-    """Logits of the prefill and of the first decode step, and greedy tokens, by one process."""
+def whole(model: GPT2, ids: Any, logits_of: Callable[[Any], Any] = lambda logits: logits) -> Found:
+    """Logits of the prefill and of the first decode step, and greedy tokens, by one process.
+
+    `logits_of` makes whole logits of what the model returns.
+    """
     cache = model.new_cache(len(ids))
     prefill = model(ids, cache)
     first = model.next_token(prefill)
     decode = model(first, cache)
     cache.truncate(ids.shape[1])
-    return {"prefill": prefill, "decode": decode, "tokens": greedy(model, first, cache, NEW_TOKENS)}
+    tokens = greedy(model, first, cache, NEW_TOKENS)
+    return {"prefill": logits_of(prefill), "decode": logits_of(decode), "tokens": tokens}
 
 
 def data_parallel(model: DataParallelGPT2, ids: Any) -> Found:
@@ -106,10 +110,4 @@ def own_logits(model: DataParallelGPT2, ids: Any, cache: KVCache | None) -> Any:
 
 def tensor_parallel(model: TensorParallelGPT2, ids: Any) -> Found:
     """The same by ranks with a share of the heads each."""
-    cache = model.new_cache(len(ids))
-    prefill = model(ids, cache)
-    first = model.next_token(prefill)
-    decode = model(first, cache)
-    cache.truncate(ids.shape[1])
-    tokens = greedy(model, first, cache, NEW_TOKENS)
-    return {"prefill": model.all_logits(prefill), "decode": model.all_logits(decode), "tokens": tokens}
+    return whole(model, ids, model.all_logits)
