@@ -238,7 +238,7 @@ def conditions(ranks: int, backend: str, environment: Mapping[str, str]) -> dict
         "ranks": ranks,
         "gpus": [torch.cuda.get_device_name(one) for one in range(ranks)] if is_gpu else [],
         "torch": torch.__version__,
-        "environment": {name: environment[name] for name in sorted(environment) if name.startswith("NCCL_")},
+        "nccl_variables": {name: environment[name] for name in sorted(environment) if name.startswith("NCCL_")},
         "driver": manifest._driver_version() or "" if is_gpu else "",
         "measured": datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
     }

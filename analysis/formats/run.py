@@ -174,7 +174,7 @@ class Link(Struct):
 
 
 class LinkConditions(Struct):
-    """The conditions of the link measurement. `environment` holds the NCCL variables that were set."""
+    """The conditions of the link measurement. `nccl_variables` holds the NCCL variables that were set."""
 
     backend: str
     nccl: str
@@ -182,7 +182,7 @@ class LinkConditions(Struct):
     ranks: Whole
     gpus: list[str]
     torch: str
-    environment: dict[str, str]
+    nccl_variables: dict[str, str]
     driver: str = ""
     measured: str = ""
 

@@ -83,7 +83,8 @@ def _measured_with(allowed_ceilings: Ceilings) -> str | None:
     said: dict[str, Any] | None = (allowed_ceilings[0] or {}).get("link_conditions")
     if not said:
         return None
-    multicast = "NVLink multicast (NVLS) off" if said["environment"].get("NCCL_NVLS_ENABLE") == "0" else "NVLS allowed"
+    is_off = said["nccl_variables"].get("NCCL_NVLS_ENABLE") == "0"
+    multicast = "NVLink multicast (NVLS) off" if is_off else "NVLS allowed"
     library = f"NCCL {said['nccl']}" if said["nccl"] else said["backend"]
     return (
         f"The links were measured on {count_of(said['ranks'], 'GPU')} with {library}, {multicast}, "

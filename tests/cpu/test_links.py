@@ -21,7 +21,7 @@ from tests.declared import analyse, page
 ROOT = Path(__file__).resolve().parents[2]
 CONDITIONS = {
     "backend": "nccl", "nccl": "2.27.3", "dtype": "bfloat16", "ranks": 2, "gpus": ["NVIDIA H200"] * 2, "torch": "2.11",
-    "environment": {"NCCL_NVLS_ENABLE": "0"}, "driver": "580.1", "measured": "2026-11-23T15:00Z",
+    "nccl_variables": {"NCCL_NVLS_ENABLE": "0"}, "driver": "580.1", "measured": "2026-11-23T15:00Z",
 }  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def test_two_processes_measure_every_link_and_keep_the_other_roofs(tmp_path: Pat
         factor = bus_factor(one["name"], one["ranks"]) or 1
         assert one["byte_per_s"] == pytest.approx(1024 * factor / one["time_ns"]["p50"] * 1e9)
     said = written["link_conditions"]
-    assert (said["backend"], said["ranks"], said["environment"]["NCCL_NVLS_ENABLE"]) == ("gloo", 2, "0")
+    assert (said["backend"], said["ranks"], said["nccl_variables"]["NCCL_NVLS_ENABLE"]) == ("gloo", 2, "0")
 
 
 def test_one_rank_measures_its_host_alone(monkeypatch: pytest.MonkeyPatch) -> None:
