@@ -105,6 +105,11 @@ class _Timeline:
         return self.start + self.gpu_ops["duration_ns"].to_numpy(np.int64)
 
     @cached_property
+    def busy(self) -> intervals.Union:
+        """When any GPU operation ran."""
+        return intervals.union(self.start, self.end - self.start)
+
+    @cached_property
     def launches(self) -> pd.DataFrame:
         """The calls that launched operations: pid, tid, start_ns, end_ns."""
         names = {"pid": "pid", "tid": "tid", "api_start_ns": "start_ns", "api_end_ns": "end_ns"}
@@ -191,7 +196,7 @@ def _step(label: str, timeline: _Timeline) -> Span | None:
 
 def _pause(timeline: _Timeline) -> Span | None:
     """The longest stretch without a GPU operation, and a tenth of it on either side."""
-    start, end = intervals.union(timeline.start, timeline.end - timeline.start)
+    start, end = timeline.busy
     if len(start) < 2:
         return None
     at = int(np.argmax(start[1:] - end[:-1]))
@@ -271,8 +276,7 @@ def build_spans(
         span = find_span(finding["about"], span_timeline) if finding.get("about") else None
         if span is None:
             continue
-        busy = intervals.union(span_timeline.start, span_timeline.end - span_timeline.start)
-        inside = intervals.covered(np.array([span.start_ns]), np.array([span.end_ns]), busy)
+        inside = intervals.covered(np.array([span.start_ns]), np.array([span.end_ns]), span_timeline.busy)
         rows.append(
             {
                 "finding": rank,
