@@ -60,9 +60,9 @@ def _device(asked: str | None) -> str:
 
 
 def generate(options: argparse.Namespace) -> tuple[Engine, Weights, float]:
-    """Run the engine; it, the weights, and the seconds that the steps took behind the first token.
+    """Run the engine, and return it with the weights and the seconds of the steps after the first token.
 
-    Raises: UsageError, InputError for arguments that cannot be meant.
+    Raises: UsageError, InputError for invalid arguments.
     """
     if options.tokens < 1:
         raise UsageError("--tokens counts new tokens: use 1 or more.")

@@ -44,7 +44,7 @@ def with_launch(evidence: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
         Column("type", "", "OPT: to improve, WRN: warning, INF: information, ERR: the rule failed", "key", shown=False),
         Column("speedup_frac", "0-1", "speed-up that ncu estimates, the largest of the launches", "counters"),
         Column("speedup_type", "", "global: of the kernel; local: of the part the rule looks at", "key"),
-        Column("launches", "1", "launches of which it says so", "counters"),
+        Column("launches", "1", "launches with a result of this rule", "counters"),
         Column("text", "", "what ncu says, with the numbers of the launch with the largest estimate", "row"),
     ),
     gap=Gap(

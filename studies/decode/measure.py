@@ -590,7 +590,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The command line. Raises: UsageError for what cannot be meant."""
+    """Parse the command line. Raises: UsageError for invalid arguments."""
     options = _parser().parse_args(argv)
     options.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if options.device == "cuda" and not torch.cuda.is_available():
