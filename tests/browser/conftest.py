@@ -20,13 +20,10 @@ from analysis.capture.load import load
 from analysis.capture.model import Capture
 from analysis.page.html import render_html
 from tests import committed
+from tests.browser.chromium import started
 from tests.declared import DECLARED
 from tests.fuzz.seeds import seeds
 
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--font-render-hinting=none", "--force-color-profile=srgb",
-]  # fmt: skip
 SIZE = {"width": 1280, "height": 800}
 
 
@@ -51,12 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """One Chromium for all tests."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+    with started() as chromium:
         yield chromium
-        chromium.close()
 
 
 @pytest.fixture

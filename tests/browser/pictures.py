@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from PIL import Image
+
+from tests.browser.chromium import started
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "pictures"
@@ -95,16 +96,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = parser.parse_args(arguments).names or [*SHOTS]
     if unknown := [name for name in names if name not in SHOTS]:
         parser.error(f"there is no picture {unknown[0]}; these are {', '.join(SHOTS)}")
-    from playwright.sync_api import sync_playwright
-
-    from tests.browser.conftest import FLAGS
-
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+    with started() as chromium:
         for name, picture in taken(chromium, names):
             picture.quantize(COLOURS, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
-        chromium.close()
     return 0
 
 

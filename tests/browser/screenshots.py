@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
+
+from tests.browser.chromium import started
 
 FOLDER = Path(__file__).parent / "screenshots"
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
@@ -76,18 +77,12 @@ def taken(chromium: Any, path: Path) -> Iterator[tuple[str, Image.Image]]:
 def main() -> int:
     """Draw all states into FOLDER."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    from playwright.sync_api import sync_playwright
-
-    from tests.browser.conftest import FLAGS
-
     FOLDER.mkdir(exist_ok=True)
-    with sync_playwright() as started, tempfile.TemporaryDirectory() as folder:
-        chromium = started.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+    with started() as chromium, tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"
         path.write_text(page(), encoding="utf-8")
         for name, picture in taken(chromium, path):
             picture.quantize(128, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
-        chromium.close()
     return 0
 
 
