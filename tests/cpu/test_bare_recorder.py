@@ -328,7 +328,7 @@ def test_usage(built: Built, tmp_path: Path, arguments: list[str]) -> None:
 
 def test_the_benchmark_measures_every_way(tmp_path: Path) -> None:
     pytest.importorskip("nvtx")
-    rows = bench.measure(1, 500, tmp_path)
+    rows = bench.measure(3, 2000, tmp_path)  # the clock of a shared machine changes by 1.7 times between turns
     assert [row["goal_ns"] for row in rows] == [300, 800, 300, 800, 3000]
     assert all(0 < row["without_ns"] < row["with_ns"] for row in rows)
 
