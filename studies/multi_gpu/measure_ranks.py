@@ -150,10 +150,17 @@ def join(arguments: str, device: str, limit_s: float = LIMIT_S) -> Iterator[Worl
 
 
 def _compare(store: Any, rank: int, size: int, arguments: str) -> None:
-    """Raise UsageError unless all ranks were started with the same arguments."""
+    """Raise UsageError unless all ranks were started with the same arguments.
+
+    Rank 0 serves the store, so it leaves only after every rank has read all arguments.
+    """
+    ranks = range(size)
     store.set(f"arguments of {rank}", arguments)
-    for other in range(size):
-        theirs = store.get(f"arguments of {other}").decode()
+    every = [store.get(f"arguments of {other}").decode() for other in ranks]
+    store.set(f"{rank} has read all arguments", "")
+    if rank == 0:
+        store.wait([f"{other} has read all arguments" for other in ranks])
+    for other, theirs in enumerate(every):
         if theirs != arguments:
             said = f"Rank {other} was started with `{theirs}` and rank {rank} with `{arguments}`"
             raise UsageError(f"{said}: start all ranks with the same arguments.")
