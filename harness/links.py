@@ -1,9 +1,10 @@
-"""Measure the links of this machine: host to GPU, GPU to GPU, and collectives of NCCL, over 1 KB to 1 GB.
+"""Measure the links of this machine with 1 KB to 1 GB: host to GPU, GPU to GPU, and NCCL's collectives.
 
 python -m harness.links --out DIR    adds `links` to DIR/ceilings.json, or writes that file
 
-One process a GPU. NVLink multicast (NVLS) is off, and the file says so: NCCL_NVLS_ENABLE=0, unless it is set. With one
-GPU only its links to the host are measured. `--backend gloo` runs the same on CPUs: that tests the program, not links.
+Each GPU has a process. The program turns NVLink multicast (NVLS) off with NCCL_NVLS_ENABLE=0, unless you set that
+variable; the file records its value. With one GPU the program measures only the links to the host. `--backend gloo`
+runs the same code on CPUs, to test the program.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from harness.console import progress
 SMALLEST, LARGEST = 1 << 10, 1 << 30
 SAMPLES = 15
 WARMUP = 3
-WAIT_SECONDS = 30  # for another rank: one that died is noticed after that
+WAIT_SECONDS = 30  # how long a rank waits for another, besides 60 s for the copies of rank 0
 MULTICAST = "NCCL_NVLS_ENABLE"
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 
@@ -44,7 +45,7 @@ Run = Callable[[], object]
 
 
 def sizes(most: int = LARGEST) -> list[int]:
-    """1 KB, 4 KB … up to `most` bytes."""
+    """Return the sizes to measure in bytes: 1 KB, 4 KB, 16 KB … up to `most`."""
     found = [SMALLEST]
     while found[-1] * 4 <= most:
         found.append(found[-1] * 4)
@@ -52,13 +53,13 @@ def sizes(most: int = LARGEST) -> list[int]:
 
 
 def repeats(size: int) -> int:
-    """How often a transfer of so many bytes runs in one sample, which is to take some 100 us and less than 1 s."""
+    """Return how many transfers of `size` bytes make one sample: it should take about 100 µs or more, but below 1 s."""
     return 50 if size <= 1 << 20 else 5 if size <= 1 << 26 else 1
 
 
 @dataclass(frozen=True)
 class Place:
-    """One rank: its device, and how many there are."""
+    """One rank: its number, the number of ranks, and its device."""
 
     rank: int
     ranks: int
@@ -66,7 +67,7 @@ class Place:
 
     @classmethod
     def of(cls, rank: int, ranks: int, backend: str) -> Place:
-        """The rank's own GPU, or the CPU of a run that tests this program."""
+        """Return the place of a rank: GPU number `rank` for backend nccl, else the CPU."""
         return cls(rank, ranks, torch.device("cuda", rank) if backend == "nccl" else torch.device("cpu"))
 
     @property
@@ -74,12 +75,16 @@ class Place:
         return torch.bfloat16 if self.device.type == "cuda" else torch.float32
 
     def empty(self, size: int) -> torch.Tensor:
-        """Elements of `dtype` that hold `size` bytes."""
+        """Return a tensor of ones that holds `size` bytes."""
         return torch.ones(size // self.dtype.itemsize, dtype=self.dtype, device=self.device)
 
 
 def times_of(run: Run, count: int, place: Place, *, by_host: bool = False) -> list[float]:
-    """SAMPLES times of `run` in ns, each of `count` in a row: by CUDA events, or `by_host` if the call waits."""
+    """Return SAMPLES times of one `run` in ns, each the mean of `count` runs in a row.
+
+    CUDA events take the time on a GPU. The host's clock takes it on a CPU, and with `by_host`: for a call that makes
+    the host wait.
+    """
     is_gpu = place.device.type == "cuda"
     for _ in range(WARMUP):
         run()
@@ -96,7 +101,7 @@ def times_of(run: Run, count: int, place: Place, *, by_host: bool = False) -> li
             found.append((time.perf_counter_ns() - started) / count)
             continue
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        run()  # of a collective: all ranks leave it together
+        run()  # a collective synchronises the ranks: all leave it together
         begin.record()
         for _ in range(count):
             run()
@@ -107,7 +112,9 @@ def times_of(run: Run, count: int, place: Place, *, by_host: bool = False) -> li
 
 
 def link(name: str, ranks: int, size: int, samples: Sequence[float]) -> dict[str, Any]:
-    """One row of `links`. Raises: InputError for times that are none."""
+    """Return one row of `links` from times in ns; its rate is from the median, for a collective the bus bandwidth.
+    Raises: InputError if the 5th percentile of the times is not above 0.
+    """
     time_ns = spread(samples, 1)
     if time_ns["p5"] <= 0:
         raise InputError(f"{name} of {size} bytes took no time: the clock does not work, so measure again.")
@@ -116,7 +123,7 @@ def link(name: str, ranks: int, size: int, samples: Sequence[float]) -> dict[str
 
 
 def _copies(place: Place, most: int) -> Iterator[dict[str, Any]]:
-    """Rank 0 and its host, in both directions, from memory that is pinned and from memory that is not."""
+    """Yield the rows of copies between rank 0's GPU and its host: both directions, pinned and pageable host memory."""
     for name in COPIES:
         pinned = name.endswith("_pinned")
         for size in sizes(most):
@@ -129,7 +136,7 @@ def _copies(place: Place, most: int) -> Iterator[dict[str, Any]]:
 
 
 def _peer_copies(place: Place, most: int) -> Iterator[dict[str, Any]]:
-    """From the GPU of rank 0 to that of rank 1; rank 0 alone runs it."""
+    """Yield the rows of copies from GPU 0 to GPU 1. Only rank 0 runs this."""
     next_one = torch.device("cuda", 1) if place.device.type == "cuda" else place.device
     for size in sizes(most):
         source = torch.ones(size, dtype=torch.uint8, device=place.device)
@@ -139,7 +146,10 @@ def _peer_copies(place: Place, most: int) -> Iterator[dict[str, Any]]:
 
 
 def _collective(name: str, size: int, place: Place) -> Run:
-    """What runs one collective of so many bytes, as nccl-tests counts them."""
+    """Return a function that runs the collective `name` once.
+
+    `size` counts bytes as nccl-tests does: for all_gather the whole output, for reduce_scatter the whole input.
+    """
     whole = place.empty(size)
     part = place.empty(max(size // place.ranks, place.dtype.itemsize))
     whole = whole[: part.numel() * place.ranks] if name != "all_reduce" else whole
@@ -153,7 +163,7 @@ def _collective(name: str, size: int, place: Place) -> Run:
 
 
 def _collectives(place: Place, most: int) -> Iterator[dict[str, Any]]:
-    """Every rank runs this; the slowest rank's time counts."""
+    """Yield the rows of collectives. Every rank runs this; each sample is the time of the slowest rank."""
     for name in COLLECTIVES:
         for size in sizes(most):
             samples = torch.tensor(times_of(_collective(name, size, place), repeats(size), place), dtype=torch.float64)
@@ -163,7 +173,10 @@ def _collectives(place: Place, most: int) -> Iterator[dict[str, Any]]:
 
 
 def measure_rank(place: Place, most: int, *, copies: bool = True) -> list[dict[str, Any]]:
-    """All links of one rank; only rank 0 has rows of copies. Runs in a process group where there are several ranks."""
+    """Return the rows of `links` that one rank measures; only rank 0 measures copies, if `copies` is set.
+
+    More than one rank needs a process group.
+    """
     found: list[dict[str, Any]] = []
     if copies and place.rank == 0:
         found += _copies(place, most)
@@ -176,13 +189,13 @@ def measure_rank(place: Place, most: int, *, copies: bool = True) -> list[dict[s
 
 
 def _process(rank: int, ranks: int, backend: str, most: int, folder: str, copies: bool) -> None:
-    """What each process of `torch.multiprocessing` runs."""
+    """Measure as one rank, in a process of its own if there are several. Rank 0 writes its rows to links.json."""
     place = Place.of(rank, ranks, backend)
     if place.device.type == "cuda":
         torch.cuda.set_device(place.device)
     if ranks > 1:
         store = dist.FileStore(f"{folder}/store", ranks)
-        # copies of rank 0 may take longer than a rank is to wait for another
+        # while rank 0 copies, the others wait for it at a barrier: give that 60 s more
         wait = timedelta(seconds=WAIT_SECONDS + 60)
         dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=wait)
     try:
@@ -195,7 +208,7 @@ def _process(rank: int, ranks: int, backend: str, most: int, folder: str, copies
 
 
 def check(ranks: int, backend: str) -> None:
-    """Raises: InputError, where so many ranks cannot be measured here."""
+    """Check that this machine can measure so many ranks. Raises: InputError if it cannot."""
     if backend == "gloo":
         return
     gpus = torch.cuda.device_count()
@@ -208,27 +221,27 @@ def check(ranks: int, backend: str) -> None:
 
 
 def measure(ranks: int, backend: str, most: int = LARGEST, *, copies: bool = True) -> list[dict[str, Any]]:
-    """The rows of `links`; without `copies` those of collectives alone.
+    """Return the rows of `links` of so many ranks; without `copies`, only the collectives' rows.
 
-    Raises: InputError, where the ranks cannot be measured here, or one of them failed.
+    Raises: InputError if this machine cannot measure so many ranks, or if one of them failed.
     """
     check(ranks, backend)
     with tempfile.TemporaryDirectory() as folder:
         if ranks == 1:
             _process(0, 1, backend, most, folder, copies)
         else:
-            how = "spawn" if backend == "nccl" else "fork"  # CUDA does not live through a fork
+            how = "spawn" if backend == "nccl" else "fork"  # CUDA does not survive a fork
             try:
                 asked = ranks, backend, most, folder, copies
                 multiprocessing.start_processes(_process, asked, ranks, start_method=how)
-            except Exception as error:  # of a rank: the others are ended by then
+            except Exception as error:  # a rank failed, and torch has ended the others
                 reason = str(error).strip().splitlines()[-1]
                 raise InputError(f"no links, because a rank failed: {reason}") from error
         return list(json.loads(Path(folder, "links.json").read_text(encoding="utf-8")))
 
 
 def conditions(ranks: int, backend: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """`link_conditions` of ceilings.json."""
+    """Return `link_conditions` of ceilings.json: the backend, GPUs, versions and NCCL variables of the measurement."""
     is_gpu = backend == "nccl"
     version = ".".join(map(str, torch.cuda.nccl.version())) if is_gpu and ranks > 1 else ""
     return {
@@ -245,14 +258,17 @@ def conditions(ranks: int, backend: str, environment: Mapping[str, str]) -> dict
 
 
 def numbers_of_ranks(backend: str) -> list[int]:
-    """2, 4, 8 … and all GPUs: collectives of how many ranks are measured. 1 where there is one GPU."""
+    """Return the numbers of ranks to measure: 2, 4, 8 … and all GPUs; 1 for one GPU or none; 2 for backend gloo."""
     gpus = 2 if backend == "gloo" else torch.cuda.device_count()
     powers = [1 << power for power in range(1, gpus.bit_length()) if 1 << power <= gpus]
     return sorted({*powers, max(gpus, 1)})
 
 
 def write(out: Path, links: list[dict[str, Any]], said: dict[str, Any]) -> None:
-    """Put the links into ceilings.json, whose other roofs stay. Raises: InputError for a file that is none."""
+    """Write the links and their conditions into ceilings.json, and keep the roofs that it has.
+
+    Raises: InputError if the file is there and is not a valid ceilings.json.
+    """
     path = out / CEILINGS.name
     document: dict[str, Any] = {"roofs": [], "gpu": next(iter(said["gpus"]), "")}
     if path.is_file():

@@ -111,7 +111,8 @@ class NvtxTracer:
     is the cheapest call of the Python package. With no tool attached, the package returns a dummy domain whose push and
     pop do nothing. The tracer is then not enabled and costs nothing.
 
-    With `work` (path -> Work), each range carries its minimum work as payload. Only one thread may then open ranges.
+    With `work` (path -> Work), each range whose path it names carries that work as payload. Only one thread may then
+    open ranges.
     """
 
     def __init__(self, work: Mapping[str, Work] | None = None) -> None:

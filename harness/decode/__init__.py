@@ -1,1 +1,1 @@
-"""GPT-2 one token at a time, by engines that do the same with less and less of the host: see engines.py."""
+"""Decode GPT-2 one token at a time: four engines, each with less work for the host than the one before (engines.py)."""

@@ -1,8 +1,9 @@
-"""Whether an engine decodes like the reference: tokens where the choice is clear, and how far its logits are off.
+"""Check that an engine decodes like a reference model: compare their tokens and their logits.
 
-The reference is the model in float32 for engines in bfloat16, and in float64 for those in float32. "Plain" logits are
-those of a plain model in the engine's own dtype: what rounding alone does. A token that differs counts as a tie where
-the reference holds both tokens closer together than rounding moves logits; anywhere else it is wrong.
+The caller gives two models besides the engine. The reference has more precision than the engine: float32 for an engine
+in bfloat16, float64 for one in float32. The plain model has the engine's dtype: its logits show what rounding does.
+A token that differs from the reference's is a tie if rounding can explain it: the reference's logits of both tokens
+are then no further apart than twice the plain model's largest error. Any other such token is wrong.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ RESAMPLES = 4000
 
 @dataclass(frozen=True)
 class Agreement:
-    """What an engine chose at each position of a text; KL in nats, of the reference from the engine.
+    """How many of an engine's tokens agree with the reference; KL(reference || engine) over the positions, in nats.
 
-    `worse` names the windows of positions in which the engine's mean KL exceeds the plain model's for certain.
+    `worse` names the windows of positions, such as `129-256`, where the engine's mean KL is above the plain model's
+    (see `_worse`).
     """
 
     positions: int
@@ -49,7 +51,11 @@ class Agreement:
 
 
 def forced_logits(engine: Engine, ids: Any, prompt_tokens: int = 1) -> Iterator[Any]:
-    """Yield the logits (V) behind each token of a text (1, T) that is run token by token from `prompt_tokens` on."""
+    """Run the text `ids` (1, T): the first `prompt_tokens` as a prompt, then token by token. Yield logits (V), float32.
+
+    There is one yield for each position from `prompt_tokens` on.
+    Raises: UsageError if the text does not fit the engine's cache; InputError if a kernel reported an error.
+    """
     engine.prefill(ids[:, :prompt_tokens])
     for at in range(prompt_tokens, ids.shape[1]):
         engine.force(ids[:, at])
@@ -59,15 +65,15 @@ def forced_logits(engine: Engine, ids: Any, prompt_tokens: int = 1) -> Iterator[
 
 
 def divergence(reference: Any, logits: Any) -> Any:
-    """KL of the distribution of `reference` from that of `logits`, over the last axis, in nats; in float64."""
+    """Return KL(softmax(reference) || softmax(logits)) over the last axis, in nats, computed in float64."""
     expected = reference.double().log_softmax(-1)
     return (expected.exp() * (expected - logits.double().log_softmax(-1))).sum(-1)
 
 
 def compare(reference: Any, plain: Any, engine: Iterator[Any], first: int) -> Agreement:
-    """Judge an engine's logits, one position after the other, from position `first` on.
+    """Compare an engine's logits with the reference's, position by position, from position `first` on.
 
-    Shape   reference, plain (T, V): logits of the same text.
+    Shape   reference, plain (T, V): logits of the same text. engine yields (V).
     """
     kl, plain_kl = [], []
     same = ties = 0
@@ -78,7 +84,7 @@ def compare(reference: Any, plain: Any, engine: Iterator[Any], first: int) -> Ag
         plain_kl.append(float(divergence(expected, usual)))
         chosen, right = int(logits.argmax()), int(expected.argmax())
         margin = float(expected[right] - expected[chosen])
-        # two logits may move towards each other, each by as much as plain rounding moves the furthest one
+        # rounding may move both logits towards each other, each by the plain model's largest error
         rounding = 2 * float((usual - expected).abs().max())
         if chosen == right:
             same += 1
@@ -102,10 +108,10 @@ def compare(reference: Any, plain: Any, engine: Iterator[Any], first: int) -> Ag
 
 
 def _worse(ours: Any, theirs: Any, first: int) -> list[str]:
-    """The windows of positions in which the mean difference is above 0 for certain, by the bootstrap of positions.
+    """Return the windows of positions where the mean of `ours` - `theirs` is above 0, by a bootstrap of the positions.
 
-    Of two equal engines one window or more is named in 2.5 % of comparisons: each window has an eighth of that.
-    Differences below 1e-9 nats are those of the sums themselves.
+    If both are equally good, at least one window is named in about 2.5 % of comparisons: each of the WINDOWS tests at
+    an eighth of that. A difference below 1e-9 nats counts as 0, because summation alone makes such differences.
     """
     generator = torch.Generator().manual_seed(0)
     found = []
@@ -122,17 +128,20 @@ def _worse(ours: Any, theirs: Any, first: int) -> list[str]:
 
 
 def greedy_text(engine: Engine, ids: Any, new_tokens: int) -> Any:
-    """The engine's own continuation of a prompt: (1, T + new_tokens)."""
+    """Return the prompt `ids` (1, T) with the engine's own continuation: (1, T + new_tokens).
+
+    Raises: InputError if a kernel reported an error.
+    """
     text = engine.generate(ids, new_tokens)
     engine.check()
     return text
 
 
 def compare_greedy(reference: Any, plain: Any, text: Any, prompt_tokens: int) -> tuple[int, int, int]:
-    """Of an engine's own text (1, T): tokens that the reference chooses too, ties, and wrong ones.
+    """Count the tokens of an engine's own text (1, T): those that the reference also chooses, ties, and wrong ones.
 
-    Shape   reference, plain (T, V): logits of the whole text. One pass suffices: each token is judged behind the
-            tokens that the engine chose before it.
+    Shape   reference, plain (T, V): logits of the whole text, from one pass. The pass gives each token the same
+            preceding tokens that the engine had.
     """
     expected, usual = reference[prompt_tokens - 1 : -1].float(), plain[prompt_tokens - 1 : -1].float()
     chosen = text[0, prompt_tokens:, None]
@@ -143,11 +152,12 @@ def compare_greedy(reference: Any, plain: Any, text: Any, prompt_tokens: int) ->
 
 
 def peaked_weights(config: GPT2Config, seed: int = 0) -> Weights:
-    """Random weights whose heads look at few keys and decide the logits; biases and norms are not 0 and 1.
+    """Return random weights that make mistakes of attention visible in the logits.
 
-    GPT-2's own initialisation gives nearly equal weights to all keys, and the residual stream hides what attention
-    adds: a shifted position, a stale row or a dropped head then moves the logits less than rounding does. Here scores
-    have a standard deviation of 4, and a head adds as much to the residual stream as a layernorm puts into it.
+    With GPT-2's own initialisation all keys get nearly equal attention, and attention adds little to the residual
+    stream. A shifted position, a stale row or a dropped head then moves the logits less than rounding does. Here,
+    attention scores have a standard deviation of about 4, so each head looks at few keys. Attention adds about as much
+    to the residual stream as a layernorm's output has. Biases are not 0, and weights of norms are not 1.
     """
     weights = load_weights(seed=seed, config=config)
     generator = torch.Generator().manual_seed(seed + 1)

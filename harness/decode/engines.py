@@ -1,16 +1,16 @@
-"""The engines that decode, each with less of the host than the one before, behind one interface.
+"""Decode GPT-2 by one of four engines with the same interface; each needs the host less than the one before.
 
     eager        our best kernel for every operation, launched one by one
-    graph        the same step in a CUDA graph: one launch a token, and no new capture
-    few          few kernels a layer in a CUDA graph, each of which prefetches its weights before it waits
-    persistent   one kernel that stays on the GPU for many tokens
+    graph        the same kernels in one CUDA graph: one launch a token, and never a second capture
+    few          four kernels a layer in a CUDA graph; each starts while the one before still runs
+    persistent   one launch for many tokens
 
-`few` and `persistent` are written for some sizes and GPUs; for others `open_engine` takes `graph` and says why.
+`few` and `persistent` support some sizes and GPUs only. For others `open_engine` opens `graph` and prints the reason.
 
     engine = open_engine("graph", load_weights("gpt2"), dtype="bfloat16", device="cuda")
     engine.prefill(ids)        # (B, T): fills the cache and chooses the first token
     engine.decode(100)         # 100 steps; nothing waits for the host
-    engine.tokens              # (B, T + 101): what there is, on the device
+    engine.tokens              # (B, T + 101): the prompt and all tokens after it, on the device
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ GREEDY = Sampling()
 
 
 def sizes_of(weights: Weights, dtype: str, batch: int = 1, capacity: int | None = None) -> Sizes:
-    """The sizes of a model and of a cache for `capacity` tokens (default: as many as it has positions).
+    """Return the sizes of a model and of a cache for `capacity` tokens (default: the model's number of positions).
 
-    Raises: UsageError for a batch or a capacity that no engine takes.
+    Raises: UsageError for a batch or a capacity that no engine supports.
     """
     config = weights.config
     capacity = config.n_positions if capacity is None else capacity
@@ -65,7 +65,7 @@ def sizes_of(weights: Weights, dtype: str, batch: int = 1, capacity: int | None 
 
 
 def new_state(sizes: Sizes, device: str) -> State:
-    """A state with an empty cache at position 0."""
+    """Return a state at position 0 whose cache is all zeros, on `device`."""
     dtype = getattr(torch, sizes.dtype)
     shape = (sizes.layers, sizes.batch, sizes.heads, sizes.capacity, sizes.head_size)
     whole = {"dtype": torch.int64, "device": device}
@@ -79,7 +79,7 @@ def new_state(sizes: Sizes, device: str) -> State:
 
 
 def gpu_at_hand() -> Gpu | None:
-    """What torch says of the GPU that it uses; None without one."""
+    """Return the properties of torch's current GPU; None without a GPU."""
     if not torch.cuda.is_available():
         return None
     seen = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -88,9 +88,10 @@ def gpu_at_hand() -> Gpu | None:
 
 
 class Engine:
-    """Prefill by the model, decoding by a Program on the same cache.
+    """Run prompts with `model` and decode with `program`; both use the key-value cache of `state`.
 
-    `program` decodes `program.most` tokens a launch; with `captured` its step is recorded in a CUDA graph.
+    One launch of `program` decodes up to `program.most` tokens. After `capture`, `decode` replays a CUDA graph of one
+    step for each token instead.
     """
 
     def __init__(
@@ -100,18 +101,18 @@ class Engine:
         self.sampling = sampling
         self.length = 0
         self.graph: Any = None
-        # the model's own cache is the state's: what a prefill appends lies where the steps look for it
+        # the model's cache is a view of the state's: the steps find what a prefill appends
         self._cache = KVCache.over(state.keys, state.values)
 
     @property
     def tokens(self) -> Any:
-        """All tokens so far, prompt and last one included: (B, length), on the device."""
+        """All tokens so far, from the prompt's first to the newest: (B, length), on the device."""
         return self.state.ids[:, : self.length]
 
     def prefill(self, ids: Any) -> None:
-        """Run the prompt (B, T), 1 or more tokens, and choose the first token behind it.
+        """Run the prompt `ids` (B, T), T >= 1, and choose the first token after it. This forgets an earlier text.
 
-        Raises: UsageError where the prompt does not fit the batch or the cache.
+        Raises: UsageError if the prompt does not fit the batch or the cache.
         """
         if ids.ndim != 2 or ids.shape[0] != self.sizes.batch or not ids.shape[1]:
             raise UsageError(
@@ -136,9 +137,9 @@ class Engine:
         return getattr(self.program, "generator", None)
 
     def decode(self, tokens: int) -> None:
-        """Enqueue that many steps. The host waits for nothing.
+        """Enqueue the steps of `tokens` tokens. The host does not wait for the GPU.
 
-        Raises: UsageError before a prompt, and where the cache has no room for them.
+        Raises: UsageError before the first prompt, or if the cache has no room for the tokens.
         """
         if not self.length:
             raise UsageError("There is no prompt yet: call prefill first.")
@@ -152,30 +153,36 @@ class Engine:
         self.length += tokens
 
     def step(self) -> None:
-        """One token."""
+        """Enqueue the step of one token. Raises: as `decode`."""
         self.decode(1)
 
     def force(self, ids: Any) -> None:
-        """Replace the last token of each sequence by `ids` (B,): how a given text is run token by token."""
+        """Replace the newest token of each sequence by `ids` (B,), to run a given text token by token."""
         with torch.inference_mode():
             self.state.token.copy_(ids)
             self.state.ids[:, self.length - 1] = ids
 
     def generate(self, ids: Any, new_tokens: int) -> Any:
-        """The prompt (B, T) and `new_tokens` behind it, 1 or more: (B, T + new_tokens)."""
+        """Return the prompt `ids` (B, T) and `new_tokens` >= 1 tokens after it: (B, T + new_tokens).
+
+        Raises: UsageError if they do not fit the batch or the cache.
+        """
         self.prefill(ids)
         self.decode(new_tokens - 1)
         return self.tokens.clone()
 
     def check(self) -> None:
-        """Wait for the GPU. Raises: InputError where a kernel reported trouble."""
+        """Wait for the GPU. Raises: InputError if a kernel reported an error."""
         if self.state.token.is_cuda:
             torch.cuda.synchronize()
         if trouble := self.program.trouble():
             raise InputError(trouble)
 
     def check_room(self, rows: int, what: str) -> None:
-        """Raises: UsageError where the cache has fewer than `rows` rows; `what` is plural, and begins the sentence."""
+        """Check that the cache has at least `rows` rows.
+
+        Raises: UsageError if it has fewer. `what` is the plural subject of that error's sentence.
+        """
         if rows > self.sizes.capacity:
             raise UsageError(
                 f"{what} need {rows} rows of a cache that has {self.sizes.capacity}: "
@@ -183,11 +190,11 @@ class Engine:
             )
 
     def capture(self, tracer: Tracer | None = None) -> None:
-        """Record one step in a CUDA graph, inside the ranges of `tracer`, by which nsys names layers."""
+        """Record one step in a CUDA graph. A `tracer` opens ranges meanwhile, so that nsys can name the layers."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.inference_mode(), torch.cuda.stream(side):
-            for _ in range(_WARM_UP):  # compiles and loads kernels, which a capture does not allow
+            for _ in range(_WARM_UP):  # compile and load the kernels now: a capture does not allow that
                 self.state.position.zero_()
                 self.program.begin()
                 self.program.launch(1)
@@ -206,13 +213,13 @@ class Engine:
 
 
 def _pieces(tokens: int, most: int) -> Sequence[int]:
-    """How many tokens each launch decodes."""
+    """Split `tokens` into launches of at most `most` tokens: return the number of tokens of each launch."""
     whole, rest = divmod(tokens, most)
     return [most] * whole + [rest] * (rest > 0)
 
 
 def refusal(name: str, sizes: Sizes, gpu: Gpu | None, sampling: Sampling = GREEDY) -> str:
-    """Why an engine does not decode these sizes here, in one sentence; "" if it does."""
+    """Return why an engine does not support these sizes, this GPU or this sampling, in one sentence; "" if it does."""
     if name in (EAGER, GRAPH):
         return ""
     if gpu is None:
@@ -226,12 +233,15 @@ def refusal(name: str, sizes: Sizes, gpu: Gpu | None, sampling: Sampling = GREED
 
 
 def prefill_ops(gpu: Gpu | None) -> str:
-    """The ops of the model that runs prompts: our attention and matmul in bfloat16 are written for sm_90 alone."""
+    """Return the ops of the model that runs prompts: BEST_OPS on sm_90 and without a GPU, else FUSED_OPS.
+
+    The best variants of attention and matmul in bfloat16 run on sm_90 only.
+    """
     return BEST_OPS if gpu is None or gpu.capability[0] == 9 else FUSED_OPS
 
 
 def _maker(name: str) -> Any:
-    """kernels/decode/few.py or persistent.py; None where it is not there."""
+    """Import kernels/decode/few.py or persistent.py; return None if the file does not exist."""
     try:
         return importlib.import_module(f"kernels.decode.{name}")
     except ModuleNotFoundError as error:
@@ -252,11 +262,12 @@ def open_engine(
     ranges: bool = False,
     stamped: int = 0,
 ) -> Engine:
-    """An engine of ENGINES that is ready to run; `graph` in place of one that refuses, which it says.
+    """Return the engine `name` of ENGINES, ready for its first prompt.
 
-    On the CPU the step runs without a capture. With `ranges` a graph is recorded inside NVTX ranges. Kernels that can
-    keep stamps of their phases do so for the first `stamped` tokens of a launch.
-    Raises: UsageError for an unknown engine, a batch or a capacity that none takes.
+    If that engine does not support the model, this prints the reason and returns engine `graph`. Engine `graph` on the
+    CPU launches its step without a CUDA graph. With `ranges`, a CUDA graph is recorded inside NVTX ranges. Engine
+    `persistent` stamps its phases for the first `stamped` tokens of each launch; the other engines have no stamps.
+    Raises: UsageError for an unknown engine, and for a batch or a capacity that no engine supports.
     """
     if name not in ENGINES:
         raise UsageError(f"There is no engine {name!r}: use {', '.join(ENGINES)}.")

@@ -1,10 +1,10 @@
-"""One decode step of GPT-2 whose token and position lie on the device: nothing in it asks the host for a value.
+"""Run one decode step of GPT-2 that reads the token and the position from device memory, and no value from the host.
 
-So the host may launch it kernel by kernel (engine eager) or record it once in a CUDA graph and replay it for every
-token (engine graph). On the CPU the same function runs, with PyTorch's operations in place of our kernels.
+The host can launch the step kernel by kernel (engine `eager`), or record it once in a CUDA graph and replay the graph
+for every token (engine `graph`). On the CPU the same step runs with PyTorch's operations instead of our kernels.
 
 Ranges: gpt2_step > embeddings, h.N > (ln_1, attn > (qkv, append, attend, proj), ln_2, mlp > (fc, act, proj)), ln_f,
-lm_head, choose. Additions belong to the layernorm that follows them.
+lm_head, choose. The range of a layernorm includes the residual addition before it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _GROUPED = "attention_decode_grouped"
 
 
 def best_kernel(op: str, device: str, dtype: str) -> Callable[..., Any]:
-    """The op in its best variant for `dtype`: on a GPU the kernel itself, elsewhere the operations it stands for.
+    """Return the best variant of `op` for `dtype`: on a GPU the kernel's own function, elsewhere the custom op.
 
-    A custom op written in Python costs some 30 us of host time a call. The step owns all of its operands, so what such
-    an op checks and converts is right already.
+    On the GPU this avoids about 30 µs of host time a call: a custom op's Python code checks and converts its operands.
+    The step makes its operands itself, so they need neither.
     """
     declared = ops()[op]
     name = declared.best_for(dtype)
@@ -36,7 +36,7 @@ def best_kernel(op: str, device: str, dtype: str) -> Callable[..., Any]:
 
 
 class Kernels:
-    """The ops that a step takes, for one device and dtype."""
+    """The operations of a step, chosen for one device and dtype."""
 
     def __init__(self, sizes: Sizes, device: str) -> None:
         from kernels.attention_grouped.op import HEAD_SIZES
@@ -50,32 +50,36 @@ class Kernels:
         self._one = sizes.batch == 1
 
     def linear(self, x: Any, weight: Any, bias: Any) -> Any:
-        """x (B, K) @ weight (N, K) transposed + bias (N): (B, N)."""
+        """Return x (B, K) @ weight (N, K) transposed + bias (N): (B, N). Batch 1 takes op gemv."""
         return self._gemv(weight, x[0], bias)[None] if self._one else F.linear(x, weight, bias)
 
     def attend(self, q: Any, keys: Any, values: Any, spans: Any, scale: float) -> Any:
-        """q (B, nh, 1, hs) against the rows of the cache that `spans` shows: (B, C)."""
+        """Attend with q (B, nh, 1, hs) to the rows of keys and values that `spans` (B, 3) selects: (B, C)."""
         return self._attention(q, keys, values, spans, scale).flatten(1)
 
 
 def attend(q: Any, keys: Any, values: Any, spans: Any, scale: float) -> Any:
-    """Attention over the filled rows of a cache, for sizes of heads that no kernel of ours has: (B, 1, nh, hs)."""
+    """Attend to the filled rows of a cache with PyTorch's operations, for head sizes that our kernel does not support.
+
+    Shape   q (B, nh, 1, hs); keys, values (B, nh, capacity, hs); spans (B, 3), of which column 1 is the number of
+            filled rows. Returns (B, 1, nh, hs).
+    """
     hidden = torch.arange(keys.shape[2], device=q.device) >= spans[:, 1, None]
     scores = (q.float() @ keys.float().mT * scale).masked_fill(hidden[:, None, None], -torch.inf)
-    # what no query sees may hold anything, and 0 times NaN is NaN
+    # a hidden row may hold anything, and 0 times NaN is NaN
     seen = values.float().masked_fill(hidden[:, None, :, None], 0.0)
     return (scores.softmax(-1) @ seen).transpose(1, 2).to(q.dtype)
 
 
 class Layer:
-    """One block of the model on the state's rows of the cache."""
+    """One transformer block; its keys and values are views of the state's cache."""
 
     def __init__(self, weights: Weights, sizes: Sizes, config: GPT2Config, index: int, state: State) -> None:
         def of(name: str) -> Any:
             return weights[f"h.{index}.{name}"]
 
         def rows(name: str) -> tuple[Any, Any]:
-            """A projection with an output a row, which is how gemv reads it."""
+            """Return a projection as weight (N, K) and bias (N): gemv reads one output's weights per row."""
             return of(f"{name}.weight").t().contiguous(), of(f"{name}.bias")
 
         self.index, self.epsilon, self.scale = index, sizes.epsilon, config.scale(index)
@@ -87,7 +91,10 @@ class Layer:
 
     @component("h.{self.index}")
     def run(self, x: Any, added: Any, step: Step) -> tuple[Any, Any]:
-        """Take and return (x, what is still to be added to it), each (B, C)."""
+        """Run the block. Take and return the residual stream `x` and `added`, each (B, C).
+
+        The next layernorm adds `added` to `x`. The first block takes None for `added`.
+        """
         x, normed = self.norm_1(x, added, step.kernels)
         x, normed = self.norm_2(x, self.attention(normed, step), step.kernels)
         return x, self.mlp(normed, step.kernels)
@@ -114,7 +121,7 @@ class Layer:
 
     @component("append")
     def append(self, qkv: Any, position: Any) -> None:
-        """Put k and v (B, nh, hs) into row `position` of the cache."""
+        """Write k and v of `qkv` (B, 3, nh, hs) into row `position` (1,) of the cache."""
         self.keys.index_copy_(2, position, qkv[:, 1, :, None])
         self.values.index_copy_(2, position, qkv[:, 2, :, None])
 
@@ -144,7 +151,7 @@ class Layer:
 
 
 class Step:
-    """The step as a Program (kernels/decode/contract.py): a kernel an operation, some 130 a token."""
+    """The step as a Program (kernels/decode/contract.py): one kernel an operation, about 130 a token for 12 layers."""
 
     root = "gpt2_step"
     most = 1
@@ -163,12 +170,12 @@ class Step:
         self.logits: Any = None
 
     def modules(self) -> Iterator[object]:
-        """What has ranges, for harness.ranges.attach."""
+        """Yield the objects that have components, for harness.ranges.attach."""
         yield self
         yield from self.layers
 
     def begin(self) -> None:
-        """See Program: what the step counts on its own starts at the state's position."""
+        """Let each sequence's span end behind the state's position, so that the next step sees its own row."""
         self.spans[:, 1:2] = self.state.position + 1
 
     def launch(self, tokens: int) -> None:
@@ -183,7 +190,7 @@ class Step:
 
     @component("{self.root}")
     def run(self) -> None:
-        """One token of every sequence."""
+        """Decode one token of every sequence."""
         x, added = self.embeddings(), None
         for layer in self.layers:
             x, added = layer.run(x, added, self)
@@ -192,7 +199,7 @@ class Step:
 
     @component("embeddings")
     def embeddings(self) -> Any:
-        """The token's row and that of its position: (B, C)."""
+        """Return the sum of each token's embedding and its position's: (B, C)."""
         return self.kernels.encoder(self.state.token[:, None], self.wte, self.wpe.index_select(0, self.state.position))[
             :, 0
         ]
@@ -207,7 +214,7 @@ class Step:
 
     @component("choose")
     def choose(self, logits: Any) -> None:
-        """Choose the next token, write it behind the others, and move on by one position."""
+        """Choose the next tokens from `logits` (B, V), write them behind the others, and add 1 to the position."""
         state = self.state
         if self.sampling.greedy:
             torch.argmax(logits, dim=-1, out=state.token)
@@ -219,17 +226,17 @@ class Step:
 
 
 def _spans(batch: int, device: Any) -> Any:
-    """(first, end, window) of each sequence, as op attention_decode_grouped takes them; `end` is set by `begin`."""
+    """Return (first, end, window) of each sequence, (B, 3), for op attention_decode_grouped. `begin` sets `end`."""
     from kernels.attention_grouped.op import NO_WINDOW
 
     return torch.tensor([[0, 1, NO_WINDOW]] * batch, dtype=torch.int32, device=device)
 
 
 def sample(logits: Any, sampling: Sampling, generator: Any) -> Any:
-    """Draw a token of each row of logits (B, V): (B,) int64.
+    """Draw a token from each row of logits (B, V): (B,) int64.
 
-    The largest of p / e with e from an exponential distribution is drawn with probability p. So nothing has to be
-    counted on the host, which torch.multinomial does.
+    The argmax of p / e, with each e drawn from an exponential distribution, is a token with its probability p. No value
+    goes to the host, so a CUDA graph can record this.
     """
     scaled = logits.float() / sampling.temperature
     if sampling.top:

@@ -1,4 +1,4 @@
-"""The figures of decoding: every measured rung from the slowest to the floor, and what each block does in a token."""
+"""Draw the figures of decoding: the times of all measured rungs beside the floor, and each block's work in a token."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from analysis.page.canvas import (
 from analysis.tables.declare import picture
 
 _PITCH = 0.34  # inches a rung
-_ROOM = 1.6  # right of the slowest bar, for its label: a factor on the log axis
+_ROOM = 1.6  # space around the points on the log axis, as a factor: once on the left, to its 4th power on the right
 _COLUMNS = 1600  # pixels of a token's time
 _COLOURS = (BLUE, GREEN, SKY, PURPLE, YELLOW, VERMILION, BLACK)
 
 
 @picture("decode", of="decode")
 def plot_decode(decode: pd.DataFrame, caption: str) -> Figure | None:
-    """Wall time a token of each rung that was measured, on a log axis, with its interval; the floor as a line."""
+    """Plot each measured rung's wall time a token on a log axis, with its 95 % interval, and the floor as a line."""
     rows = decode[decode["token_ns"].notna()].sort_values("token_ns", ascending=False, kind="stable")
     if rows.empty:
         return None
@@ -71,7 +71,7 @@ def plot_decode(decode: pd.DataFrame, caption: str) -> Figure | None:
 
 @picture("decode_phases", of="decode_phases", compact=True)
 def plot_phases(capture: Capture, caption: str) -> Figure | None:
-    """The last stamped token of the first engine: a row a block, a colour a phase, waiting in grey."""
+    """Plot the last stamped token of the first engine: a row for each block, a colour for each phase, waits in grey."""
     stamps = capture.of("decode_phases")
     own = stamps[stamps["rung"] == stamps["rung"].iloc[0]]
     own = own[own["token"] == own["token"].max()]

@@ -1,15 +1,17 @@
-"""Decode GPT-2 by every rung, side by side: times in fresh processes, correctness, and a window for profilers.
+"""Decode GPT-2 with every rung: time it in fresh processes, check its tokens, and capture its steps.
 
     python -m studies.decode.measure fair    --out RUN [--processes 10] [--seconds 300]
     python -m studies.decode.measure check   --out RUN
     python -m studies.decode.measure capture --out RUN       under nsys_scripts/nsys_capture.sh
 
-fair starts one fresh process after the other. Each prepares every rung, then takes them in turn, round by round; every
-second process takes them in reverse (AB/BA). One process more comes first and is not counted: it fills the compilers'
-caches. Each process is written to RUN/captures/decode.json at once: a run that ended goes on with the next one.
+fair starts fresh processes, one after the other. Each process prepares every rung and then times them in turn, round by
+round; every second process takes the rungs in reverse order (AB/BA). A first process fills the compilers' caches and
+does not count. Each process adds its samples to RUN/captures/decode.json, so an interrupted run continues where it
+ended.
 
-check runs texts of random and of peaked weights through every engine (harness/decode/check.py). capture opens the
-profiler's window around a few steps of every rung, under the ranges `<rung>` and `decode`.
+check compares every engine with a reference, on random weights and on peaked weights (harness/decode/check.py).
+capture opens the profiler's window around a few steps of every rung, inside the ranges `<rung>` and `decode` (or
+`prefill`). It then stamps the phases of the persistent kernel, outside of the window.
 """
 
 from __future__ import annotations
@@ -53,16 +55,16 @@ PROCESSES, ROUNDS, STEPS = 10, 3, 4
 CONTEXT, TOKENS, PREFILL = 224, 64, 1024
 GEMM_N = 8192
 GREEDY_TEXTS, GREEDY_PROMPT = 3, 16
-_MANY = 16  # tokens of one launch in the profiler's window, of an engine that decodes many
+_MANY = 16  # tokens of one launch in the profiler's window, for an engine that decodes many tokens a launch
 
 
 # One process -------------------------------------------------------------------------------------------------
 
 
 def shared_of(options: argparse.Namespace, weights: Weights) -> rungs.Shared:
-    """What the rungs of this process share.
+    """Return what the rungs of this process share: weights, a random prompt, and the settings of the command line.
 
-    Raises: UsageError where the prompt and what follows do not fit the model.
+    Raises: UsageError if the prompt and the tokens after it do not fit the model.
     """
     positions = weights.config.n_positions
     if options.context + options.tokens + 1 > positions:
@@ -78,7 +80,7 @@ def shared_of(options: argparse.Namespace, weights: Weights) -> rungs.Shared:
 
 
 def prepare_all(names: Sequence[str], shared: rungs.Shared) -> tuple[dict[str, rungs.Running], dict[str, str]]:
-    """The rungs that run here, and for the others why they do not."""
+    """Return the rungs that run here, each timed once as a warm-up, and the reason for each that does not run."""
     running: dict[str, rungs.Running] = {}
     reasons: dict[str, str] = {}
     for name in names:
@@ -95,7 +97,10 @@ def prepare_all(names: Sequence[str], shared: rungs.Shared) -> tuple[dict[str, r
 
 
 def time_rungs(running: Mapping[str, rungs.Running], rounds: int, process: int) -> list[dict[str, Any]]:
-    """A sample of each rung: medians over rounds, in which all take turns; every second process in reverse."""
+    """Return one sample of each rung: the median of its rounds, in ns a token. In each round all rungs take turns.
+
+    Processes of odd number take the rungs in reverse order.
+    """
     order = list(running)[:: -1 if process % 2 else 1]
     times: dict[str, list[float]] = {name: [] for name in order}
     seen: dict[str, list[float]] = {name: [] for name in order}
@@ -118,11 +123,11 @@ def time_rungs(running: Mapping[str, rungs.Running], rounds: int, process: int) 
 
 
 def run_worker(options: argparse.Namespace) -> dict[str, Any]:
-    """What one process finds: its samples, and why rungs are missing."""
+    """Time the rungs in this process: return its samples, the reasons for missing rungs, and the manifest."""
     weights = load_weights(options.weights, options.seed, parse_config(options.config) if options.config else None)
     wait_for_turn(options)
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what transformers and the compiler advise is not the user's business here
+        warnings.simplefilter("ignore")  # advice of transformers and of the compiler, on which no user can act here
         shared = shared_of(options, weights)
         running, reasons = prepare_all(options.rungs, shared)
         with manifest.ClockSampler() as sampler:
@@ -133,7 +138,7 @@ def run_worker(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def workloads_of(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The manifest's entries of the steps that are timed."""
+    """Return the manifest's workloads: the decode step of each rung that decodes."""
     name = f"decode_b{options.batch}_ctx{options.context + options.tokens // 2}"
     same = {"name": name, "batch": options.batch, "tokens": 1, "dtype": options.dtype, "softmax": ""}
     context = options.context + options.tokens // 2
@@ -143,7 +148,10 @@ def workloads_of(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def wait_for_turn(options: argparse.Namespace) -> None:
-    """Until the process before is done with the GPU: imports and weights, which need none, are ready by then."""
+    """With --turn, wait for a line on stdin: the process before no longer uses the GPU.
+
+    The imports and the weights need no GPU, so they are ready by then. Raises: InputError at the end of stdin.
+    """
     if options.turn and not sys.stdin.readline():
         raise InputError("The program that started this process has ended.")
 
@@ -154,7 +162,7 @@ Worker = Callable[[int], dict[str, Any]]
 
 
 def worker_command(options: argparse.Namespace, process: int) -> list[str]:
-    """The command of one fresh process."""
+    """Return the command line of fresh process number `process`."""
     command = [sys.executable, "-m", "studies.decode.measure", "worker", "--process", str(process), "--turn"]
     for name in ("out", "context", "tokens", "rounds", "dtype", "batch", "weights", "config", "seed", "device"):
         if (value := getattr(options, name)) != "":
@@ -163,7 +171,7 @@ def worker_command(options: argparse.Namespace, process: int) -> list[str]:
 
 
 class Processes:
-    """Fresh processes one after the other. The next one starts early and waits for its turn, where cores are many."""
+    """Run fresh processes one after the other. With 8 cores or more, the next starts early and waits for its turn."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
@@ -178,7 +186,7 @@ class Processes:
         return self._waiting[process]
 
     def __call__(self, process: int) -> dict[str, Any]:
-        """What that process finds. Raises: InputError where it fails."""
+        """Run process number `process` to its end; return what `run_worker` found. Raises: InputError if it fails."""
         own = self._start(process)
         if self._early and process + 1 <= self._options.processes:
             self._start(process + 1)
@@ -191,14 +199,14 @@ class Processes:
         return dict(json.loads(out.strip().splitlines()[-1]))
 
     def close(self) -> None:
-        """End what was started early."""
+        """Kill the processes that started early."""
         for left in self._waiting.values():
             left.kill()
             left.wait()
 
 
 def run_fair(options: argparse.Namespace, worker: Worker | None = None) -> None:
-    """Measure the processes that the run lacks, as far as the time goes."""
+    """Measure the processes that the run lacks; start none that would end after --seconds."""
     from tqdm import tqdm
 
     captures = outputs.captures_of(options.out)
@@ -230,9 +238,10 @@ def run_fair(options: argparse.Namespace, worker: Worker | None = None) -> None:
 
 
 def trusted(document: dict[str, Any], names: Sequence[str]) -> list[str]:
-    """The rungs without those of our engines that chose wrong tokens, or whose check did not end; with their reason.
+    """Return the rungs to time: all but our engines that chose wrong tokens, or whose check did not finish.
 
-    Without any check in the run all are trusted. Engine eager takes the step that engine graph records.
+    This writes the reason into `document` for each rung that it leaves out. In a run without any check it returns all.
+    Engine `graph` records the step of engine `eager`, so the check of `graph` counts for both.
     """
     checks = document["checks"]
     kept = []
@@ -252,7 +261,7 @@ def trusted(document: dict[str, Any], names: Sequence[str]) -> list[str]:
 
 
 def add_process(document: dict[str, Any], found: Mapping[str, Any], captures: Path) -> None:
-    """Put what a process found into decode.json and timing.json, and its conditions into the manifest."""
+    """Add what a process found to decode.json and timing.json; the first process also writes the manifest."""
     document["samples"] += found["samples"]
     for rung in document["rungs"]:
         rung["reason"] = found["reasons"].get(rung["rung"], rung["reason"])
@@ -263,9 +272,9 @@ def add_process(document: dict[str, Any], found: Mapping[str, Any], captures: Pa
 
 
 def open_document(options: argparse.Namespace, captures: Path) -> dict[str, Any]:
-    """decode.json of this run, or a new one.
+    """Return the content of this run's decode.json, or of a new one; on a GPU, a new one measures the two roofs.
 
-    Raises: InputError where the one that is there measured something else.
+    Raises: InputError if the existing file was measured under other conditions.
     """
     weights = load_weights(options.weights, options.seed, parse_config(options.config) if options.config else None)
     sizes = sizes_of(weights, options.dtype, options.batch)
@@ -293,7 +302,7 @@ def open_document(options: argparse.Namespace, captures: Path) -> dict[str, Any]
 
 
 def conditions_of(options: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
-    """What must be the same for all processes of a run, and the bytes of a step at the mean context."""
+    """Return the conditions that all processes of a run share, with the bytes of a step at the mean context."""
     context = options.context + options.tokens / 2
     prefill = min(PREFILL, sizes.positions)
     return {
@@ -309,20 +318,20 @@ def conditions_of(options: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
 
 
 def prefill_flops(sizes: Sizes, tokens: int) -> int:
-    """Of a pass over `tokens` that wants the last logits: projections, causal attention, one row of the output."""
+    """Return the FLOPs of one pass over `tokens`: projections, causal attention, and the logits of the last token."""
     c, pairs = sizes.width, tokens * (tokens + 1) // 2
     layer = 2 * tokens * (4 * c * c + 2 * c * sizes.inner) + 4 * pairs * c
     return sizes.layers * layer + 2 * sizes.vocabulary * c
 
 
 def gemm_rate(dtype: Any) -> float:
-    """FLOP/s of a square product of 8192, the roof that MFU is of."""
+    """Measure the FLOP/s of a square matrix product of size GEMM_N, which is the roof of `mfu_frac`."""
     a, b = (torch.randn(GEMM_N, GEMM_N, device="cuda").to(dtype) for _ in range(2))
     return 2 * GEMM_N**3 / (measure_gpu(lambda: a @ b, samples=10).p50_ns / 1e9)
 
 
 def rung_entry(rung: Rung) -> dict[str, Any]:
-    """A rung as decode.json has it, with the bounds that were declared."""
+    """Return a rung's entry of decode.json, with its declared bounds."""
     bounds = [
         {"than": one.than, "said": one.bound, "low": one.low, "high": None if math.isinf(one.high) else one.high}
         for one in rung.hypotheses
@@ -338,7 +347,7 @@ def rung_entry(rung: Rung) -> dict[str, Any]:
 
 
 def write(document: dict[str, Any], captures: Path) -> None:
-    """decode.json, and timing.json: the time of each step that the window for profilers shows."""
+    """Write decode.json, and timing.json with the wall time of each step that the profiler's window shows."""
     manifest.write_json(captures / DECODE.name, DECODE.document(document))
     tokens = {entry["rung"]: entry["tokens"] for entry in document["captured"]}
     steps = []
@@ -353,7 +362,7 @@ def write(document: dict[str, Any], captures: Path) -> None:
 
 
 def show(document: Mapping[str, Any]) -> None:
-    """Medians over processes, for the terminal."""
+    """Print the median over processes of each rung."""
     rows = []
     for rung in document["rungs"]:
         own = [s["token_time_ns"] / 1e3 for s in document["samples"] if s["rung"] == rung["rung"]]
@@ -365,7 +374,7 @@ def show(document: Mapping[str, Any]) -> None:
 
 
 def run_check(options: argparse.Namespace) -> None:
-    """Every engine on forced and on greedy texts, with random and with peaked weights."""
+    """Check every engine on forced and on greedy texts, with the weights of --weights and with peaked weights."""
     captures = outputs.captures_of(options.out)
     document = open_document(options, captures)
     config = parse_config(options.config) if options.config else load_weights(options.weights).config
@@ -393,7 +402,7 @@ def run_check(options: argparse.Namespace) -> None:
 def check_weights(
     kind: str, weights: Weights, names: Sequence[str], options: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
-    """An entry of each engine on one set of weights, batch 1."""
+    """Yield an entry of `checks` for each engine on one set of weights, at batch 1. Skip an engine that fails."""
     one = argparse.Namespace(**{**vars(options), "batch": 1})
     shared = shared_of(one, weights)
     positions = min(PREFILL, weights.config.n_positions)
@@ -407,7 +416,7 @@ def check_weights(
             engine = rungs.engine(shared, name)
             found = check.compare(reference, plain, check.forced_logits(engine, ids), 1)
             greedy = judge_greedy(engine, ids, truth, usual)
-        except Exception as error:  # a kernel that crashes leaves the others their turn
+        except Exception as error:  # check the other engines even if one crashes
             progress(f"{name} is not checked: {manifest.first_line(error, 200)}")
             continue
         yield {
@@ -421,7 +430,7 @@ def check_weights(
 
 
 def judge_greedy(engine: Any, ids: Any, truth: Any, usual: Any) -> list[int]:
-    """Tokens of the engine's own texts that are the same, ties and wrong, behind prompts out of `ids` (1, T)."""
+    """Let the engine continue GREEDY_TEXTS prompts from `ids` (1, T); count the same, tied and wrong tokens."""
     positions = ids.shape[1]
     found = np.zeros(3, dtype=int)
     for text in range(GREEDY_TEXTS):
@@ -432,17 +441,17 @@ def judge_greedy(engine: Any, ids: Any, truth: Any, usual: Any) -> list[int]:
 
 
 def _truth(dtype: str) -> Any:
-    """What an engine is held against: one precision more than its own."""
+    """Return the reference's dtype: float64 for an engine in float32, else float32."""
     return torch.float64 if dtype == "float32" else torch.float32
 
 
 def plain_model(weights: Weights, options: argparse.Namespace) -> Any:
-    """What rounding alone does: Hugging Face's model in the engine's dtype."""
+    """Return Hugging Face's model in the engine's dtype: its logits show what rounding alone does."""
     return build_transformers_model(weights, options.device, DTYPES[options.dtype])
 
 
 def logits_of(model: Any, ids: Any) -> Any:
-    """(T, V) of one text, float32."""
+    """Return the logits (T, V), float32, of one text `ids` (1, T)."""
     return model(ids).logits[0].float()
 
 
@@ -450,14 +459,14 @@ def logits_of(model: Any, ids: Any) -> Any:
 
 
 def run_capture(options: argparse.Namespace) -> None:
-    """A few steps of every rung between cudaProfilerStart and cudaProfilerStop, each under `<rung>` and `decode`."""
+    """Run STEPS steps of every rung between cudaProfilerStart and cudaProfilerStop; then stamp the phases of blocks."""
     captures = outputs.captures_of(options.out)
     document = open_document(options, captures)
     weights = load_weights(options.weights, options.seed, parse_config(options.config) if options.config else None)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         shared = shared_of(options, weights)
-        # what others compile and record is none of our business; of our graphs nsys has to see how they are recorded
+        # Other models compile and record before the window. Our graphs are recorded inside it: nsys must see that.
         ready = windows_of([name for name in options.rungs if name not in rungs.OURS], shared)
         with profiling(options.device):
             tracer = NvtxTracer() if options.device == "cuda" else RecordingTracer()
@@ -476,7 +485,7 @@ def run_capture(options: argparse.Namespace) -> None:
 
 
 class Window(NamedTuple):
-    """How a rung begins, what one step is, and what of it has ranges of its own, or None."""
+    """A rung in the profiler's window: `start` runs the prompt, `step` one step; `traced` has components or is None."""
 
     start: Callable[[], object]
     step: Callable[[], object]
@@ -484,7 +493,7 @@ class Window(NamedTuple):
 
 
 def windows_of(names: Sequence[str], shared: rungs.Shared) -> dict[str, Window]:
-    """The rungs that run here, warmed up."""
+    """Return the windows of the rungs that run here, warmed up; print the reason for each that does not run."""
     found = {}
     for name in names:
         try:
@@ -495,7 +504,7 @@ def windows_of(names: Sequence[str], shared: rungs.Shared) -> dict[str, Window]:
 
 
 def window_of(name: str, shared: rungs.Shared) -> Window:
-    """A rung, after it ran once. Raises: UnavailableError."""
+    """Return a rung's window after one step as warm-up. Raises: UnavailableError if the rung does not run here."""
     if name in rungs.OURS:
         engine = rungs.engine(shared, name, ranges=True)
         count = _MANY if engine.program.most > 1 else 1
@@ -510,7 +519,7 @@ def window_of(name: str, shared: rungs.Shared) -> Window:
 
 
 def run_steps(name: str, window: Window, tracer: Any, shared: rungs.Shared) -> None:
-    """The prompt outside of any range, then the steps; the host waits for each inside its range."""
+    """Run the prompt outside of any range, then STEPS steps. The host waits for each step inside the step's range."""
     window.start()
     shared.wait()
     if window.traced is not None:
@@ -528,7 +537,7 @@ def run_steps(name: str, window: Window, tracer: Any, shared: rungs.Shared) -> N
 
 @contextlib.contextmanager
 def profiling(device: str) -> Iterator[None]:
-    """The profiler's window; without a GPU nothing."""
+    """Open the profiler's window around a block; without a GPU, do nothing."""
     if device != "cuda":
         yield
         return
@@ -541,7 +550,9 @@ def profiling(device: str) -> Iterator[None]:
 
 
 def keep_stamps(shared: rungs.Shared, names: Sequence[str], captures: Path) -> list[dict[str, Any]]:
-    """decode_phases.csv: what each block did in a few tokens, without a profiler; and what stamps cost, by engine."""
+    """Write decode_phases.csv: what each block did in the first STEPS tokens. Return the cost of stamps by engine.
+    Both engines, with and without stamps, take turns in this process; the first of the 2 ROUNDS turns does not count.
+    """
     rows: list[tuple[Any, ...]] = []
     costs = []
     for name in names:
@@ -552,7 +563,7 @@ def keep_stamps(shared: rungs.Shared, names: Sequence[str], captures: Path) -> l
             without, with_them = (float(np.median(column)) for column in zip(*times, strict=True))
             costs.append({"rung": name, "token_time_ns": without, "stamped_time_ns": with_them})
             rows += [(name, *phase) for phase in stamped.program.phases() if phase.token < STEPS]
-        except Exception as error:  # without them the run has all the rest
+        except Exception as error:  # the run is complete but for this engine's stamps
             progress(f"{name} has no stamps: {manifest.first_line(error, 200)}")
     if rows:
         (captures / PHASES.name).write_text(PHASES.text(rows), encoding="utf-8")

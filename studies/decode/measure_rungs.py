@@ -1,6 +1,6 @@
-"""The rungs as things that run: each starts behind a prompt and takes one step after the other.
+"""Run the rungs: each runs a prompt and then takes one decode step after the other.
 
-A rung that cannot be had here (no GPU, kernels that refuse) raises UnavailableError with the reason in one sentence.
+A rung that does not run here (no GPU, or unsupported sizes) raises UnavailableError with the reason in one sentence.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ OURS = (EAGER, GRAPH, FEW, PERSISTENT)
 
 
 class UnavailableError(LedgerError):
-    """A rung that does not run here; the message says why."""
+    """Raised for a rung that does not run here; the message says why."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What all rungs of a process have: weights, the prompt (B, T) on the device, and how many tokens follow it."""
+    """What the rungs of a process share: the weights, the prompt (B, T) on the device, and settings.
+
+    `tokens` tokens after the prompt are timed. Prefill rungs run `prefill_tokens` instead.
+    """
 
     weights: Weights
     prompt: Any
@@ -47,7 +50,7 @@ class Shared:
 
     @functools.cached_property
     def theirs(self) -> Any:
-        """Hugging Face's model, one for all of its rungs."""
+        """Hugging Face's model, which all of its rungs share."""
         return build_transformers_model(self.weights, self.device, getattr(torch, self.dtype))
 
     def wait(self) -> None:
@@ -56,13 +59,13 @@ class Shared:
 
 
 class Running(Protocol):
-    """A rung that is ready: compiled, captured, warm."""
+    """A rung that is ready to be timed: compiled and captured."""
 
     def token_ns(self) -> float:
-        """Mean wall time a token behind the prompt, the host waiting once, at the end."""
+        """Return the mean wall time a token after the prompt, in ns; the host waits only at the end if it can."""
 
     def seen_ns(self) -> float | None:
-        """The same where the host waits for each token; None where there is nothing to wait for."""
+        """Return the same time if the host waits for each token; None for a rung that has no second way to wait."""
 
     def start(self) -> None:
         """Run the prompt."""
@@ -72,7 +75,7 @@ class Running(Protocol):
 
 
 class Steps:
-    """Steps that are enqueued one by one: an engine of ours, or a captured step of another model."""
+    """A rung whose steps the host enqueues one by one: an engine of ours, or a captured step of another model."""
 
     def __init__(self, shared: Shared, start: Callable[[], object], step: Callable[[], object]) -> None:
         self._shared, self._start, self._step = shared, start, step
@@ -102,7 +105,7 @@ class Steps:
 
 
 class Many(Steps):
-    """An engine of ours that decodes many tokens a launch."""
+    """An engine of ours that decodes many tokens a launch; the timed tokens are one `decode`."""
 
     def __init__(self, shared: Shared, engine: Engine) -> None:
         super().__init__(shared, lambda: engine.prefill(shared.prompt), engine.step)
@@ -118,9 +121,9 @@ class Many(Steps):
 
 
 class Loop:
-    """generate() of Hugging Face, whose streamer tells when the host had each token.
+    """Hugging Face's generate(), whose streamer records when the host has each token.
 
-    `start` and `step`, which a profiler sees, call the model itself, as generate() does for each token.
+    `start` and `step` are for the profiler's window: they call the model directly, as generate() does for each token.
     """
 
     def __init__(self, shared: Shared, attention: str, *, static: bool = False) -> None:
@@ -145,14 +148,14 @@ class Loop:
     def token_ns(self) -> float:
         self._shared.theirs.set_attn_implementation(self._attention)
         stamps = self._setting.stamps(self._shared.tokens + 1)
-        return (stamps[-1] - stamps[1]) / (len(stamps) - 2)  # the first token holds the prompt
+        return (stamps[-1] - stamps[1]) / (len(stamps) - 2)  # the first stamp is the prompt's, the second includes it
 
     def seen_ns(self) -> float | None:
         return None
 
 
 class Pass:
-    """One pass over a prompt, captured in a CUDA graph: `token_ns` is its time."""
+    """One pass over a prompt, on a GPU captured in a CUDA graph; `token_ns` returns the time of the whole pass."""
 
     def __init__(self, shared: Shared, run: Callable[[], object]) -> None:
         self._shared, self.run = shared, run
@@ -177,7 +180,7 @@ class Pass:
 
 
 def captured(run: Callable[[], object]) -> Any:
-    """A CUDA graph of what `run` launches, after it ran a few times, and compiled what it compiles."""
+    """Return a CUDA graph of the launches of `run`, after three runs in which it compiles what it needs."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -191,7 +194,7 @@ def captured(run: Callable[[], object]) -> Any:
 
 
 def engine(shared: Shared, name: str, *, ranges: bool = False, stamped: int = 0) -> Engine:
-    """An engine of ours, that one and no other. Raises: UnavailableError."""
+    """Return the engine `name`, never engine `graph` in its place. Raises: UnavailableError if it does not run here."""
     if why := refusal(name, shared.sizes, gpu_at_hand() if shared.device == "cuda" else None):
         raise UnavailableError(why)
     return open_engine(
@@ -206,7 +209,7 @@ def engine(shared: Shared, name: str, *, ranges: bool = False, stamped: int = 0)
 
 
 def _compiled(shared: Shared, **options: Any) -> Any:
-    """Hugging Face's model behind the compiler; on the CPU itself, so that tests do not compile."""
+    """Return Hugging Face's model compiled; on the CPU not compiled, which keeps tests fast."""
     return torch.compile(shared.theirs, dynamic=False, **options) if shared.device == "cuda" else shared.theirs
 
 
@@ -234,7 +237,7 @@ def _prefill(shared: Shared) -> Running:
 
 
 def _prompt_of(shared: Shared) -> Any:
-    """(1, prefill_tokens): the prompt, over and over."""
+    """Return the first sequence's prompt, repeated to (1, prefill_tokens)."""
     times = shared.prefill_tokens // shared.prompt.shape[1] + 1
     return shared.prompt[:1].repeat(1, times)[:, : shared.prefill_tokens].contiguous()
 
@@ -250,7 +253,7 @@ def _tinygrad(shared: Shared) -> Running:
 
 
 def prepare(name: str, shared: Shared) -> Running:
-    """The rung, ready to be timed. Raises: UnavailableError, and whatever a library raises."""
+    """Return the rung, ready to be timed. Raises: UnavailableError if it does not run here; any error of a library."""
     if name in OURS:
         made = engine(shared, name)
         if made.program.most > 1:

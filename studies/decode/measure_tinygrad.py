@@ -1,7 +1,8 @@
-"""GPT-2 in tinygrad's operations: a cache of fixed size, the position as a symbol, each step one of its own graphs.
+"""Run GPT-2 with tinygrad: a cache of fixed size, a symbolic position, and TinyJit around the step.
 
-The model follows tinygrad's examples (a key-value cache that is assigned to, TinyJit around the step). BEAM is off
-unless the environment sets it. Parameters are ours. tinygrad is no dependency: without its wheel the rung says so.
+The model follows tinygrad's examples: the step assigns its keys and values to the cache. BEAM is off unless the
+environment sets it. The weights are those of the other rungs. tinygrad is an optional package: without it, the rung
+`tinygrad` says how to install it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from harness.gpt2 import GPT2Config
 
 
 class Model:
-    """GPT-2 of batch 1 with a cache for `capacity` tokens."""
+    """GPT-2 at batch 1 with a cache for `capacity` tokens."""
 
     def __init__(self, state: Mapping[str, Any], config: GPT2Config, dtype: str, capacity: int) -> None:
         kind = getattr(dtypes, dtype)
@@ -49,7 +50,7 @@ class Model:
         return self._project(out.transpose(1, 2).reshape(1, tokens, -1), f"h.{layer}.attn.c_proj")
 
     def forward(self, ids: Any, place: Any) -> Any:
-        """The next token (1, 1) behind ids (1, T), of which the first stands at `place`."""
+        """Return the next token (1, 1) after `ids` (1, T), whose first token has position `place`."""
         tokens = ids.shape[1]
         places = Tensor.arange(self.capacity).reshape(1, -1)[:, place : place + tokens]
         x = self.weights["wte.weight"][ids] + self.weights["wpe.weight"][places]
@@ -62,16 +63,16 @@ class Model:
 
 
 class Tinygrad:
-    """A generation, timed token by token: the host has each token before it asks for the next."""
+    """Time a generation token by token: the host reads each token before it starts the next step."""
 
     def __init__(self, state: Mapping[str, Any], config: GPT2Config, dtype: str, prompt: Any, tokens: int) -> None:
         self._prompt = Tensor(prompt.cpu().numpy())
         self._length, self._tokens = prompt.shape[1], tokens
         self._model = Model(state, config, dtype, config.n_positions)
-        self.generate()  # TinyJit records at the second call of a step
+        self.generate()  # TinyJit records its graph at the second call of the step
 
     def generate(self) -> tuple[list[int], list[int]]:
-        """The tokens behind the prompt, and the time in ns at which the host had each."""
+        """Return the tokens after the prompt, and the time in ns at which the host read each."""
         token = self._model.forward(self._prompt, 0)
         found, stamps = [int(token.item())], [time.perf_counter_ns()]
         for at in range(self._length, self._length + self._tokens):
@@ -81,16 +82,16 @@ class Tinygrad:
         return found, stamps
 
     def token_ns(self) -> float:
-        """Mean time a token behind the first."""
+        """Return the mean time in ns of a token after the first."""
         return float(np.diff(self.generate()[1]).mean())
 
     def start(self) -> None:
-        """Nothing: a generation begins with its prompt."""
+        """Do nothing: `step` begins with the prompt."""
 
     def step(self) -> None:
-        """A whole generation."""
+        """Run a whole generation."""
         self.generate()
 
     def seen_ns(self) -> float | None:
-        """The host waits for each token anyway."""
+        """Return None: `token_ns` already waits for each token."""
         return None

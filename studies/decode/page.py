@@ -1,4 +1,4 @@
-"""What the README files say of decoding: the rungs in kernels/decode/README.md, one line in README.md."""
+"""Write the generated text on decoding: the rungs in kernels/decode/README.md, and one line of README.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEADERS = ["rung", "µs a token (95 % interval)", "of the floor", "launches", "G
 
 
 def _time(row: object) -> str:
-    """`94.5 (91.0 – 98.0)` in µs; a dash without a time."""
+    """Return the time and its interval in µs, such as `94.5 (91.0 – 98.0)`; a dash without a time."""
     median, low, high = (getattr(row, f"token_{end}ns") for end in ("", "low_", "high_"))
     if text.is_missing(median):
         return text.MISSING
@@ -23,7 +23,7 @@ def _time(row: object) -> str:
 
 @section("decode")
 def write_decode(decode: pd.DataFrame, decode_bounds: pd.DataFrame) -> str:
-    """One row a rung; a rung without a time says why, an expectation how it came out."""
+    """Return the table of rungs: a row for each, with its time or why it has none, and the verdict on each bound."""
     body = []
     for row in cells.rows(decode):
         own = decode_bounds[decode_bounds["rung"] == row.rung]
@@ -55,7 +55,7 @@ def render_decode(tables: Mapping[str, pd.DataFrame], run: str) -> str:
 
 
 def render_line(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Return the line of README.md: the fastest rung of ours, beside Hugging Face's; "" where none was measured."""
+    """Return the line of README.md: our fastest rung beside Hugging Face's; "" unless both have an interval."""
     rows = tables["decode"].dropna(subset=["token_low_ns"])
     ours = rows[~rows["rung"].str.startswith("hf_")].sort_values("token_ns", kind="stable")
     theirs = rows[rows["rung"].str.startswith("hf_")].sort_values("token_ns", kind="stable")

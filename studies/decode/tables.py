@@ -1,4 +1,4 @@
-"""GPT-2 one token at a time, as tables: times rung by rung, declared bounds, correctness, prefill, phases of blocks."""
+"""Build the tables of decoding: times of the rungs, declared bounds, correctness, prefill, and phases of blocks."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def _decode_run(capture: Capture) -> Run:
 
 @fact("decode_floor_ns")
 def _decode_floor_ns(decode_run: Run) -> float | None:
-    """The bytes of a step over the speed of a copy; None where that was not measured."""
+    """Return the time in ns that a step's bytes take at the measured speed of a copy; None if no speed was measured."""
     copy = decode_run.get("copy_bytes_per_s")
     return (decode_run["weight_bytes"] + decode_run["cache_bytes"]) / copy * 1e9 if copy else None
 
 
 @fact("decode_times")
 def _decode_times(decode_run: Run) -> pd.DataFrame:
-    """Wall time a token of each rung (columns) in each process (rows), ns."""
+    """Return the wall time a token in ns: a row for each process, a column for each rung."""
     rows = pd.DataFrame(decode_run.get("samples", []), columns=["process", "rung", "token_time_ns"])
     return rows.pivot_table(index="process", columns="rung", values="token_time_ns")
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % interval of the median that holds whatever the distribution is; None for fewer than six values.
+    """Return the 95 % confidence interval of the median for any distribution; None for fewer than six values.
 
-    The median lies between the k-th smallest and the k-th largest of n values with probability
-    1 - 2 P(B(n, 1/2) < k): of ten values between the second and the ninth.
+    With probability 1 - 2 P(B(n, 1/2) < k) the median lies between the k-th smallest and the k-th largest of n values.
+    For ten values these are the second and the ninth.
     """
     ranked = sorted(values)
     n = len(ranked)
@@ -56,7 +56,7 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def _spread(values: pd.Series) -> dict[str, float]:
-    """median, low, high of a rung's times or of a ratio; low and high NaN where there are too few processes."""
+    """Return median, low and high of times or ratios; low and high are NaN for fewer than six processes."""
     known = values.dropna()
     low, high = interval(known.tolist()) or (np.nan, np.nan)
     return {"median": float(known.median()) if len(known) else np.nan, "low": low, "high": high}
@@ -93,7 +93,7 @@ def build_decode(
     decode_run: Run, decode_times: pd.DataFrame, decode_floor_ns: float | None, gpu_ops: pd.DataFrame,
     step_ranges: pd.DataFrame, step_of_op: np.ndarray,
 ) -> pd.DataFrame | None:  # fmt: skip
-    """Return decode.csv: a row a rung, in the order of the declaration; one without a time says why."""
+    """Return decode.csv: a row for each rung that decodes, in declared order; `reason` says why one has no time."""
     seen = pd.DataFrame(decode_run.get("samples", []), columns=["rung", "seen_time_ns"]).groupby("rung").median()
     counted = _counted(decode_run, gpu_ops, step_ranges, step_of_op)
     rows = []
@@ -122,14 +122,14 @@ def build_decode(
 def _counted(
     decode_run: Run, gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray
 ) -> dict[str, dict[str, float]]:
-    """Launches, kernels and busy time a token by rung, medians over the captured steps."""
+    """Return launches, kernels and busy time (ns) a token for each rung: medians over its captured steps."""
     from analysis.tables.intervals import length, union
 
     tokens = {entry["rung"]: entry["tokens"] for entry in decode_run.get("captured", [])}
     found: dict[str, list[tuple[int, float, int]]] = {}
     for row, path in zip(step_ranges.index, step_ranges["path"] if len(step_ranges) else [], strict=True):
         rung = str(path).partition("/")[0]
-        if rung not in tokens:  # a program that is no such run has steps too, and many launches
+        if rung not in tokens:  # the steps of a program that is no run of this study
             continue
         own = gpu_ops[step_of_op == row]
         if len(own):
@@ -163,7 +163,7 @@ def _counted(
     optional=True,
 )
 def build_bounds(decode_run: Run, decode_times: pd.DataFrame, decode_floor_ns: float | None) -> pd.DataFrame | None:
-    """Return decode_bounds.csv: a row a bound; without both times there is no ratio and no verdict."""
+    """Return decode_bounds.csv: a row for each bound; ratio and verdict are blank unless both times are known."""
     rows = []
     for rung in decode_run.get("rungs", []):
         for bound in rung["bounds"]:
@@ -179,14 +179,17 @@ def build_bounds(decode_run: Run, decode_times: pd.DataFrame, decode_floor_ns: f
 
 
 def _ratio(rung: str, than: str, times: pd.DataFrame, floor_ns: float | None) -> pd.Series:
-    """The time of a rung over that of another, or over the floor, in each process that has both."""
+    """Return a rung's time over another's, or over the floor, for each process that has both."""
     if rung not in times or (floor_ns is None if than == FLOOR else than not in times):
         return pd.Series(dtype=float)
     return (times[rung] / (floor_ns if than == FLOOR else times[than])).dropna()
 
 
 def judge(ratio: dict[str, float], bound: dict[str, Any]) -> str:
-    """Whether a bound holds, by the worse end of the interval; "" without an interval."""
+    """Return whether the interval of a ratio lies inside the bound (CONFIRMED), outside (REFUTED), or across (OPEN).
+
+    Without an interval, return "".
+    """
     low, high = ratio["low"], ratio["high"]
     if math.isnan(low):
         return ""
@@ -282,7 +285,7 @@ def build_prefill(decode_run: Run, decode_times: pd.DataFrame) -> pd.DataFrame |
 
 @part("note", 40)
 def _cost_of_stamps(decode_run: Run) -> str | None:
-    """What the stamps of decode_phases.csv cost."""
+    """Say how much the stamps of decode_phases.csv change the time of a token."""
     said = [
         f"{entry['rung']} {entry['stamped_time_ns'] / entry['token_time_ns'] - 1:+.1%}"
         for entry in decode_run.get("stamped") or []
@@ -315,7 +318,7 @@ def _cost_of_stamps(decode_run: Run) -> str | None:
     optional=True,
 )
 def build_phases(capture: Capture) -> pd.DataFrame | None:
-    """Return decode_phases.csv: the sum of a block's phases is its token, from its first stamp to its last."""
+    """Return decode_phases.csv. A block's phases add up to its token, from its first stamp to its last."""
     stamps = capture.of("decode_phases")
     if stamps is None or stamps.empty:
         return None
@@ -336,9 +339,9 @@ def build_phases(capture: Capture) -> pd.DataFrame | None:
 
 
 def _kinds(stamps: pd.DataFrame) -> pd.DataFrame:
-    """The stamps with `time_ns` and `kind`: each wait as two rows, its tail and its exchange.
+    """Return the stamps with `time_ns` and `kind`; each wait becomes two rows, its tail and its exchange.
 
-    A block writes its values and begins to wait: the last block to begin has written the last value.
+    A block begins to wait when it has written its values. So the tail ends when the last block begins to wait.
     """
     took = stamps.assign(time_ns=(stamps["end_ns"] - stamps["start_ns"]).astype(float), kind=_WORK)
     waits = took["phase"].str.startswith(WAIT)
@@ -355,7 +358,7 @@ def _kinds(stamps: pd.DataFrame) -> pd.DataFrame:
 
 @part("note", 41)
 def _kinds_of_time(capture: Capture) -> str | None:
-    """What of a token is work, tails and exchanges."""
+    """Say which shares of a token are work, tails and exchanges."""
     rows = build_phases.build(capture)
     if rows is None:
         return None

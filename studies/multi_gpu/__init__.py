@@ -1,1 +1,1 @@
-"""GPT-2 on several GPUs of one host: the trap, data parallel, tensor parallel; predicted, then measured."""
+"""Predict and measure GPT-2 on several GPUs of one host: data parallel, tensor parallel, and a common mistake."""

@@ -1,4 +1,4 @@
-"""What a student project found when it sliced the batch of GPT-2's ops over four GPUs."""
+"""Read the claims of a student project that sliced the batch of GPT-2's ops over four GPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLAIMED_GPUS = 4
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of the ops that are predicted and measured; the project's own are not known."""
+    """The sizes of the ops that this study predicts and measures; the project does not report its own."""
 
     batch: int = 8
     tokens: int = 1024
@@ -28,9 +28,9 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Claim:
-    """One op: times on one GPU and sliced over four, if there are any, and why the opposite or the same is predicted.
+    """One claim: an op, its times in ns on one GPU and sliced over four (None: it gains nothing), and our explanation.
 
-    `resident`: the claim is of slicing itself, not of one that copies.
+    `resident`: the claim is about slices that already lie on their GPUs. Else every call copies its slices.
     """
 
     op: str
@@ -41,13 +41,13 @@ class Claim:
 
     @property
     def speedup(self) -> float:
-        """What slicing is claimed to win; 1 where it is claimed to win nothing."""
+        """The claimed speed-up of slicing; 1 if the project claims no gain."""
         return self.one_ns / self.sliced_ns if self.one_ns and self.sliced_ns else 1.0
 
 
 @cache
 def claims() -> tuple[Claim, ...]:
-    """The claims in the order of the file."""
+    """Return the claims of claims.toml, in its order."""
     return tuple(Claim(**entry) for entry in tomllib.loads(FILE.read_text(encoding="utf-8"))["claim"])
 
 

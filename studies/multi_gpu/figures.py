@@ -1,4 +1,4 @@
-"""The figures of the study: speed-up over batch, the trap's parts beside its cure, and both as nsys saw them."""
+"""Draw the figures of the study: speed-up over batch, the parts of the trap, and timelines of the forward pass."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KINDS = {"kernel": BLUE, "memcpy": PURPLE, "memset": GREY}
 
 @picture("multi_gpu", of="multi_gpu")
 def plot_speedups(multi_gpu: pd.DataFrame, caption: str) -> Figure:
-    """Speed-up of two GPUs over batch: predicted as lines, measured as points."""
+    """Plot the speed-up of two GPUs over the batch: predictions as lines, measurements as points."""
     panels = [(mode, step) for mode in MODES for step in ("prefill", "decode")]
     width = (WIDTH - 0.3) / len(panels)
     with style_context():
@@ -68,7 +68,7 @@ def _speedup_panel(axes: Axes, rows: pd.DataFrame) -> None:
 
 @picture("multi_gpu_claims", of="multi_gpu_claims")
 def plot_trap(multi_gpu_claims: pd.DataFrame, caption: str) -> Figure:
-    """What the trap spends its time on, predicted, and beside it one GPU and the cure; measured times as points."""
+    """Plot the predicted times of one GPU, of the trap by its parts, and of resident slices; measurements as points."""
     found = multi_gpu_claims.set_index(["op", "way"])["found_speedup"]
     expected = {one["op"]: one for one in predict.frozen(predict.TRAP_TABLE) if int(one["gpus"]) == GPUS}
     ops = (*OPS, FORWARD)
@@ -90,7 +90,7 @@ _NUMBERS = ("one_ns", "allocate_ns", "copy_ns", "trap_ns", "resident_speedup")
 
 
 def _trap_panel(axes: Axes, one: dict[str, float], found: dict[str, float | None], *, first: bool) -> None:
-    """Three bars in ms: one GPU, the trap, resident slices."""
+    """Draw the three bars of one op, in ms: one GPU, the trap, resident slices."""
     compute = one["trap_ns"] - one["allocate_ns"] - one["copy_ns"]
     resident = one["one_ns"] / one["resident_speedup"]
     draw_bar(axes, 0, 0, one["one_ns"] / 1e6, 0.6, color=BLUE)
@@ -112,7 +112,7 @@ def _trap_panel(axes: Axes, one: dict[str, float], found: dict[str, float | None
 
 @picture("multi_gpu_timeline", of="multi_gpu_claims")
 def plot_timeline(gpu_ops: pd.DataFrame, caption: str) -> Figure | None:
-    """The forward pass as the trap and with resident data, as nsys saw both: what each GPU does over time."""
+    """Plot what each GPU does over time in the forward pass (nsys), as the trap and with resident slices."""
     ways = {way: gpu_ops[gpu_ops["path"].str.startswith(f"{FORWARD} {way}")] for way in ("trap", "resident")}
     if any(rows.empty for rows in ways.values()):
         return None

@@ -1,4 +1,4 @@
-"""How long data takes between the GPUs of a host: from the links of a ceilings.json, else from links.toml."""
+"""Compute how long a transfer between GPUs takes, from the measured links of a ceilings.json, else from links.toml."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ ALL_REDUCE, ALL_GATHER = "all_reduce", "all_gather"
 
 @dataclass(frozen=True)
 class Link:
-    """A time over size: `points` are (bytes, ns), both growing; `source` says where they are from."""
+    """Time over size: `points` are (bytes, ns), in ascending order; `source` says where they are from."""
 
     points: tuple[tuple[float, float], ...]
     source: str
 
     def time_ns(self, size: float) -> float:
-        """The time of so many bytes: along the lines between points, never below the first, by rate above the last."""
+        """Return the time of `size` bytes in ns: interpolated between points; never below the first point's time.
+
+        Above the last point, the last point's rate counts.
+        """
         if size <= 0:
             return 0.0
         first, last = self.points[0], self.points[-1]
@@ -42,9 +45,9 @@ Links = Mapping[str, Link]
 
 
 def declared(gpu: str, ranks: int) -> Links:
-    """The links of links.toml: a latency, and a share of the datasheet's NVLink rate.
+    """Return the links of links.toml: each has a latency, and a share of the datasheet's NVLink rate.
 
-    Raises: InputError where devices.toml has no NVLink rate of this GPU.
+    Raises: InputError if devices.toml has no NVLink rate of this GPU.
     """
     device = find_device(gpu)
     if device is None or device.nvlink_bytes_per_s is None:
@@ -52,7 +55,7 @@ def declared(gpu: str, ranks: int) -> Links:
     found = {}
     for name, entry in tomllib.loads(DECLARED.read_text(encoding="utf-8")).items():
         rate = entry["share_of_nvlink"] * device.nvlink_bytes_per_s
-        factor = bus_factor(name, ranks) or 1.0  # of a copy each byte crosses once
+        factor = bus_factor(name, ranks) or 1.0  # a copy sends each byte once
         sizes = [1 << shift for shift in range(10, 31)]
         points = tuple((size, entry["latency_ns"] + size * factor / rate * 1e9) for size in sizes)
         found[name] = Link(points, entry["source"])
@@ -60,7 +63,7 @@ def declared(gpu: str, ranks: int) -> Links:
 
 
 def measured(ceilings: Mapping[str, Any], ranks: int) -> Links:
-    """The links of a ceilings.json, of so many ranks; {} where it has none."""
+    """Return the links of a ceilings.json that were measured with `ranks` ranks; {} if there are none."""
     found: dict[str, list[tuple[float, float]]] = {}
     for one in ceilings.get("links") or []:
         if one["name"] in (PEER_COPY, ALL_REDUCE, ALL_GATHER) and (one["ranks"] == ranks or one["name"] == PEER_COPY):
@@ -69,5 +72,5 @@ def measured(ceilings: Mapping[str, Any], ranks: int) -> Links:
 
 
 def links(gpu: str, ranks: int, ceilings: Mapping[str, Any] | None = None) -> Links:
-    """The measured links, and those of links.toml in place of each that was not measured."""
+    """Return the measured links; links.toml fills in those that were not measured. Raises: as `declared`."""
     return {**declared(gpu, ranks), **measured(ceilings or {}, ranks)}

@@ -5,8 +5,9 @@
     python -m studies.multi_gpu.measure trap    --out RUN                    one process that copies on every call
     python -m studies.multi_gpu.measure capture --mode trap|dp|tp            one round in the window that nsys captures
 
-Results go to RUN/captures/multi_gpu.json; each step adds its own. Speed-ups are over `times --modes one --processes 1`.
-torchrun may start the ranks in place of this program. Without a GPU, --device cpu connects the ranks by gloo.
+Each step adds its results to RUN/captures/multi_gpu.json. A speed-up compares with `times --modes one --processes 1`.
+You may start the ranks with torchrun instead. Without a GPU, --device cpu runs the ranks on CPUs and connects them by
+gloo.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ LEAST, MOST = 5, 20  # samples
 
 
 class Job(NamedTuple):
-    """Some steps of `module` between two synchronisations, to be run again and again; `reset` is not timed."""
+    """`run` runs `steps` steps of `module`, which one sample times; `reset` comes before it and is not timed."""
 
     module: Any
     reset: Callable[[], object]
@@ -65,7 +66,7 @@ class Job(NamedTuple):
 
 
 class Models(NamedTuple):
-    """What a rank holds: a whole model, or its part of one."""
+    """The models of a rank: the `whole` model, its `part` for tensor parallel, or both."""
 
     world: World
     whole: GPT2 | None
@@ -79,7 +80,7 @@ class Models(NamedTuple):
 
 
 def make_job(models: Models, mode: str, step: str, batch: int, tokens: int) -> Job:
-    """The steps of one workload: TOGETHER prefills of `tokens`, or NEW_TOKENS decode steps that end there."""
+    """Return the job of one workload: TOGETHER prefills of `tokens` tokens, or NEW_TOKENS decode steps up to there."""
     world = models.world
     model: Any = models.part if mode == TP else models.whole
     parallel = DataParallelGPT2(model, world, batch) if mode == DP else None
@@ -108,7 +109,7 @@ def make_job(models: Models, mode: str, step: str, batch: int, tokens: int) -> J
 
     if step == PREFILL:
         return Job(parallel or model, reset, prefill, TOGETHER)
-    if cache:  # a decode step behind real keys
+    if cache:  # fill the cache with real keys and values for the decode steps
         own = len(ids) if parallel is None else parallel.mine
         model(ids[:own, :filled], cache, last_only=True)
     return Job(parallel or model, reset, decode, NEW_TOKENS)
@@ -118,7 +119,7 @@ def make_job(models: Models, mode: str, step: str, batch: int, tokens: int) -> J
 
 
 def time_all(models: Models, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield an entry of `times` for each mode and workload, the same on every rank."""
+    """Yield an entry of `times` for each mode and workload; every rank yields the same."""
     world, seconds = models.world, options.seconds
     for mode in options.modes:
         for step in STEPS:
@@ -132,7 +133,7 @@ def time_all(models: Models, options: argparse.Namespace) -> Iterator[dict[str, 
 
 
 def time_job(world: World, job: Job, seconds: float) -> dict[str, Any]:
-    """Times of one step of a job; of each sample those of the slowest rank, which every rank has afterwards."""
+    """Return the times of one step of a job, in ns. In each sample the slowest rank's time counts, on every rank."""
     for _ in range(2):
         launched_ns, wall_ns = slowest(world, [once_wall(world, job)])[0]
     samples = min(MOST, max(LEAST, int(seconds * 1e9 / wall_ns)))
@@ -146,14 +147,14 @@ def time_job(world: World, job: Job, seconds: float) -> dict[str, Any]:
 
 
 def slowest(world: World, mine: list[tuple[float, float]]) -> list[list[float]]:
-    """Of each number the largest of all ranks."""
+    """Return each number's largest value over all ranks."""
     values = torch.tensor(mine, dtype=torch.float64, device=world.device)
     dist.all_reduce(values, dist.ReduceOp.MAX)
     return values.tolist()
 
 
 def once_wall(world: World, job: Job) -> tuple[float, float]:
-    """(ns until all is launched, ns until all is done)."""
+    """Run a job; return (ns until the host has launched all, ns until all is done)."""
     job.reset()
     world.barrier()
     start_ns = time.perf_counter_ns()
@@ -166,9 +167,10 @@ def once_wall(world: World, job: Job) -> tuple[float, float]:
 
 
 def once_gpu(world: World, job: Job, hold_ns: float) -> tuple[float, float]:
-    """(GPU time of the job in ns, 1 if the GPU had to wait for launches).
+    """Run a job; return (its GPU time in ns, 1 if the GPU started before the host had launched all, else 0).
 
-    Each GPU is held while its launches queue up; an all-reduce behind that lets all of them begin together.
+    A kernel holds each GPU for about `hold_ns` while the launches queue up. An all-reduce after it lets all GPUs begin
+    together.
     """
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     together = torch.zeros(1, device=world.device)
@@ -191,12 +193,12 @@ Entries = list[dict[str, Any]]
 
 
 def weights_of(options: argparse.Namespace) -> Weights:
-    """GPT-2 124M with random weights, or one of other sizes: times do not depend on them."""
+    """Return random weights of GPT-2 124M, or of --config's sizes. Times do not depend on the values."""
     return load_weights(config=parse_config(options.config) if options.config else GPT2Config())
 
 
 def check(world: World, options: argparse.Namespace) -> Entries:
-    """Entries of `checks`: small models whose heads divide and do not, on a GPU GPT-2 124M too."""
+    """Return entries of `checks` of --models: by default of two small models, and on GPUs of GPT-2 124M, too."""
     found: Entries = []
     for name in options.models or [name for name in MODELS if name != "gpt2" or world.device.type == CUDA]:
         weights = measure_check.random_weights(MODELS[name])
@@ -206,7 +208,7 @@ def check(world: World, options: argparse.Namespace) -> Entries:
 
 
 def times(world: World, options: argparse.Namespace) -> Entries:
-    """Entries of `times`."""
+    """Return the entries of `times`, and print each."""
     models = Models.build(world, weights_of(options), options.modes)
     found = []
     for entry in time_all(models, options):
@@ -217,7 +219,7 @@ def times(world: World, options: argparse.Namespace) -> Entries:
 
 
 def capture(world: World, options: argparse.Namespace) -> Entries:
-    """Run one job of each step with ranges on, inside the window that nsys captures."""
+    """Run a prefill job and a decode job with ranges, inside the window that nsys captures. Return no entries."""
     models = Models.build(world, weights_of(options), [options.mode])
     with torch.inference_mode():
         jobs = [make_job(models, options.mode, step, options.batches[-1], options.tokens[-1]) for step in STEPS]
@@ -236,7 +238,7 @@ def capture(world: World, options: argparse.Namespace) -> Entries:
 
 @contextmanager
 def window(device: str) -> Iterator[NvtxTracer]:
-    """Between cudaProfilerStart and cudaProfilerStop, with the tracer whose ranges nsys sees."""
+    """Open the window that nsys captures around a block, on a GPU; yield the tracer for its ranges."""
     runtime = torch.cuda.cudart() if device == CUDA else None
     if runtime:
         torch.cuda.check_error(runtime.cudaProfilerStart())
@@ -249,7 +251,10 @@ def window(device: str) -> Iterator[NvtxTracer]:
 
 
 def trap(options: argparse.Namespace) -> Entries:
-    """Entries of `trap`, by one process; with `--mode trap` once each inside the window in place of times."""
+    """Return the entries of `trap`, timed in this one process.
+
+    For `capture --mode trap`, run each call once inside the window instead, and return no entries.
+    """
     check_devices(options.device, options.processes)
     devices = [torch.device(CUDA, n) if options.device == CUDA else torch.device(CPU) for n in range(options.processes)]
     model = build_model(weights_of(options), device=devices[0])
@@ -271,7 +276,7 @@ def trap(options: argparse.Namespace) -> Entries:
     return []
 
 
-# Step: what a rank runs, the list in multi_gpu.json that it fills, and what tells two entries of that apart.
+# For each step: the function that a rank runs, the list of multi_gpu.json that it fills, and the key of its entries.
 RANKED: dict[str, tuple[Callable[[World, argparse.Namespace], Entries], str, tuple[str, ...]]] = {
     "check": (check, "checks", ("mode", "step", "ranks", "model", "batch", "tokens")),
     "times": (times, "times", ("mode", "workload", "ranks")),
@@ -281,7 +286,7 @@ TRAPPED = ("trap", ("op", "way", "gpus"))
 
 
 def write(options: argparse.Namespace, entries: Entries, field: str, key: Sequence[str], argv: Sequence[str]) -> None:
-    """Put the entries into multi_gpu.json, in place of those that they repeat, and write the conditions."""
+    """Add the entries to multi_gpu.json, replace those with the same key, and write the manifest."""
     captures = outputs.captures_of(options.out)
     gpu = manifest.gpu_facts() if options.device == CUDA else None
     file = captures / MULTI_GPU.name
@@ -299,7 +304,7 @@ def write(options: argparse.Namespace, entries: Entries, field: str, key: Sequen
 
 
 def run_rank(options: argparse.Namespace, argv: Sequence[str]) -> int:
-    """What one rank does."""
+    """Run the step of the command line as one rank; the first rank writes the results."""
     program, field, key = RANKED[options.step]
     check_devices(options.device, int(os.environ["WORLD_SIZE"]))
     with join(" ".join(argv), options.device, options.limit) as world:
@@ -329,7 +334,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The command line, checked. Raises: UsageError."""
+    """Parse the command line. Raises: UsageError for invalid values."""
     options = _parser().parse_args(argv)
     if options.processes is None:
         options.processes = max(1, torch.cuda.device_count()) if options.device == CUDA else 2

@@ -1,4 +1,4 @@
-"""Hold every mode against one process: the same logits, the same greedy tokens."""
+"""Compare every parallel mode with one process: its logits and its greedy tokens."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from studies.multi_gpu.measure_parallel import (
 )
 from studies.multi_gpu.measure_ranks import World
 
-SMALL = GPT2Config(n_layer=2, n_embd=96, n_head=6, vocab_size=211, n_positions=32)  # 2 and 3 ranks share its heads
-UNEVEN = GPT2Config(n_layer=2, n_embd=80, n_head=5, n_inner=97, vocab_size=101, n_positions=32)  # and neither these
+SMALL = GPT2Config(n_layer=2, n_embd=96, n_head=6, vocab_size=211, n_positions=32)  # heads divide by 2 and by 3
+UNEVEN = GPT2Config(n_layer=2, n_embd=80, n_head=5, n_inner=97, vocab_size=101, n_positions=32)  # by neither
 NEW_TOKENS = 6
 WITHIN = 1e-4
 NARROW = 256
-# (batch, tokens) of every check: one that divides, one that does not, one with fewer sequences than ranks.
+# (batch, tokens) of every check: a batch that 2 or 3 ranks divide, one that they do not, one smaller than the ranks.
 SHAPES = ((6, 9), (5, 8), (1, 7))
 
 
 def random_weights(config: GPT2Config) -> Weights:
-    """Seeded weights that hide no error: biases, which GPT-2 begins with at 0, and large weights in narrow models."""
+    """Return seeded random weights that make errors visible: no bias is 0, and narrow models have larger weights."""
     weights = load_weights(config=config)
     generator = torch.Generator().manual_seed(1)
-    scale = 10 if config.n_embd < NARROW else 1  # so that logits are above 1 whatever the width
+    scale = 10 if config.n_embd < NARROW else 1  # makes logits larger than 1 in narrow models, too
     state = {
         name: tensor * scale if tensor.ndim > 1 else tensor + 0.1 * torch.randn(tensor.shape, generator=generator)
         for name, tensor in weights.state.items()
@@ -41,13 +41,13 @@ def random_weights(config: GPT2Config) -> Weights:
 
 
 def batch_of(config: GPT2Config, batch: int, tokens: int, device: Any) -> Any:
-    """The same token ids on every rank: (batch, tokens)."""
+    """Return random token ids (batch, tokens), the same on every rank."""
     generator = torch.Generator().manual_seed(batch * 1000 + tokens)
     return torch.randint(config.vocab_size, (batch, tokens), generator=generator).to(device)
 
 
 def check(world: World, weights: Weights, name: str, batch: int, tokens: int) -> Iterator[dict[str, Any]]:
-    """Yield an entry of `checks` for each mode and step; on the first rank alone, as it alone gets the results."""
+    """Yield an entry of `checks` for each mode and step, on the first rank only: it gets the results."""
     model = build_model(weights, device=world.device)
     ids = batch_of(weights.config, batch, tokens, world.device)
     with torch.inference_mode():
@@ -71,9 +71,9 @@ Found = dict[str, Any]
 
 
 def whole(model: GPT2, ids: Any, logits_of: Callable[[Any], Any] = lambda logits: logits) -> Found:
-    """Logits of the prefill and of the first decode step, and greedy tokens, by one process.
+    """Return the logits of the prefill and of the first decode step, and NEW_TOKENS greedy tokens, of `model`.
 
-    `logits_of` makes whole logits of what the model returns.
+    `logits_of` makes the whole logits (B, T, V) of what the model returns.
     """
     cache = model.new_cache(len(ids))
     prefill = model(ids, cache)
@@ -85,7 +85,10 @@ def whole(model: GPT2, ids: Any, logits_of: Callable[[Any], Any] = lambda logits
 
 
 def data_parallel(model: DataParallelGPT2, ids: Any) -> Found:
-    """The same by ranks with a share of the sequences each."""
+    """Return the same as `whole`, by ranks that each have a share of the sequences; None values after the first rank.
+
+    Raises: InputError if the first token is not the argmax of its logits.
+    """
     inner, first = model.model, model.world.first
     mine = model.scatter(ids if first else None, ids.shape[1])
     prefill = model.gather(own_logits(model, mine, None)).result()
@@ -101,7 +104,7 @@ def data_parallel(model: DataParallelGPT2, ids: Any) -> Found:
 
 
 def own_logits(model: DataParallelGPT2, ids: Any, cache: KVCache | None) -> Any:
-    """Logits of own sequences, of which there may be none: (own rows, T, V)."""
+    """Return the logits of this rank's sequences, (own rows, T, V); a rank may have none."""
     inner = model.model
     if not model.mine:
         return inner.wte.weight.new_empty(0, ids.shape[1], inner.config.vocab_size)
@@ -109,5 +112,5 @@ def own_logits(model: DataParallelGPT2, ids: Any, cache: KVCache | None) -> Any:
 
 
 def tensor_parallel(model: TensorParallelGPT2, ids: Any) -> Found:
-    """The same by ranks with a share of the heads each."""
+    """Return the same as `whole`, by ranks that each have a share of the heads."""
     return whole(model, ids, model.all_logits)

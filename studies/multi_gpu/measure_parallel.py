@@ -1,7 +1,6 @@
-"""GPT-2 on several ranks: data parallel and tensor parallel, both made of the harness' own model.
+"""Run GPT-2 on several ranks, data parallel and tensor parallel; both are built from the harness' model.
 
-Axes as in harness/gpt2.py; N ranks. Whatever does not divide is dealt out unevenly: the first ranks take one more.
-
+Axes as in harness/gpt2.py; N ranks. If a number does not divide by the ranks, the first ranks get one more each.
 Source: Shoeybi et al. 2019, "Megatron-LM", arXiv:1909.08053 (columns, then rows; two all-reduces a layer).
 """
 
@@ -24,12 +23,12 @@ from studies.multi_gpu.measure_ranks import World
 
 
 def shares(total: int, parts: int) -> list[int]:
-    """`total` things dealt out to `parts`, the first ones taking one more where it does not divide."""
+    """Split `total` into `parts` numbers that differ by at most 1, the larger ones first."""
     return [total // parts + (part < total % parts) for part in range(parts)]
 
 
 def own(total: int, world: World) -> slice:
-    """The things of this rank."""
+    """Return this rank's slice of `total` things."""
     dealt = shares(total, world.size)
     start = sum(dealt[: world.rank])
     return slice(start, start + dealt[world.rank])
@@ -39,7 +38,7 @@ def own(total: int, world: World) -> slice:
 
 
 class SummedProjection(Projection):
-    """A projection whose rows lie on all ranks: each computes its part of the sum, and an all-reduce adds them up."""
+    """A projection whose input rows are split over the ranks: each computes a partial sum, an all-reduce adds them."""
 
     def forward(self, x: Any) -> Any:
         return self.add_up(super().forward(x))
@@ -51,11 +50,11 @@ class SummedProjection(Projection):
 
 
 class TensorParallelGPT2(GPT2):
-    """The part of a GPT-2 that one rank holds: heads, columns of the MLP, rows of the LM head; all of the rest.
+    """One rank's part of a GPT-2: its heads and its columns of the MLP; embeddings and norms are whole on every rank.
 
-    The output of the forward pass is this rank's part of the logits, (B, T, own part of V).
+    The forward pass returns this rank's part of the logits, (B, T, own part of V).
 
-    Raises: UsageError where there are more ranks than heads.
+    Raises: UsageError if there are more ranks than heads.
     """
 
     def __init__(self, config: GPT2Config, world: World) -> None:
@@ -79,12 +78,12 @@ class TensorParallelGPT2(GPT2):
             block.mlp.c_proj = SummedProjection(inner, config.n_embd)
 
     def take(self, state: Mapping[str, Any]) -> None:
-        """Load this rank's part of a whole model's parameters, converted and on the rank's device."""
+        """Load this rank's part of the parameters of a whole model, which have its dtype and device already."""
         parts = {name: self._part(name, tensor) for name, tensor in state.items()}
         self.load_state_dict(parts, assign=True)
 
     def _part(self, name: str, tensor: Any) -> Any:
-        """This rank's part of one parameter. The bias behind an all-reduce is added by the first rank alone."""
+        """Return this rank's part of one parameter. A bias after an all-reduce is 0 on all ranks but the first."""
         config = self.config
         if ".attn.c_attn." in name:
             by_head = tensor.unflatten(-1, (3, config.n_head, config.head_size))
@@ -100,20 +99,20 @@ class TensorParallelGPT2(GPT2):
         return tensor
 
     def new_cache(self, batch: int, capacity: int | None = None) -> KVCache:
-        """A cache for this rank's heads."""
+        """Return an empty cache for this rank's heads."""
         weight = self.wte.weight
         return KVCache(self.cached, batch, capacity or self.config.n_positions, weight.device, weight.dtype)
 
     @component("lm_head")
     def lm_head(self, x: Any) -> Any:
-        """(B, T, C) -> (B, T, own part of V)."""
+        """Return this rank's part of the logits: (B, T, C) -> (B, T, own part of V)."""
         return F.linear(x, self.wte.weight[self.vocab])
 
     @component("argmax")
     def next_token(self, logits: Any) -> Any:
-        """The most likely token of all parts, of equal ones the first: (B, T, own part of V) -> (B, 1)."""
+        """Return the token with the largest logit, at a tie the smallest id: (B, T, own part of V) -> (B, 1)."""
         value, index = logits[:, -1].max(dim=-1)
-        # Doubles hold float32 and bfloat16 values and token ids exactly, so that one collective carries both.
+        # One collective carries the logit and the token id: a double holds both exactly.
         mine = torch.stack([value.double(), (index + self.vocab.start).double()])
         found = mine.new_empty(self.world.size, *mine.shape)
         dist.all_gather(list(found), mine)
@@ -121,7 +120,7 @@ class TensorParallelGPT2(GPT2):
         return torch.where(values == values.amax(0), ids, float(self.config.vocab_size)).amin(0).long()[:, None]
 
     def all_logits(self, logits: Any) -> Any:
-        """The whole logits on every rank: (B, T, own part of V) -> (B, T, V)."""
+        """Gather the whole logits on every rank: (B, T, own part of V) -> (B, T, V)."""
         dealt = shares(self.config.vocab_size, self.world.size)
         mine = F.pad(logits, (0, max(dealt) - logits.shape[-1]))
         found = [torch.empty_like(mine) for _ in dealt]
@@ -130,7 +129,7 @@ class TensorParallelGPT2(GPT2):
 
 
 def build_tensor_parallel(weights: Weights, world: World, dtype: Any = torch.float32) -> TensorParallelGPT2:
-    """This rank's part of the model, in eval mode."""
+    """Return this rank's part of the model, in eval mode, on its device."""
     with torch.device("meta"):
         model = TensorParallelGPT2(weights.config, world)
     model.take({name: tensor.to(world.device, dtype) for name, tensor in weights.state.items()})
@@ -141,7 +140,7 @@ def build_tensor_parallel(weights: Weights, world: World, dtype: Any = torch.flo
 
 
 class Pending(NamedTuple):
-    """Results on their way to the first rank: `mine` is what this rank sends, `whole` (N, rows, …) what arrives."""
+    """A gather to the first rank that still runs: this rank sends `mine`, the first receives `whole` (N, rows, …)."""
 
     work: Any
     mine: Any
@@ -149,7 +148,7 @@ class Pending(NamedTuple):
     dealt: list[int]
 
     def result(self) -> Any:
-        """Wait: (B, …) on the first rank, without what only filled the messages; None on every other one."""
+        """Wait for the gather. Return (B, …), without the padding, on the first rank and None on every other."""
         self.work.wait()
         if self.whole is None:
             return None
@@ -157,10 +156,10 @@ class Pending(NamedTuple):
 
 
 class DataParallelGPT2(nn.Module):  # type: ignore[misc]
-    """A whole model on each rank, each for its share of the sequences; a rank without one only takes part in gathering.
+    """A whole model on each rank, which runs its share of the sequences. A rank without sequences only sends padding.
 
-    The first rank holds the batch and gets the results. `rows` is the largest share: what is sent has this many rows.
-    Results are `Pending`: who asks for them later lets them travel while the next batch is computed.
+    The first rank holds the batch and gets the results. Every message has `rows` rows, the largest share. Results are
+    `Pending`: the caller can compute the next batch before it waits for them.
     """
 
     def __init__(self, model: GPT2, world: World, batch: int) -> None:
@@ -171,21 +170,21 @@ class DataParallelGPT2(nn.Module):  # type: ignore[misc]
 
     @component("gpt2_dp")
     def forward(self, ids: Any, cache: KVCache | None) -> Pending:
-        """The next token of each sequence: own ids (rows, T), own cache -> (B, 1)."""
+        """Return the next token of each sequence, Pending (B, 1), from this rank's ids (rows, T) and cache."""
         if cache is None:
             return self.gather(ids[:0, :1])
         return self.gather(greedy(self.model, ids[: self.mine], cache, 1))
 
     @component("gpt2_dp")
     def decode(self, ids: Any, cache: KVCache | None, new_tokens: int) -> Pending:
-        """Greedy tokens behind a filled cache, gathered once: own last ids (rows, 1) -> (B, new_tokens)."""
+        """Decode greedily after a filled cache and gather once: this rank's last ids (rows, 1) -> (B, new_tokens)."""
         if cache is None:
             return self.gather(ids.new_empty(0, new_tokens))
         return self.gather(greedy(self.model, ids[: self.mine], cache, new_tokens))
 
     @component("scatter")
     def scatter(self, ids: Any | None, tokens: int) -> Any:
-        """Own share of the batch that the first rank has, filled up to (rows, T)."""
+        """Return this rank's share of the first rank's batch `ids` (B, T), padded with zeros to (rows, T)."""
         mine = torch.zeros(self.rows, tokens, dtype=torch.int64, device=self.world.device)
         parts = None
         if ids is not None:
@@ -195,7 +194,7 @@ class DataParallelGPT2(nn.Module):  # type: ignore[misc]
 
     @component("gather")
     def gather(self, mine: Any) -> Pending:
-        """Begin to send own results (own rows, …) to the first rank."""
+        """Start to send this rank's results (own rows, …) to the first rank."""
         filled = mine.contiguous()
         if len(mine) < self.rows:
             filled = mine.new_zeros(self.rows, *mine.shape[1:])
@@ -205,12 +204,12 @@ class DataParallelGPT2(nn.Module):  # type: ignore[misc]
         return Pending(work, filled, whole, self.dealt)
 
     def new_cache(self) -> KVCache | None:
-        """An empty cache for own sequences; None without one."""
+        """Return an empty cache for this rank's sequences; None if it has none."""
         return self.model.new_cache(self.mine) if self.mine else None
 
 
 def greedy(model: GPT2, ids: Any, cache: KVCache, new_tokens: int) -> Any:
-    """`new_tokens` greedy tokens behind the ones in the cache and `ids` (B, T): (B, new_tokens)."""
+    """Return `new_tokens` greedy tokens after the tokens in the cache and `ids` (B, T): (B, new_tokens)."""
     out = []
     for _ in range(new_tokens):
         ids = model.next_token(model(ids, cache, last_only=True))

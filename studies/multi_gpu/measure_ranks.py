@@ -1,8 +1,8 @@
-"""Start the ranks of a program and end all of them when one dies.
+"""Start the ranks of a program, and end all of them if one dies.
 
-`launch` starts one process a rank with torchrun's own launcher. Each rank calls `join`, which compares the arguments of
-all ranks and opens the process group: NCCL between GPUs, gloo between CPU processes. A `Watch` ends a rank that waits
-for nobody. Whatever goes wrong, every rank says one sentence and ends.
+`launch` starts one process for each rank with torchrun's launcher. Each rank calls `join`, which compares the arguments
+of all ranks and opens the process group: NCCL between GPUs, gloo between CPU processes. A `Watch` ends a rank that
+waits in vain for another. After any failure every rank prints one sentence and ends.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from analysis.formats.errors import InputError, UsageError
 
-LIMIT_S = 25.0  # a rank that has got no further for so long ends: all are gone within 30 s
+LIMIT_S = 25.0  # a rank without progress for this long ends, so that all ranks have ended after 30 s
 CUDA, CPU = "cuda", "cpu"
-HOST = "127.0.0.1"  # a number: looking up a name can take half a minute
-# NVLink multicast (NVLS) is off in all that this study runs.
+HOST = "127.0.0.1"  # no name: looking one up can take half a minute
+# This study always turns NVLink multicast (NVLS) off.
 ENVIRONMENT = {"NCCL_NVLS_ENABLE": "0"}
 
 
 class Watch:
-    """End this process with one sentence if it is told to stop, or if `limit_s` pass without a `beat`.
+    """End this process with one sentence after a SIGTERM, or if `limit_s` seconds pass without a `beat`.
 
-    A thread waits, because a rank inside a collective runs no Python: the signal's number arrives through a pipe.
+    A thread waits for both, because the main thread runs no Python inside a collective. Python writes the signal's
+    number to a pipe that the thread reads.
     """
 
     def __init__(self, name: str, limit_s: float = LIMIT_S) -> None:
@@ -52,11 +53,11 @@ class Watch:
         self._thread.start()
 
     def beat(self, at: str) -> None:
-        """The rank has got further: it is now at `at`."""
+        """Record that the rank made progress; `at` names where it is now."""
         self.at, self._last = at, time.monotonic()
 
     def close(self) -> None:
-        """Stop watching, and give the signal back."""
+        """Stop watching, and restore the signal's handler."""
         self._stopped = True
         signal.set_wakeup_fd(self._before[1])
         signal.signal(signal.SIGTERM, self._before[0])
@@ -83,7 +84,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class World:
-    """This rank among all: `device` is the one that it computes on."""
+    """This rank: its number, the number of ranks, the device that it computes on, and its watch."""
 
     rank: int
     size: int
@@ -95,7 +96,7 @@ class World:
         return self.rank == 0
 
     def barrier(self) -> None:
-        """Wait for all ranks, on the CPU."""
+        """Let the host wait until every rank is here and its GPU is idle."""
         if self.device.type == CUDA:
             torch.cuda.synchronize()
         dist.all_reduce(torch.zeros(1, device=self.device))
@@ -104,7 +105,7 @@ class World:
 
 
 def check_devices(device: str, count: int) -> None:
-    """Raise InputError where `count` ranks cannot run on this kind of device."""
+    """Check that `count` ranks can run on this kind of device. Raises: InputError if they cannot."""
     if device == CPU:
         return
     if not torch.cuda.is_available():
@@ -119,9 +120,9 @@ def check_devices(device: str, count: int) -> None:
 
 @contextmanager
 def join(arguments: str, device: str, limit_s: float = LIMIT_S) -> Iterator[World]:
-    """Enter the process group that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT).
+    """Join the process group that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT).
 
-    Raises: UsageError where the ranks have different `arguments`; InputError where a rank is missing or is lost.
+    Raises: UsageError if the ranks have different `arguments`; InputError if a rank is missing or died.
     """
     for variable, value in ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
@@ -150,7 +151,7 @@ def join(arguments: str, device: str, limit_s: float = LIMIT_S) -> Iterator[Worl
 
 
 def _compare(store: Any, rank: int, size: int, arguments: str) -> None:
-    """Raise UsageError unless all ranks were started with the same arguments.
+    """Check that all ranks were started with the same arguments. Raises: UsageError if not.
 
     Rank 0 serves the store, so it leaves only after every rank has read all arguments.
     """
@@ -167,21 +168,21 @@ def _compare(store: Any, rank: int, size: int, arguments: str) -> None:
 
 
 def lost(error: RuntimeError) -> bool:
-    """Whether a collective or the store has lost its other side; gloo has no error of its own."""
+    """Return whether the error says that another rank is gone; gloo raises no error class of its own."""
     return isinstance(error, dist.DistError) or "gloo" in str(error) or "Connection" in str(error)
 
 
 def free_port() -> int:
-    """A port of this host that nobody listens on now."""
+    """Return a port of this host that no process listens on."""
     with socket.socket() as one:
         one.bind((HOST, 0))
         return int(one.getsockname()[1])
 
 
 def launch(processes: int, module: str, arguments: Sequence[str]) -> None:
-    """Run `python -m module arguments…` as so many ranks, and wait for them.
+    """Run `python -m module arguments…` as so many ranks, and wait for all of them.
 
-    Raises: InputError where a rank dies; what a rank has said itself is not said again.
+    Raises: InputError if a rank fails. Its sentence names the rank; the rank itself has printed the reason.
     """
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # one sentence, not a page
     os.environ.setdefault("OMP_NUM_THREADS", "1")

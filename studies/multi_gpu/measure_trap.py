@@ -1,7 +1,7 @@
-"""The trap: one process that slices a batch over GPUs, and on every call allocates, copies, computes and copies back.
+"""Time the trap: one process slices a batch over GPUs, and on every call allocates, copies, computes and copies back.
 
-A student project sliced each op of GPT-2 that way over four GPUs, and most of them got slower. `TRAP` does what it did,
-`RESIDENT` computes the same slices with data that already lies on the GPUs, `ONE` the whole on the first GPU.
+A student project sliced each op of GPT-2 that way over four GPUs, and most ops became slower. `TRAP` repeats this.
+`RESIDENT` computes the same slices, but their data is on the GPUs already. `ONE` computes all on the first GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WAYS = (ONE, TRAP, RESIDENT)
 
 @dataclass(frozen=True)
 class Op:
-    """An operation on `inputs`, which are sliced along their first axis, and `weights`, which are not."""
+    """An operation: `run(*inputs, *weights)`. Its inputs are sliced along their first axis, its weights are not."""
 
     name: str
     shape: str
@@ -47,13 +47,13 @@ def matmul(x: Any, weight: Any, bias: Any) -> Any:
 
 
 def forward(model: GPT2, names: Sequence[str], ids: Any, *weights: Any) -> Any:
-    """The last token's logits of a model that holds no weights of its own."""
+    """Return the last token's logits (B, 1, V) of a model without weights, with the weights that are given by name."""
     state = dict(zip(names, weights, strict=True))
     return torch.func.functional_call(model, state, (ids,), {"last_only": True}, tie_weights=False)
 
 
 def make_ops(sizes: Sizes, model: GPT2, device: Any) -> Iterator[Op]:
-    """The ops of the claims and the forward pass, their data on the first GPU."""
+    """Yield the ops of the claims and the forward pass, with random data on `device`."""
     generator = torch.Generator(device).manual_seed(0)
 
     def noise(*shape: int) -> Any:
@@ -78,7 +78,7 @@ def make_ops(sizes: Sizes, model: GPT2, device: Any) -> Iterator[Op]:
 
 
 class Slices:
-    """One op in one way on some GPUs; each part of a call is a component, so that a timeline shows it."""
+    """One op, run in one of WAYS on some GPUs. A timeline shows each part of a call, because it is a component."""
 
     def __init__(self, op: Op, way: str, devices: Sequence[Any]) -> None:
         self.op, self.way = op, way
@@ -87,7 +87,7 @@ class Slices:
 
     @component("{self.op.name} {self.way}")
     def call(self) -> Any:
-        """The result: whole on the first GPU, or where data is resident its slices, which stay where they are."""
+        """Return the result: whole on the first GPU, or for RESIDENT a list of slices, each on its own GPU."""
         if self.way == ONE:
             return self.run(self.op.inputs, self.op.weights)
         if self.way == RESIDENT:
@@ -100,7 +100,7 @@ class Slices:
 
     @component("allocate and copy")
     def copy(self, place: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Own slices of the inputs and all weights, in new memory of that GPU."""
+        """Return (slices of the inputs, all weights), copied into new memory of GPU number `place`."""
         device = self.devices[place]
         slices = [value.tensor_split(len(self.devices))[place] for value in self.op.inputs]
         inputs = tuple(value.to(device, copy=True) for value in slices)
@@ -116,7 +116,7 @@ class Slices:
 
     @component("free")
     def free(self) -> None:
-        """Give all memory back to the driver: the next call has to ask for it again."""
+        """Return all unused memory to the driver, so that the next call has to allocate again."""
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
@@ -133,7 +133,7 @@ def time_ways(ops: Iterator[Op], devices: Sequence[Any], samples: int) -> Iterat
 
 
 def time_call(slices: Slices, devices: Sequence[Any], samples: int) -> Measurement:
-    """Wall time of a call and of the synchronisation of all GPUs."""
+    """Measure the wall time of a call, with the synchronisation of all GPUs."""
 
     def synchronise() -> None:
         for device in devices:

@@ -1,4 +1,4 @@
-"""The study in words: from where slicing pays, what was predicted and measured, and the claims."""
+"""Write the study's README and findings: from which batch two GPUs pay, predictions, measurements, and claims."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def _ratio(value: Any, digits: int = 2) -> str:
 
 
 def _small(value: Any) -> str:
-    """A speed-up that may be a hundredth."""
+    """Return a speed-up with three significant digits: the trap's may be 0.01×."""
     return text.MISSING if text.is_missing(value) else f"{float(value):.3g}×"
 
 
 def pays_from(rows: pd.DataFrame, column: str) -> str:
-    """The least batch from which the speed-up is PAYS or more at every larger one; "never" if at none."""
+    """Return the smallest batch from which every batch has a speed-up of PAYS or more; "never" if none has."""
     last = NEVER
     for row in rows.sort_values("batch", ascending=False).to_dict("records"):
         if row[column] < PAYS:
@@ -37,7 +37,7 @@ def pays_from(rows: pd.DataFrame, column: str) -> str:
 
 
 def show_pays(speedups: pd.DataFrame) -> str:
-    """From which batch two GPUs pay: GPU time, and wall time behind a slash."""
+    """Return the table of the smallest batch from which two GPUs pay: by GPU time / by wall time."""
     body = []
     for (mode, step), of in speedups.groupby(["mode", "step"], sort=False):
         by_tokens = [of[of["tokens"] == tokens] for tokens in predict.TOKENS]
@@ -48,7 +48,7 @@ def show_pays(speedups: pd.DataFrame) -> str:
 
 @section("multi_gpu")
 def show_speedups(multi_gpu: pd.DataFrame) -> str:
-    """Some of the predictions, with what was measured of them."""
+    """Return a table of some predictions with their measurements."""
     shown = multi_gpu["batch"].isin(SHOWN_BATCHES) & multi_gpu["tokens"].isin(SHOWN_TOKENS)
     body = [
         [
@@ -67,7 +67,7 @@ def show_speedups(multi_gpu: pd.DataFrame) -> str:
 
 @section("multi_gpu_claims")
 def show_claims(multi_gpu_claims: pd.DataFrame) -> str:
-    """Claimed, predicted, found, and why."""
+    """Return the table of claims: the claimed, predicted and measured speed-up, and the explanation."""
     body = [
         [
             f"{row.op}, {row.way}",
@@ -84,7 +84,7 @@ def show_claims(multi_gpu_claims: pd.DataFrame) -> str:
 
 
 def said_of_checks(run: Mapping[str, Any]) -> str:
-    """One sentence: how many checks, of how many ranks, and the largest error."""
+    """Return a sentence with the number of checks, their numbers of ranks, and the largest error; "" without checks."""
     checks = run.get("checks") or []
     if not checks:
         return ""
@@ -97,7 +97,7 @@ def said_of_checks(run: Mapping[str, Any]) -> str:
 
 
 def said_of_never(judged: pd.DataFrame) -> str:
-    """One sentence: the ops that the trap makes slower at every batch."""
+    """Return a sentence that names the ops for which the trap pays at no batch."""
     never = judged[(judged["way"] == "trap") & (judged["pays_from_batch"] == NEVER)]["op"]
     names = " and ".join(f"`{op}`" for op in never)
     return (
@@ -106,7 +106,7 @@ def said_of_never(judged: pd.DataFrame) -> str:
 
 
 def said_of_errors(speedups: pd.DataFrame) -> str:
-    """One sentence: the median and the worst error of the predictions, or that nothing was measured."""
+    """Return a sentence with the median and the worst error of the predictions, or that nothing is measured yet."""
     found = speedups.dropna(subset=["error_frac"])
     if found.empty:
         return "**Not measured yet:** every `–` waits for a run on two GPUs."
@@ -119,7 +119,7 @@ def said_of_errors(speedups: pd.DataFrame) -> str:
 
 
 def render_multi_gpu(run: Mapping[str, Any], ceilings: Mapping[str, Any], checked: Mapping[str, Any]) -> str:
-    """The generated part of the study's README. `checked`: the committed run of CPU ranks."""
+    """Return the generated part of the study's README. `checked` is the committed run of CPU ranks."""
     speedups, judged = tables.compare(run, ceilings), tables.judge(run)
     parts = [
         said_of_errors(speedups),
@@ -138,7 +138,7 @@ def render_multi_gpu(run: Mapping[str, Any], ceilings: Mapping[str, Any], checke
 
 
 def draw(run: Mapping[str, Any], ceilings: Mapping[str, Any]) -> dict[str, str]:
-    """The figures of the README by their place in the checkout."""
+    """Return the README's figures as SVG text, by their path in the checkout."""
     caption = "GPT-2 124M, float32; NVIDIA H200; NCCL_NVLS_ENABLE=0"
     drawn = {
         "speedup": figures.plot_speedups(tables.compare(run, ceilings), caption),
@@ -149,7 +149,7 @@ def draw(run: Mapping[str, Any], ceilings: Mapping[str, Any]) -> dict[str, str]:
 
 @part("findings", 3)
 def _findings(multi_gpu: pd.DataFrame, multi_gpu_claims: pd.DataFrame) -> list[dict[str, Any]] | None:
-    """How good the predictions were, where two GPUs were measured."""
+    """Return the finding on the errors of the predictions; None unless two GPUs were measured."""
     found = multi_gpu.dropna(subset=["error_frac"]) if len(multi_gpu) else multi_gpu
     if found.empty:
         return None
@@ -163,5 +163,5 @@ def _findings(multi_gpu: pd.DataFrame, multi_gpu_claims: pd.DataFrame) -> list[d
 
 @part("title", 2)
 def _title(multi_gpu_run: Mapping[str, Any], gpu: str | None) -> str | None:
-    """The report's title, where a run has several ranks."""
+    """Return the report's title if the run is one of this study."""
     return f"GPT-2 on several GPUs, {gpu or 'CPU ranks'}" if multi_gpu_run else None

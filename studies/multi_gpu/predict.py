@@ -1,11 +1,11 @@
-"""What several GPUs should win: from one GPU's kernel times, bytes and links alone, before anything was measured.
+"""Predict the speed-up of several GPUs from one GPU's kernel times, from bytes and from links, before any measurement.
 
     python -m studies.multi_gpu.predict             print predictions.csv
     python -m studies.multi_gpu.predict --trap      print predictions_trap.csv
-    … --ceilings FILE                               with the links of that ceilings.json in place of links.toml
+    … --ceilings FILE                               with the links of that ceilings.json instead of links.toml
 
-Of a share of its work (heads, columns, vocabulary) a part takes that share of its time beyond its floor. All-reduces
-overlap with nothing. The trap does one thing after the other: allocate, copy, compute, copy back, free.
+A rank with a share of a part's work (heads, columns, vocabulary) needs that share of the part's time above its floor.
+Nothing overlaps with an all-reduce. The trap does one thing after the other: allocate, copy, compute, copy back, free.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from studies.multi_gpu.times import DECODE, HEADS, INNER, PREFILL, VOCAB, step_n
 HERE = Path(__file__).parent
 TABLE, TRAP_TABLE = HERE / "predictions.csv", HERE / "predictions_trap.csv"
 DP, TP = "dp", "tp"
-GPUS = 2  # that are to be measured
+GPUS = 2  # the number of GPUs to measure
 BATCHES, TOKENS = (1, 2, 4, 8, 16, 32, 64), (128, 256, 512, 1024)
-# Steps between two synchronisations: all their launches have to wait in the GPU's queue, which holds about a thousand.
+# Steps between two synchronisations: the GPU's queue has to hold all their launches, and holds about a thousand.
 TOGETHER = 2  # prefills
 NEW_TOKENS = 2  # decode steps; they end at position T
 CHANNELS, HEAD_COUNT, INNER_WIDTH, VOCAB_SIZE, ITEM = 768, 12, 3072, 50257, 4
@@ -51,17 +51,17 @@ NEVER = "never"
 
 
 def larger_share(total: int, ranks: int) -> float:
-    """What the busiest rank has of things that are dealt out one by one."""
+    """Return the busiest rank's share of `total` things that are split over the ranks as evenly as possible."""
     return math.ceil(total / ranks) / total
 
 
 def context_of(tokens: int) -> int:
-    """Tokens in the cache before decode steps that end at position `tokens`."""
+    """Return the number of tokens in the cache before NEW_TOKENS decode steps that end at position `tokens`."""
     return tokens - NEW_TOKENS
 
 
 def workload(step: str, batch: int, tokens: int) -> str:
-    """The name of a step, as harness/workloads.py has them."""
+    """Return the name of a workload in the form of harness/workloads.py, such as `prefill_b8_t1024`."""
     return f"{step}_b{batch}_" + (f"t{tokens}" if step == PREFILL else f"ctx{context_of(tokens)}")
 
 
@@ -69,7 +69,7 @@ def workload(step: str, batch: int, tokens: int) -> str:
 
 
 def rows(ceilings: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of predictions.csv, with nothing measured."""
+    """Yield the rows of predictions.csv, without measurements."""
     between = links(times.runs().gpu, GPUS, ceilings)
     for mode in (DP, TP):
         for step in (PREFILL, DECODE):
@@ -79,7 +79,7 @@ def rows(ceilings: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
 
 
 def row(mode: str, step: str, batch: int, tokens: int, between: Links, ranks: int = GPUS) -> dict[str, Any]:
-    """One prediction: GPU times of a step, and the speed-up with the CPU's launches counted in."""
+    """Return one prediction: GPU times of a step in ns, their speed-up, and the speed-up with the CPU's launches."""
     length = tokens if step == PREFILL else context_of(tokens)
     one = step_ns(step, batch, length)
     compute, exposed, more = (data_parallel if mode == DP else tensor_parallel)(step, batch, length, between, ranks)
@@ -93,9 +93,10 @@ def row(mode: str, step: str, batch: int, tokens: int, between: Links, ranks: in
 
 
 def data_parallel(step: str, batch: int, tokens: int, between: Links, ranks: int) -> tuple[float, float, int]:
-    """(ns of the busiest rank's sequences, ns of gathering that nothing hides, launches more than one GPU has).
+    """Return (ns of the busiest rank's sequences, ns of gathering that nothing hides, additional launches) of a step.
 
-    Tokens are gathered once for several steps; the others' gathering is hidden behind the next batch.
+    Decode steps gather their tokens once, after the last step. Each prefill but the last hides its gather behind the
+    next prefill. So several steps share the time of one gather.
     """
     share = math.ceil(batch / ranks)
     together = TOGETHER if step == PREFILL else NEW_TOKENS
@@ -103,7 +104,10 @@ def data_parallel(step: str, batch: int, tokens: int, between: Links, ranks: int
 
 
 def tensor_parallel(step: str, batch: int, tokens: int, between: Links, ranks: int) -> tuple[float, float, int]:
-    """The same of a rank's heads, columns and vocabulary: two all-reduces a layer, one exchange of largest logits."""
+    """Return the same for ranks that share heads, columns and vocabulary.
+
+    They need two all-reduces a layer, and one all-gather of the largest logits.
+    """
     whole = {HEADS: HEAD_COUNT, INNER: INNER_WIDTH, VOCAB: VOCAB_SIZE}
     shares = {name: larger_share(total, ranks) for name, total in whole.items()}
     size = batch * (tokens if step == PREFILL else 1) * CHANNELS * ITEM
@@ -116,18 +120,18 @@ def tensor_parallel(step: str, batch: int, tokens: int, between: Links, ranks: i
 
 @dataclass(frozen=True)
 class Moved:
-    """What an op moves and allocates: bytes a sequence in and out, bytes of weights, large tensors of each."""
+    """What an op moves and allocates: input and output bytes a sequence, bytes of weights, and numbers of tensors."""
 
     inputs: int
     outputs: int
     weights: int
     input_tensors: int
     weight_tensors: int
-    within: int = 0  # that it allocates while it computes
+    within: int = 0  # tensors that it allocates while it computes
 
 
 def moved(op: str, sizes: Sizes) -> Moved:
-    """The bytes of an op of the claims; GPT-2 has 50 weights of 1 MiB and more, and about 10 buffers live at once."""
+    """Return what an op moves. GPT-2 has 50 weights of 1 MiB or more, and needs about 10 buffers at once."""
     row = sizes.tokens * sizes.channels * ITEM
     square = sizes.channels**2 * ITEM
     return {
@@ -140,7 +144,7 @@ def moved(op: str, sizes: Sizes) -> Moved:
 
 
 def one_ns(op: str, batch: int, tokens: int = 1024) -> float:
-    """An op of the claims, or the forward pass, on one GPU."""
+    """Return the time in ns of an op of the claims, or of the forward pass, on one GPU."""
     eight = (("b1_t1024", 1024), ("b8_t1024", 8192))
     product = (("fc", 1024), ("fc_b8", 8192))
     timed: dict[str, Callable[[], float]] = {
@@ -154,10 +158,11 @@ def one_ns(op: str, batch: int, tokens: int = 1024) -> float:
 
 
 def trap_parts(op: str, batch: int, gpus: int, between: Links) -> tuple[float, float, float]:
-    """(ns of allocating and freeing, of copying, of computing a slice), one after the other."""
+    """Return the trap's (ns of allocating and freeing, ns of copying, ns of computing a slice); they do not overlap."""
     sizes = Sizes(batch=batch)
     of, used = moved(op, sizes), min(gpus, batch)
-    allocations = used * (of.input_tensors + of.weight_tensors + of.within + 2) + 1  # a result there and here, and all
+    # For each GPU also its result and the result's copy on the first GPU; then, once, the whole result.
+    allocations = used * (of.input_tensors + of.weight_tensors + of.within + 2) + 1
     others = used - 1
     share = batch / used
     away = others * (of.input_tensors + of.weight_tensors + 1)
@@ -171,13 +176,16 @@ def trap_parts(op: str, batch: int, gpus: int, between: Links) -> tuple[float, f
 
 
 def speedups(op: str, batch: int, gpus: int, between: Links) -> tuple[float, float]:
-    """One GPU's time over that of the trap, and over that of slices which already lie on their GPUs."""
+    """Return the speed-ups over one GPU of the trap and of resident slices."""
     one, parts = one_ns(op, batch), trap_parts(op, batch, gpus, between)
     return one / sum(parts), one / parts[-1]
 
 
 def pays_from(op: str, gpus: int, between: Links, way: int) -> int | str:
-    """The least batch, a power of two, from which slicing pays at all larger ones up to 4,096."""
+    """Return the smallest power of two from which slicing pays at every batch up to MOST_BATCH; NEVER if at none.
+
+    `way` is the place of the speed-up in the result of `speedups`: 0 for the trap, 1 for resident slices.
+    """
     last: int | str = NEVER
     batch = MOST_BATCH
     while batch >= 1 and speedups(op, batch, gpus, between)[way] >= PAYS:
@@ -186,7 +194,7 @@ def pays_from(op: str, gpus: int, between: Links, way: int) -> int | str:
 
 
 def trap_rows(ceilings: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of predictions_trap.csv: on as many GPUs as will be measured, and on as many as the claims are of."""
+    """Yield the rows of predictions_trap.csv: each op on GPUS GPUs, and on CLAIMED_GPUS, the project's number."""
     for op in (*OPS, FORWARD):
         for gpus in (GPUS, CLAIMED_GPUS):
             between = links(times.runs().gpu, gpus, ceilings)
@@ -207,7 +215,7 @@ def trap_rows(ceilings: Mapping[str, Any] | None = None) -> Iterator[dict[str, A
 
 
 def text_of(found: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """A CSV file of these rows; what they lack is blank."""
+    """Return a CSV file of the rows; a column that a row lacks stays blank."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, columns, restval="", lineterminator="\n")
     writer.writeheader()
@@ -217,7 +225,7 @@ def text_of(found: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
 
 @cache
 def frozen(file: Path = TABLE) -> tuple[dict[str, str], ...]:
-    """The rows of a committed table of predictions: written before anything was measured, and not changed after."""
+    """Return the rows of a committed table of predictions: written before any measurement and not changed since."""
     with file.open(newline="", encoding="utf-8") as stream:
         return tuple(csv.DictReader(stream))
 

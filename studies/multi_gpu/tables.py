@@ -1,4 +1,4 @@
-"""Speed-ups of several GPUs beside their predictions, claims beside what was found, and the checks of the logits."""
+"""Build the tables of the study: predicted and measured speed-ups, claims and their verdicts, and checks of logits."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def _links(capture: Capture) -> Run:
 
 
 def on_gpus(run: Run, field: str) -> list[Mapping[str, Any]]:
-    """The times of a list that are of GPUs: those of CPU processes prove that programs run, and nothing else."""
+    """Return a list of the run if it ran on GPUs, else []: times of CPU ranks only prove that the programs run."""
     return run.get(field) or [] if run.get("gpu") else []
 
 
 def gpu_ns(entry: Mapping[str, Any]) -> float | None:
-    """GPU time of an entry of `times`; None on a CPU."""
+    """Return the median GPU time in ns of an entry of `times`; None for a run on CPUs."""
     return float(entry["gpu_ns"]["p50"]) if entry.get("gpu_ns") else None
 
 
 def compare(run: Run, ceilings: Run) -> pd.DataFrame:
-    """Each prediction with what was measured of it, if anything, and with the same formula on this run's own links."""
+    """Return each prediction with its measurement, if there is one, and the prediction from this run's own links."""
     measured = {(one["mode"], one["workload"], int(one["ranks"])): one for one in on_gpus(run, "times")}
     linked = list(predict.rows(ceilings)) if ceilings.get("links") else []
     rows = []
@@ -94,12 +94,12 @@ def compare(run: Run, ceilings: Run) -> pd.DataFrame:
     optional=True,
 )
 def build_speedups(multi_gpu_run: Run, multi_gpu_links: Run) -> pd.DataFrame | None:
-    """Return multi_gpu.csv: one row a prediction; None where nothing of the study was run."""
+    """Return multi_gpu.csv: a row for each prediction; None for a run of something else."""
     return compare(multi_gpu_run, multi_gpu_links) if multi_gpu_run else None
 
 
 def judge(run: Run) -> pd.DataFrame:
-    """Each op of the claims, and the forward pass, as the trap and with resident data: claimed, predicted, found."""
+    """Return the claimed, predicted and measured speed-up of each op and the forward pass, as the trap and resident."""
     expected = {(one["op"], int(one["gpus"])): one for one in predict.frozen(predict.TRAP_TABLE)}
     measured = {(one["op"], one["way"], int(one["gpus"])): one["wall_ns"]["p50"] for one in on_gpus(run, "trap")}
     claimed = {(claim.op, RESIDENT if claim.resident else TRAP): claim for claim in claims()}
@@ -150,7 +150,7 @@ def judge(run: Run) -> pd.DataFrame:
     optional=True,
 )
 def build_claims(multi_gpu_run: Run) -> pd.DataFrame | None:
-    """Return multi_gpu_claims.csv: two rows an op; None where nothing of the study was run."""
+    """Return multi_gpu_claims.csv: two rows for each op; None for a run of something else."""
     return judge(multi_gpu_run) if multi_gpu_run else None
 
 
@@ -174,6 +174,6 @@ def build_claims(multi_gpu_run: Run) -> pd.DataFrame | None:
     optional=True,
 )
 def build_checks(multi_gpu_run: Run) -> pd.DataFrame | None:
-    """Return multi_gpu_checks.csv: one row a check."""
+    """Return multi_gpu_checks.csv: a row for each check; None without checks."""
     found = multi_gpu_run.get("checks")
     return pd.DataFrame(found).assign(backend=multi_gpu_run["backend"], tier="timing") if found else None

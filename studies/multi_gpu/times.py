@@ -1,7 +1,7 @@
-"""How long the parts of GPT-2 124M take on one GPU at any size, from the committed runs alone; float32.
+"""Estimate the times of GPT-2 124M's parts on one GPU at any size, float32, from committed runs only.
 
-A part's time lies along the lines between the sizes at which it was measured: in the model at batch 1 (layers.csv), as
-an op alone at larger ones (bench.csv). Above the largest it grows with the work.
+A part has measured times in the model at batch 1 (layers.csv), and as an op alone at larger sizes (bench.csv). Between
+two measured sizes its time is interpolated linearly. Above the largest it grows in proportion to the work.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from analysis.formats.errors import InputError
 LAYERS = 12
 API_CALLS = Path(__file__).parent.parent / "specimens" / "captures" / "cuda_api_sum.csv.xz"
 PREFILL, DECODE = "prefill", "decode"
-MEASURED_TOKENS = {PREFILL: 1024, DECODE: 1}  # rows of the model's own steps
-CONTEXT = 1024  # keys that the model's decode step saw
+MEASURED_TOKENS = {PREFILL: 1024, DECODE: 1}  # tokens of the committed run's steps, batch 1
+CONTEXT = 1024  # keys that the committed run's decode step reads
 
 
 @dataclass(frozen=True)
 class Part:
     """A part of a layer or of the model, launched `times` times in it.
 
-    ranges   below the layer or the step in layers.csv, summed; "" is what the layer itself launches
-    op       benchmark that has it at larger sizes, shape name → work
-    shared   what tensor parallel slices of it; "" for what every rank does in full
+    ranges   its ranges in layers.csv, below the layer or the step, to be summed; "" is what the layer itself launches
+    op       the benchmark that has it at larger sizes; `sizes` gives the work of each registered shape
+    shared   what tensor parallel splits: heads, inner width or vocabulary; "" if every rank runs the whole part
     """
 
     name: str
@@ -46,7 +46,7 @@ class Part:
 
 HEADS, INNER, VOCAB = "heads", "inner", "vocabulary"
 _CHAIN = ("attn/scores", "attn/mask", "attn/softmax", "attn/values")
-# Work is rows (B x T of a prefill, B of a decode step).
+# The work is the number of rows: B x T of a prefill, B of a decode step.
 ROWS = (
     Part("norms", ("ln_1", "ln_2"), "layernorm", {"b8_t1024": 8192, "b8_t4096": 32768}, times=2),
     Part("residuals", ("",), "residual", {"b8_t1024": 8192, "b8_t4096": 32768}, times=2),
@@ -56,7 +56,7 @@ ROWS = (
     Part("act", ("mlp/act",), "gelu", {"b8_t1024": 8192, "b8_t4096": 32768}, shared=INNER),
     Part("mlp_proj", ("mlp/proj",), "matmul", {"mlp_proj_b8": 8192}, shared=INNER),
 )
-# Work is B x T x T of a prefill, B x keys of a decode step.
+# The work is B x T x T of a prefill, B x keys of a decode step.
 ATTENTION = {
     PREFILL: Part("attention", _CHAIN, "attention",
                   {"b1_t512": 512**2, "b8_t512": 8 * 512**2, "b8_t1024": 8 * 1024**2}, shared=HEADS),
@@ -64,20 +64,20 @@ ATTENTION = {
                  {"b1_t128": 128, "b8_t1024": 8 * 1024, "b32_t1024": 32 * 1024}, shared=HEADS),
 }  # fmt: skip
 EMBEDDINGS = Part("embeddings", ("embeddings",), "encoder", {"b8_t1024": 8192, "b8_t4096": 32768})
-# Work is rows whose next token is asked for: B.
+# The work is B: only the last row of each sequence gets a next token.
 NORM_F = Part("ln_f", ("ln_f",), "layernorm", {"b8_t1024": 8192})
 LM_HEAD = Part("lm_head", ("lm_head",), "", {}, shared=VOCAB)
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Time over work; `floor_ns` is what remains however small the work."""
+    """Time over work: `points` are (work, ns) in ascending order; `floor_ns` is the least time of any work above 0."""
 
     points: tuple[tuple[float, float], ...]
     floor_ns: float
 
     def time_ns(self, work: float, share: float = 1.0) -> float:
-        """The time of a share of so much work; nothing where there is no work."""
+        """Return the time in ns of a rank's `share` of `work`: the floor and that share of the rest; 0 for no work."""
         if work <= 0 or share <= 0:
             return 0.0
         works, times = zip(*self.points, strict=True)
@@ -87,9 +87,9 @@ class Curve:
 
 @cache
 def runs() -> published.Runs:
-    """The committed runs of the first GPU.
+    """Return the committed runs of the first GPU in reports/published.toml.
 
-    Raises: InputError where it has no run with a timeline.
+    Raises: InputError if it has no run named `overview`.
     """
     found = published.read()
     if not found or found[0].folder("overview") is None:
@@ -99,7 +99,7 @@ def runs() -> published.Runs:
 
 @cache
 def overview(name: str) -> pd.DataFrame:
-    """A table of the committed run of GPT-2."""
+    """Return a table of the committed run of GPT-2. Raises: InputError if there is no such run."""
     folder = runs().folder("overview")
     assert folder is not None
     return pd.read_csv(folder / "tables" / f"{name}.csv")
@@ -107,7 +107,7 @@ def overview(name: str) -> pd.DataFrame:
 
 @cache
 def bench(op: str) -> pd.DataFrame:
-    """The committed benchmark of an op, float32 and a cold L2."""
+    """Return an op's committed benchmark, rows of float32 and a cold L2. Raises: InputError if there is none."""
     folder = runs().bench(op)
     if folder is None or not (folder / "bench.csv").is_file():
         raise InputError(f"There is no committed benchmark of {op}: predictions need its times.")
@@ -117,7 +117,7 @@ def bench(op: str) -> pd.DataFrame:
 
 @cache
 def bench_ns(op: str, shape: str, variant: str = "torch") -> float:
-    """The median time of an op at a registered shape, launched back to back."""
+    """Return the median time in ns of an op at a registered shape, launched back to back if the run measured that."""
     rows = bench(op)
     row = rows[(rows["shape_name"] == shape) & (rows["variant"] == variant)].iloc[0]
     return float(row["chained_time_p50_ns" if "chained_time_p50_ns" in row else "bench_time_p50_ns"])
@@ -125,7 +125,7 @@ def bench_ns(op: str, shape: str, variant: str = "torch") -> float:
 
 @cache
 def layers_ns(step: str, ranges: tuple[str, ...]) -> float:
-    """GPU time of ranges below a layer, the mean of all layers; of ranges of the step itself, their own."""
+    """Return the summed GPU time in ns of some ranges: a range of the step's own, or the mean over the layers."""
     rows = overview("layers").set_index("range")
     root = f"gpt2/{step}"
     total = 0.0
@@ -140,7 +140,7 @@ def layers_ns(step: str, ranges: tuple[str, ...]) -> float:
 
 @cache
 def product_floor_ns() -> float:
-    """What remains of a product whatever its size: the line through the matrix-vector products at zero bytes."""
+    """Return a product's time in ns at 0 bytes, by a line through the times of the matrix-vector products."""
     rows = bench("gemv")
     rows = rows[rows["variant"] == "torch"]
     return float(np.polyfit(rows["minimum_bytes"], rows["chained_time_p50_ns"], 1)[1])
@@ -148,14 +148,14 @@ def product_floor_ns() -> float:
 
 @cache
 def curve(part: Part, step: str = "") -> Curve:
-    """The times of a part; `step` alone for one that is another chain of kernels in each step."""
+    """Return the curve of a part. Give `step` for a part that runs other kernels in a prefill than in a decode step."""
     points = {float(size): part.times * bench_ns(part.op, shape) for shape, size in part.sizes.items()}
     for one in [step] if step else [PREFILL, DECODE]:
         work = MEASURED_TOKENS[one]
         if step:
             work = CONTEXT**2 if step == PREFILL else CONTEXT
         points[float(work)] = layers_ns(one, part.ranges)
-    if part.op == "attention":  # the same chain of kernels on one query, as the least that there is
+    if part.op == "attention":  # the smallest measured work: the same chain of kernels on one query
         points[128.0] = bench_ns("attention_decode", "b1_t128")
     least = min(points.values())
     floor = product_floor_ns() if part.op == "matmul" or part.name == "lm_head" else least
@@ -163,9 +163,10 @@ def curve(part: Part, step: str = "") -> Curve:
 
 
 def step_parts(step: str, batch: int, tokens: int, shares: Mapping[str, float] | None = None) -> dict[str, float]:
-    """ns of each part of a step over all layers: a prefill of `tokens`, or a decode step behind `tokens` of context.
+    """Return the ns of each part of a step over all layers: a prefill of `tokens`, or a decode step after `tokens`.
 
-    `shares`: what a rank does of heads, inner and vocabulary. Of each sequence only the last row reaches the LM head.
+    `shares` are a rank's shares of heads, inner width and vocabulary; without them it does all. Only the last row of
+    each sequence reaches the LM head.
     """
     shares = shares or {}
 
@@ -184,34 +185,34 @@ def step_parts(step: str, batch: int, tokens: int, shares: Mapping[str, float] |
 
 
 def step_ns(step: str, batch: int, tokens: int, shares: Mapping[str, float] | None = None) -> float:
-    """GPU time of a step; 0 without a sequence."""
+    """Return the GPU time of a step in ns; 0 at batch 0. Arguments as `step_parts`."""
     return sum(step_parts(step, batch, tokens, shares).values()) if batch else 0.0
 
 
 @cache
 def launches(step: str) -> int:
-    """Kernels and copies that a step launches on one GPU."""
+    """Return the number of kernels and copies that a step launches on one GPU."""
     rows = overview("steps").set_index("step")
     return int(rows.at[f"gpt2/{step}", "launches"])
 
 
 @cache
 def launch_ns() -> float:
-    """What the CPU takes for each launch: of the decode step, which waits for nothing else."""
+    """Return the CPU's time for a launch in ns: the decode step's wall time over its launches, which limit it."""
     rows = overview("steps").set_index("step")
     return float(rows.at["gpt2/decode", "bare_wall_ns"]) / launches(DECODE)
 
 
 @cache
 def api_ns(*calls: str) -> float:
-    """Sum of the median times of these CUDA API calls, in the committed capture of the planted defects."""
+    """Return the summed median times in ns of CUDA API calls, from the committed capture of studies/specimens."""
     table = pd.read_csv(io.BytesIO(packed.read_bytes(API_CALLS))).set_index("Name")["Med (ns)"]
     return float(sum(table[call] for call in calls))
 
 
 @cache
 def copy_rate() -> float:
-    """Bytes a second, read and written, of a copy inside a GPU: the measured roof."""
+    """Return the measured roof of a copy inside a GPU: bytes read and written, a second."""
     folder = runs().folder("overview")
     assert folder is not None
     roofs = json.loads((folder / "captures" / "ceilings.json").read_text(encoding="utf-8"))["roofs"]
@@ -219,6 +220,9 @@ def copy_rate() -> float:
 
 
 def op_ns(op: str, batch: int, sizes: Sequence[tuple[str, int]], variant: str = "torch") -> float:
-    """An op of the claims at some batch of 1024 tokens, between its registered shapes."""
+    """Return the time in ns of an op of the claims at `batch` x 1024 tokens, interpolated between registered shapes.
+
+    `sizes` are (shape name, rows), in ascending order.
+    """
     points = tuple((float(rows), bench_ns(op, shape, variant)) for shape, rows in sizes)
     return Curve(points, points[0][1]).time_ns(batch * 1024)
