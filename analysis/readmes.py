@@ -1,9 +1,9 @@
-"""Rewrite the generated parts of this repository's README files, and the figures in them, from the committed runs.
+"""Rewrite the generated parts of this repository's Markdown files, and their figures, from the committed runs.
 
     python -m analysis.readmes
 
-A generated part lies between `<!-- begin: NAME -->` and `<!-- end: NAME -->`. reports/published.toml names the runs;
-everything comes from their tables and reports as they lie there. `make readme` makes those anew first.
+A generated part lies between `<!-- begin: NAME -->` and `<!-- end: NAME -->`. reports/published.toml names the runs.
+This program reads their committed tables and reports. `make readme` regenerates those first.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from studies.specimens import score, scorecard
 
 ROOT = Path(__file__).resolve().parent.parent
 CPU_RANKS = "cpu-multi-gpu"  # the committed run of several processes without a GPU
-PROFILED = "tests/cpu/data/profile/qwen"  # a program that is not ours, as `make profile` captured it
+PROFILED = "tests/cpu/data/profile/qwen"  # a program of somebody else, as `make profile` captured it
 SCREEN_LINES = 45  # of the transcript
 
 
 class Part(NamedTuple):
-    """What one GPU has to say between the markers `name` of a README."""
+    """The text of one GPU for the generated part `name` of a Markdown file."""
 
     file: str
     name: str
@@ -64,7 +64,7 @@ class Part(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0: written. 2: wrong usage. 3: a run or a README is not what it has to be, and nothing was written."""
+    """Run the command line. Exit code 0: written. 2: wrong usage. 3: a run or README is unusable; nothing written."""
     parser = argparse.ArgumentParser(
         prog="python -m analysis.readmes", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -74,14 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def document_columns() -> str:
-    """The Markdown text of analysis/COLUMNS.md: a list of all tables, those of the ladder too, then their columns."""
+    """Return the generated text of analysis/COLUMNS.md: a list of all tables, studies included, then their columns."""
     tables = sorted((one for one in declared() if isinstance(one, Table)), key=lambda one: (one.optional, one.order))
     listed = [f"| [`{one.name}.csv`](#{one.name}csv) | {one.question} |" for one in tables]
     return "\n\n".join(["\n".join(["| table | question |", "|---|---|", *listed]), *(one.document() for one in tables)])
 
 
 def document_json() -> str:
-    """The Markdown text of analysis/JSON.md about what `report.py --json` prints."""
+    """Return the generated text of analysis/JSON.md: the fields that `report.py --json` prints."""
     texts = []
     for file, said in ((REPORT, "`--json`, and `report.json`"), (KERNEL_REPORT, "`--json --kernel NAME`")):
         lines = [
@@ -99,7 +99,7 @@ def document_json() -> str:
 
 @functools.cache
 def transcript() -> str:
-    """The Markdown text of README.md about what a report prints on a terminal, of the program PROFILED."""
+    """Return the transcript in README.md: what the report on PROFILED prints on a terminal."""
     report = pipeline.analyse(load([ROOT / PROFILED]), declared())
     to = terminal.console(io.StringIO(), plain=True)
     to.height = SCREEN_LINES
@@ -111,16 +111,16 @@ def transcript() -> str:
 
 
 def write(root: Path) -> int:
-    """Write what `render` returns, once all of it is there."""
+    """Write all files that `render` returns, after all of them are rendered. Return 0."""
     for name, text in render(root).items():
         (root / name).write_text(text, encoding="utf-8", newline="\n")
     return 0
 
 
 def render(root: Path = ROOT) -> dict[str, str]:
-    """Return every README with generated parts, and every figure of the ladders, by its name under `root`.
+    """Return {path under `root`: new text} of every Markdown file with generated parts, and of their figures.
 
-    Raises: InputError if a committed run, a README or its markers are missing.
+    Raises: InputError if a committed run, a Markdown file or its markers are missing.
     """
     gpus = published.read(root / "reports")
     texts: dict[tuple[str, str], dict[str, str]] = {
@@ -149,7 +149,10 @@ def render(root: Path = ROOT) -> dict[str, str]:
 
 
 def _with_part(root: Path, file: str, part: str, text: str, so_far: str | None) -> str:
-    """A README with one of its parts replaced; `so_far`: its text, if other parts were replaced before."""
+    """Return the text of a Markdown file with one part replaced.
+
+    `so_far` is its text after earlier replacements; None reads the file.
+    """
     markers = f"`<!-- begin: {part} -->` and `<!-- end: {part} -->`"
     if so_far is None and not (root / file).is_file():
         raise InputError(f"{file} is missing; write it, with {markers} where its tables go")
@@ -164,7 +167,7 @@ def _read_json(file: Path) -> Any:
 
 
 def _read_report(folder: Path) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
-    """The committed report of a run: report.json and its tables."""
+    """Return the committed report of a run: the content of report.json, and its tables by name."""
     if not (folder / "report.json").is_file():
         raise InputError(f"{folder.name}/report.json is missing; make it with `make readme`")
     report = _read_json(folder / "report.json")
@@ -185,7 +188,10 @@ def _index(reports: Path) -> str:
 
 
 def _overview(runs: Runs, ladder_tables: ladder.Tables) -> Iterator[Part]:
-    """The results of one GPU: of its run with counters, its benchmark of softmax, GPT-2 with every op, its goals."""
+    """Yield the results of one GPU, from its run with counters, its softmax benchmark, GPT-2 with every op, its goals.
+
+    Raises: InputError if the GPU has a run with counters and no benchmark.
+    """
     folder, bench, ops = runs.folder("overview"), runs.bench("softmax"), runs.folder("gpt2_ops")
     if folder is None:
         return
@@ -215,7 +221,7 @@ def _overview(runs: Runs, ladder_tables: ladder.Tables) -> Iterator[Part]:
 
 
 def _tour(gpus: Sequence[Runs]) -> dict[str, str]:
-    """The parts of docs/tour.md: of the first GPU, which has the runs that it walks through."""
+    """Return the parts of docs/tour.md, from the runs of the first GPU; {} if it lacks one of them."""
     overview, layers = (gpus[0].folder(name) for name in ("overview", "layers"))
     if overview is None or layers is None:
         return {}
@@ -223,7 +229,7 @@ def _tour(gpus: Sequence[Runs]) -> dict[str, str]:
 
 
 def _layers(runs: Runs) -> Iterator[Part]:
-    """The layer profile of one GPU, with the baseline beside it."""
+    """Yield the layer profile of one GPU, with the baseline after it."""
     folder = runs.folder("layers")
     if folder is not None:
         report, tables = _read_report(folder)
@@ -232,7 +238,7 @@ def _layers(runs: Runs) -> Iterator[Part]:
 
 
 def _settings(runs: Runs) -> list[Any]:
-    """What was measured of our attention inside Hugging Face's GPT-2 on one GPU; [] without such a run."""
+    """Return the measurements of Hugging Face's GPT-2 with our attention on one GPU; [] without such a run."""
     folder = runs.folder("dropin")
     if folder is None:
         return []
@@ -241,27 +247,27 @@ def _settings(runs: Runs) -> list[Any]:
 
 
 def _dropin(runs: Runs) -> Iterator[Part]:
-    """Hugging Face's GPT-2 with our attention on one GPU."""
+    """Yield the results of Hugging Face's GPT-2 with our attention on one GPU."""
     if (folder := runs.folder("dropin")) is not None:
         yield Part("reports/README.md", "dropin", render_dropin(_settings(runs), f"{folder.name}/{DROPIN.name}"))
 
 
 def _lines(runs: Runs) -> str:
-    """What README.md says of GPT-2 on one GPU: our attention in transformers, one token by our own engines."""
+    """Return README.md's lines on GPT-2 on one GPU: our attention in transformers, and one token by our engines."""
     folder = runs.folder("decode")
     token = "" if folder is None else decode.render_line(_read_report(folder)[1])
     return "\n- ".join(filter(None, [render_line(_settings(runs)), token]))
 
 
 def _decode(runs: Runs) -> Iterator[Part]:
-    """One token of GPT-2, rung by rung, on one GPU."""
+    """Yield the times of one GPT-2 token on one GPU, rung by rung."""
     if (folder := runs.folder("decode")) is not None:
         run = f"../../{runs.reports.name}/{folder.name}"
         yield Part("kernels/decode/README.md", "decode", decode.render_decode(_read_report(folder)[1], run))
 
 
 def _studies(runs: Runs) -> Iterator[Part]:
-    """The lecture's studies of one GPU, a page each, and the accounting held against it."""
+    """Yield the lecture studies of one GPU, one page each, and the comparison of the accounting with that GPU."""
     if (folder := runs.folder("studies")) is not None:
         _, tables = _read_report(folder)
         run = f"{runs.reports.name}/{folder.name}"
@@ -275,7 +281,10 @@ def _studies(runs: Runs) -> Iterator[Part]:
 
 
 def _multi_gpu(gpus: Sequence[Runs], reports: Path) -> tuple[list[Part], dict[str, str]]:
-    """The study of several GPUs, with its figures: of the first GPU that has a run, else its predictions alone."""
+    """Return the part and the figures of the study of several GPUs, from the first GPU with a run of it.
+
+    Without such a run, they show predictions only.
+    """
     ranks = reports / CPU_RANKS / "captures" / MULTI_GPU.name
     if not ranks.is_file():
         return [], {}
@@ -287,7 +296,7 @@ def _multi_gpu(gpus: Sequence[Runs], reports: Path) -> tuple[list[Part], dict[st
 
 
 def _ladder_tables(runs: Runs, root: Path) -> ladder.Tables:
-    """The tables of one GPU's ladder, with the hottest lines where they are in the sources now; {} without one."""
+    """Return the tables of one GPU's ladders, with today's line numbers of the hottest lines; {} without a ladder."""
     folder = runs.folder("ladder")
     if folder is None:
         return {}
@@ -296,7 +305,7 @@ def _ladder_tables(runs: Runs, root: Path) -> ladder.Tables:
 
 
 def _benches(runs: Runs, tables: ladder.Tables) -> dict[str, ladder.Bench]:
-    """The times of each op that has a committed benchmark, with the conditions of that."""
+    """Return, for each op with a committed benchmark, its times and the benchmark's conditions."""
     found: dict[str, ladder.Bench] = {}
     for op, rows in tables["ladder_times"].groupby("op") if tables else ():
         folder = runs.bench(str(op))
@@ -307,7 +316,7 @@ def _benches(runs: Runs, tables: ladder.Tables) -> dict[str, ladder.Bench]:
 
 
 def _ladders(runs: Runs, tables: ladder.Tables, suffix: str) -> Iterator[Part]:
-    """The ladders of one GPU: the overview, each op's, the claims. `suffix`: what the names of its figures end with."""
+    """Yield the ladders of one GPU: the claims, the overview, then each op's. Names of its figures end in `suffix`."""
     folder = runs.folder("ladder")
     if folder is None:
         return

@@ -1,5 +1,6 @@
-"""The figures of a report: roofline, stalls, traffic, layers, levels, fusion. Each takes a finished table; None if
-nothing is there. What they share is in `canvas.py`.
+"""Draw the figures of a report: roofline, stalls, traffic, layers and fusion.
+
+Each function takes a finished table. It returns None if nothing can be drawn. `canvas.py` holds the shared parts.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from analysis.page.canvas import (
 from analysis.tables import traffic as traffic_tables
 from analysis.tables.declare import picture
 
-LEVELS = {  # level -> (name, colour, marker): the shape says the same as the colour
+LEVELS = {  # level -> (name, colour, marker); colour and marker say the same
     "dram": ("DRAM", BLUE, "o"),
     "l2": ("L2", VERMILION, "s"),
     "l1": ("L1", GREEN, "^"),
@@ -72,11 +73,11 @@ _SPARE_STALL_STYLES = ((BLACK, ""), (BLACK, "////"), (GREY, "...."), (LIGHT_GREY
 
 MAX_LABELLED = 10
 MAX_STALL_KERNELS = 12
-_SCALE = 4.0  # times as long as another row: more needs a scale of its own
+_SCALE = 4.0  # a row that is more than so many times as long as another gets a panel with a scale of its own
 MAX_TRAFFIC_ROWS = 20
 MAX_LAYERS = 28
 MAX_FUSIONS = 12
-_SMALL_STALL = 0.02  # a reason that never reaches this share anywhere is drawn grey, as "other"
+_SMALL_STALL = 0.02  # "other", in grey, holds each stall reason whose share is below this in every bar
 
 
 # --- roofline -------------------------------------------------------------------------------------
@@ -84,12 +85,12 @@ _SMALL_STALL = 0.02  # a reason that never reaches this share anywhere is drawn 
 
 @picture("roofline", of="roofline")
 def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: str) -> Figure | None:
-    """Log-log roofline. Rows of `roofline` come in order of importance: the first ten kernels are numbered.
+    """Draw a log-log roofline, and number the first ten kernels in the order of `roofline`.
 
-    A kernel has one height and up to three points, one per memory level; the line between them shows how much
-    the caches save. `roofs` columns: name, kind ('bandwidth'|'compute'), level, measured, datasheet (byte/s
-    or FLOP/s).
-    Kernels without FLOPs, or without counters, stand in a note below: a log axis would lose them.
+    A kernel has one height and up to three points, one for each memory level. The line between the points shows how
+    many bytes the caches save. A log axis cannot show a kernel without FLOPs or counters, so a note names these.
+    Shape: `roofline` roofline.csv; `roofs` with name, kind (bandwidth or compute), level, measured and datasheet.
+    Units: byte/s or FLOP/s.
     """
     if roofline is None or roofline.empty:
         return None
@@ -137,7 +138,7 @@ def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: s
 
 
 def _instances(rows: pd.DataFrame) -> list[tuple[str, str, int]]:
-    """(kernel, range, n), one whatever the levels; n tells rows apart that differ only in their grid."""
+    """Return (kernel, range, n) for each row, the same on all memory levels. n numbers rows that differ in the grid."""
     nth = rows.groupby(["kernel", "range", "level"], sort=False, dropna=False).cumcount()
     return list(zip(rows.kernel.astype(str), rows.range.astype(str), nth.astype(int), strict=True))
 
@@ -151,7 +152,7 @@ def _note(why: str, rows: pd.DataFrame) -> list[str]:
 
 
 def _roof_lines(roofs: pd.DataFrame | None) -> list[dict[str, Any]]:
-    """One entry a bandwidth level or compute unit, with its measured and datasheet values."""
+    """Return one entry for each memory level or compute unit, with its measured and datasheet values."""
     if roofs is None or roofs.empty:
         return []
     groups: dict[tuple[str, str], dict[str, Any]] = {}
@@ -193,11 +194,11 @@ def _roofline_axes(axes: Axes, shown: pd.DataFrame, lines: list[dict[str, Any]])
     y = list(shown.achieved_flop_per_s)
     bandwidths, peaks = _values(lines, "bandwidth"), _values(lines, "compute")
     if bandwidths and peaks:
-        x.append(max(peaks) / min(bandwidths))  # the last ridge point stays in view
+        x.append(max(peaks) / min(bandwidths))  # so that the view includes the last ridge point
     low_x, high_x = (min(x) / 3, max(x) * 3) if x else (0.01, 1000.0)
     y += peaks
     low_y, high_y = (min(y) / 3, max(y) * 2) if y else (1e9, 1e15)
-    # at least three decades each way, so that a single kernel does not get an axis without a labelled tick
+    # Each axis spans at least three decades. Otherwise a single kernel could get an axis without a labelled tick.
     axes.set_xlim(min(low_x, 0.03), max(high_x, 30.0))
     axes.set_ylim(min(low_y, high_y / 1e3), high_y)
     axes.set_xlabel("arithmetic intensity (FLOP/byte moved at that level)")
@@ -215,7 +216,10 @@ Box = tuple[float, float, float, float]
 
 
 def _draw_roofs(axes: Axes, shown: pd.DataFrame, lines: list[dict[str, Any]]) -> list[Box]:
-    """Solid = measured, dashed = datasheet; the words stand on the lines. Returns what both cover, in points."""
+    """Draw the roofs, solid if measured and dashed if from the datasheet, with labels along the lines.
+
+    Return what lines and labels cover, in typographic points.
+    """
     taken: list[Box] = []
     x_low, x_high = axes.get_xlim()
     peaks = _values(lines, "compute")
@@ -241,20 +245,20 @@ def _draw_roofs(axes: Axes, shown: pd.DataFrame, lines: list[dict[str, Any]]) ->
 
 
 def _in_points(axes: Axes, x: float, y: float) -> tuple[float, float]:
-    """Where data lies in the figure, in typographic points."""
+    """Return the position of a data point in the figure, in typographic points."""
     left, bottom = axes.transData.transform((x, y)) * 72 / axes.figure.dpi
     return float(left), float(bottom)
 
 
 def _along(start: tuple[float, float], end: tuple[float, float], half: float) -> list[Box]:
-    """Small boxes that cover the line from `start` to `end`; units: points."""
+    """Return small boxes that cover the line from `start` to `end`. Units: typographic points."""
     count = max(int(math.dist(start, end) / max(2 * half, 4.0)), 1)
     spots = [tuple(a + (b - a) * i / count for a, b in zip(start, end, strict=True)) for i in range(count + 1)]
     return [(x - half, y - half, x + half, y + half) for x, y in spots]
 
 
 def _label_compute(axes: Axes, entries: list[dict[str, Any]]) -> None:
-    """Words in the right margin, pushed apart where two roofs are close."""
+    """Write the labels of compute roofs into the right margin, and push them apart where two roofs are close."""
     entries = sorted(entries, key=lambda e: max(v for s in ("measured", "datasheet") for _, v in e[s]), reverse=True)
     inverse = axes.transAxes.inverted()
     points_per_axes = axes.bbox.height / axes.figure.dpi * 72
@@ -271,9 +275,9 @@ def _label_compute(axes: Axes, entries: list[dict[str, Any]]) -> None:
 def _label_bandwidth(
     axes: Axes, entries: list[dict[str, Any]], points: Sequence[tuple[float, float]], peaks: Sequence[float]
 ) -> list[Box]:
-    """Words along each sloping roof, where they hide the fewest `points` and no roof of `peaks` FLOP/s.
+    """Write a label along each sloping roof, where it hides the fewest `points`, labels and compute roofs.
 
-    Returns what the words cover, in typographic points.
+    Return what the labels cover. Units: typographic points for `points` and the result, FLOP/s for `peaks`.
     """
     levels = [_in_points(axes, axes.get_xlim()[0], peak)[1] for peak in peaks]
     taken: list[Box] = []
@@ -281,7 +285,7 @@ def _label_bandwidth(
     (x_low, x_high), (y_low, y_high) = axes.get_xlim(), axes.get_ylim()
     for entry in entries:
         top = max(v for s in ("measured", "datasheet") for _, v in entry[s])
-        first = max(x_low * 1.25, y_low * 1.6 / top)  # the first point of the line that is inside the axes
+        first = max(x_low * 1.25, y_low * 1.6 / top)  # where the line enters the axes
         last = min(x_high, y_high / top)
         words = _roof_label(entry, " ", " · ")
         start, end = _in_points(axes, first, first * top), _in_points(axes, last, last * top)
@@ -370,7 +374,7 @@ def _draw_points(
 def _number_points(
     axes: Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str, str, int]], taken: Sequence[Box]
 ) -> None:
-    """Numbers beside the first level's point of each kernel, at the nearest spot that hides nothing of `taken`."""
+    """Number each kernel beside its point at the first level, at the nearest spot that hides nothing of `taken`."""
     per_point = axes.figure.dpi / 72  # pixels
     spots = axes.transData.transform(shown[["intensity_flop_per_byte", "achieved_flop_per_s"]].to_numpy()) / per_point
     points: list[Box] = [*taken, *((x - 4, y - 4, x + 4, y + 4) for x, y in spots)]
@@ -394,7 +398,7 @@ def _number_points(
         first = anchors[key]
         x, y = spots[first]
         others = [spots[j] for other, j in anchors.items() if other != key]
-        half_width = 3.8 if i < 9 else 7.2  # of the digits, in points
+        half_width = 3.8 if i < 9 else 7.2  # of one digit or two, in points
         dx, dy = _free_offset(x, y, half_width, points, labels, others, frame)
         labels.append((x + dx - half_width, y + dy - 6.2, x + dx + half_width, y + dy + 6.2))
         axes.annotate(
@@ -422,9 +426,10 @@ def _free_offset(
     others: Sequence[Any],
     frame: Box,
 ) -> tuple[float, float]:
-    """The nearest place for a number, clockwise from above: clear of everything, else at least of other numbers.
+    """Return the nearest free offset for a number beside the point (x, y). Units: typographic points.
 
-    No place is nearer to one of the `others`, which have numbers of their own.
+    Look at ever larger distances, clockwise from above. If no spot is clear of everything, take one that is clear of
+    the other numbers. A spot is never nearer to one of the `others`, which have numbers of their own, than to (x, y).
     """
     for obstacles in ([*points, *labels], labels):
         for radius, turn in ((r, t) for r in (12, 16, 21, 27, 35, 45, 58, 72, 90) for t in range(16)):
@@ -448,7 +453,7 @@ def _overlap(a: Box, b: Box) -> bool:
 
 @picture("stalls", of="stalls")
 def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
-    """Why warps waited: one stacked bar a (kernel, range), the first twelve in the table's order."""
+    """Draw why warps waited: one stacked bar for each (kernel, range), the first twelve in the table's order."""
     if stalls is None or stalls.empty:
         return None
     with style_context():
@@ -497,7 +502,7 @@ def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
 
 
 def _stall_part(axes: Axes, position: int, left: float, share: float, style: tuple[str, str]) -> None:
-    """One reason of a bar, with its share where there is room for it; `style` is its colour and hatch."""
+    """Draw one stall reason of a bar, with its share if there is room. `style` is its colour and hatch."""
     colour, hatch = style
     axes.barh(position, share, left=left, height=0.66, color=colour, hatch=hatch, edgecolor="white", lw=0.5)
     if share < 0.06:
@@ -516,7 +521,7 @@ def _stall_part(axes: Axes, position: int, left: float, share: float, style: tup
 
 
 def _name_rows(axes: Axes, keys: list[tuple[str, str]]) -> None:
-    """Kernel above, range below in grey, left of each bar; the first row on top."""
+    """Write names left of each bar: the kernel, and below it the range in grey. The first row is on top."""
     axes.set_yticks([])
     axes.set_ylim(len(keys) - 0.45, -0.55)
     axes.spines["left"].set_visible(False)
@@ -551,10 +556,10 @@ def _traffic_of_all(traffic: pd.DataFrame, caption: str) -> Figure | None:
 
 
 def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> Figure | None:
-    """Bytes an op must move, is predicted to move, and moved. The caller chooses the rows; 20 at most.
+    """Draw the bytes that each op must move, was predicted to move, and moved: the first 20 rows of `traffic`.
 
-    A bar is what was measured, a line across it what had to be moved, a mark what was predicted. With `op` the rows are
-    the variants of that one op.
+    The bar shows the measured bytes, the line across it the minimum, the marks the predictions. With `op`, the rows
+    are the variants of that op.
     """
     if traffic is None or traffic.empty:
         return None
@@ -606,8 +611,9 @@ def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> Figure | 
 
 
 def _of_like_size(rows: pd.DataFrame, furthest: pd.Series) -> list[pd.DataFrame]:
-    """The rows in groups, in the order of their first rows: no row of a group is more than four times as long as
-    another of it, so that all of it can be read at one scale.
+    """Split the rows into groups in the order of their first rows, so that one scale fits each group.
+
+    In a group, no row is more than four times (_SCALE) as long as another. `furthest`: length of each row, bytes.
     """
     groups = []
     left = furthest
@@ -645,7 +651,7 @@ def _draw_traffic(axes: Axes, rows: pd.DataFrame, bars: Sequence[Any], marks: Se
 
 
 def _mark(marker: str, colour: str, height: float) -> dict[str, Any]:
-    """How a number is marked on a bar: a line across it of that height in points, or a small symbol."""
+    """Return the style of a mark on a bar: a line across it, `height` points high, or a small symbol."""
     line = marker == "|"
     edge = {"mec": colour, "mew": 2.2} if line else {"mec": "white", "mew": 0.8}
     return {"ls": "none", "marker": marker, "ms": height if line else 6, "mfc": colour, **edge}
@@ -678,10 +684,10 @@ def _layers(layers_folded: pd.DataFrame, layers_drawn: pd.DataFrame, caption: st
 
 
 def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = None) -> Figure | None:
-    """Time by layer: the light bar includes what runs below a range, the dark one is its own. The caller chooses the
-    rows, of `total` ranges.
+    """Draw time by layer: the light bar includes nested ranges, the dark bar is the range's own kernels.
 
-    Without GPU times (a run on the CPU) the ranges' CPU time is drawn instead, and the axis says so.
+    The caller chooses the rows from `total` ranges; the figure shows the 28 with most time. In a run on the CPU, it
+    shows the CPU time of the ranges instead, and the axis says so.
     """
     if layers_folded is None or layers_folded.empty:
         return None
@@ -722,12 +728,15 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = N
         return figure
 
 
-# --- levels ---------------------------------------------------------------------------------------
+# --- fusion ---------------------------------------------------------------------------------------
 
 
 @picture("fusion", of="fusion")
 def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
-    """Time of each chain now, and no less than what it would take as one kernel; rows without a gain are left out."""
+    """Draw the time of each chain now, and the least time that it would take as one kernel.
+
+    Rows without a gain are left out.
+    """
     if fusion is None or fusion.empty:
         return None
     with style_context():
@@ -737,7 +746,7 @@ def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
         rows = rows[rows.gain_ns > 0]
         if rows.empty:
             return None
-        # other programs of one capture are variants of the first, and win much the same
+        # Other programs of the capture are variants of the first. Their gains are about the same.
         root = str(rows.step.iloc[0]).split("/")[0]
         rows = rows[rows.step.astype(str).str.split("/").str[0] == root]
         total, rows = len(rows), rows.head(MAX_FUSIONS)

@@ -1,11 +1,11 @@
-"""report.html: one file that opens anywhere and asks nothing of the network.
+"""Render report.html: one file that opens anywhere and loads nothing from the network.
 
-Everything a capture names is hostile. Three fences: jinja2 escapes every value, the page's own policy allows
-only the one inline script whose hash stands in it, and control characters are taken out of all text. The SVGs
-are drawn by `analysis.page.figures`, where names are escaped too; nothing else is inserted as markup.
+Every name in a capture is hostile. Three measures protect the reader. jinja2 escapes every value. The page's content
+security policy allows only the one inline script, by its hash. All text loses its control characters. Besides that,
+only figures are inserted as markup: `analysis.page` draws these SVGs, and matplotlib escapes their names.
 
-The page is readable without its script: findings, the first rows of every table, what is missing. The script reads
-the block of data (`analysis.page.data`) and adds the rest: all rows, the icicle, the roofline, a page per kernel.
+Without its script, the page still shows findings, the first rows of every table and what is missing. The script reads
+the block of data (`analysis.page.data`) and adds the rest: all rows, the icicle, the roofline, a page for each kernel.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from markupsafe import Markup
 
 from analysis.page import data, markdown, text
 
-STATIC_ROWS = 50  # of a table that the page shows without its script
+STATIC_ROWS = 50  # of each table; the script adds the others
 FIRST = 4  # findings on the first screen
 _TEMPLATES = Path(__file__).parent / "templates"
-# In this order they are one script.
+# The page joins these files, in this order, into one script.
 SCRIPTS = (
     "data",
     "format",
@@ -41,21 +41,25 @@ SCRIPTS = (
     "search",
     "main",
 )
-LIVE = ("roofline", "stalls")  # tables that the script draws, to follow the selection
-# The same figures as files, and what the icicle stands for: they stay beside the page.
+LIVE = ("roofline", "stalls")  # tables that the script draws itself, for the selected range
+# The page links to these figures instead of showing them: the script draws the first two, and the icicle shows layers.
 _BESIDE = (*LIVE, "layers")
-_LONG = 300  # letters of sentences that get a wide column, so that rows stay low
+_LONG = 300  # letters; a longer sentence gets a wider column, so that its row stays low
 
 
 @functools.cache
 def script() -> str:
-    """The one script of the page."""
+    """Return the one script of the page."""
     parts = ((_TEMPLATES / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     return '"use strict";\n(() => {\n' + "".join(parts) + "})();\n"
 
 
 def render_html(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str]) -> str:
-    """The page. `tables` and `svgs` by name; an absent one is not shown, its gap is."""
+    """Return the HTML text of the page.
+
+    Shape: `report` is the content of report.json; `tables` and `svgs` (SVG texts of the figures) are by name. The page
+    omits a table or figure that is absent, and lists the gap.
+    """
     style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script().encode("utf-8")).digest()).decode("ascii")
     environment = Environment(
@@ -97,12 +101,12 @@ def render_html(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], s
 
 
 def _has(tables: Mapping[str, pd.DataFrame]) -> dict[str, bool]:
-    """Which parts the script can draw."""
+    """Return for each part of the page that needs a table whether that table has rows."""
     return {name: len(tables.get(name, ())) > 0 for name in ("program", "operations")}
 
 
 def _measured(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
-    """What was measured, in one line: GPU, program, and how much of it."""
+    """Say in one line what was measured: GPU, program, launches, GPU time and idle time."""
     known = {str(c.get("name")): c.get("value") for c in report.get("conditions") or []}
     said = [text.shorten(known[name], 60) for name in ("GPU", "workload") if name in known]
     program = tables.get("program", pd.DataFrame())
@@ -119,7 +123,7 @@ def _measured(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> 
 def _dump(
     block: data.Data, report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], untrusted: bool
 ) -> str:  # fmt: skip
-    """The block of data with what the script has to know beside the tables."""
+    """Return the block of data: the tables, and what else the script needs."""
     names = tables["kernels"]["kernel"].dropna().unique().tolist() if "kernel" in tables.get("kernels", ()) else []
     return block.dump(
         untrusted=untrusted,
@@ -130,7 +134,7 @@ def _dump(
 
 
 def _about(finding: Mapping[str, Any]) -> list[str]:
-    """The rows that a finding cites: by them a kernel's page finds it."""
+    """Return the rows that a finding cites. The page of a kernel finds its findings by them."""
     return list(dict.fromkeys(text.clean(item.get("row", "")) for item in finding.get("evidence") or []))
 
 
@@ -191,7 +195,7 @@ def _sections(
     report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str],
     short: Mapping[tuple[str, str], Mapping[str, str]], untrusted: bool,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """One section a table, in the report's order, with the figures that were drawn from it."""
+    """Return one section for each table, in the report's order, with the figures of that table."""
     sections = []
     for entry in report.get("tables") or []:
         name = str(entry["name"])
@@ -225,14 +229,14 @@ def _figure(figure: Mapping[str, Any], svgs: Mapping[str, str]) -> dict[str, Any
 
 
 def _inline(svg: str) -> Markup:
-    """The <svg> element alone: an XML prologue has no place inside a page."""
+    """Return the <svg> element without the XML prologue, which HTML does not allow."""
     return Markup(svg[max(svg.find("<svg"), 0) :])
 
 
 def _rows(
     entry: Mapping[str, Any], table: pd.DataFrame, short: Mapping[tuple[str, str], Mapping[str, str]], untrusted: bool
 ) -> list[dict[str, Any]]:
-    """Rows of ready cells, built a column at a time."""
+    """Return the rows of a table as cells for the template. It builds one column at a time."""
     cells = []
     for described in data.columns_of(entry, table):
         name, long = described["name"], short.get((str(entry["name"]), described["name"]), {})
@@ -246,10 +250,10 @@ def _rows(
 
 
 def _cell(value: Any, described: Mapping[str, Any], long: Mapping[str, str]) -> dict[str, Any]:
-    """kind: missing, number (shares with a bar), tier, name (short and full), or text.
+    """Return one cell for the template. `kind` is missing, number, tier, name (short and full) or text.
 
-    `long`: what is shown of texts that are too long. style: classes of the cell; `n` is set to the right, `u` is marked
-    where the row's counters are untrusted.
+    `style` has the CSS classes: `n` aligns right, `u` is marked if the counters of the row are untrusted. `long` maps
+    texts that are too long to what the page shows instead.
     """
     name, unit, styles = described["name"], described["unit"], []
     if text.is_missing(value):

@@ -1,4 +1,4 @@
-"""How fast the links are over the size of a transfer, with every kind of collective of the program on it."""
+"""Draw the bandwidth of each link over the size of a transfer, with the program's collectives as rings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from analysis.page.canvas import (
 )
 from analysis.tables.declare import picture
 
-# Link or kind of collective -> colour; those of the host are dashed.
+# Link or kind of collective -> colour. Links of the host are drawn dashed.
 _COLOURS = {
     "all_reduce": BLUE,
     "all_gather": GREEN,
@@ -38,8 +38,9 @@ _COLOURS = {
 
 @picture("links", of="links")
 def plot_links(links: pd.DataFrame, collectives: pd.DataFrame, caption: str) -> Figure | None:
-    """Rate over size, both logarithmic: a line a link, and a ring for each row of collectives.csv with bytes and rate.
+    """Draw bandwidth over size on two log axes: one line for each link, one ring for each kind of collective.
 
+    A kind of collective without bytes or bandwidth gets no ring; a note counts these. Without links, return None.
     Shape: `links` links.csv, `collectives` collectives.csv.
     """
     if links.empty:

@@ -1,4 +1,4 @@
-"""The stretch of the timeline that shows a finding: what the host did above, what the GPU did below."""
+"""Draw the stretch of the timeline that shows a finding: the host's work above, the GPU's work below."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _MEANINGS = {
     "memcpy": "copies and sets", "range": "ranges", "launch": "launches", "call": "calls that wait or set up",
 }  # fmt: skip
 _ROW = 0.24  # inches
-_LETTERS = 120  # of the smallest font that fit the whole width
+_LETTERS = 120  # that fit across the whole width in the smallest font
 _NOTE = "Above what the host did at that time, below what the GPU did: a kernel runs later than its launch."
 
 
 @picture("finding_[0-9]*", of="spans", compact=True)
 def plot_spans(scenes: list[Scene], caption: str) -> Iterator[Drawn]:
-    """A figure a finding: the ranges and calls of the host in its span, and each stream of the GPU."""
+    """Draw one figure for each finding: the host's ranges and calls in its span, and each stream of the GPU."""
     for scene in scenes:
         if scene.lanes:
             yield Drawn(
@@ -55,7 +55,7 @@ def plot_spans(scenes: list[Scene], caption: str) -> Iterator[Drawn]:
 
 
 def _figure(scene: Scene, caption: str) -> Figure:
-    """One scene; a row has 0.24 inches."""
+    """Draw one scene. Each lane is 0.24 inches high."""
     with style_context():
         figure, foot = new_canvas(
             f"finding_{scene.rank}", 1.5 + _ROW * len(scene.lanes), caption, [scene.span.shows, _NOTE],
@@ -81,7 +81,10 @@ def _figure(scene: Scene, caption: str) -> Figure:
 
 
 def _draw_bars(axes: Axes, bars: Bars, place: int, begin: int, length: int) -> None:
-    """The bars of a row, of each colour one path; names where they fit."""
+    """Draw the bars of one lane, with one path for each colour, and write names where they fit.
+
+    Units: ns for `begin` and `length`.
+    """
     for colour in dict.fromkeys(_COLOURS[kind] for kind in bars.kind):
         points, codes = [], []
         for start, end, kind in zip(bars.start.tolist(), bars.end.tolist(), bars.kind, strict=True):

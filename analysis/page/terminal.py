@@ -1,6 +1,6 @@
-"""One screen of a report for a terminal: trust, findings, the layers and kernels with most time, what is missing.
+"""Print a report on one terminal screen: trust, findings, the layers and kernels with most time, what is missing.
 
-Names come from a capture and are hostile: each is cleaned, and becomes text in which rich looks for no markup.
+Names come from a capture and are hostile. So this module cleans each name, and rich looks for no markup in it.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from analysis.page import markdown, text
 from analysis.tables import picks
 
 NARROWEST, WIDEST = 60, 200  # columns
-_ROOMY = 80  # columns from which a list of bars has a column for launches
-LONGEST = 2000  # letters of anything but a command
-TEXT_WIDTH = 100  # columns where no terminal says how many there are
+_ROOMY = 80  # on a narrower terminal, lists of bars omit the launches
+LONGEST = 2000  # letters; only a command may be longer
+TEXT_WIDTH = 100  # columns of plain text
 HEAD, GOOD, BAD, FAINT, MARK = "bold", "green", "bold red", "dim", "cyan"
 _TRUST = {"trusted": ("✓", GOOD), "untrusted": (text.UNTRUSTED_MARK, BAD)}
 
 
 @dataclass(frozen=True)
 class Detail:
-    """How much a screen shows: the sentences of findings, the rows of a list of bars, the gaps."""
+    """How much a screen shows: sentences of findings or only titles, rows of each list of bars, gaps."""
 
     sentences: bool
     rows: int
     gaps: int
 
 
-# The most that fits the height of the terminal is shown; the least, where nothing fits.
+# From most to least. The screen takes the first that fits the height of the terminal, or the last if none fits.
 DETAILS = (
     Detail(True, 10, 6), Detail(True, 7, 4), Detail(True, 5, 3), Detail(True, 3, 2), Detail(False, 5, 3),
     Detail(False, 4, 2), Detail(False, 3, 1),
@@ -45,7 +45,10 @@ DETAILS = (
 
 
 def console(file: IO[str], *, plain: bool) -> Console:
-    """Where to print. `plain`: no colours, and TEXT_WIDTH columns; else what the terminal has, from NARROWEST on."""
+    """Return the console to print to. `plain`: no colours, and TEXT_WIDTH columns.
+
+    Otherwise the console has the width of the terminal, but at least NARROWEST and at most WIDEST columns.
+    """
     options: dict[str, Any] = {"file": file, "highlight": False, "markup": False, "emoji": False}
     if plain:
         return Console(**options, width=TEXT_WIDTH, color_system=None, force_terminal=False)
@@ -57,9 +60,9 @@ def console(file: IO[str], *, plain: bool) -> Console:
 def screen(
     to: Console, report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], paths: Sequence[str], run: str = ""
 ) -> Group:
-    """Return the screen of a report: as much of it as fits the height of `to`.
+    """Return the screen of a report, with as much detail as fits the height of `to`.
 
-    `paths` are the files of the report; `run` is the run's folder in commands, as in markdown.render_terminal.
+    `paths` are the files of the report. `run` is the folder of the run, which commands name, or "".
     """
     for detail in DETAILS:
         shown = Group(*_parts(report, tables, paths, run, detail, to.width))
@@ -86,17 +89,17 @@ def _parts(
 
 
 def line(value: Any, style: str = "") -> Text:
-    """Text on one line, cut where the terminal ends."""
+    """Return text for one line. The terminal's edge cuts it."""
     return Text(text.shorten(value, LONGEST), style=style, no_wrap=True, overflow="ellipsis")
 
 
 def prose(value: Any, style: str = "", indent: int = 0) -> Padding:
-    """Text that wraps, all its lines indented."""
+    """Return text that wraps. All its lines are indented."""
     return Padding(Text(text.shorten(value, LONGEST), style=style, overflow="fold"), (0, 0, 0, indent), expand=False)
 
 
 def command(value: str, indent: int = 0) -> Text:
-    """A command or path: whole, so that it can be copied. The terminal itself breaks it where it is too long."""
+    """Return a command or path uncut, so that the reader can copy it. The terminal breaks it if it is too long."""
     return Text(" " * indent + text.clean(value), style=MARK, no_wrap=True, overflow="ignore")
 
 
@@ -125,7 +128,10 @@ def _findings(
 def finding_lines(
     finding: Mapping[str, Any], report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], *, sentence: bool
 ) -> Iterator[RenderableType]:
-    """A finding: its title with what it would win, its sentence if asked for, its evidence on one line."""
+    """Yield the lines of a finding: its title with its gain, and its evidence on one line.
+
+    With `sentence`, also its sentence and where to look for it.
+    """
     head = Grid.grid(padding=(0, 2, 0, 0), expand=True)
     head.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     head.add_column(no_wrap=True, justify="right")
@@ -142,7 +148,7 @@ def finding_lines(
 
 
 def evidence(finding: Mapping[str, Any], report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
-    """The cells that a finding cites, on one line: `gaps: bare wall 4.0 ms · launches 196`."""
+    """Return the cells that a finding cites, on one line: `gaps: bare wall 4.0 ms · launches 196`."""
     by_table: dict[str, list[str]] = {}
     for item in finding.get("evidence") or []:
         where, _, value = markdown.evidence_line(item)
@@ -159,7 +165,10 @@ def evidence(finding: Mapping[str, Any], report: Mapping[str, Any], tables: Mapp
 def _lists(
     report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]
 ) -> Iterator[tuple[Mapping[str, Any], pd.DataFrame]]:
-    """The lists of bars: the layers and kernels with most time; of a study without these, its first two tables."""
+    """Yield the lists of bars, each as (entry of the table, rows): the layers and the kernels with most time.
+
+    A report without both, such as that of a study, shows its first two tables that have bars.
+    """
     entries = {str(entry["name"]): entry for entry in report.get("tables") or []}
     own = {"layers_folded": picks.top_layers(tables), "kernels": picks.top_kernels(tables)}
     found = [(entries[name], rows) for name, rows in own.items() if name in entries and len(rows)]
@@ -174,12 +183,15 @@ def _at_a_glance(entry: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -
 
 
 def _bar_of(entry: Mapping[str, Any]) -> str:
-    """The column of a table that is drawn as a bar, '' without one."""
+    """Return the column of a table that is drawn as a bar, or ""."""
     return next((str(column["name"]) for column in entry["columns"] if column.get("style") == "bar"), "")
 
 
 def bars(entry: Mapping[str, Any], rows: pd.DataFrame, known: int, width: int) -> Iterator[RenderableType]:
-    """The title of a list, and a line a row: what it is about, a bar, its numbers. `known`: how many rows there are."""
+    """Yield the title of a list, then a grid with one line for each row: its name, a bar, its numbers.
+
+    `known` counts the rows of the whole table. `width`: letters.
+    """
     kernels, layers = entry["name"] == "kernels", entry["name"] == "layers_folded"
     share = _bar_of(entry)
     time = _time_of(entry, rows, layers=layers, kernels=kernels)
@@ -208,7 +220,7 @@ def bars(entry: Mapping[str, Any], rows: pd.DataFrame, known: int, width: int) -
 
 
 def _time_of(entry: Mapping[str, Any], rows: pd.DataFrame, *, layers: bool, kernels: bool) -> str:
-    """The time of a row of a list: of layers their own, of others the first that is known."""
+    """Return the column with the times of a list: for layers their own time, for other tables the first known one."""
     if kernels:
         return "time_ns"
     names = ["gpu_self_time_ns"] if layers else []
@@ -222,7 +234,7 @@ def _number(value: Any, column: str) -> str:
 
 
 def _labels(entry: Mapping[str, Any], rows: pd.DataFrame, width: int) -> list[str]:
-    """What each row of a list is about: its first columns that are keys, told apart."""
+    """Return a unique label for each row of a list, made of its key columns."""
     keys = [
         str(column["name"]) for column in entry["columns"] if column["evidence"] == "key" and column["name"] in rows
     ]
@@ -234,7 +246,7 @@ def _labels(entry: Mapping[str, Any], rows: pd.DataFrame, width: int) -> list[st
 
 
 def short_kernels(names: Iterable[Any], width: int) -> list[str]:
-    """Names of kernels at most `width` long, those that would come out alike told apart."""
+    """Shorten names of kernels to at most `width` letters. Names that differ stay different."""
     known = [str(name) for name in names]
     short = symbols.short_all(known, width)
     return [short[name] for name in known]

@@ -1,4 +1,4 @@
-"""The page of one kernel for a terminal: each part is a table of the report, cut down to the rows of the kernel."""
+"""Print the page of one kernel on a terminal: each part shows the rows of one table that belong to the kernel."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from analysis.page import text
 from analysis.page.terminal import FAINT, HEAD, command, finding_lines, line, prose
 
 MOST_ROWS = 8  # of a table
-_MOST_REASONS = 8  # of a bar of stalls; the rest is one part
+_MOST_REASONS = 8  # in a bar of stalls; the bar leaves the others out
 _INKS = (("█", "red"), ("▓", "yellow"), ("▒", "cyan"), ("░", "magenta"), ("█", "blue"), ("▓", "green"), ("▒", "white"),
          ("░", "bright_black"))  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the page: columns of a table, the most telling first. `wide` is the one that gets what room is left.
+    """A part of the page: columns of a table, the most important first. The column `wide` gets the room that is left.
 
-    `optional`: left out where the report does not have the table. `wraps`: the wide column is prose.
+    `optional`: if the report lacks the table, the page omits the part. `wraps`: the wide column is prose.
     """
 
     title: str
@@ -71,7 +71,11 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Kernel:
-    """What is shown of a kernel: its place by time, the rows of each table, why a table lacks some, its commands."""
+    """What the page shows of a kernel: its place by time, its rows of each table, and commands.
+
+    `of` counts all kernels. `why` says why values are unknown, for a table by its name. Columns whose evidence is
+    `timing` or `key` have an entry of their own under that word. `commands`: (purpose, shell command).
+    """
 
     name: str
     place: int
@@ -80,12 +84,12 @@ class Kernel:
     time_ns: Any
     share_frac: Any
     tables: Mapping[str, pd.DataFrame]
-    why: Mapping[str, str]  # by table; of columns that are of tier `timing` or a `key`, by that
+    why: Mapping[str, str]
     commands: Sequence[tuple[str, str]]
 
 
 def page(kernel: Kernel, report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], width: int) -> Group:
-    """Return the page of a kernel, `width` columns wide; what is unknown says why in its place."""
+    """Return the page of a kernel, `width` letters wide. Where a value is unknown, the page says why."""
     return Group(*_blocks(kernel, report, tables, width))
 
 
@@ -156,7 +160,7 @@ def _part(part: Part, kernel: Kernel, entry: Mapping[str, Any], width: int) -> I
 
 
 def _of_ranges(part: Part, rows: pd.DataFrame) -> tuple[Part, pd.DataFrame]:
-    """The part with the range of each verdict, where any is of one range alone."""
+    """Add the column `range` to the part if any verdict holds for one range only; the other rows say `all`."""
     ranges = rows["range"] if "range" in rows else pd.Series(pd.NA, index=rows.index)
     blank = ranges.map(text.is_missing)
     if blank.all():
@@ -167,7 +171,7 @@ def _of_ranges(part: Part, rows: pd.DataFrame) -> tuple[Part, pd.DataFrame]:
 def _table(
     part: Part, rows: pd.DataFrame, cells: Mapping[str, Sequence[str]], named: Mapping[str, str], width: int
 ) -> Grid:
-    """The columns of `cells`; the wide one takes what room is left."""
+    """Build the grid with the columns of `cells`. The wide column takes the room that is left."""
     grid = Grid(
         box=None, padding=(0, 2, 0, 0), show_edge=False, header_style=FAINT, pad_edge=False, show_header=len(cells) > 1
     )
@@ -198,19 +202,19 @@ def _table(
 
 
 def _room(width: int) -> int:
-    """What a table keeps for its widest text, and the most that any other cell takes."""
+    """Return the least width of the wide column. No other column is wider than this."""
     return max(width // 4, 15)
 
 
 def _wide(cells: Sequence[str], label: str, most: int) -> int:
-    """The width of a column: its longest cell or the longest word of its label."""
+    """Return the width of a column: its longest cell or the longest word of its label, at most `most`."""
     return min(max(map(cell_len, [*cells, *label.split()])), most)
 
 
 def _fitting(
     part: Part, cells: Mapping[str, Sequence[str]], named: Mapping[str, str], width: int
 ) -> list[str]:  # fmt: skip
-    """The columns for which there is room beside the wide one, the most telling first."""
+    """Choose the columns that fit beside the wide one, the most important first."""
     left = width - (_room(width) if part.wide in cells else 0)
     found = []
     for name in cells:
@@ -222,7 +226,7 @@ def _fitting(
 
 
 def _stalls(rows: pd.DataFrame, width: int) -> Iterator[RenderableType]:
-    """One bar a range: its reasons side by side, the largest first, with their shares below."""
+    """Draw one bar for each range: its stall reasons side by side, the largest first, with their shares below."""
     for place, (name, of_range) in enumerate(rows.groupby("range", sort=False)):
         if place == MOST_ROWS:
             return

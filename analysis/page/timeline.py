@@ -1,4 +1,4 @@
-"""When each GPU worked: a row a GPU and process, with kernels above and copies below."""
+"""Draw when each GPU worked: one row for each GPU and process, with kernels above the line and copies below."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from analysis.tables.declare import picture
 from analysis.tables.gaps import gpu_label
 
 MAX_PLACES = 16
-_STRETCHES = 600  # of the capture: more than a page has room for
+_STRETCHES = 600  # equal parts of the capture's time; a page cannot show more
 
 
 @picture("timeline", of="devices")
@@ -34,10 +34,11 @@ def plot_timeline(
     devices: pd.DataFrame, activities: list[device_tables.Activity], rank_places: pd.DataFrame,
     computing: list[intervals.Union], caption: str,
 ) -> Figure | None:  # fmt: skip
-    """Of each stretch of the capture how much a GPU spent on kernels, and how much on copies; None without any time.
+    """Draw, for each stretch of the capture, the share that a GPU spent on kernels and on copies.
 
-    Of kernels those are drawn apart that only communicate. Shape: `devices` devices.csv, one row an activity;
-    `rank_places` and `computing` the same GPUs and processes, with their ranks.
+    Kernels that only communicate have a colour of their own. Without GPU time, return None.
+    Shape: `devices` devices.csv, one row for each of `activities`; `rank_places` and `computing` the same GPUs and
+    processes, in the order of places.
     """
     moments = list(device_tables.spans(activities))
     if devices.empty or not moments or min(moments) == max(moments):

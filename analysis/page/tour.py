@@ -1,4 +1,4 @@
-"""The generated parts of docs/tour.md: what a report says of a decode step, and what a CUDA graph changes."""
+"""Render the generated parts of docs/tour.md: what a report says about a decode step, and what a CUDA graph changes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 def render_parts(report: Mapping[str, Any], tables: Tables, layers: Tables) -> dict[str, str]:
-    """Return the text of each part by its name.
+    """Return {name of a part: its Markdown text}.
 
-    Shape: `report` and `tables` of the run with counters, `layers` the tables of the run with the baseline.
+    Shape: `report` and `tables` come from the run with counters, `layers` from the run with the baseline.
+    Raises: KeyError if the run has no step STEP or the baseline lacks a setting of SETTINGS.
     """
     step = tables["gaps"].set_index("step").loc[STEP]
     plan = tables["fusion"]

@@ -1,7 +1,8 @@
-"""Collectives as all ranks ran them: which kernels belong together, how clocks agree, what each rank waits for.
+"""Match the kernels of collectives across ranks, align the clocks of the ranks, and find out who waits for whom.
 
-A collective is one call that every rank of a communicator makes: its kernels have the same number in the order of
-launches of each rank. Ranks that need data of all others end together, so the ends show how far clocks lie apart.
+A collective is one call that every rank of a communicator makes. On each rank, its kernel has the same number in the
+order of launches. If every rank needs data from all others, all end together. So differences between these ends show
+how far the clocks differ.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from analysis.tables.declare import Column, fact, part, table
 from analysis.tables.kernels import by_share
 from analysis.tables.links import roof_at
 
-WAITING_KINDS = (*TOGETHER, "broadcast", "reduce", "barrier")  # in which a rank waits for another
+WAITING_KINDS = (*TOGETHER, "broadcast", "reduce", "barrier")  # collectives in which a rank waits for another
 
 
 @dataclass(frozen=True)
 class Matched:
     """The collectives of a program.
 
-    rows     `communication` with `collective` (number of the collective that the kernel belongs to, -1 none),
-             `waiting_ns` and `transfer_ns` (NA where unknown); start_ns and end_ns stay as recorded
-    clocks   one row a place: offset_ns, skew_ns, pairs (collectives that told them), aligned
-    gaps     what did not fit
+    rows     `communication` with `collective` (number of the kernel's collective, -1 for none) and the columns that
+             `_with_waiting` adds, NA where unknown; start_ns and end_ns stay as recorded
+    clocks   one row for each place: offset_ns, skew_ns, pairs (collectives that both come from), aligned
+    gaps     which collectives or clocks do not match
     """
 
     rows: pd.DataFrame
@@ -41,7 +42,7 @@ class Matched:
 
 @fact("matched")
 def matched(communication: pd.DataFrame, rank_places: pd.DataFrame) -> Matched:
-    """The collectives, matched by their order in each communicator, and the clocks of the places aligned by them."""
+    """Match collectives by their order in each communicator, then align the clocks of the places by them."""
     number, gaps = _numbered(communication, rank_places["label"].tolist())
     rows = communication.assign(collective=number)
     clocks = _clocks(rows, len(rank_places))
@@ -53,7 +54,10 @@ def matched(communication: pd.DataFrame, rank_places: pd.DataFrame) -> Matched:
 
 
 def _numbered(rows: pd.DataFrame, labels: list[str]) -> tuple[IntArray, list[Gap]]:
-    """The number of the collective of each row, -1 for none, and what did not fit."""
+    """Return the number of each row's collective, -1 for none, and the gaps.
+
+    Shape: (rows,).
+    """
     number = np.full(len(rows), -1, dtype=np.int64)
     gaps: list[Gap] = []
     collectives = rows[rows["kind"] != PEER_COPY]
@@ -77,7 +81,11 @@ def _numbered(rows: pd.DataFrame, labels: list[str]) -> tuple[IntArray, list[Gap
 def _fitted(
     rows: pd.DataFrame, places: dict[int, IntArray], labels: list[str]
 ) -> tuple[dict[int, IntArray], list[Gap]]:
-    """The rows of each place that have a partner at all others, in order, as many at each; and what did not fit."""
+    """Return, for each place, its rows that have a partner at every other place, in order; and the gaps.
+
+    Every place keeps equally many. If the ranks ran different numbers of collectives, cut those at the end or those
+    at the beginning, whichever makes kinds, bytes and ends agree better.
+    """
     counts = {place: len(at) for place, at in places.items()}
     least = min(counts.values())
     gaps: list[Gap] = []
@@ -109,7 +117,7 @@ def _fitted(
 
 
 def _differing(rows: pd.DataFrame, kept: dict[int, IntArray]) -> int | None:
-    """The first collective whose kind or bytes differ between places; None where there is none."""
+    """Return the number of the first collective whose kind or bytes differ between places, or None."""
     for name, unknown in (("kind", UNKNOWN), ("payload_bytes", -1)):
         values = rows[name].fillna(-1).to_numpy() if name != "kind" else rows[name].to_numpy()
         columns = [values[at] for at in kept.values()]
@@ -121,7 +129,7 @@ def _differing(rows: pd.DataFrame, kept: dict[int, IntArray]) -> int | None:
 
 
 def _spread(rows: pd.DataFrame, kept: dict[int, IntArray]) -> float:
-    """How much the differences of ends scatter between the first place and the others, ns."""
+    """Return how much the ends of other places scatter against the first: the largest median absolute deviation, ns."""
     ends = [rows["end_ns"].to_numpy(np.int64)[at] for at in kept.values()]
     apart = [other - ends[0] for other in ends[1:]]
     return max((float(np.median(np.abs(one - np.median(one)))) for one in apart if len(one)), default=0.0)
@@ -131,7 +139,10 @@ def _spread(rows: pd.DataFrame, kept: dict[int, IntArray]) -> float:
 
 
 def _clocks(rows: pd.DataFrame, places: int) -> pd.DataFrame:
-    """Offset and skew of each place against the first one, through collectives that both share."""
+    """Return the offset and skew of each place against the first, from collectives that two places share.
+
+    A place that shares none with the first is compared with one that is already known. Units: ns.
+    """
     ends = rows[(rows["collective"] >= 0) & rows["kind"].isin((*TOGETHER, UNKNOWN))]
     table_ = ends.pivot_table(index="collective", columns="place", values="end_ns", aggfunc="last")
     found = pd.DataFrame({"offset_ns": 0.0, "skew_ns": np.nan, "pairs": 0}, index=range(places))
@@ -170,9 +181,10 @@ def _not_aligned(clocks: pd.DataFrame, rank_places: pd.DataFrame) -> list[Gap]:
 
 
 def _with_waiting(rows: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
-    """The rows with `waiting_ns`, from the start of a kernel to that of the last rank's, and `transfer_ns`, the rest.
+    """Add `waiting_ns`, from a kernel's start to the start of the last rank's kernel, and `transfer_ns`, the rest.
 
-    Unknown where a kernel has no partner, a rank of the communicator is not in the capture, or clocks do not agree.
+    Both are NA if a kernel has no partner, a rank of the communicator is missing, or the clocks do not agree. Also add
+    aligned_start_ns, aligned_end_ns, last_start_ns (of the last rank, NA where unknown) and partners (places).
     """
     offset = clocks["offset_ns"].to_numpy(np.int64)[rows["place"].to_numpy(np.int64)]
     start, end = (rows[name].to_numpy(np.int64) - offset for name in ("start_ns", "end_ns"))
@@ -262,13 +274,16 @@ def _what_did_not_fit(matched: Matched) -> list[Gap]:
 def build_collectives(
     gpu_ops: pd.DataFrame, matched: Matched, exposed: pd.DataFrame, links: pd.DataFrame
 ) -> pd.DataFrame | None:
-    """Return collectives.csv, most time first; None for a program without communication between GPUs."""
+    """Return collectives.csv, one row for each kind, range, number of ranks and size, most time first.
+
+    None for a program without communication between GPUs. Shape: `exposed` as of ranks.exposed; `links` links.csv.
+    """
     rows = matched.rows
     if rows.empty:
         return None
     sized = _sized(rows.assign(exposed_ns=exposed["exposed_ns"], time_ns=rows["end_ns"] - rows["start_ns"]))
     sized["range"] = fold_paths(sized["path"]).replace("", UNATTRIBUTED)
-    # of the kernels of one collective the first stands for all: its transfer is that of the collective
+    # The first kernel of a collective carries its count and its transfer; the others count zero.
     sized["one"] = ~sized["collective"].duplicated() | (sized["collective"] < 0)
     both = sized.groupby("collective")["aligned_end_ns"].transform("max") - sized["last_start_ns"]
     alone = (sized["kind"] == PEER_COPY) | (sized["kind"] == "send_recv")
@@ -297,7 +312,7 @@ def build_collectives(
 
 
 def _sized(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with `bytes` as nccl-tests counts, and `ranks` filled in where NCCL does not say it."""
+    """Add `bytes` as nccl-tests counts them, and their source `bytes_from`. Fill in `ranks` if NCCL does not say it."""
     ranks = rows["ranks"].fillna(rows["partners"].astype("Int64").where(rows["collective"] >= 0))
     sizes = [
         pd.NA if pd.isna(size) or pd.isna(count) else size_of(kind, int(size), int(count))
@@ -311,7 +326,7 @@ def _sized(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bus(kind: str, ranks: object, size: object, time_ns: object) -> float:
-    """The bus bandwidth, byte/s; NaN where something is unknown."""
+    """Return the bus bandwidth, byte/s; NaN if an input is unknown."""
     if pd.isna(ranks) or pd.isna(size) or pd.isna(time_ns) or not float(time_ns) > 0:  # type: ignore[arg-type]
         return float("nan")
     factor = 1.0 if kind == PEER_COPY else bus_factor(kind, int(ranks))  # type: ignore[call-overload]

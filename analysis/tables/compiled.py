@@ -1,9 +1,10 @@
-"""Which modules does each kernel of torch.compile fuse, by what Inductor wrote down while it made the kernels?
+"""Find the modules that each kernel of torch.compile fuses, from inductor.csv.
 
-inductor.csv lists the calls of kernels of each compiled graph in their order. The fused kernels among them have the
-names that the timeline shows, so a stretch of launches with exactly the names of a graph is one run of it, and each
-launch is known. A library's kernel (a matrix product) has another name than its call: it is known where as many
-launches lie between two fused kernels as the graph has calls there. What is not certain gets no module.
+Inductor compiles the program graph by graph; inductor.csv lists the kernel calls of each graph in order. The timeline
+shows the fused kernels under the same names. So if a stretch of launches has exactly the names of a graph, it is one
+run of the graph, and every launch in it is known. The kernel of a library, such as a matrix product, has another name
+than its call. It is known if as many launches lie between two fused kernels as the graph has calls there. A launch
+that stays uncertain gets no module.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.declare import Column, fact, part, table
 
 COMPILED_MARK = "[compiled] "
-NO_MODULE = "no module"  # of operations outside of all modules, as of the program's own function
-# What Inductor calls a kernel that it made: triton_poi_fused_add_0 is pointwise, red and per are reductions.
+NO_MODULE = "no module"  # stands for operations outside all modules, such as those of a plain function
+# Names of the kernels that Inductor generates: triton_poi_fused_add_0 is pointwise; red and per are reductions.
 _FUSED = re.compile(r"(triton_[a-z]{3}|cpp)_fused_")
 
 
 @dataclass(frozen=True)
 class _Graph:
-    """The calls of a compiled graph: what each is called and of which modules; `fused` are places among them."""
+    """The calls of a compiled graph: the kernel and the modules of each. `fused` lists the places of fused kernels."""
 
     kernels: tuple[str, ...]
     modules: tuple[str, ...]
@@ -38,12 +39,12 @@ class _Graph:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that the timeline shows of it, in their order."""
+        """Return the names of the fused kernels, in launch order, as the timeline shows them."""
         return tuple(self.kernels[place] for place in self.fused)
 
 
 def is_fused(kernel: str) -> bool:
-    """Whether Inductor made this kernel."""
+    """Whether Inductor generated the kernel of this name."""
     return bool(_FUSED.match(kernel))
 
 
@@ -66,9 +67,9 @@ def _joined(modules: str) -> str:
 
 
 def modules_of_launches(launches: pd.DataFrame, calls: pd.DataFrame) -> np.ndarray:
-    """The modules of each launch, joined with ` + `; "" where they are not certain.
+    """Return the modules of each launch, joined with ` + `; "" where they are uncertain.
 
-    Shape: `launches` in launch order, with kernel, owner and start_ns; `calls` inductor.csv.
+    Shape: `launches` with kernel, pid, owner, start_ns and api_start_ns; `calls` inductor.csv; result (launches,).
     """
     graphs = _graphs(calls, set(launches["kernel"]))
     found = np.full(len(launches), "", dtype=object)
@@ -87,9 +88,9 @@ def modules_of_launches(launches: pd.DataFrame, calls: pd.DataFrame) -> np.ndarr
 
 @dataclass(frozen=True)
 class _Anchor:
-    """A fused launch of a range: its place there, its modules, and those of the library calls written before it.
+    """A fused launch of a range: its place there, its modules, and those of the library calls before it (`before`).
 
-    `before` is None where it is not known which run of a graph the launch is part of, or the one before it.
+    `before` is None if the run of the graph is unknown for this launch or for the fused launch before it.
     """
 
     place: int
@@ -100,7 +101,7 @@ class _Anchor:
 def _of_group(
     places: np.ndarray, names: np.ndarray, graphs: Sequence[_Graph], of_name: dict[str, set[str]]
 ) -> Iterator[tuple[int, str]]:
-    """(launch, its modules) of the launches of one range, where they are certain."""
+    """Yield (launch, its modules) for each launch of one range whose modules are certain."""
     last = -1
     for anchor in _anchors(places, names, graphs, of_name):
         between = range(last + 1, anchor.place)
@@ -114,7 +115,7 @@ def _of_group(
 def _anchors(
     places: np.ndarray, names: np.ndarray, graphs: Sequence[_Graph], of_name: dict[str, set[str]]
 ) -> Iterator[_Anchor]:
-    """The fused launches of a range, run after run of the graphs; the last anchor is the end of the range."""
+    """Yield the fused launches of a range, one run of a graph after another. The last anchor is the range's end."""
     fused = [at for at, place in enumerate(places) if names[place] in of_name]
     shown = tuple(names[places[at]] for at in fused)
     pending: tuple[str, ...] | None = ()
@@ -138,7 +139,7 @@ def _anchors(
 
 
 def _of_run(shown: tuple[str, ...], graphs: Sequence[_Graph]) -> _Graph | None:
-    """The graph that begins with these launches: the longest; None where two of that length differ in modules."""
+    """Return the longest graph whose fused kernels begin `shown`; None if there is none or two differ in modules."""
     fits = [one for one in graphs if shown[: len(one.fused)] == one.names]
     longest = max((len(one.fused) for one in fits), default=0)
     same = [one for one in fits if len(one.fused) == longest]
@@ -147,7 +148,7 @@ def _of_run(shown: tuple[str, ...], graphs: Sequence[_Graph]) -> _Graph | None:
 
 @fact("fused_modules")
 def _fused_modules(launches: pd.DataFrame, capture: Capture) -> np.ndarray | None:
-    """The modules of each launch; None where nothing was compiled, or nothing recorded."""
+    """Return the modules of each launch; None if the capture has no launches or no inductor.csv."""
     calls = capture.of(INDUCTOR.kind)
     if calls is None or calls.empty or launches.empty:
         return None
@@ -157,10 +158,10 @@ def _fused_modules(launches: pd.DataFrame, capture: Capture) -> np.ndarray | Non
 def place_compiled(
     ranges: pd.DataFrame, kernels: pd.DataFrame, modules: np.ndarray | None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Put the kernels of torch.compile below the range that launched them, in a range for what they fuse.
+    """Put each kernel of torch.compile into a new range, below the range that launched it, named after its modules.
 
-    Shape: `kernels` with `owner` (row of `ranges`, -1 for none); `modules` of each, "" where unknown. Both are
-    returned, extended. Such ranges have no CPU time of their own.
+    Shape: `kernels` with `owner` (row of `ranges`, -1 for none); `modules` (kernels,), "" where unknown. Return
+    `ranges` with the new rows, and `kernels` with new owners. The new ranges have no CPU time of their own.
     """
     owner = kernels["owner"].to_numpy(np.int64)
     if modules is None or not (known := (modules != "") & (owner >= 0)).any():
@@ -204,7 +205,10 @@ def place_compiled(
     ),
 )
 def build_compiled(launches: pd.DataFrame, fused_modules: np.ndarray | None) -> pd.DataFrame | None:
-    """Return compiled.csv, most time first; None where no kernel could be traced."""
+    """Return compiled.csv, most time first; None if no launch is a kernel of Inductor or has known modules.
+
+    Shape: `fused_modules` (launches,), None without inductor.csv.
+    """
     if fused_modules is None:
         return None
     rows = launches.assign(modules=fused_modules)
@@ -236,7 +240,7 @@ def _said(compiled: pd.DataFrame) -> str | None:
 
 @part("gap", 8)
 def _unknown(launches: pd.DataFrame, capture: Capture) -> Gap | None:
-    # the harness, which writes ops.csv, has ranges of its own and nothing that records Inductor
+    # A run of the harness has ops.csv and ranges of its own. It does not record Inductor, so there is no gap.
     if capture.of(INDUCTOR.kind) is not None or launches.empty or capture.ops is not None:
         return None
     count = int(_is_fused(launches["kernel"]).sum())

@@ -1,14 +1,14 @@
-"""What a report consists of, each part declared once, where it is built.
+"""Declare each part of a report once, beside the function that builds it.
 
-A declaration is a function whose parameters name its inputs. An input is another declaration, something that the
-caller gives (`raw`, the capture as it was read), what the first part of a kind answers (`findings`), or a field of the
-capture. `World` builds what is asked for, in the order of these needs, each once. The kinds:
+A declaration is a function whose parameters name its inputs. An input is another declaration, a value from the caller
+(`raw`, the capture as it was read), the first answer to a kind of FIRST_WINS (`findings`), or a field of the capture.
+`World` builds a value and the inputs that it needs, each of them once. There are five kinds of declarations:
 
     fact      an intermediate value, such as the join of timeline and counters
-    table     a table of the report: its question, columns, place on the page, and what is missing where it is empty
+    table     a table of the report: its question, its columns, its place on the page, and the gap if it is empty
     picture   a figure of a table
-    section   a table in a shape of its own on the Markdown page
-    part      one of several that make up a part of the report: notes, gaps, findings, title, conditions
+    section   a table with a Markdown form of its own
+    part      a contribution to the report's notes, gaps, findings, title or conditions
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ import pandas as pd
 from analysis.capture.model import Capture, Gap
 
 TIERS = ("static", "timing", "counters")
-# What the values of a column rest on: a tier; `key`: they name what the row is about; `row`: the tier of their row.
+# What the values of a column rest on: a tier, `key` (they name the subject of the row) or `row` (the tier of the row).
 EVIDENCE = (*TIERS, "key", "row")
 STYLES = ("", "bar", "prose")
-TOP = 12  # rows that are shown at a glance
+TOP = 12  # rows of a table on the Markdown page and in the terminal
 FIRST_WINS = ("title", "conditions", "findings")
 ALL_COUNT = ("note", "gap")
 
@@ -39,13 +39,12 @@ Glance = Callable[[pd.DataFrame], pd.DataFrame]
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its unit is part of its name where it has one; `unit` repeats it for machines.
+    """A column of a table. Its name ends with its unit, if it has one; `unit` repeats the unit for programs.
 
-    `evidence` is what its values rest on, one of EVIDENCE. `shown` says whether a page that shows a table at a glance
-    has it. `label` is its heading where the name without its unit is not. `style`: a share drawn as a bar, or prose,
-    which wraps.
+    `evidence`: what the values rest on, one of EVIDENCE. `shown`: whether the short view of a table has the column.
+    `label`: the heading, if it is not the name without the unit. `style`: "bar" draws a share, "prose" wraps text.
 
-    Raises: ValueError for an evidence or a style that is none.
+    Raises: ValueError for an unknown evidence or style.
     """
 
     name: str
@@ -63,7 +62,7 @@ class Column:
             raise ValueError(f"column {self.name}: style {self.style!r} is none of {STYLES}")
 
     def entry(self) -> dict[str, Any]:
-        """The column as report.json has it."""
+        """Return the column as report.json describes it."""
         said = {"name": self.name, "unit": self.unit, "description": self.description, "evidence": self.evidence}
         return said | {key: value for key in ("label", "style") if (value := getattr(self, key))}
 
@@ -73,7 +72,7 @@ TIER = Column("tier", "", "evidence: static (compiler), timing (nsys, events), c
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """A name, the function that builds what it names, and its place among others of its kind."""
+    """A name, the function that builds its value, and its order among declarations of the same kind."""
 
     name: str
     build: Callable[..., Any]
@@ -84,7 +83,7 @@ class Declaration:
 
     @functools.cached_property
     def needs(self) -> dict[str, bool]:
-        """The names of the inputs, and whether each is needed (False: it has a default)."""
+        """Map the name of each input to whether it is required. An input with a default is not."""
         parameters = inspect.signature(self.build).parameters.values()
         return {one.name: one.default is inspect.Parameter.empty for one in parameters}
 
@@ -96,19 +95,19 @@ class Fact(Declaration):
 
 @dataclass(frozen=True, kw_only=True)
 class Part(Declaration):
-    """One answer to what `kind` asks; None or nothing where it has none. Of FIRST_WINS the first answer counts."""
+    """One contribution of `kind`, or None. For a kind in FIRST_WINS, only the first contribution counts."""
 
     kind: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section(Declaration):
-    """The Markdown blocks of the table `name`."""
+    """Builds the Markdown blocks of the table `name`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """One of several figures that a picture consists of, with a caption of its own."""
+    """One of several figures of a picture, with a caption of its own."""
 
     name: str
     figure: Any
@@ -117,9 +116,9 @@ class Drawn:
 
 @dataclass(frozen=True, kw_only=True)
 class Picture(Declaration):
-    """A figure of the table `of`: a matplotlib figure, None, or several as `Drawn`, whose names match `name`.
+    """Builds the figure of the table `of`: a matplotlib figure, None, or several `Drawn` whose names match `name`.
 
-    `compact`: its SVG holds its many cells as one bitmap.
+    `compact`: write a small SVG and no PNG, for a figure with many texts and patches.
     """
 
     of: str
@@ -128,12 +127,12 @@ class Picture(Declaration):
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Declaration):
-    """A table answers one question. `columns` excludes `tier`, which every table ends with.
+    """A table answers one question. Every table ends with the column `tier`; `columns` lists the others.
 
-    `title` is its heading on the Markdown page; without one only page, JSON and CSV have it. `glance` picks the rows
-    and columns that say most (default: the first rows, columns that are `shown`). A table that is `optional` is left
-    out where it has no rows; for any other `gap` says what is missing where there are counters and no rows.
-    `build` may return None for no rows.
+    `title` is the heading on the Markdown page. Without a title, only the HTML page, the JSON and the CSV files have
+    the table. `glance` picks the rows and columns of the short view; by default these are the first rows and the
+    columns that are `shown`. A report without rows for an `optional` table omits it. For other tables, `gap` says
+    what is missing if the capture has counters and the table has no rows. `build` may return None for no rows.
     """
 
     question: str
@@ -153,7 +152,7 @@ class Table(Declaration):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of all columns, `tier` last."""
+        """Return the names of all columns, `tier` last."""
         return [column.name for column in self.every]
 
     def conform(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -168,7 +167,7 @@ class Table(Declaration):
         return rows[self.column_names].reset_index(drop=True)
 
     def filed(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The rows as its file has them: counts of bytes are whole, so that none of their digits is cut."""
+        """Return the rows as the CSV file has them: byte counts become integers, so that they keep all digits."""
         whole = {
             column.name: rows[column.name].astype("Float64").round().astype("Int64")
             for column in self.columns
@@ -177,11 +176,11 @@ class Table(Declaration):
         return rows.assign(**whole)
 
     def empty(self) -> pd.DataFrame:
-        """The table without rows."""
+        """Return the table without rows."""
         return pd.DataFrame(columns=self.column_names)
 
     def entry(self, rows: pd.DataFrame) -> dict[str, Any]:
-        """The table as report.json lists it, with the rows and columns that say most."""
+        """Return the table as report.json lists it, with the rows and columns of the short view."""
         picked = rows if self.glance is None else self.glance(rows)
         shown = {column.name for column in self.every if column.shown}
         columns = [str(name) for name in picked if self.glance is not None and len(picked.columns) < len(rows.columns)]
@@ -199,7 +198,7 @@ class Table(Declaration):
         }
 
     def document(self) -> str:
-        """The table as analysis/COLUMNS.md describes it, in Markdown."""
+        """Return the Markdown text that describes the table in analysis/COLUMNS.md."""
         lines = [f"### `{self.name}.csv`", "", self.question, "", "| column | unit | rests on | meaning |"]
         lines += ["|---|---|---|---|"]
         lines += [f"| `{c.name}` | {c.unit} | {c.evidence} | {c.description} |" for c in self.every]
@@ -210,12 +209,15 @@ Build = Callable[..., Any]
 
 
 def fact(name: str) -> Callable[[Build], Fact]:
-    """Declare the function below as what builds `name`."""
+    """Declare that the decorated function builds the fact `name`."""
     return lambda build: Fact(name=name, build=build)
 
 
 def part(kind: str, order: float = 0) -> Callable[[Build], Part]:
-    """Declare the function below as one that answers `kind`; among several the lowest order comes first."""
+    """Declare that the decorated function contributes to `kind`. The lowest `order` comes first.
+
+    Raises: ValueError for an unknown kind.
+    """
     if kind not in (*FIRST_WINS, *ALL_COUNT):
         raise ValueError(f"a part of kind {kind!r} is nothing that a report has")
     return lambda build: Part(
@@ -224,12 +226,12 @@ def part(kind: str, order: float = 0) -> Callable[[Build], Part]:
 
 
 def section(of: str) -> Callable[[Build], Section]:
-    """Declare the function below as what writes the Markdown of the table `of`: a list of blocks."""
+    """Declare that the decorated function returns the Markdown of the table `of`, a list of blocks."""
     return lambda build: Section(name=of, build=build)
 
 
 def picture(name: str, *, of: str, order: float = 0, compact: bool = False) -> Callable[[Build], Picture]:
-    """Declare the function below as what draws the table `of`. Besides its inputs it may name `caption`."""
+    """Declare that the decorated function draws the table `of`. It may also take the parameter `caption`."""
     return lambda build: Picture(name=name, build=build, order=order, of=of, compact=compact)
 
 
@@ -237,7 +239,7 @@ def table(
     name: str, *, question: str, order: float, columns: Iterable[Column], title: str = "", glance: Glance | None = None,
     optional: bool = False, gap: Gap | None = None,
 ) -> Callable[[Build], Table]:  # fmt: skip
-    """Declare the function below as what builds the table `name`. Lower orders stand first."""
+    """Declare that the decorated function builds the table `name`. Tables with a lower `order` come first."""
 
     def declare(build: Build) -> Table:
         return Table(
@@ -249,9 +251,9 @@ def table(
 
 
 def find(*packages: ModuleType) -> list[Declaration]:
-    """Every declaration in the modules of these packages, in the order of the modules' names.
+    """Return every declaration in the modules of these packages, in the order of the modules' names.
 
-    Only modules that import this one are imported: no other declares anything, and some need a GPU's libraries.
+    It imports only modules that import this one. The others declare nothing, and some need libraries of a GPU.
 
     Raises: ValueError if two facts or tables have the same name.
     """
@@ -267,7 +269,7 @@ def find(*packages: ModuleType) -> list[Declaration]:
 
 
 def _by_name(declarations: Iterable[Declaration]) -> dict[str, Declaration]:
-    """The facts and tables by name. Raises: ValueError if two of them have the same."""
+    """Return the facts and tables by name. Raises: ValueError if two have the same name."""
     named: dict[str, Declaration] = {}
     for one in declarations:
         if isinstance(one, Fact | Table) and named.setdefault(one.name, one) is not one:
@@ -278,7 +280,10 @@ def _by_name(declarations: Iterable[Declaration]) -> dict[str, Declaration]:
 
 
 class World:
-    """What was declared and what is given: `world["kernels"]` builds the table, after what it needs."""
+    """The declarations and the given values. `world["kernels"]` builds the inputs of the table, then the table.
+
+    Raises: ValueError if declarations need each other.
+    """
 
     def __init__(self, declarations: Iterable[Declaration], **given: Any) -> None:
         self.declarations = sorted(declarations, key=lambda one: one.order)
@@ -297,7 +302,7 @@ class World:
         return self._known[name]
 
     def __contains__(self, name: object) -> bool:
-        """Whether `name` can be built of what is given."""
+        """Whether the given values suffice to build `name`."""
         if name in self._known:
             return True
         if name in self._builders:
@@ -317,26 +322,26 @@ class World:
             self._waiting.pop()
 
     def has_inputs(self, declaration: Declaration) -> bool:
-        """Whether all that it needs can be built."""
+        """Whether all required inputs of the declaration can be built."""
         return all(name in self for name, needed in declaration.needs.items() if needed)
 
     def build(self, declaration: Declaration, **more: Any) -> Any:
-        """Call the declaration with its inputs; `more` are given for this call alone."""
+        """Call the declaration with its inputs. `more` are inputs for this call only."""
         names = [name for name, needed in declaration.needs.items() if needed or name in self or name in more]
         return declaration(**{name: more[name] if name in more else self[name] for name in names})
 
     def tables(self) -> list[Table]:
-        """The tables that can be built here, in the order of the page."""
+        """Return the tables that can be built, in the order of the page."""
         return [one for one in self.declarations if isinstance(one, Table) and self.has_inputs(one)]
 
     def pictures(self) -> Iterator[Picture]:
-        """The pictures of these tables, in the order of the tables."""
+        """Yield the pictures of the tables that can be built, in the order of the tables."""
         place = {one.name: at for at, one in enumerate(self.tables())}
         drawn = [one for one in self.declarations if isinstance(one, Picture) and one.of in place]
         yield from sorted(drawn, key=lambda one: (place[one.of], one.order))
 
     def sections(self) -> Mapping[str, Section]:
-        """What writes the Markdown of tables in a shape of their own, by table."""
+        """Return the sections by the name of their table."""
         return {one.name: one for one in self.declarations if isinstance(one, Section)}
 
     def _answers(self, kind: str) -> Iterator[Any]:
@@ -345,11 +350,11 @@ class World:
                 yield self.build(one)
 
     def first(self, kind: str) -> Any:
-        """The first answer of FIRST_WINS; None without one."""
+        """Return the first contribution of a kind in FIRST_WINS, or None."""
         return next((answer for answer in self._answers(kind) if answer is not None), None)
 
     def every(self, kind: str) -> list[Any]:
-        """All answers of ALL_COUNT, those that are lists one after the other."""
+        """Return all contributions of a kind in ALL_COUNT as one list."""
         found: list[Any] = []
         for answer in self._answers(kind):
             found += answer if isinstance(answer, list) else [answer] if answer else []

@@ -1,7 +1,8 @@
-"""Is each step limited by launches, by the host, by memory or by arithmetic? Busy time as a union, judged bare.
+"""Judge whether launches, the host, memory or arithmetic limit each step.
 
-A profiler slows a launch-bound loop down several times, so its own gaps prove nothing: the verdict compares the GPU's
-busy time with the wall time of the same step measured with no tool attached, and stays blank without it.
+A profiler can make a launch-bound loop several times slower, so gaps under a profiler prove nothing. The verdict
+compares the GPU's busy time with the bare time of the step, measured without a profiler. Without a bare time there is
+no verdict. Busy time is the union of the intervals in which a GPU operation ran.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from analysis.tables.declare import Column, fact, table
 WHOLE_CAPTURE = "capture"
 LAUNCH_BOUND, HOST_BOUND = "launch-bound", "host-bound"
 WAITING = (LAUNCH_BOUND, HOST_BOUND)
-# PyTorch takes 5 to 30 us of the host for a launch, its own work and Python's included: what takes more does more.
+# For one launch, PyTorch and Python need 5 to 30 us of the host. A host that needs over 100 us does other work too.
 MOST_HOST_NS_PER_LAUNCH = 100_000
-# Idle for more than a fifth of the bare step: faster kernels alone could not win that time back.
+# Below this, the GPU idles for more than a fifth of the bare step. Faster kernels alone cannot win that time back.
 BUSY_FRAC_LIMIT = 0.8
 COMPUTE_ROOF_OF_DTYPE = {"fp32": "fp32", "tf32": "tf32", "bf16": "bf16", "fp16": "bf16"}
 
@@ -35,7 +36,10 @@ def find_steps(ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def step_of_rows(ranges: pd.DataFrame, steps: pd.DataFrame, parent: np.ndarray) -> np.ndarray:
-    """Return, for each row of `ranges`, the row of the step around it (itself included), -1 for none."""
+    """Return, for each row of `ranges`, the row of the step around it, -1 for none. A step is around itself.
+
+    Shape: `parent` (ranges,) row of the parent, -1 for none; `steps` rows of `ranges`.
+    """
     inside = np.full(len(ranges), -1, dtype=np.int64)
     rows = steps.index.to_numpy(np.int64)
     inside[rows] = rows
@@ -47,15 +51,16 @@ def step_of_rows(ranges: pd.DataFrame, steps: pd.DataFrame, parent: np.ndarray) 
 
 
 def add_other_threads(gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np.ndarray) -> np.ndarray:
-    """Give operations in no step to the step of their process in whose window they were launched.
+    """Assign each operation without a step to the step of its process during which it was launched.
 
-    Autograd and worker threads launch kernels of a step from outside its ranges, and the GPU is busy all the same.
+    Autograd and worker threads launch kernels of a step outside its ranges. The GPU is busy with them all the same.
+    Shape: `step_of_op` (operations,) rows of `steps` by index, -1 for none; a new array of that shape is returned.
     """
     result = step_of_op.copy()
     left = np.flatnonzero(result < 0)
     if not len(left) or steps.empty:
         return result
-    # as if all threads of a process were one
+    # Treat all threads of a process as one.
     calls = gpu_ops[["pid", "api_start_ns"]].iloc[left].assign(tid=0)
     windows = steps[["start_ns", "end_ns", "pid"]]
     windows = windows.assign(range_id=np.arange(len(steps)), tid=0, end_ns=steps["end_ns"] - 1)
@@ -132,14 +137,14 @@ def build_gaps(
     limits: dict[str, tuple[str, str]], overhead: pd.DataFrame | None = None, *, bare_gpu_ns: dict[str, float],
     held_back: bool = False, blocked_ns: np.ndarray | None = None,
 ) -> pd.DataFrame | None:  # fmt: skip
-    """Return gaps.csv, one row a step instance in order of time.
+    """Return gaps.csv, one row for each instance of a step, in order of time; None without rows.
 
-    Shape: `gpu_ops` with every GPU operation; `step_of_op` row of its step (-1 none), ignored if there are no steps.
-    `bare_wall_ns` and `bare_gpu_ns` by range path; `limits` path -> (memory | compute, evidence sentence);
-    `blocked_ns` of each step, None where it is not known.
-    `overhead` as in `Capture`: the GPU is not called idle while the profiler held the program. Of a step on several
-    GPUs the busiest one is judged, and the evidence names the others. Where the GPU was `held_back` and marked on
-    purpose, what lies between kernels says nothing of the program: no row.
+    Shape: `gpu_ops` every GPU operation; `step_of_op` (operations,) row of its step, -1 for none. Without steps, one
+    row stands for the whole capture. `bare_wall_ns` and `bare_gpu_ns` by range path; `limits` range path ->
+    (memory | compute, evidence sentence); `blocked_ns` (steps,), None if unknown. Units: ns.
+    `overhead` as in `Capture`: a GPU that waits while the profiler holds the program does not count as idle. If a step
+    uses several GPUs, judge the busiest and name the others in the evidence. `held_back`: the capture made the GPU
+    wait on purpose, so its gaps say nothing about the program, and there are no rows.
     """
     if held_back:
         return None
@@ -190,9 +195,9 @@ def build_gaps(
 
 
 def _calls(gpu_ops: pd.DataFrame) -> np.ndarray:
-    """A number for the call that launched each kernel or CUDA graph, of a graph one; -1 for copies and sets.
+    """Number the call that launched each operation; -1 for copies and sets. All nodes of one graph launch share a call.
 
-    What has no call in the file counts as launched by one of its own.
+    An operation without a call in the file gets a number of its own.
     """
     calls = gpu_ops.groupby(["pid", "correlation_id"], sort=False, dropna=False).ngroup().to_numpy(np.int64).copy()
     unknown = gpu_ops["correlation_id"].isna().to_numpy(bool)
@@ -202,14 +207,17 @@ def _calls(gpu_ops: pd.DataFrame) -> np.ndarray:
 
 
 def _processes(gpu_ops: pd.DataFrame) -> dict[int | None, str]:
-    """What the evidence says of each process (by its id) where several use GPUs, numbered as in devices.csv."""
+    """Return the words of the evidence about each process, by its id; empty if one process uses GPUs.
+
+    Processes have the same numbers as in devices.csv.
+    """
     pids = sorted(gpu_ops["pid"].dropna().astype("int64").unique().tolist())
     several = len(pids) > 1
     return {pid: f"; of process {at} of {len(pids)}" for at, pid in enumerate(pids, start=1) if several}
 
 
 def step_labels(steps: pd.DataFrame) -> list[str]:
-    """The path of each step, numbered where there are several of it."""
+    """Return the path of each step, with a number `#1` … if several steps have that path."""
     if steps.empty:
         return []
     number, count = steps.groupby("path").cumcount() + 1, steps.groupby("path")["path"].transform("size")
@@ -219,7 +227,7 @@ def step_labels(steps: pd.DataFrame) -> list[str]:
 def _busiest(
     ops: np.ndarray, begin: np.ndarray, length: np.ndarray, device: np.ndarray, names: pd.Index
 ) -> tuple[np.ndarray, str]:  # fmt: skip
-    """The operations (rows) on the GPU that worked longest, and how long each of the others did; "" for one GPU."""
+    """Return the operations (rows) on the busiest GPU, and what to say about the others; "" for one GPU."""
     found = np.unique(device[ops])
     if len(found) < 2:
         return ops, ""
@@ -231,12 +239,15 @@ def _busiest(
 
 
 def gpu_label(device: str) -> str:
-    """A GPU in a sentence: its name, or its number where the file has no name."""
+    """Return how a sentence calls a GPU: by its name, or as `GPU 0` if the file has no name."""
     return f"GPU {device}" if device.isdigit() or not device else device
 
 
 def busy_and_gaps(start: np.ndarray, duration: np.ndarray) -> tuple[int, np.ndarray]:
-    """Return the length of the union of [start, start + duration) and the idle stretches between, all ns."""
+    """Return the length of the union of [start, start + duration), and the lengths of the idle stretches between.
+
+    Units: ns. Shape: `start` and `duration` (operations,).
+    """
     if not len(start):
         return 0, np.array([], dtype=np.int64)
     order = np.argsort(start, kind="stable")
@@ -249,7 +260,10 @@ def busy_and_gaps(start: np.ndarray, duration: np.ndarray) -> tuple[int, np.ndar
 def _with_overhead(
     start: np.ndarray, duration: np.ndarray, overhead: pd.DataFrame
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return the intervals and those of the profiler between the first and the last of them."""
+    """Add the profiler's overhead, cut to the time from the first operation to the last, to the intervals.
+
+    Return (start, duration). Units: ns.
+    """
     first, last = int(start.min()), int((start + duration).max())
     held = np.clip(overhead["start_ns"].to_numpy(np.int64), first, last)
     until = np.clip(overhead["end_ns"].to_numpy(np.int64), first, last)
@@ -286,11 +300,10 @@ def judge(
     busy: float | None, bare: float | None, limit: tuple[str, str] | None, *, blocked: float | None,
     launches: float | None,
 ) -> tuple[str, str]:  # fmt: skip
-    """The verdict on a step and the numbers that it rests on.
+    """Return the verdict on a step, and a sentence with the numbers that it rests on.
 
-    Units: ns. `busy` of its GPU operations, None without any; `bare` wall time without a tool; `blocked` time in which
-    the host waited; `launches` calls that launched something; `limit` (memory | compute, evidence sentence). None where
-    unknown.
+    `busy`: time of its GPU operations; `bare`: wall time without a profiler; `blocked`: time in which the host waited;
+    `launches`: launch calls; `limit`: (memory | compute, evidence sentence). None means unknown. Units: ns.
     """
     if busy is None:
         return "", "no GPU operations in this step"
@@ -309,12 +322,12 @@ def judge(
 
 
 def takes_turns(bare: float, blocked: float) -> bool:
-    """Whether the host waits so long in a step in which the GPU waits too that they work in turns."""
+    """Whether host and GPU take turns: the host waits for more than 20 % of the bare time. Units: ns."""
     return blocked > (1 - BUSY_FRAC_LIMIT) * bare
 
 
 def _who_is_late(bare: float, blocked: float, launches: float) -> tuple[str, str]:
-    """Launch-bound or host-bound, and why, of a step whose GPU idles."""
+    """Return launch-bound or host-bound for a step whose GPU idles, and why."""
     if takes_turns(bare, blocked):
         return HOST_BOUND, ": they take turns"
     each = (bare - blocked) / max(launches, 1)
@@ -330,10 +343,12 @@ def step_limits(
     roofs: pd.DataFrame,
     paths: list[str],
 ) -> dict[str, tuple[str, str]]:
-    """Return for each step path whether memory or compute limits its kernels, and the evidence.
+    """Return, for each step path, whether memory or compute limits its kernels, and the evidence.
 
-    With counters: the bound at DRAM of each kernel, weighted by its nsys time. Without: the declared minimum bytes
-    over the DRAM roof against the declared FLOPs over the compute roof of their data type. Neither: path left out.
+    With counters, compare the bounds of its kernels at DRAM, weighted by their nsys times. Without counters, compare
+    the time for the declared minimum bytes at the DRAM roof with the time for the declared FLOPs at the compute roof of
+    their data type. The result omits a path that has neither.
+    Shape: `measured` the kernels with nsys times; `roofline` roofline.csv; `ops` ops.csv; `roofs` the roofs by name.
     """
     limits: dict[str, tuple[str, str]] = {}
     at_dram = roofline[(roofline["level"] == "dram") & roofline["bound"].notna()]
@@ -350,7 +365,7 @@ def step_limits(
         inside = measured["path"].isin(within)
         time = times[inside].groupby(bound[inside.to_numpy()]).sum()
         share = time.max() / times[inside].sum() if len(time) else 0.0
-        if share > 0.5:  # kernels without counters could outvote less
+        if share > 0.5:  # with a smaller share, kernels without counters could change the verdict
             winner = str(time.idxmax())
             limits[path] = (
                 winner,

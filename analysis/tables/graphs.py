@@ -1,4 +1,4 @@
-"""Which launches of CUDA graphs does the timeline hold, and how much of the GPU's time is in them?"""
+"""Build graphs.csv: the launches of CUDA graphs in the timeline, and their share of the GPU time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ NODES, WHOLE = "nodes", "whole"
 
 
 def of_graphs(gpu_ops: pd.DataFrame) -> np.ndarray:
-    """Which operations CUDA graphs launched: nodes, graphs as a whole, kernels that share their call with others."""
+    """Return which operations CUDA graphs launched: nodes, whole graphs, and kernels that share one launch call.
+
+    Shape: (operations,).
+    """
     call = gpu_ops[["pid", "correlation_id"]]
     shared = call.duplicated(keep=False) & call["correlation_id"].notna() & gpu_ops["kind"].isin(WORK)
     return np.asarray(shared | gpu_ops["graph_node_id"].notna() | (gpu_ops["kind"] == "graph"), dtype=bool)
@@ -44,7 +47,10 @@ def of_graphs(gpu_ops: pd.DataFrame) -> np.ndarray:
     ),
 )
 def build_graphs(gpu_ops: pd.DataFrame) -> pd.DataFrame | None:
-    """Return graphs.csv, most time first. Shape: `gpu_ops` with path and `recorded` (row of its range, -1 for none)."""
+    """Return graphs.csv, most time first; None without CUDA graphs.
+
+    Shape: `gpu_ops` with `path` and `recorded` (row of the range in which the node was recorded, -1 for none).
+    """
     ops = gpu_ops[of_graphs(gpu_ops)]
     if ops.empty:
         return None

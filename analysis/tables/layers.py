@@ -1,4 +1,4 @@
-"""Which range takes the time: kernel time by range, inclusive and exclusive, summing to the total."""
+"""Build layers.csv and layers_folded.csv: kernel time by range, with and without nested ranges."""
 
 from __future__ import annotations
 
@@ -44,12 +44,11 @@ _COLUMNS = (
     columns=_COLUMNS,
 )
 def build_layers(placed_ranges: pd.DataFrame, placed_launches: pd.DataFrame, *, has_timeline: bool) -> pd.DataFrame:
-    """Return layers.csv: one row a full range path in order of first appearance, then `unattributed`.
+    """Return layers.csv: one row for each full range path, in the order of first starts, then `unattributed`.
 
-    Shape: `placed_launches` are the kernel rows of `Capture.gpu_ops` with a column `owner` (row of `placed_ranges`, -1
-    for none).
-    Units: ns. Without a GPU timeline the GPU columns are blank and shares are of the outermost ranges' CPU time. Where
-    the launches of kernels are not all known, a range without a kernel of its own has none that is known: it is blank.
+    Shape: `placed_launches` the kernel rows of `Capture.gpu_ops` with `owner` (row of `placed_ranges`, -1 for none).
+    Units: ns. Without a GPU timeline, GPU columns are blank, and shares refer to the CPU time of the outermost ranges.
+    If the file lacks the launch of some kernel, a range without a known kernel is blank: the kernel may belong to it.
     """
     ranges, kernels = placed_ranges, placed_launches
     own, count = own_time(ranges, kernels)
@@ -101,11 +100,12 @@ def build_layers(placed_ranges: pd.DataFrame, placed_launches: pd.DataFrame, *, 
 
 
 def place_recorded(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Put the kernels of CUDA graphs below the range that launched the graph, in the ranges in which it was recorded.
+    """Put the kernels of a CUDA graph into new ranges, below the range that launched the graph.
 
-    The launching range keeps their time; below it stands, once a launch, each range of the recording, its first name
-    marked with GRAPH_MARK. Such rows have no CPU time of their own.
-    Shape: `kernels` with `owner` and `recorded` (rows of `ranges`, -1 for none); both are returned, extended.
+    The new ranges have the names of those in which the graph was recorded. GRAPH_MARK marks the first of each path.
+    Kernels still count for the launching range. The new ranges have no CPU time of their own.
+    Shape: `kernels` with `owner` and `recorded` (rows of `ranges`, -1 for none). Return `ranges` with the new rows,
+    and `kernels` with new owners.
     """
     rows = np.flatnonzero(kernels["recorded"].to_numpy(np.int64) >= 0)
     if not len(rows):
@@ -119,7 +119,7 @@ def place_recorded(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[pd.Data
         return same & (start[outer] <= start[inner]) & (end[outer] >= end[inner])
 
     launch, record = (kernels[name].to_numpy(np.int64)[rows] for name in ("owner", "recorded"))
-    new = ~is_around(record, launch)  # launched where it was recorded: nothing to add
+    new = ~is_around(record, launch)  # a graph launched where it was recorded needs no new ranges
     rows, launch, record = rows[new], launch[new], record[new]
     found = [pd.DataFrame({"launch": launch, "record": record}).drop_duplicates()]
     while len(last := found[-1]):
@@ -135,7 +135,10 @@ def place_recorded(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[pd.Data
 
 
 def _recorded_ranges(ranges: pd.DataFrame, added: pd.DataFrame, parent: np.ndarray) -> pd.DataFrame:
-    """The ranges of the recordings, once for each launch of a graph; `added` has rows of `ranges`: launch, record."""
+    """Return the new ranges, one for each row of `added`.
+
+    Shape: `added` with launch (row of the launching range, -1 for none) and record (row of the recorded range).
+    """
     index = pd.MultiIndex.from_frame(added)
     launched, recorded = added["launch"].to_numpy(np.int64), added["record"].to_numpy(np.int64)
     above = index.get_indexer(pd.MultiIndex.from_arrays([launched, parent[recorded]]))
@@ -175,8 +178,9 @@ def _recorded_ranges(ranges: pd.DataFrame, added: pd.DataFrame, parent: np.ndarr
 def place(
     ranges: pd.DataFrame, launches: pd.DataFrame, fused_modules: np.ndarray | None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Ranges and kernels: those of CUDA graphs in the ranges in which their graph was recorded, those of torch.compile
-    in a range for the modules that they fuse.
+    """Return ranges and kernels, with new ranges for kernels of CUDA graphs and of torch.compile.
+
+    A graph's kernel goes into the ranges in which its graph was recorded; a compiled one into a range for its modules.
     """
     return place_compiled(*place_recorded(ranges, launches), fused_modules)
 
@@ -192,7 +196,7 @@ def _placed_launches(placed: tuple[pd.DataFrame, pd.DataFrame]) -> pd.DataFrame:
 
 
 def without_launch(kernels: pd.DataFrame) -> pd.DataFrame:
-    """The kernels whose launch is in no file, so that they may be of any range."""
+    """Return the kernels whose launch call is in no file. They may belong to any range."""
     return kernels[kernels["api_start_ns"].isna()]
 
 
@@ -210,7 +214,10 @@ def _unknown_launches(launches: pd.DataFrame, ranges: pd.DataFrame) -> Gap | Non
 
 
 def own_time(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each range, the time (ns) and the number of the kernels whose innermost range it is."""
+    """Return, for each range, the time (ns) and the number of the kernels whose innermost range it is.
+
+    Shape: two arrays (ranges,); `kernels` with `owner` (row of `ranges`, -1 for none).
+    """
     owned = kernels[kernels["owner"] >= 0]
     owner = owned["owner"].to_numpy(np.int64)
     time = np.zeros(len(ranges), dtype=np.int64)
@@ -219,7 +226,7 @@ def own_time(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[np.ndarray, n
 
 
 def inclusive(ranges: pd.DataFrame, own: np.ndarray) -> np.ndarray:
-    """Return `own` summed over each range and everything nested in it."""
+    """Return the sum of `own` over each range and all ranges nested in it. Shape: (ranges,)."""
     result = own.copy()
     parent = parent_rows(ranges)
     level = ranges["level"].to_numpy(np.int64)
@@ -230,7 +237,7 @@ def inclusive(ranges: pd.DataFrame, own: np.ndarray) -> np.ndarray:
 
 
 def _largest(layers: pd.DataFrame) -> pd.DataFrame:
-    """The rows with most time, in their own order; of a run without a GPU the columns that it has."""
+    """Return the TOP rows with most time, in the order of the table. A run without a GPU has fewer columns."""
     on_gpu = bool(layers["gpu_time_ns"].notna().any())
     column = "gpu_time_ns" if on_gpu else "cpu_time_ns"
     kept = layers[column].sort_values(ascending=False, kind="stable", na_position="last").index[:TOP]
@@ -247,10 +254,10 @@ def _largest(layers: pd.DataFrame) -> pd.DataFrame:
     glance=_largest,
 )
 def fold_layers(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return layers_folded.csv: the rows of layers.csv with repeated layers as one row."""
+    """Return layers_folded.csv: layers.csv with one row for all repeated layers of a kind."""
     summed = ["calls", "cpu_time_ns", "gpu_time_ns", "gpu_self_time_ns", "launches", "share_frac"]
     table = layers.assign(range=fold_paths(layers["range"]))
-    # min_count keeps a column blank where nothing is known instead of turning it into zero
+    # `min_count` keeps an unknown sum blank; otherwise it would become zero.
     return _finish(table.groupby("range", sort=False)[summed].sum(min_count=1).reset_index())
 
 
@@ -261,9 +268,9 @@ def _drawn(layers_folded: pd.DataFrame, capture: Capture) -> pd.DataFrame:
 
 
 def for_figure(layers_folded: pd.DataFrame, profiles: Iterable[str]) -> pd.DataFrame:
-    """Return the rows to draw: without ranges that only hold one other, and of each profile its first pass alone.
+    """Return the rows to draw: without ranges whose time is all in one child, and only the first pass of each profile.
 
-    Shape: `profiles` names of layer profiles, whose passes over one program are the ranges `<profile>.<level>`.
+    Shape: `profiles` names of layer profiles. Their passes over one program are the ranges `<profile>.<level>`.
     """
     root = layers_folded["range"].str.partition("/")[0]
     again: set[str] = set()
@@ -284,10 +291,10 @@ def _finish(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_against_nsys(ours: pd.DataFrame, nsys_range_sums: pd.DataFrame) -> tuple[int, int]:
-    """Compare kernel time per range name with nsys' own nvtx_kern_sum.
+    """Compare the kernel time of each range name with nsys' own report nvtx_kern_sum.
 
-    Shape: `ours` from nsys_sums.range_sums, `nsys_range_sums` as in `Capture`.
-    Returns (ranges equal to the nanosecond, ranges compared).
+    Return (ranges that are equal to the nanosecond, ranges compared).
+    Shape: `ours` from nsys_sums.range_sums; `nsys_range_sums` as in `Capture`.
     """
     keys = ["name", "pid", "tid"]
     both = pd.concat(

@@ -1,4 +1,4 @@
-"""How fast the links between host and GPUs are, over the size of a transfer: the roofs of copies and collectives."""
+"""Build links.csv: the bandwidth of each link over the size of a transfer. It is the roof of copies and collectives."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ from analysis.tables.roofline import Ceilings
     glance=lambda rows: rows.sort_values("byte_per_s", ascending=False, kind="stable").drop_duplicates("link"),
 )
 def build_links(allowed_ceilings: Ceilings) -> pd.DataFrame | None:
-    """Return links.csv, in the order of measuring; None where ceilings.json has no links."""
+    """Return links.csv, one row for each link, number of GPUs and size; None if ceilings.json has no links.
+
+    Source: `harness.links`, which measures the links into ceilings.json.
+    """
     rows = [
         {
             "link": one["name"],
@@ -64,9 +67,10 @@ def build_links(allowed_ceilings: Ceilings) -> pd.DataFrame | None:
 
 
 def roof_at(links: pd.DataFrame, link: str, ranks: int, size: float) -> float:
-    """What this link carries at this size, byte/s: between two measured sizes linear in both logarithms; NaN unknown.
+    """Return the bandwidth of a link at a size, byte/s; NaN if unknown. `size`: bytes.
 
-    A transfer below the smallest size takes as long as that one; one above the largest has its rate.
+    Between two measured sizes, interpolate on log axes. A transfer below the smallest measured size takes as long as
+    that one. Above the largest, the bandwidth stays the same.
     """
     rows = links[(links["link"] == link) & (links["ranks"] == ranks)].sort_values("bytes") if len(links) else links
     if rows.empty or not size > 0:
@@ -79,7 +83,7 @@ def roof_at(links: pd.DataFrame, link: str, ranks: int, size: float) -> float:
 
 @part("note", 6)
 def _measured_with(allowed_ceilings: Ceilings) -> str | None:
-    """The conditions of the links."""
+    """Say under which conditions the links were measured."""
     said: dict[str, Any] | None = (allowed_ceilings[0] or {}).get("link_conditions")
     if not said:
         return None

@@ -1,7 +1,7 @@
-"""Which rank each GPU operation belongs to, and what each rank sends and receives: kernels of collectives, peer copies.
+"""Assign each GPU operation to a rank, and find the kernels of collectives and the copies between GPUs.
 
-A *place* is a GPU as one process uses it. In a distributed program that is a rank; in a program of one process with
-several GPUs it is a GPU. Places are numbered from 0.
+Here a *place* is one GPU as one process uses it. In a distributed program, a place is a rank. In a program of one
+process with several GPUs, it is a GPU. Places are numbered from 0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MARKERS = ("Group", "Comm", "MemAlloc", "MemFree")  # calls of NCCL that move n
 
 @fact("place_of_op")
 def place_of_op(gpu_places: pd.DataFrame) -> IntArray:
-    """The place of each GPU operation, in the order of `activities`."""
+    """Return the place of each GPU operation, in the order of `activities`. Shape: (operations,)."""
     return gpu_places.groupby(["device", "process"], observed=True).ngroup().to_numpy(np.int64)
 
 
@@ -42,9 +42,9 @@ def rank_places(
     process_ranks: dict[int, int],
     ranks_from: str,
 ) -> pd.DataFrame:
-    """One row a place: device, process (0 if all are of one), pid, process_rank, rank_from, and its label.
+    """Return one row for each place: device, process (0 for a single process), pid, process_rank, rank_from and label.
 
-    Ranks that the files do not name are taken from the order of the processes, if each has collectives of its own.
+    If the files name no ranks and every process has collectives of its own, ranks follow the order of process ids.
     """
     first = pd.DataFrame({"place": place_of_op, "pid": gpu_ops["pid"], **gpu_places}).sort_values("pid", kind="stable")
     found = first.drop_duplicates("place").sort_values("place", ignore_index=True)
@@ -66,7 +66,7 @@ def rank_places(
 
 
 def _is_collective(gpu_ops: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Which operations are kernels that communicate."""
+    """Return which operations are kernels that communicate."""
     names = gpu_ops["name"]
     known = {name: communicates(str(name)) for name in names.unique()}
     return (names.map(known).astype(bool) & (gpu_ops["kind"] == "kernel")).to_numpy(np.bool_)
@@ -76,10 +76,10 @@ def _is_collective(gpu_ops: pd.DataFrame) -> npt.NDArray[np.bool_]:
 def communication(
     gpu_ops: pd.DataFrame, place_of_op: IntArray, nccl_calls: pd.DataFrame, graph_nodes: pd.DataFrame
 ) -> pd.DataFrame:
-    """One row a kernel of a collective or a copy between GPUs, in the order of their launches at each place.
+    """Return one row for each kernel of a collective and each copy between GPUs, by place, then in launch order.
 
-    Columns: op (row of gpu_ops), place, start_ns, end_ns, launched_ns, kind, payload_bytes (as NCCL counts; NA
-    unknown), ranks (of the communicator; NA unknown), communicator ('' unknown), call ('' unknown), path.
+    Columns: op (row of gpu_ops), place, start_ns, end_ns, launched_ns, kind, payload_bytes (as NCCL counts them),
+    ranks (of the communicator), communicator, call, path. Unknown numbers are NA, unknown texts are "".
     """
     talks = _is_collective(gpu_ops)
     copies = {name: direction_of(str(name)) == PEER for name in gpu_ops["name"].unique()}
@@ -107,12 +107,15 @@ def communication(
 
 
 def _without_nccl(paths: pd.Series) -> npt.NDArray[Any]:
-    """The paths without NCCL's own ranges at their end."""
+    """Remove NCCL's own range from the end of each path."""
     return paths.astype(str).str.replace(rf"(^|/){NCCL}[^/]*$", "", regex=True).to_numpy(object)
 
 
 def _told(gpu_ops: pd.DataFrame, at: IntArray, calls: pd.DataFrame, graph_nodes: pd.DataFrame) -> pd.DataFrame:
-    """What the call that launched each of the operations `at` says: kind, bytes, ranks, communicator, call."""
+    """Return what NCCL's call says about each operation that it launched: kind, bytes, ranks, communicator, call.
+
+    Shape: `at` rows of `gpu_ops`; one row of the result for each of them.
+    """
     blank = {"said_kind": UNKNOWN, "payload_bytes": pd.NA, "ranks": pd.NA, "communicator": "", "call": ""}
     found = [blank] * len(at)
     if len(calls) and len(at):
@@ -131,7 +134,7 @@ def _told(gpu_ops: pd.DataFrame, at: IntArray, calls: pd.DataFrame, graph_nodes:
 
 
 def _said(calls: list[dict[Hashable, Any]], ranks_of: dict[str, int]) -> dict[str, Any]:
-    """What the calls that one kernel carries out say: of several of one kind the sum of their bytes."""
+    """Join what the calls of one kernel say. If they have one kind and communicator, add up their bytes."""
     kinds, within = {kind_of(one["name"]) for one in calls}, {one["communicator"] for one in calls}
     sizes = [one["bytes"] for one in calls]
     ranks = {ranks_of.get(one["communicator"], one["ranks"]) for one in calls}
@@ -146,9 +149,11 @@ def _said(calls: list[dict[Hashable, Any]], ranks_of: dict[str, int]) -> dict[st
 
 
 def _meant(calls: pd.DataFrame, call: IntArray) -> dict[int, list[int]]:
-    """By operation the calls of NCCL that it carries out: that around its launch, or those of the group it ends.
+    """Map each operation to the NCCL calls that it carries out.
 
-    Shape: `call` (n,) row of the innermost call around the launch of each operation, -1 for none.
+    These are the call around its launch or, if a group's end launched it, the calls of that group. If a group has as
+    many calls as kernels, each kernel gets one.
+    Shape: `call` (operations,) row of the innermost call around the launch of each operation, -1 for none.
     """
     names = calls["name"].tolist()
     groups = _groups(calls)
@@ -173,7 +178,7 @@ _MARKERS_OF_NCCL = tuple(f"nccl{marker}" for marker in _MARKERS)
 
 
 def _groups(calls: pd.DataFrame) -> dict[int, list[int]]:
-    """The calls of each group, by the row of the call that ends it."""
+    """Map the call that ends each group to the calls of the group. All are rows of `calls`."""
     found: dict[int, list[int]] = {}
     for _, rows in calls.sort_values("start_ns", kind="stable").groupby(["pid", "tid"], sort=False):
         depth = 0
@@ -203,7 +208,7 @@ def _ranks_from_order(rank_places: pd.DataFrame) -> Gap | None:
 
 @part("gap", 63)
 def _ranks_that_are_missing(communication: pd.DataFrame, rank_places: pd.DataFrame) -> Gap | None:
-    """Ranks of a communicator that are not in the capture."""
+    """Name the ranks of a communicator that the capture lacks."""
     ranks = communication.loc[communication["kind"] != PEER_COPY, "ranks"].max()
     if pd.isna(ranks) or len(rank_places) >= int(ranks):
         return None

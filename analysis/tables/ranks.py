@@ -1,4 +1,4 @@
-"""What each rank did: compute, communicate beside that or alone, copy, idle; and which rank the others wait for."""
+"""Build the tables of ranks: how much each computes, communicates, copies and idles, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ RANK = Column("rank", "", "rank, or the GPU where ranks are unknown", "key")
 
 @fact("computing")
 def computing(gpu_ops: pd.DataFrame, place_of_op: IntArray, communication: pd.DataFrame) -> list[intervals.Union]:
-    """When each place computed: kernels that do not communicate, and CUDA graphs of which only the whole is known."""
+    """Return, for each place, when it computed: it ran a kernel that does not communicate, or a CUDA graph as a whole.
+
+    Shape: `place_of_op` (operations,); `communication` as rank_places.communication returns it. Units: ns.
+    """
     works = gpu_ops["kind"].isin(WORK).to_numpy(np.bool_, copy=True)
     works[communication["op"].to_numpy(np.int64)] = False
     start, length = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
@@ -29,7 +32,10 @@ def computing(gpu_ops: pd.DataFrame, place_of_op: IntArray, communication: pd.Da
 
 @fact("exposed")
 def exposed(matched: Matched, computing: list[intervals.Union]) -> pd.DataFrame:
-    """For each row of `matched`, the time and the waiting in which its GPU did not compute. Overlap is not exposed."""
+    """Return the exposed time and exposed waiting of each row of `matched`: when its GPU did not compute meanwhile.
+
+    Units: ns. `exposed_waiting_ns` is NA if the waiting is unknown.
+    """
     rows = matched.rows
     start, end = (rows[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
     until = start + rows["waiting_ns"].fillna(0).to_numpy(np.int64)
@@ -50,7 +56,7 @@ def _of_place(rows: pd.DataFrame, place: int) -> intervals.Union:
 
 
 def _without(one: intervals.Union, other: intervals.Union) -> int:
-    """The length of what the first union has and the second has not."""
+    """Return the length of the first union without the second."""
     return intervals.length(one) - int(intervals.covered(*one, other).sum())
 
 
@@ -115,7 +121,11 @@ def build_ranks(
     gpu_ops: pd.DataFrame, place_of_op: IntArray, rank_places: pd.DataFrame, matched: Matched,
     computing: list[intervals.Union], clock_shifts: dict[int, int],
 ) -> pd.DataFrame | None:  # fmt: skip
-    """Return ranks.csv, one row a rank or GPU; None where there is one and it does not communicate."""
+    """Return ranks.csv, one row for each rank or GPU; None for a single rank that does not communicate.
+
+    Shape: `place_of_op` (operations,) rows of `rank_places`; `computing` one union for each place; `clock_shifts` what
+    the reader added to the times of each process (by id) to put several captures on one clock. Units: ns.
+    """
     if len(rank_places) < 2 and matched.rows.empty:
         return None
     start, length = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
@@ -159,7 +169,7 @@ def build_ranks(
 
 @part("note", 1)
 def _skew(ranks: pd.DataFrame) -> str | None:
-    """How far the clocks of the ranks lie apart once they are aligned."""
+    """Say how far the clocks of the ranks still differ after their alignment."""
     known = ranks[ranks["skew_ns"].notna()] if len(ranks) else ranks
     if known.empty:
         return None
@@ -198,7 +208,10 @@ def _skew(ranks: pd.DataFrame) -> str | None:
     ),
 )
 def build_overlap(matched: Matched, exposed: pd.DataFrame, rank_places: pd.DataFrame) -> pd.DataFrame | None:
-    """Return overlap.csv, one row a rank and kind, in the order of ranks, most time first."""
+    """Return overlap.csv, one row for each rank and kind of collective, in the order of ranks, then most time first.
+
+    None for a program without communication between GPUs.
+    """
     if matched.rows.empty:
         return None
     rows = pd.concat([matched.rows, exposed], axis=1).assign(time_ns=lambda one: one["end_ns"] - one["start_ns"])
@@ -252,7 +265,10 @@ def build_overlap(matched: Matched, exposed: pd.DataFrame, rank_places: pd.DataF
 def build_stragglers(
     matched: Matched, rank_places: pd.DataFrame, computing: list[intervals.Union]
 ) -> pd.DataFrame | None:
-    """Return stragglers.csv, one row a rank, who is waited for longest first; None where waiting is unknown."""
+    """Return stragglers.csv, one row for each rank. The rank that causes most waiting comes first.
+
+    None if waiting is unknown for all collectives.
+    """
     rows = matched.rows[matched.rows["waiting_ns"].notna()] if len(matched.rows) else matched.rows
     if rows.empty:
         return None
